@@ -1,0 +1,1 @@
+//! Host agent: transport, rate control, collectives

@@ -1,0 +1,2 @@
+//! The `trimwire` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! P4Runtime controller: one YAML file to a running fabric

@@ -1,0 +1,1 @@
+//! Virtual time: hosts, links, switches, cross-traffic

@@ -1,0 +1,1 @@
+//! Trimmable gradient packets: codec and packet format

@@ -1,0 +1,1 @@
+//! Embedded software switch: BMv2-JSON engine, traffic manager, P4Runtime server
