@@ -1,0 +1,3 @@
+//! What the demo trains: data and model.
+pub mod digits;
+pub mod mlp;
