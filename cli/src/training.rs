@@ -1,3 +1,4 @@
-//! What the demo trains: data and model.
+//! What the demo trains: the data, the model, and the replicas of a data-parallel job.
 pub mod digits;
+pub mod job;
 pub mod mlp;

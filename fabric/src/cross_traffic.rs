@@ -73,7 +73,8 @@ impl Iterator for BurstSchedule {
 pub struct CrossSender {
     address: Address,
     victims: Vec<Address>,
-    bursts: std::iter::Peekable<BurstSchedule>,
+    schedule: BurstSchedule,
+    burst: Option<Burst>,
     payload: Vec<u8>,
     tos: u8,
     rate_bps: u64,
@@ -83,9 +84,10 @@ pub struct CrossSender {
 
 impl CrossSender {
     /// A sender at `address` whose link runs at `rate_bps` and that follows the group's schedule.
-    pub fn new(address: Address, victims: Vec<Address>, schedule: BurstSchedule, rate_bps: u64) -> Self {
+    pub fn new(address: Address, victims: Vec<Address>, mut schedule: BurstSchedule, rate_bps: u64) -> Self {
         let (payload, tos) = (vec![0; usize::from(schedule.traffic.payload)], schedule.traffic.tos);
-        Self { address, victims, bursts: schedule.peekable(), payload, tos, rate_bps, free_at_ns: 0, sent: 0 }
+        let burst = schedule.next();
+        Self { address, victims, schedule, burst, payload, tos, rate_bps, free_at_ns: 0, sent: 0 }
     }
 
     /// Packets sent so far.
@@ -94,10 +96,8 @@ impl CrossSender {
     }
 
     /// When the next packet starts.
-    pub fn poll_timeout(&mut self) -> Option<u64> {
-        let free_at_ns = self.free_at_ns;
-        while self.bursts.next_if(|burst| burst.end_ns <= free_at_ns).is_some() {}
-        self.bursts.peek().map(|burst| burst.start_ns.max(free_at_ns))
+    pub fn poll_timeout(&self) -> Option<u64> {
+        self.burst.map(|burst| burst.start_ns.max(self.free_at_ns))
     }
 
     /// The packet that starts now, if one does.
@@ -105,14 +105,16 @@ impl CrossSender {
         if self.poll_timeout()? > now_ns {
             return None;
         }
-        let victim = *self.victims.get(self.bursts.peek()?.victim)?;
+        let victim = *self.victims.get(self.burst?.victim)?;
         // Entropy for ECMP: every packet takes its own path, as sprayed traffic does.
         let source_port = 49_152 + (self.sent % 16_384) as u16;
         let frame = frame::write(self.address, victim, self.tos, source_port, DISCARD_PORT, &self.payload)?;
-        let end_ns = now_ns + serialisation_ns(frame.len(), self.rate_bps);
-        self.free_at_ns = end_ns;
+        self.free_at_ns = now_ns + serialisation_ns(frame.len(), self.rate_bps);
         self.sent += 1;
-        Some(Departure { port: 0, frame, end_ns })
+        while self.burst.is_some_and(|burst| burst.end_ns <= self.free_at_ns) {
+            self.burst = self.schedule.next();
+        }
+        Some(Departure { port: 0, frame, end_ns: self.free_at_ns })
     }
 }
 

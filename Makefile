@@ -1,0 +1,33 @@
+# Every entry point of the project; `make help` lists them.
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-rust lint p4 p4-check bmv2-tests
+
+CARGO ?= cargo
+DEMO_FLAGS ?=
+
+help: ## list the entry points
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | sort | \
+		while IFS="$$(printf '\t')" read -r name text; do printf '  make %-12s %s\n' "$$name" "$$text"; done
+
+demo: ## train a model through a congested, trimming switch (about two minutes; flags: DEMO_FLAGS="--help")
+	$(CARGO) run --release --quiet -p trimwire -- demo $(DEMO_FLAGS)
+
+test: p4-check lint test-rust bmv2-tests ## everything that CI runs
+
+test-rust: ## unit, property and integration tests of all crates
+	$(CARGO) test --workspace --locked
+
+lint: ## formatting and clippy, where the toolchain has them
+	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; \
+		else echo 'SKIPPED: formatting check (rustfmt is not installed)'; fi
+	@if $(CARGO) clippy --version >/dev/null 2>&1; then $(CARGO) clippy --workspace --all-targets --locked -- -D warnings; \
+		else echo 'SKIPPED: clippy (not installed)'; fi
+
+p4: ## compile the P4 programs with p4c and commit-ready artifacts (needs p4c-bm2-ss)
+	p4/build.sh build
+
+p4-check: ## compiled P4 is fresh: hashes always, a recompilation where p4c is on PATH
+	p4/build.sh check
+
+bmv2-tests: ## traffic over real interfaces in network namespaces (needs root; skipped loudly otherwise)
+	bmv2-tests/run.sh
