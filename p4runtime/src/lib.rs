@@ -20,6 +20,10 @@ mod generated {
     }
 }
 
+pub mod p4info;
+pub mod server;
+pub mod status;
+
 pub use generated::google::rpc;
 pub use generated::p4::config::v1 as config;
 pub use generated::p4::v1;
