@@ -20,6 +20,8 @@ mod generated {
     }
 }
 
+pub mod client;
+pub mod entity;
 pub mod p4info;
 pub mod server;
 pub mod status;
