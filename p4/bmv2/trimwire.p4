@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Trimwire on v1model (BMv2 and the embedded switch): the shared controls of ../include, with what this target adds at
+// its edges: truncate(), priorities, registers for the occupancy of queues, counters.
+//
+//   parse -> route -> classify -> queue_policy -> ladder -> cut | mark | drop -> TM -> occupancy, counters -> deparse
+//
+// v1model.p4 has taken the names Ingress and Egress for types, so the controls here carry the project's name and what a
+// controller sees of them is named absolutely: Ingress.ipv4_route, Egress.transmitted.
+//
+// Counters are indexed by egress port * 8 + queue. BMv2 counts the bytes with which a packet arrived, whatever was cut
+// from it since, in ingress and egress alike; so the conservation law (../README.md) holds in bytes as in packets.
+
+#include <core.p4>
+#include <v1model.p4>
+
+#include "../include/sizes.p4"
+#include "../include/headers.p4"
+#include "../include/parser.p4"
+#include "../include/deparser.p4"
+#include "../include/classify.p4"
+#include "../include/queue_policy.p4"
+#include "../include/ladder.p4"
+#include "../include/rewrite.p4"
+#include "route.p4"
+#include "occupancy.p4"
+#include "checksum.p4"
+
+@diagnostic("uninitialized-use", "disable")
+parser TrimwireParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
+                      inout standard_metadata_t standard_metadata) {
+    ParseFrame() frame;
+
+    state start {
+        transition select(standard_metadata.ingress_port) {
+            CPU_PORT: parse_packet_out;
+            default: parse_frame;
+        }
+    }
+
+    state parse_packet_out {
+        packet.extract(hdr.packet_out);
+        transition parse_frame;
+    }
+
+    state parse_frame {
+        frame.apply(packet, hdr);
+        transition accept;
+    }
+}
+
+control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    // Every packet with a next hop is counted by exactly one of these five, at the queue it was classified to.
+    @id(0x12000001) @name(".Ingress.admitted")
+    counter(QUEUE_SLOTS, CounterType.packets_and_bytes) admitted;
+    @id(0x12000002) @name(".Ingress.trimmed")
+    counter(QUEUE_SLOTS, CounterType.packets_and_bytes) trimmed;
+    @id(0x12000003) @name(".Ingress.trim_dropped")
+    counter(QUEUE_SLOTS, CounterType.packets_and_bytes) trim_dropped;
+    @id(0x12000004) @name(".Ingress.selective_dropped")
+    counter(QUEUE_SLOTS, CounterType.packets_and_bytes) selective_dropped;
+    @id(0x12000005) @name(".Ingress.tail_dropped")
+    counter(QUEUE_SLOTS, CounterType.packets_and_bytes) tail_dropped;
+    // Of those admitted, the ones that this switch marked.
+    @id(0x12000006) @name(".Ingress.marked")
+    counter(QUEUE_SLOTS, CounterType.packets_and_bytes) marked;
+    // Packets without a next hop: no route, TTL used up, not IP, malformed.
+    @id(0x12000007) @name(".Ingress.unroutable")
+    counter(1, CounterType.packets_and_bytes) unroutable;
+
+    Route() route;
+    Classify() classify;
+    QueuePolicy() queue_policy;
+    Ladder() ladder;
+    RewriteCut() rewrite_cut;
+    MarkCongestion() mark_congestion;
+    OccupancyEnter() occupancy_enter;
+
+    apply {
+        // Until somebody names a next hop. An empty ECMP group names none.
+        standard_metadata.egress_spec = DROP_PORT;
+        meta.frame_bytes = standard_metadata.packet_length;
+
+        if (hdr.packet_out.isValid()) {
+            standard_metadata.egress_spec = hdr.packet_out.egress_port;
+            meta.frame_bytes = standard_metadata.packet_length - PACKET_OUT_BYTES;
+            meta.queue = CONTROL_QUEUE;
+            hdr.packet_out.setInvalid();
+        } else {
+            route.apply(hdr, meta, standard_metadata);
+            classify.apply(hdr, meta);
+            // The controller's own link has no queue policy: what it is sent is not gradients.
+            if (standard_metadata.egress_spec < CPU_PORT) {
+                queue_policy.apply(standard_metadata.egress_spec, meta);
+            }
+        }
+
+        if (standard_metadata.egress_spec == DROP_PORT) {
+            unroutable.count(0);
+            mark_to_drop(standard_metadata);
+        } else {
+            meta.class_slot = (bit<32>)(standard_metadata.egress_spec ++ meta.queue);
+            meta.queue_slot = meta.class_slot;
+            meta.queued_bytes = meta.frame_bytes;
+
+            if (meta.policed == 1) {
+                occupancy.read(meta.queue_bytes, meta.class_slot);
+                occupancy.read(meta.trim_queue_bytes,
+                               (bit<32>)(standard_metadata.egress_spec ++ meta.policy.trim_queue));
+                ladder.apply(hdr, meta);
+            }
+
+            if (meta.verdict == Verdict.ADMIT) {
+                admitted.count(meta.class_slot);
+            } else if (meta.verdict == Verdict.CUT) {
+                trimmed.count(meta.class_slot);
+                rewrite_cut.apply(hdr, meta);
+                meta.queue = meta.policy.trim_queue;
+                meta.queue_slot = (bit<32>)(standard_metadata.egress_spec ++ meta.queue);
+                // packet_length keeps the original length in egress: the length to subtract there travels along.
+                meta.queued_bytes = meta.cut_to;
+                truncate(meta.cut_to);
+            } else if (meta.verdict == Verdict.ADMIT_MARKED) {
+                admitted.count(meta.class_slot);
+                marked.count(meta.class_slot);
+                mark_congestion.apply(hdr);
+            } else {
+                if (meta.verdict == Verdict.TRIM_DROP) {
+                    trim_dropped.count(meta.class_slot);
+                } else if (meta.verdict == Verdict.SELECTIVE_DROP) {
+                    selective_dropped.count(meta.class_slot);
+                } else {
+                    tail_dropped.count(meta.class_slot);
+                }
+                mark_to_drop(standard_metadata);
+            }
+
+            if (standard_metadata.egress_spec != DROP_PORT) {
+                standard_metadata.priority = meta.queue;
+                occupancy_enter.apply(meta);
+            }
+        }
+    }
+}
+
+control TrimwireEgress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    // What left, at the queue that it was in.
+    @id(0x12000008) @name(".Egress.transmitted")
+    counter(QUEUE_SLOTS, CounterType.packets_and_bytes) transmitted;
+    // Of those, the packets cut here, at the queue they were classified to: where Ingress.trimmed counted them.
+    @id(0x12000009) @name(".Egress.trim_transmitted")
+    counter(QUEUE_SLOTS, CounterType.packets_and_bytes) trim_transmitted;
+
+    OccupancyLeave() occupancy_leave;
+
+    apply {
+        occupancy_leave.apply(meta, standard_metadata.deq_qdepth);
+        transmitted.count(meta.queue_slot);
+        if (meta.verdict == Verdict.CUT) {
+            trim_transmitted.count(meta.class_slot);
+        }
+        if (standard_metadata.egress_port == CPU_PORT) {
+            hdr.packet_in.setValid();
+            hdr.packet_in.ingress_port = standard_metadata.ingress_port;
+            hdr.packet_in.pad = 0;
+        }
+    }
+}
+
+control TrimwireDeparser(packet_out packet, in headers_t hdr) {
+    EmitFrame() frame;
+
+    apply {
+        frame.apply(packet, hdr);
+    }
+}
+
+V1Switch(TrimwireParser(), VerifyIpv4Checksum(), TrimwireIngress(), TrimwireEgress(), UpdateIpv4Checksum(),
+         TrimwireDeparser()) main;

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The headers of the program, and what is known about a packet while it is in the switch.
+
+#ifndef TRIMWIRE_HEADERS_P4
+#define TRIMWIRE_HEADERS_P4
+
+header ethernet_t {
+    bit<48> dst_addr;
+    bit<48> src_addr;
+    bit<16> ether_type;
+}
+
+header vlan_t {
+    bit<3>  priority;
+    bit<1>  drop_eligible;
+    bit<12> id;
+    bit<16> ether_type;
+}
+
+header ipv4_t {
+    bit<4>  version;
+    bit<4>  ihl;
+    bit<6>  dscp;
+    bit<2>  ecn;
+    bit<16> total_len;
+    bit<16> identification;
+    bit<1>  reserved;
+    bit<1>  dont_fragment;
+    bit<1>  more_fragments;
+    bit<13> fragment_offset;
+    bit<8>  ttl;
+    bit<8>  protocol;
+    bit<16> hdr_checksum;
+    bit<32> src_addr;
+    bit<32> dst_addr;
+}
+
+header ipv4_options_t {
+    varbit<320> options;
+}
+
+header ipv6_t {
+    bit<4>   version;
+    bit<6>   dscp;
+    bit<2>   ecn;
+    bit<20>  flow_label;
+    bit<16>  payload_len;
+    bit<8>   next_header;
+    bit<8>   hop_limit;
+    bit<128> src_addr;
+    bit<128> dst_addr;
+}
+
+header udp_t {
+    bit<16> src_port;
+    bit<16> dst_port;
+    bit<16> len;
+    bit<16> checksum;
+}
+
+// The first four bytes of TCP and SCTP: all that the ECMP hash wants of them.
+header l4_ports_t {
+    bit<16> src_port;
+    bit<16> dst_port;
+}
+
+// Controller headers (P4Runtime PacketIO).
+@controller_header("packet_in")
+header packet_in_t {
+    bit<9> ingress_port;
+    bit<7> pad;
+}
+
+@controller_header("packet_out")
+header packet_out_t {
+    bit<9> egress_port;
+    bit<7> pad;
+}
+
+struct headers_t {
+    packet_in_t    packet_in;
+    packet_out_t   packet_out;
+    ethernet_t     ethernet;
+    vlan_t         vlan;
+    ipv4_t         ipv4;
+    ipv4_options_t ipv4_options;
+    ipv6_t         ipv6;
+    udp_t          udp;
+    l4_ports_t     l4_ports;
+}
+
+// What the sender allows the fabric to do with a packet, from its DSCP.
+enum bit<2> Trimming {
+    PLAIN = 0,       // admit whole, mark or drop
+    TRIMMABLE = 1,   // may be cut once
+    TRIMMED = 2      // has been cut, here or upstream; never again
+}
+
+// The rung of the ladder on which a packet came to rest (queue_policy.p4).
+enum bit<3> Verdict {
+    ADMIT = 0,
+    ADMIT_MARKED = 1,
+    CUT = 2,
+    TRIM_DROP = 3,
+    SELECTIVE_DROP = 4,
+    TAIL_DROP = 5
+}
+
+// Action data of Ingress.queue_policy.policy. Thresholds are bytes queued, sizes are bytes of frame.
+struct policy_t {
+    bit<32> mark_at;
+    bit<32> shallow_at;
+    bit<32> deep_at;
+    bit<32> drop_at;
+    bit<16> shallow_size;
+    bit<16> deep_size;
+    bit<6>  trimmed_dscp;
+    bit<3>  trim_queue;
+    bit<32> trim_drop_at;
+}
+
+struct metadata_t {
+    // The 5-tuple that picks a member of an ECMP group; IPv6 addresses folded to 32 bits.
+    bit<32>  flow_src_addr;
+    bit<32>  flow_dst_addr;
+    bit<8>   flow_protocol;
+    bit<16>  flow_src_port;
+    bit<16>  flow_dst_port;
+    bit<8>   hops_left;           // TTL or hop limit on arrival
+
+    // Classification.
+    bit<6>   dscp;
+    bit<1>   importance;          // 1: ECT or CE on the IP header (MLT, section 5.2)
+    Trimming trimming;
+    bit<3>   queue;               // the queue the packet was classified to
+
+    // Policy. Occupancies are bytes, taken before this packet is added.
+    bit<1>   policed;             // 1: a policy entry matched
+    policy_t policy;
+    bit<32>  queue_bytes;         // occupancy of `queue`
+    bit<32>  trim_queue_bytes;    // occupancy of `policy.trim_queue`
+    Verdict  verdict;
+    bit<32>  l2_bytes;            // Ethernet and VLAN
+    bit<32>  cut_to;              // length of the frame after a cut
+
+    // Accounting.
+    bit<32>  class_slot;          // egress port * 8 + `queue`
+    bit<32>  queue_slot;          // egress port * 8 + the queue that the packet is put in
+    bit<32>  frame_bytes;         // length of the frame as it arrived
+    bit<32>  queued_bytes;        // length of the frame as it is sent
+}
+
+#endif
