@@ -62,51 +62,58 @@ control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
     }
 
     apply {
-        // The header by whose destination the packet can be routed; none for what is not, or only claims to be, IP.
-        bool is_ipv4 = hdr.ipv4.isValid() && hdr.ipv4.version == 4 && hdr.ipv4.ihl >= 5
-            && (hdr.ipv4.ihl == 5 || hdr.ipv4_options.isValid())
-            && hdr.ipv4.total_len >= ((bit<16>)hdr.ipv4.ihl << 2)
-            && standard_metadata.checksum_error == 0;
-        bool is_ipv6 = hdr.ipv6.isValid() && hdr.ipv6.version == 6;
-
-        // A frame to a group address is nobody's packet to forward (RFC 1812, section 5.3.4).
-        if (hdr.ethernet.dst_addr[40:40] == 0 && (is_ipv4 || is_ipv6)) {
-            if (is_ipv4) {
+        // The address family that the packet can be routed by; none for what is not, or only claims to be, IP.
+        if (hdr.ipv4.isValid()) {
+            if (hdr.ipv4.version == 4 && hdr.ipv4.ihl >= 5 && (hdr.ipv4.ihl == 5 || hdr.ipv4_options.isValid())
+                && hdr.ipv4.total_len >= ((bit<16>)hdr.ipv4.ihl << 2) && standard_metadata.checksum_error == 0) {
+                meta.ip_version = 4;
+                meta.hops_left = hdr.ipv4.ttl;
                 meta.flow_src_addr = hdr.ipv4.src_addr;
                 meta.flow_dst_addr = hdr.ipv4.dst_addr;
                 meta.flow_protocol = hdr.ipv4.protocol;
-                meta.hops_left = hdr.ipv4.ttl;
-            } else {
-                meta.flow_src_addr = hdr.ipv6.src_addr[127:96] ^ hdr.ipv6.src_addr[95:64]
-                    ^ hdr.ipv6.src_addr[63:32] ^ hdr.ipv6.src_addr[31:0];
-                meta.flow_dst_addr = hdr.ipv6.dst_addr[127:96] ^ hdr.ipv6.dst_addr[95:64]
-                    ^ hdr.ipv6.dst_addr[63:32] ^ hdr.ipv6.dst_addr[31:0];
-                meta.flow_protocol = hdr.ipv6.next_header;
-                meta.hops_left = hdr.ipv6.hop_limit;
             }
-            if (hdr.udp.isValid()) {
-                meta.flow_src_port = hdr.udp.src_port;
-                meta.flow_dst_port = hdr.udp.dst_port;
-            } else if (hdr.l4_ports.isValid()) {
-                meta.flow_src_port = hdr.l4_ports.src_port;
-                meta.flow_dst_port = hdr.l4_ports.dst_port;
-            }
+        } else if (hdr.ipv6.isValid() && hdr.ipv6.version == 6) {
+            meta.ip_version = 6;
+            meta.hops_left = hdr.ipv6.hop_limit;
+            meta.flow_src_addr = hdr.ipv6.src_addr[127:96] ^ hdr.ipv6.src_addr[95:64]
+                ^ hdr.ipv6.src_addr[63:32] ^ hdr.ipv6.src_addr[31:0];
+            meta.flow_dst_addr = hdr.ipv6.dst_addr[127:96] ^ hdr.ipv6.dst_addr[95:64]
+                ^ hdr.ipv6.dst_addr[63:32] ^ hdr.ipv6.dst_addr[31:0];
+            meta.flow_protocol = hdr.ipv6.next_header;
+        }
 
-            if (is_ipv4) {
-                ipv4_route.apply();
-            } else {
-                ipv6_route.apply();
-            }
+        if (hdr.udp.isValid()) {
+            meta.flow_src_port = hdr.udp.src_port;
+            meta.flow_dst_port = hdr.udp.dst_port;
+        } else if (hdr.l4_ports.isValid()) {
+            meta.flow_src_port = hdr.l4_ports.src_port;
+            meta.flow_dst_port = hdr.l4_ports.dst_port;
+        }
 
-            // What is for this switch's own controller has arrived; anything else has one hop less to go.
-            if (standard_metadata.egress_spec != CPU_PORT) {
-                if (meta.hops_left <= 1) {
+        // A frame to a group address is nobody's packet to forward (RFC 1812, section 5.3.4).
+        if (hdr.ethernet.dst_addr[40:40] == 0) {
+            // BMv2 has no default action for tables with a selector. Asking for a miss also makes p4c branch on hit
+            // and miss instead of on the action: of two tables with one selector, BMv2 knows the members' actions by
+            // one table's action numbers, does not find them in the other table, and ends.
+            if (meta.ip_version == 4) {
+                if (ipv4_route.apply().miss) {
                     drop();
-                } else if (is_ipv4) {
-                    hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
-                } else {
-                    hdr.ipv6.hop_limit = hdr.ipv6.hop_limit - 1;
                 }
+            } else if (meta.ip_version == 6) {
+                if (ipv6_route.apply().miss) {
+                    drop();
+                }
+            }
+        }
+
+        // What is for this switch's own controller has arrived; anything else has one hop less to go.
+        if (standard_metadata.egress_spec < CPU_PORT) {
+            if (meta.hops_left <= 1) {
+                drop();
+            } else if (meta.ip_version == 4) {
+                hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
+            } else {
+                hdr.ipv6.hop_limit = hdr.ipv6.hop_limit - 1;
             }
         }
     }

@@ -76,6 +76,19 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
     MarkCongestion() mark_congestion;
     OccupancyEnter() occupancy_enter;
 
+    // Actions, because p4c would otherwise work these sums out again at every use.
+    @hidden
+    action locate() {
+        meta.class_slot = (bit<32>)(standard_metadata.egress_spec ++ meta.queue);
+        meta.trim_slot = (bit<32>)(standard_metadata.egress_spec ++ meta.policy.trim_queue);
+    }
+
+    @hidden
+    action read_occupancy() {
+        occupancy.read(meta.queue_bytes, meta.class_slot);
+        occupancy.read(meta.trim_queue_bytes, meta.trim_slot);
+    }
+
     apply {
         // Until somebody names a next hop. An empty ECMP group names none.
         standard_metadata.egress_spec = DROP_PORT;
@@ -85,13 +98,14 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
             standard_metadata.egress_spec = hdr.packet_out.egress_port;
             meta.frame_bytes = standard_metadata.packet_length - PACKET_OUT_BYTES;
             meta.queue = CONTROL_QUEUE;
-            hdr.packet_out.setInvalid();
         } else {
             route.apply(hdr, meta, standard_metadata);
-            classify.apply(hdr, meta);
-            // The controller's own link has no queue policy: what it is sent is not gradients.
-            if (standard_metadata.egress_spec < CPU_PORT) {
-                queue_policy.apply(standard_metadata.egress_spec, meta);
+            if (standard_metadata.egress_spec != DROP_PORT) {
+                classify.apply(hdr, meta);
+                // The controller's own link has no queue policy: it is not a link that gradients cross.
+                if (standard_metadata.egress_spec != CPU_PORT) {
+                    queue_policy.apply(standard_metadata.egress_spec, meta);
+                }
             }
         }
 
@@ -99,14 +113,11 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
             unroutable.count(0);
             mark_to_drop(standard_metadata);
         } else {
-            meta.class_slot = (bit<32>)(standard_metadata.egress_spec ++ meta.queue);
+            locate();
             meta.queue_slot = meta.class_slot;
             meta.queued_bytes = meta.frame_bytes;
-
             if (meta.policed == 1) {
-                occupancy.read(meta.queue_bytes, meta.class_slot);
-                occupancy.read(meta.trim_queue_bytes,
-                               (bit<32>)(standard_metadata.egress_spec ++ meta.policy.trim_queue));
+                read_occupancy();
                 ladder.apply(hdr, meta);
             }
 
@@ -115,11 +126,11 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
             } else if (meta.verdict == Verdict.CUT) {
                 trimmed.count(meta.class_slot);
                 rewrite_cut.apply(hdr, meta);
+                truncate(meta.cut_to);
                 meta.queue = meta.policy.trim_queue;
-                meta.queue_slot = (bit<32>)(standard_metadata.egress_spec ++ meta.queue);
+                meta.queue_slot = meta.trim_slot;
                 // packet_length keeps the original length in egress: the length to subtract there travels along.
                 meta.queued_bytes = meta.cut_to;
-                truncate(meta.cut_to);
             } else if (meta.verdict == Verdict.ADMIT_MARKED) {
                 admitted.count(meta.class_slot);
                 marked.count(meta.class_slot);

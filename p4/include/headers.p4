@@ -121,13 +121,16 @@ struct policy_t {
 }
 
 struct metadata_t {
+    // Routing.
+    bit<4>   ip_version;          // 4 or 6; 0: cannot be routed
+    bit<8>   hops_left;           // TTL or hop limit on arrival
+
     // The 5-tuple that picks a member of an ECMP group; IPv6 addresses folded to 32 bits.
     bit<32>  flow_src_addr;
     bit<32>  flow_dst_addr;
     bit<8>   flow_protocol;
     bit<16>  flow_src_port;
     bit<16>  flow_dst_port;
-    bit<8>   hops_left;           // TTL or hop limit on arrival
 
     // Classification.
     bit<6>   dscp;
@@ -146,6 +149,7 @@ struct metadata_t {
 
     // Accounting.
     bit<32>  class_slot;          // egress port * 8 + `queue`
+    bit<32>  trim_slot;           // egress port * 8 + `policy.trim_queue`
     bit<32>  queue_slot;          // egress port * 8 + the queue that the packet is put in
     bit<32>  frame_bytes;         // length of the frame as it arrived
     bit<32>  queued_bytes;        // length of the frame as it is sent

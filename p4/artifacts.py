@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiles the P4 programs and keeps p4/build/manifest.json, which says what was compiled from what, by what.
+
+Run by build.sh from the root of the repository. Standard library only: the check has to work where p4c does not.
+Exit status: 0 fresh, 1 not, 2 usage.
+"""
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+P4 = Path("p4")
+BUILD = P4 / "build"
+MANIFEST = BUILD / "manifest.json"
+
+# One entry per target: how to compile the program, and what it leaves in BUILD/<target>.
+TARGETS = {
+    "bmv2": {
+        "compiler": "p4c-bm2-ss",
+        "program": P4 / "bmv2" / "trimwire.p4",
+        "sources": [P4 / "include", P4 / "bmv2"],
+        "outputs": {"json": "trimwire.json", "p4info": "trimwire.p4info.txtpb"},
+    },
+}
+
+
+def compile_command(target, outputs):
+    return [
+        target["compiler"], "--std", "p4-16",
+        "--p4runtime-files", str(outputs / target["outputs"]["p4info"]),
+        "-o", str(outputs / target["outputs"]["json"]),
+        str(target["program"]),
+    ]
+
+
+def compiler_version(compiler):
+    """The line of `--version` that names the release and the commit."""
+    text = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
+    lines = [line.strip() for line in text.splitlines()]
+    return next((line for line in lines if line.startswith("Version")), " ".join(lines))
+
+
+def sha256(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def hashes(paths):
+    return {path.as_posix(): sha256(path) for path in sorted(paths)}
+
+
+def sources(target):
+    return [path for folder in target["sources"] for path in folder.rglob("*.p4")]
+
+
+def run_compiler(target, outputs):
+    """Compiles into the folder `outputs`; the compiler's own words go to stderr. True if it succeeded."""
+    outputs.mkdir(parents=True, exist_ok=True)
+    return subprocess.run(compile_command(target, outputs), stdout=sys.stderr, check=False).returncode == 0
+
+
+def build():
+    manifest = {}
+    for name, target in TARGETS.items():
+        if shutil.which(target["compiler"]) is None:
+            print(f"p4: {target['compiler']} is not on PATH; it is needed to compile {target['program']}")
+            return 1
+        folder = BUILD / name
+        if not run_compiler(target, folder):
+            print(f"p4: {target['compiler']} refused {target['program']}")
+            return 1
+        manifest[name] = {
+            "compiler": f"{target['compiler']} {compiler_version(target['compiler'])}",
+            "command": compile_command(target, folder),
+            "sources": hashes(sources(target)),
+            "outputs": hashes(folder / file for file in target["outputs"].values()),
+        }
+        print(f"p4: compiled {target['program']} with {manifest[name]['compiler']}")
+    MANIFEST.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
+def stale(recorded, actual, what):
+    """One line for every file whose hash is not the recorded one."""
+    for path in sorted(recorded.keys() | actual.keys()):
+        if path not in actual:
+            yield f"{path}: {what} is in {MANIFEST} but not on disk"
+        elif path not in recorded:
+            yield f"{path}: {what} is not in {MANIFEST}"
+        elif recorded[path] != actual[path]:
+            yield f"{path}: {what} differs from {MANIFEST} ({actual[path][:12]}, recorded {recorded[path][:12]})"
+
+
+def check_target(name, target, manifest):
+    """Yields what is wrong with the artifacts of one target."""
+    recorded = manifest.get(name)
+    if recorded is None:
+        yield f"{MANIFEST} has no target {name}"
+        return
+    folder = BUILD / name
+    present = [path for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
+    yield from stale(recorded["sources"], hashes(sources(target)), "source")
+    yield from stale(recorded["outputs"], hashes(present), "artifact")
+
+    if shutil.which(target["compiler"]) is None:
+        print(f"SKIPPED: recompilation of {target['program']}: {target['compiler']} is not on PATH (hashes were checked)")
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        fresh = Path(scratch)
+        if not run_compiler(target, fresh):
+            yield f"{target['program']}: {target['compiler']} refuses it"
+            return
+        differing = [file for file in target["outputs"].values()
+                     if not (folder / file).is_file() or (fresh / file).read_bytes() != (folder / file).read_bytes()]
+    compiler = f"{target['compiler']} {compiler_version(target['compiler'])}"
+    if differing and compiler != recorded["compiler"]:
+        # Another release may write another JSON for the same program. That is no fault of the committed one.
+        print(f"SKIPPED: comparison of {', '.join(differing)}: committed by {recorded['compiler']}, here is {compiler}")
+    else:
+        for file in differing:
+            yield f"{folder / file}: {compiler} compiles the sources to something else"
+
+
+def check():
+    try:
+        manifest = json.loads(MANIFEST.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        print(f"p4: {MANIFEST}: {error}")
+        return 1
+    problems = [line for name, target in TARGETS.items() for line in check_target(name, target, manifest)]
+    for line in problems:
+        print(f"p4: {line}")
+    if problems:
+        print("p4: the committed artifacts are stale; `make p4` compiles them anew")
+        return 1
+    print("p4: the committed artifacts are those of the sources")
+    return 0
+
+
+def main(arguments):
+    commands = {"build": build, "check": check}
+    if len(arguments) != 1 or arguments[0] not in commands:
+        print("usage: p4/build.sh build|check", file=sys.stderr)
+        return 2
+    return commands[arguments[0]]()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
