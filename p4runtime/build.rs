@@ -3,8 +3,12 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-const FILES: [&str; 4] =
-    ["p4/v1/p4runtime.proto", "p4/config/v1/p4info.proto", "google/rpc/status.proto", "google/rpc/code.proto"];
+const FILES: [&str; 4] = [
+    "p4/v1/p4runtime.proto",
+    "p4/config/v1/p4info.proto",
+    "google/rpc/status.proto",
+    "google/rpc/code.proto",
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=proto");

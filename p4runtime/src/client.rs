@@ -31,8 +31,8 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
 pub use self::error::{ClientError, Rejection, UpdateError, WriteError};
-use self::session::{Session, Standing};
 pub use self::session::Streams;
+use self::session::{Session, Standing};
 use crate::entity;
 use crate::p4info::{Index, P4Info};
 use crate::server::MAX_MESSAGE_BYTES;
@@ -61,7 +61,7 @@ impl Default for Options {
     }
 }
 
-/// What a controller is responsible for. The default is the default role: the full pipeline (P4Runtime §15).
+/// What a controller is responsible for. The default is the default role: the full pipeline (P4Runtime, "Default Role").
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Role {
     /// Empty for the default role.
@@ -263,7 +263,10 @@ impl Client {
     }
 
     /// The pipeline that the switch runs, or as much of it as asked for; `None` if it has none.
-    pub async fn pipeline(&self, what: ResponseType) -> Result<Option<ForwardingPipelineConfig>, ClientError> {
+    pub async fn pipeline(
+        &self,
+        what: ResponseType,
+    ) -> Result<Option<ForwardingPipelineConfig>, ClientError> {
         const OPERATION: &str = "GetForwardingPipelineConfig";
         let session = self.session(OPERATION)?;
         let request =
@@ -271,7 +274,7 @@ impl Client {
         let mut rpc = self.rpc.clone();
         let config = match self.call(OPERATION, rpc.get_forwarding_pipeline_config(request)).await {
             Ok(response) => response.config,
-            // P4Runtime §14: no pipeline is a failed precondition.
+            // "GetForwardingPipelineConfig RPC": no pipeline is a failed precondition.
             Err(error) if error.code() == Some(Code::FailedPrecondition) => None,
             Err(error) => return Err(error),
         };
@@ -298,14 +301,12 @@ impl Client {
         let mut rpc = self.rpc.clone();
         match self.call(OPERATION, rpc.write(request)).await {
             Ok(_) => Ok(()),
-            Err(ClientError::Refused { status, address, operation }) => {
-                match status::to_updates(&status) {
-                    Some(outcomes) if outcomes.len() == updates.len() => {
-                        Err(self.rejection(&updates, &outcomes, *status))
-                    }
-                    _ => Err(ClientError::Refused { address, operation, status }.into()),
+            Err(ClientError::Refused { status, address, operation }) => match status::to_updates(&status) {
+                Some(outcomes) if outcomes.len() == updates.len() => {
+                    Err(self.rejection(&updates, &outcomes, *status))
                 }
-            }
+                _ => Err(ClientError::Refused { address, operation, status }.into()),
+            },
             Err(error) => Err(error.into()),
         }
     }
@@ -333,12 +334,11 @@ impl Client {
         Rejection { address: self.address.clone(), total: updates.len(), updates: refused }.into()
     }
 
-    /// Reads entities. An id of 0, or an entry without match, is a wildcard (P4Runtime §11).
+    /// Reads entities. An id of 0, or an entry without match, is a wildcard (P4Runtime, "Wildcard Reads").
     pub async fn read(&self, entities: Vec<Entity>) -> Result<Vec<Entity>, ClientError> {
         const OPERATION: &str = "Read";
         let session = self.session(OPERATION)?;
-        let request =
-            ReadRequest { device_id: session.device_id, role: session.role.name.clone(), entities };
+        let request = ReadRequest { device_id: session.device_id, role: session.role.name.clone(), entities };
         let mut rpc = self.rpc.clone();
         self.in_time(OPERATION, self.options.call_timeout, async {
             let mut responses = rpc.read(request).await?.into_inner();

@@ -25,6 +25,7 @@ use prost::Message;
 use prost_reflect::text_format::FormatOptions;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
 
+pub(crate) use self::index::find_element;
 pub use self::index::{ActionRef, Index, IndexError, Named, TableRef};
 pub use self::lookup::{Key, LookupError, nearest};
 pub use crate::config::P4Info;

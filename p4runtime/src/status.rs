@@ -1,4 +1,4 @@
-//! What became of each update of a Write, in `grpc-status-details-bin` (P4Runtime §12.3, §10).
+//! What became of each update of a Write, in `grpc-status-details-bin` (P4Runtime, "Write RPC", "Error Reporting").
 //!
 //! When updates of a batch fail, the RPC's code is `UNKNOWN` and its details are a `google.rpc.Status` whose own details are
 //! one [`v1::Error`] per update, in the updates' order, `OK` for those that succeeded.

@@ -1,4 +1,4 @@
-//! The stream channel: its life is the session's life (P4Runtime §16).
+//! The stream channel: its life is the session's life (P4Runtime, "Client Arbitration and Controller Replication").
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -124,7 +124,7 @@ impl Session {
     /// The bid for this session's role.
     pub(super) fn bid(&self) -> StreamMessageRequest {
         let role = &self.role;
-        // No role message at all is the default role with full access (P4Runtime §15).
+        // No role message at all is the default role with full access (P4Runtime, "Default Role").
         let role = (*role != Role::default()).then(|| v1::Role {
             name: role.name.clone(),
             config: role.config.clone(),

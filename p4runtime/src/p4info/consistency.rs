@@ -18,7 +18,10 @@ pub(super) fn check(p4info: &P4Info, ids: &BTreeMap<u32, String>) -> Result<(), 
         }
         for (target, id) in [
             ("a constant default action", table.const_default_action_id),
-            ("an initial default action", table.initial_default_action.as_ref().map_or(0, |call| call.action_id)),
+            (
+                "an initial default action",
+                table.initial_default_action.as_ref().map_or(0, |call| call.action_id),
+            ),
         ] {
             exists(table, target, id, id == 0 || actions.contains(&id))?;
         }

@@ -321,7 +321,8 @@ impl<'a> TableRef<'a> {
                 Key::Id(id) => candidate.id() == id,
             })
             .or_else(|| {
-                self.actions().find(|candidate| matches!(key, Key::Name(name) if candidate.action.alias() == name))
+                self.actions()
+                    .find(|candidate| matches!(key, Key::Name(name) if candidate.action.alias() == name))
             })
             .ok_or_else(|| {
                 LookupError::new(
@@ -360,12 +361,13 @@ impl<'a> TableRef<'a> {
         self.table.direct_resource_ids.iter().find_map(|id| self.index.direct_meter(*id).ok())
     }
 
-    /// Whether entries need a priority: some key element is ternary, range or optional (P4Runtime §9.1).
+    /// Whether entries need a priority: some key element is ternary, range or optional (P4Runtime, "TableEntry").
     pub fn needs_priority(&self) -> bool {
         use config::match_field::MatchType;
-        self.table.match_fields.iter().any(|field| {
-            matches!(field.kind(), MatchType::Ternary | MatchType::Range | MatchType::Optional)
-        })
+        self.table
+            .match_fields
+            .iter()
+            .any(|field| matches!(field.kind(), MatchType::Ternary | MatchType::Range | MatchType::Optional))
     }
 }
 
