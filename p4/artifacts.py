@@ -39,8 +39,8 @@ def compile_command(target, outputs):
 
 def compiler_version(compiler):
     """The line of `--version` that names the release and the commit."""
-    text = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
-    lines = [line.strip() for line in text.splitlines()]
+    run = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True)
+    lines = [line.strip() for line in (run.stdout + run.stderr).splitlines()]
     return next((line for line in lines if line.startswith("Version")), " ".join(lines))
 
 
