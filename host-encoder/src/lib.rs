@@ -1,1 +1,28 @@
-//! Trimmable gradient packets: codec and packet format
+//! Trimmable gradient packets: the packet format and the codec.
+//!
+//! ```text
+//! gradient ─► rows of 2^15 ─► rotate (Philox signs, Hadamard) ─► quantise ─► planes ─► packets      Encoder
+//! gradient ◄─ rows         ◄─ rotate back ◄─ λ · centroids    ◄─ planes   ◄─ any prefix of any      Decoder
+//! ```
+//!
+//! Everything is a pure function of bytes and seeds. The crate knows nothing of sockets, switches or collectives.
+//! The wire format is specified in `docs/wire-format.md`.
+#![forbid(unsafe_code)]
+
+mod decoder;
+mod encoder;
+mod error;
+mod layout;
+mod message;
+pub mod packet;
+pub mod philox;
+pub mod quantiser;
+pub mod rotation;
+mod scale;
+
+pub use decoder::{Coverage, Decoder, Decoding, Receipt};
+pub use encoder::{EncodeError, Encoder, Envelope};
+pub use error::{expected_nmse, nmse};
+pub use layout::{DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Layout, LayoutError};
+pub use message::Message;
+pub use rotation::RotationKey;

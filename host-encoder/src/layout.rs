@@ -1,0 +1,191 @@
+//! How a message's coordinates are divided into rows and packets.
+
+use crate::packet::{BLOCK, MAX_INDEX, PLANES, plane_offset};
+use std::ops::Range;
+
+/// Coordinates of a full packet at an MTU of 1500 bytes.
+pub const DEFAULT_COORDINATES_PER_PACKET: usize = 352;
+/// Rows have 2^15 coordinates (the paper, §3.2).
+pub const DEFAULT_ROW_LOG2: u8 = 15;
+
+/// Why a layout is impossible.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LayoutError {
+    /// Nothing to send.
+    #[error("a message needs at least one coordinate")]
+    Empty,
+    /// A packet's coordinates do not fit the header.
+    #[error("{0} coordinates a packet (valid: multiples of 32 from 32 to 8160)")]
+    CoordinatesPerPacket(usize),
+    /// Row length out of range.
+    #[error("rows of 2^{0} coordinates (valid: 2^5 to 2^20)")]
+    RowLog2(u8),
+    /// The header's index has 20 bits.
+    #[error("{packets} packets do not fit a message (at most {})", MAX_INDEX + 1)]
+    TooLong {
+        /// Packets the message would have.
+        packets: usize,
+    },
+    /// No planes, or more than there are.
+    #[error("{0} planes (valid: 1 to {PLANES})")]
+    Planes(u8),
+}
+
+/// The division of a message into rows and packets; both ends derive it from the same numbers.
+///
+/// Rows are rotated as a whole, so each is padded to a power of two (only the last one can be shorter than the
+/// rest). A packet never straddles two rows: their energies differ by up to two orders of magnitude, and σ would
+/// fit neither. A row's blocks of 32 coordinates are shared out among its packets as evenly as they go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    coordinates: usize,
+    per_packet: usize,
+    row_log2: u8,
+    planes: u8,
+}
+
+impl Layout {
+    /// A message of `coordinates`, at most `per_packet` of them in a packet, in rows of 2^15.
+    pub fn new(coordinates: usize, per_packet: usize) -> Result<Self, LayoutError> {
+        if per_packet == 0 || per_packet % BLOCK != 0 || per_packet > 255 * BLOCK {
+            return Err(LayoutError::CoordinatesPerPacket(per_packet));
+        }
+        if coordinates == 0 {
+            return Err(LayoutError::Empty);
+        }
+        Self { coordinates, per_packet, row_log2: DEFAULT_ROW_LOG2, planes: PLANES }.checked()
+    }
+
+    /// The same message in rows of 2^`row_log2` coordinates.
+    pub fn with_row_log2(self, row_log2: u8) -> Result<Self, LayoutError> {
+        if !(5..=20).contains(&row_log2) {
+            return Err(LayoutError::RowLog2(row_log2));
+        }
+        Self { row_log2, ..self }.checked()
+    }
+
+    /// The same message of which the sender sends only the first `planes` planes (DESIGN §8).
+    pub fn with_planes(self, planes: u8) -> Result<Self, LayoutError> {
+        if !(1..=PLANES).contains(&planes) {
+            return Err(LayoutError::Planes(planes));
+        }
+        Ok(Self { planes, ..self })
+    }
+
+    fn checked(self) -> Result<Self, LayoutError> {
+        let packets =
+            self.full_rows() * self.packets_of(1 << self.row_log2) + self.packets_of(self.last_row());
+        if packets > MAX_INDEX as usize + 1 {
+            return Err(LayoutError::TooLong { packets });
+        }
+        Ok(self)
+    }
+
+    /// Coordinates of the message, without padding.
+    pub fn coordinates(&self) -> usize {
+        self.coordinates
+    }
+
+    /// Planes the sender sends.
+    pub fn planes(&self) -> u8 {
+        self.planes
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.full_rows() + usize::from(self.last_row() > 0)
+    }
+
+    /// Number of packets.
+    pub fn packets(&self) -> usize {
+        self.full_rows() * self.packets_of(1 << self.row_log2) + self.packets_of(self.last_row())
+    }
+
+    /// Coordinates with padding.
+    pub fn padded_coordinates(&self) -> usize {
+        (self.full_rows() << self.row_log2) + self.last_row()
+    }
+
+    /// A row's place in the padded message; `row < rows()`.
+    pub fn row_range(&self, row: usize) -> Range<usize> {
+        let start = row << self.row_log2;
+        start..start + if row < self.full_rows() { 1 << self.row_log2 } else { self.last_row() }
+    }
+
+    /// The packets of a row.
+    pub fn row_packets(&self, row: usize) -> Range<usize> {
+        let start = row * self.packets_of(1 << self.row_log2);
+        start..start + self.packets_of(self.row_range(row).len())
+    }
+
+    /// The row that a packet belongs to; `index < packets()`.
+    pub fn packet_row(&self, index: usize) -> usize {
+        (index / self.packets_of(1 << self.row_log2)).min(self.rows().saturating_sub(1))
+    }
+
+    /// A packet's place in the padded message; `index < packets()`.
+    pub fn packet_range(&self, index: usize) -> Range<usize> {
+        let row = self.packet_row(index);
+        let (range, packets) = (self.row_range(row), self.row_packets(row));
+        let (blocks, count, nth) = (range.len() / BLOCK, packets.len(), index - packets.start);
+        range.start + nth * blocks / count * BLOCK..range.start + (nth + 1) * blocks / count * BLOCK
+    }
+
+    /// Bytes of the longest packet's body: the stride of buffers.
+    pub(crate) fn body_capacity(&self) -> usize {
+        plane_offset(self.planes, self.per_packet)
+    }
+
+    fn full_rows(&self) -> usize {
+        self.coordinates >> self.row_log2
+    }
+
+    /// Padded length of the row behind the full ones; 0 when there is none.
+    fn last_row(&self) -> usize {
+        match self.coordinates & ((1 << self.row_log2) - 1) {
+            0 => 0,
+            rest => rest.next_power_of_two().max(BLOCK),
+        }
+    }
+
+    fn packets_of(&self, row_length: usize) -> usize {
+        row_length.div_ceil(self.per_packet)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn packets_tile_the_padded_message_and_stay_in_their_row(
+            coordinates in 1usize..300_000, blocks in 1usize..60, row_log2 in 5u8..17,
+        ) {
+            let layout = Layout::new(coordinates, blocks * 32).unwrap().with_row_log2(row_log2).unwrap();
+            prop_assert!(layout.padded_coordinates() >= coordinates);
+            let mut next = 0;
+            for index in 0..layout.packets() {
+                let range = layout.packet_range(index);
+                prop_assert_eq!(range.start, next);
+                prop_assert!(!range.is_empty() && range.len() <= blocks * 32 && range.len() % 32 == 0);
+                let row = layout.packet_row(index);
+                prop_assert!(layout.row_packets(row).contains(&index));
+                let row = layout.row_range(row);
+                prop_assert!(row.start <= range.start && range.end <= row.end);
+                next = range.end;
+            }
+            prop_assert_eq!(next, layout.padded_coordinates());
+        }
+    }
+
+    #[test]
+    fn impossible_layouts_are_refused() {
+        assert_eq!(Layout::new(0, 352), Err(LayoutError::Empty));
+        assert_eq!(Layout::new(5, 33), Err(LayoutError::CoordinatesPerPacket(33)));
+        assert_eq!(Layout::new(5, 8192), Err(LayoutError::CoordinatesPerPacket(8192)));
+        assert!(matches!(Layout::new(1 << 30, 32), Err(LayoutError::TooLong { .. })));
+    }
+}

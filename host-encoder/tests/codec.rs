@@ -1,0 +1,308 @@
+//! What the codec promises, against closed forms and independent arithmetic.
+
+use trimwire_encoder::packet::{HEADER_LEN, StreamId, plane_offset};
+use trimwire_encoder::philox::philox4x32;
+use trimwire_encoder::{
+    Decoder, Decoding, EncodeError, Encoder, Envelope, Layout, Message, RotationKey, expected_nmse, nmse,
+};
+
+const ENVELOPE: Envelope = Envelope { stream: StreamId::new(1, 5).unwrap(), message: 77, layer_class: 2 };
+
+/// Uniform numbers in (0, 1) from a counter.
+fn uniform(seed: u32, index: u32) -> f64 {
+    (f64::from(philox4x32([index, 0, 0, 0], [seed, 99])[0]) + 0.5) / 4_294_967_296.0
+}
+
+/// Gaussian coordinates by Box and Muller.
+fn gaussian(length: usize, seed: u32) -> Vec<f32> {
+    (0..length as u32)
+        .map(|i| {
+            let (u, v) = (uniform(seed, 2 * i), uniform(seed, 2 * i + 1));
+            ((-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()) as f32
+        })
+        .collect()
+}
+
+fn key(message: u32) -> RotationKey {
+    RotationKey { job_seed: 42, message, rank: 5 }
+}
+
+fn encode(gradient: &[f32], layout: Layout, message: u32) -> Message {
+    let mut out = Message::default();
+    Encoder::new(layout, key(message)).encode(gradient, ENVELOPE, &mut out).unwrap();
+    out
+}
+
+/// Sends every packet cut to what `kept` says (`None`: lost) and decodes.
+fn transfer(
+    gradient: &[f32],
+    layout: Layout,
+    message: u32,
+    decoding: Decoding,
+    kept: impl Fn(usize, &[u8]) -> Option<usize>,
+) -> Vec<f32> {
+    let sent = encode(gradient, layout, message);
+    let mut decoder = Decoder::new(layout, key(message), decoding);
+    for index in 0..sent.packets() {
+        let packet = sent.packet(index).unwrap();
+        if let Some(length) = kept(index, packet) {
+            decoder.receive(&packet[..length.min(packet.len())]).unwrap();
+        }
+    }
+    let mut out = vec![0.0; gradient.len()];
+    decoder.finish_into(&mut out);
+    out
+}
+
+fn cut_to(planes: u8) -> impl Fn(usize, &[u8]) -> Option<usize> {
+    move |_, packet| {
+        let n = usize::from(packet[11]) * 32;
+        Some(HEADER_LEN + plane_offset(planes, n))
+    }
+}
+
+/// The share of coordinates in the packets that were drawn: with a few thousand packets it strays from the drawing's
+/// probability by more than the tolerance of the formula.
+fn share(layout: Layout, hit: impl Fn(usize) -> bool) -> f64 {
+    let count: usize = (0..layout.packets()).filter(|i| hit(*i)).map(|i| layout.packet_range(i).len()).sum();
+    count as f64 / layout.padded_coordinates() as f64
+}
+
+fn layout(coordinates: usize) -> Layout {
+    Layout::new(coordinates, 352).unwrap()
+}
+
+#[test]
+fn a_whole_message_decodes_to_rounding() {
+    for length in [1, 2, 31, 32, 33, 1000, 32_768, 40_000, 65_536] {
+        let gradient = gaussian(length, 1);
+        let got = transfer(&gradient, layout(length), 3, Decoding::Unbiased, |_, p| Some(p.len()));
+        assert!(nmse(&got, &gradient) < 1e-12, "{length} coordinates: {}", nmse(&got, &gradient));
+    }
+}
+
+#[test]
+fn extreme_rows_decode_whole() {
+    let spike = |value: f32| {
+        let mut row = vec![0.0; 32_768];
+        row[12_345] = value;
+        row
+    };
+    let mixed: Vec<f32> =
+        (0..32_768).map(|i| 10f32.powi(i % 70 - 35) * if i % 3 == 0 { -1.0 } else { 1.0 }).collect();
+    let subnormal: Vec<f32> = (0..4096).map(|i| f32::from_bits(i * 1000 + 1)).collect();
+    for (name, row) in [
+        ("spike", spike(3.0)),
+        ("huge spike", spike(3e38)),
+        ("tiny spike", spike(1e-38)),
+        ("constant", vec![0.1; 32_768]),
+        ("huge constant", vec![1e38; 32_768]),
+        ("dynamic range", mixed),
+        ("subnormal", subnormal),
+    ] {
+        let got = transfer(&row, layout(row.len()), 3, Decoding::Unbiased, |_, p| Some(p.len()));
+        // Squares of the smallest and largest f32 need an f64's range.
+        assert!(nmse(&got, &row) < 1e-12, "{name}: {}", nmse(&got, &row));
+    }
+    let zeros = transfer(&[0.0; 5000], layout(5000), 3, Decoding::Unbiased, |_, _| Some(18));
+    assert!(zeros.iter().all(|v| *v == 0.0), "zeros are exact, however deep the cut");
+}
+
+#[test]
+fn sign_only_cuts_of_a_share_p_have_the_closed_form_error() {
+    let gradient = gaussian(64 * 32_768, 2);
+    let layout = layout(gradient.len());
+    for p in [0.1, 0.25, 0.5, 1.0] {
+        let hit = |index: usize| uniform(7, index as u32) < p;
+        let p = share(layout, hit);
+        for (decoding, expected) in [
+            (Decoding::Unbiased, 1.0 / (1.0 - p * (1.0 - std::f64::consts::FRAC_2_PI)) - 1.0),
+            (Decoding::Paper, p * (std::f64::consts::FRAC_PI_2 - 1.0)),
+            (Decoding::Mmse, p * (1.0 - std::f64::consts::FRAC_2_PI)),
+        ] {
+            let cut = cut_to(1);
+            let got = transfer(&gradient, layout, 9, decoding, |index, packet| {
+                if hit(index) { cut(index, packet) } else { Some(packet.len()) }
+            });
+            let measured = nmse(&got, &gradient);
+            assert!(
+                (measured / expected - 1.0).abs() < 0.02,
+                "{decoding:?} at {p}: {measured} against {expected}"
+            );
+            assert!((expected_nmse(decoding, &[(1, p)]) / expected - 1.0).abs() < 1e-6);
+        }
+    }
+}
+
+#[test]
+fn every_depth_of_cut_has_the_error_of_the_best_known_quantiser() {
+    let gradient = gaussian(32 * 32_768, 3);
+    // EDEN's figures (DESIGN §9), unbiased.
+    for (planes, best) in [(1, 0.5708), (2, 0.133), (4, 0.0096), (8, 4.1e-5)] {
+        let got = transfer(&gradient, layout(gradient.len()), 4, Decoding::Unbiased, cut_to(planes));
+        let measured = nmse(&got, &gradient);
+        assert!((measured / best - 1.0).abs() < 0.05, "{planes} planes: {measured} against {best}");
+    }
+}
+
+#[test]
+fn lost_packets_have_the_closed_form_error_too() {
+    let gradient = gaussian(64 * 32_768, 4);
+    let lost = |index: usize| uniform(8, index as u32) < 0.2;
+    let p = share(layout(gradient.len()), lost);
+    let got = transfer(&gradient, layout(gradient.len()), 4, Decoding::Unbiased, |index, packet| {
+        (!lost(index)).then_some(packet.len())
+    });
+    let expected = 1.0 / (1.0 - p) - 1.0;
+    assert!((nmse(&got, &gradient) / expected - 1.0).abs() < 0.02, "{}", nmse(&got, &gradient));
+}
+
+#[test]
+fn decoding_is_unbiased_over_rotations_at_any_mix_of_cuts() {
+    // The mean over many independent rotations must approach the input as 1/N does: its NMSE over N rotations is the
+    // single one's divided by N, plus the squared bias.
+    let gradient = gaussian(2_048, 5);
+    let rounds = 400;
+    let mut mean = vec![0.0f64; gradient.len()];
+    let mut single = 0.0;
+    for message in 0..rounds {
+        let got =
+            transfer(&gradient, layout(gradient.len()), message, Decoding::Unbiased, |index, packet| {
+                match (uniform(message, index as u32) * 4.0) as u32 {
+                    0 => None,
+                    1 => cut_to(1)(index, packet),
+                    2 => cut_to(3)(index, packet),
+                    _ => Some(packet.len()),
+                }
+            });
+        single += nmse(&got, &gradient) / f64::from(rounds);
+        mean.iter_mut().zip(&got).for_each(|(m, g)| *m += f64::from(*g) / f64::from(rounds));
+    }
+    let mean: Vec<f32> = mean.into_iter().map(|m| m as f32).collect();
+    let remaining = nmse(&mean, &gradient);
+    assert!(remaining < 1.3 * single / f64::from(rounds), "{remaining} left of {single}");
+    // The projection on the input, which no averaging of noise can hide, is 1 within one percent.
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum::<f64>();
+    let projection = dot(&mean, &gradient) / dot(&gradient, &gradient);
+    assert!((projection - 1.0).abs() < 0.01, "{projection}");
+}
+
+#[test]
+fn the_error_shrinks_with_every_byte_that_arrives() {
+    let gradient = gaussian(32_768, 6);
+    let mut last = f64::INFINITY;
+    for length in (HEADER_LEN..=1426).step_by(11) {
+        let got = transfer(&gradient, layout(gradient.len()), 1, Decoding::Mmse, |_, _| Some(length));
+        let error = nmse(&got, &gradient);
+        // Within the last byte-planes the error is below f32's rounding of the rotation.
+        assert!(error <= last * 1.02 + 1e-13, "{length} bytes: {error} after {last}");
+        last = error;
+    }
+}
+
+#[test]
+fn order_duplicates_and_repairs_do_not_matter() {
+    let gradient = gaussian(40_000, 7);
+    let layout = layout(gradient.len());
+    let sent = encode(&gradient, layout, 2);
+    let decode = |order: &mut dyn Iterator<Item = Vec<u8>>| {
+        let mut decoder = Decoder::new(layout, key(2), Decoding::Unbiased);
+        order.for_each(|packet| {
+            decoder.receive(&packet).unwrap();
+        });
+        let mut out = vec![0.0; gradient.len()];
+        decoder.finish_into(&mut out);
+        (out, decoder.stats())
+    };
+    let all: Vec<Vec<u8>> = (0..sent.packets()).map(|i| sent.packet(i).unwrap().to_vec()).collect();
+    let plain = decode(&mut all.iter().cloned());
+    let twice_backwards =
+        decode(&mut all.iter().rev().flat_map(|p| [p[..60].to_vec(), p.clone(), p[..200].to_vec()]));
+    assert!(plain == twice_backwards);
+    // Cut to three planes and a piece, then the rest as repairs, upper planes first.
+    let repaired = decode(&mut (0..sent.packets()).flat_map(|i| {
+        let repair = |first, end| {
+            let mut bytes = Vec::new();
+            assert!(sent.repair(i, first, end, &mut bytes));
+            bytes
+        };
+        [repair(8, 11), all[i][..18 + 44 * 3 + 7].to_vec(), repair(3, 8)]
+    }));
+    assert!(plain == repaired);
+    assert_eq!(plain.1.full, sent.packets());
+}
+
+#[test]
+fn adding_is_decoding_and_then_adding() {
+    let gradient = gaussian(5_000, 8);
+    let sent = encode(&gradient, layout(5_000), 2);
+    let mut decoder = Decoder::new(layout(5_000), key(2), Decoding::Unbiased);
+    for i in 0..sent.packets() {
+        decoder.receive(&sent.packet(i).unwrap()[..100]).unwrap();
+    }
+    let (mut once, mut sum) = (vec![0.0; 5_000], gradient.clone());
+    decoder.finish_into(&mut once);
+    decoder.add_into(&mut sum);
+    assert!(sum.iter().zip(&gradient).zip(&once).all(|((s, g), o)| *s == g + o));
+}
+
+#[test]
+fn a_limit_decodes_as_if_no_more_had_arrived() {
+    let gradient = gaussian(33_000, 9);
+    let layout = layout(gradient.len());
+    let sent = encode(&gradient, layout, 2);
+    let decode = |lengths: &dyn Fn(usize) -> Option<usize>, limit: &dyn Fn(usize) -> u8| {
+        let mut decoder = Decoder::new(layout, key(2), Decoding::Unbiased);
+        for i in 0..sent.packets() {
+            let packet = sent.packet(i).unwrap();
+            if let Some(length) = lengths(i) {
+                decoder.receive(&packet[..length.min(packet.len())]).unwrap();
+            }
+            decoder.limit(i, limit(i));
+        }
+        let mut out = vec![0.0; gradient.len()];
+        decoder.finish_into(&mut out);
+        out
+    };
+    let planes = |i: usize| (i % 12) as u8;
+    let cut = decode(
+        &|i| {
+            let n = layout.packet_range(i).len();
+            (planes(i) > 0).then(|| HEADER_LEN + plane_offset(planes(i), n))
+        },
+        &|_| 11,
+    );
+    let limited = decode(&|_| Some(usize::MAX), &planes);
+    assert!(cut == limited, "replicas that hold more decode to the same bits");
+}
+
+#[test]
+fn low_energy_rows_are_the_less_important_ones() {
+    let mut gradient = gaussian(4 * 32_768, 10);
+    for (row, scale) in [0.1f32, 3.0, 0.5, 1.0].into_iter().enumerate() {
+        gradient[row * 32_768..][..32_768].iter_mut().for_each(|v| *v *= scale);
+    }
+    let sent = encode(&gradient, layout(gradient.len()), 1);
+    let layout = layout(gradient.len());
+    for i in 0..sent.packets() {
+        assert_eq!(sent.importance(i), [false, true, false, true][layout.packet_row(i)]);
+    }
+    assert!(
+        encode(&gradient[..100], Layout::new(100, 352).unwrap(), 1).importance(0),
+        "a lone row is important"
+    );
+}
+
+#[test]
+fn what_cannot_be_encoded_is_named() {
+    let mut out = Message::default();
+    let mut encoder = Encoder::new(layout(100), key(1));
+    let mut gradient = vec![1.0; 100];
+    gradient[57] = f32::NEG_INFINITY;
+    let error = encoder.encode(&gradient, ENVELOPE, &mut out).unwrap_err();
+    assert_eq!(error.to_string(), "coordinate 57 is -inf: only finite values can be encoded");
+    assert_eq!(
+        encoder.encode(&[1.0; 99], ENVELOPE, &mut out),
+        Err(EncodeError::Length { got: 99, expected: 100 })
+    );
+}
