@@ -48,7 +48,7 @@ pub struct Layout {
 impl Layout {
     /// A message of `coordinates`, at most `per_packet` of them in a packet, in rows of 2^15.
     pub fn new(coordinates: usize, per_packet: usize) -> Result<Self, LayoutError> {
-        if per_packet == 0 || per_packet % BLOCK != 0 || per_packet > 255 * BLOCK {
+        if per_packet == 0 || !per_packet.is_multiple_of(BLOCK) || per_packet > 255 * BLOCK {
             return Err(LayoutError::CoordinatesPerPacket(per_packet));
         }
         if coordinates == 0 {
