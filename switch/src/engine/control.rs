@@ -1,222 +1,227 @@
 //! The control plane's view of a loaded program.
 
-use super::entity::{
-    ActionCall, ActionSpec, CounterValue, Group, MatchValue, Member, MeterConfig, Replica, TableEntry,
-    TableInfo, TableRow, Value,
-};
+mod profiles;
+mod tables;
+
+use super::action::Action;
+use super::bits::{bytes_from_limbs, limbs_from_bytes};
+use super::entity::{CounterValue, MeterConfig, Replica, Value};
 use super::error::{Code, ControlError};
+use super::parser::ValueSet;
+use super::profile::Profile;
+use super::program::InitialState;
+use super::replication::Replication;
+use super::stateful::{Counter, MeterArray, Register};
+use super::table::Table;
 
 type Result<T> = std::result::Result<T, ControlError>;
 
-fn todo<T>() -> Result<T> {
-    Err(ControlError::new(Code::Unimplemented, "not implemented"))
+/// Tables, action profiles, counters, registers, meters, multicast groups and clone sessions, by full name.
+///
+/// Nothing is changed when a call fails; the error names the culprit and the valid choices.
+#[derive(Debug)]
+pub struct Control {
+    pub(super) actions: Vec<Action>,
+    pub(super) tables: Vec<Table>,
+    pub(super) profiles: Vec<Profile>,
+    pub(super) counters: Vec<Counter>,
+    pub(super) registers: Vec<Register>,
+    pub(super) meters: Vec<MeterArray>,
+    pub(super) value_sets: Vec<ValueSet>,
+    pub(super) multicast: Replication,
+    pub(super) clone_sessions: Replication,
 }
 
-/// Tables, action profiles, counters, registers, meters, multicast groups and clone sessions, by full name.
-/// Nothing is changed when a call fails.
-#[derive(Debug)]
-pub struct Control {}
+/// An object of that name, or an error that lists the names there are.
+fn named<'a, T: 'a>(
+    items: impl Iterator<Item = &'a T> + Clone,
+    kind: &str,
+    wanted: &str,
+    name: impl Fn(&T) -> &str,
+) -> Result<usize> {
+    if let Some(index) = items.clone().position(|item| name(item) == wanted) {
+        return Ok(index);
+    }
+    const MOST: usize = 20;
+    let mut known: Vec<&str> = items.take(MOST + 1).map(|item| name(item)).collect();
+    let more = if known.len() > MOST { ", …" } else { "" };
+    known.truncate(MOST);
+    let known = match known.is_empty() {
+        true => "the program has none".to_owned(),
+        false => format!("there are: {}{more}", known.join(", ")),
+    };
+    Err(ControlError::not_found(format!("there is no {kind} `{wanted}`; {known}")))
+}
+
+fn out_of_range(kind: &str, name: &str, index: u64, size: usize) -> ControlError {
+    ControlError::new(
+        Code::OutOfRange,
+        format!("index {index} lies outside {kind} `{name}`, which has {size} cells"),
+    )
+}
+
+fn check_meter(config: Option<MeterConfig>) -> Result<()> {
+    match config {
+        Some(MeterConfig { cir, pir, .. }) if cir > pir => {
+            Err(ControlError::invalid(format!("the committed rate {cir} exceeds the peak rate {pir}")))
+        }
+        _ => Ok(()),
+    }
+}
 
 impl Control {
-    /// Every table, in the program's order.
-    pub fn tables(&self) -> impl Iterator<Item = &TableInfo> {
-        std::iter::empty()
+    pub(super) fn new(state: InitialState) -> Self {
+        let InitialState { actions, tables, profiles, counters, registers, meters, value_sets } = state;
+        let (multicast, clone_sessions) = (Replication::multicast(), Replication::clone_sessions());
+        Self { actions, tables, profiles, counters, registers, meters, value_sets, multicast, clone_sessions }
     }
-    /// A table by name.
-    pub fn table(&self, table: &str) -> Result<&TableInfo> {
-        let _ = table;
-        todo()
-    }
-    /// Adds an entry.
-    pub fn table_insert(&mut self, table: &str, entry: &TableEntry) -> Result<()> {
-        let _ = (table, entry);
-        todo()
-    }
-    /// Changes the action of the entry with the same matches and priority.
-    pub fn table_modify(&mut self, table: &str, entry: &TableEntry) -> Result<()> {
-        let _ = (table, entry);
-        todo()
-    }
-    /// Removes an entry.
-    pub fn table_delete(&mut self, table: &str, matches: &[MatchValue], priority: i32) -> Result<()> {
-        let _ = (table, matches, priority);
-        todo()
-    }
-    /// One entry.
-    pub fn table_entry(&self, table: &str, matches: &[MatchValue], priority: i32) -> Result<TableRow> {
-        let _ = (table, matches, priority);
-        todo()
-    }
-    /// Every entry, oldest first.
-    pub fn table_entries(&self, table: &str) -> Result<Vec<TableRow>> {
-        let _ = table;
-        todo()
-    }
-    /// The default action in force; `None` where a miss does nothing.
-    pub fn default_action(&self, table: &str) -> Result<Option<ActionSpec>> {
-        let _ = table;
-        todo()
-    }
-    /// Sets the default action; `None` restores the program's own.
-    pub fn set_default_action(&mut self, table: &str, action: Option<&ActionSpec>) -> Result<()> {
-        let _ = (table, action);
-        todo()
-    }
-    /// The counter of an entry.
-    pub fn direct_counter(&self, table: &str, matches: &[MatchValue], priority: i32) -> Result<CounterValue> {
-        let _ = (table, matches, priority);
-        todo()
-    }
-    /// Overwrites the counter of an entry.
-    pub fn set_direct_counter(
-        &mut self,
-        table: &str,
-        matches: &[MatchValue],
-        priority: i32,
-        value: CounterValue,
-    ) -> Result<()> {
-        let _ = (table, matches, priority, value);
-        todo()
-    }
-    /// Configures the meter of an entry; `None` takes it out of service (everything is green).
-    pub fn set_direct_meter(
-        &mut self,
-        table: &str,
-        matches: &[MatchValue],
-        priority: i32,
-        config: Option<MeterConfig>,
-    ) -> Result<()> {
-        let _ = (table, matches, priority, config);
-        todo()
-    }
-    /// Adds a member to an action profile.
-    pub fn member_insert(&mut self, profile: &str, id: u32, call: &ActionCall) -> Result<()> {
-        let _ = (profile, id, call);
-        todo()
-    }
-    /// Changes a member's action.
-    pub fn member_modify(&mut self, profile: &str, id: u32, call: &ActionCall) -> Result<()> {
-        let _ = (profile, id, call);
-        todo()
-    }
-    /// Removes a member that no entry and no group uses.
-    pub fn member_delete(&mut self, profile: &str, id: u32) -> Result<()> {
-        let _ = (profile, id);
-        todo()
-    }
-    /// Every member, by id.
-    pub fn members(&self, profile: &str) -> Result<Vec<Member>> {
-        let _ = profile;
-        todo()
-    }
-    /// Adds a group to an action selector.
-    pub fn group_insert(&mut self, profile: &str, group: &Group) -> Result<()> {
-        let _ = (profile, group);
-        todo()
-    }
-    /// Replaces a group's members.
-    pub fn group_modify(&mut self, profile: &str, group: &Group) -> Result<()> {
-        let _ = (profile, group);
-        todo()
-    }
-    /// Removes a group that no entry uses.
-    pub fn group_delete(&mut self, profile: &str, id: u32) -> Result<()> {
-        let _ = (profile, id);
-        todo()
-    }
-    /// Every group, by id.
-    pub fn groups(&self, profile: &str) -> Result<Vec<Group>> {
-        let _ = profile;
-        todo()
-    }
+
     /// Names and sizes of the indirect counters.
     pub fn counters(&self) -> impl Iterator<Item = (&str, usize)> {
-        std::iter::empty()
+        self.counters.iter().map(|counter| (counter.name.as_str(), counter.cells.len()))
     }
+
+    fn counter_index(&self, counter: &str) -> Result<usize> {
+        named(self.counters.iter(), "counter", counter, |counter| &counter.name)
+    }
+
     /// One cell of a counter.
     pub fn counter(&self, counter: &str, index: u64) -> Result<CounterValue> {
-        let _ = (counter, index);
-        todo()
+        let cells = &self.counters[self.counter_index(counter)?].cells;
+        let cell = usize::try_from(index).ok().and_then(|index| cells.get(index));
+        cell.copied().ok_or_else(|| out_of_range("counter", counter, index, cells.len()))
     }
+
     /// Overwrites one cell of a counter.
     pub fn set_counter(&mut self, counter: &str, index: u64, value: CounterValue) -> Result<()> {
-        let _ = (counter, index, value);
-        todo()
+        let number = self.counter_index(counter)?;
+        let cells = &mut self.counters[number].cells;
+        let size = cells.len();
+        let cell = usize::try_from(index).ok().and_then(|index| cells.get_mut(index));
+        *cell.ok_or_else(|| out_of_range("counter", counter, index, size))? = value;
+        Ok(())
     }
+
     /// Names, sizes and widths in bits of the registers.
     pub fn registers(&self) -> impl Iterator<Item = (&str, usize, u16)> {
-        std::iter::empty()
+        self.registers.iter().map(|register| (register.name.as_str(), register.size, register.width as u16))
     }
+
+    fn register_index(&self, register: &str) -> Result<usize> {
+        named(self.registers.iter(), "register", register, |register| &register.name)
+    }
+
     /// One cell of a register.
     pub fn register(&self, register: &str, index: u64) -> Result<Value> {
-        let _ = (register, index);
-        todo()
+        let array = &self.registers[self.register_index(register)?];
+        let cell = array.cell(u128::from(index));
+        cell.map(bytes_from_limbs).ok_or_else(|| out_of_range("register", register, index, array.size))
     }
+
     /// Overwrites one cell of a register.
-    pub fn set_register(&mut self, register: &str, index: u64, value: &Value) -> Result<()> {
-        let _ = (register, index, value);
-        todo()
+    pub fn set_register(&mut self, register: &str, index: u64, value: &[u8]) -> Result<()> {
+        let number = self.register_index(register)?;
+        let array = &mut self.registers[number];
+        let (size, width) = (array.size, array.width);
+        let limbs = limbs_from_bytes(value, width).ok_or_else(|| {
+            ControlError::invalid(format!("the value does not fit register `{register}` of {width} bits"))
+        })?;
+        let cell = array.cell_mut(u128::from(index));
+        cell.ok_or_else(|| out_of_range("register", register, index, size))?.copy_from_slice(&limbs);
+        Ok(())
     }
+
     /// Names and sizes of the indirect meters.
     pub fn meters(&self) -> impl Iterator<Item = (&str, usize)> {
-        std::iter::empty()
+        self.meters.iter().map(|meter| (meter.name.as_str(), meter.cells.len()))
     }
+
+    fn meter_index(&self, meter: &str) -> Result<usize> {
+        named(self.meters.iter(), "meter", meter, |meter| &meter.name)
+    }
+
     /// One meter's configuration.
     pub fn meter(&self, meter: &str, index: u64) -> Result<Option<MeterConfig>> {
-        let _ = (meter, index);
-        todo()
+        let cells = &self.meters[self.meter_index(meter)?].cells;
+        let cell = usize::try_from(index).ok().and_then(|index| cells.get(index));
+        Ok(cell.ok_or_else(|| out_of_range("meter", meter, index, cells.len()))?.config())
     }
+
     /// Configures one meter; `None` takes it out of service (everything is green).
     pub fn set_meter(&mut self, meter: &str, index: u64, config: Option<MeterConfig>) -> Result<()> {
-        let _ = (meter, index, config);
-        todo()
+        check_meter(config)?;
+        let number = self.meter_index(meter)?;
+        let cells = &mut self.meters[number].cells;
+        let size = cells.len();
+        let cell = usize::try_from(index).ok().and_then(|index| cells.get_mut(index));
+        cell.ok_or_else(|| out_of_range("meter", meter, index, size))?.configure(config);
+        Ok(())
     }
+
     /// Adds a multicast group (id 0 means no multicast and cannot be used).
     pub fn multicast_insert(&mut self, id: u16, replicas: &[Replica]) -> Result<()> {
-        let _ = (id, replicas);
-        todo()
+        self.multicast.insert(id, replicas)
     }
+
     /// Replaces the replicas of a multicast group.
     pub fn multicast_modify(&mut self, id: u16, replicas: &[Replica]) -> Result<()> {
-        let _ = (id, replicas);
-        todo()
+        self.multicast.modify(id, replicas)
     }
+
     /// Removes a multicast group.
     pub fn multicast_delete(&mut self, id: u16) -> Result<()> {
-        let _ = id;
-        todo()
+        self.multicast.delete(id)
     }
-    /// Every multicast group, by id.
+
+    /// Every multicast group, by id; replicas by instance, then port.
     pub fn multicast_groups(&self) -> Vec<(u16, Vec<Replica>)> {
-        Vec::new()
+        self.multicast.all()
     }
+
     /// Adds a clone session.
     pub fn clone_session_insert(&mut self, id: u16, replicas: &[Replica]) -> Result<()> {
-        let _ = (id, replicas);
-        todo()
+        self.clone_sessions.insert(id, replicas)
     }
+
     /// Replaces the replicas of a clone session.
     pub fn clone_session_modify(&mut self, id: u16, replicas: &[Replica]) -> Result<()> {
-        let _ = (id, replicas);
-        todo()
+        self.clone_sessions.modify(id, replicas)
     }
+
     /// Removes a clone session.
     pub fn clone_session_delete(&mut self, id: u16) -> Result<()> {
-        let _ = id;
-        todo()
+        self.clone_sessions.delete(id)
     }
-    /// Every clone session, by id.
+
+    /// Every clone session, by id; replicas by instance, then port.
     pub fn clone_sessions(&self) -> Vec<(u16, Vec<Replica>)> {
-        Vec::new()
+        self.clone_sessions.all()
     }
-    /// The members of a parser value set, sorted.
+
+    fn value_set_index(&self, name: &str) -> Result<usize> {
+        named(self.value_sets.iter(), "value set", name, |set| &set.name)
+    }
+
+    /// The members of a parser value set, sorted. A member is one number: the fields of the `select` key, most
+    /// significant first, without padding.
     pub fn value_set(&self, name: &str) -> Result<Vec<Value>> {
-        let _ = name;
-        todo()
+        Ok(self.value_sets[self.value_set_index(name)?].members.clone())
     }
+
     /// Replaces the members of a parser value set.
     pub fn set_value_set(&mut self, name: &str, members: &[Value]) -> Result<()> {
-        let _ = (name, members);
-        todo()
+        let number = self.value_set_index(name)?;
+        let set = &mut self.value_sets[number];
+        let width = set.width;
+        let canonical =
+            |member: &Value| limbs_from_bytes(member, width).map(|limbs| bytes_from_limbs(&limbs));
+        let members: Option<Vec<Value>> = members.iter().map(canonical).collect();
+        let mut members = members.ok_or_else(|| {
+            ControlError::invalid(format!("a member does not fit value set `{name}` of {width} bits"))
+        })?;
+        members.sort_unstable();
+        members.dedup();
+        set.fill(members);
+        Ok(())
     }
 }

@@ -1,0 +1,451 @@
+//! Actions: primitives compiled to operations over slots.
+
+mod compile;
+
+pub(super) use compile::{Action, Names, compile_primitive, load_all};
+
+use super::bits::trim;
+use super::calculation::Calculation;
+use super::expression::{Env, Expr, HeaderRef, load, store};
+use super::intrinsic::Intrinsics;
+use super::layout::{Layout, Slot};
+use super::packet::Packet;
+use super::random::Random;
+use super::stateful::{Counter, MeterArray, Register};
+
+/// v1model's "no port": BMv2's default `--drop-port`.
+pub const DROP_PORT: u16 = 511;
+
+/// Operations that one action may run: ends a program's endless loop, and nothing else comes near.
+const FUEL: u32 = 1 << 16;
+
+/// Where a result goes.
+#[derive(Clone, Debug)]
+pub(super) enum Target {
+    Slot(Slot),
+    /// A field of a header found at run time; ignored where there is none.
+    Dynamic {
+        header: HeaderRef,
+        field: u32,
+    },
+}
+
+/// The field that holds a variable-length value, and the limb that holds its width.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Varbit {
+    pub(super) slot: Slot,
+    pub(super) length: usize,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Op {
+    Assign {
+        to: Target,
+        value: Expr,
+    },
+    /// `to = from` where either is wider than 128 bits.
+    CopyField {
+        to: Slot,
+        from: Slot,
+    },
+    CopyParam {
+        to: Slot,
+        from: Slot,
+    },
+    SetWide {
+        to: Slot,
+        value: Box<[u64]>,
+    },
+    CopyVarbit {
+        to: Varbit,
+        from: Varbit,
+    },
+    AddHeader(HeaderRef),
+    RemoveHeader(HeaderRef),
+    CopyHeader {
+        to: HeaderRef,
+        from: HeaderRef,
+    },
+    CopyStack {
+        to: u32,
+        from: u32,
+    },
+    CopyUnion {
+        to: u32,
+        from: u32,
+    },
+    Push {
+        stack: u32,
+        count: Expr,
+    },
+    Pop {
+        stack: u32,
+        count: Expr,
+    },
+    Drop,
+    Count {
+        counter: u32,
+        index: Expr,
+    },
+    ReadRegister {
+        to: Target,
+        register: u32,
+        index: Expr,
+    },
+    ReadRegisterWide {
+        to: Slot,
+        register: u32,
+        index: Expr,
+    },
+    WriteRegister {
+        register: u32,
+        index: Expr,
+        value: Expr,
+    },
+    WriteRegisterWide {
+        register: u32,
+        index: Expr,
+        from: Slot,
+    },
+    Meter {
+        meter: u32,
+        index: Expr,
+        to: Target,
+    },
+    Hash {
+        to: Target,
+        base: Expr,
+        calculation: u32,
+        size: Expr,
+    },
+    Random {
+        to: Target,
+        low: Expr,
+        high: Expr,
+    },
+    Clone {
+        session: Expr,
+        list: Expr,
+    },
+    Resubmit {
+        list: Expr,
+    },
+    Recirculate {
+        list: Expr,
+    },
+    Digest {
+        list: Expr,
+    },
+    Truncate {
+        length: Expr,
+    },
+    Exit,
+    Assert {
+        holds: Expr,
+        place: Box<str>,
+    },
+    Log {
+        format: Box<str>,
+        values: Vec<Expr>,
+    },
+    Jump(u32),
+    JumpIfZero {
+        value: Expr,
+        to: u32,
+    },
+    Nothing,
+}
+
+/// Everything an action may touch besides the packet.
+pub(super) struct Machine<'a> {
+    pub(super) layout: &'a Layout,
+    pub(super) intrinsics: &'a Intrinsics,
+    pub(super) calculations: &'a [Calculation],
+    pub(super) counters: &'a mut [Counter],
+    pub(super) registers: &'a mut [Register],
+    pub(super) meters: &'a mut [MeterArray],
+    pub(super) random: &'a mut Random,
+    pub(super) scratch: &'a mut Vec<u8>,
+    pub(super) now_ns: u64,
+}
+
+impl Machine<'_> {
+    pub(super) fn run(&mut self, packet: &mut Packet, ops: &[Op], params: &[u64]) {
+        let mut next = 0;
+        let mut fuel = FUEL;
+        while let Some(op) = ops.get(next) {
+            next += 1;
+            match op {
+                Op::Jump(to) => next = *to as usize,
+                Op::JumpIfZero { value, to } => {
+                    if self.eval(packet, params, value) == 0 {
+                        next = *to as usize;
+                    }
+                }
+                op => self.execute(packet, op, params),
+            }
+            fuel -= 1;
+            if fuel == 0 {
+                break;
+            }
+        }
+    }
+
+    fn env<'a>(&'a self, packet: &'a Packet, params: &'a [u64]) -> Env<'a> {
+        Env { layout: self.layout, phv: &packet.phv, params, registers: self.registers }
+    }
+
+    fn eval(&self, packet: &Packet, params: &[u64], expr: &Expr) -> u128 {
+        expr.eval(&self.env(packet, params))
+    }
+
+    /// As BMv2 converts to an index: the low 32 bits.
+    fn index(&self, packet: &Packet, params: &[u64], expr: &Expr) -> usize {
+        self.eval(packet, params, expr) as u32 as usize
+    }
+
+    fn write(&self, packet: &mut Packet, params: &[u64], to: &Target, value: u128) {
+        match to {
+            Target::Slot(slot) => store(&mut packet.phv, *slot, value),
+            Target::Dynamic { header, field } => {
+                let header = header.resolve(&self.env(packet, params));
+                if let Some(slot) = header
+                    .and_then(|header| self.layout.headers[header as usize].fields.get(*field as usize))
+                    .map(|field| field.slot)
+                {
+                    store(&mut packet.phv, slot, value);
+                }
+            }
+        }
+    }
+
+    fn execute(&mut self, packet: &mut Packet, op: &Op, params: &[u64]) {
+        match op {
+            Op::Assign { to: Target::Slot(slot), value } => {
+                let value = self.eval(packet, params, value);
+                store(&mut packet.phv, *slot, value);
+            }
+            Op::Assign { to, value } => {
+                let value = self.eval(packet, params, value);
+                self.write(packet, params, to, value);
+            }
+            Op::AddHeader(header) => {
+                if let Some(header) = header.resolve(&self.env(packet, params)) {
+                    self.add_header(packet, header);
+                }
+            }
+            Op::RemoveHeader(header) => {
+                if let Some(header) = header.resolve(&self.env(packet, params)) {
+                    let header = &self.layout.headers[header as usize];
+                    if packet.phv[header.valid()] != 0 {
+                        packet.length = packet.length.wrapping_sub(header.bytes(&packet.phv) as u64);
+                        packet.phv[header.valid()] = 0;
+                    }
+                }
+            }
+            Op::Drop => {
+                store(&mut packet.phv, self.intrinsics.egress_spec, u128::from(DROP_PORT));
+                if let Some(slot) = self.intrinsics.mcast_grp {
+                    store(&mut packet.phv, slot, 0);
+                }
+            }
+            Op::Count { counter, index } => {
+                let index = self.index(packet, params, index);
+                if let Some(cell) = self.counters[*counter as usize].cells.get_mut(index) {
+                    cell.packets = cell.packets.wrapping_add(1);
+                    cell.bytes = cell.bytes.wrapping_add(u64::from(packet.ingress_length));
+                }
+            }
+            Op::ReadRegister { to, register, index } => {
+                let index = self.index(packet, params, index);
+                if let Some(value) = self.registers[*register as usize].load(index as u128) {
+                    self.write(packet, params, to, value);
+                }
+            }
+            Op::WriteRegister { register, index, value } => {
+                let index = self.index(packet, params, index);
+                let value = self.eval(packet, params, value);
+                self.registers[*register as usize].store(index as u128, value);
+            }
+            Op::Hash { to, base, calculation, size } => {
+                let base = self.eval(packet, params, base) as u64;
+                let size = (self.eval(packet, params, size) as u64).max(1);
+                let calculation = &self.calculations[*calculation as usize];
+                let hash = calculation.compute(&packet.inputs(self.layout), self.scratch);
+                self.write(packet, params, to, u128::from((hash % size).wrapping_add(base)));
+            }
+            Op::Truncate { length } => {
+                let length = self.eval(packet, params, length);
+                packet.truncate = packet.truncate.min(usize::try_from(length).unwrap_or(usize::MAX));
+            }
+            other => self.execute_rare(packet, other, params),
+        }
+    }
+
+    fn execute_rare(&mut self, packet: &mut Packet, op: &Op, params: &[u64]) {
+        match op {
+            Op::CopyField { to, from } => {
+                copy_limbs(&mut packet.phv, *to, *from);
+            }
+            Op::CopyParam { to, from } => {
+                let source = &params[from.limbs()];
+                let target = &mut packet.phv[to.limbs()];
+                fill_limbs(target, source, to.width);
+            }
+            Op::SetWide { to, value } => fill_limbs(&mut packet.phv[to.limbs()], value, to.width),
+            Op::CopyVarbit { to, from } => {
+                copy_limbs(&mut packet.phv, to.slot, from.slot);
+                packet.phv[to.length] = packet.phv[from.length].min(u64::from(to.slot.width));
+            }
+            Op::CopyHeader { to, from } => {
+                let env = self.env(packet, params);
+                if let (Some(to), Some(from)) = (to.resolve(&env), from.resolve(&env)) {
+                    self.layout.copy_header(&mut packet.phv, to, from);
+                }
+            }
+            Op::CopyStack { to, from } => {
+                let (to, from) = (&self.layout.stacks[*to as usize], &self.layout.stacks[*from as usize]);
+                packet.phv[to.next] = packet.phv[from.next];
+                for (&to, &from) in to.headers.iter().zip(&from.headers) {
+                    self.layout.copy_header(&mut packet.phv, to, from);
+                }
+            }
+            Op::CopyUnion { to, from } => {
+                let (to, from) = (&self.layout.unions[*to as usize], &self.layout.unions[*from as usize]);
+                for (&to, &from) in to.iter().zip(from) {
+                    self.layout.copy_header(&mut packet.phv, to, from);
+                }
+            }
+            Op::Push { stack, count } => {
+                let count = self.index(packet, params, count);
+                self.push(packet, *stack, count);
+            }
+            Op::Pop { stack, count } => {
+                let count = self.index(packet, params, count);
+                self.pop(packet, *stack, count);
+            }
+            Op::ReadRegisterWide { to, register, index } => {
+                let index = self.index(packet, params, index);
+                if let Some(cell) = self.registers[*register as usize].cell(index as u128) {
+                    fill_limbs(&mut packet.phv[to.limbs()], cell, to.width);
+                }
+            }
+            Op::WriteRegisterWide { register, index, from } => {
+                let index = self.index(packet, params, index);
+                let register = &mut self.registers[*register as usize];
+                let width = register.width;
+                if let Some(cell) = register.cell_mut(index as u128) {
+                    fill_limbs(cell, &packet.phv[from.limbs()], width);
+                }
+            }
+            Op::Meter { meter, index, to } => {
+                let index = self.index(packet, params, index);
+                let now_ns = self.now_ns;
+                let array = &mut self.meters[*meter as usize];
+                let unit = array.unit;
+                if let Some(cell) = array.cells.get_mut(index) {
+                    let color = cell.color(now_ns, unit, packet.ingress_length);
+                    self.write(packet, params, to, u128::from(color));
+                }
+            }
+            Op::Random { to, low, high } => {
+                let low = self.eval(packet, params, low) as u64;
+                let high = self.eval(packet, params, high) as u64;
+                if low <= high {
+                    let value = self.random.between(low, high);
+                    self.write(packet, params, to, u128::from(value));
+                }
+            }
+            Op::Clone { session, list } => {
+                let session = self.eval(packet, params, session) as u16 & 0x7fff;
+                packet.requests.clone = Some((session, self.eval(packet, params, list) as u16));
+            }
+            Op::Resubmit { list } => packet.requests.resubmit = self.eval(packet, params, list) as u16,
+            Op::Recirculate { list } => packet.requests.recirculate = self.eval(packet, params, list) as u16,
+            Op::Digest { list } => packet.requests.digest = self.eval(packet, params, list) as u16,
+            Op::Exit => packet.exit = true,
+            Op::Assert { holds, place } => {
+                if self.eval(packet, params, holds) == 0 {
+                    tracing::error!("assertion failed, packet dropped{place}");
+                    packet.failed = true;
+                    packet.exit = true;
+                }
+            }
+            Op::Log { format, values } => {
+                let values: Vec<u128> = values.iter().map(|value| self.eval(packet, params, value)).collect();
+                tracing::info!(target: "p4", "{}", render(format, &values));
+            }
+            _ => {}
+        }
+    }
+
+    fn add_header(&self, packet: &mut Packet, header: u32) {
+        let layout = &self.layout.headers[header as usize];
+        if packet.phv[layout.valid()] == 0 {
+            packet.phv[layout.limbs.clone()].fill(0);
+            self.layout.set_valid(&mut packet.phv, header);
+            packet.length = packet.length.wrapping_add(layout.bytes(&packet.phv) as u64);
+        }
+    }
+
+    /// P4 §8.18: elements move towards the end, the first `count` become invalid.
+    fn push(&self, packet: &mut Packet, stack: u32, count: usize) {
+        let stack = &self.layout.stacks[stack as usize];
+        let size = stack.headers.len();
+        let count = count.min(size);
+        packet.phv[stack.next] = (packet.phv[stack.next] + count as u64).min(size as u64);
+        for index in (count..size).rev() {
+            self.layout.copy_header(&mut packet.phv, stack.headers[index], stack.headers[index - count]);
+        }
+        for &header in &stack.headers[..count] {
+            packet.phv[self.layout.headers[header as usize].valid()] = 0;
+        }
+    }
+
+    /// P4 §8.18: elements move towards the start, the last `count` become invalid.
+    fn pop(&self, packet: &mut Packet, stack: u32, count: usize) {
+        let stack = &self.layout.stacks[stack as usize];
+        let size = stack.headers.len();
+        let count = count.min(size);
+        packet.phv[stack.next] = packet.phv[stack.next].saturating_sub(count as u64);
+        for index in 0..size - count {
+            self.layout.copy_header(&mut packet.phv, stack.headers[index], stack.headers[index + count]);
+        }
+        for &header in &stack.headers[size - count..] {
+            packet.phv[self.layout.headers[header as usize].valid()] = 0;
+        }
+    }
+}
+
+fn fill_limbs(target: &mut [u64], source: &[u64], width: u32) {
+    for (index, limb) in target.iter_mut().enumerate() {
+        *limb = source.get(index).copied().unwrap_or(0);
+    }
+    trim(target, width);
+}
+
+fn copy_limbs(phv: &mut [u64], to: Slot, from: Slot) {
+    let (target, source) = (to.limbs(), from.limbs());
+    let shared = target.len().min(source.len());
+    let sign = if from.signed && from.width <= 128 { (load(phv, from) >> 127) as u64 } else { 0 };
+    phv.copy_within(source.start..source.start + shared, target.start);
+    phv[target.start + shared..target.end].fill(sign.wrapping_neg());
+    trim(&mut phv[target], to.width);
+}
+
+/// `log_msg`: each `{}` is replaced by the next value.
+fn render(format: &str, values: &[u128]) -> String {
+    let mut text = String::with_capacity(format.len());
+    let mut values = values.iter();
+    let mut rest = format;
+    while let Some((before, after)) = rest.split_once("{}") {
+        text.push_str(before);
+        match values.next() {
+            Some(value) => text.push_str(&value.to_string()),
+            None => text.push_str("{}"),
+        }
+        rest = after;
+    }
+    text.push_str(rest);
+    text
+}

@@ -1,0 +1,249 @@
+//! From the JSON's actions and primitives to [`Op`]s.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::super::bits::{limbs_for, limbs_from_bytes, parse_hex};
+use super::super::expression::{self, Expr, HeaderRef, Scope};
+use super::super::json::{self, Result, malformed, parameter, unsupported};
+use super::super::layout::{Layout, Slot};
+use super::{Op, Target, Varbit};
+
+/// An action: its parameters as slots of the argument limbs, and what it does.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Action {
+    pub(in super::super) name: String,
+    /// The JSON's id: several actions may share a name.
+    pub(in super::super) id: u64,
+    pub(in super::super) params: Vec<(String, Slot)>,
+    /// Limbs that the arguments take.
+    pub(in super::super) param_limbs: usize,
+    pub(in super::super) ops: Vec<Op>,
+}
+
+/// The program's named objects that primitives refer to.
+#[derive(Debug, Default)]
+pub(in super::super) struct Names {
+    pub(in super::super) counters: BTreeMap<String, u32>,
+    /// With widths in bits.
+    pub(in super::super) registers: BTreeMap<String, (u32, u32)>,
+    pub(in super::super) meters: BTreeMap<String, u32>,
+    pub(in super::super) calculations: BTreeMap<String, u32>,
+}
+
+pub(in super::super) fn load_all(root: &Value, layout: &Layout, names: &Names) -> Result<Vec<Action>> {
+    let mut actions = Vec::new();
+    for node in json::list(root, "actions")? {
+        let mut params = Vec::new();
+        let mut slots = Vec::new();
+        let mut at = 0;
+        for param in json::list(node, "runtime_data")? {
+            let width = json::array_size(param, "bitwidth")? as u32;
+            let slot = Slot { at, width: width.clamp(1, 1 << 14), signed: false };
+            at += limbs_for(slot.width) as u32;
+            params.push((json::text(param, "name")?.to_owned(), slot));
+            slots.push(slot);
+        }
+        let scope = Scope { layout, registers: &names.registers, params: &slots };
+        let ops = json::list(node, "primitives")?
+            .iter()
+            .map(|primitive| compile_primitive(primitive, &scope, names))
+            .collect::<Result<Vec<Op>>>()?;
+        actions.push(Action {
+            name: json::text(node, "name")?.to_owned(),
+            id: json::number(node, "id")?,
+            params,
+            param_limbs: at as usize,
+            ops,
+        });
+    }
+    Ok(actions)
+}
+
+/// Adds the primitive's place to errors that have none.
+pub(in super::super) fn compile_primitive(node: &Value, scope: &Scope<'_>, names: &Names) -> Result<Op> {
+    use super::super::error::LoadError;
+    primitive(node, scope, names).map_err(|error| match error {
+        LoadError::Malformed { what, location } if location.is_empty() => malformed(node, what),
+        LoadError::Unsupported { construct, location } if location.is_empty() => unsupported(node, construct),
+        other => other,
+    })
+}
+
+fn primitive(node: &Value, scope: &Scope<'_>, names: &Names) -> Result<Op> {
+    let at = |index| parameter(node, index);
+    let number = |index| expression::number(at(index)?, scope);
+    let low = |index| expression::number_low(at(index)?, scope);
+    let header = |index| expression::header(at(index)?, scope);
+    let named = |index, names: &BTreeMap<String, u32>| -> Result<u32> {
+        let name = json::text(at(index)?, "value")?;
+        names.get(name).copied().ok_or_else(|| malformed(node, format!("there is no `{name}`")))
+    };
+    let register = |index| -> Result<(u32, u32)> {
+        let name = json::text(at(index)?, "value")?;
+        let found = names.registers.get(name).copied();
+        found.ok_or_else(|| malformed(node, format!("there is no register `{name}`")))
+    };
+    let jump = |index| -> Result<u32> {
+        let target = expression::constant(at(index)?)?;
+        u32::try_from(target).map_err(|_| malformed(node, "a jump to nowhere"))
+    };
+    Ok(match json::text(node, "op")? {
+        "assign" | "modify_field" => assign(node, scope)?,
+        "assign_VL" => Op::CopyVarbit { to: varbit(at(0)?, scope)?, from: varbit(at(1)?, scope)? },
+        "assign_header" | "copy_header" => Op::CopyHeader { to: header(0)?, from: header(1)? },
+        "assign_header_stack" => {
+            Op::CopyStack { to: expression::stack(at(0)?, scope)?, from: expression::stack(at(1)?, scope)? }
+        }
+        "assign_union" => {
+            let union = |index| scope.layout.union(json::text(at(index)?, "value")?);
+            Op::CopyUnion { to: union(0)?, from: union(1)? }
+        }
+        "add_header" => Op::AddHeader(header(0)?),
+        "remove_header" => Op::RemoveHeader(header(0)?),
+        "push" => Op::Push { stack: expression::stack(at(0)?, scope)?, count: number(1)? },
+        "pop" => Op::Pop { stack: expression::stack(at(0)?, scope)?, count: number(1)? },
+        "drop" | "mark_to_drop" => Op::Drop,
+        "count" => Op::Count { counter: named(0, &names.counters)?, index: low(1)? },
+        "register_read" => {
+            let (register, width) = register(1)?;
+            let index = low(2)?;
+            match target(at(0)?, scope)? {
+                Target::Slot(to) if width > 128 || to.width > 128 => {
+                    Op::ReadRegisterWide { to, register, index }
+                }
+                to => Op::ReadRegister { to, register, index },
+            }
+        }
+        "register_write" => {
+            let (register, width) = register(0)?;
+            let index = low(1)?;
+            match wide_field(at(2)?, scope)? {
+                Some(from) if width > 128 => Op::WriteRegisterWide { register, index, from },
+                _ => Op::WriteRegister { register, index, value: low(2)? },
+            }
+        }
+        "execute_meter" => {
+            Op::Meter { meter: named(0, &names.meters)?, index: low(1)?, to: target(at(2)?, scope)? }
+        }
+        "modify_field_with_hash_based_offset" => Op::Hash {
+            to: target(at(0)?, scope)?,
+            base: low(1)?,
+            calculation: named(2, &names.calculations)?,
+            size: low(3)?,
+        },
+        "modify_field_rng_uniform" => Op::Random { to: target(at(0)?, scope)?, low: low(1)?, high: low(2)? },
+        "clone_ingress_pkt_to_egress" | "clone_egress_pkt_to_egress" => {
+            Op::Clone { session: low(0)?, list: low(1)? }
+        }
+        "resubmit" => Op::Resubmit { list: low(0)? },
+        "recirculate" => Op::Recirculate { list: low(0)? },
+        "generate_digest" => Op::Digest { list: low(1)? },
+        "truncate" => Op::Truncate { length: number(0)? },
+        "exit" => Op::Exit,
+        "assert" | "assume" => Op::Assert { holds: low(0)?, place: json::location(node).into() },
+        "log_msg" => {
+            let values = json::list(at(1)?, "value")?;
+            let values = values.iter().map(|value| expression::number_low(value, scope));
+            Op::Log { format: json::text(at(0)?, "value")?.into(), values: values.collect::<Result<_>>()? }
+        }
+        "_jump" => Op::Jump(jump(0)?),
+        "_jump_if_zero" => Op::JumpIfZero { value: low(0)?, to: jump(1)? },
+        "no_op" => Op::Nothing,
+        other => return Err(unsupported(node, format!("primitive `{other}`"))),
+    })
+}
+
+/// The left side of an assignment, or the destination of an extern.
+fn target(node: &Value, scope: &Scope<'_>) -> Result<Target> {
+    let value = json::member(node, "value")?;
+    match json::text(node, "type")? {
+        "field" => Ok(Target::Slot(scope.layout.field(value)?)),
+        "expression" if value.get("op").and_then(Value::as_str) == Some("access_field") => {
+            let field = json::number(value, "right")? as u32;
+            let header = expression::header(json::member(value, "left")?, scope)?;
+            let width = match &header {
+                HeaderRef::Fixed(header) => Some(*header),
+                HeaderRef::Element { stack, .. } | HeaderRef::Last(stack) => {
+                    scope.layout.stacks[*stack as usize].headers.first().copied()
+                }
+            }
+            .and_then(|header| scope.layout.headers[header as usize].fields.get(field as usize))
+            .map(|field| field.slot.width);
+            match width {
+                Some(0..=128) => Ok(Target::Dynamic { header, field }),
+                Some(_) => Err(unsupported(node, "assignment to a stack's field of more than 128 bits")),
+                None => Err(malformed(node, "no such field")),
+            }
+        }
+        "expression" if value.get("op").is_none() => target(value, scope),
+        "stack_field" => {
+            let (stack, field) = json::pair(value)?;
+            let stack = scope.layout.stack(stack)?;
+            let first = scope.layout.stacks[stack as usize].headers[0];
+            let field = scope.layout.field_number(first, field)?;
+            let field = field.ok_or_else(|| malformed(node, "validity cannot be assigned"))?;
+            Ok(Target::Dynamic { header: HeaderRef::Last(stack), field })
+        }
+        other => Err(unsupported(node, format!("assignment to a `{other}`"))),
+    }
+}
+
+/// The node under any number of `expression` wrappers without an operator.
+fn unwrapped(node: &Value) -> &Value {
+    let mut node = node;
+    while node.get("type").and_then(Value::as_str) == Some("expression")
+        && let Some(inner) = node.get("value").filter(|inner| inner.get("op").is_none())
+    {
+        node = inner;
+    }
+    node
+}
+
+/// The field that the node names, where it is wider than 128 bits.
+fn wide_field(node: &Value, scope: &Scope<'_>) -> Result<Option<Slot>> {
+    let node = unwrapped(node);
+    if node.get("type").and_then(Value::as_str) != Some("field") {
+        return Ok(None);
+    }
+    let slot = scope.layout.field(json::member(node, "value")?)?;
+    Ok(Some(slot).filter(|slot| slot.width > 128))
+}
+
+fn assign(node: &Value, scope: &Scope<'_>) -> Result<Op> {
+    let to = target(parameter(node, 0)?, scope)?;
+    let source = unwrapped(parameter(node, 1)?);
+    if let Target::Slot(to) = to
+        && to.width > 128
+    {
+        let value = json::member(source, "value")?;
+        return match json::text(source, "type")? {
+            "field" => Ok(Op::CopyField { to, from: scope.layout.field(value)? }),
+            "runtime_data" | "local" => match expression::number_low(source, scope) {
+                Ok(Expr::Param(from)) => Ok(Op::CopyParam { to, from }),
+                _ => Err(malformed(node, "an action parameter that does not exist")),
+            },
+            "hexstr" => {
+                let parsed = parse_hex(json::text(source, "value")?).filter(|(negative, _)| !negative);
+                let limbs = parsed.and_then(|(_, bytes)| limbs_from_bytes(&bytes, to.width));
+                let value = limbs.ok_or_else(|| malformed(node, "a constant that does not fit"))?;
+                Ok(Op::SetWide { to, value: value.into() })
+            }
+            _ => Err(unsupported(node, "arithmetic on more than 128 bits")),
+        };
+    }
+    Ok(Op::Assign { to, value: expression::number_low(parameter(node, 1)?, scope)? })
+}
+
+fn varbit(node: &Value, scope: &Scope<'_>) -> Result<Varbit> {
+    let (header, field) = json::pair(json::member(node, "value")?)?;
+    let index = scope.layout.header(header)?;
+    let header = &scope.layout.headers[index as usize];
+    let number = scope.layout.field_number(index, field)?;
+    let field = number.map(|number| &header.fields[number as usize]).filter(|field| field.varbit);
+    match (field, header.length) {
+        (Some(field), Some(length)) => Ok(Varbit { slot: field.slot, length }),
+        _ => Err(malformed(node, "assign_VL of a field of fixed width")),
+    }
+}

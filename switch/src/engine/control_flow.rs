@@ -1,0 +1,214 @@
+//! Control flow: tables and conditionals, each with the node that comes next.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::action::{Action, Machine};
+use super::expression::{self, Env, Expr, Scope, store};
+use super::json::{self, Result, malformed};
+use super::packet::Packet;
+use super::profile::Profile;
+use super::table::{self, Table};
+
+#[derive(Clone, Debug)]
+pub(super) enum Node {
+    Table(u32),
+    If {
+        condition: Expr,
+        then: Option<u32>,
+        otherwise: Option<u32>,
+    },
+    /// BMv2's `action_calls`: an action without arguments.
+    Call {
+        action: u32,
+        next: Option<u32>,
+    },
+}
+
+/// One pipeline's nodes are part of the program's; this is where it starts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Start(pub(super) Option<u32>);
+
+/// The numbers of all nodes, by name, in the order in which `load_nodes` makes them.
+pub(super) fn number_nodes(root: &Value) -> Result<BTreeMap<String, u32>> {
+    let mut numbers = BTreeMap::new();
+    for pipeline in json::list(root, "pipelines")? {
+        for kind in ["tables", "conditionals", "action_calls"] {
+            for node in json::list(pipeline, kind)? {
+                let number = numbers.len() as u32;
+                let name = json::text(node, "name")?;
+                if numbers.insert(name.to_owned(), number).is_some() {
+                    return Err(malformed(node, format!("two tables or conditionals are called `{name}`")));
+                }
+            }
+        }
+    }
+    Ok(numbers)
+}
+
+/// The nodes of all pipelines and where each pipeline starts. Tables are numbered in the same order.
+pub(super) fn load_nodes(
+    root: &Value,
+    scope: &Scope<'_>,
+    actions: &[Action],
+    numbers: &BTreeMap<String, u32>,
+) -> Result<(Vec<Node>, BTreeMap<String, Start>)> {
+    let find = |at: &Value, key: &str| -> Result<Option<u32>> {
+        match at.get(key) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(name)) => match numbers.get(name) {
+                Some(number) => Ok(Some(*number)),
+                None => Err(malformed(at, format!("there is no table or conditional `{name}`"))),
+            },
+            Some(other) => Err(malformed(at, format!("{} is not a node", json::excerpt(other)))),
+        }
+    };
+    let mut nodes = Vec::new();
+    let mut starts = BTreeMap::new();
+    let mut tables = 0;
+    for pipeline in json::list(root, "pipelines")? {
+        for _ in json::list(pipeline, "tables")? {
+            nodes.push(Node::Table(tables));
+            tables += 1;
+        }
+        for node in json::list(pipeline, "conditionals")? {
+            nodes.push(Node::If {
+                condition: expression::boolean(json::member(node, "expression")?, scope)?,
+                then: find(node, "true_next")?,
+                otherwise: find(node, "false_next")?,
+            });
+        }
+        for node in json::list(pipeline, "action_calls")? {
+            let id = json::number(node, "action_id")?;
+            let action = actions.iter().position(|action| action.id == id && action.params.is_empty());
+            let action = action.ok_or_else(|| malformed(node, format!("there is no action {id}")))?;
+            nodes.push(Node::Call { action: action as u32, next: find(node, "next_node")? });
+        }
+        let start = Start(find(pipeline, "init_table")?);
+        starts.insert(json::text(pipeline, "name")?.to_owned(), start);
+    }
+    Ok((nodes, starts))
+}
+
+/// Refuses a program whose control flow runs in a circle: it would never end.
+pub(super) fn check_acyclic(nodes: &[Node], tables: &[Table]) -> Result<()> {
+    #[derive(Clone, Copy, PartialEq)]
+    enum Mark {
+        New,
+        Open,
+        Done,
+    }
+    let mut marks = vec![Mark::New; nodes.len()];
+    for start in 0..nodes.len() {
+        let mut path = vec![(start, false)];
+        while let Some((node, leaving)) = path.pop() {
+            if leaving {
+                marks[node] = Mark::Done;
+                continue;
+            }
+            match marks[node] {
+                Mark::Done => continue,
+                Mark::Open => {
+                    return Err(malformed(&Value::Null, "the control flow runs in a circle"));
+                }
+                Mark::New => {}
+            }
+            marks[node] = Mark::Open;
+            path.push((node, true));
+            for next in successors(&nodes[node], tables) {
+                match marks[next as usize] {
+                    Mark::Open => return Err(malformed(&Value::Null, "the control flow runs in a circle")),
+                    Mark::New => path.push((next as usize, false)),
+                    Mark::Done => {}
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn successors(node: &Node, tables: &[Table]) -> Vec<u32> {
+    let next: Vec<Option<u32>> = match node {
+        Node::If { then, otherwise, .. } => vec![*then, *otherwise],
+        Node::Call { next, .. } => vec![*next],
+        Node::Table(table) => {
+            let Some(table) = tables.get(*table as usize) else { return Vec::new() };
+            let mut next = vec![table.base_next];
+            match &table.next {
+                table::NextNodes::HitMiss { hit, miss } => next.extend([*hit, *miss]),
+                table::NextNodes::ByAction(nodes) => next.extend(nodes.iter().map(|(_, next)| *next)),
+            }
+            next
+        }
+    };
+    next.into_iter().flatten().collect()
+}
+
+/// What a pipeline's tables look up in and write to.
+pub(super) struct Tables<'a> {
+    pub(super) nodes: &'a [Node],
+    pub(super) actions: &'a [Action],
+    pub(super) tables: &'a mut [Table],
+    pub(super) profiles: &'a [Profile],
+    pub(super) key: &'a mut Vec<u64>,
+    pub(super) masked: &'a mut Vec<u64>,
+}
+
+impl Tables<'_> {
+    /// Runs one pipeline on a packet.
+    pub(super) fn run(&mut self, start: Start, machine: &mut Machine<'_>, packet: &mut Packet) {
+        let mut next = start.0;
+        while let Some(number) = next {
+            if packet.exit {
+                break;
+            }
+            next = match &self.nodes[number as usize] {
+                Node::If { condition, then, otherwise } => {
+                    let env = Env {
+                        layout: machine.layout,
+                        phv: &packet.phv,
+                        params: &[],
+                        registers: machine.registers,
+                    };
+                    if condition.truth(&env) { *then } else { *otherwise }
+                }
+                Node::Call { action, next } => {
+                    machine.run(packet, &self.actions[*action as usize].ops, &[]);
+                    *next
+                }
+                Node::Table(table) => self.apply(*table as usize, machine, packet),
+            };
+        }
+    }
+
+    fn apply(&mut self, table: usize, machine: &mut Machine<'_>, packet: &mut Packet) -> Option<u32> {
+        let table = &mut self.tables[table];
+        let hit = table.lookup(&packet.phv, self.key, self.masked);
+        if let Some(handle) = hit {
+            let (counted, meter) = (table.info.has_counter, table.direct_meter);
+            if let Some(entry) = table.entries.get_mut(handle as usize).and_then(Option::as_mut) {
+                if counted {
+                    entry.counter.packets = entry.counter.packets.wrapping_add(1);
+                    entry.counter.bytes = entry.counter.bytes.wrapping_add(u64::from(packet.ingress_length));
+                }
+                if let Some((unit, slot)) = meter {
+                    let color = entry.meter.color(machine.now_ns, unit, packet.ingress_length);
+                    store(&mut packet.phv, slot, u128::from(color));
+                }
+            }
+        }
+        let table = &*table;
+        let entry = hit.and_then(|handle| table.entries.get(handle as usize)).and_then(Option::as_ref);
+        let (hit, target) = match entry {
+            Some(entry) => (true, Some(&entry.target)),
+            None => (false, table.default.as_ref()),
+        };
+        let profile = table.profile.and_then(|profile| self.profiles.get(profile as usize));
+        let inputs = packet.inputs(machine.layout);
+        let call = target.and_then(|target| table::resolve(target, profile, &inputs, machine.scratch));
+        let Some(call) = call else { return table.next(hit, None) };
+        machine.run(packet, &self.actions[call.action as usize].ops, &call.params);
+        table.next(hit, Some(call.action))
+    }
+}

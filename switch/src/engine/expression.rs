@@ -1,0 +1,303 @@
+//! Expressions, evaluated without allocation on 128-bit words.
+//!
+//! BMv2 computes with unbounded integers and p4c masks every result to its P4 width. Two's complement
+//! arithmetic modulo 2^128 gives the same answer wherever either the exact value fits a word (by an analysis of
+//! ranges at load time), or only its low 128 bits are asked for; `+ - * & | ^ ~ <<` need no more than the low bits
+//! of their operands for the low bits of their result. What fits neither case is refused at load.
+
+mod compile;
+
+pub(super) use compile::{Scope, boolean, constant, header, number, number_low, stack};
+
+use super::bits::{mask64, mask128};
+use super::layout::{Layout, Slot};
+use super::stateful::Register;
+
+/// What an expression reads.
+pub(super) struct Env<'a> {
+    pub(super) layout: &'a Layout,
+    pub(super) phv: &'a [u64],
+    /// The action's arguments.
+    pub(super) params: &'a [u64],
+    pub(super) registers: &'a [Register],
+}
+
+/// Which header is meant: known at load time, or an element of a stack found at run time.
+#[derive(Clone, Debug)]
+pub(super) enum HeaderRef {
+    Fixed(u32),
+    Element { stack: u32, index: Box<Expr> },
+    Last(u32),
+}
+
+impl HeaderRef {
+    /// `None` where the index lies outside the stack.
+    pub(super) fn resolve(&self, env: &Env<'_>) -> Option<u32> {
+        match self {
+            Self::Fixed(header) => Some(*header),
+            Self::Element { stack, index } => {
+                let index = usize::try_from(index.eval(env)).ok()?;
+                env.layout.stacks[*stack as usize].headers.get(index).copied()
+            }
+            Self::Last(stack) => {
+                let stack = &env.layout.stacks[*stack as usize];
+                stack.headers.get((env.phv[stack.next] as usize).checked_sub(1)?).copied()
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ring {
+    Add,
+    Sub,
+    Mul,
+    And,
+    Or,
+    Xor,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Compare {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+}
+
+/// An expression. Booleans are 0 and 1.
+#[derive(Clone, Debug)]
+pub(super) enum Expr {
+    Const(u128),
+    /// An unsigned PHV field of at most 64 bits.
+    Field(u32),
+    /// Any other PHV field; of one above 128 bits, the low 128.
+    WideField(Slot),
+    Param(Slot),
+    /// A field of a header found at run time; 0 where there is none.
+    Dynamic {
+        header: HeaderRef,
+        field: u32,
+        width: u32,
+    },
+    Register {
+        register: u32,
+        width: u32,
+        index: Box<Expr>,
+    },
+    Ring {
+        op: Ring,
+        left: Box<Expr>,
+        right: Box<Expr>,
+    },
+    Not(Box<Expr>),
+    ShiftLeft {
+        value: Box<Expr>,
+        by: Box<Expr>,
+    },
+    ShiftRight {
+        value: Box<Expr>,
+        by: Box<Expr>,
+        signed: bool,
+    },
+    Divide {
+        left: Box<Expr>,
+        right: Box<Expr>,
+    },
+    Modulo {
+        left: Box<Expr>,
+        right: Box<Expr>,
+    },
+    Compare {
+        op: Compare,
+        left: Box<Expr>,
+        right: Box<Expr>,
+        signed: bool,
+    },
+    /// The comparison that conditions and selects are full of.
+    FieldIs {
+        at: u32,
+        value: u64,
+    },
+    /// `two_comp_mod`: the low bits as a signed number.
+    SignExtend {
+        value: Box<Expr>,
+        width: u32,
+    },
+    /// `usat_cast` and `sat_cast`.
+    Saturate {
+        value: Box<Expr>,
+        width: u32,
+        to_signed: bool,
+        from_signed: bool,
+    },
+    If {
+        condition: Box<Expr>,
+        then: Box<Expr>,
+        otherwise: Box<Expr>,
+    },
+    BoolAnd(Box<Expr>, Box<Expr>),
+    BoolOr(Box<Expr>, Box<Expr>),
+    BoolNot(Box<Expr>),
+    NonZero(Box<Expr>),
+    Valid(HeaderRef),
+    ValidUnion(u32),
+    SameHeader(HeaderRef, HeaderRef),
+    /// Elements in use of a stack, less `minus`.
+    StackNext {
+        stack: u32,
+        minus: u32,
+    },
+}
+
+pub(super) fn sign_extend(value: u128, width: u32) -> u128 {
+    let shift = 128 - width.clamp(1, 128);
+    ((value << shift).cast_signed() >> shift).cast_unsigned()
+}
+
+/// A slot's value as a word; of a slot above 128 bits, the low 128.
+pub(super) fn load(limbs: &[u64], slot: Slot) -> u128 {
+    let at = slot.at as usize;
+    let mut value = u128::from(limbs[at]);
+    if slot.width > 64 {
+        value |= u128::from(limbs[at + 1]) << 64;
+    }
+    if slot.signed { sign_extend(value, slot.width) } else { value }
+}
+
+/// Stores the low bits of a word; limbs above 128 bits become 0.
+pub(super) fn store(limbs: &mut [u64], slot: Slot, value: u128) {
+    let at = slot.at as usize;
+    if slot.width <= 64 {
+        limbs[at] = value as u64 & mask64(slot.width);
+        return;
+    }
+    let value = value & mask128(slot.width);
+    limbs[slot.limbs()].fill(0);
+    limbs[at] = value as u64;
+    limbs[at + 1] = (value >> 64) as u64;
+}
+
+impl Expr {
+    pub(super) fn truth(&self, env: &Env<'_>) -> bool {
+        match self {
+            Self::FieldIs { at, value } => env.phv[*at as usize] == *value,
+            Self::BoolAnd(left, right) => left.truth(env) && right.truth(env),
+            Self::BoolOr(left, right) => left.truth(env) || right.truth(env),
+            Self::BoolNot(value) => !value.truth(env),
+            Self::NonZero(value) => value.eval(env) != 0,
+            Self::Compare { op, left, right, signed } => {
+                let (left, right) = (left.eval(env), right.eval(env));
+                let order =
+                    if *signed { left.cast_signed().cmp(&right.cast_signed()) } else { left.cmp(&right) };
+                match op {
+                    Compare::Eq => order.is_eq(),
+                    Compare::Ne => order.is_ne(),
+                    Compare::Lt => order.is_lt(),
+                    Compare::Le => order.is_le(),
+                    Compare::Gt => order.is_gt(),
+                    Compare::Ge => order.is_ge(),
+                }
+            }
+            Self::Valid(HeaderRef::Fixed(header)) => {
+                env.phv[env.layout.headers[*header as usize].valid()] != 0
+            }
+            Self::Valid(header) => header
+                .resolve(env)
+                .is_some_and(|header| env.phv[env.layout.headers[header as usize].valid()] != 0),
+            Self::ValidUnion(union) => env.layout.unions[*union as usize]
+                .iter()
+                .any(|&header| env.phv[env.layout.headers[header as usize].valid()] != 0),
+            Self::SameHeader(left, right) => same_header(env, left, right).unwrap_or(false),
+            other => other.eval(env) != 0,
+        }
+    }
+
+    pub(super) fn eval(&self, env: &Env<'_>) -> u128 {
+        match self {
+            Self::Const(value) => *value,
+            Self::Field(at) => u128::from(env.phv[*at as usize]),
+            Self::WideField(slot) => load(env.phv, *slot),
+            Self::Param(slot) => load(env.params, *slot),
+            Self::Dynamic { header, field, .. } => {
+                let header = header.resolve(env).and_then(|header| env.layout.headers.get(header as usize));
+                let field = header.and_then(|header| header.fields.get(*field as usize));
+                field.map_or(0, |field| load(env.phv, field.slot))
+            }
+            Self::Register { register, index, .. } => {
+                env.registers[*register as usize].load(index.eval(env)).unwrap_or(0)
+            }
+            Self::Ring { op, left, right } => {
+                let (left, right) = (left.eval(env), right.eval(env));
+                match op {
+                    Ring::Add => left.wrapping_add(right),
+                    Ring::Sub => left.wrapping_sub(right),
+                    Ring::Mul => left.wrapping_mul(right),
+                    Ring::And => left & right,
+                    Ring::Or => left | right,
+                    Ring::Xor => left ^ right,
+                }
+            }
+            Self::Not(value) => !value.eval(env),
+            Self::ShiftLeft { value, by } => match u32::try_from(by.eval(env)) {
+                Ok(by @ 0..=127) => value.eval(env) << by,
+                _ => 0,
+            },
+            Self::ShiftRight { value, by, signed } => {
+                let value = value.eval(env);
+                let by = u32::try_from(by.eval(env)).unwrap_or(u32::MAX);
+                match (signed, by) {
+                    (true, by) => (value.cast_signed() >> by.min(127)).cast_unsigned(),
+                    (false, 0..=127) => value >> by,
+                    (false, _) => 0,
+                }
+            }
+            Self::Divide { left, right } => left.eval(env).checked_div(right.eval(env)).unwrap_or(0),
+            Self::Modulo { left, right } => left.eval(env).checked_rem(right.eval(env)).unwrap_or(0),
+            Self::SignExtend { value, width } => sign_extend(value.eval(env), *width),
+            Self::Saturate { value, width, to_signed, from_signed } => {
+                saturate(value.eval(env), *width, *to_signed, *from_signed)
+            }
+            Self::If { condition, then, otherwise } => {
+                if condition.truth(env) {
+                    then.eval(env)
+                } else {
+                    otherwise.eval(env)
+                }
+            }
+            Self::StackNext { stack, minus } => {
+                let next = env.phv[env.layout.stacks[*stack as usize].next];
+                u128::from(next).wrapping_sub(u128::from(*minus))
+            }
+            boolean => u128::from(boolean.truth(env)),
+        }
+    }
+}
+
+fn saturate(value: u128, width: u32, to_signed: bool, from_signed: bool) -> u128 {
+    let negative = from_signed && value.cast_signed() < 0;
+    if to_signed {
+        let largest = mask128(width.clamp(1, 128) - 1);
+        match negative {
+            true => value.cast_signed().max(!largest.cast_signed()).cast_unsigned(),
+            false => value.min(largest),
+        }
+    } else if negative {
+        0
+    } else {
+        value.min(mask128(width))
+    }
+}
+
+/// Both valid, of one type, equal in every field (BMv2: two invalid headers are not equal).
+fn same_header(env: &Env<'_>, left: &HeaderRef, right: &HeaderRef) -> Option<bool> {
+    let left = &env.layout.headers[left.resolve(env)? as usize];
+    let right = &env.layout.headers[right.resolve(env)? as usize];
+    Some(
+        left.header_type == right.header_type
+            && env.phv[left.valid()] != 0
+            && env.phv[left.limbs.clone()] == env.phv[right.limbs.clone()],
+    )
+}

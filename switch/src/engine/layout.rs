@@ -1,0 +1,294 @@
+//! Where every header and field lives in the packet header vector (PHV).
+//!
+//! A PHV is one flat `Vec<u64>`. Every header owns a run of limbs: its validity, its fields (little-endian limbs,
+//! unused high bits 0), and for a header with a variable-length field that field's current width in bits. Stacks
+//! own one limb, the index of the next free element. Everything is found by index; names exist at load time only.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use serde_json::Value;
+
+use super::bits::limbs_for;
+use super::json::{self, Result, malformed, unsupported};
+
+/// Widest fixed-width field accepted.
+const WIDEST_FIELD: u64 = 1 << 14;
+
+/// A value's place in a limb array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slot {
+    pub(super) at: u32,
+    pub(super) width: u32,
+    pub(super) signed: bool,
+}
+
+impl Slot {
+    pub(super) fn limbs(self) -> Range<usize> {
+        let at = self.at as usize;
+        at..at + limbs_for(self.width)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Field {
+    pub(super) name: String,
+    pub(super) slot: Slot,
+    /// Variable-length: `slot.width` is the largest width, the current one is in the header's `length` limb.
+    pub(super) varbit: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Header {
+    pub(super) name: String,
+    pub(super) header_type: String,
+    pub(super) metadata: bool,
+    /// All of the header's limbs; the first is its validity.
+    pub(super) limbs: Range<usize>,
+    pub(super) fields: Vec<Field>,
+    /// Bits of the fixed-width fields.
+    pub(super) fixed_bits: u32,
+    /// Limb that holds the current width of the variable-length field.
+    pub(super) length: Option<usize>,
+    /// The union it belongs to.
+    pub(super) union: Option<u32>,
+}
+
+impl Header {
+    pub(super) fn valid(&self) -> usize {
+        self.limbs.start
+    }
+
+    /// Bytes the header takes in a packet.
+    pub(super) fn bytes(&self, phv: &[u64]) -> usize {
+        let variable = self.length.map_or(0, |length| phv[length] as usize);
+        (self.fixed_bits as usize + variable) / 8
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Stack {
+    pub(super) headers: Vec<u32>,
+    /// Limb that holds the index of the next free element.
+    pub(super) next: usize,
+}
+
+/// The shape of a program's PHV.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Layout {
+    pub(super) headers: Vec<Header>,
+    pub(super) stacks: Vec<Stack>,
+    pub(super) unions: Vec<Vec<u32>>,
+    /// Limbs of a whole PHV.
+    pub(super) size: usize,
+    by_name: BTreeMap<String, u32>,
+    stacks_by_name: BTreeMap<String, u32>,
+    unions_by_name: BTreeMap<String, u32>,
+    aliases: BTreeMap<String, (String, String)>,
+}
+
+impl Layout {
+    pub(super) fn load(root: &Value) -> Result<Self> {
+        let mut types = BTreeMap::new();
+        for node in json::list(root, "header_types")? {
+            types.insert(json::text(node, "name")?, node);
+        }
+        let mut layout = Self::default();
+        let mut by_id = BTreeMap::new();
+        for node in json::list(root, "headers")? {
+            let type_name = json::text(node, "header_type")?;
+            let header_type = types.get(type_name).ok_or_else(|| {
+                malformed(node, format!("header type `{type_name}` is not among `header_types`"))
+            })?;
+            let index = layout.headers.len() as u32;
+            let name = json::text(node, "name")?;
+            layout.add_header(name, node, header_type)?;
+            by_id.insert(json::number(node, "id")?, index);
+            if layout.by_name.insert(name.to_owned(), index).is_some() {
+                return Err(malformed(node, format!("two headers are called `{name}`")));
+            }
+        }
+        let members = |node: &Value| -> Result<Vec<u32>> {
+            json::list(node, "header_ids")?
+                .iter()
+                .map(|id| id.as_u64().and_then(|id| by_id.get(&id)).copied())
+                .collect::<Option<Vec<u32>>>()
+                .ok_or_else(|| malformed(node, "`header_ids` names a header that does not exist"))
+        };
+        for node in json::list(root, "header_stacks")? {
+            let name = json::text(node, "name")?;
+            let headers = members(node)?;
+            let kind = |index: &u32| &layout.headers[*index as usize].header_type;
+            if headers.windows(2).any(|two| kind(&two[0]) != kind(&two[1])) || headers.is_empty() {
+                return Err(malformed(node, format!("stack `{name}` mixes header types or is empty")));
+            }
+            layout.stacks_by_name.insert(name.to_owned(), layout.stacks.len() as u32);
+            layout.stacks.push(Stack { headers, next: layout.size });
+            layout.size += 1;
+        }
+        for node in json::list(root, "header_unions")? {
+            let headers = members(node)?;
+            let index = layout.unions.len() as u32;
+            for &header in &headers {
+                layout.headers[header as usize].union = Some(index);
+            }
+            layout.unions_by_name.insert(json::text(node, "name")?.to_owned(), index);
+            layout.unions.push(headers);
+        }
+        if let Some(node) = json::list(root, "header_union_stacks")?.first() {
+            let name = json::text(node, "name")?;
+            return Err(unsupported(node, format!("header union stack `{name}`")));
+        }
+        for node in json::list(root, "field_aliases")? {
+            if let (Some(Value::String(alias)), Some(target)) = (node.get(0), node.get(1)) {
+                let (header, field) = json::pair(target)?;
+                layout.aliases.insert(alias.clone(), (header.to_owned(), field.to_owned()));
+            }
+        }
+        Ok(layout)
+    }
+
+    fn add_header(&mut self, name: &str, node: &Value, header_type: &Value) -> Result<()> {
+        let start = self.size;
+        let mut at = start + 1;
+        let mut fields = Vec::new();
+        let mut fixed_bits = 0;
+        let mut variable = None;
+        for field in json::list(header_type, "fields")? {
+            let (Some(Value::String(field_name)), Some(width)) = (field.get(0), field.get(1)) else {
+                return Err(malformed(header_type, format!("a field of `{name}` has no name or width")));
+            };
+            let flag = |index: usize| field.get(index).and_then(Value::as_bool).unwrap_or(false);
+            if flag(3) {
+                return Err(unsupported(header_type, format!("saturating field `{name}.{field_name}`")));
+            }
+            let varbit = width.as_str() == Some("*");
+            let width = if varbit {
+                let longest = json::number(header_type, "max_length")?.min(WIDEST_FIELD / 8) as u32 * 8;
+                if variable.replace(longest).is_some() {
+                    return Err(malformed(header_type, format!("`{name}` has two variable-length fields")));
+                }
+                longest
+            } else {
+                match width.as_u64() {
+                    Some(width @ 1..=WIDEST_FIELD) => {
+                        fixed_bits += width as u32;
+                        width as u32
+                    }
+                    _ => {
+                        let field = json::excerpt(field);
+                        return Err(malformed(header_type, format!("field {field} has a bad width")));
+                    }
+                }
+            };
+            let slot = Slot { at: at as u32, width, signed: flag(2) };
+            at += limbs_for(width);
+            fields.push(Field { name: field_name.clone(), slot, varbit });
+        }
+        let metadata = json::flag(node, "metadata");
+        if !metadata && !fixed_bits.is_multiple_of(8) {
+            return Err(malformed(header_type, format!("header `{name}` is not a whole number of bytes")));
+        }
+        let length = variable.map(|_| at);
+        at += usize::from(length.is_some());
+        self.size = at;
+        self.headers.push(Header {
+            name: name.to_owned(),
+            header_type: json::text(header_type, "name")?.to_owned(),
+            metadata,
+            limbs: start..at,
+            fields,
+            fixed_bits,
+            length,
+            union: None,
+        });
+        Ok(())
+    }
+
+    pub(super) fn header(&self, name: &str) -> Result<u32> {
+        let known = || self.by_name.keys().cloned().collect::<Vec<_>>().join(", ");
+        self.by_name.get(name).copied().ok_or_else(|| {
+            malformed(&Value::Null, format!("there is no header `{name}`; there are: {}", known()))
+        })
+    }
+
+    pub(super) fn stack(&self, name: &str) -> Result<u32> {
+        let missing = || malformed(&Value::Null, format!("there is no header stack `{name}`"));
+        self.stacks_by_name.get(name).copied().ok_or_else(missing)
+    }
+
+    pub(super) fn union(&self, name: &str) -> Result<u32> {
+        let missing = || malformed(&Value::Null, format!("there is no header union `{name}`"));
+        self.unions_by_name.get(name).copied().ok_or_else(missing)
+    }
+
+    /// A field's number inside its header; `None` for the hidden validity field.
+    pub(super) fn field_number(&self, header: u32, name: &str) -> Result<Option<u32>> {
+        let header = &self.headers[header as usize];
+        if name == "$valid$" {
+            return Ok(None);
+        }
+        match header.fields.iter().position(|field| field.name == name) {
+            Some(position) => Ok(Some(position as u32)),
+            None => {
+                let known: Vec<&str> = header.fields.iter().map(|field| field.name.as_str()).collect();
+                let (header, known) = (&header.name, known.join(", "));
+                Err(malformed(&Value::Null, format!("`{header}` has no field `{name}`; it has: {known}")))
+            }
+        }
+    }
+
+    /// The place of `["header", "field"]`, where field may be `$valid$`.
+    pub(super) fn field(&self, node: &Value) -> Result<Slot> {
+        let (header, field) = json::pair(node)?;
+        self.named(header, field)
+    }
+
+    fn named(&self, header: &str, field: &str) -> Result<Slot> {
+        let index = self.header(header)?;
+        let header = &self.headers[index as usize];
+        Ok(match self.field_number(index, field)? {
+            Some(number) => header.fields[number as usize].slot,
+            None => Slot { at: header.valid() as u32, width: 1, signed: false },
+        })
+    }
+
+    /// A field under the name that BMv2 gives it, by way of the program's aliases.
+    pub(super) fn intrinsic(&self, name: &str) -> Option<Slot> {
+        if let Some((header, field)) = self.aliases.get(name) {
+            return self.named(header, field).ok();
+        }
+        let (header, field) = name.split_once('.')?;
+        self.named(header, field).ok()
+    }
+
+    /// Marks a header valid; its union siblings become invalid.
+    pub(super) fn set_valid(&self, phv: &mut [u64], header: u32) {
+        let header = &self.headers[header as usize];
+        if let Some(union) = header.union {
+            for &sibling in &self.unions[union as usize] {
+                phv[self.headers[sibling as usize].valid()] = 0;
+            }
+        }
+        phv[header.valid()] = 1;
+    }
+
+    /// Sets all metadata to 0, as BMv2 does between the life of a packet and of its copies.
+    pub(super) fn reset_metadata(&self, phv: &mut [u64]) {
+        for header in self.headers.iter().filter(|header| header.metadata) {
+            phv[header.limbs.clone()].fill(0);
+        }
+    }
+
+    /// Copies a whole header: its validity and, if valid, its fields.
+    pub(super) fn copy_header(&self, phv: &mut [u64], to: u32, from: u32) {
+        let source = &self.headers[from as usize];
+        let target = &self.headers[to as usize];
+        if phv[source.valid()] == 0 {
+            phv[target.valid()] = 0;
+        } else if source.limbs.len() == target.limbs.len() {
+            self.set_valid(phv, to);
+            phv.copy_within(source.limbs.clone(), target.limbs.start);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! A packet on its way through the program.
+
+use super::calculation::Inputs;
+use super::layout::Layout;
+
+/// Headers, metadata, payload and the requests that actions left for the end of the pipeline.
+#[derive(Debug, Default)]
+pub(super) struct Packet {
+    /// The packet header vector.
+    pub(super) phv: Vec<u64>,
+    /// The frame as it was received.
+    pub(super) frame: Vec<u8>,
+    /// Where in `frame` the parser stopped.
+    pub(super) payload_at: usize,
+    /// Transmit no more than this many bytes.
+    pub(super) truncate: usize,
+    pub(super) ingress_port: u16,
+    /// Length as received: what counters and meters count.
+    pub(super) ingress_length: u32,
+    /// Length with headers added and removed: egress's `packet_length`.
+    pub(super) length: u64,
+    pub(super) requests: Requests,
+    /// An `exit` ends the pipeline.
+    pub(super) exit: bool,
+    /// An `assert` or `assume` did not hold.
+    pub(super) failed: bool,
+    pub(super) parser_error: u64,
+    pub(super) checksum_error: bool,
+}
+
+/// What actions asked for. Field lists are by the JSON's id.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Requests {
+    /// Clone session and field list.
+    pub(super) clone: Option<(u16, u16)>,
+    /// Field list; 0 for no resubmission.
+    pub(super) resubmit: u16,
+    /// Field list; 0 for no recirculation.
+    pub(super) recirculate: u16,
+    /// Digest list; 0 for none.
+    pub(super) digest: u16,
+}
+
+impl Packet {
+    /// A new life with zeroed headers and metadata, reusing the buffers.
+    pub(super) fn reset(&mut self, layout: &Layout, frame_length: usize) {
+        self.phv.clear();
+        self.phv.resize(layout.size, 0);
+        self.payload_at = 0;
+        self.truncate = usize::MAX;
+        self.ingress_length = frame_length as u32;
+        self.length = frame_length as u64;
+        self.requests = Requests::default();
+        self.exit = false;
+        self.failed = false;
+        self.parser_error = 0;
+        self.checksum_error = false;
+    }
+
+    /// Becomes a copy of `other`, reusing the buffers.
+    pub(super) fn copy_from(&mut self, other: &Self) {
+        self.phv.clone_from(&other.phv);
+        self.frame.clone_from(&other.frame);
+        let Self { payload_at, truncate, ingress_port, ingress_length, length, requests, .. } = *other;
+        (self.payload_at, self.truncate, self.ingress_port) = (payload_at, truncate, ingress_port);
+        (self.ingress_length, self.length, self.requests) = (ingress_length, length, requests);
+        (self.exit, self.failed, self.parser_error, self.checksum_error) = (false, false, 0, false);
+    }
+
+    /// What the parser left.
+    pub(super) fn payload(&self) -> &[u8] {
+        self.frame.get(self.payload_at..).unwrap_or(&[])
+    }
+
+    /// The payload as a checksum sees it: truncated, as BMv2's `get_data_size` is.
+    pub(super) fn inputs<'a>(&'a self, layout: &'a Layout) -> Inputs<'a> {
+        let payload = self.payload();
+        Inputs { layout, phv: &self.phv, payload: &payload[..payload.len().min(self.truncate)] }
+    }
+}

@@ -1,0 +1,320 @@
+//! From the JSON's parsers, value sets and deparsers to states and steps.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::super::action::{Names, Op, compile_primitive};
+use super::super::bits::{limbs_for, parse_hex, read_limbs};
+use super::super::expression::{self, HeaderRef, Scope};
+use super::super::json::{self, Result, malformed, parameter, unsupported};
+use super::super::layout::Layout;
+use super::{Case, KeyPart, State, Step};
+
+/// A compiled parser.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Parser {
+    pub(super) states: Vec<State>,
+    pub(super) start: Option<u32>,
+    pub(super) errors: Errors,
+}
+
+/// The program's codes of the core library's errors.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Errors {
+    pub(super) no_error: u64,
+    pub(super) packet_too_short: u64,
+    pub(super) stack_out_of_bounds: u64,
+    pub(super) header_too_short: u64,
+    pub(super) parser_timeout: u64,
+    pub(super) invalid_argument: u64,
+}
+
+impl Errors {
+    pub(in super::super) fn load(root: &Value) -> Result<Self> {
+        let mut codes = BTreeMap::new();
+        for node in json::list(root, "errors")? {
+            if let (Some(name), Some(code)) =
+                (node.get(0).and_then(Value::as_str), node.get(1).and_then(Value::as_u64))
+            {
+                codes.insert(name, code);
+            }
+        }
+        // An error that the program does not declare still needs a code that is not `NoError`'s.
+        let code = |name: &str, fallback| codes.get(name).copied().unwrap_or(fallback);
+        Ok(Self {
+            no_error: code("NoError", 0),
+            packet_too_short: code("PacketTooShort", 1),
+            stack_out_of_bounds: code("StackOutOfBounds", 3),
+            header_too_short: code("HeaderTooShort", 4),
+            parser_timeout: code("ParserTimeout", 5),
+            invalid_argument: code("ParserInvalidArgument", 6),
+        })
+    }
+}
+
+/// A parser value set: filled by the control plane.
+#[derive(Clone, Debug)]
+pub(in super::super) struct ValueSet {
+    pub(in super::super) name: String,
+    /// Width in bits of a member.
+    pub(in super::super) width: u32,
+    /// Widths of the select key's parts, which a member's bits are dealt out to.
+    pub(in super::super) parts: Vec<u32>,
+    pub(in super::super) members: Vec<Vec<u8>>,
+    /// The members as select keys.
+    pub(super) limbs: Vec<Box<[u64]>>,
+}
+
+impl ValueSet {
+    /// Replaces the members, each a big-endian number of the set's width.
+    pub(in super::super) fn fill(&mut self, members: Vec<Vec<u8>>) {
+        self.limbs = members.iter().map(|member| self.key(member)).collect();
+        self.members = members;
+    }
+
+    fn key(&self, member: &[u8]) -> Box<[u64]> {
+        let bytes = (self.width as usize).div_ceil(8);
+        let mut padded = vec![0; bytes.saturating_sub(member.len())];
+        padded.extend_from_slice(member);
+        let mut offset = padded.len() * 8 - (self.width as usize).min(padded.len() * 8);
+        let mut key = Vec::new();
+        for &width in &self.parts {
+            let at = key.len();
+            key.resize(at + limbs_for(width), 0);
+            read_limbs(&padded, offset, width, &mut key[at..]);
+            offset += width as usize;
+        }
+        key.into()
+    }
+}
+
+pub(in super::super) fn load_value_sets(root: &Value) -> Result<Vec<ValueSet>> {
+    let mut sets = Vec::new();
+    for node in json::list(root, "parse_vsets")? {
+        let width = json::array_size(node, "compressed_bitwidth")? as u32;
+        let name = json::text(node, "name")?.to_owned();
+        sets.push(ValueSet { name, width, parts: vec![width], members: Vec::new(), limbs: Vec::new() });
+    }
+    Ok(sets)
+}
+
+impl Parser {
+    pub(in super::super) fn load(
+        root: &Value,
+        scope: &Scope<'_>,
+        names: &Names,
+    ) -> Result<(Self, Vec<ValueSet>)> {
+        let mut value_sets = load_value_sets(root)?;
+        let errors = Errors::load(root)?;
+        let Some(node) = json::list(root, "parsers")?.first() else {
+            return Ok((Self { states: Vec::new(), start: None, errors }, value_sets));
+        };
+        let nodes = json::list(node, "parse_states")?;
+        let mut numbers = BTreeMap::new();
+        for (number, state) in nodes.iter().enumerate() {
+            numbers.insert(json::text(state, "name")?, number as u32);
+        }
+        let find = |at: &Value, name: &Value| -> Result<Option<u32>> {
+            match name {
+                Value::Null => Ok(None),
+                Value::String(name) => match numbers.get(name.as_str()) {
+                    Some(number) => Ok(Some(*number)),
+                    None => Err(malformed(at, format!("there is no parser state `{name}`"))),
+                },
+                other => Err(malformed(at, format!("{} is not a parser state", json::excerpt(other)))),
+            }
+        };
+        let mut states = Vec::new();
+        for state in nodes {
+            let steps = json::list(state, "parser_ops")?
+                .iter()
+                .map(|op| step(op, scope, names))
+                .collect::<Result<Vec<Step>>>()?;
+            let key = json::list(state, "transition_key")?
+                .iter()
+                .map(|part| key_part(part, scope.layout))
+                .collect::<Result<Vec<KeyPart>>>()?;
+            let mut cases = Vec::new();
+            let mut default = None;
+            for transition in json::list(state, "transitions")? {
+                let next = find(transition, transition.get("next_state").unwrap_or(&Value::Null))?;
+                match transition.get("type").and_then(Value::as_str).unwrap_or("hexstr") {
+                    "default" => default = next,
+                    "hexstr" if transition.get("value").and_then(Value::as_str) == Some("default") => {
+                        default = next;
+                    }
+                    "hexstr" => {
+                        let value = padded_key(transition, "value", &key)?
+                            .ok_or_else(|| malformed(transition, "a transition without a value"))?;
+                        cases.push(Case::Value { value, mask: padded_key(transition, "mask", &key)?, next });
+                    }
+                    "parse_vset" => {
+                        let name = json::text(transition, "value")?;
+                        let missing = || malformed(transition, format!("there is no value set `{name}`"));
+                        let set = value_sets.iter().position(|set| set.name == name).ok_or_else(missing)?;
+                        let parts: Vec<u32> = key.iter().map(KeyPart::width).collect();
+                        if parts.iter().sum::<u32>() != value_sets[set].width {
+                            return Err(malformed(
+                                transition,
+                                format!("value set `{name}` is not as wide as the key it is matched against"),
+                            ));
+                        }
+                        value_sets[set].parts = parts;
+                        let mask = padded_key(transition, "mask", &key)?;
+                        cases.push(Case::Set { set: set as u32, mask, next });
+                    }
+                    other => {
+                        return Err(unsupported(transition, format!("parser transition of type `{other}`")));
+                    }
+                }
+            }
+            states.push(State { steps, key, cases, default });
+        }
+        let start = find(node, json::member(node, "init_state")?)?;
+        Ok((Self { states, start, errors }, value_sets))
+    }
+}
+
+fn step(node: &Value, scope: &Scope<'_>, names: &Names) -> Result<Step> {
+    let first = parameter(node, 0)?;
+    let op = json::text(node, "op")?;
+    Ok(match op {
+        "extract" | "extract_VL" => {
+            let kind = json::text(first, "type")?;
+            let bits = match op {
+                "extract_VL" => Some(expression::number(parameter(node, 1)?, scope)?),
+                _ => None,
+            };
+            let has_varbit = |header: u32| scope.layout.headers[header as usize].length.is_some();
+            let check = |header| match (has_varbit(header), bits.is_some()) {
+                (true, false) => Err(unsupported(node, "extract of a header with a length expression")),
+                (false, true) => Err(malformed(node, "extract_VL of a header of fixed length")),
+                _ => Ok(()),
+            };
+            match kind {
+                "regular" => {
+                    let header = scope.layout.header(json::text(first, "value")?)?;
+                    check(header)?;
+                    match bits {
+                        Some(bits) => Step::ExtractVariable { header, bits },
+                        None => Step::Extract(header),
+                    }
+                }
+                "stack" => {
+                    let stack = scope.layout.stack(json::text(first, "value")?)?;
+                    check(scope.layout.stacks[stack as usize].headers[0])?;
+                    match bits {
+                        Some(bits) => Step::ExtractNextVariable { stack, bits },
+                        None => Step::ExtractNext(stack),
+                    }
+                }
+                other => return Err(unsupported(node, format!("extract to a `{other}`"))),
+            }
+        }
+        "set" => {
+            let to = scope.layout.field(json::member(first, "value")?)?;
+            let source = parameter(node, 1)?;
+            if to.width > 128 {
+                return Err(unsupported(node, "assignment of more than 128 bits in a parser"));
+            }
+            match json::text(source, "type")? {
+                "lookahead" => {
+                    let (offset, width) = lookahead(json::member(source, "value")?)?;
+                    if width > 128 {
+                        return Err(unsupported(node, "lookahead of more than 128 bits"));
+                    }
+                    Step::SetLookahead { to, offset, width }
+                }
+                _ => Step::Set { to, value: expression::number_low(source, scope)? },
+            }
+        }
+        "verify" => {
+            let error = parameter(node, 1)?;
+            let error = match error.as_u64() {
+                Some(code) => expression::Expr::Const(u128::from(code)),
+                None => expression::number(error, scope)?,
+            };
+            Step::Verify { condition: expression::boolean(first, scope)?, error }
+        }
+        "shift" => {
+            let bytes = first.as_u64().ok_or_else(|| malformed(node, "shift by what is not a number"))?;
+            Step::Advance(expression::Expr::Const(u128::from(bytes) * 8))
+        }
+        "advance" => Step::Advance(expression::number(first, scope)?),
+        "primitive" => Step::Primitive(compile_primitive(first, scope, names)?),
+        other => return Err(unsupported(node, format!("parser operation `{other}`"))),
+    })
+}
+
+fn lookahead(node: &Value) -> Result<(u32, u32)> {
+    const FARTHEST: u64 = 1 << 20;
+    match (node.get(0).and_then(Value::as_u64), node.get(1).and_then(Value::as_u64)) {
+        (Some(offset @ 0..FARTHEST), Some(width @ 1..=16384)) => Ok((offset as u32, width as u32)),
+        _ => Err(malformed(node, "lookahead needs an offset and a width")),
+    }
+}
+
+fn key_part(node: &Value, layout: &Layout) -> Result<KeyPart> {
+    let value = json::member(node, "value")?;
+    match json::text(node, "type")? {
+        "field" => Ok(KeyPart::Field(layout.field(value)?)),
+        "stack_field" => {
+            let (stack, field) = json::pair(value)?;
+            let stack = layout.stack(stack)?;
+            let first = layout.stacks[stack as usize].headers[0];
+            let field = layout.field_number(first, field)?;
+            let field = field.ok_or_else(|| malformed(node, "validity in a select"))?;
+            let width = layout.headers[first as usize].fields[field as usize].slot.width;
+            Ok(KeyPart::Last { header: HeaderRef::Last(stack), field, width })
+        }
+        "lookahead" => {
+            let (offset, width) = lookahead(value)?;
+            Ok(KeyPart::Lookahead { offset, width })
+        }
+        other => Err(unsupported(node, format!("select on a `{other}`"))),
+    }
+}
+
+/// A transition's value or mask: the key's parts, each padded to whole bytes, as limbs.
+fn padded_key(node: &Value, name: &str, key: &[KeyPart]) -> Result<Option<Box<[u64]>>> {
+    let Some(text) = node.get(name).filter(|value| !value.is_null()) else { return Ok(None) };
+    let bytes = text.as_str().and_then(parse_hex).map(|(_, bytes)| bytes);
+    let expected: usize = key.iter().map(|part| part.width().div_ceil(8) as usize).sum();
+    let wrong = || malformed(node, format!("`{name}` is not {expected} bytes of hexadecimal: {text}"));
+    let mut rest = &bytes.filter(|bytes| bytes.len() == expected).ok_or_else(wrong)?[..];
+    let mut limbs = Vec::new();
+    for part in key {
+        let (bytes, after) = rest.split_at(part.width().div_ceil(8) as usize);
+        rest = after;
+        let at = limbs.len();
+        limbs.resize(at + limbs_for(part.width()), 0);
+        let padding = bytes.len() * 8 - part.width() as usize;
+        read_limbs(bytes, padding, part.width(), &mut limbs[at..]);
+    }
+    Ok(Some(limbs.into()))
+}
+
+/// Which headers are sent, in which order.
+#[derive(Clone, Debug, Default)]
+pub(in super::super) struct Deparser {
+    pub(super) order: Vec<u32>,
+    pub(super) ops: Vec<Op>,
+}
+
+impl Deparser {
+    pub(in super::super) fn load(root: &Value, scope: &Scope<'_>, names: &Names) -> Result<Self> {
+        let Some(node) = json::list(root, "deparsers")?.first() else { return Ok(Self::default()) };
+        let name = |header: &Value| match header.as_str() {
+            Some(name) => scope.layout.header(name),
+            None => Err(malformed(node, "`order` holds something other than header names")),
+        };
+        Ok(Self {
+            order: json::list(node, "order")?.iter().map(name).collect::<Result<_>>()?,
+            ops: json::list(node, "primitives")?
+                .iter()
+                .map(|primitive| compile_primitive(primitive, scope, names))
+                .collect::<Result<_>>()?,
+        })
+    }
+}

@@ -1,0 +1,230 @@
+//! The whole program, compiled: what never changes after loading, and the state it starts with.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::action::{self, Action, Names};
+use super::calculation::{self, Calculation, Checksum};
+use super::control_flow::{self, Node, Start};
+use super::entity::CounterValue;
+use super::error::LoadError;
+use super::expression::Scope;
+use super::intrinsic::Intrinsics;
+use super::json::{self, Result, malformed};
+use super::layout::{Layout, Slot};
+use super::parser::{Deparser, Parser, ValueSet};
+use super::profile::Profile;
+use super::stateful::{Counter, Meter, MeterArray, MeterUnit, Register};
+use super::table::{Table, TableScope, load_table};
+
+/// Newest format understood; BMv2 refuses other major versions, too.
+const MAJOR_VERSION: u64 = 2;
+
+/// What never changes after loading.
+#[derive(Debug)]
+pub(super) struct Program {
+    pub(super) layout: Layout,
+    pub(super) intrinsics: Intrinsics,
+    pub(super) parser: Parser,
+    pub(super) deparser: Deparser,
+    pub(super) calculations: Vec<Calculation>,
+    pub(super) checksums: Vec<Checksum>,
+    pub(super) nodes: Vec<Node>,
+    pub(super) ingress: Start,
+    pub(super) egress: Start,
+    /// Fields that survive a clone, resubmission or recirculation, by the list's id.
+    pub(super) field_lists: BTreeMap<u16, Vec<Slot>>,
+    pub(super) digests: BTreeMap<u16, DigestList>,
+}
+
+/// A digest's name and fields.
+#[derive(Clone, Debug)]
+pub(super) struct DigestList {
+    pub(super) name: String,
+    pub(super) fields: Vec<Slot>,
+}
+
+/// What the program starts with, and the control plane and packets change.
+#[derive(Debug)]
+pub(super) struct InitialState {
+    pub(super) actions: Vec<Action>,
+    pub(super) tables: Vec<Table>,
+    pub(super) profiles: Vec<Profile>,
+    pub(super) counters: Vec<Counter>,
+    pub(super) registers: Vec<Register>,
+    pub(super) meters: Vec<MeterArray>,
+    pub(super) value_sets: Vec<ValueSet>,
+}
+
+pub(super) fn load(bytes: &[u8]) -> Result<(Program, InitialState)> {
+    let root: Value = serde_json::from_slice(bytes).map_err(|error| LoadError::Syntax(error.to_string()))?;
+    if !root.is_object() {
+        return Err(LoadError::Syntax("the top level is not an object".into()));
+    }
+    let version =
+        root.get("__meta__").and_then(|meta| meta.get("version")).and_then(|version| version.get(0));
+    if version.and_then(Value::as_u64) != Some(MAJOR_VERSION) {
+        return Err(malformed(&root, format!("`__meta__.version` is not {MAJOR_VERSION}.x")));
+    }
+    if let Some(node) = json::list(&root, "extern_instances")?.first() {
+        let kind = node.get("type").and_then(Value::as_str).unwrap_or("?");
+        return Err(json::unsupported(node, format!("extern `{kind}`")));
+    }
+    let layout = Layout::load(&root)?;
+    let intrinsics = Intrinsics::load(&layout)?;
+    let mut names = Names::default();
+    let counters = load_counters(&root, &mut names)?;
+    let registers = load_registers(&root, &mut names)?;
+    let (meters, direct_meters) = load_meters(&root, &layout, &mut names)?;
+    let (calculations, calculation_names) = Calculation::load_all(&root, &layout)?;
+    names.calculations = calculation_names;
+    let scope = Scope { layout: &layout, registers: &names.registers, params: &[] };
+    let actions = action::load_all(&root, &layout, &names)?;
+    let (parser, value_sets) = Parser::load(&root, &scope, &names)?;
+    let deparser = Deparser::load(&root, &scope, &names)?;
+    let checksums = Checksum::load_all(&root, &scope, &names.calculations)?;
+    let numbers = control_flow::number_nodes(&root)?;
+    let (mut profiles, profile_names) = load_profiles(&root, &layout)?;
+    let table_scope = TableScope {
+        layout: &layout,
+        actions: &actions,
+        profiles: &profile_names,
+        direct_meters: &direct_meters,
+        nodes: &numbers,
+    };
+    let mut tables = Vec::new();
+    for pipeline in json::list(&root, "pipelines")? {
+        for table in json::list(pipeline, "tables")? {
+            tables.push(load_table(table, &table_scope)?);
+        }
+    }
+    for table in &tables {
+        if let Some(profile) = table.profile.and_then(|profile| profiles.get_mut(profile as usize)) {
+            profile.actions.extend(&table.actions);
+        }
+    }
+    let (nodes, starts) = control_flow::load_nodes(&root, &scope, &actions, &numbers)?;
+    control_flow::check_acyclic(&nodes, &tables)?;
+    let start = |name: &str| {
+        let missing = || malformed(&root, format!("there is no `{name}` pipeline"));
+        starts.get(name).copied().ok_or_else(missing)
+    };
+    let (ingress, egress) = (start("ingress")?, start("egress")?);
+    let field_lists = load_lists(&root, "field_lists", &layout)?;
+    let digests = load_lists(&root, "learn_lists", &layout)?
+        .into_iter()
+        .map(|(id, (name, fields))| (id, DigestList { name, fields }))
+        .collect();
+    let field_lists = field_lists.into_iter().map(|(id, (_, fields))| (id, fields)).collect();
+    let program = Program {
+        layout,
+        intrinsics,
+        parser,
+        deparser,
+        calculations,
+        checksums,
+        nodes,
+        ingress,
+        egress,
+        field_lists,
+        digests,
+    };
+    Ok((program, InitialState { actions, tables, profiles, counters, registers, meters, value_sets }))
+}
+
+fn load_counters(root: &Value, names: &mut Names) -> Result<Vec<Counter>> {
+    let mut counters = Vec::new();
+    for node in json::list(root, "counter_arrays")? {
+        if json::flag(node, "is_direct") {
+            continue;
+        }
+        let name = json::text(node, "name")?.to_owned();
+        let cells = vec![CounterValue::default(); json::array_size(node, "size")?];
+        names.counters.insert(name.clone(), counters.len() as u32);
+        counters.push(Counter { name, cells });
+    }
+    Ok(counters)
+}
+
+fn load_registers(root: &Value, names: &mut Names) -> Result<Vec<Register>> {
+    let mut registers = Vec::new();
+    for node in json::list(root, "register_arrays")? {
+        let name = json::text(node, "name")?.to_owned();
+        let (width, size) = (json::array_size(node, "bitwidth")? as u32, json::array_size(node, "size")?);
+        if !(1..=2048).contains(&width) {
+            return Err(json::unsupported(node, format!("register `{name}` of {width} bits")));
+        }
+        names.registers.insert(name.clone(), (registers.len() as u32, width));
+        registers.push(Register::new(name, width, size));
+    }
+    Ok(registers)
+}
+
+type DirectMeters = BTreeMap<String, (MeterUnit, Slot)>;
+
+fn load_meters(root: &Value, layout: &Layout, names: &mut Names) -> Result<(Vec<MeterArray>, DirectMeters)> {
+    let mut meters = Vec::new();
+    let mut direct = BTreeMap::new();
+    for node in json::list(root, "meter_arrays")? {
+        let name = json::text(node, "name")?.to_owned();
+        let unit = match json::text(node, "type")? {
+            "packets" => MeterUnit::Packets,
+            "bytes" => MeterUnit::Bytes,
+            other => return Err(malformed(node, format!("meter `{name}` counts {other}"))),
+        };
+        let rates = json::number(node, "rate_count")?;
+        if rates != 2 {
+            return Err(json::unsupported(node, format!("meter `{name}` with {rates} rates")));
+        }
+        if json::flag(node, "is_direct") {
+            direct.insert(name, (unit, layout.field(json::member(node, "result_target")?)?));
+            continue;
+        }
+        let cells = vec![Meter::default(); json::array_size(node, "size")?];
+        names.meters.insert(name.clone(), meters.len() as u32);
+        meters.push(MeterArray { name, unit, cells });
+    }
+    Ok((meters, direct))
+}
+
+fn load_profiles(root: &Value, layout: &Layout) -> Result<(Vec<Profile>, BTreeMap<String, u32>)> {
+    let mut profiles = Vec::new();
+    let mut names = BTreeMap::new();
+    for pipeline in json::list(root, "pipelines")? {
+        for node in json::list(pipeline, "action_profiles")? {
+            let name = json::text(node, "name")?.to_owned();
+            let selector = match node.get("selector") {
+                None | Some(Value::Null) => None,
+                Some(selector) => {
+                    let algorithm = calculation::algorithm(selector)?;
+                    Some(Calculation::load_inputs(selector, algorithm, layout)?)
+                }
+            };
+            let size = json::array_size(node, "max_size")?;
+            names.insert(name.clone(), profiles.len() as u32);
+            profiles.push(Profile::new(name, size, selector));
+        }
+    }
+    Ok((profiles, names))
+}
+
+type Lists = BTreeMap<u16, (String, Vec<Slot>)>;
+
+fn load_lists(root: &Value, key: &str, layout: &Layout) -> Result<Lists> {
+    let mut lists = BTreeMap::new();
+    for node in json::list(root, key)? {
+        let id = u16::try_from(json::number(node, "id")?);
+        let id = id.map_err(|_| malformed(node, format!("an id in `{key}` exceeds 65535")))?;
+        let mut fields = Vec::new();
+        for element in json::list(node, "elements")? {
+            let kind = json::text(element, "type")?;
+            if kind != "field" {
+                return Err(json::unsupported(node, format!("a `{kind}` in a field list")));
+            }
+            fields.push(layout.field(json::member(element, "value")?)?);
+        }
+        lists.insert(id, (json::text(node, "name")?.to_owned(), fields));
+    }
+    Ok(lists)
+}

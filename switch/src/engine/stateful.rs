@@ -1,0 +1,164 @@
+//! What outlives a packet: counters, registers and meters.
+
+use super::bits::{limbs_for, trim};
+use super::entity::{CounterValue, MeterConfig};
+
+#[derive(Clone, Debug)]
+pub(super) struct Counter {
+    pub(super) name: String,
+    pub(super) cells: Vec<CounterValue>,
+}
+
+/// An array of cells of one width, each `limbs` limbs.
+#[derive(Clone, Debug)]
+pub(super) struct Register {
+    pub(super) name: String,
+    pub(super) width: u32,
+    pub(super) size: usize,
+    cells: Vec<u64>,
+}
+
+impl Register {
+    pub(super) fn new(name: String, width: u32, size: usize) -> Self {
+        Self { name, width, size, cells: vec![0; size * limbs_for(width)] }
+    }
+
+    pub(super) fn cell(&self, index: u128) -> Option<&[u64]> {
+        let limbs = limbs_for(self.width);
+        self.cells.chunks_exact(limbs).nth(usize::try_from(index).ok()?)
+    }
+
+    pub(super) fn cell_mut(&mut self, index: u128) -> Option<&mut [u64]> {
+        let limbs = limbs_for(self.width);
+        self.cells.chunks_exact_mut(limbs).nth(usize::try_from(index).ok()?)
+    }
+
+    /// The low 128 bits of a cell.
+    pub(super) fn load(&self, index: u128) -> Option<u128> {
+        let cell = self.cell(index)?;
+        let high = cell.get(1).copied().unwrap_or(0);
+        Some(u128::from(cell[0]) | u128::from(high) << 64)
+    }
+
+    /// Writes the low bits of a word; an index outside the array is ignored, as BMv2 does.
+    pub(super) fn store(&mut self, index: u128, value: u128) {
+        let width = self.width;
+        if let Some(cell) = self.cell_mut(index) {
+            cell.fill(0);
+            cell[0] = value as u64;
+            if let Some(high) = cell.get_mut(1) {
+                *high = (value >> 64) as u64;
+            }
+            trim(cell, width);
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MeterUnit {
+    Packets,
+    Bytes,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct MeterArray {
+    pub(super) name: String,
+    pub(super) unit: MeterUnit,
+    pub(super) cells: Vec<Meter>,
+}
+
+/// BMv2's variant of RFC 2698's two-rate three-colour marker: peak bucket first, and a packet that is red takes
+/// tokens from neither, one that is yellow only from the peak bucket. Tokens are kept in billionths, so that
+/// virtual nanoseconds lose nothing to rounding.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Meter {
+    config: Option<MeterConfig>,
+    committed: Bucket,
+    peak: Bucket,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Bucket {
+    tokens: u128,
+    updated_ns: u64,
+}
+
+const BILLION: u128 = 1_000_000_000;
+
+impl Bucket {
+    fn take(&mut self, now_ns: u64, rate: u64, burst: u64, cost: u64) -> bool {
+        let elapsed = u128::from(now_ns.saturating_sub(self.updated_ns));
+        self.updated_ns = self.updated_ns.max(now_ns);
+        let grown = self.tokens.saturating_add(elapsed.saturating_mul(u128::from(rate)));
+        self.tokens = grown.min(u128::from(burst) * BILLION);
+        match self.tokens.checked_sub(u128::from(cost) * BILLION) {
+            Some(rest) => {
+                self.tokens = rest;
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+impl Meter {
+    pub(super) fn config(&self) -> Option<MeterConfig> {
+        self.config
+    }
+
+    /// Both buckets start full.
+    pub(super) fn configure(&mut self, config: Option<MeterConfig>) {
+        self.config = config;
+        if let Some(config) = config {
+            let full = |burst| Bucket { tokens: u128::from(burst) * BILLION, updated_ns: 0 };
+            (self.committed, self.peak) = (full(config.cburst), full(config.pburst));
+        }
+    }
+
+    /// 0 green, 1 yellow, 2 red. An unconfigured meter is green.
+    pub(super) fn color(&mut self, now_ns: u64, unit: MeterUnit, length: u32) -> u8 {
+        let Some(config) = self.config else { return 0 };
+        let cost = match unit {
+            MeterUnit::Packets => 1,
+            MeterUnit::Bytes => u64::from(length),
+        };
+        if !self.peak.take(now_ns, config.pir, config.pburst, cost) {
+            2
+        } else if !self.committed.take(now_ns, config.cir, config.cburst, cost) {
+            1
+        } else {
+            0
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_register_keeps_its_width_and_ignores_indices_outside() {
+        let mut register = Register::new("r".into(), 12, 4);
+        register.store(3, 0xffff);
+        register.store(4, 1);
+        assert_eq!(register.load(3), Some(0xfff));
+        assert_eq!(register.load(4), None);
+        let mut wide = Register::new("w".into(), 100, 2);
+        wide.store(1, u128::MAX);
+        assert_eq!(wide.load(1), Some((1 << 100) - 1));
+        assert_eq!(wide.load(0), Some(0));
+    }
+
+    #[test]
+    fn a_meter_colors_by_peak_then_committed_rate() {
+        let mut meter = Meter::default();
+        assert_eq!(meter.color(0, MeterUnit::Packets, 100), 0);
+        // One packet a second committed, ten a second peak.
+        meter.configure(Some(MeterConfig { cir: 1, cburst: 1, pir: 10, pburst: 2 }));
+        let second = 1_000_000_000;
+        let colors: Vec<u8> = (0..4).map(|_| meter.color(second, MeterUnit::Packets, 100)).collect();
+        assert_eq!(colors, [0, 1, 2, 2]);
+        assert_eq!(meter.color(second + second / 10, MeterUnit::Packets, 100), 1);
+        assert_eq!(meter.color(2 * second, MeterUnit::Packets, 100), 0);
+    }
+}

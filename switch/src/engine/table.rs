@@ -1,0 +1,262 @@
+//! Match-action tables: what they match on, their entries, and finding the entry for a packet.
+//!
+//! Keys are packed into limbs. Exact and longest-prefix tables are one hash map per mask, longest prefix first; a
+//! table with ternary or range keys is a list in order of priority.
+
+mod compile;
+
+pub(super) use compile::{CompiledKey, TableScope, compile_call, describe_call, load_table};
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use super::calculation::Inputs;
+use super::entity::{CounterValue, MatchKind, TableEntry, TableInfo};
+use super::hasher::FixedMap;
+use super::layout::Slot;
+use super::profile::Profile;
+use super::stateful::{Meter, MeterUnit};
+
+/// An action with its arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Call {
+    pub(super) action: u32,
+    pub(super) params: Box<[u64]>,
+}
+
+/// What an entry points to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    Call(Call),
+    /// A member's place in the table's profile.
+    Member(u32),
+    /// A group's place in the table's profile.
+    Group(u32),
+}
+
+/// One key of a table.
+#[derive(Clone, Debug)]
+pub(super) struct Key {
+    pub(super) slot: Slot,
+    /// A constant mask that the program applies to the field.
+    pub(super) mask: Option<Box<[u64]>>,
+    pub(super) kind: MatchKind,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    /// As the control plane wrote it, in canonical form.
+    pub(super) entry: TableEntry,
+    pub(super) key: CompiledKey,
+    pub(super) target: Target,
+    pub(super) counter: CounterValue,
+    pub(super) meter: Meter,
+    pub(super) is_const: bool,
+}
+
+/// Where to go on after a table.
+#[derive(Clone, Debug)]
+pub(super) enum NextNodes {
+    HitMiss { hit: Option<u32>, miss: Option<u32> },
+    ByAction(Vec<(u32, Option<u32>)>),
+}
+
+/// The entries that share a mask.
+#[derive(Clone, Debug)]
+struct Level<K> {
+    prefix_len: u32,
+    mask: K,
+    entries: FixedMap<K, u32>,
+}
+
+#[derive(Clone, Debug)]
+enum Index {
+    /// Keys of at most 64 bits, packed into one limb.
+    Narrow(Vec<Level<u64>>),
+    Wide(Vec<Level<Box<[u64]>>>),
+    /// Handles by descending priority, then ascending handle.
+    List(Vec<u32>),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Table {
+    pub(super) info: TableInfo,
+    pub(super) keys: Vec<Key>,
+    /// All keys fit one limb together.
+    pub(super) packed: bool,
+    /// Indices of the actions that entries may call, in the order of `info.actions`.
+    pub(super) actions: Vec<u32>,
+    pub(super) profile: Option<u32>,
+    pub(super) next: NextNodes,
+    pub(super) base_next: Option<u32>,
+    pub(super) direct_meter: Option<(MeterUnit, Slot)>,
+    pub(super) default: Option<Target>,
+    pub(super) program_default: Option<Target>,
+    pub(super) default_is_const: bool,
+    pub(super) entries: Vec<Option<Entry>>,
+    free: BTreeSet<u32>,
+    by_key: FixedMap<Box<[u64]>, u32>,
+    index: Index,
+}
+
+/// The result of a look-up: the entry's handle, if there is one.
+pub(super) type Hit = Option<u32>;
+
+impl Table {
+    /// The number of entries.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    /// Entries are found by priority.
+    pub(super) fn has_priority(&self) -> bool {
+        matches!(self.index, Index::List(_))
+    }
+
+    pub(super) fn find(&self, key: &CompiledKey, priority: i32) -> Option<u32> {
+        self.by_key.get(&key.identity(priority)[..]).copied()
+    }
+
+    /// Adds an entry at the lowest free handle, as BMv2 does: ties in priority go to the lower handle.
+    pub(super) fn add(&mut self, entry: Entry) {
+        let handle = self.free.pop_first().unwrap_or(self.entries.len() as u32);
+        let priority = entry.entry.priority;
+        self.by_key.insert(entry.key.identity(priority).into(), handle);
+        let (value, mask) = (&entry.key.value, &entry.key.mask);
+        match &mut self.index {
+            Index::Narrow(levels) => {
+                let (value, mask) = (value[0], mask[0]);
+                level(levels, mask, entry.key.prefix_len).entries.insert(value & mask, handle);
+            }
+            Index::Wide(levels) => {
+                level(levels, mask.clone(), entry.key.prefix_len).entries.insert(value.clone(), handle);
+            }
+            Index::List(list) => {
+                let entries = &self.entries;
+                let order = |handle: u32| {
+                    let entry = entries.get(handle as usize).and_then(Option::as_ref);
+                    (Reverse(entry.map_or(priority, |entry| entry.entry.priority)), handle)
+                };
+                let at = list.partition_point(|&other| order(other) < (Reverse(priority), handle));
+                list.insert(at, handle);
+            }
+        }
+        match self.entries.get_mut(handle as usize) {
+            Some(place) => *place = Some(entry),
+            None => self.entries.push(Some(entry)),
+        }
+    }
+
+    pub(super) fn remove(&mut self, handle: u32) -> Option<Entry> {
+        let entry = self.entries.get_mut(handle as usize)?.take()?;
+        self.free.insert(handle);
+        self.by_key.remove(&entry.key.identity(entry.entry.priority)[..]);
+        match &mut self.index {
+            Index::Narrow(levels) => {
+                let mask = entry.key.mask[0];
+                level(levels, mask, entry.key.prefix_len).entries.remove(&(entry.key.value[0] & mask));
+                levels.retain(|level| !level.entries.is_empty());
+            }
+            Index::Wide(levels) => {
+                let mask = entry.key.mask.clone();
+                level(levels, mask, entry.key.prefix_len).entries.remove(&entry.key.value);
+                levels.retain(|level| !level.entries.is_empty());
+            }
+            Index::List(list) => list.retain(|&other| other != handle),
+        }
+        Some(entry)
+    }
+
+    /// The entry that matches the packet. `key` and `masked` are scratch space.
+    pub(super) fn lookup(&self, phv: &[u64], key: &mut Vec<u64>, masked: &mut Vec<u64>) -> Hit {
+        if self.keys.is_empty() {
+            return None;
+        }
+        match &self.index {
+            Index::Narrow(levels) => {
+                let mut packed = 0;
+                for key in &self.keys {
+                    let mut value = phv[key.slot.at as usize];
+                    if let Some(mask) = &key.mask {
+                        value &= mask[0];
+                    }
+                    packed = shift_in(packed, key.slot.width) | value;
+                }
+                levels.iter().find_map(|level| level.entries.get(&(packed & level.mask)).copied())
+            }
+            Index::Wide(levels) => {
+                self.gather(phv, key);
+                levels.iter().find_map(|level| {
+                    masked.clear();
+                    masked.extend(key.iter().zip(&level.mask).map(|(key, mask)| key & mask));
+                    level.entries.get(&masked[..]).copied()
+                })
+            }
+            Index::List(list) => {
+                self.gather(phv, key);
+                list.iter().copied().find(|&handle| {
+                    let entry = self.entries.get(handle as usize).and_then(Option::as_ref);
+                    entry.is_some_and(|entry| entry.key.matches(key))
+                })
+            }
+        }
+    }
+
+    fn gather(&self, phv: &[u64], key: &mut Vec<u64>) {
+        key.clear();
+        if self.packed {
+            let packed = self.keys.iter().fold(0, |packed, part| {
+                let mask = part.mask.as_ref().map_or(u64::MAX, |mask| mask[0]);
+                shift_in(packed, part.slot.width) | phv[part.slot.at as usize] & mask
+            });
+            key.push(packed);
+            return;
+        }
+        for part in &self.keys {
+            let at = key.len();
+            key.extend_from_slice(&phv[part.slot.limbs()]);
+            if let Some(mask) = &part.mask {
+                key[at..].iter_mut().zip(mask).for_each(|(limb, mask)| *limb &= mask);
+            }
+        }
+    }
+
+    pub(super) fn next(&self, hit: bool, action: Option<u32>) -> Option<u32> {
+        match (&self.next, action) {
+            (NextNodes::HitMiss { hit: next, .. }, _) if hit => *next,
+            (NextNodes::HitMiss { miss, .. }, _) => *miss,
+            (NextNodes::ByAction(_), None) => self.base_next,
+            (NextNodes::ByAction(nodes), Some(action)) => {
+                nodes.iter().find(|(other, _)| *other == action).map_or(self.base_next, |(_, next)| *next)
+            }
+        }
+    }
+}
+
+/// Makes room for `width` more bits at the low end.
+pub(super) fn shift_in(packed: u64, width: u32) -> u64 {
+    packed.checked_shl(width).unwrap_or(0)
+}
+
+/// The level of that mask, made where it is missing; levels are kept longest prefix first.
+fn level<K: PartialEq>(levels: &mut Vec<Level<K>>, mask: K, prefix_len: u32) -> &mut Level<K> {
+    let at = levels.partition_point(|level| level.prefix_len > prefix_len);
+    if levels.get(at).is_none_or(|level| level.prefix_len != prefix_len) {
+        levels.insert(at, Level { prefix_len, mask, entries: FixedMap::default() });
+    }
+    &mut levels[at]
+}
+
+/// The action that a target stands for, for this packet.
+pub(super) fn resolve<'a>(
+    target: &'a Target,
+    profile: Option<&'a Profile>,
+    inputs: &Inputs<'_>,
+    scratch: &mut Vec<u8>,
+) -> Option<&'a Call> {
+    match target {
+        Target::Call(call) => Some(call),
+        Target::Member(place) => profile?.call(*place),
+        Target::Group(place) => profile?.choose(*place, inputs, scratch),
+    }
+}

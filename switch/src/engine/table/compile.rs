@@ -1,0 +1,498 @@
+//! Tables from the JSON, and match values from the control plane, checked and packed into limbs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::super::action::Action;
+use super::super::bits::{bytes_from_limbs, limbs_for, limbs_from_bytes, mask64, parse_hex};
+use super::super::entity::{
+    ActionCall, ActionInfo, ActionSpec, CounterValue, KeyInfo, MatchKind, MatchValue, TableEntry, TableInfo,
+};
+use super::super::error::ControlError;
+use super::super::hasher::FixedMap;
+use super::super::json::{self, Result, malformed, unsupported};
+use super::super::layout::Layout;
+use super::super::stateful::{Meter, MeterUnit};
+use super::{Call, Entry, Index, Key, NextNodes, Table, Target, shift_in};
+
+/// A table entry's key: `packet key & mask == value`, and every range holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) struct CompiledKey {
+    pub(super) value: Box<[u64]>,
+    pub(super) mask: Box<[u64]>,
+    /// Total length of the prefix, in bits; only tables without priority use it.
+    pub(super) prefix_len: u32,
+    ranges: Vec<RangePart>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct RangePart {
+    /// Place in a packed key: bits to shift right; in an unpacked one, the first limb.
+    at: u32,
+    width: u32,
+    packed: bool,
+    low: Box<[u64]>,
+    high: Box<[u64]>,
+}
+
+impl CompiledKey {
+    pub(super) fn matches(&self, key: &[u64]) -> bool {
+        key.iter().zip(&self.mask).zip(&self.value).all(|((key, mask), value)| key & mask == *value)
+            && self.ranges.iter().all(|range| range.holds(key))
+    }
+
+    /// What makes two entries the same entry.
+    pub(super) fn identity(&self, priority: i32) -> Vec<u64> {
+        let mut identity = Vec::with_capacity(self.value.len() * 2 + 1);
+        identity.extend_from_slice(&self.value);
+        identity.extend_from_slice(&self.mask);
+        for range in &self.ranges {
+            identity.extend_from_slice(&range.low);
+            identity.extend_from_slice(&range.high);
+        }
+        identity.push(u64::from(priority.cast_unsigned()));
+        identity
+    }
+}
+
+impl RangePart {
+    fn holds(&self, key: &[u64]) -> bool {
+        if self.packed {
+            let value = key[0].checked_shr(self.at).unwrap_or(0) & mask64(self.width);
+            return self.low[0] <= value && value <= self.high[0];
+        }
+        let value = &key[self.at as usize..self.at as usize + self.low.len()];
+        value.iter().rev().ge(self.low.iter().rev()) && value.iter().rev().le(self.high.iter().rev())
+    }
+}
+
+impl Table {
+    /// Checks match values against the table's keys and packs them; also returns them in canonical form.
+    pub(in super::super) fn compile_key(
+        &self,
+        matches: &[MatchValue],
+    ) -> std::result::Result<(CompiledKey, Vec<MatchValue>), ControlError> {
+        let table = &self.info.name;
+        if self.keys.is_empty() {
+            return Err(ControlError::invalid(format!(
+                "table `{table}` has no keys: only its default action can be set"
+            )));
+        }
+        if matches.len() != self.keys.len() {
+            let names: Vec<&str> = self.info.keys.iter().map(|key| key.name.as_str()).collect();
+            return Err(ControlError::invalid(format!(
+                "table `{table}` has {} keys ({}), the entry has {}",
+                self.keys.len(),
+                names.join(", "),
+                matches.len()
+            )));
+        }
+        let mut packer = Packer::new(self.packed);
+        let mut canonical = Vec::new();
+        for ((key, info), value) in self.keys.iter().zip(&self.info.keys).zip(matches) {
+            canonical.push(packer.add(key, value).map_err(|what| {
+                ControlError::invalid(format!("key `{}` of table `{table}`: {what}", info.name))
+            })?);
+        }
+        let total: u32 = self.keys.iter().map(|key| key.slot.width).sum();
+        Ok((packer.finish(total), canonical))
+    }
+}
+
+struct Packer {
+    packed: bool,
+    value: Vec<u64>,
+    mask: Vec<u64>,
+    prefix_len: u32,
+    /// Bits so far, for packed range keys.
+    bits: u32,
+    ranges: Vec<RangePart>,
+}
+
+impl Packer {
+    fn new(packed: bool) -> Self {
+        let limbs = if packed { vec![0] } else { Vec::new() };
+        Self { packed, value: limbs.clone(), mask: limbs, prefix_len: 0, bits: 0, ranges: Vec::new() }
+    }
+
+    fn push(&mut self, width: u32, value: &[u64], mask: &[u64]) {
+        if self.packed {
+            self.value[0] = shift_in(self.value[0], width) | value[0];
+            self.mask[0] = shift_in(self.mask[0], width) | mask[0];
+        } else {
+            self.value.extend_from_slice(value);
+            self.mask.extend_from_slice(mask);
+        }
+        self.bits += width;
+    }
+
+    fn add(&mut self, key: &Key, value: &MatchValue) -> std::result::Result<MatchValue, String> {
+        let width = key.slot.width;
+        let fit = |bytes: &[u8]| {
+            limbs_from_bytes(bytes, width).ok_or_else(|| format!("{} does not fit {width} bits", show(bytes)))
+        };
+        let ones = prefix_mask(width, width);
+        Ok(match (key.kind, value) {
+            (MatchKind::Exact, MatchValue::Exact(bytes)) => {
+                let limbs = fit(bytes)?;
+                self.push(width, &limbs, &ones);
+                self.prefix_len += width;
+                MatchValue::Exact(bytes_from_limbs(&limbs))
+            }
+            (MatchKind::Lpm, MatchValue::Lpm { value, prefix_len }) => {
+                let length = u32::from(*prefix_len);
+                if length > width {
+                    return Err(format!("prefix length {length} is more than its {width} bits"));
+                }
+                let limbs = fit(value)?;
+                let mask = prefix_mask(width, length);
+                if outside(&limbs, &mask) {
+                    return Err(format!("{} has bits beyond its prefix length {length}", show(value)));
+                }
+                self.push(width, &limbs, &mask);
+                self.prefix_len += length;
+                MatchValue::Lpm { value: bytes_from_limbs(&limbs), prefix_len: *prefix_len }
+            }
+            (MatchKind::Ternary, MatchValue::Ternary { value, mask }) => {
+                let (limbs, mask_limbs) = (fit(value)?, fit(mask)?);
+                if outside(&limbs, &mask_limbs) {
+                    return Err(format!("{} has bits outside its mask {}", show(value), show(mask)));
+                }
+                self.push(width, &limbs, &mask_limbs);
+                MatchValue::Ternary { value: bytes_from_limbs(&limbs), mask: bytes_from_limbs(&mask_limbs) }
+            }
+            (MatchKind::Ternary, MatchValue::Optional(Some(value))) => {
+                let limbs = fit(value)?;
+                self.push(width, &limbs, &ones);
+                MatchValue::Ternary { value: bytes_from_limbs(&limbs), mask: bytes_from_limbs(&ones) }
+            }
+            (MatchKind::Ternary, MatchValue::Optional(None)) => {
+                let zeros = vec![0; ones.len()];
+                self.push(width, &zeros, &zeros);
+                MatchValue::Ternary { value: vec![0], mask: vec![0] }
+            }
+            (MatchKind::Range, MatchValue::Range { low, high }) => {
+                let (low_limbs, high_limbs) = (fit(low)?, fit(high)?);
+                if low_limbs.iter().rev().gt(high_limbs.iter().rev()) {
+                    return Err(format!("the range {} to {} is empty", show(low), show(high)));
+                }
+                let at = if self.packed { self.bits } else { self.value.len() as u32 };
+                let zeros = vec![0; ones.len()];
+                self.push(width, &zeros, &zeros);
+                let canonical = MatchValue::Range {
+                    low: bytes_from_limbs(&low_limbs),
+                    high: bytes_from_limbs(&high_limbs),
+                };
+                let (low, high) = (low_limbs.into(), high_limbs.into());
+                self.ranges.push(RangePart { at, width, packed: self.packed, low, high });
+                canonical
+            }
+            (kind, _) => return Err(format!("it matches {}", kind.name())),
+        })
+    }
+
+    fn finish(mut self, total: u32) -> CompiledKey {
+        if self.packed {
+            for range in &mut self.ranges {
+                range.at = total - range.at - range.width;
+            }
+        }
+        CompiledKey {
+            value: self.value.into(),
+            mask: self.mask.into(),
+            prefix_len: self.prefix_len,
+            ranges: self.ranges,
+        }
+    }
+}
+
+fn outside(value: &[u64], mask: &[u64]) -> bool {
+    value.iter().zip(mask).any(|(value, mask)| value & !mask != 0)
+}
+
+/// The first `length` of `width` bits set.
+fn prefix_mask(width: u32, length: u32) -> Vec<u64> {
+    let zeros = width - length;
+    (0..limbs_for(width) as u32)
+        .map(|limb| {
+            let (from, to) = (limb * 64, ((limb + 1) * 64).min(width));
+            mask64(to - from) & !mask64(zeros.saturating_sub(from).min(to - from))
+        })
+        .collect()
+}
+
+fn show(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold("0x".to_owned(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// A call's arguments, checked and packed.
+pub(in super::super) fn compile_call(
+    action: u32,
+    definition: &Action,
+    params: &[Vec<u8>],
+) -> std::result::Result<Call, ControlError> {
+    let name = &definition.name;
+    if params.len() != definition.params.len() {
+        let names: Vec<&str> = definition.params.iter().map(|(name, _)| name.as_str()).collect();
+        return Err(ControlError::invalid(format!(
+            "action `{name}` takes {} parameters ({}), {} were given",
+            definition.params.len(),
+            names.join(", "),
+            params.len()
+        )));
+    }
+    let mut limbs = vec![0; definition.param_limbs];
+    for ((param, slot), bytes) in definition.params.iter().zip(params) {
+        let value = limbs_from_bytes(bytes, slot.width).ok_or_else(|| {
+            let (value, width) = (show(bytes), slot.width);
+            ControlError::invalid(format!(
+                "parameter `{param}` of `{name}`: {value} does not fit {width} bits"
+            ))
+        })?;
+        limbs[slot.limbs()].copy_from_slice(&value);
+    }
+    Ok(Call { action, params: limbs.into() })
+}
+
+/// A call as the control plane reads it.
+pub(in super::super) fn describe_call(call: &Call, actions: &[Action]) -> ActionCall {
+    let definition = &actions[call.action as usize];
+    let param = |slot: &super::super::layout::Slot| bytes_from_limbs(&call.params[slot.limbs()]);
+    ActionCall {
+        action: definition.name.clone(),
+        params: definition.params.iter().map(|(_, slot)| param(slot)).collect(),
+    }
+}
+
+fn hex_bytes(node: &Value, key: &str) -> Result<Vec<u8>> {
+    let text = json::text(node, key)?;
+    let parsed = parse_hex(text).filter(|(negative, _)| !negative);
+    parsed
+        .map(|(_, bytes)| bytes)
+        .ok_or_else(|| malformed(node, format!("`{key}` is not hexadecimal: {text}")))
+}
+
+/// What the loader knows when it comes to tables.
+pub(in super::super) struct TableScope<'a> {
+    pub(in super::super) layout: &'a Layout,
+    pub(in super::super) actions: &'a [Action],
+    pub(in super::super) profiles: &'a BTreeMap<String, u32>,
+    /// Direct meters by name.
+    pub(in super::super) direct_meters: &'a BTreeMap<String, (MeterUnit, super::super::layout::Slot)>,
+    /// Control-flow nodes by name.
+    pub(in super::super) nodes: &'a BTreeMap<String, u32>,
+}
+
+impl TableScope<'_> {
+    fn action(&self, node: &Value, id: u64) -> Result<u32> {
+        let found = self.actions.iter().position(|action| action.id == id);
+        let found = found.ok_or_else(|| malformed(node, format!("there is no action with id {id}")))?;
+        Ok(found as u32)
+    }
+
+    pub(in super::super) fn node(&self, at: &Value, name: &Value) -> Result<Option<u32>> {
+        match name {
+            Value::Null => Ok(None),
+            Value::String(name) => match self.nodes.get(name) {
+                Some(node) => Ok(Some(*node)),
+                None => Err(malformed(at, format!("there is no table or conditional `{name}`"))),
+            },
+            other => Err(malformed(at, format!("{} is not a table", json::excerpt(other)))),
+        }
+    }
+
+    fn call(&self, node: &Value) -> Result<Call> {
+        let action = self.action(node, json::number(node, "action_id")?)?;
+        let params = json::list(node, "action_data")?
+            .iter()
+            .map(|value| value.as_str().and_then(parse_hex).map(|(_, bytes)| bytes))
+            .collect::<Option<Vec<_>>>()
+            .ok_or_else(|| malformed(node, "`action_data` is not hexadecimal"))?;
+        compile_call(action, &self.actions[action as usize], &params)
+            .map_err(|error| malformed(node, error.message))
+    }
+}
+
+fn kind(node: &Value, name: &str) -> Result<MatchKind> {
+    Ok(match name {
+        "exact" => MatchKind::Exact,
+        "lpm" => MatchKind::Lpm,
+        "ternary" => MatchKind::Ternary,
+        "range" => MatchKind::Range,
+        other => return Err(unsupported(node, format!("match kind `{other}`"))),
+    })
+}
+
+pub(in super::super) fn load_table(node: &Value, scope: &TableScope<'_>) -> Result<Table> {
+    let name = json::text(node, "name")?;
+    let mut keys = Vec::new();
+    let mut key_infos = Vec::new();
+    for key in json::list(node, "key")? {
+        let target = json::member(key, "target")?;
+        let slot = scope.layout.field(target)?;
+        let kind = kind(node, json::text(key, "match_type")?)?;
+        let mask = match key.get("mask") {
+            None | Some(Value::Null) => None,
+            Some(_) => {
+                let limbs = limbs_from_bytes(&hex_bytes(key, "mask")?, slot.width);
+                Some(
+                    limbs.ok_or_else(|| malformed(node, format!("a key of `{name}` has a bad mask")))?.into(),
+                )
+            }
+        };
+        let fallback = || json::pair(target).map(|(header, field)| format!("{header}.{field}"));
+        let label = key.get("name").and_then(Value::as_str).map(str::to_owned);
+        let label = label.map_or_else(fallback, Ok)?;
+        key_infos.push(KeyInfo { name: label, kind, width: slot.width as u16 });
+        keys.push(Key { slot, mask, kind });
+    }
+    let prefixes = keys.iter().filter(|key| key.kind == MatchKind::Lpm).count();
+    if prefixes > 1 {
+        return Err(unsupported(node, format!("table `{name}` with {prefixes} lpm keys")));
+    }
+    if json::flag(node, "support_timeout") {
+        tracing::warn!("table `{name}` asks for idle timeouts: its entries never expire");
+    }
+    let list = keys.iter().any(|key| matches!(key.kind, MatchKind::Ternary | MatchKind::Range));
+    let packed = keys.iter().map(|key| key.slot.width).sum::<u32>() <= 64;
+    let mut actions = Vec::new();
+    for id in json::list(node, "action_ids")? {
+        let id = id.as_u64().ok_or_else(|| malformed(node, "an action id is not a number"))?;
+        actions.push(scope.action(node, id)?);
+    }
+    let describe = |action: &u32| {
+        let action = &scope.actions[*action as usize];
+        let params = action.params.iter().map(|(name, slot)| (name.clone(), slot.width as u16)).collect();
+        ActionInfo { name: action.name.clone(), params }
+    };
+    let profile_name = match json::text(node, "type")? {
+        "simple" => None,
+        "indirect" | "indirect_ws" => Some(json::text(node, "action_profile")?),
+        other => return Err(unsupported(node, format!("table type `{other}`"))),
+    };
+    let profile = match profile_name {
+        None => None,
+        Some(profile) => {
+            let missing = || malformed(node, format!("there is no action profile `{profile}`"));
+            Some(*scope.profiles.get(profile).ok_or_else(missing)?)
+        }
+    };
+    let direct_meter = match node.get("direct_meters") {
+        None | Some(Value::Null) => None,
+        Some(meter) => {
+            let meter = meter.as_str().unwrap_or_default();
+            let missing = || malformed(node, format!("there is no direct meter `{meter}`"));
+            Some(*scope.direct_meters.get(meter).ok_or_else(missing)?)
+        }
+    };
+    let const_entries = json::list(node, "entries")?;
+    let is_const = node.get("entries").is_some_and(|entries| !entries.is_null());
+    let size = match is_const {
+        true => const_entries.len(),
+        false => json::number(node, "max_size")? as usize,
+    };
+    let base_next = scope.node(node, node.get("base_default_next").unwrap_or(&Value::Null))?;
+    let mut table = Table {
+        info: TableInfo {
+            name: name.to_owned(),
+            keys: key_infos,
+            actions: actions.iter().map(describe).collect(),
+            size,
+            action_profile: profile_name.map(str::to_owned),
+            has_counter: json::flag(node, "with_counters"),
+            has_meter: direct_meter.is_some(),
+            is_const,
+        },
+        keys,
+        packed,
+        next: next_nodes(node, &actions, scope)?,
+        actions,
+        profile,
+        base_next,
+        direct_meter,
+        default: None,
+        program_default: None,
+        default_is_const: false,
+        entries: Vec::new(),
+        free: BTreeSet::new(),
+        by_key: FixedMap::default(),
+        index: match (list, packed) {
+            (true, _) => Index::List(Vec::new()),
+            (false, true) => Index::Narrow(Vec::new()),
+            (false, false) => Index::Wide(Vec::new()),
+        },
+    };
+    if let Some(default) = node.get("default_entry").filter(|default| !default.is_null()) {
+        table.program_default = Some(Target::Call(scope.call(default)?));
+        table.default = table.program_default.clone();
+        table.default_is_const =
+            json::flag(default, "action_entry_const") || json::flag(default, "action_const");
+    }
+    for entry in const_entries {
+        add_const_entry(entry, &mut table, scope)?;
+    }
+    Ok(table)
+}
+
+fn next_nodes(node: &Value, actions: &[u32], scope: &TableScope<'_>) -> Result<NextNodes> {
+    let next = json::member(node, "next_tables")?;
+    if let (Some(hit), Some(miss)) = (next.get("__HIT__"), next.get("__MISS__")) {
+        return Ok(NextNodes::HitMiss { hit: scope.node(node, hit)?, miss: scope.node(node, miss)? });
+    }
+    let by_action = actions.iter().map(|&action| {
+        let name = &scope.actions[action as usize].name;
+        let next = next.get(name).ok_or_else(|| malformed(node, format!("no next table after `{name}`")))?;
+        Ok((action, scope.node(node, next)?))
+    });
+    Ok(NextNodes::ByAction(by_action.collect::<Result<_>>()?))
+}
+
+fn add_const_entry(node: &Value, table: &mut Table, scope: &TableScope<'_>) -> Result<()> {
+    let mut matches = Vec::new();
+    for key in json::list(node, "match_key")? {
+        matches.push(match kind(node, json::text(key, "match_type")?)? {
+            MatchKind::Exact => MatchValue::Exact(hex_bytes(key, "key")?),
+            MatchKind::Lpm => MatchValue::Lpm {
+                value: hex_bytes(key, "key")?,
+                prefix_len: json::number(key, "prefix_length")?.min(u64::from(u16::MAX)) as u16,
+            },
+            MatchKind::Ternary => {
+                let mask = hex_bytes(key, "mask")?;
+                let mut value = hex_bytes(key, "key")?;
+                // p4c leaves bits outside the mask as the programmer wrote them.
+                let skip = value.len().saturating_sub(mask.len());
+                value.iter_mut().take(skip).for_each(|byte| *byte = 0);
+                value.iter_mut().rev().zip(mask.iter().rev()).for_each(|(value, mask)| *value &= mask);
+                MatchValue::Ternary { value, mask }
+            }
+            MatchKind::Range => {
+                MatchValue::Range { low: hex_bytes(key, "start")?, high: hex_bytes(key, "end")? }
+            }
+        });
+    }
+    let (key, matches) = table.compile_key(&matches).map_err(|error| malformed(node, error.message))?;
+    // In BMv2 the lowest number wins, in P4Runtime the highest.
+    let priority = match table.has_priority() {
+        true => i32::MAX - node.get("priority").and_then(Value::as_i64).unwrap_or(0).clamp(0, 1 << 30) as i32,
+        false => 0,
+    };
+    let call = scope.call(json::member(node, "action_entry")?)?;
+    if table.find(&key, priority).is_some() {
+        return Err(malformed(node, format!("table `{}` has the same entry twice", table.info.name)));
+    }
+    let action = ActionSpec::Direct(describe_call(&call, scope.actions));
+    table.add(Entry {
+        entry: TableEntry { matches, priority, action, metadata: Vec::new() },
+        key,
+        target: Target::Call(call),
+        counter: CounterValue::default(),
+        meter: Meter::default(),
+        is_const: true,
+    });
+    Ok(())
+}
