@@ -18,28 +18,34 @@ fn rate(bytes: usize, mut work: impl FnMut()) -> f64 {
 
 fn main() {
     let coordinates = 128 << 15;
-    let gradient: Vec<f32> = (0..coordinates as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 8) as f32 - 8e6).collect();
+    let gradient: Vec<f32> =
+        (0..coordinates as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 8) as f32 - 8e6).collect();
     let bytes = coordinates * 4;
     let layout = Layout::new(coordinates, 352).expect("a valid layout");
     let key = RotationKey { job_seed: 1, message: 1, rank: 0 };
-    let envelope = Envelope { stream: StreamId::new(0, 0).expect("a valid stream"), message: 1, layer_class: 0 };
+    let envelope =
+        Envelope { stream: StreamId::new(0, 0).expect("a valid stream"), message: 1, layer_class: 0 };
     let mut copy = vec![0.0f32; coordinates];
     let memcpy = rate(bytes, || copy.copy_from_slice(&gradient));
     let mut row = gradient[..1 << 15].to_vec();
     let transform = rate(row.len() * 4 * 64, || (0..64).for_each(|i| rotation::forward(&mut row, key, i)));
-    let mut encoder = Encoder::new(layout, key);
+    let encoder = Encoder::new(layout, key);
     let mut message = Message::default();
-    let encode = rate(bytes, || encoder.encode(&gradient, envelope, &mut message).expect("finite"));
+    let encode = rate(bytes, || encoder.encode(&gradient, envelope, 11, &mut message).expect("finite"));
     let mut decoder = Decoder::new(layout, key, Decoding::Unbiased);
     let receive = rate(bytes, || {
         for i in 0..message.packets() {
-            let _ = decoder.receive(message.packet(i).unwrap_or_default());
+            let _ = decoder.receive(message.packet(i));
         }
     });
     let decode = rate(bytes, || decoder.finish_into(&mut copy));
-    for (name, value) in
-        [("memcpy", memcpy), ("transform", transform), ("encode", encode), ("receive", receive), ("decode", decode)]
-    {
+    for (name, value) in [
+        ("memcpy", memcpy),
+        ("transform", transform),
+        ("encode", encode),
+        ("receive", receive),
+        ("decode", decode),
+    ] {
         println!("{name:<10} {value:7.3} GB/s  {:6.3} × memcpy", value / memcpy);
     }
 }

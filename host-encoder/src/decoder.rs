@@ -23,7 +23,7 @@ pub enum Decoding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {
     /// Its index.
-    pub index: u32,
+    pub index: usize,
     /// Whole planes held before.
     pub planes_before: u8,
     /// Whole planes held now.
@@ -34,8 +34,8 @@ pub struct Receipt {
 
 /// How the packets of a message fared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Coverage {
-    /// Packets of which all planes that the sender sent are held.
+pub struct Stats {
+    /// Packets of which all 11 planes are held.
     pub full: usize,
     /// Packets of which a part is held.
     pub cut: usize,
@@ -85,8 +85,15 @@ impl Decoder {
     }
 
     /// The message's layout.
-    pub fn layout(&self) -> &Layout {
-        &self.layout
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Forgets all packets and expects a message rotated under `key`; keeps the buffers.
+    pub fn reset(&mut self, key: RotationKey) {
+        self.key = key;
+        self.held.fill(None);
+        self.limits.fill(PLANES);
     }
 
     /// Takes the UDP payload of a DATA packet in. Its length is what arrived; nothing is changed on an error.
@@ -106,13 +113,13 @@ impl Decoder {
             });
         }
         let capacity = self.layout.body_capacity();
-        let slot = &mut self.bodies[index * capacity..][..plane_offset(self.layout.planes(), n)];
+        let slot = &mut self.bodies[index * capacity..][..plane_offset(PLANES, n)];
         let known = self.held[index].is_some();
         let held = self.held[index].get_or_insert(Held { header, planes: 0, partial: (0, 0) });
         let planes_before = held.leading();
         let before = (held.planes, held.partial);
         let mut rest = view.body();
-        for plane in header.first_plane..self.layout.planes() {
+        for plane in header.first_plane..PLANES {
             let (start, end) = (plane_offset(plane, n), plane_offset(plane + 1, n));
             let whole = rest.len() >= end - start;
             let (bytes, tail) = rest.split_at(rest.len().min(end - start));
@@ -130,7 +137,7 @@ impl Decoder {
             rest = tail;
         }
         let duplicate = known && before == (held.planes, held.partial);
-        Ok(Receipt { index: header.index, planes_before, planes_now: held.leading(), duplicate })
+        Ok(Receipt { index, planes_before, planes_now: held.leading(), duplicate })
     }
 
     /// Whole planes held of a packet: 0 when nothing, or nothing but its head, arrived.
@@ -151,16 +158,16 @@ impl Decoder {
     }
 
     /// How the packets fared.
-    pub fn stats(&self) -> Coverage {
-        let mut coverage = Coverage::default();
+    pub fn stats(&self) -> Stats {
+        let mut stats = Stats::default();
         for held in &self.held {
             match held {
-                None => coverage.missing += 1,
-                Some(held) if held.leading() >= self.layout.planes() => coverage.full += 1,
-                Some(_) => coverage.cut += 1,
+                None => stats.missing += 1,
+                Some(held) if held.leading() >= PLANES => stats.full += 1,
+                Some(_) => stats.cut += 1,
             }
         }
-        coverage
+        stats
     }
 
     /// Decodes into `out` (shape: `layout.coordinates()`; a longer or shorter slice is filled as far as both reach).
@@ -239,8 +246,7 @@ impl Decoder {
         coordinates: &mut [f32],
     ) {
         let n = coordinates.len();
-        let body =
-            &self.bodies[index * self.layout.body_capacity()..][..plane_offset(self.layout.planes(), n)];
+        let body = &self.bodies[index * self.layout.body_capacity()..][..plane_offset(PLANES, n)];
         let header = precision.header;
         let sigma = scale.up64(header.sigma) as f32;
         let value = Dequantiser {

@@ -2,7 +2,7 @@
 
 use crate::layout::Layout;
 use crate::message::Message;
-use crate::packet::{BIT_PLANES, Header, Kind, Prefix, StreamId, plane_offset};
+use crate::packet::{BIT_PLANES, Header, Kind, PLANES, Prefix, StreamId, plane_offset};
 use crate::quantiser;
 use crate::rotation::{self, RotationKey};
 use crate::scale::RowScale;
@@ -27,6 +27,9 @@ pub enum EncodeError {
         /// What stands there.
         value: f32,
     },
+    /// No planes, or more than there are.
+    #[error("{0} planes (valid: 1 to {PLANES}; {PLANES} keep everything)")]
+    Planes(u8),
     /// A row's energy does not fit an f32.
     #[error("row {row} is too large: its root mean square exceeds the range of f32")]
     TooLarge {
@@ -46,65 +49,67 @@ pub struct Envelope {
     pub layer_class: u8,
 }
 
-/// Encodes messages of one layout. Holds its working memory: one encoder a thread.
-#[derive(Debug, Clone)]
+/// Encodes messages of one layout.
+#[derive(Debug, Clone, Copy)]
 pub struct Encoder {
     layout: Layout,
     key: RotationKey,
-    row: Vec<f32>,
-    energies: Vec<f64>,
 }
 
 impl Encoder {
     /// An encoder for messages of `layout`, rotated under `key`.
     pub fn new(layout: Layout, key: RotationKey) -> Self {
-        Self { layout, key, row: Vec::new(), energies: Vec::new() }
-    }
-
-    /// The same working memory for another message.
-    pub fn rekey(&mut self, layout: Layout, key: RotationKey) {
-        (self.layout, self.key) = (layout, key);
+        Self { layout, key }
     }
 
     /// Encodes `gradient` (shape: `layout.coordinates()`) into `out`, whose former content is replaced.
+    ///
+    /// Only the first `planes` (1 to 11) planes of each packet are written: a sender that compresses ahead of time does
+    /// what a congested switch does (DESIGN §3).
     pub fn encode(
-        &mut self,
+        &self,
         gradient: &[f32],
         envelope: Envelope,
+        planes: u8,
         out: &mut Message,
     ) -> Result<(), EncodeError> {
         let layout = self.layout;
+        if !(1..=PLANES).contains(&planes) {
+            return Err(EncodeError::Planes(planes));
+        }
         if gradient.len() != layout.coordinates() {
             return Err(EncodeError::Length { got: gradient.len(), expected: layout.coordinates() });
         }
         if let Some((index, &value)) = gradient.iter().enumerate().find(|(_, v)| !v.is_finite()) {
             return Err(EncodeError::NotFinite { index, value });
         }
-        let median = self.median_energy(gradient);
+        let (energies, median) = self.row_energies(gradient);
+        let mut rotated = Vec::new();
+        out.planes = planes;
         out.bytes.clear();
         out.offsets.clear();
         for row in 0..layout.rows() {
             let range = layout.row_range(row);
             let source = &gradient[range.start..range.end.min(gradient.len())];
             let scale = RowScale::of(source);
-            self.row.clear();
-            self.row.extend(source.iter().map(|v| scale.up(*v)));
-            self.row.resize(range.len(), 0.0);
-            rotation::forward(&mut self.row, self.key, row as u32);
+            rotated.clear();
+            rotated.extend(source.iter().map(|v| scale.up(*v)));
+            rotated.resize(range.len(), 0.0);
+            rotation::forward(&mut rotated, self.key, row as u32);
             for index in layout.row_packets(row) {
                 let place = layout.packet_range(index);
                 let prefix = Prefix {
                     kind: Kind::Data,
                     codec: 0,
-                    important: self.energies[row] >= median,
+                    important: energies[row] >= median,
                     layer_class: envelope.layer_class,
                     last: index + 1 == layout.packets(),
                     stream: envelope.stream,
                     message: envelope.message,
                 };
                 out.offsets.push(out.bytes.len());
-                let rotated = &self.row[place.start - range.start..place.end - range.start];
-                if !encode_packet(rotated, scale, prefix, index as u32, layout.planes(), &mut out.bytes) {
+                let part = &rotated[place.start - range.start..place.end - range.start];
+                if !encode_packet(part, scale, prefix, index as u32, planes, &mut out.bytes) {
                     out.bytes.clear();
                     out.offsets.clear();
                     return Err(EncodeError::TooLarge { row });
@@ -115,17 +120,18 @@ impl Encoder {
         Ok(())
     }
 
-    /// Fills `energies` with the rows' and gives the upper median.
-    fn median_energy(&mut self, gradient: &[f32]) -> f64 {
-        self.energies.clear();
-        for row in 0..self.layout.rows() {
-            let range = self.layout.row_range(row);
-            let source = &gradient[range.start..range.end.min(gradient.len())];
-            self.energies.push(energy(source));
-        }
-        let mut sorted = self.energies.clone();
+    /// The energy of every row, and their upper median.
+    fn row_energies(&self, gradient: &[f32]) -> (Vec<f64>, f64) {
+        let energies: Vec<f64> = (0..self.layout.rows())
+            .map(|row| {
+                let range = self.layout.row_range(row);
+                energy(&gradient[range.start..range.end.min(gradient.len())])
+            })
+            .collect();
+        let mut sorted = energies.clone();
         sorted.sort_by(f64::total_cmp);
-        sorted[sorted.len() / 2]
+        let median = sorted[sorted.len() / 2];
+        (energies, median)
     }
 }
 

@@ -27,9 +27,6 @@ pub enum LayoutError {
         /// Packets the message would have.
         packets: usize,
     },
-    /// No planes, or more than there are.
-    #[error("{0} planes (valid: 1 to {PLANES})")]
-    Planes(u8),
 }
 
 /// The division of a message into rows and packets; both ends derive it from the same numbers.
@@ -42,7 +39,6 @@ pub struct Layout {
     coordinates: usize,
     per_packet: usize,
     row_log2: u8,
-    planes: u8,
 }
 
 impl Layout {
@@ -54,7 +50,7 @@ impl Layout {
         if coordinates == 0 {
             return Err(LayoutError::Empty);
         }
-        Self { coordinates, per_packet, row_log2: DEFAULT_ROW_LOG2, planes: PLANES }.checked()
+        Self { coordinates, per_packet, row_log2: DEFAULT_ROW_LOG2 }.checked()
     }
 
     /// The same message in rows of 2^`row_log2` coordinates.
@@ -63,14 +59,6 @@ impl Layout {
             return Err(LayoutError::RowLog2(row_log2));
         }
         Self { row_log2, ..self }.checked()
-    }
-
-    /// The same message of which the sender sends only the first `planes` planes (DESIGN §8).
-    pub fn with_planes(self, planes: u8) -> Result<Self, LayoutError> {
-        if !(1..=PLANES).contains(&planes) {
-            return Err(LayoutError::Planes(planes));
-        }
-        Ok(Self { planes, ..self })
     }
 
     fn checked(self) -> Result<Self, LayoutError> {
@@ -82,14 +70,14 @@ impl Layout {
         Ok(self)
     }
 
+    /// Most coordinates that a packet carries.
+    pub fn coordinates_per_packet(&self) -> usize {
+        self.per_packet
+    }
+
     /// Coordinates of the message, without padding.
     pub fn coordinates(&self) -> usize {
         self.coordinates
-    }
-
-    /// Planes the sender sends.
-    pub fn planes(&self) -> u8 {
-        self.planes
     }
 
     /// Number of rows.
@@ -134,7 +122,7 @@ impl Layout {
 
     /// Bytes of the longest packet's body: the stride of buffers.
     pub(crate) fn body_capacity(&self) -> usize {
-        plane_offset(self.planes, self.per_packet)
+        plane_offset(PLANES, self.per_packet)
     }
 
     fn full_rows(&self) -> usize {

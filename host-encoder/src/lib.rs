@@ -1,27 +1,29 @@
-//! Trimmable gradient packets: codec and packet format.
-//!
-//! A gradient is rotated, quantised with an embedded quantiser and laid out in bit-planes, so that **every prefix of a packet
-//! decodes**: a switch may cut a packet anywhere behind its header, and the receiver uses what arrived (DESIGN §3, §4).
+//! Trimmable gradient packets: the packet format and the codec.
 //!
 //! ```text
-//!  &[f32] ─► rotation ─► quantiser ─► planes ─► Message: packets ══ network cuts, drops, duplicates ══►
-//!            H·D/√d      sign + 7     MSB first                                                        │
-//!            per row     bits + 24                 &mut [f32] ◄─ λ ◄─ rotationᵀ ◄─ centroids ◄─ Decoder ┘
+//! gradient ─► rows of 2^15 ─► rotate (Philox signs, Hadamard) ─► quantise ─► planes ─► packets      Encoder
+//! gradient ◄─ rows         ◄─ rotate back ◄─ λ · centroids    ◄─ planes   ◄─ any prefix of any      Decoder
 //! ```
 //!
-//! [`packet`] is the wire header, [`codec`] the encoder and decoder, [`nmse`] the closed forms of the error that they promise.
-//!
-//! What this crate does not do: it owns no socket, clock, thread or global random generator, and knows nothing of networks.
-//! Everything is a pure function of bytes and seeds; same input, same bytes, on every machine.
+//! Everything is a pure function of bytes and seeds. The crate knows nothing of sockets, switches or collectives.
+//! The wire format is specified in `docs/wire-format.md`.
 #![forbid(unsafe_code)]
 
-pub mod codec;
-pub mod nmse;
+mod decoder;
+mod encoder;
+mod error;
+mod layout;
+mod message;
 pub mod packet;
+pub mod philox;
+pub mod quantiser;
+pub mod rotation;
+mod scale;
 
-pub use codec::{
-    Decoder, Decoding, EncodeError, Encoder, Envelope, Layout, LayoutError, Message, Receipt, RotationKey,
-    Stats,
-};
-pub use nmse::{expected_nmse, nmse};
-pub use packet::{Codec, HEADER_LEN, Header, Kind, PLANES, PacketError, PacketView, Prefix, StreamId};
+pub use decoder::{Decoder, Decoding, Receipt, Stats};
+pub use encoder::{EncodeError, Encoder, Envelope};
+pub use error::{expected_nmse, nmse};
+pub use layout::{DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Layout, LayoutError};
+pub use message::Message;
+pub use packet::{HEADER_LEN, Header, Kind, PLANES, PacketError, PacketView, Prefix, StreamId};
+pub use rotation::RotationKey;

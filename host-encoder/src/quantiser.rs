@@ -4,11 +4,7 @@
 //! its cell the coordinate lies. The outermost cell has no end of its own: the packet's peak bounds it.
 
 #[path = "quantiser_tables.rs"]
-#[expect(
-    clippy::unreadable_literal,
-    clippy::excessive_precision,
-    reason = "a table of measured figures, not of round numbers"
-)]
+#[expect(clippy::unreadable_literal, clippy::excessive_precision, reason = "a table of computed figures")]
 mod tables;
 
 use tables::{CENTROIDS, DISTORTION, EDGES};

@@ -29,7 +29,7 @@ fn key(message: u32) -> RotationKey {
 
 fn encode(gradient: &[f32], layout: Layout, message: u32) -> Message {
     let mut out = Message::default();
-    Encoder::new(layout, key(message)).encode(gradient, ENVELOPE, &mut out).unwrap();
+    Encoder::new(layout, key(message)).encode(gradient, ENVELOPE, 11, &mut out).unwrap();
     out
 }
 
@@ -44,7 +44,7 @@ fn transfer(
     let sent = encode(gradient, layout, message);
     let mut decoder = Decoder::new(layout, key(message), decoding);
     for index in 0..sent.packets() {
-        let packet = sent.packet(index).unwrap();
+        let packet = sent.packet(index);
         if let Some(length) = kept(index, packet) {
             decoder.receive(&packet[..length.min(packet.len())]).unwrap();
         }
@@ -104,7 +104,7 @@ fn extreme_rows_decode_whole() {
         // Squares of the smallest and largest f32 need an f64's range.
         assert!(nmse(&got, &row) < 1e-12, "{name}: {}", nmse(&got, &row));
     }
-    let zeros = transfer(&[0.0; 5000], layout(5000), 3, Decoding::Unbiased, |_, _| Some(18));
+    let zeros = transfer(&vec![0.0; 5000], layout(5000), 3, Decoding::Unbiased, |_, _| Some(18));
     assert!(zeros.iter().all(|v| *v == 0.0), "zeros are exact, however deep the cut");
 }
 
@@ -214,22 +214,33 @@ fn order_duplicates_and_repairs_do_not_matter() {
         decoder.finish_into(&mut out);
         (out, decoder.stats())
     };
-    let all: Vec<Vec<u8>> = (0..sent.packets()).map(|i| sent.packet(i).unwrap().to_vec()).collect();
+    let all: Vec<Vec<u8>> = (0..sent.packets()).map(|i| sent.packet(i).to_vec()).collect();
     let plain = decode(&mut all.iter().cloned());
     let twice_backwards =
         decode(&mut all.iter().rev().flat_map(|p| [p[..60].to_vec(), p.clone(), p[..200].to_vec()]));
     assert!(plain == twice_backwards);
     // Cut to three planes and a piece, then the rest as repairs, upper planes first.
     let repaired = decode(&mut (0..sent.packets()).flat_map(|i| {
-        let repair = |first, end| {
-            let mut bytes = Vec::new();
-            assert!(sent.repair(i, first, end, &mut bytes));
-            bytes
-        };
-        [repair(8, 11), all[i][..18 + 44 * 3 + 7].to_vec(), repair(3, 8)]
+        let repair = |planes| sent.repair(i, planes).unwrap();
+        [repair(8..11), all[i][..18 + 44 * 3 + 7].to_vec(), repair(3..8)]
     }));
     assert!(plain == repaired);
     assert_eq!(plain.1.full, sent.packets());
+}
+
+#[test]
+fn a_sender_cuts_as_a_switch_does() {
+    let gradient = gaussian(3_000, 12);
+    let whole = encode(&gradient, layout(3_000), 2);
+    for planes in 1..=11 {
+        let mut short = Message::default();
+        Encoder::new(layout(3_000), key(2)).encode(&gradient, ENVELOPE, planes, &mut short).unwrap();
+        for i in 0..whole.packets() {
+            let n = layout(3_000).packet_range(i).len();
+            assert_eq!(short.packet(i), &whole.packet(i)[..HEADER_LEN + plane_offset(planes, n)]);
+            assert!(short.repair(i, planes..11).is_none(), "what is not held cannot be repaired");
+        }
+    }
 }
 
 #[test]
@@ -238,7 +249,7 @@ fn adding_is_decoding_and_then_adding() {
     let sent = encode(&gradient, layout(5_000), 2);
     let mut decoder = Decoder::new(layout(5_000), key(2), Decoding::Unbiased);
     for i in 0..sent.packets() {
-        decoder.receive(&sent.packet(i).unwrap()[..100]).unwrap();
+        decoder.receive(&sent.packet(i)[..100]).unwrap();
     }
     let (mut once, mut sum) = (vec![0.0; 5_000], gradient.clone());
     decoder.finish_into(&mut once);
@@ -254,7 +265,7 @@ fn a_limit_decodes_as_if_no_more_had_arrived() {
     let decode = |lengths: &dyn Fn(usize) -> Option<usize>, limit: &dyn Fn(usize) -> u8| {
         let mut decoder = Decoder::new(layout, key(2), Decoding::Unbiased);
         for i in 0..sent.packets() {
-            let packet = sent.packet(i).unwrap();
+            let packet = sent.packet(i);
             if let Some(length) = lengths(i) {
                 decoder.receive(&packet[..length.min(packet.len())]).unwrap();
             }
@@ -296,13 +307,13 @@ fn low_energy_rows_are_the_less_important_ones() {
 #[test]
 fn what_cannot_be_encoded_is_named() {
     let mut out = Message::default();
-    let mut encoder = Encoder::new(layout(100), key(1));
+    let encoder = Encoder::new(layout(100), key(1));
     let mut gradient = vec![1.0; 100];
     gradient[57] = f32::NEG_INFINITY;
-    let error = encoder.encode(&gradient, ENVELOPE, &mut out).unwrap_err();
+    let error = encoder.encode(&gradient, ENVELOPE, 11, &mut out).unwrap_err();
     assert_eq!(error.to_string(), "coordinate 57 is -inf: only finite values can be encoded");
     assert_eq!(
-        encoder.encode(&[1.0; 99], ENVELOPE, &mut out),
+        encoder.encode(&[1.0; 99], ENVELOPE, 11, &mut out),
         Err(EncodeError::Length { got: 99, expected: 100 })
     );
 }
