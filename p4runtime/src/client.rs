@@ -159,7 +159,8 @@ impl Client {
             // The bid goes first, into the queue: some servers answer the call only after it.
             session.send(&self.address, OPERATION, session.bid()).await?;
             let mut rpc = self.rpc.clone();
-            let messages = self.in_time(OPERATION, waiting, rpc.stream_channel(requests)).await?.into_inner();
+            let messages =
+                self.in_time(OPERATION, waiting, Box::pin(rpc.stream_channel(requests))).await?.into_inner();
             session.attach(reader, messages);
             self.session = Some(session);
             0
@@ -240,7 +241,7 @@ impl Client {
             ..SetForwardingPipelineConfigRequest::default()
         };
         let mut rpc = self.rpc.clone();
-        self.call(OPERATION, rpc.set_forwarding_pipeline_config(request)).await?;
+        self.call(OPERATION, Box::pin(rpc.set_forwarding_pipeline_config(request))).await?;
         if let (Some(index), true) = (index, action != Action::Verify) {
             self.use_index(index);
         }
@@ -259,7 +260,7 @@ impl Client {
             ..SetForwardingPipelineConfigRequest::default()
         };
         let mut rpc = self.rpc.clone();
-        self.call(OPERATION, rpc.set_forwarding_pipeline_config(request)).await.map(drop)
+        self.call(OPERATION, Box::pin(rpc.set_forwarding_pipeline_config(request))).await.map(drop)
     }
 
     /// The pipeline that the switch runs, or as much of it as asked for; `None` if it has none.
@@ -272,7 +273,7 @@ impl Client {
         let request =
             GetForwardingPipelineConfigRequest { device_id: session.device_id, response_type: what.into() };
         let mut rpc = self.rpc.clone();
-        let config = match self.call(OPERATION, rpc.get_forwarding_pipeline_config(request)).await {
+        let config = match self.call(OPERATION, Box::pin(rpc.get_forwarding_pipeline_config(request))).await {
             Ok(response) => response.config,
             // "GetForwardingPipelineConfig RPC": no pipeline is a failed precondition.
             Err(error) if error.code() == Some(Code::FailedPrecondition) => None,
@@ -299,7 +300,7 @@ impl Client {
             ..WriteRequest::default()
         };
         let mut rpc = self.rpc.clone();
-        match self.call(OPERATION, rpc.write(request)).await {
+        match self.call(OPERATION, Box::pin(rpc.write(request))).await {
             Ok(_) => Ok(()),
             Err(ClientError::Refused { status, address, operation }) => match status::to_updates(&status) {
                 Some(outcomes) if outcomes.len() == updates.len() => {
@@ -340,14 +341,18 @@ impl Client {
         let session = self.session(OPERATION)?;
         let request = ReadRequest { device_id: session.device_id, role: session.role.name.clone(), entities };
         let mut rpc = self.rpc.clone();
-        self.in_time(OPERATION, self.options.call_timeout, async {
-            let mut responses = rpc.read(request).await?.into_inner();
-            let mut read = Vec::new();
-            while let Some(response) = responses.message().await? {
-                read.extend(response.entities);
-            }
-            Ok(read)
-        })
+        self.in_time(
+            OPERATION,
+            self.options.call_timeout,
+            Box::pin(async {
+                let mut responses = rpc.read(request).await?.into_inner();
+                let mut read = Vec::new();
+                while let Some(response) = responses.message().await? {
+                    read.extend(response.entities);
+                }
+                Ok(read)
+            }),
+        )
         .await
     }
 
@@ -371,7 +376,8 @@ impl Client {
     pub async fn capabilities(&self) -> Result<String, ClientError> {
         let device_id = self.session.as_ref().map_or(0, |session| session.device_id);
         let mut rpc = self.rpc.clone();
-        let response = self.call("Capabilities", rpc.capabilities(CapabilitiesRequest { device_id })).await?;
+        let response =
+            self.call("Capabilities", Box::pin(rpc.capabilities(CapabilitiesRequest { device_id }))).await?;
         Ok(response.p4runtime_api_version)
     }
 

@@ -18,11 +18,11 @@
 mod consistency;
 mod index;
 mod lookup;
+mod text;
 
 use std::sync::LazyLock;
 
 use prost::Message;
-use prost_reflect::text_format::FormatOptions;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
 
 pub(crate) use self::index::find_element;
@@ -90,17 +90,15 @@ impl P4Info {
         })
     }
 
-    /// The text form, one field a line, fields in order of their numbers.
+    /// The text form, byte for byte as p4c writes it (but for p4c's comment lines at the top). The same P4Info always gives
+    /// the same text.
     pub fn to_text(&self) -> String {
         let mut message = DynamicMessage::new(descriptor().clone());
+        let mut text = String::new();
         // Encoding what this crate's own types hold always decodes with this crate's own descriptors.
-        if message.transcode_from(self).is_err() {
-            return String::new();
+        if message.transcode_from(self).is_ok() {
+            text::write_message(&message, 0, &mut text);
         }
-        let mut text = message.to_text_format_with_options(
-            &FormatOptions::new().pretty(true).print_message_fields_in_index_order(true),
-        );
-        text.push('\n');
         text
     }
 }

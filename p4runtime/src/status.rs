@@ -23,7 +23,6 @@ pub fn error(code: Code, message: impl Into<String>) -> v1::Error {
 }
 
 /// The outcome of a Write from those of its updates, one each, in order: success when all succeeded.
-#[expect(clippy::result_large_err, reason = "tonic's own error type, once per RPC")]
 pub fn from_updates(outcomes: &[v1::Error]) -> Result<(), Status> {
     let mut failed = outcomes.iter().enumerate().filter(|(_, outcome)| outcome.canonical_code != 0);
     let Some((first, outcome)) = failed.next() else { return Ok(()) };

@@ -115,7 +115,7 @@ proptest! {
 
     #[test]
     fn any_length_is_checked_by_its_bits(value in proptest::collection::vec(any::<u8>(), 1..60), bitwidth in 1_u32..500) {
-        let text: String = value.iter().map(|byte| format!("{byte:08b}")).collect();
+        let text = value.iter().map(|byte| format!("{byte:08b}")).collect::<Vec<_>>().concat();
         let significant = text.trim_start_matches('0').len();
         prop_assert_eq!(check(&value, bitwidth).is_ok(), significant <= bitwidth as usize);
         prop_assert_eq!(bits(&value), significant as u64);

@@ -219,13 +219,11 @@ fn check_member(
             Err(error) => last = Some(error),
         }
     }
-    match last {
-        Some(error) => Err(error.into()),
-        None => {
-            let action = Some(check_action(action, index.action(action.action_id)?)?);
-            Ok(ActionProfileMember { action, ..member.clone() })
-        }
+    if let Some(error) = last {
+        return Err(error.into());
     }
+    let action = Some(check_action(action, index.action(action.action_id)?)?);
+    Ok(ActionProfileMember { action, ..member.clone() })
 }
 
 fn check_group(
@@ -330,7 +328,7 @@ fn check_replication(
             }
         }
     }
-    replicas.sort_by(|a, b| (port_of(a), a.instance).cmp(&(port_of(b), b.instance)));
+    replicas.sort_by_key(|replica| (port_of(replica), replica.instance));
     Ok(checked)
 }
 
