@@ -6,4 +6,5 @@
 set -eu
 # p4c writes the paths it is given into the JSON: always the same ones, relative to the repository.
 cd "$(dirname "$0")/.."
+[ "${1-}" != check ] || python3 p4/tests/vectors.py --check
 exec python3 p4/artifacts.py "$@"

@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes ladder.json: table entries, packets, and what must come of them. See README.md for its form.
+
+The expectation is worked out here from the ladder's description, byte by byte, and from no P4; BMv2 1.15.5 gave the same
+answers. Standard library only; same file every time. With --check it writes nothing and exits 1 if the file differs.
+"""
+
+import json
+import struct
+import sys
+from pathlib import Path
+
+NEVER = 0xFFFFFFFF
+GATEWAY, SENDER = bytes.fromhex("02aa00000000"), bytes.fromhex("020000000001")
+NEXT_HOPS = {1: bytes.fromhex("020000000002"), 2: bytes.fromhex("020000000003")}
+TRIMMABLE = {3: 5, 7: 4, 11: 3, 15: 2}
+DROPPABLE = {19: 5, 23: 4, 27: 3, 31: 2}
+TRIMMED, CONTROL = 35, 39
+HEAD = 18  # bytes of a DATA header
+PORT = 1
+
+
+def internet_checksum(data):
+    total = sum(struct.unpack(f">{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def crc16(data):
+    """CRC-16/ARC, which v1model calls crc16."""
+    crc = 0
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ 0xA001 if crc & 1 else crc >> 1
+    return crc
+
+
+def ipv4(address):
+    return bytes(int(part) for part in address.split("."))
+
+
+def ipv6(prefix, suffix):
+    return bytes.fromhex(prefix).ljust(8, b"\0") + suffix.to_bytes(8, "big")
+
+
+DESTINATION = {4: ipv4("10.0.1.9"), 6: ipv6("fd000001", 9)}
+SPREAD = {4: ipv4("10.0.2.9"), 6: ipv6("fd000002", 9)}
+SOURCE = {4: ipv4("10.0.0.1"), 6: ipv6("fd00", 1)}
+
+
+class Frame:
+    """A frame as fields, so that the same description gives the bytes sent and the bytes expected."""
+
+    def __init__(self, version=4, vlan=False, dscp=3, ecn=2, payload=300, protocol=17, options=b"", fragment=0, ttl=64,
+                 checksum=0, padding=0, destination=None, source_port=4000, gateway=GATEWAY, udp_shorter=0, extension=b""):
+        self.version, self.vlan, self.dscp, self.ecn, self.ttl = version, vlan, dscp, ecn, ttl
+        self.options, self.fragment, self.protocol, self.extension = options, fragment, protocol, extension
+        self.destination = destination or DESTINATION[version]
+        self.source_port, self.checksum, self.udp_shorter = source_port, checksum, udp_shorter
+        self.macs = (gateway, SENDER)
+        self.payload = bytes(i % 251 for i in range(payload))
+        self.padding = bytes(padding)
+        # Offset of layer 4 and of what must survive a cut.
+        self.l2 = 18 if vlan else 14
+        self.l4 = self.l2 + (20 + len(options) if version == 4 else 40 + len(extension))
+        self.head = self.l4 + 8 + HEAD
+
+    def datagram(self):
+        if self.protocol == 17 and not self.fragment & 0x1FFF:
+            length = 8 + len(self.payload) - self.udp_shorter
+            return struct.pack(">4H", self.source_port, 9217, length, self.checksum) + self.payload
+        return struct.pack(">2H", self.source_port, 9217) + self.payload
+
+    def to_bytes(self):
+        l4 = self.datagram()
+        traffic_class = self.dscp << 2 | self.ecn
+        if self.version == 4:
+            words = 5 + len(self.options) // 4
+            header = bytearray(struct.pack(
+                ">BBHHHBBH4s4s", 0x40 | words, traffic_class, words * 4 + len(l4), 77, self.fragment, self.ttl, self.protocol, 0,
+                SOURCE[4], self.destination) + self.options)
+            header[10:12] = struct.pack(">H", internet_checksum(bytes(header)))
+        else:
+            next_header = self.extension and 44 or self.protocol
+            header = struct.pack(">IHBB16s16s", 6 << 28 | traffic_class << 20 | 0x12345, len(self.extension) + len(l4), next_header,
+                                 self.ttl, SOURCE[6], self.destination) + self.extension
+        ether_type = b"\x08\x00" if self.version == 4 else b"\x86\xdd"
+        tag = b"\x81\x00\x60\x05" if self.vlan else b""
+        return self.macs[0] + self.macs[1] + tag + ether_type + bytes(header) + l4 + self.padding
+
+    def forwarded(self, cut=None, congestion=False, port=PORT):
+        """The bytes with which it leaves: cut to `cut` bytes of frame, or marked, or neither."""
+        data = bytearray(self.to_bytes()[:cut])
+        data[0:12] = NEXT_HOPS[port] + data[0:6]
+        ip = self.l2
+        traffic_class = (TRIMMED if cut else self.dscp) << 2 | (3 if congestion else self.ecn)
+        if self.version == 4:
+            data[ip + 1] = traffic_class
+            data[ip + 8] -= 1
+            if cut:
+                data[ip + 2:ip + 4] = struct.pack(">H", cut - ip)
+            data[ip + 10:ip + 12] = b"\0\0"
+            data[ip + 10:ip + 12] = struct.pack(">H", internet_checksum(bytes(data[ip:self.l4])))
+        else:
+            data[ip:ip + 4] = struct.pack(">I", 6 << 28 | traffic_class << 20 | 0x12345)
+            data[ip + 7] -= 1
+            if cut:
+                data[ip + 4:ip + 6] = struct.pack(">H", cut - ip - 40)
+        if cut:
+            said = struct.unpack_from(">H", data, self.l4 + 4)[0]
+            data[self.l4 + 4:self.l4 + 8] = struct.pack(">HH", min(said, cut - self.l4), 0)
+        return bytes(data)
+
+
+def policy(queue, mark=NEVER, shallow=NEVER, deep=NEVER, drop=NEVER, shallow_size=256, deep_size=104, trim_drop=NEVER):
+    """The queue's entries for both importances. A threshold of 0 is always reached, NEVER never: queues are empty here."""
+    return [{"egress_port": PORT, "queue": queue, "importance": importance, "mark_at": mark, "shallow_at": shallow,
+             "deep_at": deep, "drop_at": drop, "shallow_size": shallow_size, "deep_size": deep_size,
+             "trimmed_dscp": TRIMMED, "trim_queue": 6, "trim_drop_at": trim_drop} for importance in (0, 1)]
+
+
+CASES = []
+
+
+def case(name, policies, frame, expect, counted, port=PORT):
+    data = frame.to_bytes() if isinstance(frame, Frame) else frame
+    CASES.append({
+        "name": name,
+        "policies": policies,
+        "ingress_port": 0,
+        "frame": data.hex(),
+        "expect": None if expect is None else {"port": port, "frame": expect.hex()},
+        "counters": {f"{array}[{index}]": [1, len(data)] for array, index in counted},
+    })
+
+
+def admitted(queue, port=PORT):
+    return [("Ingress.admitted", port * 8 + queue), ("Egress.transmitted", port * 8 + queue)]
+
+
+def marked(queue):
+    return [*admitted(queue), ("Ingress.marked", PORT * 8 + queue)]
+
+
+def cut_from(queue):
+    return [("Ingress.trimmed", PORT * 8 + queue), ("Egress.trim_transmitted", PORT * 8 + queue), ("Egress.transmitted", PORT * 8 + 6)]
+
+
+def dropped(array, queue):
+    return [(f"Ingress.{array}", PORT * 8 + queue)]
+
+
+UNROUTABLE = [("Ingress.unroutable", 0)]
+
+
+def rungs(version, vlan, ecn):
+    """Every rung of the ladder for one protocol and one importance."""
+    def frame(**fields):
+        return Frame(version=version, vlan=vlan, ecn=ecn, **fields)
+
+    where = f"IPv{version}{' tagged' if vlan else ''}, ECN {ecn}: "
+
+    def check(name, policies, sent, expect, counted):
+        case(where + name, policies, sent, expect, counted)
+
+    sent = frame()
+    head = sent.head
+    check("without a policy everything is admitted", [], sent, sent.forwarded(), admitted(5))
+    check("trimmable below shallow_at is admitted and not marked", policy(5, mark=0), sent, sent.forwarded(), admitted(5))
+    check("at shallow_at it is cut to shallow_size", policy(5, 0, 0), sent, sent.forwarded(256), cut_from(5))
+    check("at deep_at it is cut to deep_size", policy(5, 0, 0, 0), sent, sent.forwarded(104), cut_from(5))
+    check("drop_at does not stop a cut", policy(5, 0, 0, 0, 0), sent, sent.forwarded(104), cut_from(5))
+    sent = frame(dscp=15, checksum=0x1234)
+    check("a cut clears the UDP checksum", policy(2, 0, 0), sent, sent.forwarded(256), cut_from(2))
+    check("no cut leaves the UDP checksum alone", policy(2, 0), sent, sent.forwarded(), admitted(2))
+    sent = frame()
+    check("never cut inside the head", policy(5, 0, 0, 0, deep_size=20), sent, sent.forwarded(head), cut_from(5))
+    sent = frame(payload=256 - head + HEAD)
+    check("exactly the size: not cut", policy(5, 0, 0), sent, sent.forwarded(), admitted(5))
+    sent = frame(payload=257 - head + HEAD)
+    check("one byte more: cut", policy(5, 0, 0), sent, sent.forwarded(256), cut_from(5))
+    sent = frame(payload=40)
+    check("shorter than the size: not cut", policy(5, 0, 0), sent, sent.forwarded(), admitted(5))
+    check("shorter than the size at drop_at: dropped", policy(5, 0, 0, NEVER, 0), sent, None, dropped("tail_dropped", 5))
+    sent = frame(payload=HEAD)
+    check("nothing but a head is not cut", policy(5, 0, 0, 0, deep_size=0), sent, sent.forwarded(), admitted(5))
+    sent = frame(payload=HEAD - 1)
+    check("less than a head is not cut", policy(5, 0, 0, 0, deep_size=0), sent, sent.forwarded(), admitted(5))
+    sent = frame(payload=40, padding=300)
+    check("Ethernet padding is not worth a cut", policy(5, 0, 0), sent, sent.forwarded(), admitted(5))
+    sent = frame(udp_shorter=250)
+    check("a UDP length does not grow", policy(5, 0, 0), sent, sent.forwarded(256), cut_from(5))
+    sent = frame()
+    check("trim queue full: dropped", policy(5, 0, 0, trim_drop=0), sent, None, dropped("trim_dropped", 5))
+    sent = frame(dscp=TRIMMED)
+    check("TRIMMED is never cut, dropped or marked below trim_drop_at", policy(6, 0, 0, 0, 0), sent, sent.forwarded(), admitted(6))
+    check("TRIMMED at trim_drop_at: dropped", policy(6, trim_drop=0), sent, None, dropped("trim_dropped", 6))
+    sent = frame(dscp=19)
+    check("not trimmable at mark_at: ECT is marked", policy(5, 0), sent, sent.forwarded(congestion=ecn != 0),
+          marked(5) if ecn else admitted(5))
+    for what, sent in (("not trimmable", sent), ("trimmable but TCP", frame(protocol=6)), ("trimmable but SCTP", frame(protocol=132))):
+        check(f"{what} at shallow_at: not-ECT is dropped", policy(5, 0, 0, 0), sent,
+              sent.forwarded(congestion=True) if ecn else None, marked(5) if ecn else dropped("selective_dropped", 5))
+        check(f"{what} at drop_at: dropped", policy(5, 0, 0, 0, 0), sent, None,
+              dropped("tail_dropped" if ecn else "selective_dropped", 5))
+    sent = frame(dscp=CONTROL)
+    check("CONTROL goes to queue 7", [], sent, sent.forwarded(), admitted(7))
+    sent = frame(dscp=0)
+    check("an unknown DSCP is best effort", [], sent, sent.forwarded(), admitted(0))
+    for dscp, queue in (TRIMMABLE | DROPPABLE).items():
+        sent = frame(dscp=dscp, payload=18)
+        check(f"DSCP {dscp} goes to queue {queue}", [], sent, sent.forwarded(), admitted(queue))
+    for hops in (0, 1):
+        check(f"{hops} hops left: dropped", [], frame(ttl=hops), None, UNROUTABLE)
+    sent = frame(ttl=2)
+    check("2 hops left: forwarded", [], sent, sent.forwarded(), admitted(5))
+    for source_port in range(4000, 4006):
+        sent = frame(destination=SPREAD[version], source_port=source_port)
+        port = ecmp_port(sent)
+        check(f"ECMP sends source port {source_port} to port {port}", [], sent, sent.forwarded(port=port), admitted(5, port))
+        CASES[-1]["expect"]["port"] = port
+
+
+def ecmp_port(frame):
+    def fold(address):
+        folded = bytes(4)
+        for start in range(0, len(address), 4):
+            folded = bytes(a ^ b for a, b in zip(folded, address[start:start + 4]))
+        return folded
+
+    flow = fold(SOURCE[frame.version]) + fold(frame.destination) + struct.pack(">BHH", frame.protocol, frame.source_port, 9217)
+    members = sorted(NEXT_HOPS)
+    return members[crc16(flow) % len(members)]
+
+
+def with_bytes(data, offset, patch, checksum_at=None):
+    changed = bytearray(data)
+    changed[offset:offset + len(patch)] = patch
+    if checksum_at is not None:
+        changed[checksum_at:checksum_at + 2] = b"\0\0"
+        changed[checksum_at:checksum_at + 2] = struct.pack(">H", internet_checksum(bytes(changed[14:34])))
+    return bytes(changed)
+
+
+def oddities():
+    cut = policy(5, 0, 0)
+    sent = Frame(options=b"\x94\x04\0\0\x01\x01\x01\x01")
+    case("IPv4 options survive a cut", cut, sent, sent.forwarded(256), cut_from(5))
+    case("IPv4 options are part of the head", policy(5, 0, 0, 0, deep_size=20), sent, sent.forwarded(68), cut_from(5))
+    sent = Frame(options=b"\x01" * 40)
+    case("the longest IPv4 header", policy(5, 0, 0, 0, deep_size=20), sent, sent.forwarded(100), cut_from(5))
+    sent = Frame(fragment=0x2000)
+    case("a first fragment is not cut", cut, sent, sent.forwarded(congestion=True), marked(5))
+    sent = Frame(fragment=0x2010)
+    case("a later fragment is not cut", cut, sent, sent.forwarded(congestion=True), marked(5))
+    sent = Frame(fragment=0x0010, ecn=0)
+    case("a last fragment is not trimmable: not-ECT is dropped", cut, sent, None, dropped("selective_dropped", 5))
+    sent = Frame(fragment=0x4000)
+    case("don't-fragment is no fragment", cut, sent, sent.forwarded(256), cut_from(5))
+    sent = Frame(version=6, extension=struct.pack(">BBHI", 17, 0, 1, 7))
+    case("an IPv6 fragment is not cut", cut, sent, sent.forwarded(congestion=True), marked(5))
+    sent = Frame(ecn=3)
+    case("a packet marked upstream is important", cut, sent, sent.forwarded(256), cut_from(5))
+
+    whole = Frame().to_bytes()
+    long_length = with_bytes(whole, 16, struct.pack(">H", 1454), checksum_at=24)
+    expected = with_bytes(Frame().forwarded(256), 0, b"")
+    case("a total length beyond the frame (cut upstream, not rewritten) does not mislead", cut, long_length, expected, cut_from(5))
+
+    case("no route", [], Frame(destination=ipv4("10.9.9.9")), None, UNROUTABLE)
+    case("no IPv6 route", [], Frame(version=6, destination=ipv6("fd000099", 1)), None, UNROUTABLE)
+    case("a broadcast frame", [], Frame(gateway=b"\xff" * 6), None, UNROUTABLE)
+    case("a multicast frame", [], Frame(version=6, gateway=bytes.fromhex("333300000001")), None, UNROUTABLE)
+    case("not IP", [], with_bytes(whole, 12, b"\x12\x34"), None, UNROUTABLE)
+    case("ARP", [], with_bytes(whole, 12, b"\x08\x06"), None, UNROUTABLE)
+    case("two VLAN tags", [], with_bytes(Frame(vlan=True).to_bytes(), 16, b"\x81\x00"), None, UNROUTABLE)
+    case("a damaged IPv4 header", [], with_bytes(whole, 24, bytes([whole[24] ^ 1])), None, UNROUTABLE)
+    case("IPv4 with version 5", [], with_bytes(whole, 14, b"\x55", checksum_at=24), None, UNROUTABLE)
+    case("IPv6 with version 5", [], with_bytes(Frame(version=6).to_bytes(), 14, b"\x50"), None, UNROUTABLE)
+    for words in range(5):
+        case(f"IPv4 with a header of {words} words", [], with_bytes(whole, 14, bytes([0x40 | words]), checksum_at=24), None, UNROUTABLE)
+    case("IPv4 with a total length shorter than its header", [], with_bytes(whole, 16, b"\0\x13", checksum_at=24), None, UNROUTABLE)
+    # The end of the frame inside each header in turn.
+    for length, where in ((14, "after Ethernet"), (33, "in the IPv4 header")):
+        case(f"a frame that ends {where}", [], whole[:length], None, UNROUTABLE)
+    case("a frame that ends in the IPv4 options", [], with_bytes(whole, 14, b"\x4f")[:50], None, UNROUTABLE)
+    case("a frame that ends in the IPv6 header", [], Frame(version=6).to_bytes()[:53], None, UNROUTABLE)
+    sent = Frame(payload=0)
+    case("a frame that ends in the UDP header is not cut", cut, sent.to_bytes()[:40],
+         sent.forwarded(congestion=True)[:40], marked(5))
+
+
+def main():
+    for version in (4, 6):
+        for vlan in (False, True):
+            for ecn in (0, 2):
+                rungs(version, vlan, ecn)
+    oddities()
+    document = {
+        "members": [{"id": port, "port": port, "dst_mac": mac.hex()} for port, mac in NEXT_HOPS.items()],
+        "groups": [{"id": 1, "members": sorted(NEXT_HOPS)}],
+        "ipv4_route": [{"prefix": DESTINATION[4][:3].hex() + "00", "length": 24, "member": 1},
+                       {"prefix": SPREAD[4][:3].hex() + "00", "length": 24, "group": 1}],
+        "ipv6_route": [{"prefix": DESTINATION[6][:8].ljust(16, b"\0").hex(), "length": 64, "member": 1},
+                       {"prefix": SPREAD[6][:8].ljust(16, b"\0").hex(), "length": 64, "group": 1}],
+        "classify": [{"dscp": dscp, "action": "Ingress.set_trimmable", "queue": queue} for dscp, queue in TRIMMABLE.items()]
+        + [{"dscp": dscp, "action": "Ingress.set_plain", "queue": queue} for dscp, queue in DROPPABLE.items()]
+        + [{"dscp": TRIMMED, "action": "Ingress.set_trimmed", "queue": 6}, {"dscp": CONTROL, "action": "Ingress.set_plain", "queue": 7}],
+        "cases": CASES,
+    }
+    head = {key: value for key, value in document.items() if key != "cases"}
+    lines = ",\n".join("    " + json.dumps(entry) for entry in CASES)
+    text = json.dumps(head, indent=1)[:-2] + ',\n "cases": [\n' + lines + "\n ]\n}\n"
+    path = Path(__file__).with_name("ladder.json")
+    if "--check" not in sys.argv[1:]:
+        path.write_text(text, encoding="utf-8")
+    elif not path.is_file() or path.read_text(encoding="utf-8") != text:
+        print(f"p4: {path} is not what vectors.py writes; run it")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
