@@ -1,3 +1,23 @@
-//! Embedded software switch: BMv2-JSON engine, traffic manager, P4Runtime server
+//! Embedded software switch: executes p4c's BMv2 JSON with v1model semantics, queues by bytes, serves real line rates.
+//!
+//! ```text
+//!  frames ─► device::Switch ─ engine: parser, ingress ─► traffic: 8 queues a port ─► engine: egress, deparser ─► frames
+//!                 ▲                    ▲ tables, counters, registers
+//!     driver (AF_PACKET, real clock)   └── server: P4Runtime v1 over gRPC
+//!     or a simulation (virtual time)
+//! ```
+//!
+//! [`Switch`] is sans-IO: it owns no socket, clock or thread. What the crate deliberately does not do: it compiles no P4 (that is
+//! p4c's work) and knows nothing of gradients.
 
+pub mod device;
 pub mod engine;
+pub mod traffic;
+
+use std::sync::{Arc, Mutex};
+
+pub use device::{Switch, SwitchConfig, SwitchEvent, SwitchStats, Transmit};
+pub use traffic::{PortConfig, QueueStats};
+
+/// A switch that a driver or simulation and the P4Runtime server work on together.
+pub type SharedSwitch = Arc<Mutex<Switch>>;

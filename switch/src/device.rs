@@ -1,0 +1,266 @@
+//! A switch as a sans-IO machine: engine and traffic manager under one clock that the caller owns.
+
+use crate::engine::{EgressOutcome, Enqueue, LoadError, Pipeline, QueueMetadata};
+use crate::traffic::{Dequeued, PortConfig, QUEUES, QueueStats, TrafficManager};
+use std::collections::{BTreeMap, VecDeque};
+
+/// What a switch is made of.
+#[derive(Debug, Clone, Default)]
+pub struct SwitchConfig {
+    /// P4Runtime's device id.
+    pub device_id: u64,
+    /// Ports with a line or limit of their own.
+    pub ports: BTreeMap<u16, PortConfig>,
+    /// All other ports.
+    pub default_port: PortConfig,
+    /// The port whose packets go to the controller.
+    pub cpu_port: Option<u16>,
+    /// Seed of the program's `random`.
+    pub seed: u64,
+}
+
+/// A frame on its way out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transmit {
+    /// Egress port.
+    pub port: u16,
+    /// The whole frame, without FCS. [`Switch::recycle`] takes the buffer back.
+    pub frame: Vec<u8>,
+    /// When its first bit leaves.
+    pub start_ns: u64,
+    /// When its last bit has left.
+    pub end_ns: u64,
+}
+
+/// Something for the control plane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SwitchEvent {
+    /// A frame that left through the CPU port, `packet_in` header first.
+    PacketIn(Vec<u8>),
+}
+
+/// Counters of the whole switch, in packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SwitchStats {
+    /// Frames received while no pipeline was loaded.
+    pub without_pipeline: u64,
+    /// Frames received.
+    pub received: u64,
+    /// Frames transmitted.
+    pub transmitted: u64,
+    /// Packets that a full or missing queue refused.
+    pub queue_dropped: u64,
+    /// Packets that the egress program dropped.
+    pub egress_dropped: u64,
+    /// Packet-ins lost because nobody took them.
+    pub packet_in_lost: u64,
+}
+
+/// Packet-ins kept until somebody takes them.
+const MOST_EVENTS: usize = 1024;
+/// Packets that one timeout may serve: recirculation in a program must not hang the caller.
+const MOST_SERVED: usize = 65_536;
+
+/// A switch.
+///
+/// Call [`handle_frame`](Self::handle_frame) for every frame received and [`handle_timeout`](Self::handle_timeout) at the time
+/// that [`poll_timeout`](Self::poll_timeout) names; after either, drain [`poll_transmit`](Self::poll_transmit) and
+/// [`poll_event`](Self::poll_event). `now_ns` never runs backwards.
+#[derive(Debug)]
+pub struct Switch {
+    config: SwitchConfig,
+    pipeline: Option<Pipeline>,
+    traffic: TrafficManager<Enqueue>,
+    transmits: VecDeque<Transmit>,
+    events: VecDeque<SwitchEvent>,
+    packet_outs: VecDeque<Vec<u8>>,
+    scratch: Vec<Enqueue>,
+    stats: SwitchStats,
+    now_ns: u64,
+}
+
+impl Switch {
+    /// A switch without a program: it drops everything, as `--no-p4` asks for.
+    pub fn new(config: SwitchConfig) -> Self {
+        let mut traffic = TrafficManager::new(config.default_port);
+        for (&port, &line) in &config.ports {
+            traffic.configure(port, line);
+        }
+        Self {
+            config,
+            pipeline: None,
+            traffic,
+            transmits: VecDeque::new(),
+            events: VecDeque::new(),
+            packet_outs: VecDeque::new(),
+            scratch: Vec::new(),
+            stats: SwitchStats::default(),
+            now_ns: 0,
+        }
+    }
+
+    /// P4Runtime's device id.
+    pub fn device_id(&self) -> u64 {
+        self.config.device_id
+    }
+
+    /// The port whose packets go to the controller.
+    pub fn cpu_port(&self) -> Option<u16> {
+        self.config.cpu_port
+    }
+
+    /// Loads p4c's BMv2 JSON. Tables start empty, queues are emptied; on an error the former program goes on.
+    pub fn load_pipeline(&mut self, json: &[u8]) -> Result<(), LoadError> {
+        let mut pipeline = Pipeline::load(json)?;
+        pipeline.seed(self.config.seed);
+        self.install_pipeline(pipeline);
+        Ok(())
+    }
+
+    /// Puts a program in place that was loaded before (VERIFY_AND_SAVE and COMMIT).
+    pub fn install_pipeline(&mut self, pipeline: Pipeline) {
+        self.traffic.flush(drop);
+        self.pipeline = Some(pipeline);
+    }
+
+    /// The loaded program, for the control plane.
+    pub fn pipeline(&mut self) -> Option<&mut Pipeline> {
+        self.pipeline.as_mut()
+    }
+
+    /// Sets a port's line and limits.
+    pub fn configure_port(&mut self, port: u16, line: PortConfig) {
+        self.traffic.configure(port, line);
+    }
+
+    /// The last bit of a frame has arrived on `port`.
+    pub fn handle_frame(&mut self, now_ns: u64, port: u16, frame: &[u8]) {
+        self.now_ns = self.now_ns.max(now_ns);
+        self.stats.received += 1;
+        let Some(pipeline) = &mut self.pipeline else {
+            self.stats.without_pipeline += 1;
+            return;
+        };
+        let mut out = std::mem::take(&mut self.scratch);
+        pipeline.ingress(self.now_ns, port, frame, &mut out);
+        self.enqueue(&mut out);
+        self.scratch = out;
+        self.serve();
+    }
+
+    /// A frame from the controller, `packet_out` header first; it enters through the CPU port at the next `handle_*`.
+    pub fn packet_out(&mut self, frame: Vec<u8>) {
+        self.packet_outs.push_back(frame);
+    }
+
+    /// The time that `poll_timeout` named has come.
+    pub fn handle_timeout(&mut self, now_ns: u64) {
+        self.now_ns = self.now_ns.max(now_ns);
+        while let Some(frame) = self.packet_outs.pop_front() {
+            if let Some(port) = self.config.cpu_port {
+                self.handle_frame(self.now_ns, port, &frame);
+            }
+        }
+        self.serve();
+    }
+
+    /// When the switch wants to be called next.
+    pub fn poll_timeout(&self) -> Option<u64> {
+        if self.packet_outs.is_empty() { self.traffic.next_service() } else { Some(self.now_ns) }
+    }
+
+    /// The next frame that leaves.
+    pub fn poll_transmit(&mut self) -> Option<Transmit> {
+        self.transmits.pop_front()
+    }
+
+    /// The next thing for the control plane.
+    pub fn poll_event(&mut self) -> Option<SwitchEvent> {
+        self.events.pop_front()
+    }
+
+    /// Takes a transmitted frame's buffer back for reuse.
+    pub fn recycle(&mut self, frame: Vec<u8>) {
+        if let Some(pipeline) = &mut self.pipeline {
+            pipeline.recycle(frame);
+        }
+    }
+
+    /// Bytes waiting in a queue.
+    pub fn queue_depth_bytes(&self, port: u16, queue: u8) -> u64 {
+        self.traffic.stats(port, queue).depth_bytes()
+    }
+
+    /// Counters of a queue.
+    pub fn queue_stats(&self, port: u16, queue: u8) -> QueueStats {
+        self.traffic.stats(port, queue)
+    }
+
+    /// Counters of every queue that has seen a packet, by port and queue.
+    pub fn all_queue_stats(&self) -> BTreeMap<(u16, u8), QueueStats> {
+        self.traffic
+            .ports()
+            .flat_map(|port| (0..QUEUES as u8).map(move |queue| (port, queue)))
+            .map(|(port, queue)| ((port, queue), self.traffic.stats(port, queue)))
+            .filter(|(_, stats)| *stats != QueueStats::default())
+            .collect()
+    }
+
+    /// Counters of the whole switch.
+    pub fn stats(&self) -> SwitchStats {
+        self.stats
+    }
+
+    fn enqueue(&mut self, packets: &mut Vec<Enqueue>) {
+        for packet in packets.drain(..) {
+            let (port, queue, length) = (packet.port, packet.queue, packet.length);
+            if let Err(refused) = self.traffic.enqueue(self.now_ns, port, queue, length, packet) {
+                self.stats.queue_dropped += 1;
+                if let Some(pipeline) = &mut self.pipeline {
+                    pipeline.recycle_packet(refused);
+                }
+            }
+        }
+    }
+
+    /// Serves every port whose line is free.
+    fn serve(&mut self) {
+        let mut out = std::mem::take(&mut self.scratch);
+        for _ in 0..MOST_SERVED {
+            let (Some(dequeued), Some(pipeline)) = (self.traffic.dequeue(self.now_ns), &mut self.pipeline)
+            else {
+                break;
+            };
+            let Dequeued { port, item, enqueued_ns, enqueue_depth, dequeue_depth, start_ns, .. } = dequeued;
+            let meta = QueueMetadata {
+                enq_timestamp_ns: enqueued_ns,
+                enq_qdepth: enqueue_depth,
+                deq_timedelta_ns: start_ns.saturating_sub(enqueued_ns),
+                deq_qdepth: dequeue_depth,
+            };
+            match pipeline.egress(start_ns, item, meta, &mut out) {
+                EgressOutcome::Transmit { frame, .. } => {
+                    let end_ns = self.traffic.transmitted(port, start_ns, frame.len());
+                    self.stats.transmitted += 1;
+                    if Some(port) != self.config.cpu_port {
+                        self.transmits.push_back(Transmit { port, frame, start_ns, end_ns });
+                    } else if self.events.len() < MOST_EVENTS {
+                        self.events.push_back(SwitchEvent::PacketIn(frame));
+                    } else {
+                        self.stats.packet_in_lost += 1;
+                    }
+                }
+                EgressOutcome::Drop => {
+                    self.traffic.transmitted(port, start_ns, 0);
+                    self.stats.egress_dropped += 1;
+                }
+                EgressOutcome::Recirculate => {
+                    self.traffic.transmitted(port, start_ns, 0);
+                }
+            }
+            self.enqueue(&mut out);
+        }
+        self.scratch = out;
+    }
+}
