@@ -166,10 +166,9 @@ impl Client {
             0
         };
         let Some(session) = &self.session else { return Err(self.not_arbitrated(OPERATION)) };
-        match tokio::time::timeout(waiting, session.answer_after(seen)).await {
-            Ok(Ok(arbitration)) => Ok(arbitration),
-            Ok(Err(Some(error))) => Err(error),
-            Ok(Err(None)) => Err(self.lost(OPERATION, "the stream's reader ended")),
+        let answered = session.settled(|_, answer| answer > seen);
+        match tokio::time::timeout(waiting, answered).await {
+            Ok(outcome) => self.settled(OPERATION, outcome),
             Err(_) => Err(self.timeout(OPERATION, waiting)),
         }
     }
@@ -185,14 +184,18 @@ impl Client {
         }
     }
 
-    /// Waits until the outcome of arbitration changes, or the session ends (an error).
-    pub async fn arbitration_change(&self) -> Result<Arbitration, ClientError> {
+    /// Waits until the outcome of arbitration is another than `seen`, or the session ends (an error).
+    pub async fn arbitration_change(&self, seen: &Arbitration) -> Result<Arbitration, ClientError> {
         let session = self.session("arbitration")?;
-        match session.answer_after(session.answers()).await {
-            Ok(arbitration) => Ok(arbitration),
-            Err(Some(error)) => Err(error),
-            Err(None) => Err(self.lost("StreamChannel", "the stream's reader ended")),
-        }
+        self.settled("StreamChannel", session.settled(|arbitration, _| arbitration != seen).await)
+    }
+
+    fn settled(
+        &self,
+        operation: &'static str,
+        outcome: Result<Arbitration, Option<ClientError>>,
+    ) -> Result<Arbitration, ClientError> {
+        outcome.map_err(|ended| ended.unwrap_or_else(|| self.lost(operation, "the stream's reader ended")))
     }
 
     /// What the switch sends by itself; once per session.
@@ -430,7 +433,10 @@ impl Client {
 fn endpoint(address: &str) -> Result<Endpoint, ClientError> {
     let bad = |reason: &str| ClientError::Address { address: address.to_owned(), reason: reason.to_owned() };
     let authority = address.strip_prefix("http://").unwrap_or(address);
-    let port = authority.rsplit_once(':').map(|(_, port)| port).ok_or_else(|| bad("no port"))?;
+    let (host, port) = authority.rsplit_once(':').ok_or_else(|| bad("no port"))?;
+    if host.is_empty() {
+        return Err(bad("no host"));
+    }
     port.parse::<u16>().map_err(|_| bad("not a port number from 0 to 65535"))?;
     Endpoint::from_shared(format!("http://{authority}")).map_err(|error| bad(&error::reason(&error)))
 }

@@ -1,6 +1,7 @@
 //! P4Info as people and compilers write it, and as nobody should.
 
 use proptest::prelude::*;
+use trimwire_p4runtime::config::MatchField;
 use trimwire_p4runtime::config::match_field::MatchType;
 use trimwire_p4runtime::p4info::{Index, IndexError, P4Info, P4InfoError};
 
@@ -25,11 +26,8 @@ fn compiled() -> P4Info {
 #[test]
 fn text_is_written_as_p4c_writes_it() {
     let text = compiled_text();
-    let without_comments: String = text
-        .lines()
-        .skip_while(|line| line.starts_with('#') || line.is_empty())
-        .map(|line| format!("{line}\n"))
-        .collect();
+    let lines = text.lines().skip_while(|line| line.starts_with('#') || line.is_empty());
+    let without_comments = lines.flat_map(|line| [line, "\n"]).collect::<String>();
     assert!(without_comments.len() > 1000);
     assert_eq!(compiled().to_text(), without_comments);
 }
@@ -53,7 +51,7 @@ fn every_field_of_the_sample_is_read() {
     let doc = p4info.pkg_info.as_ref().unwrap().doc.as_ref().unwrap();
     assert_eq!(doc.description, "with \"quotes\" and a {brace");
     let acl = index.table("Ingress.acl").unwrap();
-    let kinds: Vec<_> = acl.table.match_fields.iter().map(|field| field.kind()).collect();
+    let kinds: Vec<_> = acl.table.match_fields.iter().map(MatchField::kind).collect();
     assert_eq!(kinds, [MatchType::Ternary, MatchType::Range, MatchType::Optional, MatchType::Exact]);
     assert!(acl.needs_priority());
     assert!(!index.table("nexthop").unwrap().needs_priority());
@@ -194,6 +192,12 @@ fn a_p4info_that_contradicts_itself_is_refused_by_name() {
     assert_eq!(
         index(&table(7, "a", "match_fields { id: 1 name: 'f' bitwidth: -1 }")).unwrap_err().to_string(),
         r#"P4Info: table "a": match field "f" is -1 bits wide"#
+    );
+    assert_eq!(
+        index(&table(7, "a", "match_fields { id: 1 name: 'f' bitwidth: 2147483647 }"))
+            .unwrap_err()
+            .to_string(),
+        r#"P4Info: table "a": match field "f" is 2147483647 bits wide; 65536 is the most"#
     );
     let twice = "match_fields { id: 1 name: 'f' } match_fields { id: 1 name: 'g' }";
     assert_eq!(

@@ -167,13 +167,16 @@ impl Session {
         }
     }
 
-    /// Waits for an answer beyond the first `seen`, or for the stream's end.
-    pub(super) async fn answer_after(&self, seen: u64) -> Result<Arbitration, Option<ClientError>> {
+    /// Waits for an arbitration, with its answer's number, that `is_wanted`, or for the stream's end.
+    pub(super) async fn settled(
+        &self,
+        is_wanted: impl Fn(&Arbitration, u64) -> bool,
+    ) -> Result<Arbitration, Option<ClientError>> {
         let mut standing = self.standing.clone();
         let settled = standing
             .wait_for(|standing| match standing {
                 Standing::Waiting => false,
-                Standing::Settled { answer, .. } => *answer > seen,
+                Standing::Settled { arbitration, answer } => is_wanted(arbitration, *answer),
                 Standing::Ended(_) => true,
             })
             .await;

@@ -5,6 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::index::{IndexError, Named};
 use crate::config::{MatchField, P4Info};
 
+/// Widest field, bits. Masks of a field's width are made while entries are checked, so that hostile P4Info could ask for a
+/// quarter of a GiB per entry. BMv2 and Tofino end at a few thousand bits.
+const WIDEST: i32 = 1 << 16;
+
 /// `ids` holds every object's id.
 pub(super) fn check(p4info: &P4Info, ids: &BTreeMap<u32, String>) -> Result<(), IndexError> {
     let actions: BTreeSet<u32> = p4info.actions.iter().map(Named::id).collect();
@@ -78,6 +82,8 @@ fn elements<'e, T: Named>(
             format!("{what} {name:?} has no id")
         } else if bitwidth < 0 {
             format!("{what} {name:?} is {bitwidth} bits wide")
+        } else if bitwidth > WIDEST {
+            format!("{what} {name:?} is {bitwidth} bits wide; {WIDEST} is the most")
         } else if !ids.insert(id) {
             format!("{what} {name:?} has the id {id} of another")
         } else if !names.insert(name) {
