@@ -1,0 +1,294 @@
+//! Collectives: sums across ranks.
+//!
+//! [`AllReduce`] is a direct reduce-scatter followed by an all-gather (DESIGN §8): shard s of the gradient belongs to rank s.
+//!
+//! ```text
+//!  reduce-scatter   every rank r ── its part of shard s, encoded under its own rotation ──► rank s
+//!  reduce           rank s: exact own part + decoded parts, in f32, in the order of the ranks
+//!  all-gather       rank s ── the sum, encoded once ──► every other rank
+//! ```
+//!
+//! The order of the additions is that of the ranks, whatever the order of arrival, so that the same packets give
+//! the same bits. Steps may overlap: a fast rank can be a step ahead of a slow one.
+#![forbid(unsafe_code)]
+
+mod message_id;
+mod shards;
+mod step;
+
+pub use message_id::{MessageId, Phase, STEP_BITS};
+pub use shards::shard_range;
+
+use crate::endpoint::{Endpoint, Event, ExpectError, SendError};
+use crate::transfer::TransferError;
+use std::collections::BTreeMap;
+use step::Step;
+use trimwire_encoder::{
+    DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Decoding, EncodeError, LayoutError,
+};
+
+/// What the ranks' results have to do with each other. Each receiver of the all-gather sees other cuts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Replicas {
+    /// Every rank decodes what it got, and the owner of a shard keeps its exact sum: smallest error, but the
+    /// ranks' results differ.
+    #[default]
+    Free,
+    /// Every rank, the owner included, decodes each packet at the lowest precision that any rank got: results are
+    /// bit-identical. Costs a round trip, and a packet that is missing at one rank is missing at all, so each
+    /// transfer of the all-gather has to keep to the loss bound divided by the number of receivers.
+    Consistent,
+}
+
+/// How gradients are summed; the same on all ranks, but for `rank`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AllReduceConfig {
+    /// This rank, the endpoint's.
+    pub rank: u16,
+    /// Number of ranks, the endpoint's.
+    pub world: u16,
+    /// Seed of the rotations.
+    pub job_seed: u64,
+    /// Coordinates in a packet, a multiple of 32.
+    pub coordinates_per_packet: usize,
+    /// Rows of 2^this coordinates are rotated as one.
+    pub row_log2: u8,
+    /// Planes that are sent, 1 to 11: fewer than 11 compress ahead of time.
+    pub planes: u8,
+    /// How cut packets are decoded.
+    pub decoding: Decoding,
+    /// Layer class of the gradient, 0 (front layers) to 7.
+    pub layer_class: u8,
+    /// What the ranks' results have to do with each other.
+    pub replicas: Replicas,
+}
+
+impl AllReduceConfig {
+    /// Rank `rank` of `world` with everything else at its default.
+    pub fn new(rank: u16, world: u16) -> Self {
+        Self {
+            rank,
+            world,
+            job_seed: 0,
+            coordinates_per_packet: DEFAULT_COORDINATES_PER_PACKET,
+            row_log2: DEFAULT_ROW_LOG2,
+            planes: 11,
+            decoding: Decoding::Unbiased,
+            layer_class: 0,
+            replicas: Replicas::Free,
+        }
+    }
+}
+
+/// Why a step is not started. Nothing has been sent then.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Nothing to sum.
+    #[error("the gradient of step {step} is empty; an all-reduce needs at least one coordinate")]
+    Empty {
+        /// The step.
+        step: u32,
+    },
+    /// The endpoint is another rank's, or of another number of ranks.
+    #[error("all-reduce is rank {rank} of {world}, its endpoint rank {endpoint_rank} of {endpoint_world}")]
+    Rank {
+        /// Rank of the collective.
+        rank: u16,
+        /// Ranks of the collective.
+        world: u16,
+        /// Rank of the endpoint.
+        endpoint_rank: u16,
+        /// Ranks of the endpoint.
+        endpoint_world: u16,
+    },
+    /// The step has begun already, or the one that shares its message ids has not ended.
+    #[error("step {step} (or a step a multiple of 2^{STEP_BITS} away) has begun and not ended")]
+    Busy {
+        /// The step.
+        step: u32,
+    },
+    /// A shard cannot be divided into packets.
+    #[error("shard {shard} of step {step}: {source}")]
+    Layout {
+        /// The step.
+        step: u32,
+        /// The shard.
+        shard: u16,
+        /// Why.
+        source: LayoutError,
+    },
+    /// A shard cannot be encoded.
+    #[error("shard {shard} of step {step}: {source}")]
+    Encode {
+        /// The step.
+        step: u32,
+        /// The shard; coordinates are counted from its beginning.
+        shard: u16,
+        /// Why.
+        source: EncodeError,
+    },
+    /// The endpoint refuses to send.
+    #[error("step {step}: {source}")]
+    Send {
+        /// The step.
+        step: u32,
+        /// Why.
+        source: SendError,
+    },
+    /// The endpoint refuses to expect.
+    #[error("step {step}: {source}")]
+    Expect {
+        /// The step.
+        step: u32,
+        /// Why.
+        source: ExpectError,
+    },
+}
+
+/// Why a step failed. It is over then, its other transfers are cancelled.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StepError {
+    /// A transfer was given up.
+    #[error("step {step}, {phase} of shard {shard}: {source}")]
+    Transfer {
+        /// The step.
+        step: u32,
+        /// In which phase.
+        phase: Phase,
+        /// The shard.
+        shard: u16,
+        /// Why.
+        source: TransferError,
+    },
+    /// The sum of a shard cannot be sent.
+    #[error("step {step}, sum of shard {shard}: {source}")]
+    Sum {
+        /// The step.
+        step: u32,
+        /// The shard.
+        shard: u16,
+        /// Why, as an error of starting the second phase.
+        source: StartError,
+    },
+}
+
+/// What became of a step's packets at one rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OutcomeStats {
+    /// Packets of the messages this rank received.
+    pub packets: u64,
+    /// Of these: everything arrived.
+    pub full: u64,
+    /// Some planes arrived.
+    pub cut: u64,
+    /// Nothing arrived.
+    pub missing: u64,
+    /// Packets of the messages this rank sent.
+    pub sent: u64,
+    /// Repairs this rank sent, up to the time it had its own result: others may still ask for more, which
+    /// [`crate::endpoint::EndpointStats`] counts.
+    pub repaired: u64,
+    /// Payload bytes of DATA this rank sent, repairs included, up to then.
+    pub bytes_sent: u64,
+    /// Payload bytes of repairs, up to then.
+    pub retransmitted_bytes: u64,
+}
+
+/// A finished step.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// The step.
+    pub step: u32,
+    /// Sum of the ranks' gradients; the mean is this divided by `world`.
+    pub sum: Vec<f32>,
+    /// How its packets fared.
+    pub stats: OutcomeStats,
+    /// From the start at this rank to its result, ns.
+    pub duration_ns: u64,
+}
+
+/// Sums one gradient per step across the ranks. Give it every event of its endpoint.
+#[derive(Debug)]
+pub struct AllReduce {
+    config: AllReduceConfig,
+    /// By the step's bits that are in message ids.
+    steps: BTreeMap<u32, Step>,
+}
+
+impl AllReduce {
+    /// A collective with no step begun. The configuration is checked by [`Self::start`].
+    pub fn new(config: AllReduceConfig) -> Self {
+        Self { config, steps: BTreeMap::new() }
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &AllReduceConfig {
+        &self.config
+    }
+
+    /// Begins a step with this rank's gradient, of the same length on all ranks. A lone rank has its result at once.
+    pub fn start(
+        &mut self,
+        now_ns: u64,
+        step: u32,
+        gradient: Vec<f32>,
+        endpoint: &mut Endpoint,
+    ) -> Result<Option<Outcome>, StartError> {
+        let (rank, world) = (self.config.rank, self.config.world);
+        let (endpoint_rank, endpoint_world) = (endpoint.config().rank, endpoint.config().world);
+        if (rank, world) != (endpoint_rank, endpoint_world) {
+            return Err(StartError::Rank { rank, world, endpoint_rank, endpoint_world });
+        }
+        if gradient.is_empty() {
+            return Err(StartError::Empty { step });
+        }
+        let key = MessageId::step_key(step);
+        if self.steps.contains_key(&key) {
+            return Err(StartError::Busy { step });
+        }
+        if world == 1 {
+            let stats = OutcomeStats::default();
+            return Ok(Some(Outcome { step, sum: gradient, stats, duration_ns: 0 }));
+        }
+        let begun = Step::start(now_ns, step, gradient, &self.config, endpoint)?;
+        self.steps.insert(key, begun);
+        Ok(None)
+    }
+
+    /// Takes an event of the endpoint; events of messages that are not this collective's are ignored. Gives the
+    /// outcome of a step that ends with it.
+    pub fn handle_event(
+        &mut self,
+        now_ns: u64,
+        event: Event,
+        endpoint: &mut Endpoint,
+    ) -> Result<Option<Outcome>, StepError> {
+        let (Event::Received { message, .. }
+        | Event::Sent { message, .. }
+        | Event::Agreed { message, .. }
+        | Event::Failed { message, .. }) = event;
+        let id = MessageId::from_u32(message);
+        let Some(step) = self.steps.get_mut(&id.step) else { return Ok(None) };
+        match step.handle_event(now_ns, id, event, &self.config, endpoint) {
+            Ok(false) => Ok(None),
+            Ok(true) => Ok(self.steps.remove(&id.step).map(|step| step.outcome(now_ns, endpoint))),
+            Err(error) => {
+                if let Some(step) = self.steps.remove(&id.step) {
+                    step.cancel(endpoint);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Steps that have begun and not ended, the low bits of their numbers.
+    pub fn active_steps(&self) -> impl Iterator<Item = u32> + '_ {
+        self.steps.keys().copied()
+    }
+}
+
+#[cfg(test)]
+#[path = "collective/collective_tests.rs"]
+mod tests;

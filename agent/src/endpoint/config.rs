@@ -1,0 +1,141 @@
+//! What an endpoint can be told.
+
+use crate::rate::{RateConfig, TimelyConfig};
+use std::ops::RangeInclusive;
+
+/// How much of a message has to arrive.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Reliability {
+    /// A cut packet counts as delivered, and up to this share of a message's packets, in [0, 1), may be missing
+    /// altogether (MLT §4.2.3's p). Missing packets are repaired until the bound holds.
+    Bounded {
+        /// The share.
+        loss: f32,
+    },
+    /// Every plane of every packet arrives: what did not is sent again. This is the "drop + retransmit" that
+    /// trimming is compared with: selective repeat with exact bitmaps, losses found by order (RACK, RFC 8985) one
+    /// round trip after the last packet, time-outs from measured round trips.
+    Full,
+}
+
+/// What switches may do with DATA under congestion (DESIGN §3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Traffic {
+    /// Cut it.
+    Trimmable,
+    /// Drop it: MLT's plain packets, and conventional transports.
+    Droppable,
+}
+
+/// DSCP values (6 bits), by the words of UEC and SONiC. The defaults are of RFC 2474 §6 pool 2 (xxxx11, local use).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DscpPlan {
+    /// Data that may be cut, by class; class 0 (front layers) is served first.
+    pub trimmable: [u8; 4],
+    /// Data that may only be dropped, by class.
+    pub droppable: [u8; 4],
+    /// What a switch writes on the packets it cut.
+    pub trimmed: u8,
+    /// Control packets.
+    pub control: u8,
+}
+
+impl Default for DscpPlan {
+    fn default() -> Self {
+        Self { trimmable: [3, 7, 11, 15], droppable: [19, 23, 27, 31], trimmed: 35, control: 39 }
+    }
+}
+
+/// Time-outs of a transfer, ns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimeoutConfig {
+    /// Wait for an answer before any round trip was measured.
+    pub initial_ns: u64,
+    /// Wait for an answer at least so long (RFC 6298 §2.4's minimum RTO). Default 1 ms: what data centres tune TCP
+    /// to (Vasudevan et al., SIGCOMM'09), against Linux's 200 ms. It bounds the wait for *control* packets only;
+    /// lost data is found without it.
+    pub min_ns: u64,
+    /// Waits double up to this.
+    pub max_ns: u64,
+    /// A packet counts as lost at least so long after it was sent, where no later packet's arrival shows it.
+    pub min_loss_delay_ns: u64,
+    /// A transfer fails when the peer has answered nothing for so long although it was asked.
+    pub give_up_ns: u64,
+    /// A transfer fails when the peer answers, but its application never asks for the message; and a receiver fails
+    /// when it has heard nothing of an expected message for so long.
+    pub patience_ns: u64,
+}
+
+impl Default for TimeoutConfig {
+    fn default() -> Self {
+        Self {
+            initial_ns: 1_000_000,
+            min_ns: 1_000_000,
+            max_ns: 100_000_000,
+            min_loss_delay_ns: 20_000,
+            give_up_ns: 5_000_000_000,
+            patience_ns: 60_000_000_000,
+        }
+    }
+}
+
+/// One rank's transport.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EndpointConfig {
+    /// This rank, below `world`.
+    pub rank: u16,
+    /// The job, 0 to 63. Datagrams of other jobs are ignored.
+    pub job: u8,
+    /// Ranks of the job, at most 1,024.
+    pub world: u16,
+    /// Speed of the network card, bit/s; all datagrams together stay below it.
+    pub line_rate_bps: u64,
+    /// Rate law, one instance per peer.
+    pub rate: RateConfig,
+    /// How much has to arrive.
+    pub reliability: Reliability,
+    /// What may happen to it on the way.
+    pub traffic: Traffic,
+    /// UDP source ports over which packets are sprayed: the entropy that makes switches choose a path per packet.
+    pub source_ports: RangeInclusive<u16>,
+    /// DSCP values.
+    pub dscp: DscpPlan,
+    /// Seed of the spraying.
+    pub seed: u64,
+    /// Time-outs.
+    pub timeouts: TimeoutConfig,
+    /// One ACK per so many data packets (MLT §4.2.3: ten).
+    pub ack_every: u32,
+    /// Data that arrives before the application expects it is kept up to this many bytes per peer; the rest is
+    /// dropped and repaired later.
+    pub early_bytes_per_peer: usize,
+    /// Time for which a late caller may catch up by sending faster, ns. 0 in virtual time; a socket driver sets it
+    /// to the granularity of its timers.
+    pub burst_ns: u64,
+    /// Bytes that a payload grows by on its way to the wire, for pacing: Ethernet 14, IPv4 20, UDP 8.
+    pub overhead_bytes: u16,
+}
+
+impl EndpointConfig {
+    /// A rank of a job of `world` ranks with everything else at its default: bounded loss of 1 %, trimmable data, the
+    /// TIMELY-like law.
+    pub fn new(rank: u16, world: u16, line_rate_bps: u64) -> Self {
+        Self {
+            rank,
+            job: 0,
+            world,
+            line_rate_bps,
+            rate: RateConfig::Timely(TimelyConfig::default()),
+            reliability: Reliability::Bounded { loss: 0.01 },
+            traffic: Traffic::Trimmable,
+            source_ports: 49_152..=65_535,
+            dscp: DscpPlan::default(),
+            seed: 0,
+            timeouts: TimeoutConfig::default(),
+            ack_every: 10,
+            early_bytes_per_peer: 8 << 20,
+            burst_ns: 0,
+            overhead_bytes: 42,
+        }
+    }
+}
