@@ -151,7 +151,9 @@ mod tests {
         let mut bytes_in_burst = vec![0usize; bursts.len()];
         loop {
             let now_ns = sender.poll_timeout().unwrap();
-            let Some(index) = bursts.iter().position(|b| (b.start_ns..b.end_ns).contains(&now_ns)) else { break };
+            let Some(index) = bursts.iter().position(|b| (b.start_ns..b.end_ns).contains(&now_ns)) else {
+                break;
+            };
             let departure = sender.poll_transmit(now_ns).unwrap();
             bytes_in_burst[index] += departure.frame.len();
         }

@@ -1,7 +1,7 @@
 //! Ethernet/IPv4/UDP frames as the hosts' kernels would write and read them.
 
 use etherparse::{
-    EtherType, Ethernet2Header, IpNumber, IpDscp, IpEcn, Ipv4Header, LaxNetSlice, LaxSlicedPacket,
+    EtherType, Ethernet2Header, IpDscp, IpEcn, IpNumber, Ipv4Header, LaxNetSlice, LaxSlicedPacket,
     TransportSlice, UdpHeader,
 };
 use std::net::Ipv4Addr;

@@ -39,10 +39,7 @@ fn pair(delay_ns: u64) -> (Network<Talker>, NodeId, NodeId) {
 fn a_frame_arrives_one_serialisation_and_one_delay_after_it_started() {
     let (mut network, _, b) = pair(1_000);
     while network.step().is_some() {}
-    assert_eq!(
-        network.node(b).heard,
-        vec![(1_100, 7, vec![1]), (1_200, 7, vec![2]), (1_300, 7, vec![3])]
-    );
+    assert_eq!(network.node(b).heard, vec![(1_100, 7, vec![1]), (1_200, 7, vec![2]), (1_300, 7, vec![3])]);
     assert_eq!(network.delivered(), 3);
 }
 

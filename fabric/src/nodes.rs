@@ -1,0 +1,154 @@
+//! The three kinds of node a cluster is made of: ranks, cross-traffic senders, the switch.
+
+use crate::cross_traffic::{CrossSender, serialisation_ns};
+use crate::frame::{self, Address};
+use crate::network::{Departure, Node};
+use std::sync::PoisonError;
+use trimwire_agent::collective::{AllReduce, Outcome};
+use trimwire_agent::endpoint::Endpoint;
+use trimwire_switch::{SharedSwitch, Switch};
+
+/// A rank: the agent's cores behind a network card of one port.
+#[derive(Debug)]
+pub struct RankHost {
+    address: Address,
+    /// Addresses of all ranks, by rank.
+    peers: Vec<Address>,
+    rate_bps: u64,
+    udp_port: u16,
+    endpoint: Endpoint,
+    collective: AllReduce,
+    /// The card sends one frame at a time.
+    free_at_ns: u64,
+    done: Option<(u64, Outcome)>,
+    failure: Option<String>,
+}
+
+impl RankHost {
+    pub(crate) fn new(
+        rank: usize,
+        peers: Vec<Address>,
+        rate_bps: u64,
+        udp_port: u16,
+        endpoint: Endpoint,
+        collective: AllReduce,
+    ) -> Self {
+        let address = peers[rank];
+        Self { address, peers, rate_bps, udp_port, endpoint, collective, free_at_ns: 0, done: None, failure: None }
+    }
+
+    pub(crate) fn start(&mut self, now_ns: u64, step: u32, gradient: Vec<f32>) {
+        self.done = None;
+        match self.collective.start(now_ns, step, gradient, &mut self.endpoint) {
+            Ok(outcome) => self.done = outcome.map(|outcome| (now_ns, outcome)),
+            Err(error) => {
+                self.failure.get_or_insert(error.to_string());
+            }
+        }
+        self.drain(now_ns);
+    }
+
+    pub(crate) fn take_done(&mut self) -> Option<(u64, Outcome)> {
+        self.done.take()
+    }
+
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// The rank's transport.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    fn drain(&mut self, now_ns: u64) {
+        while let Some(event) = self.endpoint.poll_event() {
+            match self.collective.handle_event(now_ns, event, &mut self.endpoint) {
+                Ok(Some(outcome)) => self.done = Some((now_ns, outcome)),
+                Ok(None) => {}
+                Err(error) => {
+                    self.failure.get_or_insert(error.to_string());
+                }
+            }
+        }
+    }
+
+    fn handle_frame(&mut self, now_ns: u64, bytes: &[u8]) {
+        let Some(datagram) = frame::read(bytes).filter(|d| d.destination_port == self.udp_port) else { return };
+        self.endpoint.handle_datagram(now_ns, datagram.tos, datagram.payload);
+        self.drain(now_ns);
+    }
+
+    fn poll_transmit(&mut self, now_ns: u64) -> Option<Departure> {
+        if now_ns < self.free_at_ns {
+            return None;
+        }
+        loop {
+            let datagram = self.endpoint.poll_transmit(now_ns)?;
+            let Some(&to) = self.peers.get(usize::from(datagram.to_rank)) else { continue };
+            let (port, udp_port) = (datagram.source_port, self.udp_port);
+            let Some(frame) = frame::write(self.address, to, datagram.tos, port, udp_port, &datagram.payload)
+            else {
+                continue;
+            };
+            self.free_at_ns = now_ns + serialisation_ns(frame.len(), self.rate_bps);
+            return Some(Departure { port: 0, frame, end_ns: self.free_at_ns });
+        }
+    }
+}
+
+/// A node of a [`crate::cluster::Cluster`].
+#[derive(Debug)]
+pub enum ClusterNode {
+    /// A worker.
+    Rank(Box<RankHost>),
+    /// Somebody else's sender.
+    Cross(Box<CrossSender>),
+    /// The switch between them, shared with its P4Runtime server.
+    Switch(SharedSwitch),
+}
+
+/// Runs `act` on a shared switch. A poisoned lock means that another thread panicked in the middle of a
+/// change; the switch's own state is updated entry by entry, so it is still usable.
+pub(crate) fn with_switch<R>(switch: &SharedSwitch, act: impl FnOnce(&mut Switch) -> R) -> R {
+    act(&mut switch.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+impl Node for ClusterNode {
+    fn handle_frame(&mut self, now_ns: u64, port: u16, frame: Vec<u8>) {
+        match self {
+            Self::Rank(rank) => rank.handle_frame(now_ns, &frame),
+            Self::Cross(_) => {}
+            Self::Switch(switch) => with_switch(switch, |s| s.handle_frame(now_ns, port, &frame)),
+        }
+    }
+
+    fn handle_timeout(&mut self, now_ns: u64) {
+        match self {
+            Self::Rank(rank) => {
+                rank.endpoint.handle_timeout(now_ns);
+                rank.drain(now_ns);
+            }
+            Self::Cross(_) => {}
+            Self::Switch(switch) => with_switch(switch, |s| s.handle_timeout(now_ns)),
+        }
+    }
+
+    fn poll_transmit(&mut self, now_ns: u64) -> Option<Departure> {
+        match self {
+            Self::Rank(rank) => rank.poll_transmit(now_ns),
+            Self::Cross(sender) => sender.poll_transmit(now_ns),
+            Self::Switch(switch) => with_switch(switch, |s| s.poll_transmit())
+                .map(|t| Departure { port: t.port, frame: t.frame, end_ns: t.end_ns }),
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<u64> {
+        match self {
+            // The card is free later than the endpoint would like to send: nothing can leave before.
+            Self::Rank(rank) => rank.endpoint.poll_timeout().map(|at_ns| at_ns.max(rank.free_at_ns)),
+            Self::Cross(sender) => sender.poll_timeout(),
+            Self::Switch(switch) => with_switch(switch, |s| s.poll_timeout()),
+        }
+    }
+}
