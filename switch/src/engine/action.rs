@@ -43,6 +43,12 @@ pub(super) enum Op {
         to: Target,
         value: Expr,
     },
+    /// To a field of at most 64 bits.
+    Assign64 {
+        at: u32,
+        mask: u64,
+        value: Expr,
+    },
     /// `to = from` where either is wider than 128 bits.
     CopyField {
         to: Slot,
@@ -201,7 +207,7 @@ impl Machine<'_> {
 
     /// As BMv2 converts to an index: the low 32 bits.
     fn index(&self, packet: &Packet, params: &[u64], expr: &Expr) -> usize {
-        self.eval(packet, params, expr) as u32 as usize
+        expr.low64(&self.env(packet, params)) as u32 as usize
     }
 
     fn write(&self, packet: &mut Packet, params: &[u64], to: &Target, value: u128) {
@@ -221,6 +227,10 @@ impl Machine<'_> {
 
     fn execute(&mut self, packet: &mut Packet, op: &Op, params: &[u64]) {
         match op {
+            Op::Assign64 { at, mask, value } => {
+                let value = value.low64(&self.env(packet, params));
+                packet.phv[*at as usize] = value & mask;
+            }
             Op::Assign { to: Target::Slot(slot), value } => {
                 let value = self.eval(packet, params, value);
                 store(&mut packet.phv, *slot, value);

@@ -58,39 +58,43 @@ pub(super) fn read_limbs(data: &[u8], bit_offset: usize, width: u32, limbs: &mut
     }
 }
 
-/// Appends bit fields to a byte buffer, most significant bit first, padding the last byte with zeros.
+/// Appends bit fields to a byte buffer, most significant bit first. [`finish`](Self::finish) pads the last byte
+/// with zeros; without it the last bits are lost.
 pub(super) struct BitWriter<'a> {
     buffer: &'a mut Vec<u8>,
-    /// Bits of the buffer's last byte in use, 0 for all of them.
-    used: u32,
+    /// Bits not yet in the buffer, in the low end.
+    pending: u64,
+    /// How many: always below 64.
+    bits: u32,
 }
 
 impl<'a> BitWriter<'a> {
     pub(super) fn new(buffer: &'a mut Vec<u8>) -> Self {
-        Self { buffer, used: 0 }
+        Self { buffer, pending: 0, bits: 0 }
     }
 
+    #[inline]
     pub(super) fn push(&mut self, value: u64, width: u32) {
         let value = value & mask64(width);
-        if self.used == 0 && width.is_multiple_of(8) {
-            let bytes = value.to_be_bytes();
-            self.buffer.extend_from_slice(&bytes[8 - (width / 8) as usize..]);
+        let bits = self.bits + width;
+        if bits < 64 {
+            self.pending = self.pending << width | value;
+            self.bits = bits;
             return;
         }
-        let mut pending = u128::from(value);
-        let mut bits = width;
-        if self.used != 0 {
-            pending |= u128::from(self.buffer.pop().unwrap_or(0) >> (8 - self.used)) << width;
-            bits += self.used;
+        let rest = bits - 64;
+        let window = (u128::from(self.pending) << width | u128::from(value)) >> rest;
+        self.buffer.extend_from_slice(&(window as u64).to_be_bytes());
+        self.pending = value & mask64(rest);
+        self.bits = rest;
+    }
+
+    /// Writes what is left of the last bytes.
+    pub(super) fn finish(self) {
+        if self.bits > 0 {
+            let bytes = (self.pending << (64 - self.bits)).to_be_bytes();
+            self.buffer.extend_from_slice(&bytes[..self.bits.div_ceil(8) as usize]);
         }
-        while bits >= 8 {
-            bits -= 8;
-            self.buffer.push((pending >> bits) as u8);
-        }
-        if bits > 0 {
-            self.buffer.push((pending << (8 - bits)) as u8);
-        }
-        self.used = bits;
     }
 
     pub(super) fn push_limbs(&mut self, limbs: &[u64], width: u32) {
@@ -176,6 +180,7 @@ mod tests {
             for &(value, width) in &fields {
                 writer.push(value, width);
             }
+            writer.finish();
             let mut offset = 0;
             for &(value, width) in &fields {
                 proptest::prop_assert_eq!(read_u64(&buffer, offset, width), value & mask64(width));
@@ -192,6 +197,7 @@ mod tests {
             let mut writer = BitWriter::new(&mut buffer);
             writer.push(read_u64(&data, 0, lead), lead);
             writer.push_limbs(&limbs, width);
+            writer.finish();
             let bits = (lead + width) as usize;
             for bit in (0..bits).step_by(7) {
                 let take = (bits - bit).min(7) as u32;

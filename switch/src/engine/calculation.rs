@@ -111,7 +111,11 @@ impl Calculation {
                         Some(length) if field.varbit => inputs.phv[length] as u32,
                         _ => field.slot.width,
                     };
-                    writer.push_limbs(&inputs.phv[field.slot.limbs()], width);
+                    if width <= 64 {
+                        writer.push(inputs.phv[field.slot.at as usize], width);
+                    } else {
+                        writer.push_limbs(&inputs.phv[field.slot.limbs()], width);
+                    }
                 }
                 Input::Constant { limbs, width } => writer.push_limbs(limbs, *width),
                 Input::Header(header) => {
@@ -122,6 +126,7 @@ impl Calculation {
                 }
             }
         }
+        writer.finish();
         if self.with_payload {
             scratch.extend_from_slice(inputs.payload);
         }

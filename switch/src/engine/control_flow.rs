@@ -19,9 +19,10 @@ pub(super) enum Node {
         then: Option<u32>,
         otherwise: Option<u32>,
     },
-    /// BMv2's `action_calls`: an action without arguments.
+    /// An action outside any table, or in a table without keys whose default action is constant.
     Call {
         action: u32,
+        params: Box<[u64]>,
         next: Option<u32>,
     },
 }
@@ -83,12 +84,30 @@ pub(super) fn load_nodes(
             let id = json::number(node, "action_id")?;
             let action = actions.iter().position(|action| action.id == id && action.params.is_empty());
             let action = action.ok_or_else(|| malformed(node, format!("there is no action {id}")))?;
-            nodes.push(Node::Call { action: action as u32, next: find(node, "next_node")? });
+            nodes.push(Node::Call {
+                action: action as u32,
+                params: Box::default(),
+                next: find(node, "next_node")?,
+            });
         }
         let start = Start(find(pipeline, "init_table")?);
         starts.insert(json::text(pipeline, "name")?.to_owned(), start);
     }
     Ok((nodes, starts))
+}
+
+/// Replaces tables that can only ever do one thing (p4c makes one of every statement outside a table) by that.
+pub(super) fn inline_constant_tables(nodes: &mut [Node], tables: &[Table]) {
+    for node in nodes {
+        let Node::Table(table) = node else { continue };
+        let Some(table) = tables.get(*table as usize) else { continue };
+        if let (true, true, Some(table::Target::Call(call))) =
+            (table.keys.is_empty(), table.default_is_const, &table.default)
+        {
+            let next = table.next(false, Some(call.action));
+            *node = Node::Call { action: call.action, params: call.params.clone(), next };
+        }
+    }
 }
 
 /// Refuses a program whose control flow runs in a circle: it would never end.
@@ -173,8 +192,8 @@ impl Tables<'_> {
                     };
                     if condition.truth(&env) { *then } else { *otherwise }
                 }
-                Node::Call { action, next } => {
-                    machine.run(packet, &self.actions[*action as usize].ops, &[]);
+                Node::Call { action, params, next } => {
+                    machine.run(packet, &self.actions[*action as usize].ops, params);
                     *next
                 }
                 Node::Table(table) => self.apply(*table as usize, machine, packet),

@@ -9,6 +9,8 @@ mod compile;
 
 pub(super) use compile::{Scope, boolean, constant, header, number, number_low, stack};
 
+use std::cmp::Ordering;
+
 use super::bits::{mask64, mask128};
 use super::layout::{Layout, Slot};
 use super::stateful::Register;
@@ -102,6 +104,11 @@ pub(super) enum Expr {
         by: Box<Expr>,
         signed: bool,
     },
+    /// A number below 2^64, shifted right by a constant.
+    NarrowShift {
+        value: Box<Expr>,
+        by: u32,
+    },
     Divide {
         left: Box<Expr>,
         right: Box<Expr>,
@@ -116,10 +123,16 @@ pub(super) enum Expr {
         right: Box<Expr>,
         signed: bool,
     },
-    /// The comparison that conditions and selects are full of.
+    /// `==` between a field and a constant.
     FieldIs {
         at: u32,
         value: u64,
+    },
+    /// Ordering of numbers below 2^64.
+    Narrow {
+        op: Compare,
+        left: Box<Expr>,
+        right: Box<Expr>,
     },
     /// `two_comp_mod`: the low bits as a signed number.
     SignExtend {
@@ -158,6 +171,7 @@ pub(super) fn sign_extend(value: u128, width: u32) -> u128 {
 }
 
 /// A slot's value as a word; of a slot above 128 bits, the low 128.
+#[inline]
 pub(super) fn load(limbs: &[u64], slot: Slot) -> u128 {
     let at = slot.at as usize;
     let mut value = u128::from(limbs[at]);
@@ -168,6 +182,7 @@ pub(super) fn load(limbs: &[u64], slot: Slot) -> u128 {
 }
 
 /// Stores the low bits of a word; limbs above 128 bits become 0.
+#[inline]
 pub(super) fn store(limbs: &mut [u64], slot: Slot, value: u128) {
     let at = slot.at as usize;
     if slot.width <= 64 {
@@ -180,26 +195,71 @@ pub(super) fn store(limbs: &mut [u64], slot: Slot, value: u128) {
     limbs[at + 1] = (value >> 64) as u64;
 }
 
+impl Compare {
+    fn holds(self, order: Ordering) -> bool {
+        match self {
+            Self::Eq => order.is_eq(),
+            Self::Ne => order.is_ne(),
+            Self::Lt => order.is_lt(),
+            Self::Le => order.is_le(),
+            Self::Gt => order.is_gt(),
+            Self::Ge => order.is_ge(),
+        }
+    }
+}
+
 impl Expr {
+    /// The low 64 bits of the value, which need only the low 64 bits of most operands.
+    pub(super) fn low64(&self, env: &Env<'_>) -> u64 {
+        match self {
+            Self::Const(value) => *value as u64,
+            Self::Field(at) => env.phv[*at as usize],
+            Self::WideField(slot) if !slot.signed => env.phv[slot.at as usize],
+            Self::Param(slot) => env.params[slot.at as usize],
+            Self::Ring { op, left, right } => {
+                let (left, right) = (left.low64(env), right.low64(env));
+                match op {
+                    Ring::Add => left.wrapping_add(right),
+                    Ring::Sub => left.wrapping_sub(right),
+                    Ring::Mul => left.wrapping_mul(right),
+                    Ring::And => left & right,
+                    Ring::Or => left | right,
+                    Ring::Xor => left ^ right,
+                }
+            }
+            Self::Not(value) => !value.low64(env),
+            Self::ShiftLeft { value, by } => match by.eval(env) {
+                by @ 0..=63 => value.low64(env) << by,
+                _ => 0,
+            },
+            Self::NarrowShift { value, by } => value.low64(env).checked_shr(*by).unwrap_or(0),
+            Self::If { condition, then, otherwise } => {
+                if condition.truth(env) {
+                    then.low64(env)
+                } else {
+                    otherwise.low64(env)
+                }
+            }
+            other => other.eval(env) as u64,
+        }
+    }
+
     pub(super) fn truth(&self, env: &Env<'_>) -> bool {
         match self {
             Self::FieldIs { at, value } => env.phv[*at as usize] == *value,
             Self::BoolAnd(left, right) => left.truth(env) && right.truth(env),
             Self::BoolOr(left, right) => left.truth(env) || right.truth(env),
             Self::BoolNot(value) => !value.truth(env),
-            Self::NonZero(value) => value.eval(env) != 0,
+            Self::NonZero(value) => match &**value {
+                Self::Field(at) => env.phv[*at as usize] != 0,
+                value => value.eval(env) != 0,
+            },
+            Self::Narrow { op, left, right } => op.holds(left.low64(env).cmp(&right.low64(env))),
             Self::Compare { op, left, right, signed } => {
                 let (left, right) = (left.eval(env), right.eval(env));
                 let order =
                     if *signed { left.cast_signed().cmp(&right.cast_signed()) } else { left.cmp(&right) };
-                match op {
-                    Compare::Eq => order.is_eq(),
-                    Compare::Ne => order.is_ne(),
-                    Compare::Lt => order.is_lt(),
-                    Compare::Le => order.is_le(),
-                    Compare::Gt => order.is_gt(),
-                    Compare::Ge => order.is_ge(),
-                }
+                op.holds(order)
             }
             Self::Valid(HeaderRef::Fixed(header)) => {
                 env.phv[env.layout.headers[*header as usize].valid()] != 0
@@ -254,6 +314,7 @@ impl Expr {
                     (false, _) => 0,
                 }
             }
+            Self::NarrowShift { .. } => u128::from(self.low64(env)),
             Self::Divide { left, right } => left.eval(env).checked_div(right.eval(env)).unwrap_or(0),
             Self::Modulo { left, right } => left.eval(env).checked_rem(right.eval(env)).unwrap_or(0),
             Self::SignExtend { value, width } => sign_extend(value.eval(env), *width),

@@ -54,11 +54,9 @@ fn big_endian(chunk: &[u8], width: usize) -> u64 {
 
 /// RFC 1071.
 fn internet_checksum(data: &[u8]) -> u16 {
-    let (pairs, odd) = data.as_chunks::<2>();
-    let mut sum: u64 = pairs.iter().map(|&pair| u64::from(u16::from_be_bytes(pair))).sum();
-    if let [last] = odd {
-        sum += u64::from(*last) << 8;
-    }
+    let (words, rest) = data.as_chunks::<4>();
+    let mut sum: u64 = words.iter().map(|&word| u64::from(u32::from_be_bytes(word))).sum();
+    sum += big_endian(rest, 4);
     while sum >> 16 != 0 {
         sum = (sum & 0xffff) + (sum >> 16);
     }

@@ -350,5 +350,6 @@ impl Deparser {
                 write_header(header, &packet.phv, &mut writer);
             }
         }
+        writer.finish();
     }
 }

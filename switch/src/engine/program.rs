@@ -104,8 +104,9 @@ pub(super) fn load(bytes: &[u8]) -> Result<(Program, InitialState)> {
             profile.actions.extend(&table.actions);
         }
     }
-    let (nodes, starts) = control_flow::load_nodes(&root, &scope, &actions, &numbers)?;
+    let (mut nodes, starts) = control_flow::load_nodes(&root, &scope, &actions, &numbers)?;
     control_flow::check_acyclic(&nodes, &tables)?;
+    control_flow::inline_constant_tables(&mut nodes, &tables);
     let start = |name: &str| {
         let missing = || malformed(&root, format!("there is no `{name}` pipeline"));
         starts.get(name).copied().ok_or_else(missing)

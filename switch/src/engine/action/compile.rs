@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::super::bits::{limbs_for, limbs_from_bytes, parse_hex};
+use super::super::bits::{limbs_for, limbs_from_bytes, mask64, parse_hex};
 use super::super::expression::{self, Expr, HeaderRef, Scope};
 use super::super::json::{self, Result, malformed, parameter, unsupported};
 use super::super::layout::{Layout, Slot};
@@ -233,7 +233,11 @@ fn assign(node: &Value, scope: &Scope<'_>) -> Result<Op> {
             _ => Err(unsupported(node, "arithmetic on more than 128 bits")),
         };
     }
-    Ok(Op::Assign { to, value: expression::number_low(parameter(node, 1)?, scope)? })
+    let value = expression::number_low(parameter(node, 1)?, scope)?;
+    Ok(match to {
+        Target::Slot(to) if to.width <= 64 => Op::Assign64 { at: to.at, mask: mask64(to.width), value },
+        to => Op::Assign { to, value },
+    })
 }
 
 fn varbit(node: &Value, scope: &Scope<'_>) -> Result<Varbit> {

@@ -214,8 +214,13 @@ fn operation(node: &Value, scope: &Scope<'_>) -> Result<Expr> {
         "<<" => Expr::ShiftLeft { value: left()?, by: right()? },
         ">>" => {
             let value = left()?;
-            let signed = value.range().negative;
-            Expr::ShiftRight { value, by: right()?, signed }
+            let range = value.range();
+            match *right()? {
+                Expr::Const(by) if !range.negative && range.bits <= 64 => {
+                    Expr::NarrowShift { value, by: u32::try_from(by).unwrap_or(u32::MAX) }
+                }
+                by => Expr::ShiftRight { value, by: Box::new(by), signed: range.negative },
+            }
         }
         "/" => Expr::Divide { left: left()?, right: right()? },
         "%" => Expr::Modulo { left: left()?, right: right()? },
@@ -303,6 +308,10 @@ fn compare(op: Compare, left: Box<Expr>, right: Box<Expr>) -> Expr {
     {
         return Expr::FieldIs { at: *at, value };
     }
+    let below_64 = |range: Range| !range.negative && range.bits <= 64;
+    if below_64(left.range()) && below_64(right.range()) {
+        return Expr::Narrow { op, left, right };
+    }
     let signed = left.range().negative || right.range().negative;
     Expr::Compare { op, left, right, signed }
 }
@@ -311,6 +320,7 @@ impl Expr {
     fn is_boolean(&self) -> bool {
         match self {
             Self::Compare { .. }
+            | Self::Narrow { .. }
             | Self::FieldIs { .. }
             | Self::BoolAnd(..)
             | Self::BoolOr(..)
@@ -361,7 +371,7 @@ impl Expr {
                 };
                 Range { bits: range.bits.saturating_add(by), ..range }
             }
-            Self::ShiftRight { value, .. } => value.range(),
+            Self::ShiftRight { value, .. } | Self::NarrowShift { value, .. } => value.range(),
             Self::Divide { left, .. } => left.range(),
             Self::Modulo { right, .. } => right.range(),
             Self::SignExtend { value, width } => match (&**value, width) {
@@ -388,6 +398,8 @@ impl Expr {
             Self::Not(value) => fits && value.exact_in_a_word(Demand::Low),
             Self::ShiftLeft { value, by } => fits && value.exact_in_a_word(Demand::Low) && exact(by),
             Self::ShiftRight { value, by, .. } => exact(value) && exact(by),
+            Self::NarrowShift { value, .. } => exact(value),
+            Self::Narrow { left, right, .. } => exact(left) && exact(right),
             Self::Divide { left, right } | Self::Modulo { left, right } => {
                 // P4 defines both on unsigned numbers only.
                 exact(left) && exact(right) && !left.range().negative && !right.range().negative

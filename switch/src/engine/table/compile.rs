@@ -444,12 +444,16 @@ fn next_nodes(node: &Value, actions: &[u32], scope: &TableScope<'_>) -> Result<N
     if let (Some(hit), Some(miss)) = (next.get("__HIT__"), next.get("__MISS__")) {
         return Ok(NextNodes::HitMiss { hit: scope.node(node, hit)?, miss: scope.node(node, miss)? });
     }
-    let by_action = actions.iter().map(|&action| {
+    let mut by_action = Vec::new();
+    for &action in actions {
         let name = &scope.actions[action as usize].name;
         let next = next.get(name).ok_or_else(|| malformed(node, format!("no next table after `{name}`")))?;
-        Ok((action, scope.node(node, next)?))
-    });
-    Ok(NextNodes::ByAction(by_action.collect::<Result<_>>()?))
+        let next = scope.node(node, next)?;
+        // Tables that share an action profile have their own copies of one action; a member may hold any of them.
+        let copies = scope.actions.iter().enumerate().filter(|(_, other)| &other.name == name);
+        by_action.extend(copies.map(|(copy, _)| (copy as u32, next)));
+    }
+    Ok(NextNodes::ByAction(by_action))
 }
 
 fn add_const_entry(node: &Value, table: &mut Table, scope: &TableScope<'_>) -> Result<()> {
