@@ -1,1 +1,47 @@
-//! P4Runtime controller: one YAML file to a running fabric
+//! One YAML file to a running fabric, over P4Runtime.
+//!
+//! ```text
+//!  fabric.yaml ──► spec ──────► topology ──┐
+//!                   │ checked   routes     ├──► desired ───┐  one BTreeMap of entities per switch
+//!                   └─────────► policy ────┘               │
+//!                               bytes                      ▼
+//!  trimwire.p4info, .json ──► artifacts ──► device ◄── reconcile: what differs, in the order of writing
+//!                             cookie        P4Runtime      │
+//!                                                          ▼
+//!                                            apply, plan ──► report         show: what switches hold and count
+//! ```
+//!
+//! - [`Fabric::from_yaml`] finds every mistake of a file before anything is written.
+//! - [`apply`] elects itself primary, pushes the pipeline if the switch runs another, reads the tables back, writes the
+//!   difference, and reads back again: what it reports as in place was seen there.
+//! - [`plan`] and [`show`] look without becoming primary.
+//!
+//! What this crate deliberately does not do: it learns nothing from packets (topology and hosts are the file's), it keeps no
+//! state of its own (the switches are the state), and it owns only the tables and the selector of the Trimwire program:
+//! multicast groups, clone sessions and other programs' tables are left alone.
+#![forbid(unsafe_code)]
+
+mod apply;
+mod artifacts;
+mod desired;
+mod device;
+mod policy;
+mod reconcile;
+pub mod report;
+pub mod show;
+pub mod spec;
+pub mod topology;
+pub mod units;
+mod yaml;
+
+pub use self::apply::{ApplyError, Options, apply, apply_blocking, plan, plan_blocking};
+pub use self::artifacts::{Artifacts, ArtifactsError};
+pub use self::desired::{Desired, DesiredError, Wanted, desired};
+pub use self::device::DeviceError;
+pub use self::policy::{PortPolicy, QueuePolicy};
+pub use self::reconcile::{Actual, Change, Operation, actual, batches, difference, filters};
+pub use self::report::{Plan, Report};
+pub use self::spec::{Fabric, Problem, SpecError};
+
+/// JSON Schema of the fabric file, for editors.
+pub const SCHEMA: &str = include_str!("../fabric.schema.json");

@@ -1,0 +1,2 @@
+//! The command `trimwire-controller`.
+fn main() {}

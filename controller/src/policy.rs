@@ -1,0 +1,355 @@
+//! Queue policy in bytes: what the file says, in time, bytes or bdp, turned into one table entry per
+//! (egress port, queue, importance).
+//!
+//! A value is looked up from the particular to the general: the port's queue, the port, the queue, the fabric; in each place
+//! the importance's own value before the one for both. What nobody gives takes a default, moved between its given neighbours
+//! so that `mark_at ≤ shallow_at ≤ deep_at ≤ drop_at` always holds; given values out of order are an error.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::spec::{End, Fabric, Layer, Located, Overload, PolicySpec, Problems};
+use crate::units::{self, CutSize, NEVER, Threshold};
+
+/// What an egress port does with its queues.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PortPolicy {
+    /// The link's speed, bit/s.
+    pub rate_bps: u64,
+    /// By queue number and importance (`[less important, important]`).
+    pub queues: BTreeMap<u8, [QueuePolicy; 2]>,
+}
+
+/// Action data of `set_thresholds` but for what the whole fabric shares. Occupancies and sizes in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct QueuePolicy {
+    /// ECT packets are marked CE from here.
+    pub mark_at: u32,
+    /// Trimmable packets are cut to `shallow_size` from here; less important others are dropped.
+    pub shallow_at: u32,
+    /// Trimmable packets are cut to `deep_size` from here.
+    pub deep_at: u32,
+    /// Everything that is not cut is dropped from here.
+    pub drop_at: u32,
+    /// Frame bytes.
+    pub shallow_size: u16,
+    /// Frame bytes.
+    pub deep_size: u16,
+    /// The trim queue takes no more from here.
+    pub trim_drop_at: u32,
+}
+
+/// Defaults for layer classes: times at line rate. `[less important, important]`.
+const CLASS_DEFAULTS: [[Threshold; 4]; 2] = [
+    [Threshold::Time(10_000), Threshold::Time(20_000), Threshold::Time(40_000), Threshold::Time(400_000)],
+    [Threshold::Time(20_000), Threshold::Time(40_000), Threshold::Time(80_000), Threshold::Time(400_000)],
+];
+/// Best effort is other people's traffic, of which much is not ECN-capable: no selective drops unless asked for.
+const BEST_EFFORT_DEFAULTS: [Threshold; 4] =
+    [Threshold::Time(80_000), Threshold::Never, Threshold::Never, Threshold::Time(400_000)];
+/// Control packets are few and are what recovery hangs on.
+const CONTROL_DEFAULTS: [Threshold; 4] =
+    [Threshold::Never, Threshold::Never, Threshold::Never, Threshold::Time(1_000_000)];
+const TRIM_LIMIT: Threshold = Threshold::Time(100_000);
+const SHALLOW_SIZE: CutSize = CutSize::Planes(8);
+const DEEP_SIZE: CutSize = CutSize::Planes(1);
+
+/// Smallest frame that Ethernet carries, without FCS.
+const SMALLEST_FRAME: u64 = 60;
+
+/// Converts and checks. Problems name the line that gives the value at fault, once, however many ports it concerns.
+pub(crate) fn resolve(
+    fabric: &Fabric,
+    spec: &PolicySpec,
+    rtt_given: bool,
+    problems: &mut Problems,
+    warnings: &mut Problems,
+) -> BTreeMap<String, BTreeMap<u16, PortPolicy>> {
+    let mut resolver = Resolver {
+        fabric,
+        spec,
+        rtt_given,
+        coordinates: units::coordinates(fabric.mtu),
+        found: BTreeMap::new(),
+        doubts: BTreeMap::new(),
+    };
+    let mut policies: BTreeMap<String, BTreeMap<u16, PortPolicy>> = BTreeMap::new();
+    for link in &fabric.links {
+        for end in [&link.a, &link.b] {
+            let End::Port(switch, port) = end else { continue };
+            let policy = resolver.port(switch, *port, link.rate_bps);
+            policies.entry(switch.clone()).or_default().insert(*port, policy);
+        }
+    }
+    if spec.overload == Overload::Trim {
+        resolver.header_overload(&policies);
+    }
+    let Resolver { found, doubts, .. } = resolver;
+    for (collected, sink) in [(found, problems), (doubts, warnings)] {
+        for ((line, path, kind), (message, places)) in collected {
+            let more =
+                if places > 1 { format!(" (and in {} more places)", places - 1) } else { String::new() };
+            let _ = kind;
+            sink.add(line, path, format!("{message}{more}"));
+        }
+    }
+    policies
+}
+
+/// By line, path and kind of complaint: the first message and in how many places it applies.
+type Complaints = BTreeMap<(usize, String, &'static str), (String, usize)>;
+
+struct Resolver<'f> {
+    fabric: &'f Fabric,
+    spec: &'f PolicySpec,
+    rtt_given: bool,
+    coordinates: u64,
+    found: Complaints,
+    doubts: Complaints,
+}
+
+fn complain(
+    sink: &mut Complaints,
+    line: usize,
+    path: &str,
+    kind: &'static str,
+    message: impl FnOnce() -> String,
+) {
+    sink.entry((line, path.to_owned(), kind)).or_insert_with(|| (message(), 0)).1 += 1;
+}
+
+/// Where a value may be given, particular first.
+struct Layers<'f>(Vec<&'f Layer>);
+
+impl<'f> Layers<'f> {
+    fn first<T>(&self, pick: impl Fn(&'f Layer) -> Option<&'f T>) -> Option<&'f T> {
+        self.0.iter().find_map(|layer| pick(layer))
+    }
+}
+
+impl<'f> Resolver<'f> {
+    fn port(&mut self, switch: &str, port: u16, rate_bps: u64) -> PortPolicy {
+        let plan = &self.fabric.queues;
+        let mut queues = BTreeMap::new();
+        for (name, queue) in plan.named() {
+            let policies =
+                [false, true].map(|important| self.queue(switch, port, rate_bps, &name, queue, important));
+            queues.insert(queue, policies);
+        }
+        PortPolicy { rate_bps, queues }
+    }
+
+    fn queue(
+        &mut self,
+        switch: &str,
+        port: u16,
+        rate_bps: u64,
+        name: &str,
+        queue: u8,
+        important: bool,
+    ) -> QueuePolicy {
+        let (spec, plan) = (self.spec, &self.fabric.queues);
+        let of_port = spec.ports.get(&(switch.to_owned(), port));
+        let queue_layers =
+            [of_port, Some(&spec.general)].map(|layer| layer.and_then(|layer| layer.queues.get(&queue)));
+        let [port_queue, general_queue] = queue_layers;
+        let is_class = plan.classes.contains(&queue);
+        let place = || format!("at {switch}:{port} ({}), {name}", units::rate_text(rate_bps));
+        // What a mapping says for queues in general is meant for gradients; best effort shares its limits only.
+        let own = Layers([port_queue, general_queue].into_iter().flatten().collect());
+        let all =
+            Layers([port_queue, of_port, general_queue, Some(&spec.general)].into_iter().flatten().collect());
+        let layers_for = |threshold: usize| {
+            if is_class || (queue == plan.best_effort && matches!(threshold, 0 | 3)) { &all } else { &own }
+        };
+        let defaults = if is_class {
+            CLASS_DEFAULTS[usize::from(important)]
+        } else if queue == plan.best_effort {
+            BEST_EFFORT_DEFAULTS
+        } else {
+            CONTROL_DEFAULTS
+        };
+        let mut given: [Option<(&Located<Threshold>, u32)>; 4] = [None; 4];
+        for (threshold, slot) in given.iter_mut().enumerate() {
+            // With drop-tail only the limit counts, and marks on the way to it.
+            if spec.overload == Overload::DropTail && matches!(threshold, 1 | 2) {
+                continue;
+            }
+            *slot = layers_for(threshold)
+                .first(|layer| {
+                    layer.importance[usize::from(important)][threshold]
+                        .as_ref()
+                        .or(layer.thresholds[threshold].as_ref())
+                })
+                .map(|located| (located, self.bytes(located, rate_bps, &place)));
+        }
+        self.check_order(&given, &place);
+        let mut values = fill(&given, defaults.map(|default| self.default_bytes(default, rate_bps)));
+        if spec.overload == Overload::DropTail {
+            values[1] = values[3];
+            values[2] = values[3];
+        }
+
+        let sizes =
+            Layers([port_queue, of_port, general_queue, Some(&spec.general)].into_iter().flatten().collect());
+        let shallow_size = self.size(sizes.first(|layer| layer.shallow_size.as_ref()), SHALLOW_SIZE);
+        let deep_size = self.size(sizes.first(|layer| layer.deep_size.as_ref()), DEEP_SIZE);
+        let deep_size = self.check_sizes(&sizes, shallow_size, deep_size);
+        let limit = all.first(|layer| layer.trim_limit.as_ref());
+        let trim_drop_at = match limit {
+            Some(located) => self.bytes(located, rate_bps, &place),
+            None => self.default_bytes(TRIM_LIMIT, rate_bps),
+        };
+        if queue == plan.trimmed {
+            // Packets that arrive trimmed meet this entry: only the queue's own limit counts (DESIGN §5, step 1).
+            values = [trim_drop_at; 4];
+        }
+        let [mark_at, shallow_at, deep_at, drop_at] = values;
+        QueuePolicy { mark_at, shallow_at, deep_at, drop_at, shallow_size, deep_size, trim_drop_at }
+    }
+
+    fn bytes(&mut self, located: &Located<Threshold>, rate_bps: u64, place: &dyn Fn() -> String) -> u32 {
+        let Located { value, line, path } = located;
+        if matches!(value, Threshold::Bdp(_)) && !self.rtt_given {
+            complain(&mut self.found, *line, path, "rtt", || {
+                format!("'{value}' needs the fabric's round-trip time; write rtt: 20us at the top")
+            });
+        }
+        let bytes = value.bytes(rate_bps, self.fabric.rtt_ns).and_then(|bytes| u32::try_from(bytes).ok());
+        bytes.unwrap_or_else(|| {
+            complain(&mut self.found, *line, path, "range", || {
+                format!(
+                    "'{value}' is more than the switch counts ({NEVER} bytes) {}; 'never' is no limit",
+                    place()
+                )
+            });
+            NEVER
+        })
+    }
+
+    fn default_bytes(&self, default: Threshold, rate_bps: u64) -> u32 {
+        let bytes = default.bytes(rate_bps, self.fabric.rtt_ns).and_then(|bytes| u32::try_from(bytes).ok());
+        bytes.unwrap_or(NEVER)
+    }
+
+    fn check_order(&mut self, given: &[Option<(&Located<Threshold>, u32)>; 4], place: &dyn Fn() -> String) {
+        let mut below: Option<(usize, &Located<Threshold>, u32)> = None;
+        for (threshold, slot) in given.iter().enumerate() {
+            let Some((located, bytes)) = slot else { continue };
+            if let Some((lower, other, lower_bytes)) = below
+                && lower_bytes > *bytes
+            {
+                // The later line is the one that a reader arrives at with the other in mind.
+                let at_fault = if other.line > located.line { other } else { *located };
+                complain(&mut self.found, at_fault.line, &at_fault.path, "order", || {
+                    let names = crate::spec::THRESHOLDS;
+                    format!(
+                        "thresholds out of order: {} {} ({lower_bytes} bytes, line {}) > {} {} ({bytes} bytes, line {}) {}; \
+                         needed: mark_at ≤ shallow_at ≤ deep_at ≤ drop_at",
+                        names[lower],
+                        other.value,
+                        other.line,
+                        names[threshold],
+                        located.value,
+                        located.line,
+                        place()
+                    )
+                });
+            }
+            below = Some((threshold, located, *bytes));
+        }
+    }
+
+    fn size(&mut self, located: Option<&Located<CutSize>>, default: CutSize) -> u16 {
+        let size = located.map_or(default, |located| located.value);
+        let bytes = size.bytes(self.coordinates);
+        if let Some(Located { line, path, .. }) = located {
+            let one_plane = CutSize::Planes(1).bytes(self.coordinates);
+            if bytes < SMALLEST_FRAME {
+                complain(&mut self.found, *line, path, "small", || {
+                    format!("'{size}' is less than Ethernet's smallest frame, {SMALLEST_FRAME} bytes")
+                });
+            } else if bytes < one_plane {
+                complain(&mut self.doubts, *line, path, "plane", || {
+                    format!("'{size}' leaves less than one plane of a packet ({one_plane} bytes)")
+                });
+            } else if bytes >= units::full_frame(self.coordinates) {
+                complain(&mut self.doubts, *line, path, "whole", || {
+                    format!("'{size}' is a whole packet at mtu {}: nothing is cut", self.fabric.mtu)
+                });
+            }
+            if u16::try_from(bytes).is_err() {
+                complain(&mut self.found, *line, path, "range", || {
+                    format!("'{size}' is more than 65535 bytes")
+                });
+            }
+        }
+        u16::try_from(bytes).unwrap_or(u16::MAX)
+    }
+
+    /// The deep size, which is at most the shallow one: a default yields, a given one is an error.
+    fn check_sizes(&mut self, layers: &Layers<'f>, shallow: u16, deep: u16) -> u16 {
+        if deep <= shallow {
+            return deep;
+        }
+        if let Some(Located { line, path, value }) = layers.first(|layer| layer.deep_size.as_ref()) {
+            complain(&mut self.found, *line, path, "sizes", || {
+                format!(
+                    "'{value}' ({deep} bytes) is more than shallow_size ({shallow} bytes); deep cuts leave less"
+                )
+            });
+        }
+        shallow
+    }
+
+    /// DESIGN §5: heads alone fill a link beyond a sustained overload of full frame : cut frame, about 14:1 at one plane.
+    fn header_overload(&mut self, policies: &BTreeMap<String, BTreeMap<u16, PortPolicy>>) {
+        let full = units::full_frame(self.coordinates).max(1);
+        for (switch, ports) in policies {
+            let all: u128 = ports.values().map(|port| u128::from(port.rate_bps)).sum();
+            for (port, policy) in ports {
+                let others = all - u128::from(policy.rate_bps);
+                let classes = self.fabric.queues.classes.iter();
+                let Some(deep) = classes
+                    .filter_map(|queue| policy.queues.get(queue))
+                    .flat_map(|both| both.iter().map(|queue| u128::from(queue.deep_size)))
+                    .max()
+                else {
+                    continue;
+                };
+                if others * deep < u128::from(policy.rate_bps) * u128::from(full) {
+                    continue;
+                }
+                let located = [self.spec.ports.get(&(switch.clone(), *port)), Some(&self.spec.general)]
+                    .into_iter()
+                    .flatten()
+                    .find_map(|layer| layer.deep_size.as_ref());
+                let (line, path) = located.map_or((1, "policy.deep_size"), |l| (l.line, l.path.as_str()));
+                let rate = policy.rate_bps;
+                complain(&mut self.doubts, line, path, "heads", || {
+                    format!(
+                        "heads alone can fill {switch}:{port}: if all other ports of {switch} send to it, the overload is \
+                         {:.1}:1, and frames cut from {full} to {deep} bytes fill the link from {:.1}:1 on; heads beyond \
+                         are dropped at trim_limit",
+                        others as f64 / rate as f64,
+                        full as f64 / deep as f64
+                    )
+                });
+            }
+        }
+    }
+}
+
+/// Given values stay. A default moves down to what stands above it and up to the given values below it.
+fn fill(given: &[Option<(&Located<Threshold>, u32)>; 4], defaults: [u32; 4]) -> [u32; 4] {
+    let mut values = defaults;
+    let mut above = NEVER;
+    for (position, value) in values.iter_mut().enumerate().rev() {
+        let below = given.iter().take(position).flatten().map(|(_, bytes)| *bytes).max().unwrap_or(0);
+        let own = given.get(position).copied().flatten();
+        *value = own.map_or_else(|| (*value).min(above).max(below), |(_, bytes)| bytes);
+        above = *value;
+    }
+    values
+}

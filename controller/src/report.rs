@@ -1,0 +1,316 @@
+//! What `plan` found and `apply` did, for people and as JSON.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::reconcile::{Change, Operation};
+
+/// One change, in words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ChangeReport {
+    /// Insert, modify, delete.
+    pub operation: Operation,
+    /// In the program's names.
+    pub entity: String,
+    /// What a modified entity is before.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub before: String,
+    /// In the fabric's names.
+    pub purpose: String,
+}
+
+impl From<&Change> for ChangeReport {
+    fn from(change: &Change) -> Self {
+        Self {
+            operation: change.operation,
+            entity: change.text.clone(),
+            before: change.before.clone(),
+            purpose: change.purpose.clone(),
+        }
+    }
+}
+
+impl fmt::Display for ChangeReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { operation, entity, before, purpose } = self;
+        let sign = match operation {
+            Operation::Insert => '+',
+            Operation::Modify => '~',
+            Operation::Delete => '-',
+        };
+        write!(f, "{sign} {entity}")?;
+        if !before.is_empty() {
+            // The key is the same: what follows it is what changes.
+            let was = before.split_once(" -> ").map_or(before.as_str(), |(_, was)| was);
+            write!(f, " (was {was})")?;
+        }
+        write!(f, "  # {purpose}")
+    }
+}
+
+/// An update that a switch refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Refusal {
+    /// What was to be done.
+    #[serde(flatten)]
+    pub change: ChangeReport,
+    /// The switch's words.
+    pub error: String,
+}
+
+/// The pipeline of a switch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "state")]
+pub enum PipelineState {
+    /// The switch was not reached.
+    Unknown,
+    /// It runs this program.
+    Same,
+    /// It runs none.
+    Absent,
+    /// It runs another.
+    Different {
+        /// Of the other one.
+        cookie: u64,
+    },
+}
+
+impl fmt::Display for PipelineState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("unknown"),
+            Self::Same => f.write_str("the same"),
+            Self::Absent => f.write_str("none"),
+            Self::Different { cookie } => write!(f, "another, cookie {cookie:#018x}"),
+        }
+    }
+}
+
+/// Updates by operation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Inserted.
+    pub inserted: usize,
+    /// Modified.
+    pub modified: usize,
+    /// Deleted.
+    pub deleted: usize,
+}
+
+impl Counts {
+    pub(crate) fn add(&mut self, operation: Operation) {
+        match operation {
+            Operation::Insert => self.inserted += 1,
+            Operation::Modify => self.modified += 1,
+            Operation::Delete => self.deleted += 1,
+        }
+    }
+
+    /// Of all kinds.
+    pub fn total(self) -> usize {
+        self.inserted + self.modified + self.deleted
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { inserted, modified, deleted } = self;
+        write!(f, "{inserted} inserted, {modified} modified, {deleted} deleted")
+    }
+}
+
+/// What `apply` did to one switch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct SwitchReport {
+    /// By its name in the fabric.
+    pub switch: String,
+    /// `HOST:PORT`.
+    pub address: String,
+    /// As it was found.
+    pub pipeline_before: PipelineState,
+    /// Whether the program was pushed.
+    pub pipeline_pushed: bool,
+    /// Updates that the switch took.
+    pub written: Counts,
+    /// Updates that the switch refused.
+    pub refused: Vec<Refusal>,
+    /// What still differs, read back at the end; `None` if it could not be read back.
+    pub remaining: Option<Vec<ChangeReport>>,
+    /// Entities that are in place, read back at the end.
+    pub in_place: Option<usize>,
+    /// What ended the work on this switch.
+    pub error: Option<String>,
+}
+
+impl SwitchReport {
+    pub(crate) fn new(switch: &str, address: &str) -> Self {
+        Self {
+            switch: switch.to_owned(),
+            address: address.to_owned(),
+            pipeline_before: PipelineState::Unknown,
+            pipeline_pushed: false,
+            written: Counts::default(),
+            refused: Vec::new(),
+            remaining: None,
+            in_place: None,
+            error: None,
+        }
+    }
+
+    /// Whether the switch holds exactly what it should.
+    pub fn is_ok(&self) -> bool {
+        self.error.is_none() && self.refused.is_empty() && self.remaining.as_ref().is_some_and(Vec::is_empty)
+    }
+}
+
+impl fmt::Display for SwitchReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { switch, address, written, .. } = self;
+        let verdict = if self.is_ok() { "ok" } else { "FAILED" };
+        let pipeline = match (self.pipeline_pushed, self.pipeline_before) {
+            (true, before) => format!("pipeline pushed (before: {before})"),
+            (false, PipelineState::Same) => "pipeline unchanged".to_owned(),
+            (false, before) => format!("pipeline not pushed (it runs: {before})"),
+        };
+        write!(f, "{switch} ({address}): {verdict}: {pipeline}; {written}")?;
+        if let Some(error) = &self.error {
+            write!(f, "\n  error: {error}")?;
+        }
+        for Refusal { change, error } in &self.refused {
+            write!(f, "\n  refused: {change}: {error}")?;
+        }
+        if self.is_ok() {
+            return Ok(());
+        }
+        match (&self.remaining, self.in_place) {
+            (Some(remaining), in_place) => {
+                write!(
+                    f,
+                    "\n  in place: {} entities; not in place: {}",
+                    in_place.unwrap_or(0),
+                    remaining.len()
+                )?;
+                for change in remaining {
+                    write!(f, "\n    {change}")?;
+                }
+            }
+            (None, _) => {
+                f.write_str("\n  what is in place is unknown: the switch could not be read back")?;
+            }
+        }
+        f.write_str("\n  running apply again continues from here")
+    }
+}
+
+/// What `apply` did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Report {
+    /// By name.
+    pub switches: Vec<SwitchReport>,
+    /// Of the fabric file.
+    pub warnings: Vec<String>,
+}
+
+impl Report {
+    /// Whether every switch holds exactly what it should.
+    pub fn is_ok(&self) -> bool {
+        self.switches.iter().all(SwitchReport::is_ok)
+    }
+
+    /// Updates that switches took, of all kinds.
+    pub fn written(&self) -> usize {
+        self.switches.iter().map(|switch| switch.written.total()).sum()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for switch in &self.switches {
+            writeln!(f, "{switch}")?;
+        }
+        let failed = self.switches.iter().filter(|switch| !switch.is_ok()).count();
+        write!(f, "{} of {} switches in place", self.switches.len() - failed, self.switches.len())
+    }
+}
+
+/// What `apply` would do to one switch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct SwitchPlan {
+    /// By its name in the fabric.
+    pub switch: String,
+    /// `HOST:PORT`.
+    pub address: String,
+    /// As it was found.
+    pub pipeline: PipelineState,
+    /// What would be written, in order.
+    pub changes: Vec<ChangeReport>,
+    /// Why the switch could not be looked at.
+    pub error: Option<String>,
+}
+
+impl SwitchPlan {
+    /// Whether `apply` would leave the switch as it is.
+    pub fn is_empty(&self) -> bool {
+        self.error.is_none() && self.pipeline == PipelineState::Same && self.changes.is_empty()
+    }
+}
+
+impl fmt::Display for SwitchPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { switch, address, pipeline, changes, error } = self;
+        write!(f, "{switch} ({address}): ")?;
+        if let Some(error) = error {
+            return write!(f, "cannot be looked at: {error}");
+        }
+        if self.is_empty() {
+            return f.write_str("no changes");
+        }
+        if *pipeline != PipelineState::Same {
+            write!(f, "push the pipeline (it runs: {pipeline}); ")?;
+        }
+        write!(f, "{} changes", changes.len())?;
+        for change in changes {
+            write!(f, "\n  {change}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What `apply` would do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Plan {
+    /// By name.
+    pub switches: Vec<SwitchPlan>,
+    /// Thresholds in bytes, as they will be in the tables.
+    pub thresholds: Vec<crate::show::PolicyRow>,
+    /// Of the fabric file.
+    pub warnings: Vec<String>,
+}
+
+impl Plan {
+    /// Whether `apply` would change nothing.
+    pub fn is_empty(&self) -> bool {
+        self.switches.iter().all(SwitchPlan::is_empty)
+    }
+
+    /// Whether every switch could be looked at.
+    pub fn is_ok(&self) -> bool {
+        self.switches.iter().all(|switch| switch.error.is_none())
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "thresholds in bytes:\n{}", crate::show::policy_table(&self.thresholds))?;
+        for switch in &self.switches {
+            writeln!(f, "{switch}")?;
+        }
+        let changed = self.switches.iter().filter(|switch| !switch.is_empty()).count();
+        write!(f, "{changed} of {} switches would change; nothing was changed", self.switches.len())
+    }
+}

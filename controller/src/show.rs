@@ -1,0 +1,416 @@
+//! What switches hold and count, in the fabric's words. Looks only: takes no mastership.
+
+mod decode;
+mod table;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use self::table::Table;
+use crate::apply::{ApplyError, Options, Shared, blocking, each};
+use crate::artifacts::Artifacts;
+use crate::device::{DeviceError, Observer};
+use crate::policy::QueuePolicy;
+use crate::spec::{Fabric, Switch};
+use crate::units;
+
+/// What to look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// Routes and their next hops.
+    Routes,
+    /// Thresholds and trim sizes.
+    Policy,
+    /// Packets and bytes, by port and queue.
+    Counters,
+    /// Bytes queued, by port and queue.
+    Queues,
+}
+
+/// A route of a switch.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct RouteRow {
+    /// By its name in the fabric.
+    pub switch: String,
+    /// `10.0.0.1/32`.
+    pub prefix: String,
+    /// Whose address it is; empty for nobody's in the file.
+    pub host: String,
+    /// In order of ports.
+    pub next_hops: Vec<NextHop>,
+}
+
+/// One of a route's next hops.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct NextHop {
+    /// Egress port.
+    pub port: u16,
+    /// What the port's link leads to; empty without a link in the file.
+    pub to: String,
+    /// Destination MAC of frames.
+    pub mac: String,
+}
+
+/// A table entry of the queue policy.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct PolicyRow {
+    /// By its name in the fabric.
+    pub switch: String,
+    /// Egress port.
+    pub port: u16,
+    /// Its link's speed, bit/s; 0 without a link in the file.
+    pub rate_bps: u64,
+    /// Queue number.
+    pub queue: u8,
+    /// The queue's name in the fabric.
+    pub name: String,
+    /// ECT or CE.
+    pub important: bool,
+    /// Bytes.
+    pub mark_at: u32,
+    /// Bytes.
+    pub shallow_at: u32,
+    /// Bytes.
+    pub deep_at: u32,
+    /// Bytes.
+    pub drop_at: u32,
+    /// Frame bytes.
+    pub shallow_size: u16,
+    /// Frame bytes.
+    pub deep_size: u16,
+    /// Bytes.
+    pub trim_drop_at: u32,
+}
+
+/// What a counter holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Count {
+    /// Packets.
+    pub packets: i64,
+    /// Bytes of frames as they arrived.
+    pub bytes: i64,
+}
+
+/// The counters of a port's queue.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct CounterRow {
+    /// By its name in the fabric.
+    pub switch: String,
+    /// Egress port; none for what counts for the whole switch.
+    pub port: Option<u16>,
+    /// Queue number; none for what counts for the whole switch.
+    pub queue: Option<u8>,
+    /// The queue's name in the fabric.
+    pub name: String,
+    /// By counter: `admitted`, `trimmed`, …
+    pub counters: BTreeMap<String, Count>,
+}
+
+/// What waits in a port's queue.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct QueueRow {
+    /// By its name in the fabric.
+    pub switch: String,
+    /// Egress port.
+    pub port: u16,
+    /// Queue number.
+    pub queue: u8,
+    /// The queue's name in the fabric.
+    pub name: String,
+    /// As the program accounts for it.
+    pub bytes: u64,
+}
+
+/// Rows of all switches.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rows {
+    /// In order of switch and prefix.
+    Routes(Vec<RouteRow>),
+    /// In order of switch, port, queue, importance.
+    Policy(Vec<PolicyRow>),
+    /// In order of switch, port, queue; only queues that counted anything.
+    Counters(Vec<CounterRow>),
+    /// In order of switch, port, queue; linked ports only.
+    Queues(Vec<QueueRow>),
+}
+
+/// What was seen, and where nothing could be seen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Shown {
+    /// Of the switches that could be looked at.
+    #[serde(flatten)]
+    pub rows: Rows,
+    /// By switch: why it could not be looked at.
+    pub errors: BTreeMap<String, String>,
+}
+
+/// Looks at every switch of a fabric.
+pub async fn show(
+    fabric: &Fabric,
+    artifacts: &Artifacts,
+    options: &Options,
+    what: What,
+) -> Result<Shown, ApplyError> {
+    let shared = Shared::new(fabric, artifacts, options);
+    let whole = Arc::new(fabric.clone());
+    let none: BTreeMap<String, ()> = BTreeMap::new();
+    let seen = each(fabric, none, |name, switch, ()| {
+        let (shared, whole) = (Arc::clone(&shared), Arc::clone(&whole));
+        async move {
+            let rows = look(&whole, &name, &switch, &shared, what).await;
+            (name, rows.map_err(|error| error.to_string()))
+        }
+    })
+    .await?;
+    let mut rows = empty(what);
+    let mut errors = BTreeMap::new();
+    for (name, seen) in seen {
+        match seen {
+            Ok(more) => extend(&mut rows, more),
+            Err(error) => {
+                errors.insert(name, error);
+            }
+        }
+    }
+    Ok(Shown { rows, errors })
+}
+
+/// [`show`] for callers without an async runtime.
+pub fn show_blocking(
+    fabric: &Fabric,
+    artifacts: &Artifacts,
+    options: &Options,
+    what: What,
+) -> Result<Shown, ApplyError> {
+    blocking(show(fabric, artifacts, options, what))
+}
+
+fn empty(what: What) -> Rows {
+    match what {
+        What::Routes => Rows::Routes(Vec::new()),
+        What::Policy => Rows::Policy(Vec::new()),
+        What::Counters => Rows::Counters(Vec::new()),
+        What::Queues => Rows::Queues(Vec::new()),
+    }
+}
+
+fn extend(rows: &mut Rows, more: Rows) {
+    match (rows, more) {
+        (Rows::Routes(rows), Rows::Routes(more)) => rows.extend(more),
+        (Rows::Policy(rows), Rows::Policy(more)) => rows.extend(more),
+        (Rows::Counters(rows), Rows::Counters(more)) => rows.extend(more),
+        (Rows::Queues(rows), Rows::Queues(more)) => rows.extend(more),
+        // All switches are asked the same.
+        _ => {}
+    }
+}
+
+async fn look(
+    fabric: &Fabric,
+    name: &str,
+    switch: &Switch,
+    shared: &Shared,
+    what: What,
+) -> Result<Rows, DeviceError> {
+    let observer = Observer::connect(&switch.address, switch.device_id, shared.timeout).await?;
+    let pipeline = |found: &str| DeviceError::Pipeline {
+        address: observer.address().to_owned(),
+        found: found.to_owned(),
+    };
+    match observer.cookie().await? {
+        Some(cookie) if cookie == shared.artifacts.cookie() => {}
+        Some(cookie) => return Err(pipeline(&format!("it runs another, cookie {cookie:#018x}"))),
+        None => return Err(pipeline("it runs none")),
+    }
+    let decoder = decode::Decoder { fabric, switch: name, index: shared.index(), observer: &observer };
+    match what {
+        What::Routes => decoder.routes().await.map(Rows::Routes),
+        What::Policy => decoder.policy().await.map(Rows::Policy),
+        What::Counters => decoder.counters().await.map(Rows::Counters),
+        What::Queues => decoder.queues().await.map(Rows::Queues),
+    }
+}
+
+/// The policy that the fabric file asks for.
+pub fn planned(fabric: &Fabric) -> Vec<PolicyRow> {
+    let mut rows = Vec::new();
+    for (switch, ports) in &fabric.policies {
+        for (port, policy) in ports {
+            for (queue, both) in &policy.queues {
+                for (important, values) in [false, true].into_iter().zip(both) {
+                    rows.push(row(fabric, switch, *port, *queue, important, values));
+                }
+            }
+        }
+    }
+    rows
+}
+
+pub(crate) fn row(
+    fabric: &Fabric,
+    switch: &str,
+    port: u16,
+    queue: u8,
+    important: bool,
+    values: &QueuePolicy,
+) -> PolicyRow {
+    let QueuePolicy { mark_at, shallow_at, deep_at, drop_at, shallow_size, deep_size, trim_drop_at } =
+        *values;
+    PolicyRow {
+        switch: switch.to_owned(),
+        port,
+        rate_bps: fabric
+            .policies
+            .get(switch)
+            .and_then(|ports| ports.get(&port))
+            .map_or(0, |port| port.rate_bps),
+        queue,
+        name: fabric.queues.name_of(queue),
+        important,
+        mark_at,
+        shallow_at,
+        deep_at,
+        drop_at,
+        shallow_size,
+        deep_size,
+        trim_drop_at,
+    }
+}
+
+/// Rows as a table for people. Ports of a switch that agree in everything share lines.
+pub fn policy_table(rows: &[PolicyRow]) -> String {
+    // Everything of a port but its number, so that equal ports fall together.
+    let mut ports: BTreeMap<(&str, u16), Vec<PolicyRow>> = BTreeMap::new();
+    for row in rows {
+        ports.entry((&row.switch, row.port)).or_default().push(PolicyRow { port: 0, ..row.clone() });
+    }
+    let mut alike: BTreeMap<Vec<PolicyRow>, BTreeSet<u16>> = BTreeMap::new();
+    for ((_, port), rows) in ports {
+        alike.entry(rows).or_default().insert(port);
+    }
+    let mut table = Table::new(&[
+        "port",
+        "rate",
+        "queue",
+        "packets",
+        "mark_at",
+        "shallow_at",
+        "deep_at",
+        "drop_at",
+        "shallow_size",
+        "deep_size",
+        "trim_limit",
+    ]);
+    for (rows, ports) in alike {
+        for row in rows {
+            let threshold =
+                |bytes: u32| if bytes == units::NEVER { "never".to_owned() } else { bytes.to_string() };
+            table.row([
+                format!("{}:{}", row.switch, ranges(&ports)),
+                if row.rate_bps == 0 { "-".to_owned() } else { units::rate_text(row.rate_bps) },
+                format!("{} {}", row.queue, row.name),
+                if row.important { "important" } else { "less important" }.to_owned(),
+                threshold(row.mark_at),
+                threshold(row.shallow_at),
+                threshold(row.deep_at),
+                threshold(row.drop_at),
+                row.shallow_size.to_string(),
+                row.deep_size.to_string(),
+                threshold(row.trim_drop_at),
+            ]);
+        }
+    }
+    table.to_string()
+}
+
+/// `1-4,7`.
+fn ranges(ports: &BTreeSet<u16>) -> String {
+    let ports: Vec<u16> = ports.iter().copied().collect();
+    let runs = ports.chunk_by(|a, b| a + 1 == *b);
+    let texts: Vec<String> = runs
+        .filter_map(|run| match (run.first(), run.last()) {
+            (Some(first), Some(last)) if first == last => Some(first.to_string()),
+            (Some(first), Some(last)) => Some(format!("{first}-{last}")),
+            _ => None,
+        })
+        .collect();
+    texts.join(",")
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.rows {
+            Rows::Routes(rows) => f.write_str(&routes_table(rows))?,
+            Rows::Policy(rows) => f.write_str(&policy_table(rows))?,
+            Rows::Counters(rows) => f.write_str(&counters_table(rows))?,
+            Rows::Queues(rows) => {
+                let mut table = Table::new(&["port", "queue", "bytes"]);
+                for row in rows {
+                    table.row([
+                        format!("{}:{}", row.switch, row.port),
+                        format!("{} {}", row.queue, row.name),
+                        row.bytes.to_string(),
+                    ]);
+                }
+                write!(f, "{table}")?;
+            }
+        }
+        for (switch, error) in &self.errors {
+            write!(f, "\n{switch}: {error}")?;
+        }
+        Ok(())
+    }
+}
+
+fn routes_table(rows: &[RouteRow]) -> String {
+    let mut table = Table::new(&["switch", "prefix", "host", "port", "to", "mac"]);
+    for row in rows {
+        for (position, hop) in row.next_hops.iter().enumerate() {
+            let first = |text: &str| if position == 0 { text.to_owned() } else { String::new() };
+            table.row([
+                first(&row.switch),
+                first(&row.prefix),
+                first(&row.host),
+                hop.port.to_string(),
+                hop.to.clone(),
+                hop.mac.clone(),
+            ]);
+        }
+    }
+    table.to_string()
+}
+
+/// Column and the counter behind it; the trimming ones in SONiC's words.
+const COLUMNS: [(&str, &str); 9] = [
+    ("admitted", "ADMITTED"),
+    ("trimmed", "TRIM_PKTS"),
+    ("trim_transmitted", "TRIM_TX_PKTS"),
+    ("trim_dropped", "TRIM_DRP_PKTS"),
+    ("selective_dropped", "SELECTIVE_DRP"),
+    ("tail_dropped", "TAIL_DRP"),
+    ("marked", "MARKED"),
+    ("transmitted", "TX"),
+    ("unroutable", "UNROUTABLE"),
+];
+
+fn counters_table(rows: &[CounterRow]) -> String {
+    let mut headings = vec!["port", "queue"];
+    headings.extend(COLUMNS.map(|(_, heading)| heading));
+    let mut table = Table::new(&headings);
+    for row in rows {
+        let mut cells = vec![
+            row.port.map_or_else(|| row.switch.clone(), |port| format!("{}:{port}", row.switch)),
+            row.queue.map_or_else(|| "-".to_owned(), |queue| format!("{queue} {}", row.name)),
+        ];
+        cells.extend(COLUMNS.map(|(counter, _)| {
+            row.counters.get(counter).map_or_else(|| "-".to_owned(), |count| count.packets.to_string())
+        }));
+        table.row(cells);
+    }
+    table.to_string()
+}

@@ -1,0 +1,233 @@
+//! From entities to rows.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use trimwire_p4runtime::bytes;
+use trimwire_p4runtime::entity::{self, EntityError};
+use trimwire_p4runtime::p4info::{Index, LookupError};
+use trimwire_p4runtime::v1::entity::Entity as Kind;
+use trimwire_p4runtime::v1::field_match::FieldMatchType;
+use trimwire_p4runtime::v1::table_action::Type as ActionType;
+use trimwire_p4runtime::v1::{Action, Entity, TableEntry, p4_data};
+
+use super::{Count, CounterRow, NextHop, PolicyRow, QueueRow, RouteRow};
+use crate::desired::names;
+use crate::device::{DeviceError, Observer};
+use crate::policy::QueuePolicy;
+use crate::spec::{Fabric, Mac};
+use crate::topology::Routes;
+
+/// Queues of a port, and so cells of the program's arrays per port.
+const QUEUES: u16 = 8;
+
+/// Counters by port and queue (`p4/README.md`, "Counters and registers").
+const COUNTERS: [&str; 8] = [
+    "Ingress.admitted",
+    "Ingress.trimmed",
+    "Ingress.trim_dropped",
+    "Ingress.selective_dropped",
+    "Ingress.tail_dropped",
+    "Ingress.marked",
+    "Egress.transmitted",
+    "Egress.trim_transmitted",
+];
+const UNROUTABLE: &str = "Ingress.unroutable";
+
+/// Looks at one switch.
+pub(super) struct Decoder<'d> {
+    pub fabric: &'d Fabric,
+    pub switch: &'d str,
+    pub index: &'d Index,
+    pub observer: &'d Observer,
+}
+
+impl Decoder<'_> {
+    fn misfit(&self, source: impl Into<EntityError>) -> DeviceError {
+        DeviceError::Foreign { address: self.observer.address().to_owned(), source: source.into() }
+    }
+
+    pub(super) async fn routes(&self) -> Result<Vec<RouteRow>, DeviceError> {
+        let actual = self.observer.actual(self.index).await?;
+        let own = Routes::of(self.fabric).switches.remove(self.switch).unwrap_or_default();
+        let mut hops: BTreeMap<u32, NextHop> = BTreeMap::new();
+        let mut groups: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for entity in actual.values() {
+            match &entity.entity {
+                Some(Kind::ActionProfileMember(member)) => {
+                    let Some(action) = &member.action else { continue };
+                    let number = |name| self.param(action, name);
+                    let (Ok(Some(port)), Ok(Some(mac))) = (number("port"), number("dst_mac")) else {
+                        continue;
+                    };
+                    let [_, _, mac @ ..] = (mac as u64).to_be_bytes();
+                    let port = port as u16;
+                    let to = own.neighbours.get(&port).map_or_else(String::new, |n| n.end.to_string());
+                    hops.insert(member.member_id, NextHop { port, to, mac: Mac(mac).to_string() });
+                }
+                Some(Kind::ActionProfileGroup(group)) => {
+                    let members = group.members.iter().map(|member| member.member_id).collect();
+                    groups.insert(group.group_id, members);
+                }
+                _ => {}
+            }
+        }
+        let mut rows = Vec::new();
+        for entry in entries(actual.values(), self.index, &[names::IPV4_ROUTE, names::IPV6_ROUTE]) {
+            let members = match entry.action.as_ref().and_then(|action| action.r#type.as_ref()) {
+                Some(ActionType::ActionProfileMemberId(id)) => vec![*id],
+                Some(ActionType::ActionProfileGroupId(id)) => groups.get(id).cloned().unwrap_or_default(),
+                _ => Vec::new(),
+            };
+            let mut next_hops: Vec<NextHop> = members.iter().filter_map(|id| hops.get(id).cloned()).collect();
+            next_hops.sort();
+            let ipv6 = self.index.table(entry.table_id).is_ok_and(|table| table.name() == names::IPV6_ROUTE);
+            let (address, prefix) = prefix(entry, ipv6);
+            let host = self.fabric.hosts.iter().find(|(_, host)| {
+                host.ip.to_string() == address || host.ip6.is_some_and(|ip6| ip6.to_string() == address)
+            });
+            rows.push(RouteRow {
+                switch: self.switch.to_owned(),
+                prefix: format!("{address}/{prefix}"),
+                host: host.map_or_else(String::new, |(name, _)| name.clone()),
+                next_hops,
+            });
+        }
+        Ok(rows)
+    }
+
+    pub(super) async fn policy(&self) -> Result<Vec<PolicyRow>, DeviceError> {
+        let actual = self.observer.actual(self.index).await?;
+        let mut rows = Vec::new();
+        for entry in entries(actual.values(), self.index, &[names::POLICY]) {
+            let table = self.index.table(entry.table_id).map_err(|error| self.misfit(error))?;
+            let field = |name: &str| -> Result<u128, LookupError> {
+                let id = table.match_field(name)?.id;
+                let found = entry.r#match.iter().find(|field| field.field_id == id);
+                Ok(match found.and_then(|field| field.field_match_type.as_ref()) {
+                    Some(FieldMatchType::Exact(exact)) => bytes::decode(&exact.value, 128).unwrap_or(0),
+                    _ => 0,
+                })
+            };
+            let key = |name| field(name).map_err(|error| self.misfit(error));
+            let (port, queue, important) = (key("egress_port")?, key("queue")?, key("importance")? == 1);
+            let Some(ActionType::Action(action)) = entry.action.as_ref().and_then(|a| a.r#type.as_ref())
+            else {
+                continue;
+            };
+            let is_thresholds =
+                self.index.action(action.action_id).is_ok_and(|found| found.name() == names::SET_THRESHOLDS);
+            if !is_thresholds {
+                continue;
+            }
+            let value = |name| {
+                self.param(action, name).map(|value| value.unwrap_or(0)).map_err(|error| self.misfit(error))
+            };
+            let values = QueuePolicy {
+                mark_at: value("mark_at")? as u32,
+                shallow_at: value("shallow_at")? as u32,
+                deep_at: value("deep_at")? as u32,
+                drop_at: value("drop_at")? as u32,
+                shallow_size: value("shallow_size")? as u16,
+                deep_size: value("deep_size")? as u16,
+                trim_drop_at: value("trim_drop_at")? as u32,
+            };
+            rows.push(super::row(self.fabric, self.switch, port as u16, queue as u8, important, &values));
+        }
+        rows.sort();
+        Ok(rows)
+    }
+
+    /// An action's parameter by name.
+    fn param(&self, action: &Action, name: &str) -> Result<Option<u128>, LookupError> {
+        let id = self.index.action(action.action_id)?.param(name)?.id;
+        let value = action.params.iter().find(|param| param.param_id == id);
+        Ok(value.and_then(|param| bytes::decode(&param.value, 128).ok()))
+    }
+
+    pub(super) async fn counters(&self) -> Result<Vec<CounterRow>, DeviceError> {
+        let mut filters: Vec<Entity> = Vec::new();
+        let mut names: BTreeMap<u32, &str> = BTreeMap::new();
+        for counter in COUNTERS.into_iter().chain([UNROUTABLE]) {
+            let entry = entity::counter(self.index, counter, None).map_err(|error| self.misfit(error))?;
+            names.insert(entry.counter_id, counter);
+            filters.push(entry.into());
+        }
+        let mut rows: BTreeMap<(Option<u16>, Option<u8>), CounterRow> = BTreeMap::new();
+        for entity in self.observer.read(filters).await? {
+            let Some(Kind::CounterEntry(entry)) = entity.entity else { continue };
+            let (Some(name), Some(data), Some(cell)) =
+                (names.get(&entry.counter_id), entry.data, entry.index)
+            else {
+                continue;
+            };
+            if data.packet_count == 0 && data.byte_count == 0 {
+                continue;
+            }
+            let (port, queue) = if *name == UNROUTABLE { (None, None) } else { place(cell.index) };
+            let row = rows.entry((port, queue)).or_insert_with(|| CounterRow {
+                switch: self.switch.to_owned(),
+                port,
+                queue,
+                name: queue.map_or_else(String::new, |queue| self.fabric.queues.name_of(queue)),
+                counters: BTreeMap::new(),
+            });
+            let short = name.rsplit('.').next().unwrap_or(name).to_owned();
+            row.counters.insert(short, Count { packets: data.packet_count, bytes: data.byte_count });
+        }
+        Ok(rows.into_values().collect())
+    }
+
+    pub(super) async fn queues(&self) -> Result<Vec<QueueRow>, DeviceError> {
+        let filter =
+            entity::register(self.index, names::OCCUPANCY, None).map_err(|error| self.misfit(error))?;
+        let linked = self.fabric.policies.get(self.switch);
+        let mut rows = Vec::new();
+        for entity in self.observer.read(vec![filter.into()]).await? {
+            let Some(Kind::RegisterEntry(entry)) = entity.entity else { continue };
+            let (Some(cell), Some(data)) = (entry.index, entry.data) else { continue };
+            let (Some(port), Some(queue)) = place(cell.index) else { continue };
+            let Some(policy) = linked.and_then(|ports| ports.get(&port)) else { continue };
+            let Some(p4_data::Data::Bitstring(value)) = data.data else { continue };
+            let bytes = bytes::decode(&value, 64).unwrap_or(0) as u64;
+            if bytes > 0 || policy.queues.contains_key(&queue) {
+                let name = self.fabric.queues.name_of(queue);
+                rows.push(QueueRow { switch: self.switch.to_owned(), port, queue, name, bytes });
+            }
+        }
+        rows.sort();
+        Ok(rows)
+    }
+}
+
+/// Port and queue of a cell of an array over `port * 8 + queue`.
+fn place(cell: i64) -> (Option<u16>, Option<u8>) {
+    let Ok(cell) = u16::try_from(cell) else { return (None, None) };
+    (Some(cell / QUEUES), u8::try_from(cell % QUEUES).ok())
+}
+
+/// Entries, without default entries, of some tables.
+fn entries<'e>(
+    entities: impl Iterator<Item = &'e Entity>,
+    index: &Index,
+    tables: &[&str],
+) -> Vec<&'e TableEntry> {
+    entities
+        .filter_map(|entity| match &entity.entity {
+            Some(Kind::TableEntry(entry)) if !entry.is_default_action => Some(entry),
+            _ => None,
+        })
+        .filter(|entry| index.table(entry.table_id).is_ok_and(|table| tables.contains(&table.name())))
+        .collect()
+}
+
+fn prefix(entry: &TableEntry, ipv6: bool) -> (String, i32) {
+    let lpm = entry.r#match.iter().find_map(|field| match &field.field_match_type {
+        Some(FieldMatchType::Lpm(lpm)) => Some((bytes::decode(&lpm.value, 128).unwrap_or(0), lpm.prefix_len)),
+        _ => None,
+    });
+    let (value, prefix) = lpm.unwrap_or((0, 0));
+    let address =
+        if ipv6 { Ipv6Addr::from(value).to_string() } else { Ipv4Addr::from(value as u32).to_string() };
+    (address, prefix)
+}

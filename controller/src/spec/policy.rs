@@ -1,0 +1,136 @@
+//! `policy`: thresholds and trim sizes, in layers from general to particular.
+
+use std::collections::BTreeMap;
+
+use super::fields::{Fields, Located, entries, join, switched};
+use super::network::Network;
+use super::problem::{Problems, hint};
+use super::{End, Overload, QueuePlan, keys};
+use crate::units::{CutSize, Threshold};
+use crate::yaml::Node;
+
+/// The four thresholds, in the order in which they have to stand.
+pub(crate) const THRESHOLDS: [&str; 4] = ["mark_at", "shallow_at", "deep_at", "drop_at"];
+
+/// What one mapping of the file sets. `thresholds[i]` is [`THRESHOLDS`]`[i]`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Layer {
+    pub thresholds: [Option<Located<Threshold>>; 4],
+    pub shallow_size: Option<Located<CutSize>>,
+    pub deep_size: Option<Located<CutSize>>,
+    pub trim_limit: Option<Located<Threshold>>,
+    /// `less_important`, `important`: the index is the table's key.
+    pub importance: [[Option<Located<Threshold>>; 4]; 2],
+    /// By queue number.
+    pub queues: BTreeMap<u8, Layer>,
+}
+
+/// The whole section.
+#[derive(Debug)]
+pub(crate) struct PolicySpec {
+    pub overload: Overload,
+    pub general: Layer,
+    /// By switch and port.
+    pub ports: BTreeMap<(String, u16), Layer>,
+}
+
+pub(super) fn read(
+    top: &Fields<'_>,
+    network: &Network,
+    queues: &QueuePlan,
+    problems: &mut Problems,
+) -> PolicySpec {
+    let mut spec = PolicySpec { overload: Overload::Trim, general: Layer::default(), ports: BTreeMap::new() };
+    let Some(node) = top.node("policy") else { return spec };
+    let fields = Fields::of(node, "policy", keys::POLICY, problems);
+    let trim = fields.parsed("trim", problems, switched).is_none_or(|trim| trim.value);
+    let selective = fields.parsed("selective_drop", problems, switched);
+    spec.overload = match (trim, &selective) {
+        (true, Some(Located { value: false, line, path })) => {
+            let message =
+                "cannot be off while trim is on: what may be cut and what may be dropped share shallow_at";
+            problems.add(*line, path, message);
+            Overload::Trim
+        }
+        (true, _) => Overload::Trim,
+        (false, Some(Located { value: true, .. })) => Overload::SelectiveDrop,
+        (false, _) => Overload::DropTail,
+    };
+    spec.general = layer(&fields, queues, problems);
+    if let Some(node) = fields.node("ports") {
+        for (name, line, node) in entries(node, "policy.ports", problems) {
+            let path = join("policy.ports", name);
+            let linked = |(switch, port): &(String, u16)| {
+                let end = End::Port(switch.clone(), *port);
+                network.links.iter().any(|link| link.a == end || link.b == end)
+            };
+            let port = name
+                .rsplit_once(':')
+                .and_then(|(switch, port)| Some((switch.to_owned(), port.parse().ok()?)));
+            match port.filter(linked) {
+                Some(port) => {
+                    let fields = Fields::of(node, &path, keys::PORT_POLICY, problems);
+                    let layer = layer(&fields, queues, problems);
+                    spec.ports.insert(port, layer);
+                }
+                None => {
+                    let ends = network.links.iter().flat_map(|link| [&link.a, &link.b]);
+                    let ports: Vec<String> =
+                        ends.filter(|end| matches!(end, End::Port(..))).map(ToString::to_string).collect();
+                    problems.add(line, path, format!("no link ends at port '{name}'{}", hint(name, &ports)));
+                }
+            }
+        }
+    }
+    spec
+}
+
+/// Reads what a mapping of `policy`, of a port, or of a queue has in common; what a mapping may not have is no key of it.
+fn layer(fields: &Fields<'_>, queues: &QueuePlan, problems: &mut Problems) -> Layer {
+    let mut layer = Layer {
+        thresholds: thresholds(fields, problems),
+        shallow_size: fields.parsed("shallow_size", problems, CutSize::parse),
+        deep_size: fields.parsed("deep_size", problems, CutSize::parse),
+        trim_limit: fields.parsed("trim_limit", problems, Threshold::parse),
+        ..Layer::default()
+    };
+    for (key, slot) in ["less_important", "important"].into_iter().zip(&mut layer.importance) {
+        if let Some(node) = fields.node(key) {
+            *slot = thresholds(&Fields::of(node, &fields.path(key), keys::THRESHOLDS, problems), problems);
+        }
+    }
+    if let Some(node) = fields.node("queues") {
+        layer.queues = by_queue(node, &fields.path("queues"), queues, problems);
+    }
+    layer
+}
+
+fn thresholds(fields: &Fields<'_>, problems: &mut Problems) -> [Option<Located<Threshold>>; 4] {
+    THRESHOLDS.map(|key| fields.parsed(key, problems, Threshold::parse))
+}
+
+fn by_queue(node: &Node, path: &str, queues: &QueuePlan, problems: &mut Problems) -> BTreeMap<u8, Layer> {
+    let named = queues.named();
+    let mut layers = BTreeMap::new();
+    for (name, line, node) in entries(node, path, problems) {
+        let path = join(path, name);
+        match named.iter().find(|(known, _)| known == name) {
+            Some((_, queue)) if *queue == queues.trimmed => {
+                problems.add(line, path, "the trim queue has one limit: write trim_limit beside 'queues'");
+            }
+            Some((_, queue)) => {
+                let fields = Fields::of(node, &path, keys::QUEUE_POLICY, problems);
+                layers.insert(*queue, layer(&fields, queues, problems));
+            }
+            None => {
+                let valid: Vec<&str> = named
+                    .iter()
+                    .filter(|(_, queue)| *queue != queues.trimmed)
+                    .map(|(name, _)| name.as_str())
+                    .collect();
+                problems.add(line, path, format!("unknown queue{}", hint(name, &valid)));
+            }
+        }
+    }
+    layers
+}

@@ -1,0 +1,99 @@
+//! What is wrong with a fabric file.
+
+use std::fmt;
+
+/// One mistake: where it stands and what it is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct Problem {
+    /// From 1.
+    pub line: usize,
+    /// The key's path, `switches.s1.address`; empty for the file as a whole.
+    pub path: String,
+    /// What is wrong and what would be right.
+    pub message: String,
+}
+
+/// All mistakes found in a fabric file, in the order of its lines.
+///
+/// Display gives one a line, `fabric.yaml:12: switches.s1.adress: unknown key; did you mean 'address'? …`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpecError {
+    pub(super) file: String,
+    pub(super) problems: Vec<Problem>,
+}
+
+impl SpecError {
+    /// The file's name, as given.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// The mistakes, at least one.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+}
+
+impl std::error::Error for SpecError {}
+
+impl fmt::Display for SpecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, Problem { line, path, message }) in self.problems.iter().enumerate() {
+            if position > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{}:{line}: ", self.file)?;
+            if !path.is_empty() {
+                write!(f, "{path}: ")?;
+            }
+            f.write_str(message)?;
+        }
+        Ok(())
+    }
+}
+
+/// Where problems are collected while the file is read.
+#[derive(Debug, Default)]
+pub(crate) struct Problems {
+    found: Vec<Problem>,
+}
+
+impl Problems {
+    pub(crate) fn add(&mut self, line: usize, path: impl Into<String>, message: impl Into<String>) {
+        self.found.push(Problem { line, path: path.into(), message: message.into() });
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    pub(super) fn into_error(mut self, file: &str) -> SpecError {
+        self.found.sort();
+        self.found.dedup();
+        SpecError { file: file.to_owned(), problems: self.found }
+    }
+}
+
+/// `; did you mean 'address'? (valid: address, device_id, target)`
+pub(crate) fn hint<S: AsRef<str>>(asked: &str, valid: &[S]) -> String {
+    const SHOWN: usize = 16;
+    // Suggestions only: words this long are no typing slips, and the distance is quadratic.
+    const LONGEST: usize = 64;
+    let nearest = valid
+        .iter()
+        .map(AsRef::as_ref)
+        .filter(|_| asked.len() <= LONGEST)
+        .map(|word: &str| (strsim::damerau_levenshtein(&asked.to_lowercase(), &word.to_lowercase()), word))
+        .filter(|(distance, _)| *distance <= (asked.chars().count() / 3).max(1))
+        .min();
+    let mut text = nearest.map_or_else(String::new, |(_, word)| format!("; did you mean '{word}'?"));
+    let shown: Vec<&str> = valid.iter().take(SHOWN).map(AsRef::as_ref).collect();
+    let more = if valid.len() > SHOWN { format!(", … {} in all", valid.len()) } else { String::new() };
+    match (text.is_empty(), shown.is_empty()) {
+        (_, true) => text.push_str("; there are none"),
+        (true, false) => text.push_str(&format!("; valid: {}{more}", shown.join(", "))),
+        (false, false) => text.push_str(&format!(" (valid: {}{more})", shown.join(", "))),
+    }
+    text
+}

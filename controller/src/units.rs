@@ -1,0 +1,387 @@
+//! Quantities as people write them: `10Gbps`, `1us`, `512KiB`, `1bdp`, `4 planes`.
+//!
+//! All arithmetic is exact: a decimal is a whole number over a power of ten, and what does not come out whole in the unit of
+//! the result is an error (times, rates) or is rounded down (sizes derived from a time and a rate).
+
+use std::fmt;
+
+/// Suffixes and how many of the base unit they stand for.
+type Units = &'static [(&'static str, u64)];
+
+const SIZES: Units = &[
+    ("B", 1),
+    ("KB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+];
+
+const TIMES: Units =
+    &[("ns", 1), ("us", 1_000), ("µs", 1_000), ("μs", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+
+const RATES: Units =
+    &[("bps", 1), ("kbps", 1_000), ("Mbps", 1_000_000), ("Gbps", 1_000_000_000), ("Tbps", 1_000_000_000_000)];
+
+const SIZES_WORDS: &str = "B, KB, KiB, MB, MiB, GB, GiB";
+const TIMES_WORDS: &str = "ns, us, ms, s";
+const RATES_WORDS: &str = "bps, kbps, Mbps, Gbps, Tbps";
+
+/// A decimal: `digits` / 10^`places`.
+#[derive(Clone, Copy)]
+struct Decimal {
+    digits: u128,
+    places: u32,
+}
+
+impl Decimal {
+    /// The number and the unit behind it. `None` when there is no number in front.
+    fn split(text: &str) -> Option<(Self, &str)> {
+        let text = text.trim();
+        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
+        let (number, unit) = text.split_at(end);
+        let number = number.replace('_', "");
+        let (whole, fraction) = number.split_once('.').unwrap_or((&number, ""));
+        if whole.is_empty() || (number.contains('.') && fraction.is_empty()) || fraction.contains('.') {
+            return None;
+        }
+        // 38 digits is what u128 holds; more are no quantity of anything here.
+        let digits = format!("{whole}{fraction}").parse().ok()?;
+        Some((Self { digits, places: u32::try_from(fraction.len()).ok()? }, unit.trim()))
+    }
+
+    /// This many times `scale`, if whole and within u64.
+    fn times(self, scale: u64) -> Option<u64> {
+        let divisor = 10_u128.checked_pow(self.places)?;
+        let product = self.digits.checked_mul(u128::from(scale))?;
+        (product % divisor == 0).then(|| u64::try_from(product / divisor).ok()).flatten()
+    }
+}
+
+fn scale(units: Units, unit: &str) -> Option<u64> {
+    // Exact first: only then is a typing slip in capitals forgiven, which changes no meaning (no two differ in case alone).
+    units
+        .iter()
+        .find(|(name, _)| *name == unit)
+        .or_else(|| units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)))
+        .map(|(_, scale)| *scale)
+}
+
+fn quantity(
+    text: &str,
+    what: &str,
+    units: Units,
+    words: &str,
+    example: &str,
+    base: &str,
+) -> Result<u64, String> {
+    let Some((number, unit)) = Decimal::split(text) else {
+        return Err(format!("'{text}' is no {what}; write a number and a unit, as in {example}"));
+    };
+    if unit.is_empty() {
+        return Err(format!("'{text}' has no unit; write {what}s as in {example} (units: {words})"));
+    }
+    let Some(scale) = scale(units, unit) else {
+        return Err(format!("'{text}': unknown unit '{unit}' for a {what} (units: {words})"));
+    };
+    number.times(scale).ok_or_else(|| format!("'{text}' is not a whole number of {base} below 2^64"))
+}
+
+/// A speed, bit/s. Not zero.
+pub(crate) fn rate(text: &str) -> Result<u64, String> {
+    let bits = quantity(text, "speed", RATES, RATES_WORDS, "10Gbps", "bit/s")?;
+    if bits == 0 {
+        Err(format!("'{text}': a link's speed is not zero; mark it with state: down"))
+    } else {
+        Ok(bits)
+    }
+}
+
+/// A time, ns.
+pub(crate) fn time(text: &str) -> Result<u64, String> {
+    if text.trim() == "0" {
+        return Ok(0);
+    }
+    quantity(text, "time", TIMES, TIMES_WORDS, "15us", "nanoseconds")
+}
+
+/// A point in a queue's filling, before the link's speed is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Threshold {
+    /// Bytes.
+    Bytes(u64),
+    /// Nanoseconds that the egress port's line takes to send them.
+    Time(u64),
+    /// Millionths of the bandwidth-delay product: the egress port's line rate × the fabric's `rtt`.
+    Bdp(u64),
+    /// Not reached by any queue.
+    Never,
+}
+
+/// The threshold of a table entry that no occupancy reaches: the largest `bit<32>`.
+pub const NEVER: u32 = u32::MAX;
+
+impl Threshold {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        const FORMS: &str =
+            "bytes (512KiB), a time at line rate (15us), a bandwidth-delay product (1bdp), or never";
+        if text.trim() == "never" {
+            return Ok(Self::Never);
+        }
+        let Some((number, unit)) = Decimal::split(text) else {
+            return Err(format!("'{text}' is no threshold; write {FORMS}"));
+        };
+        let whole = |value: Option<u64>| value.ok_or_else(|| format!("'{text}' is too fine or too large"));
+        if unit.is_empty() {
+            whole(number.times(1)).map(Self::Bytes)
+        } else if unit.eq_ignore_ascii_case("bdp") {
+            whole(number.times(1_000_000)).map(Self::Bdp)
+        } else if let Some(scale) = scale(TIMES, unit) {
+            whole(number.times(scale)).map(Self::Time)
+        } else if let Some(scale) = scale(SIZES, unit) {
+            whole(number.times(scale)).map(Self::Bytes)
+        } else {
+            Err(format!(
+                "'{text}': unknown unit '{unit}'; write {FORMS} (units: {SIZES_WORDS}, {TIMES_WORDS}, bdp)"
+            ))
+        }
+    }
+
+    /// Bytes in a queue that a line of `rate_bps` serves, rounded down. `None` beyond u64.
+    pub fn bytes(self, rate_bps: u64, rtt_ns: u64) -> Option<u64> {
+        let per_time =
+            |ns: u128, rate: u64| ns.checked_mul(u128::from(rate)).map(|bits| bits / 8 / 1_000_000_000);
+        match self {
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Time(ns) => u64::try_from(per_time(ns.into(), rate_bps)?).ok(),
+            Self::Bdp(millionths) => {
+                let ns = u128::from(millionths).checked_mul(rtt_ns.into())?;
+                u64::try_from(per_time(ns, rate_bps)? / 1_000_000).ok()
+            }
+            Self::Never => Some(u64::from(NEVER)),
+        }
+    }
+}
+
+impl fmt::Display for Threshold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => f.write_str(&bytes_text(*bytes)),
+            Self::Time(ns) => f.write_str(&time_text(*ns)),
+            Self::Bdp(millionths) => write!(f, "{}bdp", *millionths as f64 / 1e6),
+            Self::Never => f.write_str("never"),
+        }
+    }
+}
+
+/// What is left of a cut packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CutSize {
+    /// Frame bytes, as the switch counts them.
+    Bytes(u64),
+    /// Head and this many of DATA's eleven planes (1 to 11; 9 to 11 are the byte planes).
+    Planes(u8),
+}
+
+/// Ethernet + IPv4 + UDP.
+const FRAME_HEAD: u64 = 42;
+/// IPv4 + UDP, what of an MTU the payload does not get.
+const PACKET_HEAD: u64 = 28;
+/// DATA's head (wire format: version … largest |r|).
+const DATA_HEAD: u64 = 18;
+/// Bit-planes of the embedded quantiser; three byte-planes follow.
+const BIT_PLANES: u64 = 8;
+/// All planes.
+const PLANES: u8 = 11;
+
+impl CutSize {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        const FORMS: &str = "frame bytes (256B) or planes (4 planes)";
+        let Some((number, unit)) = Decimal::split(text) else {
+            return Err(format!("'{text}' is no trim size; write {FORMS}"));
+        };
+        if matches!(unit, "plane" | "planes") {
+            return match number.times(1).and_then(|planes| u8::try_from(planes).ok()) {
+                Some(planes) if (1..=PLANES).contains(&planes) => Ok(Self::Planes(planes)),
+                _ => Err(format!(
+                    "'{text}': a packet has 1 to {PLANES} planes (8 bit-planes, then 3 byte-planes)"
+                )),
+            };
+        }
+        let scale = if unit.is_empty() { Some(1) } else { scale(SIZES, unit) };
+        scale
+            .and_then(|scale| number.times(scale))
+            .map(Self::Bytes)
+            .ok_or_else(|| format!("'{text}' is no trim size; write {FORMS}"))
+    }
+
+    /// Frame bytes for packets of `coordinates` coordinates.
+    pub fn bytes(self, coordinates: u64) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Planes(planes) => {
+                let planes = u64::from(planes);
+                let bits = planes.min(BIT_PLANES);
+                FRAME_HEAD + DATA_HEAD + bits * (coordinates / 8) + (planes - bits) * coordinates
+            }
+        }
+    }
+}
+
+impl fmt::Display for CutSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => f.write_str(&bytes_text(*bytes)),
+            Self::Planes(1) => f.write_str("1 plane"),
+            Self::Planes(planes) => write!(f, "{planes} planes"),
+        }
+    }
+}
+
+/// Coordinates of a full DATA packet at this MTU: the largest multiple of 32 whose eleven planes fit behind the heads
+/// (DESIGN §3; 352 at 1500 bytes). Zero when not even 32 fit.
+pub fn coordinates(mtu: u64) -> u64 {
+    // n/8 for each of eight bit-planes, n for each of three byte-planes.
+    mtu.saturating_sub(PACKET_HEAD + DATA_HEAD) / 4 / 32 * 32
+}
+
+/// Frame bytes of a full DATA packet.
+pub fn full_frame(coordinates: u64) -> u64 {
+    CutSize::Planes(PLANES).bytes(coordinates)
+}
+
+pub(crate) fn bytes_text(bytes: u64) -> String {
+    for (unit, scale) in [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
+        if bytes >= scale && bytes % scale == 0 {
+            return format!("{}{unit}", bytes / scale);
+        }
+    }
+    format!("{bytes}B")
+}
+
+pub(crate) fn time_text(ns: u64) -> String {
+    for (unit, scale) in [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)] {
+        if ns >= scale && ns % scale == 0 {
+            return format!("{}{unit}", ns / scale);
+        }
+    }
+    format!("{ns}ns")
+}
+
+pub(crate) fn rate_text(bps: u64) -> String {
+    for (unit, scale) in
+        [("Tbps", 1_000_000_000_000), ("Gbps", 1_000_000_000), ("Mbps", 1_000_000), ("kbps", 1_000)]
+    {
+        if bps >= scale && bps % (scale / 10) == 0 {
+            let tenths = bps / (scale / 10);
+            return if tenths % 10 == 0 {
+                format!("{}{unit}", tenths / 10)
+            } else {
+                format!("{}.{}{unit}", tenths / 10, tenths % 10)
+            };
+        }
+    }
+    format!("{bps}bps")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn quantities_are_read_in_every_unit() {
+        assert_eq!(rate("10Gbps"), Ok(10_000_000_000));
+        assert_eq!(rate("2.5 Gbps"), Ok(2_500_000_000));
+        assert_eq!(rate("100_000kbps"), Ok(100_000_000));
+        assert_eq!(time("1.5us"), Ok(1_500));
+        assert_eq!(time("0"), Ok(0));
+        assert_eq!(Threshold::parse("512KiB"), Ok(Threshold::Bytes(524_288)));
+        assert_eq!(Threshold::parse("30000"), Ok(Threshold::Bytes(30_000)));
+        assert_eq!(Threshold::parse("15us"), Ok(Threshold::Time(15_000)));
+        assert_eq!(Threshold::parse("0.5bdp"), Ok(Threshold::Bdp(500_000)));
+        assert_eq!(CutSize::parse("4 planes"), Ok(CutSize::Planes(4)));
+        assert_eq!(CutSize::parse("1 plane"), Ok(CutSize::Planes(1)));
+        assert_eq!(CutSize::parse("256B"), Ok(CutSize::Bytes(256)));
+    }
+
+    #[test]
+    fn a_bad_quantity_is_named_with_the_valid_units() {
+        assert_eq!(
+            rate("10").unwrap_err(),
+            "'10' has no unit; write speeds as in 10Gbps (units: bps, kbps, Mbps, Gbps, Tbps)"
+        );
+        assert_eq!(
+            rate("10Gb").unwrap_err(),
+            "'10Gb': unknown unit 'Gb' for a speed (units: bps, kbps, Mbps, Gbps, Tbps)"
+        );
+        assert_eq!(time("0.1ns").unwrap_err(), "'0.1ns' is not a whole number of nanoseconds below 2^64");
+        assert_eq!(
+            Threshold::parse("15parsec").unwrap_err(),
+            "'15parsec': unknown unit 'parsec'; write bytes (512KiB), a time at line rate (15us), a bandwidth-delay product \
+             (1bdp), or never (units: B, KB, KiB, MB, MiB, GB, GiB, ns, us, ms, s, bdp)"
+        );
+        assert_eq!(
+            CutSize::parse("12 planes").unwrap_err(),
+            "'12 planes': a packet has 1 to 11 planes (8 bit-planes, then 3 byte-planes)"
+        );
+        for bad in [
+            "",
+            "-1us",
+            "1.us",
+            ".5us",
+            "1..2us",
+            "NaN",
+            "1e3us",
+            "99999999999999999999999999999999999999999us",
+        ] {
+            assert!(time(bad).is_err(), "{bad}");
+            assert!(Threshold::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    /// DESIGN §3's frame sizes at a 1500-byte MTU.
+    #[test]
+    fn planes_are_the_wire_formats_frame_sizes() {
+        assert_eq!(coordinates(1500), 352);
+        assert_eq!([1, 4, 8].map(|planes| CutSize::Planes(planes).bytes(352)), [104, 236, 412]);
+        assert_eq!(full_frame(352), 1468);
+        assert_eq!(coordinates(40), 0);
+    }
+
+    proptest! {
+        /// Exact integer arithmetic against f64, which is good to 15 digits.
+        #[test]
+        fn thresholds_are_time_times_rate(ns in 0_u64..10_000_000, rate_bps in 1_u64..1_000_000_000_000, rtt in 0_u64..1_000_000) {
+            let close = |bytes: u64, expected: f64| (bytes as f64 - expected).abs() <= 1.0 + expected * 1e-12;
+            let time = Threshold::Time(ns).bytes(rate_bps, rtt).unwrap();
+            prop_assert!(close(time, ns as f64 * rate_bps as f64 / 8e9));
+            let bdp = Threshold::Bdp(ns).bytes(rate_bps, rtt).unwrap();
+            prop_assert!(close(bdp, ns as f64 / 1e6 * rtt as f64 * rate_bps as f64 / 8e9));
+        }
+
+        #[test]
+        fn what_is_displayed_reads_back_the_same(value in 0_u64..1 << 40) {
+            for threshold in [Threshold::Bytes(value), Threshold::Time(value), Threshold::Bdp(value)] {
+                prop_assert_eq!(Threshold::parse(&threshold.to_string()), Ok(threshold));
+            }
+            if value > 0 {
+                prop_assert_eq!(rate(&rate_text(value)), Ok(value));
+            }
+        }
+
+        #[test]
+        fn any_text_is_a_quantity_or_an_error(text in "\\PC{0,24}") {
+            let _ = (rate(&text), time(&text), Threshold::parse(&text), CutSize::parse(&text));
+        }
+
+        #[test]
+        fn a_plane_more_is_never_a_smaller_frame(mtu in 0_u64..10_000, planes in 1_u8..11) {
+            let n = coordinates(mtu);
+            prop_assert!(CutSize::Planes(planes).bytes(n) <= CutSize::Planes(planes + 1).bytes(n));
+            prop_assert!(n == 0 || full_frame(n) - 14 <= mtu);
+        }
+    }
+}
