@@ -221,7 +221,11 @@ impl Cluster {
 
     /// Sums `gradients` (one a rank, of equal length) across the ranks, all starting now; returns when the
     /// last rank has its sum.
-    pub fn all_reduce(&mut self, step: u32, gradients: Vec<Vec<f32>>) -> Result<Vec<Completed>, ClusterError> {
+    pub fn all_reduce(
+        &mut self,
+        step: u32,
+        gradients: Vec<Vec<f32>>,
+    ) -> Result<Vec<Completed>, ClusterError> {
         if gradients.len() != self.ranks.len() {
             return Err(ClusterError::Gradients { got: gradients.len(), workers: self.ranks.len() as u16 });
         }
@@ -249,7 +253,12 @@ impl Cluster {
         Ok(results.into_iter().flatten().collect())
     }
 
-    fn collect(&mut self, index: usize, step: u32, results: &mut [Option<Completed>]) -> Result<(), ClusterError> {
+    fn collect(
+        &mut self,
+        index: usize,
+        step: u32,
+        results: &mut [Option<Completed>],
+    ) -> Result<(), ClusterError> {
         let at_ns = self.now_ns();
         self.network.with_node(self.ranks[index], |_, node| {
             let ClusterNode::Rank(rank) = node else { return Ok(()) };

@@ -34,7 +34,17 @@ impl RankHost {
         collective: AllReduce,
     ) -> Self {
         let address = peers[rank];
-        Self { address, peers, rate_bps, udp_port, endpoint, collective, free_at_ns: 0, done: None, failure: None }
+        Self {
+            address,
+            peers,
+            rate_bps,
+            udp_port,
+            endpoint,
+            collective,
+            free_at_ns: 0,
+            done: None,
+            failure: None,
+        }
     }
 
     pub(crate) fn start(&mut self, now_ns: u64, step: u32, gradient: Vec<f32>) {
@@ -74,7 +84,9 @@ impl RankHost {
     }
 
     fn handle_frame(&mut self, now_ns: u64, bytes: &[u8]) {
-        let Some(datagram) = frame::read(bytes).filter(|d| d.destination_port == self.udp_port) else { return };
+        let Some(datagram) = frame::read(bytes).filter(|d| d.destination_port == self.udp_port) else {
+            return;
+        };
         self.endpoint.handle_datagram(now_ns, datagram.tos, datagram.payload);
         self.drain(now_ns);
     }
@@ -138,8 +150,11 @@ impl Node for ClusterNode {
         match self {
             Self::Rank(rank) => rank.poll_transmit(now_ns),
             Self::Cross(sender) => sender.poll_transmit(now_ns),
-            Self::Switch(switch) => with_switch(switch, |s| s.poll_transmit())
-                .map(|t| Departure { port: t.port, frame: t.frame, end_ns: t.end_ns }),
+            Self::Switch(switch) => with_switch(switch, |s| s.poll_transmit()).map(|t| Departure {
+                port: t.port,
+                frame: t.frame,
+                end_ns: t.end_ns,
+            }),
         }
     }
 

@@ -1,0 +1,232 @@
+//! A cluster on the committed P4 program. Tables are written straight into the engine here: the controller has tests of its own.
+
+use std::sync::{Arc, Mutex};
+use trimwire_agent::collective::AllReduceConfig;
+use trimwire_agent::endpoint::{EndpointConfig, Reliability, Traffic};
+use trimwire_encoder::nmse;
+use trimwire_fabric::cluster::{Cluster, ClusterConfig, ClusterError, Completed};
+use trimwire_fabric::cross_traffic::CrossTraffic;
+use trimwire_switch::engine::Pipeline;
+use trimwire_switch::engine::entity::{ActionCall, ActionSpec, MatchValue, TableEntry, Value};
+use trimwire_switch::{PortConfig, SharedSwitch, Switch, SwitchConfig};
+
+const WORKERS: u16 = 4;
+const RATE: u64 = 10_000_000_000;
+const LENGTH: usize = 40_000;
+
+fn bytes(number: u128, width: usize) -> Value {
+    let all = number.to_be_bytes();
+    all[all.len() - width.div_ceil(8)..].to_vec()
+}
+
+fn call(action: &str, params: &[(u128, usize)]) -> ActionCall {
+    ActionCall {
+        action: action.to_owned(),
+        params: params.iter().map(|&(number, width)| bytes(number, width)).collect(),
+    }
+}
+
+fn entry(matches: Vec<MatchValue>, action: ActionSpec) -> TableEntry {
+    TableEntry { matches, priority: 0, action, metadata: Vec::new() }
+}
+
+/// Routes, DSCP plan and, with `trim`, thresholds of 20 and 60 µs; without, drop-tail at 120 µs.
+fn program(pipeline: &mut Pipeline, config: &ClusterConfig, trim: bool) {
+    let control = pipeline.control();
+    for rank in 0..config.workers {
+        let address = ClusterConfig::rank_address(rank);
+        let mac = address.mac.iter().fold(0u128, |mac, byte| mac << 8 | u128::from(*byte));
+        let forward = call("Ingress.forward", &[(u128::from(rank + 1), 9), (mac, 48)]);
+        control.member_insert("Ingress.ecmp", u32::from(rank) + 1, &forward).unwrap();
+        let route = MatchValue::Lpm { value: address.ip.octets().to_vec(), prefix_len: 32 };
+        control
+            .table_insert("Ingress.ipv4_route", &entry(vec![route], ActionSpec::Member(u32::from(rank) + 1)))
+            .unwrap();
+    }
+    let trimmable = if trim { "Ingress.set_trimmable" } else { "Ingress.set_plain" };
+    for (dscp, action, queue) in [
+        (3, trimmable, 5),
+        (19, "Ingress.set_plain", 5),
+        (35, "Ingress.set_trimmed", 6),
+        (39, "Ingress.set_plain", 7),
+    ] {
+        let class = ActionSpec::Direct(call(action, &[(queue, 3)]));
+        control
+            .table_insert("Ingress.classify", &entry(vec![MatchValue::Exact(bytes(dscp, 6))], class))
+            .unwrap();
+    }
+    let us = |time: u128| time * u128::from(RATE) / 8_000_000;
+    for port in 1..=config.workers {
+        for queue in [5, 6, 7] {
+            for importance in [0, 1] {
+                let (shallow, deep) = if trim { (us(20), us(60)) } else { (us(120), us(120)) };
+                let thresholds = [
+                    (us(120), 32),
+                    (shallow, 32),
+                    (deep, 32),
+                    (us(120), 32),
+                    (412, 16),
+                    (104, 16),
+                    (35, 6),
+                    (6, 3),
+                    (us(60), 32),
+                ];
+                let key = [(u128::from(port), 9), (queue, 3), (importance, 1)];
+                control
+                    .table_insert(
+                        "Ingress.queue_policy.policy",
+                        &entry(
+                            key.iter().map(|&(v, w)| MatchValue::Exact(bytes(v, w))).collect(),
+                            ActionSpec::Direct(call("Ingress.queue_policy.set_thresholds", &thresholds)),
+                        ),
+                    )
+                    .unwrap();
+            }
+        }
+    }
+}
+
+struct Setup {
+    cluster: Cluster,
+    switch: SharedSwitch,
+}
+
+fn setup(congested: bool, trim: bool) -> Setup {
+    let config = ClusterConfig {
+        workers: WORKERS,
+        link_bps: RATE,
+        delay_ns: 1_000,
+        cross_groups: 1,
+        cross_per_group: 2,
+        cross: congested.then_some(CrossTraffic {
+            burst_ns: 200_000,
+            gap_ns: 200_000,
+            payload: 1_472,
+            tos: 19 << 2 | 2,
+        }),
+        seed: 3,
+        sample_ns: 10_000,
+    };
+    let line = PortConfig { rate_bps: RATE, queue_limit_bytes: 16 << 20 };
+    let mut switch = Switch::new(SwitchConfig { default_port: line, ..SwitchConfig::default() });
+    switch.load_pipeline(include_bytes!("../../p4/build/bmv2/trimwire.json")).unwrap();
+    program(switch.pipeline().unwrap(), &config, trim);
+    let switch: SharedSwitch = Arc::new(Mutex::new(switch));
+    let cluster = Cluster::new(&config, switch.clone(), 9217, |rank| {
+        let (reliability, traffic) = if trim {
+            (Reliability::Bounded { loss: 0.0 }, Traffic::Trimmable)
+        } else {
+            (Reliability::Full, Traffic::Droppable)
+        };
+        let endpoint = EndpointConfig { reliability, traffic, ..EndpointConfig::new(rank, WORKERS, RATE) };
+        (endpoint, AllReduceConfig::new(rank, WORKERS))
+    })
+    .unwrap();
+    Setup { cluster, switch }
+}
+
+fn gradients(step: usize) -> Vec<Vec<f32>> {
+    let value =
+        |rank: usize, i: usize| ((i * 7919 + rank * 104_729 + step * 1_299_709) % 2_001) as f32 / 1e3 - 1.0;
+    (0..usize::from(WORKERS)).map(|rank| (0..LENGTH).map(|i| value(rank, i)).collect()).collect()
+}
+
+fn exact(gradients: &[Vec<f32>]) -> Vec<f32> {
+    (0..LENGTH).map(|i| gradients.iter().map(|g| f64::from(g[i])).sum::<f64>() as f32).collect()
+}
+
+fn steps(setup: &mut Setup, count: u32) -> Vec<Vec<Completed>> {
+    (0..count)
+        .map(|step| {
+            let at_ns = setup.cluster.now_ns() + 100_000;
+            setup.cluster.run_until(at_ns);
+            setup.cluster.all_reduce(step, gradients(step as usize)).unwrap()
+        })
+        .collect()
+}
+
+#[test]
+fn an_idle_fabric_sums_exactly() {
+    let results = steps(&mut setup(false, false), 2);
+    for (step, ranks) in results.iter().enumerate() {
+        let exact = exact(&gradients(step));
+        for completed in ranks {
+            assert!(nmse(&completed.outcome.sum, &exact) < 1e-11);
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let run = || {
+        let mut setup = setup(true, true);
+        let bits: Vec<(u64, Vec<u32>)> = steps(&mut setup, 3)
+            .into_iter()
+            .flatten()
+            .map(|c| (c.at_ns, c.outcome.sum.iter().map(|v| v.to_bits()).collect()))
+            .collect();
+        (bits, setup.cluster.occupancy().to_vec(), setup.cluster.packet_hops())
+    };
+    assert!(run() == run());
+}
+
+#[test]
+fn under_congestion_packets_are_cut_and_decoded_and_nothing_waits_for_a_retransmission() {
+    let mut trimmed = setup(true, true);
+    let mut repaired = setup(true, false);
+    let (fast, slow) = (steps(&mut trimmed, 8), steps(&mut repaired, 8));
+    let totals = trimmed.cluster.endpoint_totals();
+    assert!(totals.cut_received > 100, "{totals:?}");
+    for (step, ranks) in fast.iter().enumerate() {
+        let exact = exact(&gradients(step));
+        for completed in ranks {
+            let error = nmse(&completed.outcome.sum, &exact);
+            assert!(error < 0.6, "no worse than all signs: {error}");
+        }
+    }
+    for (step, ranks) in slow.iter().enumerate() {
+        let exact = exact(&gradients(step));
+        assert!(
+            ranks.iter().all(|completed| nmse(&completed.outcome.sum, &exact) < 1e-11),
+            "repaired is exact"
+        );
+    }
+    let total = |runs: &[Vec<Completed>]| -> u64 {
+        runs.iter().flat_map(|ranks| ranks.iter().map(|c| c.outcome.duration_ns).max()).sum()
+    };
+    assert!(total(&fast) < total(&slow), "{} ns with trimming, {} ns without", total(&fast), total(&slow));
+}
+
+#[test]
+fn every_packet_offered_is_admitted_cut_or_dropped_and_counted() {
+    for trim in [true, false] {
+        let mut setup = setup(true, trim);
+        steps(&mut setup, 4);
+        let mut switch = setup.switch.lock().unwrap();
+        let received = switch.stats().received;
+        let control = switch.pipeline().unwrap().control();
+        let sum = |control: &trimwire_switch::engine::Control, name: &str, cells: u64| -> u64 {
+            (0..cells).map(|cell| control.counter(name, cell).unwrap().packets).sum()
+        };
+        let counted: u64 = ["admitted", "trimmed", "trim_dropped", "selective_dropped", "tail_dropped"]
+            .iter()
+            .map(|name| sum(control, &format!("Ingress.{name}"), 4096))
+            .sum();
+        assert_eq!(counted + sum(control, "Ingress.unroutable", 1), received);
+        assert_eq!(sum(control, "Ingress.trimmed", 4096) > 0, trim);
+        assert_eq!(
+            sum(control, "Ingress.selective_dropped", 4096) + sum(control, "Ingress.tail_dropped", 4096) > 0,
+            true
+        );
+    }
+}
+
+#[test]
+fn a_rank_that_vanishes_is_named() {
+    let mut setup = setup(false, true);
+    steps(&mut setup, 1);
+    setup.cluster.set_rank_link(2, false);
+    let error = setup.cluster.all_reduce(9, gradients(9)).unwrap_err();
+    assert!(matches!(error, ClusterError::Rank { step: 9, .. }), "{error}");
+    assert!(error.to_string().contains("rank"), "{error}");
+}
