@@ -17,7 +17,8 @@
 //! ```
 //!
 //! Order of calls: [`Client::connect`], [`Client::arbitrate`], then the others in any order and from any number of tasks (they
-//! take `&self`). Only [`Client::capabilities`] may come before arbitration. Dropping the client ends the session.
+//! take `&self`). Only [`Client::capabilities`] may come before arbitration; to look without taking part in it, call
+//! [`Client::observe`] instead. Dropping the client ends the session.
 
 mod error;
 mod session;
@@ -94,6 +95,8 @@ pub struct Client {
     options: Options,
     rpc: P4RuntimeClient<Channel>,
     session: Option<Session>,
+    /// The device to look at without a session.
+    observed: Option<u64>,
     /// For names in errors; set with the pipeline.
     index: Mutex<Option<Index>>,
 }
@@ -122,12 +125,25 @@ impl Client {
         let rpc = P4RuntimeClient::new(channel)
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
-        Ok(Self { address: address.to_owned(), options, rpc, session: None, index: Mutex::new(None) })
+        Ok(Self {
+            address: address.to_owned(),
+            options,
+            rpc,
+            session: None,
+            observed: None,
+            index: Mutex::new(None),
+        })
     }
 
     /// As given to [`Client::connect`].
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Looks at a device without bidding for it: [`Client::pipeline`] and [`Client::read`] work, and a primary controller
+    /// takes no notice.
+    pub fn observe(&mut self, device_id: u64) {
+        self.observed = Some(device_id);
     }
 
     /// Bids to be the primary controller of a device, for a role. The highest election id wins.
@@ -273,8 +289,7 @@ impl Client {
     ) -> Result<Option<ForwardingPipelineConfig>, ClientError> {
         const OPERATION: &str = "GetForwardingPipelineConfig";
         let session = self.session(OPERATION)?;
-        let request =
-            GetForwardingPipelineConfigRequest { device_id: session.device_id, response_type: what.into() };
+        let request = GetForwardingPipelineConfigRequest { device_id, response_type: what.into() };
         let mut rpc = self.rpc.clone();
         let config = match self.call(OPERATION, Box::pin(rpc.get_forwarding_pipeline_config(request))).await {
             Ok(response) => response.config,
@@ -341,8 +356,8 @@ impl Client {
     /// Reads entities. An id of 0, or an entry without match, is a wildcard (P4Runtime, "Wildcard Reads").
     pub async fn read(&self, entities: Vec<Entity>) -> Result<Vec<Entity>, ClientError> {
         const OPERATION: &str = "Read";
-        let session = self.session(OPERATION)?;
-        let request = ReadRequest { device_id: session.device_id, role: session.role.name.clone(), entities };
+        let (device_id, role) = self.device(OPERATION)?;
+        let request = ReadRequest { device_id, role: role.to_owned(), entities };
         let mut rpc = self.rpc.clone();
         self.in_time(
             OPERATION,
@@ -377,7 +392,8 @@ impl Client {
 
     /// The P4Runtime version that the switch serves, as in "1.5.0".
     pub async fn capabilities(&self) -> Result<String, ClientError> {
-        let device_id = self.session.as_ref().map_or(0, |session| session.device_id);
+        // Device 0 where none is chosen: the version is the server's, not the device's.
+        let (device_id, _) = self.device("Capabilities").unwrap_or_default();
         let mut rpc = self.rpc.clone();
         let response =
             self.call("Capabilities", Box::pin(rpc.capabilities(CapabilitiesRequest { device_id }))).await?;
@@ -391,6 +407,15 @@ impl Client {
     ) -> Result<(), ClientError> {
         let request = StreamMessageRequest { update: Some(update) };
         self.session(operation)?.send(&self.address, operation, request).await
+    }
+
+    /// Device and role to read from.
+    fn device(&self, operation: &'static str) -> Result<(u64, &str), ClientError> {
+        match (&self.session, self.observed) {
+            (Some(session), _) => Ok((session.device_id, session.role.name.as_str())),
+            (None, Some(device_id)) => Ok((device_id, "")),
+            (None, None) => Err(self.not_arbitrated(operation)),
+        }
     }
 
     fn session(&self, operation: &'static str) -> Result<&Session, ClientError> {

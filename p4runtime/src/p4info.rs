@@ -18,6 +18,7 @@
 mod consistency;
 mod index;
 mod lookup;
+mod refs;
 mod text;
 
 use std::sync::LazyLock;
@@ -26,8 +27,9 @@ use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
 
 pub(crate) use self::index::find_element;
-pub use self::index::{ActionRef, Index, IndexError, Named, TableRef};
+pub use self::index::{Index, IndexError, Named};
 pub use self::lookup::{Key, LookupError, nearest};
+pub use self::refs::{ActionRef, TableRef};
 pub use crate::config::P4Info;
 
 /// The `.proto` files of this crate and what they import, as an encoded `FileDescriptorSet` (for gRPC reflection too).

@@ -59,7 +59,9 @@ pub enum ClientError {
         status: Box<Status>,
     },
     /// Called before [`Client::arbitrate`](super::Client::arbitrate).
-    #[error("{operation} on switch {address} before arbitration: call arbitrate first")]
+    #[error(
+        "{operation} on switch {address} before arbitration: call arbitrate first, or observe to only look"
+    )]
     NotArbitrated {
         /// As given.
         address: String,

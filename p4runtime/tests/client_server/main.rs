@@ -109,6 +109,19 @@ async fn a_pipeline_comes_back_as_it_was_set() {
 }
 
 #[tokio::test]
+async fn an_observer_reads_without_taking_part_in_arbitration() {
+    let (switch, client, index) = ready().await;
+    client.write(vec![route(&index, 1).insert().unwrap()], Atomicity::ContinueOnError).await.unwrap();
+    let mut observer = Client::connect(&switch.address).await.unwrap();
+    observer.observe(1);
+    assert_eq!(observer.pipeline(ResponseType::CookieOnly).await.unwrap().unwrap().cookie.unwrap().cookie, 7);
+    assert_eq!(observer.read(vec![TableEntry::default().into()]).await.unwrap().len(), 1);
+    assert_eq!(client.arbitration().unwrap(), Arbitration::Primary { election_id: 1 });
+    let error = observer.write(Vec::new(), Atomicity::ContinueOnError).await.unwrap_err();
+    assert!(matches!(error, WriteError::Client(ClientError::NotArbitrated { .. })));
+}
+
+#[tokio::test]
 async fn each_rejected_update_comes_back_with_index_code_and_names() {
     let (switch, client, index) = ready().await;
     let mut stray = route(&index, 3).insert().unwrap();
