@@ -288,7 +288,7 @@ impl Client {
         what: ResponseType,
     ) -> Result<Option<ForwardingPipelineConfig>, ClientError> {
         const OPERATION: &str = "GetForwardingPipelineConfig";
-        let session = self.session(OPERATION)?;
+        let (device_id, _) = self.device(OPERATION)?;
         let request = GetForwardingPipelineConfigRequest { device_id, response_type: what.into() };
         let mut rpc = self.rpc.clone();
         let config = match self.call(OPERATION, Box::pin(rpc.get_forwarding_pipeline_config(request))).await {
