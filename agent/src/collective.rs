@@ -288,7 +288,3 @@ impl AllReduce {
         self.steps.keys().copied()
     }
 }
-
-#[cfg(test)]
-#[path = "collective/collective_tests.rs"]
-mod tests;

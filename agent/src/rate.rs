@@ -240,7 +240,8 @@ mod tests {
         let mut law = Timely::new(TimelyConfig::default(), LINE);
         feed(&mut law, &[250_000]);
         assert_eq!(feed(&mut law, &[100_000]), 6_040_000_000, "gradient < 0");
-        assert_eq!(feed(&mut law, &[110_000; 1]), 6_040_000_000, "rising between the thresholds");
+        let risen = feed(&mut law, &[110_000, 120_000]);
+        assert_eq!(feed(&mut law, &[121_000, 122_000, 123_000]), risen, "rising between the thresholds");
     }
 
     #[test]

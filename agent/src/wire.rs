@@ -178,7 +178,7 @@ impl<'a> Control<'a> {
             Kind::Status => STATUS_LEN,
             Kind::Stop => STOP_LEN,
             Kind::Final => FINAL_LEN,
-            _ => return Err(WireError::NotControl(kind)),
+            Kind::Data => return Err(WireError::NotControl(kind)),
         };
         let Some((fixed, rest)) = body.split_at_checked(need) else {
             return Err(WireError::Short { kind, got: body.len(), need });

@@ -17,7 +17,7 @@ type MessageKey = (u16, u32);
 /// State between `start` and the outcome.
 #[derive(Debug)]
 pub(super) struct Step {
-    step: u32,
+    number: u32,
     started_ns: u64,
     gradient: Vec<f32>,
     /// The own shard's sum so far: of the ranks below `next_rank`.
@@ -83,7 +83,7 @@ impl Step {
         let length = gradient.len();
         let own = shard_range(length, config.world, config.rank);
         let mut this = Self {
-            step,
+            number: step,
             started_ns: now_ns,
             sum: vec![0.0; own.len()],
             next_rank: 0,
@@ -197,7 +197,7 @@ impl Step {
             Event::Failed { peer, message, error } => {
                 let ours = (peer, message);
                 if self.expected.contains(&ours) || self.sent.iter().any(|(key, _)| *key == ours) {
-                    let (step, phase, shard) = (self.step, id.phase, id.shard);
+                    let (step, phase, shard) = (self.number, id.phase, id.shard);
                     return Err(StepError::Transfer { step, phase, shard, source: error });
                 }
             }
@@ -225,7 +225,7 @@ impl Step {
             }
             self.next_rank += 1;
         }
-        let (step, shard) = (self.step, config.rank);
+        let (step, shard) = (self.number, config.rank);
         let failed = |source| StepError::Sum { step, shard, source };
         let id = MessageId::new(step, Phase::AllGather, shard);
         let (message, layout) = encode(config, endpoint.stream(), step, id, &self.sum).map_err(failed)?;
@@ -263,7 +263,7 @@ impl Step {
         let Some((message, mut decoder, merged, _)) = self.own.take_if(|(.., waiting)| *waiting == 0) else {
             return Ok(());
         };
-        let (step, shard) = (self.step, config.rank);
+        let (step, shard) = (self.number, config.rank);
         let merged = Arc::new(merged);
         for peer in others(config) {
             endpoint.agree(now_ns, peer, id.to_u32(), merged.clone()).map_err(|source| StepError::Sum {
@@ -308,7 +308,7 @@ impl Step {
             stats.retransmitted_bytes += counts.retransmitted_bytes;
         }
         let duration_ns = now_ns.saturating_sub(self.started_ns);
-        Outcome { step: self.step, sum: self.result, stats, duration_ns }
+        Outcome { step: self.number, sum: self.result, stats, duration_ns }
     }
 }
 

@@ -49,10 +49,10 @@ impl Peer {
         if self.finished.insert(id, finished).is_none() {
             self.finished_order.push_back(id);
         }
-        if self.finished_order.len() > FINISHED_MAX {
-            if let Some(oldest) = self.finished_order.pop_front() {
-                self.finished.remove(&oldest);
-            }
+        if self.finished_order.len() > FINISHED_MAX
+            && let Some(oldest) = self.finished_order.pop_front()
+        {
+            self.finished.remove(&oldest);
         }
     }
 
@@ -87,18 +87,16 @@ impl Early {
     /// Keeps a datagram, if there is room. `None`: dropped.
     pub(super) fn keep(&mut self, id: u32, cut: bool, payload: &[u8]) -> Option<&mut EarlyMessage> {
         let bytes = payload.len() + EARLY_OVERHEAD;
-        self.message(id, bytes).map(|message| {
-            message.packets.push((cut, payload.to_vec()));
-            message
-        })
+        let message = self.message(id, bytes)?;
+        message.packets.push((cut, payload.to_vec()));
+        Some(message)
     }
 
     /// Keeps a question, if there is room for the message.
     pub(super) fn keep_probe(&mut self, id: u32, probe: Probe) -> Option<&mut EarlyMessage> {
-        self.message(id, 0).map(|message| {
-            message.probe = Some(probe);
-            message
-        })
+        let message = self.message(id, 0)?;
+        message.probe = Some(probe);
+        Some(message)
     }
 
     fn message(&mut self, id: u32, bytes: usize) -> Option<&mut EarlyMessage> {

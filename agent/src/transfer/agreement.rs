@@ -9,7 +9,7 @@ use crate::wire::{MapSource, Stop, Writer};
 use std::sync::Arc;
 
 /// What to do next.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Wait for the timer, which is set.
     Wait,

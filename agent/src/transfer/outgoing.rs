@@ -41,7 +41,7 @@ impl Path {
 }
 
 /// What to do after something happened to a transfer.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Wait for the timer, which is set.
     Wait,

@@ -1,0 +1,277 @@
+//! Promises of the all-reduce, over a network that misbehaves.
+
+mod network;
+
+use network::{Faults, Network, Random};
+use proptest::prelude::*;
+use trimwire_agent::collective::{
+    AllReduce, AllReduceConfig, Outcome, Replicas, StartError, StepError, shard_range,
+};
+use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Reliability};
+use trimwire_encoder::{Decoding, nmse};
+
+const SECOND: u64 = 1_000_000_000;
+
+struct Job {
+    network: Network,
+    collectives: Vec<AllReduce>,
+}
+
+impl Job {
+    fn new(
+        world: u16,
+        faults: Faults,
+        seed: u64,
+        reliability: Reliability,
+        change: impl Fn(&mut AllReduceConfig),
+    ) -> Self {
+        let collective = |rank| {
+            let mut config =
+                AllReduceConfig { job_seed: 7, row_log2: 10, ..AllReduceConfig::new(rank, world) };
+            change(&mut config);
+            AllReduce::new(config)
+        };
+        Self {
+            network: Network::new(world, faults, seed, reliability),
+            collectives: (0..world).map(collective).collect(),
+        }
+    }
+
+    fn start(&mut self, rank: usize, step: u32, gradient: &[f32]) -> Option<Outcome> {
+        let now_ns = self.network.now_ns;
+        self.collectives[rank]
+            .start(now_ns, step, gradient.to_vec(), &mut self.network.endpoints[rank])
+            .expect("a valid step")
+    }
+
+    /// Runs until nothing happens any more; gives (rank, outcome or error) in the order in which they came.
+    fn run(&mut self, until_ns: u64) -> Vec<(usize, Result<Outcome, StepError>)> {
+        let mut results = Vec::new();
+        let collectives = &mut self.collectives;
+        self.network.run(until_ns, |network, rank, event| {
+            let now_ns = network.now_ns;
+            match collectives[rank].handle_event(now_ns, event, &mut network.endpoints[rank]) {
+                Ok(Some(outcome)) => results.push((rank, Ok(outcome))),
+                Ok(None) => {}
+                Err(error) => results.push((rank, Err(error))),
+            }
+        });
+        results
+    }
+
+    /// One step on all ranks; sums by rank.
+    fn reduce(&mut self, step: u32, gradients: &[Vec<f32>]) -> Vec<Outcome> {
+        for (rank, gradient) in gradients.iter().enumerate() {
+            assert!(self.start(rank, step, gradient).is_none());
+        }
+        let until_ns = self.network.now_ns + 300 * SECOND;
+        let mut outcomes: Vec<_> = self
+            .run(until_ns)
+            .into_iter()
+            .map(|(rank, result)| (rank, result.expect("no failure")))
+            .collect();
+        outcomes.sort_by_key(|(rank, _)| *rank);
+        assert!(outcomes.iter().map(|(rank, _)| *rank).eq(0..gradients.len()), "every rank once");
+        assert!(outcomes.iter().all(|(_, outcome)| outcome.step == step));
+        outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+    }
+}
+
+fn gradients(world: u16, length: usize, seed: u64) -> Vec<Vec<f32>> {
+    (0..world).map(|rank| Random(seed ^ u64::from(rank) << 40).gradient(length)).collect()
+}
+
+/// The sum in the order of the ranks, in f64.
+fn exact(gradients: &[Vec<f32>]) -> Vec<f32> {
+    (0..gradients[0].len()).map(|i| gradients.iter().map(|g| f64::from(g[i])).sum::<f64>() as f32).collect()
+}
+
+fn adversary() -> impl Strategy<Value = Faults> {
+    (0_u64..100_000, 0_u64..50_000, 0_u64..200_000, 0.0..0.5, 0.0..0.5, 0.0..1.0, 0_usize..600, 0.0..0.3)
+        .prop_map(
+            |(
+                data_delay_ns,
+                control_delay_ns,
+                jitter_ns,
+                drop_data,
+                drop_control,
+                cut,
+                cut_to_at_least,
+                duplicate,
+            )| Faults {
+                data_delay_ns,
+                control_delay_ns,
+                jitter_ns,
+                drop_data,
+                drop_control,
+                cut,
+                cut_to_at_least,
+                duplicate,
+            },
+        )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn on_a_quiet_network_the_sum_is_exact_whatever_the_world_and_length(world in 2_u16..7, length in 1_usize..9_000, seed: u64) {
+        let gradients = gradients(world, length, seed);
+        let mut job = Job::new(world, Faults::NONE, seed, Reliability::Bounded { loss: 0.01 }, |_| ());
+        for outcome in job.reduce(0, &gradients) {
+            prop_assert!(nmse(&outcome.sum, &exact(&gradients)) < 1e-12);
+            prop_assert_eq!((outcome.stats.cut, outcome.stats.missing, outcome.stats.repaired), (0, 0, 0));
+            prop_assert_eq!(outcome.stats.full, outcome.stats.packets);
+        }
+    }
+
+    #[test]
+    fn full_reliability_gives_the_same_bits_as_a_quiet_network(faults in adversary(), world in 2_u16..5, length in 1_usize..4_000, seed: u64) {
+        let gradients = gradients(world, length, seed);
+        let sums = |faults| {
+            let mut job = Job::new(world, faults, seed, Reliability::Full, |_| ());
+            job.reduce(3, &gradients).into_iter().map(|outcome| outcome.sum).collect::<Vec<_>>()
+        };
+        let quiet = sums(Faults::NONE);
+        prop_assert!(nmse(&quiet[0], &exact(&gradients)) < 1e-12);
+        prop_assert_eq!(sums(faults), quiet);
+    }
+
+    #[test]
+    fn consistent_replicas_are_bit_identical_under_any_adversary(
+        faults in adversary(), world in 2_u16..6, length in 1_usize..6_000, seed: u64, loss in 0.0_f32..0.2, planes in 1_u8..=11,
+        decoding in prop_oneof![Just(Decoding::Unbiased), Just(Decoding::Mmse), Just(Decoding::Paper)],
+    ) {
+        let gradients = gradients(world, length, seed);
+        let mut job = Job::new(world, faults, seed, Reliability::Bounded { loss }, |config| {
+            config.replicas = Replicas::Consistent;
+            config.planes = planes;
+            config.decoding = decoding;
+        });
+        let bits = |outcome: &Outcome| outcome.sum.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+        let outcomes = job.reduce(0, &gradients);
+        for outcome in &outcomes {
+            prop_assert_eq!(bits(outcome), bits(&outcomes[0]));
+        }
+        prop_assert!(job.collectives.iter().all(|c| c.active_steps().count() == 0));
+    }
+
+    #[test]
+    fn losses_stay_within_the_bound_at_every_rank(faults in adversary(), world in 2_u16..5, seed: u64, loss in 0.0_f32..0.3) {
+        let mut job = Job::new(world, faults, seed, Reliability::Bounded { loss }, |_| ());
+        for outcome in job.reduce(0, &gradients(world, 8_000, seed)) {
+            prop_assert!(outcome.stats.missing as f64 <= f64::from(loss) * outcome.stats.packets as f64);
+        }
+    }
+}
+
+#[test]
+fn cuts_cost_what_the_closed_form_says() {
+    // Every packet loses all but its first four planes, in both phases: the sum of 4 contributions errs by D_4/(1 − D_4)
+    // of the three contributions that travelled, and once more of the whole in the all-gather for the shards that did.
+    let faults = Faults { cut: 1.0, cut_to_at_least: 18 + 4 * 44, ..Faults::NONE };
+    let mut job = Job::new(4, faults, 5, Reliability::Bounded { loss: 0.0 }, |config| config.row_log2 = 13);
+    let four = |from: usize, datagram: &trimwire_agent::endpoint::Transmit, _| {
+        assert!(from < 4 && !datagram.payload.is_empty());
+        false
+    };
+    job.network.script = Some(four);
+    let gradients = gradients(4, 1 << 17, 5);
+    let outcomes = job.reduce(0, &gradients);
+    let sum = exact(&gradients);
+    for outcome in &outcomes {
+        let error = nmse(&outcome.sum, &sum);
+        // Cuts are uniform between four planes and all: the error is below that of four planes everywhere.
+        assert!(error > 1e-7 && error < 0.0096 * 2.0, "{error}");
+        assert_eq!(outcome.stats.missing, 0);
+    }
+    // The owner of a shard keeps its exact sum (free replicas): its error comes from the reduce-scatter alone.
+    let own = shard_range(sum.len(), 4, 0);
+    let (here, there) = (&outcomes[0].sum[own.clone()], &outcomes[1].sum[own.clone()]);
+    assert!(nmse(here, &sum[own.clone()]) < nmse(there, &sum[own]));
+}
+
+#[test]
+fn steps_may_overlap() {
+    let mut job = Job::new(3, Faults { jitter_ns: 40_000, ..Faults::NONE }, 1, Reliability::Full, |_| ());
+    let first = gradients(3, 5_000, 1);
+    let second = gradients(3, 7_000, 2);
+    // Rank 2 is late: the others' data of both steps waits for it.
+    for (step, gradients) in [(0, &first), (1, &second)] {
+        for (rank, gradient) in gradients.iter().enumerate().take(2) {
+            job.start(rank, step, gradient);
+        }
+    }
+    assert!(job.run(SECOND).is_empty());
+    job.start(2, 1, &second[2]);
+    job.start(2, 0, &first[2]);
+    let results = job.run(2 * SECOND);
+    assert_eq!(results.len(), 6);
+    for (_, result) in results {
+        let outcome = result.expect("no failure");
+        let expected = exact(if outcome.step == 0 { &first } else { &second });
+        assert!(nmse(&outcome.sum, &expected) < 1e-12);
+    }
+}
+
+#[test]
+fn a_lone_rank_has_its_sum_at_once() {
+    let mut job = Job::new(1, Faults::NONE, 1, Reliability::Full, |_| ());
+    assert_eq!(
+        job.start(0, 9, &[1.0, 2.0]).map(|outcome| (outcome.step, outcome.sum)),
+        Some((9, vec![1.0, 2.0]))
+    );
+}
+
+#[test]
+fn steps_wrap_around() {
+    let mut job = Job::new(2, Faults::NONE, 1, Reliability::Full, |_| ());
+    for step in [0, (1 << 21) - 1, 1 << 21, u32::MAX, 0] {
+        let gradients = gradients(2, 900, u64::from(step));
+        assert!(nmse(&job.reduce(step, &gradients)[1].sum, &exact(&gradients)) < 1e-12);
+    }
+}
+
+#[test]
+fn a_rank_that_vanishes_fails_the_step_and_is_named() {
+    let mut job = Job::new(3, Faults::NONE, 1, Reliability::Full, |_| ());
+    let gradients = gradients(3, 30_000, 1);
+    for (rank, gradient) in gradients.iter().enumerate() {
+        job.start(rank, 4, gradient);
+    }
+    assert!(job.run(10_000).is_empty());
+    job.network.dead[2] = true;
+    let results = job.run(400 * SECOND);
+    let texts: Vec<String> =
+        results.iter().map(|(rank, r)| format!("{rank}: {}", r.as_ref().expect_err("failed"))).collect();
+    assert_eq!(texts.len(), 3, "{texts:?}");
+    for text in texts.iter().filter(|text| !text.starts_with('2')) {
+        assert!(text.contains("step 4, reduce-scatter of shard 2: rank 2 has not answered"), "{text}");
+    }
+    assert!(job.collectives.iter().all(|c| c.active_steps().count() == 0));
+    assert!(
+        job.network.endpoints.iter().all(|e| e.poll_timeout().is_none()),
+        "nothing goes on for a failed step"
+    );
+}
+
+#[test]
+fn steps_that_cannot_start_say_why_and_leave_nothing_behind() {
+    let mut endpoint = Endpoint::new(EndpointConfig::new(0, 2, 1_000_000_000));
+    let text = |endpoint: &mut Endpoint, world, gradient: Vec<f32>| {
+        let mut collective = AllReduce::new(AllReduceConfig::new(0, world));
+        collective.start(0, 6, gradient, endpoint).expect_err("invalid").to_string()
+    };
+    assert_eq!(
+        text(&mut endpoint, 2, vec![]),
+        "the gradient of step 6 is empty; an all-reduce needs at least one coordinate"
+    );
+    assert_eq!(text(&mut endpoint, 3, vec![1.0]), "all-reduce is rank 0 of 3, its endpoint rank 0 of 2");
+    assert!(
+        text(&mut endpoint, 2, vec![1.0, f32::NAN]).starts_with("shard 1 of step 6: coordinate 0 is NaN")
+    );
+    assert!(endpoint.poll_transmit(0).is_none() && endpoint.poll_timeout().is_none());
+    let mut collective = AllReduce::new(AllReduceConfig::new(0, 2));
+    assert!(collective.start(0, 6, vec![1.0; 9], &mut endpoint).is_ok_and(|outcome| outcome.is_none()));
+    assert!(matches!(collective.start(0, 6, vec![1.0; 9], &mut endpoint), Err(StartError::Busy { step: 6 })));
+}

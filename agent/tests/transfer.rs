@@ -1,0 +1,403 @@
+//! Promises of a transfer between two ranks, over a network that misbehaves.
+
+mod network;
+
+use network::{Faults, LINE_BPS, Network, Random, decoder, encode, kind, layout};
+use proptest::prelude::*;
+use trimwire_agent::endpoint::{Event, Expectation, Reliability, Traffic};
+use trimwire_agent::transfer::{TransferError, TransferStats};
+use trimwire_encoder::packet::{Header, Kind};
+use trimwire_encoder::{Decoder, nmse};
+
+const SECOND: u64 = 1_000_000_000;
+const MESSAGE: u32 = 77;
+
+struct Delivered {
+    decoder: Decoder,
+    received: TransferStats,
+    sent: TransferStats,
+}
+
+/// Sends a gradient from rank 0 to rank 1 and waits for both ends to be done.
+fn deliver(network: &mut Network, gradient: &[f32], planes: u8) -> Delivered {
+    let message = encode(&network.endpoints[0], MESSAGE, gradient, planes);
+    let reliability = network.endpoints[1].config().reliability;
+    let expectation = Expectation { reliability, planes, agree: false };
+    let decoder = decoder(MESSAGE, gradient.len());
+    network.endpoints[1].expect_with(0, 0, MESSAGE, decoder, expectation).expect("expected once");
+    network.endpoints[0].send(0, 1, message).expect("sent once");
+    let (mut got, mut sent) = (None, None);
+    for (rank, event) in network.finish(300 * SECOND) {
+        match event {
+            Event::Received { from: 0, message: MESSAGE, decoder, stats } if rank == 1 => {
+                got = Some((decoder, stats));
+            }
+            Event::Sent { to: 1, message: MESSAGE, stats, .. } if rank == 0 => sent = Some(stats),
+            other => panic!("rank {rank}: {other:?}"),
+        }
+    }
+    let (decoder, received) = got.expect("delivered");
+    Delivered { decoder: *decoder, received, sent: sent.expect("the sender knows") }
+}
+
+fn adversary() -> impl Strategy<Value = Faults> {
+    (0_u64..200_000, 0_u64..100_000, 0_u64..300_000, 0.0..0.7, 0.0..0.6, 0.0..1.0, 0_usize..200, 0.0..0.4)
+        .prop_map(
+            |(
+                data_delay_ns,
+                control_delay_ns,
+                jitter_ns,
+                drop_data,
+                drop_control,
+                cut,
+                cut_to_at_least,
+                duplicate,
+            )| Faults {
+                data_delay_ns,
+                control_delay_ns,
+                jitter_ns,
+                drop_data,
+                drop_control,
+                cut,
+                cut_to_at_least,
+                duplicate,
+            },
+        )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn every_transfer_ends_within_its_loss_bound(
+        faults in adversary(), seed: u64, length in 1_usize..30_000, loss in 0.0_f32..0.3, planes in 1_u8..=11,
+    ) {
+        let mut network = Network::new(2, faults, seed, Reliability::Bounded { loss });
+        let gradient = Random(seed).gradient(length);
+        let Delivered { decoder, received, .. } = deliver(&mut network, &gradient, planes);
+        let packets = layout(length).packets();
+        prop_assert_eq!(received.packets as usize, packets);
+        prop_assert_eq!(received.full + received.cut + received.missing, received.packets);
+        prop_assert!(f64::from(received.missing) <= f64::from(loss) * packets as f64);
+        // Against what the network knows to have delivered: a packet with less than one plane counts as missing.
+        let best = &network.delivered[&(0, 1, MESSAGE)];
+        let range = |index| layout(length).packet_range(index).len();
+        let there = (0..packets).filter(|&i| best.get(&(i as u32)).is_some_and(|&b| b >= 18 + range(i) / 8)).count();
+        prop_assert!(packets - received.missing as usize <= there);
+        let count = |f: &dyn Fn(u8) -> bool| (0..packets).filter(|&i| f(decoder.coverage(i))).count();
+        prop_assert_eq!(received.missing as usize, count(&|held| held == 0));
+        prop_assert_eq!(received.full as usize, count(&|held| held >= planes));
+    }
+
+    #[test]
+    fn full_reliability_delivers_every_bit(faults in adversary(), seed: u64, length in 1_usize..20_000) {
+        let mut network = Network::new(2, faults, seed, Reliability::Full);
+        let gradient = Random(seed).gradient(length);
+        let Delivered { decoder, received, .. } = deliver(&mut network, &gradient, 11);
+        prop_assert_eq!((received.full, received.cut, received.missing), (received.packets, 0, 0));
+        let mut out = vec![0.0; length];
+        decoder.finish_into(&mut out);
+        prop_assert!(nmse(&out, &gradient) < 1e-12, "{}", nmse(&out, &gradient));
+    }
+
+    #[test]
+    fn full_reliability_of_a_truncated_message_is_all_that_was_sent(faults in adversary(), seed: u64, planes in 1_u8..11) {
+        let mut network = Network::new(2, faults, seed, Reliability::Full);
+        let Delivered { decoder, received, .. } = deliver(&mut network, &Random(seed).gradient(9_000), planes);
+        prop_assert_eq!(received.full, received.packets);
+        prop_assert!((0..received.packets as usize).all(|index| decoder.coverage(index) == planes));
+    }
+
+    #[test]
+    fn same_seed_same_datagrams(faults in adversary(), seed: u64) {
+        let run = || {
+            let mut network = Network::new(2, faults, seed, Reliability::Bounded { loss: 0.05 });
+            network.keep_log = true;
+            deliver(&mut network, &Random(seed).gradient(5_000), 11);
+            network.log
+        };
+        prop_assert_eq!(run(), run());
+    }
+
+    #[test]
+    fn hostile_datagrams_are_counted_and_change_nothing(
+        seed: u64, garbage in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 1..40),
+    ) {
+        let mut network = Network::new(3, Faults::NONE, seed, Reliability::Full);
+        let gradient = Random(seed).gradient(4_000);
+        let mut hostile = 0;
+        for (index, mut bytes) in garbage.into_iter().enumerate() {
+            // Half of them look like ours, of a rank that sends nothing, at first sight.
+            if index % 2 == 0 && bytes.len() >= 8 {
+                bytes[..8].copy_from_slice(&[0x10 | (1 + index as u8 % 7), 0, 0, 2, 0, 0, 0, MESSAGE as u8]);
+            }
+            for endpoint in &mut network.endpoints[..2] {
+                endpoint.handle_datagram(0, index as u8, &bytes);
+                hostile += 1;
+            }
+        }
+        let Delivered { received, .. } = deliver(&mut network, &gradient, 11);
+        prop_assert_eq!(received.full, received.packets);
+        let counted: u64 = network.endpoints[..2].iter().map(|endpoint| {
+            let s = endpoint.stats();
+            s.malformed + s.foreign + s.control_received + s.data_received + s.early_dropped
+        }).sum();
+        let honest: u64 = network.endpoints.iter().map(|e| e.stats().control_sent + e.stats().data_sent).sum();
+        prop_assert!(counted >= hostile, "{counted} of {hostile} and {honest}");
+    }
+}
+
+#[test]
+fn nothing_is_repaired_when_nothing_is_lost_even_if_control_overtakes_data() {
+    let faults = Faults { data_delay_ns: 900_000, ..Faults::NONE };
+    let mut network = Network::new(2, faults, 1, Reliability::Full);
+    let Delivered { sent, received, .. } = deliver(&mut network, &Random(1).gradient(300_000), 11);
+    assert_eq!((sent.repaired, received.full), (0, received.packets));
+}
+
+#[test]
+fn lost_packets_are_repaired_one_round_trip_after_the_last_packet() {
+    // Packets 5 and 6 of 86 are dropped once: the first STATUS shows that later ones have arrived.
+    let mut network = Network::new(2, Faults::NONE, 1, Reliability::Full);
+    network.script = Some(|_, datagram, before| kind(datagram) == Kind::Data && (before == 5 || before == 6));
+    network.keep_log = true;
+    let Delivered { sent, received, .. } = deliver(&mut network, &Random(1).gradient(30_000), 11);
+    assert_eq!((sent.repaired, received.full), (2, received.packets));
+    let data: Vec<u64> =
+        network.log.iter().filter(|(.., d)| kind(d) == Kind::Data).map(|&(at, ..)| at).collect();
+    let (last, repair) = (data[data.len() - 3], data[data.len() - 2]);
+    assert!(repair - last < 2 * 5_000 + 3_000, "repaired {} ns after the last packet", repair - last);
+}
+
+#[test]
+fn a_lost_tail_is_repaired_after_the_measured_round_trip_not_after_the_minimum_timeout() {
+    let mut network = Network::new(2, Faults::NONE, 1, Reliability::Full);
+    network.script = Some(|_, datagram, before| kind(datagram) == Kind::Data && before == 89);
+    let Delivered { sent, received, .. } = deliver(&mut network, &Random(1).gradient(30_000), 11);
+    assert_eq!((received.packets, sent.repaired), (90, 1));
+    assert!(received.duration_ns < 90 * 1_200 + 100_000, "took {} ns", received.duration_ns);
+}
+
+#[test]
+fn only_the_missing_planes_of_a_cut_packet_are_repaired() {
+    let faults = Faults { cut: 1.0, cut_to_at_least: 18 + 4 * 44, ..Faults::NONE };
+    let mut network = Network::new(2, faults, 3, Reliability::Full);
+    network.keep_log = true;
+    deliver(&mut network, &Random(3).gradient(20_000), 11);
+    let first = |bytes: &[u8]| Header::parse(bytes).expect("own packet").first_plane;
+    let repairs: Vec<u8> = network
+        .log
+        .iter()
+        .filter(|(.., d)| kind(d) == Kind::Data)
+        .skip(layout(20_000).packets())
+        .map(|(.., d)| first(&d.payload))
+        .collect();
+    assert!(!repairs.is_empty() && repairs.iter().all(|&plane| plane >= 4), "{repairs:?}");
+}
+
+#[test]
+fn cut_packets_count_as_delivered_and_are_not_repaired() {
+    let faults = Faults { cut: 1.0, cut_to_at_least: 18 + 44, ..Faults::NONE };
+    let mut network = Network::new(2, faults, 3, Reliability::Bounded { loss: 0.0 });
+    let Delivered { sent, received, .. } = deliver(&mut network, &Random(3).gradient(20_000), 11);
+    assert_eq!((sent.repaired, received.missing), (0, 0));
+    assert!(received.cut > received.packets * 9 / 10);
+}
+
+#[test]
+fn losses_within_the_bound_are_not_repaired_and_end_without_a_timeout() {
+    let mut network = Network::new(2, Faults::NONE, 3, Reliability::Bounded { loss: 0.05 });
+    network.script = Some(|_, datagram, before| kind(datagram) == Kind::Data && before % 30 == 29);
+    let Delivered { sent, received, .. } = deliver(&mut network, &Random(3).gradient(30_000), 11);
+    assert_eq!((sent.repaired, received.missing, received.packets), (0, 3, 90));
+    assert!(received.duration_ns < 90 * 1_200 + 100_000, "took {} ns", received.duration_ns);
+}
+
+#[test]
+fn a_lost_stop_is_answered_again() {
+    let mut network = Network::new(2, Faults::NONE, 3, Reliability::Full);
+    network.script = Some(|_, datagram, before| kind(datagram) == Kind::Stop && before < 3);
+    deliver(&mut network, &Random(3).gradient(3_000), 11);
+}
+
+#[test]
+fn data_ahead_of_the_application_waits_for_it() {
+    let mut network = Network::new(2, Faults::NONE, 3, Reliability::Full);
+    let gradient = Random(3).gradient(50_000);
+    let message = encode(&network.endpoints[0], MESSAGE, &gradient, 11);
+    network.endpoints[0].send(0, 1, message).expect("sent");
+    assert!(network.finish(SECOND / 2).is_empty());
+    network.endpoints[1].expect(network.now_ns, 0, MESSAGE, decoder(MESSAGE, 50_000)).expect("expected");
+    let asked_ns = network.now_ns;
+    let mut done = Vec::new();
+    network.run(2 * SECOND, |network, rank, event| done.push((rank, network.now_ns - asked_ns, event)));
+    assert!(matches!(done[0], (1, 0, Event::Received { .. })), "{done:?}");
+    assert!(matches!(done[1], (0, 5_000..10_000, Event::Sent { .. })), "{done:?}");
+    assert_eq!(network.endpoints[0].stats().repairs_sent, 0);
+}
+
+#[test]
+fn early_data_takes_bounded_memory_and_the_rest_is_repaired() {
+    let mut network = Network::with(2, Faults::NONE, 3, |config| {
+        config.reliability = Reliability::Full;
+        config.early_bytes_per_peer = 20_000;
+    });
+    let gradient = Random(3).gradient(50_000);
+    let message = encode(&network.endpoints[0], MESSAGE, &gradient, 11);
+    network.endpoints[0].send(0, 1, message).expect("sent");
+    network.finish(SECOND / 2);
+    assert!(network.endpoints[1].stats().early_dropped > 100);
+    network.endpoints[1].expect(network.now_ns, 0, MESSAGE, decoder(MESSAGE, 50_000)).expect("expected");
+    let events = network.finish(2 * SECOND);
+    assert!(
+        matches!(&events[..], [(1, Event::Received { stats, .. }), (0, Event::Sent { .. })] if stats.full == stats.packets)
+    );
+}
+
+#[test]
+fn a_receiver_that_never_asks_is_named() {
+    let mut network = Network::with(2, Faults::NONE, 3, |config| config.timeouts.patience_ns = 2 * SECOND);
+    let message = encode(&network.endpoints[0], MESSAGE, &[1.0; 100], 11);
+    network.endpoints[0].send(0, 1, message).expect("sent");
+    let events = network.finish(100 * SECOND);
+    let [(0, Event::Failed { error, .. })] = &events[..] else { panic!("{events:?}") };
+    assert!(matches!(error, TransferError::NotExpected { peer: 1, .. }));
+    assert!(
+        error
+            .to_string()
+            .starts_with("rank 1 is alive but has not asked for message 0x0000004d (1 packets) in 2")
+    );
+}
+
+#[test]
+fn a_peer_that_vanishes_fails_both_sides_and_says_what_is_missing() {
+    let mut network = Network::with(2, Faults::NONE, 3, |config| {
+        config.timeouts.give_up_ns = SECOND;
+        config.timeouts.patience_ns = 2 * SECOND;
+    });
+    let gradient = Random(3).gradient(100_000);
+    let message = encode(&network.endpoints[0], MESSAGE, &gradient, 11);
+    network.endpoints[1].expect(0, 0, MESSAGE, decoder(MESSAGE, 100_000)).expect("expected");
+    network.endpoints[0].send(0, 1, message).expect("sent");
+    network.finish(50_000);
+    network.dead[1] = true;
+    let events = network.finish(100 * SECOND);
+    assert!(network.now_ns < 10 * SECOND, "{}", network.now_ns);
+    let mut texts: Vec<String> = events
+        .iter()
+        .map(|(rank, event)| match event {
+            Event::Failed { peer, message: MESSAGE, error } => format!("{rank} {peer} {error}"),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    texts.sort();
+    assert!(
+        texts[0].starts_with("0 1 rank 1 has not answered ") && texts[0].contains(" of 294 packets"),
+        "{texts:?}"
+    );
+    assert!(
+        texts[1].starts_with("1 0 nothing was heard from rank 0 of message 0x0000004d in 2"),
+        "{texts:?}"
+    );
+    assert_eq!(texts.len(), 2);
+}
+
+#[test]
+fn data_that_never_gets_through_fails_although_control_does() {
+    let faults = Faults { drop_data: 1.0, ..Faults::NONE };
+    let mut network = Network::with(2, faults, 3, |config| config.timeouts.patience_ns = SECOND);
+    network.endpoints[1].expect(0, 0, MESSAGE, decoder(MESSAGE, 100)).expect("expected");
+    let message = encode(&network.endpoints[0], MESSAGE, &[1.0; 100], 11);
+    network.endpoints[0].send(0, 1, message).expect("sent");
+    let events = network.finish(100 * SECOND);
+    assert!(
+        matches!(&events[0], (0, Event::Failed { error: TransferError::Stalled { missing: 1, .. }, .. })),
+        "{events:?}"
+    );
+}
+
+#[test]
+fn all_datagrams_together_keep_to_the_line_rate_and_peers_take_turns() {
+    let mut network = Network::new(5, Faults::NONE, 3, Reliability::Full);
+    network.keep_log = true;
+    for to in 1..5 {
+        let message = encode(&network.endpoints[0], MESSAGE, &Random(3).gradient(40_000), 11);
+        network.endpoints[usize::from(to)].expect(0, 0, MESSAGE, decoder(MESSAGE, 40_000)).expect("expected");
+        network.endpoints[0].send(0, to, message).expect("sent");
+    }
+    network.finish(SECOND);
+    let out: Vec<_> = network.log.iter().filter(|(_, from, _)| *from == 0).collect();
+    let frame = |d: &trimwire_agent::endpoint::Transmit| (d.payload.len() as u64 + 42) * 8;
+    for pair in out.windows(2) {
+        let need_ns = frame(&pair[0].2) * SECOND / LINE_BPS;
+        assert!(pair[1].0 - pair[0].0 >= need_ns, "{} to {}", pair[0].0, pair[1].0);
+    }
+    let first: Vec<u16> =
+        out.iter().filter(|(.., d)| kind(d) == Kind::Data).take(12).map(|(.., d)| d.to_rank).collect();
+    assert_eq!(first, [1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4]);
+    let bits: u64 = out.iter().map(|(.., d)| frame(d)).sum();
+    let busy_ns = out.last().expect("sent").0;
+    assert!(
+        bits * SECOND / busy_ns > LINE_BPS * 9 / 10,
+        "the line is used: {} bit/s",
+        bits * SECOND / busy_ns
+    );
+}
+
+#[test]
+fn packets_carry_dscp_ecn_and_a_source_port_each() {
+    for (traffic, dscp) in [(Traffic::Trimmable, 3), (Traffic::Droppable, 19)] {
+        let mut network = Network::with(2, Faults::NONE, 3, |config| {
+            config.traffic = traffic;
+            config.source_ports = 50_000..=50_063;
+        });
+        network.keep_log = true;
+        // Rows of very different energy: some packets are less important.
+        let gradient: Vec<f32> = Random(3)
+            .gradient(40_000)
+            .iter()
+            .enumerate()
+            .map(|(i, v)| if i < 20_000 { v * 0.01 } else { *v })
+            .collect();
+        deliver(&mut network, &gradient, 11);
+        let mut seen = [0; 2];
+        let mut ports = std::collections::BTreeSet::new();
+        for (_, _, datagram) in &network.log {
+            assert!((50_000..=50_063).contains(&datagram.source_port));
+            ports.insert(datagram.source_port);
+            if kind(datagram) == Kind::Data {
+                let important = Header::parse(&datagram.payload).expect("own packet").prefix.important;
+                assert_eq!(datagram.tos, dscp << 2 | if important { 2 } else { 0 });
+                seen[usize::from(important)] += 1;
+            } else {
+                assert_eq!(datagram.tos, 39 << 2 | 2);
+            }
+        }
+        assert!(seen[0] > 10 && seen[1] > 10, "{seen:?}");
+        assert!(ports.len() > 40, "sprayed over {} of 64 ports", ports.len());
+    }
+}
+
+#[test]
+fn a_message_of_a_hundred_thousand_packets_is_repaired_through_many_status_parts() {
+    let faults = Faults { drop_data: 0.02, ..Faults::NONE };
+    let mut network = Network::new(2, faults, 3, Reliability::Full);
+    let gradient = vec![1.0; 32 * 100_000];
+    let message = {
+        use trimwire_encoder::{Encoder, Envelope, Layout, Message};
+        let layout = Layout::new(gradient.len(), 32).expect("valid");
+        let envelope = Envelope { stream: network.endpoints[0].stream(), message: MESSAGE, layer_class: 0 };
+        let mut out = Message::default();
+        Encoder::new(layout, network::key(MESSAGE)).encode(&gradient, envelope, 2, &mut out).expect("finite");
+        let decoder = Decoder::new(layout, network::key(MESSAGE), trimwire_encoder::Decoding::Unbiased);
+        network.endpoints[1].expect(0, 0, MESSAGE, decoder).expect("expected");
+        std::sync::Arc::new(out)
+    };
+    assert!(message.packets() >= 100_000);
+    network.endpoints[0].send(0, 1, message).expect("sent");
+    let events = network.finish(10 * SECOND);
+    assert!(
+        matches!(&events[0], (1, Event::Received { stats, .. }) if stats.full == stats.packets),
+        "{events:?}"
+    );
+}
