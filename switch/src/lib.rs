@@ -11,6 +11,7 @@
 //! p4c's work) and knows nothing of gradients.
 
 pub mod device;
+pub mod driver;
 pub mod engine;
 pub mod traffic;
 

@@ -1,0 +1,231 @@
+//! Puts a [`Switch`](crate::Switch) on Linux interfaces: packet sockets and the real clock, on the caller's thread.
+
+mod packet_socket;
+
+use crate::device::Transmit;
+use crate::{SharedSwitch, Switch};
+use packet_socket::{PacketSocket, wait};
+use std::collections::BTreeMap;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsRawFd as _, RawFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// An interface that has gone is looked for at this interval.
+const REOPEN_NS: u64 = 1_000_000_000;
+/// The stop flag is looked at no less often.
+const LONGEST_WAIT_NS: u64 = 200_000_000;
+
+/// A port on an interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attachment {
+    /// Port number.
+    pub port: u16,
+    /// Interface name.
+    pub interface: String,
+}
+
+/// Why a driver does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DriverError {
+    /// An interface cannot be opened.
+    #[error("port {port}: cannot open interface '{interface}': {source}{}", hint(.source))]
+    Open {
+        /// Port number.
+        port: u16,
+        /// Interface name.
+        interface: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// Waiting for frames failed.
+    #[error("cannot wait for frames: {0}")]
+    Wait(#[from] io::Error),
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => " (packet sockets need CAP_NET_RAW: run as root)",
+        _ if error.raw_os_error() == Some(libc::ENODEV) => " (no such interface; `ip link` lists them)",
+        _ => "",
+    }
+}
+
+/// Frames of one port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PortStats {
+    /// Received.
+    pub received: u64,
+    /// Sent.
+    pub sent: u64,
+    /// Lost because the kernel's buffer was full or the interface gone.
+    pub lost: u64,
+}
+
+/// Wakes a driver after the control plane has changed something.
+#[derive(Debug, Clone)]
+pub struct Waker(Arc<UnixStream>);
+
+impl Waker {
+    /// Makes the driver look at the switch soon. Never blocks: a full pipe is as good as a woken driver.
+    pub fn wake(&self) {
+        let _ = (&*self.0).write(&[0]);
+    }
+}
+
+#[derive(Debug)]
+struct Port {
+    attachment: Attachment,
+    socket: Option<PacketSocket>,
+    reopen_at_ns: u64,
+    outgoing: Vec<Vec<u8>>,
+    stats: PortStats,
+}
+
+/// Sockets, clock and loop of one switch.
+#[derive(Debug)]
+pub struct Driver {
+    switch: SharedSwitch,
+    ports: Vec<Port>,
+    index: BTreeMap<u16, usize>,
+    start: Instant,
+    woken: UnixStream,
+    waker: Waker,
+    unattached: u64,
+}
+
+impl Driver {
+    /// Opens all interfaces.
+    #[expect(clippy::disallowed_methods, reason = "the driver is where the real clock comes in")]
+    pub fn new(switch: SharedSwitch, attachments: Vec<Attachment>) -> Result<Self, DriverError> {
+        let mut ports = Vec::new();
+        for attachment in attachments {
+            let socket = PacketSocket::open(&attachment.interface).map_err(|source| DriverError::Open {
+                port: attachment.port,
+                interface: attachment.interface.clone(),
+                source,
+            })?;
+            ports.push(Port {
+                attachment,
+                socket: Some(socket),
+                reopen_at_ns: 0,
+                outgoing: Vec::new(),
+                stats: PortStats::default(),
+            });
+        }
+        let index = ports.iter().enumerate().map(|(i, port)| (port.attachment.port, i)).collect();
+        let (woken, waker) = UnixStream::pair()?;
+        woken.set_nonblocking(true)?;
+        waker.set_nonblocking(true)?;
+        let waker = Waker(Arc::new(waker));
+        Ok(Self { switch, ports, index, start: Instant::now(), woken, waker, unattached: 0 })
+    }
+
+    /// Wakes this driver.
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// Frames by port number.
+    pub fn stats(&self) -> BTreeMap<u16, PortStats> {
+        self.ports.iter().map(|port| (port.attachment.port, port.stats)).collect()
+    }
+
+    /// Frames for ports that are on no interface.
+    pub fn unattached(&self) -> u64 {
+        self.unattached
+    }
+
+    /// Moves frames until `stop` is set.
+    pub fn run(&mut self, stop: &AtomicBool) -> Result<(), DriverError> {
+        while !stop.load(Ordering::Relaxed) {
+            let due_ns = self.turn();
+            let now_ns = self.now_ns();
+            let wait_ns =
+                due_ns.map_or(LONGEST_WAIT_NS, |at_ns| at_ns.saturating_sub(now_ns)).min(LONGEST_WAIT_NS);
+            let mut descriptors: Vec<RawFd> = vec![self.woken.as_raw_fd()];
+            descriptors
+                .extend(self.ports.iter().filter_map(|port| port.socket.as_ref()).map(|s| s.as_raw_fd()));
+            wait(&descriptors, Some(wait_ns))?;
+            let mut signals = [0; 64];
+            while matches!((&self.woken).read(&mut signals), Ok(n) if n == signals.len()) {}
+        }
+        Ok(())
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    /// Receives what waits, lets the switch work, sends what leaves; gives when the switch wants to be called next.
+    fn turn(&mut self) -> Option<u64> {
+        let now_ns = self.now_ns();
+        let mut switch = self.switch.lock().unwrap_or_else(PoisonError::into_inner);
+        for port in &mut self.ports {
+            let number = port.attachment.port;
+            if port.socket.is_none() && now_ns >= port.reopen_at_ns {
+                port.reopen(now_ns);
+            }
+            let Some(socket) = &mut port.socket else { continue };
+            match socket.receive(|frame| switch.handle_frame(now_ns, number, frame)) {
+                Ok(count) => port.stats.received += count as u64,
+                Err(error) => port.failed(&error, now_ns),
+            }
+        }
+        if switch.poll_timeout().is_some_and(|at_ns| at_ns <= now_ns) {
+            switch.handle_timeout(now_ns);
+        }
+        while let Some(Transmit { port, frame, .. }) = switch.poll_transmit() {
+            match self.index.get(&port) {
+                Some(&i) => self.ports[i].outgoing.push(frame),
+                None => self.unattached += 1,
+            }
+        }
+        for port in &mut self.ports {
+            port.flush(&mut switch, now_ns);
+        }
+        switch.poll_timeout()
+    }
+}
+
+impl Port {
+    fn flush(&mut self, switch: &mut Switch, now_ns: u64) {
+        if self.outgoing.is_empty() {
+            return;
+        }
+        let sent = match self.socket.as_ref().map(|socket| socket.send(&self.outgoing)) {
+            Some(Ok(sent)) => sent,
+            Some(Err(error)) => {
+                self.failed(&error, now_ns);
+                0
+            }
+            None => 0,
+        };
+        self.stats.sent += sent as u64;
+        self.stats.lost += (self.outgoing.len() - sent) as u64;
+        self.outgoing.drain(..).for_each(|frame| switch.recycle(frame));
+    }
+
+    /// The interface went away or down; the others go on.
+    fn failed(&mut self, error: &io::Error, now_ns: u64) {
+        let Attachment { port, interface } = &self.attachment;
+        tracing::warn!("port {port}: interface '{interface}': {error}; trying again every second");
+        self.socket = None;
+        self.reopen_at_ns = now_ns + REOPEN_NS;
+    }
+
+    fn reopen(&mut self, now_ns: u64) {
+        let Attachment { port, interface } = &self.attachment;
+        match PacketSocket::open(interface) {
+            Ok(socket) => {
+                tracing::info!("port {port}: interface '{interface}' is back");
+                self.socket = Some(socket);
+            }
+            Err(_) => self.reopen_at_ns = now_ns + REOPEN_NS,
+        }
+    }
+}
