@@ -7,7 +7,7 @@
 
 mod compile;
 
-pub(super) use compile::{Scope, boolean, constant, header, number, number_low, stack};
+pub(super) use compile::{Scope, boolean, constant, header, number, number_low, stack, unsigned_number};
 
 use std::cmp::Ordering;
 

@@ -230,7 +230,10 @@ fn assign(node: &Value, scope: &Scope<'_>) -> Result<Op> {
                 let value = limbs.ok_or_else(|| malformed(node, "a constant that does not fit"))?;
                 Ok(Op::SetWide { to, value: value.into() })
             }
-            _ => Err(unsupported(node, "arithmetic on more than 128 bits")),
+            _ => Ok(Op::Assign {
+                to: Target::Slot(to),
+                value: expression::unsigned_number(parameter(node, 1)?, scope)?,
+            }),
         };
     }
     let value = expression::number_low(parameter(node, 1)?, scope)?;

@@ -62,6 +62,15 @@ pub(in super::super) fn number(node: &Value, scope: &Scope<'_>) -> Result<Expr> 
     Ok(expr)
 }
 
+/// An exact number that is never negative: what may be widened with zeros.
+pub(in super::super) fn unsigned_number(node: &Value, scope: &Scope<'_>) -> Result<Expr> {
+    let expr = number(node, scope)?;
+    match expr.range().negative {
+        true => Err(unsupported(node, "signed arithmetic on more than 128 bits")),
+        false => Ok(expr),
+    }
+}
+
 /// A number of which only the low 128 bits matter: the right side of an assignment.
 pub(in super::super) fn number_low(node: &Value, scope: &Scope<'_>) -> Result<Expr> {
     let expr = checked(build(node, scope)?, node, Demand::Low)?;
@@ -207,7 +216,10 @@ fn operation(node: &Value, scope: &Scope<'_>) -> Result<Expr> {
         "+" => ring(Ring::Add)?,
         "-" => ring(Ring::Sub)?,
         "*" => ring(Ring::Mul)?,
-        "&" => ring(Ring::And)?,
+        "&" => match widening_mask(node, scope)? {
+            Some(masked) => masked,
+            None => ring(Ring::And)?,
+        },
         "|" => ring(Ring::Or)?,
         "^" => ring(Ring::Xor)?,
         "~" => Expr::Not(right()?),
@@ -285,6 +297,28 @@ fn dynamic(node: &Value, header: HeaderRef, like: u32, field: u32, scope: &Scope
         return Err(unsupported(node, format!("field `{}` of a stack, wide or signed", found.name)));
     }
     Ok(Expr::Dynamic { header, field, width: found.slot.width })
+}
+
+/// `number & mask` where the mask has more than 128 bits, as a cast to a wide type leaves it.
+fn widening_mask(node: &Value, scope: &Scope<'_>) -> Result<Option<Expr>> {
+    let mask = json::member(node, "right")?;
+    if mask.get("type").and_then(Value::as_str) != Some("hexstr") {
+        return Ok(None);
+    }
+    let (false, mask) = parse_hex(json::text(mask, "value")?).unwrap_or((true, Vec::new())) else {
+        return Ok(None);
+    };
+    let (high, low) = mask.split_at(mask.len().saturating_sub(16));
+    if high.iter().all(|&byte| byte == 0) {
+        return Ok(None);
+    }
+    let left = build(json::member(node, "left")?, scope)?;
+    let range = left.range();
+    if range.negative || range.bits > 128 {
+        return Err(unsupported(node, "arithmetic on more than 128 bits"));
+    }
+    let low = low.iter().fold(0, |low, &byte| low << 8 | u128::from(byte));
+    Ok(Some(Expr::Ring { op: Ring::And, left: Box::new(left), right: Box::new(Expr::Const(low)) }))
 }
 
 fn is_header(node: &Value) -> bool {
