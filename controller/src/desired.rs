@@ -248,3 +248,6 @@ fn check_capacity(switch: &str, desired: &Desired, index: &Index) -> Result<(), 
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -210,17 +210,17 @@ impl<'f> Resolver<'f> {
     }
 
     fn bytes(&mut self, located: &Located<Threshold>, rate_bps: u64, place: &dyn Fn() -> String) -> u32 {
-        let Located { value, line, path } = located;
+        let Located { value, text, line, path } = located;
         if matches!(value, Threshold::Bdp(_)) && !self.rtt_given {
             complain(&mut self.found, *line, path, "rtt", || {
-                format!("'{value}' needs the fabric's round-trip time; write rtt: 20us at the top")
+                format!("'{text}' needs the fabric's round-trip time; write rtt: 20us at the top")
             });
         }
         let bytes = value.bytes(rate_bps, self.fabric.rtt_ns).and_then(|bytes| u32::try_from(bytes).ok());
         bytes.unwrap_or_else(|| {
             complain(&mut self.found, *line, path, "range", || {
                 format!(
-                    "'{value}' is more than the switch counts ({NEVER} bytes) {}; 'never' is no limit",
+                    "'{text}' is more than the switch counts ({NEVER} bytes) {}; 'never' is no limit",
                     place()
                 )
             });
@@ -248,10 +248,10 @@ impl<'f> Resolver<'f> {
                         "thresholds out of order: {} {} ({lower_bytes} bytes, line {}) > {} {} ({bytes} bytes, line {}) {}; \
                          needed: mark_at ≤ shallow_at ≤ deep_at ≤ drop_at",
                         names[lower],
-                        other.value,
+                        other.text,
                         other.line,
                         names[threshold],
-                        located.value,
+                        located.text,
                         located.line,
                         place()
                     )
@@ -293,10 +293,10 @@ impl<'f> Resolver<'f> {
         if deep <= shallow {
             return deep;
         }
-        if let Some(Located { line, path, value }) = layers.first(|layer| layer.deep_size.as_ref()) {
+        if let Some(Located { line, path, text, .. }) = layers.first(|layer| layer.deep_size.as_ref()) {
             complain(&mut self.found, *line, path, "sizes", || {
                 format!(
-                    "'{value}' ({deep} bytes) is more than shallow_size ({shallow} bytes); deep cuts leave less"
+                    "'{text}' ({deep} bytes) is more than shallow_size ({shallow} bytes); deep cuts leave less"
                 )
             });
         }
@@ -353,3 +353,6 @@ fn fill(given: &[Option<(&Located<Threshold>, u32)>; 4], defaults: [u32; 4]) -> 
     }
     values
 }
+
+#[cfg(test)]
+mod tests;

@@ -218,3 +218,6 @@ fn phase(operation: Operation, entity: &Entity, index: &Index) -> u8 {
 pub fn batches(changes: &[Change], limit: usize) -> Vec<&[Change]> {
     changes.chunk_by(|a, b| a.phase == b.phase).flat_map(|phase| phase.chunks(limit.max(1))).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -282,20 +282,33 @@ pub(crate) fn row(
     }
 }
 
-/// Rows as a table for people. Ports of a switch that agree in everything share lines.
+/// Rows as tables for people, one for all ports that agree in everything; in it, queues that agree share a line.
 pub fn policy_table(rows: &[PolicyRow]) -> String {
-    // Everything of a port but its number, so that equal ports fall together.
+    // Everything of a port but which one it is, so that equal ports fall together.
     let mut ports: BTreeMap<(&str, u16), Vec<PolicyRow>> = BTreeMap::new();
     for row in rows {
-        ports.entry((&row.switch, row.port)).or_default().push(PolicyRow { port: 0, ..row.clone() });
+        let values = PolicyRow { switch: String::new(), port: 0, ..row.clone() };
+        ports.entry((&row.switch, row.port)).or_default().push(values);
     }
-    let mut alike: BTreeMap<Vec<PolicyRow>, BTreeSet<u16>> = BTreeMap::new();
-    for ((_, port), rows) in ports {
-        alike.entry(rows).or_default().insert(port);
+    let mut alike: BTreeMap<Vec<PolicyRow>, BTreeMap<&str, BTreeSet<u16>>> = BTreeMap::new();
+    for ((switch, port), mut rows) in ports {
+        // Served first stands first.
+        rows.sort_by_key(|row| (std::cmp::Reverse(row.queue), row.important));
+        alike.entry(rows).or_default().entry(switch).or_default().insert(port);
     }
+    let mut tables = Vec::new();
+    for (rows, switches) in alike {
+        let ends: Vec<String> =
+            switches.iter().map(|(name, ports)| format!("{name}:{}", ranges(ports))).collect();
+        let rate = rows.first().map_or(0, |row| row.rate_bps);
+        let rate = if rate == 0 { "no link in the file".to_owned() } else { units::rate_text(rate) };
+        tables.push(format!("ports {} ({rate})\n{}", ends.join(" "), queues_table(&rows)));
+    }
+    tables.join("\n\n")
+}
+
+fn queues_table(rows: &[PolicyRow]) -> Table {
     let mut table = Table::new(&[
-        "port",
-        "rate",
         "queue",
         "packets",
         "mark_at",
@@ -306,26 +319,43 @@ pub fn policy_table(rows: &[PolicyRow]) -> String {
         "deep_size",
         "trim_limit",
     ]);
-    for (rows, ports) in alike {
-        for row in rows {
-            let threshold =
-                |bytes: u32| if bytes == units::NEVER { "never".to_owned() } else { bytes.to_string() };
-            table.row([
-                format!("{}:{}", row.switch, ranges(&ports)),
-                if row.rate_bps == 0 { "-".to_owned() } else { units::rate_text(row.rate_bps) },
-                format!("{} {}", row.queue, row.name),
-                if row.important { "important" } else { "less important" }.to_owned(),
-                threshold(row.mark_at),
-                threshold(row.shallow_at),
-                threshold(row.deep_at),
-                threshold(row.drop_at),
-                row.shallow_size.to_string(),
-                row.deep_size.to_string(),
-                threshold(row.trim_drop_at),
-            ]);
+    let values = |row: &PolicyRow| {
+        let threshold =
+            |bytes: u32| if bytes == units::NEVER { "never".to_owned() } else { bytes.to_string() };
+        [
+            threshold(row.mark_at),
+            threshold(row.shallow_at),
+            threshold(row.deep_at),
+            threshold(row.drop_at),
+            row.shallow_size.to_string(),
+            row.deep_size.to_string(),
+            threshold(row.trim_drop_at),
+        ]
+    };
+    // A queue's lines: who, and what applies. Equal neighbours merge.
+    let mut queues: Vec<(Vec<String>, Vec<(&str, [String; 7])>)> = Vec::new();
+    for both in rows.chunk_by(|a, b| a.queue == b.queue) {
+        let [first, ..] = both else { continue };
+        let word = |row: &PolicyRow| if row.important { "important" } else { "less important" };
+        let mut lines: Vec<_> = both.iter().map(|row| (word(row), values(row))).collect();
+        if let [one, other] = lines.as_slice()
+            && one.1 == other.1
+        {
+            lines = vec![("all", one.1.clone())];
+        }
+        let name = format!("{} {}", first.queue, first.name);
+        match queues.last_mut() {
+            Some((names, last)) if *last == lines => names.push(name),
+            _ => queues.push((vec![name], lines)),
         }
     }
-    table.to_string()
+    for (names, lines) in queues {
+        for (position, (packets, values)) in lines.into_iter().enumerate() {
+            let name = if position == 0 { names.join(", ") } else { String::new() };
+            table.row([name, packets.to_owned()].into_iter().chain(values));
+        }
+    }
+    table
 }
 
 /// `1-4,7`.

@@ -302,3 +302,6 @@ fn controller(top: &Fields<'_>, problems: &mut Problems) -> ControllerSettings {
     }
     settings
 }
+
+#[cfg(test)]
+mod tests;

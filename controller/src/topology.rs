@@ -143,3 +143,6 @@ pub fn addresses(fabric: &Fabric, host: &str) -> Vec<IpAddr> {
     let Some(host) = fabric.hosts.get(host) else { return Vec::new() };
     [Some(IpAddr::V4(host.ip)), host.ip6.map(IpAddr::V6)].into_iter().flatten().collect()
 }
+
+#[cfg(test)]
+mod tests;

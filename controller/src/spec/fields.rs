@@ -11,6 +11,8 @@ use crate::yaml::{Node, Value};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Located<T> {
     pub value: T,
+    /// As written.
+    pub text: String,
     pub line: usize,
     pub path: String,
 }
@@ -152,7 +154,7 @@ fn scalar<T, E: Display>(
         return None;
     };
     match parse(text) {
-        Ok(value) => Some(Located { value, line: node.line, path: path.to_owned() }),
+        Ok(value) => Some(Located { value, text: text.clone(), line: node.line, path: path.to_owned() }),
         Err(error) => {
             problems.add(node.line, path, error.to_string());
             None

@@ -46,7 +46,7 @@ pub(super) fn read(
     let trim = fields.parsed("trim", problems, switched).is_none_or(|trim| trim.value);
     let selective = fields.parsed("selective_drop", problems, switched);
     spec.overload = match (trim, &selective) {
-        (true, Some(Located { value: false, line, path })) => {
+        (true, Some(Located { value: false, line, path, .. })) => {
             let message =
                 "cannot be off while trim is on: what may be cut and what may be dropped share shallow_at";
             problems.add(*line, path, message);

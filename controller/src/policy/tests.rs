@@ -1,0 +1,175 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn text(policy: &str) -> String {
+    format!(
+        "version: 1
+rtt: 8us
+switches: {{ s1: {{ address: 127.0.0.1:1, device_id: 1 }} }}
+hosts:
+  h1: {{ ip: 10.0.0.1, mac: \"02:00:00:00:00:01\" }}
+  h2: {{ ip: 10.0.0.2, mac: \"02:00:00:00:00:02\" }}
+links:
+  - {{ a: h1, b: \"s1:1\", speed: 10Gbps }}
+  - {{ a: h2, b: \"s1:2\", speed: 1Gbps }}
+{policy}"
+    )
+}
+
+fn fabric(policy: &str) -> Fabric {
+    Fabric::from_yaml(&text(policy), "f.yaml").unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn errors(policy: &str) -> String {
+    Fabric::from_yaml(&text(policy), "f.yaml").unwrap_err().to_string()
+}
+
+/// `[less important, important]` of class 0.
+fn class0(fabric: &Fabric, port: u16) -> [QueuePolicy; 2] {
+    fabric.policies["s1"][&port].queues[&5]
+}
+
+#[test]
+fn times_and_bdp_are_converted_at_the_ports_own_speed() {
+    let fabric = fabric("policy: { mark_at: 8us, shallow_at: 1bdp, deep_at: 20KiB, drop_at: 1ms }");
+    let [fast, slow] = [1, 2].map(|port| class0(&fabric, port)[1]);
+    assert_eq!(
+        (fast.mark_at, fast.shallow_at, fast.deep_at, fast.drop_at),
+        (10_000, 10_000, 20_480, 1_250_000)
+    );
+    assert_eq!((slow.mark_at, slow.shallow_at, slow.deep_at, slow.drop_at), (1_000, 1_000, 20_480, 125_000));
+}
+
+#[test]
+fn thresholds_out_of_order_are_an_error_with_both_lines_and_the_bytes() {
+    assert_eq!(
+        errors("policy:\n  shallow_at: 30us\n  deep_at: 20KB\n"),
+        "f.yaml:12: policy.deep_at: thresholds out of order: shallow_at 30us (37500 bytes, line 11) > deep_at 20KB (20000 \
+         bytes, line 12) at s1:1 (10Gbps), class0; needed: mark_at ≤ shallow_at ≤ deep_at ≤ drop_at (and in 7 more places)"
+    );
+    // Only at the slow port are 20 KB more than 100 µs.
+    let message = errors("policy: { shallow_at: 20KB, deep_at: 100us }");
+    assert!(message.contains("at s1:2 (1Gbps)"), "{message}");
+    let message = errors(
+        "policy:\n  important: { mark_at: 50us }\n  less_important: { deep_at: 60us }\n  shallow_at: 40us\n",
+    );
+    assert!(
+        message.starts_with("f.yaml:13: policy.shallow_at: thresholds out of order: mark_at 50us"),
+        "{message}"
+    );
+}
+
+#[test]
+fn the_particular_wins_over_the_general() {
+    let fabric = fabric(
+        "policy:
+  shallow_at: 40us
+  important: { shallow_at: 50us }
+  queues: { class0: { shallow_at: 30us, less_important: { shallow_at: 25us } } }
+  ports: { \"s1:2\": { shallow_at: 20us, queues: { class0: { important: { shallow_at: 10us } } } } }
+",
+    );
+    let shallow =
+        |port: u16, queue: u8| fabric.policies["s1"][&port].queues[&queue].map(|policy| policy.shallow_at);
+    assert_eq!(shallow(1, 5), [31_250, 37_500]); // 25 µs, 30 µs at 10 Gbps
+    assert_eq!(shallow(1, 4), [50_000, 62_500]); // 40 µs, 50 µs
+    assert_eq!(shallow(2, 5), [2_500, 1_250]); // 20 µs, 10 µs at 1 Gbps
+    assert_eq!(shallow(2, 4), [2_500, 2_500]);
+}
+
+#[test]
+fn defaults_make_room_for_what_is_given() {
+    let late = class0(&fabric("policy: { shallow_at: 500us }"), 1)[1];
+    assert_eq!(
+        (late.mark_at, late.shallow_at, late.deep_at, late.drop_at),
+        (25_000, 625_000, 625_000, 625_000)
+    );
+    let early = class0(&fabric("policy: { drop_at: 15us }"), 1)[1];
+    assert_eq!(
+        (early.mark_at, early.shallow_at, early.deep_at, early.drop_at),
+        (18_750, 18_750, 18_750, 18_750)
+    );
+}
+
+#[test]
+fn without_trimming_only_the_limit_counts() {
+    let fabric = fabric("policy: { trim: off, drop_at: 120us }");
+    assert_eq!(fabric.overload, Overload::DropTail);
+    for policy in class0(&fabric, 1) {
+        assert_eq!([policy.shallow_at, policy.deep_at, policy.drop_at], [150_000; 3]);
+    }
+    let selective = super::tests::fabric("policy: { trim: off, selective_drop: on, shallow_at: 10us }");
+    assert_eq!((selective.overload, class0(&selective, 1)[0].shallow_at), (Overload::SelectiveDrop, 12_500));
+}
+
+#[test]
+fn best_effort_is_not_dropped_selectively_and_control_has_its_own_limits() {
+    let fabric = fabric("policy: { mark_at: 1us, shallow_at: 2us, deep_at: 3us, drop_at: 40us }");
+    let queues = &fabric.policies["s1"][&1].queues;
+    for policy in queues[&0] {
+        assert_eq!((policy.mark_at, policy.shallow_at, policy.drop_at), (1_250, 50_000, 50_000));
+    }
+    for policy in queues[&7] {
+        assert_eq!((policy.mark_at, policy.shallow_at, policy.drop_at), (1_250_000, 1_250_000, 1_250_000));
+    }
+}
+
+#[test]
+fn heads_that_can_fill_a_port_are_warned_of() {
+    // 10 Gbit/s can come for the 1 Gbit/s port; from 1468 to 412 bytes is 3.6:1.
+    let fabric = fabric("policy:\n  deep_size: 8 planes\n");
+    assert_eq!(
+        fabric.warnings,
+        [
+            "f.yaml:11: policy.deep_size: heads alone can fill s1:2: if all other ports of s1 send to it, the overload is \
+             10.0:1, and frames cut from 1468 to 412 bytes fill the link from 3.6:1 on; heads beyond are dropped at trim_limit"
+        ]
+    );
+}
+
+#[test]
+fn impossible_sizes_and_limits_are_errors() {
+    for (policy, expected) in [
+        ("policy: { deep_size: 8 planes, shallow_size: 1 plane }", "deep cuts leave less"),
+        ("policy: { deep_size: 20B }", "less than Ethernet's smallest frame"),
+        ("policy: { shallow_size: 70000B }", "more than 65535 bytes"),
+        ("policy: { drop_at: 10GB }", "'10GB' is more than the switch counts (4294967295 bytes) at s1:1"),
+        ("policy: { trim: on, selective_drop: off }", "cannot be off while trim is on"),
+    ] {
+        let found = errors(policy);
+        assert!(found.contains(expected), "{found}");
+    }
+    let no_rtt = text("policy: { mark_at: 1bdp }").replace("rtt: 8us\n", "");
+    let found = Fabric::from_yaml(&no_rtt, "f").unwrap_err().to_string();
+    assert!(found.contains("needs the fabric's round-trip time; write rtt: 20us at the top"), "{found}");
+}
+
+#[test]
+fn never_is_the_largest_threshold() {
+    let policy = class0(&fabric("policy: { deep_at: never, drop_at: never }"), 1)[1];
+    assert_eq!((policy.deep_at, policy.drop_at), (NEVER, NEVER));
+}
+
+proptest! {
+    #[test]
+    fn thresholds_are_in_order_whatever_is_given(given in proptest::array::uniform4(proptest::option::of(0_u32..400))) {
+        let keys = crate::spec::THRESHOLDS;
+        let lines: String = keys
+            .iter()
+            .zip(given)
+            .filter_map(|(key, value)| Some(format!("  {key}: {}us\n", value?)))
+            .collect();
+        let values: Vec<u32> = given.into_iter().flatten().collect();
+        match Fabric::from_yaml(&text(&format!("policy:\n{lines}")), "f.yaml") {
+            Ok(fabric) => {
+                prop_assert!(values.is_sorted());
+                for policy in fabric.policies["s1"].values().flat_map(|port| port.queues.values().flatten()) {
+                    let QueuePolicy { mark_at, shallow_at, deep_at, drop_at, .. } = *policy;
+                    prop_assert!([mark_at, shallow_at, deep_at, drop_at].is_sorted(), "{policy:?}");
+                }
+            }
+            Err(_) => prop_assert!(!values.is_sorted()),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use trimwire_p4runtime::v1::table_action::Type as ActionType;
+
+use super::*;
+use crate::artifacts::Artifacts;
+use crate::desired::desired;
+use crate::spec::Fabric;
+use crate::topology::Routes;
+
+const LEAF_SPINE: &str = include_str!("../../../examples/fabrics/leaf-spine.yaml");
+
+fn wanted(text: &str, index: &Index) -> Desired {
+    let fabric = Fabric::from_yaml(text, "f.yaml").unwrap_or_else(|error| panic!("{error}"));
+    desired(&fabric, &Routes::of(&fabric), index).unwrap().remove("leaf1").unwrap()
+}
+
+/// A switch that obeys, and insists on P4Runtime's rules about what may refer to what.
+fn write(switch: &mut Actual, change: &Change) {
+    let key = EntityKey::of(&change.entity).unwrap();
+    let default = matches!(&change.entity.entity, Some(Kind::TableEntry(entry)) if entry.is_default_action);
+    match change.operation {
+        Operation::Insert => assert!(!switch.contains_key(&key) && !default, "{}", change.text),
+        Operation::Modify => assert!(switch.contains_key(&key), "{}", change.text),
+        Operation::Delete => {
+            assert!(!default, "{}", change.text);
+            assert!(switch.remove(&key).is_some(), "{}", change.text);
+        }
+    }
+    if change.operation != Operation::Delete {
+        switch.insert(key, change.entity.clone());
+    }
+    assert!(references_hold(switch), "a reference dangles after {}", change.text);
+}
+
+/// Whether every member and group that is referred to exists.
+fn references_hold(switch: &Actual) -> bool {
+    let (mut members, mut groups) = (BTreeSet::new(), BTreeSet::new());
+    for entity in switch.values() {
+        match &entity.entity {
+            Some(Kind::ActionProfileMember(member)) => drop(members.insert(member.member_id)),
+            Some(Kind::ActionProfileGroup(group)) => drop(groups.insert(group.group_id)),
+            _ => {}
+        }
+    }
+    switch.values().all(|entity| match &entity.entity {
+        Some(Kind::ActionProfileGroup(group)) => {
+            group.members.iter().all(|member| members.contains(&member.member_id))
+        }
+        Some(Kind::TableEntry(TableEntry { action: Some(action), .. })) => match action.r#type {
+            Some(ActionType::ActionProfileMemberId(id)) => members.contains(&id),
+            Some(ActionType::ActionProfileGroupId(id)) => groups.contains(&id),
+            _ => true,
+        },
+        _ => true,
+    })
+}
+
+#[test]
+fn an_empty_switch_is_filled_without_a_dangling_reference_and_then_left_alone() {
+    let artifacts = Artifacts::embedded().unwrap();
+    let index = artifacts.index();
+    let wanted = wanted(LEAF_SPINE, index);
+    let mut switch = actual(Vec::new(), index).unwrap();
+    let changes = difference(&wanted, &switch, index);
+    for change in &changes {
+        write(&mut switch, change);
+    }
+    assert!(changes.len() > 50);
+    assert!(difference(&wanted, &switch, index).is_empty());
+}
+
+#[test]
+fn a_link_that_goes_down_changes_routes_and_nothing_else() {
+    let artifacts = Artifacts::embedded().unwrap();
+    let index = artifacts.index();
+    let before = wanted(LEAF_SPINE, index);
+    let down = LEAF_SPINE.replace(
+        "b: \"spine2:1\", speed: 10Gbps, delay: 2us }",
+        "b: \"spine2:1\", speed: 10Gbps, delay: 2us, state: down }",
+    );
+    let after = wanted(&down, index);
+    let mut switch: Actual =
+        before.iter().map(|(key, wanted)| (key.clone(), wanted.entity.clone())).collect();
+    let changes = difference(&after, &switch, index);
+    let count = |operation| changes.iter().filter(|change| change.operation == operation).count();
+    // h3 to h6 turn from the group to the one port (h7 and h8 never had another); the group and the member go.
+    assert_eq!((count(Operation::Insert), count(Operation::Modify), count(Operation::Delete)), (0, 4, 2));
+    for change in &changes {
+        write(&mut switch, change);
+    }
+    assert!(difference(&after, &switch, index).is_empty());
+}
+
+#[test]
+fn a_default_entry_that_the_switch_does_not_report_is_the_programs() {
+    let artifacts = Artifacts::embedded().unwrap();
+    let defaults = actual(Vec::new(), artifacts.index()).unwrap();
+    let words: Vec<String> =
+        defaults.values().map(|entity| entity::describe(entity, Some(artifacts.index()))).collect();
+    assert_eq!(words.len(), 2, "{words:?}");
+    assert!(words.iter().any(|line| line.contains("Ingress.set_plain(queue=0)")), "{words:?}");
+}
+
+#[test]
+fn batches_keep_phases_apart_and_their_bound() {
+    let artifacts = Artifacts::embedded().unwrap();
+    let index = artifacts.index();
+    let changes = difference(&wanted(LEAF_SPINE, index), &actual(Vec::new(), index).unwrap(), index);
+    let batches = batches(&changes, 7);
+    assert!(batches.iter().all(|batch| (1..=7).contains(&batch.len())));
+    assert!(batches.iter().all(|batch| batch.iter().all(|change| change.phase == batch[0].phase)));
+    assert_eq!(batches.iter().map(|batch| batch.len()).sum::<usize>(), changes.len());
+}
+
+proptest! {
+    /// From any mixture of two fabrics' states, garbled: the differences lead to the wanted state, every step is legal, and
+    /// then there is nothing left to do. Stopping anywhere and starting again does as well.
+    #[test]
+    fn differences_lead_from_any_state_to_the_wanted_one(
+        kept in proptest::collection::vec(0_u8..4, 200),
+        stop in 0_usize..80,
+    ) {
+        let artifacts = Artifacts::embedded().unwrap();
+        let index = artifacts.index();
+        let wanted_state = wanted(LEAF_SPINE, index);
+        let other = wanted(
+            &LEAF_SPINE.replace("10.3.0.", "10.9.0.").replace("deep_at: 3bdp", "deep_at: 5bdp").replace(", state: down", ""),
+            index,
+        );
+        // Whole states only refer to what is there; the mixture is built legally, from the ground up.
+        let mut switch = actual(Vec::new(), index).unwrap();
+        let mut choices = kept.iter().cycle();
+        for source in [&other, &wanted_state] {
+            for change in difference(source, &switch, index) {
+                let mut trial = switch.clone();
+                let key = EntityKey::of(&change.entity).unwrap();
+                if choices.next() == Some(&0) || change.operation == Operation::Delete {
+                    continue;
+                }
+                trial.insert(key, change.entity.clone());
+                if references_hold(&trial) {
+                    switch = trial;
+                }
+            }
+        }
+        for change in difference(&wanted_state, &switch, index).iter().take(stop) {
+            write(&mut switch, change);
+        }
+        for change in &difference(&wanted_state, &switch, index) {
+            write(&mut switch, change);
+        }
+        prop_assert!(difference(&wanted_state, &switch, index).is_empty());
+    }
+}

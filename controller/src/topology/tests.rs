@@ -1,0 +1,149 @@
+use std::fmt::Write as _;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A fabric of switches 0..n with one host each, and links between switches, each on ports of its own.
+fn fabric(switches: usize, links: &[(usize, usize, bool)]) -> Fabric {
+    let mut text = "version: 1\nswitches:\n".to_owned();
+    for s in 0..switches {
+        let _ = writeln!(text, "  s{s}: {{ address: 127.0.0.1:9559, device_id: {s} }}");
+    }
+    text.push_str("hosts:\n");
+    for s in 0..switches {
+        let _ = writeln!(text, "  h{s}: {{ ip: 10.0.{s}.1, mac: \"02:00:00:00:00:{s:02x}\" }}");
+    }
+    text.push_str("links:\n");
+    for s in 0..switches {
+        let _ = writeln!(text, "  - {{ a: h{s}, b: \"s{s}:500\", speed: 1Gbps }}");
+    }
+    for (number, (a, b, up)) in links.iter().enumerate() {
+        let state = if *up { "up" } else { "down" };
+        let _ = writeln!(
+            text,
+            "  - {{ a: \"s{a}:{number}\", b: \"s{b}:{number}\", speed: 1Gbps, state: {state} }}"
+        );
+    }
+    Fabric::from_yaml(&text, "f.yaml").unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Hops between all pairs by Floyd and Warshall: another algorithm, on another representation.
+fn all_pairs(switches: usize, links: &[(usize, usize, bool)]) -> Vec<Vec<usize>> {
+    const FAR: usize = 1_000_000;
+    let mut hops = vec![vec![FAR; switches]; switches];
+    for (s, row) in hops.iter_mut().enumerate() {
+        row[s] = 0;
+    }
+    for (a, b, _) in links.iter().filter(|(_, _, up)| *up) {
+        hops[*a][*b] = 1;
+        hops[*b][*a] = 1;
+    }
+    for k in 0..switches {
+        for i in 0..switches {
+            for j in 0..switches {
+                hops[i][j] = hops[i][j].min(hops[i][k] + hops[k][j]);
+            }
+        }
+    }
+    hops
+}
+
+fn check(switches: usize, links: &[(usize, usize, bool)]) {
+    let fabric = fabric(switches, links);
+    let routes = Routes::of(&fabric);
+    let hops = all_pairs(switches, links);
+    for from in 0..switches {
+        for to in 0..switches {
+            let mut expected: BTreeSet<u16> = BTreeSet::new();
+            if from == to {
+                expected.insert(500);
+            } else {
+                for (number, (a, b, up)) in links.iter().enumerate() {
+                    for (near, far) in [(*a, *b), (*b, *a)] {
+                        if *up
+                            && near == from
+                            && hops[from][to] < 1_000_000
+                            && hops[far][to] + 1 == hops[from][to]
+                        {
+                            expected.insert(number as u16);
+                        }
+                    }
+                }
+            }
+            let found = routes.switches[&format!("s{from}")].next_hops.get(&format!("h{to}"));
+            assert_eq!(found.cloned().unwrap_or_default(), expected, "s{from} to h{to}");
+        }
+    }
+}
+
+#[test]
+fn a_dumbbell_has_one_path() {
+    check(2, &[(0, 1, true)]);
+}
+
+#[test]
+fn a_leaf_spreads_over_all_spines_and_a_down_link_is_routed_round() {
+    let leaf_spine: Vec<(usize, usize, bool)> =
+        (0..4).flat_map(|leaf| (4..7).map(move |spine| (leaf, spine, true))).collect();
+    check(7, &leaf_spine);
+    let routes = Routes::of(&fabric(7, &leaf_spine));
+    assert_eq!(routes.switches["s0"].next_hops["h3"].len(), 3);
+    let mut broken = leaf_spine;
+    broken[0].2 = false;
+    check(7, &broken);
+    assert_eq!(Routes::of(&fabric(7, &broken)).switches["s0"].next_hops["h3"], BTreeSet::from([1, 2]));
+}
+
+#[test]
+fn parallel_links_share_the_load() {
+    check(2, &[(0, 1, true), (0, 1, true)]);
+}
+
+#[test]
+fn frames_carry_the_next_interfaces_address() {
+    let fabric = fabric(2, &[(0, 1, true)]);
+    let neighbours = &Routes::of(&fabric).switches["s0"].neighbours;
+    assert_eq!(neighbours[&500].mac.to_string(), "02:00:00:00:00:00");
+    assert_eq!(neighbours[&0].mac.to_string(), "06:00:00:01:00:00");
+    assert_eq!(neighbours[&0].end.to_string(), "s1:0");
+}
+
+proptest! {
+    #[test]
+    fn routes_of_any_topology_are_those_of_another_algorithm(
+        switches in 2_usize..9,
+        raw in proptest::collection::vec((0_usize..9, 0_usize..9, proptest::bool::weighted(0.8)), 0..24),
+    ) {
+        let links: Vec<_> =
+            raw.into_iter().map(|(a, b, up)| (a % switches, b % switches, up)).filter(|(a, b, _)| a != b).collect();
+        check(switches, &links);
+    }
+
+    /// Following any choice of next hops reaches the host without a loop.
+    #[test]
+    fn every_choice_of_next_hops_arrives(
+        raw in proptest::collection::vec((0_usize..7, 0_usize..7), 1..20),
+        choices in proptest::collection::vec(0_usize..100, 8),
+    ) {
+        let links: Vec<_> = raw.into_iter().filter(|(a, b)| a != b).map(|(a, b)| (a, b, true)).collect();
+        let routes = Routes::of(&fabric(7, &links));
+        for (start, own) in &routes.switches {
+            for host in own.next_hops.keys() {
+                let mut at = start.clone();
+                let mut steps = choices.iter().cycle();
+                let mut hops = 0;
+                loop {
+                    let ports = &routes.switches[&at].next_hops[host];
+                    let port = ports.iter().nth(steps.next().unwrap() % ports.len()).unwrap();
+                    hops += 1;
+                    prop_assert!(hops <= 7, "{start} to {host} loops");
+                    match &routes.switches[&at].neighbours[port].end {
+                        End::Host(reached) => { prop_assert_eq!(reached, host); break; }
+                        End::Port(next, _) => at.clone_from(next),
+                    }
+                }
+            }
+        }
+    }
+}
