@@ -88,7 +88,7 @@ impl Encoder {
         out.planes = planes;
         out.bytes.clear();
         out.offsets.clear();
-        for row in 0..layout.rows() {
+        for (row, energy) in energies.iter().enumerate() {
             let range = layout.row_range(row);
             let source = &gradient[range.start..range.end.min(gradient.len())];
             let scale = RowScale::of(source);
@@ -101,7 +101,7 @@ impl Encoder {
                 let prefix = Prefix {
                     kind: Kind::Data,
                     codec: 0,
-                    important: energies[row] >= median,
+                    important: *energy >= median,
                     layer_class: envelope.layer_class,
                     last: index + 1 == layout.packets(),
                     stream: envelope.stream,

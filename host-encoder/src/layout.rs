@@ -158,7 +158,7 @@ mod tests {
             for index in 0..layout.packets() {
                 let range = layout.packet_range(index);
                 prop_assert_eq!(range.start, next);
-                prop_assert!(!range.is_empty() && range.len() <= blocks * 32 && range.len() % 32 == 0);
+                prop_assert!(!range.is_empty() && range.len() <= blocks * 32 && range.len().is_multiple_of(32));
                 let row = layout.packet_row(index);
                 prop_assert!(layout.row_packets(row).contains(&index));
                 let row = layout.row_range(row);
