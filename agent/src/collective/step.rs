@@ -284,7 +284,13 @@ impl Step {
     /// Puts the sum of a shard into the result.
     fn gathered(&mut self, config: &AllReduceConfig, shard: u16, decoder: &Decoder) {
         let range = shard_range(self.result.len(), config.world, shard);
-        decoder.finish_into(&mut self.result[range]);
+        let values = &mut self.result[range];
+        decoder.finish_into(values);
+        if config.replicas == Replicas::Consistent {
+            // A row that no replica may use decodes to +0 where nothing of it arrived, and to ±0 where something did:
+            // −0 + 0 is +0.
+            values.iter_mut().for_each(|value| *value += 0.0);
+        }
         self.shards_left = self.shards_left.saturating_sub(1);
     }
 
