@@ -74,8 +74,10 @@ pub(super) fn load_nodes(
             tables += 1;
         }
         for node in json::list(pipeline, "conditionals")? {
+            let condition = json::member(node, "expression");
+            let condition = condition.and_then(|condition| expression::boolean(condition, scope));
             nodes.push(Node::If {
-                condition: expression::boolean(json::member(node, "expression")?, scope)?,
+                condition: json::located(node, condition)?,
                 then: find(node, "true_next")?,
                 otherwise: find(node, "false_next")?,
             });

@@ -23,6 +23,15 @@ pub(super) fn unsupported(node: &Value, construct: impl Into<String>) -> LoadErr
     LoadError::Unsupported { construct: construct.into(), location: location(node) }
 }
 
+/// Gives an error without a place the node's.
+pub(super) fn located<T>(node: &Value, result: Result<T>) -> Result<T> {
+    result.map_err(|error| match error {
+        LoadError::Malformed { what, location } if location.is_empty() => malformed(node, what),
+        LoadError::Unsupported { construct, location } if location.is_empty() => unsupported(node, construct),
+        other => other,
+    })
+}
+
 pub(super) fn member<'a>(node: &'a Value, key: &str) -> Result<&'a Value> {
     node.get(key).ok_or_else(|| malformed(node, format!("`{key}` is missing from {}", excerpt(node))))
 }

@@ -96,7 +96,7 @@ pub(super) fn load(bytes: &[u8]) -> Result<(Program, InitialState)> {
     let mut tables = Vec::new();
     for pipeline in json::list(&root, "pipelines")? {
         for table in json::list(pipeline, "tables")? {
-            tables.push(load_table(table, &table_scope)?);
+            tables.push(json::located(table, load_table(table, &table_scope))?);
         }
     }
     for table in &tables {

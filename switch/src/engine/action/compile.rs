@@ -61,14 +61,8 @@ pub(in super::super) fn load_all(root: &Value, layout: &Layout, names: &Names) -
     Ok(actions)
 }
 
-/// Adds the primitive's place to errors that have none.
 pub(in super::super) fn compile_primitive(node: &Value, scope: &Scope<'_>, names: &Names) -> Result<Op> {
-    use super::super::error::LoadError;
-    primitive(node, scope, names).map_err(|error| match error {
-        LoadError::Malformed { what, location } if location.is_empty() => malformed(node, what),
-        LoadError::Unsupported { construct, location } if location.is_empty() => unsupported(node, construct),
-        other => other,
-    })
+    json::located(node, primitive(node, scope, names))
 }
 
 fn primitive(node: &Value, scope: &Scope<'_>, names: &Names) -> Result<Op> {

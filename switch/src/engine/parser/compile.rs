@@ -129,7 +129,7 @@ impl Parser {
         for state in nodes {
             let steps = json::list(state, "parser_ops")?
                 .iter()
-                .map(|op| step(op, scope, names))
+                .map(|op| json::located(op, step(op, scope, names)))
                 .collect::<Result<Vec<Step>>>()?;
             let key = json::list(state, "transition_key")?
                 .iter()
