@@ -3,7 +3,7 @@
 use crate::encoder::transpose;
 use crate::layout::Layout;
 use crate::packet::{BIT_PLANES, Header, PLANES, PacketError, PacketView, plane_offset};
-use crate::quantiser;
+use crate::quantiser::{self, Cells};
 use crate::rotation::{self, RotationKey};
 use crate::scale::RowScale;
 
@@ -252,7 +252,7 @@ impl Decoder {
         let value = Dequantiser {
             sigma,
             one_plane: sigma * f32::from(header.kappa) / 255.0,
-            peak: quantiser::peak_magnitude(header.peak),
+            cells: Cells::new(quantiser::peak_magnitude(header.peak)),
             sign_only: (self.decoding == Decoding::Paper).then_some(weights.paper_scale() as f32),
         };
         let bit_planes = (precision.planes + u8::from(precision.more > 0)).min(BIT_PLANES);
@@ -262,18 +262,33 @@ impl Decoder {
                 *byte = body[plane * (n / 8) + group];
             }
             let indices = transpose(u64::from_be_bytes(bytes)).to_be_bytes();
-            for (lane, (out, bits)) in out.iter_mut().zip(indices).enumerate() {
-                let i = group * 8 + lane;
-                let planes = precision.planes + u8::from(i < precision.more);
-                let mut position = [0u8; 4];
-                for plane in BIT_PLANES..planes {
-                    position[usize::from(plane - BIT_PLANES) + 1] = body[plane_offset(plane, n) + i];
+            let first = group * 8;
+            let mut offsets = [0u32; 8];
+            // A byte-plane that arrived in part has zeroes, or an earlier packet's bytes, behind the part: `open_bits` masks them.
+            for (plane, shift) in (BIT_PLANES..precision.planes_of(first)).zip([16, 8, 0]) {
+                let bytes = &body[plane_offset(plane, n) + first..][..8];
+                offsets.iter_mut().zip(bytes).for_each(|(offset, byte)| *offset |= u32::from(*byte) << shift);
+            }
+            let uniform = precision.planes_of(first) == precision.planes_of(first + 7);
+            if uniform && precision.planes_of(first) == PLANES {
+                for lane in 0..8 {
+                    out[lane] =
+                        signed(indices[lane], sigma * value.cells.magnitude(indices[lane], offsets[lane], 0));
                 }
-                let magnitude = value.magnitude(bits & 127, planes, u32::from_be_bytes(position));
-                *out = if bits & 128 == 0 { magnitude } else { -magnitude };
+                continue;
+            }
+            for lane in 0..8 {
+                let planes = precision.planes_of(first + lane);
+                out[lane] = signed(indices[lane], value.magnitude(indices[lane], planes, offsets[lane]));
             }
         }
     }
+}
+
+/// Bit 7 of an index is the sign.
+#[inline]
+fn signed(index: u8, magnitude: f32) -> f32 {
+    f32::from_bits(magnitude.to_bits() ^ u32::from(index & 128) << 24)
 }
 
 /// At what precision a packet is decoded: its first `more` coordinates at `planes + 1` planes, the rest at `planes`.
@@ -284,10 +299,17 @@ struct Precision {
     more: usize,
 }
 
+impl Precision {
+    /// Planes of the coordinate in place `i`.
+    fn planes_of(&self, i: usize) -> u8 {
+        self.planes + u8::from(i < self.more)
+    }
+}
+
 struct Dequantiser {
     sigma: f32,
     one_plane: f32,
-    peak: f32,
+    cells: Cells,
     sign_only: Option<f32>,
 }
 
@@ -300,11 +322,9 @@ impl Dequantiser {
             (1, None) => self.one_plane,
             (2..=BIT_PLANES, None) => self.sigma * quantiser::centroid(cell, planes),
             _ => {
-                let (low, width) = quantiser::bounds(cell, self.peak);
-                // The middle of what is still open: half a step of the last byte-plane that arrived.
-                let open = 1u32 << (8 * u32::from(PLANES - planes.min(PLANES)));
-                let share = (f64::from(position) + f64::from(open) / 2.0) / 16_777_216.0;
-                self.sigma * (f64::from(low) + f64::from(width) * share) as f32
+                let open_bits = 8 * u32::from(PLANES - planes.min(PLANES));
+                let known = position >> open_bits << open_bits;
+                self.sigma * self.cells.magnitude(cell, known, open_bits)
             }
         }
     }

@@ -3,7 +3,7 @@
 use crate::layout::Layout;
 use crate::message::Message;
 use crate::packet::{BIT_PLANES, Header, Kind, PLANES, Prefix, StreamId, plane_offset};
-use crate::quantiser;
+use crate::quantiser::{self, Cells};
 use crate::rotation::{self, RotationKey};
 use crate::scale::RowScale;
 
@@ -180,25 +180,21 @@ fn encode_packet(
     out.resize(start + plane_offset(planes, n), 0);
     let body = &mut out[start..];
     let (bits, positions) = body.split_at_mut(plane_offset(planes.min(BIT_PLANES), n));
-    let peak = quantiser::peak_magnitude(peak);
-    let mut indices = [0u8; 8];
+    let cells = Cells::new(quantiser::peak_magnitude(peak));
     for (group, r) in r.chunks_exact(8).enumerate() {
-        for (lane, (r, index)) in r.iter().zip(&mut indices).enumerate() {
-            let magnitude = r.abs() * inverse;
+        let (mut indices, mut offsets) = ([0u8; 8], [0u32; 8]);
+        for lane in 0..8 {
+            let magnitude = r[lane].abs() * inverse;
             let cell = quantiser::cell(magnitude);
-            *index = u8::from(r.is_sign_negative()) << 7 | cell;
-            if planes > BIT_PLANES {
-                let (low, width) = quantiser::bounds(cell, peak);
-                let share = if width > 0.0 { (magnitude - low) / width } else { 0.0 };
-                let position = ((share * 16_777_216.0) as u32).min(0xff_ffff).to_be_bytes();
-                for plane in 0..planes - BIT_PLANES {
-                    positions[usize::from(plane) * n + group * 8 + lane] = position[usize::from(plane) + 1];
-                }
-            }
+            indices[lane] = u8::from(r[lane].is_sign_negative()) << 7 | cell;
+            offsets[lane] = cells.offset(cell, magnitude);
         }
         let transposed = transpose(u64::from_be_bytes(indices)).to_be_bytes();
         for (plane, byte) in bits.chunks_exact_mut(n / 8).zip(transposed) {
             plane[group] = byte;
+        }
+        for (plane, shift) in positions.chunks_exact_mut(n).zip([16, 8, 0]) {
+            plane[group * 8..][..8].copy_from_slice(&offsets.map(|offset| (offset >> shift) as u8));
         }
     }
     true

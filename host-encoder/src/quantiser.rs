@@ -33,19 +33,80 @@ pub fn cell(magnitude: f32) -> u8 {
     // `as` saturates: NaN gives 0, everything large the last step.
     let step = ((magnitude * STEPS) as usize).min(STEP_COUNT - 1);
     let cell = CELL_OF_STEP[step];
-    let above =
-        (usize::from(cell) < 127) && magnitude >= EDGES[usize::from(cell & 127) + usize::from(cell < 127)];
-    cell + u8::from(above)
+    cell + u8::from(magnitude >= NEXT_EDGES[usize::from(cell & 127)])
 }
 
-/// Lower end and width of a cell in units of σ; `peak` is the largest magnitude of the packet.
-#[inline]
-pub fn bounds(cell: u8, peak: f32) -> (f32, f32) {
-    let index = usize::from(cell & 127);
-    let low = EDGES[index];
-    let high = if index < 127 { EDGES[index + 1] } else { peak.max(low) };
-    (low, high - low)
+/// Upper ends of the cells.
+const NEXT_EDGES: [f32; 128] = {
+    let mut next = [f32::INFINITY; 128];
+    let mut cell = 0;
+    while cell < 127 {
+        next[cell] = EDGES[cell + 1];
+        cell += 1;
+    }
+    next
+};
+
+/// Where in its cell a magnitude lies: 24 bits, finer than f32's own rounding of the rotation.
+///
+/// One table a packet, because the outermost cell ends at the packet's own peak.
+#[derive(Debug, Clone)]
+pub struct Cells {
+    low: [f32; 128],
+    width: [f32; 128],
+    /// 2^24 / width; 0 for a cell of no width.
+    steps: [f32; 128],
 }
+
+/// Positions in a cell.
+const POSITIONS: f32 = 16_777_216.0;
+
+impl Cells {
+    /// The cells of a packet whose largest magnitude, in units of σ, is at most `peak`.
+    pub fn new(peak: f32) -> Self {
+        let mut cells = Self { low: EDGES, width: WIDTHS, steps: STEPS_OF_WIDTHS };
+        let width = (peak - EDGES[127]).max(0.0);
+        cells.width[127] = width;
+        cells.steps[127] = if width > 0.0 { POSITIONS / width } else { 0.0 };
+        cells
+    }
+
+    /// The position, 0 … 2^24 − 1, of a magnitude in its cell.
+    #[inline]
+    pub fn offset(&self, cell: u8, magnitude: f32) -> u32 {
+        let cell = usize::from(cell & 127);
+        (((magnitude - self.low[cell]) * self.steps[cell]) as u32).min(0xff_ffff)
+    }
+
+    /// The magnitude in the middle of the positions that `offset` leaves open: its lowest `open_bits` bits are unknown
+    /// (and zero).
+    #[inline]
+    pub fn magnitude(&self, cell: u8, offset: u32, open_bits: u32) -> f32 {
+        let cell = usize::from(cell & 127);
+        let middle = (1u32 << open_bits) as f32 * 0.5;
+        self.low[cell] + self.width[cell] * ((offset as f32 + middle) * (1.0 / POSITIONS))
+    }
+}
+
+const WIDTHS: [f32; 128] = {
+    let mut widths = [0.0; 128];
+    let mut cell = 0;
+    while cell < 127 {
+        widths[cell] = EDGES[cell + 1] - EDGES[cell];
+        cell += 1;
+    }
+    widths
+};
+
+const STEPS_OF_WIDTHS: [f32; 128] = {
+    let mut steps = [0.0; 128];
+    let mut cell = 0;
+    while cell < 127 {
+        steps[cell] = POSITIONS / WIDTHS[cell];
+        cell += 1;
+    }
+    steps
+};
 
 /// What a magnitude is decoded to when the first `planes` (1 … 8) planes of its index are known: the centroid of
 /// the cell at that depth. `cell` needs to be right in its upper `planes − 1` bits only.
@@ -164,6 +225,6 @@ mod tests {
         for (index, edge) in EDGES.iter().enumerate() {
             assert_eq!(usize::from(cell(*edge)), index);
         }
-        assert_eq!((cell(f32::NAN), cell(f32::INFINITY)), (0, 127));
+        assert_eq!((cell(f32::NAN), cell(f32::MAX)), (0, 127));
     }
 }
