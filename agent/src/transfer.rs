@@ -121,6 +121,19 @@ pub enum TransferError {
         /// Time since the last datagram of it, ns.
         silent_ns: u64,
     },
+    /// The receiver has the message, but does not tell its cut map.
+    #[error(
+        "rank {peer} has message {message:#010x} but tells no cut map of its {packets} packets: it does not expect the \
+         message with an agreement of replicas, this rank does"
+    )]
+    NoMap {
+        /// The receiver.
+        peer: u16,
+        /// The message.
+        message: u32,
+        /// Packets of the message.
+        packets: u32,
+    },
     /// The replicas' agreement on a message was not reached.
     #[error(
         "rank {peer} has confirmed the agreed precision of {agreed} of {packets} packets of message {message:#010x}, and \

@@ -125,6 +125,28 @@ proptest! {
     }
 
     #[test]
+    fn control_packets_of_a_peer_gone_mad_cause_no_panic_and_no_endless_run(
+        seed: u64, garbage in prop::collection::vec((2_u8..=6, prop::collection::vec(0_u8..24, 12..60), 0_u64..200_000), 1..40),
+    ) {
+        let mut network = Network::new(2, Faults { jitter_ns: 20_000, ..Faults::NONE }, seed, Reliability::Full);
+        let gradient = Random(seed).gradient(30_000);
+        let message = encode(&network.endpoints[0], MESSAGE, &gradient, 11);
+        network.endpoints[1].expect(0, 0, MESSAGE, decoder(MESSAGE, 30_000)).expect("expected");
+        network.endpoints[0].send(0, 1, message).expect("sent");
+        for (kind, body, wait_ns) in garbage {
+            network.finish(network.now_ns + wait_ns);
+            for rank in 0..2_u8 {
+                let mut bytes = vec![0x10 | kind, 0, 0, 1 - rank, 0, 0, 0, MESSAGE as u8];
+                bytes.extend_from_slice(&body);
+                let now_ns = network.now_ns;
+                network.endpoints[usize::from(rank)].handle_datagram(now_ns, 0, &bytes);
+            }
+        }
+        network.finish(1_000 * SECOND);
+        prop_assert!(network.endpoints.iter().all(|endpoint| endpoint.poll_timeout().is_none()));
+    }
+
+    #[test]
     fn hostile_datagrams_are_counted_and_change_nothing(
         seed: u64, garbage in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 1..40),
     ) {
@@ -404,5 +426,82 @@ fn a_message_of_a_hundred_thousand_packets_is_repaired_through_many_status_parts
     assert!(
         matches!(&events[0], (1, Event::Received { stats, .. }) if stats.full == stats.packets),
         "{events:?}"
+    );
+}
+
+#[test]
+fn rate_laws_hear_of_delay_and_of_cuts() {
+    use trimwire_agent::rate::{RateConfig, TimelyConfig, TrimTargetConfig};
+    let rate = |rate: RateConfig, faults: Faults| {
+        let mut network = Network::with(2, faults, 3, |config| config.rate = rate);
+        deliver(&mut network, &Random(3).gradient(200_000), 11);
+        network.endpoints[0].rate_bps(1).expect("a peer")
+    };
+    let timely = RateConfig::Timely(TimelyConfig::default());
+    assert_eq!(rate(timely, Faults::NONE), LINE_BPS);
+    assert!(rate(timely, Faults { data_delay_ns: 200_000, ..Faults::NONE }) < LINE_BPS / 2);
+    let target = RateConfig::TrimTarget(TrimTargetConfig::default());
+    assert_eq!(rate(target, Faults::NONE), LINE_BPS);
+    assert!(rate(target, Faults { cut: 0.5, cut_to_at_least: 100, ..Faults::NONE }) < LINE_BPS * 9 / 10);
+}
+
+#[test]
+fn messages_to_one_peer_go_in_the_order_of_send() {
+    let mut network = Network::new(2, Faults::NONE, 3, Reliability::Full);
+    network.keep_log = true;
+    for id in [9, 4, 7] {
+        let message = encode(&network.endpoints[0], id, &Random(3).gradient(5_000), 11);
+        network.endpoints[1].expect(0, 0, id, decoder(id, 5_000)).expect("expected");
+        network.endpoints[0].send(0, 1, message).expect("sent");
+    }
+    assert_eq!(network.finish(SECOND).len(), 6);
+    let mut ids: Vec<u32> = network
+        .log
+        .iter()
+        .filter(|(.., d)| kind(d) == Kind::Data)
+        .map(|(.., d)| Header::parse(&d.payload).expect("own packet").prefix.message)
+        .collect();
+    ids.dedup();
+    assert_eq!(ids, [9, 4, 7]);
+}
+
+#[test]
+fn a_sender_that_wants_an_agreement_with_a_receiver_that_does_not_says_so() {
+    let mut network = Network::new(2, Faults::NONE, 3, Reliability::Full);
+    let message = encode(&network.endpoints[0], MESSAGE, &[1.0; 100], 11);
+    network.endpoints[1].expect(0, 0, MESSAGE, decoder(MESSAGE, 100)).expect("expected");
+    network.endpoints[0].send_agreed(0, 1, message).expect("sent");
+    let events = network.finish(100 * SECOND);
+    assert!(
+        matches!(
+            &events[1],
+            (0, Event::Failed { error: TransferError::NoMap { peer: 1, packets: 1, .. }, .. })
+        ),
+        "{events:?}"
+    );
+}
+
+#[test]
+fn wrong_ranks_and_messages_are_refused_by_name() {
+    let mut network = Network::new(2, Faults::NONE, 3, Reliability::Full);
+    let message = encode(&network.endpoints[0], MESSAGE, &[1.0; 100], 11);
+    let [first, second] = &mut network.endpoints[..] else { panic!("two ranks") };
+    let text = |error: &dyn std::error::Error| error.to_string();
+    assert_eq!(
+        text(&first.send(0, 2, message.clone()).expect_err("no such rank")),
+        "rank 0 cannot send to rank 2; valid are the other ranks below 2"
+    );
+    assert!(text(&second.send(0, 0, message.clone()).expect_err("not its message")).contains("is of stream"));
+    first.send(0, 1, message.clone()).expect("sent");
+    assert_eq!(
+        text(&first.send(0, 1, message).expect_err("twice")),
+        "message 0x0000004d is already on its way to rank 1"
+    );
+    let empty = std::sync::Arc::new(trimwire_encoder::Message::default());
+    assert_eq!(text(&first.send(0, 1, empty).expect_err("empty")), "the message for rank 1 has no packets");
+    first.expect(0, 1, 3, decoder(3, 10)).expect("expected");
+    assert_eq!(
+        text(&first.expect(0, 1, 3, decoder(3, 10)).expect_err("twice")),
+        "message 0x00000003 of rank 1 is expected already"
     );
 }

@@ -388,6 +388,10 @@ impl Outgoing {
             self.stats.duration_ns = now_ns.saturating_sub(self.started_ns);
             return Next::Done;
         }
+        if stop.map.is_none() {
+            let (peer, message, packets) = (self.to, self.id, self.packets);
+            return Next::Failed(TransferError::NoMap { peer, message, packets });
+        }
         self.timer_ns = Some(now_ns.saturating_add(path.answer_timeout_ns(0, timeouts)));
         Next::Wait
     }
