@@ -48,11 +48,15 @@ pub fn ingress(pipeline: &mut Pipeline, now_ns: u64, port: u16, frame: &[u8]) ->
     queue
 }
 
-/// One frame through ingress and egress, with empty queues: what is sent, in order.
+/// One frame through ingress and egress, with empty queues: what is sent, in order. A program that makes ever more
+/// copies is cut short.
 pub fn forward(pipeline: &mut Pipeline, now_ns: u64, port: u16, frame: &[u8]) -> Vec<(u16, Vec<u8>)> {
     let mut queue = ingress(pipeline, now_ns, port, frame);
     let mut sent = Vec::new();
-    while !queue.is_empty() {
+    for _ in 0..1000 {
+        if queue.is_empty() {
+            break;
+        }
         let packet = queue.remove(0);
         if let EgressOutcome::Transmit { port, frame } =
             pipeline.egress(now_ns, packet, QueueMetadata::default(), &mut queue)

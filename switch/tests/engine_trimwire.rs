@@ -1,0 +1,192 @@
+//! The engine on our own program: a congested queue cuts packets to frames that any IP stack accepts, and the
+//! counters add up.
+
+mod engine_support;
+
+use engine_support::{call, direct, entry, exact, ingress, lpm};
+use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
+use trimwire_switch::engine::entity::{ActionSpec, value};
+use trimwire_switch::engine::{EgressOutcome, Enqueue, Pipeline, QueueMetadata};
+
+const PORT: u64 = 2;
+const CLASS: u64 = 5;
+const TRIM: u64 = 6;
+const SHALLOW: u16 = 412;
+const DEEP: u16 = 236;
+
+fn pipeline() -> Pipeline {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../p4/build/bmv2/trimwire.json");
+    let mut pipeline = Pipeline::load(&std::fs::read(path).unwrap()).unwrap();
+    let control = pipeline.control();
+    control
+        .member_insert("Ingress.ecmp", 1, &call("Ingress.forward", &[PORT.into(), 0x02_00_00_00_00_99]))
+        .unwrap();
+    for (table, prefix) in
+        [("Ingress.ipv4_route", lpm(0x0a00_0000, 8)), ("Ingress.ipv6_route", lpm(0x2001_0db8 << 96, 32))]
+    {
+        control.table_insert(table, &entry(vec![prefix], 0, ActionSpec::Member(1))).unwrap();
+    }
+    let trimmable = direct("Ingress.set_trimmable", &[CLASS.into()]);
+    control.table_insert("Ingress.classify", &entry(vec![exact(3)], 0, trimmable)).unwrap();
+    for importance in 0..2 {
+        let key = [PORT.into(), CLASS.into(), importance].map(exact).to_vec();
+        let (shallow, deep) = (SHALLOW.into(), DEEP.into());
+        let thresholds = [3_000, 6_000, 9_000, 40_000, shallow, deep, 35, TRIM.into(), 2_000];
+        let action = direct("Ingress.queue_policy.set_thresholds", &thresholds);
+        control.table_insert("Ingress.queue_policy.policy", &entry(key, 0, action)).unwrap();
+    }
+    pipeline
+}
+
+fn ipv4(payload: usize) -> Vec<u8> {
+    let builder =
+        PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]).ip(etherparse::IpHeaders::Ipv4(
+            etherparse::Ipv4Header {
+                dscp: etherparse::IpDscp::try_new(3).unwrap(),
+                ecn: etherparse::IpEcn::Ect0,
+                ..etherparse::Ipv4Header::new(0, 64, etherparse::ip_number::UDP, [10, 9, 9, 9], [10, 1, 2, 3])
+                    .unwrap()
+            },
+            etherparse::Ipv4Extensions::default(),
+        ));
+    let mut frame = Vec::new();
+    builder.udp(10_000, 9217).write(&mut frame, &vec![0x5a; payload]).unwrap();
+    frame[40..42].fill(0);
+    frame
+}
+
+fn ipv6(payload: usize) -> Vec<u8> {
+    let mut source = [0; 16];
+    source[..4].copy_from_slice(&[0x20, 0x01, 0x0d, 0xb8]);
+    let builder = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]).ipv6(source, source, 64);
+    let mut frame = Vec::new();
+    builder.udp(10_000, 9217).write(&mut frame, &vec![0x5a; payload]).unwrap();
+    // DSCP 3, ECT(0).
+    frame[14] = 0x60;
+    frame[15] = 3 << 2 << 4 | 2 << 4;
+    frame
+}
+
+fn leave(pipeline: &mut Pipeline, packet: Enqueue) -> Vec<u8> {
+    let meta = QueueMetadata { deq_qdepth: 1, ..QueueMetadata::default() };
+    match pipeline.egress(0, packet, meta, &mut Vec::new()) {
+        EgressOutcome::Transmit { port, frame } => {
+            assert_eq!(u64::from(port), PORT);
+            frame
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn occupancy(pipeline: &mut Pipeline, queue: u64) -> u64 {
+    let bytes = pipeline.control().register("Ingress.occupancy", PORT * 8 + queue).unwrap();
+    bytes.iter().fold(0, |sum, &byte| sum << 8 | u64::from(byte))
+}
+
+fn fill(pipeline: &mut Pipeline, bytes: u128) {
+    pipeline.control().set_register("Ingress.occupancy", PORT * 8 + CLASS, &value(bytes)).unwrap();
+}
+
+#[test]
+fn an_uncongested_packet_is_routed_whole() {
+    let mut pipeline = pipeline();
+    for frame in [ipv4(1426), ipv6(1406)] {
+        let mut queue = ingress(&mut pipeline, 0, 1, &frame);
+        let packet = queue.remove(0);
+        assert_eq!((u64::from(packet.port), u64::from(packet.queue)), (PORT, CLASS));
+        assert_eq!(packet.length as usize, frame.len());
+        assert_eq!(occupancy(&mut pipeline, CLASS), frame.len() as u64);
+        let sent = leave(&mut pipeline, packet);
+        assert_eq!(occupancy(&mut pipeline, CLASS), 0);
+        assert_eq!(sent.len(), frame.len());
+        let parsed = SlicedPacket::from_ethernet(&sent).unwrap();
+        match parsed.net.unwrap() {
+            NetSlice::Ipv4(ip) => {
+                let header = ip.header().to_header();
+                assert_eq!(header.time_to_live, 63);
+                assert_eq!(header.header_checksum, header.calc_header_checksum());
+            }
+            NetSlice::Ipv6(ip) => assert_eq!(ip.header().hop_limit(), 63),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(sent[..6], [0x02, 0, 0, 0, 0, 0x99]);
+    }
+}
+
+#[test]
+fn a_congested_queue_cuts_to_a_frame_that_every_stack_accepts() {
+    for (filled, size) in [(6_000, SHALLOW), (9_000, DEEP), (30_000, DEEP)] {
+        for frame in [ipv4(1426), ipv6(1406)] {
+            let mut pipeline = pipeline();
+            fill(&mut pipeline, filled);
+            let packet = ingress(&mut pipeline, 0, 1, &frame).remove(0);
+            assert_eq!(u64::from(packet.queue), TRIM);
+            assert_eq!(packet.length, u32::from(size), "the traffic manager is told the cut length");
+            assert_eq!(occupancy(&mut pipeline, TRIM), u64::from(size));
+            let sent = leave(&mut pipeline, packet);
+            assert_eq!(sent.len(), usize::from(size));
+            // Strict parsing fails where a length field promises more than there is.
+            let parsed = SlicedPacket::from_ethernet(&sent).unwrap();
+            let ip_bytes = match parsed.net.as_ref().unwrap() {
+                NetSlice::Ipv4(ip) => {
+                    let header = ip.header().to_header();
+                    assert_eq!(header.dscp.value(), 35);
+                    assert_eq!(header.header_checksum, header.calc_header_checksum());
+                    usize::from(header.total_len)
+                }
+                NetSlice::Ipv6(ip) => {
+                    assert_eq!(ip.header().dscp().value(), 35);
+                    usize::from(ip.header().payload_length()) + 40
+                }
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(ip_bytes, usize::from(size) - 14);
+            let Some(TransportSlice::Udp(udp)) = parsed.transport else { panic!("no UDP") };
+            assert_eq!(udp.checksum(), 0);
+            let heads = if frame[12] == 0x08 { 42 } else { 62 };
+            assert_eq!(udp.payload().len(), usize::from(size) - heads);
+            assert!(udp.payload().iter().all(|&byte| byte == 0x5a));
+        }
+    }
+}
+
+#[test]
+fn what_is_offered_is_admitted_cut_or_dropped() {
+    let mut pipeline = pipeline();
+    let (offered, mut queued) = (64, Vec::new());
+    for _ in 0..offered {
+        queued.extend(ingress(&mut pipeline, 0, 1, &ipv4(1426)));
+    }
+    let mut count = |name: &str| {
+        let counter = pipeline.control().counter(name, PORT * 8 + CLASS).unwrap();
+        assert_eq!(counter.bytes, counter.packets * 1468, "{name}");
+        counter.packets
+    };
+    let names = ["admitted", "trimmed", "trim_dropped", "selective_dropped", "tail_dropped"];
+    let counts = names.map(|name| count(&format!("Ingress.{name}")));
+    assert_eq!(counts.iter().sum::<u64>(), offered);
+    // 1,468-byte frames up to 6,000 bytes queued, then cuts to 412 bytes up to 2,000 in the trim queue.
+    assert_eq!(counts, [5, 5, 54, 0, 0]);
+    assert_eq!(queued.len(), 10);
+    for packet in queued {
+        leave(&mut pipeline, packet);
+    }
+    assert_eq!((occupancy(&mut pipeline, CLASS), occupancy(&mut pipeline, TRIM)), (0, 0));
+    let sent = |pipeline: &mut Pipeline, queue| {
+        pipeline.control().counter("Egress.transmitted", PORT * 8 + queue).unwrap().packets
+    };
+    assert_eq!((sent(&mut pipeline, CLASS), sent(&mut pipeline, TRIM)), (5, 5));
+}
+
+#[test]
+fn what_cannot_be_routed_is_dropped_and_counted() {
+    let mut pipeline = pipeline();
+    let mut elsewhere = ipv4(100);
+    elsewhere[30] = 11;
+    let mut expired = ipv4(100);
+    expired[22] = 1;
+    for frame in [elsewhere, expired, vec![0xff; 60], Vec::new(), ipv4(100)[..20].to_vec()] {
+        assert!(ingress(&mut pipeline, 0, 1, &frame).is_empty());
+    }
+    assert_eq!(pipeline.control().counter("Ingress.unroutable", 0).unwrap().packets, 5);
+}
