@@ -197,6 +197,34 @@ fn lost_packets_are_repaired_one_round_trip_after_the_last_packet() {
 }
 
 #[test]
+fn order_shows_a_loss_before_the_timeout_even_if_the_round_trip_was_not_known_when_asked() {
+    // Data takes 20 times as long as control, and the message is over before the first ACK comes.
+    let faults = Faults { data_delay_ns: 100_000, ..Faults::NONE };
+    let mut network = Network::new(2, faults, 1, Reliability::Full);
+    network.script = Some(|_, datagram, before| kind(datagram) == Kind::Data && before == 3);
+    let Delivered { sent, received, .. } = deliver(&mut network, &Random(1).gradient(10_000), 11);
+    assert_eq!((sent.repaired, received.full), (1, received.packets));
+    // Sent within 36 µs; 9/8 of a round trip of 105 µs to see the loss, and 105 µs to mend it.
+    assert!(received.duration_ns < 36_000 + 120_000 + 20_000 + 105_000, "took {} ns", received.duration_ns);
+}
+
+#[test]
+fn late_data_of_a_finished_message_brings_another_stop() {
+    let mut network = Network::new(2, Faults::NONE, 1, Reliability::Full);
+    network.keep_log = true;
+    deliver(&mut network, &Random(1).gradient(3_000), 11);
+    let late = network.log.iter().find(|(.., d)| kind(d) == Kind::Data).expect("data").2.clone();
+    let now_ns = network.now_ns;
+    let receiver = &mut network.endpoints[1];
+    for _ in 0..10 {
+        assert!(receiver.poll_transmit(now_ns).is_none());
+        receiver.handle_datagram(now_ns, late.tos, &late.payload);
+    }
+    assert_eq!(receiver.poll_transmit(now_ns).map(|d| kind(&d)), Some(Kind::Stop));
+    assert!(receiver.poll_transmit(now_ns + SECOND).is_none() && receiver.poll_event().is_none());
+}
+
+#[test]
 fn a_lost_tail_is_repaired_after_the_measured_round_trip_not_after_the_minimum_timeout() {
     let mut network = Network::new(2, Faults::NONE, 1, Reliability::Full);
     network.script = Some(|_, datagram, before| kind(datagram) == Kind::Data && before == 89);

@@ -145,6 +145,7 @@ impl Endpoint {
     }
 
     fn on_ack(&mut self, now_ns: u64, key: Key, report: &Report) {
+        let timeouts = self.config.timeouts;
         let (Some(entry), Some(peer)) = (self.outgoing.get_mut(&key), self.peers.get_mut(usize::from(key.0)))
         else {
             self.stats.stray += 1;
@@ -152,6 +153,9 @@ impl Endpoint {
         };
         if let Some((rtt_ns, trimmed_share)) = entry.transfer.on_report(now_ns, report, &mut peer.path) {
             peer.rate.on_ack(Feedback { now_ns, rtt_ns, trimmed_share });
+        }
+        if entry.transfer.hasten(now_ns, &peer.path, &timeouts) {
+            self.rearm(Side::Outgoing, key);
         }
     }
 

@@ -28,6 +28,11 @@ impl Path {
         self.data.timeout_ns().unwrap_or(timeouts.initial_ns).max(timeouts.min_loss_delay_ns)
     }
 
+    /// A data packet should have been answered for so long after it was sent: 9/8 of the round trip (RFC 9002 §6.1.2).
+    fn expected_ns(&self) -> Option<u64> {
+        self.data.smoothed_ns().map(|rtt| rtt.saturating_add(rtt / 8))
+    }
+
     /// Packets overtake each other by no more than this (RFC 8985 §6.2 step 4 starts at a quarter of the RTT).
     fn reorder_ns(&self) -> Option<u64> {
         self.data.smoothed_ns().map(|rtt| rtt / 4)
@@ -322,9 +327,8 @@ impl Outgoing {
             return Next::Wait;
         }
         match self.pending_ns {
-            Some(sent_ns) => {
-                let lost_at_ns = sent_ns.saturating_add(path.loss_delay_ns(timeouts));
-                self.timer_ns = Some(lost_at_ns.max(now_ns + 1));
+            Some(_) => {
+                self.timer_ns = self.ask_again_ns(now_ns, path, timeouts);
                 Next::Wait
             }
             None if status.bound_holds && !self.finish => {
@@ -333,6 +337,25 @@ impl Outgoing {
             }
             None => Next::Wait,
         }
+    }
+
+    /// When to ask about the packets that may still be on their way: when the last of them should be there, since then
+    /// their order tells what is lost, and at last when they count as lost anyhow.
+    fn ask_again_ns(&self, now_ns: u64, path: &Path, timeouts: &TimeoutConfig) -> Option<u64> {
+        let sent_ns = self.pending_ns?;
+        let expected_ns = path.expected_ns().map(|expected_ns| sent_ns.saturating_add(expected_ns));
+        let lost_ns = sent_ns.saturating_add(path.loss_delay_ns(timeouts));
+        Some(expected_ns.filter(|&at_ns| at_ns > now_ns).unwrap_or(lost_ns.max(now_ns + 1)))
+    }
+
+    /// The round trip may have become known only after the question: whether the timer is earlier for it.
+    pub(crate) fn hasten(&mut self, now_ns: u64, path: &Path, timeouts: &TimeoutConfig) -> bool {
+        let Some(at_ns) = self.ask_again_ns(now_ns, path, timeouts) else { return false };
+        let earlier = self.probe_answered && self.timer_ns.is_some_and(|timer_ns| at_ns < timer_ns);
+        if earlier {
+            self.timer_ns = Some(at_ns);
+        }
+        earlier
     }
 
     /// Decides about a packet of which the receiver has only `held` planes.
