@@ -180,7 +180,7 @@ async fn look(
         // A new pipeline starts with what the program itself puts into its tables.
         let address = || switch.address.clone();
         reconcile::actual(Vec::new(), shared.index())
-            .map_err(|source| DeviceError::Foreign { address: address(), source })?
+            .map_err(|source| DeviceError::Foreign { address: address(), source: Box::new(source) })?
     };
     plan.changes =
         reconcile::difference(wanted, &actual, shared.index()).iter().map(ChangeReport::from).collect();

@@ -51,7 +51,7 @@ pub enum DeviceError {
         /// `HOST:PORT`.
         address: String,
         /// What does not fit.
-        source: EntityError,
+        source: Box<EntityError>,
     },
     /// The switch runs no program, or another one.
     #[error("switch {address} does not run this pipeline ({found}); run apply first")]
@@ -166,7 +166,8 @@ impl Observer {
 
     /// What the switch holds of what this controller owns.
     pub(crate) async fn actual(&self, index: &Index) -> Result<Actual, DeviceError> {
-        let foreign = |source| DeviceError::Foreign { address: self.address.clone(), source };
+        let foreign =
+            |source| DeviceError::Foreign { address: self.address.clone(), source: Box::new(source) };
         let filters = reconcile::filters(index).map_err(foreign)?;
         let read = self.read(filters).await?;
         reconcile::actual(read, index).map_err(foreign)

@@ -186,13 +186,12 @@ impl fmt::Display for SwitchReport {
         }
         match (&self.remaining, self.in_place) {
             (Some(remaining), in_place) => {
-                write!(
-                    f,
-                    "\n  in place: {} entities; not in place: {}",
-                    in_place.unwrap_or(0),
-                    remaining.len()
-                )?;
-                for change in remaining {
+                let count = remaining.len();
+                write!(f, "\n  in place: {} entities; not in place: {count}", in_place.unwrap_or(0))?;
+                let refused =
+                    |change: &&ChangeReport| self.refused.iter().any(|refusal| refusal.change == **change);
+                let others = remaining.iter().filter(|change| !refused(change));
+                for change in others {
                     write!(f, "\n    {change}")?;
                 }
             }

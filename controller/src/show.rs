@@ -158,8 +158,7 @@ pub async fn show(
 ) -> Result<Shown, ApplyError> {
     let shared = Shared::new(fabric, artifacts, options);
     let whole = Arc::new(fabric.clone());
-    let none: BTreeMap<String, ()> = BTreeMap::new();
-    let seen = each(fabric, none, |name, switch, ()| {
+    let seen = each(fabric, BTreeMap::new(), |name, switch, _: Option<()>| {
         let (shared, whole) = (Arc::clone(&shared), Arc::clone(&whole));
         async move {
             let rows = look(&whole, &name, &switch, &shared, what).await;
@@ -332,8 +331,9 @@ fn queues_table(rows: &[PolicyRow]) -> Table {
             threshold(row.trim_drop_at),
         ]
     };
-    // A queue's lines: who, and what applies. Equal neighbours merge.
-    let mut queues: Vec<(Vec<String>, Vec<(&str, [String; 7])>)> = Vec::new();
+    // Names of queues, and their lines: whose packets, and what applies to them. Equal neighbours merge.
+    type Lines = Vec<(&'static str, [String; 7])>;
+    let mut queues: Vec<(Vec<String>, Lines)> = Vec::new();
     for both in rows.chunk_by(|a, b| a.queue == b.queue) {
         let [first, ..] = both else { continue };
         let word = |row: &PolicyRow| if row.important { "important" } else { "less important" };

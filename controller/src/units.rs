@@ -253,7 +253,7 @@ pub fn full_frame(coordinates: u64) -> u64 {
 
 pub(crate) fn bytes_text(bytes: u64) -> String {
     for (unit, scale) in [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
-        if bytes >= scale && bytes % scale == 0 {
+        if bytes >= scale && bytes.is_multiple_of(scale) {
             return format!("{}{unit}", bytes / scale);
         }
     }
@@ -262,7 +262,7 @@ pub(crate) fn bytes_text(bytes: u64) -> String {
 
 pub(crate) fn time_text(ns: u64) -> String {
     for (unit, scale) in [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)] {
-        if ns >= scale && ns % scale == 0 {
+        if ns >= scale && ns.is_multiple_of(scale) {
             return format!("{}{unit}", ns / scale);
         }
     }
@@ -273,9 +273,9 @@ pub(crate) fn rate_text(bps: u64) -> String {
     for (unit, scale) in
         [("Tbps", 1_000_000_000_000), ("Gbps", 1_000_000_000), ("Mbps", 1_000_000), ("kbps", 1_000)]
     {
-        if bps >= scale && bps % (scale / 10) == 0 {
+        if bps >= scale && bps.is_multiple_of(scale / 10) {
             let tenths = bps / (scale / 10);
-            return if tenths % 10 == 0 {
+            return if tenths.is_multiple_of(10) {
                 format!("{}{unit}", tenths / 10)
             } else {
                 format!("{}.{}{unit}", tenths / 10, tenths % 10)

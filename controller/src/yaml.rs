@@ -129,9 +129,10 @@ pub(crate) fn parse(text: &str) -> Result<Node, SyntaxError> {
         match open.last_mut() {
             None => root = Some(node),
             Some(Open::Sequence { items, .. }) => items.push(node),
-            Some(Open::Mapping { entries, key, .. }) => match key.take() {
-                Some(key) => entries.push((key, node)),
-                None => {
+            Some(Open::Mapping { entries, key, .. }) => {
+                if let Some(key) = key.take() {
+                    entries.push((key, node));
+                } else {
                     let name = match node.value {
                         Value::Scalar(name) => name,
                         Value::Null => String::new(),
@@ -139,7 +140,7 @@ pub(crate) fn parse(text: &str) -> Result<Node, SyntaxError> {
                     };
                     *key = Some(Key { line: node.line, name });
                 }
-            },
+            }
         }
     }
     Ok(root.unwrap_or(Node { line: 1, value: Value::Null }))
@@ -235,7 +236,7 @@ mod tests {
         for level in 1..12 {
             let below = level - 1;
             let items = vec![format!("*a{below}"); 10].join(", ");
-            bomb += &format!("a{level}: &a{level} [{items}]\n");
+            bomb = format!("{bomb}a{level}: &a{level} [{items}]\n");
         }
         assert!(parse(&bomb).unwrap_err().reason.contains("more than 1000000 values"));
         assert!(parse(&"[".repeat(1000)).is_err());

@@ -44,7 +44,7 @@ pub(super) struct Decoder<'d> {
 
 impl Decoder<'_> {
     fn misfit(&self, source: impl Into<EntityError>) -> DeviceError {
-        DeviceError::Foreign { address: self.observer.address().to_owned(), source: source.into() }
+        DeviceError::Foreign { address: self.observer.address().to_owned(), source: Box::new(source.into()) }
     }
 
     pub(super) async fn routes(&self) -> Result<Vec<RouteRow>, DeviceError> {

@@ -1,6 +1,6 @@
 //! `switches`, `hosts` and `links`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::fields::{Fields, Located, entries, integer, join, word};
@@ -17,6 +17,8 @@ pub(super) struct Network {
     pub switches: BTreeMap<String, Switch>,
     pub hosts: BTreeMap<String, Host>,
     pub links: Vec<Link>,
+    /// Ends of all links, of those with mistakes too.
+    pub ends: BTreeSet<End>,
     /// Names that stand in the file, whatever is wrong with their entries: links to them are not wrong as well.
     names: Names,
 }
@@ -31,17 +33,17 @@ pub(super) fn read(top: &Fields<'_>, problems: &mut Problems) -> Network {
         switches: BTreeMap::new(),
         hosts: BTreeMap::new(),
         links: Vec::new(),
+        ends: BTreeSet::new(),
         names: Names { switches: Vec::new(), hosts: Vec::new() },
     };
     let mut lines: BTreeMap<String, usize> = BTreeMap::new();
     let mut sections = Vec::new();
     for (section, example) in [("switches", "{ s1: { … } }"), ("hosts", "{ h1: { … } }")] {
-        let named = match top.node(section) {
-            Some(node) => entries(node, section, problems),
-            None => {
-                top.missing(section, example, problems);
-                Vec::new()
-            }
+        let named = if let Some(node) = top.node(section) {
+            entries(node, section, problems)
+        } else {
+            top.missing(section, example, problems);
+            Vec::new()
         };
         for (name, line, _) in &named {
             check_name(name, *line, &join(section, name), problems);
@@ -132,7 +134,8 @@ fn address(text: &str) -> Result<String, String> {
     let plain =
         !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'));
     let literal = || host.trim_matches(['[', ']']).parse::<Ipv6Addr>().is_ok();
-    if !plain && !(bracketed && literal()) {
+    let is_host = plain || (bracketed && literal());
+    if !is_host {
         return Err(format!("'{text}': '{host}' is no host; {FORM}"));
     }
     match port.parse::<u16>() {
@@ -253,6 +256,7 @@ fn read_links(node: &Node, network: &mut Network, problems: &mut Problems) {
         };
         network.links.push(link);
     }
+    network.ends = used.keys().cloned().collect();
     for host in &network.names.hosts {
         if !used.contains_key(&End::Host(host.clone())) {
             problems.add(node.line, "links", format!("host {host} has no link"));

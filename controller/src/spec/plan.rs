@@ -1,6 +1,6 @@
 //! `dscp` and `queues`.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use super::fields::{Fields, Located, integer};
 use super::problem::Problems;
@@ -93,7 +93,7 @@ fn numbered<'l>(path: &'l str, list: &'l [u8]) -> impl Iterator<Item = (String, 
 
 /// `all` includes defaults; only what the file gives can be at fault.
 fn distinct(all: &[(String, u8)], given: &[Located<u8>], what: &str, problems: &mut Problems) {
-    let mut reported: BTreeMap<(&str, &str), ()> = BTreeMap::new();
+    let mut reported: BTreeSet<(&str, &str)> = BTreeSet::new();
     for item in given {
         for (other, value) in all {
             if *value != item.value || *other == item.path {
@@ -103,7 +103,7 @@ fn distinct(all: &[(String, u8)], given: &[Located<u8>], what: &str, problems: &
             let pair = (item.path.as_str().min(other), item.path.as_str().max(other));
             let earlier =
                 given.iter().find(|found| found.path == *other).is_some_and(|found| found.line > item.line);
-            if !earlier && reported.insert(pair, ()).is_none() {
+            if !earlier && reported.insert(pair) {
                 let message = format!("{what} {value} is also {other}'s; each use needs its own");
                 problems.add(item.line, &item.path, message);
             }

@@ -60,25 +60,21 @@ pub(super) fn read(
     if let Some(node) = fields.node("ports") {
         for (name, line, node) in entries(node, "policy.ports", problems) {
             let path = join("policy.ports", name);
-            let linked = |(switch, port): &(String, u16)| {
-                let end = End::Port(switch.clone(), *port);
-                network.links.iter().any(|link| link.a == end || link.b == end)
-            };
-            let port = name
-                .rsplit_once(':')
-                .and_then(|(switch, port)| Some((switch.to_owned(), port.parse().ok()?)));
-            match port.filter(linked) {
-                Some(port) => {
-                    let fields = Fields::of(node, &path, keys::PORT_POLICY, problems);
-                    let layer = layer(&fields, queues, problems);
-                    spec.ports.insert(port, layer);
-                }
-                None => {
-                    let ends = network.links.iter().flat_map(|link| [&link.a, &link.b]);
-                    let ports: Vec<String> =
-                        ends.filter(|end| matches!(end, End::Port(..))).map(ToString::to_string).collect();
-                    problems.add(line, path, format!("no link ends at port '{name}'{}", hint(name, &ports)));
-                }
+            let linked =
+                |(switch, port): &(String, u16)| network.ends.contains(&End::Port(switch.clone(), *port));
+            let port = name.rsplit_once(':').and_then(|(switch, port)| {
+                // One spelling for each port, so that doubled keys show.
+                let number: u16 = port.parse().ok().filter(|number: &u16| number.to_string() == port)?;
+                Some((switch.to_owned(), number))
+            });
+            if let Some(port) = port.filter(linked) {
+                let fields = Fields::of(node, &path, keys::PORT_POLICY, problems);
+                let layer = layer(&fields, queues, problems);
+                spec.ports.insert(port, layer);
+            } else {
+                let ends = network.ends.iter().filter(|end| matches!(end, End::Port(..)));
+                let ports: Vec<String> = ends.map(ToString::to_string).collect();
+                problems.add(line, path, format!("no link ends at port '{name}'{}", hint(name, &ports)));
             }
         }
     }

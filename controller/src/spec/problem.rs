@@ -87,13 +87,12 @@ pub(crate) fn hint<S: AsRef<str>>(asked: &str, valid: &[S]) -> String {
         .map(|word: &str| (strsim::damerau_levenshtein(&asked.to_lowercase(), &word.to_lowercase()), word))
         .filter(|(distance, _)| *distance <= (asked.chars().count() / 3).max(1))
         .min();
-    let mut text = nearest.map_or_else(String::new, |(_, word)| format!("; did you mean '{word}'?"));
     let shown: Vec<&str> = valid.iter().take(SHOWN).map(AsRef::as_ref).collect();
     let more = if valid.len() > SHOWN { format!(", … {} in all", valid.len()) } else { String::new() };
-    match (text.is_empty(), shown.is_empty()) {
-        (_, true) => text.push_str("; there are none"),
-        (true, false) => text.push_str(&format!("; valid: {}{more}", shown.join(", "))),
-        (false, false) => text.push_str(&format!(" (valid: {}{more})", shown.join(", "))),
+    let shown = shown.join(", ");
+    match nearest {
+        Some((_, word)) => format!("; did you mean '{word}'? (valid: {shown}{more})"),
+        None if valid.is_empty() => "; there are none".to_owned(),
+        None => format!("; valid: {shown}{more}"),
     }
-    text
 }

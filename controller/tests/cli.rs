@@ -1,0 +1,96 @@
+//! The command's contract: exit codes, what goes to stdout and what to stderr.
+
+use std::io::Write as _;
+use std::process::{Command, Output};
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_trimwire-controller"))
+        .args(arguments)
+        .env_remove("TRIMWIRE_DEBUG")
+        .output()
+        .unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/fabrics/single-switch.yaml");
+
+/// A fabric whose switch nobody serves.
+fn unserved() -> tempfile::NamedTempFile {
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let text = std::fs::read_to_string(EXAMPLE).unwrap().replace("127.0.0.1:9559", &address);
+    let mut file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file
+}
+
+#[test]
+fn check_prints_thresholds_in_bytes_and_ends_with_0() {
+    let output = run(&["check", EXAMPLE]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.contains("ok: 1 switches, 4 hosts, 4 links") && text.contains("37500"), "{text}");
+
+    let json: serde_json::Value = serde_json::from_slice(&run(&["check", "--json", EXAMPLE]).stdout).unwrap();
+    assert_eq!(json["hosts"], 4);
+    assert_eq!(json["thresholds"].as_array().unwrap().len(), 4 * 7 * 2);
+}
+
+#[test]
+fn a_wrong_file_ends_with_3_and_all_its_mistakes_on_stderr() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(b"version: 1\nswitches: { s1: { adress: x } }\nhosts: {}\nlinks: []\n").unwrap();
+    let name = file.path().display().to_string();
+    for command in ["check", "plan", "apply"] {
+        let output = run(&[command, &name]);
+        assert_eq!(output.status.code(), Some(3));
+        assert_eq!(stdout(&output), "");
+        let text = stderr(&output);
+        assert!(text.contains(&format!("{name}:2: switches.s1.adress: unknown key")), "{text}");
+        assert!(text.contains("'device_id' is missing"), "{text}");
+    }
+    let output = run(&["check", "/nonexistent.yaml"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stderr(&output).contains("cannot read /nonexistent.yaml"));
+    let output = run(&["check", EXAMPLE, "--p4info", EXAMPLE, "--pipeline-json", EXAMPLE]);
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+}
+
+#[test]
+fn wrong_usage_ends_with_2() {
+    for arguments in [&["aply", EXAMPLE][..], &["apply"], &["show", "route", EXAMPLE], &["check", EXAMPLE, "--p4info", "x"]] {
+        assert_eq!(run(arguments).status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_dead_switch_ends_with_1_and_is_named() {
+    let file = unserved();
+    let name = file.path().display().to_string();
+    for arguments in [&["apply", &name][..], &["plan", &name], &["show", "routes", &name]] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let text = stdout(&output);
+        assert!(text.contains("s1") && text.contains("127.0.0.1:") && text.contains("connect"), "{text}");
+    }
+    let json: serde_json::Value = serde_json::from_slice(&run(&["apply", "--json", &name]).stdout).unwrap();
+    assert_eq!(json["switches"][0]["switch"], "s1");
+    assert!(json["switches"][0]["error"].as_str().unwrap().contains("connect"));
+    assert_eq!(json["switches"][0]["remaining"], serde_json::Value::Null);
+}
+
+#[test]
+fn schema_and_completions_are_printed() {
+    let output = run(&["schema"]);
+    let schema: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &schema["title"]), (Some(0), &"Trimwire fabric".into()));
+    let output = run(&["completions", "bash"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stdout(&output).contains("trimwire-controller"));
+}

@@ -1,0 +1,243 @@
+//! A switch that keeps P4Runtime's rules and nothing else: a map of entities. It can be told to misbehave.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tokio_stream::{Stream, StreamExt};
+use trimwire_p4runtime::entity::{self, EntityKey};
+use trimwire_p4runtime::p4info::Index;
+use trimwire_p4runtime::server::tonic::{self, Code, Request, Response, Status, Streaming};
+use trimwire_p4runtime::server::{P4Runtime, async_trait, service};
+use trimwire_p4runtime::v1::entity::Entity as Kind;
+use trimwire_p4runtime::v1::stream_message_request::Update as Sent;
+use trimwire_p4runtime::v1::stream_message_response::Update as Told;
+use trimwire_p4runtime::v1::table_action::Type as ActionType;
+use trimwire_p4runtime::v1::{
+    CapabilitiesRequest, CapabilitiesResponse, Entity, ForwardingPipelineConfig,
+    GetForwardingPipelineConfigRequest, GetForwardingPipelineConfigResponse, MasterArbitrationUpdate,
+    ReadRequest, ReadResponse, SetForwardingPipelineConfigRequest, SetForwardingPipelineConfigResponse,
+    StreamMessageRequest, StreamMessageResponse, TableEntry, Update, WriteRequest, WriteResponse, update,
+};
+use trimwire_p4runtime::{rpc, status, v1};
+
+/// What the model holds and was asked.
+#[derive(Default)]
+pub(crate) struct State {
+    pub config: Option<ForwardingPipelineConfig>,
+    index: Option<Index>,
+    pub entities: BTreeMap<EntityKey, Entity>,
+    /// Election ids of open streams.
+    bids: BTreeSet<u128>,
+    highest: Option<u128>,
+    /// Updates per Write, in order.
+    pub writes: Vec<usize>,
+    pub pushes: usize,
+    pub streams: usize,
+    /// Updates whose words contain this are refused.
+    pub refuse: Option<String>,
+    /// Writes after so many are answered with UNAVAILABLE, as when the process is killed.
+    pub die_after: Option<usize>,
+}
+
+/// A running model.
+#[derive(Clone)]
+pub(crate) struct Model {
+    state: Arc<Mutex<State>>,
+    pub address: SocketAddr,
+}
+
+impl Model {
+    pub(crate) async fn start() -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let model = Self { state: Arc::default(), address: listener.local_addr().unwrap() };
+        let server = tonic::transport::Server::builder().add_service(service(model.clone()));
+        tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+        model
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+}
+
+impl State {
+    fn apply(&mut self, update: &Update, index: &Index) -> Result<(), (Code, String)> {
+        let update =
+            entity::check_update(update, index).map_err(|error| (error.code(), error.to_string()))?;
+        let words = entity::describe_update(&update, Some(index));
+        if self.refuse.as_ref().is_some_and(|part| words.contains(part)) {
+            return Err((Code::ResourceExhausted, "no room".to_owned()));
+        }
+        let entity = update.entity.clone().unwrap();
+        let key = EntityKey::of(&entity).unwrap();
+        let default = matches!(&entity.entity, Some(Kind::TableEntry(entry)) if entry.is_default_action);
+        let there = default || self.entities.contains_key(&key);
+        let mut after = self.entities.clone();
+        match update.r#type() {
+            update::Type::Insert if there => return Err((Code::AlreadyExists, "exists".to_owned())),
+            update::Type::Modify | update::Type::Delete if !there => {
+                return Err((Code::NotFound, "does not exist".to_owned()));
+            }
+            update::Type::Delete => drop(after.remove(&key)),
+            _ => drop(after.insert(key, entity)),
+        }
+        if let Some(dangling) = dangling(&after) {
+            return Err((Code::FailedPrecondition, dangling));
+        }
+        self.entities = after;
+        Ok(())
+    }
+}
+
+fn dangling(entities: &BTreeMap<EntityKey, Entity>) -> Option<String> {
+    let (mut members, mut groups) = (BTreeSet::new(), BTreeSet::new());
+    for entity in entities.values() {
+        match &entity.entity {
+            Some(Kind::ActionProfileMember(member)) => drop(members.insert(member.member_id)),
+            Some(Kind::ActionProfileGroup(group)) => drop(groups.insert(group.group_id)),
+            _ => {}
+        }
+    }
+    entities.values().find_map(|entity| {
+        let missing = match &entity.entity {
+            Some(Kind::ActionProfileGroup(group)) => group
+                .members
+                .iter()
+                .find(|m| !members.contains(&m.member_id))
+                .map(|m| ("member", m.member_id)),
+            Some(Kind::TableEntry(TableEntry { action: Some(action), .. })) => match action.r#type {
+                Some(ActionType::ActionProfileMemberId(id)) if !members.contains(&id) => Some(("member", id)),
+                Some(ActionType::ActionProfileGroupId(id)) if !groups.contains(&id) => Some(("group", id)),
+                _ => None,
+            },
+            _ => None,
+        };
+        missing.map(|(what, id)| format!("{what} {id} is missing or in use"))
+    })
+}
+
+fn wanted(filter: &Entity, entity: &Entity) -> bool {
+    match (&filter.entity, &entity.entity) {
+        (Some(Kind::TableEntry(filter)), Some(Kind::TableEntry(entry))) => {
+            filter.table_id == entry.table_id && filter.is_default_action == entry.is_default_action
+        }
+        (Some(Kind::ActionProfileMember(_)), Some(Kind::ActionProfileMember(_)))
+        | (Some(Kind::ActionProfileGroup(_)), Some(Kind::ActionProfileGroup(_))) => true,
+        _ => false,
+    }
+}
+
+type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+#[async_trait]
+impl P4Runtime for Model {
+    type ReadStream = Answers<ReadResponse>;
+    type StreamChannelStream = Answers<StreamMessageResponse>;
+
+    async fn write(&self, request: Request<WriteRequest>) -> Result<Response<WriteResponse>, Status> {
+        let WriteRequest { election_id, updates, .. } = request.into_inner();
+        let mut state = self.state();
+        if state.die_after.is_some_and(|writes| state.writes.len() >= writes) {
+            return Err(Status::unavailable("power failure"));
+        }
+        if election_id.map(u128::from) != state.bids.last().copied() {
+            return Err(Status::permission_denied("not primary"));
+        }
+        let Some(index) = state.index.clone() else { return Err(Status::failed_precondition("no pipeline")) };
+        state.writes.push(updates.len());
+        let outcomes: Vec<_> = updates
+            .iter()
+            .map(|update| match state.apply(update, &index) {
+                Ok(()) => status::ok(),
+                Err((code, message)) => status::error(code, message),
+            })
+            .collect();
+        status::from_updates(&outcomes)?;
+        Ok(Response::new(WriteResponse {}))
+    }
+
+    async fn read(&self, request: Request<ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
+        let state = self.state();
+        if state.config.is_none() {
+            return Err(Status::failed_precondition("no pipeline"));
+        }
+        let filters = request.into_inner().entities;
+        let found =
+            state.entities.values().filter(|entity| filters.iter().any(|filter| wanted(filter, entity)));
+        let response = ReadResponse { entities: found.cloned().collect() };
+        Ok(Response::new(Box::pin(tokio_stream::once(Ok(response)))))
+    }
+
+    async fn set_forwarding_pipeline_config(
+        &self,
+        request: Request<SetForwardingPipelineConfigRequest>,
+    ) -> Result<Response<SetForwardingPipelineConfigResponse>, Status> {
+        let config = request.into_inner().config.unwrap_or_default();
+        let p4info = config.p4info.clone().unwrap_or_default();
+        let mut state = self.state();
+        state.index = Some(Index::new(&p4info).map_err(|error| Status::invalid_argument(error.to_string()))?);
+        state.config = Some(config);
+        state.entities.clear();
+        state.pushes += 1;
+        Ok(Response::new(SetForwardingPipelineConfigResponse::default()))
+    }
+
+    async fn get_forwarding_pipeline_config(
+        &self,
+        _: Request<GetForwardingPipelineConfigRequest>,
+    ) -> Result<Response<GetForwardingPipelineConfigResponse>, Status> {
+        let Some(config) = self.state().config.clone() else {
+            return Err(Status::failed_precondition("no pipeline"));
+        };
+        let config =
+            ForwardingPipelineConfig { cookie: config.cookie, ..ForwardingPipelineConfig::default() };
+        Ok(Response::new(GetForwardingPipelineConfigResponse { config: Some(config) }))
+    }
+
+    async fn stream_channel(
+        &self,
+        request: Request<Streaming<StreamMessageRequest>>,
+    ) -> Result<Response<Self::StreamChannelStream>, Status> {
+        let mut requests = request.into_inner();
+        let (answers, outgoing) = tokio::sync::mpsc::channel(8);
+        let model = self.clone();
+        self.state().streams += 1;
+        tokio::spawn(async move {
+            let mut bid = None;
+            while let Some(Ok(message)) = requests.next().await {
+                let Some(Sent::Arbitration(update)) = message.update else { continue };
+                let id = update.election_id.map_or(0, u128::from);
+                let (highest, primary) = {
+                    let mut state = model.state();
+                    bid = Some(id);
+                    state.bids.insert(id);
+                    state.highest = state.highest.max(Some(id));
+                    (state.highest, state.highest == Some(id))
+                };
+                let code = if primary { rpc::Code::Ok } else { rpc::Code::AlreadyExists };
+                let answer = MasterArbitrationUpdate {
+                    device_id: update.device_id,
+                    role: None,
+                    election_id: highest.map(v1::Uint128::from),
+                    status: Some(rpc::Status { code: code.into(), ..rpc::Status::default() }),
+                };
+                let answer = StreamMessageResponse { update: Some(Told::Arbitration(answer)) };
+                let _ = answers.send(Ok(answer)).await;
+            }
+            if let Some(id) = bid {
+                model.state().bids.remove(&id);
+            }
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(outgoing))))
+    }
+
+    async fn capabilities(
+        &self,
+        _: Request<CapabilitiesRequest>,
+    ) -> Result<Response<CapabilitiesResponse>, Status> {
+        Ok(Response::new(CapabilitiesResponse::default()))
+    }
+}
