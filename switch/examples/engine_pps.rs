@@ -24,7 +24,7 @@ fn call(action: &str, params: &[u128]) -> ActionCall {
 fn configure(pipeline: &mut Pipeline) -> Result<()> {
     let control = pipeline.control();
     for port in 0..64 {
-        let forward = call("Ingress.forward", &[port + 1, 0x02_0000_0000_00 + port]);
+        let forward = call("Ingress.forward", &[port + 1, 0x0200_0000_0000 + port]);
         control.member_insert("Ingress.ecmp", port as u32 + 1, &forward)?;
     }
     for group in 0..64 {

@@ -18,6 +18,8 @@
 //!
 //! Not here: queues, ports, P4Runtime, and arithmetic on more than 128 bits (refused at load).
 
+#![forbid(unsafe_code)]
+
 mod action;
 mod bits;
 mod calculation;
@@ -144,6 +146,7 @@ pub struct Pipeline {
     control: Control,
     work: Work,
     /// Dead packets and frames, for reuse.
+    #[expect(clippy::vec_box, reason = "they move to and from queues that hold boxes")]
     packets: Vec<Box<Packet>>,
     frames: Vec<Vec<u8>>,
     digests: Vec<Digest>,
@@ -299,6 +302,7 @@ impl Pipeline {
     }
 
     /// A copy of a packet in a recycled buffer.
+    #[expect(clippy::unnecessary_box_returns, reason = "the box is the recycled part")]
     fn copy(&mut self, packet: &Packet) -> Box<Packet> {
         let mut copy = self.packets.pop().unwrap_or_default();
         copy.copy_from(packet);

@@ -41,14 +41,14 @@ fn forward(pipeline: &mut Pipeline, frames: &[Vec<u8>]) -> Vec<(u16, Vec<u8>)> {
 }
 
 /// Frames sent to `port` are the recorded ones, but for what `hide` overwrites in both.
-fn assert_same(program: &str, recording: &str, port: u16, hide: impl Fn(&mut Vec<u8>)) {
+fn assert_same(program: &str, recording: &str, port: u16, hide: impl Fn(&mut [u8])) {
     let (frames, mut expected) = recorded(recording);
     let mut pipeline = load(program);
     let sent = forward(&mut pipeline, &frames);
     let sent = sent.into_iter().filter(|(other, _)| *other == port);
     let mut sent: Vec<Vec<u8>> = sent.map(|(_, frame)| frame).collect();
-    expected.iter_mut().for_each(&hide);
-    sent.iter_mut().for_each(&hide);
+    expected.iter_mut().for_each(|frame| hide(frame));
+    sent.iter_mut().for_each(|frame| hide(frame));
     for (number, (sent, expected)) in sent.iter().zip(&expected).enumerate() {
         assert_eq!(sent, expected, "frame {number} of {recording}");
     }
@@ -66,7 +66,7 @@ fn parsing_and_checksums_are_those_of_bmv2() {
 }
 
 /// The report's timestamps and queue depths.
-fn hide_clock(frame: &mut Vec<u8>) {
+fn hide_clock(frame: &mut [u8]) {
     let end = frame.len().min(45);
     if let Some(clock) = frame.get_mut(19..end) {
         clock.fill(0);

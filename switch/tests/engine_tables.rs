@@ -262,7 +262,7 @@ fn weights_are_shares_of_the_group() {
     let members = vec![GroupMember { id: 1, weight: 3 }, GroupMember { id: 2, weight: 1 }];
     let group = Group { id: 1, max_size: 4, members };
     control.group_insert("I.selector_", &group).unwrap();
-    assert_eq!(control.groups("I.selector_").unwrap(), [group.clone()]);
+    assert_eq!(control.groups("I.selector_").unwrap(), std::slice::from_ref(&group));
     control.table_insert("I.t_hash", &entry(vec![exact(1)], 0, ActionSpec::Group(1))).unwrap();
     // Handles: member 1 has 0, 2, 3; member 2 has 1.
     let choices = [1, 2, 1, 1];

@@ -107,7 +107,7 @@ fn an_uncongested_packet_is_routed_whole() {
                 assert_eq!(header.header_checksum, header.calc_header_checksum());
             }
             NetSlice::Ipv6(ip) => assert_eq!(ip.header().hop_limit(), 63),
-            other => panic!("{other:?}"),
+            other @ NetSlice::Arp(_) => panic!("{other:?}"),
         }
         assert_eq!(sent[..6], [0x02, 0, 0, 0, 0, 0x99]);
     }
@@ -138,7 +138,7 @@ fn a_congested_queue_cuts_to_a_frame_that_every_stack_accepts() {
                     assert_eq!(ip.header().dscp().value(), 35);
                     usize::from(ip.header().payload_length()) + 40
                 }
-                other => panic!("{other:?}"),
+                other @ NetSlice::Arp(_) => panic!("{other:?}"),
             };
             assert_eq!(ip_bytes, usize::from(size) - 14);
             let Some(TransportSlice::Udp(udp)) = parsed.transport else { panic!("no UDP") };

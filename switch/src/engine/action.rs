@@ -374,12 +374,10 @@ impl Machine<'_> {
             Op::Recirculate { list } => packet.requests.recirculate = self.eval(packet, params, list) as u16,
             Op::Digest { list } => packet.requests.digest = self.eval(packet, params, list) as u16,
             Op::Exit => packet.exit = true,
-            Op::Assert { holds, place } => {
-                if self.eval(packet, params, holds) == 0 {
-                    tracing::error!("assertion failed, packet dropped{place}");
-                    packet.failed = true;
-                    packet.exit = true;
-                }
+            Op::Assert { holds, place } if self.eval(packet, params, holds) == 0 => {
+                tracing::error!("assertion failed, packet dropped{place}");
+                packet.failed = true;
+                packet.exit = true;
             }
             Op::Log { format, values } => {
                 let values: Vec<u128> = values.iter().map(|value| self.eval(packet, params, value)).collect();

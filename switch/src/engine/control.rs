@@ -43,12 +43,13 @@ fn named<'a, T: 'a>(
         return Ok(index);
     }
     const MOST: usize = 20;
-    let mut known: Vec<&str> = items.take(MOST + 1).map(|item| name(item)).collect();
+    let mut known: Vec<&str> = items.take(MOST + 1).map(name).collect();
     let more = if known.len() > MOST { ", …" } else { "" };
     known.truncate(MOST);
-    let known = match known.is_empty() {
-        true => "the program has none".to_owned(),
-        false => format!("there are: {}{more}", known.join(", ")),
+    let known = if known.is_empty() {
+        "the program has none".to_owned()
+    } else {
+        format!("there are: {}{more}", known.join(", "))
     };
     Err(ControlError::not_found(format!("there is no {kind} `{wanted}`; {known}")))
 }

@@ -167,6 +167,7 @@ fn successors(node: &Node, tables: &[Table]) -> Vec<u32> {
 }
 
 /// What a pipeline's tables look up in and write to.
+#[expect(clippy::struct_field_names, reason = "the tables among what the tables need")]
 pub(super) struct Tables<'a> {
     pub(super) nodes: &'a [Node],
     pub(super) actions: &'a [Action],

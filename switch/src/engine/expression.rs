@@ -341,9 +341,10 @@ fn saturate(value: u128, width: u32, to_signed: bool, from_signed: bool) -> u128
     let negative = from_signed && value.cast_signed() < 0;
     if to_signed {
         let largest = mask128(width.clamp(1, 128) - 1);
-        match negative {
-            true => value.cast_signed().max(!largest.cast_signed()).cast_unsigned(),
-            false => value.min(largest),
+        if negative {
+            value.cast_signed().max(!largest.cast_signed()).cast_unsigned()
+        } else {
+            value.min(largest)
         }
     } else if negative {
         0

@@ -39,6 +39,7 @@ pub(super) struct Field {
 }
 
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_field_names, reason = "P4's word")]
 pub(super) struct Header {
     pub(super) name: String,
     pub(super) header_type: String,
@@ -170,16 +171,12 @@ impl Layout {
                 }
                 longest
             } else {
-                match width.as_u64() {
-                    Some(width @ 1..=WIDEST_FIELD) => {
-                        fixed_bits += width as u32;
-                        width as u32
-                    }
-                    _ => {
-                        let field = json::excerpt(field);
-                        return Err(malformed(header_type, format!("field {field} has a bad width")));
-                    }
-                }
+                let Some(width @ 1..=WIDEST_FIELD) = width.as_u64() else {
+                    let field = json::excerpt(field);
+                    return Err(malformed(header_type, format!("field {field} has a bad width")));
+                };
+                fixed_bits += width as u32;
+                width as u32
             };
             let slot = Slot { at: at as u32, width, signed: flag(2) };
             at += limbs_for(width);
@@ -228,14 +225,12 @@ impl Layout {
         if name == "$valid$" {
             return Ok(None);
         }
-        match header.fields.iter().position(|field| field.name == name) {
-            Some(position) => Ok(Some(position as u32)),
-            None => {
-                let known: Vec<&str> = header.fields.iter().map(|field| field.name.as_str()).collect();
-                let (header, known) = (&header.name, known.join(", "));
-                Err(malformed(&Value::Null, format!("`{header}` has no field `{name}`; it has: {known}")))
-            }
+        if let Some(position) = header.fields.iter().position(|field| field.name == name) {
+            return Ok(Some(position as u32));
         }
+        let known: Vec<&str> = header.fields.iter().map(|field| field.name.as_str()).collect();
+        let (header, known) = (&header.name, known.join(", "));
+        Err(malformed(&Value::Null, format!("`{header}` has no field `{name}`; it has: {known}")))
     }
 
     /// The place of `["header", "field"]`, where field may be `$valid$`.

@@ -145,17 +145,11 @@ impl Profile {
     /// Adds a group, or replaces the one of that id. Its members must exist.
     pub(super) fn put_group(&mut self, mut group: Group) {
         group.members.sort_by_key(|member| member.id);
-        let place = match self.group_places.get(&group.id) {
-            Some(&place) => place,
-            None => {
-                let id = group.id;
-                let empty = Group { id, max_size: 0, members: Vec::new() };
-                let place =
-                    put(&mut self.groups, GroupState { group: empty, entries: 0, choices: Vec::new() });
-                self.group_places.insert(id, place);
-                place
-            }
-        };
+        let groups = &mut self.groups;
+        let place = *self.group_places.entry(group.id).or_insert_with(|| {
+            let empty = Group { id: group.id, max_size: 0, members: Vec::new() };
+            put(groups, GroupState { group: empty, entries: 0, choices: Vec::new() })
+        });
         let mut choices = Vec::new();
         for member in &group.members {
             let Some(member_place) = self.member_place(member.id) else { continue };

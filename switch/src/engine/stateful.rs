@@ -122,12 +122,11 @@ impl Meter {
             MeterUnit::Packets => 1,
             MeterUnit::Bytes => u64::from(length),
         };
-        if !self.peak.take(now_ns, config.pir, config.pburst, cost) {
-            2
-        } else if !self.committed.take(now_ns, config.cir, config.cburst, cost) {
-            1
-        } else {
-            0
+        let below_peak = self.peak.take(now_ns, config.pir, config.pburst, cost);
+        match below_peak && self.committed.take(now_ns, config.cir, config.cburst, cost) {
+            true => 0,
+            false if below_peak => 1,
+            false => 2,
         }
     }
 }

@@ -4,8 +4,10 @@
 //! table with ternary or range keys is a list in order of priority.
 
 mod compile;
+mod key;
 
-pub(super) use compile::{CompiledKey, TableScope, compile_call, describe_call, load_table};
+pub(super) use compile::{TableScope, compile_call, describe_call, load_table};
+pub(super) use key::CompiledKey;
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -44,6 +46,7 @@ pub(super) struct Key {
 }
 
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_field_names, reason = "the control plane's entry inside the data plane's")]
 pub(super) struct Entry {
     /// As the control plane wrote it, in canonical form.
     pub(super) entry: TableEntry,

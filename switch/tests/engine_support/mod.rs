@@ -4,45 +4,45 @@
 use trimwire_switch::engine::entity::{ActionCall, ActionSpec, MatchValue, TableEntry, value};
 use trimwire_switch::engine::{EgressOutcome, Enqueue, Pipeline, QueueMetadata};
 
-pub fn program(name: &str) -> Vec<u8> {
+pub(crate) fn program(name: &str) -> Vec<u8> {
     let path = format!("{}/testdata/engine/{name}.json", env!("CARGO_MANIFEST_DIR"));
     std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-pub fn load(name: &str) -> Pipeline {
+pub(crate) fn load(name: &str) -> Pipeline {
     Pipeline::load(&program(name)).unwrap()
 }
 
-pub fn exact(number: u128) -> MatchValue {
+pub(crate) fn exact(number: u128) -> MatchValue {
     MatchValue::Exact(value(number))
 }
 
-pub fn lpm(number: u128, prefix_len: u16) -> MatchValue {
+pub(crate) fn lpm(number: u128, prefix_len: u16) -> MatchValue {
     MatchValue::Lpm { value: value(number), prefix_len }
 }
 
-pub fn ternary(number: u128, mask: u128) -> MatchValue {
+pub(crate) fn ternary(number: u128, mask: u128) -> MatchValue {
     MatchValue::Ternary { value: value(number), mask: value(mask) }
 }
 
-pub fn range(low: u128, high: u128) -> MatchValue {
+pub(crate) fn range(low: u128, high: u128) -> MatchValue {
     MatchValue::Range { low: value(low), high: value(high) }
 }
 
-pub fn call(action: &str, params: &[u128]) -> ActionCall {
+pub(crate) fn call(action: &str, params: &[u128]) -> ActionCall {
     ActionCall { action: action.into(), params: params.iter().map(|&param| value(param)).collect() }
 }
 
-pub fn direct(action: &str, params: &[u128]) -> ActionSpec {
+pub(crate) fn direct(action: &str, params: &[u128]) -> ActionSpec {
     ActionSpec::Direct(call(action, params))
 }
 
-pub fn entry(matches: Vec<MatchValue>, priority: i32, action: ActionSpec) -> TableEntry {
+pub(crate) fn entry(matches: Vec<MatchValue>, priority: i32, action: ActionSpec) -> TableEntry {
     TableEntry { matches, priority, action, metadata: Vec::new() }
 }
 
 /// One frame through ingress only.
-pub fn ingress(pipeline: &mut Pipeline, now_ns: u64, port: u16, frame: &[u8]) -> Vec<Enqueue> {
+pub(crate) fn ingress(pipeline: &mut Pipeline, now_ns: u64, port: u16, frame: &[u8]) -> Vec<Enqueue> {
     let mut queue = Vec::new();
     pipeline.ingress(now_ns, port, frame, &mut queue);
     queue
@@ -50,7 +50,7 @@ pub fn ingress(pipeline: &mut Pipeline, now_ns: u64, port: u16, frame: &[u8]) ->
 
 /// One frame through ingress and egress, with empty queues: what is sent, in order. A program that makes ever more
 /// copies is cut short.
-pub fn forward(pipeline: &mut Pipeline, now_ns: u64, port: u16, frame: &[u8]) -> Vec<(u16, Vec<u8>)> {
+pub(crate) fn forward(pipeline: &mut Pipeline, now_ns: u64, port: u16, frame: &[u8]) -> Vec<(u16, Vec<u8>)> {
     let mut queue = ingress(pipeline, now_ns, port, frame);
     let mut sent = Vec::new();
     for _ in 0..1000 {

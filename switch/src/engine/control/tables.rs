@@ -206,13 +206,11 @@ impl Control {
 
     fn check_mutable(&self, table: usize) -> Result<()> {
         let info = &self.tables[table].info;
-        match info.is_const {
-            true => Err(ControlError::new(
-                Code::PermissionDenied,
-                format!("the entries of table `{}` are constant", info.name),
-            )),
-            false => Ok(()),
+        if info.is_const {
+            let message = format!("the entries of table `{}` are constant", info.name);
+            return Err(ControlError::new(Code::PermissionDenied, message));
         }
+        Ok(())
     }
 
     fn checked_key(

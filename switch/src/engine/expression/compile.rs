@@ -65,10 +65,10 @@ pub(in super::super) fn number(node: &Value, scope: &Scope<'_>) -> Result<Expr> 
 /// An exact number that is never negative: what may be widened with zeros.
 pub(in super::super) fn unsigned_number(node: &Value, scope: &Scope<'_>) -> Result<Expr> {
     let expr = number(node, scope)?;
-    match expr.range().negative {
-        true => Err(unsupported(node, "signed arithmetic on more than 128 bits")),
-        false => Ok(expr),
+    if expr.range().negative {
+        return Err(unsupported(node, "signed arithmetic on more than 128 bits"));
     }
+    Ok(expr)
 }
 
 /// A number of which only the low 128 bits matter: the right side of an assignment.
@@ -369,15 +369,16 @@ impl Expr {
     }
 
     fn range(&self) -> Range {
-        let slot_range = |slot: &Slot| match slot.signed {
-            true => Range::signed(slot.width - 1),
-            false => Range::unsigned(slot.width),
+        let slot_range = |slot: &Slot| {
+            if slot.signed { Range::signed(slot.width - 1) } else { Range::unsigned(slot.width) }
         };
         match self {
             Self::Const(value) => Range::unsigned(128 - value.leading_zeros()),
             Self::Field(_) => Range::unsigned(64),
             Self::WideField(slot) | Self::Param(slot) => slot_range(slot),
-            Self::Dynamic { width, .. } | Self::Register { width, .. } => Range::unsigned(*width),
+            Self::Dynamic { width, .. }
+            | Self::Register { width, .. }
+            | Self::Saturate { width, to_signed: false, .. } => Range::unsigned(*width),
             Self::Ring { op, left, right } => {
                 let (a, b) = (left.range(), right.range());
                 match op {
@@ -412,8 +413,7 @@ impl Expr {
                 (Self::Const(value), 128) => Range::signed(128 - value.wrapping_neg().leading_zeros()),
                 _ => Range::signed(width - 1),
             },
-            Self::Saturate { width, to_signed: true, .. } => Range::signed(width - 1),
-            Self::Saturate { width, .. } => Range::unsigned(*width),
+            Self::Saturate { width, .. } => Range::signed(width - 1),
             Self::If { then, otherwise, .. } => then.range().either(otherwise.range(), 0),
             Self::StackNext { .. } => Range::signed(32),
             _ => Range::unsigned(1),
@@ -432,8 +432,6 @@ impl Expr {
             Self::Not(value) => fits && value.exact_in_a_word(Demand::Low),
             Self::ShiftLeft { value, by } => fits && value.exact_in_a_word(Demand::Low) && exact(by),
             Self::ShiftRight { value, by, .. } => exact(value) && exact(by),
-            Self::NarrowShift { value, .. } => exact(value),
-            Self::Narrow { left, right, .. } => exact(left) && exact(right),
             Self::Divide { left, right } | Self::Modulo { left, right } => {
                 // P4 defines both on unsigned numbers only.
                 exact(left) && exact(right) && !left.range().negative && !right.range().negative
@@ -450,8 +448,10 @@ impl Expr {
             Self::If { condition, then, otherwise } => {
                 exact(condition) && fits && then.exact_in_a_word(demand) && otherwise.exact_in_a_word(demand)
             }
-            Self::BoolAnd(left, right) | Self::BoolOr(left, right) => exact(left) && exact(right),
-            Self::BoolNot(value) | Self::NonZero(value) => exact(value),
+            Self::BoolAnd(left, right) | Self::BoolOr(left, right) | Self::Narrow { left, right, .. } => {
+                exact(left) && exact(right)
+            }
+            Self::BoolNot(value) | Self::NonZero(value) | Self::NarrowShift { value, .. } => exact(value),
             Self::WideField(_) | Self::Param(_) | Self::Register { .. } => fits,
             _ => true,
         }

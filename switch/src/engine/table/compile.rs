@@ -1,11 +1,11 @@
-//! Tables from the JSON, and match values from the control plane, checked and packed into limbs.
+//! Tables from the JSON, and action calls from the control plane, checked and packed into limbs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
 use super::super::action::Action;
-use super::super::bits::{bytes_from_limbs, limbs_for, limbs_from_bytes, mask64, parse_hex};
+use super::super::bits::{bytes_from_limbs, limbs_from_bytes, parse_hex};
 use super::super::entity::{
     ActionCall, ActionInfo, ActionSpec, CounterValue, KeyInfo, MatchKind, MatchValue, TableEntry, TableInfo,
 };
@@ -14,221 +14,8 @@ use super::super::hasher::FixedMap;
 use super::super::json::{self, Result, malformed, unsupported};
 use super::super::layout::Layout;
 use super::super::stateful::{Meter, MeterUnit};
-use super::{Call, Entry, Index, Key, NextNodes, Table, Target, shift_in};
-
-/// A table entry's key: `packet key & mask == value`, and every range holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct CompiledKey {
-    pub(super) value: Box<[u64]>,
-    pub(super) mask: Box<[u64]>,
-    /// Total length of the prefix, in bits; only tables without priority use it.
-    pub(super) prefix_len: u32,
-    ranges: Vec<RangePart>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct RangePart {
-    /// Place in a packed key: bits to shift right; in an unpacked one, the first limb.
-    at: u32,
-    width: u32,
-    packed: bool,
-    low: Box<[u64]>,
-    high: Box<[u64]>,
-}
-
-impl CompiledKey {
-    pub(super) fn matches(&self, key: &[u64]) -> bool {
-        key.iter().zip(&self.mask).zip(&self.value).all(|((key, mask), value)| key & mask == *value)
-            && self.ranges.iter().all(|range| range.holds(key))
-    }
-
-    /// What makes two entries the same entry.
-    pub(super) fn identity(&self, priority: i32) -> Vec<u64> {
-        let mut identity = Vec::with_capacity(self.value.len() * 2 + 1);
-        identity.extend_from_slice(&self.value);
-        identity.extend_from_slice(&self.mask);
-        for range in &self.ranges {
-            identity.extend_from_slice(&range.low);
-            identity.extend_from_slice(&range.high);
-        }
-        identity.push(u64::from(priority.cast_unsigned()));
-        identity
-    }
-}
-
-impl RangePart {
-    fn holds(&self, key: &[u64]) -> bool {
-        if self.packed {
-            let value = key[0].checked_shr(self.at).unwrap_or(0) & mask64(self.width);
-            return self.low[0] <= value && value <= self.high[0];
-        }
-        let value = &key[self.at as usize..self.at as usize + self.low.len()];
-        value.iter().rev().ge(self.low.iter().rev()) && value.iter().rev().le(self.high.iter().rev())
-    }
-}
-
-impl Table {
-    /// Checks match values against the table's keys and packs them; also returns them in canonical form.
-    pub(in super::super) fn compile_key(
-        &self,
-        matches: &[MatchValue],
-    ) -> std::result::Result<(CompiledKey, Vec<MatchValue>), ControlError> {
-        let table = &self.info.name;
-        if self.keys.is_empty() {
-            return Err(ControlError::invalid(format!(
-                "table `{table}` has no keys: only its default action can be set"
-            )));
-        }
-        if matches.len() != self.keys.len() {
-            let names: Vec<&str> = self.info.keys.iter().map(|key| key.name.as_str()).collect();
-            return Err(ControlError::invalid(format!(
-                "table `{table}` has {} keys ({}), the entry has {}",
-                self.keys.len(),
-                names.join(", "),
-                matches.len()
-            )));
-        }
-        let mut packer = Packer::new(self.packed);
-        let mut canonical = Vec::new();
-        for ((key, info), value) in self.keys.iter().zip(&self.info.keys).zip(matches) {
-            canonical.push(packer.add(key, value).map_err(|what| {
-                ControlError::invalid(format!("key `{}` of table `{table}`: {what}", info.name))
-            })?);
-        }
-        let total: u32 = self.keys.iter().map(|key| key.slot.width).sum();
-        Ok((packer.finish(total), canonical))
-    }
-}
-
-struct Packer {
-    packed: bool,
-    value: Vec<u64>,
-    mask: Vec<u64>,
-    prefix_len: u32,
-    /// Bits so far, for packed range keys.
-    bits: u32,
-    ranges: Vec<RangePart>,
-}
-
-impl Packer {
-    fn new(packed: bool) -> Self {
-        let limbs = if packed { vec![0] } else { Vec::new() };
-        Self { packed, value: limbs.clone(), mask: limbs, prefix_len: 0, bits: 0, ranges: Vec::new() }
-    }
-
-    fn push(&mut self, width: u32, value: &[u64], mask: &[u64]) {
-        if self.packed {
-            self.value[0] = shift_in(self.value[0], width) | value[0];
-            self.mask[0] = shift_in(self.mask[0], width) | mask[0];
-        } else {
-            self.value.extend_from_slice(value);
-            self.mask.extend_from_slice(mask);
-        }
-        self.bits += width;
-    }
-
-    fn add(&mut self, key: &Key, value: &MatchValue) -> std::result::Result<MatchValue, String> {
-        let width = key.slot.width;
-        let fit = |bytes: &[u8]| {
-            limbs_from_bytes(bytes, width).ok_or_else(|| format!("{} does not fit {width} bits", show(bytes)))
-        };
-        let ones = prefix_mask(width, width);
-        Ok(match (key.kind, value) {
-            (MatchKind::Exact, MatchValue::Exact(bytes)) => {
-                let limbs = fit(bytes)?;
-                self.push(width, &limbs, &ones);
-                self.prefix_len += width;
-                MatchValue::Exact(bytes_from_limbs(&limbs))
-            }
-            (MatchKind::Lpm, MatchValue::Lpm { value, prefix_len }) => {
-                let length = u32::from(*prefix_len);
-                if length > width {
-                    return Err(format!("prefix length {length} is more than its {width} bits"));
-                }
-                let limbs = fit(value)?;
-                let mask = prefix_mask(width, length);
-                if outside(&limbs, &mask) {
-                    return Err(format!("{} has bits beyond its prefix length {length}", show(value)));
-                }
-                self.push(width, &limbs, &mask);
-                self.prefix_len += length;
-                MatchValue::Lpm { value: bytes_from_limbs(&limbs), prefix_len: *prefix_len }
-            }
-            (MatchKind::Ternary, MatchValue::Ternary { value, mask }) => {
-                let (limbs, mask_limbs) = (fit(value)?, fit(mask)?);
-                if outside(&limbs, &mask_limbs) {
-                    return Err(format!("{} has bits outside its mask {}", show(value), show(mask)));
-                }
-                self.push(width, &limbs, &mask_limbs);
-                MatchValue::Ternary { value: bytes_from_limbs(&limbs), mask: bytes_from_limbs(&mask_limbs) }
-            }
-            (MatchKind::Ternary, MatchValue::Optional(Some(value))) => {
-                let limbs = fit(value)?;
-                self.push(width, &limbs, &ones);
-                MatchValue::Ternary { value: bytes_from_limbs(&limbs), mask: bytes_from_limbs(&ones) }
-            }
-            (MatchKind::Ternary, MatchValue::Optional(None)) => {
-                let zeros = vec![0; ones.len()];
-                self.push(width, &zeros, &zeros);
-                MatchValue::Ternary { value: vec![0], mask: vec![0] }
-            }
-            (MatchKind::Range, MatchValue::Range { low, high }) => {
-                let (low_limbs, high_limbs) = (fit(low)?, fit(high)?);
-                if low_limbs.iter().rev().gt(high_limbs.iter().rev()) {
-                    return Err(format!("the range {} to {} is empty", show(low), show(high)));
-                }
-                let at = if self.packed { self.bits } else { self.value.len() as u32 };
-                let zeros = vec![0; ones.len()];
-                self.push(width, &zeros, &zeros);
-                let canonical = MatchValue::Range {
-                    low: bytes_from_limbs(&low_limbs),
-                    high: bytes_from_limbs(&high_limbs),
-                };
-                let (low, high) = (low_limbs.into(), high_limbs.into());
-                self.ranges.push(RangePart { at, width, packed: self.packed, low, high });
-                canonical
-            }
-            (kind, _) => return Err(format!("it matches {}", kind.name())),
-        })
-    }
-
-    fn finish(mut self, total: u32) -> CompiledKey {
-        if self.packed {
-            for range in &mut self.ranges {
-                range.at = total - range.at - range.width;
-            }
-        }
-        CompiledKey {
-            value: self.value.into(),
-            mask: self.mask.into(),
-            prefix_len: self.prefix_len,
-            ranges: self.ranges,
-        }
-    }
-}
-
-fn outside(value: &[u64], mask: &[u64]) -> bool {
-    value.iter().zip(mask).any(|(value, mask)| value & !mask != 0)
-}
-
-/// The first `length` of `width` bits set.
-fn prefix_mask(width: u32, length: u32) -> Vec<u64> {
-    let zeros = width - length;
-    (0..limbs_for(width) as u32)
-        .map(|limb| {
-            let (from, to) = (limb * 64, ((limb + 1) * 64).min(width));
-            mask64(to - from) & !mask64(zeros.saturating_sub(from).min(to - from))
-        })
-        .collect()
-}
-
-fn show(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold("0x".to_owned(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
+use super::key::show;
+use super::{Call, Entry, Index, Key, NextNodes, Table, Target};
 
 /// A call's arguments, checked and packed.
 pub(in super::super) fn compile_call(
@@ -392,10 +179,7 @@ pub(in super::super) fn load_table(node: &Value, scope: &TableScope<'_>) -> Resu
     };
     let const_entries = json::list(node, "entries")?;
     let is_const = node.get("entries").is_some_and(|entries| !entries.is_null());
-    let size = match is_const {
-        true => const_entries.len(),
-        false => json::number(node, "max_size")? as usize,
-    };
+    let size = if is_const { const_entries.len() } else { json::number(node, "max_size")? as usize };
     let base_next = scope.node(node, node.get("base_default_next").unwrap_or(&Value::Null))?;
     let mut table = Table {
         info: TableInfo {
@@ -481,10 +265,8 @@ fn add_const_entry(node: &Value, table: &mut Table, scope: &TableScope<'_>) -> R
     }
     let (key, matches) = table.compile_key(&matches).map_err(|error| malformed(node, error.message))?;
     // In BMv2 the lowest number wins, in P4Runtime the highest.
-    let priority = match table.has_priority() {
-        true => i32::MAX - node.get("priority").and_then(Value::as_i64).unwrap_or(0).clamp(0, 1 << 30) as i32,
-        false => 0,
-    };
+    let number = node.get("priority").and_then(Value::as_i64).unwrap_or(0).clamp(0, 1 << 30) as i32;
+    let priority = if table.has_priority() { i32::MAX - number } else { 0 };
     let call = scope.call(json::member(node, "action_entry")?)?;
     if table.find(&key, priority).is_some() {
         return Err(malformed(node, format!("table `{}` has the same entry twice", table.info.name)));
