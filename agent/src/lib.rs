@@ -8,12 +8,13 @@
 //!                                            ◄── handle_datagram, handle_timeout(now_ns)
 //! ```
 //!
-//! Everything here is sans-IO: no socket, clock, thread or global random number generator. A driver passes the time
-//! and datagrams in and takes datagrams, timers and events out; the same code runs on sockets and in virtual
+//! Everything but [`driver`] is sans-IO: no socket, clock, thread or global random number generator. A driver passes the time
+//! and datagrams in and takes datagrams, timers and events out; the same code runs on sockets ([`driver`]) and in virtual
 //! time. What the crate deliberately does not do: it knows nothing of switches and P4, and the codec is
 //! `trimwire-encoder`'s.
 
 pub mod collective;
+pub mod driver;
 pub mod endpoint;
 pub mod pacing;
 pub mod rate;

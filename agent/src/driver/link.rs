@@ -1,0 +1,121 @@
+//! What carries datagrams between endpoints.
+#![forbid(unsafe_code)]
+
+use crate::endpoint::Transmit;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+/// Why a link cannot be opened or used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LinkError {
+    /// An address cannot be bound.
+    #[error("cannot listen on UDP {address}: {source}{}", bind_hint(.source))]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A socket option is refused.
+    #[error("UDP socket on {address}: cannot set {option}: {source}")]
+    Option {
+        /// The socket's address.
+        address: IpAddr,
+        /// Name of the option.
+        option: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// Raw reception is refused.
+    #[error("cannot receive raw packets on interface '{interface}': {source}{}", raw_hint(.source))]
+    Raw {
+        /// The interface.
+        interface: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// No interface has the address.
+    #[error("no interface has the address {address}; there are: {available}")]
+    NoInterface {
+        /// The address.
+        address: IpAddr,
+        /// Interfaces and their addresses.
+        available: String,
+    },
+    /// A peer cannot be reached from the address that is bound.
+    #[error("rank {rank} has the address {peer}, of another family than this endpoint's {own}")]
+    Family {
+        /// The peer's rank.
+        rank: u16,
+        /// Its address.
+        peer: SocketAddr,
+        /// The address bound.
+        own: IpAddr,
+    },
+    /// Receiving or waiting failed for good.
+    #[error("cannot {what}: {source}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+fn bind_hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => " (another agent runs here? `ss -ulnp` tells; --port chooses another)",
+        io::ErrorKind::AddrNotAvailable => " (no interface has this address; `ip addr` lists them)",
+        _ => "",
+    }
+}
+
+fn raw_hint(error: &io::Error) -> &'static str {
+    if error.kind() == io::ErrorKind::PermissionDenied { " (needs CAP_NET_RAW: run as root)" } else { "" }
+}
+
+/// Totals of a link since it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LinkStats {
+    /// Datagrams received.
+    pub received: u64,
+    /// Their payload bytes.
+    pub received_bytes: u64,
+    /// Datagrams sent.
+    pub sent: u64,
+    /// Their payload bytes.
+    pub sent_bytes: u64,
+    /// Datagrams that the system refused (no route, too long); lost.
+    pub refused: u64,
+    /// Datagrams for ranks whose address is not known; lost.
+    pub unaddressed: u64,
+}
+
+/// Carries datagrams. Losing, cutting, duplicating and reordering them is allowed.
+pub trait Link {
+    /// Most datagrams that one [`Self::receive`] hands over.
+    fn batch(&self) -> usize;
+
+    /// Takes datagrams out of `batch`; what is left there found no room and is to be offered again after a [`Self::wait`].
+    ///
+    /// # Errors
+    /// When the link cannot be used any more.
+    fn send(&mut self, batch: &mut Vec<Transmit>) -> Result<(), LinkError>;
+
+    /// Hands over what waits, at most a batch, as (TOS, payload); gives the number. Does not block.
+    ///
+    /// # Errors
+    /// When the link cannot be used any more.
+    fn receive(&mut self, take: &mut dyn FnMut(u8, &[u8])) -> Result<usize, LinkError>;
+
+    /// Waits until there may be something to receive, at most `timeout_ns`; with `room`, also until there may be room to
+    /// send. May return early.
+    ///
+    /// # Errors
+    /// When the link cannot be used any more.
+    fn wait(&mut self, timeout_ns: u64, room: bool) -> Result<(), LinkError>;
+
+    /// Totals.
+    fn stats(&self) -> LinkStats;
+}

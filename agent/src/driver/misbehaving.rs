@@ -1,0 +1,110 @@
+//! A link that loses, cuts, duplicates and reorders on purpose.
+#![forbid(unsafe_code)]
+
+use super::link::{Link, LinkError, LinkStats};
+use crate::endpoint::Transmit;
+use trimwire_encoder::packet::{HEADER_LEN, Kind, Prefix};
+
+/// What happens to arriving datagrams; shares are in [0, 1].
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Faults {
+    /// Share that is lost.
+    pub drop: f64,
+    /// Share of DATA of which a random prefix, at least the header, arrives.
+    pub cut: f64,
+    /// Share that arrives twice.
+    pub duplicate: f64,
+    /// Share that arrives after the datagram behind it.
+    pub reorder: f64,
+    /// Share of which one byte is changed.
+    pub corrupt: f64,
+}
+
+/// Any link, with faults on arrival. The same seed and arrivals give the same faults.
+#[derive(Debug)]
+pub struct Misbehaving<L> {
+    link: L,
+    faults: Faults,
+    state: u64,
+    held: Option<(u8, Vec<u8>)>,
+    /// DSCP written on what is cut.
+    trimmed_dscp: u8,
+}
+
+impl<L: Link> Misbehaving<L> {
+    /// Puts faults on a link.
+    pub fn new(link: L, faults: Faults, seed: u64, trimmed_dscp: u8) -> Self {
+        Self { link, faults, state: seed, held: None, trimmed_dscp }
+    }
+}
+
+/// SplitMix64.
+fn next(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+fn chance(state: &mut u64, share: f64) -> bool {
+    ((next(state) >> 11) as f64) < share * (1_u64 << 53) as f64
+}
+
+impl<L: Link> Link for Misbehaving<L> {
+    fn batch(&self) -> usize {
+        self.link.batch()
+    }
+
+    fn send(&mut self, batch: &mut Vec<Transmit>) -> Result<(), LinkError> {
+        self.link.send(batch)
+    }
+
+    fn receive(&mut self, take: &mut dyn FnMut(u8, &[u8])) -> Result<usize, LinkError> {
+        let Self { link, faults, state, held, trimmed_dscp } = self;
+        let count = link.receive(&mut |tos, payload| {
+            if chance(state, faults.drop) {
+                return;
+            }
+            let (mut tos, mut payload) = (tos, payload.to_vec());
+            let data = Prefix::parse(&payload).is_ok_and(|prefix| prefix.kind == Kind::Data);
+            if data && chance(state, faults.cut) && payload.len() > HEADER_LEN {
+                let room = (payload.len() - HEADER_LEN) as u64;
+                payload.truncate(HEADER_LEN + (next(state) % room) as usize);
+                tos = *trimmed_dscp << 2 | tos & 3;
+            }
+            if chance(state, faults.corrupt) {
+                let at = next(state) as usize % payload.len().max(1);
+                if let Some(byte) = payload.get_mut(at) {
+                    *byte ^= 1 << (next(state) % 8);
+                }
+            }
+            let copies = 1 + usize::from(chance(state, faults.duplicate));
+            if held.is_none() && chance(state, faults.reorder) {
+                *held = Some((tos, payload));
+                return;
+            }
+            for _ in 0..copies {
+                take(tos, &payload);
+            }
+            if let Some((tos, payload)) = held.take() {
+                take(tos, &payload);
+            }
+        })?;
+        // A datagram with none behind it is not held for ever.
+        if count == 0
+            && let Some((tos, payload)) = held.take()
+        {
+            take(tos, &payload);
+        }
+        Ok(count)
+    }
+
+    fn wait(&mut self, timeout_ns: u64, room: bool) -> Result<(), LinkError> {
+        self.link.wait(if self.held.is_some() { timeout_ns.min(1_000_000) } else { timeout_ns }, room)
+    }
+
+    fn stats(&self) -> LinkStats {
+        self.link.stats()
+    }
+}
