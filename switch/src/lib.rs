@@ -13,6 +13,7 @@
 pub mod device;
 pub mod driver;
 pub mod engine;
+pub mod server;
 pub mod traffic;
 
 use std::sync::{Arc, Mutex};

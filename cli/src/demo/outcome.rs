@@ -46,13 +46,24 @@ pub struct Run {
     pub nmse: f64,
     /// Largest ‖wᵢ − wⱼ‖ / ‖wⱼ‖ between two ranks' weights after the last step.
     pub replica_drift: f64,
+    /// Coordinates of the gradient.
+    #[serde(skip)]
+    pub parameters: usize,
     /// Frames handed from node to node while this run was simulated.
     pub packet_hops: u64,
-    /// The switch's own counters at the end, read over P4Runtime.
-    pub switch_counters: std::collections::BTreeMap<String, u64>,
+    /// Packets by counter of the P4 program, over all ports and queues, as the controller read them at the end.
+    pub switch_counters: std::collections::BTreeMap<String, i64>,
     /// Curves for the report.
     #[serde(skip)]
     pub curves: Curves,
+}
+
+impl Run {
+    /// Fills in when this run's accuracy first reached `target`.
+    pub fn wait_for(&mut self, target: f64) {
+        let reached = self.curves.accuracy.iter().find(|(_, accuracy)| *accuracy >= target);
+        self.seconds_to_baseline_accuracy = reached.map(|(at_s, _)| *at_s);
+    }
 }
 
 /// Time series of one run.
@@ -81,7 +92,10 @@ mod tests {
     #[test]
     fn quantiles_are_nearest_ranks() {
         let samples: Vec<f64> = (1..=200).rev().map(f64::from).collect();
-        assert_eq!((quantile(&samples, 0.5), quantile(&samples, 0.99), quantile(&samples, 1.0)), (100.0, 198.0, 200.0));
+        assert_eq!(
+            (quantile(&samples, 0.5), quantile(&samples, 0.99), quantile(&samples, 1.0)),
+            (100.0, 198.0, 200.0)
+        );
         assert_eq!(quantile(&[], 0.5), 0.0);
     }
 }

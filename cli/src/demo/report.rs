@@ -62,7 +62,10 @@ pub fn html(outcome: &Outcome) -> String {
     page
 }
 
-fn lines(outcome: &Outcome, points: impl Fn(&Run) -> Vec<(f64, f64)>) -> Vec<(&'static str, Vec<(f64, f64)>)> {
+fn lines(
+    outcome: &Outcome,
+    points: impl Fn(&Run) -> Vec<(f64, f64)>,
+) -> Vec<(&'static str, Vec<(f64, f64)>)> {
     outcome.runs.iter().map(|run| (run.name, points(run))).collect()
 }
 
@@ -89,7 +92,9 @@ impl Figure {
     fn svg(&self) -> String {
         let place = |x: f64| if self.log_x { x.max(1e-9).log10() } else { x };
         let all = || self.series.iter().flat_map(|(_, points)| points);
-        let bound = |f: fn(f64, f64) -> f64, of: &dyn Fn(&(f64, f64)) -> f64, start: f64| all().map(of).fold(start, f);
+        let bound = |f: fn(f64, f64) -> f64, of: &dyn Fn(&(f64, f64)) -> f64, start: f64| {
+            all().map(of).fold(start, f)
+        };
         let x_high = bound(f64::max, &|p| place(p.0), f64::NEG_INFINITY);
         let x_low = if self.log_x { bound(f64::min, &|p| place(p.0), f64::INFINITY) } else { 0.0 };
         let y_high = bound(f64::max, &|p| p.1, 0.0);

@@ -50,7 +50,14 @@ impl Job {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let weights = network.initial(&mut rng);
         let velocity = vec![0.0; weights.len()];
-        Self { hyper, network, digits, replicas: vec![Replica { weights, velocity }; ranks], order: Vec::new(), rng }
+        Self {
+            hyper,
+            network,
+            digits,
+            replicas: vec![Replica { weights, velocity }; ranks],
+            order: Vec::new(),
+            rng,
+        }
     }
 
     /// Coordinates of the gradient.

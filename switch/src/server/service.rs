@@ -1,0 +1,438 @@
+//! The gRPC service: who may do what, pipelines, streams.
+
+use super::Wake;
+use super::arbitration::{Arbitration, Outgoing};
+use super::translate::{self, Refusal};
+use crate::device::SwitchEvent;
+use crate::engine::Pipeline;
+use crate::{SharedSwitch, Switch};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::{Stream, StreamExt as _};
+use tonic::{Code, Request, Response, Status, Streaming};
+use trimwire_p4runtime::entity::check_update;
+use trimwire_p4runtime::p4info::{Index, P4Info};
+use trimwire_p4runtime::server::{API_VERSION, P4Runtime, async_trait};
+use trimwire_p4runtime::v1::set_forwarding_pipeline_config_request::Action;
+use trimwire_p4runtime::v1::stream_message_request::Update as Sent;
+use trimwire_p4runtime::v1::stream_message_response::Update as Told;
+use trimwire_p4runtime::v1::write_request::Atomicity;
+use trimwire_p4runtime::{status, v1};
+
+/// Messages that wait for a controller that does not read.
+const STREAM_DEPTH: usize = 256;
+/// Entities in one ReadResponse.
+const READ_BATCH: usize = 512;
+/// How often packet-ins are looked for.
+const PACKET_IN_INTERVAL: Duration = Duration::from_millis(2);
+
+/// What the control plane knows beside the switch.
+#[derive(Default)]
+struct State {
+    arbitration: Arbitration,
+    /// Running: the configuration and its index.
+    running: Option<(v1::ForwardingPipelineConfig, Index)>,
+    /// Verified and saved, to be committed.
+    saved: Option<(v1::ForwardingPipelineConfig, Index, Pipeline)>,
+}
+
+#[derive(Clone)]
+pub(super) struct Service {
+    switch: SharedSwitch,
+    state: Arc<Mutex<State>>,
+    waker: Option<Wake>,
+    device_id: u64,
+}
+
+impl Service {
+    pub(super) fn new(switch: SharedSwitch, waker: Option<Wake>) -> Self {
+        let device_id = switch.lock().unwrap_or_else(PoisonError::into_inner).device_id();
+        Self { switch, state: Arc::default(), waker, device_id }
+    }
+
+    // A poisoned lock means that another thread panicked; entries are changed one by one, so the state is usable.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn switch(&self) -> MutexGuard<'_, Switch> {
+        self.switch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = &self.waker {
+            waker();
+        }
+    }
+
+    fn check_device(&self, asked: u64) -> Result<(), Status> {
+        if asked == self.device_id {
+            return Ok(());
+        }
+        Err(Status::not_found(format!(
+            "device id {asked} is not here; this switch is device {}",
+            self.device_id
+        )))
+    }
+
+    /// Tells the primary of packet-ins, for as long as the server runs.
+    pub(super) async fn pump_packet_ins(self) {
+        loop {
+            tokio::time::sleep(PACKET_IN_INTERVAL).await;
+            while let Some(SwitchEvent::PacketIn(frame)) = {
+                let event = self.switch().poll_event();
+                event
+            } {
+                let state = self.state();
+                let Some((_, index)) = &state.running else { continue };
+                let packet = packet_in(index, &frame);
+                if !state.arbitration.tell_primary(Told::Packet(packet)) {
+                    tracing::debug!("packet-in lost: no primary that reads");
+                }
+            }
+        }
+    }
+
+    fn packet_out(&self, stream: u64, packet: &v1::PacketOut) -> Result<(), Refusal> {
+        let state = self.state();
+        if !state.arbitration.is_primary(stream) {
+            return Err(Refusal::new(Code::PermissionDenied, "only the primary may send packets"));
+        }
+        let Some((_, index)) = &state.running else {
+            return Err(Refusal::new(Code::FailedPrecondition, "no pipeline has been set"));
+        };
+        let frame = packet_out_frame(index, packet)?;
+        drop(state);
+        self.switch().packet_out(frame);
+        self.wake();
+        Ok(())
+    }
+
+    /// Reads a configuration and compiles it, without touching the switch.
+    fn verify(config: &v1::ForwardingPipelineConfig) -> Result<(Index, Pipeline), Status> {
+        let bad =
+            |what: &str, error: &dyn std::fmt::Display| Status::invalid_argument(format!("{what}: {error}"));
+        let p4info: &P4Info =
+            config.p4info.as_ref().ok_or_else(|| Status::invalid_argument("the P4Info is missing"))?;
+        let index = Index::new(p4info).map_err(|error| bad("P4Info", &error))?;
+        let mut pipeline =
+            Pipeline::load(&config.p4_device_config).map_err(|error| bad("device config", &error))?;
+        matches_program(&index, &mut pipeline)?;
+        Ok((index, pipeline))
+    }
+
+    async fn serve_stream(self, mut requests: Streaming<v1::StreamMessageRequest>, outgoing: Outgoing) {
+        let stream = self.state().arbitration.open();
+        while let Some(Ok(request)) = requests.next().await {
+            let result = match request.update {
+                Some(Sent::Arbitration(update)) => self.arbitrate(stream, update, &outgoing),
+                Some(Sent::Packet(packet)) => {
+                    if let Err(refusal) = self.packet_out(stream, &packet) {
+                        let error = v1::StreamError {
+                            canonical_code: refusal.code as i32,
+                            message: refusal.message,
+                            details: Some(v1::stream_error::Details::PacketOut(v1::PacketOutError {
+                                packet_out: Some(packet),
+                            })),
+                            ..v1::StreamError::default()
+                        };
+                        let update = Some(Told::Error(error));
+                        let _ = outgoing.try_send(Ok(v1::StreamMessageResponse { update }));
+                    }
+                    Ok(())
+                }
+                Some(Sent::DigestAck(_)) | None => Ok(()),
+                Some(Sent::Other(other)) => {
+                    Err(Status::unimplemented(format!("stream message of type {}", other.type_url)))
+                }
+            };
+            if let Err(status) = result {
+                let _ = outgoing.send(Err(status)).await;
+                break;
+            }
+        }
+        self.state().arbitration.close(self.device_id, stream);
+    }
+
+    fn arbitrate(
+        &self,
+        stream: u64,
+        update: v1::MasterArbitrationUpdate,
+        outgoing: &Outgoing,
+    ) -> Result<(), Status> {
+        self.check_device(update.device_id)?;
+        let role = update.role.map(|role| role.name).unwrap_or_default();
+        let election_id = update.election_id.map(u128::from).unwrap_or_default();
+        self.state().arbitration.bid(self.device_id, stream, role, election_id, outgoing)
+    }
+}
+
+/// Whether everything that the P4Info speaks of exists in the compiled program.
+fn matches_program(index: &Index, pipeline: &mut Pipeline) -> Result<(), Status> {
+    let control = pipeline.control();
+    let missing = |what: &str, name: &str| {
+        Status::invalid_argument(format!(
+            "P4Info and device config do not match: the program has no {what} {name}"
+        ))
+    };
+    for table in index.tables() {
+        let known = control.table(table.name()).map_err(|_| missing("table", table.name()))?;
+        let asked: Vec<i32> = table.table.match_fields.iter().map(|field| field.bitwidth).collect();
+        let found: Vec<i32> = known.keys.iter().map(|key| i32::from(key.width)).collect();
+        if asked != found {
+            return Err(Status::invalid_argument(format!(
+                "P4Info and device config do not match: keys of table {} have widths {asked:?} in the P4Info, {found:?} in the program",
+                table.name()
+            )));
+        }
+        for action in table.actions() {
+            let Some(known) = known.actions.iter().find(|known| known.name == action.name()) else {
+                return Err(missing("action", &format!("{} of table {}", action.name(), table.name())));
+            };
+            if known.params.len() != action.action.params.len() {
+                return Err(Status::invalid_argument(format!(
+                    "P4Info and device config do not match: action {} has {} parameters in the P4Info, {} in the program",
+                    action.name(),
+                    action.action.params.len(),
+                    known.params.len()
+                )));
+            }
+        }
+    }
+    let info = index.p4info();
+    let names = |preambles: Vec<Option<&trimwire_p4runtime::config::Preamble>>| -> Vec<String> {
+        preambles.into_iter().flatten().map(|preamble| preamble.name.clone()).collect()
+    };
+    for name in names(info.counters.iter().map(|c| c.preamble.as_ref()).collect()) {
+        if !control.counters().any(|(known, _)| known == name) {
+            return Err(missing("counter", &name));
+        }
+    }
+    for name in names(info.registers.iter().map(|r| r.preamble.as_ref()).collect()) {
+        if !control.registers().any(|(known, ..)| known == name) {
+            return Err(missing("register", &name));
+        }
+    }
+    for name in names(info.action_profiles.iter().map(|p| p.preamble.as_ref()).collect()) {
+        if !control.profiles().any(|(known, ..)| known == name) {
+            return Err(missing("action profile", &name));
+        }
+    }
+    Ok(())
+}
+
+/// Takes the `packet_in` header off a frame and names its fields.
+fn packet_in(index: &Index, frame: &[u8]) -> v1::PacketIn {
+    let Ok(header) = index.controller_header("packet_in") else {
+        return v1::PacketIn { payload: frame.to_vec(), ..v1::PacketIn::default() };
+    };
+    let mut bit = 0;
+    let mut metadata = Vec::new();
+    for field in &header.metadata {
+        let width = field.bitwidth.max(0) as usize;
+        let value = (bit..bit + width).fold(0u128, |value, at| {
+            value << 1 | u128::from(frame.get(at / 8).is_some_and(|byte| byte >> (7 - at % 8) & 1 == 1))
+        });
+        bit += width;
+        let value = trimwire_p4runtime::bytes::encode(value);
+        metadata.push(v1::PacketMetadata { metadata_id: field.id, value });
+    }
+    v1::PacketIn { payload: frame.get(bit.div_ceil(8)..).unwrap_or_default().to_vec(), metadata }
+}
+
+/// Puts the `packet_out` header in front of a packet.
+fn packet_out_frame(index: &Index, packet: &v1::PacketOut) -> Result<Vec<u8>, Refusal> {
+    let Ok(header) = index.controller_header("packet_out") else { return Ok(packet.payload.clone()) };
+    let mut bits: Vec<bool> = Vec::new();
+    for field in &header.metadata {
+        let width = field.bitwidth.max(0) as u32;
+        // Padding may be left out.
+        let given = packet.metadata.iter().find(|given| given.metadata_id == field.id);
+        let value = match given {
+            Some(given) => trimwire_p4runtime::bytes::decode(&given.value, width).map_err(|error| {
+                Refusal::new(Code::InvalidArgument, format!("packet_out metadata {}: {error}", field.name))
+            })?,
+            None if field.name.contains("pad") => 0,
+            None => {
+                let message = format!("packet_out metadata {} is missing", field.name);
+                return Err(Refusal::new(Code::InvalidArgument, message));
+            }
+        };
+        bits.extend((0..width).rev().map(|bit| value >> bit & 1 == 1));
+    }
+    let mut frame = vec![0; bits.len().div_ceil(8)];
+    for (at, _) in bits.iter().enumerate().filter(|(_, bit)| **bit) {
+        frame[at / 8] |= 0x80 >> (at % 8);
+    }
+    frame.extend_from_slice(&packet.payload);
+    Ok(frame)
+}
+
+#[async_trait]
+impl P4Runtime for Service {
+    type ReadStream = Pin<Box<dyn Stream<Item = Result<v1::ReadResponse, Status>> + Send>>;
+    type StreamChannelStream = ReceiverStream<Result<v1::StreamMessageResponse, Status>>;
+
+    async fn write(&self, request: Request<v1::WriteRequest>) -> Result<Response<v1::WriteResponse>, Status> {
+        let request = request.into_inner();
+        self.check_device(request.device_id)?;
+        if request.atomicity() != Atomicity::ContinueOnError {
+            return Err(Status::unimplemented("atomicity: only CONTINUE_ON_ERROR is supported"));
+        }
+        let state = self.state();
+        state.arbitration.check(&request.role, request.election_id)?;
+        let Some((_, index)) = &state.running else {
+            return Err(Status::failed_precondition("no pipeline has been set"));
+        };
+        let mut switch = self.switch();
+        let Some(pipeline) = switch.pipeline() else {
+            return Err(Status::failed_precondition("no pipeline has been set"));
+        };
+        let outcomes: Vec<v1::Error> = request
+            .updates
+            .iter()
+            .map(|update| {
+                let update = match check_update(update, index) {
+                    Ok(update) => update,
+                    Err(error) => return error.to_outcome(),
+                };
+                let kind = update.r#type();
+                let Some(entity) = update.entity.and_then(|entity| entity.entity) else {
+                    return status::error(Code::InvalidArgument, "an update without an entity");
+                };
+                match translate::write(pipeline.control(), index, kind, entity) {
+                    Ok(()) => status::ok(),
+                    Err(refusal) => status::error(refusal.code, refusal.message),
+                }
+            })
+            .collect();
+        drop(switch);
+        drop(state);
+        self.wake();
+        status::from_updates(&outcomes)?;
+        Ok(Response::new(v1::WriteResponse {}))
+    }
+
+    async fn read(&self, request: Request<v1::ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
+        let request = request.into_inner();
+        self.check_device(request.device_id)?;
+        let state = self.state();
+        let Some((_, index)) = &state.running else {
+            return Err(Status::failed_precondition("no pipeline has been set"));
+        };
+        let mut entities = Vec::new();
+        let mut switch = self.switch();
+        let Some(pipeline) = switch.pipeline() else {
+            return Err(Status::failed_precondition("no pipeline has been set"));
+        };
+        for filter in &request.entities {
+            let Some(filter) = &filter.entity else {
+                return Err(Status::invalid_argument("a filter without an entity"));
+            };
+            translate::read(pipeline.control(), index, filter, &mut entities)?;
+        }
+        let responses: Vec<_> = entities
+            .chunks(READ_BATCH)
+            .map(|batch| Ok(v1::ReadResponse { entities: batch.to_vec() }))
+            .collect();
+        Ok(Response::new(Box::pin(tokio_stream::iter(responses))))
+    }
+
+    async fn set_forwarding_pipeline_config(
+        &self,
+        request: Request<v1::SetForwardingPipelineConfigRequest>,
+    ) -> Result<Response<v1::SetForwardingPipelineConfigResponse>, Status> {
+        let request = request.into_inner();
+        self.check_device(request.device_id)?;
+        let action = request.action();
+        self.state().arbitration.check(&request.role, request.election_id)?;
+        let config = || {
+            request
+                .config
+                .clone()
+                .ok_or_else(|| Status::invalid_argument("the pipeline configuration is missing"))
+        };
+        match action {
+            Action::Verify => {
+                Self::verify(&config()?)?;
+            }
+            Action::VerifyAndSave => {
+                let config = config()?;
+                let (index, pipeline) = Self::verify(&config)?;
+                self.state().saved = Some((config, index, pipeline));
+            }
+            Action::VerifyAndCommit => {
+                let config = config()?;
+                let (index, pipeline) = Self::verify(&config)?;
+                let mut state = self.state();
+                self.switch().install_pipeline(pipeline);
+                state.running = Some((config, index));
+                state.saved = None;
+            }
+            Action::Commit => {
+                let mut state = self.state();
+                let Some((config, index, pipeline)) = state.saved.take() else {
+                    return Err(Status::failed_precondition(
+                        "COMMIT without a configuration saved by VERIFY_AND_SAVE",
+                    ));
+                };
+                self.switch().install_pipeline(pipeline);
+                state.running = Some((config, index));
+            }
+            Action::ReconcileAndCommit => {
+                return Err(Status::unimplemented(
+                    "RECONCILE_AND_COMMIT; use VERIFY_AND_COMMIT, which empties the tables",
+                ));
+            }
+            Action::Unspecified => return Err(Status::invalid_argument("the action is not specified")),
+        }
+        self.wake();
+        Ok(Response::new(v1::SetForwardingPipelineConfigResponse {}))
+    }
+
+    async fn get_forwarding_pipeline_config(
+        &self,
+        request: Request<v1::GetForwardingPipelineConfigRequest>,
+    ) -> Result<Response<v1::GetForwardingPipelineConfigResponse>, Status> {
+        use v1::get_forwarding_pipeline_config_request::ResponseType;
+        let request = request.into_inner();
+        self.check_device(request.device_id)?;
+        let state = self.state();
+        let Some((running, _)) = &state.running else {
+            return Err(Status::failed_precondition("no pipeline has been set"));
+        };
+        let wanted = request.response_type();
+        let config = v1::ForwardingPipelineConfig {
+            p4info: matches!(wanted, ResponseType::All | ResponseType::P4infoAndCookie)
+                .then(|| running.p4info.clone())
+                .flatten(),
+            p4_device_config: if matches!(wanted, ResponseType::All | ResponseType::DeviceConfigAndCookie) {
+                running.p4_device_config.clone()
+            } else {
+                Default::default()
+            },
+            cookie: running.cookie,
+        };
+        Ok(Response::new(v1::GetForwardingPipelineConfigResponse { config: Some(config) }))
+    }
+
+    async fn stream_channel(
+        &self,
+        request: Request<Streaming<v1::StreamMessageRequest>>,
+    ) -> Result<Response<Self::StreamChannelStream>, Status> {
+        let (outgoing, responses) = mpsc::channel(STREAM_DEPTH);
+        tokio::spawn(self.clone().serve_stream(request.into_inner(), outgoing));
+        Ok(Response::new(ReceiverStream::new(responses)))
+    }
+
+    async fn capabilities(
+        &self,
+        _: Request<v1::CapabilitiesRequest>,
+    ) -> Result<Response<v1::CapabilitiesResponse>, Status> {
+        let p4runtime_api_version = API_VERSION.to_owned();
+        Ok(Response::new(v1::CapabilitiesResponse { p4runtime_api_version, ..Default::default() }))
+    }
+}
