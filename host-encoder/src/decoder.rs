@@ -1,9 +1,9 @@
 //! Packets in, gradient out: any prefix, any order, duplicates and repairs.
 
-use crate::encoder::transpose;
+use crate::dequantiser::Dequantiser;
 use crate::layout::Layout;
-use crate::packet::{BIT_PLANES, Header, PLANES, PacketError, PacketView, plane_offset};
-use crate::quantiser::{self, Cells};
+use crate::packet::{BIT_PLANES, BLOCK, Header, PLANES, PacketError, PacketView, plane_offset};
+use crate::quantiser;
 use crate::rotation::{self, RotationKey};
 use crate::scale::RowScale;
 
@@ -47,15 +47,19 @@ pub struct Stats {
 #[derive(Debug, Clone, Copy)]
 struct Held {
     header: Header,
-    /// Bit p: plane p is here as a whole.
-    planes: u16,
-    /// Bytes held of the plane behind the leading whole ones.
-    partial: (u8, usize),
+    /// Bytes held of each plane, from its beginning. Kept per plane, so that the order of arrival does not matter.
+    bytes: [u16; PLANES as usize],
 }
 
 impl Held {
     fn leading(&self) -> u8 {
-        self.planes.trailing_ones() as u8
+        let n = self.header.coordinates;
+        let whole = |&plane: &u8| self.held_of(plane) >= plane_offset(plane + 1, n) - plane_offset(plane, n);
+        (0..PLANES).take_while(whole).count() as u8
+    }
+
+    fn held_of(&self, plane: u8) -> usize {
+        self.bytes.get(usize::from(plane)).copied().unwrap_or_default().into()
     }
 }
 
@@ -114,29 +118,24 @@ impl Decoder {
         }
         let capacity = self.layout.body_capacity();
         let slot = &mut self.bodies[index * capacity..][..plane_offset(PLANES, n)];
-        let known = self.held[index].is_some();
-        let held = self.held[index].get_or_insert(Held { header, planes: 0, partial: (0, 0) });
+        let mut duplicate = self.held[index].is_some();
+        let held = self.held[index].get_or_insert(Held { header, bytes: [0; PLANES as usize] });
+        let scale = |h: &Header| (h.sigma.to_bits(), h.kappa, h.peak);
+        if scale(&held.header) != scale(&header) {
+            return Err(PacketError::Contradiction(header.index));
+        }
         let planes_before = held.leading();
-        let before = (held.planes, held.partial);
         let mut rest = view.body();
         for plane in header.first_plane..PLANES {
             let (start, end) = (plane_offset(plane, n), plane_offset(plane + 1, n));
-            let whole = rest.len() >= end - start;
             let (bytes, tail) = rest.split_at(rest.len().min(end - start));
-            if held.planes >> plane & 1 == 0 && !(held.partial.0 == plane && held.partial.1 > bytes.len()) {
+            if bytes.len() > held.held_of(plane) {
                 slot[start..start + bytes.len()].copy_from_slice(bytes);
-                if whole {
-                    held.planes |= 1 << plane;
-                } else if plane >= held.partial.0 || held.planes >> held.partial.0 & 1 == 1 {
-                    held.partial = (plane, bytes.len());
-                }
-            }
-            if !whole {
-                break;
+                held.bytes[usize::from(plane)] = bytes.len() as u16;
+                duplicate = false;
             }
             rest = tail;
         }
-        let duplicate = known && before == (held.planes, held.partial);
         Ok(Receipt { index, planes_before, planes_now: held.leading(), duplicate })
     }
 
@@ -189,7 +188,7 @@ impl Decoder {
             let (start, end) = (range.start.min(out.len()), range.end.min(out.len()));
             let scale = self.decode_row(row, &mut buffer);
             for (slot, value) in out[start..end].iter_mut().zip(&buffer) {
-                put(slot, scale.down(f64::from(*value)));
+                put(slot, if scale.is_one() { *value } else { scale.down(f64::from(*value)) });
             }
         }
     }
@@ -205,16 +204,13 @@ impl Decoder {
             return scale;
         }
         let weights = RowWeights::of(packets.clone().map(|i| self.precision(i)), range.len(), scale);
+        let lambda = if self.decoding == Decoding::Unbiased { weights.lambda() as f32 } else { 1.0 };
         for index in packets {
             let place = self.layout.packet_range(index);
             let coordinates = &mut buffer[place.start - range.start..place.end - range.start];
             if let Some(precision) = self.precision(index).1 {
-                self.decode_packet(index, precision, &weights, scale, coordinates);
+                self.decode_packet(index, precision, &weights, lambda, scale, coordinates);
             }
-        }
-        if self.decoding == Decoding::Unbiased {
-            let lambda = weights.lambda() as f32;
-            buffer.iter_mut().for_each(|v| *v *= lambda);
         }
         rotation::inverse(buffer, self.key, row as u32);
         scale
@@ -226,69 +222,43 @@ impl Decoder {
         let limit = self.limits[index];
         let precision = self.held[index].filter(|_| limit > 0).map(|held| {
             let leading = held.leading();
-            let more = match held.partial {
-                (plane, bytes) if plane == leading && plane < limit && plane < PLANES => {
-                    if plane < BIT_PLANES { bytes * 8 } else { bytes }
-                }
-                _ => 0,
-            };
+            let bytes = if leading < limit { held.held_of(leading) } else { 0 };
+            let more = if leading < BIT_PLANES { bytes * 8 } else { bytes };
             Precision { header: held.header, planes: leading.min(limit), more: more.min(n) }
         });
         (n, precision)
     }
 
+    /// Writes λ times a packet's coordinates.
     fn decode_packet(
         &self,
         index: usize,
         precision: Precision,
         weights: &RowWeights,
+        lambda: f32,
         scale: RowScale,
         coordinates: &mut [f32],
     ) {
         let n = coordinates.len();
         let body = &self.bodies[index * self.layout.body_capacity()..][..plane_offset(PLANES, n)];
         let header = precision.header;
+        let sign_only = (self.decoding == Decoding::Paper).then_some(weights.paper_scale() as f32);
         let sigma = scale.up64(header.sigma) as f32;
-        let value = Dequantiser {
-            sigma,
-            one_plane: sigma * f32::from(header.kappa) / 255.0,
-            cells: Cells::new(quantiser::peak_magnitude(header.peak)),
-            sign_only: (self.decoding == Decoding::Paper).then_some(weights.paper_scale() as f32),
-        };
-        let bit_planes = (precision.planes + u8::from(precision.more > 0)).min(BIT_PLANES);
-        for (group, out) in coordinates.chunks_exact_mut(8).enumerate() {
-            let mut bytes = [0u8; 8];
-            for (plane, byte) in bytes.iter_mut().enumerate().take(usize::from(bit_planes)) {
-                *byte = body[plane * (n / 8) + group];
-            }
-            let indices = transpose(u64::from_be_bytes(bytes)).to_be_bytes();
-            let first = group * 8;
-            let mut offsets = [0u32; 8];
-            // A byte-plane that arrived in part has zeroes, or an earlier packet's bytes, behind the part: `open_bits` masks them.
-            for (plane, shift) in (BIT_PLANES..precision.planes_of(first)).zip([16, 8, 0]) {
-                let bytes = &body[plane_offset(plane, n) + first..][..8];
-                offsets.iter_mut().zip(bytes).for_each(|(offset, byte)| *offset |= u32::from(*byte) << shift);
-            }
-            let uniform = precision.planes_of(first) == precision.planes_of(first + 7);
-            if uniform && precision.planes_of(first) == PLANES {
-                for lane in 0..8 {
-                    out[lane] =
-                        signed(indices[lane], sigma * value.cells.magnitude(indices[lane], offsets[lane], 0));
-                }
-                continue;
-            }
-            for lane in 0..8 {
-                let planes = precision.planes_of(first + lane);
-                out[lane] = signed(indices[lane], value.magnitude(indices[lane], planes, offsets[lane]));
-            }
+        // A packet cut within a plane holds its first coordinates at one plane more than the rest.
+        let dequantiser = |planes| Dequantiser::new(sigma, header.kappa, header.peak, planes, sign_only);
+        let (deep, shallow) = coordinates.split_at_mut(precision.more.div_ceil(BLOCK) * BLOCK);
+        if !deep.is_empty() {
+            dequantiser(precision.planes + 1).decode(body, n, 0, lambda, deep);
         }
+        let (keep, dequantiser) = (precision.more % BLOCK, dequantiser(precision.planes));
+        if keep > 0 {
+            let block = precision.more / BLOCK;
+            let mut mixed = [0.0; BLOCK];
+            dequantiser.decode(body, n, block, lambda, &mut mixed);
+            deep[precision.more..].copy_from_slice(&mixed[keep..]);
+        }
+        dequantiser.decode(body, n, deep.len() / BLOCK, lambda, shallow);
     }
-}
-
-/// Bit 7 of an index is the sign.
-#[inline]
-fn signed(index: u8, magnitude: f32) -> f32 {
-    f32::from_bits(magnitude.to_bits() ^ u32::from(index & 128) << 24)
 }
 
 /// At what precision a packet is decoded: its first `more` coordinates at `planes + 1` planes, the rest at `planes`.
@@ -299,36 +269,8 @@ struct Precision {
     more: usize,
 }
 
-impl Precision {
-    /// Planes of the coordinate in place `i`.
-    fn planes_of(&self, i: usize) -> u8 {
-        self.planes + u8::from(i < self.more)
-    }
-}
-
-struct Dequantiser {
-    sigma: f32,
-    one_plane: f32,
-    cells: Cells,
-    sign_only: Option<f32>,
-}
-
-impl Dequantiser {
-    #[inline]
-    fn magnitude(&self, cell: u8, planes: u8, position: u32) -> f32 {
-        match (planes, self.sign_only) {
-            (0, _) => 0.0,
-            (1..PLANES, Some(scale)) => scale,
-            (1, None) => self.one_plane,
-            (2..=BIT_PLANES, None) => self.sigma * quantiser::centroid(cell, planes),
-            _ => {
-                let open_bits = 8 * u32::from(PLANES - planes.min(PLANES));
-                let known = position >> open_bits << open_bits;
-                self.sigma * self.cells.magnitude(cell, known, open_bits)
-            }
-        }
-    }
-}
+/// Largest λ and f. No encoder's packets come near it; headers made up by others must not overflow a row into NaN.
+const LARGEST_SCALE: f64 = (1u64 << 30) as f64;
 
 /// Sums over a row from which the two scales follow.
 #[derive(Debug, Clone, Copy, Default)]
@@ -356,7 +298,13 @@ impl RowWeights {
             let kappa = f64::from(header.kappa) / 255.0;
             let sigma = scale.up64(header.sigma);
             // D_1 = 1 − κ² holds for any distribution; beyond it the normal one's constants (DESIGN §4).
-            let kept = |planes| if planes == 1 { kappa * kappa } else { 1.0 - quantiser::distortion(planes) };
+            let kept = |planes| {
+                if Dequantiser::decodes_by_sign(header.kappa, planes) {
+                    kappa * kappa
+                } else {
+                    1.0 - quantiser::distortion(planes)
+                }
+            };
             sums.arrived += n;
             sums.energy += n * sigma * sigma;
             sums.kept += sigma * sigma * (more * kept(planes + 1) + (n - more) * kept(planes));
@@ -368,11 +316,15 @@ impl RowWeights {
     /// λ = 1 / (1 − Σ p_b D_b). Packets that arrived are weighed by their energy, which makes the projection on the
     /// true row exact; a missing one by the mean of the others, since the rotation spreads a row's energy evenly.
     fn lambda(&self) -> f64 {
-        if self.kept > 0.0 { self.energy * self.coordinates / self.arrived / self.kept } else { 0.0 }
+        if self.kept > 0.0 {
+            (self.energy * self.coordinates / self.arrived / self.kept).min(LARGEST_SCALE)
+        } else {
+            0.0
+        }
     }
 
     /// f = ‖V‖² / ‖R(V)‖₁.
     fn paper_scale(&self) -> f64 {
-        if self.magnitude > 0.0 { self.energy / self.magnitude } else { 0.0 }
+        if self.magnitude > 0.0 { (self.energy / self.magnitude).min(LARGEST_SCALE) } else { 0.0 }
     }
 }

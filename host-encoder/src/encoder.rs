@@ -1,11 +1,12 @@
 //! Gradient in, packets out.
 
+use crate::block;
 use crate::layout::Layout;
 use crate::message::Message;
-use crate::packet::{BIT_PLANES, Header, Kind, PLANES, Prefix, StreamId, plane_offset};
+use crate::packet::{BIT_PLANES, BLOCK, Header, Kind, PLANES, Prefix, StreamId, plane_offset};
 use crate::quantiser::{self, Cells};
 use crate::rotation::{self, RotationKey};
-use crate::scale::RowScale;
+use crate::scale::{RowScale, largest_magnitude};
 
 /// Why a gradient cannot be encoded. Nothing has been written to the message.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
@@ -30,6 +31,9 @@ pub enum EncodeError {
     /// No planes, or more than there are.
     #[error("{0} planes (valid: 1 to {PLANES}; {PLANES} keep everything)")]
     Planes(u8),
+    /// A layer class that does not fit the header's three bits.
+    #[error("layer class {0} (valid: 0 to 7)")]
+    LayerClass(u8),
     /// A row's energy does not fit an f32.
     #[error("row {row} is too large: its root mean square exceeds the range of f32")]
     TooLarge {
@@ -77,10 +81,17 @@ impl Encoder {
         if !(1..=PLANES).contains(&planes) {
             return Err(EncodeError::Planes(planes));
         }
+        if envelope.layer_class > 7 {
+            return Err(EncodeError::LayerClass(envelope.layer_class));
+        }
         if gradient.len() != layout.coordinates() {
             return Err(EncodeError::Length { got: gradient.len(), expected: layout.coordinates() });
         }
-        if let Some((index, &value)) = gradient.iter().enumerate().find(|(_, v)| !v.is_finite()) {
+        // 0 · v is 0 for finite values and NaN for others; sums of it vectorise where a search does not.
+        let all_finite = gradient.chunks(4096).all(|chunk| sum_of_zeros(chunk) == 0.0);
+        if !all_finite
+            && let Some((index, &value)) = gradient.iter().enumerate().find(|(_, v)| !v.is_finite())
+        {
             return Err(EncodeError::NotFinite { index, value });
         }
         let (energies, median) = self.row_energies(gradient);
@@ -93,7 +104,11 @@ impl Encoder {
             let source = &gradient[range.start..range.end.min(gradient.len())];
             let scale = RowScale::of(source);
             rotated.clear();
-            rotated.extend(source.iter().map(|v| scale.up(*v)));
+            if scale.is_one() {
+                rotated.extend_from_slice(source);
+            } else {
+                rotated.extend(source.iter().map(|v| scale.up(*v)));
+            }
             rotated.resize(range.len(), 0.0);
             rotation::forward(&mut rotated, self.key, row as u32);
             for index in layout.row_packets(row) {
@@ -120,12 +135,13 @@ impl Encoder {
         Ok(())
     }
 
-    /// The energy of every row, and their upper median.
+    /// The energy per coordinate of every row, and their upper median. Per coordinate, because cutting a packet of a
+    /// short last row costs as much as cutting one of a long row.
     fn row_energies(&self, gradient: &[f32]) -> (Vec<f64>, f64) {
         let energies: Vec<f64> = (0..self.layout.rows())
             .map(|row| {
                 let range = self.layout.row_range(row);
-                energy(&gradient[range.start..range.end.min(gradient.len())])
+                energy(&gradient[range.start..range.end.min(gradient.len())]) / range.len() as f64
             })
             .collect();
         let mut sorted = energies.clone();
@@ -135,13 +151,38 @@ impl Encoder {
     }
 }
 
+/// 0 for finite values, NaN otherwise.
+fn sum_of_zeros(values: &[f32]) -> f32 {
+    let mut sums = [0.0f32; 8];
+    let (chunks, rest) = values.as_chunks::<8>();
+    for chunk in chunks {
+        for i in 0..8 {
+            sums[i] += chunk[i] * 0.0;
+        }
+    }
+    sums.iter().sum::<f32>() + rest.iter().map(|v| v * 0.0).sum::<f32>()
+}
+
 /// Sum of squares over eight partial sums: an order that does not depend on the machine.
 fn energy(values: &[f32]) -> f64 {
+    sum_over_lanes(values, |v| v * v)
+}
+
+fn mean_magnitude(values: &[f32]) -> f64 {
+    sum_over_lanes(values, f64::abs) / values.len() as f64
+}
+
+#[inline]
+fn sum_over_lanes(values: &[f32], term: impl Fn(f64) -> f64) -> f64 {
     let mut sums = [0.0f64; 8];
-    for chunk in values.chunks(8) {
-        for (sum, v) in sums.iter_mut().zip(chunk) {
-            *sum += f64::from(*v) * f64::from(*v);
+    let (chunks, rest) = values.as_chunks::<8>();
+    for chunk in chunks {
+        for i in 0..8 {
+            sums[i] += term(f64::from(chunk[i]));
         }
+    }
+    for (sum, v) in sums.iter_mut().zip(rest) {
+        *sum += term(f64::from(*v));
     }
     sums.iter().sum()
 }
@@ -156,14 +197,17 @@ fn encode_packet(
     out: &mut Vec<u8>,
 ) -> bool {
     let n = r.len();
-    let sigma = scale.down((energy(r) / n as f64).sqrt());
+    let energy = energy(r);
+    let sigma = scale.down((energy / n as f64).sqrt());
+    // A σ that underflows is rounded up instead: 0 means that all coordinates are zero.
+    let sigma = if sigma == 0.0 && energy > 0.0 { f32::from_bits(1) } else { sigma };
     if !sigma.is_finite() {
         return false;
     }
     // The receiver scales by the σ on the wire, so the encoder divides by that one, rounding included.
     let sigma_up = scale.up64(sigma);
     let inverse = if sigma_up > 0.0 { (1.0 / sigma_up) as f32 } else { 0.0 };
-    let largest = r.iter().fold(0.0f32, |m, v| m.max(v.abs())) * inverse;
+    let largest = largest_magnitude(r) * inverse;
     let mean = mean_magnitude(r) * f64::from(inverse);
     let peak = quantiser::peak_byte(largest);
     let header = Header {
@@ -178,64 +222,30 @@ fn encode_packet(
     out.extend_from_slice(&header.to_bytes());
     let start = out.len();
     out.resize(start + plane_offset(planes, n), 0);
-    let body = &mut out[start..];
-    let (bits, positions) = body.split_at_mut(plane_offset(planes.min(BIT_PLANES), n));
+    let (bits, positions) = out[start..].split_at_mut(plane_offset(planes.min(BIT_PLANES), n));
     let cells = Cells::new(quantiser::peak_magnitude(peak));
-    for (group, r) in r.chunks_exact(8).enumerate() {
-        let (mut indices, mut offsets) = ([0u8; 8], [0u32; 8]);
-        for lane in 0..8 {
-            let magnitude = r[lane].abs() * inverse;
-            let cell = quantiser::cell(magnitude);
-            indices[lane] = u8::from(r[lane].is_sign_negative()) << 7 | cell;
-            offsets[lane] = cells.offset(cell, magnitude);
+    let (blocks, _) = r.as_chunks::<BLOCK>();
+    // Indexed loops over arrays of a known length: they vectorise where chains of adapters do not.
+    for (block, r) in blocks.iter().enumerate() {
+        let mut magnitudes = [0.0; BLOCK];
+        for i in 0..BLOCK {
+            magnitudes[i] = r[i].abs() * inverse;
         }
-        let transposed = transpose(u64::from_be_bytes(indices)).to_be_bytes();
-        for (plane, byte) in bits.chunks_exact_mut(n / 8).zip(transposed) {
-            plane[group] = byte;
-        }
-        for (plane, shift) in positions.chunks_exact_mut(n).zip([16, 8, 0]) {
-            plane[group * 8..][..8].copy_from_slice(&offsets.map(|offset| (offset >> shift) as u8));
-        }
-    }
-    true
-}
-
-fn mean_magnitude(r: &[f32]) -> f64 {
-    let mut sums = [0.0f64; 8];
-    for chunk in r.chunks(8) {
-        for (sum, v) in sums.iter_mut().zip(chunk) {
-            *sum += f64::from(v.abs());
-        }
-    }
-    sums.iter().sum::<f64>() / r.len() as f64
-}
-
-/// Transposes an 8 × 8 matrix of bits whose rows are the bytes, most significant first (Hacker's Delight, §7-3).
-pub(crate) fn transpose(mut x: u64) -> u64 {
-    let mut swap = |shift: u32, mask: u64| {
-        let t = (x ^ (x >> shift)) & mask;
-        x ^= t ^ (t << shift);
-    };
-    swap(7, 0x00aa_00aa_00aa_00aa);
-    swap(14, 0x0000_cccc_0000_cccc);
-    swap(28, 0x0000_0000_f0f0_f0f0);
-    x
-}
-
-#[cfg(test)]
-mod tests {
-    use super::transpose;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn transposing_swaps_rows_and_columns(bytes: [u8; 8]) {
-            let out = transpose(u64::from_be_bytes(bytes)).to_be_bytes();
-            for (row, byte) in out.iter().enumerate() {
-                for (column, source) in bytes.iter().enumerate() {
-                    prop_assert_eq!(byte >> (7 - column) & 1, source >> (7 - row) & 1);
+        let mut indices = quantiser::cells(&magnitudes);
+        if planes > BIT_PLANES {
+            let within = cells.offsets(&indices, &magnitudes);
+            for plane in 0..usize::from(planes - BIT_PLANES) {
+                let to = &mut positions[plane * n + block * BLOCK..][..BLOCK];
+                let shift = 16 - 8 * plane;
+                for i in 0..BLOCK {
+                    to[i] = (within[i] >> shift) as u8;
                 }
             }
         }
+        for i in 0..BLOCK {
+            indices[i] |= (r[i].to_bits() >> 24) as u8 & 0x80;
+        }
+        block::scatter(&indices, bits, n / 8, planes, block);
     }
+    true
 }

@@ -1,6 +1,7 @@
 //! How large the error is, measured and in closed form.
 
 use crate::decoder::Decoding;
+use crate::packet::PLANES;
 use crate::quantiser::distortion;
 
 /// ‖got − exact‖² / ‖exact‖²; 0 when both are zero.
@@ -23,7 +24,11 @@ pub fn expected_nmse(decoding: Decoding, shares: &[(u8, f64)]) -> f64 {
         // f · sign on a cut coordinate errs by f² − 2 f E|r| + 1 with f = 1 / E|r|: π/2 − 1.
         Decoding::Paper => shares
             .iter()
-            .map(|&(planes, p)| p * if planes == 0 { 1.0 } else { std::f64::consts::FRAC_PI_2 - 1.0 })
+            .map(|&(planes, p)| match planes {
+                0 => p,
+                1..PLANES => p * (std::f64::consts::FRAC_PI_2 - 1.0),
+                _ => 0.0,
+            })
             .sum(),
     }
 }

@@ -9,7 +9,9 @@
 //! The wire format is specified in `docs/wire-format.md`.
 #![forbid(unsafe_code)]
 
+mod block;
 mod decoder;
+mod dequantiser;
 mod encoder;
 mod error;
 mod layout;

@@ -68,6 +68,9 @@ pub enum PacketError {
         /// Packets of the message.
         packets: u32,
     },
+    /// σ, κ or peak differ from an earlier packet of the same index: planes of two encodings do not mix.
+    #[error("packet {0} contradicts an earlier one of the same index (σ, κ or peak differ)")]
+    Contradiction(u32),
     /// Another number of coordinates than the layout gives this packet.
     #[error("packet {index} carries {got} coordinates where the layout has {expected}")]
     Coordinates {

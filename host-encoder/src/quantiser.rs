@@ -7,6 +7,7 @@
 #[expect(clippy::unreadable_literal, clippy::excessive_precision, reason = "a table of computed figures")]
 mod tables;
 
+use crate::packet::BLOCK;
 use tables::{CENTROIDS, DISTORTION, EDGES};
 
 /// Steps of |x| per unit in the look-up table: finer than the narrowest cell, so that a step meets one edge at most.
@@ -33,7 +34,28 @@ pub fn cell(magnitude: f32) -> u8 {
     // `as` saturates: NaN gives 0, everything large the last step.
     let step = ((magnitude * STEPS) as usize).min(STEP_COUNT - 1);
     let cell = CELL_OF_STEP[step];
-    cell + u8::from(magnitude >= NEXT_EDGES[usize::from(cell & 127)])
+    // The outermost cell's end is infinite: an infinite magnitude must not go beyond it.
+    (cell + u8::from(magnitude >= NEXT_EDGES[usize::from(cell & 127)])).min(127)
+}
+
+/// The cells of a block of magnitudes.
+#[inline]
+pub(crate) fn cells(magnitudes: &[f32; BLOCK]) -> [u8; BLOCK] {
+    /// Adding it to a number of steps below 2^23 rounds that to a whole number; a saturating cast does not vectorise.
+    const WHOLE: f32 = 8_388_608.0;
+    let mut steps = [0u32; BLOCK];
+    for (step, magnitude) in steps.iter_mut().zip(magnitudes) {
+        let exact = magnitude * STEPS;
+        let exact = if exact < (STEP_COUNT - 1) as f32 { exact } else { (STEP_COUNT - 1) as f32 };
+        let rounded = exact + WHOLE;
+        *step = rounded.to_bits() - WHOLE.to_bits() - u32::from(rounded - WHOLE > exact);
+    }
+    let mut cells = [0; BLOCK];
+    for i in 0..BLOCK {
+        let cell = CELL_OF_STEP[(steps[i] as usize).min(STEP_COUNT - 1)] & 127;
+        cells[i] = (cell + u8::from(magnitudes[i] >= NEXT_EDGES[usize::from(cell)])).min(127);
+    }
+    cells
 }
 
 /// Upper ends of the cells.
@@ -71,21 +93,55 @@ impl Cells {
         cells
     }
 
-    /// The position, 0 … 2^24 − 1, of a magnitude in its cell.
+    /// The positions, 0 … 2^24 − 1, of a block of magnitudes in their cells.
     #[inline]
-    pub fn offset(&self, cell: u8, magnitude: f32) -> u32 {
-        let cell = usize::from(cell & 127);
-        (((magnitude - self.low[cell]) * self.steps[cell]) as u32).min(0xff_ffff)
+    pub(crate) fn offsets(&self, cells: &[u8; BLOCK], magnitudes: &[f32; BLOCK]) -> [u32; BLOCK] {
+        let (mut low, mut steps) = ([0.0; BLOCK], [0.0; BLOCK]);
+        for i in 0..BLOCK {
+            low[i] = self.low[usize::from(cells[i] & 127)];
+            steps[i] = self.steps[usize::from(cells[i] & 127)];
+        }
+        let mut offsets = [0; BLOCK];
+        for i in 0..BLOCK {
+            offsets[i] = floor_24((magnitudes[i] - low[i]) * steps[i]);
+        }
+        offsets
     }
 
-    /// The magnitude in the middle of the positions that `offset` leaves open: its lowest `open_bits` bits are unknown
-    /// (and zero).
+    /// The magnitudes in the middle of the positions that a block's `offsets` leave open: their lowest `open_bits` bits
+    /// are unknown (and zero).
     #[inline]
-    pub fn magnitude(&self, cell: u8, offset: u32, open_bits: u32) -> f32 {
-        let cell = usize::from(cell & 127);
+    pub(crate) fn magnitudes(
+        &self,
+        cells: &[u8; BLOCK],
+        offsets: &[u32; BLOCK],
+        open_bits: u32,
+    ) -> [f32; BLOCK] {
+        let (mut low, mut width) = ([0.0; BLOCK], [0.0; BLOCK]);
+        for i in 0..BLOCK {
+            low[i] = self.low[usize::from(cells[i] & 127)];
+            width[i] = self.width[usize::from(cells[i] & 127)];
+        }
         let middle = (1u32 << open_bits) as f32 * 0.5;
-        self.low[cell] + self.width[cell] * ((offset as f32 + middle) * (1.0 / POSITIONS))
+        let mut magnitudes = [0.0; BLOCK];
+        for i in 0..BLOCK {
+            // Positions have 24 bits: a cast from i32 is exact, and vectorises where one from u32 does not.
+            magnitudes[i] = low[i] + width[i] * ((offsets[i] as i32 as f32 + middle) * (1.0 / POSITIONS));
+        }
+        magnitudes
     }
+}
+
+/// The whole part of 0 ≤ x, at most 2^24 − 1. Arithmetic that vectorises everywhere, unlike a saturating cast.
+#[inline]
+fn floor_24(x: f32) -> u32 {
+    /// From here on an f32 is a whole number; adding it to a smaller one rounds to a whole number.
+    const WHOLE: f32 = 8_388_608.0;
+    let x = if x < 16_777_215.0 { x } else { 16_777_215.0 };
+    let (rest, high) = if x >= WHOLE { (x - WHOLE, 1 << 23) } else { (x, 0) };
+    let rounded = rest + WHOLE;
+    let excess = u32::from(rounded - WHOLE > rest);
+    (rounded.to_bits() - WHOLE.to_bits() - excess) + high
 }
 
 const WIDTHS: [f32; 128] = {
@@ -225,6 +281,21 @@ mod tests {
         for (index, edge) in EDGES.iter().enumerate() {
             assert_eq!(usize::from(cell(*edge)), index);
         }
-        assert_eq!((cell(f32::NAN), cell(f32::MAX)), (0, 127));
+        assert_eq!((cell(f32::NAN), cell(f32::MAX), cell(f32::INFINITY)), (0, 127, 127));
+    }
+
+    proptest! {
+        #[test]
+        fn floor_24_is_a_saturating_cast(x in 0.0f32..1.7e7) {
+            prop_assert_eq!(floor_24(x), (x as u32).min(0x00ff_ffff));
+        }
+    }
+
+    #[test]
+    fn floor_24_holds_at_the_borders() {
+        for x in [0.0, 0.5, 0.999_999_9, 1.0, 1.5, 2.5, 8_388_607.5, 8_388_608.0, 16_777_215.0, 16_777_216.0]
+        {
+            assert_eq!(floor_24(x), (x as u32).min(0x00ff_ffff), "{x}");
+        }
     }
 }

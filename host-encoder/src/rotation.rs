@@ -29,12 +29,24 @@ pub fn inverse(row: &mut [f32], key: RotationKey, row_index: u32) {
 
 /// Multiplies coordinate 128·b + 32·w + i by −1 where bit i of word w of Philox block b is set.
 fn flip_signs(row: &mut [f32], key: RotationKey, row_index: u32) {
+    /// Comparing with constants vectorises on every machine; shifting each lane by its own count does not.
+    const BITS: [u32; 32] = {
+        let mut bits = [0; 32];
+        let mut i = 0;
+        while i < 32 {
+            bits[i] = 1 << i;
+            i += 1;
+        }
+        bits
+    };
     let seed = [key.job_seed as u32, (key.job_seed >> 32) as u32];
-    for (block, coordinates) in row.chunks_mut(128).enumerate() {
+    let (groups, _) = row.as_chunks_mut::<32>();
+    for (block, groups) in groups.chunks_mut(4).enumerate() {
         let words = philox4x32([block as u32, row_index, key.message, u32::from(key.rank)], seed);
-        for (coordinates, word) in coordinates.chunks_mut(32).zip(words) {
-            for (i, c) in coordinates.iter_mut().enumerate() {
-                *c = f32::from_bits(c.to_bits() ^ (word >> i & 1) << 31);
+        for (group, word) in groups.iter_mut().zip(words) {
+            for i in 0..32 {
+                let sign = if word & BITS[i] == 0 { 0 } else { 1 << 31 };
+                group[i] = f32::from_bits(group[i].to_bits() ^ sign);
             }
         }
     }
@@ -45,45 +57,124 @@ fn normalise(row: &mut [f32]) {
     row.iter_mut().for_each(|c| *c *= scale);
 }
 
-/// The unnormalised fast Walsh–Hadamard transform, natural order. Additions only, in an order fixed by
-/// the length: the same bits on every machine.
+/// Coordinates whose levels are finished while they lie in a first-level cache (16 KiB).
+const CACHE_BLOCK: usize = 4096;
+
+/// The unnormalised fast Walsh–Hadamard transform, natural order. Additions only, level after level from
+/// neighbours outwards: the same bits on every machine.
 fn hadamard(row: &mut [f32]) {
-    for chunk in row.chunks_exact_mut(16) {
-        hadamard_16(chunk);
+    for block in row.chunks_mut(CACHE_BLOCK) {
+        let (chunks, _) = block.as_chunks_mut::<16>();
+        chunks.iter_mut().for_each(hadamard_16);
+        levels(block, 16);
     }
-    let mut half = 16;
-    // Two levels at a time halve the passes over memory.
-    while half * 4 <= row.len() {
-        for block in row.chunks_exact_mut(half * 4) {
-            let (ab, cd) = block.split_at_mut(half * 2);
-            let (a, b) = ab.split_at_mut(half);
-            let (c, d) = cd.split_at_mut(half);
-            for (((a, b), c), d) in a.iter_mut().zip(b).zip(c).zip(d) {
-                let (s0, d0) = (*a + *b, *a - *b);
-                let (s1, d1) = (*c + *d, *c - *d);
-                (*a, *b, *c, *d) = (s0 + s1, d0 + d1, s0 - s1, d0 - d1);
+    levels(row, CACHE_BLOCK);
+}
+
+/// The levels at distance `half`, 2·`half`, … within the row. Three at a time save passes over memory.
+fn levels(row: &mut [f32], mut half: usize) {
+    while half < row.len() {
+        match row.len() / half {
+            2 => {
+                level_1(row, half);
+                half *= 2;
             }
-        }
-        half *= 4;
-    }
-    if half * 2 <= row.len() {
-        let (a, b) = row.split_at_mut(half);
-        for (a, b) in a.iter_mut().zip(b) {
-            (*a, *b) = (*a + *b, *a - *b);
+            4 | 16 => {
+                levels_2(row, half);
+                half *= 4;
+            }
+            _ => {
+                levels_3(row, half);
+                half *= 8;
+            }
         }
     }
 }
 
-fn hadamard_16(chunk: &mut [f32]) {
-    for half in [1, 2, 4, 8] {
-        for start in (0..16).step_by(half * 2) {
-            for i in start..start + half {
-                let (a, b) = (chunk[i], chunk[i + half]);
-                chunk[i] = a + b;
-                chunk[i + half] = a - b;
-            }
+fn level_1(row: &mut [f32], half: usize) {
+    for block in row.chunks_exact_mut(half * 2) {
+        let (a, b) = block.split_at_mut(half);
+        for i in 0..half {
+            (a[i], b[i]) = (a[i] + b[i], a[i] - b[i]);
         }
     }
+}
+
+fn levels_2(row: &mut [f32], half: usize) {
+    for block in row.chunks_exact_mut(half * 4) {
+        let (ab, cd) = block.split_at_mut(half * 2);
+        let (a, b) = ab.split_at_mut(half);
+        let (c, d) = cd.split_at_mut(half);
+        // Equal, known lengths: no bounds checks remain in the loop.
+        let (b, c, d) = (&mut b[..a.len()], &mut c[..a.len()], &mut d[..a.len()]);
+        for i in 0..a.len() {
+            [a[i], b[i], c[i], d[i]] = butterflies_4([a[i], b[i], c[i], d[i]]);
+        }
+    }
+}
+
+fn levels_3(row: &mut [f32], half: usize) {
+    for block in row.chunks_exact_mut(half * 8) {
+        let (abcd, efgh) = block.split_at_mut(half * 4);
+        let (ab, cd) = abcd.split_at_mut(half * 2);
+        let (ef, gh) = efgh.split_at_mut(half * 2);
+        let (a, b) = ab.split_at_mut(half);
+        let (c, d) = cd.split_at_mut(half);
+        let (e, f) = ef.split_at_mut(half);
+        let (g, h) = gh.split_at_mut(half);
+        let (b, c, d) = (&mut b[..a.len()], &mut c[..a.len()], &mut d[..a.len()]);
+        let (e, f, g, h) = (&mut e[..a.len()], &mut f[..a.len()], &mut g[..a.len()], &mut h[..a.len()]);
+        for i in 0..a.len() {
+            let low = butterflies_4([a[i], b[i], c[i], d[i]]);
+            let high = butterflies_4([e[i], f[i], g[i], h[i]]);
+            [a[i], b[i], c[i], d[i]] =
+                [low[0] + high[0], low[1] + high[1], low[2] + high[2], low[3] + high[3]];
+            [e[i], f[i], g[i], h[i]] =
+                [low[0] - high[0], low[1] - high[1], low[2] - high[2], low[3] - high[3]];
+        }
+    }
+}
+
+#[inline]
+fn butterflies_4([a, b, c, d]: [f32; 4]) -> [f32; 4] {
+    let (s0, d0) = (a + b, a - b);
+    let (s1, d1) = (c + d, c - d);
+    [s0 + s1, d0 + d1, s0 - s1, d0 - d1]
+}
+
+#[inline]
+fn hadamard_16(chunk: &mut [f32; 16]) {
+    // Rows of four: the levels between rows are plain vector additions; those within rows become so by transposing.
+    let mut rows = [[0.0; 4]; 4];
+    for i in 0..4 {
+        for j in 0..4 {
+            rows[j][i] = chunk[4 * i + j];
+        }
+    }
+    rows = vertical(rows);
+    let mut turned = [[0.0; 4]; 4];
+    for i in 0..4 {
+        for j in 0..4 {
+            turned[i][j] = rows[j][i];
+        }
+    }
+    let turned = vertical(turned);
+    for i in 0..16 {
+        chunk[i] = turned[i / 4][i % 4];
+    }
+}
+
+/// Both levels between four rows.
+#[inline]
+fn vertical(rows: [[f32; 4]; 4]) -> [[f32; 4]; 4] {
+    let mut out = [[0.0; 4]; 4];
+    for i in 0..4 {
+        let column = butterflies_4([rows[0][i], rows[1][i], rows[2][i], rows[3][i]]);
+        for (row, value) in out.iter_mut().zip(column) {
+            row[i] = value;
+        }
+    }
+    out
 }
 
 #[cfg(test)]

@@ -12,7 +12,12 @@ impl RowScale {
     const ORDINARY: std::ops::Range<f32> = 1e-18..1e18;
 
     pub(crate) fn of(values: &[f32]) -> Self {
-        Self::for_largest(values.iter().fold(0.0f32, |m, v| m.max(v.abs())))
+        Self::for_largest(largest_magnitude(values))
+    }
+
+    /// Whether values are worked on as they are.
+    pub(crate) fn is_one(self) -> bool {
+        self.exponent == 0
     }
 
     pub(crate) fn for_largest(largest: f32) -> Self {
@@ -40,4 +45,17 @@ impl RowScale {
 /// 2^exponent, exactly; |exponent| stays below 160 here.
 fn power_of_two(exponent: i32) -> f64 {
     f64::from_bits(((1023 + exponent.clamp(-1000, 1000)) as u64) << 52)
+}
+
+/// The largest |v| of finite values, over eight running maxima (comparing has no rounding: any order gives the same).
+pub(crate) fn largest_magnitude(values: &[f32]) -> f32 {
+    let mut largest = [0.0f32; 8];
+    let (chunks, rest) = values.as_chunks::<8>();
+    for chunk in chunks {
+        for i in 0..8 {
+            let magnitude = chunk[i].abs();
+            largest[i] = if magnitude > largest[i] { magnitude } else { largest[i] };
+        }
+    }
+    rest.iter().chain(&largest).fold(0.0, |m, v| m.max(v.abs()))
 }
