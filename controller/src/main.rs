@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 use std::fmt::Display;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -99,6 +100,7 @@ enum Shown {
 fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_env_filter(
             tracing_subscriber::EnvFilter::try_from_env("TRIMWIRE_DEBUG").unwrap_or_else(|_| "warn".into()),
         )

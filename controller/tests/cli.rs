@@ -64,7 +64,12 @@ fn a_wrong_file_ends_with_3_and_all_its_mistakes_on_stderr() {
 
 #[test]
 fn wrong_usage_ends_with_2() {
-    for arguments in [&["aply", EXAMPLE][..], &["apply"], &["show", "route", EXAMPLE], &["check", EXAMPLE, "--p4info", "x"]] {
+    for arguments in [
+        &["aply", EXAMPLE][..],
+        &["apply"],
+        &["show", "route", EXAMPLE],
+        &["check", EXAMPLE, "--p4info", "x"],
+    ] {
         assert_eq!(run(arguments).status.code(), Some(2), "{arguments:?}");
     }
 }

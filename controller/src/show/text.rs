@@ -1,0 +1,175 @@
+//! Rows as tables for people.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::table::Table;
+use super::{CounterRow, PolicyRow, RouteRow, Rows, Shown};
+use crate::units;
+
+/// Rows as tables for people, one for all ports that agree in everything; in it, queues that agree share a line.
+pub fn policy_table(rows: &[PolicyRow]) -> String {
+    // Everything of a port but which one it is, so that equal ports fall together.
+    let mut ports: BTreeMap<(&str, u16), Vec<PolicyRow>> = BTreeMap::new();
+    for row in rows {
+        let values = PolicyRow { switch: String::new(), port: 0, ..row.clone() };
+        ports.entry((&row.switch, row.port)).or_default().push(values);
+    }
+    let mut alike: BTreeMap<Vec<PolicyRow>, BTreeMap<&str, BTreeSet<u16>>> = BTreeMap::new();
+    for ((switch, port), mut rows) in ports {
+        // Served first stands first.
+        rows.sort_by_key(|row| (std::cmp::Reverse(row.queue), row.important));
+        alike.entry(rows).or_default().entry(switch).or_default().insert(port);
+    }
+    let mut tables = Vec::new();
+    for (rows, switches) in alike {
+        let ends: Vec<String> =
+            switches.iter().map(|(name, ports)| format!("{name}:{}", ranges(ports))).collect();
+        let rate = rows.first().map_or(0, |row| row.rate_bps);
+        let rate = if rate == 0 { "no link in the file".to_owned() } else { units::rate_text(rate) };
+        tables.push(format!("ports {} ({rate})\n{}", ends.join(" "), queues_table(&rows)));
+    }
+    tables.join("\n\n")
+}
+
+fn queues_table(rows: &[PolicyRow]) -> Table {
+    let mut table = Table::new(&[
+        "queue",
+        "packets",
+        "mark_at",
+        "shallow_at",
+        "deep_at",
+        "drop_at",
+        "shallow_size",
+        "deep_size",
+        "trim_limit",
+    ]);
+    let values = |row: &PolicyRow| {
+        let threshold =
+            |bytes: u32| if bytes == units::NEVER { "never".to_owned() } else { bytes.to_string() };
+        [
+            threshold(row.mark_at),
+            threshold(row.shallow_at),
+            threshold(row.deep_at),
+            threshold(row.drop_at),
+            row.shallow_size.to_string(),
+            row.deep_size.to_string(),
+            threshold(row.trim_drop_at),
+        ]
+    };
+    // Names of queues, and their lines: whose packets, and what applies to them. Equal neighbours merge.
+    type Lines = Vec<(&'static str, [String; 7])>;
+    let mut queues: Vec<(Vec<String>, Lines)> = Vec::new();
+    for both in rows.chunk_by(|a, b| a.queue == b.queue) {
+        let [first, ..] = both else { continue };
+        let word = |row: &PolicyRow| if row.important { "important" } else { "less important" };
+        let mut lines: Vec<_> = both.iter().map(|row| (word(row), values(row))).collect();
+        if let [one, other] = lines.as_slice()
+            && one.1 == other.1
+        {
+            lines = vec![("all", one.1.clone())];
+        }
+        let name = format!("{} {}", first.queue, first.name);
+        match queues.last_mut() {
+            Some((names, last)) if *last == lines => names.push(name),
+            _ => queues.push((vec![name], lines)),
+        }
+    }
+    for (names, lines) in queues {
+        for (position, (packets, values)) in lines.into_iter().enumerate() {
+            let name = if position == 0 { names.join(", ") } else { String::new() };
+            table.row([name, packets.to_owned()].into_iter().chain(values));
+        }
+    }
+    table
+}
+
+/// `1-4,7`.
+fn ranges(ports: &BTreeSet<u16>) -> String {
+    let ports: Vec<u16> = ports.iter().copied().collect();
+    let runs = ports.chunk_by(|a, b| a + 1 == *b);
+    let texts: Vec<String> = runs
+        .filter_map(|run| match (run.first(), run.last()) {
+            (Some(first), Some(last)) if first == last => Some(first.to_string()),
+            (Some(first), Some(last)) => Some(format!("{first}-{last}")),
+            _ => None,
+        })
+        .collect();
+    texts.join(",")
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.rows {
+            Rows::Routes(rows) => f.write_str(&routes_table(rows))?,
+            Rows::Policy(rows) => f.write_str(&policy_table(rows))?,
+            Rows::Counters(rows) => f.write_str(&counters_table(rows))?,
+            Rows::Queues(rows) => {
+                let mut table = Table::new(&["port", "queue", "bytes"]);
+                for row in rows {
+                    table.row([
+                        format!("{}:{}", row.switch, row.port),
+                        format!("{} {}", row.queue, row.name),
+                        row.bytes.to_string(),
+                    ]);
+                }
+                write!(f, "{table}")?;
+            }
+        }
+        for (switch, error) in &self.errors {
+            write!(f, "\n{switch}: {error}")?;
+        }
+        Ok(())
+    }
+}
+
+fn routes_table(rows: &[RouteRow]) -> String {
+    let mut table = Table::new(&["switch", "prefix", "host", "port", "to", "mac"]);
+    for row in rows {
+        for (position, hop) in row.next_hops.iter().enumerate() {
+            let first = |text: &str| if position == 0 { text.to_owned() } else { String::new() };
+            table.row([
+                first(&row.switch),
+                first(&row.prefix),
+                first(&row.host),
+                hop.port.to_string(),
+                hop.to.clone(),
+                hop.mac.clone(),
+            ]);
+        }
+    }
+    table.to_string()
+}
+
+/// Column and the counter behind it; the trimming ones in SONiC's words.
+const COLUMNS: [(&str, &str); 9] = [
+    ("admitted", "ADMITTED"),
+    ("trimmed", "TRIM_PKTS"),
+    ("trim_transmitted", "TRIM_TX_PKTS"),
+    ("trim_dropped", "TRIM_DRP_PKTS"),
+    ("selective_dropped", "SELECTIVE_DRP"),
+    ("tail_dropped", "TAIL_DRP"),
+    ("marked", "MARKED"),
+    ("transmitted", "TX"),
+    ("unroutable", "UNROUTABLE"),
+];
+
+fn counters_table(rows: &[CounterRow]) -> String {
+    if rows.is_empty() {
+        return "nothing counted yet".to_owned();
+    }
+    let mut headings = vec!["port", "queue"];
+    headings.extend(COLUMNS.map(|(_, heading)| heading));
+    let mut table = Table::new(&headings);
+    for row in rows {
+        let mut cells = vec![
+            row.port.map_or_else(|| row.switch.clone(), |port| format!("{}:{port}", row.switch)),
+            row.queue.map_or_else(|| "-".to_owned(), |queue| format!("{queue} {}", row.name)),
+        ];
+        cells.extend(COLUMNS.map(|(counter, _)| {
+            row.counters.get(counter).map_or_else(|| "-".to_owned(), |count| count.packets.to_string())
+        }));
+        table.row(cells);
+    }
+    table.to_string()
+}
