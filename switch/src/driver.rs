@@ -148,8 +148,9 @@ impl Driver {
             let wait_ns =
                 due_ns.map_or(LONGEST_WAIT_NS, |at_ns| at_ns.saturating_sub(now_ns)).min(LONGEST_WAIT_NS);
             let mut descriptors: Vec<RawFd> = vec![self.woken.as_raw_fd()];
-            descriptors
-                .extend(self.ports.iter().filter_map(|port| port.socket.as_ref()).map(|s| s.as_raw_fd()));
+            descriptors.extend(
+                self.ports.iter().filter_map(|port| port.socket.as_ref()).map(PacketSocket::as_raw_fd),
+            );
             wait(&descriptors, Some(wait_ns))?;
             let mut signals = [0; 64];
             while matches!((&self.woken).read(&mut signals), Ok(n) if n == signals.len()) {}

@@ -36,7 +36,7 @@ impl Arbitration {
         &mut self,
         device_id: u64,
         stream: u64,
-        role: String,
+        role: &str,
         election_id: u128,
         outgoing: &Outgoing,
     ) -> Result<(), Status> {
@@ -48,16 +48,16 @@ impl Arbitration {
                 "election id {election_id} of role '{role}' is in use by another stream"
             )));
         }
-        let before = self.primary(&role);
-        let highest = self.highest.entry(role.clone()).or_default();
+        let before = self.primary(role);
+        let highest = self.highest.entry(role.to_owned()).or_default();
         *highest = (*highest).max(election_id);
         self.controllers
-            .insert(stream, Controller { role: role.clone(), election_id, outgoing: outgoing.clone() });
-        if self.primary(&role) == before {
+            .insert(stream, Controller { role: role.to_owned(), election_id, outgoing: outgoing.clone() });
+        if self.primary(role) == before {
             // Only the newcomer learns something.
-            self.notify(device_id, &role, |id| id == stream);
+            self.notify(device_id, role, |id| id == stream);
         } else {
-            self.notify(device_id, &role, |_| true);
+            self.notify(device_id, role, |_| true);
         }
         Ok(())
     }

@@ -78,14 +78,15 @@ impl Service {
         )))
     }
 
+    fn next_packet_in(&self) -> Option<Vec<u8>> {
+        self.switch().poll_event().map(|SwitchEvent::PacketIn(frame)| frame)
+    }
+
     /// Tells the primary of packet-ins, for as long as the server runs.
     pub(super) async fn pump_packet_ins(self) {
         loop {
             tokio::time::sleep(PACKET_IN_INTERVAL).await;
-            while let Some(SwitchEvent::PacketIn(frame)) = {
-                let event = self.switch().poll_event();
-                event
-            } {
+            while let Some(frame) = self.next_packet_in() {
                 let state = self.state();
                 let Some((_, index)) = &state.running else { continue };
                 let packet = packet_in(index, &frame);
@@ -166,7 +167,7 @@ impl Service {
         self.check_device(update.device_id)?;
         let role = update.role.map(|role| role.name).unwrap_or_default();
         let election_id = update.election_id.map(u128::from).unwrap_or_default();
-        self.state().arbitration.bid(self.device_id, stream, role, election_id, outgoing)
+        self.state().arbitration.bid(self.device_id, stream, &role, election_id, outgoing)
     }
 }
 
@@ -412,7 +413,7 @@ impl P4Runtime for Service {
             p4_device_config: if matches!(wanted, ResponseType::All | ResponseType::DeviceConfigAndCookie) {
                 running.p4_device_config.clone()
             } else {
-                Default::default()
+                Vec::new()
             },
             cookie: running.cookie,
         };

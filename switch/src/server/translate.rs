@@ -74,15 +74,14 @@ pub(super) fn write(control: &mut Control, index: &Index, kind: Type, entity: Ki
         (Kind::ActionProfileMember(member), _) => {
             let profile = index.action_profile(member.action_profile_id)?;
             let name = profile.preamble.as_ref().map_or("", |p| &p.name);
-            match kind {
-                Type::Delete => control.member_delete(name, member.member_id)?,
-                _ => {
-                    let call = action_call(index, member.action.as_ref())?;
-                    match kind {
-                        Type::Insert => control.member_insert(name, member.member_id, &call)?,
-                        _ => control.member_modify(name, member.member_id, &call)?,
-                    }
-                }
+            if kind == Type::Delete {
+                return Ok(control.member_delete(name, member.member_id)?);
+            }
+            let call = action_call(index, member.action.as_ref())?;
+            if kind == Type::Insert {
+                control.member_insert(name, member.member_id, &call)?;
+            } else {
+                control.member_modify(name, member.member_id, &call)?;
             }
             Ok(())
         }
@@ -228,7 +227,7 @@ fn matches(table: TableRef<'_>, entry: &v1::TableEntry) -> Result<Vec<MatchValue
 
 fn ones(bits: usize) -> Value {
     let mut bytes = vec![0xff; bits.div_ceil(8)];
-    if let Some(first) = bytes.first_mut().filter(|_| bits % 8 != 0) {
+    if let Some(first) = bytes.first_mut().filter(|_| !bits.is_multiple_of(8)) {
         *first = (1 << (bits % 8)) - 1;
     }
     bytes
