@@ -95,6 +95,8 @@ fn life(address: &str, target: &str, registers: bool) {
     assert_eq!(policy, planned.into_iter().filter(|row| row.switch == "s1").collect::<Vec<_>>());
     let counters = show(What::Counters);
     assert!(counters.errors.is_empty(), "{counters}");
+    let json = serde_json::to_value(&counters).unwrap();
+    assert!(json["counters"].is_array() && json["errors"].is_object(), "{json}");
     let queues = show(What::Queues);
     if registers {
         let Rows::Queues(rows) = &queues.rows else { panic!() };
