@@ -77,6 +77,9 @@ pub(super) fn send(fd: BorrowedFd<'_>, batch: &[Outgoing<'_>]) -> (usize, Option
     (count as usize, None)
 }
 
+/// Takes an arrival: source (`None` on packet sockets), TOS or traffic class, payload.
+pub(super) type Take<'a> = dyn FnMut(Option<SocketAddr>, u8, &[u8]) + 'a;
+
 /// Buffers for arrivals, used again for each batch.
 pub(super) struct Inbox {
     buffers: Box<[[u8; BUFFER]]>,
@@ -93,13 +96,8 @@ impl Inbox {
         Self { buffers: vec![[0; BUFFER]; BATCH].into_boxed_slice() }
     }
 
-    /// Hands what waits, at most [`BATCH`], to `take` as (source, TOS or traffic class, payload); gives the number.
-    /// Sources are `None` on packet sockets.
-    pub(super) fn receive(
-        &mut self,
-        fd: BorrowedFd<'_>,
-        take: &mut dyn FnMut(Option<SocketAddr>, u8, &[u8]),
-    ) -> io::Result<usize> {
+    /// Hands what waits, at most [`BATCH`], to `take`; gives the number.
+    pub(super) fn receive(&mut self, fd: BorrowedFd<'_>, take: &mut Take<'_>) -> io::Result<usize> {
         // SAFETY: all of these are plain data for which all zeroes are valid.
         let (mut names, mut vectors, mut headers): (
             [libc::sockaddr_storage; BATCH],

@@ -267,7 +267,7 @@ impl Link for UdpLink {
         };
         let Some(raw) = raw else {
             let mut from_socket = |source: Option<SocketAddr>, tos: u8, payload: &[u8]| {
-                deliver(source.map(|s| s.ip()), tos, payload)
+                deliver(source.map(|s| s.ip()), tos, payload);
             };
             return inbox.receive(listening.as_fd(), &mut from_socket).map_err(receive);
         };

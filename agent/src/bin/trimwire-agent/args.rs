@@ -1,0 +1,414 @@
+//! The command line, and what it means for endpoints and links.
+
+use crate::units::{bytes, rate, time_ns};
+use crate::{Failure, bad_input, failed};
+use anyhow::anyhow;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+use trimwire_agent::driver::interfaces::{describe, interfaces, select};
+use trimwire_agent::driver::udp::DEFAULT_PORT;
+use trimwire_agent::driver::{Driver, Receive, UdpConfig, UdpLink, on_sockets};
+use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Reliability, Traffic};
+use trimwire_agent::rate::{RateConfig, TimelyConfig, TrimTargetConfig};
+use trimwire_encoder::{DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Decoding, Layout, RotationKey};
+
+#[derive(Parser)]
+#[command(
+    name = "trimwire-agent",
+    version,
+    about = "Send gradients over a real network and measure what arrives"
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Send gradients to a `recv`.
+    Send(SendArgs),
+    /// Receive the gradients of one or more `send`s with the same -n, --seed and --messages, and compare.
+    Recv(RecvArgs),
+    /// Sum gradients across ranks, one process a rank, for a range of sizes (columns as in nccl-tests).
+    AllReduce(AllReduceArgs),
+    /// Print completions for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct SendArgs {
+    /// Address of the receiver.
+    #[arg(long, value_name = "IP[:PORT]")]
+    pub(crate) to: Address,
+    /// Rank of the receiver.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=1023))]
+    pub(crate) to_rank: u16,
+    /// This rank.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(..=1023))]
+    pub(crate) rank: u16,
+    #[command(flatten)]
+    pub(crate) gradient: GradientArgs,
+    #[command(flatten)]
+    pub(crate) link: LinkArgs,
+    #[command(flatten)]
+    pub(crate) rate: RateArgs,
+    /// How a rate is found: iperf3's fixed one, MLT's TIMELY-like law, or a share of cut packets.
+    #[arg(long, value_enum, default_value = "fixed")]
+    pub(crate) rate_law: RateLaw,
+    #[command(flatten)]
+    pub(crate) codec: CodecArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct RecvArgs {
+    /// Ranks to receive from; the addresses of those without one are learned from what they send.
+    #[arg(long, value_name = "RANK[=IP[:PORT]]", value_delimiter = ',', num_args = 1.., default_value = "1")]
+    pub(crate) from: Vec<Source>,
+    /// This rank.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=1023))]
+    pub(crate) rank: u16,
+    #[command(flatten)]
+    pub(crate) gradient: GradientArgs,
+    #[command(flatten)]
+    pub(crate) link: LinkArgs,
+    #[command(flatten)]
+    pub(crate) codec: CodecArgs,
+    /// Decode cut packets so.
+    #[arg(long, value_enum, default_value = "unbiased")]
+    pub(crate) decoding: DecodingName,
+}
+
+#[derive(Args)]
+pub(crate) struct AllReduceArgs {
+    /// This rank.
+    #[arg(long, env = "RANK", value_parser = clap::value_parser!(u16).range(..=1023))]
+    pub(crate) rank: u16,
+    /// Number of ranks.
+    #[arg(long, env = "WORLD_SIZE", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) world: u16,
+    /// Addresses of all ranks, in order of rank, this one included.
+    #[arg(long, env = "TRIMWIRE_PEERS", value_delimiter = ',', value_name = "IP[:PORT],…")]
+    pub(crate) peers: Vec<Address>,
+    /// Smallest size of a gradient, bytes (f32 coordinates).
+    #[arg(short = 'b', long, default_value = "64K", value_parser = bytes)]
+    pub(crate) min_bytes: u64,
+    /// Largest size.
+    #[arg(short = 'e', long, default_value = "16M", value_parser = bytes)]
+    pub(crate) max_bytes: u64,
+    /// Each size is so many times the one before.
+    #[arg(short = 'f', long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(2..=1024))]
+    pub(crate) step_factor: u64,
+    /// All-reduces measured of each size.
+    #[arg(short = 'n', long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) iters: u32,
+    /// All-reduces of each size before that.
+    #[arg(short = 'w', long, default_value_t = 1)]
+    pub(crate) warmup_iters: u32,
+    /// All ranks decode at the lowest precision that any of them got, and end bit-identical.
+    #[arg(long)]
+    pub(crate) consistent: bool,
+    #[command(flatten)]
+    pub(crate) link: LinkArgs,
+    #[command(flatten)]
+    pub(crate) rate: RateArgs,
+    /// How a rate is found: a fixed one, MLT's TIMELY-like law, or a share of cut packets.
+    #[arg(long, value_enum, default_value = "timely")]
+    pub(crate) rate_law: RateLaw,
+    #[command(flatten)]
+    pub(crate) codec: CodecArgs,
+    /// Decode cut packets so.
+    #[arg(long, value_enum, default_value = "unbiased")]
+    pub(crate) decoding: DecodingName,
+}
+
+/// What is sent; the same on both sides.
+#[derive(Args)]
+pub(crate) struct GradientArgs {
+    /// Size of a gradient in bytes, four a coordinate: seeded N(0, 1) coordinates.
+    #[arg(short = 'n', long, default_value = "4M", value_parser = bytes)]
+    pub(crate) bytes: u64,
+    /// A file of little-endian f32 instead.
+    #[arg(long, value_name = "FILE", conflicts_with = "bytes")]
+    pub(crate) file: Option<PathBuf>,
+    /// Gradients, one after the other.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) messages: u32,
+}
+
+/// What both sides agree on, and how sockets are opened.
+#[derive(Args)]
+pub(crate) struct LinkArgs {
+    /// Own address [default: the first of the interfaces that TRIMWIRE_SOCKET_IFNAME names].
+    #[arg(long, value_name = "IP")]
+    pub(crate) bind: Option<IpAddr>,
+    /// Interfaces to take the own address from, in the form of NCCL_SOCKET_IFNAME.
+    #[arg(long, env = "TRIMWIRE_SOCKET_IFNAME", value_name = "PREFIX,…|=NAME,…|^PREFIX,…")]
+    pub(crate) socket_ifname: Option<String>,
+    /// UDP port to listen on, and the peers' where none is given.
+    #[arg(long, default_value_t = DEFAULT_PORT)]
+    pub(crate) port: u16,
+    /// Number of the job.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=63))]
+    pub(crate) job: u8,
+    /// Seed of gradients and rotations; the same on all ranks.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// UDP source ports to spray over.
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) source_ports: u16,
+    /// `raw` reads whole IP packets, for switches that leave lengths alone when they cut. Needs root.
+    #[arg(long, value_enum, default_value = "socket")]
+    pub(crate) receive: ReceiveName,
+    /// Share of packets that may be missing altogether.
+    #[arg(long, default_value_t = 0.01, value_name = "SHARE", value_parser = share)]
+    pub(crate) loss: f32,
+    /// Every plane of every packet arrives; what does not is sent again.
+    #[arg(long, conflicts_with = "loss")]
+    pub(crate) reliable: bool,
+    /// Give up on a peer that is silent for so long.
+    #[arg(long, default_value = "30s", value_parser = time_ns, value_name = "TIME")]
+    pub(crate) timeout: u64,
+    /// Print JSON instead of tables.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct RateArgs {
+    /// Most bits of frames per second.
+    #[arg(long, default_value = "1G", value_parser = rate, value_name = "RATE")]
+    pub(crate) bitrate: u64,
+    /// TIMELY: below this round-trip time the rate rises.
+    #[arg(long, default_value = "25us", value_parser = time_ns, value_name = "TIME")]
+    pub(crate) t_low: u64,
+    /// TIMELY: above this one it falls. Sockets see the scheduler in it: the paper's 125us is for network cards.
+    #[arg(long, default_value = "2ms", value_parser = time_ns, value_name = "TIME")]
+    pub(crate) t_high: u64,
+    /// Send as DROPPABLE: switches drop under congestion and never cut.
+    #[arg(long)]
+    pub(crate) droppable: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct CodecArgs {
+    /// Planes sent of each packet; fewer than 11 compress ahead of time.
+    #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u8).range(1..=11))]
+    pub(crate) planes: u8,
+    /// Coordinates in a packet, a multiple of 32; 352 fill an MTU of 1500.
+    #[arg(long, default_value_t = DEFAULT_COORDINATES_PER_PACKET)]
+    pub(crate) coordinates_per_packet: usize,
+    /// Rows of 2^this coordinates are rotated as one.
+    #[arg(long, default_value_t = DEFAULT_ROW_LOG2)]
+    pub(crate) row_log2: u8,
+    /// Layer class, 0 (front layers, served first) to 3.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=3))]
+    pub(crate) layer_class: u8,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RateLaw {
+    Fixed,
+    Timely,
+    TrimTarget,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReceiveName {
+    Socket,
+    Raw,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DecodingName {
+    Unbiased,
+    Mmse,
+    Paper,
+}
+
+impl From<DecodingName> for Decoding {
+    fn from(name: DecodingName) -> Self {
+        match name {
+            DecodingName::Unbiased => Self::Unbiased,
+            DecodingName::Mmse => Self::Mmse,
+            DecodingName::Paper => Self::Paper,
+        }
+    }
+}
+
+/// `IP` or `IP:PORT`.
+#[derive(Clone, Copy)]
+pub(crate) struct Address {
+    ip: IpAddr,
+    port: Option<u16>,
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        if let Ok(ip) = text.parse() {
+            return Ok(Self { ip, port: None });
+        }
+        let address: SocketAddr = text.parse().map_err(|_| {
+            format!("'{text}' is neither an IP address nor IP:PORT (10.0.0.1, 10.0.0.1:9217, fd00::1, [fd00::1]:9217)")
+        })?;
+        Ok(Self { ip: address.ip(), port: Some(address.port()) })
+    }
+}
+
+impl Address {
+    pub(crate) fn or_port(self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.ip, self.port.unwrap_or(port))
+    }
+}
+
+/// `RANK` or `RANK=ADDRESS`.
+#[derive(Clone, Copy)]
+pub(crate) struct Source {
+    pub(crate) rank: u16,
+    pub(crate) address: Option<Address>,
+}
+
+impl FromStr for Source {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (rank, address) = text.split_once('=').map_or((text, None), |(rank, rest)| (rank, Some(rest)));
+        let rank = rank.trim().parse().ok().filter(|&rank: &u16| rank <= 1023);
+        let rank = rank.ok_or_else(|| format!("'{text}' does not begin with a rank (0 to 1023)"))?;
+        Ok(Self { rank, address: address.map(str::parse).transpose()? })
+    }
+}
+
+fn share(text: &str) -> Result<f32, String> {
+    text.parse()
+        .ok()
+        .filter(|share| (0.0..1.0).contains(share))
+        .ok_or_else(|| format!("'{text}' is not in [0, 1)"))
+}
+
+impl LinkArgs {
+    fn own_address(&self, fallback: IpAddr) -> Result<IpAddr, Failure> {
+        if let Some(ip) = self.bind {
+            return Ok(ip);
+        }
+        let Some(pattern) = &self.socket_ifname else { return Ok(fallback) };
+        let all = interfaces().map_err(failed)?;
+        let found = select(&all, pattern).map(|interface| interface.address);
+        found.ok_or_else(|| {
+            let all = describe(&all);
+            bad_input(anyhow!(
+                "TRIMWIRE_SOCKET_IFNAME '{pattern}' selects none of the interfaces; there are: {all}"
+            ))
+        })
+    }
+
+    pub(crate) fn reliability(&self) -> Reliability {
+        if self.reliable { Reliability::Full } else { Reliability::Bounded { loss: self.loss } }
+    }
+
+    /// An endpoint on sockets. `fallback` is bound where neither an address nor an interface is given.
+    pub(crate) fn driver(
+        &self,
+        rank: u16,
+        world: u16,
+        peers: BTreeMap<u16, SocketAddr>,
+        fallback: SocketAddr,
+        rate: Option<(&RateArgs, RateLaw)>,
+    ) -> Result<Driver<UdpLink>, Failure> {
+        // A receiver sends control packets only.
+        let line_rate_bps = rate.map_or(100_000_000_000, |(rate, _)| rate.bitrate);
+        let mut config = EndpointConfig::new(rank, world, line_rate_bps);
+        config.job = self.job;
+        config.seed = self.seed;
+        config.reliability = self.reliability();
+        config.source_ports = 0..=self.source_ports - 1;
+        if let Some((args, law)) = rate {
+            config.rate = match law {
+                RateLaw::Fixed => RateConfig::Fixed(None),
+                RateLaw::Timely => RateConfig::Timely(TimelyConfig {
+                    t_low_ns: args.t_low,
+                    t_high_ns: args.t_high,
+                    ..TimelyConfig::default()
+                }),
+                RateLaw::TrimTarget => RateConfig::TrimTarget(TrimTargetConfig::default()),
+            };
+            config.traffic = if args.droppable { Traffic::Droppable } else { Traffic::Trimmable };
+        }
+        let mut config = on_sockets(config);
+        config.timeouts.give_up_ns = self.timeout;
+        config.timeouts.patience_ns = self.timeout;
+        let ip = self.own_address(fallback.ip())?;
+        let port =
+            if self.bind.is_none() && self.socket_ifname.is_none() { fallback.port() } else { self.port };
+        let link = UdpLink::open(UdpConfig {
+            bind: SocketAddr::new(ip, port),
+            job: self.job,
+            peers,
+            learn: true,
+            source_sockets: self.source_ports,
+            receive: if self.receive == ReceiveName::Raw { Receive::Raw } else { Receive::Socket },
+        });
+        let link = link.map_err(failed)?;
+        tracing::info!("rank {rank} of {world} listens on UDP {}", link.local_address());
+        Ok(Driver::new(Endpoint::new(config), link))
+    }
+}
+
+impl CodecArgs {
+    pub(crate) fn layout(&self, coordinates: usize) -> Result<Layout, Failure> {
+        Layout::new(coordinates, self.coordinates_per_packet)
+            .and_then(|layout| layout.with_row_log2(self.row_log2))
+            .map_err(bad_input)
+    }
+}
+
+impl GradientArgs {
+    /// The file's gradient, and the number of coordinates.
+    pub(crate) fn load(&self) -> Result<(Option<Vec<f32>>, usize), Failure> {
+        match &self.file {
+            Some(path) => {
+                let values = crate::gradient::from_file(path).map_err(bad_input)?;
+                let count = values.len();
+                Ok((Some(values), count))
+            }
+            None => Ok((None, (self.bytes as usize / 4).max(1))),
+        }
+    }
+}
+
+/// The rotation of a message, the same at sender and receiver.
+pub(crate) fn rotation(seed: u64, message: u32, rank: u16) -> RotationKey {
+    RotationKey { job_seed: seed, message, rank }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn addresses_take_an_optional_port_and_errors_show_the_forms() {
+        let port = |text: &str| text.parse::<Address>().map(|address| address.or_port(9217).to_string());
+        assert_eq!(port("10.0.0.1").as_deref(), Ok("10.0.0.1:9217"));
+        assert_eq!(port("10.0.0.1:5").as_deref(), Ok("10.0.0.1:5"));
+        assert_eq!(port("fd00::1").as_deref(), Ok("[fd00::1]:9217"));
+        assert!(port("h1").is_err_and(|error| error.contains("'h1'") && error.contains("IP:PORT")));
+        assert!("1024".parse::<Source>().is_err());
+        assert!(
+            "3=10.0.0.1".parse::<Source>().is_ok_and(|source| source.rank == 3 && source.address.is_some())
+        );
+    }
+}

@@ -1,0 +1,71 @@
+//! The command `trimwire-agent`: traffic tests over a real network, in the manner of iperf3 and nccl-tests.
+//!
+//! Tables and JSON go to stdout, logs to stderr. Exit codes: 0 ok, 1 a transfer failed, 2 usage, 3 bad input.
+#![forbid(unsafe_code)]
+
+mod all_reduce;
+mod args;
+mod gradient;
+mod recv;
+mod report;
+mod send;
+mod units;
+
+use args::{Cli, Command};
+use clap::{CommandFactory, Parser};
+use std::io::Write;
+use std::process::ExitCode;
+
+/// A transfer failed, or a network cannot be used.
+const FAILED: u8 = 1;
+/// A file or an address that was given is wrong.
+const BAD_INPUT: u8 = 3;
+
+/// Why a command ends early, and the exit code for it.
+struct Failure {
+    code: u8,
+    error: anyhow::Error,
+}
+
+fn failed(error: impl Into<anyhow::Error>) -> Failure {
+    Failure { code: FAILED, error: error.into() }
+}
+
+fn bad_input(error: impl Into<anyhow::Error>) -> Failure {
+    Failure { code: BAD_INPUT, error: error.into() }
+}
+
+fn main() -> ExitCode {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("TRIMWIRE_DEBUG");
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_env_filter(filter.unwrap_or_else(|_| "warn".into()))
+        .init();
+    // clap exits with 2 by itself on wrong usage.
+    let outcome = match Cli::parse().command {
+        Command::Send(args) => send::run(&args),
+        Command::Recv(args) => recv::run(&args),
+        Command::AllReduce(args) => all_reduce::run(&args),
+        Command::Completions { shell } => {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "trimwire-agent", &mut text);
+            print(String::from_utf8_lossy(&text).trim_end()).map(|()| true)
+        }
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(FAILED),
+        Err(Failure { code, error }) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+/// Prints a line to stdout. A reader that has seen enough (`| head`) is no failure.
+fn print(text: &str) -> Result<(), Failure> {
+    match writeln!(std::io::stdout(), "{text}") {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(failed(error)),
+        _ => Ok(()),
+    }
+}

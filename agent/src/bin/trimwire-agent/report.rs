@@ -1,0 +1,109 @@
+//! What is printed at the end.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+use trimwire_agent::driver::LinkStats;
+use trimwire_agent::endpoint::EndpointStats;
+
+/// The endpoint's and the link's totals.
+#[derive(Debug, Serialize)]
+pub(crate) struct Totals {
+    pub(crate) datagrams_sent: u64,
+    pub(crate) datagrams_received: u64,
+    pub(crate) payload_bytes_sent: u64,
+    pub(crate) payload_bytes_received: u64,
+    pub(crate) data_sent: u64,
+    pub(crate) data_received: u64,
+    pub(crate) cut_received: u64,
+    pub(crate) control_sent: u64,
+    pub(crate) control_received: u64,
+    pub(crate) repairs_sent: u64,
+    pub(crate) malformed: u64,
+    pub(crate) refused: u64,
+}
+
+impl Totals {
+    pub(crate) fn new(endpoint: &EndpointStats, link: LinkStats) -> Self {
+        Self {
+            datagrams_sent: link.sent,
+            datagrams_received: link.received,
+            payload_bytes_sent: link.sent_bytes,
+            payload_bytes_received: link.received_bytes,
+            data_sent: endpoint.data_sent,
+            data_received: endpoint.data_received,
+            cut_received: endpoint.cut_received,
+            control_sent: endpoint.control_sent,
+            control_received: endpoint.control_received,
+            repairs_sent: endpoint.repairs_sent,
+            malformed: endpoint.malformed,
+            refused: link.refused + link.unaddressed,
+        }
+    }
+}
+
+/// A message at its receiver.
+#[derive(Debug, Serialize)]
+pub(crate) struct Received {
+    pub(crate) from: u16,
+    pub(crate) message: u32,
+    pub(crate) packets: u32,
+    pub(crate) full: u32,
+    pub(crate) cut: u32,
+    pub(crate) missing: u32,
+    pub(crate) duplicates: u32,
+    /// Packets by whole planes held.
+    pub(crate) planes: BTreeMap<u8, u32>,
+    pub(crate) nmse: f64,
+    /// By DESIGN §4's formula from `planes`, row by row.
+    pub(crate) nmse_expected: f64,
+    pub(crate) seconds: f64,
+    /// Bits of the payloads that arrived meanwhile, from all senders, per second.
+    pub(crate) goodput_bps: f64,
+    /// Bits of the gradient as f32, per second.
+    pub(crate) gradient_bps: f64,
+}
+
+/// A message at its sender.
+#[derive(Debug, Serialize)]
+pub(crate) struct Sent {
+    pub(crate) to: u16,
+    pub(crate) message: u32,
+    pub(crate) packets: u32,
+    pub(crate) missing: u32,
+    pub(crate) repaired: u32,
+    pub(crate) probes: u32,
+    pub(crate) payload_bytes: u64,
+    pub(crate) retransmitted_bytes: u64,
+    pub(crate) seconds: f64,
+    /// Bits of DATA payloads sent, per second.
+    pub(crate) bitrate_bps: f64,
+}
+
+/// One side of a test.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report<T> {
+    pub(crate) role: &'static str,
+    pub(crate) rank: u16,
+    pub(crate) seed: u64,
+    pub(crate) coordinates: usize,
+    pub(crate) messages: Vec<T>,
+    /// Transfers that were given up, in words.
+    pub(crate) failures: Vec<String>,
+    pub(crate) totals: Totals,
+}
+
+/// Columns, right-aligned under their headings.
+pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        cells.chain([headings[column].chars().count()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..headings.len()).map(width).collect();
+    let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let words: Vec<String> = cells.zip(&widths).map(|(cell, &width)| format!("{cell:>width$}")).collect();
+        words.join("  ").trim_end().to_owned()
+    };
+    let mut lines = vec![line(&mut headings.iter().copied())];
+    lines.extend(rows.iter().map(|row| line(&mut row.iter().map(String::as_str))));
+    lines.join("\n")
+}
