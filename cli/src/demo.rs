@@ -7,7 +7,7 @@ mod run;
 mod scenario;
 mod table;
 
-pub use options::Options;
+pub(crate) use options::Options;
 
 use crate::progress::Progress;
 use anyhow::{Context, Result};
@@ -17,9 +17,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Runs the demo and prints its table; writes JSON and report where the options ask for them.
-pub fn demo(options: &Options) -> Result<()> {
-    options.check()?;
+/// Runs the demo, whose options have been checked, and prints its table; writes JSON and report where the options ask for them.
+pub(crate) fn demo(options: &Options) -> Result<()> {
     if let Some(folder) = &options.report {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot create --report {}", folder.display()))?;

@@ -25,9 +25,18 @@ enum Command {
     },
 }
 
+/// Exit code of wrong usage, clap's too.
+const USAGE: u8 = 2;
+
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Demo(options) => demo::demo(&options),
+        Command::Demo(options) => {
+            if let Err(error) = options.check() {
+                eprintln!("trimwire: {error:#}");
+                return ExitCode::from(USAGE);
+            }
+            demo::demo(&options)
+        }
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "trimwire", &mut std::io::stdout());
             Ok(())

@@ -5,13 +5,13 @@ use std::io::IsTerminal as _;
 
 /// Progress towards a known number of steps.
 #[derive(Debug)]
-pub struct Progress {
+pub(crate) struct Progress {
     bar: Option<ProgressBar>,
 }
 
 impl Progress {
     /// A bar of `steps` steps of `what`.
-    pub fn new(steps: u64, what: &'static str) -> Self {
+    pub(crate) fn new(steps: u64, what: &'static str) -> Self {
         if !std::io::stderr().is_terminal() {
             eprintln!("{steps} {what} to go");
             return Self { bar: None };
@@ -25,21 +25,21 @@ impl Progress {
     }
 
     /// One step is done.
-    pub fn step(&self) {
+    pub(crate) fn step(&self) {
         if let Some(bar) = &self.bar {
             bar.inc(1);
         }
     }
 
     /// A milestone worth a line where there is no bar.
-    pub fn line(&self, text: &str) {
+    pub(crate) fn line(&self, text: &str) {
         if self.bar.is_none() {
             eprintln!("{text}");
         }
     }
 
     /// Takes the bar off the screen.
-    pub fn finish(&self) {
+    pub(crate) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }

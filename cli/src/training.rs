@@ -1,4 +1,4 @@
 //! What the demo trains: the data, the model, and the replicas of a data-parallel job.
-pub mod digits;
-pub mod job;
-pub mod mlp;
+pub(crate) mod digits;
+pub(crate) mod job;
+pub(crate) mod mlp;

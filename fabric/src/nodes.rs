@@ -150,11 +150,8 @@ impl Node for ClusterNode {
         match self {
             Self::Rank(rank) => rank.poll_transmit(now_ns),
             Self::Cross(sender) => sender.poll_transmit(now_ns),
-            Self::Switch(switch) => with_switch(switch, |s| s.poll_transmit()).map(|t| Departure {
-                port: t.port,
-                frame: t.frame,
-                end_ns: t.end_ns,
-            }),
+            Self::Switch(switch) => with_switch(switch, trimwire_switch::Switch::poll_transmit)
+                .map(|t| Departure { port: t.port, frame: t.frame, end_ns: t.end_ns }),
         }
     }
 

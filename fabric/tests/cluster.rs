@@ -192,7 +192,7 @@ fn under_congestion_packets_are_cut_and_decoded_and_nothing_waits_for_a_retransm
         );
     }
     let total = |runs: &[Vec<Completed>]| -> u64 {
-        runs.iter().flat_map(|ranks| ranks.iter().map(|c| c.outcome.duration_ns).max()).sum()
+        runs.iter().filter_map(|ranks| ranks.iter().map(|c| c.outcome.duration_ns).max()).sum()
     };
     assert!(total(&fast) < total(&slow), "{} ns with trimming, {} ns without", total(&fast), total(&slow));
 }
@@ -214,9 +214,8 @@ fn every_packet_offered_is_admitted_cut_or_dropped_and_counted() {
             .sum();
         assert_eq!(counted + sum(control, "Ingress.unroutable", 1), received);
         assert_eq!(sum(control, "Ingress.trimmed", 4096) > 0, trim);
-        assert_eq!(
-            sum(control, "Ingress.selective_dropped", 4096) + sum(control, "Ingress.tail_dropped", 4096) > 0,
-            true
+        assert!(
+            sum(control, "Ingress.selective_dropped", 4096) + sum(control, "Ingress.tail_dropped", 4096) > 0
         );
     }
 }

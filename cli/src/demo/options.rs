@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// Train a small network through one congested, trimming switch and compare with drop + retransmit.
 #[derive(Debug, Clone, Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// Data-parallel workers, 2 to 64.
     #[arg(long, default_value_t = 8)]
     pub workers: u16,
@@ -41,7 +41,7 @@ pub struct Options {
 
 /// What a congested queue does to a trimmable packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Policy {
+pub(crate) enum Policy {
     /// To eight planes first, to the sign plane when the queue keeps growing.
     Ladder,
     /// To the sign plane at once.
@@ -52,7 +52,7 @@ pub enum Policy {
 
 /// Whether replicas may drift apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Replicas {
+pub(crate) enum Replicas {
     /// Every rank decodes what reached it.
     Free,
     /// All ranks decode at the precision that the unluckiest got: bit-identical replicas for one more round trip.
@@ -61,7 +61,7 @@ pub enum Replicas {
 
 impl Options {
     /// Refuses combinations that the fabric cannot be built from.
-    pub fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         ensure!((2..=64).contains(&self.workers), "--workers {}: valid are 2 to 64", self.workers);
         ensure!((1..=100_000).contains(&self.steps), "--steps {}: valid are 1 to 100000", self.steps);
         ensure!((1..=16).contains(&self.congestion), "--congestion {}: valid are 1 to 16", self.congestion);

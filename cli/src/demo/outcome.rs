@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// All runs of one demo.
 #[derive(Debug, Clone, Serialize)]
-pub struct Outcome {
+pub(super) struct Outcome {
     /// One entry a scenario, in the order they are listed in the table.
     pub runs: Vec<Run>,
     /// The seed everything random was drawn from.
@@ -25,7 +25,7 @@ pub struct Outcome {
 
 /// One scenario's figures. Times are virtual seconds.
 #[derive(Debug, Clone, Serialize)]
-pub struct Run {
+pub(super) struct Run {
     /// `idle`, `repair`, `trim-paper` or `trim`.
     pub name: &'static str,
     /// Share of the held-out images classified rightly after the last step (rank 0's replica).
@@ -60,7 +60,7 @@ pub struct Run {
 
 impl Run {
     /// Fills in when this run's accuracy first reached `target`.
-    pub fn wait_for(&mut self, target: f64) {
+    pub(super) fn wait_for(&mut self, target: f64) {
         let reached = self.curves.accuracy.iter().find(|(_, accuracy)| *accuracy >= target);
         self.seconds_to_baseline_accuracy = reached.map(|(at_s, _)| *at_s);
     }
@@ -68,7 +68,7 @@ impl Run {
 
 /// Time series of one run.
 #[derive(Debug, Clone, Default)]
-pub struct Curves {
+pub(super) struct Curves {
     /// (virtual s, test accuracy).
     pub accuracy: Vec<(f64, f64)>,
     /// (virtual s, bytes waiting in the fullest worker port).
@@ -78,7 +78,7 @@ pub struct Curves {
 }
 
 /// The value below which a share `q` of the samples lies (nearest rank); 0 for no samples.
-pub fn quantile(samples: &[f64], q: f64) -> f64 {
+pub(super) fn quantile(samples: &[f64], q: f64) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
     let rank = (q * sorted.len() as f64).ceil() as usize;

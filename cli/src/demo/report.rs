@@ -12,7 +12,7 @@ const BOTTOM: f64 = 42.0;
 const TOP: f64 = 12.0;
 
 /// The page.
-pub fn html(outcome: &Outcome) -> String {
+pub(super) fn html(outcome: &Outcome) -> String {
     let mut page = String::from(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Trimwire demo</title>\n<style>\
          body{font:15px/1.5 system-ui,sans-serif;max-width:880px;margin:2em auto;padding:0 1em;color:#222}\
@@ -139,8 +139,10 @@ impl Figure {
         );
         for (index, (name, points)) in self.series.iter().enumerate() {
             let colour = COLOURS[index % COLOURS.len()];
-            let path: String =
-                points.iter().map(|&(x, y)| format!("{:.1},{:.1} ", to_x(x), to_y(y))).collect();
+            let mut path = String::new();
+            for &(x, y) in points {
+                let _ = write!(path, "{:.1},{:.1} ", to_x(x), to_y(y));
+            }
             let _ = writeln!(
                 svg,
                 "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.6\" points=\"{}\"/>\

@@ -11,6 +11,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use trimwire_agent::collective::{self, AllReduceConfig};
 use trimwire_agent::endpoint::{EndpointConfig, Reliability, Traffic};
+use trimwire_controller as controller;
 use trimwire_controller::show::{Rows, What, show_blocking};
 use trimwire_controller::{Artifacts, Fabric, apply_blocking};
 use trimwire_encoder::{Decoding, nmse};
@@ -38,7 +39,7 @@ const EVALUATE_EVERY: u32 = 5;
 const CURVE_POINTS: usize = 1_000;
 
 /// The cluster that a scenario runs on.
-pub fn cluster_config(scenario: Scenario, options: &Options) -> ClusterConfig {
+pub(super) fn cluster_config(scenario: Scenario, options: &Options) -> ClusterConfig {
     ClusterConfig {
         workers: options.workers,
         link_bps: options.link_speed,
@@ -57,7 +58,7 @@ pub fn cluster_config(scenario: Scenario, options: &Options) -> ClusterConfig {
 }
 
 /// Runs a scenario; `step_done` is called after every training step. The time to the baseline's accuracy is left open.
-pub fn run(scenario: Scenario, options: &Options, step_done: impl Fn()) -> Result<Run> {
+pub(super) fn run(scenario: Scenario, options: &Options, step_done: impl Fn()) -> Result<Run> {
     let config = cluster_config(scenario, options);
     let switch = switch(&config, options);
     let server = server::serve(switch.clone(), SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
@@ -106,14 +107,15 @@ fn configure(
 ) -> Result<Fabric> {
     let yaml = scenario.fabric_yaml(options, config, address);
     let fabric = Fabric::from_yaml(&yaml, &format!("{}.yaml", scenario.name()))?;
-    let report = apply_blocking(&fabric, &Artifacts::embedded()?, &Default::default())?;
+    let report = apply_blocking(&fabric, &Artifacts::embedded()?, &controller::Options::default())?;
     ensure!(report.is_ok(), "the controller could not bring the fabric up:\n{report}");
     Ok(fabric)
 }
 
 /// Packets by counter, over all ports and queues of the switch, as the controller reads them.
 fn switch_counters(fabric: &Fabric) -> Result<BTreeMap<String, i64>> {
-    let shown = show_blocking(fabric, &Artifacts::embedded()?, &Default::default(), What::Counters)?;
+    let shown =
+        show_blocking(fabric, &Artifacts::embedded()?, &controller::Options::default(), What::Counters)?;
     if let Some((switch, error)) = shown.errors.iter().next() {
         bail!("cannot read the counters of {switch}: {error}");
     }

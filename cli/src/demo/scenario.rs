@@ -7,7 +7,7 @@ use trimwire_fabric::cluster::ClusterConfig;
 
 /// A run of the demo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scenario {
+pub(super) enum Scenario {
     /// No other traffic, every byte repaired: the baseline.
     Idle,
     /// Congested; the switch drops, the hosts repair every byte.
@@ -20,10 +20,10 @@ pub enum Scenario {
 
 impl Scenario {
     /// All of them, in the table's order.
-    pub const ALL: [Scenario; 4] = [Self::Idle, Self::Repair, Self::TrimPaper, Self::Trim];
+    pub(super) const ALL: [Scenario; 4] = [Self::Idle, Self::Repair, Self::TrimPaper, Self::Trim];
 
     /// The name in table and JSON.
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Idle => "idle",
             Self::Repair => "repair",
@@ -33,12 +33,12 @@ impl Scenario {
     }
 
     /// Whether the neighbours send.
-    pub fn congested(self) -> bool {
+    pub(super) fn congested(self) -> bool {
         self != Self::Idle
     }
 
     /// Whether the switch cuts.
-    pub fn trims(self) -> bool {
+    pub(super) fn trims(self) -> bool {
         matches!(self, Self::TrimPaper | Self::Trim)
     }
 
@@ -50,7 +50,12 @@ impl Scenario {
     ///
     /// Buffers are shallow, as a commodity switch's share for one queue is: 120 µs of line rate before
     /// everything is dropped.
-    pub fn fabric_yaml(self, options: &Options, cluster: &ClusterConfig, address: SocketAddr) -> String {
+    pub(super) fn fabric_yaml(
+        self,
+        options: &Options,
+        cluster: &ClusterConfig,
+        address: SocketAddr,
+    ) -> String {
         let mut yaml = format!(
             "# {} run of the demo\nversion: 1\nswitches:\n  s1:\n    address: {address}\n    device_id: 1\n    target: trimwire\nhosts:\n",
             self.name()

@@ -20,7 +20,7 @@ const COLUMNS: [Column; 10] = [
 ];
 
 /// Renders the outcome for a terminal.
-pub fn render(outcome: &Outcome) -> String {
+pub(super) fn render(outcome: &Outcome) -> String {
     let rows: Vec<Vec<String>> =
         outcome.runs.iter().map(|run| COLUMNS.iter().map(|(_, cell)| cell(run)).collect()).collect();
     let widths: Vec<usize> = COLUMNS
@@ -44,7 +44,7 @@ pub fn render(outcome: &Outcome) -> String {
 }
 
 /// The sentences below the table: each run's p99 against the two it has to be held against.
-pub fn verdict(outcome: &Outcome) -> String {
+pub(super) fn verdict(outcome: &Outcome) -> String {
     let find = |name| outcome.runs.iter().find(|run| run.name == name);
     let (Some(idle), Some(repair), Some(trim)) = (find("idle"), find("repair"), find("trim")) else {
         return String::new();
@@ -63,7 +63,7 @@ fn percent(share: f64) -> String {
 }
 
 /// Seconds with a unit that keeps three digits in front of the reader.
-pub fn seconds(value: f64) -> String {
+pub(super) fn seconds(value: f64) -> String {
     match value {
         v if v >= 1.0 => format!("{v:.2} s"),
         v if v >= 1e-3 => format!("{:.2} ms", v * 1e3),

@@ -4,13 +4,13 @@ use anyhow::{Context, Result, ensure};
 use std::io::Read;
 
 /// Pixels of an image.
-pub const PIXELS: usize = 64;
+pub(crate) const PIXELS: usize = 64;
 /// Classes: the ten digits.
-pub const CLASSES: usize = 10;
+pub(crate) const CLASSES: usize = 10;
 
 /// Images and their labels.
 #[derive(Debug, Default, Clone, PartialEq)]
-pub struct Images {
+pub(crate) struct Images {
     /// `labels.len() × PIXELS` intensities in 0..=1, row by row.
     pub pixels: Vec<f32>,
     /// Digits, 0..=9.
@@ -19,12 +19,12 @@ pub struct Images {
 
 impl Images {
     /// Number of images.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.labels.len()
     }
 
     /// Copies the images at `indices` into one batch.
-    pub fn select(&self, indices: &[usize]) -> Images {
+    pub(crate) fn select(&self, indices: &[usize]) -> Images {
         let mut batch = Images::default();
         for &index in indices {
             batch.pixels.extend_from_slice(&self.pixels[index * PIXELS..][..PIXELS]);
@@ -36,7 +36,7 @@ impl Images {
 
 /// The data, split in two: every fourth image is held out for the test (449 images), 1,348 are for training.
 #[derive(Debug, Clone)]
-pub struct Digits {
+pub(crate) struct Digits {
     /// What the workers learn from.
     pub train: Images,
     /// What accuracy is measured on.
@@ -45,7 +45,7 @@ pub struct Digits {
 
 impl Digits {
     /// Reads the data set that is built into the program.
-    pub fn load() -> Result<Digits> {
+    pub(crate) fn load() -> Result<Digits> {
         let packed = include_bytes!("../../data/digits.csv.gz");
         let mut text = String::new();
         flate2::read::GzDecoder::new(packed.as_slice())
