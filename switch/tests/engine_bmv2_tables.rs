@@ -281,7 +281,7 @@ fn some_frame(random: &mut Random) -> Vec<u8> {
             frame.extend([0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last as u8]);
         }
     }
-    frame.extend((10_000 + random.below(64) as u16).to_be_bytes());
+    frame.extend((1024 + random.below(60_000) as u16).to_be_bytes());
     frame.extend(9217u16.to_be_bytes());
     frame.extend(udp_bytes.to_be_bytes());
     frame.extend([0xbe, 0xef]);
