@@ -36,7 +36,8 @@ fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
 fn the_figures_say_what_happened_to_the_packets() {
     let folder = tempfile::tempdir().unwrap();
     assert!(short_demo(&["--report", "r"], folder.path()).status.success());
-    let json: Value = serde_json::from_slice(&std::fs::read(folder.path().join("out.json")).unwrap()).unwrap();
+    let json: Value =
+        serde_json::from_slice(&std::fs::read(folder.path().join("out.json")).unwrap()).unwrap();
     let runs = runs(&json);
     let names: Vec<&str> = runs.iter().map(|run| run["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["idle", "repair", "trim-paper", "trim"]);
@@ -73,7 +74,8 @@ fn the_figures_say_what_happened_to_the_packets() {
 fn consistent_replicas_do_not_drift_apart() {
     let folder = tempfile::tempdir().unwrap();
     assert!(short_demo(&["--replicas", "consistent"], folder.path()).status.success());
-    let json: Value = serde_json::from_slice(&std::fs::read(folder.path().join("out.json")).unwrap()).unwrap();
+    let json: Value =
+        serde_json::from_slice(&std::fs::read(folder.path().join("out.json")).unwrap()).unwrap();
     let runs = runs(&json);
     assert_eq!(runs[3]["replica_drift"].as_f64(), Some(0.0));
     assert!(runs[2]["replica_drift"].as_f64().unwrap() > 0.0);

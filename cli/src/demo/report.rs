@@ -41,7 +41,7 @@ pub(super) fn html(outcome: &Outcome) -> String {
             series: lines(outcome, |run| run.curves.accuracy.clone()),
         },
         Figure {
-            title: "Bytes waiting in the fullest worker port",
+            title: "Bytes waiting in the fullest worker port, first 10 ms",
             x: "virtual time, s",
             y: "bytes",
             log_x: false,
@@ -130,11 +130,12 @@ impl Figure {
         }
         let _ = writeln!(
             svg,
-            "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text><text x=\"4\" y=\"{}\">{}</text>",
+            "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text><text x=\"{}\" y=\"{}\">{}</text>",
             f64::midpoint(LEFT, WIDTH),
             HEIGHT - 8.0,
             self.x,
-            TOP,
+            LEFT + 8.0,
+            TOP + 12.0,
             self.y
         );
         for (index, (name, points)) in self.series.iter().enumerate() {

@@ -35,8 +35,8 @@ const CROSS_PAYLOAD: u16 = 1472;
 const QUEUE_LIMIT: u64 = 16 << 20;
 /// Accuracy is measured every so many steps.
 const EVALUATE_EVERY: u32 = 5;
-/// Points of a curve in the report.
-const CURVE_POINTS: usize = 1_000;
+/// Virtual time for which the report shows queue occupancy.
+const OCCUPANCY_SHOWN_NS: u64 = 10_000_000;
 
 /// The cluster that a scenario runs on.
 pub(super) fn cluster_config(scenario: Scenario, options: &Options) -> ClusterConfig {
@@ -171,7 +171,7 @@ impl Totals {
     ) -> Run {
         let stats = cluster.endpoint_totals();
         let share = |count: u64| count as f64 / stats.data_sent.max(1) as f64;
-        self.curves.occupancy = thin(cluster.occupancy());
+        self.curves.occupancy = opening(cluster.occupancy());
         Run {
             name: scenario.name(),
             final_accuracy: job.accuracy(),
@@ -191,15 +191,10 @@ impl Totals {
     }
 }
 
-/// At most `CURVE_POINTS` points: the largest value of each stretch of time.
-fn thin(samples: &[(u64, u64)]) -> Vec<(f64, f64)> {
-    samples
-        .chunks(samples.len().div_ceil(CURVE_POINTS).max(1))
-        .filter_map(|chunk| {
-            let highest = chunk.iter().map(|(_, bytes)| *bytes).max()?;
-            Some((seconds(chunk.first()?.0), highest as f64))
-        })
-        .collect()
+/// The first stretch of the samples: a whole run's bursts would be a solid block of ink.
+fn opening(samples: &[(u64, u64)]) -> Vec<(f64, f64)> {
+    let shown = samples.iter().take_while(|(at_ns, _)| *at_ns <= OCCUPANCY_SHOWN_NS);
+    shown.map(|&(at_ns, bytes)| (seconds(at_ns), bytes as f64)).collect()
 }
 
 fn seconds(ns: u64) -> f64 {
