@@ -182,6 +182,10 @@ impl Machine<'_> {
         while let Some(op) = ops.get(next) {
             next += 1;
             match op {
+                Op::Assign64 { at, mask, value } => {
+                    let value = value.low64(&self.env(packet, params));
+                    packet.phv[*at as usize] = value & mask;
+                }
                 Op::Jump(to) => next = *to as usize,
                 Op::JumpIfZero { value, to } => {
                     if self.eval(packet, params, value) == 0 {
@@ -227,10 +231,6 @@ impl Machine<'_> {
 
     fn execute(&mut self, packet: &mut Packet, op: &Op, params: &[u64]) {
         match op {
-            Op::Assign64 { at, mask, value } => {
-                let value = value.low64(&self.env(packet, params));
-                packet.phv[*at as usize] = value & mask;
-            }
             Op::Assign { to: Target::Slot(slot), value } => {
                 let value = self.eval(packet, params, value);
                 store(&mut packet.phv, *slot, value);

@@ -244,6 +244,17 @@ impl Expr {
         }
     }
 
+    /// The same without masks that change none of the bits in `kept`: the assignment masks once more.
+    pub(super) fn without_mask(self, kept: u64) -> Self {
+        match self {
+            Self::Ring { op: Ring::And, left, right } => match *right {
+                Self::Const(mask) if mask as u64 & kept == kept => left.without_mask(kept),
+                right => Self::Ring { op: Ring::And, left, right: Box::new(right) },
+            },
+            other => other,
+        }
+    }
+
     pub(super) fn truth(&self, env: &Env<'_>) -> bool {
         match self {
             Self::FieldIs { at, value } => env.phv[*at as usize] == *value,

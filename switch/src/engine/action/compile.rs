@@ -232,7 +232,10 @@ fn assign(node: &Value, scope: &Scope<'_>) -> Result<Op> {
     }
     let value = expression::number_low(parameter(node, 1)?, scope)?;
     Ok(match to {
-        Target::Slot(to) if to.width <= 64 => Op::Assign64 { at: to.at, mask: mask64(to.width), value },
+        Target::Slot(to) if to.width <= 64 => {
+            let mask = mask64(to.width);
+            Op::Assign64 { at: to.at, mask, value: value.without_mask(mask) }
+        }
         to => Op::Assign { to, value },
     })
 }
