@@ -14,6 +14,7 @@ use anyhow::{Context, Result};
 use outcome::{Outcome, Run};
 use scenario::Scenario;
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -25,7 +26,7 @@ pub(crate) fn demo(options: &Options) -> Result<()> {
     }
     let runs = run_all(options)?;
     let outcome = assemble(options, runs)?;
-    print!("{}\n{}", table::render(&outcome), table::verdict(&outcome));
+    print(&format!("{}\n{}", table::render(&outcome), table::verdict(&outcome)))?;
     if let Some(file) = &options.json {
         let text = serde_json::to_string_pretty(&outcome)? + "\n";
         std::fs::write(file, text).with_context(|| format!("cannot write --json {}", file.display()))?;
@@ -34,7 +35,7 @@ pub(crate) fn demo(options: &Options) -> Result<()> {
         let file = folder.join("index.html");
         std::fs::write(&file, report::html(&outcome))
             .with_context(|| format!("cannot write {}", file.display()))?;
-        println!("Report: {}", file.display());
+        print(&format!("Report: {}\n", file.display()))?;
     }
     Ok(())
 }
@@ -77,4 +78,14 @@ fn assemble(options: &Options, mut runs: Vec<Run>) -> Result<Outcome> {
         parameters,
         baseline_accuracy,
     })
+}
+
+/// Writes to stdout. A reader that has seen enough (`| head`) is no failure.
+fn print(text: &str) -> Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write to stdout")
+        }
+        _ => Ok(()),
+    }
 }
