@@ -1,0 +1,361 @@
+//! The command line, after `simple_switch_grpc`: general options, then target options behind `--`.
+
+use clap::Parser;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::PathBuf;
+use trimwire_switch::PortConfig;
+use trimwire_switch::driver::Attachment;
+
+/// v1model's `standard_metadata.egress_spec` that means "drop" in p4c's output.
+const DROP_PORT: u16 = 511;
+
+/// Software switch for p4c's BMv2 JSON: byte queues, strict priority, line rates, P4Runtime.
+#[derive(Debug, Parser)]
+#[command(
+    name = "trimwire-switch",
+    version,
+    after_help = "Target options stand behind '--':\n  \
+        --grpc-server-addr ADDR  where to listen for P4Runtime [default: 0.0.0.0:9559]\n  \
+        --cpu-port N             port of packet-in and packet-out, 1 to 510\n  \
+        --drop-port N            511, as p4c compiles it\n  \
+        --priority-queues N      1 to 8; there are always 8, 7 served first\n\n\
+        Exit codes: 0 stopped by SIGINT or SIGTERM, 1 failure, 2 usage, 3 the JSON file cannot be used."
+)]
+pub(crate) struct Arguments {
+    /// Program to run from the start, p4c's BMv2 JSON.
+    #[arg(value_name = "JSON", required_unless_present = "no_p4", conflicts_with = "no_p4")]
+    pub(crate) program: Option<PathBuf>,
+    /// Start without a program and wait for one over P4Runtime.
+    #[arg(long)]
+    no_p4: bool,
+    /// P4Runtime's device id.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) device_id: u64,
+    /// Puts a port on a Linux interface. Can be repeated.
+    #[arg(short, long = "interface", value_name = "PORT@IFACE", value_parser = attachment)]
+    interfaces: Vec<Attachment>,
+    /// Line rate of every port, such as 10Gbps. Without it frames leave at once.
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    rate: Option<u64>,
+    /// Line rate of one port, such as 3=40Mbps. Can be repeated.
+    #[arg(long = "port-rate", value_name = "PORT=RATE", value_parser = port_rate)]
+    port_rates: Vec<(u16, u64)>,
+    /// Most bytes that one queue holds, such as 512KiB.
+    #[arg(long, value_name = "BYTES", value_parser = size, default_value = "4MiB")]
+    queue_limit: u64,
+    /// Seed of the program's random numbers.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Writes the counters to a file when the switch stops.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stats_json: Option<PathBuf>,
+    /// Log to stderr, which is the default.
+    #[arg(long)]
+    pub(crate) log_console: bool,
+    /// Log to a file; to stderr as well with --log-console.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) log_file: Option<PathBuf>,
+    /// Least severe messages to log.
+    #[arg(short = 'L', long, value_name = "LEVEL", default_value = "info",
+        value_parser = ["trace", "debug", "info", "warn", "error", "off"])]
+    pub(crate) log_level: String,
+    /// Not available: capture on the interfaces instead (tcpdump -i IFACE -w FILE).
+    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = ".")]
+    pcap: Option<String>,
+    /// Accepted and ignored: there is no Thrift server.
+    #[arg(long, value_name = "N", hide = true)]
+    thrift_port: Option<u16>,
+    /// Accepted and ignored: there is no nanomsg log.
+    #[arg(long, value_name = "SOCKET", hide = true)]
+    nanolog: Option<String>,
+    /// Target options, behind `--`.
+    #[arg(last = true, hide = true, allow_hyphen_values = true)]
+    target: Vec<String>,
+}
+
+/// Options behind `--`.
+#[derive(Debug, Parser)]
+#[command(name = "trimwire-switch [OPTIONS] --", no_binary_name = true, disable_help_flag = true)]
+struct TargetArguments {
+    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:9559", value_parser = address)]
+    grpc_server_addr: SocketAddr,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..i64::from(DROP_PORT)))]
+    cpu_port: Option<u16>,
+    #[arg(long, value_name = "N", default_value_t = DROP_PORT)]
+    drop_port: u16,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
+    priority_queues: Option<u8>,
+    #[arg(long, hide = true)]
+    disable_swap: bool,
+}
+
+/// A checked command line.
+#[derive(Debug)]
+pub(crate) struct Options {
+    /// As given.
+    pub(crate) arguments: Arguments,
+    /// Ports on interfaces; no port and no interface twice.
+    pub(crate) attachments: Vec<Attachment>,
+    /// Lines of single ports.
+    pub(crate) ports: BTreeMap<u16, PortConfig>,
+    /// Line of all others.
+    pub(crate) default_port: PortConfig,
+    /// Where P4Runtime is served.
+    pub(crate) grpc: SocketAddr,
+    /// The controller's port.
+    pub(crate) cpu_port: Option<u16>,
+    /// What was accepted but does nothing.
+    pub(crate) notices: Vec<String>,
+}
+
+impl Options {
+    /// Parses a command line, program name first.
+    ///
+    /// # Errors
+    /// Those of clap (help and version among them), and options that contradict each other.
+    pub(crate) fn parse<I>(words: I) -> Result<Self, clap::Error>
+    where
+        I: IntoIterator,
+        I::Item: Into<std::ffi::OsString> + Clone,
+    {
+        let mut arguments = Arguments::try_parse_from(words)?;
+        let target = TargetArguments::try_parse_from(std::mem::take(&mut arguments.target))?;
+        let attachments = std::mem::take(&mut arguments.interfaces);
+        if arguments.pcap.is_some() {
+            return Err(usage(
+                "--pcap is not available yet: capture on the interfaces instead, tcpdump -i IFACE -w FILE",
+            ));
+        }
+        if target.drop_port != DROP_PORT {
+            return Err(usage(format!(
+                "--drop-port {}: only {DROP_PORT} is possible, the port that p4c compiles mark_to_drop to",
+                target.drop_port
+            )));
+        }
+        check_attachments(&attachments, target.cpu_port)?;
+        let default_port =
+            PortConfig { rate_bps: arguments.rate.unwrap_or(0), queue_limit_bytes: arguments.queue_limit };
+        let mut ports = BTreeMap::new();
+        for &(port, rate_bps) in &arguments.port_rates {
+            if ports.insert(port, PortConfig { rate_bps, ..default_port }).is_some() {
+                return Err(usage(format!("--port-rate: port {port} is given twice")));
+            }
+        }
+        if let Some(port) = target.cpu_port {
+            // The controller is not behind a line unless one is asked for by name.
+            ports.entry(port).or_insert(PortConfig { rate_bps: 0, ..default_port });
+        }
+        let mut notices = Vec::new();
+        if arguments.thrift_port.is_some() {
+            notices.push("--thrift-port is ignored: tables are written over P4Runtime only".to_owned());
+        }
+        if arguments.nanolog.is_some() {
+            notices.push("--nanolog is ignored: the log goes to stderr or --log-file".to_owned());
+        }
+        if let Some(queues) = target.priority_queues.filter(|&queues| queues != 8) {
+            notices.push(format!("--priority-queues {queues}: every port has 8 queues all the same"));
+        }
+        Ok(Self {
+            attachments,
+            ports,
+            default_port,
+            grpc: target.grpc_server_addr,
+            cpu_port: target.cpu_port,
+            notices,
+            arguments,
+        })
+    }
+}
+
+fn check_attachments(attachments: &[Attachment], cpu_port: Option<u16>) -> Result<(), clap::Error> {
+    let (mut ports, mut interfaces) = (BTreeMap::new(), BTreeSet::new());
+    for Attachment { port, interface } in attachments {
+        if let Some(other) = ports.insert(port, interface) {
+            return Err(usage(format!("port {port} is given twice, on '{other}' and on '{interface}'")));
+        }
+        if !interfaces.insert(interface) {
+            return Err(usage(format!("interface '{interface}' is given twice")));
+        }
+        if cpu_port == Some(*port) {
+            return Err(usage(format!(
+                "port {port} is the CPU port (--cpu-port) and cannot be on interface '{interface}'"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn usage(message: impl std::fmt::Display) -> clap::Error {
+    use clap::CommandFactory as _;
+    Arguments::command().error(clap::error::ErrorKind::ValueValidation, message)
+}
+
+fn port(text: &str) -> Result<u16, String> {
+    match text.parse() {
+        Ok(port) if port < DROP_PORT => Ok(port),
+        Ok(DROP_PORT) => Err(format!("port {DROP_PORT} means 'drop'; ports are 0 to {}", DROP_PORT - 1)),
+        _ => Err(format!("'{text}' is no port number; ports are 0 to {}", DROP_PORT - 1)),
+    }
+}
+
+fn attachment(text: &str) -> Result<Attachment, String> {
+    let expected = "expected PORT@IFACE, such as 1@veth1";
+    let (number, interface) = text.split_once('@').ok_or(expected)?;
+    if interface.is_empty() {
+        return Err(expected.to_owned());
+    }
+    // Linux: IFNAMSIZ with its NUL.
+    if interface.len() > 15 {
+        return Err(format!("'{interface}' is too long for an interface name (15 bytes)"));
+    }
+    Ok(Attachment { port: port(number)?, interface: interface.to_owned() })
+}
+
+fn port_rate(text: &str) -> Result<(u16, u64), String> {
+    let (number, line) = text.split_once('=').ok_or("expected PORT=RATE, such as 3=40Mbps")?;
+    Ok((port(number)?, rate(line)?))
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let found = text.to_socket_addrs().map_err(|error| format!("{error}; expected HOST:PORT"))?;
+    let found: Vec<_> = found.collect();
+    // A name such as localhost may have both; simple_switch_grpc's clients mostly come over IPv4.
+    found
+        .iter()
+        .find(|addr| addr.is_ipv4())
+        .or(found.first())
+        .copied()
+        .ok_or_else(|| "no such host".to_owned())
+}
+
+fn rate(text: &str) -> Result<u64, String> {
+    let units = [("bps", 1), ("kbps", 1_000), ("Mbps", 1_000_000), ("Gbps", 1_000_000_000)];
+    match scaled(text, &units) {
+        Some(rate) if rate > 0 => Ok(rate),
+        _ => Err("expected a rate above 0 in bps, kbps, Mbps or Gbps, such as 10Gbps".to_owned()),
+    }
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    let units = [
+        ("", 1),
+        ("B", 1),
+        ("kB", 1_000),
+        ("MB", 1_000_000),
+        ("GB", 1_000_000_000),
+        ("KiB", 1 << 10),
+        ("MiB", 1 << 20),
+        ("GiB", 1 << 30),
+    ];
+    match scaled(text, &units) {
+        Some(size) if size > 0 => Ok(size),
+        _ => {
+            Err("expected bytes above 0, plain or in kB, MB, GB, KiB, MiB or GiB, such as 512KiB".to_owned())
+        }
+    }
+}
+
+/// A decimal number times its unit, exact; `None` for anything else, fractions of the base unit among them.
+fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let at = text.find(|c: char| c != '.' && !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(at);
+    let (_, scale) = units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit.trim_start()))?;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    if whole.is_empty() || fraction.is_empty() {
+        return None;
+    }
+    let tenths = 10u64.checked_pow(fraction.len() as u32)?;
+    let digits = whole.parse::<u64>().ok()?.checked_mul(tenths)?.checked_add(fraction.parse().ok()?)?;
+    let product = u128::from(digits) * u128::from(*scale);
+    (product % u128::from(tenths) == 0).then(|| u64::try_from(product / u128::from(tenths)).ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, String> {
+        Options::parse(std::iter::once("trimwire-switch").chain(line.split_whitespace()))
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_command_line_for_bmv2_is_understood() {
+        let options = parse(
+            "--device-id 7 -i 0@veth0 --interface 1@veth1 --log-console -L warn --thrift-port 9090 --no-p4 \
+             -- --grpc-server-addr 127.0.0.1:50051 --cpu-port 255 --drop-port 511 --priority-queues 8",
+        )
+        .unwrap();
+        assert_eq!(options.arguments.device_id, 7);
+        let ports: Vec<_> = options.attachments.iter().map(|a| (a.port, a.interface.as_str())).collect();
+        assert_eq!(ports, [(0, "veth0"), (1, "veth1")]);
+        assert_eq!((options.grpc, options.cpu_port), ("127.0.0.1:50051".parse().unwrap(), Some(255)));
+        assert_eq!(options.notices.len(), 1);
+        assert_eq!(options.default_port, PortConfig::default());
+    }
+
+    #[test]
+    fn the_default_address_is_bmv2s() {
+        assert_eq!(parse("--no-p4").unwrap().grpc, "0.0.0.0:9559".parse().unwrap());
+        assert_eq!(parse("program.json").unwrap().arguments.program, Some("program.json".into()));
+    }
+
+    #[test]
+    fn rates_and_limits_reach_the_ports() {
+        let options =
+            parse("--no-p4 --rate 2.5Gbps --port-rate 3=40Mbps --queue-limit 512KiB -- --cpu-port 9")
+                .unwrap();
+        let limit = 512 << 10;
+        let line = |rate_bps| PortConfig { rate_bps, queue_limit_bytes: limit };
+        assert_eq!(options.default_port, line(2_500_000_000));
+        assert_eq!(options.ports, BTreeMap::from([(3, line(40_000_000)), (9, line(0))]));
+    }
+
+    #[test]
+    fn a_refused_command_line_names_the_culprit_and_what_is_possible() {
+        for (line, words) in [
+            ("", &["JSON"][..]),
+            ("--no-p4 program.json", &["--no-p4"]),
+            ("--no-p4 -i 1@a -i 1@b", &["port 1", "'a'", "'b'"]),
+            ("--no-p4 -i 1@a -i 2@a", &["interface 'a'", "twice"]),
+            ("--no-p4 -i veth1", &["veth1", "PORT@IFACE"]),
+            ("--no-p4 -i 1@", &["PORT@IFACE"]),
+            ("--no-p4 -i x@veth1", &["'x'", "0 to 510"]),
+            ("--no-p4 -i 511@veth1", &["511", "drop"]),
+            ("--no-p4 -i 1@sixteencharacter", &["sixteencharacter", "15"]),
+            ("--no-p4 -i 9@a -- --cpu-port 9", &["port 9", "--cpu-port", "'a'"]),
+            ("--no-p4 -- --cpu-port 0", &["--cpu-port", "0"]),
+            ("--no-p4 -- --drop-port 64", &["64", "511"]),
+            ("--no-p4 -- --priority-queues 9", &["--priority-queues", "9"]),
+            ("--no-p4 -- --grpc-server-addr 1.2.3.4", &["1.2.3.4", "HOST:PORT"]),
+            ("--no-p4 -- --unknown", &["--unknown"]),
+            ("--no-p4 --grpc-server-addr 1.2.3.4:5", &["--grpc-server-addr"]),
+            ("--no-p4 --pcap", &["--pcap", "tcpdump"]),
+            ("--no-p4 --pcap=dir", &["--pcap", "tcpdump"]),
+            ("--no-p4 --rate 10Gib", &["10Gib", "10Gbps"]),
+            ("--no-p4 --rate 0bps", &["above 0"]),
+            ("--no-p4 --port-rate 3", &["PORT=RATE"]),
+            ("--no-p4 --port-rate 3=1Mbps --port-rate 3=2Mbps", &["port 3", "twice"]),
+            ("--no-p4 --queue-limit 1.5", &["1.5", "512KiB"]),
+            ("--no-p4 -L loud", &["loud", "warn"]),
+        ] {
+            let message = parse(line).unwrap_err();
+            for word in words {
+                assert!(message.contains(word), "'{line}' should name '{word}':\n{message}");
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_with_units_are_exact() {
+        assert_eq!(rate("10Gbps"), Ok(10_000_000_000));
+        assert_eq!(rate("1.25 Gbps"), Ok(1_250_000_000));
+        assert_eq!(rate("9600bps"), Ok(9600));
+        assert_eq!(size("1.5KiB"), Ok(1536));
+        assert_eq!(size("65536"), Ok(65536));
+        for bad in ["", "Gbps", "1..5Gbps", ".5Gbps", "-1Gbps", "99999999999999999999Gbps", "1e9bps"] {
+            assert!(rate(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! `trimwire-switch`: the embedded switch on Linux interfaces, with the command line of `simple_switch_grpc`.
+
+mod cli;
+mod report;
+
+use anyhow::Context as _;
+use cli::Options;
+use std::io;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::fmt::writer::{BoxMakeWriter, MakeWriterExt as _};
+use trimwire_switch::driver::{Driver, Waker};
+use trimwire_switch::server::{self, ServerOptions};
+use trimwire_switch::{Switch, SwitchConfig};
+
+const FAILURE: u8 = 1;
+const USAGE: u8 = 2;
+const BAD_INPUT: u8 = 3;
+
+fn main() -> ExitCode {
+    let options = match Options::parse(std::env::args_os()) {
+        Ok(options) => options,
+        Err(error) => {
+            // Help and version go to stdout and are no failure.
+            let _ = error.print();
+            return if error.use_stderr() { USAGE.into() } else { ExitCode::SUCCESS };
+        }
+    };
+    match run(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err((code, error)) => {
+            eprintln!("error: {error:#}");
+            code.into()
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<(), (u8, anyhow::Error)> {
+    let failed = |error| (FAILURE, error);
+    start_log(options).map_err(failed)?;
+    for notice in &options.notices {
+        tracing::warn!("{notice}");
+    }
+    let mut switch = Switch::new(SwitchConfig {
+        device_id: options.arguments.device_id,
+        ports: options.ports.clone(),
+        default_port: options.default_port,
+        cpu_port: options.cpu_port,
+        seed: options.arguments.seed,
+    });
+    if let Some(path) = &options.arguments.program {
+        std::fs::read(path)
+            .map_err(anyhow::Error::from)
+            .and_then(|json| Ok(switch.load_pipeline(&json)?))
+            .with_context(|| format!("cannot load '{}'", path.display()))
+            .map_err(|error| (BAD_INPUT, error))?;
+    }
+    let switch = Arc::new(Mutex::new(switch));
+    let mut driver = Driver::new(Arc::clone(&switch), options.attachments.clone())
+        .map_err(|error| failed(error.into()))?;
+    let waker = driver.waker();
+    let stop = Arc::new(AtomicBool::new(false));
+    stop_on_signal(Arc::clone(&stop), driver.waker()).map_err(failed)?;
+    let wake = ServerOptions { waker: Some(Arc::new(move || waker.wake())) };
+    let server = server::serve_with(Arc::clone(&switch), options.grpc, wake)
+        .context("choose another address with: -- --grpc-server-addr HOST:PORT")
+        .map_err(failed)?;
+    eprintln!("listening for P4Runtime on {}", server.local_addr());
+
+    let ended = driver.run(&stop);
+    server.shutdown();
+    let report = {
+        let switch = switch.lock().unwrap_or_else(PoisonError::into_inner);
+        report::Report::new(&switch, &driver)
+    };
+    eprint!("{report}");
+    if let Some(path) = &options.arguments.stats_json {
+        std::fs::write(path, report.to_json())
+            .with_context(|| format!("cannot write '{}'", path.display()))
+            .map_err(failed)?;
+    }
+    ended.map_err(|error| failed(error.into()))
+}
+
+fn start_log(options: &Options) -> anyhow::Result<()> {
+    let level: tracing::level_filters::LevelFilter = options.arguments.log_level.parse()?;
+    let (writer, is_file) = match &options.arguments.log_file {
+        None => (BoxMakeWriter::new(io::stderr), false),
+        Some(path) => {
+            let file = std::fs::OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(path)
+                .with_context(|| format!("cannot open log file '{}'", path.display()))?;
+            let file = Mutex::new(file);
+            let both = options.arguments.log_console;
+            (if both { BoxMakeWriter::new(file.and(io::stderr)) } else { BoxMakeWriter::new(file) }, true)
+        }
+    };
+    let colours = !is_file && io::IsTerminal::is_terminal(&io::stderr());
+    tracing_subscriber::fmt().with_max_level(level).with_writer(writer).with_ansi(colours).init();
+    Ok(())
+}
+
+/// Sets `stop` at the first SIGINT or SIGTERM.
+fn stop_on_signal(stop: Arc<AtomicBool>, waker: Waker) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (mut interrupt, mut terminate) = {
+        let _context = runtime.enter();
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        runtime.block_on(async {
+            tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+        });
+        stop.store(true, Ordering::Relaxed);
+        waker.wake();
+    })?;
+    Ok(())
+}
