@@ -1,0 +1,236 @@
+//! Gradients over real interfaces through a congested switch: what is cut arrives at ordinary UDP sockets, decodes with the
+//! error that the formula predicts, and every packet is accounted for.
+
+use serde_json::Value;
+use std::time::Duration;
+use trimwire_bmv2_tests::network::Counters;
+use trimwire_bmv2_tests::programs::bmv2_or_skip;
+use trimwire_bmv2_tests::{Kind, Network, Programs, exclusive};
+
+/// Port of h2, the receiver.
+const PORT: u16 = 2;
+const CONTROL_QUEUE: u8 = 7;
+const TRIM_QUEUE: u8 = 6;
+const CLASS0_QUEUE: u8 = 5;
+const LIMIT: Duration = Duration::from_secs(40);
+
+const TRIM: &str = "{ shallow_size: 8 planes, deep_size: 1 plane, mark_at: 10KB, shallow_at: 15KB, deep_at: 40KB, \
+                    drop_at: 70KB, trim_limit: 400KB }";
+const DROP_TAIL: &str = "{ trim: off, mark_at: 40KB, drop_at: 40KB }";
+
+/// The reports of a receiver and of its senders.
+struct Outcome {
+    received: Value,
+    sent: Vec<Value>,
+}
+
+/// h2 receives from the senders (hosts), all at once.
+fn transfer(network: &Network, senders: &[usize], words: &str, bitrate: &str) -> Outcome {
+    let ranks: Vec<String> = senders.iter().map(ToString::to_string).collect();
+    let receive = format!("recv --bind 10.0.0.2 --rank 0 --from {} {words} --timeout 20s", ranks.join(","));
+    let receiver = network.agent(2, &receive).expect("receiver starts");
+    let senders: Vec<_> = senders
+        .iter()
+        .map(|&host| {
+            let send = format!(
+                "send --bind 10.0.0.{host} --rank {host} --to 10.0.0.2 {words} --bitrate {bitrate} --timeout 20s"
+            );
+            network.agent(host, &send).expect("sender starts")
+        })
+        .collect();
+    let sent = senders.into_iter().map(|sender| sender.json(LIMIT).expect("sender reports")).collect();
+    Outcome { received: receiver.json(LIMIT).expect("receiver reports"), sent }
+}
+
+fn number(report: &Value, path: &str) -> f64 {
+    report.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("no {path} in {report}"))
+}
+
+fn messages(report: &Value) -> Vec<&Value> {
+    report.pointer("/messages").and_then(Value::as_array).map(|m| m.iter().collect()).unwrap_or_default()
+}
+
+impl Outcome {
+    fn total(&self, what: &str) -> u64 {
+        number(&self.received, &format!("/totals/{what}")) as u64
+    }
+
+    fn sent_total(&self, what: &str) -> u64 {
+        self.sent.iter().map(|report| number(report, &format!("/totals/{what}")) as u64).sum()
+    }
+
+    fn packets(&self, what: &str) -> u64 {
+        messages(&self.received).iter().map(|message| number(message, &format!("/{what}")) as u64).sum()
+    }
+
+    fn assert_errors_as_predicted(&self, tolerance: f64) {
+        for message in messages(&self.received) {
+            let (nmse, expected) = (number(message, "/nmse"), number(message, "/nmse_expected"));
+            assert!(expected > 0.0, "nothing was cut: {message}");
+            assert!(
+                (nmse / expected - 1.0).abs() < tolerance,
+                "nmse {nmse:e}, formula {expected:e}: {message}"
+            );
+        }
+    }
+}
+
+/// Every packet that the senders sent is in exactly one of the ladder's counters, and every one that left arrived.
+fn assert_conservation(outcome: &Outcome, counters: &Counters) {
+    let offered =
+        counters.sum(PORT, &["admitted", "trimmed", "trim_dropped", "selective_dropped", "tail_dropped"]);
+    assert_eq!(offered, outcome.sent_total("datagrams_sent"), "offered: {counters:?}");
+    let transmitted = counters.sum(PORT, &["transmitted"]);
+    assert_eq!(transmitted, counters.sum(PORT, &["admitted", "trimmed"]), "left the queues: {counters:?}");
+    assert_eq!(transmitted, outcome.total("datagrams_received"), "arrived: {counters:?}");
+    assert_eq!(counters.sum(PORT, &["trim_transmitted"]), counters.sum(PORT, &["trimmed"]), "{counters:?}");
+    // The whole switch's row.
+    assert_eq!(counters.sum(511, &["unroutable"]), 0, "{counters:?}");
+}
+
+/// Control packets overtake data in their own queue, both ways, and none is lost.
+fn assert_control_got_through(outcome: &Outcome, counters: &Counters, senders: &[u16]) {
+    assert_eq!(counters.packets(PORT, CONTROL_QUEUE, "admitted"), outcome.sent_total("control_sent"));
+    assert_eq!(counters.packets(PORT, CONTROL_QUEUE, "transmitted"), outcome.total("control_received"));
+    let back: u64 = senders.iter().map(|&port| counters.packets(port, CONTROL_QUEUE, "transmitted")).sum();
+    assert_eq!(back, outcome.total("control_sent"));
+    assert!(outcome.sent_total("control_received") > 0);
+}
+
+fn trimming(test: &str, kind: &Kind, programs: &Programs, rate_bps: u64, senders: &[usize], bitrate: &str) {
+    let network = Network::start(programs, kind, 3, rate_bps).expect("network");
+    network.apply(TRIM).expect("controller applies");
+    let outcome = transfer(&network, senders, "-n 4M --seed 7", bitrate);
+    let counters = network.counters().expect("counters");
+    let (packets, cut) = (outcome.packets("packets"), outcome.packets("cut"));
+    eprintln!(
+        "{test}: {packets} packets, {cut} cut, {} missing; nmse {:.3e}, formula {:.3e}; goodput {:.1} Mbit/s",
+        outcome.packets("missing"),
+        number(&outcome.received, "/messages/0/nmse"),
+        number(&outcome.received, "/messages/0/nmse_expected"),
+        number(&outcome.received, "/messages/0/goodput_bps") / 1e6
+    );
+    let trimmed = counters.packets(PORT, CLASS0_QUEUE, "trimmed");
+    assert!(trimmed * 20 > packets, "the switch cut {trimmed} of {packets}: {counters:?}");
+    assert!(cut * 20 > packets && cut <= packets);
+    assert!(outcome.packets("missing") * 100 <= packets, "the default loss bound is 1 %");
+    assert_eq!(
+        counters.packets(PORT, TRIM_QUEUE, "transmitted"),
+        trimmed,
+        "cut packets left by the trim queue"
+    );
+    assert_eq!(outcome.total("cut_received"), trimmed, "cut packets reached the socket");
+    assert_eq!(outcome.total("malformed"), 0);
+    assert_conservation(&outcome, &counters);
+    let ports: Vec<u16> = senders.iter().map(|&host| host as u16).collect();
+    assert_control_got_through(&outcome, &counters, &ports);
+    outcome.assert_errors_as_predicted(0.05);
+}
+
+#[test]
+fn incast_through_trimwire_switch_is_cut_and_decodes_with_the_predicted_error() {
+    let _turn = exclusive();
+    let test = "incast through trimwire-switch";
+    let Some(programs) = Programs::or_skip(test) else { return };
+    trimming(test, &Kind::ours(&programs), &programs, 100_000_000, &[1, 3], "80M");
+}
+
+#[test]
+fn one_sender_above_line_rate_through_trimwire_switch_is_cut() {
+    let _turn = exclusive();
+    let test = "one sender above line rate through trimwire-switch";
+    let Some(programs) = Programs::or_skip(test) else { return };
+    trimming(test, &Kind::ours(&programs), &programs, 50_000_000, &[1], "90M");
+}
+
+#[test]
+fn one_sender_above_line_rate_through_bmv2_is_cut() {
+    let _turn = exclusive();
+    let test = "one sender above line rate through simple_switch_grpc";
+    let Some(programs) = Programs::or_skip(test) else { return };
+    let Some(bmv2) = bmv2_or_skip(test) else { return };
+    trimming(test, &Kind::Bmv2(bmv2), &programs, 40_000_000, &[1], "70M");
+}
+
+#[test]
+fn without_trimming_the_same_incast_is_dropped_and_repaired() {
+    let _turn = exclusive();
+    let test = "drop and repair through trimwire-switch";
+    let Some(programs) = Programs::or_skip(test) else { return };
+    let network = Network::start(&programs, &Kind::ours(&programs), 3, 100_000_000).expect("network");
+    network.apply(DROP_TAIL).expect("controller applies");
+    let outcome = transfer(&network, &[1, 3], "-n 2M --seed 7 --reliable", "80M");
+    let counters = network.counters().expect("counters");
+    let dropped = counters.sum(PORT, &["tail_dropped"]);
+    eprintln!("{test}: {dropped} dropped, {} repairs", outcome.sent_total("repairs_sent"));
+    assert!(dropped > 0, "{counters:?}");
+    assert_eq!(counters.sum(PORT, &["trimmed", "trim_dropped"]), 0);
+    assert_eq!((outcome.packets("cut"), outcome.packets("missing")), (0, 0));
+    assert!(outcome.sent_total("repairs_sent") >= dropped);
+    assert_conservation(&outcome, &counters);
+    for message in messages(&outcome.received) {
+        assert!(number(message, "/nmse") < 1e-9, "{message}");
+    }
+}
+
+#[test]
+fn hostile_datagrams_are_counted_and_ignored() {
+    let _turn = exclusive();
+    let test = "hostile datagrams";
+    let Some(programs) = Programs::or_skip(test) else { return };
+    let network = Network::start(&programs, &Kind::ours(&programs), 3, 100_000_000).expect("network");
+    network.apply(TRIM).expect("controller applies");
+    let receiver = network.agent(2, "recv --bind 10.0.0.2 --from 1 -n 1M --timeout 15s").expect("receiver");
+    let junk = |count: u32| {
+        network.host(3)?.enter(|| {
+            let socket = std::net::UdpSocket::bind("10.0.0.3:0")?;
+            let mut state = 1_u32;
+            for _ in 0..count {
+                let datagram: Vec<u8> = (0..=state % 90)
+                    .map(|_| {
+                        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                        (state >> 24) as u8
+                    })
+                    .collect();
+                socket.send_to(&datagram, "10.0.0.2:9217")?;
+            }
+            Ok(())
+        })
+    };
+    junk(500).expect("junk before");
+    let sender = network.agent(1, "send --bind 10.0.0.1 --to 10.0.0.2 -n 1M --bitrate 40M --timeout 15s");
+    let sender = sender.expect("sender");
+    junk(500).expect("junk meanwhile");
+    sender.json(LIMIT).expect("sender reports");
+    let received = receiver.json(LIMIT).expect("receiver reports");
+    assert!(number(&received, "/messages/0/missing") * 100.0 <= number(&received, "/messages/0/packets"));
+    assert!(number(&received, "/totals/malformed") > 0.0, "{received}");
+}
+
+#[test]
+fn an_all_reduce_of_three_ranks_sums_through_the_switch() {
+    let _turn = exclusive();
+    let test = "all-reduce through trimwire-switch";
+    let Some(programs) = Programs::or_skip(test) else { return };
+    let network = Network::start(&programs, &Kind::ours(&programs), 3, 200_000_000).expect("network");
+    network.apply(TRIM).expect("controller applies");
+    let ranks: Vec<_> = (0..3)
+        .map(|rank| {
+            let words = format!(
+                "all-reduce --rank {rank} --world 3 --peers 10.0.0.1,10.0.0.2,10.0.0.3 -b 64K -e 1M -n 3 --bitrate 150M"
+            );
+            network.agent(rank + 1, &words).expect("rank starts")
+        })
+        .collect();
+    for rank in ranks {
+        let report = rank.json(LIMIT).expect("rank reports");
+        let rows = report.pointer("/rows").and_then(Value::as_array).expect("rows");
+        assert_eq!(rows.len(), 3);
+        for row in rows {
+            // Whatever was cut, a sum of which at most 1 % is missing is nearer than that of signs alone.
+            assert!(number(row, "/nmse") < 0.3, "{row}");
+            assert!(number(row, "/missing_share") <= 0.01, "{row}");
+        }
+        eprintln!("{test}: {}", rows[2]);
+    }
+}
