@@ -24,7 +24,7 @@ const DROP_PORT: u16 = 511;
 )]
 pub(crate) struct Arguments {
     /// Program to run from the start, p4c's BMv2 JSON.
-    #[arg(value_name = "JSON", required_unless_present = "no_p4", conflicts_with = "no_p4")]
+    #[arg(value_name = "JSON", conflicts_with = "no_p4")]
     pub(crate) program: Option<PathBuf>,
     /// Start without a program and wait for one over P4Runtime.
     #[arg(long)]
@@ -122,6 +122,9 @@ impl Options {
         let mut arguments = Arguments::try_parse_from(words)?;
         let target = TargetArguments::try_parse_from(std::mem::take(&mut arguments.target))?;
         let attachments = std::mem::take(&mut arguments.interfaces);
+        if arguments.program.is_none() && !arguments.no_p4 {
+            return Err(usage("a JSON file is needed, or --no-p4 to wait for one over P4Runtime"));
+        }
         if arguments.pcap.is_some() {
             return Err(usage(
                 "--pcap is not available yet: capture on the interfaces instead, tcpdump -i IFACE -w FILE",
@@ -315,7 +318,7 @@ mod tests {
     #[test]
     fn a_refused_command_line_names_the_culprit_and_what_is_possible() {
         for (line, words) in [
-            ("", &["JSON"][..]),
+            ("", &["JSON", "--no-p4"][..]),
             ("--no-p4 program.json", &["--no-p4"]),
             ("--no-p4 -i 1@a -i 1@b", &["port 1", "'a'", "'b'"]),
             ("--no-p4 -i 1@a -i 2@a", &["interface 'a'", "twice"]),

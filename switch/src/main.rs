@@ -3,7 +3,7 @@
 mod cli;
 mod report;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use cli::Options;
 use std::io;
 use std::process::ExitCode;
@@ -64,9 +64,9 @@ fn run(options: &Options) -> Result<(), (u8, anyhow::Error)> {
     let stop = Arc::new(AtomicBool::new(false));
     stop_on_signal(Arc::clone(&stop), driver.waker()).map_err(failed)?;
     let wake = ServerOptions { waker: Some(Arc::new(move || waker.wake())) };
-    let server = server::serve_with(Arc::clone(&switch), options.grpc, wake)
-        .context("choose another address with: -- --grpc-server-addr HOST:PORT")
-        .map_err(failed)?;
+    let server = server::serve_with(Arc::clone(&switch), options.grpc, wake).map_err(|error| {
+        failed(anyhow!("{error}; choose another address with: -- --grpc-server-addr HOST:PORT"))
+    })?;
     eprintln!("listening for P4Runtime on {}", server.local_addr());
 
     let ended = driver.run(&stop);
@@ -81,7 +81,7 @@ fn run(options: &Options) -> Result<(), (u8, anyhow::Error)> {
             .with_context(|| format!("cannot write '{}'", path.display()))
             .map_err(failed)?;
     }
-    ended.map_err(|error| failed(error.into()))
+    ended.map_err(|error| failed(anyhow!("{error}")))
 }
 
 fn start_log(options: &Options) -> anyhow::Result<()> {
