@@ -38,6 +38,11 @@ impl<E> EventQueue<E> {
         self.heap.pop().map(|entry| (entry.at_ns, entry.event))
     }
 
+    /// The earliest event and its time, left where it is.
+    pub fn peek(&self) -> Option<(u64, &E)> {
+        self.heap.peek().map(|entry| (entry.at_ns, &entry.event))
+    }
+
     /// Time of the earliest event.
     pub fn next_at(&self) -> Option<u64> {
         self.heap.peek().map(|entry| entry.at_ns)

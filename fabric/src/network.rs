@@ -150,6 +150,7 @@ impl<N: Node> Network<N> {
 
     /// Moves the clock to `now_ns` when nothing happens before; true if it got there.
     pub fn advance_to(&mut self, now_ns: u64) -> bool {
+        self.forget_replaced_wakes();
         match self.events.next_at() {
             Some(next) if next < now_ns => false,
             _ => {
@@ -188,6 +189,17 @@ impl<N: Node> Network<N> {
                     return Some(node);
                 }
             }
+        }
+    }
+
+    /// Takes replaced wake-ups off the head of the queue: nothing happens at their time, and what comes behind them may be
+    /// far in the future.
+    fn forget_replaced_wakes(&mut self) {
+        while let Some((at_ns, &Event::Wake { node })) = self.events.peek() {
+            if self.slots[node.0].wake_at == Some(at_ns) {
+                break;
+            }
+            self.events.pop();
         }
     }
 

@@ -65,3 +65,35 @@ fn the_clock_is_not_moved_past_something_that_has_to_happen_first() {
     assert!(network.advance_to(1_000_000));
     assert_eq!(network.now_ns(), 1_000_000);
 }
+
+/// Wants to be woken at `at_ns`, until somebody changes it.
+#[derive(Debug)]
+struct Sleeper {
+    at_ns: u64,
+}
+
+impl Node for Sleeper {
+    fn handle_frame(&mut self, _: u64, _: u16, _: Vec<u8>) {}
+    fn handle_timeout(&mut self, now_ns: u64) {
+        self.at_ns = now_ns + 1_000_000;
+    }
+    fn poll_transmit(&mut self, _: u64) -> Option<Departure> {
+        None
+    }
+    fn poll_timeout(&self) -> Option<u64> {
+        Some(self.at_ns)
+    }
+}
+
+#[test]
+fn a_wake_up_that_an_earlier_one_replaced_does_not_carry_the_clock_past_its_goal() {
+    let mut network = Network::default();
+    let id = network.add(Sleeper { at_ns: 500 });
+    network.with_node(id, |_, _| ());
+    network.with_node(id, |_, sleeper| sleeper.at_ns = 100);
+    // At 100 the sleeper wakes and asks for 1,000,100; the wake-up at 500 is void.
+    while !network.advance_to(600) {
+        network.step();
+    }
+    assert_eq!(network.now_ns(), 600);
+}
