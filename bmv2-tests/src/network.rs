@@ -13,6 +13,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+const BEST_EFFORT: u8 = 0;
+
 /// Hosts h1, h2, …, each in its namespace with interface `eth0` and address 10.0.0.N, on ports 1, 2, … of one switch.
 #[derive(Debug)]
 pub struct Network {
@@ -45,9 +47,10 @@ impl Counters {
         self.0.get(&(port, queue)).and_then(|row| row.get(name)).map_or(0, |count| count.packets)
     }
 
-    /// Packets of some counters, summed over a port's queues.
+    /// Packets of some counters, summed over a port's queues but best effort's: agents send nothing there, the hosts'
+    /// kernels do (an ICMP error for a STOP whose sender has ended).
     pub fn sum(&self, port: u16, names: &[&str]) -> u64 {
-        let rows = self.0.iter().filter(|((row_port, _), _)| *row_port == port);
+        let rows = self.0.iter().filter(|((row_port, queue), _)| *row_port == port && *queue != BEST_EFFORT);
         rows.flat_map(|(_, row)| names.iter().filter_map(|&name| row.get(name))).map(|c| c.packets).sum()
     }
 }
@@ -130,7 +133,7 @@ impl Network {
         for row in rows {
             let number = |key: &str| row.get(key).and_then(Value::as_u64);
             // What counts for the whole switch has neither; it is kept under a port that does not exist.
-            let place = (number("port").unwrap_or(511) as u16, number("queue").unwrap_or(0) as u8);
+            let place = (number("port").unwrap_or(511) as u16, number("queue").unwrap_or(7) as u8);
             let cells = row.get("counters").and_then(Value::as_object);
             for (name, count) in cells.into_iter().flatten() {
                 let number = |key: &str| count.get(key).and_then(Value::as_u64).unwrap_or(0);

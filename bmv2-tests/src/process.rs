@@ -7,8 +7,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often a wait looks.
-const LOOK: Duration = Duration::from_millis(10);
+/// How often a wait for a process looks.
+const LOOK: Duration = Duration::from_millis(5);
+/// The shortest pause of [`poll`]; it doubles up to `LOOK`.
+const FIRST_LOOK: Duration = Duration::from_micros(50);
 
 /// A deadline; the tests' clock.
 #[expect(clippy::disallowed_methods, reason = "tests of real processes wait in real time")]
@@ -29,6 +31,7 @@ pub fn poll<T>(
     mut look: impl FnMut() -> anyhow::Result<Option<T>>,
 ) -> anyhow::Result<T> {
     let end = deadline(within);
+    let mut pause = FIRST_LOOK;
     loop {
         let reason = match look() {
             Ok(Some(value)) => return Ok(value),
@@ -39,7 +42,8 @@ pub fn poll<T>(
             let error = reason.unwrap_or_else(|| anyhow::anyhow!("not yet"));
             return Err(error.context(format!("{what}: gave up after {within:?}")));
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(LOOK);
     }
 }
 
