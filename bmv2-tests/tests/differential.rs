@@ -118,14 +118,14 @@ impl Side {
             for (_, octet) in SENTINELS {
                 self.sockets[0].send(&sentinel(octet, number))?;
             }
+            let mut came = [false; 2];
             let came = poll("warm-up", Duration::from_millis(200), || {
-                let mut came = false;
-                for (port, _) in SENTINELS {
+                for (sentinel, (port, _)) in SENTINELS.into_iter().enumerate() {
                     while let Some(frame) = self.sockets[usize::from(port)].receive()? {
-                        came |= port == 2 && is_sentinel(&frame, number);
+                        came[sentinel] |= is_sentinel(&frame, number);
                     }
                 }
-                Ok(came.then_some(()))
+                Ok(came.iter().all(|came| *came).then_some(()))
             });
             if came.is_ok() {
                 // What earlier attempts may still cause is not to be taken for a packet's doing.
@@ -178,7 +178,7 @@ impl Side {
         let mut output = Vec::new();
         let mut back = [false; 2];
         let sockets = &self.sockets;
-        let came = poll("sentinels", Duration::from_secs(5), || {
+        let came = poll("sentinels", Duration::from_secs(10), || {
             for (sentinel, (port, _)) in SENTINELS.into_iter().enumerate() {
                 while !back[sentinel]
                     && let Some(frame) = sockets[usize::from(port)].receive()?
