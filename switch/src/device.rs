@@ -55,9 +55,11 @@ pub struct SwitchStats {
     pub egress_dropped: u64,
     /// Packet-ins lost because nobody took them.
     pub packet_in_lost: u64,
+    /// Packet-outs lost because there is no CPU port, or too many waited.
+    pub packet_out_lost: u64,
 }
 
-/// Packet-ins kept until somebody takes them.
+/// Packet-ins kept until somebody takes them, and packet-outs until the clock moves.
 const MOST_EVENTS: usize = 1024;
 /// Packets that one timeout may serve: recirculation in a program must not hang the caller.
 const MOST_SERVED: usize = 65_536;
@@ -112,14 +114,13 @@ impl Switch {
 
     /// Loads p4c's BMv2 JSON. Tables start empty, queues are emptied; on an error the former program goes on.
     pub fn load_pipeline(&mut self, json: &[u8]) -> Result<(), LoadError> {
-        let mut pipeline = Pipeline::load(json)?;
-        pipeline.seed(self.config.seed);
-        self.install_pipeline(pipeline);
+        self.install_pipeline(Pipeline::load(json)?);
         Ok(())
     }
 
     /// Puts a program in place that was loaded before (VERIFY_AND_SAVE and COMMIT).
-    pub fn install_pipeline(&mut self, pipeline: Pipeline) {
+    pub fn install_pipeline(&mut self, mut pipeline: Pipeline) {
+        pipeline.seed(self.config.seed);
         self.traffic.flush(drop);
         self.pipeline = Some(pipeline);
     }
@@ -137,6 +138,11 @@ impl Switch {
     /// The last bit of a frame has arrived on `port`.
     pub fn handle_frame(&mut self, now_ns: u64, port: u16, frame: &[u8]) {
         self.now_ns = self.now_ns.max(now_ns);
+        // A caller that is late: what was due earlier left before this frame, which must neither overtake it nor see it
+        // in a queue.
+        if self.traffic.next_service().is_some_and(|at_ns| at_ns < self.now_ns) {
+            self.serve(self.now_ns - 1);
+        }
         self.stats.received += 1;
         let Some(pipeline) = &mut self.pipeline else {
             self.stats.without_pipeline += 1;
@@ -146,12 +152,16 @@ impl Switch {
         pipeline.ingress(self.now_ns, port, frame, &mut out);
         self.enqueue(&mut out);
         self.scratch = out;
-        self.serve();
+        self.serve(self.now_ns);
     }
 
     /// A frame from the controller, `packet_out` header first; it enters through the CPU port at the next `handle_*`.
     pub fn packet_out(&mut self, frame: Vec<u8>) {
-        self.packet_outs.push_back(frame);
+        if self.config.cpu_port.is_none() || self.packet_outs.len() >= MOST_EVENTS {
+            self.stats.packet_out_lost += 1;
+        } else {
+            self.packet_outs.push_back(frame);
+        }
     }
 
     /// The time that `poll_timeout` named has come.
@@ -162,7 +172,7 @@ impl Switch {
                 self.handle_frame(self.now_ns, port, &frame);
             }
         }
-        self.serve();
+        self.serve(self.now_ns);
     }
 
     /// When the switch wants to be called next.
@@ -224,11 +234,11 @@ impl Switch {
         }
     }
 
-    /// Serves every port whose line is free.
-    fn serve(&mut self) {
+    /// Serves every port whose line is free at or before `until_ns`.
+    fn serve(&mut self, until_ns: u64) {
         let mut out = std::mem::take(&mut self.scratch);
         for _ in 0..MOST_SERVED {
-            let (Some(dequeued), Some(pipeline)) = (self.traffic.dequeue(self.now_ns), &mut self.pipeline)
+            let (Some(dequeued), Some(pipeline)) = (self.traffic.dequeue(until_ns), &mut self.pipeline)
             else {
                 break;
             };

@@ -116,7 +116,11 @@ impl<T> TrafficManager<T> {
     /// Sets a port's line and limits; what waits stays.
     pub fn configure(&mut self, port: u16, config: PortConfig) {
         let position = self.position(port);
-        self.ports[position].config = config;
+        let port = &mut self.ports[position];
+        if port.config.rate_bps != config.rate_bps {
+            port.remainder = 0; // a rest of the former rate means nothing at the other
+        }
+        port.config = config;
     }
 
     /// Queues a packet of `length` bytes; gives it back when the queue is full or does not exist.

@@ -48,6 +48,10 @@ impl Arbitration {
                 "election id {election_id} of role '{role}' is in use by another stream"
             )));
         }
+        if self.controllers.get(&stream).is_some_and(|c| c.role != role) {
+            // The stream leaves its former role, which may lose its primary by that.
+            self.close(device_id, stream);
+        }
         let before = self.primary(role);
         let highest = self.highest.entry(role.to_owned()).or_default();
         *highest = (*highest).max(election_id);

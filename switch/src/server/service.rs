@@ -126,12 +126,12 @@ impl Service {
     }
 
     async fn serve_stream(self, mut requests: Streaming<v1::StreamMessageRequest>, outgoing: Outgoing) {
-        let stream = self.state().arbitration.open();
+        let stream = OpenStream::new(&self);
         while let Some(Ok(request)) = requests.next().await {
             let result = match request.update {
-                Some(Sent::Arbitration(update)) => self.arbitrate(stream, update, &outgoing),
+                Some(Sent::Arbitration(update)) => self.arbitrate(stream.number, update, &outgoing),
                 Some(Sent::Packet(packet)) => {
-                    if let Err(refusal) = self.packet_out(stream, &packet) {
+                    if let Err(refusal) = self.packet_out(stream.number, &packet) {
                         let error = v1::StreamError {
                             canonical_code: refusal.code as i32,
                             message: refusal.message,
@@ -155,7 +155,6 @@ impl Service {
                 break;
             }
         }
-        self.state().arbitration.close(self.device_id, stream);
     }
 
     fn arbitrate(
@@ -171,6 +170,24 @@ impl Service {
     }
 }
 
+/// A stream's part in arbitration, given up however the stream ends.
+struct OpenStream<'a> {
+    service: &'a Service,
+    number: u64,
+}
+
+impl<'a> OpenStream<'a> {
+    fn new(service: &'a Service) -> Self {
+        Self { service, number: service.state().arbitration.open() }
+    }
+}
+
+impl Drop for OpenStream<'_> {
+    fn drop(&mut self) {
+        self.service.state().arbitration.close(self.service.device_id, self.number);
+    }
+}
+
 /// Whether everything that the P4Info speaks of exists in the compiled program.
 fn matches_program(index: &Index, pipeline: &mut Pipeline) -> Result<(), Status> {
     let control = pipeline.control();
@@ -181,11 +198,12 @@ fn matches_program(index: &Index, pipeline: &mut Pipeline) -> Result<(), Status>
     };
     for table in index.tables() {
         let known = control.table(table.name()).map_err(|_| missing("table", table.name()))?;
-        let asked: Vec<i32> = table.table.match_fields.iter().map(|field| field.bitwidth).collect();
-        let found: Vec<i32> = known.keys.iter().map(|key| i32::from(key.width)).collect();
+        let asked: Vec<String> = table.table.match_fields.iter().map(asked_key).collect();
+        let found: Vec<String> =
+            known.keys.iter().map(|key| format!("{}:{}", key.kind.name(), key.width)).collect();
         if asked != found {
             return Err(Status::invalid_argument(format!(
-                "P4Info and device config do not match: keys of table {} have widths {asked:?} in the P4Info, {found:?} in the program",
+                "P4Info and device config do not match: keys of table {} are {asked:?} in the P4Info, {found:?} in the program",
                 table.name()
             )));
         }
@@ -193,12 +211,13 @@ fn matches_program(index: &Index, pipeline: &mut Pipeline) -> Result<(), Status>
             let Some(known) = known.actions.iter().find(|known| known.name == action.name()) else {
                 return Err(missing("action", &format!("{} of table {}", action.name(), table.name())));
             };
-            if known.params.len() != action.action.params.len() {
+            let asked: Vec<i32> = action.action.params.iter().map(|param| param.bitwidth).collect();
+            let found: Vec<i32> = known.params.iter().map(|(_, width)| i32::from(*width)).collect();
+            if asked != found {
                 return Err(Status::invalid_argument(format!(
-                    "P4Info and device config do not match: action {} has {} parameters in the P4Info, {} in the program",
-                    action.name(),
-                    action.action.params.len(),
-                    known.params.len()
+                    "P4Info and device config do not match: parameters of action {} have widths {asked:?} in the P4Info, \
+                     {found:?} in the program",
+                    action.name()
                 )));
             }
         }
@@ -223,6 +242,19 @@ fn matches_program(index: &Index, pipeline: &mut Pipeline) -> Result<(), Status>
         }
     }
     Ok(())
+}
+
+/// A key element as the program's are written: optional keys are ternary ones in BMv2's JSON.
+fn asked_key(field: &trimwire_p4runtime::config::MatchField) -> String {
+    use trimwire_p4runtime::config::match_field::MatchType;
+    let kind = match field.kind() {
+        MatchType::Exact => "exact",
+        MatchType::Lpm => "lpm",
+        MatchType::Ternary | MatchType::Optional => "ternary",
+        MatchType::Range => "range",
+        MatchType::Unspecified => "unknown",
+    };
+    format!("{kind}:{}", field.bitwidth)
 }
 
 /// Takes the `packet_in` header off a frame and names its fields.
@@ -262,7 +294,8 @@ fn packet_out_frame(index: &Index, packet: &v1::PacketOut) -> Result<Vec<u8>, Re
                 return Err(Refusal::new(Code::InvalidArgument, message));
             }
         };
-        bits.extend((0..width).rev().map(|bit| value >> bit & 1 == 1));
+        // `decode` gives at most 128 bits; a wider field has zeroes in front.
+        bits.extend((0..width).rev().map(|bit| bit < 128 && value >> bit & 1 == 1));
     }
     let mut frame = vec![0; bits.len().div_ceil(8)];
     for (at, _) in bits.iter().enumerate().filter(|(_, bit)| **bit) {
