@@ -2,12 +2,12 @@
 
 mod packet_socket;
 
+use crate::SharedSwitch;
 use crate::device::Transmit;
-use crate::{SharedSwitch, Switch};
-use packet_socket::{PacketSocket, wait};
+use packet_socket::{PacketSocket, Sent, wait};
 use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsRawFd as _, RawFd};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::PoisonError;
@@ -18,6 +18,9 @@ use std::time::Instant;
 const REOPEN_NS: u64 = 1_000_000_000;
 /// The stop flag is looked at no less often.
 const LONGEST_WAIT_NS: u64 = 200_000_000;
+/// Frames a port keeps while the kernel's buffer is full. Queues belong into the traffic manager: this is a port whose
+/// rate is set higher than its interface's.
+const MOST_OUTGOING: usize = 1024;
 
 /// A port on an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,8 +65,12 @@ pub struct PortStats {
     pub received: u64,
     /// Sent.
     pub sent: u64,
-    /// Lost because the kernel's buffer was full or the interface gone.
+    /// Not sent: the interface was gone, slower than the port's rate, or refused the frame (its MTU).
     pub lost: u64,
+    /// Not received: the kernel's receive buffer was full.
+    pub missed: u64,
+    /// Not received: a sender left segmentation to the interface, or a frame longer than 9,230 bytes.
+    pub refused: u64,
 }
 
 /// Wakes a driver after the control plane has changed something.
@@ -84,6 +91,7 @@ struct Port {
     reopen_at_ns: u64,
     outgoing: Vec<Vec<u8>>,
     stats: PortStats,
+    warned: bool,
 }
 
 /// Sockets, clock and loop of one switch.
@@ -95,26 +103,35 @@ pub struct Driver {
     start: Instant,
     woken: UnixStream,
     waker: Waker,
+    /// Buffers of sent frames, to be given back at the next turn.
+    spent: Vec<Vec<u8>>,
     unattached: u64,
 }
 
 impl Driver {
-    /// Opens all interfaces.
+    /// Opens all interfaces. One that is down is waited for.
     #[expect(clippy::disallowed_methods, reason = "the driver is where the real clock comes in")]
     pub fn new(switch: SharedSwitch, attachments: Vec<Attachment>) -> Result<Self, DriverError> {
         let mut ports = Vec::new();
         for attachment in attachments {
-            let socket = PacketSocket::open(&attachment.interface).map_err(|source| DriverError::Open {
-                port: attachment.port,
-                interface: attachment.interface.clone(),
-                source,
-            })?;
+            let Attachment { port, interface } = &attachment;
+            let socket = match PacketSocket::open(interface) {
+                Ok(socket) => Some(socket),
+                Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => {
+                    tracing::warn!("port {port}: interface '{interface}' is down; trying again every second");
+                    None
+                }
+                Err(source) => {
+                    return Err(DriverError::Open { port: *port, interface: interface.clone(), source });
+                }
+            };
             ports.push(Port {
                 attachment,
-                socket: Some(socket),
+                socket,
                 reopen_at_ns: 0,
                 outgoing: Vec::new(),
                 stats: PortStats::default(),
+                warned: false,
             });
         }
         let index = ports.iter().enumerate().map(|(i, port)| (port.attachment.port, i)).collect();
@@ -122,7 +139,16 @@ impl Driver {
         woken.set_nonblocking(true)?;
         waker.set_nonblocking(true)?;
         let waker = Waker(Arc::new(waker));
-        Ok(Self { switch, ports, index, start: Instant::now(), woken, waker, unattached: 0 })
+        Ok(Self {
+            switch,
+            ports,
+            index,
+            start: Instant::now(),
+            woken,
+            waker,
+            spent: Vec::new(),
+            unattached: 0,
+        })
     }
 
     /// Wakes this driver.
@@ -147,13 +173,17 @@ impl Driver {
             let now_ns = self.now_ns();
             let wait_ns =
                 due_ns.map_or(LONGEST_WAIT_NS, |at_ns| at_ns.saturating_sub(now_ns)).min(LONGEST_WAIT_NS);
-            let mut descriptors: Vec<RawFd> = vec![self.woken.as_raw_fd()];
-            descriptors.extend(
-                self.ports.iter().filter_map(|port| port.socket.as_ref()).map(PacketSocket::as_raw_fd),
-            );
-            wait(&descriptors, Some(wait_ns))?;
+            let mut descriptors = vec![(self.woken.as_raw_fd(), libc::POLLIN)];
+            descriptors.extend(self.ports.iter().filter_map(|port| {
+                let more = if port.outgoing.is_empty() { 0 } else { libc::POLLOUT };
+                Some((port.socket.as_ref()?.as_raw_fd(), libc::POLLIN | more))
+            }));
+            wait(&descriptors, wait_ns)?;
             let mut signals = [0; 64];
             while matches!((&self.woken).read(&mut signals), Ok(n) if n == signals.len()) {}
+        }
+        for port in &mut self.ports {
+            port.stats.missed += port.socket.as_ref().map_or(0, PacketSocket::missed);
         }
         Ok(())
     }
@@ -163,17 +193,23 @@ impl Driver {
     }
 
     /// Receives what waits, lets the switch work, sends what leaves; gives when the switch wants to be called next.
+    /// Sending takes most of the time and is done without the lock, so that the control plane gets its turn under load.
     fn turn(&mut self) -> Option<u64> {
         let now_ns = self.now_ns();
+        for port in self.ports.iter_mut().filter(|port| port.socket.is_none() && now_ns >= port.reopen_at_ns)
+        {
+            port.reopen(now_ns);
+        }
         let mut switch = self.switch.lock().unwrap_or_else(PoisonError::into_inner);
+        self.spent.drain(..).for_each(|frame| switch.recycle(frame));
         for port in &mut self.ports {
             let number = port.attachment.port;
-            if port.socket.is_none() && now_ns >= port.reopen_at_ns {
-                port.reopen(now_ns);
-            }
             let Some(socket) = &mut port.socket else { continue };
             match socket.receive(|frame| switch.handle_frame(now_ns, number, frame)) {
-                Ok(count) => port.stats.received += count as u64,
+                Ok(received) => {
+                    port.stats.received += received.frames;
+                    port.refused(received.refused);
+                }
                 Err(error) => port.failed(&error, now_ns),
             }
         }
@@ -181,41 +217,66 @@ impl Driver {
             switch.handle_timeout(now_ns);
         }
         while let Some(Transmit { port, frame, .. }) = switch.poll_transmit() {
-            match self.index.get(&port) {
-                Some(&i) => self.ports[i].outgoing.push(frame),
-                None => self.unattached += 1,
+            if let Some(&i) = self.index.get(&port) {
+                self.ports[i].outgoing.push(frame);
+            } else {
+                self.unattached += 1;
+                self.spent.push(frame);
             }
         }
+        let due_ns = switch.poll_timeout();
+        drop(switch);
         for port in &mut self.ports {
-            port.flush(&mut switch, now_ns);
+            port.flush(&mut self.spent, now_ns);
         }
-        switch.poll_timeout()
+        due_ns
     }
 }
 
 impl Port {
-    fn flush(&mut self, switch: &mut Switch, now_ns: u64) {
+    /// Sends what the interface takes; keeps some of the rest.
+    fn flush(&mut self, spent: &mut Vec<Vec<u8>>, now_ns: u64) {
         if self.outgoing.is_empty() {
             return;
         }
         let sent = match self.socket.as_ref().map(|socket| socket.send(&self.outgoing)) {
             Some(Ok(sent)) => sent,
-            Some(Err(error)) => {
-                self.failed(&error, now_ns);
-                0
+            gone => {
+                if let Some(Err(error)) = gone {
+                    self.failed(&error, now_ns);
+                }
+                Sent { taken: self.outgoing.len(), refused: self.outgoing.len() }
             }
-            None => 0,
         };
-        self.stats.sent += sent as u64;
-        self.stats.lost += (self.outgoing.len() - sent) as u64;
-        self.outgoing.drain(..).for_each(|frame| switch.recycle(frame));
+        self.stats.sent += (sent.taken - sent.refused) as u64;
+        self.stats.lost += sent.refused as u64;
+        spent.extend(self.outgoing.drain(..sent.taken));
+        if self.outgoing.len() > MOST_OUTGOING {
+            self.stats.lost += (self.outgoing.len() - MOST_OUTGOING) as u64;
+            spent.extend(self.outgoing.drain(MOST_OUTGOING..));
+        }
+    }
+
+    /// Frames came that are none.
+    fn refused(&mut self, count: u64) {
+        self.stats.refused += count;
+        if count > 0 && !self.warned {
+            self.warned = true;
+            let Attachment { port, interface } = &self.attachment;
+            tracing::warn!(
+                "port {port}: interface '{interface}' gives segments of many frames in one, which are dropped; \
+                 turn that off at the sender: ethtool -K IFACE tso off gso off gro off"
+            );
+        }
     }
 
     /// The interface went away or down; the others go on.
     fn failed(&mut self, error: &io::Error, now_ns: u64) {
         let Attachment { port, interface } = &self.attachment;
         tracing::warn!("port {port}: interface '{interface}': {error}; trying again every second");
-        self.socket = None;
+        if let Some(socket) = self.socket.take() {
+            self.stats.missed += socket.missed();
+        }
         self.reopen_at_ns = now_ns + REOPEN_NS;
     }
 

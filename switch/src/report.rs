@@ -32,7 +32,8 @@ impl Report {
             .iter()
             .map(|(port, stats)| {
                 serde_json::json!({
-                    "port": port, "received": stats.received, "sent": stats.sent, "lost": stats.lost,
+                    "port": port, "received": stats.received, "sent": stats.sent,
+                    "lost": stats.lost, "missed": stats.missed, "refused": stats.refused,
                 })
             })
             .collect();
@@ -84,8 +85,11 @@ impl fmt::Display for Report {
             self.unattached
         )?;
         for (port, stats) in &self.ports {
-            let PortStats { received, sent, lost, .. } = stats;
-            writeln!(f, "port {port}: {received} received, {sent} sent, {lost} lost")?;
+            let PortStats { received, sent, lost, missed, refused } = stats;
+            writeln!(
+                f,
+                "port {port}: {received} received, {sent} sent, {lost} lost, {missed} missed, {refused} refused"
+            )?;
         }
         for ((port, queue), stats) in &self.queues {
             writeln!(

@@ -15,6 +15,11 @@ const BATCH: usize = 32;
 const FRAME: usize = 9_234;
 /// Room for one `tpacket_auxdata` control message.
 const CONTROL: usize = 64;
+/// `struct virtio_net_hdr`, which PACKET_VNET_HDR puts before every frame in both directions.
+const VNET: usize = 10;
+const VNET_NEEDS_CHECKSUM: u8 = 1;
+/// Asked of the kernel for what waits to be received: 10 ms at 10 Gbit/s.
+const RECEIVE_BUFFER: libc::c_int = 16 << 20;
 /// Where a VLAN tag stands in a frame.
 const TAG_AT: usize = 12;
 
@@ -23,6 +28,24 @@ const TAG_AT: usize = 12;
 pub(super) struct PacketSocket {
     fd: OwnedFd,
     buffers: Vec<[u8; FRAME]>,
+}
+
+/// What became of a batch of received frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Received {
+    /// Handed on.
+    pub(super) frames: u64,
+    /// Not single frames: segmentation was left to the interface, or longer than any frame we take.
+    pub(super) refused: u64,
+}
+
+/// What became of frames to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Sent {
+    /// Frames dealt with, from the front. Fewer than all: the kernel's buffer is full, the rest can be sent later.
+    pub(super) taken: usize,
+    /// Those among them that the interface refused (longer than its MTU, shorter than a header, its queue full).
+    pub(super) refused: usize,
 }
 
 impl PacketSocket {
@@ -37,27 +60,31 @@ impl PacketSocket {
         if index == 0 {
             return Err(io::Error::last_os_error());
         }
-        let protocol = (libc::ETH_P_ALL as u16).to_be();
         let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        // Protocol 0: until `bind` names the interface, frames of every interface would come in (packet(7)).
         // SAFETY: no pointers are passed; the result is checked before use.
-        let fd = unsafe { libc::socket(libc::AF_PACKET, kind, i32::from(protocol)) };
+        let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: `fd` was just made and belongs to nobody else.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let on: libc::c_int = 1;
-        set_option(&fd, libc::PACKET_AUXDATA, &on)?;
-        set_option(&fd, libc::PACKET_IGNORE_OUTGOING, &on)?;
+        set_option(&fd, libc::SOL_PACKET, libc::PACKET_AUXDATA, &on)?;
+        set_option(&fd, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &on)?;
+        set_option(&fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &on)?;
+        // Beyond net.core.rmem_max with CAP_NET_ADMIN; without it, as much as that allows.
+        set_option(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &RECEIVE_BUFFER)
+            .or_else(|_| set_option(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, &RECEIVE_BUFFER))?;
         // SAFETY: packet_mreq is plain data for which all zeroes are valid.
         let mut membership: libc::packet_mreq = unsafe { zeroed() };
         membership.mr_ifindex = index as libc::c_int;
         membership.mr_type = libc::PACKET_MR_PROMISC as u16;
-        set_option(&fd, libc::PACKET_ADD_MEMBERSHIP, &membership)?;
+        set_option(&fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)?;
         // SAFETY: sockaddr_ll is plain data for which all zeroes are valid.
         let mut address: libc::sockaddr_ll = unsafe { zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
-        address.sll_protocol = protocol;
+        address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
         address.sll_ifindex = index as libc::c_int;
         // SAFETY: the pointer and the length describe `address`, which lives through the call.
         let bound = unsafe {
@@ -70,20 +97,37 @@ impl PacketSocket {
         if bound < 0 {
             return Err(io::Error::last_os_error());
         }
+        // The interface is down: `bind` succeeds and leaves the error with the socket.
+        let down: libc::c_int = option(&fd, libc::SOL_SOCKET, libc::SO_ERROR)?;
+        if down != 0 {
+            return Err(io::Error::from_raw_os_error(down));
+        }
         Ok(Self { fd, buffers: vec![[0; FRAME]; BATCH] })
     }
 
-    /// Hands the frames that wait, at most a batch, to `take`; gives their number. A VLAN tag that the kernel took off is
-    /// put back.
-    pub(super) fn receive(&mut self, mut take: impl FnMut(&[u8])) -> io::Result<usize> {
+    /// Frames lost since the last call because the receive buffer was full.
+    pub(super) fn missed(&self) -> u64 {
+        // struct tpacket_stats: packets, drops. Reading sets both to 0.
+        option::<[u32; 2]>(&self.fd, libc::SOL_PACKET, libc::PACKET_STATISTICS)
+            .map_or(0, |[_, drops]| u64::from(drops))
+    }
+
+    /// Hands the frames that wait, at most a batch, to `take`. A VLAN tag that the kernel took off is put back, a checksum
+    /// that it left to the interface is computed.
+    pub(super) fn receive(&mut self, mut take: impl FnMut(&[u8])) -> io::Result<Received> {
         let mut controls = [[0u64; CONTROL / 8]; BATCH];
         // SAFETY: iovec and mmsghdr are plain data for which all zeroes are valid.
-        let (mut vectors, mut headers): ([libc::iovec; BATCH], [libc::mmsghdr; BATCH]) = unsafe { zeroed() };
+        let (mut vectors, mut headers): ([[libc::iovec; 2]; BATCH], [libc::mmsghdr; BATCH]) =
+            unsafe { zeroed() };
+        let mut offloads = [[0u8; VNET]; BATCH];
         for i in 0..BATCH {
             // Room for a tag is left at the end of each buffer.
-            vectors[i] = libc::iovec { iov_base: self.buffers[i].as_mut_ptr().cast(), iov_len: FRAME - 4 };
-            headers[i].msg_hdr.msg_iov = &raw mut vectors[i];
-            headers[i].msg_hdr.msg_iovlen = 1;
+            vectors[i] = [
+                libc::iovec { iov_base: offloads[i].as_mut_ptr().cast(), iov_len: VNET },
+                libc::iovec { iov_base: self.buffers[i].as_mut_ptr().cast(), iov_len: FRAME - 4 },
+            ];
+            headers[i].msg_hdr.msg_iov = vectors[i].as_mut_ptr();
+            headers[i].msg_hdr.msg_iovlen = 2;
             headers[i].msg_hdr.msg_control = controls[i].as_mut_ptr().cast();
             headers[i].msg_hdr.msg_controllen = CONTROL as _;
         }
@@ -99,50 +143,75 @@ impl PacketSocket {
         };
         if count < 0 {
             let error = io::Error::last_os_error();
-            return if error.kind() == io::ErrorKind::WouldBlock { Ok(0) } else { Err(error) };
+            return match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(Received::default()),
+                _ => Err(error),
+            };
         }
         let count = (count as usize).min(BATCH);
-        for (buffer, header) in self.buffers.iter_mut().zip(&headers[..count]) {
-            let mut length = (header.msg_len as usize).min(FRAME - 4);
+        let mut received = Received::default();
+        for ((buffer, header), offload) in self.buffers.iter_mut().zip(&headers[..count]).zip(&offloads) {
+            let mut length = (header.msg_len as usize).saturating_sub(VNET).min(FRAME - 4);
+            let &[flags, segmentation, _, _, _, _, start0, start1, offset0, offset1] = offload;
+            if segmentation != 0 || header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
+                received.refused += 1;
+                continue;
+            }
+            if flags & VNET_NEEDS_CHECKSUM != 0 {
+                let start = usize::from(u16::from_ne_bytes([start0, start1]));
+                let offset = usize::from(u16::from_ne_bytes([offset0, offset1]));
+                finish_checksum(&mut buffer[..length], start, offset);
+            }
             if let Some([high, low, tag0, tag1]) = vlan_tag(&header.msg_hdr).filter(|_| length >= TAG_AT) {
                 buffer.copy_within(TAG_AT..length, TAG_AT + 4);
                 buffer[TAG_AT..TAG_AT + 4].copy_from_slice(&[high, low, tag0, tag1]);
                 length += 4;
             }
             take(&buffer[..length]);
+            received.frames += 1;
         }
-        Ok(count)
+        Ok(received)
     }
 
-    /// Sends frames in order; gives how many the kernel took. Fewer than all means that its buffer is full.
-    pub(super) fn send(&self, frames: &[Vec<u8>]) -> io::Result<usize> {
-        let mut sent = 0;
-        for chunk in frames.chunks(BATCH) {
+    /// Sends frames in order.
+    ///
+    /// # Errors
+    /// Those that mean that the interface is gone or down. A frame that it refuses holds up no other.
+    pub(super) fn send(&self, frames: &[Vec<u8>]) -> io::Result<Sent> {
+        let mut sent = Sent::default();
+        let plain = [0u8; VNET];
+        while sent.taken < frames.len() {
+            let rest = &frames[sent.taken..];
             // SAFETY: iovec and mmsghdr are plain data for which all zeroes are valid.
-            let (mut vectors, mut headers): ([libc::iovec; BATCH], [libc::mmsghdr; BATCH]) =
+            let (mut vectors, mut headers): ([[libc::iovec; 2]; BATCH], [libc::mmsghdr; BATCH]) =
                 unsafe { zeroed() };
-            for (i, frame) in chunk.iter().enumerate() {
-                vectors[i] = libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() };
-                headers[i].msg_hdr.msg_iov = &raw mut vectors[i];
-                headers[i].msg_hdr.msg_iovlen = 1;
+            let batch = rest.len().min(BATCH);
+            for (i, frame) in rest[..batch].iter().enumerate() {
+                vectors[i] = [
+                    libc::iovec { iov_base: plain.as_ptr().cast_mut().cast(), iov_len: VNET },
+                    libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() },
+                ];
+                headers[i].msg_hdr.msg_iov = vectors[i].as_mut_ptr();
+                headers[i].msg_hdr.msg_iovlen = 2;
             }
-            // SAFETY: the first `chunk.len()` headers point to iovecs and frames that outlive the call; sendmmsg reads only.
+            // SAFETY: the first `batch` headers point to iovecs and frames that outlive the call; sendmmsg reads only.
             let count = unsafe {
-                libc::sendmmsg(
-                    self.fd.as_raw_fd(),
-                    headers.as_mut_ptr(),
-                    chunk.len() as u32,
-                    libc::MSG_DONTWAIT,
-                )
+                libc::sendmmsg(self.fd.as_raw_fd(), headers.as_mut_ptr(), batch as u32, libc::MSG_DONTWAIT)
             };
-            if count < 0 {
-                let error = io::Error::last_os_error();
-                let full = matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS));
-                return if full { Ok(sent) } else { Err(error) };
+            if count >= 0 {
+                // Fewer than asked for: the next call tells why.
+                sent.taken += count as usize;
+                continue;
             }
-            sent += count as usize;
-            if (count as usize) < chunk.len() {
-                break;
+            let error = io::Error::last_os_error();
+            match error.raw_os_error() {
+                Some(libc::EAGAIN) => break,
+                Some(libc::EINTR) => {}
+                Some(libc::EMSGSIZE | libc::EINVAL | libc::ENOBUFS) => {
+                    sent.taken += 1;
+                    sent.refused += 1;
+                }
+                _ => return Err(error),
             }
         }
         Ok(sent)
@@ -155,42 +224,66 @@ impl AsRawFd for PacketSocket {
     }
 }
 
-/// Waits until a descriptor can be read or the time is up; gives which can.
-pub(super) fn wait(descriptors: &[RawFd], timeout_ns: Option<u64>) -> io::Result<Vec<bool>> {
+/// Waits until something can be done with a descriptor (`POLLIN`, `POLLOUT`), a signal comes or the time is up.
+pub(super) fn wait(descriptors: &[(RawFd, libc::c_short)], timeout_ns: u64) -> io::Result<()> {
     let mut polls: Vec<libc::pollfd> =
-        descriptors.iter().map(|&fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
-    let timeout = timeout_ns.map(|ns| libc::timespec {
-        tv_sec: (ns / 1_000_000_000) as libc::time_t,
-        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
-    });
-    let pointer = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        descriptors.iter().map(|&(fd, events)| libc::pollfd { fd, events, revents: 0 }).collect();
+    let timeout = libc::timespec {
+        tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (timeout_ns % 1_000_000_000) as libc::c_long,
+    };
     // SAFETY: `polls` and `timeout` outlive the call and the count is the vector's length; no signal mask is passed.
-    let ready =
-        unsafe { libc::ppoll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, pointer, std::ptr::null()) };
+    let ready = unsafe {
+        libc::ppoll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, &raw const timeout, std::ptr::null())
+    };
     if ready < 0 {
         let error = io::Error::last_os_error();
-        // A signal: nothing is ready, and the caller looks at its flags.
-        return if error.kind() == io::ErrorKind::Interrupted {
-            Ok(vec![false; polls.len()])
-        } else {
-            Err(error)
-        };
+        // A signal: the caller looks at its flags.
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
     }
-    Ok(polls.iter().map(|poll| poll.revents != 0).collect())
+    Ok(())
 }
 
-fn set_option<T>(fd: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {
+fn set_option<T>(fd: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
     // SAFETY: the pointer and the length describe `value`, which lives through the call.
     let done = unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),
-            libc::SOL_PACKET,
+            level,
             option,
             std::ptr::from_ref(value).cast(),
             size_of::<T>() as libc::socklen_t,
         )
     };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// An option made of integers.
+fn option<T: Default>(fd: &OwnedFd, level: libc::c_int, option: libc::c_int) -> io::Result<T> {
+    let mut value = T::default();
+    let mut length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the pointers describe `value` and its length, which live through the call; T is plain integers.
+    let done =
+        unsafe { libc::getsockopt(fd.as_raw_fd(), level, option, (&raw mut value).cast(), &raw mut length) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
+}
+
+/// Does what a sender left to its interface (CHECKSUM_PARTIAL, on veth the rule): the field at `start + offset` holds the
+/// pseudo-header's sum, the checksum covers everything from `start` on (RFC 1071).
+fn finish_checksum(frame: &mut [u8], start: usize, offset: usize) {
+    let Some(covered) = frame.get_mut(start..).filter(|covered| covered.len() >= offset + 2) else { return };
+    let sum: u64 = covered
+        .chunks(2)
+        .map(|pair| u64::from(pair[0]) << 8 | pair.get(1).map_or(0, |&low| u64::from(low)))
+        .sum();
+    // Frames are below 2^16 bytes, so two folds are enough.
+    let folded = (sum & 0xffff) + (sum >> 16);
+    let checksum = !((folded & 0xffff) + (folded >> 16)) as u16;
+    // UDP sends a computed 0 as all ones (RFC 768); for TCP the two are the same number.
+    let checksum = if checksum == 0 { 0xffff } else { checksum };
+    covered[offset..offset + 2].copy_from_slice(&checksum.to_be_bytes());
 }
 
 /// The four bytes of a VLAN tag that the kernel moved out of the frame into the control message.

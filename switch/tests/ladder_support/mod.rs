@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use trimwire_switch::engine::Control;
 use trimwire_switch::engine::entity::{
-    ActionCall, ActionSpec, Group, GroupMember, MatchValue, Member, TableEntry, value,
+    ActionCall, ActionSpec, CounterValue, Group, GroupMember, MatchValue, Member, TableEntry, value,
 };
 
 pub(crate) const PROGRAM: &[u8] = include_bytes!("../../../p4/build/bmv2/trimwire.json");
@@ -94,7 +94,7 @@ pub(crate) fn take_counts(control: &mut Control) -> Counts {
         let counter = control.counter(name, index).unwrap();
         if counter.packets > 0 {
             counts.insert(format!("{name}[{index}]"), (counter.packets, counter.bytes));
-            control.set_counter(name, index, Default::default()).unwrap();
+            control.set_counter(name, index, CounterValue::default()).unwrap();
         }
     }
     counts
