@@ -2,10 +2,14 @@
 //! error that the formula predicts, and every packet is accounted for.
 
 use serde_json::Value;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use trimwire_bmv2_tests::frames::FrameSocket;
+use trimwire_bmv2_tests::namespace::connect;
 use trimwire_bmv2_tests::network::Counters;
+use trimwire_bmv2_tests::process::{Running, poll};
 use trimwire_bmv2_tests::programs::bmv2_or_skip;
-use trimwire_bmv2_tests::{Kind, Network, Programs, exclusive};
+use trimwire_bmv2_tests::{Kind, Namespace, Network, Programs, exclusive};
 
 /// Port of h2, the receiver.
 const PORT: u16 = 2;
@@ -180,6 +184,75 @@ fn without_trimming_the_same_incast_is_dropped_and_repaired() {
     for message in messages(&outcome.received) {
         assert!(number(message, "/nmse") < 1e-9, "{message}");
     }
+}
+
+/// Passes frames on between two sockets and cuts what is longer than `cut_to` on its way from the first, as switches do that
+/// mend neither lengths nor checksums nor DSCP.
+fn careless_switch(ends: &[FrameSocket; 2], cut_to: usize, stop: &AtomicBool) -> anyhow::Result<u64> {
+    let mut cut = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let mut idle = true;
+        while let Some(mut frame) = ends[0].receive()? {
+            idle = false;
+            cut += u64::from(frame.len() > cut_to);
+            frame.truncate(cut_to);
+            ends[1].send(&frame)?;
+        }
+        while let Some(frame) = ends[1].receive()? {
+            idle = false;
+            ends[0].send(&frame)?;
+        }
+        if idle {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+    Ok(cut)
+}
+
+#[test]
+fn raw_reception_decodes_what_a_switch_cut_without_mending_lengths() {
+    let _turn = exclusive();
+    let test = "raw reception behind a careless switch";
+    let Some(programs) = Programs::or_skip(test) else { return };
+    let spaces = ["h1", "s1", "h2"].map(|role| Namespace::new(role).expect("namespace"));
+    let [h1, s1, h2] = &spaces;
+    connect((h1, "eth0", "02:00:00:00:00:01"), (s1, "p1", "02:aa:00:00:00:01")).expect("veth");
+    connect((h2, "eth0", "02:00:00:00:00:02"), (s1, "p2", "02:aa:00:00:00:02")).expect("veth");
+    for (host, own, other) in [(h1, 1, 2), (h2, 2, 1)] {
+        host.ip(&format!("addr add 10.0.0.{own}/24 dev eth0")).expect("address");
+        host.ip(&format!("neigh add 10.0.0.{other} lladdr 02:00:00:00:00:0{other} dev eth0 nud permanent"))
+            .expect("neighbour");
+    }
+    let ends = ["p1", "p2"].map(|interface| FrameSocket::open(s1, interface).expect("socket"));
+    let stop = AtomicBool::new(false);
+    let agent = |host: &Namespace, words: &str| {
+        let mut command = host.command(&programs.agent);
+        command.args(words.split_whitespace()).args(["-n", "512K", "--timeout", "15s", "--json"]);
+        Running::start(&mut command).expect("agent")
+    };
+    std::thread::scope(|scope| {
+        // Four planes of 352 coordinates.
+        let switch = scope.spawn(|| careless_switch(&ends, 236, &stop));
+        let receiver = agent(h2, "recv --bind 10.0.0.2 --from 1 --receive raw");
+        // One line is the heading, one the receiver's socket.
+        let listens = || Ok((h2.run("cat", &["/proc/net/packet"])?.lines().count() > 1).then_some(()));
+        poll("the receiver's packet socket", LIMIT, listens).expect("listens");
+        let sender = agent(h1, "send --bind 10.0.0.1 --to 10.0.0.2 --bitrate 50M");
+        let (sent, received) = (sender.json(LIMIT), receiver.json(LIMIT));
+        stop.store(true, Ordering::Relaxed);
+        let cut = switch.join().expect("no panic").expect("relays");
+        let (sent, received) = (sent.expect("sender reports"), received.expect("receiver reports"));
+        let packets = number(&received, "/messages/0/packets");
+        assert!(cut as f64 >= packets * 0.99, "{cut} of {packets} cut");
+        // A relay that the scheduler holds up loses a few; without raw reception everything would be sent again and again.
+        let repairs = number(&sent, "/totals/repairs_sent");
+        assert!(repairs * 4.0 < packets, "a cut packet is a delivered one: {sent}\n{received}");
+        assert_eq!(number(&received, "/messages/0/full"), 0.0, "{received}");
+        let nmse = number(&received, "/messages/0/nmse");
+        let expected = number(&received, "/messages/0/nmse_expected");
+        assert!((nmse / expected - 1.0).abs() < 0.08, "nmse {nmse:e}, formula {expected:e}");
+        eprintln!("{test}: {cut} cut; nmse {nmse:.3e}, formula {expected:.3e}");
+    });
 }
 
 #[test]
