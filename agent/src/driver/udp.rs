@@ -172,9 +172,9 @@ fn open_raw(own: IpAddr) -> Result<Socket, LinkError> {
     let raw = |source| LinkError::Raw { interface: interface.name.clone(), source };
     let protocol = if own.is_ipv4() { libc::ETH_P_IP } else { libc::ETH_P_IPV6 } as u16;
     let index = interfaces::index(&interface.name).map_err(raw)?;
-    let wire_protocol = Protocol::from(i32::from(protocol.to_be()));
-    // SOCK_DGRAM: the link layer's header is taken off, whatever it is.
-    let socket = Socket::new(Domain::PACKET, Type::DGRAM, Some(wire_protocol)).map_err(raw)?;
+    // SOCK_DGRAM: the link layer's header is taken off, whatever it is. No protocol yet, or packets of all interfaces would come
+    // until it is bound.
+    let socket = Socket::new(Domain::PACKET, Type::DGRAM, None).map_err(raw)?;
     socket.set_nonblocking(true).map_err(raw)?;
     mmsg::set_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1).map_err(raw)?;
     mmsg::bind_packet(socket.as_fd(), index, protocol).map_err(raw)?;
