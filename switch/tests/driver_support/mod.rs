@@ -42,7 +42,20 @@ pub(crate) fn veth_pairs(ports: u16) -> Vec<Attachment> {
         ip(&format!("link set s{port} up"));
         ip(&format!("link set h{port} up"));
     }
+    for port in 0..ports {
+        ready(&format!("s{port}"));
+        ready(&format!("h{port}"));
+    }
     (0..ports).map(|port| Attachment { port, interface: format!("s{port}") }).collect()
+}
+
+/// Waits for an interface's carrier and queue, which the kernel brings up in the background: before that, it discards
+/// frames silently.
+pub(crate) fn ready(interface: &str) {
+    until(&format!("{interface} is up"), || {
+        let output = Command::new("ip").args(["link", "show", interface]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).contains("state UP")
+    });
 }
 
 #[expect(clippy::disallowed_methods, reason = "these tests run on the real clock")]
