@@ -250,3 +250,6 @@ impl<T> TrafficManager<T> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;
