@@ -1,6 +1,9 @@
 //! P4Runtime v1 over gRPC for a shared switch, on a thread and a tokio runtime of its own.
 
 mod arbitration;
+mod meters;
+mod packet_io;
+mod replication;
 mod service;
 mod translate;
 

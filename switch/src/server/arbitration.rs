@@ -8,6 +8,11 @@ use trimwire_p4runtime::{rpc, v1};
 /// What a controller's stream is told.
 pub(super) type Outgoing = mpsc::Sender<Result<v1::StreamMessageResponse, Status>>;
 
+/// Roles that may ever bid: their election ids are kept for as long as the switch runs.
+const MOST_ROLES: usize = 64;
+/// Places in a stream's queue that packets leave to arbitration.
+const RESERVED: usize = 16;
+
 /// One open stream that has taken part in arbitration.
 #[derive(Debug)]
 struct Controller {
@@ -52,12 +57,17 @@ impl Arbitration {
             // The stream leaves its former role, which may lose its primary by that.
             self.close(device_id, stream);
         }
-        let before = self.primary(role);
+        if !self.highest.contains_key(role) && self.highest.len() >= MOST_ROLES {
+            return Err(Status::resource_exhausted(format!(
+                "role '{role}' would be one more than the {MOST_ROLES} that this switch knows"
+            )));
+        }
+        let before = (self.primary(role), self.highest.get(role).copied());
         let highest = self.highest.entry(role.to_owned()).or_default();
         *highest = (*highest).max(election_id);
         self.controllers
             .insert(stream, Controller { role: role.to_owned(), election_id, outgoing: outgoing.clone() });
-        if self.primary(role) == before {
+        if (self.primary(role), self.highest.get(role).copied()) == before {
             // Only the newcomer learns something.
             self.notify(device_id, role, |id| id == stream);
         } else {
@@ -69,7 +79,7 @@ impl Arbitration {
     /// A stream has ended.
     pub(super) fn close(&mut self, device_id: u64, stream: u64) {
         let Some(gone) = self.controllers.remove(&stream) else { return };
-        if self.highest.get(&gone.role) == Some(&gone.election_id) {
+        if gone.election_id != 0 && self.highest.get(&gone.role) == Some(&gone.election_id) {
             self.notify(device_id, &gone.role, |_| true);
         }
     }
@@ -108,7 +118,9 @@ impl Arbitration {
         let Some(controller) = self.primary("").and_then(|stream| self.controllers.get(&stream)) else {
             return false;
         };
-        controller.outgoing.try_send(Ok(v1::StreamMessageResponse { update: Some(message) })).is_ok()
+        // A flood of packets must not crowd out who is primary.
+        controller.outgoing.capacity() > RESERVED
+            && controller.outgoing.try_send(Ok(v1::StreamMessageResponse { update: Some(message) })).is_ok()
     }
 
     fn notify(&self, device_id: u64, role: &str, to: impl Fn(u64) -> bool) {

@@ -2,6 +2,7 @@
 
 use super::Wake;
 use super::arbitration::{Arbitration, Outgoing};
+use super::packet_io;
 use super::translate::{self, Refusal};
 use crate::device::SwitchEvent;
 use crate::engine::Pipeline;
@@ -13,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::{Code, Request, Response, Status, Streaming};
-use trimwire_p4runtime::entity::check_update;
+use trimwire_p4runtime::entity::{Purpose, check, check_update};
 use trimwire_p4runtime::p4info::{Index, P4Info};
 use trimwire_p4runtime::server::{API_VERSION, P4Runtime, async_trait};
 use trimwire_p4runtime::v1::set_forwarding_pipeline_config_request::Action;
@@ -89,7 +90,7 @@ impl Service {
             while let Some(frame) = self.next_packet_in() {
                 let state = self.state();
                 let Some((_, index)) = &state.running else { continue };
-                let packet = packet_in(index, &frame);
+                let packet = packet_io::packet_in(index, &frame);
                 if !state.arbitration.tell_primary(Told::Packet(packet)) {
                     tracing::debug!("packet-in lost: no primary that reads");
                 }
@@ -105,9 +106,14 @@ impl Service {
         let Some((_, index)) = &state.running else {
             return Err(Refusal::new(Code::FailedPrecondition, "no pipeline has been set"));
         };
-        let frame = packet_out_frame(index, packet)?;
+        let frame = packet_io::packet_out(index, packet)?;
         drop(state);
-        self.switch().packet_out(frame);
+        let mut switch = self.switch();
+        if switch.cpu_port().is_none() {
+            return Err(Refusal::new(Code::FailedPrecondition, "the switch was started without a CPU port"));
+        }
+        switch.packet_out(frame);
+        drop(switch);
         self.wake();
         Ok(())
     }
@@ -257,54 +263,6 @@ fn asked_key(field: &trimwire_p4runtime::config::MatchField) -> String {
     format!("{kind}:{}", field.bitwidth)
 }
 
-/// Takes the `packet_in` header off a frame and names its fields.
-fn packet_in(index: &Index, frame: &[u8]) -> v1::PacketIn {
-    let Ok(header) = index.controller_header("packet_in") else {
-        return v1::PacketIn { payload: frame.to_vec(), ..v1::PacketIn::default() };
-    };
-    let mut bit = 0;
-    let mut metadata = Vec::new();
-    for field in &header.metadata {
-        let width = field.bitwidth.max(0) as usize;
-        let value = (bit..bit + width).fold(0u128, |value, at| {
-            value << 1 | u128::from(frame.get(at / 8).is_some_and(|byte| byte >> (7 - at % 8) & 1 == 1))
-        });
-        bit += width;
-        let value = trimwire_p4runtime::bytes::encode(value);
-        metadata.push(v1::PacketMetadata { metadata_id: field.id, value });
-    }
-    v1::PacketIn { payload: frame.get(bit.div_ceil(8)..).unwrap_or_default().to_vec(), metadata }
-}
-
-/// Puts the `packet_out` header in front of a packet.
-fn packet_out_frame(index: &Index, packet: &v1::PacketOut) -> Result<Vec<u8>, Refusal> {
-    let Ok(header) = index.controller_header("packet_out") else { return Ok(packet.payload.clone()) };
-    let mut bits: Vec<bool> = Vec::new();
-    for field in &header.metadata {
-        let width = field.bitwidth.max(0) as u32;
-        // Padding may be left out.
-        let given = packet.metadata.iter().find(|given| given.metadata_id == field.id);
-        let value = match given {
-            Some(given) => trimwire_p4runtime::bytes::decode(&given.value, width).map_err(|error| {
-                Refusal::new(Code::InvalidArgument, format!("packet_out metadata {}: {error}", field.name))
-            })?,
-            None if field.name.contains("pad") => 0,
-            None => {
-                let message = format!("packet_out metadata {} is missing", field.name);
-                return Err(Refusal::new(Code::InvalidArgument, message));
-            }
-        };
-        // `decode` gives at most 128 bits; a wider field has zeroes in front.
-        bits.extend((0..width).rev().map(|bit| bit < 128 && value >> bit & 1 == 1));
-    }
-    let mut frame = vec![0; bits.len().div_ceil(8)];
-    for (at, _) in bits.iter().enumerate().filter(|(_, bit)| **bit) {
-        frame[at / 8] |= 0x80 >> (at % 8);
-    }
-    frame.extend_from_slice(&packet.payload);
-    Ok(frame)
-}
-
 #[async_trait]
 impl P4Runtime for Service {
     type ReadStream = Pin<Box<dyn Stream<Item = Result<v1::ReadResponse, Status>> + Send>>;
@@ -363,6 +321,7 @@ impl P4Runtime for Service {
             return Err(Status::failed_precondition("no pipeline has been set"));
         };
         for filter in &request.entities {
+            let filter = check(filter, index, Purpose::Read).map_err(Refusal::from)?;
             let Some(filter) = &filter.entity else {
                 return Err(Status::invalid_argument("a filter without an entity"));
             };

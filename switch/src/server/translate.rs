@@ -1,5 +1,6 @@
 //! P4Runtime's entities, by id, to and from the engine's, by name.
 
+use super::{meters, replication};
 use crate::engine::entity::{
     ActionCall, ActionSpec, CounterValue, Group, GroupMember, MatchValue, Member, TableEntry, TableRow, Value,
 };
@@ -26,7 +27,11 @@ impl Refusal {
         Self { code, message: message.into() }
     }
 
-    fn unsupported(what: &str) -> Self {
+    pub(super) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(Code::InvalidArgument, message)
+    }
+
+    pub(super) fn unsupported(what: &str) -> Self {
         Self::new(Code::Unimplemented, format!("this switch does not support {what}"))
     }
 }
@@ -65,7 +70,7 @@ impl From<Refusal> for Status {
     }
 }
 
-type Result<T> = std::result::Result<T, Refusal>;
+pub(super) type Result<T> = std::result::Result<T, Refusal>;
 
 /// Carries out an update that [`trimwire_p4runtime::entity::check_update`] has accepted.
 pub(super) fn write(control: &mut Control, index: &Index, kind: Type, entity: Kind) -> Result<()> {
@@ -88,6 +93,9 @@ pub(super) fn write(control: &mut Control, index: &Index, kind: Type, entity: Ki
         (Kind::ActionProfileGroup(group), _) => {
             let profile = index.action_profile(group.action_profile_id)?;
             let name = profile.preamble.as_ref().map_or("", |p| &p.name);
+            if group.members.iter().any(|member| member.watch_kind.is_some()) {
+                return Err(Refusal::unsupported("watch ports of group members"));
+            }
             let members = group.members.iter();
             let wanted = Group {
                 id: group.group_id,
@@ -114,7 +122,7 @@ pub(super) fn write(control: &mut Control, index: &Index, kind: Type, entity: Ki
         (Kind::DirectCounterEntry(entry), Type::Modify) => {
             let row = entry.table_entry.unwrap_or_default();
             let table = index.table(row.table_id)?;
-            let matches = matches(table, &row)?;
+            let matches = direct_matches(table, &row)?;
             let data = counter_value(&entry.data.unwrap_or_default());
             Ok(control.set_direct_counter(table.name(), &matches, row.priority, data)?)
         }
@@ -131,18 +139,25 @@ pub(super) fn write(control: &mut Control, index: &Index, kind: Type, entity: Ki
             }
             Ok(())
         }
-        (Kind::CounterEntry(_) | Kind::DirectCounterEntry(_) | Kind::RegisterEntry(_), _) => {
-            Err(Refusal::new(
-                Code::InvalidArgument,
-                "counters and registers can be modified only: they are neither inserted nor deleted",
-            ))
+        (Kind::MeterEntry(entry), Type::Modify) => meters::write(control, index, &entry),
+        (Kind::DirectMeterEntry(entry), Type::Modify) => {
+            let row = entry.table_entry.unwrap_or_default();
+            let table = index.table(row.table_id)?;
+            let config = entry.config.map(|config| meters::config_in(&config, table.name())).transpose()?;
+            let matches = direct_matches(table, &row)?;
+            Ok(control.set_direct_meter(table.name(), &matches, row.priority, config)?)
         }
-        (Kind::MeterEntry(_) | Kind::DirectMeterEntry(_), _) => {
-            Err(Refusal::unsupported("meters over P4Runtime"))
-        }
-        (Kind::PacketReplicationEngineEntry(_), _) => {
-            Err(Refusal::unsupported("multicast groups and clone sessions over P4Runtime"))
-        }
+        (
+            Kind::CounterEntry(_)
+            | Kind::DirectCounterEntry(_)
+            | Kind::RegisterEntry(_)
+            | Kind::MeterEntry(_)
+            | Kind::DirectMeterEntry(_),
+            _,
+        ) => Err(Refusal::invalid(
+            "counters, meters and registers can be modified only: they are neither inserted nor deleted",
+        )),
+        (Kind::PacketReplicationEngineEntry(entry), _) => replication::write(control, kind, &entry),
         (Kind::ValueSetEntry(_), _) => Err(Refusal::unsupported("value sets over P4Runtime")),
         (Kind::DigestEntry(_), _) => Err(Refusal::unsupported("digests over P4Runtime")),
         (Kind::ExternEntry(_), _) => Err(Refusal::unsupported("externs of its own")),
@@ -171,6 +186,7 @@ fn write_table(control: &mut Control, index: &Index, kind: Type, entry: &v1::Tab
             format!("entry of table {} has no action", table.name()),
         ));
     };
+    let meter = entry.meter_config.map(|config| meters::config_in(&config, table.name())).transpose()?;
     let wanted = TableEntry {
         matches,
         priority: entry.priority,
@@ -181,7 +197,23 @@ fn write_table(control: &mut Control, index: &Index, kind: Type, entry: &v1::Tab
         Type::Insert => control.table_insert(table.name(), &wanted)?,
         _ => control.table_modify(table.name(), &wanted)?,
     }
+    // The entry is there and, by P4Info, has these resources.
+    if meter.is_some() {
+        control.set_direct_meter(table.name(), &wanted.matches, wanted.priority, meter)?;
+    }
+    if let Some(data) = &entry.counter_data {
+        let data = counter_value(data);
+        control.set_direct_counter(table.name(), &wanted.matches, wanted.priority, data)?;
+    }
     Ok(())
+}
+
+/// The key of the entry that a direct resource belongs to.
+fn direct_matches(table: TableRef<'_>, row: &v1::TableEntry) -> Result<Vec<MatchValue>> {
+    if row.is_default_action {
+        return Err(Refusal::unsupported("counters and meters of default entries"));
+    }
+    matches(table, row)
 }
 
 /// The key in the table's order, "don't care" elements filled in.
@@ -374,14 +406,48 @@ pub(super) fn read(control: &Control, index: &Index, filter: &Kind, out: &mut Ve
                 index.register(filter.register_id)?;
             }
         }
-        _ => return Err(Refusal::unsupported("reading entities of this kind")),
+        Kind::MeterEntry(filter) => {
+            for entry in meters::read(control, index, filter)? {
+                push(Kind::MeterEntry(entry));
+            }
+        }
+        Kind::DirectMeterEntry(filter) => {
+            let filter = filter.table_entry.clone().unwrap_or_default();
+            for table in index.tables().filter(|t| filter.table_id == 0 || t.id() == filter.table_id) {
+                if table.direct_meter().is_none() {
+                    continue;
+                }
+                for row in selected(control, table, &filter)? {
+                    push(Kind::DirectMeterEntry(v1::DirectMeterEntry {
+                        table_entry: Some(table_entry(index, table, &row, &v1::TableEntry::default())?),
+                        config: row.meter.map(meters::config_out),
+                        ..Default::default()
+                    }));
+                }
+            }
+        }
+        Kind::PacketReplicationEngineEntry(filter) => {
+            for entry in replication::read(control, filter)? {
+                push(Kind::PacketReplicationEngineEntry(entry));
+            }
+        }
+        Kind::ValueSetEntry(_) => return Err(Refusal::unsupported("reading value sets")),
+        Kind::DigestEntry(_) => return Err(Refusal::unsupported("reading digests")),
+        Kind::ExternEntry(_) => return Err(Refusal::unsupported("reading externs of its own")),
     }
     Ok(())
 }
 
+/// The entries that a checked filter takes: without match fields all of them, without priority those of any priority.
 fn selected(control: &Control, table: TableRef<'_>, filter: &v1::TableEntry) -> Result<Vec<TableRow>> {
-    if filter.r#match.is_empty() {
-        return Ok(control.table_entries(table.name())?);
+    let open = filter.r#match.is_empty() || filter.priority == 0 && table.needs_priority();
+    if open {
+        let mut rows = control.table_entries(table.name())?;
+        rows.retain(|row| {
+            (filter.priority == 0 || row.entry.priority == filter.priority)
+                && (filter.r#match.is_empty() || field_matches(table, row) == filter.r#match)
+        });
+        return Ok(rows);
     }
     Ok(vec![control.table_entry(table.name(), &matches(table, filter)?, filter.priority)?])
 }
@@ -392,15 +458,15 @@ fn table_entry(
     row: &TableRow,
     filter: &v1::TableEntry,
 ) -> Result<v1::TableEntry> {
-    let fields = table.table.match_fields.iter().zip(&row.entry.matches);
     Ok(v1::TableEntry {
         table_id: table.id(),
-        r#match: fields.filter_map(|(field, value)| field_match(field.id, field.kind(), value)).collect(),
+        r#match: field_matches(table, row),
         action: Some(table_action(index, &row.entry.action)?),
         priority: row.entry.priority,
         metadata: row.entry.metadata.clone(),
         is_const: row.is_const,
         counter_data: filter.counter_data.and(row.counter).map(counter_data),
+        meter_config: filter.meter_config.and(row.meter).map(meters::config_out),
         ..Default::default()
     })
 }
@@ -413,6 +479,15 @@ fn default_entry(control: &Control, index: &Index, table: TableRef<'_>) -> Resul
         is_default_action: true,
         ..Default::default()
     }))
+}
+
+/// An entry's key in canonical form, by field id.
+fn field_matches(table: TableRef<'_>, row: &TableRow) -> Vec<v1::FieldMatch> {
+    let fields = table.table.match_fields.iter().zip(&row.entry.matches);
+    let mut matches: Vec<_> =
+        fields.filter_map(|(field, value)| field_match(field.id, field.kind(), value)).collect();
+    matches.sort_by_key(|field| field.field_id);
+    matches
 }
 
 /// `None` for "don't care", which P4Runtime leaves out.
@@ -475,15 +550,15 @@ fn register_name(index: &Index, id: u32) -> Result<String> {
 
 fn cells(control: &Control, name: &str, index: Option<&v1::Index>) -> Result<std::ops::Range<u64>> {
     let size = control.counters().find(|(known, _)| *known == name).map(|(_, size)| size as u64);
-    range("counter", name, size, index)
+    cell_range("counter", name, size, index)
 }
 
 fn register_cells(control: &Control, name: &str, index: Option<&v1::Index>) -> Result<std::ops::Range<u64>> {
     let size = control.registers().find(|(known, ..)| *known == name).map(|(_, size, _)| size as u64);
-    range("register", name, size, index)
+    cell_range("register", name, size, index)
 }
 
-fn range(
+pub(super) fn cell_range(
     what: &str,
     name: &str,
     size: Option<u64>,
