@@ -67,10 +67,13 @@ impl Outcome {
         messages(&self.received).iter().map(|message| number(message, &format!("/{what}")) as u64).sum()
     }
 
-    fn assert_errors_as_predicted(&self, tolerance: f64) {
+    /// At eight planes the error sits in a few outer cells, so that a hundred cut packets leave some 10 % to chance. A packet's
+    /// depth mistaken by one plane would be a factor of 3.
+    fn assert_errors_as_predicted(&self) {
         for message in messages(&self.received) {
             let (nmse, expected) = (number(message, "/nmse"), number(message, "/nmse_expected"));
             assert!(expected > 0.0, "nothing was cut: {message}");
+            let tolerance = 0.08 + 1.5 / number(message, "/cut").max(1.0).sqrt();
             assert!(
                 (nmse / expected - 1.0).abs() < tolerance,
                 "nmse {nmse:e}, formula {expected:e}: {message}"
@@ -132,9 +135,7 @@ fn trimming(test: &str, kind: &Kind, programs: &Programs, rate_bps: u64, senders
     assert_conservation(&outcome, &counters, matches!(kind, Kind::Bmv2(_)));
     let ports: Vec<u16> = senders.iter().map(|&host| host as u16).collect();
     assert_control_got_through(&outcome, &counters, &ports);
-    // At eight planes the error sits in a few outer cells: some hundred cut packets leave about 5 % of chance. A packet's depth
-    // mistaken by one plane would be a factor of 3.
-    outcome.assert_errors_as_predicted(0.12);
+    outcome.assert_errors_as_predicted();
 }
 
 #[test]
