@@ -2,6 +2,7 @@
 
 mod arbitration;
 mod meters;
+mod outcome;
 mod packet_io;
 mod replication;
 mod service;

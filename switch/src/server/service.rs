@@ -2,8 +2,8 @@
 
 use super::Wake;
 use super::arbitration::{Arbitration, Outgoing};
-use super::packet_io;
 use super::translate::{self, Refusal};
+use super::{outcome, packet_io};
 use crate::device::SwitchEvent;
 use crate::engine::Pipeline;
 use crate::{SharedSwitch, Switch};
@@ -304,7 +304,7 @@ impl P4Runtime for Service {
         drop(switch);
         drop(state);
         self.wake();
-        status::from_updates(&outcomes)?;
+        outcome::answer(outcomes)?;
         Ok(Response::new(v1::WriteResponse {}))
     }
 
