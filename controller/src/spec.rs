@@ -69,7 +69,7 @@ pub struct ControllerSettings {
 
 impl Default for ControllerSettings {
     fn default() -> Self {
-        Self { election_id: 1, concurrency: 32, timeout_ns: 10_000_000_000, batch: 500 }
+        Self { election_id: 1, concurrency: 32, timeout_ns: 10_000_000_000, batch: 100 }
     }
 }
 
