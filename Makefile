@@ -9,7 +9,7 @@ help: ## list the entry points
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/' | sort | \
 		while IFS="$$(printf '\t')" read -r name text; do printf '  make %-12s %s\n' "$$name" "$$text"; done
 
-demo: ## train a model through a congested, trimming switch (about two minutes; flags: DEMO_FLAGS="--help")
+demo: ## train a model through a congested, trimming switch (half a minute once built; flags: DEMO_FLAGS="--help")
 	$(CARGO) run --release --quiet -p trimwire -- demo $(DEMO_FLAGS)
 
 test: p4-check lint test-rust bmv2-tests ## everything that CI runs
