@@ -130,7 +130,7 @@ impl Dequantiser {
                 for (block, out) in blocks {
                     let bits = reader.bits(0, block);
                     for (at, line) in L::lines_mut(out).iter_mut().enumerate() {
-                        lanes.store(line, lanes.flip(value, bits >> (at * L::N)));
+                        lanes.store(line, lanes.flip(value, bits, at));
                     }
                     if *dithered {
                         for (i, value) in out.iter_mut().enumerate() {
