@@ -73,8 +73,7 @@ fn dithered_heads_are_unbiased_coordinate_by_coordinate() {
         for seed in 0..rounds {
             let key = RotationKey { job_seed: seed, ..KEY };
             let message = encode(codec, &gradient, key);
-            let mut decoder =
-                Decoder::new(layout(512), key, Decoding::Unbiased).with_codec(codec);
+            let mut decoder = Decoder::new(layout(512), key, Decoding::Unbiased).with_codec(codec);
             for index in 0..2 {
                 decoder.receive(&message.packet(index)[..HEADER_LEN + 256 / 8]).unwrap();
             }
@@ -147,12 +146,17 @@ fn a_row_that_is_not_finite_is_nan_for_everyone_and_others_are_not_touched() {
             });
             assert!(got[32_768..65_536].iter().all(|v| v.is_nan()), "{codec}");
             let others = got[..32_768].iter().chain(&got[65_536..]);
-            assert!(others.zip(clean[..32_768].iter().chain(&clean[65_536..])).all(|(a, b)| (a - b).abs() < 1e-4));
+            assert!(
+                others.zip(clean[..32_768].iter().chain(&clean[65_536..])).all(|(a, b)| (a - b).abs() < 1e-4)
+            );
             assert!(message.importance(row.start), "{codec}: what stops a step must not be cut first");
         }
         let raw = encode(Codec::Raw, &gradient, KEY);
         let got = decode(&raw, gradient.len(), Decoding::Unbiased, |_| 1);
-        assert!(got.iter().zip(&gradient).all(|(a, b)| a.to_bits() == b.to_bits()), "raw carries it as it is");
+        assert!(
+            got.iter().zip(&gradient).all(|(a, b)| a.to_bits() == b.to_bits()),
+            "raw carries it as it is"
+        );
         let strict = Encoder::new(layout(gradient.len()), KEY).strict(true);
         let mut out = Message::default();
         let error = strict.encode(&gradient, ENVELOPE, 11, &mut out).unwrap_err();

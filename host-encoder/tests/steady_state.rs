@@ -37,7 +37,8 @@ fn allocations(work: impl FnOnce()) -> u64 {
 
 #[test]
 fn a_second_message_of_the_same_size_allocates_nothing() {
-    let gradient: Vec<f32> = (0..100_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 8) as f32 - 8e6).collect();
+    let gradient: Vec<f32> =
+        (0..100_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 8) as f32 - 8e6).collect();
     let layout = Layout::new(gradient.len(), 352).unwrap();
     let key = RotationKey { job_seed: 1, message: 1, rank: 0 };
     let envelope = Envelope { stream: StreamId::new(0, 0).unwrap(), message: 1, layer_class: 0 };
