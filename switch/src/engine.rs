@@ -129,7 +129,9 @@ pub enum EgressOutcome {
 /// A message of the program to its controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Digest {
-    /// Name of the digest's field list.
+    /// The JSON's id of the field list.
+    pub id: u16,
+    /// Name of the field list, which is the digest's name in P4Info.
     pub name: String,
     /// One value per field.
     pub fields: Vec<entity::Value>,
@@ -197,9 +199,10 @@ impl Pipeline {
     /// What is not JSON, contradicts itself, or is not supported, by name and with its place in the P4 source.
     pub fn load(json: &[u8]) -> Result<Self, LoadError> {
         let (program, state) = program::load(json)?;
+        let control = Control::new(state, program.digest_infos());
         Ok(Self {
             program,
-            control: Control::new(state),
+            control,
             work: Work { random: Random::new(0), bytes: Vec::new(), key: Vec::new(), masked: Vec::new() },
             packets: Vec::new(),
             frames: Vec::new(),
@@ -463,11 +466,11 @@ impl Pipeline {
     }
 
     fn generate_digest(&mut self, packet: &mut Packet) {
-        let list = std::mem::take(&mut packet.requests.digest);
-        let Some(list) = self.program.digests.get(&list).filter(|_| list != 0) else { return };
+        let id = std::mem::take(&mut packet.requests.digest);
+        let Some(list) = self.program.digests.get(&id).filter(|_| id != 0) else { return };
         if self.digests.len() < MOST_DIGESTS {
             let fields = list.fields.iter().map(|slot| bits::bytes_from_limbs(&packet.phv[slot.limbs()]));
-            self.digests.push(Digest { name: list.name.clone(), fields: fields.collect() });
+            self.digests.push(Digest { id, name: list.name.clone(), fields: fields.collect() });
         }
     }
 }

@@ -1,11 +1,13 @@
 //! The control plane's view of a loaded program.
 
+mod idle;
 mod profiles;
 mod tables;
+mod value_sets;
 
 use super::action::Action;
 use super::bits::{bytes_from_limbs, limbs_from_bytes};
-use super::entity::{CounterValue, MeterConfig, Replica, Value};
+use super::entity::{CounterValue, DigestInfo, MeterConfig, Replica, Value};
 use super::error::{Code, ControlError};
 use super::parser::ValueSet;
 use super::profile::Profile;
@@ -13,13 +15,16 @@ use super::program::InitialState;
 use super::replication::Replication;
 use super::stateful::{Counter, MeterArray, Register};
 use super::table::Table;
+use idle::IdleTimers;
 
 type Result<T> = std::result::Result<T, ControlError>;
 
 /// Tables, action profiles, counters, registers, meters, multicast groups and clone sessions, by full name.
 ///
-/// Nothing is changed when a call fails; the error names the culprit and the valid choices.
-#[derive(Debug)]
+/// Nothing is changed when a call fails; the error names the culprit and the valid choices. A clone is a snapshot:
+/// assigning it back to [`Pipeline::control`](super::Pipeline::control) of the same pipeline undoes what was written
+/// since, by the control plane and by packets.
+#[derive(Clone, Debug)]
 pub struct Control {
     pub(super) actions: Vec<Action>,
     pub(super) tables: Vec<Table>,
@@ -30,6 +35,8 @@ pub struct Control {
     pub(super) value_sets: Vec<ValueSet>,
     pub(super) multicast: Replication,
     pub(super) clone_sessions: Replication,
+    digests: Vec<DigestInfo>,
+    timers: IdleTimers,
 }
 
 /// An object of that name, or an error that lists the names there are.
@@ -71,10 +78,22 @@ fn check_meter(config: Option<MeterConfig>) -> Result<()> {
 }
 
 impl Control {
-    pub(super) fn new(state: InitialState) -> Self {
+    pub(super) fn new(state: InitialState, digests: Vec<DigestInfo>) -> Self {
         let InitialState { actions, tables, profiles, counters, registers, meters, value_sets } = state;
         let (multicast, clone_sessions) = (Replication::multicast(), Replication::clone_sessions());
-        Self { actions, tables, profiles, counters, registers, meters, value_sets, multicast, clone_sessions }
+        Self {
+            actions,
+            tables,
+            profiles,
+            counters,
+            registers,
+            meters,
+            value_sets,
+            multicast,
+            clone_sessions,
+            digests,
+            timers: IdleTimers::default(),
+        }
     }
 
     /// Names and sizes of the indirect counters.
@@ -199,30 +218,8 @@ impl Control {
         self.clone_sessions.all()
     }
 
-    fn value_set_index(&self, name: &str) -> Result<usize> {
-        named(self.value_sets.iter(), "value set", name, |set| &set.name)
-    }
-
-    /// The members of a parser value set, sorted. A member is one number: the fields of the `select` key, most
-    /// significant first, without padding.
-    pub fn value_set(&self, name: &str) -> Result<Vec<Value>> {
-        Ok(self.value_sets[self.value_set_index(name)?].members.clone())
-    }
-
-    /// Replaces the members of a parser value set.
-    pub fn set_value_set(&mut self, name: &str, members: &[Value]) -> Result<()> {
-        let number = self.value_set_index(name)?;
-        let set = &mut self.value_sets[number];
-        let width = set.width;
-        let canonical =
-            |member: &Value| limbs_from_bytes(member, width).map(|limbs| bytes_from_limbs(&limbs));
-        let members: Option<Vec<Value>> = members.iter().map(canonical).collect();
-        let mut members = members.ok_or_else(|| {
-            ControlError::invalid(format!("a member does not fit value set `{name}` of {width} bits"))
-        })?;
-        members.sort_unstable();
-        members.dedup();
-        set.fill(members);
-        Ok(())
+    /// The digests that the program may send.
+    pub fn digests(&self) -> &[DigestInfo] {
+        &self.digests
     }
 }

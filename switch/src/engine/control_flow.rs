@@ -214,6 +214,9 @@ impl Tables<'_> {
                     entry.counter.packets = entry.counter.packets.wrapping_add(1);
                     entry.counter.bytes = entry.counter.bytes.wrapping_add(u64::from(packet.ingress_length));
                 }
+                if entry.idle.timeout_ns != 0 {
+                    entry.idle.last_hit_ns = machine.now_ns;
+                }
                 if let Some((unit, slot)) = meter {
                     let color = entry.meter.color(machine.now_ns, unit, packet.ingress_length);
                     store(&mut packet.phv, slot, u128::from(color));

@@ -113,6 +113,42 @@ pub struct TableRow {
     pub counter: Option<CounterValue>,
     /// Present where the table has a direct meter that this entry configured.
     pub meter: Option<MeterConfig>,
+    /// Time without a hit after which the entry counts as idle, in ns; 0 for never.
+    pub idle_timeout_ns: u64,
+    /// When a packet last hit the entry, or its time-out was set, in ns of the pipeline's clock. Only entries with
+    /// a time-out keep it.
+    pub last_hit_ns: u64,
+}
+
+/// An entry that no packet has hit for as long as its idle time-out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdleEntry {
+    /// Full name of its table.
+    pub table: String,
+    /// The entry; it stays in the table.
+    pub row: TableRow,
+}
+
+/// A parser value set, as the control plane sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValueSetInfo {
+    /// Full name.
+    pub name: String,
+    /// Widths in bits of a member's fields, in the order of the `select` key.
+    pub widths: Vec<u16>,
+    /// Most members it can hold.
+    pub size: usize,
+}
+
+/// A digest that the program may send, as the control plane sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DigestInfo {
+    /// The JSON's id of the field list.
+    pub id: u16,
+    /// Name of the field list, which is the digest's name in P4Info.
+    pub name: String,
+    /// Widths in bits of the fields.
+    pub widths: Vec<u16>,
 }
 
 /// A counter cell.
@@ -212,6 +248,8 @@ pub struct TableInfo {
     pub has_counter: bool,
     /// Every entry has a meter.
     pub has_meter: bool,
+    /// Entries may have an idle time-out.
+    pub has_idle_timeout: bool,
     /// Its entries are compiled into the program.
     pub is_const: bool,
 }

@@ -59,6 +59,8 @@ pub(in super::super) struct ValueSet {
     pub(in super::super) name: String,
     /// Width in bits of a member.
     pub(in super::super) width: u32,
+    /// Most members.
+    pub(in super::super) size: usize,
     /// Widths of the select key's parts, which a member's bits are dealt out to.
     pub(in super::super) parts: Vec<u32>,
     pub(in super::super) members: Vec<Vec<u8>>,
@@ -94,7 +96,8 @@ pub(in super::super) fn load_value_sets(root: &Value) -> Result<Vec<ValueSet>> {
     for node in json::list(root, "parse_vsets")? {
         let width = json::array_size(node, "compressed_bitwidth")? as u32;
         let name = json::text(node, "name")?.to_owned();
-        sets.push(ValueSet { name, width, parts: vec![width], members: Vec::new(), limbs: Vec::new() });
+        let size = json::array_size(node, "max_size")?;
+        sets.push(ValueSet { name, width, size, parts: vec![width], members: Vec::new(), limbs: Vec::new() });
     }
     Ok(sets)
 }

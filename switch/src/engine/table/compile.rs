@@ -15,7 +15,7 @@ use super::super::json::{self, Result, malformed, unsupported};
 use super::super::layout::Layout;
 use super::super::stateful::{Meter, MeterUnit};
 use super::key::show;
-use super::{Call, Entry, Index, Key, NextNodes, Table, Target};
+use super::{Call, Entry, Idle, Index, Key, NextNodes, Table, Target};
 
 /// A call's arguments, checked and packed.
 pub(in super::super) fn compile_call(
@@ -142,9 +142,6 @@ pub(in super::super) fn load_table(node: &Value, scope: &TableScope<'_>) -> Resu
     if prefixes > 1 {
         return Err(unsupported(node, format!("table `{name}` with {prefixes} lpm keys")));
     }
-    if json::flag(node, "support_timeout") {
-        tracing::warn!("table `{name}` asks for idle timeouts: its entries never expire");
-    }
     let list = keys.iter().any(|key| matches!(key.kind, MatchKind::Ternary | MatchKind::Range));
     let packed = keys.iter().map(|key| key.slot.width).sum::<u32>() <= 64;
     let mut actions = Vec::new();
@@ -190,6 +187,7 @@ pub(in super::super) fn load_table(node: &Value, scope: &TableScope<'_>) -> Resu
             action_profile: profile_name.map(str::to_owned),
             has_counter: json::flag(node, "with_counters"),
             has_meter: direct_meter.is_some(),
+            has_idle_timeout: json::flag(node, "support_timeout"),
             is_const,
         },
         keys,
@@ -279,6 +277,7 @@ fn add_const_entry(node: &Value, table: &mut Table, scope: &TableScope<'_>) -> R
         counter: CounterValue::default(),
         meter: Meter::default(),
         is_const: true,
+        idle: Idle::default(),
     });
     Ok(())
 }
