@@ -19,6 +19,7 @@
 //!
 //! - [`v1`], [`config`], [`rpc`]: the messages, generated at build time from this crate's own `.proto` files. Field numbers,
 //!   packages and names are the specification's, so any other implementation understands them.
+//! - [`stratum`]: Stratum's scheme for what a role may do, as `Role.config`.
 //! - [`p4info`]: P4Info as text and binary, and look-up by name, alias or id.
 //! - [`bytes`]: integers of any width as canonical byte strings.
 //! - [`entity`]: entities from names, checked against the program, compared by key, and in words.
@@ -43,6 +44,9 @@ mod generated {
             tonic::include_proto!("google.rpc");
         }
     }
+    pub mod stratum {
+        tonic::include_proto!("stratum");
+    }
     pub mod p4 {
         pub mod v1 {
             tonic::include_proto!("p4.v1");
@@ -58,3 +62,4 @@ mod generated {
 pub use generated::google::rpc;
 pub use generated::p4::config::v1 as config;
 pub use generated::p4::v1;
+pub use generated::stratum;

@@ -281,6 +281,11 @@ impl Pipeline {
         &mut self.control
     }
 
+    /// No entry becomes idle before this time, in ns. See [`Control::take_idle_entries`].
+    pub fn idle_at(&self) -> Option<u64> {
+        self.control.poll_idle_timeout()
+    }
+
     /// Takes a frame's buffer back for reuse.
     pub fn recycle(&mut self, frame: Vec<u8>) {
         if self.frames.len() < MOST_RECYCLED {

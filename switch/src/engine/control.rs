@@ -4,6 +4,7 @@ mod idle;
 mod profiles;
 mod tables;
 mod value_sets;
+mod watch;
 
 use super::action::Action;
 use super::bits::{bytes_from_limbs, limbs_from_bytes};
