@@ -78,7 +78,11 @@ async fn an_action_set_spreads_by_weight_and_is_read_as_it_was_written() {
 #[tokio::test]
 async fn an_action_whose_watch_port_is_down_is_not_chosen() {
     let bench = Bench::new().await;
-    let entry = one_shot(&bench, 5, &[(1, 1, watch(1)), (2, 1, watch(2)), (3, 1, Some(WatchKind::WatchPort(vec![])))]);
+    let entry = one_shot(
+        &bench,
+        5,
+        &[(1, 1, watch(1)), (2, 1, watch(2)), (3, 1, Some(WatchKind::WatchPort(vec![])))],
+    );
     bench.write(insert(entry.clone())).await.unwrap();
     let ports = |now_ns| shares(&bench, now_ns, 5).into_iter().map(|(port, _)| port).collect::<Vec<_>>();
     let set = |port, up| bench.switch.lock().unwrap().set_port_up(port, up);
@@ -124,10 +128,17 @@ async fn groups_watch_ports_too_and_are_read_in_the_form_in_which_they_were_writ
     assert_eq!(bench.read(v1::ActionProfileGroup::default()).await, [Entity::from(group.clone())]);
     bench.switch.lock().unwrap().set_port_up(2, false);
     assert_eq!(shares(&bench, 1, 5).iter().map(|(port, _)| *port).collect::<Vec<_>>(), [1, 3]);
-    let error = bench.write(modify(v1::ActionProfileGroup { max_size: 7, ..group.clone() })).await.unwrap_err();
-    assert!(error.contains("INVALID_ARGUMENT") && error.contains("max_size 8 cannot be changed to 7"), "{error}");
+    let error =
+        bench.write(modify(v1::ActionProfileGroup { max_size: 7, ..group.clone() })).await.unwrap_err();
+    assert!(
+        error.contains("INVALID_ARGUMENT") && error.contains("max_size 8 cannot be changed to 7"),
+        "{error}"
+    );
     let error = bench.write(insert(one_shot(&bench, 6, &[(1, 1, None)]))).await.unwrap_err();
-    assert!(error.contains("INVALID_ARGUMENT") && error.contains("I.spread") && error.contains("members"), "{error}");
+    assert!(
+        error.contains("INVALID_ARGUMENT") && error.contains("I.spread") && error.contains("members"),
+        "{error}"
+    );
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 mod server_support;
 
 use server_support::*;
+use std::slice;
 use trimwire_p4runtime::entity::{TableEntryBuilder, delete, insert, modify};
 use trimwire_p4runtime::v1::{self, Entity, TableEntry, entity::Entity as Kind};
 
@@ -35,9 +36,9 @@ async fn an_entry_carries_its_counter_and_meter_in_and_out() {
         ..bench.acl(1, 10, 4)
     };
     bench.write(insert(entry.clone())).await.unwrap();
-    assert_eq!(bench.rows(with_resources(&entry)).await, [entry.clone()]);
+    assert_eq!(bench.rows(with_resources(&entry)).await, slice::from_ref(&entry));
     let bare = TableEntry { meter_config: None, counter_data: None, ..entry.clone() };
-    assert_eq!(bench.entries("I.acl").await, [bare.clone()], "only what is asked for");
+    assert_eq!(bench.entries("I.acl").await, slice::from_ref(&bare), "only what is asked for");
     // The packet that is counted is the one that hits.
     assert_eq!(bench.port_of(1, &probe(1, 0, 0, 0)), Some(4));
     let read = bench.rows(with_resources(&entry)).await;
@@ -49,11 +50,17 @@ async fn an_entry_carries_its_counter_and_meter_in_and_out() {
     bench.write(modify(TableEntry { counter_data: Some(count(0, 0)), ..bare })).await.unwrap();
     assert_eq!(bench.rows(with_resources(&entry)).await[0].counter_data, Some(count(0, 0)));
     for (entry, words) in [
-        (TableEntry { counter_data: Some(count(0, 0)), ..bench.forward("I.aging", 1, 1) }, "no direct counter"),
+        (
+            TableEntry { counter_data: Some(count(0, 0)), ..bench.forward("I.aging", 1, 1) },
+            "no direct counter",
+        ),
         (TableEntry { meter_config: Some(rates(1, 2)), ..bench.forward("I.aging", 1, 1) }, "no direct meter"),
         (TableEntry { meter_config: Some(rates(9, 5)), ..bench.acl(2, 1, 1) }, "cir 9 is above pir 5"),
         (
-            TableEntry { meter_config: Some(v1::MeterConfig { eburst: 3, ..rates(1, 2) }), ..bench.acl(2, 1, 1) },
+            TableEntry {
+                meter_config: Some(v1::MeterConfig { eburst: 3, ..rates(1, 2) }),
+                ..bench.acl(2, 1, 1)
+            },
             "eburst 3",
         ),
         (
@@ -73,10 +80,15 @@ async fn direct_counters_and_meters_are_entities_of_their_own() {
     let entry = bench.acl(1, 10, 4);
     bench.write(insert(entry.clone())).await.unwrap();
     let counter = |data| v1::DirectCounterEntry { table_entry: Some(entry.clone()), data };
-    let meter = |config| v1::DirectMeterEntry { table_entry: Some(entry.clone()), config, ..Default::default() };
+    let meter =
+        |config| v1::DirectMeterEntry { table_entry: Some(entry.clone()), config, ..Default::default() };
     bench.write(modify(counter(Some(count(7, 70))))).await.unwrap();
     bench.write(modify(counter(None))).await.unwrap();
-    assert_eq!(bench.read(counter(None)).await, [Entity::from(counter(Some(count(7, 70))))], "no data, no change");
+    assert_eq!(
+        bench.read(counter(None)).await,
+        [Entity::from(counter(Some(count(7, 70))))],
+        "no data, no change"
+    );
     bench.write(modify(meter(Some(rates(1, 2))))).await.unwrap();
     assert_eq!(bench.read(meter(None)).await, [Entity::from(meter(Some(rates(1, 2))))]);
     bench.write(modify(meter(None))).await.unwrap();
@@ -115,7 +127,11 @@ async fn a_modify_without_action_keeps_the_action_and_sets_the_rest() {
 #[expect(deprecated, reason = "controller_metadata has to be returned as long as clients send it")]
 async fn reads_are_filtered_by_action_and_by_both_kinds_of_metadata() {
     let bench = Bench::new().await;
-    let drop = TableEntryBuilder::new(&bench.index, "I.aging").exact("key", 3_u128).action("I.drop").build().unwrap();
+    let drop = TableEntryBuilder::new(&bench.index, "I.aging")
+        .exact("key", 3_u128)
+        .action("I.drop")
+        .build()
+        .unwrap();
     let entries = [
         TableEntry { metadata: b"a".to_vec(), ..bench.forward("I.aging", 1, 1) },
         TableEntry { controller_metadata: 77, ..bench.forward("I.aging", 2, 1) },
@@ -150,7 +166,7 @@ async fn a_default_entry_is_set_with_its_metadata_and_reset_to_the_programs() {
     let action = bench.forward("I.aging", 1, 9).action;
     let wanted = TableEntry { action, metadata: b"mine".to_vec(), ..filter.clone() };
     bench.write(modify(wanted.clone())).await.unwrap();
-    assert_eq!(bench.rows(filter.clone()).await, [wanted.clone()]);
+    assert_eq!(bench.rows(filter.clone()).await, slice::from_ref(&wanted));
     assert_eq!(bench.port_of(1, &probe(50, 0, 0, 0)), Some(9));
     bench.write(modify(filter.clone())).await.unwrap();
     assert_eq!(bench.rows(filter.clone()).await, original, "metadata is reset too");
@@ -159,7 +175,10 @@ async fn a_default_entry_is_set_with_its_metadata_and_reset_to_the_programs() {
         (delete(wanted.clone()), "INVALID_ARGUMENT"),
         (modify(TableEntry { priority: 1, ..wanted.clone() }), "INVALID_ARGUMENT"),
         (modify(TableEntry { idle_timeout_ns: 1, ..wanted.clone() }), "INVALID_ARGUMENT"),
-        (modify(TableEntry { table_id: bench.index.table("I.fixed").unwrap().id(), ..filter.clone() }), "PERMISSION_DENIED"),
+        (
+            modify(TableEntry { table_id: bench.index.table("I.fixed").unwrap().id(), ..filter.clone() }),
+            "PERMISSION_DENIED",
+        ),
     ] {
         let error = bench.write(update).await.unwrap_err();
         assert!(error.contains(code), "{code}: {error}");
@@ -195,7 +214,10 @@ async fn a_table_takes_as_many_entries_as_it_says_and_then_says_so() {
         bench.write(insert(bench.forward("I.aging", key, 1))).await.unwrap();
     }
     let error = bench.write(insert(bench.forward("I.aging", 16, 1))).await.unwrap_err();
-    assert!(error.contains("RESOURCE_EXHAUSTED") && error.contains("I.aging") && error.contains("16"), "{error}");
+    assert!(
+        error.contains("RESOURCE_EXHAUSTED") && error.contains("I.aging") && error.contains("16"),
+        "{error}"
+    );
     bench.write(modify(bench.forward("I.aging", 3, 2))).await.unwrap();
     bench.write(delete(bench.forward("I.aging", 3, 2))).await.unwrap();
     bench.write(insert(bench.forward("I.aging", 16, 1))).await.unwrap();
@@ -244,7 +266,11 @@ async fn an_idle_entry_is_told_again_and_again_until_it_is_hit() {
     const MS: u64 = 1_000_000;
     let bench = Bench::new().await;
     let mut streams = bench.client.take_streams().unwrap();
-    let entry = TableEntry { idle_timeout_ns: 50 * MS as i64, metadata: b"x".to_vec(), ..bench.forward("I.aging", 1, 1) };
+    let entry = TableEntry {
+        idle_timeout_ns: 50 * MS as i64,
+        metadata: b"x".to_vec(),
+        ..bench.forward("I.aging", 1, 1)
+    };
     let other = bench.forward("I.aging", 2, 1);
     bench.write(insert(entry.clone())).await.unwrap();
     bench.write(insert(other)).await.unwrap();
@@ -252,7 +278,11 @@ async fn an_idle_entry_is_told_again_and_again_until_it_is_hit() {
     bench.send(40 * MS, &probe(1, 0, 0, 0));
     bench.send(60 * MS, &probe(2, 0, 0, 0));
     assert!(streams.idle_timeouts.try_recv().is_err(), "hit in time");
-    let asked = TableEntry { time_since_last_hit: Some(Default::default()), action: None, ..entry.clone() };
+    let asked = TableEntry {
+        time_since_last_hit: Some(v1::table_entry::IdleTimeout::default()),
+        action: None,
+        ..entry.clone()
+    };
     let elapsed = bench.rows(asked).await[0].time_since_last_hit;
     assert_eq!(elapsed, Some(v1::table_entry::IdleTimeout { elapsed_ns: 20 * MS as i64 }));
     for at_ms in [90, 140] {
@@ -266,7 +296,10 @@ async fn an_idle_entry_is_told_again_and_again_until_it_is_hit() {
         (TableEntry { idle_timeout_ns: 5, ..bench.acl(1, 1, 1) }, "does not support idle timeouts"),
         (TableEntry { idle_timeout_ns: -5, ..bench.forward("I.aging", 3, 1) }, "-5"),
         (
-            TableEntry { time_since_last_hit: Some(Default::default()), ..bench.forward("I.aging", 3, 1) },
+            TableEntry {
+                time_since_last_hit: Some(v1::table_entry::IdleTimeout::default()),
+                ..bench.forward("I.aging", 3, 1)
+            },
             "time_since_last_hit",
         ),
     ] {
@@ -353,8 +386,15 @@ async fn a_wildcard_of_every_kind_reads_the_whole_state() {
         };
         *kinds.entry(kind).or_insert(0) += 1;
     }
-    let expected =
-        [("table", 4), ("counter", 16), ("direct counter", 3), ("meter", 4), ("direct meter", 1), ("register", 12), ("value set", 2)];
+    let expected = [
+        ("table", 4),
+        ("counter", 16),
+        ("direct counter", 3),
+        ("meter", 4),
+        ("direct meter", 1),
+        ("register", 12),
+        ("value set", 2),
+    ];
     assert_eq!(kinds, expected.into());
 }
 

@@ -175,21 +175,18 @@ fn check_digest(entry: &DigestEntry, index: &Index, purpose: Purpose) -> Result<
     }
     let digest = index.digest(entry.digest_id)?;
     let invalid = |reason: String| Err(EntityError::invalid(format!("digest {:?}", digest.name()), reason));
-    match (&entry.config, purpose) {
-        (_, Purpose::Read | Purpose::Delete) => {
-            return Ok(DigestEntry { config: None, ..*entry });
-        }
-        (None, _) => return invalid("has no config".to_owned()),
-        (Some(config), _) => {
-            for (name, value) in [
-                ("max_timeout_ns", config.max_timeout_ns),
-                ("max_list_size", config.max_list_size.into()),
-                ("ack_timeout_ns", config.ack_timeout_ns),
-            ] {
-                if value < 0 {
-                    return invalid(format!("{name} {value} is negative"));
-                }
-            }
+    if matches!(purpose, Purpose::Read | Purpose::Delete) {
+        return Ok(DigestEntry { config: None, ..*entry });
+    }
+    // No config means that all of it is 0, as finsy writes it.
+    let config = entry.config.unwrap_or_default();
+    for (name, value) in [
+        ("max_timeout_ns", config.max_timeout_ns),
+        ("max_list_size", config.max_list_size.into()),
+        ("ack_timeout_ns", config.ack_timeout_ns),
+    ] {
+        if value < 0 {
+            return invalid(format!("{name} {value} is negative"));
         }
     }
     Ok(*entry)

@@ -27,6 +27,7 @@ pub(super) struct Config {
 
 /// A list to send.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::struct_field_names, reason = "DigestList's own names")]
 pub(super) struct List {
     pub(super) digest_id: u32,
     pub(super) list_id: u64,
@@ -37,7 +38,7 @@ pub(super) struct List {
 type Fields = Vec<Vec<u8>>;
 
 #[derive(Debug)]
-struct Sent {
+struct Unacknowledged {
     list_id: u64,
     sent_ns: u64,
     messages: Vec<Fields>,
@@ -50,7 +51,7 @@ struct Digest {
     buffer: Vec<(Fields, P4Data)>,
     first_ns: u64,
     /// Sent and not acknowledged, oldest first.
-    cache: VecDeque<Sent>,
+    cache: VecDeque<Unacknowledged>,
     /// What is in `buffer` or `cache`.
     known: BTreeSet<Fields>,
 }
@@ -58,7 +59,7 @@ struct Digest {
 /// All digests that are on.
 #[derive(Debug, Default)]
 pub(super) struct Digests {
-    digests: BTreeMap<u32, Digest>,
+    on: BTreeMap<u32, Digest>,
     ready: VecDeque<List>,
     last_list: u64,
 }
@@ -66,7 +67,7 @@ pub(super) struct Digests {
 impl Digests {
     /// Makes `wanted` the digests that are on. Those that stay on keep their messages, under their new configuration.
     pub(super) fn configure(&mut self, wanted: BTreeMap<u32, Config>) {
-        self.digests.retain(|id, _| wanted.contains_key(id));
+        self.on.retain(|id, _| wanted.contains_key(id));
         for (id, config) in wanted {
             let new = || Digest {
                 config,
@@ -75,13 +76,13 @@ impl Digests {
                 cache: VecDeque::new(),
                 known: BTreeSet::new(),
             };
-            self.digests.entry(id).or_insert_with(new).config = config;
+            self.on.entry(id).or_insert_with(new).config = config;
         }
     }
 
     /// Forgets everything that waits or is unacknowledged: another program, or another primary.
     pub(super) fn clear(&mut self) {
-        for digest in self.digests.values_mut() {
+        for digest in self.on.values_mut() {
             digest.buffer.clear();
             digest.cache.clear();
             digest.known.clear();
@@ -91,7 +92,7 @@ impl Digests {
 
     /// Whether a digest is on.
     pub(super) fn is_on(&self, digest_id: u32) -> bool {
-        self.digests.contains_key(&digest_id)
+        self.on.contains_key(&digest_id)
     }
 
     /// A message of the program's; `data` puts it into P4Runtime's form, if it is to be sent.
@@ -103,7 +104,7 @@ impl Digests {
         data: impl FnOnce(&Fields) -> Option<P4Data>,
     ) {
         self.expire(now_ns);
-        let Some(digest) = self.digests.get_mut(&digest_id) else { return };
+        let Some(digest) = self.on.get_mut(&digest_id) else { return };
         if digest.known.contains(&fields) {
             return;
         }
@@ -124,7 +125,7 @@ impl Digests {
 
     /// The primary has acted on a list; false when there is no such list, or it has expired.
     pub(super) fn handle_ack(&mut self, digest_id: u32, list_id: u64) -> bool {
-        let Some(digest) = self.digests.get_mut(&digest_id) else { return false };
+        let Some(digest) = self.on.get_mut(&digest_id) else { return false };
         let Some(at) = digest.cache.iter().position(|sent| sent.list_id == list_id) else { return false };
         if let Some(sent) = digest.cache.remove(at) {
             digest.forget(&sent);
@@ -136,7 +137,7 @@ impl Digests {
     pub(super) fn handle_timeout(&mut self, now_ns: u64) {
         self.expire(now_ns);
         let due: Vec<u32> = self
-            .digests
+            .on
             .iter()
             .filter(|(_, digest)| digest.send_at().is_some_and(|at_ns| at_ns <= now_ns))
             .map(|(id, _)| *id)
@@ -150,11 +151,11 @@ impl Digests {
     }
 
     fn send(&mut self, now_ns: u64, digest_id: u32) {
-        let Some(digest) = self.digests.get_mut(&digest_id) else { return };
+        let Some(digest) = self.on.get_mut(&digest_id) else { return };
         self.last_list += 1;
         let list_id = self.last_list;
         let (messages, data): (Vec<_>, _) = std::mem::take(&mut digest.buffer).into_iter().unzip();
-        let sent = Sent { list_id, sent_ns: now_ns, messages };
+        let sent = Unacknowledged { list_id, sent_ns: now_ns, messages };
         if digest.config.ack_timeout_ns == 0 {
             digest.forget(&sent);
         } else {
@@ -169,7 +170,7 @@ impl Digests {
     }
 
     fn expire(&mut self, now_ns: u64) {
-        for digest in self.digests.values_mut() {
+        for digest in self.on.values_mut() {
             let timeout_ns = digest.config.ack_timeout_ns;
             while let Some(oldest) = digest.cache.front()
                 && now_ns.saturating_sub(oldest.sent_ns) >= timeout_ns
@@ -182,7 +183,7 @@ impl Digests {
 }
 
 impl Digest {
-    fn forget(&mut self, sent: &Sent) {
+    fn forget(&mut self, sent: &Unacknowledged) {
         for message in &sent.messages {
             self.known.remove(message);
         }

@@ -57,7 +57,10 @@ fn idle(state: &mut State, switch: &mut Switch, now_ns: u64, idle: &[IdleEntry])
     let mut entries: BTreeMap<u32, Vec<v1::TableEntry>> = BTreeMap::new();
     for IdleEntry { table, row } in idle {
         let Ok(table) = target.index.table(table.as_str()) else { continue };
-        let filter = v1::TableEntry { time_since_last_hit: Some(Default::default()), ..Default::default() };
+        let filter = v1::TableEntry {
+            time_since_last_hit: Some(v1::table_entry::IdleTimeout::default()),
+            ..v1::TableEntry::default()
+        };
         let entry = entry_of(&target, table, row, &filter);
         entries.entry(table.id()).or_default().extend(entry.ok());
     }

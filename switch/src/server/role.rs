@@ -6,7 +6,7 @@ use prost::bytes::Bytes;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tonic::Status;
-use trimwire_p4runtime::p4info::{Index, Named as _};
+use trimwire_p4runtime::p4info::{Index, Named};
 use trimwire_p4runtime::stratum::P4RoleConfig;
 use trimwire_p4runtime::v1::{self, TableEntry, entity::Entity as Kind};
 use trimwire_p4runtime::{bytes, stratum};
@@ -100,9 +100,12 @@ impl Access {
         }
         let direct = |entry: &Option<TableEntry>, meter: bool| {
             let table_id = entry.as_ref().map_or(0, |entry| entry.table_id);
-            let own = index.table(table_id).ok().and_then(|table| match meter {
-                true => table.direct_meter().map(|meter| meter.id()),
-                false => table.direct_counter().map(|counter| counter.id()),
+            let own = index.table(table_id).ok().and_then(|table| {
+                if meter {
+                    table.direct_meter().map(Named::id)
+                } else {
+                    table.direct_counter().map(Named::id)
+                }
             });
             self.has(table_id) || own.is_some_and(|id| self.has(id))
         };

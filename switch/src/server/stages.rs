@@ -79,7 +79,7 @@ impl Stages {
 
 fn calls_recirculate(actions: &Value) -> bool {
     let primitives =
-        actions.as_array().into_iter().flatten().flat_map(|action| action["primitives"].as_array());
+        actions.as_array().into_iter().flatten().filter_map(|action| action["primitives"].as_array());
     primitives
         .flatten()
         .any(|primitive| primitive["op"].as_str().is_some_and(|op| op.starts_with("recirculate")))

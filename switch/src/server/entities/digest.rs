@@ -33,15 +33,15 @@ impl Target<'_> {
         Ok(())
     }
 
-    pub(super) fn read_digests(&self, filter: &v1::DigestEntry) -> Result<Vec<Kind>> {
+    pub(super) fn read_digests(&self, filter: &v1::DigestEntry) -> Vec<Kind> {
         let digests = self.index.p4info().digests.iter();
-        Ok(digests
+        digests
             .filter(|digest| filter.digest_id == 0 || filter.digest_id == digest.id())
             .filter_map(|digest| {
                 let config = self.ledger.digests.get(digest.name())?;
                 Some(Kind::DigestEntry(v1::DigestEntry { digest_id: digest.id(), config: Some(*config) }))
             })
-            .collect())
+            .collect()
     }
 }
 

@@ -6,7 +6,7 @@ use super::profiles::{watch_number, watch_port};
 use super::{Refusal, Result, Target};
 use crate::engine::entity::{Group, GroupMember};
 use tonic::Code;
-use trimwire_p4runtime::p4info::{Named as _, TableRef};
+use trimwire_p4runtime::p4info::{Named, TableRef};
 use trimwire_p4runtime::v1;
 use trimwire_p4runtime::v1::action_profile_action::WatchKind;
 use trimwire_p4runtime::v1::action_profile_action_set::ActionSelectionMode;
@@ -19,7 +19,7 @@ impl Target<'_> {
         set: &v1::ActionProfileActionSet,
     ) -> Result<u32> {
         let place = format!("action set of table {}", table.name());
-        let Some(profile) = table.implementation().map(|profile| profile.name()) else {
+        let Some(profile) = table.implementation().map(Named::name) else {
             return Err(Refusal::invalid(format!("{place}: the table has no action selector")));
         };
         if set.group_action.is_some() {

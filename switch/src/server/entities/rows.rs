@@ -7,7 +7,7 @@ use crate::engine::ControlError;
 use crate::engine::entity::{ActionSpec, MatchValue, TableRow, Value};
 use tonic::Code;
 use trimwire_p4runtime::config::match_field::MatchType;
-use trimwire_p4runtime::p4info::{Named as _, TableRef};
+use trimwire_p4runtime::p4info::{Named, TableRef};
 use trimwire_p4runtime::v1;
 use trimwire_p4runtime::v1::field_match::FieldMatchType;
 use trimwire_p4runtime::v1::table_action::Type as ActionType;
@@ -120,7 +120,7 @@ impl Target<'_> {
             return Ok(None);
         }
         let Some(action) = self.control.default_action(table.name())? else { return Ok(None) };
-        let profile = table.implementation().map(|profile| profile.name());
+        let profile = table.implementation().map(Named::name);
         let mut entry = v1::TableEntry {
             table_id: table.id(),
             action: Some(self.table_action(profile, &action)?),
@@ -140,7 +140,7 @@ pub(in super::super) fn entry_of(
     row: &TableRow,
     filter: &v1::TableEntry,
 ) -> Result<v1::TableEntry> {
-    let profile = table.implementation().map(|profile| profile.name());
+    let profile = table.implementation().map(Named::name);
     let mut entry = v1::TableEntry {
         table_id: table.id(),
         r#match: field_matches(table, row),
