@@ -55,8 +55,10 @@ fn changes(bench: &Bench) -> Vec<Update> {
         value_set_id: index.value_set("P.kinds").unwrap().id(),
         members: vec![v1::ValueSetMember { r#match: vec![field] }],
     };
-    let digest =
-        v1::DigestEntry { digest_id: index.digest("seen_t").unwrap().id(), config: Some(Default::default()) };
+    let digest = v1::DigestEntry {
+        digest_id: index.digest("seen_t").unwrap().id(),
+        config: Some(v1::digest_entry::Config::default()),
+    };
     vec![
         insert(TableEntry { counter_data: Some(count), meter_config: Some(rates), ..bench.acl(1, 1, 1) }),
         insert(bench.forward("I.aging", 1, 1)),

@@ -114,9 +114,9 @@ control I(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t 
 #endif
 
     apply {
-        if (hdr.packet_out.isValid()) {
+        // A packet-out to port 0 goes the way of all packets.
+        if (hdr.packet_out.isValid() && hdr.packet_out.egress_port != 0) {
             standard.egress_spec = hdr.packet_out.egress_port;
-            hdr.packet_out.setInvalid();
         } else {
             mark_to_drop(standard);
             acl.apply();
