@@ -2,11 +2,11 @@
 
 mod compile;
 
-pub(super) use compile::{Action, Names, compile_primitive, load_all};
+pub(super) use compile::{Action, Names, assign, compile_primitive, load_all};
 
 use super::bits::trim;
 use super::calculation::Calculation;
-use super::expression::{Env, Expr, HeaderRef, load, store};
+use super::expression::{Env, Expr, HeaderRef, StackRef, UnionRef, load, store};
 use super::intrinsic::Intrinsics;
 use super::layout::{Layout, Slot};
 use super::packet::Packet;
@@ -18,6 +18,9 @@ pub const DROP_PORT: u16 = 511;
 
 /// Operations that one action may run: ends a program's endless loop, and nothing else comes near.
 const FUEL: u32 = 1 << 16;
+
+/// Limbs for a value that fits 128 bits where one of more bits may be due.
+const WORDS_OF_A_WORD: usize = 3;
 
 /// Where a result goes.
 #[derive(Clone, Debug)]
@@ -49,6 +52,11 @@ pub(super) enum Op {
         mask: u64,
         value: Expr,
     },
+    /// To a field of more than 128 bits.
+    AssignWide {
+        to: Target,
+        value: Expr,
+    },
     /// `to = from` where either is wider than 128 bits.
     CopyField {
         to: Slot,
@@ -76,16 +84,20 @@ pub(super) enum Op {
         to: u32,
         from: u32,
     },
-    CopyUnion {
+    CopyUnionStack {
         to: u32,
         from: u32,
     },
+    CopyUnion {
+        to: UnionRef,
+        from: UnionRef,
+    },
     Push {
-        stack: u32,
+        stack: StackRef,
         count: Expr,
     },
     Pop {
-        stack: u32,
+        stack: StackRef,
         count: Expr,
     },
     Drop,
@@ -99,7 +111,7 @@ pub(super) enum Op {
         index: Expr,
     },
     ReadRegisterWide {
-        to: Slot,
+        to: Target,
         register: u32,
         index: Expr,
     },
@@ -111,7 +123,7 @@ pub(super) enum Op {
     WriteRegisterWide {
         register: u32,
         index: Expr,
-        from: Slot,
+        value: Expr,
     },
     Meter {
         meter: u32,
@@ -214,18 +226,21 @@ impl Machine<'_> {
         expr.low64(&self.env(packet, params)) as u32 as usize
     }
 
-    fn write(&self, packet: &mut Packet, params: &[u64], to: &Target, value: u128) {
+    /// Where a result goes; `None` for a header that does not exist.
+    fn place(&self, packet: &Packet, params: &[u64], to: &Target) -> Option<Slot> {
         match to {
-            Target::Slot(slot) => store(&mut packet.phv, *slot, value),
+            Target::Slot(slot) => Some(*slot),
             Target::Dynamic { header, field } => {
-                let header = header.resolve(&self.env(packet, params));
-                if let Some(slot) = header
-                    .and_then(|header| self.layout.headers[header as usize].fields.get(*field as usize))
-                    .map(|field| field.slot)
-                {
-                    store(&mut packet.phv, slot, value);
-                }
+                let header = header.resolve(&self.env(packet, params))?;
+                let fields = &self.layout.headers[header as usize].fields;
+                fields.get(*field as usize).map(|field| field.slot)
             }
+        }
+    }
+
+    fn write(&self, packet: &mut Packet, params: &[u64], to: &Target, value: u128) {
+        if let Some(slot) = self.place(packet, params, to) {
+            store(&mut packet.phv, slot, value);
         }
     }
 
@@ -294,6 +309,12 @@ impl Machine<'_> {
 
     fn execute_rare(&mut self, packet: &mut Packet, op: &Op, params: &[u64]) {
         match op {
+            Op::AssignWide { to, value } => {
+                let value = value.wide(&self.env(packet, params), WORDS_OF_A_WORD);
+                if let Some(slot) = self.place(packet, params, to) {
+                    value.store(&mut packet.phv[slot.limbs()], slot.width);
+                }
+            }
             Op::CopyField { to, from } => {
                 copy_limbs(&mut packet.phv, *to, *from);
             }
@@ -316,36 +337,44 @@ impl Machine<'_> {
             Op::CopyStack { to, from } => {
                 let (to, from) = (&self.layout.stacks[*to as usize], &self.layout.stacks[*from as usize]);
                 packet.phv[to.next] = packet.phv[from.next];
-                for (&to, &from) in to.headers.iter().zip(&from.headers) {
-                    self.layout.copy_header(&mut packet.phv, to, from);
+                self.copy_headers(packet, &to.headers, &from.headers);
+            }
+            Op::CopyUnionStack { to, from } => {
+                let stack = |stack: u32| &self.layout.union_stacks[stack as usize];
+                let (to, from) = (stack(*to), stack(*from));
+                packet.phv[to.next] = packet.phv[from.next];
+                for (&to, &from) in to.unions.iter().zip(&from.unions) {
+                    self.copy_union(packet, to, from);
                 }
             }
             Op::CopyUnion { to, from } => {
-                let (to, from) = (&self.layout.unions[*to as usize], &self.layout.unions[*from as usize]);
-                for (&to, &from) in to.iter().zip(from) {
-                    self.layout.copy_header(&mut packet.phv, to, from);
+                let env = self.env(packet, params);
+                if let (Some(to), Some(from)) = (to.resolve(&env), from.resolve(&env)) {
+                    self.copy_union(packet, to, from);
                 }
             }
             Op::Push { stack, count } => {
                 let count = self.index(packet, params, count);
-                self.push(packet, *stack, count);
+                self.push(packet, Elements::new(self.layout, *stack), count);
             }
             Op::Pop { stack, count } => {
                 let count = self.index(packet, params, count);
-                self.pop(packet, *stack, count);
+                self.pop(packet, Elements::new(self.layout, *stack), count);
             }
             Op::ReadRegisterWide { to, register, index } => {
                 let index = self.index(packet, params, index);
-                if let Some(cell) = self.registers[*register as usize].cell(index as u128) {
+                let to = self.place(packet, params, to);
+                if let (Some(to), Some(cell)) = (to, self.registers[*register as usize].cell(index as u128)) {
                     fill_limbs(&mut packet.phv[to.limbs()], cell, to.width);
                 }
             }
-            Op::WriteRegisterWide { register, index, from } => {
+            Op::WriteRegisterWide { register, index, value } => {
                 let index = self.index(packet, params, index);
+                let value = value.wide(&self.env(packet, params), WORDS_OF_A_WORD);
                 let register = &mut self.registers[*register as usize];
                 let width = register.width;
                 if let Some(cell) = register.cell_mut(index as u128) {
-                    fill_limbs(cell, &packet.phv[from.limbs()], width);
+                    value.store(cell, width);
                 }
             }
             Op::Meter { meter, index, to } => {
@@ -380,7 +409,8 @@ impl Machine<'_> {
                 packet.exit = true;
             }
             Op::Log { format, values } => {
-                let values: Vec<u128> = values.iter().map(|value| self.eval(packet, params, value)).collect();
+                let env = self.env(packet, params);
+                let values: Vec<String> = values.iter().map(|value| value.decimal(&env)).collect();
                 tracing::info!(target: "p4", "{}", render(format, &values));
             }
             _ => {}
@@ -396,36 +426,88 @@ impl Machine<'_> {
         }
     }
 
-    /// P4 §8.18: elements move towards the end, the first `count` become invalid.
-    fn push(&self, packet: &mut Packet, stack: u32, count: usize) {
-        let stack = &self.layout.stacks[stack as usize];
-        let size = stack.headers.len();
-        let count = count.min(size);
-        packet.phv[stack.next] = (packet.phv[stack.next] + count as u64).min(size as u64);
-        for index in (count..size).rev() {
-            self.layout.copy_header(&mut packet.phv, stack.headers[index], stack.headers[index - count]);
-        }
-        for &header in &stack.headers[..count] {
-            packet.phv[self.layout.headers[header as usize].valid()] = 0;
+    fn copy_headers(&self, packet: &mut Packet, to: &[u32], from: &[u32]) {
+        for (&to, &from) in to.iter().zip(from) {
+            self.layout.copy_header(&mut packet.phv, to, from);
         }
     }
 
-    /// P4 §8.18: elements move towards the start, the last `count` become invalid.
-    fn pop(&self, packet: &mut Packet, stack: u32, count: usize) {
-        let stack = &self.layout.stacks[stack as usize];
-        let size = stack.headers.len();
+    fn copy_union(&self, packet: &mut Packet, to: u32, from: u32) {
+        let unions = &self.layout.unions;
+        self.copy_headers(packet, &unions[to as usize], &unions[from as usize]);
+    }
+
+    /// P4 §8.18: elements move towards the end, the first `count` become invalid. BMv2 exchanges elements, so what
+    /// an invalid one holds afterwards is what another held before, and leaves unions at the front as they are.
+    fn push(&self, packet: &mut Packet, stack: Elements<'_>, count: usize) {
+        let size = stack.len();
+        let count = count.min(size);
+        packet.phv[stack.next] = (packet.phv[stack.next] + count as u64).min(size as u64);
+        for index in (count..size).rev() {
+            stack.swap(packet, index, index - count);
+        }
+        (0..count).for_each(|index| stack.invalidate(packet, index));
+    }
+
+    /// P4 §8.18: elements move towards the start, the last `count` become invalid; as in BMv2, see `push`.
+    fn pop(&self, packet: &mut Packet, stack: Elements<'_>, count: usize) {
+        let size = stack.len();
         let count = count.min(size);
         packet.phv[stack.next] = packet.phv[stack.next].saturating_sub(count as u64);
         for index in 0..size - count {
-            self.layout.copy_header(&mut packet.phv, stack.headers[index], stack.headers[index + count]);
+            stack.swap(packet, index, index + count);
         }
-        for &header in &stack.headers[size - count..] {
-            packet.phv[self.layout.headers[header as usize].valid()] = 0;
+        (size - count..size).for_each(|index| stack.invalidate(packet, index));
+    }
+}
+
+/// A stack's elements: headers, or unions of several headers.
+struct Elements<'a> {
+    layout: &'a Layout,
+    next: usize,
+    stack: StackRef,
+}
+
+impl<'a> Elements<'a> {
+    fn new(layout: &'a Layout, stack: StackRef) -> Self {
+        let next = match stack {
+            StackRef::Headers(stack) => layout.stacks[stack as usize].next,
+            StackRef::Unions(stack) => layout.union_stacks[stack as usize].next,
+        };
+        Self { layout, next, stack }
+    }
+
+    fn len(&self) -> usize {
+        match self.stack {
+            StackRef::Headers(stack) => self.layout.stacks[stack as usize].headers.len(),
+            StackRef::Unions(stack) => self.layout.union_stacks[stack as usize].unions.len(),
+        }
+    }
+
+    fn headers(&self, index: usize) -> &'a [u32] {
+        match self.stack {
+            StackRef::Headers(stack) => &self.layout.stacks[stack as usize].headers[index..=index],
+            StackRef::Unions(stack) => {
+                let union = self.layout.union_stacks[stack as usize].unions[index];
+                &self.layout.unions[union as usize]
+            }
+        }
+    }
+
+    fn swap(&self, packet: &mut Packet, left: usize, right: usize) {
+        for (&left, &right) in self.headers(left).iter().zip(self.headers(right)) {
+            self.layout.swap_headers(&mut packet.phv, left, right);
+        }
+    }
+
+    fn invalidate(&self, packet: &mut Packet, index: usize) {
+        if let (StackRef::Headers(_), [header]) = (self.stack, self.headers(index)) {
+            packet.phv[self.layout.headers[*header as usize].valid()] = 0;
         }
     }
 }
 
-fn fill_limbs(target: &mut [u64], source: &[u64], width: u32) {
+pub(super) fn fill_limbs(target: &mut [u64], source: &[u64], width: u32) {
     for (index, limb) in target.iter_mut().enumerate() {
         *limb = source.get(index).copied().unwrap_or(0);
     }
@@ -442,16 +524,13 @@ fn copy_limbs(phv: &mut [u64], to: Slot, from: Slot) {
 }
 
 /// `log_msg`: each `{}` is replaced by the next value.
-fn render(format: &str, values: &[u128]) -> String {
+fn render(format: &str, values: &[String]) -> String {
     let mut text = String::with_capacity(format.len());
     let mut values = values.iter();
     let mut rest = format;
     while let Some((before, after)) = rest.split_once("{}") {
         text.push_str(before);
-        match values.next() {
-            Some(value) => text.push_str(&value.to_string()),
-            None => text.push_str("{}"),
-        }
+        text.push_str(values.next().map_or("{}", String::as_str));
         rest = after;
     }
     text.push_str(rest);

@@ -243,10 +243,12 @@ fn add_const_entry(node: &Value, table: &mut Table, scope: &TableScope<'_>) -> R
     for key in json::list(node, "match_key")? {
         matches.push(match kind(node, json::text(key, "match_type")?)? {
             MatchKind::Exact => MatchValue::Exact(hex_bytes(key, "key")?),
-            MatchKind::Lpm => MatchValue::Lpm {
-                value: hex_bytes(key, "key")?,
-                prefix_len: json::number(key, "prefix_length")?.min(u64::from(u16::MAX)) as u16,
-            },
+            MatchKind::Lpm => {
+                let prefix_len = json::number(key, "prefix_length")?.min(u64::from(u16::MAX)) as u16;
+                let width = table.keys.get(matches.len()).map_or(0, |key| key.slot.width);
+                let value = first_bits(hex_bytes(key, "key")?, width, prefix_len.into());
+                MatchValue::Lpm { value, prefix_len }
+            }
             MatchKind::Ternary => {
                 let mask = hex_bytes(key, "mask")?;
                 let mut value = hex_bytes(key, "key")?;
@@ -280,4 +282,15 @@ fn add_const_entry(node: &Value, table: &mut Table, scope: &TableScope<'_>) -> R
         idle: Idle::default(),
     });
     Ok(())
+}
+
+/// A number of `width` bits without those after the first `length`: p4c leaves them as the programmer wrote them.
+fn first_bits(mut value: Vec<u8>, width: u32, length: u32) -> Vec<u8> {
+    let mut clear = width.saturating_sub(length);
+    for byte in value.iter_mut().rev() {
+        let bits = clear.min(8);
+        *byte &= (0xff_u16 << bits) as u8;
+        clear -= bits;
+    }
+    value
 }
