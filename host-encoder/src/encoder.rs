@@ -1,14 +1,19 @@
 //! Gradient in, packets out.
 
-use crate::block;
+use crate::codec::Codec;
+use crate::element::Element;
+use crate::encode_row::{RowEncoder, RowError};
 use crate::layout::Layout;
-use crate::message::Message;
-use crate::packet::{BIT_PLANES, BLOCK, Header, Kind, PLANES, Prefix, StreamId, plane_offset};
-use crate::quantiser::{self, Cells};
-use crate::rotation::{self, RotationKey};
-use crate::scale::{RowScale, largest_magnitude};
+use crate::message::{Message, Shape};
+use crate::packet::{Kind, Prefix, StreamId};
+use crate::priority;
+use crate::rotation::RotationKey;
+use crate::scratch::{with_scores, with_scratch};
+use crate::simd::Isa;
+use rayon::iter::{IndexedParallelIterator, ParallelIterator};
+use rayon::slice::ParallelSliceMut;
 
-/// Why a gradient cannot be encoded. Nothing has been written to the message.
+/// Why a gradient cannot be encoded. The message is left empty; a buffer of the caller's holds nothing of use.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
@@ -20,17 +25,30 @@ pub enum EncodeError {
         /// Coordinates of the layout.
         expected: usize,
     },
-    /// NaN or infinity.
-    #[error("coordinate {index} is {value}: only finite values can be encoded")]
+    /// A buffer of another length than the packets'.
+    #[error("a buffer of {got} bytes for packets of {expected}")]
+    Buffer {
+        /// Bytes given.
+        got: usize,
+        /// Bytes needed.
+        expected: usize,
+    },
+    /// NaN or infinity, in strict mode.
+    #[error("coordinate {index} is {value}: strict encoding takes finite values only")]
     NotFinite {
         /// Where the first one stands.
         index: usize,
         /// What stands there.
         value: f32,
     },
-    /// No planes, or more than there are.
-    #[error("{0} planes (valid: 1 to {PLANES}; {PLANES} keep everything)")]
-    Planes(u8),
+    /// No planes, or more than the codec has.
+    #[error("{planes} planes of codec {codec} (valid: 1 to {}, which keep everything)", codec.planes())]
+    Planes {
+        /// Planes asked for.
+        planes: u8,
+        /// The codec.
+        codec: Codec,
+    },
     /// A layer class that does not fit the header's three bits.
     #[error("layer class {0} (valid: 0 to 7)")]
     LayerClass(u8),
@@ -58,194 +76,150 @@ pub struct Envelope {
 pub struct Encoder {
     layout: Layout,
     key: RotationKey,
+    codec: Codec,
+    isa: Isa,
+    strict: bool,
+    parallel: bool,
 }
 
 impl Encoder {
-    /// An encoder for messages of `layout`, rotated under `key`.
+    /// An encoder for messages of `layout`, rotated under `key`, with the default codec, on one thread.
     pub fn new(layout: Layout, key: RotationKey) -> Self {
-        Self { layout, key }
+        Self { layout, key, codec: Codec::default(), isa: Isa::best(), strict: false, parallel: false }
+    }
+
+    /// With another codec.
+    pub fn with_codec(self, codec: Codec) -> Self {
+        Self { codec, ..self }
+    }
+
+    /// On another instruction set. The packets are the same, bit for bit.
+    pub fn with_isa(self, isa: Isa) -> Self {
+        Self { isa, ..self }
+    }
+
+    /// Refuses gradients with NaN or an infinity. Otherwise their rows are sent flagged and decode to NaN on every rank,
+    /// as they would come out of an exact all-reduce; gradient scalers of mixed-precision training rely on that.
+    pub fn strict(self, strict: bool) -> Self {
+        Self { strict, ..self }
+    }
+
+    /// Works on rows in parallel, on the rayon pool of the caller. The packets are the same.
+    pub fn parallel(self, parallel: bool) -> Self {
+        Self { parallel, ..self }
     }
 
     /// Encodes `gradient` (shape: `layout.coordinates()`) into `out`, whose former content is replaced.
     ///
-    /// Only the first `planes` (1 to 11) planes of each packet are written: a sender that compresses ahead of time does
-    /// what a congested switch does (DESIGN §3).
-    pub fn encode(
+    /// Only the first `planes` planes of each packet are written, from 1 to all that the codec has: a sender that compresses
+    /// ahead of time does what a switch does when it cuts.
+    pub fn encode<E: Element>(
         &self,
-        gradient: &[f32],
+        gradient: &[E],
         envelope: Envelope,
         planes: u8,
         out: &mut Message,
     ) -> Result<(), EncodeError> {
-        let layout = self.layout;
-        if !(1..=PLANES).contains(&planes) {
-            return Err(EncodeError::Planes(planes));
+        let (layout, codec) = (self.layout, self.codec);
+        out.shape = None;
+        self.check(gradient.len(), envelope, planes)?;
+        out.bytes.resize(layout.message_len(codec, planes), 0);
+        self.encode_into(gradient, envelope, planes, &mut out.bytes)?;
+        out.shape = Some(Shape { layout, codec, planes });
+        Ok(())
+    }
+
+    /// Encodes into a buffer of the caller's, [`Layout::message_len`] bytes long: packet i begins at
+    /// [`Layout::packet_offset`]. Otherwise as [`Self::encode`].
+    pub fn encode_into<E: Element>(
+        &self,
+        gradient: &[E],
+        envelope: Envelope,
+        planes: u8,
+        packets: &mut [u8],
+    ) -> Result<(), EncodeError> {
+        self.check(gradient.len(), envelope, planes)?;
+        let (layout, codec) = (self.layout, self.codec);
+        let expected = layout.message_len(codec, planes);
+        if packets.len() != expected {
+            return Err(EncodeError::Buffer { got: packets.len(), expected });
+        }
+        let prefix = Prefix {
+            kind: Kind::Data,
+            codec: codec.id(),
+            important: false,
+            layer_class: envelope.layer_class,
+            last: false,
+            stream: envelope.stream,
+            message: envelope.message,
+        };
+        let rows = RowEncoder {
+            layout,
+            key: self.key,
+            codec,
+            isa: self.isa,
+            planes,
+            prefix,
+            last: layout.packets() - 1,
+        };
+        with_scores(layout.packets(), |scores, sample| {
+            self.encode_rows(&rows, gradient, packets, scores)?;
+            priority::mark_important(layout, codec, planes, (scores, sample), packets);
+            Ok(())
+        })
+    }
+
+    fn check(&self, length: usize, envelope: Envelope, planes: u8) -> Result<(), EncodeError> {
+        if planes == 0 || planes > self.codec.planes() {
+            return Err(EncodeError::Planes { planes, codec: self.codec });
         }
         if envelope.layer_class > 7 {
             return Err(EncodeError::LayerClass(envelope.layer_class));
         }
-        if gradient.len() != layout.coordinates() {
-            return Err(EncodeError::Length { got: gradient.len(), expected: layout.coordinates() });
+        if length != self.layout.coordinates() {
+            return Err(EncodeError::Length { got: length, expected: self.layout.coordinates() });
         }
-        // 0 · v is 0 for finite values and NaN for others; sums of it vectorise where a search does not.
-        let all_finite = gradient.chunks(4096).all(|chunk| sum_of_zeros(chunk) == 0.0);
-        if !all_finite
-            && let Some((index, &value)) = gradient.iter().enumerate().find(|(_, v)| !v.is_finite())
-        {
-            return Err(EncodeError::NotFinite { index, value });
-        }
-        let (energies, median) = self.row_energies(gradient);
-        let mut rotated = Vec::new();
-        out.planes = planes;
-        out.bytes.clear();
-        out.offsets.clear();
-        for (row, energy) in energies.iter().enumerate() {
-            let range = layout.row_range(row);
-            let source = &gradient[range.start..range.end.min(gradient.len())];
-            let scale = RowScale::of(source);
-            rotated.clear();
-            if scale.is_one() {
-                rotated.extend_from_slice(source);
-            } else {
-                rotated.extend(source.iter().map(|v| scale.up(*v)));
-            }
-            rotated.resize(range.len(), 0.0);
-            rotation::forward(&mut rotated, self.key, row as u32);
-            for index in layout.row_packets(row) {
-                let place = layout.packet_range(index);
-                let prefix = Prefix {
-                    kind: Kind::Data,
-                    codec: 0,
-                    important: *energy >= median,
-                    layer_class: envelope.layer_class,
-                    last: index + 1 == layout.packets(),
-                    stream: envelope.stream,
-                    message: envelope.message,
-                };
-                out.offsets.push(out.bytes.len());
-                let part = &rotated[place.start - range.start..place.end - range.start];
-                if !encode_packet(part, scale, prefix, index as u32, planes, &mut out.bytes) {
-                    out.bytes.clear();
-                    out.offsets.clear();
-                    return Err(EncodeError::TooLarge { row });
-                }
-            }
-        }
-        out.offsets.push(out.bytes.len());
         Ok(())
     }
 
-    /// The energy per coordinate of every row, and their upper median. Per coordinate, because cutting a packet of a
-    /// short last row costs as much as cutting one of a long row.
-    fn row_energies(&self, gradient: &[f32]) -> (Vec<f64>, f64) {
-        let energies: Vec<f64> = (0..self.layout.rows())
-            .map(|row| {
-                let range = self.layout.row_range(row);
-                energy(&gradient[range.start..range.end.min(gradient.len())]) / range.len() as f64
+    fn encode_rows<E: Element>(
+        &self,
+        rows: &RowEncoder,
+        gradient: &[E],
+        packets: &mut [u8],
+        scores: &mut [f64],
+    ) -> Result<(), EncodeError> {
+        // All rows but the last have the same number of packets and bytes.
+        let row_packets = rows.layout.row_packets(0).len();
+        let row_bytes = rows.layout.packet_offset(rows.codec, row_packets, rows.planes);
+        let encode = |(row, (out, scores)): (usize, (&mut [u8], &mut [f64]))| {
+            let range = rows.layout.row_range(row);
+            let source = &gradient[range.start..range.end.min(gradient.len())];
+            with_scratch(|scratch| {
+                let (wide, buffers) = scratch.split();
+                rows.encode(row, E::widen(source, wide), self.strict, buffers, out, scores)
             })
-            .collect();
-        let mut sorted = energies.clone();
-        sorted.sort_by(f64::total_cmp);
-        let median = sorted[sorted.len() / 2];
-        (energies, median)
+            .map_err(|error| (row, error))
+        };
+        let result = if self.parallel {
+            let work = packets.par_chunks_mut(row_bytes).zip(scores.par_chunks_mut(row_packets));
+            work.enumerate().map(encode).try_for_each(|r| r)
+        } else {
+            let mut work = packets.chunks_mut(row_bytes).zip(scores.chunks_mut(row_packets)).enumerate();
+            work.try_for_each(encode)
+        };
+        result.map_err(|(row, error)| match error {
+            RowError::TooLarge => EncodeError::TooLarge { row },
+            RowError::NotFinite => first_not_finite(gradient),
+        })
     }
 }
 
-/// 0 for finite values, NaN otherwise.
-fn sum_of_zeros(values: &[f32]) -> f32 {
-    let mut sums = [0.0f32; 8];
-    let (chunks, rest) = values.as_chunks::<8>();
-    for chunk in chunks {
-        for i in 0..8 {
-            sums[i] += chunk[i] * 0.0;
-        }
-    }
-    sums.iter().sum::<f32>() + rest.iter().map(|v| v * 0.0).sum::<f32>()
-}
-
-/// Sum of squares over eight partial sums: an order that does not depend on the machine.
-fn energy(values: &[f32]) -> f64 {
-    sum_over_lanes(values, |v| v * v)
-}
-
-fn mean_magnitude(values: &[f32]) -> f64 {
-    sum_over_lanes(values, f64::abs) / values.len() as f64
-}
-
-#[inline]
-fn sum_over_lanes(values: &[f32], term: impl Fn(f64) -> f64) -> f64 {
-    let mut sums = [0.0f64; 8];
-    let (chunks, rest) = values.as_chunks::<8>();
-    for chunk in chunks {
-        for i in 0..8 {
-            sums[i] += term(f64::from(chunk[i]));
-        }
-    }
-    for (sum, v) in sums.iter_mut().zip(rest) {
-        *sum += term(f64::from(*v));
-    }
-    sums.iter().sum()
-}
-
-/// Appends one packet; false when its σ is beyond f32.
-fn encode_packet(
-    r: &[f32],
-    scale: RowScale,
-    prefix: Prefix,
-    index: u32,
-    planes: u8,
-    out: &mut Vec<u8>,
-) -> bool {
-    let n = r.len();
-    let energy = energy(r);
-    let sigma = scale.down((energy / n as f64).sqrt());
-    // A σ that underflows is rounded up instead: 0 means that all coordinates are zero.
-    let sigma = if sigma == 0.0 && energy > 0.0 { f32::from_bits(1) } else { sigma };
-    if !sigma.is_finite() {
-        return false;
-    }
-    // The receiver scales by the σ on the wire, so the encoder divides by that one, rounding included.
-    let sigma_up = scale.up64(sigma);
-    let inverse = if sigma_up > 0.0 { (1.0 / sigma_up) as f32 } else { 0.0 };
-    let largest = largest_magnitude(r) * inverse;
-    let mean = mean_magnitude(r) * f64::from(inverse);
-    let peak = quantiser::peak_byte(largest);
-    let header = Header {
-        prefix,
-        first_plane: 0,
-        index,
-        coordinates: n,
-        sigma,
-        kappa: (mean * 255.0).round().min(255.0) as u8,
-        peak,
-    };
-    out.extend_from_slice(&header.to_bytes());
-    let start = out.len();
-    out.resize(start + plane_offset(planes, n), 0);
-    let (bits, positions) = out[start..].split_at_mut(plane_offset(planes.min(BIT_PLANES), n));
-    let cells = Cells::new(quantiser::peak_magnitude(peak));
-    let (blocks, _) = r.as_chunks::<BLOCK>();
-    // Indexed loops over arrays of a known length: they vectorise where chains of adapters do not.
-    for (block, r) in blocks.iter().enumerate() {
-        let mut magnitudes = [0.0; BLOCK];
-        for i in 0..BLOCK {
-            magnitudes[i] = r[i].abs() * inverse;
-        }
-        let mut indices = quantiser::cells(&magnitudes);
-        if planes > BIT_PLANES {
-            let within = cells.offsets(&indices, &magnitudes);
-            for plane in 0..usize::from(planes - BIT_PLANES) {
-                let to = &mut positions[plane * n + block * BLOCK..][..BLOCK];
-                let shift = 16 - 8 * plane;
-                for i in 0..BLOCK {
-                    to[i] = (within[i] >> shift) as u8;
-                }
-            }
-        }
-        for i in 0..BLOCK {
-            indices[i] |= (r[i].to_bits() >> 24) as u8 & 0x80;
-        }
-        block::scatter(&indices, bits, n / 8, planes, block);
-    }
-    true
+/// The error that names a gradient's first NaN or infinity.
+fn first_not_finite<E: Element>(gradient: &[E]) -> EncodeError {
+    let mut wide = Vec::new();
+    let values = E::widen(gradient, &mut wide);
+    let (index, value) =
+        values.iter().copied().enumerate().find(|(_, value)| !value.is_finite()).unwrap_or((0, f32::NAN));
+    EncodeError::NotFinite { index, value }
 }

@@ -1,6 +1,7 @@
 //! How a message's coordinates are divided into rows and packets.
 
-use crate::packet::{BLOCK, MAX_INDEX, PLANES, plane_offset};
+use crate::codec::Codec;
+use crate::packet::{BLOCK, HEADER_LEN, MAX_INDEX};
 use std::ops::Range;
 
 /// Coordinates of a full packet at an MTU of 1500 bytes.
@@ -75,6 +76,11 @@ impl Layout {
         self.per_packet
     }
 
+    /// log2 of the row length.
+    pub fn row_log2(&self) -> u8 {
+        self.row_log2
+    }
+
     /// Coordinates of the message, without padding.
     pub fn coordinates(&self) -> usize {
         self.coordinates
@@ -107,6 +113,18 @@ impl Layout {
         start..start + self.packets_of(self.row_range(row).len())
     }
 
+    /// The packets of a row, each with its place in the row.
+    pub(crate) fn row_places(&self, row: usize) -> impl Iterator<Item = (usize, Range<usize>)> + use<> {
+        let (blocks, packets) = (self.row_range(row).len() / BLOCK, self.row_packets(row));
+        let (first, count) = (packets.start, packets.len());
+        let mut start = 0;
+        packets.map(move |index| {
+            let place = start..(index - first + 1) * blocks / count * BLOCK;
+            start = place.end;
+            (index, place)
+        })
+    }
+
     /// The row that a packet belongs to; `index < packets()`.
     pub fn packet_row(&self, index: usize) -> usize {
         (index / self.packets_of(1 << self.row_log2)).min(self.rows().saturating_sub(1))
@@ -120,9 +138,22 @@ impl Layout {
         range.start + nth * blocks / count * BLOCK..range.start + (nth + 1) * blocks / count * BLOCK
     }
 
-    /// Bytes of the longest packet's body: the stride of buffers.
-    pub(crate) fn body_capacity(&self) -> usize {
-        plane_offset(PLANES, self.per_packet)
+    /// Bytes of a packet's UDP payload when it carries the first `planes` planes.
+    pub fn packet_len(&self, codec: Codec, index: usize, planes: u8) -> usize {
+        HEADER_LEN + codec.plane_offset(planes, self.packet_range(index).len())
+    }
+
+    /// Where a packet begins in a buffer that holds all packets of a message one behind the other, bytes.
+    pub fn packet_offset(&self, codec: Codec, index: usize, planes: u8) -> usize {
+        // Planes have the same number of bits for every coordinate, so the coordinates in front say it all.
+        let before =
+            if index < self.packets() { self.packet_range(index).start } else { self.padded_coordinates() };
+        index.min(self.packets()) * HEADER_LEN + codec.plane_offset(planes, before)
+    }
+
+    /// Bytes of all packets of a message.
+    pub fn message_len(&self, codec: Codec, planes: u8) -> usize {
+        self.packet_offset(codec, self.packets(), planes)
     }
 
     fn full_rows(&self) -> usize {
@@ -154,6 +185,12 @@ mod tests {
         ) {
             let layout = Layout::new(coordinates, blocks * 32).unwrap().with_row_log2(row_log2).unwrap();
             prop_assert!(layout.padded_coordinates() >= coordinates);
+            for row in 0..layout.rows() {
+                let start = layout.row_range(row).start;
+                for (index, place) in layout.row_places(row) {
+                    prop_assert_eq!(start + place.start..start + place.end, layout.packet_range(index));
+                }
+            }
             let mut next = 0;
             for index in 0..layout.packets() {
                 let range = layout.packet_range(index);

@@ -1,34 +1,49 @@
 //! An encoded message: its packets in one buffer.
 
-use crate::packet::{HEADER_LEN, Header, PLANES, plane_offset};
+use crate::codec::Codec;
+use crate::layout::Layout;
+use crate::packet::{HEADER_LEN, Header};
 use std::ops::Range;
 
 /// The packets of one message, as they go on the wire. Reuse it: a second encode of the same size does not allocate.
 #[derive(Debug, Clone, Default)]
 pub struct Message {
-    pub(crate) planes: u8,
+    /// What was encoded; `None` before the first encoding.
+    pub(crate) shape: Option<Shape>,
     pub(crate) bytes: Vec<u8>,
-    /// Where each packet begins, and behind the last one where it ends.
-    pub(crate) offsets: Vec<usize>,
+}
+
+/// What decides where packets lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) layout: Layout,
+    pub(crate) codec: Codec,
+    pub(crate) planes: u8,
 }
 
 impl Message {
     /// Number of packets.
     pub fn packets(&self) -> usize {
-        self.offsets.len().saturating_sub(1)
+        self.shape.map_or(0, |shape| shape.layout.packets())
     }
 
-    /// Planes that every packet carries, 1 to 11; 0 before the first encoding.
+    /// Planes that every packet carries, from 1 to the codec's number; 0 before the first encoding.
     pub fn planes(&self) -> u8 {
-        self.planes
+        self.shape.map_or(0, |shape| shape.planes)
+    }
+
+    /// The codec; the default one before the first encoding.
+    pub fn codec(&self) -> Codec {
+        self.shape.map_or(Codec::default(), |shape| shape.codec)
     }
 
     /// A packet's UDP payload; empty beyond the last packet.
     pub fn packet(&self, index: usize) -> &[u8] {
-        match (self.offsets.get(index), self.offsets.get(index + 1)) {
-            (Some(&start), Some(&end)) => self.bytes.get(start..end).unwrap_or_default(),
-            _ => &[],
-        }
+        let Some(Shape { layout, codec, planes }) = self.shape.filter(|_| index < self.packets()) else {
+            return &[];
+        };
+        let start = layout.packet_offset(codec, index, planes);
+        self.bytes.get(start..start + layout.packet_len(codec, index, planes)).unwrap_or_default()
     }
 
     /// A packet's header; `None` beyond the last.
@@ -36,7 +51,7 @@ impl Message {
         Header::parse(self.packet(index)).ok()
     }
 
-    /// Whether a packet is important (DESIGN §4: its row's energy is not below the median row's).
+    /// Whether a packet is important: switches cut and drop the others first (docs/wire-format.md §7).
     pub fn importance(&self, index: usize) -> bool {
         self.header(index).is_some_and(|header| header.prefix.important)
     }
@@ -44,9 +59,9 @@ impl Message {
     /// A packet that carries just `planes` of packet `index`; `None` when the message does not hold any of them.
     pub fn repair(&self, index: usize, planes: Range<u8>) -> Option<Vec<u8>> {
         let (packet, header) = (self.packet(index), self.header(index)?);
-        let n = header.coordinates;
-        let start = HEADER_LEN + plane_offset(planes.start.min(PLANES), n);
-        let end = (HEADER_LEN + plane_offset(planes.end.min(PLANES), n)).min(packet.len());
+        let (codec, n) = (header.codec(), header.coordinates);
+        let start = HEADER_LEN + codec.plane_offset(planes.start, n);
+        let end = (HEADER_LEN + codec.plane_offset(planes.end, n)).min(packet.len());
         let body = packet.get(start..end).filter(|body| !body.is_empty())?;
         Some([&Header { first_plane: planes.start, ..header }.to_bytes(), body].concat())
     }

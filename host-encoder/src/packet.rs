@@ -12,16 +12,16 @@
 //! ```
 //! All fields are big-endian.
 
+use crate::codec::Codec;
+
 /// Version of the format that this crate speaks.
 pub const VERSION: u8 = 1;
 /// Bytes that packets of every kind begin with.
 pub const PREFIX_LEN: usize = 8;
 /// Bytes in front of a DATA packet's first bit-plane.
 pub const HEADER_LEN: usize = 18;
-/// Bit-planes of the embedded quantiser's index.
-pub const BIT_PLANES: u8 = 8;
-/// All planes: eight of bits, three of bytes.
-pub const PLANES: u8 = 11;
+/// All planes of the default codec: eight of bits, three of bytes.
+pub const PLANES: u8 = Codec::Rht.planes();
 /// Coordinates come in blocks of this many.
 pub const BLOCK: usize = 32;
 /// Largest packet index.
@@ -48,16 +48,29 @@ pub enum PacketError {
     /// A DATA view of another kind of packet.
     #[error("{0:?} packet where DATA was expected")]
     NotData(Kind),
-    /// A codec that this crate does not decode.
-    #[error("unsupported codec {0} (valid: 0, rht)")]
+    /// A codec that does not exist.
+    #[error("unknown codec {0} (valid: 0 rht, 1 rht-paper, 2 sign-magnitude, 3 sq, 4 sd, 5 raw)")]
     Codec(u8),
+    /// Another codec than the message's.
+    #[error("a packet of codec {got} in a message of codec {expected}")]
+    OtherCodec {
+        /// The packet's.
+        got: Codec,
+        /// The message's.
+        expected: Codec,
+    },
     /// Planes begin beyond the last one.
-    #[error("first plane {0} (valid: 0 to 10)")]
-    FirstPlane(u8),
+    #[error("first plane {plane} of codec {codec}, which has {}", codec.planes())]
+    FirstPlane {
+        /// Plane received.
+        plane: u8,
+        /// The packet's codec.
+        codec: Codec,
+    },
     /// No coordinates.
     #[error("a DATA packet of no coordinates")]
     Empty,
-    /// σ is negative, NaN or infinite.
+    /// σ is negative, infinite, or another NaN than the one that marks rows which are not finite.
     #[error("σ = {0} is not a magnitude")]
     Sigma(f32bits),
     /// The packet does not belong to the message's layout.
@@ -214,10 +227,13 @@ impl Prefix {
     }
 }
 
+/// The bits of σ in packets of a row that holds NaN or an infinity.
+pub const NOT_FINITE: u32 = 0x7fc0_0000;
+
 /// The header of a DATA packet.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Header {
-    /// The shared prefix; its kind is DATA.
+    /// The shared prefix; its kind is DATA and its codec one that exists.
     pub prefix: Prefix,
     /// First plane of the body: 0 but for repairs.
     pub first_plane: u8,
@@ -225,7 +241,7 @@ pub struct Header {
     pub index: u32,
     /// Coordinates the packet speaks of: a multiple of 32, at most 8,160.
     pub coordinates: usize,
-    /// Root mean square of the packet's rotated coordinates.
+    /// Root mean square of the packet's (rotated) coordinates; NaN where the row holds NaN or an infinity.
     pub sigma: f32,
     /// mean |r| / σ, in 1/255.
     pub kappa: u8,
@@ -243,9 +259,7 @@ impl Header {
         let Some(head) = bytes.first_chunk::<HEADER_LEN>() else {
             return Err(PacketError::Short { got: bytes.len(), need: HEADER_LEN });
         };
-        if prefix.codec != 0 {
-            return Err(PacketError::Codec(prefix.codec));
-        }
+        let codec = Codec::from_id(prefix.codec).ok_or(PacketError::Codec(prefix.codec))?;
         let place = u32::from_be_bytes([head[8], head[9], head[10], head[11]]);
         let header = Self {
             prefix,
@@ -256,16 +270,27 @@ impl Header {
             kappa: head[16],
             peak: head[17],
         };
-        if header.first_plane >= PLANES {
-            return Err(PacketError::FirstPlane(header.first_plane));
+        if header.first_plane >= codec.planes() {
+            return Err(PacketError::FirstPlane { plane: header.first_plane, codec });
         }
         if header.coordinates == 0 {
             return Err(PacketError::Empty);
         }
-        if !header.sigma.is_finite() || header.sigma.is_sign_negative() {
+        let magnitude = header.sigma.is_finite() && header.sigma.is_sign_positive();
+        if !magnitude && header.sigma.to_bits() != NOT_FINITE {
             return Err(PacketError::Sigma(f32bits(header.sigma.to_bits())));
         }
         Ok(header)
+    }
+
+    /// The packet's codec.
+    pub fn codec(&self) -> Codec {
+        Codec::from_id(self.prefix.codec).unwrap_or_default()
+    }
+
+    /// Whether the packet belongs to a row that holds NaN or an infinity.
+    pub fn is_not_finite(&self) -> bool {
+        self.sigma.is_nan()
     }
 
     /// The header as bytes.
@@ -276,7 +301,8 @@ impl Header {
             | (self.index & MAX_INDEX) << 8
             | (self.coordinates / BLOCK) as u32 & 0xff;
         bytes[8..12].copy_from_slice(&place.to_be_bytes());
-        bytes[12..16].copy_from_slice(&self.sigma.to_be_bytes());
+        let sigma = if self.sigma.is_nan() { NOT_FINITE } else { self.sigma.to_bits() };
+        bytes[12..16].copy_from_slice(&sigma.to_be_bytes());
         bytes[16] = self.kappa;
         bytes[17] = self.peak;
         bytes
@@ -294,8 +320,8 @@ impl<'a> PacketView<'a> {
     /// Checks a UDP payload. Its length is what arrived; bytes beyond the last plane are ignored.
     pub fn parse(payload: &'a [u8]) -> Result<Self, PacketError> {
         let header = Header::parse(payload)?;
-        let all =
-            plane_offset(PLANES, header.coordinates) - plane_offset(header.first_plane, header.coordinates);
+        let (codec, n) = (header.codec(), header.coordinates);
+        let all = codec.plane_offset(codec.planes(), n) - codec.plane_offset(header.first_plane, n);
         let body = payload.get(HEADER_LEN..).unwrap_or_default();
         Ok(Self { header, body: &body[..body.len().min(all)] })
     }
@@ -311,11 +337,8 @@ impl<'a> PacketView<'a> {
     }
 }
 
-/// Offset of a plane in a body that begins with plane 0, bytes; of plane 11, the length of a whole body.
+/// Offset of a plane of the default codec in a body that begins with plane 0, bytes; of plane 11, the length of a whole
+/// body.
 pub const fn plane_offset(plane: u8, coordinates: usize) -> usize {
-    if plane <= BIT_PLANES {
-        plane as usize * (coordinates / 8)
-    } else {
-        coordinates + (plane - BIT_PLANES) as usize * coordinates
-    }
+    Codec::Rht.plane_offset(plane, coordinates)
 }

@@ -1,8 +1,8 @@
 //! Philox4x32-10, the counter-based generator of Salmon et al., “Parallel random numbers: as easy as 1, 2, 3” (SC'11).
 
-const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
-const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
-const ROUNDS: usize = 10;
+pub(crate) const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
+pub(crate) const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
+pub(crate) const ROUNDS: usize = 10;
 
 /// The 128 random bits of a counter under a key: random access, the same on every machine.
 pub const fn philox4x32(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {

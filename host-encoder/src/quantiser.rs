@@ -1,175 +1,161 @@
 //! The embedded quantiser: an 8-bit index for N(0, 1) of which every prefix is a near-optimal coarser index.
 //!
-//! Plane 0 is the sign; planes 1 to 7 walk down a binary tree over |x|. Three byte-planes then say where in
-//! its cell the coordinate lies. The outermost cell has no end of its own: the packet's peak bounds it.
+//! Plane 0 is the sign; planes 1 to 7 are the upper bits of a piecewise linear, monotone function of the magnitude, and
+//! three byte-planes its lower bits. Eight linear pieces, the *zones*, are enough for every depth to come within 4 % of
+//! the Lloyd–Max quantiser of its size. They are equally wide, so that a coordinate's zone is the whole part of its
+//! magnitude in zone widths, and few enough for their tables to lie in registers. The outermost zone has no end
+//! of its own: the packet's peak bounds it.
 
 #[path = "quantiser_tables.rs"]
 #[expect(clippy::unreadable_literal, clippy::excessive_precision, reason = "a table of computed figures")]
 mod tables;
 
-use crate::packet::BLOCK;
-use tables::{CENTROIDS, DISTORTION, EDGES};
+use crate::simd::Lanes;
+use tables::{CENTROIDS, DISTORTION};
 
-/// Steps of |x| per unit in the look-up table: finer than the narrowest cell, so that a step meets one edge at most.
-const STEPS: f32 = 64.0;
-const STEP_COUNT: usize = 288;
+/// Width of a zone, σ. Chosen, together with [`CELLS`], to minimise the sum over b of D_b / D_b(Lloyd–Max).
+pub(crate) const ZONE: f64 = 17.0 / 32.0;
+/// Zones of the magnitude.
+const ZONES: usize = 8;
+/// The cell that each zone begins in, in eighths of a cell: zones need not begin where cells do.
+const CELLS: [u16; ZONES + 1] = [0, 257, 493, 682, 822, 916, 972, 1004, 1024];
+/// log2 of the positions in an eighth of a cell.
+const EIGHTH_LOG2: u32 = 21;
+/// Where the last zone ends unless the peak is above, in zone widths.
+const USUAL_END: f64 = 8.625;
+/// Cells from this one on lie wholly in the last zone.
+const FIRST_OUTER_CELL: u8 = 126;
 
-/// For each step, the cell its lower end lies in.
-const CELL_OF_STEP: [u8; STEP_COUNT] = {
-    let mut table = [0; STEP_COUNT];
-    let (mut step, mut cell) = (0, 0);
-    while step < STEP_COUNT {
-        while cell < 127 && EDGES[cell + 1] <= step as f32 / STEPS {
-            cell += 1;
-        }
-        table[step] = cell as u8;
-        step += 1;
+/// The zones of a packet: the last one reaches as far as the packet's peak.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Zones {
+    /// Codes at the lower ends.
+    base: [u32; ZONES],
+    /// Codes per zone width.
+    slope: [f32; ZONES],
+    /// Where the last zone ends, in zone widths.
+    end: f64,
+}
+
+/// The zones of packets whose peak is not above the usual end.
+const USUAL: Zones = {
+    let mut zones = Zones { base: [0; ZONES], slope: [0.0; ZONES], end: USUAL_END };
+    let mut zone = 0;
+    while zone < ZONES {
+        zones.base[zone] = (CELLS[zone] as u32) << EIGHTH_LOG2;
+        zones.slope[zone] = codes_of(zone) as f32;
+        zone += 1;
     }
-    table
+    zones.slope[ZONES - 1] = (codes_of(ZONES - 1) / (USUAL_END - (ZONES - 1) as f64)) as f32;
+    zones
 };
 
-/// The cell, 0 … 127, that a magnitude lies in.
-#[inline]
-pub fn cell(magnitude: f32) -> u8 {
-    // `as` saturates: NaN gives 0, everything large the last step.
-    let step = ((magnitude * STEPS) as usize).min(STEP_COUNT - 1);
-    let cell = CELL_OF_STEP[step];
-    // The outermost cell's end is infinite: an infinite magnitude must not go beyond it.
-    (cell + u8::from(magnitude >= NEXT_EDGES[usize::from(cell & 127)])).min(127)
+/// Codes that a zone holds.
+const fn codes_of(zone: usize) -> f64 {
+    (((CELLS[zone + 1] - CELLS[zone]) as u32) << EIGHTH_LOG2) as f64
 }
 
-/// The cells of a block of magnitudes.
-#[inline]
-pub(crate) fn cells(magnitudes: &[f32; BLOCK]) -> [u8; BLOCK] {
-    /// Adding it to a number of steps below 2^23 rounds that to a whole number; a saturating cast does not vectorise.
-    const WHOLE: f32 = 8_388_608.0;
-    let mut steps = [0u32; BLOCK];
-    for (step, magnitude) in steps.iter_mut().zip(magnitudes) {
-        let exact = magnitude * STEPS;
-        let exact = if exact < (STEP_COUNT - 1) as f32 { exact } else { (STEP_COUNT - 1) as f32 };
-        let rounded = exact + WHOLE;
-        *step = rounded.to_bits() - WHOLE.to_bits() - u32::from(rounded - WHOLE > exact);
-    }
-    let mut cells = [0; BLOCK];
-    for i in 0..BLOCK {
-        let cell = CELL_OF_STEP[(steps[i] as usize).min(STEP_COUNT - 1)] & 127;
-        cells[i] = (cell + u8::from(magnitudes[i] >= NEXT_EDGES[usize::from(cell)])).min(127);
-    }
-    cells
+/// Seven bounds in heap order: node k's children are 2k and 2k + 1; entry 0 is not used.
+fn heap<T: Copy>(bounds: &[T; ZONES]) -> [T; ZONES] {
+    [bounds[4], bounds[4], bounds[2], bounds[6], bounds[1], bounds[3], bounds[5], bounds[7]]
 }
 
-/// Upper ends of the cells.
-const NEXT_EDGES: [f32; 128] = {
-    let mut next = [f32::INFINITY; 128];
-    let mut cell = 0;
-    while cell < 127 {
-        next[cell] = EDGES[cell + 1];
-        cell += 1;
-    }
-    next
-};
-
-/// Where in its cell a magnitude lies: 24 bits, finer than f32's own rounding of the rotation.
-///
-/// One table a packet, because the outermost cell ends at the packet's own peak.
-#[derive(Debug, Clone)]
-pub struct Cells {
-    low: [f32; 128],
-    width: [f32; 128],
-    /// 2^24 / width; 0 for a cell of no width.
-    steps: [f32; 128],
-}
-
-/// Positions in a cell.
-const POSITIONS: f32 = 16_777_216.0;
-
-impl Cells {
-    /// The cells of a packet whose largest magnitude, in units of σ, is at most `peak`.
-    pub fn new(peak: f32) -> Self {
-        let mut cells = Self { low: EDGES, width: WIDTHS, steps: STEPS_OF_WIDTHS };
-        let width = (peak - EDGES[127]).max(0.0);
-        cells.width[127] = width;
-        cells.steps[127] = if width > 0.0 { POSITIONS / width } else { 0.0 };
-        cells
-    }
-
-    /// The positions, 0 … 2^24 − 1, of a block of magnitudes in their cells.
-    #[inline]
-    pub(crate) fn offsets(&self, cells: &[u8; BLOCK], magnitudes: &[f32; BLOCK]) -> [u32; BLOCK] {
-        let (mut low, mut steps) = ([0.0; BLOCK], [0.0; BLOCK]);
-        for i in 0..BLOCK {
-            low[i] = self.low[usize::from(cells[i] & 127)];
-            steps[i] = self.steps[usize::from(cells[i] & 127)];
+impl Zones {
+    /// The zones of a packet whose largest magnitude, in units of σ, is at most `peak`.
+    pub(crate) fn new(peak: f32) -> Self {
+        let mut zones = USUAL;
+        let end = f64::from(peak) / ZONE;
+        if end > USUAL_END {
+            let last = ZONES - 1;
+            zones.slope[last] = (codes_of(last) / (end - last as f64)) as f32;
+            zones.end = end;
         }
-        let mut offsets = [0; BLOCK];
-        for i in 0..BLOCK {
-            offsets[i] = floor_24((magnitudes[i] - low[i]) * steps[i]);
-        }
-        offsets
+        zones
     }
 
-    /// The magnitudes in the middle of the positions that a block's `offsets` leave open: their lowest `open_bits` bits
-    /// are unknown (and zero).
-    #[inline]
-    pub(crate) fn magnitudes(
-        &self,
-        cells: &[u8; BLOCK],
-        offsets: &[u32; BLOCK],
-        open_bits: u32,
-    ) -> [f32; BLOCK] {
-        let (mut low, mut width) = ([0.0; BLOCK], [0.0; BLOCK]);
-        for i in 0..BLOCK {
-            low[i] = self.low[usize::from(cells[i] & 127)];
-            width[i] = self.width[usize::from(cells[i] & 127)];
+    /// What a magnitude is decoded to when the first `planes` (1 … 8) planes of its index are known: the centroid of the
+    /// cell at that depth. `cell` needs to be right in its upper `planes − 1` bits only.
+    pub(crate) fn centroid(&self, cell: u8, planes: u8) -> f32 {
+        let cell = cell & 127;
+        let depth = planes.clamp(1, 8) - 1;
+        let first = cell >> (7 - depth) << (7 - depth);
+        // In a zone stretched by an outlier the normal distribution's centroids mean nothing.
+        if self.end > USUAL_END && first >= FIRST_OUTER_CELL && depth >= 6 {
+            let last = ZONES - 1;
+            let middle = f64::from(first) + 0.5 * f64::from(1u8 << (7 - depth));
+            let share = (8.0 * middle - f64::from(CELLS[last])) / f64::from(CELLS[ZONES] - CELLS[last]);
+            return (ZONE * (last as f64 + share * (self.end - last as f64))) as f32;
         }
-        let middle = (1u32 << open_bits) as f32 * 0.5;
-        let mut magnitudes = [0.0; BLOCK];
-        for i in 0..BLOCK {
-            // Positions have 24 bits: a cast from i32 is exact, and vectorises where one from u32 does not.
-            magnitudes[i] = low[i] + width[i] * ((offsets[i] as i32 as f32 + middle) * (1.0 / POSITIONS));
-        }
-        magnitudes
+        CENTROIDS[(1 << depth) - 1 + usize::from(cell >> (7 - depth))]
     }
 }
 
-/// The whole part of 0 ≤ x, at most 2^24 − 1. Arithmetic that vectorises everywhere, unlike a saturating cast.
-#[inline]
-fn floor_24(x: f32) -> u32 {
-    /// From here on an f32 is a whole number; adding it to a smaller one rounds to a whole number.
-    const WHOLE: f32 = 8_388_608.0;
-    let x = if x < 16_777_215.0 { x } else { 16_777_215.0 };
-    let (rest, high) = if x >= WHOLE { (x - WHOLE, 1 << 23) } else { (x, 0) };
-    let rounded = rest + WHOLE;
-    let excess = u32::from(rounded - WHOLE > rest);
-    (rounded.to_bits() - WHOLE.to_bits() - excess) + high
+/// [`Zones`] in vectors, for encoding.
+#[derive(Clone, Copy)]
+pub(crate) struct Compander<L: Lanes> {
+    slope: L::F,
+    base: L::U,
 }
 
-const WIDTHS: [f32; 128] = {
-    let mut widths = [0.0; 128];
-    let mut cell = 0;
-    while cell < 127 {
-        widths[cell] = EDGES[cell + 1] - EDGES[cell];
-        cell += 1;
+impl<L: Lanes> Compander<L> {
+    #[inline(always)]
+    pub(crate) fn new(lanes: L, zones: &Zones) -> Self {
+        Self { slope: lanes.table(&zones.slope), base: lanes.table_u(&zones.base) }
     }
-    widths
-};
 
-const STEPS_OF_WIDTHS: [f32; 128] = {
-    let mut steps = [0.0; 128];
-    let mut cell = 0;
-    while cell < 127 {
-        steps[cell] = POSITIONS / WIDTHS[cell];
-        cell += 1;
+    /// The 31-bit codes of magnitudes in zone widths.
+    #[inline(always)]
+    pub(crate) fn codes(&self, lanes: L, y: L::F) -> L::U {
+        let zone = lanes.min_u(lanes.truncate(y), lanes.splat_u(ZONES as u32 - 1));
+        // Exact: the difference needs no more bits than `y` has.
+        let into = lanes.sub(y, lanes.convert(zone));
+        let steps = lanes.truncate(lanes.mul(into, lanes.lookup(self.slope, zone)));
+        let code = lanes.add_u(lanes.lookup_u(self.base, zone), steps);
+        lanes.min_u(code, lanes.splat_u(0x7fff_ffff))
     }
-    steps
-};
+}
 
-/// What a magnitude is decoded to when the first `planes` (1 … 8) planes of its index are known: the centroid of
-/// the cell at that depth. `cell` needs to be right in its upper `planes − 1` bits only.
-#[inline]
-pub fn centroid(cell: u8, planes: u8) -> f32 {
-    let depth = usize::from(planes.clamp(1, 8) - 1);
-    CENTROIDS[(1 << depth) - 1 + (usize::from(cell & 127) >> (7 - depth))]
+/// [`Zones`] in vectors, for decoding into units of the caller's choice.
+#[derive(Clone, Copy)]
+pub(crate) struct Expander<L: Lanes> {
+    bounds: L::U,
+    low: L::F,
+    width: L::F,
+    base: L::U,
+    middle: L::F,
+}
+
+impl<L: Lanes> Expander<L> {
+    /// Magnitudes in σ are multiplied by `unit`; of codes the lowest `open_bits` are unknown (and zero).
+    #[inline(always)]
+    pub(crate) fn new(lanes: L, zones: &Zones, unit: f64, open_bits: u32) -> Self {
+        let (mut low, mut width) = ([0.0; ZONES], [0.0; ZONES]);
+        for zone in 0..ZONES {
+            low[zone] = (unit * ZONE * zone as f64) as f32;
+            width[zone] = (unit * ZONE / f64::from(zones.slope[zone])) as f32;
+        }
+        Self {
+            // Codes at or above a zone's base are above the one before it.
+            bounds: lanes.sub_u(lanes.table_u(&heap(&zones.base)), lanes.splat_u(1)),
+            low: lanes.table(&low),
+            width: lanes.table(&width),
+            base: lanes.table_u(&zones.base),
+            middle: lanes.splat((1u32 << open_bits) as f32 * 0.5),
+        }
+    }
+
+    /// The magnitudes in the middle of what 31-bit codes leave open.
+    #[inline(always)]
+    pub(crate) fn magnitudes(&self, lanes: L, code: L::U) -> L::F {
+        let root = lanes.splat_u(1);
+        let node = lanes.descend(root, lanes.gt_u(code, lanes.lookup_u(self.bounds, root)));
+        let node = lanes.descend(node, lanes.gt_u(code, lanes.lookup_u(self.bounds, node)));
+        // Nodes 8 to 15, that is zone + 8: look-ups count modulo eight.
+        let zone = lanes.descend(node, lanes.gt_u(code, lanes.lookup_u(self.bounds, node)));
+        let into = lanes.convert(lanes.sub_u(code, lanes.lookup_u(self.base, zone)));
+        let into = lanes.add(into, self.middle);
+        lanes.add(lanes.lookup(self.low, zone), lanes.mul(into, lanes.lookup(self.width, zone)))
+    }
 }
 
 /// D_b: E (x − x̂)² of N(0, 1) when `planes` planes arrived. Beyond the eighth every byte-plane divides a cell by 256.
@@ -212,7 +198,22 @@ pub fn peak_byte(ratio: f32) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::simd::{Isa, Kernel};
     use proptest::prelude::*;
+
+    /// Lower edges of the 128 cells, from the zones, in f64.
+    fn edges() -> Vec<f64> {
+        (0..128)
+            .map(|cell| {
+                let eighths = 8 * cell;
+                let zone = CELLS.iter().rposition(|c| usize::from(*c) <= eighths).unwrap();
+                let into = (eighths - usize::from(CELLS[zone])) as f64;
+                let share = into / f64::from(CELLS[zone + 1] - CELLS[zone]);
+                let width = if zone == ZONES - 1 { USUAL_END - 7.0 } else { 1.0 };
+                ZONE * (zone as f64 + share * width)
+            })
+            .collect()
+    }
 
     fn density(x: f64) -> f64 {
         (-x * x / 2.0).exp() / std::f64::consts::TAU.sqrt()
@@ -235,13 +236,14 @@ mod tests {
 
     #[test]
     fn centroids_and_distortions_are_those_of_the_normal_distribution() {
+        let edges = edges();
         for planes in 1..=8u8 {
             let width = 128usize >> (planes - 1);
             let mut error = 0.0;
             for cell in (0..128).step_by(width) {
-                let high = EDGES.get(cell + width).map_or(f64::INFINITY, |e| f64::from(*e));
-                let (mass, first, second) = moments(f64::from(EDGES[cell]), high);
-                let c = f64::from(centroid(cell as u8, planes));
+                let high = edges.get(cell + width).map_or(f64::INFINITY, |e| *e);
+                let (mass, first, second) = moments(edges[cell], high);
+                let c = f64::from(USUAL.centroid(cell as u8, planes));
                 assert!((c - first / mass).abs() < 1e-5, "cell {cell} at {planes} planes");
                 error += 2.0 * (second - 2.0 * c * first + c * c * mass);
             }
@@ -268,34 +270,85 @@ mod tests {
         }
     }
 
+    /// Codes of eight magnitudes and what they decode to.
+    struct ThereAndBack {
+        zones: Zones,
+        magnitudes: [f32; 8],
+    }
+
+    impl Kernel for ThereAndBack {
+        type Output = ([u32; 16], [u32; 16]);
+
+        #[inline(always)]
+        fn run<L: Lanes>(self, lanes: L) -> Self::Output {
+            let y = lanes.mul(lanes.table(&self.magnitudes), lanes.splat((1.0 / ZONE) as f32));
+            let codes = Compander::new(lanes, &self.zones).codes(lanes, y);
+            let back = Expander::new(lanes, &self.zones, 1.0, 0).magnitudes(lanes, codes);
+            let mut out = ([0; 16], [0; 16]);
+            lanes.to_array(codes, &mut out.0);
+            lanes.to_array(lanes.bits(back), &mut out.1);
+            out
+        }
+    }
+
     proptest! {
         #[test]
-        fn the_table_finds_the_cell_that_a_search_finds(magnitude in 0.0f32..8.0) {
-            let slow = EDGES.iter().rposition(|edge| *edge <= magnitude).unwrap();
-            prop_assert_eq!(usize::from(cell(magnitude)), slow);
+        fn a_code_s_cell_is_the_one_that_a_search_finds(magnitudes in prop::array::uniform8(0.0f32..4.58)) {
+            let edges = edges();
+            for isa in Isa::available() {
+                let (codes, _) = isa.run(ThereAndBack { zones: USUAL, magnitudes });
+                for (m, code) in magnitudes.iter().zip(codes) {
+                    let m = f64::from(*m);
+                    let slow = edges.iter().rposition(|edge| *edge <= m).unwrap();
+                    // At an edge itself f32 may round to either side.
+                    let near = edges.iter().any(|edge| (edge - m).abs() < 1e-6);
+                    prop_assert!(slow == (code >> 24) as usize || near, "{m}: {slow}, {code:#x}");
+                }
+            }
+        }
+
+        #[test]
+        fn codes_are_monotone_and_decode_to_f32_precision(
+            magnitudes in prop::array::uniform8(0.0f32..1.0), peak in 0.1f32..90.0,
+        ) {
+            let mut magnitudes = magnitudes.map(|m| m * peak);
+            magnitudes.sort_by(f32::total_cmp);
+            for isa in Isa::available() {
+                let (codes, back) = isa.run(ThereAndBack { zones: Zones::new(peak), magnitudes });
+                prop_assert!(codes[..8].is_sorted());
+                for (m, b) in magnitudes.iter().zip(back) {
+                    // Half a position of the widest cell, and the rounding of four operations.
+                    let bound = 2e-7 * m + (peak - 3.7).max(0.6) / 2.5 / 16_777_216.0;
+                    prop_assert!((f32::from_bits(b) - m).abs() <= bound, "{m} came back as {}", f32::from_bits(b));
+                }
+            }
         }
     }
 
     #[test]
-    fn edges_themselves_belong_to_the_cell_above() {
-        for (index, edge) in EDGES.iter().enumerate() {
-            assert_eq!(usize::from(cell(*edge)), index);
-        }
-        assert_eq!((cell(f32::NAN), cell(f32::MAX), cell(f32::INFINITY)), (0, 127, 127));
-    }
-
-    proptest! {
-        #[test]
-        fn floor_24_is_a_saturating_cast(x in 0.0f32..1.7e7) {
-            prop_assert_eq!(floor_24(x), (x as u32).min(0x00ff_ffff));
+    fn zones_join_without_gaps() {
+        for zone in 1..ZONES {
+            let low = (ZONE * zone as f64) as f32;
+            let below = f32::from_bits(low.to_bits() - 4);
+            let magnitudes = [below, low, low, low, low, low, low, low];
+            for isa in Isa::available() {
+                let (codes, _) = isa.run(ThereAndBack { zones: USUAL, magnitudes });
+                let base = USUAL.base[zone];
+                assert!(codes[1].abs_diff(base) < 64, "{isa}, zone {zone}: {:#x}, {base:#x}", codes[1]);
+                assert!(codes[0] <= codes[1] && codes[1] - codes[0] < 1 << 12, "{isa}, zone {zone}");
+            }
         }
     }
 
     #[test]
-    fn floor_24_holds_at_the_borders() {
-        for x in [0.0, 0.5, 0.999_999_9, 1.0, 1.5, 2.5, 8_388_607.5, 8_388_608.0, 16_777_215.0, 16_777_216.0]
-        {
-            assert_eq!(floor_24(x), (x as u32).min(0x00ff_ffff), "{x}");
+    fn a_stretched_zone_decodes_to_the_middle_of_its_cells() {
+        let zones = Zones::new(20.0);
+        let low = 7.0 * ZONE;
+        let of_cell = |cell: f64| low + (cell - 125.5) / 2.5 * (20.0 - low);
+        for (cell, planes, middle) in [(126, 8, 126.5), (127, 8, 127.5), (127, 7, 127.0)] {
+            assert!((f64::from(zones.centroid(cell, planes)) - of_cell(middle)).abs() < 1e-4);
         }
+        assert_eq!(zones.centroid(125, 8), USUAL.centroid(125, 8));
+        assert_eq!(zones.centroid(127, 6), USUAL.centroid(127, 6));
     }
 }

@@ -1,6 +1,8 @@
 //! The randomised Hadamard transform R(V) = H·D·V / √d of a row (DESIGN §4).
 
-use crate::philox::philox4x32;
+use crate::hadamard;
+use crate::signs::philox_words;
+use crate::simd::{Isa, Kernel, Lanes};
 
 /// What the random signs of a message depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,42 +16,26 @@ pub struct RotationKey {
 }
 
 /// Rotates a row in place. Its length is a power of two of at least 32.
-pub fn forward(row: &mut [f32], key: RotationKey, row_index: u32) {
-    flip_signs(row, key, row_index);
-    hadamard(row);
+pub fn forward(isa: Isa, row: &mut [f32], key: RotationKey, row_index: u32) {
+    let mut signs = Vec::new();
+    signs_of(isa, key, row_index, row.len(), &mut signs);
+    isa.run(Flip { row, signs: &signs });
+    hadamard::hadamard(isa, row);
     normalise(row);
 }
 
 /// Undoes [`forward`]: H and D are their own inverses up to the factor 1/d.
-pub fn inverse(row: &mut [f32], key: RotationKey, row_index: u32) {
-    hadamard(row);
+pub fn inverse(isa: Isa, row: &mut [f32], key: RotationKey, row_index: u32) {
+    hadamard::hadamard(isa, row);
     normalise(row);
-    flip_signs(row, key, row_index);
+    let mut signs = Vec::new();
+    signs_of(isa, key, row_index, row.len(), &mut signs);
+    isa.run(Flip { row, signs: &signs });
 }
 
-/// Multiplies coordinate 128·b + 32·w + i by −1 where bit i of word w of Philox block b is set.
-fn flip_signs(row: &mut [f32], key: RotationKey, row_index: u32) {
-    /// Comparing with constants vectorises on every machine; shifting each lane by its own count does not.
-    const BITS: [u32; 32] = {
-        let mut bits = [0; 32];
-        let mut i = 0;
-        while i < 32 {
-            bits[i] = 1 << i;
-            i += 1;
-        }
-        bits
-    };
-    let seed = [key.job_seed as u32, (key.job_seed >> 32) as u32];
-    let (groups, _) = row.as_chunks_mut::<32>();
-    for (block, groups) in groups.chunks_mut(4).enumerate() {
-        let words = philox4x32([block as u32, row_index, key.message, u32::from(key.rank)], seed);
-        for (group, word) in groups.iter_mut().zip(words) {
-            for i in 0..32 {
-                let sign = if word & BITS[i] == 0 { 0 } else { 1 << 31 };
-                group[i] = f32::from_bits(group[i].to_bits() ^ sign);
-            }
-        }
-    }
+/// The unnormalised Walsh–Hadamard transform, natural order, in place. The length is a power of two; others are left alone.
+pub fn hadamard(isa: Isa, row: &mut [f32]) {
+    hadamard::hadamard(isa, row);
 }
 
 fn normalise(row: &mut [f32]) {
@@ -57,124 +43,58 @@ fn normalise(row: &mut [f32]) {
     row.iter_mut().for_each(|c| *c *= scale);
 }
 
-/// Coordinates whose levels are finished while they lie in a first-level cache (16 KiB).
-const CACHE_BLOCK: usize = 4096;
-
-/// The unnormalised fast Walsh–Hadamard transform, natural order. Additions only, level after level from
-/// neighbours outwards: the same bits on every machine.
-fn hadamard(row: &mut [f32]) {
-    for block in row.chunks_mut(CACHE_BLOCK) {
-        let (chunks, _) = block.as_chunks_mut::<16>();
-        chunks.iter_mut().for_each(hadamard_16);
-        levels(block, 16);
-    }
-    levels(row, CACHE_BLOCK);
+/// A row's signs: coordinate 32·w + i is negated where bit i of word w is set.
+pub(crate) fn signs_of(isa: Isa, key: RotationKey, row: u32, length: usize, signs: &mut Vec<u32>) {
+    philox_words(isa, key, row, 0, length / 32, signs);
 }
 
-/// The levels at distance `half`, 2·`half`, … within the row. Three at a time save passes over memory.
-fn levels(row: &mut [f32], mut half: usize) {
-    while half < row.len() {
-        match row.len() / half {
-            2 => {
-                level_1(row, half);
-                half *= 2;
-            }
-            4 | 16 => {
-                levels_2(row, half);
-                half *= 4;
-            }
-            _ => {
-                levels_3(row, half);
-                half *= 8;
-            }
-        }
+/// The bits that flip vector `line` of a row.
+#[inline(always)]
+pub(crate) fn flips<L: Lanes>(signs: &[u32], line: usize) -> u32 {
+    let word = signs.get(line * L::N / 32).copied().unwrap_or_default();
+    word >> (line * L::N % 32)
+}
+
+struct Flip<'a> {
+    row: &'a mut [f32],
+    signs: &'a [u32],
+}
+
+impl Kernel for Flip<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        flip(lanes, self.row, self.signs);
     }
 }
 
-fn level_1(row: &mut [f32], half: usize) {
-    for block in row.chunks_exact_mut(half * 2) {
-        let (a, b) = block.split_at_mut(half);
-        for i in 0..half {
-            (a[i], b[i]) = (a[i] + b[i], a[i] - b[i]);
-        }
+/// Flips a row's signs in place.
+#[inline(always)]
+pub(crate) fn flip<L: Lanes>(lanes: L, row: &mut [f32], signs: &[u32]) {
+    for (at, line) in L::lines_mut(row).iter_mut().enumerate() {
+        let v = lanes.load(line);
+        lanes.store(line, lanes.flip(v, flips::<L>(signs, at)));
     }
 }
 
-fn levels_2(row: &mut [f32], half: usize) {
-    for block in row.chunks_exact_mut(half * 4) {
-        let (ab, cd) = block.split_at_mut(half * 2);
-        let (a, b) = ab.split_at_mut(half);
-        let (c, d) = cd.split_at_mut(half);
-        // Equal, known lengths: no bounds checks remain in the loop.
-        let (b, c, d) = (&mut b[..a.len()], &mut c[..a.len()], &mut d[..a.len()]);
-        for i in 0..a.len() {
-            [a[i], b[i], c[i], d[i]] = butterflies_4([a[i], b[i], c[i], d[i]]);
+/// Copies a row with its signs flipped (no signs: as they are); what `from` lacks of `to`'s length becomes zeros. `from` is
+/// not longer than `to`.
+#[inline(always)]
+pub(crate) fn copy_flipped<L: Lanes>(lanes: L, from: &[f32], signs: &[u32], to: &mut [f32]) {
+    let whole = from.len() / 32;
+    let (head, tail) = to.split_at_mut(32 * whole);
+    let words = signs.iter().copied().chain(std::iter::repeat(0));
+    for ((from, to), word) in from.as_chunks::<32>().0.iter().zip(head.as_chunks_mut::<32>().0).zip(words) {
+        for (at, (from, to)) in L::lines(from).iter().zip(L::lines_mut(to)).enumerate() {
+            lanes.store(to, lanes.flip(lanes.load(from), word >> (at * L::N)));
         }
     }
-}
-
-fn levels_3(row: &mut [f32], half: usize) {
-    for block in row.chunks_exact_mut(half * 8) {
-        let (abcd, efgh) = block.split_at_mut(half * 4);
-        let (ab, cd) = abcd.split_at_mut(half * 2);
-        let (ef, gh) = efgh.split_at_mut(half * 2);
-        let (a, b) = ab.split_at_mut(half);
-        let (c, d) = cd.split_at_mut(half);
-        let (e, f) = ef.split_at_mut(half);
-        let (g, h) = gh.split_at_mut(half);
-        let (b, c, d) = (&mut b[..a.len()], &mut c[..a.len()], &mut d[..a.len()]);
-        let (e, f, g, h) = (&mut e[..a.len()], &mut f[..a.len()], &mut g[..a.len()], &mut h[..a.len()]);
-        for i in 0..a.len() {
-            let low = butterflies_4([a[i], b[i], c[i], d[i]]);
-            let high = butterflies_4([e[i], f[i], g[i], h[i]]);
-            [a[i], b[i], c[i], d[i]] =
-                [low[0] + high[0], low[1] + high[1], low[2] + high[2], low[3] + high[3]];
-            [e[i], f[i], g[i], h[i]] =
-                [low[0] - high[0], low[1] - high[1], low[2] - high[2], low[3] - high[3]];
-        }
+    tail.fill(0.0);
+    for (i, (to, from)) in tail.iter_mut().zip(&from[32 * whole..]).enumerate() {
+        let word = signs.get(whole).copied().unwrap_or_default();
+        *to = f32::from_bits(from.to_bits() ^ (word >> i & 1) << 31);
     }
-}
-
-#[inline]
-fn butterflies_4([a, b, c, d]: [f32; 4]) -> [f32; 4] {
-    let (s0, d0) = (a + b, a - b);
-    let (s1, d1) = (c + d, c - d);
-    [s0 + s1, d0 + d1, s0 - s1, d0 - d1]
-}
-
-#[inline]
-fn hadamard_16(chunk: &mut [f32; 16]) {
-    // Rows of four: the levels between rows are plain vector additions; those within rows become so by transposing.
-    let mut rows = [[0.0; 4]; 4];
-    for i in 0..4 {
-        for j in 0..4 {
-            rows[j][i] = chunk[4 * i + j];
-        }
-    }
-    rows = vertical(rows);
-    let mut turned = [[0.0; 4]; 4];
-    for i in 0..4 {
-        for j in 0..4 {
-            turned[i][j] = rows[j][i];
-        }
-    }
-    let turned = vertical(turned);
-    for i in 0..16 {
-        chunk[i] = turned[i / 4][i % 4];
-    }
-}
-
-/// Both levels between four rows.
-#[inline]
-fn vertical(rows: [[f32; 4]; 4]) -> [[f32; 4]; 4] {
-    let mut out = [[0.0; 4]; 4];
-    for i in 0..4 {
-        let column = butterflies_4([rows[0][i], rows[1][i], rows[2][i], rows[3][i]]);
-        for (row, value) in out.iter_mut().zip(column) {
-            row[i] = value;
-        }
-    }
-    out
 }
 
 #[cfg(test)]
@@ -188,42 +108,27 @@ mod tests {
     }
 
     #[test]
-    fn the_transform_is_the_matrix_of_bit_parities() {
-        for log2 in 5..=9 {
-            let row = ramp(1 << log2);
-            let mut fast = row.clone();
-            hadamard(&mut fast);
-            for (i, got) in fast.iter().enumerate() {
-                let slow: f64 = row
-                    .iter()
-                    .enumerate()
-                    .map(|(j, v)| if (i & j).count_ones() % 2 == 0 { f64::from(*v) } else { -f64::from(*v) })
-                    .sum();
-                assert!((f64::from(*got) - slow).abs() < 1e-3, "2^{log2}, coordinate {i}");
-            }
-        }
-    }
-
-    #[test]
     fn the_inverse_gives_the_row_back_and_energy_is_kept() {
-        for log2 in 5..=15 {
-            let row = ramp(1 << log2);
-            let mut rotated = row.clone();
-            forward(&mut rotated, KEY, 2);
-            let energy = |v: &[f32]| v.iter().map(|c| f64::from(*c).powi(2)).sum::<f64>();
-            assert!((energy(&rotated) / energy(&row) - 1.0).abs() < 1e-5);
-            inverse(&mut rotated, KEY, 2);
-            let error: f64 = rotated.iter().zip(&row).map(|(a, b)| f64::from(a - b).powi(2)).sum();
-            assert!(error / energy(&row) < 1e-12);
+        for isa in Isa::available() {
+            for log2 in 5..=15 {
+                let row = ramp(1 << log2);
+                let mut rotated = row.clone();
+                forward(isa, &mut rotated, KEY, 2);
+                let energy = |v: &[f32]| v.iter().map(|c| f64::from(*c).powi(2)).sum::<f64>();
+                assert!((energy(&rotated) / energy(&row) - 1.0).abs() < 1e-5);
+                inverse(isa, &mut rotated, KEY, 2);
+                let error: f64 = rotated.iter().zip(&row).map(|(a, b)| f64::from(a - b).powi(2)).sum();
+                assert!(error / energy(&row) < 1e-12);
+            }
         }
     }
 
     #[test]
     fn another_rank_message_or_row_has_other_signs() {
         let signs = |key, row_index| {
-            let mut row = vec![1.0f32; 256];
-            flip_signs(&mut row, key, row_index);
-            row
+            let mut signs = Vec::new();
+            signs_of(Isa::PORTABLE, key, row_index, 256, &mut signs);
+            signs
         };
         let base = signs(KEY, 0);
         for other in [
@@ -232,8 +137,35 @@ mod tests {
             signs(RotationKey { job_seed: 1, ..KEY }, 0),
             signs(KEY, 1),
         ] {
-            let equal = base.iter().zip(&other).filter(|(a, b)| a == b).count();
-            assert!((64..192).contains(&equal), "{equal} of 256 signs agree");
+            let differ: u32 = base.iter().zip(&other).map(|(a, b)| (a ^ b).count_ones()).sum();
+            assert!((64..192).contains(&differ), "{differ} of 256 signs differ");
+        }
+    }
+
+    struct Copied<'a>(&'a [f32], &'a [u32], &'a mut [f32]);
+
+    impl Kernel for Copied<'_> {
+        type Output = ();
+
+        #[inline(always)]
+        fn run<L: Lanes>(self, lanes: L) {
+            copy_flipped(lanes, self.0, self.1, self.2);
+        }
+    }
+
+    #[test]
+    fn copying_flips_what_is_there_and_pads_with_zeros() {
+        let mut signs = Vec::new();
+        signs_of(Isa::PORTABLE, KEY, 5, 256, &mut signs);
+        for isa in Isa::available() {
+            for length in [0, 1, 31, 32, 33, 100, 255, 256] {
+                let (row, mut to) = (ramp(length), vec![f32::NAN; 256]);
+                isa.run(Copied(&row, &signs, &mut to));
+                for i in 0..256 {
+                    let sign = if signs[i / 32] >> (i % 32) & 1 == 1 { -1.0 } else { 1.0 };
+                    assert_eq!(to[i], row.get(i).map_or(0.0, |v| v * sign), "{isa}, {i} of {length}");
+                }
+            }
         }
     }
 }

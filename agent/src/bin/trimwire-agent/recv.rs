@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::ControlFlow;
 use trimwire_agent::endpoint::Event;
 use trimwire_agent::transfer::{TransferError, TransferStats};
-use trimwire_encoder::{Decoder, Decoding, PLANES, expected_nmse, nmse};
+use trimwire_encoder::{Codec, Decoder, Decoding, PLANES, expected_nmse, nmse};
 
 /// A sender whose STOP was lost asks again within its longest time-out, 100 ms.
 const QUIET_NS: u64 = 250_000_000;
@@ -158,7 +158,8 @@ fn predicted(decoder: &Decoder, decoding: Decoding, expected: &[f32]) -> f64 {
         }
         let shares: Vec<(u8, f64)> = shares.into_iter().collect();
         // A row of which nothing arrived is decoded as zeros.
-        let row_error = Some(expected_nmse(decoding, &shares)).filter(|nmse| nmse.is_finite()).unwrap_or(1.0);
+        let row_error =
+            expected_nmse(Codec::Rht, decoding, &shares).filter(|nmse| nmse.is_finite()).unwrap_or(1.0);
         let values = expected.get(range.start..range.end.min(expected.len())).unwrap_or_default();
         let row_energy: f64 = values.iter().map(|&v| f64::from(v).powi(2)).sum();
         error += row_error * row_energy;

@@ -1,0 +1,176 @@
+//! The packets of one row back to coordinates.
+
+use crate::codec::Codec;
+use crate::decoder::Decoding;
+use crate::dequantise::{Dequantiser, PlaneReader};
+use crate::dither;
+use crate::hadamard::transform;
+use crate::held::Precision;
+use crate::layout::Layout;
+use crate::packet::BLOCK;
+use crate::rotation::{self, RotationKey, flips};
+use crate::scale::RowScale;
+use crate::scratch::Scratch;
+use crate::simd::{Isa, Kernel, Lanes};
+use crate::weights::RowWeights;
+
+/// What happens to decoded coordinates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Put {
+    /// They replace what is there.
+    Store,
+    /// They are added to what is there.
+    Add,
+    /// They are added before they are rotated back.
+    AddRotated,
+}
+
+/// What the rows of a message have in common.
+#[derive(Clone, Copy)]
+pub(crate) struct RowDecoder<'a, P: Fn(usize) -> Option<Precision>> {
+    pub(crate) layout: Layout,
+    pub(crate) key: RotationKey,
+    pub(crate) codec: Codec,
+    pub(crate) decoding: Decoding,
+    pub(crate) isa: Isa,
+    /// Bodies of all packets, one behind the other, each with room for all planes.
+    pub(crate) bodies: &'a [u8],
+    /// A packet's precision, if anything of it arrived.
+    pub(crate) precision: &'a P,
+}
+
+impl<P: Fn(usize) -> Option<Precision>> RowDecoder<'_, P> {
+    /// Decodes `row` to `out`, which may be shorter than the row.
+    pub(crate) fn decode(&self, row: usize, put: Put, scratch: &mut Scratch, out: &mut [f32]) {
+        let length = self.layout.row_range(row).len();
+        let (mut largest, mut any) = (0.0f32, false);
+        for index in self.layout.row_packets(row) {
+            if let Some(precision) = (self.precision)(index) {
+                if precision.header.is_not_finite() {
+                    return out.fill(f32::NAN);
+                }
+                largest = largest.max(precision.header.sigma);
+                any = true;
+            }
+        }
+        if !any || (largest == 0.0 && self.codec != Codec::Raw) {
+            // Adding zeros changes nothing (but −0, whose sign a sum of reals does not have).
+            if put == Put::Store {
+                out.fill(0.0);
+            }
+            return;
+        }
+        let rotates = self.codec.rotates();
+        let Scratch { row: values, signs, dither, .. } = scratch;
+        let values = values.of(length);
+        if rotates && put != Put::AddRotated {
+            rotation::signs_of(self.isa, self.key, row as u32, length, signs);
+        }
+        if self.codec == Codec::SubtractiveDithering {
+            dither::words_of(self.isa, self.key, row as u32, length, dither);
+        }
+        let scale = if rotates { RowScale::for_largest(largest) } else { RowScale::for_largest(0.0) };
+        self.isa.run(Job { decoder: self, row, put, scale, values, signs, dither, out });
+    }
+}
+
+struct Job<'a, P: Fn(usize) -> Option<Precision>> {
+    decoder: &'a RowDecoder<'a, P>,
+    row: usize,
+    put: Put,
+    scale: RowScale,
+    values: &'a mut [f32],
+    signs: &'a [u32],
+    dither: &'a [u32],
+    out: &'a mut [f32],
+}
+
+impl<P: Fn(usize) -> Option<Precision>> Kernel for Job<'_, P> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        let Self { decoder, row, put, scale, values, signs, dither, out } = self;
+        let RowDecoder { layout, codec, decoding, .. } = *decoder;
+        let length = values.len();
+        let range = layout.row_range(row);
+        let (mut lambda, mut paper) = (1.0, 0.0);
+        if codec.rotates() && decoding != Decoding::Mmse {
+            let packets = layout.row_places(row).map(|(i, place)| (place.len(), (decoder.precision)(i)));
+            let weights = RowWeights::of(codec, packets, length);
+            match decoding {
+                Decoding::Paper => paper = weights.paper_scale(),
+                _ => lambda = weights.lambda(),
+            }
+        }
+        // 1/√d once for the transform back, and the working scale.
+        let gain = if codec.rotates() { scale.factor() / (length as f64).sqrt() } else { 1.0 };
+        for (index, local) in layout.row_places(row) {
+            let Some(precision) = (decoder.precision)(index) else {
+                values[local].fill(0.0);
+                continue;
+            };
+            let start = codec.body_len(range.start + local.start);
+            let body = &decoder.bodies[start..start + codec.body_len(local.len())];
+            let reader = PlaneReader { body, n: local.len() };
+            let words = dither.get(local.clone()).unwrap_or_default();
+            let dequantiser = |planes| {
+                Dequantiser::new(codec, decoding, precision.header, planes, lambda * gain, paper * gain)
+            };
+            packet(lanes, precision, dequantiser, reader, words, &mut values[local]);
+        }
+        if put == Put::AddRotated {
+            for (to, value) in out.iter_mut().zip(&*values) {
+                *to += scale.down(*value);
+            }
+            return;
+        }
+        if codec.rotates() {
+            transform(lanes, values);
+        }
+        let signs = if codec.rotates() { signs } else { &[] };
+        finish(lanes, values, signs, scale, put == Put::Add, out);
+    }
+}
+
+/// Decodes a packet: coordinates that arrived with one plane more than the others first.
+#[inline(always)]
+fn packet<L: Lanes>(
+    lanes: L,
+    precision: Precision,
+    dequantiser: impl Fn(u8) -> Dequantiser,
+    reader: PlaneReader<'_>,
+    words: &[u32],
+    out: &mut [f32],
+) {
+    let Precision { planes, more, .. } = precision;
+    let deep = more.div_ceil(BLOCK) * BLOCK;
+    if deep > 0 {
+        dequantiser(planes + 1).decode(lanes, reader, 0, words, &mut out[..deep]);
+    }
+    let shallow = dequantiser(planes);
+    if more % BLOCK > 0 {
+        let block = more / BLOCK;
+        let mut mixed = [0.0; BLOCK];
+        shallow.decode(lanes, reader, block, words, &mut mixed);
+        out[more..deep].copy_from_slice(&mixed[more % BLOCK..]);
+    }
+    shallow.decode(lanes, reader, deep / BLOCK, words, &mut out[deep..]);
+}
+
+/// Flips the signs back, takes the working scale off and stores or adds.
+#[inline(always)]
+fn finish<L: Lanes>(lanes: L, values: &[f32], signs: &[u32], scale: RowScale, add: bool, out: &mut [f32]) {
+    let values = &values[..out.len().min(values.len())];
+    let whole = if scale.is_one() { values.len() / L::N } else { 0 };
+    for (at, (to, from)) in L::lines_mut(out).iter_mut().zip(L::lines(values)).take(whole).enumerate() {
+        let v = lanes.flip(lanes.load(from), flips::<L>(signs, at));
+        let v = if add { lanes.add(lanes.load(to), v) } else { v };
+        lanes.store(to, v);
+    }
+    for i in whole * L::N..values.len() {
+        let word = signs.get(i / 32).copied().unwrap_or_default();
+        let value = scale.down(f32::from_bits(values[i].to_bits() ^ (word >> (i % 32) & 1) << 31));
+        out[i] = if add { out[i] + value } else { value };
+    }
+}

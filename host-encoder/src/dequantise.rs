@@ -1,0 +1,231 @@
+//! Planes of one packet back to coordinates.
+
+use crate::codec::Codec;
+use crate::decoder::Decoding;
+use crate::dither;
+use crate::packet::{BLOCK, Header};
+use crate::quantiser::{self, Expander, Zones};
+use crate::simd::{Lanes, Planes, Split};
+use crate::weights::decodes_by_sign;
+
+/// The planes of a packet, as far as they are held; bytes beyond that mean nothing.
+#[derive(Clone, Copy)]
+pub(crate) struct PlaneReader<'a> {
+    pub(crate) body: &'a [u8],
+    pub(crate) n: usize,
+}
+
+impl PlaneReader<'_> {
+    /// Reads a block of the first `planes` planes; the others stay as they are.
+    #[inline(always)]
+    fn read(&self, block: usize, planes: usize, split: &mut Split) {
+        for (plane, bits) in split.bits.iter_mut().enumerate().take(planes) {
+            *bits = self.bits(plane * (self.n / 8), block);
+        }
+        for (plane, bytes) in split.bytes.iter_mut().enumerate().take(planes.saturating_sub(8)) {
+            let at = self.n + plane * self.n + BLOCK * block;
+            bytes.copy_from_slice(&self.body[at..at + BLOCK]);
+        }
+    }
+
+    /// A block of the bit-plane that begins at byte `start`.
+    #[inline(always)]
+    fn bits(&self, start: usize, block: usize) -> u32 {
+        let at = start + 4 * block;
+        self.body[at..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
+    }
+}
+
+/// Reads coordinates of which the same number of planes is held.
+pub(crate) struct Dequantiser {
+    planes: usize,
+    values: Values,
+}
+
+#[expect(
+    clippy::large_enum_variant,
+    reason = "made for one packet on the stack: a box would be an allocation a packet"
+)]
+enum Values {
+    /// Nothing arrived.
+    Zero,
+    /// ±magnitude by plane 0; with dither, less the coordinate's threshold.
+    Signs { magnitude: f32, dithered: bool },
+    /// By the upper bits of the index, sign included.
+    Table([f32; 256]),
+    /// By the code of the embedded quantiser, in the given unit.
+    Codes { zones: Zones, unit: f64, open_bits: u32 },
+    /// f32s of which the lowest bits are open; times a unit.
+    Floats { open_bits: u32, unit: f32 },
+    /// f32s behind a head of one bit, of which the lowest bits are open.
+    BehindHead { open_bits: u32 },
+    /// f32s in order.
+    Raw,
+}
+
+impl Dequantiser {
+    /// Rotated coordinates are multiplied by `unit`; `paper` is the magnitude of cut ones where the paper's decoding is asked for.
+    pub(crate) fn new(
+        codec: Codec,
+        decoding: Decoding,
+        header: Header,
+        planes: u8,
+        unit: f64,
+        paper: f64,
+    ) -> Self {
+        let sigma = f64::from(header.sigma);
+        let mean = sigma * f64::from(header.kappa) / 255.0;
+        let signs = |magnitude: f64| Values::Signs { magnitude: magnitude as f32, dithered: false };
+        let cut = planes < codec.planes();
+        // Bits of the code that are unknown; a twelfth plane holds one more bit.
+        let open_bits = 8 * u32::from(11u8.saturating_sub(planes));
+        let values = match codec {
+            _ if planes == 0 => Values::Zero,
+            Codec::Rht | Codec::RhtPaper if decoding == Decoding::Paper && cut => signs(paper),
+            Codec::Rht | Codec::RhtPaper if decodes_by_sign(codec, header.kappa, planes) => {
+                signs(mean * unit)
+            }
+            Codec::Rht => {
+                let zones = Zones::new(quantiser::peak_magnitude(header.peak));
+                let unit = sigma * unit;
+                if planes > 8 {
+                    Values::Codes { zones, unit, open_bits }
+                } else {
+                    Values::Table(table(&zones, unit as f32, planes))
+                }
+            }
+            Codec::RhtPaper => Values::Floats { open_bits, unit: unit as f32 },
+            Codec::SignMagnitude if planes <= 8 => {
+                signs(if decoding == Decoding::Paper { sigma } else { mean })
+            }
+            Codec::SignMagnitude => Values::Floats { open_bits, unit: 1.0 },
+            Codec::StochasticQuantisation | Codec::SubtractiveDithering if planes <= 8 => Values::Signs {
+                magnitude: dither::limit(header.sigma),
+                dithered: codec == Codec::SubtractiveDithering,
+            },
+            Codec::StochasticQuantisation | Codec::SubtractiveDithering => {
+                Values::BehindHead { open_bits: if cut { open_bits + 1 } else { 0 } }
+            }
+            Codec::Raw => Values::Raw,
+        };
+        Self { planes: usize::from(planes), values }
+    }
+
+    /// Writes the coordinates of the blocks from `first_block` on; `words` are the packet's dither words, where there are any.
+    #[inline(always)]
+    pub(crate) fn decode<L: Lanes>(
+        &self,
+        lanes: L,
+        reader: PlaneReader<'_>,
+        first_block: usize,
+        words: &[u32],
+        out: &mut [f32],
+    ) {
+        let blocks = (first_block..).zip(out.as_chunks_mut::<BLOCK>().0);
+        let (mut split, mut codes) = (Split::ZERO, [0; BLOCK]);
+        match &self.values {
+            Values::Zero => out.fill(0.0),
+            Values::Signs { magnitude, dithered } => {
+                let value = lanes.splat(*magnitude);
+                for (block, out) in blocks {
+                    let bits = reader.bits(0, block);
+                    for (at, line) in L::lines_mut(out).iter_mut().enumerate() {
+                        lanes.store(line, lanes.flip(value, bits >> (at * L::N)));
+                    }
+                    if *dithered {
+                        for (i, value) in out.iter_mut().enumerate() {
+                            let word = words.get(block * BLOCK + i).copied().unwrap_or_default();
+                            *value -= dither::threshold(word, *magnitude);
+                        }
+                    }
+                }
+            }
+            Values::Table(table) => {
+                for (block, out) in blocks {
+                    reader.read(block, self.planes, &mut split);
+                    lanes.join(&split, &mut codes);
+                    for i in 0..BLOCK {
+                        out[i] = table[(codes[i] >> 24) as usize];
+                    }
+                }
+            }
+            Values::Codes { zones, unit, open_bits } => {
+                let expander = Expander::new(lanes, zones, *unit, *open_bits);
+                // Two loops, because whole packets are the rule and one that reads all planes keeps everything in registers.
+                match Planes::new(reader.body, reader.n) {
+                    Some(whole) if self.planes >= 11 => {
+                        for (block, out) in blocks {
+                            whole.read(block, &mut split);
+                            lanes.join(&split, &mut codes);
+                            expand(lanes, &expander, &codes, out);
+                        }
+                    }
+                    _ => {
+                        for (block, out) in blocks {
+                            reader.read(block, self.planes, &mut split);
+                            lanes.join(&split, &mut codes);
+                            expand(lanes, &expander, &codes, out);
+                        }
+                    }
+                }
+            }
+            Values::Floats { open_bits, unit } => {
+                for (block, out) in blocks {
+                    reader.read(block, self.planes, &mut split);
+                    lanes.join(&split, &mut codes);
+                    for i in 0..BLOCK {
+                        out[i] = middle(codes[i], *open_bits) * unit;
+                    }
+                }
+            }
+            Values::BehindHead { open_bits } => {
+                for (block, out) in blocks {
+                    reader.read(block, self.planes, &mut split);
+                    lanes.join(&split, &mut codes);
+                    let last = if self.planes > 11 { reader.bits(4 * reader.n, block) } else { 0 };
+                    for i in 0..BLOCK {
+                        out[i] = middle(codes[i] << 1 | last >> i & 1, *open_bits);
+                    }
+                }
+            }
+            Values::Raw => {
+                let values = reader.body.as_chunks::<4>().0.iter().skip(first_block * BLOCK);
+                for (to, bytes) in out.iter_mut().zip(values) {
+                    *to = f32::from_be_bytes(*bytes);
+                }
+            }
+        }
+    }
+}
+
+/// A block's coordinates from its code words.
+#[inline(always)]
+fn expand<L: Lanes>(lanes: L, expander: &Expander<L>, codes: &[u32; BLOCK], out: &mut [f32; BLOCK]) {
+    for (at, line) in L::lines_mut(out).iter_mut().enumerate() {
+        let code = lanes.load_words(codes, at);
+        let m = expander.magnitudes(lanes, lanes.and(code, lanes.splat_u(0x7fff_ffff)));
+        let sign = lanes.and(code, lanes.splat_u(1 << 31));
+        lanes.store(line, lanes.floats(lanes.or(lanes.bits(m), sign)));
+    }
+}
+
+/// What indices stand for when their first `planes` bits are known, sign included. Indices read from `planes` planes end in zeros, so
+/// only their first entries are looked up.
+fn table(zones: &Zones, unit: f32, planes: u8) -> [f32; 256] {
+    let mut table = [0.0; 256];
+    for index in (0..=255u8).step_by(256 >> planes.min(8)) {
+        let magnitude = unit * zones.centroid(index, planes);
+        table[usize::from(index)] = if index & 128 == 0 { magnitude } else { -magnitude };
+    }
+    table
+}
+
+/// The f32 in the middle of those that begin with the known bits. Zero stays zero where all known bits say so, and no value is
+/// carried to infinity.
+#[inline(always)]
+fn middle(bits: u32, open_bits: u32) -> f32 {
+    let half = if open_bits == 0 || bits << 1 == 0 { 0 } else { 1 << (open_bits - 1) };
+    let value = f32::from_bits(bits | half);
+    // Planes made up by others may spell NaN, which only a marked row decodes to.
+    if value.is_finite() { value } else { 0.0 }
+}

@@ -1,0 +1,323 @@
+//! One row to packets: scale, rotate, take moments, quantise, write planes.
+
+use crate::codec::Codec;
+use crate::dither;
+use crate::hadamard::transform;
+use crate::head::Head;
+use crate::layout::Layout;
+use crate::moments::moments;
+use crate::packet::{BLOCK, HEADER_LEN, Header, Prefix};
+use crate::quantiser::{self, Compander, Zones};
+use crate::rotation::{self, RotationKey, copy_flipped};
+use crate::scale::RowScale;
+use crate::scratch::{AlignedRow, Scratch};
+use crate::simd::{Isa, Kernel, Lanes, PlanesMut, Split};
+
+/// What the rows of a message have in common.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowEncoder {
+    pub(crate) layout: Layout,
+    pub(crate) key: RotationKey,
+    pub(crate) codec: Codec,
+    pub(crate) isa: Isa,
+    pub(crate) planes: u8,
+    /// The packets' prefix; `important` and `last` are filled in.
+    pub(crate) prefix: Prefix,
+    /// Index of the message's last packet.
+    pub(crate) last: usize,
+}
+
+/// Why a row has no packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RowError {
+    /// Its root mean square exceeds the range of f32.
+    TooLarge,
+    /// NaN or infinity where they are refused.
+    NotFinite,
+}
+
+impl RowEncoder {
+    /// Writes the packets of `row` to `out` (as long as they are together) and a score for each to `scores`: the higher,
+    /// the more important; NaN for rows that are not finite.
+    pub(crate) fn encode(
+        &self,
+        row: usize,
+        source: &[f32],
+        strict: bool,
+        buffers: Buffers<'_>,
+        out: &mut [u8],
+        scores: &mut [f64],
+    ) -> Result<(), RowError> {
+        let length = self.layout.row_range(row).len();
+        let scale = match RowScale::of(self.isa, source) {
+            Ok(scale) => scale,
+            Err(_) if strict => return Err(RowError::NotFinite),
+            Err(_) if self.codec == Codec::Raw => RowScale::for_largest(0.0),
+            Err(_) => {
+                self.write_not_finite(row, out);
+                scores.fill(f64::NAN);
+                return Ok(());
+            }
+        };
+        let Buffers { row: values, signs, dither } = buffers;
+        let values = values.of(length);
+        match self.codec {
+            Codec::Rht | Codec::RhtPaper => {
+                rotation::signs_of(self.isa, self.key, row as u32, length, signs);
+            }
+            Codec::StochasticQuantisation | Codec::SubtractiveDithering => {
+                dither::words_of(self.isa, self.key, row as u32, length, dither);
+            }
+            Codec::SignMagnitude | Codec::Raw => {}
+        }
+        let job = Job { encoder: self, row, source, scale, values, signs, dither, out, scores };
+        self.isa.run(job)
+    }
+
+    /// Packets whose σ is NaN and whose planes are zero.
+    fn write_not_finite(&self, row: usize, out: &mut [u8]) {
+        let mut rest = out;
+        for (index, place) in self.layout.row_places(row) {
+            let length = HEADER_LEN + self.codec.plane_offset(self.planes, place.len());
+            let (packet, tail) = rest.split_at_mut(length);
+            rest = tail;
+            packet.fill(0);
+            self.write_header(index, place.len(), Head::NOT_FINITE, packet);
+        }
+    }
+
+    fn write_header(&self, index: usize, n: usize, head: Head, packet: &mut [u8]) {
+        let header = Header {
+            prefix: Prefix { last: index == self.last, ..self.prefix },
+            first_plane: 0,
+            index: index as u32,
+            coordinates: n,
+            sigma: head.sigma,
+            kappa: head.kappa,
+            peak: head.peak,
+        };
+        packet[..HEADER_LEN].copy_from_slice(&header.to_bytes());
+    }
+}
+
+/// The working memory that a row needs, beside the row itself.
+pub(crate) struct Buffers<'a> {
+    pub(crate) row: &'a mut AlignedRow,
+    pub(crate) signs: &'a mut Vec<u32>,
+    pub(crate) dither: &'a mut Vec<u32>,
+}
+
+impl Scratch {
+    /// The buffer for conversions, and the others.
+    pub(crate) fn split(&mut self) -> (&mut Vec<f32>, Buffers<'_>) {
+        let Self { wide, row, signs, dither } = self;
+        (wide, Buffers { row, signs, dither })
+    }
+}
+
+struct Job<'a> {
+    encoder: &'a RowEncoder,
+    row: usize,
+    /// The row's coordinates, without padding.
+    source: &'a [f32],
+    scale: RowScale,
+    /// The row at its working scale, with padding.
+    values: &'a mut [f32],
+    signs: &'a [u32],
+    dither: &'a [u32],
+    out: &'a mut [u8],
+    scores: &'a mut [f64],
+}
+
+impl Kernel for Job<'_> {
+    type Output = Result<(), RowError>;
+
+    #[inline(always)]
+    fn run<L: Lanes>(mut self, lanes: L) -> Result<(), RowError> {
+        self.prepare(lanes);
+        let RowEncoder { layout, codec, planes, .. } = *self.encoder;
+        let gain = if codec.rotates() { self.values.len() } else { 1 };
+        let mut energy = 0.0;
+        let mut rest = std::mem::take(&mut self.out);
+        for (nth, (index, place)) in layout.row_places(self.row).enumerate() {
+            let (packet, tail) = rest.split_at_mut(HEADER_LEN + codec.plane_offset(planes, place.len()));
+            rest = tail;
+            let values = &self.values[place.clone()];
+            let head = match Head::of(&moments(lanes, values), values.len(), self.scale, gain) {
+                Some(head) => head,
+                // NaN and infinities are sent as they are.
+                None if codec == Codec::Raw => Head::NONE,
+                None => return Err(RowError::TooLarge),
+            };
+            self.encoder.write_header(index, place.len(), head, packet);
+            let body = PlaneWriter { body: &mut packet[HEADER_LEN..], n: values.len(), planes };
+            match codec {
+                Codec::Rht => rht(lanes, values, head, body),
+                Codec::RhtPaper => {
+                    let unit = self.scale.factor() * (gain as f64).sqrt();
+                    floats(lanes, values.iter().map(|v| (f64::from(*v) / unit) as f32), body);
+                }
+                Codec::SignMagnitude => floats(lanes, self.original(place.clone()), body),
+                Codec::StochasticQuantisation | Codec::SubtractiveDithering => {
+                    let limit = dither::limit(head.sigma);
+                    dithered(lanes, self.original(place.clone()), &self.dither[place.clone()], limit, body);
+                }
+                Codec::Raw => {
+                    for (to, value) in
+                        body.body.as_chunks_mut().0.iter_mut().zip(self.original(place.clone()))
+                    {
+                        *to = value.to_be_bytes();
+                    }
+                }
+            }
+            if codec.rotates() {
+                energy += values.len() as f64 * f64::from(head.sigma).powi(2);
+            } else {
+                // MLT's priority of a packet: the magnitude of its mean.
+                let sum: f64 = self.original(place.clone()).map(f64::from).sum();
+                self.scores[nth] = (sum / place.len() as f64).abs();
+            }
+        }
+        if codec.rotates() {
+            self.scores.fill(energy / self.values.len() as f64);
+        }
+        Ok(())
+    }
+}
+
+impl Job<'_> {
+    /// Fills `values`.
+    #[inline(always)]
+    fn prepare<L: Lanes>(&mut self, lanes: L) {
+        let rotates = self.encoder.codec.rotates();
+        if self.scale.is_one() {
+            copy_flipped(lanes, self.source, if rotates { self.signs } else { &[] }, self.values);
+        } else {
+            let (head, padding) = self.values.split_at_mut(self.source.len());
+            for (to, from) in head.iter_mut().zip(self.source) {
+                *to = self.scale.up(*from);
+            }
+            padding.fill(0.0);
+            if rotates {
+                rotation::flip(lanes, self.values, self.signs);
+            }
+        }
+        if rotates {
+            transform(lanes, self.values);
+        }
+    }
+
+    /// Coordinates as the caller gave them, with padding.
+    #[inline(always)]
+    fn original(&self, place: std::ops::Range<usize>) -> impl Iterator<Item = f32> {
+        place.map(|i| self.source.get(i).copied().unwrap_or_default())
+    }
+}
+
+/// The body of a packet under construction.
+struct PlaneWriter<'a> {
+    body: &'a mut [u8],
+    n: usize,
+    planes: u8,
+}
+
+impl PlaneWriter<'_> {
+    /// Writes the first `planes` planes of a block.
+    #[inline(always)]
+    fn put(&mut self, block: usize, planes: &Split) {
+        let (n, count) = (self.n, usize::from(self.planes));
+        for (plane, bits) in planes.bits.iter().enumerate().take(count) {
+            let at = plane * (n / 8) + 4 * block;
+            self.body[at..at + 4].copy_from_slice(&bits.to_le_bytes());
+        }
+        for (plane, bytes) in planes.bytes.iter().enumerate().take(count.saturating_sub(8)) {
+            let at = n + plane * n + BLOCK * block;
+            self.body[at..at + BLOCK].copy_from_slice(bytes);
+        }
+    }
+
+    /// Writes a block's twelfth plane.
+    #[inline(always)]
+    fn put_last(&mut self, block: usize, bits: u32) {
+        if self.planes > 11 {
+            let at = 4 * self.n + 4 * block;
+            self.body[at..at + 4].copy_from_slice(&bits.to_le_bytes());
+        }
+    }
+}
+
+#[inline(always)]
+fn rht<L: Lanes>(lanes: L, values: &[f32], head: Head, mut body: PlaneWriter<'_>) {
+    let compander = Compander::new(lanes, &Zones::new(quantiser::peak_magnitude(head.peak)));
+    let inverse = lanes.splat(head.inverse);
+    let blocks = values.as_chunks::<BLOCK>().0.iter().enumerate();
+    let (mut codes, mut planes) = ([0; BLOCK], Split::ZERO);
+    // Two loops, because whole packets are the rule and one that writes all planes keeps everything in registers.
+    if let Some(mut whole) = PlanesMut::new(body.body, body.n) {
+        for (block, values) in blocks {
+            codes_of(lanes, &compander, inverse, values, &mut codes);
+            lanes.split(&codes, &mut planes);
+            whole.put(block, &planes);
+        }
+    } else {
+        for (block, values) in blocks {
+            codes_of(lanes, &compander, inverse, values, &mut codes);
+            lanes.split(&codes, &mut planes);
+            body.put(block, &planes);
+        }
+    }
+}
+
+/// A block's code words; `inverse` multiplies values into units of σ.
+#[inline(always)]
+fn codes_of<L: Lanes>(
+    lanes: L,
+    compander: &Compander<L>,
+    inverse: L::F,
+    values: &[f32; BLOCK],
+    codes: &mut [u32; BLOCK],
+) {
+    let (magnitude, sign) = (lanes.splat_u(0x7fff_ffff), lanes.splat_u(1 << 31));
+    for (at, line) in L::lines(values).iter().enumerate() {
+        let v = lanes.bits(lanes.load(line));
+        let m = lanes.mul(lanes.floats(lanes.and(v, magnitude)), inverse);
+        lanes.store_words(codes, at, lanes.or(compander.codes(lanes, m), lanes.and(v, sign)));
+    }
+}
+
+/// Planes of the f32s themselves.
+#[inline(always)]
+fn floats<L: Lanes>(lanes: L, mut values: impl Iterator<Item = f32>, mut body: PlaneWriter<'_>) {
+    let (mut codes, mut planes) = ([0; BLOCK], Split::ZERO);
+    for block in 0..body.n / BLOCK {
+        for code in &mut codes {
+            *code = values.next().unwrap_or_default().to_bits();
+        }
+        lanes.split(&codes, &mut planes);
+        body.put(block, &planes);
+    }
+}
+
+/// Heads, then the f32s; their last bits are the twelfth plane.
+#[inline(always)]
+fn dithered<L: Lanes>(
+    lanes: L,
+    mut values: impl Iterator<Item = f32>,
+    words: &[u32],
+    limit: f32,
+    mut body: PlaneWriter<'_>,
+) {
+    let (mut codes, mut planes) = ([0; BLOCK], Split::ZERO);
+    for (block, words) in words.as_chunks::<BLOCK>().0.iter().enumerate() {
+        let mut last = 0;
+        for i in 0..BLOCK {
+            let x = values.next().unwrap_or_default();
+            let head = u32::from(x + dither::threshold(words[i], limit) < 0.0);
+            codes[i] = head << 31 | x.to_bits() >> 1;
+            last |= (x.to_bits() & 1) << i;
+        }
+        lanes.split(&codes, &mut planes);
+        body.put(block, &planes);
+        body.put_last(block, last);
+    }
+}

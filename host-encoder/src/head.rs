@@ -1,0 +1,43 @@
+//! The three numbers about a packet's coordinates that its header carries.
+
+use crate::moments::Moments;
+use crate::quantiser::{self, ZONE};
+use crate::scale::RowScale;
+
+/// σ, κ and peak as they go on the wire, and what the encoder needs of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Head {
+    pub(crate) sigma: f32,
+    pub(crate) kappa: u8,
+    pub(crate) peak: u8,
+    /// Multiplies working values into zone widths.
+    pub(crate) inverse: f32,
+}
+
+impl Head {
+    /// σ of a row that holds NaN or an infinity: its packets decode to NaN.
+    pub(crate) const NOT_FINITE: Self = Self { sigma: f32::NAN, kappa: 0, peak: 0, inverse: 0.0 };
+
+    /// Of coordinates that have no moments.
+    pub(crate) const NONE: Self = Self { sigma: 0.0, ..Self::NOT_FINITE };
+
+    /// From the moments of `n` working values, which are √`gain` · 2^exponent times the values themselves. `None` when σ is beyond f32.
+    pub(crate) fn of(moments: &Moments, n: usize, scale: RowScale, gain: usize) -> Option<Self> {
+        let unit = scale.factor() * (gain as f64).sqrt();
+        let sigma = ((f64::from(moments.squares) / n as f64).sqrt() / unit) as f32;
+        // A σ that underflows is rounded up instead: 0 means that all coordinates are zero.
+        let sigma = if sigma == 0.0 && moments.squares > 0.0 { f32::from_bits(1) } else { sigma };
+        if !sigma.is_finite() {
+            return None;
+        }
+        // The receiver scales by the σ on the wire, so the encoder divides by that one, rounding included.
+        let inverse = if sigma > 0.0 { (1.0 / (f64::from(sigma) * unit * ZONE)) as f32 } else { 0.0 };
+        let mean = f64::from(moments.magnitudes) / n as f64 * f64::from(inverse) * ZONE;
+        Some(Self {
+            sigma,
+            kappa: (255.0 * mean).round().min(255.0) as u8,
+            peak: quantiser::peak_byte(moments.largest * inverse * ZONE as f32),
+            inverse,
+        })
+    }
+}

@@ -1,0 +1,128 @@
+//! One source of every kernel, several instruction sets.
+//!
+//! A kernel is written once over [`Lanes`] and instantiated for each instruction set inside a function that has its
+//! target features. Every operation of the trait is exact or rounded once, in an order that does not depend on the
+//! number of lanes, so all paths give the same bits; tests hold each backend against the portable one.
+//!
+//! This module and its backends are the only ones of the crate with `unsafe` code.
+
+mod lanes;
+mod planes;
+mod portable;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use lanes::{Lanes, Split};
+pub(crate) use planes::{Planes, PlanesMut};
+pub(crate) use portable::Portable;
+
+use std::fmt;
+use std::str::FromStr;
+
+/// An instruction set that the kernels run on and this machine has.
+///
+/// Values of it can only be had for sets that were detected, so running a kernel is always sound.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Isa(Backend);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Backend {
+    Portable(Portable),
+    #[cfg(target_arch = "x86_64")]
+    Avx2(avx2::Avx2),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(avx512::Avx512),
+}
+
+/// A computation over lanes. `run` has to be `#[inline(always)]`: it takes on the target features of its caller.
+pub(crate) trait Kernel {
+    type Output;
+
+    fn run<L: Lanes>(self, lanes: L) -> Self::Output;
+}
+
+impl Isa {
+    /// Plain Rust, which compilers turn into whatever vectors the target guarantees (SSE2 on x86-64, NEON on aarch64).
+    pub const PORTABLE: Self = Self(Backend::Portable(Portable));
+
+    /// The sets that this machine has, slowest first. The portable one is always there.
+    pub fn available() -> impl Iterator<Item = Self> {
+        let portable = std::iter::once(Self::PORTABLE);
+        #[cfg(target_arch = "x86_64")]
+        let all = portable
+            .chain(avx2::Avx2::detect().map(|set| Self(Backend::Avx2(set))))
+            .chain(avx512::Avx512::detect().map(|set| Self(Backend::Avx512(set))));
+        #[cfg(not(target_arch = "x86_64"))]
+        let all = portable;
+        all
+    }
+
+    /// The fastest set that this machine has.
+    pub fn best() -> Self {
+        Self::available().last().unwrap_or(Self::PORTABLE)
+    }
+
+    /// Its name on command lines.
+    pub const fn name(self) -> &'static str {
+        match self.0 {
+            Backend::Portable(_) => "portable",
+            #[cfg(target_arch = "x86_64")]
+            Backend::Avx2(_) => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Backend::Avx512(_) => "avx512",
+        }
+    }
+
+    #[inline]
+    pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
+        match self.0 {
+            Backend::Portable(lanes) => kernel.run(lanes),
+            #[cfg(target_arch = "x86_64")]
+            Backend::Avx2(lanes) => lanes.run(kernel),
+            #[cfg(target_arch = "x86_64")]
+            Backend::Avx512(lanes) => lanes.run(kernel),
+        }
+    }
+}
+
+impl Default for Isa {
+    fn default() -> Self {
+        Self::best()
+    }
+}
+
+impl fmt::Debug for Isa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for Isa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name that is no instruction set, or none that this machine has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("instruction set {name:?} is not available here (available: {available})")]
+pub struct UnavailableIsa {
+    name: String,
+    available: String,
+}
+
+impl FromStr for Isa {
+    type Err = UnavailableIsa;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Self::available().find(|isa| isa.name() == name).ok_or_else(|| UnavailableIsa {
+            name: name.to_owned(),
+            available: Self::available().map(Self::name).collect::<Vec<_>>().join(", "),
+        })
+    }
+}

@@ -1,0 +1,251 @@
+//! Eight lanes with AVX2 and FMA.
+
+use super::{Kernel, Lanes, Split};
+use crate::packet::BLOCK;
+use std::arch::x86_64::{
+    __m256, __m256i, _mm_loadu_ps, _mm256_add_epi8, _mm256_add_epi32, _mm256_add_ps, _mm256_and_si256,
+    _mm256_blend_epi32, _mm256_castps_si256, _mm256_castsi256_ps, _mm256_cmpgt_epi32, _mm256_cvtepi32_ps,
+    _mm256_cvttps_epi32, _mm256_fmadd_ps, _mm256_fmsub_ps, _mm256_loadu_ps, _mm256_loadu_si256,
+    _mm256_max_epu32, _mm256_max_ps, _mm256_min_epu32, _mm256_movemask_epi8, _mm256_mul_epu32, _mm256_mul_ps,
+    _mm256_or_si256, _mm256_permute_ps, _mm256_permute2f128_ps, _mm256_permute2x128_si256,
+    _mm256_permutevar8x32_epi32, _mm256_permutevar8x32_ps, _mm256_set_m128, _mm256_set1_epi32,
+    _mm256_set1_epi64x, _mm256_set1_ps, _mm256_setr_epi8, _mm256_setr_epi32, _mm256_setr_ps,
+    _mm256_shuffle_epi8, _mm256_slli_epi64, _mm256_sllv_epi32, _mm256_srli_epi64, _mm256_storeu_ps,
+    _mm256_storeu_si256, _mm256_sub_epi32, _mm256_sub_ps, _mm256_unpackhi_epi8, _mm256_unpackhi_epi16,
+    _mm256_unpackhi_epi32, _mm256_unpackhi_epi64, _mm256_unpacklo_epi8, _mm256_unpacklo_epi16,
+    _mm256_unpacklo_epi32, _mm256_unpacklo_epi64, _mm256_xor_ps, _mm256_xor_si256,
+};
+use std::hint::black_box;
+
+/// The proof that the machine has AVX2 and FMA.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Avx2(());
+
+impl Avx2 {
+    pub(crate) fn detect() -> Option<Self> {
+        (is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")).then_some(Self(()))
+    }
+
+    /// Runs a kernel in a function that has the features, so that everything inlines into it.
+    #[inline]
+    pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
+        #[target_feature(enable = "avx2,fma")]
+        fn featured<K: Kernel>(_: Avx2, kernel: K) -> K::Output {
+            kernel.run(Vectors { one: _mm256_set1_ps(black_box(1.0)) })
+        }
+        // SAFETY: `self` exists only where the features were detected.
+        unsafe { featured(self, kernel) }
+    }
+}
+
+/// Vectors on a machine that has the features: only [`Avx2::run`] makes one.
+#[derive(Clone, Copy)]
+pub(crate) struct Vectors {
+    /// 1 in all lanes, which the compiler does not know: it would turn products by it back into plain sums.
+    one: __m256,
+}
+
+/// Operations that are one intrinsic.
+macro_rules! intrinsics {
+    ($($name:ident($($arg:ident: $type:ty),*) -> $out:ty = $term:expr;)+) => {$(
+        #[inline(always)]
+        fn $name(self, $($arg: $type),*) -> $out {
+            // SAFETY: `self` exists only where AVX2 and FMA were detected; arrays have the size of the vectors that are
+            // loaded from or stored to them.
+            unsafe { $term }
+        }
+    )+};
+}
+
+impl Lanes for Vectors {
+    const N: usize = 8;
+    type Line = [f32; 8];
+    type F = __m256;
+    type U = __m256i;
+    type M = __m256;
+
+    #[inline(always)]
+    fn lines(values: &[f32]) -> &[[f32; 8]] {
+        values.as_chunks().0
+    }
+
+    #[inline(always)]
+    fn lines_mut(values: &mut [f32]) -> &mut [[f32; 8]] {
+        values.as_chunks_mut().0
+    }
+
+    intrinsics! {
+        load(line: &[f32; 8]) -> __m256 = _mm256_loadu_ps(line.as_ptr());
+        store(line: &mut [f32; 8], v: __m256) -> () = _mm256_storeu_ps(line.as_mut_ptr(), v);
+        load_words(words: &[u32; BLOCK], at: usize) -> __m256i
+            = _mm256_loadu_si256(words.as_chunks::<8>().0[at].as_ptr().cast());
+        store_words(words: &mut [u32; BLOCK], at: usize, v: __m256i) -> ()
+            = _mm256_storeu_si256(words.as_chunks_mut::<8>().0[at].as_mut_ptr().cast(), v);
+        to_array(v: __m256i, out: &mut [u32; 16]) -> () = _mm256_storeu_si256(out.as_mut_ptr().cast(), v);
+        table(table: &[f32; 8]) -> __m256 = _mm256_loadu_ps(table.as_ptr());
+        table_u(table: &[u32; 8]) -> __m256i = _mm256_loadu_si256(table.as_ptr().cast());
+
+        splat(value: f32) -> __m256 = _mm256_set1_ps(value);
+        add(a: __m256, b: __m256) -> __m256 = _mm256_add_ps(a, b);
+        sub(a: __m256, b: __m256) -> __m256 = _mm256_sub_ps(a, b);
+        mul(a: __m256, b: __m256) -> __m256 = _mm256_mul_ps(a, b);
+        max(a: __m256, b: __m256) -> __m256 = _mm256_max_ps(a, b);
+        bits(v: __m256) -> __m256i = _mm256_castps_si256(v);
+        floats(v: __m256i) -> __m256 = _mm256_castsi256_ps(v);
+        truncate(v: __m256) -> __m256i = _mm256_cvttps_epi32(v);
+        convert(v: __m256i) -> __m256 = _mm256_cvtepi32_ps(v);
+
+        splat_u(value: u32) -> __m256i = _mm256_set1_epi32(value.cast_signed());
+        and(a: __m256i, b: __m256i) -> __m256i = _mm256_and_si256(a, b);
+        or(a: __m256i, b: __m256i) -> __m256i = _mm256_or_si256(a, b);
+        xor(a: __m256i, b: __m256i) -> __m256i = _mm256_xor_si256(a, b);
+        add_u(a: __m256i, b: __m256i) -> __m256i = _mm256_add_epi32(a, b);
+        sub_u(a: __m256i, b: __m256i) -> __m256i = _mm256_sub_epi32(a, b);
+        min_u(a: __m256i, b: __m256i) -> __m256i = _mm256_min_epu32(a, b);
+        max_u(a: __m256i, b: __m256i) -> __m256i = _mm256_max_epu32(a, b);
+
+        gt_u(a: __m256i, b: __m256i) -> __m256 = _mm256_castsi256_ps(_mm256_cmpgt_epi32(a, b));
+        // True lanes are −1.
+        descend(node: __m256i, right: __m256) -> __m256i
+            = _mm256_sub_epi32(_mm256_add_epi32(node, node), _mm256_castps_si256(right));
+        lookup(table: __m256, index: __m256i) -> __m256 = _mm256_permutevar8x32_ps(table, index);
+        lookup_u(table: __m256i, index: __m256i) -> __m256i = _mm256_permutevar8x32_epi32(table, index);
+    }
+
+    #[inline(always)]
+    fn butterfly(self, a: __m256, b: __m256) -> (__m256, __m256) {
+        // A fused 1 · a − b is rounded once, as the plain difference is, and runs on the multipliers, which the sums leave idle.
+        // SAFETY: see `intrinsics`.
+        (self.add(a, b), unsafe { _mm256_fmsub_ps(a, self.one, b) })
+    }
+
+    #[inline(always)]
+    fn load_butterfly_4(self, line: &[f32; 8]) -> __m256 {
+        // Both halves twice over, straight from memory: no permutation has to cross the halves.
+        // SAFETY: see `intrinsics`; a line holds two times four f32.
+        unsafe {
+            let signs = _mm256_setr_ps(1., 1., 1., 1., -1., -1., -1., -1.);
+            let (low, high) = (_mm_loadu_ps(line.as_ptr()), _mm_loadu_ps(line.as_ptr().add(4)));
+            let (low, high) = (_mm256_set_m128(low, low), _mm256_set_m128(high, high));
+            _mm256_fmadd_ps(high, signs, low)
+        }
+    }
+
+    #[inline(always)]
+    fn butterfly_lanes<const H: usize>(self, v: __m256) -> __m256 {
+        // ±v + partner in one fused step: the product by ±1 is exact, so the sum is rounded once, as a plain one is.
+        // SAFETY: see `intrinsics`.
+        unsafe {
+            let (partner, signs) = match H {
+                1 => (
+                    _mm256_permute_ps::<0b10_11_00_01>(v),
+                    _mm256_setr_ps(1., -1., 1., -1., 1., -1., 1., -1.),
+                ),
+                2 => (
+                    _mm256_permute_ps::<0b01_00_11_10>(v),
+                    _mm256_setr_ps(1., 1., -1., -1., 1., 1., -1., -1.),
+                ),
+                _ => (_mm256_permute2f128_ps::<1>(v, v), _mm256_setr_ps(1., 1., 1., 1., -1., -1., -1., -1.)),
+            };
+            _mm256_fmadd_ps(v, signs, partner)
+        }
+    }
+
+    #[inline(always)]
+    fn flip(self, v: __m256, bits: u32) -> __m256 {
+        // SAFETY: see `intrinsics`.
+        unsafe {
+            // Bit i of lane i becomes its sign bit.
+            let counts = _mm256_setr_epi32(31, 30, 29, 28, 27, 26, 25, 24);
+            let shifted = _mm256_sllv_epi32(_mm256_set1_epi32(bits.cast_signed()), counts);
+            let signs = _mm256_and_si256(shifted, _mm256_set1_epi32(i32::MIN));
+            _mm256_xor_ps(v, _mm256_castsi256_ps(signs))
+        }
+    }
+
+    #[inline(always)]
+    fn mul_wide(self, a: __m256i, b: __m256i) -> (__m256i, __m256i) {
+        // SAFETY: see `intrinsics`.
+        unsafe {
+            let even = _mm256_mul_epu32(a, b);
+            let odd = _mm256_mul_epu32(_mm256_srli_epi64::<32>(a), _mm256_srli_epi64::<32>(b));
+            let high = _mm256_blend_epi32::<0b1010_1010>(_mm256_srli_epi64::<32>(even), odd);
+            let low = _mm256_blend_epi32::<0b1010_1010>(even, _mm256_slli_epi64::<32>(odd));
+            (high, low)
+        }
+    }
+
+    #[inline(always)]
+    fn split(self, codes: &[u32; BLOCK], planes: &mut Split) {
+        // SAFETY: see `intrinsics`.
+        unsafe {
+            // Each 128-bit lane: bytes 0 of its four words, then bytes 1, 2, 3.
+            let by_byte = _mm256_setr_epi8(
+                0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15, //
+                0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15,
+            );
+            let group = |at| _mm256_shuffle_epi8(self.load_words(codes, at), by_byte);
+            let (a, b, c, d) = (group(0), group(1), group(2), group(3));
+            // A 4 × 4 transposition of those groups puts equal bytes side by side …
+            let (low_ab, high_ab) = (_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+            let (low_cd, high_cd) = (_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
+            // … words 0–3, 8–11, 16–19, 24–27 in the lower lane, the others in the upper one.
+            let in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+            let order = |v| _mm256_permutevar8x32_epi32(v, in_order);
+            let bytes = [
+                order(_mm256_unpacklo_epi64(high_ab, high_cd)),
+                order(_mm256_unpackhi_epi64(low_ab, low_cd)),
+                order(_mm256_unpacklo_epi64(low_ab, low_cd)),
+            ];
+            for (to, from) in planes.bytes.iter_mut().zip(bytes) {
+                _mm256_storeu_si256(to.as_mut_ptr().cast(), from);
+            }
+            let mut upper = order(_mm256_unpackhi_epi64(high_ab, high_cd));
+            for plane in &mut planes.bits {
+                *plane = _mm256_movemask_epi8(upper).cast_unsigned();
+                upper = _mm256_add_epi8(upper, upper);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn join(self, planes: &Split, codes: &mut [u32; BLOCK]) {
+        // SAFETY: see `intrinsics`.
+        unsafe {
+            // Four 8 × 8 matrices of bits, a column of bytes each, last plane first.
+            let columns = _mm256_setr_epi8(
+                12, 8, 4, 0, 13, 9, 5, 1, 14, 10, 6, 2, 15, 11, 7, 3, //
+                12, 8, 4, 0, 13, 9, 5, 1, 14, 10, 6, 2, 15, 11, 7, 3,
+            );
+            let bits = _mm256_shuffle_epi8(_mm256_loadu_si256(planes.bits.as_ptr().cast()), columns);
+            let mut x = _mm256_permutevar8x32_epi32(bits, _mm256_setr_epi32(4, 0, 5, 1, 6, 2, 7, 3));
+            macro_rules! swap {
+                ($shift:literal, $mask:literal) => {
+                    let t = _mm256_and_si256(
+                        _mm256_xor_si256(x, _mm256_srli_epi64::<$shift>(x)),
+                        _mm256_set1_epi64x($mask),
+                    );
+                    x = _mm256_xor_si256(x, _mm256_xor_si256(t, _mm256_slli_epi64::<$shift>(t)));
+                };
+            }
+            swap!(7, 0x00aa_00aa_00aa_00aa);
+            swap!(14, 0x0000_cccc_0000_cccc);
+            swap!(28, 0x0000_0000_f0f0_f0f0);
+            let a = _mm256_loadu_si256(planes.bytes[0].as_ptr().cast());
+            let b = _mm256_loadu_si256(planes.bytes[1].as_ptr().cast());
+            let c = _mm256_loadu_si256(planes.bytes[2].as_ptr().cast());
+            let (low, low_2) = (_mm256_unpacklo_epi8(c, b), _mm256_unpackhi_epi8(c, b));
+            let (high, high_2) = (_mm256_unpacklo_epi8(a, x), _mm256_unpackhi_epi8(a, x));
+            let words = [
+                _mm256_unpacklo_epi16(low, high),
+                _mm256_unpackhi_epi16(low, high),
+                _mm256_unpacklo_epi16(low_2, high_2),
+                _mm256_unpackhi_epi16(low_2, high_2),
+            ];
+            self.store_words(codes, 0, _mm256_permute2x128_si256::<0x20>(words[0], words[1]));
+            self.store_words(codes, 1, _mm256_permute2x128_si256::<0x20>(words[2], words[3]));
+            self.store_words(codes, 2, _mm256_permute2x128_si256::<0x31>(words[0], words[1]));
+            self.store_words(codes, 3, _mm256_permute2x128_si256::<0x31>(words[2], words[3]));
+        }
+    }
+}

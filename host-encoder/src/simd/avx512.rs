@@ -1,0 +1,237 @@
+//! Sixteen lanes with AVX-512 F, BW, DQ and VL.
+
+use super::{Kernel, Lanes, Split};
+use crate::packet::BLOCK;
+use std::arch::x86_64::{
+    __m128i, __m512, __m512i, __mmask16, _mm_loadu_si128, _mm_storeu_si128, _mm256_add_epi8,
+    _mm256_and_si256, _mm256_castsi256_si128, _mm256_extracti128_si256, _mm256_loadu_ps, _mm256_loadu_si256,
+    _mm256_movepi8_mask, _mm256_permutevar8x32_epi32, _mm256_set_m128i, _mm256_set1_epi64x, _mm256_setr_epi8,
+    _mm256_setr_epi32, _mm256_shuffle_epi8, _mm256_slli_epi64, _mm256_srli_epi64, _mm256_xor_si256,
+    _mm512_add_epi32, _mm512_add_ps, _mm512_and_si512, _mm512_broadcast_f32x8, _mm512_broadcast_i64x4,
+    _mm512_castps_si512, _mm512_castsi512_ps, _mm512_cmpgt_epi32_mask, _mm512_cvtepi32_epi8,
+    _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32, _mm512_cvttps_epi32, _mm512_fmadd_ps, _mm512_loadu_ps,
+    _mm512_loadu_si512, _mm512_mask_add_epi32, _mm512_mask_blend_epi32, _mm512_max_epu32, _mm512_max_ps,
+    _mm512_min_epu32, _mm512_movm_epi32, _mm512_mul_epu32, _mm512_mul_ps, _mm512_or_si512, _mm512_permute_ps,
+    _mm512_permutexvar_epi32, _mm512_permutexvar_ps, _mm512_set1_epi32, _mm512_set1_ps, _mm512_setr_ps,
+    _mm512_shuffle_f32x4, _mm512_slli_epi32, _mm512_slli_epi64, _mm512_srli_epi32, _mm512_srli_epi64,
+    _mm512_storeu_ps, _mm512_storeu_si512, _mm512_sub_epi32, _mm512_sub_ps, _mm512_xor_si512,
+};
+
+/// The proof that the machine has AVX-512 F, BW, DQ and VL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Avx512(());
+
+impl Avx512 {
+    pub(crate) fn detect() -> Option<Self> {
+        (is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl"))
+        .then_some(Self(()))
+    }
+
+    /// Runs a kernel in a function that has the features, so that everything inlines into it.
+    #[inline]
+    pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+        fn featured<K: Kernel>(lanes: Avx512, kernel: K) -> K::Output {
+            kernel.run(lanes)
+        }
+        // SAFETY: `self` exists only where the features were detected.
+        unsafe { featured(self, kernel) }
+    }
+}
+
+/// Operations that are one intrinsic or two.
+macro_rules! intrinsics {
+    ($($name:ident($($arg:ident: $type:ty),*) -> $out:ty = $term:expr;)+) => {$(
+        #[inline(always)]
+        fn $name(self, $($arg: $type),*) -> $out {
+            // SAFETY: `self` exists only where the features were detected; arrays have the size of the vectors that are
+            // loaded from or stored to them.
+            unsafe { $term }
+        }
+    )+};
+}
+
+impl Lanes for Avx512 {
+    const N: usize = 16;
+    type Line = [f32; 16];
+    type F = __m512;
+    type U = __m512i;
+    type M = __mmask16;
+
+    #[inline(always)]
+    fn lines(values: &[f32]) -> &[[f32; 16]] {
+        values.as_chunks().0
+    }
+
+    #[inline(always)]
+    fn lines_mut(values: &mut [f32]) -> &mut [[f32; 16]] {
+        values.as_chunks_mut().0
+    }
+
+    intrinsics! {
+        load(line: &[f32; 16]) -> __m512 = _mm512_loadu_ps(line.as_ptr());
+        store(line: &mut [f32; 16], v: __m512) -> () = _mm512_storeu_ps(line.as_mut_ptr(), v);
+        load_words(words: &[u32; BLOCK], at: usize) -> __m512i
+            = _mm512_loadu_si512(words.as_chunks::<16>().0[at].as_ptr().cast());
+        store_words(words: &mut [u32; BLOCK], at: usize, v: __m512i) -> ()
+            = _mm512_storeu_si512(words.as_chunks_mut::<16>().0[at].as_mut_ptr().cast(), v);
+        to_array(v: __m512i, out: &mut [u32; 16]) -> () = _mm512_storeu_si512(out.as_mut_ptr().cast(), v);
+        table(table: &[f32; 8]) -> __m512 = _mm512_broadcast_f32x8(_mm256_loadu_ps(table.as_ptr()));
+        table_u(table: &[u32; 8]) -> __m512i
+            = _mm512_broadcast_i64x4(_mm256_loadu_si256(table.as_ptr().cast()));
+
+        splat(value: f32) -> __m512 = _mm512_set1_ps(value);
+        add(a: __m512, b: __m512) -> __m512 = _mm512_add_ps(a, b);
+        sub(a: __m512, b: __m512) -> __m512 = _mm512_sub_ps(a, b);
+        mul(a: __m512, b: __m512) -> __m512 = _mm512_mul_ps(a, b);
+        max(a: __m512, b: __m512) -> __m512 = _mm512_max_ps(a, b);
+        bits(v: __m512) -> __m512i = _mm512_castps_si512(v);
+        floats(v: __m512i) -> __m512 = _mm512_castsi512_ps(v);
+        truncate(v: __m512) -> __m512i = _mm512_cvttps_epi32(v);
+        convert(v: __m512i) -> __m512 = _mm512_cvtepi32_ps(v);
+
+        splat_u(value: u32) -> __m512i = _mm512_set1_epi32(value.cast_signed());
+        and(a: __m512i, b: __m512i) -> __m512i = _mm512_and_si512(a, b);
+        or(a: __m512i, b: __m512i) -> __m512i = _mm512_or_si512(a, b);
+        xor(a: __m512i, b: __m512i) -> __m512i = _mm512_xor_si512(a, b);
+        add_u(a: __m512i, b: __m512i) -> __m512i = _mm512_add_epi32(a, b);
+        sub_u(a: __m512i, b: __m512i) -> __m512i = _mm512_sub_epi32(a, b);
+        min_u(a: __m512i, b: __m512i) -> __m512i = _mm512_min_epu32(a, b);
+        max_u(a: __m512i, b: __m512i) -> __m512i = _mm512_max_epu32(a, b);
+
+        gt_u(a: __m512i, b: __m512i) -> __mmask16 = _mm512_cmpgt_epi32_mask(a, b);
+        // Index bits above the low four are ignored, and tables of eight are repeated: the index counts modulo eight.
+        lookup(table: __m512, index: __m512i) -> __m512 = _mm512_permutexvar_ps(index, table);
+        lookup_u(table: __m512i, index: __m512i) -> __m512i = _mm512_permutexvar_epi32(index, table);
+    }
+
+    #[inline(always)]
+    fn descend(self, node: __m512i, right: __mmask16) -> __m512i {
+        // SAFETY: see `intrinsics`.
+        unsafe {
+            let left = _mm512_slli_epi32::<1>(node);
+            _mm512_mask_add_epi32(left, right, left, _mm512_set1_epi32(1))
+        }
+    }
+
+    #[inline(always)]
+    fn butterfly(self, a: __m512, b: __m512) -> (__m512, __m512) {
+        (self.add(a, b), self.sub(a, b))
+    }
+
+    #[inline(always)]
+    fn butterfly_lanes<const H: usize>(self, v: __m512) -> __m512 {
+        // ±v + partner in one fused step: the product by ±1 is exact, so the sum is rounded once, as a plain one is.
+        // SAFETY: see `intrinsics`.
+        unsafe {
+            #[rustfmt::skip]
+            let (partner, signs) = match H {
+                1 => (
+                    _mm512_permute_ps::<0b10_11_00_01>(v),
+                    _mm512_setr_ps(1., -1., 1., -1., 1., -1., 1., -1., 1., -1., 1., -1., 1., -1., 1., -1.),
+                ),
+                2 => (
+                    _mm512_permute_ps::<0b01_00_11_10>(v),
+                    _mm512_setr_ps(1., 1., -1., -1., 1., 1., -1., -1., 1., 1., -1., -1., 1., 1., -1., -1.),
+                ),
+                4 => (
+                    _mm512_shuffle_f32x4::<0b10_11_00_01>(v, v),
+                    _mm512_setr_ps(1., 1., 1., 1., -1., -1., -1., -1., 1., 1., 1., 1., -1., -1., -1., -1.),
+                ),
+                _ => (
+                    _mm512_shuffle_f32x4::<0b01_00_11_10>(v, v),
+                    _mm512_setr_ps(1., 1., 1., 1., 1., 1., 1., 1., -1., -1., -1., -1., -1., -1., -1., -1.),
+                ),
+            };
+            _mm512_fmadd_ps(v, signs, partner)
+        }
+    }
+
+    #[inline(always)]
+    fn flip(self, v: __m512, bits: u32) -> __m512 {
+        // SAFETY: see `intrinsics`.
+        unsafe {
+            let lanes = _mm512_movm_epi32(bits as __mmask16);
+            let signs = _mm512_and_si512(lanes, _mm512_set1_epi32(i32::MIN));
+            _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(v), signs))
+        }
+    }
+
+    #[inline(always)]
+    fn mul_wide(self, a: __m512i, b: __m512i) -> (__m512i, __m512i) {
+        // SAFETY: see `intrinsics`.
+        unsafe {
+            let even = _mm512_mul_epu32(a, b);
+            let odd = _mm512_mul_epu32(_mm512_srli_epi64::<32>(a), _mm512_srli_epi64::<32>(b));
+            let high = _mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64::<32>(even), odd);
+            let low = _mm512_mask_blend_epi32(0xaaaa, even, _mm512_slli_epi64::<32>(odd));
+            (high, low)
+        }
+    }
+
+    #[inline(always)]
+    fn split(self, codes: &[u32; BLOCK], planes: &mut Split) {
+        let (a, b) = (self.load_words(codes, 0), self.load_words(codes, 1));
+        // SAFETY: see `intrinsics`.
+        unsafe {
+            let narrow = |bytes: &mut [u8; BLOCK], a, b| {
+                let (low, high) = bytes.split_at_mut(16);
+                _mm_storeu_si128(low.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(a));
+                _mm_storeu_si128(high.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(b));
+            };
+            narrow(&mut planes.bytes[0], _mm512_srli_epi32::<16>(a), _mm512_srli_epi32::<16>(b));
+            narrow(&mut planes.bytes[1], _mm512_srli_epi32::<8>(a), _mm512_srli_epi32::<8>(b));
+            narrow(&mut planes.bytes[2], a, b);
+            let mut upper = _mm256_set_m128i(
+                _mm512_cvtepi32_epi8(_mm512_srli_epi32::<24>(b)),
+                _mm512_cvtepi32_epi8(_mm512_srli_epi32::<24>(a)),
+            );
+            for plane in &mut planes.bits {
+                *plane = _mm256_movepi8_mask(upper);
+                upper = _mm256_add_epi8(upper, upper);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn join(self, planes: &Split, codes: &mut [u32; BLOCK]) {
+        // SAFETY: see `intrinsics`.
+        unsafe {
+            // Four 8 × 8 matrices of bits, a column of bytes each, last plane first.
+            let columns = _mm256_setr_epi8(
+                12, 8, 4, 0, 13, 9, 5, 1, 14, 10, 6, 2, 15, 11, 7, 3, //
+                12, 8, 4, 0, 13, 9, 5, 1, 14, 10, 6, 2, 15, 11, 7, 3,
+            );
+            let bits = _mm256_shuffle_epi8(_mm256_loadu_si256(planes.bits.as_ptr().cast()), columns);
+            let mut x = _mm256_permutevar8x32_epi32(bits, _mm256_setr_epi32(4, 0, 5, 1, 6, 2, 7, 3));
+            macro_rules! swap {
+                ($shift:literal, $mask:literal) => {
+                    let t = _mm256_and_si256(
+                        _mm256_xor_si256(x, _mm256_srli_epi64::<$shift>(x)),
+                        _mm256_set1_epi64x($mask),
+                    );
+                    x = _mm256_xor_si256(x, _mm256_xor_si256(t, _mm256_slli_epi64::<$shift>(t)));
+                };
+            }
+            swap!(7, 0x00aa_00aa_00aa_00aa);
+            swap!(14, 0x0000_cccc_0000_cccc);
+            swap!(28, 0x0000_0000_f0f0_f0f0);
+            let upper: [__m128i; 2] = [_mm256_castsi256_si128(x), _mm256_extracti128_si256::<1>(x)];
+            for (half, upper) in upper.into_iter().enumerate() {
+                let wide = |plane: usize| {
+                    let bytes = planes.bytes[plane].as_chunks::<16>().0[half];
+                    _mm512_cvtepu8_epi32(_mm_loadu_si128(bytes.as_ptr().cast()))
+                };
+                let high = _mm512_or_si512(
+                    _mm512_slli_epi32::<24>(_mm512_cvtepu8_epi32(upper)),
+                    _mm512_slli_epi32::<16>(wide(0)),
+                );
+                let low = _mm512_or_si512(_mm512_slli_epi32::<8>(wide(1)), wide(2));
+                self.store_words(codes, half, _mm512_or_si512(high, low));
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What a backend has to provide.
+
+use crate::packet::BLOCK;
+
+/// A block's code words as planes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Split {
+    /// Bits 31 to 24 of the words: bit j of plane p is bit 31 − p of word j.
+    pub(crate) bits: [u32; 8],
+    /// Bits 23–16, 15–8 and 7–0 of the words.
+    pub(crate) bytes: [[u8; BLOCK]; 3],
+}
+
+impl Split {
+    pub(crate) const ZERO: Self = Self { bits: [0; 8], bytes: [[0; BLOCK]; 3] };
+}
+
+/// Vectors of `N` f32 or u32 and the operations that the kernels are made of.
+///
+/// A value of the implementing type is the proof that the machine has the instructions.
+pub(crate) trait Lanes: Copy {
+    /// Lanes of a vector: 8 or 16.
+    const N: usize;
+    /// Memory of one vector: `[f32; N]`.
+    type Line: Copy;
+    /// A vector of f32.
+    type F: Copy;
+    /// A vector of u32.
+    type U: Copy;
+    /// A truth value a lane.
+    type M: Copy;
+
+    /// The whole vectors of a slice.
+    fn lines(values: &[f32]) -> &[Self::Line];
+    /// The whole vectors of a slice.
+    fn lines_mut(values: &mut [f32]) -> &mut [Self::Line];
+    fn load(self, line: &Self::Line) -> Self::F;
+    fn store(self, line: &mut Self::Line, v: Self::F);
+    /// Vector `at` of a block of words; `at < BLOCK / N`.
+    fn load_words(self, words: &[u32; BLOCK], at: usize) -> Self::U;
+    fn store_words(self, words: &mut [u32; BLOCK], at: usize, v: Self::U);
+
+    fn splat(self, value: f32) -> Self::F;
+    fn add(self, a: Self::F, b: Self::F) -> Self::F;
+    fn sub(self, a: Self::F, b: Self::F) -> Self::F;
+    fn mul(self, a: Self::F, b: Self::F) -> Self::F;
+    /// The larger of two values that are not NaN.
+    fn max(self, a: Self::F, b: Self::F) -> Self::F;
+    /// (a + b, a − b).
+    fn butterfly(self, a: Self::F, b: Self::F) -> (Self::F, Self::F);
+    /// The same between lanes i and i + H: where bit H of i is clear v[i] + v[i + H], else v[i − H] − v[i].
+    fn butterfly_lanes<const H: usize>(self, v: Self::F) -> Self::F;
+    /// Loads a vector and does its butterflies at distance 4.
+    #[inline(always)]
+    fn load_butterfly_4(self, line: &Self::Line) -> Self::F {
+        self.butterfly_lanes::<4>(self.load(line))
+    }
+    /// Loads a vector and does all butterflies between its lanes: at distance 4, then 1, then 2, then 8.
+    #[inline(always)]
+    fn load_butterflies(self, line: &Self::Line) -> Self::F {
+        let v = self.load_butterfly_4(line);
+        let v = self.butterfly_lanes::<1>(v);
+        let v = self.butterfly_lanes::<2>(v);
+        if Self::N == 16 { self.butterfly_lanes::<8>(v) } else { v }
+    }
+    /// Negates lane i where bit i is set.
+    fn flip(self, v: Self::F, bits: u32) -> Self::F;
+
+    fn bits(self, v: Self::F) -> Self::U;
+    fn floats(self, v: Self::U) -> Self::F;
+    /// The whole part of 0 ≤ v < 2^31.
+    fn truncate(self, v: Self::F) -> Self::U;
+    /// The nearest f32 of a word below 2^31.
+    fn convert(self, v: Self::U) -> Self::F;
+
+    fn splat_u(self, value: u32) -> Self::U;
+    fn and(self, a: Self::U, b: Self::U) -> Self::U;
+    fn or(self, a: Self::U, b: Self::U) -> Self::U;
+    fn xor(self, a: Self::U, b: Self::U) -> Self::U;
+    fn add_u(self, a: Self::U, b: Self::U) -> Self::U;
+    fn sub_u(self, a: Self::U, b: Self::U) -> Self::U;
+    fn min_u(self, a: Self::U, b: Self::U) -> Self::U;
+    fn max_u(self, a: Self::U, b: Self::U) -> Self::U;
+    /// High and low halves of the products.
+    fn mul_wide(self, a: Self::U, b: Self::U) -> (Self::U, Self::U);
+
+    /// a > b of words below 2^31.
+    fn gt_u(self, a: Self::U, b: Self::U) -> Self::M;
+    /// 2 · node, plus 1 where `right`: a step down a binary tree in heap order.
+    fn descend(self, node: Self::U, right: Self::M) -> Self::U;
+
+    /// A table of eight as a vector (repeated where a vector is longer).
+    fn table(self, table: &[f32; 8]) -> Self::F;
+    fn table_u(self, table: &[u32; 8]) -> Self::U;
+    /// Entry `index % 8` of a table.
+    fn lookup(self, table: Self::F, index: Self::U) -> Self::F;
+    fn lookup_u(self, table: Self::U, index: Self::U) -> Self::U;
+
+    fn to_array(self, v: Self::U, out: &mut [u32; 16]);
+    /// Code words to planes.
+    fn split(self, codes: &[u32; BLOCK], planes: &mut Split);
+    /// Planes to code words.
+    fn join(self, planes: &Split, codes: &mut [u32; BLOCK]);
+}

@@ -1,0 +1,189 @@
+//! Eight lanes in plain Rust.
+
+use super::{Lanes, Split};
+use crate::packet::BLOCK;
+
+/// The backend that every machine has; the oracle of the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Portable;
+
+const N: usize = 8;
+
+macro_rules! lanewise {
+    ($($name:ident($($arg:ident: $type:ty),+) -> $out:ty = |$i:ident| $term:expr;)+) => {$(
+        #[inline(always)]
+        fn $name(self, $($arg: [$type; N]),+) -> [$out; N] {
+            let mut out = [<$out>::default(); N];
+            for $i in 0..N {
+                out[$i] = $term;
+            }
+            out
+        }
+    )+};
+}
+
+impl Lanes for Portable {
+    const N: usize = N;
+    type Line = [f32; N];
+    type F = [f32; N];
+    type U = [u32; N];
+    type M = [bool; N];
+
+    #[inline(always)]
+    fn lines(values: &[f32]) -> &[[f32; N]] {
+        values.as_chunks().0
+    }
+
+    #[inline(always)]
+    fn lines_mut(values: &mut [f32]) -> &mut [[f32; N]] {
+        values.as_chunks_mut().0
+    }
+
+    #[inline(always)]
+    fn load(self, line: &[f32; N]) -> [f32; N] {
+        *line
+    }
+
+    #[inline(always)]
+    fn store(self, line: &mut [f32; N], v: [f32; N]) {
+        *line = v;
+    }
+
+    #[inline(always)]
+    fn load_words(self, words: &[u32; BLOCK], at: usize) -> [u32; N] {
+        words.as_chunks().0[at]
+    }
+
+    #[inline(always)]
+    fn store_words(self, words: &mut [u32; BLOCK], at: usize, v: [u32; N]) {
+        words.as_chunks_mut().0[at] = v;
+    }
+
+    #[inline(always)]
+    fn splat(self, value: f32) -> [f32; N] {
+        [value; N]
+    }
+
+    #[inline(always)]
+    fn splat_u(self, value: u32) -> [u32; N] {
+        [value; N]
+    }
+
+    lanewise! {
+        add(a: f32, b: f32) -> f32 = |i| a[i] + b[i];
+        sub(a: f32, b: f32) -> f32 = |i| a[i] - b[i];
+        mul(a: f32, b: f32) -> f32 = |i| a[i] * b[i];
+        max(a: f32, b: f32) -> f32 = |i| if a[i] > b[i] { a[i] } else { b[i] };
+        bits(v: f32) -> u32 = |i| v[i].to_bits();
+        floats(v: u32) -> f32 = |i| f32::from_bits(v[i]);
+        truncate(v: f32) -> u32 = |i| v[i] as i32 as u32;
+        convert(v: u32) -> f32 = |i| v[i] as i32 as f32;
+        and(a: u32, b: u32) -> u32 = |i| a[i] & b[i];
+        or(a: u32, b: u32) -> u32 = |i| a[i] | b[i];
+        xor(a: u32, b: u32) -> u32 = |i| a[i] ^ b[i];
+        add_u(a: u32, b: u32) -> u32 = |i| a[i].wrapping_add(b[i]);
+        sub_u(a: u32, b: u32) -> u32 = |i| a[i].wrapping_sub(b[i]);
+        min_u(a: u32, b: u32) -> u32 = |i| if a[i] < b[i] { a[i] } else { b[i] };
+        max_u(a: u32, b: u32) -> u32 = |i| if a[i] > b[i] { a[i] } else { b[i] };
+        gt_u(a: u32, b: u32) -> bool = |i| a[i] as i32 > b[i] as i32;
+        descend(node: u32, right: bool) -> u32 = |i| node[i] * 2 + u32::from(right[i]);
+        lookup(table: f32, index: u32) -> f32 = |i| table[(index[i] & 7) as usize];
+        lookup_u(table: u32, index: u32) -> u32 = |i| table[(index[i] & 7) as usize];
+    }
+
+    #[inline(always)]
+    fn butterfly(self, a: [f32; N], b: [f32; N]) -> ([f32; N], [f32; N]) {
+        (self.add(a, b), self.sub(a, b))
+    }
+
+    #[inline(always)]
+    fn butterfly_lanes<const H: usize>(self, v: [f32; N]) -> [f32; N] {
+        let mut out = v;
+        for i in 0..N {
+            out[i] = if i & H == 0 { v[i] + v[(i + H) % N] } else { v[i - H] - v[i] };
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn flip(self, v: [f32; N], bits: u32) -> [f32; N] {
+        /// Comparing with constants vectorises on every machine; shifting each lane by its own count does not.
+        const BITS: [u32; N] = [1, 2, 4, 8, 16, 32, 64, 128];
+        let mut out = v;
+        for i in 0..N {
+            let sign = if bits & BITS[i] == 0 { 0 } else { 1 << 31 };
+            out[i] = f32::from_bits(v[i].to_bits() ^ sign);
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn mul_wide(self, a: [u32; N], b: [u32; N]) -> ([u32; N], [u32; N]) {
+        let (mut high, mut low) = ([0; N], [0; N]);
+        for i in 0..N {
+            let product = u64::from(a[i]) * u64::from(b[i]);
+            (high[i], low[i]) = ((product >> 32) as u32, product as u32);
+        }
+        (high, low)
+    }
+
+    #[inline(always)]
+    fn table(self, table: &[f32; 8]) -> [f32; N] {
+        *table
+    }
+
+    #[inline(always)]
+    fn table_u(self, table: &[u32; 8]) -> [u32; N] {
+        *table
+    }
+
+    #[inline(always)]
+    fn to_array(self, v: [u32; N], out: &mut [u32; 16]) {
+        out[..N].copy_from_slice(&v);
+    }
+
+    #[inline(always)]
+    fn split(self, codes: &[u32; BLOCK], planes: &mut Split) {
+        let mut turned = [[0u8; 8]; 4];
+        for (turned, codes) in turned.iter_mut().zip(codes.as_chunks::<8>().0) {
+            let rows = codes.map(|code| (code >> 24) as u8);
+            *turned = transpose(u64::from_le_bytes(rows)).to_le_bytes();
+        }
+        for plane in 0..8 {
+            planes.bits[plane] = u32::from_le_bytes(turned.map(|bytes| bytes[7 - plane]));
+        }
+        for (plane, bytes) in planes.bytes.iter_mut().enumerate() {
+            for i in 0..BLOCK {
+                bytes[i] = (codes[i] >> (16 - 8 * plane)) as u8;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn join(self, planes: &Split, codes: &mut [u32; BLOCK]) {
+        let bits = planes.bits.map(u32::to_le_bytes);
+        for (group, codes) in codes.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+            let mut rows = [0; 8];
+            for plane in 0..8 {
+                rows[7 - plane] = bits[plane][group];
+            }
+            let upper = transpose(u64::from_le_bytes(rows)).to_le_bytes();
+            for i in 0..8 {
+                let [a, b, c] = planes.bytes.map(|bytes| u32::from(bytes[8 * group + i]));
+                codes[i] = u32::from(upper[i]) << 24 | a << 16 | b << 8 | c;
+            }
+        }
+    }
+}
+
+/// Transposes an 8 × 8 matrix of bits: bit j of byte i goes to bit i of byte j (Hacker's Delight, §7-3).
+#[inline(always)]
+fn transpose(mut x: u64) -> u64 {
+    for (shift, mask) in
+        [(7, 0x00aa_00aa_00aa_00aa), (14, 0x0000_cccc_0000_cccc), (28, 0x0000_0000_f0f0_f0f0)]
+    {
+        let t = (x ^ (x >> shift)) & mask;
+        x ^= t ^ (t << shift);
+    }
+    x
+}

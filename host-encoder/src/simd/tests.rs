@@ -1,0 +1,144 @@
+//! Every backend against the portable one, operation by operation.
+
+use super::{Isa, Kernel, Lanes, Split};
+use crate::packet::BLOCK;
+use proptest::prelude::*;
+
+/// All operations on a vector of sixteen inputs, as bits.
+struct Operations {
+    a: [f32; 16],
+    b: [f32; 16],
+    words: [u32; BLOCK],
+}
+
+impl Kernel for Operations {
+    type Output = Vec<Vec<u32>>;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) -> Vec<Vec<u32>> {
+        let mut results: Vec<Vec<u32>> = Vec::new();
+        let mut columns: [Vec<u32>; 32] = Default::default();
+        let table = [1.5, -2.0, 3.25, 0.0, 7.0, -0.0, 9.5, 11.0];
+        for at in 0..16 / L::N {
+            let (a, b) = (lanes.load(&L::lines(&self.a)[at]), lanes.load(&L::lines(&self.b)[at]));
+            let (x, y) = (lanes.load_words(&self.words, at), lanes.load_words(&self.words, at + 16 / L::N));
+            let low = lanes.and(x, lanes.splat_u(0x7fff_ffff));
+            let truth = |m| lanes.descend(lanes.splat_u(3), m);
+            let (sum, difference) = lanes.butterfly(a, b);
+            let (high, low_product) = lanes.mul_wide(x, y);
+            let bits_of = self.words[0] >> (at * L::N);
+            let all = [
+                lanes.bits(lanes.add(a, b)),
+                lanes.bits(lanes.sub(a, b)),
+                lanes.bits(lanes.mul(a, b)),
+                lanes.bits(lanes.max(a, b)),
+                lanes.bits(sum),
+                lanes.bits(difference),
+                lanes.bits(lanes.butterfly_lanes::<1>(a)),
+                lanes.bits(lanes.butterfly_lanes::<2>(a)),
+                lanes.bits(lanes.butterfly_lanes::<4>(a)),
+                lanes.bits(lanes.flip(a, bits_of)),
+                lanes.bits(lanes.floats(x)),
+                lanes.truncate(lanes.floats(lanes.and(lanes.bits(a), lanes.splat_u(0x7fff_ffff)))),
+                lanes.bits(lanes.convert(low)),
+                lanes.and(x, y),
+                lanes.or(x, y),
+                lanes.xor(x, y),
+                lanes.add_u(x, y),
+                lanes.sub_u(x, y),
+                lanes.min_u(x, y),
+                lanes.max_u(x, y),
+                high,
+                low_product,
+                truth(lanes.gt_u(low, lanes.and(y, lanes.splat_u(0x7fff_ffff)))),
+                lanes.bits(lanes.lookup(lanes.table(&table), x)),
+                lanes.lookup_u(lanes.table_u(&[7, 6, 5, 4, 3, 2, 1, u32::MAX]), y),
+                lanes.bits(lanes.splat(1.25)),
+            ];
+            for (column, v) in columns.iter_mut().zip(all) {
+                let mut out = [0; 16];
+                lanes.to_array(v, &mut out);
+                column.extend_from_slice(&out[..L::N]);
+            }
+        }
+        results.extend(columns);
+        // Butterflies between sixteen lanes are those between eight and one more between the halves.
+        let mut within = self.a;
+        for line in L::lines_mut(&mut within) {
+            let v = lanes.load_butterflies(line);
+            lanes.store(line, v);
+        }
+        if L::N == 8 {
+            for i in 0..8 {
+                (within[i], within[i + 8]) = (within[i] + within[i + 8], within[i] - within[i + 8]);
+            }
+        }
+        results.push(within.map(f32::to_bits).to_vec());
+        let (mut split, mut joined) = (Split::ZERO, [0; BLOCK]);
+        lanes.split(&self.words, &mut split);
+        lanes.join(&split, &mut joined);
+        results.push(split.bits.to_vec());
+        results.extend(split.bytes.iter().map(|b| b.iter().map(|b| u32::from(*b)).collect()));
+        results.push(joined.to_vec());
+        let mut stored = [0; BLOCK];
+        for at in 0..BLOCK / L::N {
+            lanes.store_words(&mut stored, at, lanes.load_words(&self.words, at));
+        }
+        results.push(stored.to_vec());
+        results
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_backend_does_what_the_portable_one_does(
+        a in prop::array::uniform16(-1e9f32..1e9), b in prop::array::uniform16(-1e9f32..1e9),
+        words in prop::array::uniform32(any::<u32>()),
+    ) {
+        let expected = Isa::PORTABLE.run(Operations { a, b, words });
+        for isa in Isa::available() {
+            let got = isa.run(Operations { a, b, words });
+            for (operation, (got, expected)) in got.iter().zip(&expected).enumerate() {
+                prop_assert_eq!(got, expected, "{}, operation {}", isa, operation);
+            }
+        }
+    }
+
+    #[test]
+    fn bit_p_of_a_word_is_its_bit_of_plane_p(words in prop::array::uniform32(any::<u32>())) {
+        struct Planes([u32; BLOCK]);
+        impl Kernel for Planes {
+            type Output = (Split, [u32; BLOCK]);
+
+            #[inline(always)]
+            fn run<L: Lanes>(self, lanes: L) -> Self::Output {
+                let (mut split, mut joined) = (Split::ZERO, [0; BLOCK]);
+                lanes.split(&self.0, &mut split);
+                lanes.join(&split, &mut joined);
+                (split, joined)
+            }
+        }
+        for isa in Isa::available() {
+            let (split, joined) = isa.run(Planes(words));
+            prop_assert_eq!(joined, words);
+            for (j, word) in words.iter().enumerate() {
+                for plane in 0..8 {
+                    prop_assert_eq!(split.bits[plane] >> j & 1, word >> (31 - plane) & 1);
+                }
+                let bytes = split.bytes.map(|bytes| bytes[j]);
+                prop_assert_eq!(&bytes, &word.to_be_bytes()[1..]);
+            }
+        }
+    }
+}
+
+#[test]
+fn sums_of_opposites_are_the_same_zero_everywhere() {
+    for (a, b) in [(1.0, 1.0), (0.0, -0.0), (-0.0, 0.0), (-0.0, -0.0), (1e-40, 1e-40)] {
+        let operations = || Operations { a: [a; 16], b: [b; 16], words: [0; BLOCK] };
+        let expected = Isa::PORTABLE.run(operations());
+        for isa in Isa::available() {
+            assert_eq!(isa.run(operations()), expected, "{isa}, {a} and {b}");
+        }
+    }
+}

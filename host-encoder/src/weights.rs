@@ -1,0 +1,81 @@
+//! The scales of a row that follow from what arrived of it (DESIGN §4, docs/wire-format.md §8).
+
+use crate::codec::Codec;
+use crate::held::Precision;
+use crate::quantiser;
+
+/// Largest λ and f. No encoder's packets come near it; headers made up by others must not overflow a row into NaN.
+const LARGEST_SCALE: f64 = (1u64 << 30) as f64;
+
+/// Sums over a row from which the two scales follow.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct RowWeights {
+    /// Coordinates of the row, and of its packets that arrived.
+    coordinates: f64,
+    arrived: f64,
+    /// Σ n σ², and the part of it that survived: Σ n σ² (1 − D_b).
+    energy: f64,
+    kept: f64,
+    /// Σ n σ κ.
+    magnitude: f64,
+}
+
+/// Whether cut coordinates are ±κσ: with one plane, and with any number where all magnitudes are alike (a lone spike's
+/// row). Then signs say everything, while the normal distribution's centroids would be far off.
+pub(crate) fn decodes_by_sign(codec: Codec, kappa: u8, planes: u8) -> bool {
+    match codec {
+        Codec::Rht => planes == 1 || (kappa == u8::MAX && (2..8).contains(&planes)),
+        _ => (1..=8).contains(&planes),
+    }
+}
+
+/// 1 − D_b of a coordinate of which `planes` planes arrived.
+fn kept(codec: Codec, kappa: u8, planes: u8) -> f64 {
+    if decodes_by_sign(codec, kappa, planes) {
+        // D_1 = 1 − κ² holds for any distribution; beyond it the normal one's constants (DESIGN §4).
+        (f64::from(kappa) / 255.0).powi(2)
+    } else if planes == 0 {
+        0.0
+    } else if codec == Codec::Rht {
+        1.0 - quantiser::distortion(planes)
+    } else {
+        1.0
+    }
+}
+
+impl RowWeights {
+    /// Over the packets of a row of `coordinates`: how many coordinates each has, and its precision if it arrived.
+    pub(crate) fn of(
+        codec: Codec,
+        packets: impl Iterator<Item = (usize, Option<Precision>)>,
+        coordinates: usize,
+    ) -> Self {
+        let mut sums = Self { coordinates: coordinates as f64, ..Self::default() };
+        for (n, precision) in packets {
+            let Some(Precision { header, planes, more }) = precision else { continue };
+            let (n, more) = (n as f64, more as f64);
+            let sigma = f64::from(header.sigma);
+            let kept = |planes| kept(codec, header.kappa, planes);
+            sums.arrived += n;
+            sums.energy += n * sigma * sigma;
+            sums.kept += sigma * sigma * (more * kept(planes + 1) + (n - more) * kept(planes));
+            sums.magnitude += n * sigma * f64::from(header.kappa) / 255.0;
+        }
+        sums
+    }
+
+    /// λ = 1 / (1 − Σ p_b D_b). Packets that arrived are weighed by their energy, which makes the projection on the
+    /// true row exact; a missing one by the mean of the others, since the rotation spreads a row's energy evenly.
+    pub(crate) fn lambda(&self) -> f64 {
+        if self.kept > 0.0 {
+            (self.energy * self.coordinates / self.arrived / self.kept).min(LARGEST_SCALE)
+        } else {
+            0.0
+        }
+    }
+
+    /// f = ‖V‖² / ‖R(V)‖₁.
+    pub(crate) fn paper_scale(&self) -> f64 {
+        if self.magnitude > 0.0 { (self.energy / self.magnitude).min(LARGEST_SCALE) } else { 0.0 }
+    }
+}
