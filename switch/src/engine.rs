@@ -382,7 +382,7 @@ impl Pipeline {
         if group != 0 {
             store(&mut packet.phv, intrinsics.instance_type, u128::from(instance_type::REPLICATION));
             let replicas = self.control.multicast.get(group).unwrap_or(&[]).to_vec();
-            self.replicate(&packet, &replicas, out);
+            self.replicate(&packet, &replicas, entity::CloneOptions::default(), out);
             self.retire(packet);
             return;
         }
@@ -403,12 +403,24 @@ impl Pipeline {
     }
 
     /// One copy per replica. Truncation and requests do not follow (as in BMv2).
-    fn replicate(&mut self, packet: &Packet, replicas: &[entity::Replica], out: &mut Vec<Enqueue>) {
+    fn replicate(
+        &mut self,
+        packet: &Packet,
+        replicas: &[entity::Replica],
+        options: entity::CloneOptions,
+        out: &mut Vec<Enqueue>,
+    ) {
         for replica in replicas {
             let mut copy = self.copy(packet);
-            copy.truncate = usize::MAX;
+            copy.truncate = match options.packet_length {
+                0 => usize::MAX,
+                length => length as usize,
+            };
             copy.requests = Requests::default();
             set(&mut copy.phv, self.program.intrinsics.egress_rid, u64::from(replica.instance));
+            if options.queue != 0 {
+                set(&mut copy.phv, self.program.intrinsics.priority, u64::from(options.queue));
+            }
             out.push(self.enqueue(replica.port, copy));
         }
     }
@@ -431,7 +443,7 @@ impl Pipeline {
         self.parse(now_ns, &mut copy);
         self.program.layout.reset_metadata(&mut copy.phv);
         self.preserve(&packet.phv, &mut copy.phv, list, instance_type::INGRESS_CLONE);
-        self.replicate(&copy, &replicas, out);
+        self.replicate(&copy, &replicas, self.control.clone_options(session), out);
         self.retire(copy);
     }
 
@@ -441,7 +453,7 @@ impl Pipeline {
         let mut copy = self.copy(packet);
         self.program.layout.reset_metadata(&mut copy.phv);
         self.preserve(&packet.phv, &mut copy.phv, list, instance_type::EGRESS_CLONE);
-        self.replicate(&copy, &replicas, out);
+        self.replicate(&copy, &replicas, self.control.clone_options(session), out);
         self.retire(copy);
     }
 

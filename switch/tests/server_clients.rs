@@ -41,11 +41,11 @@ impl Served {
             .spawn()
             .unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap());
-        let mut line = String::new();
+        let mut said = String::new();
         let address = loop {
-            line.clear();
-            assert!(log.read_line(&mut line).unwrap() > 0, "trimwire-switch ended before it listened");
-            if let Some((_, address)) = line.trim().split_once("P4Runtime on ") {
+            let start = said.len();
+            assert!(log.read_line(&mut said).unwrap() > 0, "trimwire-switch ended before it listened: {said}");
+            if let Some((_, address)) = said[start..].trim().split_once("P4Runtime on ") {
                 break address.to_owned();
             }
         };

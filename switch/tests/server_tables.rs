@@ -285,6 +285,14 @@ async fn an_idle_entry_is_told_again_and_again_until_it_is_hit() {
     };
     let elapsed = bench.rows(asked).await[0].time_since_last_hit;
     assert_eq!(elapsed, Some(v1::table_entry::IdleTimeout { elapsed_ns: 20 * MS as i64 }));
+    // Entries without a time-out know their last hit as well.
+    let asked = TableEntry {
+        time_since_last_hit: Some(v1::table_entry::IdleTimeout::default()),
+        action: None,
+        ..bench.forward("I.aging", 2, 1)
+    };
+    let elapsed = bench.rows(asked).await[0].time_since_last_hit;
+    assert_eq!(elapsed, Some(v1::table_entry::IdleTimeout { elapsed_ns: 0 }));
     for at_ms in [90, 140] {
         bench.send(at_ms * MS, &probe(2, 0, 0, 0));
         let told = soon(streams.idle_timeouts.recv()).await.unwrap();
@@ -362,7 +370,7 @@ async fn a_wildcard_of_every_kind_reads_the_whole_state() {
         v1::ActionProfileMember::default().into(),
         v1::ActionProfileGroup::default().into(),
         v1::MeterEntry::default().into(),
-        v1::DirectMeterEntry { table_entry: Some(TableEntry::default()), ..Default::default() }.into(),
+        v1::DirectMeterEntry::default().into(),
         v1::CounterEntry::default().into(),
         v1::DirectCounterEntry { table_entry: Some(TableEntry::default()), ..Default::default() }.into(),
         v1::MulticastGroupEntry::default().into(),

@@ -6,9 +6,11 @@ mod tables;
 mod value_sets;
 mod watch;
 
+use std::collections::BTreeMap;
+
 use super::action::Action;
 use super::bits::{bytes_from_limbs, limbs_from_bytes};
-use super::entity::{CounterValue, DigestInfo, MeterConfig, Replica, Value};
+use super::entity::{CloneOptions, CounterValue, DigestInfo, MeterConfig, Replica, Value};
 use super::error::{Code, ControlError};
 use super::parser::ValueSet;
 use super::profile::Profile;
@@ -36,6 +38,7 @@ pub struct Control {
     pub(super) value_sets: Vec<ValueSet>,
     pub(super) multicast: Replication,
     pub(super) clone_sessions: Replication,
+    clone_options: BTreeMap<u16, CloneOptions>,
     digests: Vec<DigestInfo>,
     timers: IdleTimers,
 }
@@ -92,6 +95,7 @@ impl Control {
             value_sets,
             multicast,
             clone_sessions,
+            clone_options: BTreeMap::new(),
             digests,
             timers: IdleTimers::default(),
         }
@@ -211,7 +215,29 @@ impl Control {
 
     /// Removes a clone session.
     pub fn clone_session_delete(&mut self, id: u16) -> Result<()> {
-        self.clone_sessions.delete(id)
+        self.clone_sessions.delete(id)?;
+        self.clone_options.remove(&id);
+        Ok(())
+    }
+
+    /// Says what becomes of a clone session's copies. Without it they are whole and go to queue 0.
+    pub fn set_clone_options(&mut self, id: u16, options: CloneOptions) -> Result<()> {
+        if self.clone_sessions.get(id).is_none() {
+            return Err(ControlError::not_found(format!("there is no clone session {id}")));
+        }
+        if options.queue > 7 {
+            return Err(ControlError::invalid(format!(
+                "clone session {id}: queue {} is none of 0 to 7",
+                options.queue
+            )));
+        }
+        self.clone_options.insert(id, options);
+        Ok(())
+    }
+
+    /// What becomes of a clone session's copies.
+    pub fn clone_options(&self, id: u16) -> CloneOptions {
+        self.clone_options.get(&id).copied().unwrap_or_default()
     }
 
     /// Every clone session, by id; replicas by instance, then port.

@@ -115,8 +115,8 @@ pub struct TableRow {
     pub meter: Option<MeterConfig>,
     /// Time without a hit after which the entry counts as idle, in ns; 0 for never.
     pub idle_timeout_ns: u64,
-    /// When a packet last hit the entry, or its time-out was set, in ns of the pipeline's clock. Only entries with
-    /// a time-out keep it.
+    /// When a packet last hit the entry, or its time-out was set, in ns of the pipeline's clock. Only entries of
+    /// tables that support time-outs keep it.
     pub last_hit_ns: u64,
 }
 
@@ -209,6 +209,15 @@ pub struct Replica {
     pub instance: u16,
     /// Port the copy goes to.
     pub port: u16,
+}
+
+/// What becomes of a clone session's copies beside their ports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CloneOptions {
+    /// Bytes that a copy is cut to; 0 for none.
+    pub packet_length: u32,
+    /// The queue that copies go to, 0 to 7.
+    pub queue: u8,
 }
 
 /// A key of a table, as the control plane sees it.

@@ -33,6 +33,7 @@ pub(super) fn carry_over(
     }
     for (id, replicas) in from.clone_sessions() {
         to.clone_session_insert(id, &replicas)?;
+        to.set_clone_options(id, from.clone_options(id))?;
     }
     for set in from.value_sets() {
         let members = from.value_set(&set.name)?;

@@ -142,6 +142,22 @@ async def check_server(address, root):
         await switch.write([~register for register in registers])
         await same(switch, fy.P4RegisterEntry("balance"), registers)
 
+        # Wildcards of every kind, as finsy asks for them.
+        for wildcard, count in [
+            (fy.P4TableEntry(), 4),
+            (fy.P4DirectCounterEntry(), 3),
+            (fy.P4DirectMeterEntry(), 1),
+            (fy.P4CounterEntry(), 16),
+            (fy.P4MeterEntry(), 4),
+            (fy.P4RegisterEntry(), 12),
+            (fy.P4DigestEntry(), 0),
+            (fy.P4MulticastGroupEntry(), 0),
+            (fy.P4ActionProfileMember(), 0),
+            (fy.P4ActionProfileGroup(), 0),
+        ]:
+            found = await read(switch, wildcard)
+            assert len(found) == count, f"{wildcard}: {found}"
+
         # A packet-out to port 0 goes through the tables: it is counted, and it asks for a digest.
         await switch.write([+fy.P4DigestEntry("seen_t")])
         digests = switch.read_digests("seen_t")

@@ -1,7 +1,7 @@
 //! Multicast groups and clone sessions (P4Runtime, "PacketReplicationEngineEntry").
 
 use super::{Kind, Refusal, Result, Target};
-use crate::engine::entity::Replica;
+use crate::engine::entity::{CloneOptions, Replica};
 use trimwire_p4runtime::bytes;
 use trimwire_p4runtime::v1;
 use trimwire_p4runtime::v1::packet_replication_engine_entry::Type as Pre;
@@ -51,17 +51,20 @@ impl Target<'_> {
             self.ledger.clones.remove(&number);
             return Ok(());
         }
-        if session.class_of_service != 0 {
-            return Err(Refusal::unsupported("a class of service of clone sessions"));
-        }
-        if session.packet_length_bytes != 0 {
-            return Err(Refusal::unsupported("clone sessions that cut packets; truncate in the program"));
-        }
+        let queue =
+            u8::try_from(session.class_of_service).ok().filter(|queue| *queue < 8).ok_or_else(|| {
+                let class = session.class_of_service;
+                Refusal::invalid(format!(
+                    "{place}: class_of_service {class} is no queue; queues run from 0 to 7"
+                ))
+            })?;
+        let options = CloneOptions { packet_length: session.packet_length_bytes.unsigned_abs(), queue };
         let replicas = replicas(&session.replicas, &place)?;
         match kind {
             Type::Insert => self.control.clone_session_insert(id, &replicas)?,
             _ => self.control.clone_session_modify(id, &replicas)?,
         }
+        self.control.set_clone_options(id, options)?;
         self.ledger.clones.insert(number, session.clone());
         Ok(())
     }
