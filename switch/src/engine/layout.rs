@@ -3,6 +3,10 @@
 //! A PHV is one flat `Vec<u64>`. Every header owns a run of limbs: its validity, its fields (little-endian limbs,
 //! unused high bits 0), and for a header with a variable-length field that field's current width in bits. Stacks
 //! own one limb, the index of the next free element. Everything is found by index; names exist at load time only.
+//!
+//! A signed field has one limb more: whether it holds its bits as an unsigned number. BMv2 lets a signed field keep
+//! a number between its largest and `2^width - 1`, as registers and action parameters of signed types give it, and
+//! computes with that number (the specification's value would be negative); arithmetic and packets wrap as P4 says.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -27,6 +31,17 @@ impl Slot {
     pub(super) fn limbs(self) -> Range<usize> {
         let at = self.at as usize;
         at..at + limbs_for(self.width)
+    }
+
+    /// The limbs and, for a signed field of the PHV, the limb that says how to read them.
+    pub(super) fn all_limbs(self) -> Range<usize> {
+        let limbs = self.limbs();
+        limbs.start..limbs.end + usize::from(self.signed)
+    }
+
+    /// The limb that is not 0 where a signed field of the PHV holds its bits as an unsigned number.
+    pub(super) fn unsigned_flag(self) -> usize {
+        self.limbs().end
     }
 }
 
@@ -53,6 +68,8 @@ pub(super) struct Header {
     pub(super) length: Option<usize>,
     /// The union it belongs to.
     pub(super) union: Option<u32>,
+    /// The limbs that say how to read its signed fields.
+    pub(super) unsigned_flags: Vec<usize>,
 }
 
 impl Header {
@@ -221,7 +238,7 @@ impl Layout {
                 width as u32
             };
             let slot = Slot { at: at as u32, width, signed: flag(2) };
-            at += limbs_for(width);
+            at = slot.all_limbs().end;
             fields.push(Field { name: field_name.clone(), slot, varbit });
         }
         let metadata = json::flag(node, "metadata");
@@ -231,6 +248,8 @@ impl Layout {
         let length = variable.map(|_| at);
         at += usize::from(length.is_some());
         self.size = at;
+        let signed = fields.iter().map(|field: &Field| field.slot).filter(|slot| slot.signed);
+        let unsigned_flags = signed.map(Slot::unsigned_flag).collect();
         self.headers.push(Header {
             name: name.to_owned(),
             header_type: json::text(header_type, "name")?.to_owned(),
@@ -240,6 +259,7 @@ impl Layout {
             fixed_bits,
             length,
             union: None,
+            unsigned_flags,
         });
         Ok(())
     }
