@@ -459,7 +459,7 @@ impl Pipeline {
 
     fn preserve(&self, from: &[u64], to: &mut [u64], list: u16, instance: u64) {
         for slot in self.program.field_lists.get(&list).into_iter().flatten() {
-            to[slot.limbs()].copy_from_slice(&from[slot.limbs()]);
+            to[slot.all_limbs()].copy_from_slice(&from[slot.all_limbs()]);
         }
         store(to, self.program.intrinsics.instance_type, u128::from(instance));
     }

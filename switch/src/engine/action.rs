@@ -1,26 +1,25 @@
 //! Actions: primitives compiled to operations over slots.
 
 mod compile;
+mod stack;
 
 pub(super) use compile::{Action, Names, assign, compile_primitive, load_all};
 
 use super::bits::trim;
 use super::calculation::Calculation;
-use super::expression::{Env, Expr, HeaderRef, StackRef, UnionRef, load, store};
+use super::expression::{Env, Expr, HeaderRef, StackRef, UnionRef, store};
 use super::intrinsic::Intrinsics;
 use super::layout::{Layout, Slot};
 use super::packet::Packet;
 use super::random::Random;
 use super::stateful::{Counter, MeterArray, Register};
+use stack::Elements;
 
 /// v1model's "no port": BMv2's default `--drop-port`.
 pub const DROP_PORT: u16 = 511;
 
 /// Operations that one action may run: ends a program's endless loop, and nothing else comes near.
 const FUEL: u32 = 1 << 16;
-
-/// Limbs for a value that fits 128 bits where one of more bits may be due.
-const WORDS_OF_A_WORD: usize = 3;
 
 /// Where a result goes.
 #[derive(Clone, Debug)]
@@ -57,7 +56,7 @@ pub(super) enum Op {
         to: Target,
         value: Expr,
     },
-    /// `to = from` where either is wider than 128 bits.
+    /// `to = from` where either is wider than 128 bits and both are unsigned.
     CopyField {
         to: Slot,
         from: Slot,
@@ -310,20 +309,18 @@ impl Machine<'_> {
     fn execute_rare(&mut self, packet: &mut Packet, op: &Op, params: &[u64]) {
         match op {
             Op::AssignWide { to, value } => {
-                let value = value.wide(&self.env(packet, params), WORDS_OF_A_WORD);
+                let value = value.whole(&self.env(packet, params));
                 if let Some(slot) = self.place(packet, params, to) {
-                    value.store(&mut packet.phv[slot.limbs()], slot.width);
+                    value.store_in(&mut packet.phv, slot);
                 }
             }
             Op::CopyField { to, from } => {
                 copy_limbs(&mut packet.phv, *to, *from);
             }
             Op::CopyParam { to, from } => {
-                let source = &params[from.limbs()];
-                let target = &mut packet.phv[to.limbs()];
-                fill_limbs(target, source, to.width);
+                set_slot(&mut packet.phv, *to, &params[from.limbs()]);
             }
-            Op::SetWide { to, value } => fill_limbs(&mut packet.phv[to.limbs()], value, to.width),
+            Op::SetWide { to, value } => set_slot(&mut packet.phv, *to, value),
             Op::CopyVarbit { to, from } => {
                 copy_limbs(&mut packet.phv, to.slot, from.slot);
                 packet.phv[to.length] = packet.phv[from.length].min(u64::from(to.slot.width));
@@ -355,22 +352,22 @@ impl Machine<'_> {
             }
             Op::Push { stack, count } => {
                 let count = self.index(packet, params, count);
-                self.push(packet, Elements::new(self.layout, *stack), count);
+                Elements::new(self.layout, *stack).push(packet, count);
             }
             Op::Pop { stack, count } => {
                 let count = self.index(packet, params, count);
-                self.pop(packet, Elements::new(self.layout, *stack), count);
+                Elements::new(self.layout, *stack).pop(packet, count);
             }
             Op::ReadRegisterWide { to, register, index } => {
                 let index = self.index(packet, params, index);
                 let to = self.place(packet, params, to);
                 if let (Some(to), Some(cell)) = (to, self.registers[*register as usize].cell(index as u128)) {
-                    fill_limbs(&mut packet.phv[to.limbs()], cell, to.width);
+                    set_slot(&mut packet.phv, to, cell);
                 }
             }
             Op::WriteRegisterWide { register, index, value } => {
                 let index = self.index(packet, params, index);
-                let value = value.wide(&self.env(packet, params), WORDS_OF_A_WORD);
+                let value = value.whole(&self.env(packet, params));
                 let register = &mut self.registers[*register as usize];
                 let width = register.width;
                 if let Some(cell) = register.cell_mut(index as u128) {
@@ -436,90 +433,30 @@ impl Machine<'_> {
         let unions = &self.layout.unions;
         self.copy_headers(packet, &unions[to as usize], &unions[from as usize]);
     }
-
-    /// P4 §8.18: elements move towards the end, the first `count` become invalid. BMv2 exchanges elements, so what
-    /// an invalid one holds afterwards is what another held before, and leaves unions at the front as they are.
-    fn push(&self, packet: &mut Packet, stack: Elements<'_>, count: usize) {
-        let size = stack.len();
-        let count = count.min(size);
-        packet.phv[stack.next] = (packet.phv[stack.next] + count as u64).min(size as u64);
-        for index in (count..size).rev() {
-            stack.swap(packet, index, index - count);
-        }
-        (0..count).for_each(|index| stack.invalidate(packet, index));
-    }
-
-    /// P4 §8.18: elements move towards the start, the last `count` become invalid; as in BMv2, see `push`.
-    fn pop(&self, packet: &mut Packet, stack: Elements<'_>, count: usize) {
-        let size = stack.len();
-        let count = count.min(size);
-        packet.phv[stack.next] = packet.phv[stack.next].saturating_sub(count as u64);
-        for index in 0..size - count {
-            stack.swap(packet, index, index + count);
-        }
-        (size - count..size).for_each(|index| stack.invalidate(packet, index));
-    }
 }
 
-/// A stack's elements: headers, or unions of several headers.
-struct Elements<'a> {
-    layout: &'a Layout,
-    next: usize,
-    stack: StackRef,
-}
-
-impl<'a> Elements<'a> {
-    fn new(layout: &'a Layout, stack: StackRef) -> Self {
-        let next = match stack {
-            StackRef::Headers(stack) => layout.stacks[stack as usize].next,
-            StackRef::Unions(stack) => layout.union_stacks[stack as usize].next,
-        };
-        Self { layout, next, stack }
-    }
-
-    fn len(&self) -> usize {
-        match self.stack {
-            StackRef::Headers(stack) => self.layout.stacks[stack as usize].headers.len(),
-            StackRef::Unions(stack) => self.layout.union_stacks[stack as usize].unions.len(),
-        }
-    }
-
-    fn headers(&self, index: usize) -> &'a [u32] {
-        match self.stack {
-            StackRef::Headers(stack) => &self.layout.stacks[stack as usize].headers[index..=index],
-            StackRef::Unions(stack) => {
-                let union = self.layout.union_stacks[stack as usize].unions[index];
-                &self.layout.unions[union as usize]
-            }
-        }
-    }
-
-    fn swap(&self, packet: &mut Packet, left: usize, right: usize) {
-        for (&left, &right) in self.headers(left).iter().zip(self.headers(right)) {
-            self.layout.swap_headers(&mut packet.phv, left, right);
-        }
-    }
-
-    fn invalidate(&self, packet: &mut Packet, index: usize) {
-        if let (StackRef::Headers(_), [header]) = (self.stack, self.headers(index)) {
-            packet.phv[self.layout.headers[*header as usize].valid()] = 0;
-        }
-    }
-}
-
-pub(super) fn fill_limbs(target: &mut [u64], source: &[u64], width: u32) {
+/// Puts the low bits of an unsigned number into a slot of the PHV.
+pub(super) fn set_slot(phv: &mut [u64], slot: Slot, source: &[u64]) {
+    let target = &mut phv[slot.limbs()];
     for (index, limb) in target.iter_mut().enumerate() {
         *limb = source.get(index).copied().unwrap_or(0);
     }
-    trim(target, width);
+    trim(target, slot.width);
+    if slot.signed {
+        let top = (slot.width as usize - 1) / 64;
+        let fits = target[top] == source.get(top).copied().unwrap_or(0)
+            && source.iter().skip(top + 1).all(|&limb| limb == 0);
+        let negative = target[top] >> ((slot.width - 1) % 64) & 1 != 0;
+        phv[slot.unsigned_flag()] = u64::from(fits && negative);
+    }
 }
 
+/// Copies an unsigned field.
 fn copy_limbs(phv: &mut [u64], to: Slot, from: Slot) {
     let (target, source) = (to.limbs(), from.limbs());
     let shared = target.len().min(source.len());
-    let sign = if from.signed && from.width <= 128 { (load(phv, from) >> 127) as u64 } else { 0 };
     phv.copy_within(source.start..source.start + shared, target.start);
-    phv[target.start + shared..target.end].fill(sign.wrapping_neg());
+    phv[target.start + shared..target.end].fill(0);
     trim(&mut phv[target], to.width);
 }
 

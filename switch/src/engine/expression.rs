@@ -159,7 +159,7 @@ pub(super) fn sign_extend(value: u128, width: u32) -> u128 {
     ((value << shift).cast_signed() >> shift).cast_unsigned()
 }
 
-/// A slot's value as a word; of a slot above 128 bits, the low 128.
+/// A PHV slot's or parameter's value as a word; of a slot above 128 bits, the low 128.
 #[inline]
 pub(super) fn load(limbs: &[u64], slot: Slot) -> u128 {
     let at = slot.at as usize;
@@ -167,13 +167,17 @@ pub(super) fn load(limbs: &[u64], slot: Slot) -> u128 {
     if slot.width > 64 {
         value |= u128::from(limbs[at + 1]) << 64;
     }
-    if slot.signed { sign_extend(value, slot.width) } else { value }
+    if slot.signed && limbs[slot.unsigned_flag()] == 0 { sign_extend(value, slot.width) } else { value }
 }
 
-/// Stores the low bits of a word; limbs above 128 bits become 0.
+/// Stores the low bits of a word in a PHV slot; limbs above 128 bits become 0.
 #[inline]
 pub(super) fn store(limbs: &mut [u64], slot: Slot, value: u128) {
     let at = slot.at as usize;
+    if slot.signed {
+        // Wider ones are assigned as wide numbers.
+        limbs[slot.unsigned_flag()] = u64::from(slot.width < 128 && value >> (slot.width - 1) == 1);
+    }
     if slot.width <= 64 {
         limbs[at] = value as u64 & mask64(slot.width);
         return;

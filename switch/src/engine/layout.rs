@@ -3,6 +3,10 @@
 //! A PHV is one flat `Vec<u64>`. Every header owns a run of limbs: its validity, its fields (little-endian limbs,
 //! unused high bits 0), and for a header with a variable-length field that field's current width in bits. Stacks
 //! own one limb, the index of the next free element. Everything is found by index; names exist at load time only.
+//!
+//! A signed field has one limb more: whether it holds its bits as an unsigned number. BMv2 lets a signed field keep
+//! a number between its largest and `2^width - 1`, as registers and action parameters of signed types give it, and
+//! computes with that number (the specification's value would be negative); arithmetic and packets wrap as P4 says.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -27,6 +31,17 @@ impl Slot {
     pub(super) fn limbs(self) -> Range<usize> {
         let at = self.at as usize;
         at..at + limbs_for(self.width)
+    }
+
+    /// The limbs and, for a signed field of the PHV, the limb that says how to read them.
+    pub(super) fn all_limbs(self) -> Range<usize> {
+        let limbs = self.limbs();
+        limbs.start..limbs.end + usize::from(self.signed)
+    }
+
+    /// The limb that is not 0 where a signed field of the PHV holds its bits as an unsigned number.
+    pub(super) fn unsigned_flag(self) -> usize {
+        self.limbs().end
     }
 }
 
@@ -53,6 +68,8 @@ pub(super) struct Header {
     pub(super) length: Option<usize>,
     /// The union it belongs to.
     pub(super) union: Option<u32>,
+    /// The limbs that say how to read its signed fields.
+    pub(super) unsigned_flags: Vec<usize>,
 }
 
 impl Header {
@@ -207,7 +224,9 @@ impl Layout {
             }
             let varbit = width.as_str() == Some("*");
             let width = if varbit {
-                let longest = json::number(header_type, "max_length")?.min(WIDEST_FIELD / 8) as u32 * 8;
+                // `max_length` counts the header's bytes, those of fixed fields among them.
+                let header_bits = json::number(header_type, "max_length")?.min(WIDEST_FIELD / 8) * 8;
+                let longest = header_bits.saturating_sub(fixed_bits_of(header_type)?).max(8) as u32;
                 if variable.replace(longest).is_some() {
                     return Err(malformed(header_type, format!("`{name}` has two variable-length fields")));
                 }
@@ -221,7 +240,7 @@ impl Layout {
                 width as u32
             };
             let slot = Slot { at: at as u32, width, signed: flag(2) };
-            at += limbs_for(width);
+            at = slot.all_limbs().end;
             fields.push(Field { name: field_name.clone(), slot, varbit });
         }
         let metadata = json::flag(node, "metadata");
@@ -231,6 +250,8 @@ impl Layout {
         let length = variable.map(|_| at);
         at += usize::from(length.is_some());
         self.size = at;
+        let signed = fields.iter().map(|field: &Field| field.slot).filter(|slot| slot.signed);
+        let unsigned_flags = signed.map(Slot::unsigned_flag).collect();
         self.headers.push(Header {
             name: name.to_owned(),
             header_type: json::text(header_type, "name")?.to_owned(),
@@ -240,6 +261,7 @@ impl Layout {
             fixed_bits,
             length,
             union: None,
+            unsigned_flags,
         });
         Ok(())
     }
@@ -367,4 +389,10 @@ impl Layout {
             phv.copy_within(source.limbs.clone(), target.limbs.start);
         }
     }
+}
+
+/// Bits of a header type's fields of fixed width.
+fn fixed_bits_of(header_type: &Value) -> Result<u64> {
+    let width = |field: &Value| field.get(1).and_then(Value::as_u64).unwrap_or(0).min(WIDEST_FIELD);
+    Ok(json::list(header_type, "fields")?.iter().map(width).sum())
 }

@@ -4,7 +4,7 @@ mod compile;
 
 pub(super) use compile::{Deparser, Parser, ValueSet};
 
-use super::action::{Machine, Op, fill_limbs};
+use super::action::{Machine, Op, set_slot};
 use super::bits::{BitWriter, limbs_for, read_limbs, read_u64};
 use super::calculation::{Checksum, write_header};
 use super::expression::{Env, Expr, HeaderRef, store};
@@ -254,7 +254,7 @@ impl Parser {
                 let mut limbs = [0; LONGEST_LOOKAHEAD as usize / 64];
                 let limbs = &mut limbs[..limbs_for(*width)];
                 read_limbs(packet.payload(), *offset as usize, *width, limbs);
-                fill_limbs(&mut packet.phv[to.limbs()], limbs, to.width);
+                set_slot(&mut packet.phv, *to, limbs);
                 Ok(())
             }
             Step::Verify { condition, error } => match eval(packet, condition) {
@@ -339,6 +339,7 @@ fn read_header(header: &Header, packet: &mut Packet) {
         }
         offset += width as usize;
     }
+    header.unsigned_flags.iter().for_each(|&flag| phv[flag] = 0);
 }
 
 impl Deparser {

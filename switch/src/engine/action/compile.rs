@@ -107,7 +107,7 @@ fn primitive(node: &Value, scope: &Scope<'_>, names: &Names) -> Result<Op> {
             let (register, width) = register(1)?;
             let index = low(2)?;
             match target(at(0)?, scope)? {
-                to if width > 128 || target_width(&to, scope) > 128 => {
+                to if width > 128 || target_width(&to, scope) >= 128 => {
                     Op::ReadRegisterWide { to, register, index }
                 }
                 to => Op::ReadRegister { to, register, index },
@@ -196,15 +196,24 @@ fn unwrapped(node: &Value) -> &Value {
     node
 }
 
-/// Width in bits of what a result goes to.
-fn target_width(to: &Target, scope: &Scope<'_>) -> u32 {
+/// A slot of the kind that a result goes to.
+fn sample_slot(to: &Target, scope: &Scope<'_>) -> Option<Slot> {
     match to {
-        Target::Slot(slot) => slot.width,
+        Target::Slot(slot) => Some(*slot),
         Target::Dynamic { header, field } => {
-            let like = header.sample(scope).map(|header| &scope.layout.headers[header as usize]);
-            like.and_then(|like| like.fields.get(*field as usize)).map_or(0, |field| field.slot.width)
+            let like = &scope.layout.headers[header.sample(scope)? as usize];
+            like.fields.get(*field as usize).map(|field| field.slot)
         }
     }
+}
+
+/// Width in bits of what a result goes to.
+fn target_width(to: &Target, scope: &Scope<'_>) -> u32 {
+    sample_slot(to, scope).map_or(0, |slot| slot.width)
+}
+
+fn is_signed(to: &Target, scope: &Scope<'_>) -> bool {
+    sample_slot(to, scope).is_some_and(|slot| slot.signed)
 }
 
 pub(in super::super) fn assign(node: &Value, scope: &Scope<'_>) -> Result<Op> {
@@ -215,7 +224,9 @@ pub(in super::super) fn assign(node: &Value, scope: &Scope<'_>) -> Result<Op> {
     {
         let value = json::member(source, "value")?;
         return match json::text(source, "type")? {
-            "field" => Ok(Op::CopyField { to, from: scope.layout.field(value)? }),
+            "field" if !to.signed && !scope.layout.field(value)?.signed => {
+                Ok(Op::CopyField { to, from: scope.layout.field(value)? })
+            }
             "runtime_data" | "local" => match expression::number_low(source, scope) {
                 Ok(Expr::Param(from)) => Ok(Op::CopyParam { to, from }),
                 _ => Err(malformed(node, "an action parameter that does not exist")),
@@ -237,7 +248,7 @@ pub(in super::super) fn assign(node: &Value, scope: &Scope<'_>) -> Result<Op> {
         };
     }
     let width = target_width(&to, scope);
-    if width > 128 {
+    if width > 128 || width == 128 && is_signed(&to, scope) {
         return Ok(Op::AssignWide {
             to,
             value: expression::number_of_width(parameter(node, 1)?, scope, width)?,
@@ -245,7 +256,7 @@ pub(in super::super) fn assign(node: &Value, scope: &Scope<'_>) -> Result<Op> {
     }
     let value = expression::number_low(parameter(node, 1)?, scope)?;
     Ok(match to {
-        Target::Slot(to) if to.width <= 64 => {
+        Target::Slot(to) if to.width <= 64 && !to.signed => {
             let mask = mask64(to.width);
             Op::Assign64 { at: to.at, mask, value: value.without_mask(mask) }
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::super::bits::{limbs_from_bytes, parse_hex};
+use super::super::error::LoadError;
 use super::super::json::{self, Result, malformed, unsupported};
 use super::super::layout::{Layout, Slot};
 use super::range::{Demand, Range};
@@ -61,11 +62,13 @@ fn checked(expr: Expr, node: &Value, demand: Demand, width: u32) -> Result<Expr>
     let least = (width.div_ceil(64) as usize).max(3);
     match (least..=MOST_LIMBS).find(|&words| expr.exact_in(words as u32 * 64, demand)) {
         Some(words) => Ok(Expr::Wide { words, value: Box::new(expr) }),
-        None => {
-            let most = MOST_LIMBS * 64;
-            Err(unsupported(node, format!("arithmetic on more than {most} bits: {}", json::excerpt(node))))
-        }
+        None => Err(too_wide(node)),
     }
+}
+
+fn too_wide(node: &Value) -> LoadError {
+    let most = MOST_LIMBS * 64;
+    unsupported(node, format!("arithmetic on more than {most} bits: {}", json::excerpt(node)))
 }
 
 /// A literal number, which may have a sign.
@@ -74,17 +77,15 @@ fn literal(node: &Value, text: &str) -> Result<Expr> {
         parse_hex(text).ok_or_else(|| malformed(node, format!("`{text}` is not hexadecimal")))?;
     let short = bytes.iter().skip_while(|&&byte| byte == 0).count() <= 16;
     if short && let Ok(value) = hex(node, text) {
-        return Ok(match negative {
-            true => Expr::SignExtend { value: Box::new(Expr::Const(value)), width: 128 },
-            false => Expr::Const(value),
-        });
+        let value = Expr::Const(value);
+        return Ok(if negative { Expr::SignExtend { value: Box::new(value), width: 128 } } else { value });
     }
     let wide = limbs_from_bytes(&bytes, bytes.len() as u32 * 8).unwrap_or_default();
     let wide = Expr::BigConst(wide.into());
-    Ok(match negative {
-        true => Expr::Ring { op: Ring::Sub, left: Box::new(Expr::Const(0)), right: Box::new(wide) },
-        false => wide,
-    })
+    if !negative {
+        return Ok(wide);
+    }
+    Ok(Expr::Ring { op: Ring::Sub, left: Box::new(Expr::Const(0)), right: Box::new(wide) })
 }
 
 fn hex(node: &Value, text: &str) -> Result<u128> {

@@ -62,7 +62,8 @@ impl Expr {
 
     pub(super) fn range(&self) -> Range {
         let slot_range = |slot: &Slot| {
-            if slot.signed { Range::signed(slot.width - 1) } else { Range::unsigned(slot.width) }
+            // A signed field may hold its bits as an unsigned number.
+            if slot.signed { Range::signed(slot.width) } else { Range::unsigned(slot.width) }
         };
         match self {
             Self::Const(value) => Range::unsigned(128 - value.leading_zeros()),
@@ -72,10 +73,9 @@ impl Expr {
                     limbs.get(limbs.len().wrapping_sub(zeros + 1)).map_or(64, |limb| limb.leading_zeros());
                 Range::unsigned((limbs.len() - zeros) as u32 * 64 - top)
             }
-            Self::Wide { value, .. } => value.range(),
             Self::Field(_) => Range::unsigned(64),
             Self::WideField(slot) | Self::Param(slot) => slot_range(slot),
-            Self::Dynamic { width, signed: true, .. } => Range::signed(width - 1),
+            Self::Dynamic { width, signed: true, .. } => Range::signed(*width),
             Self::Dynamic { width, .. }
             | Self::Register { width, .. }
             | Self::Saturate { width, to_signed: false, .. } => Range::unsigned(*width),
@@ -106,7 +106,9 @@ impl Expr {
                 };
                 Range { bits: range.bits.saturating_add(by), ..range }
             }
-            Self::ShiftRight { value, .. } | Self::NarrowShift { value, .. } => value.range(),
+            Self::Wide { value, .. } | Self::ShiftRight { value, .. } | Self::NarrowShift { value, .. } => {
+                value.range()
+            }
             Self::Divide { left, .. } => left.range(),
             Self::Modulo { right, .. } => right.range(),
             Self::SignExtend { value, width } => match (&**value, width) {

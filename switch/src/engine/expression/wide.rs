@@ -43,7 +43,7 @@ impl Wide {
 
     fn from_slot(limbs: &[u64], slot: Slot, words: usize) -> Self {
         let wide = Self::from_limbs(&limbs[slot.limbs()], words);
-        if slot.signed { wide.sign_extended(slot.width) } else { wide }
+        if slot.signed && limbs[slot.unsigned_flag()] == 0 { wide.sign_extended(slot.width) } else { wide }
     }
 
     pub(super) fn low128(&self) -> u128 {
@@ -57,6 +57,15 @@ impl Wide {
             *limb = if index < self.words { self.limbs[index] } else { sign };
         }
         trim(target, width);
+    }
+
+    /// Into a slot of the PHV.
+    pub(in super::super) fn store_in(&self, phv: &mut [u64], slot: Slot) {
+        self.store(&mut phv[slot.limbs()], slot.width);
+        if slot.signed {
+            let rest = self.shifted_right(slot.width - 1, true);
+            phv[slot.unsigned_flag()] = u64::from(rest.low128() == 1 && rest.amount() == 1);
+        }
     }
 
     fn is_negative(&self) -> bool {
@@ -287,8 +296,13 @@ impl Expr {
 
     /// In decimal, as `log_msg` prints it.
     pub(in super::super) fn decimal(&self, env: &Env<'_>) -> String {
+        self.whole(env).decimal(self.range().negative)
+    }
+
+    /// The value in as many limbs as it needs.
+    pub(in super::super) fn whole(&self, env: &Env<'_>) -> Wide {
         let words = if let Self::Wide { words, .. } = self { *words } else { 3 };
-        self.wide(env, words).decimal(self.range().negative)
+        self.wide(env, words)
     }
 
     pub(super) fn wide_truth(&self, env: &Env<'_>, words: usize) -> bool {

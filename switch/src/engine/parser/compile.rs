@@ -230,7 +230,7 @@ fn step(node: &Value, scope: &Scope<'_>, names: &Names) -> Result<Step> {
                     let (offset, width) = lookahead(json::member(source, "value")?)?;
                     Step::SetLookahead { to, offset, width }
                 }
-                _ if to.width > 128 => Step::Primitive(assign(node, scope)?),
+                _ if to.width > 128 || to.width == 128 && to.signed => Step::Primitive(assign(node, scope)?),
                 _ => Step::Set { to, value: expression::number_low(source, scope)? },
             }
         }
