@@ -44,7 +44,10 @@ impl Served {
         let mut said = String::new();
         let address = loop {
             let start = said.len();
-            assert!(log.read_line(&mut said).unwrap() > 0, "trimwire-switch ended before it listened: {said}");
+            assert!(
+                log.read_line(&mut said).unwrap() > 0,
+                "trimwire-switch ended before it listened: {said}"
+            );
             if let Some((_, address)) = said[start..].trim().split_once("P4Runtime on ") {
                 break address.to_owned();
             }

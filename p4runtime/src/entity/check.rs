@@ -1,6 +1,8 @@
 //! What a switch may rely on once an entity is checked.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+use prost::Message as _;
 
 use super::table::{check_action, check_match, check_sizes, check_table_entry, check_watch, check_weight};
 use super::{EntityError, Kind, Purpose};
@@ -462,8 +464,9 @@ fn check_value_set(
     for member in &mut checked.members {
         member.r#match = check_match(&member.r#match, &set.r#match, &place)?;
     }
+    let mut seen = BTreeMap::new();
     for (at, member) in checked.members.iter().enumerate() {
-        if let Some(before) = checked.members.iter().take(at).position(|other| other == member) {
+        if let Some(before) = seen.insert(member.encode_to_vec(), at) {
             let reason = format!("members {before} and {at} are the same");
             return Err(EntityError::Duplicate { place, reason });
         }

@@ -2,7 +2,7 @@
 
 use super::super::ledger::{Element, OneShot};
 use super::actions::{action_of, call_of};
-use super::profiles::{watch_number, watch_port};
+use super::profiles::{check_shares, watch_number, watch_port};
 use super::{Refusal, Result, Target};
 use crate::engine::entity::{Group, GroupMember};
 use tonic::Code;
@@ -28,6 +28,7 @@ impl Target<'_> {
         if set.action_selection_mode() == ActionSelectionMode::Random {
             return Err(Refusal::unsupported("random selection: v1model's selectors choose by hash"));
         }
+        check_shares(set.action_profile_actions.iter().map(|action| action.weight), &place)?;
         let selector = self.ledger.selector(profile);
         if selector.manual > 0 {
             return Err(Refusal::invalid(format!(

@@ -4,11 +4,15 @@ use super::actions::{action_of, call_of};
 use super::{Kind, Refusal, Result, Target};
 use crate::engine::entity::{Group, GroupMember, Member};
 use std::collections::BTreeMap;
+use tonic::Code;
 use trimwire_p4runtime::bytes;
 use trimwire_p4runtime::p4info::Named as _;
 use trimwire_p4runtime::v1;
 use trimwire_p4runtime::v1::action_profile_group::member::WatchKind;
 use trimwire_p4runtime::v1::update::Type;
+
+/// Shares of weight in one group. Each is a member of the data plane's, as in BMv2, so that a weight is memory.
+const MOST_SHARES: i64 = 1 << 14;
 
 /// v1model's ports are `bit<9>`.
 const PORT_BITS: u32 = 9;
@@ -45,6 +49,7 @@ impl Target<'_> {
             return Ok(());
         }
         let place = format!("group {id} of action profile {name}");
+        check_shares(group.members.iter().map(|member| member.weight), &place)?;
         let mut watches = BTreeMap::new();
         let mut ports = Vec::new();
         for member in &group.members {
@@ -151,6 +156,17 @@ impl Target<'_> {
     }
 }
 
+/// Refuses groups that would take too much memory, whatever size the program gives its selector.
+pub(super) fn check_shares(weights: impl Iterator<Item = i32>, place: &str) -> Result<()> {
+    match weights.map(i64::from).sum() {
+        0..=MOST_SHARES => Ok(()),
+        shares => Err(Refusal::new(
+            Code::ResourceExhausted,
+            format!("{place}: weights add up to {shares}; this switch takes {MOST_SHARES} in a group"),
+        )),
+    }
+}
+
 /// A watch port; the empty string is none.
 pub(super) fn watch_port(port: &[u8], place: &str) -> Result<Option<u16>> {
     if port.is_empty() {
@@ -167,5 +183,31 @@ pub(super) fn watch_number(port: i32, place: &str) -> Result<Option<u16>> {
         0 => Ok(None),
         1..=511 => Ok(Some(port as u16)),
         _ => Err(Refusal::invalid(format!("{place}: watch {port} is no port; ports run from 0 to 511"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_of_enormous_weights_is_refused_before_anything_is_made_for_it() {
+        assert!(check_shares([1 << 13, 1 << 13].into_iter(), "group 1").is_ok());
+        for weights in [vec![i32::MAX], vec![1 << 14, 1], vec![i32::MAX; 1000]] {
+            let refusal = check_shares(weights.into_iter(), "group 1").unwrap_err();
+            assert!(
+                refusal.code == Code::ResourceExhausted && refusal.message.contains("16384"),
+                "{refusal:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn watch_ports_are_ports_in_either_form() {
+        assert_eq!(watch_port(&[], "p").unwrap(), None);
+        assert_eq!(watch_port(&[0, 1, 0xff], "p").unwrap(), Some(511));
+        assert_eq!(watch_number(0, "p").unwrap(), None);
+        assert_eq!(watch_number(511, "p").unwrap(), Some(511));
+        assert!(watch_port(&[2, 0], "p").is_err() && watch_number(512, "p").is_err());
     }
 }
