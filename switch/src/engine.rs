@@ -129,7 +129,9 @@ pub enum EgressOutcome {
 /// A message of the program to its controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Digest {
-    /// Name of the digest's field list.
+    /// The JSON's id of the field list.
+    pub id: u16,
+    /// Name of the field list, which is the digest's name in P4Info.
     pub name: String,
     /// One value per field.
     pub fields: Vec<entity::Value>,
@@ -197,9 +199,10 @@ impl Pipeline {
     /// What is not JSON, contradicts itself, or is not supported, by name and with its place in the P4 source.
     pub fn load(json: &[u8]) -> Result<Self, LoadError> {
         let (program, state) = program::load(json)?;
+        let control = Control::new(state, program.digest_infos());
         Ok(Self {
             program,
-            control: Control::new(state),
+            control,
             work: Work { random: Random::new(0), bytes: Vec::new(), key: Vec::new(), masked: Vec::new() },
             packets: Vec::new(),
             frames: Vec::new(),
@@ -276,6 +279,11 @@ impl Pipeline {
     /// Tables, action profiles, counters, registers, meters, replication.
     pub fn control(&mut self) -> &mut Control {
         &mut self.control
+    }
+
+    /// No entry becomes idle before this time, in ns. See [`Control::take_idle_entries`].
+    pub fn idle_at(&self) -> Option<u64> {
+        self.control.poll_idle_timeout()
     }
 
     /// Takes a frame's buffer back for reuse.
@@ -374,7 +382,7 @@ impl Pipeline {
         if group != 0 {
             store(&mut packet.phv, intrinsics.instance_type, u128::from(instance_type::REPLICATION));
             let replicas = self.control.multicast.get(group).unwrap_or(&[]).to_vec();
-            self.replicate(&packet, &replicas, out);
+            self.replicate(&packet, &replicas, entity::CloneOptions::default(), out);
             self.retire(packet);
             return;
         }
@@ -395,12 +403,24 @@ impl Pipeline {
     }
 
     /// One copy per replica. Truncation and requests do not follow (as in BMv2).
-    fn replicate(&mut self, packet: &Packet, replicas: &[entity::Replica], out: &mut Vec<Enqueue>) {
+    fn replicate(
+        &mut self,
+        packet: &Packet,
+        replicas: &[entity::Replica],
+        options: entity::CloneOptions,
+        out: &mut Vec<Enqueue>,
+    ) {
         for replica in replicas {
             let mut copy = self.copy(packet);
-            copy.truncate = usize::MAX;
+            copy.truncate = match options.packet_length {
+                0 => usize::MAX,
+                length => length as usize,
+            };
             copy.requests = Requests::default();
             set(&mut copy.phv, self.program.intrinsics.egress_rid, u64::from(replica.instance));
+            if options.queue != 0 {
+                set(&mut copy.phv, self.program.intrinsics.priority, u64::from(options.queue));
+            }
             out.push(self.enqueue(replica.port, copy));
         }
     }
@@ -423,7 +443,7 @@ impl Pipeline {
         self.parse(now_ns, &mut copy);
         self.program.layout.reset_metadata(&mut copy.phv);
         self.preserve(&packet.phv, &mut copy.phv, list, instance_type::INGRESS_CLONE);
-        self.replicate(&copy, &replicas, out);
+        self.replicate(&copy, &replicas, self.control.clone_options(session), out);
         self.retire(copy);
     }
 
@@ -433,13 +453,13 @@ impl Pipeline {
         let mut copy = self.copy(packet);
         self.program.layout.reset_metadata(&mut copy.phv);
         self.preserve(&packet.phv, &mut copy.phv, list, instance_type::EGRESS_CLONE);
-        self.replicate(&copy, &replicas, out);
+        self.replicate(&copy, &replicas, self.control.clone_options(session), out);
         self.retire(copy);
     }
 
     fn preserve(&self, from: &[u64], to: &mut [u64], list: u16, instance: u64) {
         for slot in self.program.field_lists.get(&list).into_iter().flatten() {
-            to[slot.limbs()].copy_from_slice(&from[slot.limbs()]);
+            to[slot.all_limbs()].copy_from_slice(&from[slot.all_limbs()]);
         }
         store(to, self.program.intrinsics.instance_type, u128::from(instance));
     }
@@ -463,11 +483,11 @@ impl Pipeline {
     }
 
     fn generate_digest(&mut self, packet: &mut Packet) {
-        let list = std::mem::take(&mut packet.requests.digest);
-        let Some(list) = self.program.digests.get(&list).filter(|_| list != 0) else { return };
+        let id = std::mem::take(&mut packet.requests.digest);
+        let Some(list) = self.program.digests.get(&id).filter(|_| id != 0) else { return };
         if self.digests.len() < MOST_DIGESTS {
             let fields = list.fields.iter().map(|slot| bits::bytes_from_limbs(&packet.phv[slot.limbs()]));
-            self.digests.push(Digest { name: list.name.clone(), fields: fields.collect() });
+            self.digests.push(Digest { id, name: list.name.clone(), fields: fields.collect() });
         }
     }
 }

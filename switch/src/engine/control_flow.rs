@@ -209,10 +209,14 @@ impl Tables<'_> {
         let hit = table.lookup(&packet.phv, self.key, self.masked);
         if let Some(handle) = hit {
             let (counted, meter) = (table.info.has_counter, table.direct_meter);
+            let aging = table.info.has_idle_timeout;
             if let Some(entry) = table.entries.get_mut(handle as usize).and_then(Option::as_mut) {
                 if counted {
                     entry.counter.packets = entry.counter.packets.wrapping_add(1);
                     entry.counter.bytes = entry.counter.bytes.wrapping_add(u64::from(packet.ingress_length));
+                }
+                if aging {
+                    entry.idle.last_hit_ns = machine.now_ns;
                 }
                 if let Some((unit, slot)) = meter {
                     let color = entry.meter.color(machine.now_ns, unit, packet.ingress_length);

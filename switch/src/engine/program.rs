@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::action::{self, Action, Names};
 use super::calculation::{self, Calculation, Checksum};
 use super::control_flow::{self, Node, Start};
-use super::entity::CounterValue;
+use super::entity::{CounterValue, DigestInfo};
 use super::error::LoadError;
 use super::expression::Scope;
 use super::intrinsic::Intrinsics;
@@ -55,6 +55,18 @@ pub(super) struct InitialState {
     pub(super) registers: Vec<Register>,
     pub(super) meters: Vec<MeterArray>,
     pub(super) value_sets: Vec<ValueSet>,
+}
+
+impl Program {
+    pub(super) fn digest_infos(&self) -> Vec<DigestInfo> {
+        let widths = |list: &DigestList| list.fields.iter().map(|slot| slot.width as u16).collect();
+        let info = |(&id, list): (&u16, &DigestList)| DigestInfo {
+            id,
+            name: list.name.clone(),
+            widths: widths(list),
+        };
+        self.digests.iter().map(info).collect()
+    }
 }
 
 pub(super) fn load(bytes: &[u8]) -> Result<(Program, InitialState)> {
