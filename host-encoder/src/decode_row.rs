@@ -53,7 +53,8 @@ impl<P: Fn(usize) -> Option<Precision>> RowDecoder<'_, P> {
                 any = true;
             }
         }
-        if !any || (largest == 0.0 && self.codec != Codec::Raw) {
+        // Where nothing is rotated, values so small that σ underflowed are still there.
+        if !any || (largest == 0.0 && self.codec.rotates()) {
             // Adding zeros changes nothing (but −0, whose sign a sum of reals does not have).
             if put == Put::Store {
                 out.fill(0.0);

@@ -8,6 +8,10 @@ use crate::quantiser::{self, Expander, Zones};
 use crate::simd::{Lanes, Planes, Split};
 use crate::weights::decodes_by_sign;
 
+/// Largest coordinate at the working scale, 2^100. No encoder's comes near it; f32s made up by others must not overflow the
+/// transform into NaN.
+const LARGEST_ROTATED: f64 = (1u128 << 100) as f64;
+
 /// The planes of a packet, as far as they are held; bytes beyond that mean nothing.
 #[derive(Clone, Copy)]
 pub(crate) struct PlaneReader<'a> {
@@ -55,8 +59,8 @@ enum Values {
     Table([f32; 256]),
     /// By the code of the embedded quantiser, in the given unit.
     Codes { zones: Zones, unit: f64, open_bits: u32 },
-    /// f32s of which the lowest bits are open; times a unit.
-    Floats { open_bits: u32, unit: f32 },
+    /// f32s of which the lowest bits are open; times a unit, and no larger than the limit.
+    Floats { open_bits: u32, unit: f64, largest: f64 },
     /// f32s behind a head of one bit, of which the lowest bits are open.
     BehindHead { open_bits: u32 },
     /// f32s in order.
@@ -81,7 +85,8 @@ impl Dequantiser {
         let open_bits = 8 * u32::from(11u8.saturating_sub(planes));
         let values = match codec {
             _ if planes == 0 => Values::Zero,
-            Codec::Rht | Codec::RhtPaper if decoding == Decoding::Paper && cut => signs(paper),
+            Codec::Rht if decoding == Decoding::Paper && cut => signs(paper),
+            Codec::RhtPaper if decoding == Decoding::Paper && planes <= 8 => signs(paper),
             Codec::Rht | Codec::RhtPaper if decodes_by_sign(codec, header.kappa, planes) => {
                 signs(mean * unit)
             }
@@ -94,11 +99,11 @@ impl Dequantiser {
                     Values::Table(table(&zones, unit as f32, planes))
                 }
             }
-            Codec::RhtPaper => Values::Floats { open_bits, unit: unit as f32 },
+            Codec::RhtPaper => Values::Floats { open_bits, unit, largest: LARGEST_ROTATED },
             Codec::SignMagnitude if planes <= 8 => {
                 signs(if decoding == Decoding::Paper { sigma } else { mean })
             }
-            Codec::SignMagnitude => Values::Floats { open_bits, unit: 1.0 },
+            Codec::SignMagnitude => Values::Floats { open_bits, unit: 1.0, largest: f64::INFINITY },
             Codec::StochasticQuantisation | Codec::SubtractiveDithering if planes <= 8 => Values::Signs {
                 magnitude: dither::limit(header.sigma),
                 dithered: codec == Codec::SubtractiveDithering,
@@ -169,12 +174,13 @@ impl Dequantiser {
                     }
                 }
             }
-            Values::Floats { open_bits, unit } => {
+            Values::Floats { open_bits, unit, largest } => {
                 for (block, out) in blocks {
                     reader.read(block, self.planes, &mut split);
                     lanes.join(&split, &mut codes);
                     for i in 0..BLOCK {
-                        out[i] = middle(codes[i], *open_bits) * unit;
+                        let value = f64::from(middle(codes[i], *open_bits)) * unit;
+                        out[i] = value.clamp(-largest, *largest) as f32;
                     }
                 }
             }
