@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass, field
 
 import quantiser
-from encode import Key
+from encode import Key, dither_limit
 from float32 import f32, from_bits
 from philox import dither, negated
 from wire import HEADER, Codec, Layout, Refused, parse_header, plane_bytes
@@ -128,7 +128,7 @@ class Decoder:
                 return sign * held.sigma * (1.0 if self.decoding == "paper" else held.kappa / 255)
             return opened(code, {9: 16, 10: 8, 11: 0}[planes])
         if planes <= 8:
-            limit = f32(2.5 * held.sigma)
+            limit = dither_limit(held.sigma)
             return sign * limit - (limit * u if self.codec.name == "sd" else 0.0)
         return opened((code << 1 & 0xFFFFFFFF) | tail, {9: 17, 10: 9, 11: 1, 12: 0}[planes])
 
@@ -137,7 +137,7 @@ class Decoder:
         d = self.layout.rows[row][1]
         present = [i for i in self.layout.indices(row) if self.held[i] is not None]
         out = [0.0] * d
-        if self.codec.name != "raw" and any(math.isnan(self.held[i].sigma) for i in present):
+        if any(math.isnan(self.held[i].sigma) for i in present):
             return [math.nan] * d
         if not present:
             return out
@@ -182,5 +182,8 @@ class Decoder:
 
 
 def opened(pattern: int, unknown: int) -> float:
-    """The f32 of a bit pattern whose lowest `unknown` bits are not known: the middle of what they may be."""
-    return from_bits(pattern | (1 << unknown >> 1))
+    """The f32 of a bit pattern whose lowest `unknown` bits are not known: the middle of what they may be. Zero stays zero
+    where all that is known says so; bits that make no finite number are nobody's."""
+    half = 1 << unknown >> 1 if pattern & 0x7FFFFFFF else 0
+    value = from_bits(pattern | half)
+    return value if math.isfinite(value) else 0.0

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 import quantiser
-from float32 import CANONICAL_NAN, SMALLEST_SUBNORMAL, bits, f32, f32s, from_bits
+from float32 import CANONICAL_NAN, LARGEST, SMALLEST_SUBNORMAL, bits, f32, f32s, from_bits
 from philox import dither, negated
 from wire import Codec, Header, Layout, plane_bytes
 
@@ -44,6 +44,8 @@ def hadamard(row: list[float]) -> list[float]:
 def exponent_of(row: list[float]) -> int:
     """e of the working scale."""
     largest = max(abs(x) for x in row)
+    if not all(math.isfinite(x) for x in row):
+        return 0
     if largest == 0 or 2.0**-30 <= largest < 2.0**30:
         return 0
     return 1 - math.frexp(largest)[1]
@@ -87,6 +89,11 @@ def statistics(codec: Codec, v: list[float], d: int, e: int) -> Statistics:
     return Statistics(sigma, kappa, peak, scale)
 
 
+def dither_limit(sigma: float) -> float:
+    """L: dithered codecs decode to plus or minus this."""
+    return min(f32(2.5 * sigma), LARGEST)
+
+
 def sign_of(value: float) -> int:
     """The sign bit."""
     return bits(value) >> 31
@@ -107,8 +114,8 @@ def packed(codec: Codec, codes: list[int], tail: list[int] | None, planes: int, 
 
 
 def threshold(figures: list[float]) -> float:
-    """The upper median; minus infinity of nothing."""
-    return sorted(figures)[len(figures) // 2] if figures else -math.inf
+    """The upper median; infinity of nothing."""
+    return sorted(figures)[len(figures) // 2] if figures else math.inf
 
 
 @dataclass
@@ -123,11 +130,10 @@ class EncodedRow:
 def encode_row(codec: Codec, row: list[float], slots, key: Key, row_index: int) -> EncodedRow:
     """Statistics and code words of a row's packets."""
     d = len(row)
-    if not all(math.isfinite(x) for x in row):
-        # Raw values travel as they are, and need no mark.
-        marked = Statistics(0.0 if codec.name == "raw" else from_bits(CANONICAL_NAN), 0, 0, 0.0)
-        codes = [bits(x) if codec.name == "raw" else 0 for x in row]
-        return EncodedRow(False, [(marked, codes[s.start : s.start + s.n], [0] * s.n) for s in slots])
+    finite = all(math.isfinite(x) for x in row)
+    if not finite and codec.name != "raw":
+        marked = Statistics(from_bits(CANONICAL_NAN), 0, 0, 0.0)
+        return EncodedRow(False, [(marked, [0] * slot.n, [0] * slot.n) for slot in slots])
     e = exponent_of(row)
     v = f32s(math.ldexp(x, e) for x in row)
     if codec.rotates:
@@ -137,7 +143,9 @@ def encode_row(codec: Codec, row: list[float], slots, key: Key, row_index: int) 
     for slot in slots:
         here = slice(slot.start, slot.start + slot.n)
         values = v[here]
-        figures = statistics(codec, values, d, e)
+        # Raw values travel as they are, and need no mark.
+        bare = codec.name == "raw" and not all(math.isfinite(x) for x in values)
+        figures = Statistics(0.0, 0, 0, 0.0) if bare else statistics(codec, values, d, e)
         tail = None
         if codec.name == "rht":
             slopes = quantiser.zone_slopes(figures.peak)
@@ -149,12 +157,12 @@ def encode_row(codec: Codec, row: list[float], slots, key: Key, row_index: int) 
         elif codec.name in ("sign-magnitude", "raw"):
             codes = [bits(x) for x in row[here]]
         else:
-            limit = f32(2.5 * figures.sigma)
+            limit = dither_limit(figures.sigma)
             heads = [f32(x + f32(limit * t)) < 0 for x, t in zip(row[here], u[here])]
             codes = [head << 31 | bits(x) >> 1 for head, x in zip(heads, row[here])]
             tail = [bits(x) & 1 for x in row[here]]
         packets.append((figures, codes, tail))
-    return EncodedRow(True, packets)
+    return EncodedRow(finite, packets)
 
 
 def importance(codec: Codec, layout: Layout, rows: list[EncodedRow], gradient: list[float]) -> list[bool]:
@@ -172,8 +180,10 @@ def importance(codec: Codec, layout: Layout, rows: list[EncodedRow], gradient: l
         for x in layout.row(gradient, slot.row)[slot.start : slot.start + slot.n]:
             total += x
         means.append(abs(total / slot.n))
-    least = threshold([means[i] for i in range(0, len(means), 20) if rows[layout.slots[i].row].finite])
-    return [not rows[slot.row].finite or mean >= least for slot, mean in zip(layout.slots, means)]
+    # A raw packet stands for itself; of the others a row that is not finite is marked as a whole.
+    finite = [math.isfinite(mean) and (codec.name == "raw" or rows[s.row].finite) for s, mean in zip(layout.slots, means)]
+    least = threshold([means[i] for i in range(0, len(means), 20) if finite[i]])
+    return [not counts or mean >= least for counts, mean in zip(finite, means)]
 
 
 def encode(codec: Codec, layout: Layout, key: Key, envelope: Envelope, gradient: list[float], planes: int) -> list[bytes]:
