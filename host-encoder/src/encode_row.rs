@@ -207,13 +207,13 @@ impl Job<'_> {
         }
         let scale = RowScale::for_largest(largest);
         if !scale.is_one() {
-            let (head, padding) = self.values.split_at_mut(self.source.len());
-            for (to, from) in head.iter_mut().zip(self.source) {
+            for (to, from) in self.values.iter_mut().zip(self.source) {
                 *to = scale.up(*from);
             }
-            padding.fill(0.0);
             if rotates {
                 rotation::flip(lanes, self.values, signs);
+                // Padding is +0 whatever its sign: so it is where nothing is scaled.
+                self.values[self.source.len()..].fill(0.0);
                 for block in self.values.chunks_mut(CACHE_BLOCK) {
                     transform_block(lanes, block);
                 }
