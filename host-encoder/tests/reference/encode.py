@@ -127,8 +127,8 @@ class EncodedRow:
     packets: list[tuple[Statistics, list[int], list[int] | None]]
 
 
-def encode_row(codec: Codec, row: list[float], slots, key: Key, row_index: int) -> EncodedRow:
-    """Statistics and code words of a row's packets."""
+def encode_row(codec: Codec, row: list[float], used: int, slots, key: Key, row_index: int) -> EncodedRow:
+    """Statistics and code words of a row's packets. `used` coordinates are the message's, the others padding."""
     d = len(row)
     finite = all(math.isfinite(x) for x in row)
     if not finite and codec.name != "raw":
@@ -137,14 +137,15 @@ def encode_row(codec: Codec, row: list[float], slots, key: Key, row_index: int) 
     e = exponent_of(row)
     v = f32s(math.ldexp(x, e) for x in row)
     if codec.rotates:
-        v = hadamard([-x if minus else x for x, minus in zip(v, negated(key, row_index, d))])
+        signs = negated(key, row_index, used) + [False] * (d - used)
+        v = hadamard([-x if minus else x for x, minus in zip(v, signs)])
     u = dither(key, row_index, d) if codec.name in ("sq", "sd") else []
     packets = []
     for slot in slots:
         here = slice(slot.start, slot.start + slot.n)
         values = v[here]
         # Raw values travel as they are, and need no mark.
-        bare = codec.name == "raw" and not all(math.isfinite(x) for x in values)
+        bare = codec.name == "raw" and not math.isfinite(folded(f32s(x * x for x in values)))
         figures = Statistics(0.0, 0, 0, 0.0) if bare else statistics(codec, values, d, e)
         tail = None
         if codec.name == "rht":
@@ -191,7 +192,7 @@ def encode(codec: Codec, layout: Layout, key: Key, envelope: Envelope, gradient:
     rows = []
     for row in range(len(layout.rows)):
         slots = [layout.slots[index] for index in layout.indices(row)]
-        rows.append(encode_row(codec, layout.row(gradient, row), slots, key, row))
+        rows.append(encode_row(codec, layout.row(gradient, row), layout.rows[row][0], slots, key, row))
     important = importance(codec, layout, rows, gradient)
     contents = [packet for row in rows for packet in row.packets]
     out = []

@@ -25,12 +25,12 @@ def f32s(values) -> list[float]:
 
 def bits(value: float) -> int:
     """The 32 bits of a binary32."""
-    return struct.unpack(">I", struct.pack(">I", array("I", array("f", [value]).tobytes())[0]))[0]
+    return struct.unpack("=I", array("f", [value]).tobytes())[0]
 
 
 def from_bits(pattern: int) -> float:
     """The binary32 of 32 bits."""
-    return array("f", array("I", [pattern]).tobytes())[0]
+    return struct.unpack("=f", struct.pack("=I", pattern))[0]
 
 
 def to_hex(values) -> str:

@@ -90,6 +90,7 @@ def gradients() -> list[Gradient]:
         Gradient("a lone spike", spike),
         Gradient("constants", [f32(0.1)] * 64, row_log2=5),
         Gradient("zeros", [0.0] * 40),
+        Gradient("zeros, the last row short", [0.0] * 261, row_log2=5, codecs=rotated),
         Gradient("negative zeros", [-0.0, -0.0, 0.0, -0.0] * 10, row_log2=5),
         Gradient("subnormal values", denormals),
         Gradient("one subnormal value", [0.0] * 9 + [from_bits(0x80000001)]),
@@ -104,5 +105,6 @@ def gradients() -> list[Gradient]:
         Gradient("not finite", infinite, row_log2=5),
         Gradient("a packet that is not finite, beside one that is", infinite[:64], per_packet=32),
         Gradient("the first packet infinite", [math.inf] * 2 + [1.0] * 30 + infinite[:32], row_log2=5),
+        Gradient("large values beside a NaN", scaled(bell(23, 32), [90] * 32) + [math.nan] * 3, per_packet=32, codecs=("raw",)),
         Gradient("nothing finite", [math.inf, 1.0, 2.0]),
     ]
