@@ -165,7 +165,8 @@ fn first_difference(layout: Layout, tolerance: &Tolerance, got: &[f32], want: &[
         let allowed = tolerance.relative_to_row_rms * (square / want.len() as f64).sqrt() + absolute;
         for (at, (&got, &want)) in range.zip(got.iter().zip(want)) {
             let same = got == want || (got.is_nan() && want.is_nan());
-            if !same && !((f64::from(got) - f64::from(want)).abs() <= allowed) {
+            let close = (f64::from(got) - f64::from(want)).abs() <= allowed;
+            if !same && !close {
                 return Some(format!("coordinate {at}: got {got:e}, expected {want:e} ± {allowed:e}"));
             }
         }
