@@ -150,7 +150,7 @@ fn bench_prints_every_op_on_every_instruction_set_next_to_memcpy() {
 #[test]
 fn inspect_prints_packets_and_a_summary() {
     // Header of job 1, rank 2, message 3, packet 0 of 32 coordinates, σ = 1, κ = 204, peak 64; then one plane and half of another.
-    let text = "10 07 0402 00000003 00000001 3f800000 cc 40  0f0f0f0f aaaa";
+    let text = "11 07 0402 00000003 00000001 3f800000 cc 40  0f0f0f0f aaaa";
     let report = json(&["inspect", "--hex", text, "--json"]);
     let packet = &report["packets"][0];
     assert_eq!((&packet["kind"], &packet["bytes"]), (&"DATA".into(), &24.into()));

@@ -3,7 +3,7 @@
 mod svg;
 
 use super::cut::{Choice, Depth, FRAME_OVERHEAD, message_shares};
-use super::measure::{DecodingName, Experiment};
+use super::measure::{DecodingName, Experiment, closed_form};
 use super::source::{Distribution, Dtype};
 use crate::failure::{EXIT_CODES, Failure, Outcome};
 use crate::output::{print, print_json, table};
@@ -12,9 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
-use trimwire_encoder::{
-    Codec, DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, HEADER_LEN, Layout, expected_nmse,
-};
+use trimwire_encoder::{Codec, DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, HEADER_LEN, Layout};
 
 const HELP: &str = "\
 Examples:
@@ -163,7 +161,7 @@ impl Options {
 
     fn expected(&self, layout: Layout, codec: Codec, frame: usize) -> Option<f64> {
         let shares = message_shares(layout, codec, Depth::frame(frame), self.trim_rate);
-        expected_nmse(codec, self.decoding.into(), &shares)
+        closed_form(codec, self.decoding.into(), &shares)
     }
 
     fn experiment(&self, layout: Layout, codec: Codec, depth: Depth) -> Experiment {
@@ -181,12 +179,12 @@ impl Options {
     }
 }
 
-/// Frame sizes to measure at: where the planes of the largest packets end, and thirds of the wide ones.
+/// Frame sizes to measure at: where the planes of the largest packets end, and halves of the wide ones.
 fn frames(codec: Codec, per_packet: usize) -> Vec<usize> {
     let head = FRAME_OVERHEAD + HEADER_LEN;
     let planes = (0..=Codec::Rht.planes()).map(|plane| Codec::Rht.plane_offset(plane, per_packet));
     let halves = (9..=Codec::Rht.planes()).map(|plane| {
-        (Codec::Rht.plane_offset(plane - 1, per_packet) + Codec::Rht.plane_offset(plane, per_packet)) / 2
+        Codec::Rht.plane_offset(plane - 1, per_packet).midpoint(Codec::Rht.plane_offset(plane, per_packet))
     });
     let mut sizes: Vec<usize> =
         planes.chain(halves).chain([codec.body_len(per_packet)]).map(|body| head + body).collect();

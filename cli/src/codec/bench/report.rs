@@ -94,7 +94,7 @@ impl Report {
             self.codec,
             self.planes,
             self.coordinates,
-            self.coordinates as f64 * 4.0 / 1048576.0,
+            self.coordinates as f64 * 4.0 / f64::from(1 << 20),
             self.threads,
             self.rounds,
             table(&titles, &rows, 2),

@@ -58,6 +58,9 @@ pub(super) fn each(bytes: &[u8], name: &str, port: u16, take: &mut dyn FnMut(Dat
                 if incomplete && more(reader.as_mut()) {
                     continue;
                 }
+                if incomplete && reader.data().is_empty() {
+                    break;
+                }
                 counted.problem = Some(format!("the capture is damaged behind frame {frames}: {why}"));
                 break;
             }

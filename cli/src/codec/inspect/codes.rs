@@ -92,7 +92,7 @@ fn range(view: &PacketView, code: u32, known: u32, last: Option<u32>) -> (f64, f
         // The head is the sign of x + t, the f32 follows behind it; one bit says nothing about x alone.
         _ if leading == 1 => (-bound, bound),
         _ => {
-            let last_open = if last.is_some() && leading == 32 { 0 } else { 1 };
+            let last_open = u32::from(last.is_none() || leading < 32);
             float(code << 1 & !(open << 1) | last.unwrap_or(0) & !last_open, open << 1 | last_open, bound)
         }
     }
@@ -121,5 +121,5 @@ fn float(bits: u32, open: u32, bound: f64) -> (f64, f64) {
 }
 
 fn signed(code: u32, low: f64, high: f64) -> (f64, f64) {
-    if code >> 31 == 1 { (-high, -low) } else { (low, high) }
+    if code >> 31 == 1 { (-high, 0.0 - low) } else { (low, high) }
 }

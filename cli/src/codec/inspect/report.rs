@@ -278,9 +278,9 @@ impl Summary {
             let comma = if kinds.is_empty() { "" } else { ", " };
             let _ = write!(text, "{comma}{} that cannot be decoded", self.bad);
         }
-        let planes: Vec<String> = self.data_by_planes.iter().map(|(b, n)| format!("{n} with {b}")).collect();
+        let planes: Vec<String> = self.data_by_planes.iter().map(|(b, n)| format!("{n} × {b}")).collect();
         if !planes.is_empty() {
-            let _ = write!(text, "; {} cut; whole planes: {}", self.cut, planes.join(", "));
+            let _ = write!(text, "; {} cut; packets × whole planes held: {}", self.cut, planes.join(", "));
         }
         if self.elsewhere > 0 {
             let which = if port == 0 { "not UDP".to_owned() } else { format!("not UDP port {port}") };

@@ -209,7 +209,8 @@ proptest! {
         bytes in proptest::collection::vec(any::<u8>(), 0..300), magic in 0usize..3, at in 0usize..200, byte in any::<u8>(),
     ) {
         let mut file = pcap(&[frame(&[0x11; 40], 9217), frame(&bytes, 9217)]);
-        file[at.min(240)] = byte;
+        let place = at % file.len();
+        file[place] = byte;
         let magics = [[0xd4, 0xc3, 0xb2, 0xa1], [0x0a, 0x0d, 0x0d, 0x0a], [0xa1, 0xb2, 0xc3, 0xd4]];
         let garbage = [&magics[magic][..], &bytes].concat();
         for file in [file, garbage] {

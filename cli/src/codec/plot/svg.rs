@@ -49,8 +49,8 @@ fn axes(svg: &mut String) {
         let _ = writeln!(svg, "<path d=\"M{LEFT} {at:.1}H{right}\" stroke=\"#e4e4e4\"/>");
         if decade % 2 == 0 {
             let (left, level) = (LEFT - 8.0, at + 4.5);
-            let _ = write!(svg, "<text x=\"{left}\" y=\"{level:.1}\" text-anchor=\"end\">10");
-            let _ = writeln!(svg, "<tspan dy=\"-5\" font-size=\"10\">{}</tspan></text>", minus(decade));
+            let power = superscript(decade);
+            let _ = writeln!(svg, "<text x=\"{left}\" y=\"{level:.1}\" text-anchor=\"end\">10{power}</text>");
         }
     }
     for bytes in [64, 96, 128, 192, 256, 384, 512, 768, 1024, 1500] {
@@ -89,7 +89,7 @@ fn lines(svg: &mut String, series: &Series) {
     let mut runs: Vec<Vec<(f64, f64)>> = vec![Vec::new()];
     for (bytes, expected) in &series.curve {
         match (expected, runs.last_mut()) {
-            (Some(error), Some(run)) => run.push((x(*bytes as f64), y(*error))),
+            (Some(error), Some(run)) if *error <= ERRORS.1 => run.push((x(*bytes as f64), y(*error))),
             _ => runs.push(Vec::new()),
         }
     }
@@ -169,8 +169,10 @@ fn y(error: f64) -> f64 {
     HEIGHT - BOTTOM - share.clamp(0.0, 1.0) * (HEIGHT - BOTTOM - TOP)
 }
 
-fn minus(exponent: i32) -> String {
-    exponent.to_string().replace('-', "−")
+fn superscript(exponent: i32) -> String {
+    const DIGITS: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
+    let raise = |c: char| c.to_digit(10).map_or('⁻', |digit| DIGITS[digit as usize]);
+    exponent.to_string().chars().map(raise).collect()
 }
 
 fn escaped(text: &str) -> String {
