@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles the P4 programs and keeps p4/build/manifest.json, which says what was compiled from what, by what.
+"""Compiles the P4 programs and keeps a manifest.json per build folder, which says what was compiled from what, by what.
 
 Run by build.sh from the root of the repository. Standard library only: the check has to work where p4c does not.
 Exit status: 0 fresh, 1 not, 2 usage.
@@ -14,16 +14,32 @@ import tempfile
 from pathlib import Path
 
 P4 = Path("p4")
-BUILD = P4 / "build"
-MANIFEST = BUILD / "manifest.json"
+SWITCH_PROGRAMS = Path("switch/tests/programs")
 
-# One entry per target: how to compile the program, and what it leaves in BUILD/<target>.
-TARGETS = {
-    "bmv2": {
+
+def switch_program(path):
+    """One of the small programs that the switch's tests run on BMv2 and on the engine."""
+    return {
         "compiler": "p4c-bm2-ss",
-        "program": P4 / "bmv2" / "trimwire.p4",
-        "sources": [P4 / "include", P4 / "bmv2"],
-        "outputs": {"json": "trimwire.json", "p4info": "trimwire.p4info.txtpb"},
+        "program": path,
+        "sources": [SWITCH_PROGRAMS / "skeleton.p4", path],
+        "outputs": {"json": f"{path.stem}.json", "p4info": f"{path.stem}.p4info.txtpb"},
+    }
+
+
+# By build folder, one entry per target: how to compile the program, and what it leaves in <folder>/<target>.
+BUILDS = {
+    P4 / "build": {
+        "bmv2": {
+            "compiler": "p4c-bm2-ss",
+            "program": P4 / "bmv2" / "trimwire.p4",
+            "sources": [P4 / "include", P4 / "bmv2"],
+            "outputs": {"json": "trimwire.json", "p4info": "trimwire.p4info.txtpb"},
+        },
+    },
+    SWITCH_PROGRAMS / "build": {
+        path.stem: switch_program(path)
+        for path in sorted(SWITCH_PROGRAMS.glob("*.p4")) if path.name != "skeleton.p4"
     },
 }
 
@@ -53,7 +69,7 @@ def hashes(paths):
 
 
 def sources(target):
-    return [path for folder in target["sources"] for path in folder.rglob("*.p4")]
+    return [path for source in target["sources"] for path in ([source] if source.is_file() else source.rglob("*.p4"))]
 
 
 def run_compiler(target, outputs):
@@ -62,13 +78,13 @@ def run_compiler(target, outputs):
     return subprocess.run(compile_command(target, outputs), stdout=sys.stderr, check=False).returncode == 0
 
 
-def build():
+def build(build_folder, targets):
     manifest = {}
-    for name, target in TARGETS.items():
+    for name, target in targets.items():
         if shutil.which(target["compiler"]) is None:
             print(f"p4: {target['compiler']} is not on PATH; it is needed to compile {target['program']}")
             return 1
-        folder = BUILD / name
+        folder = build_folder / name
         if not run_compiler(target, folder):
             print(f"p4: {target['compiler']} refused {target['program']}")
             return 1
@@ -79,31 +95,32 @@ def build():
             "outputs": hashes(folder / file for file in target["outputs"].values()),
         }
         print(f"p4: compiled {target['program']} with {manifest[name]['compiler']}")
-    MANIFEST.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    (build_folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
     return 0
 
 
-def stale(recorded, actual, what):
+def stale(recorded, actual, what, manifest):
     """One line for every file whose hash is not the recorded one."""
     for path in sorted(recorded.keys() | actual.keys()):
         if path not in actual:
-            yield f"{path}: {what} is in {MANIFEST} but not on disk"
+            yield f"{path}: {what} is in {manifest} but not on disk"
         elif path not in recorded:
-            yield f"{path}: {what} is not in {MANIFEST}"
+            yield f"{path}: {what} is not in {manifest}"
         elif recorded[path] != actual[path]:
-            yield f"{path}: {what} differs from {MANIFEST} ({actual[path][:12]}, recorded {recorded[path][:12]})"
+            yield f"{path}: {what} differs from {manifest} ({actual[path][:12]}, recorded {recorded[path][:12]})"
 
 
-def check_target(name, target, manifest):
+def check_target(build_folder, name, target, manifest):
     """Yields what is wrong with the artifacts of one target."""
     recorded = manifest.get(name)
+    path = build_folder / "manifest.json"
     if recorded is None:
-        yield f"{MANIFEST} has no target {name}"
+        yield f"{path} has no target {name}"
         return
-    folder = BUILD / name
+    folder = build_folder / name
     present = [path for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
-    yield from stale(recorded["sources"], hashes(sources(target)), "source")
-    yield from stale(recorded["outputs"], hashes(present), "artifact")
+    yield from stale(recorded["sources"], hashes(sources(target)), "source", path)
+    yield from stale(recorded["outputs"], hashes(present), "artifact", path)
 
     if shutil.which(target["compiler"]) is None:
         print(f"SKIPPED: recompilation of {target['program']}: {target['compiler']} is not on PATH (hashes were checked)")
@@ -124,19 +141,21 @@ def check_target(name, target, manifest):
             yield f"{folder / file}: {compiler} compiles the sources to something else"
 
 
-def check():
+def check(build_folder, targets):
+    path = build_folder / "manifest.json"
     try:
-        manifest = json.loads(MANIFEST.read_text(encoding="utf-8"))
+        manifest = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        print(f"p4: {MANIFEST}: {error}")
+        print(f"p4: {path}: {error}")
         return 1
-    problems = [line for name, target in TARGETS.items() for line in check_target(name, target, manifest)]
+    problems = [line for name, target in targets.items() for line in check_target(build_folder, name, target, manifest)]
+    problems += [f"{path}: there is no program for target {name}" for name in manifest.keys() - targets.keys()]
     for line in problems:
         print(f"p4: {line}")
     if problems:
         print("p4: the committed artifacts are stale; `make p4` compiles them anew")
         return 1
-    print("p4: the committed artifacts are those of the sources")
+    print(f"p4: the committed artifacts in {build_folder} are those of the sources")
     return 0
 
 
@@ -145,7 +164,7 @@ def main(arguments):
     if len(arguments) != 1 or arguments[0] not in commands:
         print("usage: p4/build.sh build|check", file=sys.stderr)
         return 2
-    return commands[arguments[0]]()
+    return max(commands[arguments[0]](folder, targets) for folder, targets in BUILDS.items())
 
 
 if __name__ == "__main__":

@@ -3,11 +3,12 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-const FILES: [&str; 4] = [
+const FILES: [&str; 5] = [
     "p4/v1/p4runtime.proto",
     "p4/config/v1/p4info.proto",
     "google/rpc/status.proto",
     "google/rpc/code.proto",
+    "stratum/p4_role_config.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

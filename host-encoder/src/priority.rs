@@ -14,7 +14,7 @@ const SAMPLE_STEP: usize = 20;
 const FLAGS: usize = 1;
 const IMPORTANT: u8 = 0x10;
 
-/// Sets the importance of every packet of a message whose score is not below the median; NaN scores are important.
+/// Sets the importance of every packet of a message whose score is not below the median; so are those whose score is not finite.
 pub(crate) fn mark_important(
     layout: Layout,
     codec: Codec,
@@ -28,7 +28,7 @@ pub(crate) fn mark_important(
         let (packet, tail) = rest.split_at_mut(layout.packet_len(codec, index, planes));
         rest = tail;
         debug_assert!(packet.len() >= HEADER_LEN);
-        if score.is_nan() || *score >= threshold {
+        if !score.is_finite() || *score >= threshold {
             packet[FLAGS] |= IMPORTANT;
         }
     }
@@ -42,7 +42,7 @@ fn threshold(layout: Layout, codec: Codec, scores: &[f64], sample: &mut Vec<f64>
     } else {
         sample.extend(scores.iter().copied().step_by(SAMPLE_STEP));
     }
-    sample.retain(|score| !score.is_nan());
+    sample.retain(|score| score.is_finite());
     let middle = sample.len() / 2;
     if sample.is_empty() { f64::INFINITY } else { *sample.select_nth_unstable_by(middle, f64::total_cmp).1 }
 }

@@ -93,6 +93,30 @@ pub enum EntityError {
         /// What is constant.
         reason: String,
     },
+    /// More than there is room for.
+    #[error("{place}: {reason}")]
+    Exhausted {
+        /// The entity, or its part.
+        place: String,
+        /// What was asked for, and the limit.
+        reason: String,
+    },
+    /// The same thing twice where each may be there once.
+    #[error("{place}: {reason}")]
+    Duplicate {
+        /// The entity, or its part.
+        place: String,
+        /// What is there twice.
+        reason: String,
+    },
+    /// Something that the specification leaves to the target, and this target does not do.
+    #[error("{place}: {reason}")]
+    Unsupported {
+        /// The entity, or its part.
+        place: String,
+        /// What is not done.
+        reason: String,
+    },
     /// An element beyond the end of an array.
     #[error("{place}: index {index} is beyond its size of {size}")]
     Index {
@@ -111,6 +135,9 @@ impl EntityError {
         match self {
             Self::Denied { .. } => Code::PermissionDenied,
             Self::Index { .. } => Code::OutOfRange,
+            Self::Exhausted { .. } => Code::ResourceExhausted,
+            Self::Duplicate { .. } => Code::AlreadyExists,
+            Self::Unsupported { .. } => Code::Unimplemented,
             Self::Lookup(_) | Self::Value { .. } | Self::Invalid { .. } => Code::InvalidArgument,
         }
     }

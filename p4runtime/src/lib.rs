@@ -19,6 +19,7 @@
 //!
 //! - [`v1`], [`config`], [`rpc`]: the messages, generated at build time from this crate's own `.proto` files. Field numbers,
 //!   packages and names are the specification's, so any other implementation understands them.
+//! - [`stratum`]: Stratum's scheme for what a role may do, as `Role.config`.
 //! - [`p4info`]: P4Info as text and binary, and look-up by name, alias or id.
 //! - [`bytes`]: integers of any width as canonical byte strings.
 //! - [`entity`]: entities from names, checked against the program, compared by key, and in words.
@@ -26,7 +27,7 @@
 //! - [`server`], [`status`]: what a switch needs to serve P4Runtime.
 //!
 //! What this crate does not do: it keeps no tables (that is the switch's), computes no routes and no differences (the
-//! controller's), and decides no arbitration. TLS is left out: the control network of a fabric is a separate one.
+//! controller's), and decides no arbitration. The client speaks no TLS.
 #![forbid(unsafe_code)]
 
 pub mod bytes;
@@ -43,6 +44,9 @@ mod generated {
             tonic::include_proto!("google.rpc");
         }
     }
+    pub mod stratum {
+        tonic::include_proto!("stratum");
+    }
     pub mod p4 {
         pub mod v1 {
             tonic::include_proto!("p4.v1");
@@ -58,3 +62,4 @@ mod generated {
 pub use generated::google::rpc;
 pub use generated::p4::config::v1 as config;
 pub use generated::p4::v1;
+pub use generated::stratum;

@@ -17,6 +17,11 @@ const DROP_PORT: u16 = 511;
     version,
     after_help = "Target options stand behind '--':\n  \
         --grpc-server-addr ADDR  where to listen for P4Runtime [default: 0.0.0.0:9559]\n  \
+        --grpc-server-ssl        serve P4Runtime over TLS; takes the four options below\n  \
+        --grpc-server-cert FILE  PEM: the server's certificate, with its chain\n  \
+        --grpc-server-key FILE   PEM: its private key\n  \
+        --grpc-server-cacert FILE  PEM: who signs clients' certificates\n  \
+        --grpc-server-with-client-auth  let only clients in that show such a certificate\n  \
         --cpu-port N             port of packet-in and packet-out, 1 to 510\n  \
         --drop-port N            511, as p4c compiles it\n  \
         --priority-queues N      1 to 8; there are always 8, 7 served first\n\n\
@@ -80,6 +85,16 @@ pub(crate) struct Arguments {
 struct TargetArguments {
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:9559", value_parser = address)]
     grpc_server_addr: SocketAddr,
+    #[arg(long)]
+    grpc_server_ssl: bool,
+    #[arg(long, value_name = "FILE")]
+    grpc_server_cacert: Option<PathBuf>,
+    #[arg(long, value_name = "FILE")]
+    grpc_server_cert: Option<PathBuf>,
+    #[arg(long, value_name = "FILE")]
+    grpc_server_key: Option<PathBuf>,
+    #[arg(long)]
+    grpc_server_with_client_auth: bool,
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..i64::from(DROP_PORT)))]
     cpu_port: Option<u16>,
     #[arg(long, value_name = "N", default_value_t = DROP_PORT)]
@@ -88,6 +103,17 @@ struct TargetArguments {
     priority_queues: Option<u8>,
     #[arg(long, hide = true)]
     disable_swap: bool,
+}
+
+/// PEM files of a server that speaks TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TlsFiles {
+    /// The server's certificate, with its chain.
+    pub(crate) certificate: PathBuf,
+    /// Its private key.
+    pub(crate) key: PathBuf,
+    /// Who signs clients' certificates, where clients need one.
+    pub(crate) client_ca: Option<PathBuf>,
 }
 
 /// A checked command line.
@@ -103,6 +129,8 @@ pub(crate) struct Options {
     pub(crate) default_port: PortConfig,
     /// Where P4Runtime is served.
     pub(crate) grpc: SocketAddr,
+    /// Absent: in the clear.
+    pub(crate) tls: Option<TlsFiles>,
     /// The controller's port.
     pub(crate) cpu_port: Option<u16>,
     /// What was accepted but does nothing.
@@ -137,6 +165,7 @@ impl Options {
             )));
         }
         check_attachments(&attachments, target.cpu_port)?;
+        let tls = tls_files(&target)?;
         let default_port =
             PortConfig { rate_bps: arguments.rate.unwrap_or(0), queue_limit_bytes: arguments.queue_limit };
         let mut ports = BTreeMap::new();
@@ -150,6 +179,12 @@ impl Options {
             ports.entry(port).or_insert(PortConfig { rate_bps: 0, ..default_port });
         }
         let mut notices = Vec::new();
+        if target.grpc_server_cacert.is_some() && !target.grpc_server_with_client_auth {
+            notices.push(
+                "--grpc-server-cacert does nothing without --grpc-server-with-client-auth: clients are not asked for a certificate"
+                    .to_owned(),
+            );
+        }
         if arguments.thrift_port.is_some() {
             notices.push("--thrift-port is ignored: tables are written over P4Runtime only".to_owned());
         }
@@ -164,11 +199,39 @@ impl Options {
             ports,
             default_port,
             grpc: target.grpc_server_addr,
+            tls,
             cpu_port: target.cpu_port,
             notices,
             arguments,
         })
     }
+}
+
+/// `simple_switch_grpc`'s rules for what goes together.
+fn tls_files(target: &TargetArguments) -> Result<Option<TlsFiles>, clap::Error> {
+    let TargetArguments { grpc_server_cacert: ca, grpc_server_cert: cert, grpc_server_key: key, .. } = target;
+    let client_auth = target.grpc_server_with_client_auth;
+    if !target.grpc_server_ssl {
+        let given = [
+            ("--grpc-server-cacert", ca.is_some()),
+            ("--grpc-server-cert", cert.is_some()),
+            ("--grpc-server-key", key.is_some()),
+            ("--grpc-server-with-client-auth", client_auth),
+        ];
+        return match given.iter().find(|(_, given)| *given) {
+            Some((option, _)) => Err(usage(format!("{option} needs --grpc-server-ssl"))),
+            None => Ok(None),
+        };
+    }
+    let (Some(certificate), Some(key)) = (cert, key) else {
+        let missing = if cert.is_none() { "--grpc-server-cert" } else { "--grpc-server-key" };
+        return Err(usage(format!("--grpc-server-ssl needs {missing} FILE")));
+    };
+    if client_auth && ca.is_none() {
+        return Err(usage("--grpc-server-with-client-auth needs --grpc-server-cacert FILE"));
+    }
+    let client_ca = ca.clone().filter(|_| client_auth);
+    Ok(Some(TlsFiles { certificate: certificate.clone(), key: key.clone(), client_ca }))
 }
 
 fn check_attachments(attachments: &[Attachment], cpu_port: Option<u16>) -> Result<(), clap::Error> {
@@ -305,6 +368,21 @@ mod tests {
     }
 
     #[test]
+    fn tls_is_named_as_simple_switch_grpc_names_it() {
+        let line = "--no-p4 -- --grpc-server-ssl --grpc-server-cacert ca --grpc-server-cert cert --grpc-server-key key";
+        let files = |client_ca: Option<&str>| TlsFiles {
+            certificate: "cert".into(),
+            key: "key".into(),
+            client_ca: client_ca.map(Into::into),
+        };
+        let options = parse(line).unwrap();
+        assert_eq!(options.tls, Some(files(None)));
+        assert!(options.notices.iter().any(|notice| notice.contains("--grpc-server-with-client-auth")));
+        let options = parse(&format!("{line} --grpc-server-with-client-auth")).unwrap();
+        assert_eq!((options.tls, options.notices), (Some(files(Some("ca"))), vec![]));
+    }
+
+    #[test]
     fn rates_and_limits_reach_the_ports() {
         let options =
             parse("--no-p4 --rate 2.5Gbps --port-rate 3=40Mbps --queue-limit 512KiB -- --cpu-port 9")
@@ -333,6 +411,13 @@ mod tests {
             ("--no-p4 -- --priority-queues 9", &["--priority-queues", "9"]),
             ("--no-p4 -- --grpc-server-addr 1.2.3.4", &["1.2.3.4", "HOST:PORT"]),
             ("--no-p4 -- --unknown", &["--unknown"]),
+            ("--no-p4 -- --grpc-server-cert c", &["--grpc-server-cert needs --grpc-server-ssl"]),
+            ("--no-p4 -- --grpc-server-ssl", &["--grpc-server-cert"]),
+            ("--no-p4 -- --grpc-server-ssl --grpc-server-cert c", &["--grpc-server-key"]),
+            (
+                "--no-p4 -- --grpc-server-ssl --grpc-server-cert c --grpc-server-key k --grpc-server-with-client-auth",
+                &["--grpc-server-cacert"],
+            ),
             ("--no-p4 --grpc-server-addr 1.2.3.4:5", &["--grpc-server-addr"]),
             ("--no-p4 --pcap", &["--pcap", "tcpdump"]),
             ("--no-p4 --pcap=dir", &["--pcap", "tcpdump"]),

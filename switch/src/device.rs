@@ -1,8 +1,10 @@
 //! A switch as a sans-IO machine: engine and traffic manager under one clock that the caller owns.
 
+use crate::engine::entity::IdleEntry;
+use crate::engine::trace::{DropReason, Event, Record};
 use crate::engine::{EgressOutcome, Enqueue, LoadError, Pipeline, QueueMetadata};
 use crate::traffic::{Dequeued, PortConfig, QUEUES, QueueStats, TrafficManager};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What a switch is made of.
 #[derive(Debug, Clone, Default)]
@@ -38,6 +40,8 @@ pub struct Transmit {
 pub enum SwitchEvent {
     /// A frame that left through the CPU port, `packet_in` header first.
     PacketIn(Vec<u8>),
+    /// Entries that no packet has hit for as long as their idle time-outs; they stay in their tables.
+    Idle(Vec<IdleEntry>),
 }
 
 /// Counters of the whole switch, in packets.
@@ -77,9 +81,12 @@ pub struct Switch {
     transmits: VecDeque<Transmit>,
     events: VecDeque<SwitchEvent>,
     packet_outs: VecDeque<Vec<u8>>,
+    /// Ports that are down.
+    down: BTreeSet<u16>,
     scratch: Vec<Enqueue>,
     stats: SwitchStats,
     now_ns: u64,
+    tracing: bool,
 }
 
 impl Switch {
@@ -96,9 +103,11 @@ impl Switch {
             transmits: VecDeque::new(),
             events: VecDeque::new(),
             packet_outs: VecDeque::new(),
+            down: BTreeSet::new(),
             scratch: Vec::new(),
             stats: SwitchStats::default(),
             now_ns: 0,
+            tracing: false,
         }
     }
 
@@ -121,6 +130,8 @@ impl Switch {
     /// Puts a program in place that was loaded before (VERIFY_AND_SAVE and COMMIT).
     pub fn install_pipeline(&mut self, mut pipeline: Pipeline) {
         pipeline.seed(self.config.seed);
+        self.down.iter().for_each(|port| pipeline.control().set_port_up(*port, false));
+        pipeline.set_tracing(self.tracing);
         self.traffic.flush(drop);
         self.pipeline = Some(pipeline);
     }
@@ -130,9 +141,36 @@ impl Switch {
         self.pipeline.as_mut()
     }
 
+    /// Notes for every packet what happens to it, or no longer; [`take_trace`](Self::take_trace) gives the notes.
+    pub fn set_tracing(&mut self, on: bool) {
+        self.tracing = on;
+        if let Some(pipeline) = &mut self.pipeline {
+            pipeline.set_tracing(on);
+        }
+    }
+
+    /// Removes and returns what was noted since the last call, and the number of records lost because nobody took
+    /// them.
+    pub fn take_trace(&mut self) -> (Vec<Record>, u64) {
+        self.pipeline.as_mut().map_or_else(Default::default, Pipeline::take_trace)
+    }
+
     /// Sets a port's line and limits.
     pub fn configure_port(&mut self, port: u16, line: PortConfig) {
         self.traffic.configure(port, line);
+    }
+
+    /// A port's link went down, or came up again: groups leave out members that watch it. All ports are up at first.
+    pub fn set_port_up(&mut self, port: u16, up: bool) {
+        let changed = if up { self.down.remove(&port) } else { self.down.insert(port) };
+        if let Some(pipeline) = self.pipeline.as_mut().filter(|_| changed) {
+            pipeline.control().set_port_up(port, up);
+        }
+    }
+
+    /// The latest time that a caller has named, in ns.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
     }
 
     /// The last bit of a frame has arrived on `port`.
@@ -173,11 +211,27 @@ impl Switch {
             }
         }
         self.serve(self.now_ns);
+        let Some(pipeline) = &mut self.pipeline else { return };
+        if pipeline.idle_at().is_some_and(|at_ns| at_ns <= self.now_ns) {
+            let idle = pipeline.control().take_idle_entries(self.now_ns);
+            if !idle.is_empty() && self.events.len() < MOST_EVENTS {
+                self.events.push_back(SwitchEvent::Idle(idle));
+            }
+        }
     }
 
     /// When the switch wants to be called next.
     pub fn poll_timeout(&self) -> Option<u64> {
-        if self.packet_outs.is_empty() { self.traffic.next_service() } else { Some(self.now_ns) }
+        if !self.packet_outs.is_empty() {
+            return Some(self.now_ns);
+        }
+        let idle = self.pipeline.as_ref().and_then(Pipeline::idle_at);
+        [self.traffic.next_service(), idle].into_iter().flatten().min()
+    }
+
+    /// Whether no packet waits in a queue.
+    pub fn is_empty(&self) -> bool {
+        self.traffic.next_service().is_none()
     }
 
     /// The next frame that leaves.
@@ -225,9 +279,14 @@ impl Switch {
     fn enqueue(&mut self, packets: &mut Vec<Enqueue>) {
         for packet in packets.drain(..) {
             let (port, queue, length) = (packet.port, packet.queue, packet.length);
+            let number = packet.packet.trace_number();
+            if let (true, Some(pipeline)) = (self.tracing, &mut self.pipeline) {
+                pipeline.note_at(self.now_ns, number, || Event::Enqueued { port, queue, length });
+            }
             if let Err(refused) = self.traffic.enqueue(self.now_ns, port, queue, length, packet) {
                 self.stats.queue_dropped += 1;
                 if let Some(pipeline) = &mut self.pipeline {
+                    pipeline.note_at(self.now_ns, number, || Event::Dropped(DropReason::Queue));
                     pipeline.recycle_packet(refused);
                 }
             }
@@ -249,6 +308,13 @@ impl Switch {
                 deq_timedelta_ns: start_ns.saturating_sub(enqueued_ns),
                 deq_qdepth: dequeue_depth,
             };
+            pipeline.note_at(start_ns, item.packet.trace_number(), || Event::Dequeued {
+                port,
+                queue: item.queue,
+                waited_ns: meta.deq_timedelta_ns,
+                enq_qdepth: meta.enq_qdepth,
+                deq_qdepth: meta.deq_qdepth,
+            });
             match pipeline.egress(start_ns, item, meta, &mut out) {
                 EgressOutcome::Transmit { frame, .. } => {
                     let end_ns = self.traffic.transmitted(port, start_ns, frame.len());

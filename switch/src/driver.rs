@@ -156,6 +156,12 @@ impl Driver {
         self.waker.clone()
     }
 
+    /// The clock by which this driver runs the switch, in ns.
+    pub fn clock(&self) -> impl Fn() -> u64 + Send + Sync + 'static {
+        let start = self.start;
+        move || start.elapsed().as_nanos() as u64
+    }
+
     /// Frames by port number.
     pub fn stats(&self) -> BTreeMap<u16, PortStats> {
         self.ports.iter().map(|port| (port.attachment.port, port.stats)).collect()
@@ -223,6 +229,9 @@ impl Driver {
                 self.unattached += 1;
                 self.spent.push(frame);
             }
+        }
+        for port in &self.ports {
+            switch.set_port_up(port.attachment.port, port.socket.is_some());
         }
         let due_ns = switch.poll_timeout();
         drop(switch);

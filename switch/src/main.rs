@@ -4,15 +4,16 @@ mod cli;
 mod report;
 
 use anyhow::{Context as _, anyhow};
-use cli::Options;
+use cli::{Options, TlsFiles};
 use std::io;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::fmt::writer::{BoxMakeWriter, MakeWriterExt as _};
 use trimwire_switch::driver::{Driver, Waker};
-use trimwire_switch::server::{self, ServerOptions};
+use trimwire_switch::server::{self, ServeError, ServerOptions, Tls};
 use trimwire_switch::{Switch, SwitchConfig};
 
 const FAILURE: u8 = 1;
@@ -63,9 +64,17 @@ fn run(options: &Options) -> Result<(), (u8, anyhow::Error)> {
     let waker = driver.waker();
     let stop = Arc::new(AtomicBool::new(false));
     stop_on_signal(Arc::clone(&stop), driver.waker()).map_err(failed)?;
-    let wake = ServerOptions { waker: Some(Arc::new(move || waker.wake())) };
-    let server = server::serve_with(Arc::clone(&switch), options.grpc, wake).map_err(|error| {
-        failed(anyhow!("{error}; choose another address with: -- --grpc-server-addr HOST:PORT"))
+    let server_options = ServerOptions {
+        waker: Some(Arc::new(move || waker.wake())),
+        clock: Some(Arc::new(driver.clock())),
+        tls: options.tls.as_ref().map(read_tls).transpose().map_err(|error| (BAD_INPUT, error))?,
+    };
+    let server = server::serve_with(Arc::clone(&switch), options.grpc, server_options).map_err(|error| {
+        let hint = match error {
+            ServeError::Bind { .. } => "; choose another address with: -- --grpc-server-addr HOST:PORT",
+            _ => "",
+        };
+        failed(anyhow!("{error}{hint}"))
     })?;
     eprintln!("listening for P4Runtime on {}", server.local_addr());
 
@@ -82,6 +91,16 @@ fn run(options: &Options) -> Result<(), (u8, anyhow::Error)> {
             .map_err(failed)?;
     }
     ended.map_err(|error| failed(anyhow!("{error}")))
+}
+
+fn read_tls(files: &TlsFiles) -> anyhow::Result<Tls> {
+    let read =
+        |path: &PathBuf| std::fs::read(path).with_context(|| format!("cannot read '{}'", path.display()));
+    Ok(Tls {
+        certificate: read(&files.certificate)?,
+        key: read(&files.key)?,
+        client_ca: files.client_ca.as_ref().map(read).transpose()?,
+    })
 }
 
 fn start_log(options: &Options) -> anyhow::Result<()> {

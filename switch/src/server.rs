@@ -1,20 +1,39 @@
 //! P4Runtime v1 over gRPC for a shared switch, on a thread and a tokio runtime of its own.
 
 mod arbitration;
-mod meters;
+mod batch;
+mod digests;
+mod entities;
+mod ledger;
+mod notify;
 mod outcome;
+mod p4data;
 mod packet_io;
-mod replication;
+mod pipeline_config;
+mod reconcile;
+mod refusal;
+mod role;
 mod service;
-mod translate;
+mod stages;
+mod state;
+mod stream;
+mod tls;
+
+pub use tls::Tls;
 
 use crate::SharedSwitch;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 use tokio::sync::oneshot;
-use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::server::TcpIncoming;
+
+/// A client that has vanished without a word (power, cable) is noticed after these two: its place as primary has to become
+/// free. C++ servers and clients alike take pings at this rate.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Called after the control plane has changed something, so that a driver looks at the switch.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
@@ -24,6 +43,11 @@ pub type Wake = Arc<dyn Fn() + Send + Sync>;
 pub struct ServerOptions {
     /// Called after every change and packet-out.
     pub waker: Option<Wake>,
+    /// The clock, in ns, by which a driver runs the switch. Without one, idle time-outs and digests go by the latest time that
+    /// the switch has been told.
+    pub clock: Option<Arc<dyn Fn() -> u64 + Send + Sync>>,
+    /// Without it, connections are in the clear.
+    pub tls: Option<Tls>,
 }
 
 /// Why a server does not start.
@@ -38,6 +62,9 @@ pub enum ServeError {
         /// The system's reason.
         source: io::Error,
     },
+    /// Certificates or key cannot be used.
+    #[error("TLS: {0}")]
+    Tls(String),
     /// No thread or runtime to be had.
     #[error("cannot start the P4Runtime server: {0}")]
     Runtime(#[from] io::Error),
@@ -90,6 +117,12 @@ pub fn serve_with(
     let listener = std::net::TcpListener::bind(addr).map_err(|source| ServeError::Bind { addr, source })?;
     listener.set_nonblocking(true)?;
     let local_addr = listener.local_addr()?;
+    let mut builder = tonic::transport::Server::builder()
+        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT));
+    if let Some(tls) = &options.tls {
+        builder = builder.tls_config(tls.config()).map_err(|error| ServeError::Tls(causes(&error)))?;
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (stop, stopped) = oneshot::channel::<()>();
     let thread = std::thread::Builder::new().name("p4runtime".to_owned()).spawn(move || {
@@ -98,11 +131,11 @@ pub fn serve_with(
                 Ok(listener) => listener,
                 Err(error) => return tracing::error!("P4Runtime server: {error}"),
             };
-            let service = service::Service::new(switch, options.waker);
-            tokio::spawn(service.clone().pump_packet_ins());
-            let serving = tonic::transport::Server::builder()
+            let service = state::Service::new(switch, options.waker, options.clock);
+            tokio::spawn(service.clone().pump());
+            let serving = builder
                 .add_service(trimwire_p4runtime::server::service(service))
-                .serve_with_incoming(TcpListenerStream::new(listener));
+                .serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true)));
             // Open streams never end by themselves, so the server is dropped rather than drained.
             tokio::select! {
                 result = serving => if let Err(error) = result {
@@ -113,4 +146,16 @@ pub fn serve_with(
         });
     })?;
     Ok(ServerHandle { local_addr, stop: Some(stop), thread: Some(thread) })
+}
+
+/// An error and what is behind it: tonic's own words for TLS are "transport error".
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
+    }
+    text
 }

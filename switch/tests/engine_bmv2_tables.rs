@@ -4,105 +4,19 @@
 //! `simple_switch_grpc` is installed, `TRIMWIRE_RECORD_BMV2=1 cargo test -p trimwire-switch --test engine_bmv2_tables`
 //! writes the recordings anew; it gives BMv2 the same entries over P4Runtime and the same frames from a capture file.
 
-mod engine_bmv2_tables {
-    pub(crate) mod record;
-}
+mod bmv2_support;
 mod engine_support;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use engine_bmv2_tables::record;
-use engine_support::{call, entry, exact, forward, lpm, range, ternary};
-use trimwire_switch::engine::entity::{
-    ActionCall, ActionSpec, Group, GroupMember, MatchValue, TableEntry, value,
-};
-use trimwire_switch::engine::{ControlError, Pipeline};
-
-/// One write of the control plane.
-#[derive(Clone, Debug)]
-pub(crate) enum Write {
-    Member(&'static str, u32, ActionCall),
-    Group(&'static str, Group),
-    Entry(&'static str, TableEntry),
-}
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ mixed >> 31) % end
-    }
-}
-
-struct Case {
-    /// Stem of the recording's file.
-    name: &'static str,
-    json: PathBuf,
-    p4info: PathBuf,
-    writes: Vec<Write>,
-    frames: Vec<Vec<u8>>,
-}
-
-fn apply(pipeline: &mut Pipeline, write: &Write) -> Result<(), ControlError> {
-    let control = pipeline.control();
-    match write {
-        Write::Member(profile, id, call) => control.member_insert(profile, *id, call),
-        Write::Group(profile, group) => control.group_insert(profile, group),
-        Write::Entry(table, entry) => control.table_insert(table, entry),
-    }
-}
-
-/// Entries that both switches take: those that ours refuses (duplicates, full tables) are left out.
-fn taken(json: &[u8], candidates: Vec<Write>) -> Vec<Write> {
-    let mut pipeline = Pipeline::load(json).unwrap();
-    candidates.into_iter().filter(|write| apply(&mut pipeline, write).is_ok()).collect()
-}
-
-/// Frames by port, sorted: BMv2's threads do not keep the order of queues.
-type Sent = BTreeMap<u16, Vec<Vec<u8>>>;
-
-fn ours(case: &Case) -> Sent {
-    let mut pipeline = Pipeline::load(&std::fs::read(&case.json).unwrap()).unwrap();
-    for write in &case.writes {
-        apply(&mut pipeline, write).unwrap();
-    }
-    let mut sent = Sent::new();
-    for frame in &case.frames {
-        for (port, frame) in forward(&mut pipeline, 0, 0, frame) {
-            sent.entry(port).or_default().push(frame);
-        }
-    }
-    sent.values_mut().for_each(|frames| frames.sort());
-    sent
-}
+use bmv2_support::observed::{assert_same, ours, recorded};
+use bmv2_support::random::Random;
+use bmv2_support::{Case, Write, taken};
+use engine_support::{call, entry, exact, lpm, range, ternary};
+use trimwire_switch::engine::entity::{ActionSpec, Group, GroupMember, MatchValue, value};
 
 fn check(case: &Case) {
-    let recording = format!("{}/testdata/engine/{}.bmv2.txt", env!("CARGO_MANIFEST_DIR"), case.name);
-    if std::env::var_os("TRIMWIRE_RECORD_BMV2").is_some() {
-        record::record(&case.json, &case.p4info, &case.writes, &case.frames, &recording);
-    }
-    let text = std::fs::read_to_string(&recording).unwrap_or_else(|error| panic!("{recording}: {error}"));
-    let mut expected = Sent::new();
-    for line in text.lines().filter(|line| !line.starts_with('#')) {
-        let (port, frame) = line.split_once(' ').unwrap();
-        let frame =
-            (0..frame.len() / 2).map(|at| u8::from_str_radix(&frame[at * 2..at * 2 + 2], 16).unwrap());
-        expected.entry(port.parse().unwrap()).or_default().push(frame.collect());
-    }
-    let sent = ours(case);
-    assert_eq!(sent.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "ports");
-    for (port, frames) in sent {
-        assert_eq!(frames.len(), expected[&port].len(), "frames sent to port {port}");
-        for (number, (ours, theirs)) in frames.iter().zip(&expected[&port]).enumerate() {
-            assert_eq!(ours, theirs, "frame {number} to port {port}");
-        }
-    }
+    assert_same(case.name, &ours(case), &recorded("testdata/engine", case));
 }
 
 fn direct(action: &str, n: u64) -> ActionSpec {
@@ -142,8 +56,8 @@ fn every_kind_of_table_hits_what_bmv2_hits() {
         writes.push(Write::Group("I.selector_", Group { id, max_size: 0, members }));
     }
     for n in 0..40 {
-        let mut add = |table, matches: Vec<MatchValue>, priority, action| {
-            writes.push(Write::Entry(table, entry(matches, priority, action)));
+        let mut add = |table: &str, matches: Vec<MatchValue>, priority, action| {
+            writes.push(Write::Entry(String::from(table), entry(matches, priority, action)));
         };
         let priority = 1 + random.below(6) as i32;
         let (a, b, c) = (small(&mut random), address(&mut random), wide(&mut random));
@@ -173,9 +87,11 @@ fn every_kind_of_table_hits_what_bmv2_hits() {
         add("I.t_member", vec![exact(a.into())], 0, ActionSpec::Member(1 + small(&mut random) as u32));
         add("I.t_hash", vec![exact(a.into())], 0, ActionSpec::Group(1 + random.below(3) as u32));
     }
-    writes
-        .push(Write::Entry("I.t_branch", entry(vec![exact(1)], 0, ActionSpec::Direct(call("I.left", &[])))));
-    writes.push(Write::Entry("I.t_branch", entry(vec![exact(2)], 0, direct("I.right", 70))));
+    writes.push(Write::Entry(
+        "I.t_branch".into(),
+        entry(vec![exact(1)], 0, ActionSpec::Direct(call("I.left", &[]))),
+    ));
+    writes.push(Write::Entry("I.t_branch".into(), entry(vec![exact(2)], 0, direct("I.right", 70))));
     let frames = (0..300u64)
         .map(|number| {
             let mut frame = Vec::new();
@@ -185,12 +101,13 @@ fn every_kind_of_table_hits_what_bmv2_hits() {
             frame.extend((random.below(10) as u16).to_be_bytes());
             frame.extend(((small(&mut random) << 7 | small(&mut random)) as u16).to_be_bytes());
             frame.extend(number.to_be_bytes());
-            frame
+            (0, frame)
         })
         .collect();
     let json = folder.join("tables.json");
-    let writes = taken(&std::fs::read(&json).unwrap(), writes);
-    check(&Case { name: "tables", json, p4info: folder.join("tables.p4info.txtpb"), writes, frames });
+    let writes = taken(&json, writes);
+    let p4info = folder.join("tables.p4info.txtpb");
+    check(&Case { name: "tables", json, p4info, writes, frames, packet_outs: Vec::new() });
 }
 
 /// Thresholds that give one verdict whatever is queued, so that BMv2's timing does not matter.
@@ -214,7 +131,8 @@ fn our_program_sends_what_it_sends_on_bmv2() {
     }
     let members = [(1, 2), (2, 1), (3, 1)].map(|(id, weight)| GroupMember { id, weight }).to_vec();
     writes.push(Write::Group("Ingress.ecmp", Group { id: 1, max_size: 0, members }));
-    let mut add = |table, matches, action| writes.push(Write::Entry(table, entry(matches, 0, action)));
+    let mut add =
+        |table: &str, matches, action| writes.push(Write::Entry(table.into(), entry(matches, 0, action)));
     add("Ingress.ipv4_route", vec![lpm(0x0a00_0000, 8)], ActionSpec::Group(1));
     add("Ingress.ipv4_route", vec![lpm(0x0a01_0000, 16)], ActionSpec::Member(2));
     add("Ingress.ipv6_route", vec![lpm(0x2001_0db8 << 96, 32)], ActionSpec::Group(1));
@@ -239,10 +157,11 @@ fn our_program_sends_what_it_sends_on_bmv2() {
             }
         }
     }
-    let frames: Vec<Vec<u8>> = (0..300).map(|_| some_frame(&mut random)).collect();
+    let frames: Vec<(u16, Vec<u8>)> = (0..300).map(|_| (0, some_frame(&mut random))).collect();
     let json = build.join("trimwire.json");
-    let writes = taken(&std::fs::read(&json).unwrap(), writes);
-    check(&Case { name: "trimwire", json, p4info: build.join("trimwire.p4info.txtpb"), writes, frames });
+    let writes = taken(&json, writes);
+    let p4info = build.join("trimwire.p4info.txtpb");
+    check(&Case { name: "trimwire", json, p4info, writes, frames, packet_outs: Vec::new() });
 }
 
 /// IPv4 or IPv6 over Ethernet or VLAN, some of it damaged.

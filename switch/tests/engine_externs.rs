@@ -181,7 +181,7 @@ fn recirculation_carries_the_packet_as_sent() {
 fn a_digest_reaches_the_controller() {
     let mut pipeline = load("externs");
     single(&mut pipeline, 0, &command(16, 0, 0, 1234));
-    let expected = Digest { name: "digest_t".into(), fields: vec![value(16), value(1234)] };
+    let expected = Digest { id: 1, name: "digest_t".into(), fields: vec![value(16), value(1234)] };
     assert_eq!(pipeline.take_digests(), [expected]);
     assert!(pipeline.take_digests().is_empty());
 }

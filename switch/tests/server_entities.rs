@@ -320,6 +320,35 @@ async fn no_request_however_odd_stops_the_server() {
     }
     client.capabilities().await.unwrap();
     assert!(matches!(client.arbitration().unwrap(), Arbitration::Primary { .. }), "the stream is still open");
-    let error = client.write(Vec::new(), Atomicity::RollbackOnError).await.unwrap_err().to_string();
-    assert!(error.contains("UNIMPLEMENTED") && error.contains("CONTINUE_ON_ERROR"), "{error}");
+}
+
+#[tokio::test]
+async fn a_clone_session_cuts_its_copies_and_chooses_their_queue() {
+    let (switch, server) = start(None);
+    let (client, _) = primary(&server, EXTERNS).await;
+    let cut = v1::CloneSessionEntry {
+        session_id: 5,
+        replicas: vec![replica(30, 0)],
+        class_of_service: 3,
+        packet_length_bytes: 70,
+    };
+    write(&client, insert(cut.clone())).await.unwrap();
+    assert_eq!(client.read(vec![session(0, &[])]).await.unwrap(), [Entity::from(cut.clone())]);
+    // The first byte asks for a clone, in ingress and in egress; egress adds 37 bytes to 64.
+    for (at_ns, operation) in [(1, 7), (2, 22)] {
+        let mut frame = vec![0; 64];
+        frame[0] = operation;
+        let mut switch = switch.lock().unwrap();
+        switch.handle_frame(at_ns, 5, &frame);
+        switch.handle_timeout(at_ns);
+        let mut sent: Vec<(u16, usize)> =
+            std::iter::from_fn(|| switch.poll_transmit()).map(|sent| (sent.port, sent.frame.len())).collect();
+        sent.sort_unstable();
+        assert_eq!(sent, [(3, 101), (30, 70)], "operation {operation}");
+    }
+    let queued = |queue| switch.lock().unwrap().queue_stats(30, queue).dequeued_packets;
+    assert_eq!((queued(0), queued(3)), (0, 2));
+    let error =
+        write(&client, modify(v1::CloneSessionEntry { class_of_service: 8, ..cut })).await.unwrap_err();
+    assert!(error.contains("INVALID_ARGUMENT") && error.contains("class_of_service 8"), "{error}");
 }

@@ -149,12 +149,12 @@ async fn a_wrong_device_a_taken_election_id_and_a_missing_pipeline_are_named() {
     let client = primary(&address).await;
     let mut twin = Client::connect(&address).await.unwrap();
     let error = twin.arbitrate(DEVICE, 1, Role::default()).await.unwrap_err().to_string();
-    assert!(error.contains("in use by another stream"), "{error}");
+    assert!(error.contains("already used by another stream"), "{error}");
     let error = client
         .read(vec![Entity { entity: Some(Kind::TableEntry(TableEntry::default())) }])
         .await
         .unwrap_err();
-    assert!(error.to_string().contains("no pipeline"), "{error}");
+    assert!(error.to_string().contains("no forwarding pipeline config"), "{error}");
 }
 
 #[tokio::test]

@@ -1,8 +1,10 @@
 //! What a switch may rely on once an entity is checked.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::table::{check_action, check_match, check_table_entry, check_weight};
+use prost::Message as _;
+
+use super::table::{check_action, check_match, check_sizes, check_table_entry, check_watch, check_weight};
 use super::{EntityError, Kind, Purpose};
 use crate::bytes;
 use crate::config;
@@ -11,8 +13,9 @@ use crate::v1::packet_replication_engine_entry::Type as Pre;
 use crate::v1::replica::PortKind;
 use crate::v1::update::Type as UpdateType;
 use crate::v1::{
-    ActionProfileGroup, ActionProfileMember, CloneSessionEntry, Entity, MulticastGroupEntry,
-    PacketReplicationEngineEntry, RegisterEntry, Replica, TableEntry, Update, ValueSetEntry,
+    ActionProfileGroup, ActionProfileMember, CloneSessionEntry, DigestEntry, Entity, MeterConfig,
+    MulticastGroupEntry, PacketReplicationEngineEntry, RegisterEntry, Replica, TableEntry, Update,
+    ValueSetEntry,
 };
 
 /// Checks an update of a Write against the program and gives its canonical form.
@@ -55,9 +58,13 @@ pub fn check(entity: &Entity, index: &Index, purpose: Purpose) -> Result<Entity,
         }
         Kind::MeterEntry(entry) => {
             only_modify("meter entries", purpose)?;
+            no_meter_counters("meter entry", entry.counter_data.is_some())?;
             if !is_wildcard(entry.meter_id, purpose) {
                 let meter = index.meter(entry.meter_id)?;
                 check_index(meter, meter.size, entry.index)?;
+                check_meter(entry.config.as_ref(), meter.spec.as_ref(), || {
+                    format!("meter {:?}", meter.name())
+                })?;
             }
             kind.clone()
         }
@@ -71,7 +78,12 @@ pub fn check(entity: &Entity, index: &Index, purpose: Purpose) -> Result<Entity,
         }
         Kind::DirectMeterEntry(entry) => {
             only_modify("direct meter entries", purpose)?;
+            no_meter_counters("direct meter entry", entry.counter_data.is_some())?;
             let table_entry = check_direct(entry.table_entry.as_ref(), index, purpose, "direct meter")?;
+            if let Ok(table) = index.table(table_entry.table_id) {
+                let spec = table.direct_meter().and_then(|meter| meter.spec.as_ref());
+                check_meter(entry.config.as_ref(), spec, || format!("meter of table {:?}", table.name()))?;
+            }
             let mut checked = entry.clone();
             checked.table_entry = Some(table_entry);
             Kind::DirectMeterEntry(checked)
@@ -80,12 +92,7 @@ pub fn check(entity: &Entity, index: &Index, purpose: Purpose) -> Result<Entity,
             Kind::PacketReplicationEngineEntry(check_replication(entry, purpose)?)
         }
         Kind::ValueSetEntry(entry) => Kind::ValueSetEntry(check_value_set(entry, index, purpose)?),
-        Kind::DigestEntry(entry) => {
-            if !is_wildcard(entry.digest_id, purpose) {
-                index.digest(entry.digest_id)?;
-            }
-            kind.clone()
-        }
+        Kind::DigestEntry(entry) => Kind::DigestEntry(check_digest(entry, index, purpose)?),
         Kind::ExternEntry(entry) => {
             if !is_wildcard(entry.extern_id, purpose) {
                 index.extern_instance(entry.extern_id)?;
@@ -119,6 +126,72 @@ fn check_index<T: Named>(object: &T, size: i64, index: Option<crate::v1::Index>)
         return Err(EntityError::Index { place: place(), index, size });
     }
     Ok(())
+}
+
+/// Counters per colour are optional ("MeterCounterData"), and no v1model target has them.
+pub(super) fn no_meter_counters(place: &str, given: bool) -> Result<(), EntityError> {
+    if !given {
+        return Ok(());
+    }
+    let (place, reason) =
+        (place.to_owned(), "this target has no meter counters (MeterCounterData)".to_owned());
+    Err(EntityError::Unsupported { place, reason })
+}
+
+/// "MeterEntry & DirectMeterEntry": what each type of meter takes.
+pub(super) fn check_meter(
+    config: Option<&MeterConfig>,
+    spec: Option<&config::MeterSpec>,
+    place: impl Fn() -> String,
+) -> Result<(), EntityError> {
+    use crate::config::meter_spec::Type;
+    let Some(&MeterConfig { cir, cburst, pir, pburst, eburst }) = config else { return Ok(()) };
+    let invalid = |reason: String| Err(EntityError::invalid(place(), reason));
+    for (name, value) in
+        [("cir", cir), ("cburst", cburst), ("pir", pir), ("pburst", pburst), ("eburst", eburst)]
+    {
+        if value < 0 {
+            return invalid(format!("{name} {value} is negative"));
+        }
+    }
+    let kind = spec.map_or(Type::TwoRateThreeColor, config::MeterSpec::r#type);
+    let single_rate = kind != Type::TwoRateThreeColor;
+    if single_rate && (pir, pburst) != (cir, cburst) {
+        return invalid(format!(
+            "pir {pir} and pburst {pburst} are not cir {cir} and cburst {cburst}, as single-rate meters have it"
+        ));
+    }
+    if eburst != 0 && kind != Type::SingleRateThreeColor {
+        return invalid(format!("eburst {eburst} is for single-rate three-colour meters; leave it 0"));
+    }
+    if cir > pir {
+        return invalid(format!("cir {cir} is above pir {pir}"));
+    }
+    Ok(())
+}
+
+/// "DigestEntry".
+fn check_digest(entry: &DigestEntry, index: &Index, purpose: Purpose) -> Result<DigestEntry, EntityError> {
+    if is_wildcard(entry.digest_id, purpose) {
+        return Ok(*entry);
+    }
+    let digest = index.digest(entry.digest_id)?;
+    let invalid = |reason: String| Err(EntityError::invalid(format!("digest {:?}", digest.name()), reason));
+    if matches!(purpose, Purpose::Read | Purpose::Delete) {
+        return Ok(DigestEntry { config: None, ..*entry });
+    }
+    // No config means that all of it is 0, as finsy writes it.
+    let config = entry.config.unwrap_or_default();
+    for (name, value) in [
+        ("max_timeout_ns", config.max_timeout_ns),
+        ("max_list_size", config.max_list_size.into()),
+        ("ack_timeout_ns", config.ack_timeout_ns),
+    ] {
+        if value < 0 {
+            return invalid(format!("{name} {value} is negative"));
+        }
+    }
+    Ok(*entry)
 }
 
 fn check_register(
@@ -166,9 +239,21 @@ fn check_direct(
     purpose: Purpose,
     resource: &str,
 ) -> Result<TableEntry, EntityError> {
-    let entry = entry.ok_or_else(|| EntityError::invalid(resource, "has no table_entry to belong to"))?;
+    let all = TableEntry::default();
+    let entry = match (entry, purpose) {
+        (Some(entry), _) => entry,
+        // As finsy asks for all of them.
+        (None, Purpose::Read) => &all,
+        (None, _) => return Err(EntityError::invalid(resource, "has no table_entry to belong to")),
+    };
     // Only the key counts here, as for a delete, except that the default entry is allowed.
-    let key = TableEntry { action: None, meter_config: None, counter_data: None, ..entry.clone() };
+    let key = TableEntry {
+        table_id: entry.table_id,
+        r#match: entry.r#match.clone(),
+        priority: entry.priority,
+        is_default_action: entry.is_default_action,
+        ..TableEntry::default()
+    };
     let purpose = if entry.is_default_action { Purpose::Read } else { purpose };
     let checked = check_table_entry(&key, index, purpose)?;
     if checked.table_id != 0 {
@@ -254,6 +339,7 @@ fn check_group(
     let mut seen = BTreeSet::new();
     for member in &group.members {
         check_weight(member.weight, profile, &format!("member {} of {}", member.member_id, place()))?;
+        check_watch(member.watch_kind.as_ref(), &place())?;
         if !seen.insert(member.member_id) {
             return Err(EntityError::invalid(
                 place(),
@@ -261,6 +347,7 @@ fn check_group(
             ));
         }
     }
+    check_sizes(group.members.iter().map(|member| member.weight), group.max_size, profile, &place())?;
     if group.max_size < 0 || (profile.max_group_size > 0 && group.max_size > profile.max_group_size) {
         return Err(EntityError::invalid(
             place(),
@@ -367,14 +454,22 @@ fn check_value_set(
     }
     let set = index.value_set(entry.value_set_id)?;
     let place = format!("value set {:?}", set.name());
+    if purpose == Purpose::Read {
+        return Ok(checked);
+    }
     if set.size >= 0 && entry.members.len() > set.size.unsigned_abs() as usize {
-        return Err(EntityError::invalid(
-            place,
-            format!("{} members do not fit its size of {}", entry.members.len(), set.size),
-        ));
+        let reason = format!("{} members do not fit its size of {}", entry.members.len(), set.size);
+        return Err(EntityError::Exhausted { place, reason });
     }
     for member in &mut checked.members {
         member.r#match = check_match(&member.r#match, &set.r#match, &place)?;
+    }
+    let mut seen = BTreeMap::new();
+    for (at, member) in checked.members.iter().enumerate() {
+        if let Some(before) = seen.insert(member.encode_to_vec(), at) {
+            let reason = format!("members {before} and {at} are the same");
+            return Err(EntityError::Duplicate { place, reason });
+        }
     }
     Ok(checked)
 }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use super::check::{check_meter, no_meter_counters};
 use super::{EntityError, Purpose};
 use crate::bytes::{self, BytesError};
 use crate::config::action_ref::Scope;
 use crate::config::match_field::MatchType;
-use crate::config::{ActionProfile, MatchField};
+use crate::config::{self, ActionProfile, MatchField};
 use crate::p4info::{ActionRef, Index, Named, TableRef};
 use crate::v1::field_match::{Exact, FieldMatchType, Lpm, Optional, Range, Ternary};
 use crate::v1::table_action::Type as ActionType;
@@ -19,6 +20,7 @@ pub(super) fn check_table_entry(
     purpose: Purpose,
 ) -> Result<TableEntry, EntityError> {
     if purpose == Purpose::Read && entry.table_id == 0 {
+        no_meter_counters("read of all tables", entry.meter_counter_data.is_some())?;
         return if entry.r#match.is_empty() {
             Ok(entry.clone())
         } else {
@@ -49,6 +51,10 @@ pub(super) fn check_table_entry(
             return Err(EntityError::Denied { place: place(), reason });
         }
     }
+    if purpose != Purpose::Delete {
+        check_idle_timeout(entry, table)?;
+        no_meter_counters(&place(), entry.meter_counter_data.is_some())?;
+    }
     match purpose {
         // "TableEntry": a delete ignores all but the key.
         Purpose::Delete => {
@@ -73,8 +79,13 @@ pub(super) fn check_table_entry(
     if entry.meter_config.is_some() && table.direct_meter().is_none() {
         return Err(EntityError::invalid(place(), "has meter_config, but the table has no direct meter"));
     }
+    let spec = table.direct_meter().and_then(|meter| meter.spec.as_ref());
+    check_meter(entry.meter_config.as_ref(), spec, || format!("meter of table {:?}", table.name()))?;
     if entry.counter_data.is_some() && table.direct_counter().is_none() {
         return Err(EntityError::invalid(place(), "has counter_data, but the table has no direct counter"));
+    }
+    if entry.time_since_last_hit.is_some() {
+        return Err(EntityError::invalid(place(), "time_since_last_hit is the switch's to set"));
     }
     if entry.idle_timeout_ns < 0 {
         return Err(EntityError::invalid(
@@ -83,6 +94,27 @@ pub(super) fn check_table_entry(
         ));
     }
     Ok(checked)
+}
+
+/// "Idle-timeout".
+fn check_idle_timeout(entry: &TableEntry, table: TableRef<'_>) -> Result<(), EntityError> {
+    use crate::config::table::IdleTimeoutBehavior;
+    let given = match (entry.idle_timeout_ns, entry.time_since_last_hit) {
+        (0, None) => return Ok(()),
+        (0, Some(_)) => "time_since_last_hit",
+        _ => "idle_timeout_ns",
+    };
+    let place = || format!("table {:?}", table.name());
+    if entry.is_default_action {
+        return Err(EntityError::invalid(place(), format!("{given}: default entries have no idle timeout")));
+    }
+    if table.table.idle_timeout_behavior() == IdleTimeoutBehavior::NoTimeout {
+        return Err(EntityError::invalid(
+            place(),
+            format!("{given}: the table does not support idle timeouts (support_timeout in P4)"),
+        ));
+    }
+    Ok(())
 }
 
 /// "Default Entry".
@@ -325,6 +357,7 @@ fn check_action_set(
     let mut checked = set.clone();
     for element in &mut checked.action_profile_actions {
         check_weight(element.weight, profile, &place())?;
+        check_watch(element.watch_kind.as_ref(), &place())?;
         let Some(action) = &element.action else {
             return Err(EntityError::invalid(place(), "has an element without action"));
         };
@@ -333,7 +366,90 @@ fn check_action_set(
     if let Some(action) = &set.group_action {
         checked.group_action = Some(check_action(action, table.action(action.action_id)?)?);
     }
+    let weights = set.action_profile_actions.iter().map(|element| element.weight);
+    check_sizes(weights, 0, profile, &place())?;
     Ok(checked)
+}
+
+/// "Group Programming" and "One Shot Action Selector Programming": a group's size against the program's limits, in
+/// the unit that the program counts in.
+pub(super) fn check_sizes(
+    weights: impl Iterator<Item = i32> + Clone,
+    max_size: i32,
+    profile: &ActionProfile,
+    place: &str,
+) -> Result<(), EntityError> {
+    use crate::config::action_profile::SelectorSizeSemantics;
+    let (unit, size) = match profile.selector_size_semantics {
+        Some(SelectorSizeSemantics::SumOfMembers(config::action_profile::SumOfMembers {
+            max_member_weight,
+        })) => {
+            if let Some(weight) =
+                weights.clone().find(|weight| max_member_weight > 0 && *weight > max_member_weight)
+            {
+                return Err(EntityError::invalid(
+                    place,
+                    format!("weight {weight} is above the maximum of {max_member_weight} for a member"),
+                ));
+            }
+            ("members", weights.count() as i64)
+        }
+        _ => ("shares of weight", weights.map(i64::from).sum()),
+    };
+    if profile.max_group_size > 0 && size > i64::from(profile.max_group_size) {
+        let most = profile.max_group_size;
+        return Err(EntityError::invalid(
+            place,
+            format!("{size} {unit} are above the program's max_group_size of {most}"),
+        ));
+    }
+    if max_size > 0 && size > i64::from(max_size) {
+        let reason = format!("{size} {unit} are above its max_size of {max_size}");
+        return Err(EntityError::Exhausted { place: place.to_owned(), reason });
+    }
+    Ok(())
+}
+
+/// A watch port, in either of the forms that P4Runtime has had.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Watch<'a> {
+    Port(&'a [u8]),
+    Number(i32),
+}
+
+/// What a watch port must be, whatever ports the target has: a number.
+pub(super) fn check_watch<'a>(watch: Option<impl Into<Watch<'a>>>, place: &str) -> Result<(), EntityError> {
+    match watch.map(Into::into) {
+        Some(Watch::Number(number)) if number < 0 => {
+            Err(EntityError::invalid(place, format!("watch {number} is negative")))
+        }
+        Some(Watch::Port(port)) if bytes::bits(port) > 32 => {
+            Err(EntityError::invalid(place, format!("watch_port {} is wider than 32 bits", bytes::hex(port))))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl<'a> From<&'a v1::action_profile_action::WatchKind> for Watch<'a> {
+    fn from(watch: &'a v1::action_profile_action::WatchKind) -> Self {
+        use v1::action_profile_action::WatchKind;
+        match watch {
+            WatchKind::WatchPort(port) => Self::Port(port),
+            #[expect(deprecated, reason = "still sent by clients written for P4Runtime before 1.4")]
+            WatchKind::Watch(number) => Self::Number(*number),
+        }
+    }
+}
+
+impl<'a> From<&'a v1::action_profile_group::member::WatchKind> for Watch<'a> {
+    fn from(watch: &'a v1::action_profile_group::member::WatchKind) -> Self {
+        use v1::action_profile_group::member::WatchKind;
+        match watch {
+            WatchKind::WatchPort(port) => Self::Port(port),
+            #[expect(deprecated, reason = "still sent by clients written for P4Runtime before 1.4")]
+            WatchKind::Watch(number) => Self::Number(*number),
+        }
+    }
 }
 
 /// "Group Programming".

@@ -1,17 +1,20 @@
 //! Actions: primitives compiled to operations over slots.
 
 mod compile;
+mod stack;
 
-pub(super) use compile::{Action, Names, compile_primitive, load_all};
+pub(super) use compile::{Action, Names, assign, compile_primitive, load_all};
 
 use super::bits::trim;
 use super::calculation::Calculation;
-use super::expression::{Env, Expr, HeaderRef, load, store};
+use super::expression::{Env, Expr, HeaderRef, StackRef, UnionRef, store};
 use super::intrinsic::Intrinsics;
 use super::layout::{Layout, Slot};
 use super::packet::Packet;
 use super::random::Random;
 use super::stateful::{Counter, MeterArray, Register};
+use super::trace::Recorder;
+use stack::Elements;
 
 /// v1model's "no port": BMv2's default `--drop-port`.
 pub const DROP_PORT: u16 = 511;
@@ -49,7 +52,12 @@ pub(super) enum Op {
         mask: u64,
         value: Expr,
     },
-    /// `to = from` where either is wider than 128 bits.
+    /// To a field of more than 128 bits.
+    AssignWide {
+        to: Target,
+        value: Expr,
+    },
+    /// `to = from` where either is wider than 128 bits and both are unsigned.
     CopyField {
         to: Slot,
         from: Slot,
@@ -76,16 +84,20 @@ pub(super) enum Op {
         to: u32,
         from: u32,
     },
-    CopyUnion {
+    CopyUnionStack {
         to: u32,
         from: u32,
     },
+    CopyUnion {
+        to: UnionRef,
+        from: UnionRef,
+    },
     Push {
-        stack: u32,
+        stack: StackRef,
         count: Expr,
     },
     Pop {
-        stack: u32,
+        stack: StackRef,
         count: Expr,
     },
     Drop,
@@ -99,7 +111,7 @@ pub(super) enum Op {
         index: Expr,
     },
     ReadRegisterWide {
-        to: Slot,
+        to: Target,
         register: u32,
         index: Expr,
     },
@@ -111,7 +123,7 @@ pub(super) enum Op {
     WriteRegisterWide {
         register: u32,
         index: Expr,
-        from: Slot,
+        value: Expr,
     },
     Meter {
         meter: u32,
@@ -173,6 +185,8 @@ pub(super) struct Machine<'a> {
     pub(super) random: &'a mut Random,
     pub(super) scratch: &'a mut Vec<u8>,
     pub(super) now_ns: u64,
+    /// Present while tracing is on.
+    pub(super) trace: Option<&'a mut Recorder>,
 }
 
 impl Machine<'_> {
@@ -214,18 +228,21 @@ impl Machine<'_> {
         expr.low64(&self.env(packet, params)) as u32 as usize
     }
 
-    fn write(&self, packet: &mut Packet, params: &[u64], to: &Target, value: u128) {
+    /// Where a result goes; `None` for a header that does not exist.
+    fn place(&self, packet: &Packet, params: &[u64], to: &Target) -> Option<Slot> {
         match to {
-            Target::Slot(slot) => store(&mut packet.phv, *slot, value),
+            Target::Slot(slot) => Some(*slot),
             Target::Dynamic { header, field } => {
-                let header = header.resolve(&self.env(packet, params));
-                if let Some(slot) = header
-                    .and_then(|header| self.layout.headers[header as usize].fields.get(*field as usize))
-                    .map(|field| field.slot)
-                {
-                    store(&mut packet.phv, slot, value);
-                }
+                let header = header.resolve(&self.env(packet, params))?;
+                let fields = &self.layout.headers[header as usize].fields;
+                fields.get(*field as usize).map(|field| field.slot)
             }
+        }
+    }
+
+    fn write(&self, packet: &mut Packet, params: &[u64], to: &Target, value: u128) {
+        if let Some(slot) = self.place(packet, params, to) {
+            store(&mut packet.phv, slot, value);
         }
     }
 
@@ -294,15 +311,19 @@ impl Machine<'_> {
 
     fn execute_rare(&mut self, packet: &mut Packet, op: &Op, params: &[u64]) {
         match op {
+            Op::AssignWide { to, value } => {
+                let value = value.whole(&self.env(packet, params));
+                if let Some(slot) = self.place(packet, params, to) {
+                    value.store_in(&mut packet.phv, slot);
+                }
+            }
             Op::CopyField { to, from } => {
                 copy_limbs(&mut packet.phv, *to, *from);
             }
             Op::CopyParam { to, from } => {
-                let source = &params[from.limbs()];
-                let target = &mut packet.phv[to.limbs()];
-                fill_limbs(target, source, to.width);
+                set_slot(&mut packet.phv, *to, &params[from.limbs()]);
             }
-            Op::SetWide { to, value } => fill_limbs(&mut packet.phv[to.limbs()], value, to.width),
+            Op::SetWide { to, value } => set_slot(&mut packet.phv, *to, value),
             Op::CopyVarbit { to, from } => {
                 copy_limbs(&mut packet.phv, to.slot, from.slot);
                 packet.phv[to.length] = packet.phv[from.length].min(u64::from(to.slot.width));
@@ -316,36 +337,44 @@ impl Machine<'_> {
             Op::CopyStack { to, from } => {
                 let (to, from) = (&self.layout.stacks[*to as usize], &self.layout.stacks[*from as usize]);
                 packet.phv[to.next] = packet.phv[from.next];
-                for (&to, &from) in to.headers.iter().zip(&from.headers) {
-                    self.layout.copy_header(&mut packet.phv, to, from);
+                self.copy_headers(packet, &to.headers, &from.headers);
+            }
+            Op::CopyUnionStack { to, from } => {
+                let stack = |stack: u32| &self.layout.union_stacks[stack as usize];
+                let (to, from) = (stack(*to), stack(*from));
+                packet.phv[to.next] = packet.phv[from.next];
+                for (&to, &from) in to.unions.iter().zip(&from.unions) {
+                    self.copy_union(packet, to, from);
                 }
             }
             Op::CopyUnion { to, from } => {
-                let (to, from) = (&self.layout.unions[*to as usize], &self.layout.unions[*from as usize]);
-                for (&to, &from) in to.iter().zip(from) {
-                    self.layout.copy_header(&mut packet.phv, to, from);
+                let env = self.env(packet, params);
+                if let (Some(to), Some(from)) = (to.resolve(&env), from.resolve(&env)) {
+                    self.copy_union(packet, to, from);
                 }
             }
             Op::Push { stack, count } => {
                 let count = self.index(packet, params, count);
-                self.push(packet, *stack, count);
+                Elements::new(self.layout, *stack).push(packet, count);
             }
             Op::Pop { stack, count } => {
                 let count = self.index(packet, params, count);
-                self.pop(packet, *stack, count);
+                Elements::new(self.layout, *stack).pop(packet, count);
             }
             Op::ReadRegisterWide { to, register, index } => {
                 let index = self.index(packet, params, index);
-                if let Some(cell) = self.registers[*register as usize].cell(index as u128) {
-                    fill_limbs(&mut packet.phv[to.limbs()], cell, to.width);
+                let to = self.place(packet, params, to);
+                if let (Some(to), Some(cell)) = (to, self.registers[*register as usize].cell(index as u128)) {
+                    set_slot(&mut packet.phv, to, cell);
                 }
             }
-            Op::WriteRegisterWide { register, index, from } => {
+            Op::WriteRegisterWide { register, index, value } => {
                 let index = self.index(packet, params, index);
+                let value = value.whole(&self.env(packet, params));
                 let register = &mut self.registers[*register as usize];
                 let width = register.width;
                 if let Some(cell) = register.cell_mut(index as u128) {
-                    fill_limbs(cell, &packet.phv[from.limbs()], width);
+                    value.store(cell, width);
                 }
             }
             Op::Meter { meter, index, to } => {
@@ -380,7 +409,8 @@ impl Machine<'_> {
                 packet.exit = true;
             }
             Op::Log { format, values } => {
-                let values: Vec<u128> = values.iter().map(|value| self.eval(packet, params, value)).collect();
+                let env = self.env(packet, params);
+                let values: Vec<String> = values.iter().map(|value| value.decimal(&env)).collect();
                 tracing::info!(target: "p4", "{}", render(format, &values));
             }
             _ => {}
@@ -396,62 +426,51 @@ impl Machine<'_> {
         }
     }
 
-    /// P4 §8.18: elements move towards the end, the first `count` become invalid.
-    fn push(&self, packet: &mut Packet, stack: u32, count: usize) {
-        let stack = &self.layout.stacks[stack as usize];
-        let size = stack.headers.len();
-        let count = count.min(size);
-        packet.phv[stack.next] = (packet.phv[stack.next] + count as u64).min(size as u64);
-        for index in (count..size).rev() {
-            self.layout.copy_header(&mut packet.phv, stack.headers[index], stack.headers[index - count]);
-        }
-        for &header in &stack.headers[..count] {
-            packet.phv[self.layout.headers[header as usize].valid()] = 0;
+    fn copy_headers(&self, packet: &mut Packet, to: &[u32], from: &[u32]) {
+        for (&to, &from) in to.iter().zip(from) {
+            self.layout.copy_header(&mut packet.phv, to, from);
         }
     }
 
-    /// P4 §8.18: elements move towards the start, the last `count` become invalid.
-    fn pop(&self, packet: &mut Packet, stack: u32, count: usize) {
-        let stack = &self.layout.stacks[stack as usize];
-        let size = stack.headers.len();
-        let count = count.min(size);
-        packet.phv[stack.next] = packet.phv[stack.next].saturating_sub(count as u64);
-        for index in 0..size - count {
-            self.layout.copy_header(&mut packet.phv, stack.headers[index], stack.headers[index + count]);
-        }
-        for &header in &stack.headers[size - count..] {
-            packet.phv[self.layout.headers[header as usize].valid()] = 0;
-        }
+    fn copy_union(&self, packet: &mut Packet, to: u32, from: u32) {
+        let unions = &self.layout.unions;
+        self.copy_headers(packet, &unions[to as usize], &unions[from as usize]);
     }
 }
 
-fn fill_limbs(target: &mut [u64], source: &[u64], width: u32) {
+/// Puts the low bits of an unsigned number into a slot of the PHV.
+pub(super) fn set_slot(phv: &mut [u64], slot: Slot, source: &[u64]) {
+    let target = &mut phv[slot.limbs()];
     for (index, limb) in target.iter_mut().enumerate() {
         *limb = source.get(index).copied().unwrap_or(0);
     }
-    trim(target, width);
+    trim(target, slot.width);
+    if slot.signed {
+        let top = (slot.width as usize - 1) / 64;
+        let fits = target[top] == source.get(top).copied().unwrap_or(0)
+            && source.iter().skip(top + 1).all(|&limb| limb == 0);
+        let negative = target[top] >> ((slot.width - 1) % 64) & 1 != 0;
+        phv[slot.unsigned_flag()] = u64::from(fits && negative);
+    }
 }
 
+/// Copies an unsigned field.
 fn copy_limbs(phv: &mut [u64], to: Slot, from: Slot) {
     let (target, source) = (to.limbs(), from.limbs());
     let shared = target.len().min(source.len());
-    let sign = if from.signed && from.width <= 128 { (load(phv, from) >> 127) as u64 } else { 0 };
     phv.copy_within(source.start..source.start + shared, target.start);
-    phv[target.start + shared..target.end].fill(sign.wrapping_neg());
+    phv[target.start + shared..target.end].fill(0);
     trim(&mut phv[target], to.width);
 }
 
 /// `log_msg`: each `{}` is replaced by the next value.
-fn render(format: &str, values: &[u128]) -> String {
+fn render(format: &str, values: &[String]) -> String {
     let mut text = String::with_capacity(format.len());
     let mut values = values.iter();
     let mut rest = format;
     while let Some((before, after)) = rest.split_once("{}") {
         text.push_str(before);
-        match values.next() {
-            Some(value) => text.push_str(&value.to_string()),
-            None => text.push_str("{}"),
-        }
+        text.push_str(values.next().map_or("{}", String::as_str));
         rest = after;
     }
     text.push_str(rest);

@@ -1,11 +1,16 @@
 //! The control plane's view of a loaded program.
 
+mod idle;
 mod profiles;
 mod tables;
+mod value_sets;
+mod watch;
+
+use std::collections::BTreeMap;
 
 use super::action::Action;
 use super::bits::{bytes_from_limbs, limbs_from_bytes};
-use super::entity::{CounterValue, MeterConfig, Replica, Value};
+use super::entity::{CloneOptions, CounterValue, DigestInfo, MeterConfig, Replica, Value};
 use super::error::{Code, ControlError};
 use super::parser::ValueSet;
 use super::profile::Profile;
@@ -13,13 +18,16 @@ use super::program::InitialState;
 use super::replication::Replication;
 use super::stateful::{Counter, MeterArray, Register};
 use super::table::Table;
+use idle::IdleTimers;
 
 type Result<T> = std::result::Result<T, ControlError>;
 
 /// Tables, action profiles, counters, registers, meters, multicast groups and clone sessions, by full name.
 ///
-/// Nothing is changed when a call fails; the error names the culprit and the valid choices.
-#[derive(Debug)]
+/// Nothing is changed when a call fails; the error names the culprit and the valid choices. A clone is a snapshot:
+/// assigning it back to [`Pipeline::control`](super::Pipeline::control) of the same pipeline undoes what was written
+/// since, by the control plane and by packets.
+#[derive(Clone, Debug)]
 pub struct Control {
     pub(super) actions: Vec<Action>,
     pub(super) tables: Vec<Table>,
@@ -30,6 +38,9 @@ pub struct Control {
     pub(super) value_sets: Vec<ValueSet>,
     pub(super) multicast: Replication,
     pub(super) clone_sessions: Replication,
+    clone_options: BTreeMap<u16, CloneOptions>,
+    digests: Vec<DigestInfo>,
+    timers: IdleTimers,
 }
 
 /// An object of that name, or an error that lists the names there are.
@@ -71,10 +82,23 @@ fn check_meter(config: Option<MeterConfig>) -> Result<()> {
 }
 
 impl Control {
-    pub(super) fn new(state: InitialState) -> Self {
+    pub(super) fn new(state: InitialState, digests: Vec<DigestInfo>) -> Self {
         let InitialState { actions, tables, profiles, counters, registers, meters, value_sets } = state;
         let (multicast, clone_sessions) = (Replication::multicast(), Replication::clone_sessions());
-        Self { actions, tables, profiles, counters, registers, meters, value_sets, multicast, clone_sessions }
+        Self {
+            actions,
+            tables,
+            profiles,
+            counters,
+            registers,
+            meters,
+            value_sets,
+            multicast,
+            clone_sessions,
+            clone_options: BTreeMap::new(),
+            digests,
+            timers: IdleTimers::default(),
+        }
     }
 
     /// Names and sizes of the indirect counters.
@@ -191,7 +215,29 @@ impl Control {
 
     /// Removes a clone session.
     pub fn clone_session_delete(&mut self, id: u16) -> Result<()> {
-        self.clone_sessions.delete(id)
+        self.clone_sessions.delete(id)?;
+        self.clone_options.remove(&id);
+        Ok(())
+    }
+
+    /// Says what becomes of a clone session's copies. Without it they are whole and go to queue 0.
+    pub fn set_clone_options(&mut self, id: u16, options: CloneOptions) -> Result<()> {
+        if self.clone_sessions.get(id).is_none() {
+            return Err(ControlError::not_found(format!("there is no clone session {id}")));
+        }
+        if options.queue > 7 {
+            return Err(ControlError::invalid(format!(
+                "clone session {id}: queue {} is none of 0 to 7",
+                options.queue
+            )));
+        }
+        self.clone_options.insert(id, options);
+        Ok(())
+    }
+
+    /// What becomes of a clone session's copies.
+    pub fn clone_options(&self, id: u16) -> CloneOptions {
+        self.clone_options.get(&id).copied().unwrap_or_default()
     }
 
     /// Every clone session, by id; replicas by instance, then port.
@@ -199,30 +245,8 @@ impl Control {
         self.clone_sessions.all()
     }
 
-    fn value_set_index(&self, name: &str) -> Result<usize> {
-        named(self.value_sets.iter(), "value set", name, |set| &set.name)
-    }
-
-    /// The members of a parser value set, sorted. A member is one number: the fields of the `select` key, most
-    /// significant first, without padding.
-    pub fn value_set(&self, name: &str) -> Result<Vec<Value>> {
-        Ok(self.value_sets[self.value_set_index(name)?].members.clone())
-    }
-
-    /// Replaces the members of a parser value set.
-    pub fn set_value_set(&mut self, name: &str, members: &[Value]) -> Result<()> {
-        let number = self.value_set_index(name)?;
-        let set = &mut self.value_sets[number];
-        let width = set.width;
-        let canonical =
-            |member: &Value| limbs_from_bytes(member, width).map(|limbs| bytes_from_limbs(&limbs));
-        let members: Option<Vec<Value>> = members.iter().map(canonical).collect();
-        let mut members = members.ok_or_else(|| {
-            ControlError::invalid(format!("a member does not fit value set `{name}` of {width} bits"))
-        })?;
-        members.sort_unstable();
-        members.dedup();
-        set.fill(members);
-        Ok(())
+    /// The digests that the program may send.
+    pub fn digests(&self) -> &[DigestInfo] {
+        &self.digests
     }
 }

@@ -113,6 +113,42 @@ pub struct TableRow {
     pub counter: Option<CounterValue>,
     /// Present where the table has a direct meter that this entry configured.
     pub meter: Option<MeterConfig>,
+    /// Time without a hit after which the entry counts as idle, in ns; 0 for never.
+    pub idle_timeout_ns: u64,
+    /// When a packet last hit the entry, or its time-out was set, in ns of the pipeline's clock. Only entries of
+    /// tables that support time-outs keep it.
+    pub last_hit_ns: u64,
+}
+
+/// An entry that no packet has hit for as long as its idle time-out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdleEntry {
+    /// Full name of its table.
+    pub table: String,
+    /// The entry; it stays in the table.
+    pub row: TableRow,
+}
+
+/// A parser value set, as the control plane sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValueSetInfo {
+    /// Full name.
+    pub name: String,
+    /// Widths in bits of a member's fields, in the order of the `select` key.
+    pub widths: Vec<u16>,
+    /// Most members it can hold.
+    pub size: usize,
+}
+
+/// A digest that the program may send, as the control plane sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DigestInfo {
+    /// The JSON's id of the field list.
+    pub id: u16,
+    /// Name of the field list, which is the digest's name in P4Info.
+    pub name: String,
+    /// Widths in bits of the fields.
+    pub widths: Vec<u16>,
 }
 
 /// A counter cell.
@@ -175,6 +211,15 @@ pub struct Replica {
     pub port: u16,
 }
 
+/// What becomes of a clone session's copies beside their ports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CloneOptions {
+    /// Bytes that a copy is cut to; 0 for none.
+    pub packet_length: u32,
+    /// The queue that copies go to, 0 to 7.
+    pub queue: u8,
+}
+
 /// A key of a table, as the control plane sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyInfo {
@@ -212,6 +257,8 @@ pub struct TableInfo {
     pub has_counter: bool,
     /// Every entry has a meter.
     pub has_meter: bool,
+    /// Entries may have an idle time-out.
+    pub has_idle_timeout: bool,
     /// Its entries are compiled into the program.
     pub is_const: bool,
 }

@@ -1,13 +1,18 @@
-//! Expressions, evaluated without allocation on 128-bit words.
+//! Expressions, evaluated without allocation on 128-bit words, or on wider numbers where those are too narrow.
 //!
 //! BMv2 computes with unbounded integers and p4c masks every result to its P4 width. Two's complement
 //! arithmetic modulo 2^128 gives the same answer wherever either the exact value fits a word (by an analysis of
 //! ranges at load time), or only its low 128 bits are asked for; `+ - * & | ^ ~ <<` need no more than the low bits
-//! of their operands for the low bits of their result. What fits neither case is refused at load.
+//! of their operands for the low bits of their result. For what fits neither case the same analysis finds how many
+//! limbs are enough, up to [`wide::MOST_LIMBS`].
 
 mod compile;
+mod range;
+mod reference;
+mod wide;
 
-pub(super) use compile::{Scope, boolean, constant, header, number, number_low, stack, unsigned_number};
+pub(super) use compile::{Scope, boolean, constant, number, number_low, number_of_width, value};
+pub(super) use reference::{HeaderRef, StackRef, UnionRef, header, stack, union};
 
 use std::cmp::Ordering;
 
@@ -22,31 +27,6 @@ pub(super) struct Env<'a> {
     /// The action's arguments.
     pub(super) params: &'a [u64],
     pub(super) registers: &'a [Register],
-}
-
-/// Which header is meant: known at load time, or an element of a stack found at run time.
-#[derive(Clone, Debug)]
-pub(super) enum HeaderRef {
-    Fixed(u32),
-    Element { stack: u32, index: Box<Expr> },
-    Last(u32),
-}
-
-impl HeaderRef {
-    /// `None` where the index lies outside the stack.
-    pub(super) fn resolve(&self, env: &Env<'_>) -> Option<u32> {
-        match self {
-            Self::Fixed(header) => Some(*header),
-            Self::Element { stack, index } => {
-                let index = usize::try_from(index.eval(env)).ok()?;
-                env.layout.stacks[*stack as usize].headers.get(index).copied()
-            }
-            Self::Last(stack) => {
-                let stack = &env.layout.stacks[*stack as usize];
-                stack.headers.get((env.phv[stack.next] as usize).checked_sub(1)?).copied()
-            }
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +53,8 @@ pub(super) enum Compare {
 #[derive(Clone, Debug)]
 pub(super) enum Expr {
     Const(u128),
+    /// A constant of more than 128 bits, and not negative.
+    BigConst(Box<[u64]>),
     /// An unsigned PHV field of at most 64 bits.
     Field(u32),
     /// Any other PHV field; of one above 128 bits, the low 128.
@@ -83,6 +65,7 @@ pub(super) enum Expr {
         header: HeaderRef,
         field: u32,
         width: u32,
+        signed: bool,
     },
     Register {
         register: u32,
@@ -156,12 +139,18 @@ pub(super) enum Expr {
     BoolNot(Box<Expr>),
     NonZero(Box<Expr>),
     Valid(HeaderRef),
-    ValidUnion(u32),
+    ValidUnion(UnionRef),
     SameHeader(HeaderRef, HeaderRef),
-    /// Elements in use of a stack, less `minus`.
+    SameUnion(UnionRef, UnionRef),
+    /// Elements in use of a stack, which the limb `next` holds, less `minus`.
     StackNext {
-        stack: u32,
+        next: usize,
         minus: u32,
+    },
+    /// An expression that needs `words` limbs to be exact.
+    Wide {
+        words: usize,
+        value: Box<Expr>,
     },
 }
 
@@ -170,7 +159,7 @@ pub(super) fn sign_extend(value: u128, width: u32) -> u128 {
     ((value << shift).cast_signed() >> shift).cast_unsigned()
 }
 
-/// A slot's value as a word; of a slot above 128 bits, the low 128.
+/// A PHV slot's or parameter's value as a word; of a slot above 128 bits, the low 128.
 #[inline]
 pub(super) fn load(limbs: &[u64], slot: Slot) -> u128 {
     let at = slot.at as usize;
@@ -178,13 +167,17 @@ pub(super) fn load(limbs: &[u64], slot: Slot) -> u128 {
     if slot.width > 64 {
         value |= u128::from(limbs[at + 1]) << 64;
     }
-    if slot.signed { sign_extend(value, slot.width) } else { value }
+    if slot.signed && limbs[slot.unsigned_flag()] == 0 { sign_extend(value, slot.width) } else { value }
 }
 
-/// Stores the low bits of a word; limbs above 128 bits become 0.
+/// Stores the low bits of a word in a PHV slot; limbs above 128 bits become 0.
 #[inline]
 pub(super) fn store(limbs: &mut [u64], slot: Slot, value: u128) {
     let at = slot.at as usize;
+    if slot.signed {
+        // Wider ones are assigned as wide numbers.
+        limbs[slot.unsigned_flag()] = u64::from(slot.width < 128 && value >> (slot.width - 1) == 1);
+    }
     if slot.width <= 64 {
         limbs[at] = value as u64 & mask64(slot.width);
         return;
@@ -278,10 +271,12 @@ impl Expr {
             Self::Valid(header) => header
                 .resolve(env)
                 .is_some_and(|header| env.phv[env.layout.headers[header as usize].valid()] != 0),
-            Self::ValidUnion(union) => env.layout.unions[*union as usize]
-                .iter()
-                .any(|&header| env.phv[env.layout.headers[header as usize].valid()] != 0),
+            Self::ValidUnion(union) => {
+                union.resolve(env).is_some_and(|union| env.layout.valid_member(env.phv, union).is_some())
+            }
             Self::SameHeader(left, right) => same_header(env, left, right).unwrap_or(false),
+            Self::SameUnion(left, right) => same_union(env, left, right).unwrap_or(false),
+            Self::Wide { words, value } => value.wide_truth(env, *words),
             other => other.eval(env) != 0,
         }
     }
@@ -289,6 +284,8 @@ impl Expr {
     pub(super) fn eval(&self, env: &Env<'_>) -> u128 {
         match self {
             Self::Const(value) => *value,
+            Self::BigConst(limbs) => u128::from(limbs[0]) | u128::from(limbs[1]) << 64,
+            Self::Wide { words, value } if !value.is_boolean() => value.wide(env, *words).low128(),
             Self::Field(at) => u128::from(env.phv[*at as usize]),
             Self::WideField(slot) => load(env.phv, *slot),
             Self::Param(slot) => load(env.params, *slot),
@@ -339,10 +336,7 @@ impl Expr {
                     otherwise.eval(env)
                 }
             }
-            Self::StackNext { stack, minus } => {
-                let next = env.phv[env.layout.stacks[*stack as usize].next];
-                u128::from(next).wrapping_sub(u128::from(*minus))
-            }
+            Self::StackNext { next, minus } => u128::from(env.phv[*next]).wrapping_sub(u128::from(*minus)),
             boolean => u128::from(boolean.truth(env)),
         }
     }
@@ -366,11 +360,14 @@ fn saturate(value: u128, width: u32, to_signed: bool, from_signed: bool) -> u128
 
 /// Both valid, of one type, equal in every field (BMv2: two invalid headers are not equal).
 fn same_header(env: &Env<'_>, left: &HeaderRef, right: &HeaderRef) -> Option<bool> {
-    let left = &env.layout.headers[left.resolve(env)? as usize];
-    let right = &env.layout.headers[right.resolve(env)? as usize];
-    Some(
-        left.header_type == right.header_type
-            && env.phv[left.valid()] != 0
-            && env.phv[left.limbs.clone()] == env.phv[right.limbs.clone()],
-    )
+    Some(env.layout.same_header(env.phv, left.resolve(env)?, right.resolve(env)?))
+}
+
+/// The same member is valid in both, and equal (BMv2: two invalid unions are not equal).
+fn same_union(env: &Env<'_>, left: &UnionRef, right: &UnionRef) -> Option<bool> {
+    let (left, right) = (left.resolve(env)?, right.resolve(env)?);
+    let member = env.layout.valid_member(env.phv, left)?;
+    let same_member = env.layout.valid_member(env.phv, right) == Some(member);
+    let header = |union: u32| env.layout.unions[union as usize].get(member).copied();
+    Some(same_member && env.layout.same_header(env.phv, header(left)?, header(right)?))
 }

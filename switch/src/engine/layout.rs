@@ -3,6 +3,10 @@
 //! A PHV is one flat `Vec<u64>`. Every header owns a run of limbs: its validity, its fields (little-endian limbs,
 //! unused high bits 0), and for a header with a variable-length field that field's current width in bits. Stacks
 //! own one limb, the index of the next free element. Everything is found by index; names exist at load time only.
+//!
+//! A signed field has one limb more: whether it holds its bits as an unsigned number. BMv2 lets a signed field keep
+//! a number between its largest and `2^width - 1`, as registers and action parameters of signed types give it, and
+//! computes with that number (the specification's value would be negative); arithmetic and packets wrap as P4 says.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -27,6 +31,17 @@ impl Slot {
     pub(super) fn limbs(self) -> Range<usize> {
         let at = self.at as usize;
         at..at + limbs_for(self.width)
+    }
+
+    /// The limbs and, for a signed field of the PHV, the limb that says how to read them.
+    pub(super) fn all_limbs(self) -> Range<usize> {
+        let limbs = self.limbs();
+        limbs.start..limbs.end + usize::from(self.signed)
+    }
+
+    /// The limb that is not 0 where a signed field of the PHV holds its bits as an unsigned number.
+    pub(super) fn unsigned_flag(self) -> usize {
+        self.limbs().end
     }
 }
 
@@ -53,6 +68,8 @@ pub(super) struct Header {
     pub(super) length: Option<usize>,
     /// The union it belongs to.
     pub(super) union: Option<u32>,
+    /// The limbs that say how to read its signed fields.
+    pub(super) unsigned_flags: Vec<usize>,
 }
 
 impl Header {
@@ -74,17 +91,30 @@ pub(super) struct Stack {
     pub(super) next: usize,
 }
 
+#[derive(Clone, Debug)]
+pub(super) struct UnionStack {
+    pub(super) unions: Vec<u32>,
+    /// Limb that holds the index of the next free element.
+    pub(super) next: usize,
+}
+
 /// The shape of a program's PHV.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layout {
     pub(super) headers: Vec<Header>,
     pub(super) stacks: Vec<Stack>,
     pub(super) unions: Vec<Vec<u32>>,
+    pub(super) union_stacks: Vec<UnionStack>,
     /// Limbs of a whole PHV.
     pub(super) size: usize,
     by_name: BTreeMap<String, u32>,
     stacks_by_name: BTreeMap<String, u32>,
     unions_by_name: BTreeMap<String, u32>,
+    union_stacks_by_name: BTreeMap<String, u32>,
+    /// The type of every union.
+    union_types: Vec<String>,
+    /// Names of a union type's members.
+    union_members: BTreeMap<String, Vec<String>>,
     aliases: BTreeMap<String, (String, String)>,
 }
 
@@ -127,19 +157,7 @@ impl Layout {
             layout.stacks.push(Stack { headers, next: layout.size });
             layout.size += 1;
         }
-        for node in json::list(root, "header_unions")? {
-            let headers = members(node)?;
-            let index = layout.unions.len() as u32;
-            for &header in &headers {
-                layout.headers[header as usize].union = Some(index);
-            }
-            layout.unions_by_name.insert(json::text(node, "name")?.to_owned(), index);
-            layout.unions.push(headers);
-        }
-        if let Some(node) = json::list(root, "header_union_stacks")?.first() {
-            let name = json::text(node, "name")?;
-            return Err(unsupported(node, format!("header union stack `{name}`")));
-        }
+        layout.load_unions(root, &members)?;
         for node in json::list(root, "field_aliases")? {
             if let (Some(Value::String(alias)), Some(target)) = (node.get(0), node.get(1)) {
                 let (header, field) = json::pair(target)?;
@@ -147,6 +165,47 @@ impl Layout {
             }
         }
         Ok(layout)
+    }
+
+    fn load_unions(&mut self, root: &Value, members: &dyn Fn(&Value) -> Result<Vec<u32>>) -> Result<()> {
+        let mut by_id = BTreeMap::new();
+        let mut types = Vec::new();
+        for node in json::list(root, "header_unions")? {
+            let headers = members(node)?;
+            let index = self.unions.len() as u32;
+            for &header in &headers {
+                self.headers[header as usize].union = Some(index);
+            }
+            by_id.insert(json::number(node, "id")?, index);
+            types.push(json::text(node, "union_type")?.to_owned());
+            self.unions_by_name.insert(json::text(node, "name")?.to_owned(), index);
+            self.unions.push(headers);
+        }
+        for node in json::list(root, "header_union_stacks")? {
+            let name = json::text(node, "name")?;
+            let union_type = json::text(node, "union_type")?;
+            let unions = json::list(node, "header_union_ids")?
+                .iter()
+                .map(|id| id.as_u64().and_then(|id| by_id.get(&id)).copied())
+                .collect::<Option<Vec<u32>>>()
+                .filter(|unions| unions.iter().all(|&union| types[union as usize] == union_type))
+                .filter(|unions| !unions.is_empty())
+                .ok_or_else(|| {
+                    malformed(node, format!("union stack `{name}` is empty or has a union of another type"))
+                })?;
+            self.union_stacks_by_name.insert(name.to_owned(), self.union_stacks.len() as u32);
+            self.union_stacks.push(UnionStack { unions, next: self.size });
+            self.size += 1;
+        }
+        for node in json::list(root, "header_union_types")? {
+            let mut names = Vec::new();
+            for member in json::list(node, "headers")? {
+                names.push(json::pair(member)?.0.to_owned());
+            }
+            self.union_members.insert(json::text(node, "name")?.to_owned(), names);
+        }
+        self.union_types = types;
+        Ok(())
     }
 
     fn add_header(&mut self, name: &str, node: &Value, header_type: &Value) -> Result<()> {
@@ -165,7 +224,9 @@ impl Layout {
             }
             let varbit = width.as_str() == Some("*");
             let width = if varbit {
-                let longest = json::number(header_type, "max_length")?.min(WIDEST_FIELD / 8) as u32 * 8;
+                // `max_length` counts the header's bytes, those of fixed fields among them.
+                let header_bits = json::number(header_type, "max_length")?.min(WIDEST_FIELD / 8) * 8;
+                let longest = header_bits.saturating_sub(fixed_bits_of(header_type)?).max(8) as u32;
                 if variable.replace(longest).is_some() {
                     return Err(malformed(header_type, format!("`{name}` has two variable-length fields")));
                 }
@@ -179,7 +240,7 @@ impl Layout {
                 width as u32
             };
             let slot = Slot { at: at as u32, width, signed: flag(2) };
-            at += limbs_for(width);
+            at = slot.all_limbs().end;
             fields.push(Field { name: field_name.clone(), slot, varbit });
         }
         let metadata = json::flag(node, "metadata");
@@ -189,6 +250,8 @@ impl Layout {
         let length = variable.map(|_| at);
         at += usize::from(length.is_some());
         self.size = at;
+        let signed = fields.iter().map(|field: &Field| field.slot).filter(|slot| slot.signed);
+        let unsigned_flags = signed.map(Slot::unsigned_flag).collect();
         self.headers.push(Header {
             name: name.to_owned(),
             header_type: json::text(header_type, "name")?.to_owned(),
@@ -198,6 +261,7 @@ impl Layout {
             fixed_bits,
             length,
             union: None,
+            unsigned_flags,
         });
         Ok(())
     }
@@ -217,6 +281,45 @@ impl Layout {
     pub(super) fn union(&self, name: &str) -> Result<u32> {
         let missing = || malformed(&Value::Null, format!("there is no header union `{name}`"));
         self.unions_by_name.get(name).copied().ok_or_else(missing)
+    }
+
+    pub(super) fn union_stack(&self, name: &str) -> Result<u32> {
+        let missing = || malformed(&Value::Null, format!("there is no header union stack `{name}`"));
+        self.union_stacks_by_name.get(name).copied().ok_or_else(missing)
+    }
+
+    /// A member's place in the unions of a stack, and the member of the first of them.
+    pub(super) fn union_stack_member(&self, stack: u32, member: &str) -> Result<(u32, u32)> {
+        let union = self.union_stacks[stack as usize].unions[0] as usize;
+        let place = self.union_members.get(&self.union_types[union]);
+        let place = place.and_then(|names| names.iter().position(|name| name == member));
+        let header = place.and_then(|place| self.unions[union].get(place).copied());
+        match (place, header) {
+            (Some(place), Some(header)) => Ok((place as u32, header)),
+            _ => Err(malformed(&Value::Null, format!("there is no union member `{member}`"))),
+        }
+    }
+
+    /// The number of the member that is valid.
+    pub(super) fn valid_member(&self, phv: &[u64], union: u32) -> Option<usize> {
+        let members = &self.unions[union as usize];
+        members.iter().position(|&header| phv[self.headers[header as usize].valid()] != 0)
+    }
+
+    /// Both valid, of one type, equal in every field.
+    pub(super) fn same_header(&self, phv: &[u64], left: u32, right: u32) -> bool {
+        let (left, right) = (&self.headers[left as usize], &self.headers[right as usize]);
+        left.header_type == right.header_type
+            && phv[left.valid()] != 0
+            && phv[left.limbs.clone()] == phv[right.limbs.clone()]
+    }
+
+    /// Exchanges two headers of one type, validity and all.
+    pub(super) fn swap_headers(&self, phv: &mut [u64], left: u32, right: u32) {
+        let (left, right) = (&self.headers[left as usize].limbs, &self.headers[right as usize].limbs);
+        for (left, right) in left.clone().zip(right.clone()) {
+            phv.swap(left, right);
+        }
     }
 
     /// A field's number inside its header; `None` for the hidden validity field.
@@ -286,4 +389,10 @@ impl Layout {
             phv.copy_within(source.limbs.clone(), target.limbs.start);
         }
     }
+}
+
+/// Bits of a header type's fields of fixed width.
+fn fixed_bits_of(header_type: &Value) -> Result<u64> {
+    let width = |field: &Value| field.get(1).and_then(Value::as_u64).unwrap_or(0).min(WIDEST_FIELD);
+    Ok(json::list(header_type, "fields")?.iter().map(width).sum())
 }

@@ -4,7 +4,7 @@ mod compile;
 
 pub(super) use compile::{Deparser, Parser, ValueSet};
 
-use super::action::{Machine, Op};
+use super::action::{Machine, Op, set_slot};
 use super::bits::{BitWriter, limbs_for, read_limbs, read_u64};
 use super::calculation::{Checksum, write_header};
 use super::expression::{Env, Expr, HeaderRef, store};
@@ -13,6 +13,9 @@ use super::packet::Packet;
 
 /// State transitions allowed beyond one per frame byte: ends a parser loop that consumes nothing.
 const SPARE_TRANSITIONS: usize = 4096;
+
+/// Widest value that a parser looks ahead for, in bits: as wide as any field.
+const LONGEST_LOOKAHEAD: u32 = 1 << 14;
 
 #[derive(Clone, Debug)]
 pub(super) enum Step {
@@ -27,6 +30,12 @@ pub(super) enum Step {
     ExtractNextVariable {
         stack: u32,
         bits: Expr,
+    },
+    /// A member of the next union of a stack; `bits` for its variable-length field.
+    ExtractNextMember {
+        stack: u32,
+        member: u32,
+        bits: Option<Expr>,
     },
     Set {
         to: Slot,
@@ -97,6 +106,11 @@ pub(super) struct State {
 struct Rejected(u64);
 
 impl Parser {
+    /// The program's code of `NoError`.
+    pub(super) fn no_error(&self) -> u64 {
+        self.errors.no_error
+    }
+
     /// Parses `packet.frame` into its headers. Errors end parsing and are left in `parser_error`.
     pub(super) fn parse(
         &self,
@@ -110,6 +124,9 @@ impl Parser {
         let mut state = self.start;
         let mut transitions = packet.frame.len() + SPARE_TRANSITIONS;
         while let Some(current) = state.and_then(|state| self.states.get(state as usize)) {
+            if let (Some(trace), Some(state)) = (&mut machine.trace, state) {
+                trace.note_state(packet.trace, state);
+            }
             match self.visit(current, machine, packet, value_sets, key) {
                 Ok(next) => state = next,
                 Err(Rejected(error)) => {
@@ -224,6 +241,16 @@ impl Parser {
                 let bits = eval(packet, bits);
                 self.extract_next(machine.layout, packet, *stack, Some(bits))
             }
+            Step::ExtractNextMember { stack, member, bits } => {
+                let bits = bits.as_ref().map(|bits| eval(packet, bits));
+                let stack = &machine.layout.union_stacks[*stack as usize];
+                let next = packet.phv[stack.next] as usize;
+                let union = *stack.unions.get(next).ok_or(Rejected(self.errors.stack_out_of_bounds))?;
+                let header = machine.layout.unions[union as usize][*member as usize];
+                self.extract(machine.layout, packet, header, bits)?;
+                packet.phv[stack.next] += 1;
+                Ok(())
+            }
             Step::Set { to, value } => {
                 let value = eval(packet, value);
                 store(&mut packet.phv, *to, value);
@@ -232,10 +259,10 @@ impl Parser {
             Step::SetLookahead { to, offset, width } => {
                 // BMv2 asks for the bytes of the value alone, not for the offset before them.
                 self.need(packet, (*offset + *width).div_ceil(8) as usize)?;
-                let mut limbs = [0; 2];
-                read_limbs(packet.payload(), *offset as usize, *width, &mut limbs[..limbs_for(*width)]);
-                let value = u128::from(limbs[0]) | u128::from(limbs[1]) << 64;
-                store(&mut packet.phv, *to, value);
+                let mut limbs = [0; LONGEST_LOOKAHEAD as usize / 64];
+                let limbs = &mut limbs[..limbs_for(*width)];
+                read_limbs(packet.payload(), *offset as usize, *width, limbs);
+                set_slot(&mut packet.phv, *to, limbs);
                 Ok(())
             }
             Step::Verify { condition, error } => match eval(packet, condition) {
@@ -320,6 +347,7 @@ fn read_header(header: &Header, packet: &mut Packet) {
         }
         offset += width as usize;
     }
+    header.unsigned_flags.iter().for_each(|&flag| phv[flag] = 0);
 }
 
 impl Deparser {

@@ -3,7 +3,7 @@
 //! A selector hashes its fields and takes the member at `hash % size` of the group, where the group is in order of
 //! BMv2's member handles: the lowest free handle when a member is made, and one more per share of weight, made
 //! when a group first asks for it (as P4Runtime's front end to BMv2 does). The same controller writes thus give
-//! the same choice here and there.
+//! the same choice here and there. Members whose watch port is down are left out, as if the group did not have them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,6 +27,10 @@ pub(super) struct GroupState {
     pub(super) entries: usize,
     /// Places of the members, one per share, in order of handle.
     choices: Vec<u32>,
+    /// Ports that members depend on, by member id.
+    watches: BTreeMap<u32, u16>,
+    /// The choices whose watch ports are up.
+    active: Vec<u32>,
 }
 
 #[derive(Clone, Debug)]
@@ -42,6 +46,8 @@ pub(super) struct Profile {
     group_places: BTreeMap<u32, u32>,
     free_handles: BTreeSet<u32>,
     next_handle: u32,
+    /// Ports that are down.
+    down: BTreeSet<u16>,
 }
 
 impl Profile {
@@ -57,6 +63,7 @@ impl Profile {
             group_places: BTreeMap::new(),
             free_handles: BTreeSet::new(),
             next_handle: 0,
+            down: BTreeSet::new(),
         }
     }
 
@@ -64,11 +71,11 @@ impl Profile {
         Some(&self.members.get(place as usize)?.as_ref()?.call)
     }
 
-    /// `None` for an empty group.
+    /// `None` for an empty group, or one whose members are all down.
     pub(super) fn choose(&self, place: u32, inputs: &Inputs<'_>, scratch: &mut Vec<u8>) -> Option<&Call> {
         let group = self.groups.get(place as usize)?.as_ref()?;
         let hash = self.selector.as_ref()?.compute(inputs, scratch) as u32 as usize;
-        self.call(*group.choices.get(hash.checked_rem(group.choices.len())?)?)
+        self.call(*group.active.get(hash.checked_rem(group.active.len())?)?)
     }
 
     pub(super) fn member_place(&self, id: u32) -> Option<u32> {
@@ -148,7 +155,16 @@ impl Profile {
         let groups = &mut self.groups;
         let place = *self.group_places.entry(group.id).or_insert_with(|| {
             let empty = Group { id: group.id, max_size: 0, members: Vec::new() };
-            put(groups, GroupState { group: empty, entries: 0, choices: Vec::new() })
+            put(
+                groups,
+                GroupState {
+                    group: empty,
+                    entries: 0,
+                    choices: Vec::new(),
+                    watches: BTreeMap::new(),
+                    active: Vec::new(),
+                },
+            )
         });
         let mut choices = Vec::new();
         for member in &group.members {
@@ -170,8 +186,51 @@ impl Profile {
         if let Some(state) = self.group_mut(place) {
             state.group = group;
             state.choices = choices.into_iter().map(|(_, member)| member).collect();
+            state.watches.clear();
         }
+        self.refresh(place);
         self.release_unused_handles();
+    }
+
+    /// Sets the ports that a group's members depend on; members that are not named depend on none.
+    pub(super) fn watch(&mut self, place: u32, watches: BTreeMap<u32, u16>) {
+        if let Some(state) = self.group_mut(place) {
+            state.watches = watches;
+        }
+        self.refresh(place);
+    }
+
+    /// The ports that a group's members depend on, by member.
+    pub(super) fn watches(&self, place: u32) -> Vec<(u32, u16)> {
+        let watches = self.group(place).map(|state| state.watches.iter());
+        watches.into_iter().flatten().map(|(member, port)| (*member, *port)).collect()
+    }
+
+    /// A port went down, or came up.
+    pub(super) fn set_port_up(&mut self, port: u16, up: bool) {
+        let changed = if up { self.down.remove(&port) } else { self.down.insert(port) };
+        if !changed {
+            return;
+        }
+        let concerned = |place: &u32| {
+            self.group(*place).is_some_and(|state| state.watches.values().any(|watched| *watched == port))
+        };
+        let places: Vec<u32> = self.group_places.values().copied().filter(concerned).collect();
+        places.into_iter().for_each(|place| self.refresh(place));
+    }
+
+    /// Leaves out the members whose ports are down.
+    fn refresh(&mut self, place: u32) {
+        let Some(state) = self.group(place) else { return };
+        let up = |member: &u32| {
+            let id = self.member(*member).map(|member| member.id);
+            let port = id.and_then(|id| state.watches.get(&id));
+            port.is_none_or(|port| !self.down.contains(port))
+        };
+        let active = state.choices.iter().copied().filter(up).collect();
+        if let Some(state) = self.group_mut(place) {
+            state.active = active;
+        }
     }
 
     pub(super) fn remove_group(&mut self, id: u32) {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::action::{self, Action, Names};
 use super::calculation::{self, Calculation, Checksum};
 use super::control_flow::{self, Node, Start};
-use super::entity::CounterValue;
+use super::entity::{CounterValue, DigestInfo};
 use super::error::LoadError;
 use super::expression::Scope;
 use super::intrinsic::Intrinsics;
@@ -36,6 +36,8 @@ pub(super) struct Program {
     /// Fields that survive a clone, resubmission or recirculation, by the list's id.
     pub(super) field_lists: BTreeMap<u16, Vec<Slot>>,
     pub(super) digests: BTreeMap<u16, DigestList>,
+    /// What a trace calls things.
+    pub(super) names: super::trace::Names,
 }
 
 /// A digest's name and fields.
@@ -55,6 +57,18 @@ pub(super) struct InitialState {
     pub(super) registers: Vec<Register>,
     pub(super) meters: Vec<MeterArray>,
     pub(super) value_sets: Vec<ValueSet>,
+}
+
+impl Program {
+    pub(super) fn digest_infos(&self) -> Vec<DigestInfo> {
+        let widths = |list: &DigestList| list.fields.iter().map(|slot| slot.width as u16).collect();
+        let info = |(&id, list): (&u16, &DigestList)| DigestInfo {
+            id,
+            name: list.name.clone(),
+            widths: widths(list),
+        };
+        self.digests.iter().map(info).collect()
+    }
 }
 
 pub(super) fn load(bytes: &[u8]) -> Result<(Program, InitialState)> {
@@ -130,6 +144,7 @@ pub(super) fn load(bytes: &[u8]) -> Result<(Program, InitialState)> {
         egress,
         field_lists,
         digests,
+        names: super::trace::Names::load(&root),
     };
     Ok((program, InitialState { actions, tables, profiles, counters, registers, meters, value_sets }))
 }

@@ -55,6 +55,19 @@ pub(super) struct Entry {
     pub(super) counter: CounterValue,
     pub(super) meter: Meter,
     pub(super) is_const: bool,
+    pub(super) idle: Idle,
+}
+
+/// An entry's idle time-out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Idle {
+    /// 0 for none.
+    pub(super) timeout_ns: u64,
+    /// Tells this time-out from those that the handle had before.
+    pub(super) generation: u64,
+    pub(super) last_hit_ns: u64,
+    /// The last hit of the idle period that was reported last.
+    pub(super) reported: Option<u64>,
 }
 
 /// Where to go on after a table.

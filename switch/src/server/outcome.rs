@@ -12,7 +12,9 @@ const MOST_TRAILER_BYTES: usize = 7 * 1024;
 const MOST_FIRST: usize = 400;
 
 /// The answer from the outcomes of all updates. Where they take too much space, messages are shortened first, except for
-/// the first failure's; then the details as a whole are left out, and the message says so.
+/// the first failure's; then the details as a whole are left out, and the message says so. The code is then the one that a
+/// gRPC server gives when trailers are too large (P4Runtime, "gRPC Metadata Maximum Size"): clients look for details in an
+/// `UNKNOWN`.
 pub(super) fn answer(mut outcomes: Vec<v1::Error>) -> Result<(), Status> {
     let Err(mut answer) = status::from_updates(&outcomes) else { return Ok(()) };
     for most in [120, 40, 0] {
@@ -32,7 +34,7 @@ pub(super) fn answer(mut outcomes: Vec<v1::Error>) -> Result<(), Status> {
     let mut message = answer.message().to_owned();
     shorten(&mut message, 2 * MOST_FIRST);
     message.push_str("; the others are left out, too many to report: write smaller batches");
-    Err(Status::new(Code::Unknown, message))
+    Err(Status::new(Code::ResourceExhausted, message))
 }
 
 fn shorten(message: &mut String, most: usize) {

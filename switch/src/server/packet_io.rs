@@ -1,7 +1,7 @@
 //! Packets to and from the controller: the program's `packet_out` and `packet_in` headers as metadata (P4Runtime,
 //! "Packet I/O").
 
-use super::translate::{Refusal, Result};
+use super::refusal::{Refusal, Result};
 use trimwire_p4runtime::config::controller_packet_metadata::Metadata;
 use trimwire_p4runtime::p4info::Index;
 use trimwire_p4runtime::{bytes, v1};

@@ -1,266 +1,94 @@
-//! The gRPC service: who may do what, pipelines, streams.
+//! The gRPC service: what each RPC checks, in the specification's order, and does.
 
-use super::Wake;
-use super::arbitration::{Arbitration, Outgoing};
-use super::translate::{self, Refusal};
-use super::{outcome, packet_io};
-use crate::device::SwitchEvent;
+use super::entities::Target;
+use super::pipeline_config::{self, Realm};
+use super::refusal::Refusal;
+use super::role::Access;
+use super::state::{Service, State};
+use super::{batch, outcome, reconcile};
 use crate::engine::Pipeline;
-use crate::{SharedSwitch, Switch};
+use prost::Message as _;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
-use tokio_stream::{Stream, StreamExt as _};
-use tonic::{Code, Request, Response, Status, Streaming};
-use trimwire_p4runtime::entity::{Purpose, check, check_update};
-use trimwire_p4runtime::p4info::{Index, P4Info};
+use tonic::{Request, Response, Status, Streaming};
+use trimwire_p4runtime::entity::{Purpose, check};
 use trimwire_p4runtime::server::{API_VERSION, P4Runtime, async_trait};
 use trimwire_p4runtime::v1::set_forwarding_pipeline_config_request::Action;
-use trimwire_p4runtime::v1::stream_message_request::Update as Sent;
-use trimwire_p4runtime::v1::stream_message_response::Update as Told;
 use trimwire_p4runtime::v1::write_request::Atomicity;
 use trimwire_p4runtime::{status, v1};
 
 /// Messages that wait for a controller that does not read.
 const STREAM_DEPTH: usize = 256;
-/// Entities in one ReadResponse.
-const READ_BATCH: usize = 512;
-/// How often packet-ins are looked for.
-const PACKET_IN_INTERVAL: Duration = Duration::from_millis(2);
-
-/// What the control plane knows beside the switch.
-#[derive(Default)]
-struct State {
-    arbitration: Arbitration,
-    /// Running: the configuration and its index.
-    running: Option<(v1::ForwardingPipelineConfig, Index)>,
-    /// Verified and saved, to be committed.
-    saved: Option<(v1::ForwardingPipelineConfig, Index, Pipeline)>,
-}
-
-#[derive(Clone)]
-pub(super) struct Service {
-    switch: SharedSwitch,
-    state: Arc<Mutex<State>>,
-    waker: Option<Wake>,
-    device_id: u64,
-}
+/// Bytes of entities in one ReadResponse, which clients take up to 4 MiB of.
+const READ_BYTES: usize = 256 << 10;
 
 impl Service {
-    pub(super) fn new(switch: SharedSwitch, waker: Option<Wake>) -> Self {
-        let device_id = switch.lock().unwrap_or_else(PoisonError::into_inner).device_id();
-        Self { switch, state: Arc::default(), waker, device_id }
+    fn commit(&self, state: &mut State, realm: Realm, pipeline: Pipeline) {
+        self.switch().install_pipeline(pipeline);
+        state.running = Some(realm);
+        state.saved = None;
+        state.digests.clear();
+        state.subscribe();
     }
 
-    // A poisoned lock means that another thread panicked; entries are changed one by one, so the state is usable.
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn switch(&self) -> MutexGuard<'_, Switch> {
-        self.switch.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wake(&self) {
-        if let Some(waker) = &self.waker {
-            waker();
-        }
-    }
-
-    fn check_device(&self, asked: u64) -> Result<(), Status> {
-        if asked == self.device_id {
+    /// "RECONCILE_AND_COMMIT".
+    fn reconcile(&self, state: &mut State, config: v1::ForwardingPipelineConfig) -> Result<(), Status> {
+        let (mut realm, mut pipeline) = pipeline_config::verify(config)?;
+        let Some(running) = &mut state.running else {
+            // Nothing to preserve.
+            self.commit(state, realm, pipeline);
+            return Ok(());
+        };
+        let mut switch = self.switch();
+        let now_ns = self.now_ns(&switch);
+        let Some(current) = switch.pipeline() else { return Err(Refusal::no_pipeline().into()) };
+        if running.config.p4_device_config == realm.config.p4_device_config {
+            // The same program under another P4Info or cookie: it goes on, packets in queues and all.
+            realm.ledger = std::mem::take(&mut running.ledger);
+            drop(switch);
+            state.running = Some(realm);
+            state.saved = None;
+            state.digests.clear();
+            state.subscribe();
             return Ok(());
         }
-        Err(Status::not_found(format!(
-            "device id {asked} is not here; this switch is device {}",
-            self.device_id
-        )))
-    }
-
-    fn next_packet_in(&self) -> Option<Vec<u8>> {
-        self.switch().poll_event().map(|SwitchEvent::PacketIn(frame)| frame)
-    }
-
-    /// Tells the primary of packet-ins, for as long as the server runs.
-    pub(super) async fn pump_packet_ins(self) {
-        loop {
-            tokio::time::sleep(PACKET_IN_INTERVAL).await;
-            while let Some(frame) = self.next_packet_in() {
-                let state = self.state();
-                let Some((_, index)) = &state.running else { continue };
-                let packet = packet_io::packet_in(index, &frame);
-                if !state.arbitration.tell_primary(Told::Packet(packet)) {
-                    tracing::debug!("packet-in lost: no primary that reads");
-                }
-            }
-        }
-    }
-
-    fn packet_out(&self, stream: u64, packet: &v1::PacketOut) -> Result<(), Refusal> {
-        let state = self.state();
-        if !state.arbitration.is_primary(stream) {
-            return Err(Refusal::new(Code::PermissionDenied, "only the primary may send packets"));
-        }
-        let Some((_, index)) = &state.running else {
-            return Err(Refusal::new(Code::FailedPrecondition, "no pipeline has been set"));
-        };
-        let frame = packet_io::packet_out(index, packet)?;
-        drop(state);
-        let mut switch = self.switch();
-        if switch.cpu_port().is_none() {
-            return Err(Refusal::new(Code::FailedPrecondition, "the switch was started without a CPU port"));
-        }
-        switch.packet_out(frame);
+        let to = pipeline.control();
+        realm.ledger = reconcile::carry_over(current.control(), &running.ledger, to, &realm.index, now_ns)?;
         drop(switch);
-        self.wake();
+        self.commit(state, realm, pipeline);
         Ok(())
     }
-
-    /// Reads a configuration and compiles it, without touching the switch.
-    fn verify(config: &v1::ForwardingPipelineConfig) -> Result<(Index, Pipeline), Status> {
-        let bad =
-            |what: &str, error: &dyn std::fmt::Display| Status::invalid_argument(format!("{what}: {error}"));
-        let p4info: &P4Info =
-            config.p4info.as_ref().ok_or_else(|| Status::invalid_argument("the P4Info is missing"))?;
-        let index = Index::new(p4info).map_err(|error| bad("P4Info", &error))?;
-        let mut pipeline =
-            Pipeline::load(&config.p4_device_config).map_err(|error| bad("device config", &error))?;
-        matches_program(&index, &mut pipeline)?;
-        Ok((index, pipeline))
-    }
-
-    async fn serve_stream(self, mut requests: Streaming<v1::StreamMessageRequest>, outgoing: Outgoing) {
-        let stream = OpenStream::new(&self);
-        while let Some(Ok(request)) = requests.next().await {
-            let result = match request.update {
-                Some(Sent::Arbitration(update)) => self.arbitrate(stream.number, update, &outgoing),
-                Some(Sent::Packet(packet)) => {
-                    if let Err(refusal) = self.packet_out(stream.number, &packet) {
-                        let error = v1::StreamError {
-                            canonical_code: refusal.code as i32,
-                            message: refusal.message,
-                            details: Some(v1::stream_error::Details::PacketOut(v1::PacketOutError {
-                                packet_out: Some(packet),
-                            })),
-                            ..v1::StreamError::default()
-                        };
-                        let update = Some(Told::Error(error));
-                        let _ = outgoing.try_send(Ok(v1::StreamMessageResponse { update }));
-                    }
-                    Ok(())
-                }
-                Some(Sent::DigestAck(_)) | None => Ok(()),
-                Some(Sent::Other(other)) => {
-                    Err(Status::unimplemented(format!("stream message of type {}", other.type_url)))
-                }
-            };
-            if let Err(status) = result {
-                let _ = outgoing.send(Err(status)).await;
-                break;
-            }
-        }
-    }
-
-    fn arbitrate(
-        &self,
-        stream: u64,
-        update: v1::MasterArbitrationUpdate,
-        outgoing: &Outgoing,
-    ) -> Result<(), Status> {
-        self.check_device(update.device_id)?;
-        let role = update.role.map(|role| role.name).unwrap_or_default();
-        let election_id = update.election_id.map(u128::from).unwrap_or_default();
-        self.state().arbitration.bid(self.device_id, stream, &role, election_id, outgoing)
-    }
 }
 
-/// A stream's part in arbitration, given up however the stream ends.
-struct OpenStream<'a> {
-    service: &'a Service,
-    number: u64,
+/// What a filter asks for and the role may see.
+fn read(target: &Target<'_>, access: &Access, filter: &v1::Entity) -> Result<Vec<v1::Entity>, Refusal> {
+    let filter = check(filter, target.index, Purpose::Read)?;
+    let Some(filter) = &filter.entity else { return Err(Refusal::invalid("a filter without an entity")) };
+    let mut found = target.read(filter)?;
+    if !access.is_full() {
+        found.retain(|entity| access.allows(target.index, entity));
+    }
+    Ok(found.into_iter().map(|entity| v1::Entity { entity: Some(entity) }).collect())
 }
 
-impl<'a> OpenStream<'a> {
-    fn new(service: &'a Service) -> Self {
-        Self { service, number: service.state().arbitration.open() }
-    }
-}
-
-impl Drop for OpenStream<'_> {
-    fn drop(&mut self) {
-        self.service.state().arbitration.close(self.service.device_id, self.number);
-    }
-}
-
-/// Whether everything that the P4Info speaks of exists in the compiled program.
-fn matches_program(index: &Index, pipeline: &mut Pipeline) -> Result<(), Status> {
-    let control = pipeline.control();
-    let missing = |what: &str, name: &str| {
-        Status::invalid_argument(format!(
-            "P4Info and device config do not match: the program has no {what} {name}"
-        ))
-    };
-    for table in index.tables() {
-        let known = control.table(table.name()).map_err(|_| missing("table", table.name()))?;
-        let asked: Vec<String> = table.table.match_fields.iter().map(asked_key).collect();
-        let found: Vec<String> =
-            known.keys.iter().map(|key| format!("{}:{}", key.kind.name(), key.width)).collect();
-        if asked != found {
-            return Err(Status::invalid_argument(format!(
-                "P4Info and device config do not match: keys of table {} are {asked:?} in the P4Info, {found:?} in the program",
-                table.name()
-            )));
-        }
-        for action in table.actions() {
-            let Some(known) = known.actions.iter().find(|known| known.name == action.name()) else {
-                return Err(missing("action", &format!("{} of table {}", action.name(), table.name())));
-            };
-            let asked: Vec<i32> = action.action.params.iter().map(|param| param.bitwidth).collect();
-            let found: Vec<i32> = known.params.iter().map(|(_, width)| i32::from(*width)).collect();
-            if asked != found {
-                return Err(Status::invalid_argument(format!(
-                    "P4Info and device config do not match: parameters of action {} have widths {asked:?} in the P4Info, \
-                     {found:?} in the program",
-                    action.name()
-                )));
-            }
+/// Entities in messages that clients take.
+fn in_responses(entities: Vec<v1::Entity>) -> Vec<Result<v1::ReadResponse, Status>> {
+    let mut responses = Vec::new();
+    let (mut batch, mut bytes) = (Vec::new(), 0);
+    for entity in entities {
+        bytes += entity.encoded_len();
+        batch.push(entity);
+        if bytes >= READ_BYTES {
+            responses.push(Ok(v1::ReadResponse { entities: std::mem::take(&mut batch) }));
+            bytes = 0;
         }
     }
-    let info = index.p4info();
-    let names = |preambles: Vec<Option<&trimwire_p4runtime::config::Preamble>>| -> Vec<String> {
-        preambles.into_iter().flatten().map(|preamble| preamble.name.clone()).collect()
-    };
-    for name in names(info.counters.iter().map(|c| c.preamble.as_ref()).collect()) {
-        if !control.counters().any(|(known, _)| known == name) {
-            return Err(missing("counter", &name));
-        }
+    if !batch.is_empty() {
+        responses.push(Ok(v1::ReadResponse { entities: batch }));
     }
-    for name in names(info.registers.iter().map(|r| r.preamble.as_ref()).collect()) {
-        if !control.registers().any(|(known, ..)| known == name) {
-            return Err(missing("register", &name));
-        }
-    }
-    for name in names(info.action_profiles.iter().map(|p| p.preamble.as_ref()).collect()) {
-        if !control.profiles().any(|(known, ..)| known == name) {
-            return Err(missing("action profile", &name));
-        }
-    }
-    Ok(())
-}
-
-/// A key element as the program's are written: optional keys are ternary ones in BMv2's JSON.
-fn asked_key(field: &trimwire_p4runtime::config::MatchField) -> String {
-    use trimwire_p4runtime::config::match_field::MatchType;
-    let kind = match field.kind() {
-        MatchType::Exact => "exact",
-        MatchType::Lpm => "lpm",
-        MatchType::Ternary | MatchType::Optional => "ternary",
-        MatchType::Range => "range",
-        MatchType::Unspecified => "unknown",
-    };
-    format!("{kind}:{}", field.bitwidth)
+    responses
 }
 
 #[async_trait]
@@ -271,37 +99,35 @@ impl P4Runtime for Service {
     async fn write(&self, request: Request<v1::WriteRequest>) -> Result<Response<v1::WriteResponse>, Status> {
         let request = request.into_inner();
         self.check_device(request.device_id)?;
-        if request.atomicity() != Atomicity::ContinueOnError {
-            return Err(Status::unimplemented("atomicity: only CONTINUE_ON_ERROR is supported"));
-        }
-        let state = self.state();
-        state.arbitration.check(&request.role, request.election_id)?;
-        let Some((_, index)) = &state.running else {
-            return Err(Status::failed_precondition("no pipeline has been set"));
-        };
+        let atomicity = Atomicity::try_from(request.atomicity).map_err(|_| {
+            Status::invalid_argument(format!(
+                "atomicity {} is none of CONTINUE_ON_ERROR (0), ROLLBACK_ON_ERROR (1), DATAPLANE_ATOMIC (2)",
+                request.atomicity
+            ))
+        })?;
+        let mut state = self.state();
+        let access = state.arbitration.check(&request.role, request.election_id)?;
         let mut switch = self.switch();
-        let Some(pipeline) = switch.pipeline() else {
-            return Err(Status::failed_precondition("no pipeline has been set"));
+        let now_ns = self.now_ns(&switch);
+        if atomicity == Atomicity::DataplaneAtomic && !switch.is_empty() && state.saved.is_none() {
+            let entities =
+                request.updates.iter().filter_map(|update| update.entity.as_ref()?.entity.as_ref());
+            if state.running.as_ref().is_some_and(|realm| realm.stages.splits(&realm.index, entities)) {
+                return Err(Status::unimplemented(
+                    "DATAPLANE_ATOMIC: this batch changes what packets meet before and behind the queues, and there are packets \
+                     in queues now, which would see one half of it; split it by ingress and egress, or try again",
+                ));
+            }
+        }
+        let mut target = state.target(&mut switch, now_ns)?;
+        let outcomes = match atomicity {
+            Atomicity::ContinueOnError => batch::continue_on_error(&mut target, &access, &request.updates),
+            Atomicity::RollbackOnError | Atomicity::DataplaneAtomic => {
+                batch::all_or_none(&mut target, &access, &request.updates)
+            }
         };
-        let outcomes: Vec<v1::Error> = request
-            .updates
-            .iter()
-            .map(|update| {
-                let update = match check_update(update, index) {
-                    Ok(update) => update,
-                    Err(error) => return error.to_outcome(),
-                };
-                let kind = update.r#type();
-                let Some(entity) = update.entity.and_then(|entity| entity.entity) else {
-                    return status::error(Code::InvalidArgument, "an update without an entity");
-                };
-                match translate::write(pipeline.control(), index, kind, entity) {
-                    Ok(()) => status::ok(),
-                    Err(refusal) => status::error(refusal.code, refusal.message),
-                }
-            })
-            .collect();
         drop(switch);
+        state.subscribe();
         drop(state);
         self.wake();
         outcome::answer(outcomes)?;
@@ -311,26 +137,26 @@ impl P4Runtime for Service {
     async fn read(&self, request: Request<v1::ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
         let request = request.into_inner();
         self.check_device(request.device_id)?;
-        let state = self.state();
-        let Some((_, index)) = &state.running else {
-            return Err(Status::failed_precondition("no pipeline has been set"));
-        };
-        let mut entities = Vec::new();
+        let mut state = self.state();
+        let access = state.arbitration.access(&request.role)?;
         let mut switch = self.switch();
-        let Some(pipeline) = switch.pipeline() else {
-            return Err(Status::failed_precondition("no pipeline has been set"));
-        };
+        let now_ns = self.now_ns(&switch);
+        let target = state.target(&mut switch, now_ns)?;
+        let (mut entities, mut outcomes) = (Vec::new(), Vec::new());
         for filter in &request.entities {
-            let filter = check(filter, index, Purpose::Read).map_err(Refusal::from)?;
-            let Some(filter) = &filter.entity else {
-                return Err(Status::invalid_argument("a filter without an entity"));
-            };
-            translate::read(pipeline.control(), index, filter, &mut entities)?;
+            match read(&target, &access, filter) {
+                Ok(found) => {
+                    entities.extend(found);
+                    outcomes.push(status::ok());
+                }
+                Err(refusal) => outcomes.push(status::error(refusal.code, refusal.message)),
+            }
         }
-        let responses: Vec<_> = entities
-            .chunks(READ_BATCH)
-            .map(|batch| Ok(v1::ReadResponse { entities: batch.to_vec() }))
-            .collect();
+        drop(switch);
+        drop(state);
+        // "Batch Processing": what was read comes first, then what was not.
+        let mut responses = in_responses(entities);
+        responses.extend(outcome::answer(outcomes).err().map(Err));
         Ok(Response::new(Box::pin(tokio_stream::iter(responses))))
     }
 
@@ -340,48 +166,50 @@ impl P4Runtime for Service {
     ) -> Result<Response<v1::SetForwardingPipelineConfigResponse>, Status> {
         let request = request.into_inner();
         self.check_device(request.device_id)?;
+        let mut state = self.state();
+        let access = state.arbitration.check(&request.role, request.election_id)?;
+        if !access.may_push_pipeline() {
+            return Err(Status::permission_denied(format!(
+                "the config of role '{}' does not let it push pipelines (can_push_pipeline)",
+                request.role
+            )));
+        }
         let action = request.action();
-        self.state().arbitration.check(&request.role, request.election_id)?;
-        let config = || {
-            request
-                .config
-                .clone()
-                .ok_or_else(|| Status::invalid_argument("the pipeline configuration is missing"))
+        let config = match (action, request.config) {
+            (Action::Commit, Some(_)) => {
+                return Err(Status::invalid_argument(
+                    "COMMIT takes no configuration: it realizes what VERIFY_AND_SAVE has saved",
+                ));
+            }
+            (Action::Commit, None) => v1::ForwardingPipelineConfig::default(),
+            (_, Some(config)) => config,
+            (_, None) => return Err(Status::invalid_argument("the pipeline configuration is missing")),
         };
         match action {
             Action::Verify => {
-                Self::verify(&config()?)?;
+                pipeline_config::verify(config)?;
             }
-            Action::VerifyAndSave => {
-                let config = config()?;
-                let (index, pipeline) = Self::verify(&config)?;
-                self.state().saved = Some((config, index, pipeline));
-            }
+            Action::VerifyAndSave => state.saved = Some(pipeline_config::verify(config)?),
             Action::VerifyAndCommit => {
-                let config = config()?;
-                let (index, pipeline) = Self::verify(&config)?;
-                let mut state = self.state();
-                self.switch().install_pipeline(pipeline);
-                state.running = Some((config, index));
-                state.saved = None;
+                let (realm, pipeline) = pipeline_config::verify(config)?;
+                self.commit(&mut state, realm, pipeline);
             }
             Action::Commit => {
-                let mut state = self.state();
-                let Some((config, index, pipeline)) = state.saved.take() else {
-                    return Err(Status::failed_precondition(
-                        "COMMIT without a configuration saved by VERIFY_AND_SAVE",
-                    ));
+                let Some((realm, pipeline)) = state.saved.take() else {
+                    return Err(Status::not_found("COMMIT without a configuration saved by VERIFY_AND_SAVE"));
                 };
-                self.switch().install_pipeline(pipeline);
-                state.running = Some((config, index));
+                self.commit(&mut state, realm, pipeline);
             }
-            Action::ReconcileAndCommit => {
-                return Err(Status::unimplemented(
-                    "RECONCILE_AND_COMMIT; use VERIFY_AND_COMMIT, which empties the tables",
-                ));
+            Action::ReconcileAndCommit => self.reconcile(&mut state, config)?,
+            Action::Unspecified => {
+                return Err(Status::invalid_argument(format!(
+                    "action {} is none of VERIFY (1), VERIFY_AND_SAVE (2), VERIFY_AND_COMMIT (3), COMMIT (4), \
+                     RECONCILE_AND_COMMIT (5)",
+                    request.action
+                )));
             }
-            Action::Unspecified => return Err(Status::invalid_argument("the action is not specified")),
         }
+        drop(state);
         self.wake();
         Ok(Response::new(v1::SetForwardingPipelineConfigResponse {}))
     }
@@ -394,22 +222,20 @@ impl P4Runtime for Service {
         let request = request.into_inner();
         self.check_device(request.device_id)?;
         let state = self.state();
-        let Some((running, _)) = &state.running else {
-            return Err(Status::failed_precondition("no pipeline has been set"));
-        };
         let wanted = request.response_type();
-        let config = v1::ForwardingPipelineConfig {
+        // Without a pipeline the answer is empty ("GetForwardingPipelineConfig RPC").
+        let config = state.running.as_ref().map(|Realm { config, .. }| v1::ForwardingPipelineConfig {
             p4info: matches!(wanted, ResponseType::All | ResponseType::P4infoAndCookie)
-                .then(|| running.p4info.clone())
+                .then(|| config.p4info.clone())
                 .flatten(),
             p4_device_config: if matches!(wanted, ResponseType::All | ResponseType::DeviceConfigAndCookie) {
-                running.p4_device_config.clone()
+                config.p4_device_config.clone()
             } else {
                 Vec::new()
             },
-            cookie: running.cookie,
-        };
-        Ok(Response::new(v1::GetForwardingPipelineConfigResponse { config: Some(config) }))
+            cookie: config.cookie,
+        });
+        Ok(Response::new(v1::GetForwardingPipelineConfigResponse { config }))
     }
 
     async fn stream_channel(
@@ -421,6 +247,7 @@ impl P4Runtime for Service {
         Ok(Response::new(ReceiverStream::new(responses)))
     }
 
+    /// The version is the server's, whichever device is asked for.
     async fn capabilities(
         &self,
         _: Request<v1::CapabilitiesRequest>,

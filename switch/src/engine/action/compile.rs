@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::super::bits::{limbs_for, limbs_from_bytes, mask64, parse_hex};
-use super::super::expression::{self, Expr, HeaderRef, Scope};
+use super::super::expression::{self, Expr, HeaderRef, Scope, StackRef};
 use super::super::json::{self, Result, malformed, parameter, unsupported};
 use super::super::layout::{Layout, Slot};
 use super::{Op, Target, Varbit};
@@ -87,12 +87,15 @@ fn primitive(node: &Value, scope: &Scope<'_>, names: &Names) -> Result<Op> {
         "assign" | "modify_field" => assign(node, scope)?,
         "assign_VL" => Op::CopyVarbit { to: varbit(at(0)?, scope)?, from: varbit(at(1)?, scope)? },
         "assign_header" | "copy_header" => Op::CopyHeader { to: header(0)?, from: header(1)? },
-        "assign_header_stack" => {
-            Op::CopyStack { to: expression::stack(at(0)?, scope)?, from: expression::stack(at(1)?, scope)? }
+        "assign_header_stack" | "assign_union_stack" => {
+            match (expression::stack(at(0)?, scope)?, expression::stack(at(1)?, scope)?) {
+                (StackRef::Headers(to), StackRef::Headers(from)) => Op::CopyStack { to, from },
+                (StackRef::Unions(to), StackRef::Unions(from)) => Op::CopyUnionStack { to, from },
+                _ => return Err(malformed(node, "a stack of headers and one of unions")),
+            }
         }
         "assign_union" => {
-            let union = |index| scope.layout.union(json::text(at(index)?, "value")?);
-            Op::CopyUnion { to: union(0)?, from: union(1)? }
+            Op::CopyUnion { to: expression::union(at(0)?, scope)?, from: expression::union(at(1)?, scope)? }
         }
         "add_header" => Op::AddHeader(header(0)?),
         "remove_header" => Op::RemoveHeader(header(0)?),
@@ -104,7 +107,7 @@ fn primitive(node: &Value, scope: &Scope<'_>, names: &Names) -> Result<Op> {
             let (register, width) = register(1)?;
             let index = low(2)?;
             match target(at(0)?, scope)? {
-                Target::Slot(to) if width > 128 || to.width > 128 => {
+                to if width > 128 || target_width(&to, scope) >= 128 => {
                     Op::ReadRegisterWide { to, register, index }
                 }
                 to => Op::ReadRegister { to, register, index },
@@ -113,9 +116,11 @@ fn primitive(node: &Value, scope: &Scope<'_>, names: &Names) -> Result<Op> {
         "register_write" => {
             let (register, width) = register(0)?;
             let index = low(1)?;
-            match wide_field(at(2)?, scope)? {
-                Some(from) if width > 128 => Op::WriteRegisterWide { register, index, from },
-                _ => Op::WriteRegister { register, index, value: low(2)? },
+            if width > 128 {
+                let value = expression::number_of_width(at(2)?, scope, width)?;
+                Op::WriteRegisterWide { register, index, value }
+            } else {
+                Op::WriteRegister { register, index, value: low(2)? }
             }
         }
         "execute_meter" => {
@@ -138,8 +143,12 @@ fn primitive(node: &Value, scope: &Scope<'_>, names: &Names) -> Result<Op> {
         "exit" => Op::Exit,
         "assert" | "assume" => Op::Assert { holds: low(0)?, place: json::location(node).into() },
         "log_msg" => {
-            let values = json::list(at(1)?, "value")?;
-            let values = values.iter().map(|value| expression::number_low(value, scope));
+            // p4c writes an empty object for no arguments.
+            let values = match json::member(at(1)?, "value")? {
+                Value::Object(none) if none.is_empty() => &[],
+                _ => json::list(at(1)?, "value")?,
+            };
+            let values = values.iter().map(|value| expression::value(value, scope));
             Op::Log { format: json::text(at(0)?, "value")?.into(), values: values.collect::<Result<_>>()? }
         }
         "_jump" => Op::Jump(jump(0)?),
@@ -157,17 +166,9 @@ fn target(node: &Value, scope: &Scope<'_>) -> Result<Target> {
         "expression" if value.get("op").and_then(Value::as_str) == Some("access_field") => {
             let field = json::number(value, "right")? as u32;
             let header = expression::header(json::member(value, "left")?, scope)?;
-            let width = match &header {
-                HeaderRef::Fixed(header) => Some(*header),
-                HeaderRef::Element { stack, .. } | HeaderRef::Last(stack) => {
-                    scope.layout.stacks[*stack as usize].headers.first().copied()
-                }
-            }
-            .and_then(|header| scope.layout.headers[header as usize].fields.get(field as usize))
-            .map(|field| field.slot.width);
-            match width {
-                Some(0..=128) => Ok(Target::Dynamic { header, field }),
-                Some(_) => Err(unsupported(node, "assignment to a stack's field of more than 128 bits")),
+            let like = header.sample(scope).map(|header| &scope.layout.headers[header as usize]);
+            match like.and_then(|like| like.fields.get(field as usize)) {
+                Some(_) => Ok(Target::Dynamic { header, field }),
                 None => Err(malformed(node, "no such field")),
             }
         }
@@ -195,17 +196,27 @@ fn unwrapped(node: &Value) -> &Value {
     node
 }
 
-/// The field that the node names, where it is wider than 128 bits.
-fn wide_field(node: &Value, scope: &Scope<'_>) -> Result<Option<Slot>> {
-    let node = unwrapped(node);
-    if node.get("type").and_then(Value::as_str) != Some("field") {
-        return Ok(None);
+/// A slot of the kind that a result goes to.
+fn sample_slot(to: &Target, scope: &Scope<'_>) -> Option<Slot> {
+    match to {
+        Target::Slot(slot) => Some(*slot),
+        Target::Dynamic { header, field } => {
+            let like = &scope.layout.headers[header.sample(scope)? as usize];
+            like.fields.get(*field as usize).map(|field| field.slot)
+        }
     }
-    let slot = scope.layout.field(json::member(node, "value")?)?;
-    Ok(Some(slot).filter(|slot| slot.width > 128))
 }
 
-fn assign(node: &Value, scope: &Scope<'_>) -> Result<Op> {
+/// Width in bits of what a result goes to.
+fn target_width(to: &Target, scope: &Scope<'_>) -> u32 {
+    sample_slot(to, scope).map_or(0, |slot| slot.width)
+}
+
+fn is_signed(to: &Target, scope: &Scope<'_>) -> bool {
+    sample_slot(to, scope).is_some_and(|slot| slot.signed)
+}
+
+pub(in super::super) fn assign(node: &Value, scope: &Scope<'_>) -> Result<Op> {
     let to = target(parameter(node, 0)?, scope)?;
     let source = unwrapped(parameter(node, 1)?);
     if let Target::Slot(to) = to
@@ -213,26 +224,39 @@ fn assign(node: &Value, scope: &Scope<'_>) -> Result<Op> {
     {
         let value = json::member(source, "value")?;
         return match json::text(source, "type")? {
-            "field" => Ok(Op::CopyField { to, from: scope.layout.field(value)? }),
+            "field" if !to.signed && !scope.layout.field(value)?.signed => {
+                Ok(Op::CopyField { to, from: scope.layout.field(value)? })
+            }
             "runtime_data" | "local" => match expression::number_low(source, scope) {
                 Ok(Expr::Param(from)) => Ok(Op::CopyParam { to, from }),
                 _ => Err(malformed(node, "an action parameter that does not exist")),
             },
             "hexstr" => {
                 let parsed = parse_hex(json::text(source, "value")?).filter(|(negative, _)| !negative);
-                let limbs = parsed.and_then(|(_, bytes)| limbs_from_bytes(&bytes, to.width));
-                let value = limbs.ok_or_else(|| malformed(node, "a constant that does not fit"))?;
-                Ok(Op::SetWide { to, value: value.into() })
+                match parsed.and_then(|(_, bytes)| limbs_from_bytes(&bytes, to.width)) {
+                    Some(value) => Ok(Op::SetWide { to, value: value.into() }),
+                    None => Ok(Op::AssignWide {
+                        to: Target::Slot(to),
+                        value: expression::number_of_width(source, scope, to.width)?,
+                    }),
+                }
             }
-            _ => Ok(Op::Assign {
+            _ => Ok(Op::AssignWide {
                 to: Target::Slot(to),
-                value: expression::unsigned_number(parameter(node, 1)?, scope)?,
+                value: expression::number_of_width(parameter(node, 1)?, scope, to.width)?,
             }),
         };
     }
+    let width = target_width(&to, scope);
+    if width > 128 || width == 128 && is_signed(&to, scope) {
+        return Ok(Op::AssignWide {
+            to,
+            value: expression::number_of_width(parameter(node, 1)?, scope, width)?,
+        });
+    }
     let value = expression::number_low(parameter(node, 1)?, scope)?;
     Ok(match to {
-        Target::Slot(to) if to.width <= 64 => {
+        Target::Slot(to) if to.width <= 64 && !to.signed => {
             let mask = mask64(to.width);
             Op::Assign64 { at: to.at, mask, value: value.without_mask(mask) }
         }

@@ -13,7 +13,7 @@ impl Control {
         self.profiles.iter().map(|profile| (profile.name.as_str(), profile.selector.is_some(), profile.size))
     }
 
-    fn profile_index(&self, profile: &str) -> Result<usize> {
+    pub(super) fn profile_index(&self, profile: &str) -> Result<usize> {
         named(self.profiles.iter(), "action profile", profile, |profile| &profile.name)
     }
 
@@ -69,6 +69,14 @@ impl Control {
         }
         state.remove_member(id);
         Ok(())
+    }
+
+    /// One member.
+    pub fn member(&self, profile: &str, id: u32) -> Result<Member> {
+        let state = &self.profiles[self.profile_index(profile)?];
+        let member = state.member_place(id).and_then(|place| state.member(place));
+        let member = member.ok_or_else(|| no_member(profile, id))?;
+        Ok(Member { id, call: describe_call(&member.call, &self.actions) })
     }
 
     /// Every member, by id.
@@ -164,7 +172,7 @@ fn no_member(profile: &str, id: u32) -> ControlError {
     ControlError::not_found(format!("`{profile}` has no member {id}"))
 }
 
-fn no_group(profile: &str, id: u32) -> ControlError {
+pub(super) fn no_group(profile: &str, id: u32) -> ControlError {
     ControlError::not_found(format!("`{profile}` has no group {id}"))
 }
 

@@ -5,7 +5,7 @@ use super::super::entity::{
 };
 use super::super::error::{Code, ControlError};
 use super::super::stateful::Meter;
-use super::super::table::{Call, CompiledKey, Entry, Table, Target, compile_call, describe_call};
+use super::super::table::{Call, CompiledKey, Entry, Idle, Table, Target, compile_call, describe_call};
 use super::{Control, Result, check_meter, named};
 
 impl Control {
@@ -54,6 +54,7 @@ impl Control {
             counter: CounterValue::default(),
             meter: Meter::default(),
             is_const: false,
+            idle: Idle::default(),
         });
         Ok(())
     }
@@ -99,7 +100,7 @@ impl Control {
         Ok(places.filter_map(|place| self.row(index, place)).collect())
     }
 
-    fn row(&self, table: usize, place: u32) -> Option<TableRow> {
+    pub(super) fn row(&self, table: usize, place: u32) -> Option<TableRow> {
         let table = &self.tables[table];
         let entry = table.entries.get(place as usize)?.as_ref()?;
         Some(TableRow {
@@ -107,6 +108,8 @@ impl Control {
             is_const: entry.is_const,
             counter: table.info.has_counter.then_some(entry.counter),
             meter: entry.meter.config(),
+            idle_timeout_ns: entry.idle.timeout_ns,
+            last_hit_ns: entry.idle.last_hit_ns,
         })
     }
 
@@ -193,7 +196,7 @@ impl Control {
         Ok(())
     }
 
-    fn locate(&self, table: &str, matches: &[MatchValue], priority: i32) -> Result<(usize, u32)> {
+    pub(super) fn locate(&self, table: &str, matches: &[MatchValue], priority: i32) -> Result<(usize, u32)> {
         let index = self.table_index(table)?;
         let key = self.checked_key(index, matches, priority)?.0;
         Ok((index, self.entry_place(index, &key, priority)?))
@@ -300,10 +303,10 @@ impl Control {
     }
 }
 
-fn no_entry(table: &str) -> ControlError {
+pub(super) fn no_entry(table: &str) -> ControlError {
     ControlError::not_found(format!("table `{table}` has no such entry"))
 }
 
-fn lacks(table: &str, what: &str) -> ControlError {
+pub(super) fn lacks(table: &str, what: &str) -> ControlError {
     ControlError::invalid(format!("the entries of table `{table}` have no {what}"))
 }

@@ -1,13 +1,17 @@
-//! From the JSON's expression objects to [`Expr`], with the range analysis that keeps 128 bits exact.
+//! From the JSON's expression objects to [`Expr`].
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::super::bits::parse_hex;
+use super::super::bits::{limbs_from_bytes, parse_hex};
+use super::super::error::LoadError;
 use super::super::json::{self, Result, malformed, unsupported};
 use super::super::layout::{Layout, Slot};
-use super::{Compare, Expr, HeaderRef, Ring, sign_extend};
+use super::range::{Demand, Range};
+use super::reference::{HeaderRef, StackRef, header, is_header, is_union, stack, union};
+use super::wide::MOST_LIMBS;
+use super::{Compare, Expr, Ring, sign_extend};
 
 /// Names that expressions may use.
 pub(in super::super) struct Scope<'a> {
@@ -18,67 +22,30 @@ pub(in super::super) struct Scope<'a> {
     pub(in super::super) params: &'a [Slot],
 }
 
-/// `0 <= value < 2^bits`, or where `negative`, `-2^bits <= value < 2^bits`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Range {
-    negative: bool,
-    bits: u32,
-}
-
-impl Range {
-    fn unsigned(bits: u32) -> Self {
-        Self { negative: false, bits }
-    }
-
-    fn signed(bits: u32) -> Self {
-        Self { negative: true, bits }
-    }
-
-    /// A word holds it: as unsigned, or in two's complement.
-    fn fits(self) -> bool {
-        self.bits <= if self.negative { 127 } else { 128 }
-    }
-
-    fn either(self, other: Self, more: u32) -> Self {
-        Self {
-            negative: self.negative || other.negative,
-            bits: self.bits.max(other.bits).saturating_add(more),
-        }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Demand {
-    /// The exact value.
-    Exact,
-    /// The value modulo 2^128.
-    Low,
-}
-
 /// A number whose exact value matters: an index, a key, an operand of a comparison.
 pub(in super::super) fn number(node: &Value, scope: &Scope<'_>) -> Result<Expr> {
-    let expr = checked(build(node, scope)?, node, Demand::Exact)?;
+    let expr = checked(build(node, scope)?, node, Demand::Exact, 128)?;
     require(node, !expr.is_boolean(), "a boolean where a number is due")?;
     Ok(expr)
 }
 
-/// An exact number that is never negative: what may be widened with zeros.
-pub(in super::super) fn unsigned_number(node: &Value, scope: &Scope<'_>) -> Result<Expr> {
-    let expr = number(node, scope)?;
-    if expr.range().negative {
-        return Err(unsupported(node, "signed arithmetic on more than 128 bits"));
-    }
-    Ok(expr)
+/// A number or a boolean, exactly.
+pub(in super::super) fn value(node: &Value, scope: &Scope<'_>) -> Result<Expr> {
+    checked(build(node, scope)?, node, Demand::Exact, 128)
 }
 
 /// A number of which only the low 128 bits matter: the right side of an assignment.
 pub(in super::super) fn number_low(node: &Value, scope: &Scope<'_>) -> Result<Expr> {
-    let expr = checked(build(node, scope)?, node, Demand::Low)?;
-    Ok(expr)
+    checked(build(node, scope)?, node, Demand::Low, 128)
+}
+
+/// A number of which the low `width` bits matter: the right side of an assignment to more than 128 bits.
+pub(in super::super) fn number_of_width(node: &Value, scope: &Scope<'_>, width: u32) -> Result<Expr> {
+    checked(build(node, scope)?, node, Demand::Low, width)
 }
 
 pub(in super::super) fn boolean(node: &Value, scope: &Scope<'_>) -> Result<Expr> {
-    let expr = checked(build(node, scope)?, node, Demand::Exact)?;
+    let expr = checked(build(node, scope)?, node, Demand::Exact, 128)?;
     require(node, expr.is_boolean(), "a number where a boolean is due")?;
     Ok(expr)
 }
@@ -87,49 +54,38 @@ fn require(node: &Value, condition: bool, what: &str) -> Result<()> {
     if condition { Ok(()) } else { Err(malformed(node, format!("{what}: {}", json::excerpt(node)))) }
 }
 
-fn checked(expr: Expr, node: &Value, demand: Demand) -> Result<Expr> {
-    if expr.exact_in_a_word(demand) {
-        Ok(expr)
-    } else {
-        Err(unsupported(node, format!("arithmetic on more than 128 bits: {}", json::excerpt(node))))
+/// The expression on as many limbs as it needs, but on no fewer than `width` bits.
+fn checked(expr: Expr, node: &Value, demand: Demand, width: u32) -> Result<Expr> {
+    if width <= 128 && expr.exact_in(128, demand) {
+        return Ok(expr);
+    }
+    let least = (width.div_ceil(64) as usize).max(3);
+    match (least..=MOST_LIMBS).find(|&words| expr.exact_in(words as u32 * 64, demand)) {
+        Some(words) => Ok(Expr::Wide { words, value: Box::new(expr) }),
+        None => Err(too_wide(node)),
     }
 }
 
-/// A header: `header`, or an element of a stack.
-pub(in super::super) fn header(node: &Value, scope: &Scope<'_>) -> Result<HeaderRef> {
-    let value = json::member(node, "value")?;
-    match json::text(node, "type")? {
-        "header" => {
-            let name = value.as_str().ok_or_else(|| malformed(node, "a header's name is not a string"))?;
-            Ok(HeaderRef::Fixed(scope.layout.header(name)?))
-        }
-        "expression" if value.get("op").is_none() => header(value, scope),
-        "expression" => match json::text(value, "op")? {
-            "dereference_header_stack" | "dereference_stack" => {
-                let stack = stack(json::member(value, "left")?, scope)?;
-                let index = Box::new(number(json::member(value, "right")?, scope)?);
-                Ok(HeaderRef::Element { stack, index })
-            }
-            "access_union_header" => {
-                let left = json::member(value, "left")?;
-                let union = scope.layout.union(json::text(left, "value")?)?;
-                let member = json::number(value, "right")? as usize;
-                let members = &scope.layout.unions[union as usize];
-                let header = members.get(member).ok_or_else(|| malformed(node, "no such union member"))?;
-                Ok(HeaderRef::Fixed(*header))
-            }
-            other => Err(unsupported(node, format!("expression operator `{other}`"))),
-        },
-        other => Err(malformed(node, format!("`{other}` where a header is due"))),
-    }
+fn too_wide(node: &Value) -> LoadError {
+    let most = MOST_LIMBS * 64;
+    unsupported(node, format!("arithmetic on more than {most} bits: {}", json::excerpt(node)))
 }
 
-pub(in super::super) fn stack(node: &Value, scope: &Scope<'_>) -> Result<u32> {
-    match json::text(node, "type")? {
-        "header_stack" => scope.layout.stack(json::text(node, "value")?),
-        "expression" => stack(json::member(node, "value")?, scope),
-        other => Err(malformed(node, format!("`{other}` where a header stack is due"))),
+/// A literal number, which may have a sign.
+fn literal(node: &Value, text: &str) -> Result<Expr> {
+    let (negative, bytes) =
+        parse_hex(text).ok_or_else(|| malformed(node, format!("`{text}` is not hexadecimal")))?;
+    let short = bytes.iter().skip_while(|&&byte| byte == 0).count() <= 16;
+    if short && let Ok(value) = hex(node, text) {
+        let value = Expr::Const(value);
+        return Ok(if negative { Expr::SignExtend { value: Box::new(value), width: 128 } } else { value });
     }
+    let wide = limbs_from_bytes(&bytes, bytes.len() as u32 * 8).unwrap_or_default();
+    let wide = Expr::BigConst(wide.into());
+    if !negative {
+        return Ok(wide);
+    }
+    Ok(Expr::Ring { op: Ring::Sub, left: Box::new(Expr::Const(0)), right: Box::new(wide) })
 }
 
 fn hex(node: &Value, text: &str) -> Result<u128> {
@@ -158,15 +114,7 @@ fn build(node: &Value, scope: &Scope<'_>) -> Result<Expr> {
         "expression" if value.get("op").is_some() => operation(value, scope),
         "expression" => build(value, scope),
         "field" => Ok(field(scope.layout.field(value)?)),
-        "hexstr" => {
-            let text = json::text(node, "value")?;
-            Ok(match hex(node, text)? {
-                value if text.starts_with('-') => {
-                    Expr::SignExtend { value: Box::new(Expr::Const(value)), width: 128 }
-                }
-                value => Expr::Const(value),
-            })
-        }
+        "hexstr" => literal(node, json::text(node, "value")?),
         "bool" => {
             let value = value.as_bool().ok_or_else(|| malformed(node, "a `bool` is not true or false"))?;
             Ok(Expr::NonZero(Box::new(Expr::Const(u128::from(value)))))
@@ -205,7 +153,7 @@ fn operation(node: &Value, scope: &Scope<'_>) -> Result<Expr> {
         let width = json::member(node, "right").and_then(|side| json::text(side, "value"))?;
         u32::try_from(hex(node, width)?)
             .ok()
-            .filter(|width| (1..=128).contains(width))
+            .filter(|width| (1..MOST_LIMBS as u32 * 64).contains(width))
             .ok_or_else(|| unsupported(node, format!("`{op}` to a width of {width}")))
     };
     let ring = |op| -> Result<Expr> {
@@ -216,10 +164,7 @@ fn operation(node: &Value, scope: &Scope<'_>) -> Result<Expr> {
         "+" => ring(Ring::Add)?,
         "-" => ring(Ring::Sub)?,
         "*" => ring(Ring::Mul)?,
-        "&" => match widening_mask(node, scope)? {
-            Some(masked) => masked,
-            None => ring(Ring::And)?,
-        },
+        "&" => ring(Ring::And)?,
         "|" => ring(Ring::Or)?,
         "^" => ring(Ring::Xor)?,
         "~" => Expr::Not(right()?),
@@ -239,6 +184,11 @@ fn operation(node: &Value, scope: &Scope<'_>) -> Result<Expr> {
         "==" | "!=" if is_header(json::member(node, "left")?) => {
             let left = header(json::member(node, "left")?, scope)?;
             let same = Expr::SameHeader(left, header(json::member(node, "right")?, scope)?);
+            if op == "==" { same } else { Expr::BoolNot(Box::new(same)) }
+        }
+        "==" | "!=" if is_union(json::member(node, "left")?) => {
+            let left = union(json::member(node, "left")?, scope)?;
+            let same = Expr::SameUnion(left, union(json::member(node, "right")?, scope)?);
             if op == "==" { same } else { Expr::BoolNot(Box::new(same)) }
         }
         "==" => compare(Compare::Eq, left()?, right()?),
@@ -267,72 +217,33 @@ fn operation(node: &Value, scope: &Scope<'_>) -> Result<Expr> {
             Expr::If { condition, then: left()?, otherwise: right()? }
         }
         "valid" => Expr::Valid(header(json::member(node, "right")?, scope)?),
-        "valid_union" => {
-            Expr::ValidUnion(scope.layout.union(json::text(json::member(node, "right")?, "value")?)?)
-        }
+        "valid_union" => Expr::ValidUnion(union(json::member(node, "right")?, scope)?),
         "access_field" => {
             let field = json::number(node, "right")? as u32;
             let header = header(json::member(node, "left")?, scope)?;
-            let first = match &header {
-                HeaderRef::Fixed(header) => *header,
-                HeaderRef::Element { stack, .. } | HeaderRef::Last(stack) => {
-                    scope.layout.stacks[*stack as usize].headers[0]
-                }
-            };
-            dynamic(node, header, first, field, scope)?
+            let like = header.sample(scope).ok_or_else(|| malformed(node, "no such header"))?;
+            dynamic(node, header, like, field, scope)?
         }
-        "last_stack_index" => {
-            Expr::StackNext { stack: stack(json::member(node, "right")?, scope)?, minus: 1 }
-        }
-        "size_stack" => Expr::StackNext { stack: stack(json::member(node, "right")?, scope)?, minus: 0 },
+        "last_stack_index" => Expr::StackNext { next: next_of(node, scope)?, minus: 1 },
+        "size_stack" => Expr::StackNext { next: next_of(node, scope)?, minus: 0 },
         other => return Err(unsupported(node, format!("expression operator `{other}`"))),
     })
 }
 
-/// A field of an element of a stack.
+/// The limb that counts the elements of the stack on the right.
+fn next_of(node: &Value, scope: &Scope<'_>) -> Result<usize> {
+    Ok(match stack(json::member(node, "right")?, scope)? {
+        StackRef::Headers(stack) => scope.layout.stacks[stack as usize].next,
+        StackRef::Unions(stack) => scope.layout.union_stacks[stack as usize].next,
+    })
+}
+
+/// A field of a header that is found at run time and has the fields of `like`.
 fn dynamic(node: &Value, header: HeaderRef, like: u32, field: u32, scope: &Scope<'_>) -> Result<Expr> {
     let fields = &scope.layout.headers[like as usize].fields;
     let found = fields.get(field as usize).ok_or_else(|| malformed(node, "no such field"))?;
-    if found.slot.width > 128 || found.slot.signed {
-        return Err(unsupported(node, format!("field `{}` of a stack, wide or signed", found.name)));
-    }
-    Ok(Expr::Dynamic { header, field, width: found.slot.width })
-}
-
-/// `number & mask` where the mask has more than 128 bits, as a cast to a wide type leaves it.
-fn widening_mask(node: &Value, scope: &Scope<'_>) -> Result<Option<Expr>> {
-    let mask = json::member(node, "right")?;
-    if mask.get("type").and_then(Value::as_str) != Some("hexstr") {
-        return Ok(None);
-    }
-    let (false, mask) = parse_hex(json::text(mask, "value")?).unwrap_or((true, Vec::new())) else {
-        return Ok(None);
-    };
-    let (high, low) = mask.split_at(mask.len().saturating_sub(16));
-    if high.iter().all(|&byte| byte == 0) {
-        return Ok(None);
-    }
-    let left = build(json::member(node, "left")?, scope)?;
-    let range = left.range();
-    if range.negative || range.bits > 128 {
-        return Err(unsupported(node, "arithmetic on more than 128 bits"));
-    }
-    let low = low.iter().fold(0, |low, &byte| low << 8 | u128::from(byte));
-    Ok(Some(Expr::Ring { op: Ring::And, left: Box::new(left), right: Box::new(Expr::Const(low)) }))
-}
-
-fn is_header(node: &Value) -> bool {
-    match node.get("type").and_then(Value::as_str) {
-        Some("header") => true,
-        Some("expression") => {
-            let value = node.get("value").unwrap_or(&Value::Null);
-            match value.get("op").and_then(Value::as_str) {
-                Some(op) => matches!(op, "dereference_header_stack" | "access_union_header"),
-                None => is_header(value),
-            }
-        }
-        _ => false,
-    }
+    let Slot { width, signed, .. } = found.slot;
+    Ok(Expr::Dynamic { header, field, width, signed })
 }
 
 fn compare(op: Compare, left: Box<Expr>, right: Box<Expr>) -> Expr {
@@ -348,114 +259,6 @@ fn compare(op: Compare, left: Box<Expr>, right: Box<Expr>) -> Expr {
     }
     let signed = left.range().negative || right.range().negative;
     Expr::Compare { op, left, right, signed }
-}
-
-impl Expr {
-    fn is_boolean(&self) -> bool {
-        match self {
-            Self::Compare { .. }
-            | Self::Narrow { .. }
-            | Self::FieldIs { .. }
-            | Self::BoolAnd(..)
-            | Self::BoolOr(..)
-            | Self::BoolNot(_)
-            | Self::NonZero(_)
-            | Self::Valid(_)
-            | Self::ValidUnion(_)
-            | Self::SameHeader(..) => true,
-            Self::If { then, .. } => then.is_boolean(),
-            _ => false,
-        }
-    }
-
-    fn range(&self) -> Range {
-        let slot_range = |slot: &Slot| {
-            if slot.signed { Range::signed(slot.width - 1) } else { Range::unsigned(slot.width) }
-        };
-        match self {
-            Self::Const(value) => Range::unsigned(128 - value.leading_zeros()),
-            Self::Field(_) => Range::unsigned(64),
-            Self::WideField(slot) | Self::Param(slot) => slot_range(slot),
-            Self::Dynamic { width, .. }
-            | Self::Register { width, .. }
-            | Self::Saturate { width, to_signed: false, .. } => Range::unsigned(*width),
-            Self::Ring { op, left, right } => {
-                let (a, b) = (left.range(), right.range());
-                match op {
-                    Ring::Add => a.either(b, 1),
-                    Ring::Sub => Range { negative: true, ..a.either(b, 1) },
-                    Ring::Mul => Range {
-                        negative: a.negative || b.negative,
-                        bits: a.bits.saturating_add(b.bits).saturating_add(1),
-                    },
-                    Ring::And => match (a.negative, b.negative) {
-                        (false, false) => Range::unsigned(a.bits.min(b.bits)),
-                        (false, true) => a,
-                        (true, false) => b,
-                        (true, true) => a.either(b, 0),
-                    },
-                    Ring::Or | Ring::Xor => a.either(b, 0),
-                }
-            }
-            Self::Not(value) => Range::signed(value.range().bits),
-            Self::ShiftLeft { value, by } => {
-                let range = value.range();
-                let by = match **by {
-                    Self::Const(by) => u32::try_from(by).unwrap_or(u32::MAX),
-                    _ => u32::MAX,
-                };
-                Range { bits: range.bits.saturating_add(by), ..range }
-            }
-            Self::ShiftRight { value, .. } | Self::NarrowShift { value, .. } => value.range(),
-            Self::Divide { left, .. } => left.range(),
-            Self::Modulo { right, .. } => right.range(),
-            Self::SignExtend { value, width } => match (&**value, width) {
-                (Self::Const(value), 128) => Range::signed(128 - value.wrapping_neg().leading_zeros()),
-                _ => Range::signed(width - 1),
-            },
-            Self::Saturate { width, .. } => Range::signed(width - 1),
-            Self::If { then, otherwise, .. } => then.range().either(otherwise.range(), 0),
-            Self::StackNext { .. } => Range::signed(32),
-            _ => Range::unsigned(1),
-        }
-    }
-
-    /// Evaluating in 128-bit words gives what unbounded integers would give.
-    fn exact_in_a_word(&self, demand: Demand) -> bool {
-        let exact = |side: &Self| side.exact_in_a_word(Demand::Exact);
-        let fits = demand == Demand::Low || self.range().fits();
-        match self {
-            // A result that fits is exact once its low bits are.
-            Self::Ring { left, right, .. } => {
-                fits && left.exact_in_a_word(Demand::Low) && right.exact_in_a_word(Demand::Low)
-            }
-            Self::Not(value) => fits && value.exact_in_a_word(Demand::Low),
-            Self::ShiftLeft { value, by } => fits && value.exact_in_a_word(Demand::Low) && exact(by),
-            Self::ShiftRight { value, by, .. } => exact(value) && exact(by),
-            Self::Divide { left, right } | Self::Modulo { left, right } => {
-                // P4 defines both on unsigned numbers only.
-                exact(left) && exact(right) && !left.range().negative && !right.range().negative
-            }
-            Self::Compare { left, right, signed, .. } => {
-                let both = |range: Range| !signed || Range { negative: true, ..range }.fits();
-                exact(left) && exact(right) && both(left.range()) && both(right.range())
-            }
-            Self::SignExtend { value, .. } => value.exact_in_a_word(Demand::Low),
-            Self::Saturate { value, to_signed, .. } => {
-                let range = value.range();
-                exact(value) && (!to_signed || Range { negative: true, ..range }.fits() || !range.negative)
-            }
-            Self::If { condition, then, otherwise } => {
-                exact(condition) && fits && then.exact_in_a_word(demand) && otherwise.exact_in_a_word(demand)
-            }
-            Self::BoolAnd(left, right) | Self::BoolOr(left, right) | Self::Narrow { left, right, .. } => {
-                exact(left) && exact(right)
-            }
-            Self::BoolNot(value) | Self::NonZero(value) | Self::NarrowShift { value, .. } => exact(value),
-            Self::WideField(_) | Self::Param(_) | Self::Register { .. } => fits,
-            _ => true,
-        }
-    }
 }
 
 /// The value of a constant expression: literals only.

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::super::action::{Names, Op, compile_primitive};
+use super::super::action::{Names, Op, assign, compile_primitive};
 use super::super::bits::{limbs_for, parse_hex, read_limbs};
-use super::super::expression::{self, HeaderRef, Scope};
+use super::super::expression::{self, HeaderRef, Scope, UnionRef};
 use super::super::json::{self, Result, malformed, parameter, unsupported};
 use super::super::layout::Layout;
-use super::{Case, KeyPart, State, Step};
+use super::{Case, KeyPart, LONGEST_LOOKAHEAD, State, Step};
 
 /// A compiled parser.
 #[derive(Clone, Debug)]
@@ -59,6 +59,8 @@ pub(in super::super) struct ValueSet {
     pub(in super::super) name: String,
     /// Width in bits of a member.
     pub(in super::super) width: u32,
+    /// Most members.
+    pub(in super::super) size: usize,
     /// Widths of the select key's parts, which a member's bits are dealt out to.
     pub(in super::super) parts: Vec<u32>,
     pub(in super::super) members: Vec<Vec<u8>>,
@@ -94,7 +96,8 @@ pub(in super::super) fn load_value_sets(root: &Value) -> Result<Vec<ValueSet>> {
     for node in json::list(root, "parse_vsets")? {
         let width = json::array_size(node, "compressed_bitwidth")? as u32;
         let name = json::text(node, "name")?.to_owned();
-        sets.push(ValueSet { name, width, parts: vec![width], members: Vec::new(), limbs: Vec::new() });
+        let size = json::array_size(node, "max_size")?;
+        sets.push(ValueSet { name, width, size, parts: vec![width], members: Vec::new(), limbs: Vec::new() });
     }
     Ok(sets)
 }
@@ -209,23 +212,25 @@ fn step(node: &Value, scope: &Scope<'_>, names: &Names) -> Result<Step> {
                         None => Step::ExtractNext(stack),
                     }
                 }
+                "union_stack" => {
+                    let (stack, member) = json::pair(json::member(first, "value")?)?;
+                    let stack = scope.layout.union_stack(stack)?;
+                    let (member, header) = scope.layout.union_stack_member(stack, member)?;
+                    check(header)?;
+                    Step::ExtractNextMember { stack, member, bits }
+                }
                 other => return Err(unsupported(node, format!("extract to a `{other}`"))),
             }
         }
         "set" => {
             let to = scope.layout.field(json::member(first, "value")?)?;
             let source = parameter(node, 1)?;
-            if to.width > 128 {
-                return Err(unsupported(node, "assignment of more than 128 bits in a parser"));
-            }
             match json::text(source, "type")? {
                 "lookahead" => {
                     let (offset, width) = lookahead(json::member(source, "value")?)?;
-                    if width > 128 {
-                        return Err(unsupported(node, "lookahead of more than 128 bits"));
-                    }
                     Step::SetLookahead { to, offset, width }
                 }
+                _ if to.width > 128 || to.width == 128 && to.signed => Step::Primitive(assign(node, scope)?),
                 _ => Step::Set { to, value: expression::number_low(source, scope)? },
             }
         }
@@ -250,7 +255,9 @@ fn step(node: &Value, scope: &Scope<'_>, names: &Names) -> Result<Step> {
 fn lookahead(node: &Value) -> Result<(u32, u32)> {
     const FARTHEST: u64 = 1 << 20;
     match (node.get(0).and_then(Value::as_u64), node.get(1).and_then(Value::as_u64)) {
-        (Some(offset @ 0..FARTHEST), Some(width @ 1..=16384)) => Ok((offset as u32, width as u32)),
+        (Some(offset @ 0..FARTHEST), Some(width @ 1..)) if width <= u64::from(LONGEST_LOOKAHEAD) => {
+            Ok((offset as u32, width as u32))
+        }
         _ => Err(malformed(node, "lookahead needs an offset and a width")),
     }
 }
@@ -267,6 +274,20 @@ fn key_part(node: &Value, layout: &Layout) -> Result<KeyPart> {
             let field = field.ok_or_else(|| malformed(node, "validity in a select"))?;
             let width = layout.headers[first as usize].fields[field as usize].slot.width;
             Ok(KeyPart::Last { header: HeaderRef::Last(stack), field, width })
+        }
+        "union_stack_field" => {
+            let (Some(stack), Some(member), Some(field)) =
+                (value.get(0).and_then(Value::as_str), value.get(1).and_then(Value::as_str), value.get(2))
+            else {
+                return Err(malformed(node, "a union stack's field needs a stack, a member and a field"));
+            };
+            let stack = layout.union_stack(stack)?;
+            let (member, like) = layout.union_stack_member(stack, member)?;
+            let field = layout.field_number(like, field.as_str().unwrap_or_default())?;
+            let field = field.ok_or_else(|| malformed(node, "validity in a select"))?;
+            let width = layout.headers[like as usize].fields[field as usize].slot.width;
+            let header = HeaderRef::Member { union: UnionRef::Last(stack), member };
+            Ok(KeyPart::Last { header, field, width })
         }
         "lookahead" => {
             let (offset, width) = lookahead(value)?;

@@ -15,7 +15,7 @@ use super::super::json::{self, Result, malformed, unsupported};
 use super::super::layout::Layout;
 use super::super::stateful::{Meter, MeterUnit};
 use super::key::show;
-use super::{Call, Entry, Index, Key, NextNodes, Table, Target};
+use super::{Call, Entry, Idle, Index, Key, NextNodes, Table, Target};
 
 /// A call's arguments, checked and packed.
 pub(in super::super) fn compile_call(
@@ -142,9 +142,6 @@ pub(in super::super) fn load_table(node: &Value, scope: &TableScope<'_>) -> Resu
     if prefixes > 1 {
         return Err(unsupported(node, format!("table `{name}` with {prefixes} lpm keys")));
     }
-    if json::flag(node, "support_timeout") {
-        tracing::warn!("table `{name}` asks for idle timeouts: its entries never expire");
-    }
     let list = keys.iter().any(|key| matches!(key.kind, MatchKind::Ternary | MatchKind::Range));
     let packed = keys.iter().map(|key| key.slot.width).sum::<u32>() <= 64;
     let mut actions = Vec::new();
@@ -190,6 +187,7 @@ pub(in super::super) fn load_table(node: &Value, scope: &TableScope<'_>) -> Resu
             action_profile: profile_name.map(str::to_owned),
             has_counter: json::flag(node, "with_counters"),
             has_meter: direct_meter.is_some(),
+            has_idle_timeout: json::flag(node, "support_timeout"),
             is_const,
         },
         keys,
@@ -245,10 +243,12 @@ fn add_const_entry(node: &Value, table: &mut Table, scope: &TableScope<'_>) -> R
     for key in json::list(node, "match_key")? {
         matches.push(match kind(node, json::text(key, "match_type")?)? {
             MatchKind::Exact => MatchValue::Exact(hex_bytes(key, "key")?),
-            MatchKind::Lpm => MatchValue::Lpm {
-                value: hex_bytes(key, "key")?,
-                prefix_len: json::number(key, "prefix_length")?.min(u64::from(u16::MAX)) as u16,
-            },
+            MatchKind::Lpm => {
+                let prefix_len = json::number(key, "prefix_length")?.min(u64::from(u16::MAX)) as u16;
+                let width = table.keys.get(matches.len()).map_or(0, |key| key.slot.width);
+                let value = first_bits(hex_bytes(key, "key")?, width, prefix_len.into());
+                MatchValue::Lpm { value, prefix_len }
+            }
             MatchKind::Ternary => {
                 let mask = hex_bytes(key, "mask")?;
                 let mut value = hex_bytes(key, "key")?;
@@ -279,6 +279,18 @@ fn add_const_entry(node: &Value, table: &mut Table, scope: &TableScope<'_>) -> R
         counter: CounterValue::default(),
         meter: Meter::default(),
         is_const: true,
+        idle: Idle::default(),
     });
     Ok(())
+}
+
+/// A number of `width` bits without those after the first `length`: p4c leaves them as the programmer wrote them.
+fn first_bits(mut value: Vec<u8>, width: u32, length: u32) -> Vec<u8> {
+    let mut clear = width.saturating_sub(length);
+    for byte in value.iter_mut().rev() {
+        let bits = clear.min(8);
+        *byte &= (0xff_u16 << bits) as u8;
+        clear -= bits;
+    }
+    value
 }

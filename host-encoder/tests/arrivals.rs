@@ -1,0 +1,199 @@
+//! What arrives decides, not how: every cut, any order, duplicates, losses, instruction sets.
+
+use proptest::prelude::*;
+use trimwire_encoder::packet::StreamId;
+use trimwire_encoder::{Codec, Decoder, Decoding, Encoder, Envelope, Isa, Layout, Message, RotationKey};
+
+const KEY: RotationKey = RotationKey { job_seed: 11, message: 12, rank: 13 };
+
+/// Gradients with everything in them that a codec could stumble over, but NaN.
+fn gradients() -> impl Strategy<Value = Vec<f32>> {
+    let value = prop_oneof![
+        6 => -2.0f32..2.0,
+        1 => Just(0.0f32),
+        1 => Just(-0.0f32),
+        1 => prop::num::f32::SUBNORMAL,
+        1 => -1e30f32..1e30,
+        1 => -1e-30f32..1e-30,
+    ];
+    prop_oneof![prop::collection::vec(value, 1..400), prop::collection::vec(-1.0f32..1.0, 1..1_500)]
+}
+
+fn codecs() -> impl Strategy<Value = Codec> {
+    prop::sample::select(Codec::ALL.to_vec())
+}
+
+fn decodings() -> impl Strategy<Value = Decoding> {
+    prop::sample::select(vec![Decoding::Unbiased, Decoding::Mmse, Decoding::Paper])
+}
+
+fn layout(coordinates: usize, blocks: usize, row_log2: u8) -> Layout {
+    Layout::new(coordinates, 32 * blocks).and_then(|layout| layout.with_row_log2(row_log2)).unwrap()
+}
+
+fn encoded(layout: Layout, codec: Codec, isa: Isa, planes: u8, gradient: &[f32]) -> Message {
+    let envelope = Envelope { stream: StreamId::new(1, 2).unwrap(), message: 12, layer_class: 3 };
+    let mut message = Message::default();
+    Encoder::new(layout, KEY)
+        .with_codec(codec)
+        .with_isa(isa)
+        .encode(gradient, envelope, planes, &mut message)
+        .unwrap();
+    message
+}
+
+/// The bits of what the packets decode to.
+fn decoded(
+    layout: Layout,
+    codec: Codec,
+    decoding: Decoding,
+    isa: Isa,
+    packets: &[impl AsRef<[u8]>],
+) -> Vec<u32> {
+    let mut decoder = Decoder::new(layout, KEY, decoding).with_codec(codec).with_isa(isa);
+    for packet in packets {
+        decoder.receive(packet.as_ref()).unwrap();
+    }
+    let mut out = vec![f32::NAN; layout.coordinates()];
+    decoder.finish_into(&mut out);
+    out.into_iter().map(f32::to_bits).collect()
+}
+
+#[test]
+fn every_length_of_a_packet_of_every_codec_decodes() {
+    let gradient: Vec<f32> = (0..160u32).map(|i| ((i * i) % 97) as f32 - 48.0).collect();
+    for codec in Codec::ALL {
+        // Two packets to a row of 256; the second arrives whole.
+        let layout = layout(gradient.len(), 4, 8);
+        let message = encoded(layout, codec, Isa::best(), codec.planes(), &gradient);
+        for decoding in [Decoding::Unbiased, Decoding::Mmse, Decoding::Paper] {
+            let mut last_planes = 0;
+            for length in 0..=message.packet(0).len() {
+                let mut decoder = Decoder::new(layout, KEY, decoding).with_codec(codec);
+                decoder.receive(message.packet(1)).unwrap();
+                let receipt = decoder.receive(&message.packet(0)[..length]);
+                assert_eq!(receipt.is_ok(), length >= 18, "{codec}, {length} bytes");
+                assert!(decoder.coverage(0) >= last_planes);
+                last_planes = decoder.coverage(0);
+                let mut out = vec![f32::NAN; gradient.len()];
+                decoder.finish_into(&mut out);
+                assert!(out.iter().all(|v| v.is_finite()), "{codec}, {decoding:?}, {length} bytes: {out:?}");
+            }
+            assert_eq!(last_planes, codec.planes());
+        }
+    }
+}
+
+#[test]
+fn a_longer_prefix_is_never_much_worse() {
+    let gradient: Vec<f32> =
+        (0..4_096u32).map(|i| (0..12).map(|k| hash(12 * i + k)).sum::<f32>() - 6.0).collect();
+    let energy: f64 = gradient.iter().map(|&x| f64::from(x).powi(2)).sum();
+    for codec in Codec::ALL {
+        let layout = layout(gradient.len(), 11, 12);
+        let message = encoded(layout, codec, Isa::best(), codec.planes(), &gradient);
+        let mut before = f64::INFINITY;
+        for length in (18..=message.packet(0).len()).step_by(44) {
+            let packets: Vec<&[u8]> = (0..message.packets())
+                .map(|i| &message.packet(i)[..length.min(message.packet(i).len())])
+                .collect();
+            let out = decoded(layout, codec, Decoding::Mmse, Isa::best(), &packets);
+            let error: f64 = out
+                .iter()
+                .zip(&gradient)
+                .map(|(&bits, &x)| (f64::from(f32::from_bits(bits)) - f64::from(x)).powi(2))
+                .sum();
+            // Dithered codecs' first plane is worse than nothing: unbiased, and of a large variance.
+            if !(matches!(codec, Codec::StochasticQuantisation | Codec::SubtractiveDithering) && length < 90)
+            {
+                assert!(
+                    error / energy < before * 1.001 + 1e-12,
+                    "{codec}, {length} bytes: {error}, {before}"
+                );
+                before = error / energy;
+            }
+        }
+    }
+}
+
+/// Uniform in [0, 1).
+fn hash(index: u32) -> f32 {
+    (trimwire_encoder::philox::philox4x32([index, 0, 0, 0], [1, 2])[0] >> 8) as f32 / 16_777_216.0
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn order_and_duplicates_of_what_arrives_do_not_matter(
+        gradient in gradients(), codec in codecs(), decoding in decodings(), blocks in 1usize..12, row_log2 in 5u8..11,
+        arrivals in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<(bool, u8, u8)>()), 0..40),
+        order in any::<u64>(),
+    ) {
+        let layout = layout(gradient.len(), blocks, row_log2);
+        let message = encoded(layout, codec, Isa::best(), codec.planes(), &gradient);
+        let mut packets: Vec<Vec<u8>> = arrivals
+            .iter()
+            .map(|(which, length, (repair, from, to))| {
+                let index = which.index(message.packets());
+                let planes = from % codec.planes()..to % (codec.planes() + 1);
+                let whole = repair.then(|| message.repair(index, planes)).flatten();
+                let whole = whole.unwrap_or_else(|| message.packet(index).to_vec());
+                whole[..18 + length.index(whole.len() - 17)].to_vec()
+            })
+            .collect();
+        let first = decoded(layout, codec, decoding, Isa::best(), &packets);
+        // Another order, with some of them twice.
+        for at in (1..packets.len()).rev() {
+            packets.swap(at, (order.rotate_left(at as u32) % (at as u64 + 1)) as usize);
+        }
+        let twice: Vec<Vec<u8>> = packets.iter().skip(packets.len() / 2).cloned().collect();
+        packets.extend(twice);
+        prop_assert_eq!(&first, &decoded(layout, codec, decoding, Isa::best(), &packets));
+    }
+
+    #[test]
+    fn instruction_sets_put_the_same_bytes_on_the_wire_and_take_the_same_numbers_off_it(
+        gradient in gradients(), codec in codecs(), decoding in decodings(), blocks in 1usize..12, row_log2 in 5u8..11,
+        planes in any::<prop::sample::Index>(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 1..20),
+    ) {
+        let layout = layout(gradient.len(), blocks, row_log2);
+        let planes = 1 + planes.index(usize::from(codec.planes())) as u8;
+        let message = encoded(layout, codec, Isa::PORTABLE, planes, &gradient);
+        let packets: Vec<&[u8]> = (0..message.packets())
+            .map(|index| {
+                let packet = message.packet(index);
+                &packet[..18 + cuts[index % cuts.len()].index(packet.len() - 17)]
+            })
+            .collect();
+        let values = decoded(layout, codec, decoding, Isa::PORTABLE, &packets);
+        for isa in Isa::available() {
+            let other = encoded(layout, codec, isa, planes, &gradient);
+            for index in 0..message.packets() {
+                prop_assert_eq!(message.packet(index), other.packet(index), "packet {} under {}", index, isa);
+            }
+            prop_assert_eq!(&values, &decoded(layout, codec, decoding, isa, &packets), "decoded under {}", isa);
+        }
+    }
+
+    #[test]
+    fn losing_packets_is_holding_none_of_their_planes(
+        gradient in gradients(), codec in codecs(), decoding in decodings(), row_log2 in 5u8..9, lost in any::<u64>(),
+    ) {
+        let layout = layout(gradient.len(), 1, row_log2);
+        let message = encoded(layout, codec, Isa::best(), codec.planes(), &gradient);
+        let arrives = |index: usize| lost >> (index % 64) & 1 == 0;
+        let packets: Vec<&[u8]> = (0..message.packets()).filter(|i| arrives(*i)).map(|i| message.packet(i)).collect();
+        let without = decoded(layout, codec, decoding, Isa::best(), &packets);
+        let mut decoder = Decoder::new(layout, KEY, decoding).with_codec(codec);
+        for index in 0..message.packets() {
+            decoder.receive(message.packet(index)).unwrap();
+            if !arrives(index) {
+                decoder.limit(index, 0);
+            }
+        }
+        let mut out = vec![f32::NAN; gradient.len()];
+        decoder.finish_into(&mut out);
+        prop_assert_eq!(without, out.into_iter().map(f32::to_bits).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,189 @@
+"""From the packets that arrived, cut or not, to a gradient. Arithmetic is binary64 with one rounding at the end, so
+that results lie within the tolerance of any implementation's."""
+
+import math
+from dataclasses import dataclass, field
+
+import quantiser
+from encode import Key, dither_limit
+from float32 import f32, from_bits
+from philox import dither, negated
+from wire import HEADER, Codec, Layout, Refused, parse_header, plane_bytes
+
+CEILING = 2.0**30
+
+
+@dataclass
+class Held:
+    """What a receiver holds of one packet."""
+
+    sigma: float
+    kappa: int
+    peak: int
+    # Bytes of every plane, from its front.
+    planes: list[bytes] = field(default_factory=list)
+
+
+class Decoder:
+    """Takes packets in any order, and decodes what there is."""
+
+    def __init__(self, codec: Codec, layout: Layout, key: Key, decoding: str):
+        assert decoding in ("unbiased", "mmse", "paper")
+        self.codec, self.layout, self.key, self.decoding = codec, layout, key, decoding
+        self.held: list[Held | None] = [None] * len(layout.slots)
+
+    def receive(self, packet: bytes) -> None:
+        """Takes a packet in, or raises `Refused`."""
+        header = parse_header(packet)
+        if header.codec is not self.codec:
+            raise Refused("another codec")
+        if header.index >= len(self.held):
+            raise Refused("index")
+        if header.n != self.layout.slots[header.index].n:
+            raise Refused("number of coordinates")
+        held = self.held[header.index]
+        if held is None:
+            held = Held(header.sigma, header.kappa, header.peak, [b""] * len(self.codec.planes))
+            self.held[header.index] = held
+        same_sigma = held.sigma == header.sigma or (math.isnan(held.sigma) and math.isnan(header.sigma))
+        if not same_sigma or held.kappa != header.kappa or held.peak != header.peak:
+            raise Refused("differs from an earlier packet")
+        body = packet[HEADER:]
+        for plane in range(header.first_plane, len(self.codec.planes)):
+            size = plane_bytes(self.codec, plane, header.n)
+            content, body = body[:size], body[size:]
+            if len(content) > len(held.planes[plane]):
+                held.planes[plane] = content
+
+    def known(self, index: int) -> list[tuple[int, int, int]]:
+        """Per coordinate of a packet: planes known, code word, twelfth plane's bit; unknown bits are zero."""
+        held, n = self.held[index], self.layout.slots[index].n
+        out = []
+        for j in range(n):
+            planes = code = tail = 0
+            for plane, width in enumerate(self.codec.planes):
+                content = held.planes[plane]
+                if width == 1:
+                    if j // 8 >= len(content):
+                        break
+                    bit = content[j // 8] >> j % 8 & 1
+                    if plane == 11:
+                        tail = bit
+                    else:
+                        code |= bit << 31 - plane
+                elif width == 8:
+                    if j >= len(content):
+                        break
+                    code |= content[j] << 8 * (10 - plane)
+                else:
+                    if 4 * j + 4 > len(content):
+                        break
+                    code = int.from_bytes(content[4 * j : 4 * j + 4], "big")
+                planes += 1
+            out.append((planes, code, tail))
+        # A coordinate counts as known beyond plane b only where plane b is whole.
+        whole = 0
+        for plane, content in enumerate(held.planes):
+            if len(content) < plane_bytes(self.codec, plane, n):
+                break
+            whole += 1
+        return [(min(planes, whole + 1), code, tail) for planes, code, tail in out]
+
+    def distortion(self, planes: int, kappa: int) -> float:
+        """D_b of a coordinate with so many planes."""
+        if planes == 0:
+            return 1.0
+        flat = 1 - (kappa / 255) ** 2
+        if self.codec.name == "rht-paper":
+            return flat if planes <= 8 else 0.0
+        if planes == 1 or (planes <= 7 and kappa == 255):
+            return flat
+        return quantiser.DISTORTIONS[planes]
+
+    def rotated_value(self, held: Held, planes: int, code: int, paper: float) -> float:
+        """A coordinate of a rotated codec, normalised."""
+        if planes == 0:
+            return 0.0
+        sign = -1.0 if code >> 31 else 1.0
+        flat = held.sigma * held.kappa / 255
+        if self.codec.name == "rht-paper":
+            if planes <= 8:
+                return sign * (paper if self.decoding == "paper" else flat)
+            return opened(code, {9: 16, 10: 8, 11: 0}[planes])
+        if planes < quantiser.PLANES and self.decoding == "paper":
+            return sign * paper
+        if planes == 1 or (planes <= 7 and held.kappa == 255):
+            return sign * flat
+        return sign * held.sigma * quantiser.magnitude(code & 0x7FFFFFFF, planes, held.peak)
+
+    def plain_value(self, held: Held, planes: int, code: int, tail: int, u: float) -> float:
+        """A coordinate of a codec that does not rotate."""
+        if planes == 0:
+            return 0.0
+        sign = -1.0 if code >> 31 else 1.0
+        if self.codec.name == "raw":
+            return from_bits(code)
+        if self.codec.name == "sign-magnitude":
+            if planes <= 8:
+                return sign * held.sigma * (1.0 if self.decoding == "paper" else held.kappa / 255)
+            return opened(code, {9: 16, 10: 8, 11: 0}[planes])
+        if planes <= 8:
+            limit = dither_limit(held.sigma)
+            return sign * limit - (limit * u if self.codec.name == "sd" else 0.0)
+        return opened((code << 1 & 0xFFFFFFFF) | tail, {9: 17, 10: 9, 11: 1, 12: 0}[planes])
+
+    def row(self, row: int) -> list[float]:
+        """One row, padding included."""
+        d = self.layout.rows[row][1]
+        present = [i for i in self.layout.indices(row) if self.held[i] is not None]
+        out = [0.0] * d
+        if any(math.isnan(self.held[i].sigma) for i in present):
+            return [math.nan] * d
+        if not present:
+            return out
+        known = {i: self.known(i) for i in present}
+        if not self.codec.rotates:
+            u = dither(self.key, row, d) if self.codec.name == "sd" else [0.0] * d
+            for i in present:
+                start = self.layout.slots[i].start
+                for j, (planes, code, tail) in enumerate(known[i], start):
+                    out[j] = self.plain_value(self.held[i], planes, code, tail, u[j])
+            return out
+        energy = shrunk = spread = 0.0
+        count = 0
+        for i in present:
+            held, n = self.held[i], self.layout.slots[i].n
+            square = held.sigma * held.sigma
+            count += n
+            energy += n * square
+            spread += n * held.sigma * held.kappa / 255
+            shrunk += square * sum(1 - self.distortion(planes, held.kappa) for planes, _, _ in known[i])
+        factor = 1.0
+        if self.decoding == "unbiased":
+            factor = min(CEILING, d / count * energy / shrunk) if shrunk > 0 else 0.0
+        paper = min(CEILING, energy / spread) if spread > 0 else 0.0
+        for i in present:
+            start = self.layout.slots[i].start
+            for j, (planes, code, _) in enumerate(known[i], start):
+                out[j] = factor * self.rotated_value(self.held[i], planes, code, paper)
+        for level in range(d.bit_length() - 1):
+            h = 1 << level
+            for a in (a for a in range(d) if not a & h):
+                out[a], out[a + h] = out[a] + out[a + h], out[a] - out[a + h]
+        root = math.sqrt(d)
+        return [(-x if minus else x) / root for x, minus in zip(out, negated(self.key, row, d))]
+
+    def finish(self) -> list[float]:
+        """The gradient, as f32."""
+        out = []
+        for row, (used, _) in enumerate(self.layout.rows):
+            out += [f32(x) for x in self.row(row)[:used]]
+        return out
+
+
+def opened(pattern: int, unknown: int) -> float:
+    """The f32 of a bit pattern whose lowest `unknown` bits are not known: the middle of what they may be. Zero stays zero
+    where all that is known says so; bits that make no finite number are nobody's."""
+    half = 1 << unknown >> 1 if pattern & 0x7FFFFFFF else 0
+    value = from_bits(pattern | half)
+    return value if math.isfinite(value) else 0.0

@@ -1,0 +1,43 @@
+"""binary32 arithmetic out of Python's binary64.
+
+A sum, difference, product, quotient or square root of two binary32 numbers that is computed in binary64 and then
+rounded to binary32 is the correctly rounded one (53 >= 2 * 24 + 2 bits), so one rounding after every operation is
+all that it takes.
+"""
+
+import struct
+from array import array
+
+LARGEST = struct.unpack(">f", bytes.fromhex("7f7fffff"))[0]
+SMALLEST_SUBNORMAL = struct.unpack(">f", bytes.fromhex("00000001"))[0]
+CANONICAL_NAN = 0x7FC00000
+
+
+def f32(value: float) -> float:
+    """The nearest binary32, ties to even; infinity beyond the largest."""
+    return array("f", [value])[0]
+
+
+def f32s(values) -> list[float]:
+    """`f32` of every value."""
+    return array("f", values).tolist()
+
+
+def bits(value: float) -> int:
+    """The 32 bits of a binary32."""
+    return struct.unpack(">I", struct.pack(">I", array("I", array("f", [value]).tobytes())[0]))[0]
+
+
+def from_bits(pattern: int) -> float:
+    """The binary32 of 32 bits."""
+    return array("f", array("I", [pattern]).tobytes())[0]
+
+
+def to_hex(values) -> str:
+    """Eight digits a value, one after the other, most significant first."""
+    return "".join(f"{bits(value):08x}" for value in values)
+
+
+def from_hex(digits: str) -> list[float]:
+    """What `to_hex` wrote."""
+    return [from_bits(int(digits[at : at + 8], 16)) for at in range(0, len(digits), 8)]

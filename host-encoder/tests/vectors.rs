@@ -1,0 +1,282 @@
+//! `vectors.json`, which an independent implementation in Python made from the wire format's page (`reference/`), against this
+//! crate: bytes and decoded values.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use trimwire_encoder::packet::StreamId;
+use trimwire_encoder::philox::philox4x32;
+use trimwire_encoder::{Codec, Decoder, Decoding, Encoder, Envelope, Isa, Layout, Message, RotationKey};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Vectors {
+    #[serde(rename = "format")]
+    _format: String,
+    tolerance: Tolerance,
+    job_seed: String,
+    message: u32,
+    rotation_rank: u16,
+    envelope: Outside,
+    philox: Vec<Philox>,
+    #[serde(rename = "centroids")]
+    _centroids: serde_json::Value,
+    #[serde(rename = "distortions")]
+    _distortions: Vec<f64>,
+    gradients: BTreeMap<String, Values>,
+    refused: Refused,
+    cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tolerance {
+    relative_to_row_rms: f64,
+    absolute: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Outside {
+    job: u8,
+    rank: u16,
+    layer_class: u8,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Philox {
+    key: String,
+    counter: String,
+    output: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Values {
+    begins: Vec<String>,
+    values: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Refused {
+    codec: String,
+    coordinates: usize,
+    coordinates_per_packet: usize,
+    row_log2: u8,
+    packets: Vec<RefusedPacket>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RefusedPacket {
+    why: String,
+    packet: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    name: String,
+    codec: String,
+    gradient: String,
+    coordinates_per_packet: usize,
+    row_log2: u8,
+    planes: u8,
+    packets: Vec<String>,
+    decoded: Vec<Decoded>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Decoded {
+    decoding: String,
+    lengths: Vec<Option<usize>>,
+    #[serde(default)]
+    then: Vec<String>,
+    begins: Vec<String>,
+    values: String,
+}
+
+fn vectors() -> Vectors {
+    serde_json::from_str(include_str!("vectors.json")).expect("vectors.json is as its README says")
+}
+
+fn words(hex: &str) -> Vec<u32> {
+    hex.as_bytes()
+        .chunks(8)
+        .map(|digits| u32::from_str_radix(std::str::from_utf8(digits).unwrap(), 16).unwrap())
+        .collect()
+}
+
+fn floats(hex: &str) -> Vec<f32> {
+    words(hex).into_iter().map(f32::from_bits).collect()
+}
+
+fn bytes(hex: &str) -> Vec<u8> {
+    hex.as_bytes()
+        .chunks(2)
+        .map(|digits| u8::from_str_radix(std::str::from_utf8(digits).unwrap(), 16).unwrap())
+        .collect()
+}
+
+fn decoding(name: &str) -> Decoding {
+    match name {
+        "unbiased" => Decoding::Unbiased,
+        "mmse" => Decoding::Mmse,
+        "paper" => Decoding::Paper,
+        other => panic!("decoding {other}"),
+    }
+}
+
+impl Vectors {
+    fn key(&self) -> RotationKey {
+        RotationKey {
+            job_seed: u64::from_str_radix(&self.job_seed, 16).unwrap(),
+            message: self.message,
+            rank: self.rotation_rank,
+        }
+    }
+
+    fn envelope(&self) -> Envelope {
+        let stream = StreamId::new(self.envelope.job, self.envelope.rank).unwrap();
+        Envelope { stream, message: self.message, layer_class: self.envelope.layer_class }
+    }
+
+    /// The case's gradient and layout.
+    fn input(&self, case: &Case) -> (Vec<f32>, Layout) {
+        let gradient = floats(&self.gradients[&case.gradient].values);
+        let layout = Layout::new(gradient.len(), case.coordinates_per_packet)
+            .and_then(|layout| layout.with_row_log2(case.row_log2))
+            .unwrap();
+        (gradient, layout)
+    }
+}
+
+/// The first coordinate that lies further off than the tolerance, and by how much.
+fn first_difference(layout: Layout, tolerance: &Tolerance, got: &[f32], want: &[f32]) -> Option<String> {
+    let absolute = f64::from(floats(&tolerance.absolute)[0]);
+    for row in 0..layout.rows() {
+        let range = layout.row_range(row);
+        let range = range.start..range.end.min(want.len());
+        let (got, want) = (&got[range.clone()], &want[range.clone()]);
+        let square: f64 = want.iter().map(|&x| f64::from(x).powi(2)).sum();
+        let allowed = tolerance.relative_to_row_rms * (square / want.len() as f64).sqrt() + absolute;
+        for (at, (&got, &want)) in range.zip(got.iter().zip(want)) {
+            let same = got == want || (got.is_nan() && want.is_nan());
+            if !same && !((f64::from(got) - f64::from(want)).abs() <= allowed) {
+                return Some(format!("coordinate {at}: got {got:e}, expected {want:e} ± {allowed:e}"));
+            }
+        }
+    }
+    None
+}
+
+/// What differs between packets, for a person to find it.
+fn packet_difference(got: &[u8], want: &[u8]) -> String {
+    let at = got.iter().zip(want).position(|(a, b)| a != b).unwrap_or(got.len().min(want.len()));
+    format!(
+        "{} and {} bytes, {} of them differ, the first one byte {at}; headers {:02x?} and {:02x?}",
+        got.len(),
+        want.len(),
+        got.iter().zip(want).filter(|(a, b)| a != b).count(),
+        &got[..18.min(got.len())],
+        &want[..18.min(want.len())],
+    )
+}
+
+/// Fails with everything that went wrong, one a line.
+fn report(differences: &[String]) {
+    assert!(differences.is_empty(), "{} differences:\n{}", differences.len(), differences.join("\n"));
+}
+
+#[test]
+fn philox_gives_the_published_words() {
+    for one in vectors().philox {
+        let key = words(&one.key).try_into().unwrap();
+        let counter = words(&one.counter).try_into().unwrap();
+        assert_eq!(philox4x32(counter, key).to_vec(), words(&one.output));
+    }
+}
+
+#[test]
+fn the_decimals_are_those_of_the_bits() {
+    let vectors = vectors();
+    let decoded = vectors.cases.iter().flat_map(|case| &case.decoded).map(|d| (&d.begins, &d.values));
+    for (begins, values) in vectors.gradients.values().map(|g| (&g.begins, &g.values)).chain(decoded) {
+        for (text, value) in begins.iter().zip(floats(values)) {
+            let read: f32 = text.parse().unwrap();
+            assert!(read.to_bits() == value.to_bits() || (read.is_nan() && value.is_nan()), "{text}");
+        }
+    }
+}
+
+#[test]
+fn every_packet_is_the_reference_byte_for_byte_under_every_instruction_set() {
+    let vectors = vectors();
+    let mut differences = Vec::new();
+    for case in &vectors.cases {
+        let (gradient, layout) = vectors.input(case);
+        let codec: Codec = case.codec.parse().unwrap();
+        for isa in Isa::available() {
+            let mut message = Message::default();
+            Encoder::new(layout, vectors.key())
+                .with_codec(codec)
+                .with_isa(isa)
+                .encode(&gradient, vectors.envelope(), case.planes, &mut message)
+                .unwrap();
+            assert_eq!(message.packets(), case.packets.len(), "{}", case.name);
+            for (index, want) in case.packets.iter().enumerate() {
+                let (got, want) = (message.packet(index), bytes(want));
+                if got != want {
+                    let what = packet_difference(got, &want);
+                    differences.push(format!("{} ({isa}), packet {index}: {what}", case.name));
+                }
+            }
+        }
+    }
+    report(&differences);
+}
+
+#[test]
+fn every_cut_decodes_to_the_reference_under_every_instruction_set() {
+    let vectors = vectors();
+    let mut differences = Vec::new();
+    for case in &vectors.cases {
+        let (gradient, layout) = vectors.input(case);
+        for (number, decoded) in case.decoded.iter().enumerate() {
+            for isa in Isa::available() {
+                let mut decoder = Decoder::new(layout, vectors.key(), decoding(&decoded.decoding))
+                    .with_codec(case.codec.parse().unwrap())
+                    .with_isa(isa);
+                let cuts = case.packets.iter().zip(&decoded.lengths);
+                let arrived = cuts.filter_map(|(packet, length)| length.map(|l| bytes(packet)[..l].to_vec()));
+                for packet in arrived.chain(decoded.then.iter().map(|packet| bytes(packet))) {
+                    decoder.receive(&packet).unwrap();
+                }
+                let mut out = vec![f32::MAX; gradient.len()];
+                decoder.finish_into(&mut out);
+                let want = floats(&decoded.values);
+                if let Some(what) = first_difference(layout, &vectors.tolerance, &out, &want) {
+                    differences.push(format!("{} ({isa}), decoded {number}: {what}", case.name));
+                }
+            }
+        }
+    }
+    report(&differences);
+}
+
+#[test]
+fn what_is_to_be_refused_is_refused() {
+    let vectors = vectors();
+    let refused = &vectors.refused;
+    let layout = Layout::new(refused.coordinates, refused.coordinates_per_packet)
+        .and_then(|layout| layout.with_row_log2(refused.row_log2))
+        .unwrap();
+    for one in &refused.packets {
+        let mut decoder = Decoder::new(layout, vectors.key(), Decoding::Unbiased)
+            .with_codec(refused.codec.parse().unwrap());
+        assert!(decoder.receive(&bytes(&one.packet)).is_err(), "{}", one.why);
+    }
+}

@@ -1,0 +1,62 @@
+//! The updates of a Write (P4Runtime, "Batch Atomicity").
+//!
+//! Callers hold the switch's lock for the whole batch: no packet is processed between two updates, so that all modes are
+//! atomic for packets that are not in the switch yet. Packets in a queue, which ingress has processed and egress has not,
+//! are the concern of [`Stages::splits`](super::stages::Stages::splits).
+
+use super::entities::Target;
+use super::refusal::Refusal;
+use super::role::Access;
+use tonic::Code;
+use trimwire_p4runtime::entity::check_update;
+use trimwire_p4runtime::{status, v1};
+
+/// Carries out each update as well as it can, and tells what became of each.
+pub(super) fn continue_on_error(
+    target: &mut Target<'_>,
+    access: &Access,
+    updates: &[v1::Update],
+) -> Vec<v1::Error> {
+    updates.iter().map(|update| outcome(apply(target, access, update))).collect()
+}
+
+/// Carries out all updates or none.
+pub(super) fn all_or_none(
+    target: &mut Target<'_>,
+    access: &Access,
+    updates: &[v1::Update],
+) -> Vec<v1::Error> {
+    let before = (target.control.clone(), target.ledger.clone());
+    for (at, update) in updates.iter().enumerate() {
+        let Err(refusal) = apply(target, access, update) else { continue };
+        (*target.control, *target.ledger) = before;
+        let aborted = |other: usize| {
+            let what = if other < at { "undone" } else { "not attempted" };
+            status::error(Code::Aborted, format!("{what}, because update {at} failed"))
+        };
+        let mut outcomes: Vec<_> = (0..updates.len()).map(aborted).collect();
+        outcomes[at] = outcome(Err(refusal));
+        return outcomes;
+    }
+    vec![status::ok(); updates.len()]
+}
+
+fn apply(target: &mut Target<'_>, access: &Access, update: &v1::Update) -> Result<(), Refusal> {
+    let update = check_update(update, target.index)?;
+    let Some(entity) = update.entity.as_ref().and_then(|entity| entity.entity.as_ref()) else {
+        return Err(Refusal::invalid("an update without an entity"));
+    };
+    if !access.allows(target.index, entity) {
+        let entity = update.entity.clone().unwrap_or_default();
+        let entity = trimwire_p4runtime::entity::describe(&entity, Some(target.index));
+        return Err(Refusal::new(Code::PermissionDenied, format!("{entity}: not within this role's config")));
+    }
+    target.write(update.r#type(), entity)
+}
+
+fn outcome(result: Result<(), Refusal>) -> v1::Error {
+    match result {
+        Ok(()) => status::ok(),
+        Err(refusal) => status::error(refusal.code, refusal.message),
+    }
+}

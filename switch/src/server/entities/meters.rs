@@ -1,0 +1,90 @@
+//! Meters, indirect and direct (P4Runtime, "MeterEntry & DirectMeterEntry").
+
+use super::tables::direct_key_of;
+use super::{Kind, Refusal, Result, Target, elements};
+use crate::engine::entity::MeterConfig;
+use tonic::Code;
+use trimwire_p4runtime::p4info::Named as _;
+use trimwire_p4runtime::v1;
+
+impl Target<'_> {
+    /// Configures the meters that an entry names; without configuration they are taken out of service.
+    pub(super) fn write_meter(&mut self, entry: &v1::MeterEntry) -> Result<()> {
+        let name = self.index.meter(entry.meter_id)?.name();
+        let config = entry.config.as_ref().map(config_in);
+        supported(entry.config.as_ref())?;
+        for cell in elements("meter", name, self.meter_size(name)?, entry.index.as_ref())? {
+            self.control.set_meter(name, cell, config)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn write_direct_meter(&mut self, entry: &v1::DirectMeterEntry) -> Result<()> {
+        let row = entry.table_entry.clone().unwrap_or_default();
+        let table = self.index.table(row.table_id)?;
+        supported(entry.config.as_ref())?;
+        let config = entry.config.as_ref().map(config_in);
+        let key = direct_key_of(table, &row)?;
+        Ok(self.control.set_direct_meter(table.name(), &key, row.priority, config)?)
+    }
+
+    /// The meters that a filter asks for; id 0 asks for all.
+    pub(super) fn read_meters(&self, filter: &v1::MeterEntry) -> Result<Vec<Kind>> {
+        let mut found = Vec::new();
+        for meter in &self.index.p4info().meters {
+            let (id, name) = (meter.id(), meter.name());
+            if filter.meter_id != 0 && filter.meter_id != id {
+                continue;
+            }
+            for cell in elements("meter", name, self.meter_size(name)?, filter.index.as_ref())? {
+                found.push(Kind::MeterEntry(v1::MeterEntry {
+                    meter_id: id,
+                    index: Some(v1::Index { index: cell as i64 }),
+                    config: self.control.meter(name, cell)?.map(config_out),
+                    ..v1::MeterEntry::default()
+                }));
+            }
+        }
+        Ok(found)
+    }
+
+    fn meter_size(&self, name: &str) -> Result<usize> {
+        let found = self.control.meters().find(|(known, _)| *known == name);
+        found
+            .map(|(_, size)| size)
+            .ok_or_else(|| Refusal::new(Code::NotFound, format!("the program has no meter {name}")))
+    }
+}
+
+/// BMv2's meters have two rates: an excess burst has no place in them.
+pub(super) fn supported(config: Option<&v1::MeterConfig>) -> Result<()> {
+    match config {
+        Some(config) if config.eburst != 0 => {
+            Err(Refusal::unsupported("meters with an excess burst (eburst): v1model's have two rates"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A configuration that has been checked: nothing in it is negative.
+pub(super) fn config_in(config: &v1::MeterConfig) -> MeterConfig {
+    let number = |value: i64| value.max(0) as u64;
+    MeterConfig {
+        cir: number(config.cir),
+        cburst: number(config.cburst),
+        pir: number(config.pir),
+        pburst: number(config.pburst),
+    }
+}
+
+pub(super) fn config_out(config: MeterConfig) -> v1::MeterConfig {
+    // What came in fits.
+    let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+    v1::MeterConfig {
+        cir: number(config.cir),
+        cburst: number(config.cburst),
+        pir: number(config.pir),
+        pburst: number(config.pburst),
+        eburst: 0,
+    }
+}

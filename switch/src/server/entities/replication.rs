@@ -1,0 +1,123 @@
+//! Multicast groups and clone sessions (P4Runtime, "PacketReplicationEngineEntry").
+
+use super::{Kind, Refusal, Result, Target};
+use crate::engine::entity::{CloneOptions, Replica};
+use trimwire_p4runtime::bytes;
+use trimwire_p4runtime::v1;
+use trimwire_p4runtime::v1::packet_replication_engine_entry::Type as Pre;
+use trimwire_p4runtime::v1::replica::PortKind;
+use trimwire_p4runtime::v1::update::Type;
+
+/// v1model's `standard_metadata.egress_port`.
+const PORT_BITS: u32 = 9;
+
+impl Target<'_> {
+    pub(super) fn write_replication(
+        &mut self,
+        kind: Type,
+        entry: &v1::PacketReplicationEngineEntry,
+    ) -> Result<()> {
+        match &entry.r#type {
+            Some(Pre::MulticastGroupEntry(group)) => self.write_multicast(kind, group),
+            Some(Pre::CloneSessionEntry(session)) => self.write_clone(kind, session),
+            None => Err(empty()),
+        }
+    }
+
+    fn write_multicast(&mut self, kind: Type, group: &v1::MulticastGroupEntry) -> Result<()> {
+        let number = group.multicast_group_id;
+        let place = format!("multicast group {number}");
+        let id = short(number, &place, "ids run from 1 to 65535")?;
+        if kind == Type::Delete {
+            self.control.multicast_delete(id)?;
+            self.ledger.multicast.remove(&number);
+            return Ok(());
+        }
+        let replicas = replicas(&group.replicas, &place)?;
+        match kind {
+            Type::Insert => self.control.multicast_insert(id, &replicas)?,
+            _ => self.control.multicast_modify(id, &replicas)?,
+        }
+        self.ledger.multicast.insert(number, group.clone());
+        Ok(())
+    }
+
+    fn write_clone(&mut self, kind: Type, session: &v1::CloneSessionEntry) -> Result<()> {
+        let number = session.session_id;
+        let place = format!("clone session {number}");
+        let id = short(number, &place, "ids run from 1 to 32767")?;
+        if kind == Type::Delete {
+            self.control.clone_session_delete(id)?;
+            self.ledger.clones.remove(&number);
+            return Ok(());
+        }
+        let queue =
+            u8::try_from(session.class_of_service).ok().filter(|queue| *queue < 8).ok_or_else(|| {
+                let class = session.class_of_service;
+                Refusal::invalid(format!(
+                    "{place}: class_of_service {class} is no queue; queues run from 0 to 7"
+                ))
+            })?;
+        let options = CloneOptions { packet_length: session.packet_length_bytes.unsigned_abs(), queue };
+        let replicas = replicas(&session.replicas, &place)?;
+        match kind {
+            Type::Insert => self.control.clone_session_insert(id, &replicas)?,
+            _ => self.control.clone_session_modify(id, &replicas)?,
+        }
+        self.control.set_clone_options(id, options)?;
+        self.ledger.clones.insert(number, session.clone());
+        Ok(())
+    }
+
+    /// What a filter asks for, as it was written; id 0 asks for all.
+    pub(super) fn read_replication(&self, filter: &v1::PacketReplicationEngineEntry) -> Result<Vec<Kind>> {
+        let found: Vec<Pre> = match &filter.r#type {
+            Some(Pre::MulticastGroupEntry(filter)) => {
+                let wanted = filter.multicast_group_id;
+                let groups = self.ledger.multicast.iter().filter(|(id, _)| wanted == 0 || wanted == **id);
+                groups.map(|(_, group)| Pre::MulticastGroupEntry(group.clone())).collect()
+            }
+            Some(Pre::CloneSessionEntry(filter)) => {
+                let wanted = filter.session_id;
+                let sessions = self.ledger.clones.iter().filter(|(id, _)| wanted == 0 || wanted == **id);
+                sessions.map(|(_, session)| Pre::CloneSessionEntry(session.clone())).collect()
+            }
+            None => return Err(empty()),
+        };
+        let entry =
+            |of| Kind::PacketReplicationEngineEntry(v1::PacketReplicationEngineEntry { r#type: Some(of) });
+        Ok(found.into_iter().map(entry).collect())
+    }
+}
+
+fn empty() -> Refusal {
+    Refusal::invalid("a packet replication engine entry is neither a multicast group nor a clone session")
+}
+
+fn short(number: u32, place: &str, valid: &str) -> Result<u16> {
+    u16::try_from(number).map_err(|_| Refusal::invalid(format!("{place}: {valid}")))
+}
+
+fn replicas(given: &[v1::Replica], place: &str) -> Result<Vec<Replica>> {
+    given
+        .iter()
+        .map(|replica| {
+            if !replica.backup_replicas.is_empty() {
+                return Err(Refusal::unsupported("backup replicas"));
+            }
+            let instance = short(
+                replica.instance,
+                &format!("{place}: instance {}", replica.instance),
+                "instances run from 0 to 65535",
+            )?;
+            let port = match &replica.port_kind {
+                Some(PortKind::Port(port)) => bytes::decode(port, PORT_BITS),
+                #[expect(deprecated, reason = "still sent by clients written for P4Runtime before 1.4")]
+                Some(PortKind::EgressPort(port)) => bytes::decode(&port.to_be_bytes(), PORT_BITS),
+                None => return Err(Refusal::invalid(format!("{place}: a replica without port"))),
+            };
+            let port = port.map_err(|error| Refusal::invalid(format!("{place}: port: {error}")))?;
+            Ok(Replica { instance, port: port as u16 })
+        })
+        .collect()
+}

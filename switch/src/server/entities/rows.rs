@@ -1,0 +1,201 @@
+//! Reading table entries (P4Runtime, "Wildcard Reads" of "TableEntry"), and their counters and meters.
+
+use super::super::ledger::Notes;
+use super::tables::{direct_key_of, key_of};
+use super::{Kind, Refusal, Result, Target, arrays, meters};
+use crate::engine::ControlError;
+use crate::engine::entity::{ActionSpec, MatchValue, TableRow, Value};
+use tonic::Code;
+use trimwire_p4runtime::config::match_field::MatchType;
+use trimwire_p4runtime::p4info::{Named, TableRef};
+use trimwire_p4runtime::v1;
+use trimwire_p4runtime::v1::field_match::FieldMatchType;
+use trimwire_p4runtime::v1::table_action::Type as ActionType;
+
+impl Target<'_> {
+    pub(super) fn read_table(&self, filter: &v1::TableEntry) -> Result<Vec<v1::TableEntry>> {
+        let mut found = Vec::new();
+        for table in self.tables(filter)? {
+            if filter.is_default_action {
+                found.extend(self.default_entry(table, filter)?);
+                continue;
+            }
+            for row in self.rows(table, filter)? {
+                found.push(entry_of(self, table, &row, filter)?);
+            }
+        }
+        Ok(found)
+    }
+
+    pub(super) fn read_direct_counters(&self, filter: &v1::DirectCounterEntry) -> Result<Vec<Kind>> {
+        let filter = filter.table_entry.clone().unwrap_or_default();
+        let mut found = Vec::new();
+        for table in self.tables(&filter)?.into_iter().filter(|table| table.direct_counter().is_some()) {
+            for row in self.existing_rows(table, &filter)? {
+                found.push(Kind::DirectCounterEntry(v1::DirectCounterEntry {
+                    table_entry: Some(entry_of(self, table, &row, &v1::TableEntry::default())?),
+                    data: row.counter.map(arrays::value_out),
+                }));
+            }
+        }
+        Ok(found)
+    }
+
+    pub(super) fn read_direct_meters(&self, filter: &v1::DirectMeterEntry) -> Result<Vec<Kind>> {
+        let filter = filter.table_entry.clone().unwrap_or_default();
+        let mut found = Vec::new();
+        for table in self.tables(&filter)?.into_iter().filter(|table| table.direct_meter().is_some()) {
+            for row in self.existing_rows(table, &filter)? {
+                found.push(Kind::DirectMeterEntry(v1::DirectMeterEntry {
+                    table_entry: Some(entry_of(self, table, &row, &v1::TableEntry::default())?),
+                    config: row.meter.map(meters::config_out),
+                    ..Default::default()
+                }));
+            }
+        }
+        Ok(found)
+    }
+
+    /// One table, or all.
+    fn tables(&self, filter: &v1::TableEntry) -> Result<Vec<TableRef<'_>>> {
+        Ok(match filter.table_id {
+            0 => self.index.tables().collect(),
+            id => vec![self.index.table(id)?],
+        })
+    }
+
+    /// The rows of a direct resource: of one entry, or of all; an entry that is named has to be there.
+    fn existing_rows(&self, table: TableRef<'_>, filter: &v1::TableEntry) -> Result<Vec<TableRow>> {
+        if filter.is_default_action {
+            direct_key_of(table, filter)?;
+        }
+        let rows = self.rows(table, filter)?;
+        if rows.is_empty() && !filter.r#match.is_empty() {
+            return Err(Refusal::new(Code::NotFound, format!("table {} has no such entry", table.name())));
+        }
+        Ok(rows)
+    }
+
+    /// The entries that a checked filter takes: what it leaves empty, it leaves open.
+    fn rows(&self, table: TableRef<'_>, filter: &v1::TableEntry) -> Result<Vec<TableRow>> {
+        let name = table.name();
+        let open = filter.r#match.is_empty() || filter.priority == 0 && table.needs_priority();
+        let mut rows = if open {
+            let mut rows = self.control.table_entries(name)?;
+            rows.retain(|row| {
+                (filter.priority == 0 || row.entry.priority == filter.priority)
+                    && (filter.r#match.is_empty() || field_matches(table, row) == filter.r#match)
+            });
+            rows
+        } else {
+            match self.control.table_entry(name, &key_of(table, filter)?, filter.priority) {
+                Ok(row) => vec![row],
+                Err(ControlError { code: crate::engine::Code::NotFound, .. }) => Vec::new(),
+                Err(error) => return Err(error.into()),
+            }
+        };
+        let notes = Notes::of(filter);
+        if notes != Notes::default() {
+            rows.retain(|row| Notes::unpack(&row.entry.metadata).pass(&notes));
+        }
+        if let Some(action) = &filter.action {
+            let Some(ActionType::Action(action)) = &action.r#type else {
+                return Err(Refusal::invalid(format!(
+                    "read of table {name}: entries are filtered by action only, not by member, group or action set"
+                )));
+            };
+            let wanted =
+                table.action(action.action_id).map_err(|error| Refusal::invalid(error.to_string()))?;
+            rows.retain(
+                |row| matches!(&row.entry.action, ActionSpec::Direct(call) if call.action == wanted.name()),
+            );
+        }
+        Ok(rows)
+    }
+
+    fn default_entry(&self, table: TableRef<'_>, filter: &v1::TableEntry) -> Result<Option<v1::TableEntry>> {
+        let notes = self.ledger.defaults.get(table.name()).map(|packed| Notes::unpack(packed));
+        let notes = notes.unwrap_or_default();
+        if !notes.pass(&Notes::of(filter)) {
+            return Ok(None);
+        }
+        let Some(action) = self.control.default_action(table.name())? else { return Ok(None) };
+        let profile = table.implementation().map(Named::name);
+        let mut entry = v1::TableEntry {
+            table_id: table.id(),
+            action: Some(self.table_action(profile, &action)?),
+            is_default_action: true,
+            is_const: table.table.const_default_action_id != 0,
+            ..v1::TableEntry::default()
+        };
+        notes.write_to(&mut entry);
+        Ok(Some(entry))
+    }
+}
+
+/// A row as P4Runtime has it, with those direct resources that `filter` has.
+pub(in super::super) fn entry_of(
+    target: &Target<'_>,
+    table: TableRef<'_>,
+    row: &TableRow,
+    filter: &v1::TableEntry,
+) -> Result<v1::TableEntry> {
+    let profile = table.implementation().map(Named::name);
+    let mut entry = v1::TableEntry {
+        table_id: table.id(),
+        r#match: field_matches(table, row),
+        action: Some(target.table_action(profile, &row.entry.action)?),
+        priority: row.entry.priority,
+        is_const: row.is_const,
+        counter_data: filter.counter_data.and(row.counter).map(arrays::value_out),
+        meter_config: filter.meter_config.and(row.meter).map(meters::config_out),
+        idle_timeout_ns: row.idle_timeout_ns as i64,
+        ..v1::TableEntry::default()
+    };
+    if filter.time_since_last_hit.is_some() && target.control.table(table.name())?.has_idle_timeout {
+        let elapsed_ns = target.now_ns.saturating_sub(row.last_hit_ns) as i64;
+        entry.time_since_last_hit = Some(v1::table_entry::IdleTimeout { elapsed_ns });
+    }
+    Notes::unpack(&row.entry.metadata).write_to(&mut entry);
+    Ok(entry)
+}
+
+/// An entry's key in canonical form, by field id.
+fn field_matches(table: TableRef<'_>, row: &TableRow) -> Vec<v1::FieldMatch> {
+    let fields = table.table.match_fields.iter().zip(&row.entry.matches);
+    let mut matches: Vec<_> = fields
+        .filter_map(|(field, value)| {
+            field_match(field.id, field.kind(), field.bitwidth.unsigned_abs(), value)
+        })
+        .collect();
+    matches.sort_by_key(|field| field.field_id);
+    matches
+}
+
+/// `None` for "don't care", which P4Runtime leaves out.
+fn field_match(field_id: u32, kind: MatchType, width: u32, value: &MatchValue) -> Option<v1::FieldMatch> {
+    use trimwire_p4runtime::bytes;
+    use v1::field_match::{Exact, Lpm, Optional, Range, Ternary};
+    let zero = |value: &Value| value.iter().all(|byte| *byte == 0);
+    let of = match (value.clone(), kind) {
+        (MatchValue::Exact(value), _) => FieldMatchType::Exact(Exact { value }),
+        (MatchValue::Lpm { prefix_len: 0, .. } | MatchValue::Optional(None), _) => return None,
+        (MatchValue::Lpm { value, prefix_len }, _) => {
+            FieldMatchType::Lpm(Lpm { value, prefix_len: i32::from(prefix_len) })
+        }
+        (MatchValue::Ternary { mask, .. }, _) if zero(&mask) => return None,
+        // The engine knows optional keys as ternary ones.
+        (MatchValue::Ternary { value, .. } | MatchValue::Optional(Some(value)), MatchType::Optional) => {
+            FieldMatchType::Optional(Optional { value })
+        }
+        (MatchValue::Ternary { value, mask }, _) => FieldMatchType::Ternary(Ternary { value, mask }),
+        (MatchValue::Optional(Some(value)), _) => FieldMatchType::Optional(Optional { value }),
+        (MatchValue::Range { low, high }, _)
+            if zero(&low) && bytes::shortest(&high) == bytes::shortest(&bytes::prefix_mask(width, width)) =>
+        {
+            return None;
+        }
+        (MatchValue::Range { low, high }, _) => FieldMatchType::Range(Range { low, high }),
+    };
+    Some(v1::FieldMatch { field_id, field_match_type: Some(of) })
+}

@@ -1,0 +1,366 @@
+//! Runs `simple_switch_grpc` on a case: writes over P4Runtime, frames from capture files.
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tokio::time::timeout;
+use trimwire_p4runtime::client::{Client, Role, Streams};
+use trimwire_p4runtime::config::counter_spec::Unit;
+use trimwire_p4runtime::entity::{
+    ActionBuilder, TableEntryBuilder, counter, insert, member, member_group, meter, modify,
+};
+use trimwire_p4runtime::p4info::{Index, Named, P4Info};
+use trimwire_p4runtime::v1::set_forwarding_pipeline_config_request::Action;
+use trimwire_p4runtime::v1::write_request::Atomicity;
+use trimwire_p4runtime::v1::{self, Entity, Update};
+use trimwire_switch::engine::entity::{
+    ActionCall, ActionSpec, CounterValue, MatchValue, MeterConfig, Replica, TableEntry, value,
+};
+
+use super::observed::{counter_line, digest_line, direct_unit, frame_line, hex};
+use super::random::Bits;
+use super::{CPU_PORT, Case, PacketOut, Write, thrift};
+
+/// Ports with capture files.
+const PORTS: u16 = 4;
+
+/// Seconds BMv2 waits before it reads its capture files: time to write the entries.
+const WAIT_SECONDS: u64 = 6;
+
+/// How long the stream stays silent when nothing more comes.
+const SILENCE: Duration = Duration::from_millis(1500);
+
+/// BMv2, which goes when this does.
+struct Running {
+    child: Child,
+    folder: String,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+        drop(std::fs::remove_dir_all(&self.folder));
+    }
+}
+
+/// What can be seen of the case on BMv2, as sorted lines.
+pub(crate) fn bmv2(case: &Case) -> Vec<String> {
+    let folder = std::env::temp_dir().join(format!("trimwire-bmv2-{}-{}", std::process::id(), case.name));
+    let folder = folder.to_str().unwrap().to_owned();
+    std::fs::create_dir_all(&folder).unwrap();
+    for port in 0..PORTS {
+        let frames: Vec<(usize, &[u8])> = case
+            .frames
+            .iter()
+            .enumerate()
+            .filter(|(_, (from, _))| *from == port)
+            .map(|(number, (_, frame))| (number, &frame[..]))
+            .collect();
+        std::fs::write(format!("{folder}/p{port}_in.pcap"), capture(&frames)).unwrap();
+    }
+    let free_port = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (address, thrift) = (free_port().to_string(), free_port().port());
+    let mut command = Command::new("simple_switch_grpc");
+    command.args(["--no-p4", "--device-id", "1", "--thrift-port", &thrift.to_string()]);
+    command.args(["--use-files", &WAIT_SECONDS.to_string()]);
+    for port in 0..PORTS {
+        command.args(["-i", &format!("{port}@{folder}/p{port}")]);
+    }
+    command.args(["--notifications-addr", &format!("ipc://{folder}/notifications.ipc")]);
+    command.args(["--", "--grpc-server-addr", &address, "--priority-queues", "8"]);
+    command.args(["--cpu-port", &CPU_PORT.to_string()]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("simple_switch_grpc");
+    let mut running = Running { child, folder };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut lines = runtime.block_on(drive(&address, thrift, case));
+    // BMv2 writes its capture files when it ends.
+    Command::new("kill").args(["-INT", &running.child.id().to_string()]).status().unwrap();
+    running.child.wait().unwrap();
+    for port in 0..PORTS {
+        let sent =
+            captured(&std::fs::read(format!("{}/p{port}_out.pcap", running.folder)).unwrap_or_default());
+        lines.extend(sent.iter().map(|frame| frame_line(port, frame)));
+    }
+    lines.sort();
+    lines
+}
+
+/// A libpcap capture file: frames and the milliseconds at which they come.
+fn capture(frames: &[(usize, &[u8])]) -> Vec<u8> {
+    let mut file = Vec::new();
+    let words =
+        |file: &mut Vec<u8>, words: &[u32]| words.iter().for_each(|word| file.extend(word.to_le_bytes()));
+    words(&mut file, &[0xa1b2_c3d4, 2 | 4 << 16, 0, 0, 65_535, 1]);
+    for &(number, frame) in frames {
+        let (number, length) = (number as u32, frame.len() as u32);
+        words(&mut file, &[number / 1000, number % 1000 * 1000, length, length]);
+        file.extend(frame);
+    }
+    file
+}
+
+fn captured(file: &[u8]) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    let mut rest = file.get(24..).unwrap_or(&[]);
+    while let Some((header, after)) = rest.split_at_checked(16) {
+        let length = u32::from_le_bytes([header[8], header[9], header[10], header[11]]) as usize;
+        let Some((frame, after)) = after.split_at_checked(length) else { break };
+        frames.push(frame.to_vec());
+        rest = after;
+    }
+    frames
+}
+
+/// Writes, frames, and what P4Runtime tells afterwards.
+async fn drive(address: &str, thrift: u16, case: &Case) -> Vec<String> {
+    let mut tries = 0;
+    let mut client = loop {
+        match Client::connect(address).await {
+            Ok(client) => break client,
+            Err(error) if tries > 100 => panic!("{error}"),
+            Err(_) => tries += 1,
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    client.arbitrate(1, 1, Role::default()).await.unwrap();
+    let mut streams = client.take_streams().unwrap();
+    let p4info = P4Info::from_text(&std::fs::read_to_string(&case.p4info).unwrap()).unwrap();
+    let config = std::fs::read(&case.json).unwrap();
+    client.set_pipeline(p4info, config, None, Action::VerifyAndCommit).await.unwrap();
+    thrift::set_queue_depths(thrift, 1 << 16);
+    let index = client.index().unwrap();
+    for write in &case.writes {
+        if let Write::ValueSet(set, member) = write {
+            let set_info =
+                index.p4info().value_sets.iter().find(|other| other.preamble.as_ref().unwrap().name == *set);
+            let bits: i32 = set_info.unwrap().r#match.iter().map(|field| field.bitwidth).sum();
+            let mut padded = vec![0; (bits as usize).div_ceil(8) - member.len()];
+            padded.extend(member);
+            thrift::add_value_set_member(thrift, set, &padded);
+            continue;
+        }
+        if let Err(error) = client.write(vec![translate(&index, write)], Atomicity::ContinueOnError).await {
+            panic!("{}: BMv2 refuses {write:?}: {error}", case.name);
+        }
+    }
+    for out in &case.packet_outs {
+        client.packet_out(out.payload.clone(), packet_metadata(out)).await.unwrap();
+    }
+    // The capture files' time is BMv2's own; a frame a millisecond follows.
+    let frames = Duration::from_secs(WAIT_SECONDS) + Duration::from_millis(case.frames.len() as u64);
+    let mut lines = listen(&client, &index, &mut streams, frames + SILENCE).await;
+    lines.extend(counters(&client, &index, case).await);
+    lines
+}
+
+fn packet_metadata(out: &PacketOut) -> Vec<v1::PacketMetadata> {
+    (1..)
+        .zip(&out.metadata)
+        .map(|(metadata_id, &(_, value))| v1::PacketMetadata {
+            metadata_id,
+            value: trimwire_switch::engine::entity::value(value.into()),
+        })
+        .collect()
+}
+
+/// Packet-ins and digests for that long, and until they cease.
+async fn listen(client: &Client, index: &Index, streams: &mut Streams, for_long: Duration) -> Vec<String> {
+    let mut lines = Vec::new();
+    let deadline = tokio::time::Instant::now() + for_long;
+    loop {
+        let wait = deadline.saturating_duration_since(tokio::time::Instant::now()).max(SILENCE);
+        let heard = timeout(wait, async {
+            tokio::select! {
+                packet = streams.packets.recv() => vec![packet_in_line(index, &packet.expect("the stream"))],
+                list = streams.digests.recv() => {
+                    let list = list.expect("the stream");
+                    client.acknowledge_digest(list.digest_id, list.list_id).await.unwrap();
+                    digest_lines(index, &list)
+                }
+            }
+        });
+        match heard.await {
+            Ok(heard) => lines.extend(heard),
+            Err(_) => return lines,
+        }
+    }
+}
+
+/// The frame as it left the CPU port: the `packet_in` header's fields, then the payload.
+fn packet_in_line(index: &Index, packet: &v1::PacketIn) -> String {
+    let header = index.controller_header("packet_in").unwrap();
+    let value = |bytes: &[u8]| bytes.iter().fold(0, |value, &byte| value << 8 | u64::from(byte));
+    let bits = header.metadata.iter().fold(Bits::default(), |bits, field| {
+        let given = packet.metadata.iter().find(|given| given.metadata_id == field.id);
+        bits.push(field.bitwidth as u32, given.map_or(0, |given| value(&given.value)))
+    });
+    format!("packet-in {}{}", hex(&bits.bytes()), hex(&packet.payload))
+}
+
+fn digest_lines(index: &Index, list: &v1::DigestList) -> Vec<String> {
+    let name = &index.digest(list.digest_id).unwrap().preamble.as_ref().unwrap().name;
+    let field = |data: &v1::P4Data| match &data.data {
+        Some(v1::p4_data::Data::Bitstring(bytes)) => bytes.clone(),
+        other => panic!("digest {name} holds {other:?}"),
+    };
+    let line = |data: &v1::P4Data| match &data.data {
+        Some(v1::p4_data::Data::Struct(members)) => {
+            digest_line(name, &members.members.iter().map(field).collect::<Vec<_>>())
+        }
+        _ => digest_line(name, &[field(data)]),
+    };
+    list.data.iter().map(line).collect()
+}
+
+fn counted(data: Option<&v1::CounterData>) -> CounterValue {
+    let data = data.copied().unwrap_or_default();
+    CounterValue { packets: data.packet_count as u64, bytes: data.byte_count as u64 }
+}
+
+async fn counters(client: &Client, index: &Index, case: &Case) -> Vec<String> {
+    let mut lines = Vec::new();
+    for info in &index.p4info().counters {
+        let name = &info.preamble.as_ref().unwrap().name;
+        let unit =
+            info.spec.as_ref().map_or(Unit::Unspecified, trimwire_p4runtime::config::CounterSpec::unit);
+        for entity in client.read(vec![counter(index, name.as_str(), None).unwrap().into()]).await.unwrap() {
+            let Some(v1::entity::Entity::CounterEntry(entry)) = entity.entity else { continue };
+            let what = format!("counter {name} {}", entry.index.unwrap_or_default().index);
+            lines.extend(counter_line(&what, unit, counted(entry.data.as_ref())));
+        }
+    }
+    for (number, write) in case.writes.iter().enumerate() {
+        let Write::Entry(table, entry) = write else { continue };
+        let Some(unit) = direct_unit(index, index.table(table.as_str()).unwrap().id()) else { continue };
+        let wanted = table_entry(index, table, entry);
+        let key = v1::DirectCounterEntry { table_entry: Some(wanted.clone()), data: None };
+        for entity in client.read(vec![key.into()]).await.unwrap() {
+            let Some(v1::entity::Entity::DirectCounterEntry(entry)) = entity.entity else { continue };
+            // An entry without match fields asks for every entry of the table.
+            let found = entry.table_entry.clone().unwrap_or_default();
+            if (&found.r#match, found.priority) != (&wanted.r#match, wanted.priority) {
+                continue;
+            }
+            lines.extend(counter_line(&format!("hits {table} {number}"), unit, counted(entry.data.as_ref())));
+        }
+    }
+    lines
+}
+
+fn meter_config(config: &MeterConfig) -> v1::MeterConfig {
+    v1::MeterConfig {
+        cir: config.cir as i64,
+        cburst: config.cburst as i64,
+        pir: config.pir as i64,
+        pburst: config.pburst as i64,
+        ..v1::MeterConfig::default()
+    }
+}
+
+fn replicas(replicas: &[Replica]) -> Vec<v1::Replica> {
+    let replica = |replica: &Replica| v1::Replica {
+        instance: replica.instance.into(),
+        port_kind: Some(v1::replica::PortKind::Port(value(replica.port.into()))),
+        ..v1::Replica::default()
+    };
+    replicas.iter().map(replica).collect()
+}
+
+fn translate(index: &Index, write: &Write) -> Update {
+    let entity: Entity = match write {
+        Write::Member(profile, id, call) => member(index, *profile, *id, action(index, call)).unwrap().into(),
+        Write::Group(profile, group) => {
+            let members: Vec<(u32, i32)> =
+                group.members.iter().map(|member| (member.id, member.weight as i32)).collect();
+            let size = members.iter().map(|(_, weight)| weight).sum();
+            member_group(index, *profile, group.id, members, size).unwrap().into()
+        }
+        Write::Entry(table, entry) => table_entry(index, table, entry).into(),
+        Write::Default(table, spec) => {
+            let ActionSpec::Direct(call) = spec else { panic!("a default action is a call") };
+            let builder =
+                TableEntryBuilder::default_entry(index, table.as_str()).action(call.action.as_str());
+            let params = call.params.iter().zip(1u32..);
+            let builder = params.fold(builder, |builder, (value, id)| builder.param(id, value.clone()));
+            return modify(builder.build().unwrap());
+        }
+        Write::Multicast(id, copies) => replication(
+            v1::packet_replication_engine_entry::Type::MulticastGroupEntry(v1::MulticastGroupEntry {
+                multicast_group_id: u32::from(*id),
+                replicas: replicas(copies),
+                ..v1::MulticastGroupEntry::default()
+            }),
+        ),
+        Write::Clone(id, copies) => {
+            replication(v1::packet_replication_engine_entry::Type::CloneSessionEntry(v1::CloneSessionEntry {
+                session_id: u32::from(*id),
+                replicas: replicas(copies),
+                ..v1::CloneSessionEntry::default()
+            }))
+        }
+        Write::Meter(name, cell, config) => {
+            let mut entry = meter(index, *name, Some(*cell as i64)).unwrap();
+            entry.config = Some(meter_config(config));
+            return modify(entry);
+        }
+        Write::DirectMeter(table, matches, priority, config) => {
+            let table_entry = Some(keyed(index, table, matches, *priority).build().unwrap());
+            return modify(v1::DirectMeterEntry {
+                table_entry,
+                config: Some(meter_config(config)),
+                ..v1::DirectMeterEntry::default()
+            });
+        }
+        Write::Digest(name) => {
+            let config = v1::digest_entry::Config { max_list_size: 1, ..v1::digest_entry::Config::default() };
+            v1::DigestEntry { digest_id: index.digest(*name).unwrap().id(), config: Some(config) }.into()
+        }
+        Write::ValueSet(..) => unreachable!("written over Thrift"),
+    };
+    insert(entity)
+}
+
+fn replication(entry: v1::packet_replication_engine_entry::Type) -> Entity {
+    v1::PacketReplicationEngineEntry { r#type: Some(entry) }.into()
+}
+
+fn action<'i>(index: &'i Index, call: &ActionCall) -> ActionBuilder<'i> {
+    let params = call.params.iter().zip(1u32..);
+    params.fold(ActionBuilder::new(index, call.action.as_str()), |action, (value, id)| {
+        action.param(id, value.clone())
+    })
+}
+
+fn keyed<'i>(index: &'i Index, table: &str, matches: &[MatchValue], priority: i32) -> TableEntryBuilder<'i> {
+    let mut builder = TableEntryBuilder::new(index, table);
+    for (value, id) in matches.iter().zip(1u32..) {
+        let all_zero = |bytes: &[u8]| bytes.iter().all(|&byte| byte == 0);
+        builder = match value.clone() {
+            MatchValue::Exact(value) => builder.exact(id, value),
+            MatchValue::Lpm { prefix_len: 0, .. } | MatchValue::Optional(None) => builder,
+            MatchValue::Lpm { value, prefix_len } => builder.lpm(id, value, prefix_len.into()),
+            MatchValue::Ternary { mask, .. } if all_zero(&mask) => builder,
+            MatchValue::Ternary { value, mask } => builder.ternary(id, value, mask),
+            MatchValue::Range { low, high } => builder.range(id, low, high),
+            MatchValue::Optional(Some(value)) => builder.optional(id, value),
+        };
+    }
+    if priority > 0 { builder.priority(priority) } else { builder }
+}
+
+fn table_entry(index: &Index, table: &str, entry: &TableEntry) -> v1::TableEntry {
+    let builder = keyed(index, table, &entry.matches, entry.priority);
+    let builder = match &entry.action {
+        ActionSpec::Member(id) => builder.member(*id),
+        ActionSpec::Group(id) => builder.group(*id),
+        ActionSpec::Direct(call) => {
+            let params = call.params.iter().zip(1u32..);
+            params.fold(builder.action(call.action.as_str()), |builder, (value, id)| {
+                builder.param(id, value.clone())
+            })
+        }
+    };
+    builder.build().unwrap()
+}

@@ -1,0 +1,45 @@
+//! Certificates that live as long as a test: an authority, a server on loopback, a client.
+#![allow(dead_code, reason = "every test binary uses its own part")]
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+
+/// A certificate and its key, PEM.
+pub(crate) struct Pem {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
+}
+
+/// Signs certificates.
+pub(crate) struct Authority {
+    pub(crate) certificate: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    pub(crate) fn new(name: &str) -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let certificate = params.self_signed(&key).unwrap().pem();
+        Self { certificate, issuer: Issuer::new(params, key) }
+    }
+
+    /// For a server on loopback.
+    pub(crate) fn server(&self) -> Pem {
+        self.sign(&["localhost", "127.0.0.1"], ExtendedKeyUsagePurpose::ServerAuth)
+    }
+
+    pub(crate) fn client(&self) -> Pem {
+        self.sign(&["controller"], ExtendedKeyUsagePurpose::ClientAuth)
+    }
+
+    fn sign(&self, names: &[&str], usage: ExtendedKeyUsagePurpose) -> Pem {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(names).unwrap();
+        params.extended_key_usages = vec![usage];
+        let certificate = params.signed_by(&key, &self.issuer).unwrap().pem();
+        Pem { certificate, key: key.serialize_pem() }
+    }
+}
