@@ -9,12 +9,12 @@ mod table;
 
 pub(crate) use options::Options;
 
+use crate::output::print;
 use crate::progress::Progress;
 use anyhow::{Context, Result};
 use outcome::{Outcome, Run};
 use scenario::Scenario;
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -78,14 +78,4 @@ fn assemble(options: &Options, mut runs: Vec<Run>) -> Result<Outcome> {
         parameters,
         baseline_accuracy,
     })
-}
-
-/// Writes to stdout. A reader that has seen enough (`| head`) is no failure.
-fn print(text: &str) -> Result<()> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(error).context("cannot write to stdout")
-        }
-        _ => Ok(()),
-    }
 }

@@ -1,15 +1,19 @@
 //! The `trimwire` command.
 
+mod codec;
 mod demo;
+mod failure;
+mod output;
 mod progress;
 mod training;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
+use failure::{EXIT_CODES, Failure, Outcome};
 use std::process::ExitCode;
 
 /// Gradients that a congested switch cuts instead of dropping.
 #[derive(Debug, Parser)]
-#[command(name = "trimwire", version, after_help = "Exit codes: 0 ok, 1 failed, 2 usage.")]
+#[command(name = "trimwire", version, after_help = EXIT_CODES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -18,6 +22,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Demo(demo::Options),
+    Codec(codec::Options),
     /// Write a shell's completions to stdout.
     Completions {
         /// The shell.
@@ -25,28 +30,26 @@ enum Command {
     },
 }
 
-/// Exit code of wrong usage, clap's too.
-const USAGE: u8 = 2;
-
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
-        Command::Demo(options) => {
-            if let Err(error) = options.check() {
-                eprintln!("trimwire: {error:#}");
-                return ExitCode::from(USAGE);
-            }
-            demo::demo(&options)
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("trimwire: {failure}");
+            failure.code()
         }
+    }
+}
+
+fn run(command: Command) -> Outcome {
+    match command {
+        Command::Demo(options) => {
+            options.check().map_err(Failure::usage)?;
+            Ok(demo::demo(&options)?)
+        }
+        Command::Codec(options) => codec::run(&options),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "trimwire", &mut std::io::stdout());
             Ok(())
-        }
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("trimwire: {error:#}");
-            ExitCode::FAILURE
         }
     }
 }

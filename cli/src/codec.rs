@@ -1,0 +1,44 @@
+//! `trimwire codec`: the codec on its own, without a network: how accurate, how fast, what is in a packet.
+//!
+//! ```text
+//! source ─► Encoder ─► cut ─► Decoder ─► error against the closed form     nmse, plot
+//! noise  ─► Encoder ─►        Decoder ─► time against memcpy               bench
+//! hex, pcap ────────────────► PacketView ─► header, planes, codes          inspect
+//! ```
+
+mod bench;
+mod clock;
+mod cut;
+mod inspect;
+mod measure;
+mod nmse;
+mod plot;
+mod source;
+
+use crate::failure::Outcome;
+use clap::{Args, Subcommand};
+
+/// Measure the codec on this machine, or look into its packets.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Nmse(nmse::Options),
+    Bench(bench::Options),
+    Inspect(inspect::Options),
+    Plot(plot::Options),
+}
+
+/// Runs a subcommand.
+pub(crate) fn run(options: &Options) -> Outcome {
+    match &options.command {
+        Command::Nmse(options) => nmse::run(options),
+        Command::Bench(options) => bench::run(options),
+        Command::Inspect(options) => inspect::run(options),
+        Command::Plot(options) => plot::run(options),
+    }
+}

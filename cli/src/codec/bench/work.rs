@@ -1,0 +1,201 @@
+//! The pieces of work that are timed.
+
+use super::super::clock::{Span, time};
+use super::super::source::Distribution;
+use anyhow::{Context as _, Result};
+use rayon::iter::{IndexedParallelIterator as _, ParallelIterator as _};
+use rayon::slice::{ParallelSlice as _, ParallelSliceMut as _};
+use std::hint::black_box;
+use trimwire_encoder::{
+    Codec, Decoder, Decoding, Encoder, Envelope, Isa, Layout, RotationKey, StreamId, rotation,
+};
+
+/// Transforms (and copies) of one row between two looks at the clock. Unnormalised transforms grow values by √d each; eight of
+/// the longest rows stay far inside f32.
+const ROW_REPEATS: usize = 8;
+/// Samples of a row are short, so each round takes the best of several.
+const ROW_SAMPLES: usize = 16;
+/// Distinct coordinates; the gradient repeats them, and no codec notices.
+const PATTERN: usize = 1 << 20;
+const KEY: RotationKey = RotationKey { job_seed: 1, message: 1, rank: 0 };
+
+/// What was timed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Op {
+    /// memcpy of a row that stays in the cache.
+    MemcpyRow,
+    /// memcpy of the gradient.
+    Memcpy,
+    /// Hadamard transform of a row that stays in the cache.
+    Transform,
+    /// Gradient to packets.
+    Encode,
+    /// Packets into the decoder.
+    Receive,
+    /// Packets to gradient: receive and decode.
+    Decode,
+    /// Packets added to a sum: receive and decode.
+    Accumulate,
+}
+
+/// One timing.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sample {
+    /// What.
+    pub op: Op,
+    /// On which instruction set; `None` for memcpy.
+    pub isa: Option<Isa>,
+    /// Coordinates that went through.
+    pub coordinates: usize,
+    /// How long it took.
+    pub span: Span,
+}
+
+/// The buffers that the work is done in.
+pub(super) struct Bench {
+    layout: Layout,
+    codec: Codec,
+    planes: u8,
+    parallel: bool,
+    gradient: Vec<f32>,
+    row: Vec<f32>,
+    packets: Vec<u8>,
+    /// Taken out while it moves to another instruction set.
+    decoder: Option<Decoder>,
+    out: Vec<f32>,
+}
+
+impl Op {
+    /// Its name in tables and JSON.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::MemcpyRow => "memcpy-row",
+            Self::Memcpy => "memcpy",
+            Self::Transform => "transform",
+            Self::Encode => "encode",
+            Self::Receive => "receive",
+            Self::Decode => "decode",
+            Self::Accumulate => "accumulate",
+        }
+    }
+
+    /// The memcpy that moves the same bytes through the same part of the memory.
+    pub(super) fn reference(self) -> Self {
+        match self {
+            Self::MemcpyRow | Self::Transform => Self::MemcpyRow,
+            _ => Self::Memcpy,
+        }
+    }
+}
+
+impl Bench {
+    /// Allocates for a message of `layout`. Work on several rows at once where `parallel`, in the rayon pool of the caller.
+    pub(super) fn new(layout: Layout, codec: Codec, planes: u8, parallel: bool) -> Self {
+        let count = layout.coordinates();
+        let pattern = Distribution::Gaussian.draw(1, count.min(PATTERN), PATTERN);
+        Self {
+            layout,
+            codec,
+            planes,
+            parallel,
+            gradient: pattern.iter().copied().cycle().take(count).collect(),
+            row: vec![0.0; layout.row_range(0).len()],
+            packets: vec![0; layout.message_len(codec, planes)],
+            decoder: Some(Decoder::new(layout, KEY, Decoding::Unbiased).with_codec(codec).parallel(parallel)),
+            out: vec![0.0; count],
+        }
+    }
+
+    /// Times both memcpys.
+    pub(super) fn memcpy(&mut self) -> Vec<Sample> {
+        let length = self.row.len().min(self.gradient.len());
+        let (from, to) = (&self.gradient[..length], &mut self.row[..length]);
+        let row = best_of_rows(|| {
+            time(|| {
+                for _ in 0..ROW_REPEATS {
+                    black_box(&mut *to).copy_from_slice(black_box(from));
+                }
+            })
+        });
+        let (from, to, parallel) = (&self.gradient, &mut self.out, self.parallel);
+        let all = time(|| {
+            if parallel {
+                let share = from.len().div_ceil(rayon::current_num_threads());
+                let shares = to.par_chunks_mut(share).zip(from.par_chunks(share));
+                shares.for_each(|(to, from)| to.copy_from_slice(black_box(from)));
+            } else {
+                black_box(&mut *to).copy_from_slice(black_box(from));
+            }
+        });
+        vec![
+            Sample { op: Op::MemcpyRow, isa: None, coordinates: ROW_REPEATS * length, span: row },
+            Sample { op: Op::Memcpy, isa: None, coordinates: self.gradient.len(), span: all },
+        ]
+    }
+
+    /// Times everything that the codec does, on one instruction set.
+    pub(super) fn codec(&mut self, isa: Isa) -> Result<Vec<Sample>> {
+        let transform = self.transform(isa);
+        let (layout, codec, planes) = (self.layout, self.codec, self.planes);
+        let count = layout.coordinates();
+        let encoder = Encoder::new(layout, KEY).with_codec(codec).with_isa(isa).parallel(self.parallel);
+        let stream = StreamId::new(0, 0).context("job 0 and rank 0 are valid")?;
+        let envelope = Envelope { stream, message: KEY.message, layer_class: 0 };
+        let (gradient, packets) = (&self.gradient, &mut self.packets);
+        let mut encoded = Ok(());
+        let encode = time(|| encoded = encoder.encode_into(gradient, envelope, planes, black_box(packets)));
+        encoded.context("cannot encode")?;
+
+        let decoder = self.decoder.take().context("the decoder is always put back")?.with_isa(isa);
+        let decoder = self.decoder.insert(decoder);
+        let mut receive = Span::default();
+        let mut spans = [Span::default(); 2];
+        for (span, add) in spans.iter_mut().zip([false, true]) {
+            decoder.reset(KEY);
+            let packets = &self.packets;
+            let mut received = Ok(());
+            receive = time(|| {
+                received = (0..layout.packets()).try_for_each(|index| {
+                    let start = layout.packet_offset(codec, index, planes);
+                    let packet = &packets[start..start + layout.packet_len(codec, index, planes)];
+                    decoder.receive(black_box(packet)).map(|_| ())
+                });
+            });
+            received.context("a packet of our own was refused")?;
+            let out = black_box(&mut self.out);
+            let finish = time(|| if add { decoder.add_into(out) } else { decoder.finish_into(out) });
+            *span = receive + finish;
+        }
+        let [decode, accumulate] = spans;
+        let whole = |op, span| Sample { op, isa: Some(isa), coordinates: count, span };
+        Ok(vec![
+            Sample {
+                op: Op::Transform,
+                isa: Some(isa),
+                coordinates: ROW_REPEATS * self.row.len(),
+                span: transform,
+            },
+            whole(Op::Encode, encode),
+            whole(Op::Receive, receive),
+            whole(Op::Decode, decode),
+            whole(Op::Accumulate, accumulate),
+        ])
+    }
+
+    fn transform(&mut self, isa: Isa) -> Span {
+        let (gradient, row) = (&self.gradient, &mut self.row);
+        best_of_rows(|| {
+            row.iter_mut().zip(gradient).for_each(|(to, from)| *to = *from);
+            time(|| {
+                for _ in 0..ROW_REPEATS {
+                    rotation::hadamard(isa, black_box(row));
+                }
+            })
+        })
+    }
+}
+
+fn best_of_rows(mut sample: impl FnMut() -> Span) -> Span {
+    let spans = (0..ROW_SAMPLES).map(|_| sample());
+    spans.min_by(|a, b| a.seconds.total_cmp(&b.seconds)).unwrap_or_default()
+}

@@ -1,0 +1,165 @@
+//! Which packets a measurement cuts, and how deep.
+
+use clap::ValueEnum;
+use rand::RngExt as _;
+use rand::seq::SliceRandom as _;
+use rand_chacha::ChaCha8Rng;
+use trimwire_encoder::{Codec, HEADER_LEN, Layout};
+
+/// Bytes in front of the UDP payload in an untagged Ethernet frame, without the checksum behind it.
+pub(crate) const FRAME_OVERHEAD: usize = 14 + 20 + 8;
+
+/// How deep a cut goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// Whole planes that are left; 0 loses the packet.
+    Planes(u8),
+    /// Bytes of the UDP payload that are left; less than a header loses the packet.
+    Payload(usize),
+}
+
+/// How the packets to cut are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Choice {
+    /// The same share of every row's packets, to within one packet, drawn at random inside the row.
+    Exact,
+    /// Every packet on its own, with the trim rate as probability.
+    Random,
+}
+
+impl Depth {
+    /// A switch's cut to frames of `bytes`.
+    pub(crate) fn frame(bytes: usize) -> Self {
+        Self::Payload(bytes.saturating_sub(FRAME_OVERHEAD))
+    }
+
+    /// Bytes that are left of a packet of `n` coordinates; 0 when it is lost.
+    pub(crate) fn payload(self, codec: Codec, n: usize) -> usize {
+        let whole = HEADER_LEN + codec.body_len(n);
+        match self {
+            Self::Planes(0) => 0,
+            Self::Planes(planes) => HEADER_LEN + codec.plane_offset(planes, n),
+            Self::Payload(bytes) if bytes < HEADER_LEN => 0,
+            Self::Payload(bytes) => bytes.min(whole),
+        }
+    }
+
+    /// Planes of the coordinates of a cut packet, as shares: `(planes, share)`. A plane that arrived in part counts for
+    /// the coordinates that it reaches.
+    pub(crate) fn shares(self, codec: Codec, n: usize) -> [(u8, f64); 2] {
+        let body = self.payload(codec, n).saturating_sub(HEADER_LEN);
+        let planes = (0..codec.planes()).take_while(|p| codec.plane_offset(p + 1, n) <= body).count() as u8;
+        if planes == codec.planes() {
+            return [(planes, 1.0), (planes, 0.0)];
+        }
+        let (start, end) = (codec.plane_offset(planes, n), codec.plane_offset(planes + 1, n));
+        // Whole coordinates only: a byte of a bit-plane holds eight, a coordinate of a wider plane some bytes.
+        let width = 8 * (end - start) / n;
+        let reached = 8 * (body - start) / width.max(1);
+        let share = reached.min(n) as f64 / n as f64;
+        [(planes, 1.0 - share), (planes + 1, share)]
+    }
+}
+
+/// Shares of the whole message for [`trimwire_encoder::expected_nmse`] when share `rate` of the packets is cut.
+pub(crate) fn message_shares(layout: Layout, codec: Codec, depth: Depth, rate: f64) -> Vec<(u8, f64)> {
+    let mut shares = vec![0.0; usize::from(codec.planes()) + 1];
+    for index in 0..layout.packets() {
+        let n = layout.packet_range(index).len();
+        for (planes, share) in depth.shares(codec, n) {
+            shares[usize::from(planes)] += share * n as f64;
+        }
+    }
+    let all = layout.padded_coordinates() as f64;
+    shares.iter().enumerate().filter(|(_, s)| **s > 0.0).map(|(b, s)| (b as u8, rate * s / all)).collect()
+}
+
+/// Chooses the packets to cut in message after message.
+#[derive(Debug)]
+pub(crate) struct Chooser {
+    choice: Choice,
+    rate: f64,
+    rng: ChaCha8Rng,
+    /// Packets that should have been cut so far, less those that were: rounding is carried on, so that it does not add up.
+    owed: f64,
+}
+
+impl Chooser {
+    /// Cuts share `rate` of the packets.
+    pub(crate) fn new(choice: Choice, rate: f64, mut rng: ChaCha8Rng) -> Self {
+        let owed = rng.random::<f64>();
+        Self { choice, rate, rng, owed }
+    }
+
+    /// Marks the packets of the next message that are cut.
+    pub(crate) fn choose(&mut self, layout: Layout) -> Vec<bool> {
+        let mut cut = vec![false; layout.packets()];
+        if self.choice == Choice::Random {
+            cut.iter_mut().for_each(|cut| *cut = self.rng.random::<f64>() < self.rate);
+            return cut;
+        }
+        for row in 0..layout.rows() {
+            let packets = &mut cut[layout.row_packets(row)];
+            self.owed += self.rate * packets.len() as f64;
+            // The tolerance keeps 0.1 + 0.1 + … from ending just below a whole packet.
+            let count = ((self.owed + 1e-9).floor().max(0.0) as usize).min(packets.len());
+            self.owed -= count as f64;
+            packets[..count].fill(true);
+            packets.shuffle(&mut self.rng);
+        }
+        cut
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use rand::SeedableRng as _;
+
+    #[test]
+    fn the_exact_choice_cuts_the_same_share_of_every_row() {
+        let layout = Layout::new(5 << 15, 352).unwrap();
+        for rate in [0.0, 0.1, 0.25, 0.5, 0.9, 1.0] {
+            let mut chooser = Chooser::new(Choice::Exact, rate, ChaCha8Rng::seed_from_u64(3));
+            let mut total = 0;
+            for _ in 0..4 {
+                let cut = chooser.choose(layout);
+                for row in 0..layout.rows() {
+                    let packets = layout.row_packets(row);
+                    let exact = rate * packets.len() as f64;
+                    let count = cut[packets].iter().filter(|cut| **cut).count();
+                    assert!((count as f64 - exact).abs() <= 1.0, "{count} of {exact}");
+                    total += count;
+                }
+            }
+            assert!((total as f64 - rate * 4.0 * layout.packets() as f64).abs() <= 1.0);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn shares_of_a_cut_packet_add_up_to_one_and_follow_its_bytes(bytes in 0usize..1600, blocks in 1usize..12) {
+            let n = 32 * blocks;
+            for codec in Codec::ALL {
+                let [(few, a), (more, b)] = Depth::Payload(bytes).shares(codec, n);
+                prop_assert!((a + b - 1.0).abs() < 1e-12 && a >= 0.0 && b >= 0.0);
+                prop_assert!(few <= more && more <= codec.planes());
+                let kept = Depth::Payload(bytes).payload(codec, n);
+                prop_assert!(kept <= bytes && kept <= HEADER_LEN + codec.body_len(n));
+                prop_assert!(kept == 0 || HEADER_LEN + codec.plane_offset(few, n) <= kept);
+            }
+        }
+    }
+
+    #[test]
+    fn whole_planes_are_one_share() {
+        for codec in Codec::ALL {
+            for planes in 1..=codec.planes() {
+                let [(b, share), _] = Depth::Planes(planes).shares(codec, 352);
+                assert_eq!((b, share), (planes, 1.0), "{codec}");
+            }
+            assert_eq!(Depth::Planes(0).shares(codec, 352)[0], (0, 1.0));
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! `trimwire codec inspect`: what is in a packet.
+
+mod capture;
+mod codes;
+mod frame;
+mod hex;
+mod report;
+
+use crate::failure::{EXIT_CODES, Failure, Outcome};
+use crate::output::{print, print_json};
+use anyhow::{Context as _, Result, anyhow};
+use clap::Args;
+use frame::Datagram;
+use report::{Packet, Summary};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+const HELP: &str = "\
+Examples:
+  trimwire codec inspect capture.pcapng                    packets from or to UDP port 9217
+  trimwire codec inspect --port 0 --limit 0 --json c.pcap  all UDP traffic, every packet, as JSON
+  trimwire codec inspect --hex '11 07 0402 00000003 …'        one UDP payload
+  trimwire codec inspect payload.bin                       a file that is no capture is one UDP payload
+
+Packets are taken as long as they arrived: a cut one shows what it still holds. Exit code 1 when one of the packets is not
+Trimwire's or is damaged, 3 when the input cannot be read at all.";
+
+/// Decode packets' headers and planes, from hex or captures.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = HELP, after_long_help = format!("{HELP}\n\n{EXIT_CODES}"))]
+#[group(id = "input", required = true, multiple = true, args = ["files", "pcap", "hex"])]
+pub(crate) struct Options {
+    /// Captures (pcap or pcapng), or files that are one UDP payload each.
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// A capture, pcap or pcapng.
+    #[arg(long, value_name = "FILE")]
+    pub pcap: Vec<PathBuf>,
+    /// A UDP payload in hex; blanks, colons, commas and 0x are passed over.
+    #[arg(long, value_name = "STRING")]
+    pub hex: Vec<String>,
+    /// Of captures, the UDP port to look at, source or destination; 0: all.
+    #[arg(long, default_value_t = 9217)]
+    pub port: u16,
+    /// Most packets shown; 0: all. The summary counts every one.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub limit: usize,
+    /// Coordinates shown of each packet.
+    #[arg(long, value_name = "K", default_value_t = 8)]
+    pub coordinates: usize,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    packets: Vec<Packet>,
+    summary: Summary,
+}
+
+/// Decodes and prints.
+pub(super) fn run(options: &Options) -> Outcome {
+    let mut report = Report { packets: Vec::new(), summary: Summary::default() };
+    let mut take = |datagram: Datagram| {
+        let packet = Packet::decode(&datagram, options.coordinates);
+        report.summary.count(&packet);
+        if options.limit == 0 || report.packets.len() < options.limit {
+            report.packets.push(packet);
+        }
+    };
+    for (nth, text) in options.hex.iter().enumerate() {
+        let payload = hex::parse(text).with_context(|| format!("--hex number {}", nth + 1));
+        take(Datagram::bare(format!("hex {}", nth + 1), payload.map_err(Failure::input)?));
+    }
+    let mut elsewhere = 0;
+    for path in options.files.iter().chain(&options.pcap) {
+        let bytes = read(path).map_err(Failure::input)?;
+        let name = path.display().to_string();
+        if capture::is_capture(&bytes) {
+            let counted = capture::each(&bytes, &name, options.port, &mut take).map_err(Failure::input)?;
+            elsewhere += counted.elsewhere;
+            if let Some(problem) = counted.problem {
+                eprintln!("trimwire: {name}: {problem}");
+            }
+        } else if options.pcap.contains(path) {
+            let error =
+                anyhow!("{name} is no capture: it begins with neither pcap's nor pcapng's magic number");
+            return Err(Failure::input(error));
+        } else {
+            take(Datagram::bare(name, bytes));
+        }
+    }
+    report.summary.elsewhere = elsewhere;
+    if options.json {
+        print_json(&report)?;
+    } else {
+        for packet in &report.packets {
+            print(&packet.render())?;
+        }
+        print(&report.summary.render(report.packets.len(), options.port))?;
+    }
+    match report.summary.bad {
+        0 => Ok(()),
+        bad => Err(Failure::failed(anyhow!("{bad} of {} packets cannot be decoded", report.summary.packets))),
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! Code words of coordinates, and what is known of the values behind them (docs/wire-format.md).
+
+use serde::Serialize;
+use trimwire_encoder::{Codec, PacketView, quantiser::peak_magnitude};
+
+/// First code of each of rht's eight zones and the end of the last, in units of 2^21.
+const ZONES: [u32; 9] = [0, 257, 493, 682, 822, 916, 972, 1004, 1024];
+const ZONE_UNIT: f64 = (1u32 << 21) as f64;
+/// Width of a zone in σ.
+const ZONE_WIDTH: f64 = 17.0 / 32.0;
+/// Where the last zone ends when no coordinate lies beyond, in zones.
+const USUAL_END: f64 = 8.625;
+
+/// What a packet says about one coordinate.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct Coordinate {
+    /// Its place in the packet.
+    pub index: usize,
+    /// The code word; bits that did not arrive are 0.
+    pub code: u32,
+    /// Which bits of the code word arrived.
+    pub known: u32,
+    /// Bits that arrived, sq's and sd's last one included.
+    pub bits: u32,
+    /// Least value that the coordinate can have; of rotated codecs, after the rotation.
+    pub low: f64,
+    /// Largest value that it can have.
+    pub high: f64,
+}
+
+/// The first `count` coordinates of a packet.
+pub(super) fn coordinates(view: &PacketView, count: usize) -> Vec<Coordinate> {
+    (0..count.min(view.header().coordinates)).map(|index| coordinate(view, index)).collect()
+}
+
+fn coordinate(view: &PacketView, index: usize) -> Coordinate {
+    let (header, body) = (view.header(), view.body());
+    let (codec, n) = (header.codec(), header.coordinates);
+    let offset = |plane| codec.plane_offset(plane, n) - codec.plane_offset(header.first_plane, n);
+    let (mut code, mut known, mut last) = (0, 0, None);
+    for plane in header.first_plane..codec.planes() {
+        let width = 8 * (offset(plane + 1) - offset(plane)) / n;
+        let at = offset(plane) + index * width / 8;
+        let Some(bytes) = body.get(at..at + width.div_ceil(8)) else { break };
+        let value = bytes.iter().fold(0, |value: u32, byte| value << 8 | u32::from(*byte));
+        match (width, plane) {
+            (1, 0..8) => {
+                code |= (value >> (index % 8) & 1) << (31 - plane);
+                known |= 1 << (31 - plane);
+            }
+            (1, _) => last = Some(value >> (index % 8) & 1),
+            (8, _) => {
+                let shift = 8 * (10 - plane.min(10));
+                code |= value << shift;
+                known |= 0xff << shift;
+            }
+            _ => (code, known) = (value, u32::MAX),
+        }
+    }
+    let bits = known.count_ones() + u32::from(last.is_some());
+    let (low, high) = range(view, code, known, last);
+    Coordinate { index, code, known, bits, low, high }
+}
+
+/// Bounds of a coordinate's value.
+fn range(view: &PacketView, code: u32, known: u32, last: Option<u32>) -> (f64, f64) {
+    let header = view.header();
+    let codec = header.codec();
+    // Every f32 is exact in f64; the peak's own byte is rounded up, so the bound holds up to rounding.
+    let (sigma, peak) = (f64::from(header.sigma), f64::from(peak_magnitude(header.peak)));
+    let bound = sigma * peak;
+    if header.is_not_finite() {
+        return (f64::NAN, f64::NAN);
+    }
+    // Only what is known from the top down narrows a value; a repair's planes alone do not.
+    let leading = known.leading_ones();
+    let open = u32::MAX.checked_shr(leading).unwrap_or(0);
+    match codec {
+        _ if leading == 0 => (-bound, bound),
+        Codec::Raw if leading == 32 => {
+            let value = f64::from(f32::from_bits(code));
+            (value, value)
+        }
+        Codec::Raw => (-bound, bound),
+        Codec::Rht => {
+            let end = USUAL_END.max(peak / ZONE_WIDTH);
+            let top = (code & !open & 0x7fff_ffff, (code | open) & 0x7fff_ffff);
+            let magnitude = |code| sigma * ZONE_WIDTH * expand(code, end);
+            signed(code, magnitude(f64::from(top.0)), magnitude(f64::from(top.1) + 1.0).min(bound))
+        }
+        Codec::RhtPaper | Codec::SignMagnitude => float(code & !open, open, bound),
+        // The head is the sign of x + t, the f32 follows behind it; one bit says nothing about x alone.
+        _ if leading == 1 => (-bound, bound),
+        _ => {
+            let last_open = u32::from(last.is_none() || leading < 32);
+            float(code << 1 & !(open << 1) | last.unwrap_or(0) & !last_open, open << 1 | last_open, bound)
+        }
+    }
+}
+
+/// Magnitude of a 31-bit code in zones (of `ZONE_WIDTH` σ), the last of which ends at `end`.
+fn expand(code: f64, end: f64) -> f64 {
+    let edge = |zone: usize| f64::from(ZONES[zone]) * ZONE_UNIT;
+    let zone = (0..8).rev().find(|zone| code >= edge(*zone)).unwrap_or(0);
+    let width = if zone == 7 { end - 7.0 } else { 1.0 };
+    zone as f64 + width * (code - edge(zone)) / (edge(zone + 1) - edge(zone))
+}
+
+/// Bounds of an f32 with open low bits.
+fn float(bits: u32, open: u32, bound: f64) -> (f64, f64) {
+    let magnitude = |bits: u32| f64::from(f32::from_bits(bits & 0x7fff_ffff));
+    let (low, high) = (magnitude(bits), magnitude(bits | open));
+    let high = if open == 0 {
+        high
+    } else if high.is_nan() {
+        bound
+    } else {
+        high.min(bound)
+    };
+    signed(bits, low, high.max(low))
+}
+
+fn signed(code: u32, low: f64, high: f64) -> (f64, f64) {
+    if code >> 31 == 1 { (-high, 0.0 - low) } else { (low, high) }
+}

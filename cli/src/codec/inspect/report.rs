@@ -1,0 +1,294 @@
+//! What is said about a packet, and about all of them.
+
+use super::codes::{Coordinate, coordinates};
+use super::frame::{Datagram, Route};
+use crate::output::table;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use trimwire_encoder::quantiser::peak_magnitude;
+use trimwire_encoder::{Codec, HEADER_LEN, Header, Kind, PacketView, Prefix};
+
+/// One packet.
+#[derive(Debug, Serialize)]
+pub(super) struct Packet {
+    source: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    route: Option<Route>,
+    bytes: usize,
+    #[serde(flatten)]
+    content: Content,
+}
+
+/// What the bytes are.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Content {
+    Data { kind: &'static str, stream: Stream, data: Box<Data> },
+    Other { kind: &'static str, stream: Stream },
+    Bad { error: String },
+}
+
+/// The part of the header that packets of all kinds have.
+#[derive(Debug, Serialize)]
+struct Stream {
+    job: u8,
+    rank: u16,
+    message: u32,
+    important: bool,
+    layer_class: u8,
+    last: bool,
+}
+
+/// A DATA packet's header and body.
+#[derive(Debug, Serialize)]
+struct Data {
+    codec: &'static str,
+    index: u32,
+    coordinates: usize,
+    first_plane: u8,
+    /// `null` where the row is not finite.
+    sigma: Option<f32>,
+    not_finite: bool,
+    kappa: f64,
+    peak: f32,
+    /// Bytes of the packet when nothing is cut off.
+    whole_bytes: usize,
+    /// Whole planes from `first_plane` on.
+    planes_held: u8,
+    /// A plane of which a part arrived.
+    partial_plane: Option<Partial>,
+    values: Vec<Coordinate>,
+}
+
+#[derive(Debug, Serialize)]
+struct Partial {
+    plane: u8,
+    coordinates: usize,
+}
+
+/// All packets of a run.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Summary {
+    /// Packets looked at.
+    pub packets: u64,
+    /// Those that cannot be decoded.
+    pub bad: u64,
+    /// Captured frames that are not UDP or of another port.
+    pub elsewhere: u64,
+    /// Packets by kind.
+    kinds: BTreeMap<&'static str, u64>,
+    /// DATA packets by whole planes held.
+    data_by_planes: BTreeMap<u8, u64>,
+    /// DATA packets that are shorter than their codec's whole packet.
+    cut: u64,
+}
+
+impl Packet {
+    /// Decodes a UDP payload, with its first `count` coordinates.
+    pub(super) fn decode(datagram: &Datagram, count: usize) -> Self {
+        let content = match Prefix::parse(&datagram.payload) {
+            Err(error) => Content::Bad { error: error.to_string() },
+            Ok(prefix) if prefix.kind != Kind::Data => {
+                Content::Other { kind: name(prefix.kind), stream: Stream::new(prefix) }
+            }
+            Ok(prefix) => match PacketView::parse(&datagram.payload) {
+                Err(error) => Content::Bad { error: error.to_string() },
+                Ok(view) => Content::Data {
+                    kind: name(prefix.kind),
+                    stream: Stream::new(prefix),
+                    data: Box::new(Data::new(&view, count)),
+                },
+            },
+        };
+        let bytes = datagram.payload.len();
+        Self { source: datagram.source.clone(), route: datagram.route, bytes, content }
+    }
+
+    /// For people.
+    pub(super) fn render(&self) -> String {
+        let mut text = self.source.clone();
+        if let Some(route) = self.route {
+            let ecn = ["not-ECT", "ECT(1)", "ECT(0)", "CE"][usize::from(route.ecn & 3)];
+            let _ = write!(text, ": {} → {}, DSCP {}, {ecn}", route.from, route.to, route.dscp);
+            if usize::from(route.announced) != self.bytes {
+                let _ = write!(text, ", UDP length announces {} bytes of payload", route.announced);
+            }
+        }
+        text.push('\n');
+        match &self.content {
+            Content::Bad { error } => {
+                let _ = writeln!(text, "  cannot be decoded: {error} ({} bytes)", self.bytes);
+            }
+            Content::Other { kind, stream } => {
+                let _ = writeln!(text, "  {kind} of {stream}; {} bytes", self.bytes);
+            }
+            Content::Data { kind, stream, data } => {
+                let _ = writeln!(text, "  {kind} of {stream}\n{}", data.render(self.bytes));
+            }
+        }
+        text
+    }
+}
+
+impl std::fmt::Display for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { job, rank, message, layer_class, .. } = self;
+        write!(f, "job {job}, rank {rank}, message {message}, layer class {layer_class}")?;
+        f.write_str(if self.important { ", important" } else { ", less important" })?;
+        f.write_str(if self.last { ", last" } else { "" })
+    }
+}
+
+impl Stream {
+    fn new(prefix: Prefix) -> Self {
+        Self {
+            job: prefix.stream.job(),
+            rank: prefix.stream.rank(),
+            message: prefix.message,
+            important: prefix.important,
+            layer_class: prefix.layer_class,
+            last: prefix.last,
+        }
+    }
+}
+
+impl Data {
+    fn new(view: &PacketView, count: usize) -> Self {
+        let header: &Header = view.header();
+        let (codec, n) = (header.codec(), header.coordinates);
+        let offset = |plane| codec.plane_offset(plane, n) - codec.plane_offset(header.first_plane, n);
+        let body = view.body().len();
+        let planes = (header.first_plane..codec.planes()).take_while(|p| offset(p + 1) <= body).count() as u8;
+        let open = header.first_plane + planes;
+        let partial = (open < codec.planes() && offset(open) < body).then(|| {
+            let width = 8 * (offset(open + 1) - offset(open)) / n;
+            Partial { plane: open, coordinates: 8 * (body - offset(open)) / width.max(1) }
+        });
+        Self {
+            codec: codec.name(),
+            index: header.index,
+            coordinates: n,
+            first_plane: header.first_plane,
+            sigma: (!header.is_not_finite()).then_some(header.sigma),
+            not_finite: header.is_not_finite(),
+            kappa: f64::from(header.kappa) / 255.0,
+            peak: peak_magnitude(header.peak),
+            whole_bytes: HEADER_LEN + offset(codec.planes()),
+            planes_held: planes,
+            partial_plane: partial,
+            values: coordinates(view, count),
+        }
+    }
+
+    fn render(&self, bytes: usize) -> String {
+        let codec: Codec = self.codec.parse().unwrap_or_default();
+        let mut text = format!(
+            "  codec {codec}, packet {}: {} coordinates{}, {}\n  {bytes} of {} bytes: {}",
+            self.index,
+            self.coordinates,
+            if codec.rotates() { " (rotated)" } else { "" },
+            self.sigma.map_or_else(
+                || "of a row that is not finite: all of it decodes to NaN".to_owned(),
+                |sigma| format!(
+                    "σ = {sigma:.6e}, mean magnitude {:.4} σ, largest at most {:.4} σ",
+                    self.kappa, self.peak
+                )
+            ),
+            self.whole_bytes,
+            self.planes(codec),
+        );
+        if bytes > self.whole_bytes {
+            let _ = write!(text, "; {} bytes behind the last plane are ignored", bytes - self.whole_bytes);
+        }
+        text.push('\n');
+        if !self.values.is_empty() {
+            let rows: Vec<Vec<String>> = self.values.iter().map(row).collect();
+            let table = table(&["coordinate", "code", "bits", "at least", "at most"], &rows, 0);
+            table.lines().for_each(|line| {
+                let _ = writeln!(text, "    {line}");
+            });
+        }
+        text
+    }
+
+    fn planes(&self, codec: Codec) -> String {
+        let mut text = if self.planes_held == 0 {
+            "no whole plane".to_owned()
+        } else if self.first_plane == 0 && self.planes_held == codec.planes() {
+            format!("all {} planes", self.planes_held)
+        } else if self.planes_held == 1 {
+            format!("plane {}", self.first_plane)
+        } else {
+            format!("planes {} to {}", self.first_plane, self.first_plane + self.planes_held - 1)
+        };
+        if let Some(partial) = &self.partial_plane {
+            let _ = write!(text, ", plane {} of {} coordinates", partial.plane, partial.coordinates);
+        }
+        text
+    }
+}
+
+fn row(coordinate: &Coordinate) -> Vec<String> {
+    // A digit for every four bits that arrived in part or whole, dots for the others.
+    let digits = (0..8).rev().map(|digit| match coordinate.known >> (4 * digit) & 15 {
+        0 => '·',
+        _ => char::from_digit(coordinate.code >> (4 * digit) & 15, 16).unwrap_or('·'),
+    });
+    vec![
+        coordinate.index.to_string(),
+        digits.collect(),
+        coordinate.bits.to_string(),
+        format!("{:.6e}", coordinate.low),
+        format!("{:.6e}", coordinate.high),
+    ]
+}
+
+fn name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Data => "DATA",
+        Kind::Ack => "ACK",
+        Kind::Probe => "PROBE",
+        Kind::Status => "STATUS",
+        Kind::Stop => "STOP",
+        Kind::Final => "FINAL",
+    }
+}
+
+impl Summary {
+    /// Counts a packet in.
+    pub(super) fn count(&mut self, packet: &Packet) {
+        self.packets += 1;
+        match &packet.content {
+            Content::Bad { .. } => self.bad += 1,
+            Content::Other { kind, .. } => *self.kinds.entry(kind).or_default() += 1,
+            Content::Data { kind, data, .. } => {
+                *self.kinds.entry(kind).or_default() += 1;
+                *self.data_by_planes.entry(data.planes_held).or_default() += 1;
+                self.cut += u64::from(packet.bytes < data.whole_bytes);
+            }
+        }
+    }
+
+    /// For people.
+    pub(super) fn render(&self, shown: usize, port: u16) -> String {
+        let kinds: Vec<String> = self.kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+        let mut text = format!("{} packet(s): {}", self.packets, kinds.join(", "));
+        if self.bad > 0 {
+            let comma = if kinds.is_empty() { "" } else { ", " };
+            let _ = write!(text, "{comma}{} that cannot be decoded", self.bad);
+        }
+        let planes: Vec<String> = self.data_by_planes.iter().map(|(b, n)| format!("{n} × {b}")).collect();
+        if !planes.is_empty() {
+            let _ = write!(text, "; {} cut; packets × whole planes held: {}", self.cut, planes.join(", "));
+        }
+        if self.elsewhere > 0 {
+            let which = if port == 0 { "not UDP".to_owned() } else { format!("not UDP port {port}") };
+            let _ = write!(text, "; {} other frames ({which})", self.elsewhere);
+        }
+        if (shown as u64) < self.packets {
+            let _ = write!(text, "; the first {shown} are shown (--limit)");
+        }
+        text + "\n"
+    }
+}

@@ -1,0 +1,167 @@
+//! One measurement of the error: encode, cut, decode, compare.
+
+use super::cut::{Choice, Chooser, Depth, message_shares};
+use super::source::{Distribution, Dtype};
+use anyhow::{Context as _, Result};
+use clap::ValueEnum;
+use rand::SeedableRng as _;
+use rand_chacha::ChaCha8Rng;
+use serde::Serialize;
+use trimwire_encoder::{
+    Codec, Decoder, Decoding, Encoder, Envelope, Layout, Message, RotationKey, StreamId, bf16, expected_nmse,
+    f16, nmse,
+};
+
+/// What is measured.
+#[derive(Debug, Clone)]
+pub(crate) struct Experiment {
+    /// The codec.
+    pub codec: Codec,
+    /// How cut coordinates are filled in.
+    pub decoding: Decoding,
+    /// Rows and packets of a message.
+    pub layout: Layout,
+    /// Number format that the codec is handed.
+    pub dtype: Dtype,
+    /// How deep packets are cut.
+    pub depth: Depth,
+    /// Share of packets that is cut.
+    pub trim_rate: f64,
+    /// Which ones.
+    pub choice: Choice,
+    /// Messages, each with its own coordinates, signs and cuts.
+    pub messages: u32,
+    /// Seed of everything random.
+    pub seed: u64,
+}
+
+/// What came out.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Measured {
+    /// ‖decoded − exact‖² / ‖exact‖², mean over messages.
+    pub nmse: f64,
+    /// The closed form for Gaussian coordinates; `None` where there is none.
+    pub expected: Option<f64>,
+    /// `nmse / expected`; `None` where nothing is expected.
+    pub ratio: Option<f64>,
+    /// Standard error of `nmse` over the messages; `None` of a single one.
+    pub standard_error: Option<f64>,
+    /// Share of packets that was cut.
+    pub trimmed_share: f64,
+    /// Bytes of UDP payload that arrived, of those sent.
+    pub bytes_share: f64,
+}
+
+/// The names of the decodings on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DecodingName {
+    /// Unbiased at any mix of precisions.
+    Unbiased,
+    /// Least error of a single transfer, biased.
+    Mmse,
+    /// As the paper decodes: f · sign, or σ · sign without a rotation.
+    Paper,
+}
+
+impl From<DecodingName> for Decoding {
+    fn from(name: DecodingName) -> Self {
+        match name {
+            DecodingName::Unbiased => Self::Unbiased,
+            DecodingName::Mmse => Self::Mmse,
+            DecodingName::Paper => Self::Paper,
+        }
+    }
+}
+
+impl Experiment {
+    /// Runs the experiment on coordinates drawn from `distribution`, or, where there is one, on the same `gradient` every time.
+    /// `done` is called after every message.
+    pub(crate) fn run(
+        &self,
+        distribution: &Distribution,
+        gradient: Option<&[f32]>,
+        mut done: impl FnMut(),
+    ) -> Result<Measured> {
+        let mut chooser = Chooser::new(self.choice, self.trim_rate, ChaCha8Rng::seed_from_u64(!self.seed));
+        let mut decoder = Decoder::new(self.layout, self.key(0), self.decoding).with_codec(self.codec);
+        let mut message = Message::default();
+        let mut decoded = vec![0.0; self.layout.coordinates()];
+        let (mut errors, mut cut, mut sent, mut arrived) = (Vec::new(), 0, 0, 0);
+        for number in 0..self.messages {
+            // Messages far apart in the seed's space: neighbouring --seed values share none.
+            let seed = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(u64::from(number));
+            let exact = gradient.map_or_else(
+                || {
+                    let row = 1 << self.layout.row_log2();
+                    let mut values = distribution.draw(seed, self.layout.coordinates(), row);
+                    self.dtype.round(&mut values);
+                    values
+                },
+                <[f32]>::to_vec,
+            );
+            self.encode(number, &exact, &mut message).context("cannot encode the gradient")?;
+            decoder.reset(self.key(number));
+            for (index, is_cut) in chooser.choose(self.layout).into_iter().enumerate() {
+                let packet = message.packet(index);
+                let n = self.layout.packet_range(index).len();
+                let keep = if is_cut { self.depth.payload(self.codec, n) } else { packet.len() };
+                (cut, sent, arrived) = (cut + u64::from(is_cut), sent + packet.len(), arrived + keep);
+                if keep > 0 {
+                    decoder.receive(&packet[..keep]).context("a packet of our own was refused")?;
+                }
+            }
+            decoder.finish_into(&mut decoded);
+            errors.push(nmse(&decoded, &exact));
+            done();
+        }
+        let shares = message_shares(self.layout, self.codec, self.depth, self.trim_rate);
+        let expected = closed_form(self.codec, self.decoding, &shares);
+        let (mean, standard_error) = mean_and_standard_error(&errors);
+        Ok(Measured {
+            nmse: mean,
+            expected,
+            ratio: expected.filter(|e| *e > 0.0).map(|e| mean / e),
+            standard_error,
+            trimmed_share: cut as f64 / (self.layout.packets() * errors.len().max(1)) as f64,
+            bytes_share: arrived as f64 / sent.max(1) as f64,
+        })
+    }
+
+    fn key(&self, message: u32) -> RotationKey {
+        RotationKey { job_seed: self.seed, message, rank: 0 }
+    }
+
+    fn encode(&self, number: u32, exact: &[f32], message: &mut Message) -> Result<()> {
+        let encoder = Encoder::new(self.layout, self.key(number)).with_codec(self.codec);
+        let stream = StreamId::new(0, 0).context("job 0 and rank 0 are valid")?;
+        let envelope = Envelope { stream, message: number, layer_class: 0 };
+        let planes = self.codec.planes();
+        match self.dtype {
+            Dtype::F32 => encoder.encode(exact, envelope, planes, message)?,
+            Dtype::F16 => {
+                let narrow: Vec<f16> = exact.iter().map(|v| f16::from_f32(*v)).collect();
+                encoder.encode(&narrow, envelope, planes, message)?;
+            }
+            Dtype::Bf16 => {
+                let narrow: Vec<bf16> = exact.iter().map(|v| bf16::from_f32(*v)).collect();
+                encoder.encode(&narrow, envelope, planes, message)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The closed form, where there is one. Unbiased decoding of nothing has none: λ is infinite, and a decoder gives zeros.
+pub(crate) fn closed_form(codec: Codec, decoding: Decoding, shares: &[(u8, f64)]) -> Option<f64> {
+    expected_nmse(codec, decoding, shares).filter(|error| error.is_finite())
+}
+
+fn mean_and_standard_error(values: &[f64]) -> (f64, Option<f64>) {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    (mean, (values.len() > 1).then(|| (variance / count).sqrt()))
+}
+
+#[cfg(test)]
+mod tests;

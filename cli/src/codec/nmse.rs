@@ -1,0 +1,263 @@
+//! `trimwire codec nmse`: the error of cut packets, measured, next to its closed form.
+
+use super::cut::{Choice, Depth};
+use super::measure::{DecodingName, Experiment, Measured};
+use super::source::{self, Distribution, Dtype};
+use crate::failure::{EXIT_CODES, Failure, Outcome};
+use crate::output::{print, print_json, table};
+use crate::progress::Progress;
+use anyhow::{Result, anyhow, bail, ensure};
+use clap::Args;
+use serde::Serialize;
+use trimwire_encoder::{
+    Codec, DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Layout, LayoutError, UnknownCodec,
+};
+
+const HELP: &str = "\
+Examples:
+  trimwire codec nmse --trim-rate 0.25                           a quarter of the packets cut to the sign plane
+  trimwire codec nmse --trim-rate 1 --planes 4                   every packet cut to four planes
+  trimwire codec nmse --trim-rate 1 --frame 256                  every frame cut to 256 bytes
+  trimwire codec nmse --codec sq --decoding paper --trim-rate 0.1 --dist lognormal
+  trimwire codec nmse --dist gradients.f16 --dtype f16 --trim-rate 0.5 --json
+  trimwire codec nmse --trim-rate 0.5 --within 2                 exit code 1 unless within 2 % of the closed form
+
+Error: ||decoded - exact||^2 / ||exact||^2, mean over --messages. The closed form is that of Gaussian coordinates; rotated
+codecs make coordinates nearly Gaussian whatever they were, the others do not.";
+
+/// Measure the error of cut packets against the closed form.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = HELP, after_long_help = format!("{HELP}\n\n{EXIT_CODES}"))]
+pub(crate) struct Options {
+    /// Codec: rht, rht-paper, sign-magnitude, sq, sd or raw.
+    #[arg(long, default_value_t, value_parser = codec)]
+    pub codec: Codec,
+    /// Share of packets that is cut, 0 to 1.
+    #[arg(long, value_name = "P", default_value_t = 1.0)]
+    pub trim_rate: f64,
+    /// Whole planes left in a cut packet; 0: the packet is lost.
+    #[arg(long, value_name = "B", default_value_t = 1, conflicts_with = "frame")]
+    pub planes: u8,
+    /// Cut to frames of this many bytes instead (Ethernet, IPv4 and UDP headers are 42 of them), wherever that falls.
+    #[arg(long, value_name = "BYTES")]
+    pub frame: Option<usize>,
+    /// How the packets to cut are chosen. With `exact` nothing but the codec's own randomness is left in the figure, so it can be held
+    /// against the closed form for share P; `random` is what switches do.
+    #[arg(long, value_enum, default_value_t = Choice::Exact)]
+    pub choose: Choice,
+    /// Coordinates: gaussian, lognormal (±exp(N(0, 1))), student-t (3 degrees of freedom), sparse (1 in 100), one-spike (one in
+    /// every row), or a FILE of raw little-endian numbers.
+    #[arg(long, value_name = "NAME|FILE", default_value = "gaussian")]
+    pub dist: Distribution,
+    /// Number format of FILE, and the one that the codec is handed.
+    #[arg(long, value_enum, default_value_t = Dtype::F32)]
+    pub dtype: Dtype,
+    /// How cut coordinates are filled in.
+    #[arg(long, value_enum, default_value_t = DecodingName::Unbiased)]
+    pub decoding: DecodingName,
+    /// Coordinates of a message [default: 262144, or all of FILE].
+    #[arg(long, value_name = "N")]
+    pub coordinates: Option<usize>,
+    /// log2 of the row length, 5 to 20.
+    #[arg(long, value_name = "L", default_value_t = DEFAULT_ROW_LOG2)]
+    pub row_log2: u8,
+    /// Most coordinates of a packet, a multiple of 32 (352 fit an MTU of 1500 bytes).
+    #[arg(long, value_name = "n", default_value_t = DEFAULT_COORDINATES_PER_PACKET)]
+    pub per_packet: usize,
+    /// Messages, each with its own coordinates (FILE: the same), signs and cuts.
+    #[arg(long, value_name = "M", default_value_t = 16)]
+    pub messages: u32,
+    /// Seed of everything random: the same seed gives the same figures.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+    /// Fail unless the measured error is within this many percent of the closed form (below 1e-12 where that is 0).
+    #[arg(long, value_name = "PERCENT")]
+    pub within: Option<f64>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Coordinates of a message when no flag says so: eight rows, so that 16 messages pin the sign-only error down to 0.1 %.
+const DEFAULT_COORDINATES: usize = 1 << 18;
+/// Where the closed form is 0, rounding is all that may be left.
+const EXACT: f64 = 1e-12;
+/// Work of more coordinates than this takes seconds.
+const SLOW: usize = 1 << 24;
+
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    codec: &'a str,
+    decoding: String,
+    distribution: String,
+    dtype: String,
+    trim_rate: f64,
+    planes: Option<u8>,
+    frame_bytes: Option<usize>,
+    coordinates: usize,
+    row_log2: u8,
+    coordinates_per_packet: usize,
+    messages: u32,
+    seed: u64,
+    #[serde(flatten)]
+    measured: Measured,
+}
+
+/// Reads a codec's name for clap.
+pub(super) fn codec(name: &str) -> Result<Codec, UnknownCodec> {
+    name.parse()
+}
+
+/// Measures and prints.
+pub(super) fn run(options: &Options) -> Outcome {
+    options.check().map_err(Failure::usage)?;
+    let gradient = match &options.dist {
+        Distribution::File(path) => {
+            Some(source::read(path, options.dtype, options.coordinates).map_err(Failure::input)?)
+        }
+        _ => None,
+    };
+    let count = gradient.as_ref().map_or(options.coordinates.unwrap_or(DEFAULT_COORDINATES), Vec::len);
+    let layout = layout(count, options.per_packet, options.row_log2).map_err(Failure::usage)?;
+    let experiment = options.experiment(layout);
+    let work = count.saturating_mul(options.messages as usize);
+    let progress = (work > SLOW).then(|| Progress::new(u64::from(options.messages), "messages"));
+    let measured = experiment.run(&options.dist, gradient.as_deref(), || {
+        if let Some(progress) = &progress {
+            progress.step();
+        }
+    })?;
+    if let Some(progress) = progress {
+        progress.finish();
+    }
+    let report = options.report(count, measured);
+    if options.json {
+        print_json(&report)?;
+    } else {
+        print(&render(&report))?;
+    }
+    options.verdict(&report.measured).map_err(Failure::failed)
+}
+
+/// A layout, or what is wrong with its flags.
+pub(super) fn layout(coordinates: usize, per_packet: usize, row_log2: u8) -> Result<Layout> {
+    Layout::new(coordinates, per_packet).and_then(|layout| layout.with_row_log2(row_log2)).map_err(|error| {
+        match error {
+            LayoutError::Empty => anyhow!("--coordinates 0: valid are 1 and above"),
+            LayoutError::CoordinatesPerPacket(_) => anyhow!("--per-packet: {error}"),
+            LayoutError::RowLog2(_) => anyhow!("--row-log2: {error}"),
+            _ => anyhow!("--coordinates {coordinates}: {error}"),
+        }
+    })
+}
+
+impl Options {
+    fn check(&self) -> Result<()> {
+        let (codec, planes) = (self.codec, self.codec.planes());
+        ensure!((0.0..=1.0).contains(&self.trim_rate), "--trim-rate {}: valid are 0 to 1", self.trim_rate);
+        ensure!(
+            self.planes <= planes,
+            "--planes {}: valid are 0 (lost) to {planes} (whole) for codec {codec}",
+            self.planes
+        );
+        ensure!(
+            (1..=1_000_000).contains(&self.messages),
+            "--messages {}: valid are 1 to 1000000",
+            self.messages
+        );
+        if let Some(within) = self.within {
+            ensure!(within > 0.0, "--within {within}: valid are percentages above 0");
+        }
+        Ok(())
+    }
+
+    fn experiment(&self, layout: Layout) -> Experiment {
+        let depth = self.frame.map_or(Depth::Planes(self.planes), Depth::frame);
+        Experiment {
+            codec: self.codec,
+            decoding: self.decoding.into(),
+            layout,
+            dtype: self.dtype,
+            depth,
+            trim_rate: self.trim_rate,
+            choice: self.choose,
+            messages: self.messages,
+            seed: self.seed,
+        }
+    }
+
+    fn report(&self, coordinates: usize, measured: Measured) -> Report<'static> {
+        Report {
+            codec: self.codec.name(),
+            decoding: format!("{:?}", self.decoding).to_lowercase(),
+            distribution: self.dist.to_string(),
+            dtype: format!("{:?}", self.dtype).to_lowercase(),
+            trim_rate: self.trim_rate,
+            planes: self.frame.is_none().then_some(self.planes),
+            frame_bytes: self.frame,
+            coordinates,
+            row_log2: self.row_log2,
+            coordinates_per_packet: self.per_packet,
+            messages: self.messages,
+            seed: self.seed,
+            measured,
+        }
+    }
+
+    fn verdict(&self, measured: &Measured) -> Result<()> {
+        let Some(percent) = self.within else { return Ok(()) };
+        let Some(expected) = measured.expected else {
+            bail!("--within: there is no closed form for codec {} cut here", self.codec);
+        };
+        let near = if expected > 0.0 {
+            (measured.nmse / expected - 1.0).abs() <= percent / 100.0
+        } else {
+            measured.nmse < EXACT
+        };
+        ensure!(
+            near,
+            "NMSE {:.4e} is not within {percent} % of {expected:.4e}, the closed form for Gaussian coordinates",
+            measured.nmse
+        );
+        Ok(())
+    }
+}
+
+fn render(report: &Report) -> String {
+    let cut = match (report.frame_bytes, report.planes) {
+        (Some(bytes), _) => format!("cut to frames of {bytes} bytes"),
+        (None, Some(0)) => "lost".to_owned(),
+        (None, planes) => format!("cut to {} plane(s)", planes.unwrap_or_default()),
+    };
+    let measured = &report.measured;
+    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+    let row = vec![
+        report.codec.to_owned(),
+        report.decoding.clone(),
+        report.distribution.clone(),
+        format!("{:.2} %", 100.0 * measured.trimmed_share),
+        format!("{:.2} %", 100.0 * measured.bytes_share),
+        format!("{:.4e}", measured.nmse),
+        or_dash(measured.standard_error.map(|e| format!("{e:.1e}"))),
+        or_dash(measured.expected.map(|e| format!("{e:.4e}"))),
+        or_dash(measured.ratio.map(|r| format!("{r:.4}"))),
+    ];
+    let titles = [
+        "codec",
+        "decoding",
+        "coordinates",
+        "cut",
+        "bytes",
+        "NMSE",
+        "±",
+        "closed form",
+        "measured/closed form",
+    ];
+    format!(
+        "{}\n{} message(s) of {} coordinates; {:.2} % of the packets {cut}.\n",
+        table(&titles, &[row], 3),
+        report.messages,
+        report.coordinates,
+        100.0 * report.measured.trimmed_share,
+    )
+}

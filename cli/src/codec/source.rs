@@ -1,0 +1,160 @@
+//! Gradients to measure on: drawn from a distribution, or the user's own from a file.
+
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::ValueEnum;
+use rand::{RngExt as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+use std::convert::Infallible;
+use std::f32::consts::TAU;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use trimwire_encoder::{bf16, f16};
+
+/// Where coordinates come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Distribution {
+    /// N(0, 1).
+    Gaussian,
+    /// ±exp(N(0, 1)): magnitudes over orders of magnitude.
+    Lognormal,
+    /// Student's t with three degrees of freedom: heavy tails.
+    StudentT,
+    /// One coordinate in a hundred is N(0, 1), the others are zero.
+    Sparse,
+    /// One coordinate of every row is 1, the others are zero.
+    OneSpike,
+    /// A file of raw little-endian numbers.
+    File(PathBuf),
+}
+
+/// Names on the command line; everything else is a file.
+const NAMES: [(&str, Distribution); 5] = [
+    ("gaussian", Distribution::Gaussian),
+    ("lognormal", Distribution::Lognormal),
+    ("student-t", Distribution::StudentT),
+    ("sparse", Distribution::Sparse),
+    ("one-spike", Distribution::OneSpike),
+];
+
+/// Number format that a gradient is encoded from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Dtype {
+    /// 32-bit IEEE 754.
+    F32,
+    /// 16-bit IEEE 754.
+    F16,
+    /// The upper half of an f32.
+    Bf16,
+}
+
+impl FromStr for Distribution {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        let named = NAMES.iter().find(|(name, _)| *name == text);
+        Ok(named.map_or_else(|| Self::File(text.into()), |(_, distribution)| distribution.clone()))
+    }
+}
+
+impl std::fmt::Display for Distribution {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Self::File(path) = self {
+            return path.display().fmt(f);
+        }
+        let named = NAMES.iter().find(|(_, distribution)| distribution == self);
+        f.write_str(named.map_or("", |(name, _)| name))
+    }
+}
+
+impl Dtype {
+    /// Bytes of a number.
+    pub(crate) fn bytes(self) -> usize {
+        if self == Self::F32 { 4 } else { 2 }
+    }
+
+    /// Rounds to what the format can hold.
+    pub(crate) fn round(self, values: &mut [f32]) {
+        match self {
+            Self::F32 => {}
+            Self::F16 => values.iter_mut().for_each(|v| *v = f16::from_f32(*v).to_f32()),
+            Self::Bf16 => values.iter_mut().for_each(|v| *v = bf16::from_f32(*v).to_f32()),
+        }
+    }
+}
+
+impl Distribution {
+    /// Draws `count` coordinates in rows of `row`. The same seed gives the same numbers; files are read by [`read`].
+    pub(crate) fn draw(&self, seed: u64, count: usize, row: usize) -> Vec<f32> {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        match self {
+            Self::Gaussian => gaussians(&mut rng, count),
+            Self::Lognormal => {
+                let magnitudes = gaussians(&mut rng, count);
+                magnitudes.into_iter().map(|m| if rng.random() { m.exp() } else { -m.exp() }).collect()
+            }
+            Self::StudentT => {
+                let [a, b, c] = [(); 3].map(|()| gaussians(&mut rng, count));
+                let z = gaussians(&mut rng, count);
+                let chi = a.iter().zip(&b).zip(&c).map(|((a, b), c)| a * a + b * b + c * c);
+                z.iter().zip(chi).map(|(z, chi)| z / (chi / 3.0).max(f32::MIN_POSITIVE).sqrt()).collect()
+            }
+            Self::Sparse => {
+                let values = gaussians(&mut rng, count);
+                values.into_iter().map(|v| if rng.random::<f32>() < 0.01 { v } else { 0.0 }).collect()
+            }
+            Self::OneSpike => {
+                let mut values = vec![0.0; count];
+                for row in values.chunks_mut(row) {
+                    let at = rng.random_range(0..row.len());
+                    row[at] = 1.0;
+                }
+                values
+            }
+            Self::File(_) => Vec::new(),
+        }
+    }
+}
+
+/// Box and Muller's two for the price of two.
+fn gaussians(rng: &mut ChaCha8Rng, count: usize) -> Vec<f32> {
+    let mut values = Vec::with_capacity(count + 1);
+    while values.len() < count {
+        // In (0, 1], so that the logarithm is finite.
+        let radius = (-2.0 * (1.0 - rng.random::<f32>()).ln()).sqrt();
+        let (sin, cos) = (TAU * rng.random::<f32>()).sin_cos();
+        values.extend([radius * cos, radius * sin]);
+    }
+    values.truncate(count);
+    values
+}
+
+/// Reads a file of raw little-endian numbers, at most `limit` of them, and refuses what no error can be measured on.
+pub(crate) fn read(path: &Path, dtype: Dtype, limit: Option<usize>) -> Result<Vec<f32>> {
+    let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
+    let bytes = std::fs::read(path).with_context(|| {
+        format!("cannot read --dist {} (valid: {}, or a file)", path.display(), names.join(", "))
+    })?;
+    ensure!(!bytes.is_empty(), "{} is empty", path.display());
+    let size = dtype.bytes();
+    if !bytes.len().is_multiple_of(size) {
+        bail!("{} has {} bytes, which is no multiple of {size} (see --dtype)", path.display(), bytes.len());
+    }
+    let numbers = bytes.chunks_exact(size).take(limit.unwrap_or(usize::MAX));
+    let values: Vec<f32> = numbers
+        .map(|number| match (dtype, number) {
+            (Dtype::F32, &[a, b, c, d]) => f32::from_le_bytes([a, b, c, d]),
+            (Dtype::F16, &[a, b]) => f16::from_le_bytes([a, b]).to_f32(),
+            (Dtype::Bf16, &[a, b]) => bf16::from_le_bytes([a, b]).to_f32(),
+            _ => f32::NAN,
+        })
+        .collect();
+    if let Some(at) = values.iter().position(|v| !v.is_finite()) {
+        bail!(
+            "{}: coordinate {at} is {}; errors are measured on finite gradients",
+            path.display(),
+            values[at]
+        );
+    }
+    ensure!(values.iter().any(|v| *v != 0.0), "{}: all coordinates are zero", path.display());
+    Ok(values)
+}

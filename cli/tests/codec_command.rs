@@ -1,0 +1,191 @@
+//! `trimwire codec` as a user runs it: shapes of its JSON, messages and exit codes. What the figures promise is tested where they
+//! are computed.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn trimwire(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_trimwire")).arg("codec").args(arguments).output().unwrap()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let output = trimwire(arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn keys(value: &Value) -> Vec<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+fn sorted<const N: usize>(mut keys: [&str; N]) -> [&str; N] {
+    keys.sort_unstable();
+    keys
+}
+
+fn fails(arguments: &[&str], code: i32, message: &str) {
+    let output = trimwire(arguments);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(text.contains(message), "{arguments:?} said: {text}");
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text}");
+}
+
+const SMALL: [&str; 4] = ["--coordinates", "40000", "--messages", "2"];
+
+#[test]
+fn nmse_prints_one_object_of_flags_and_figures() {
+    let arguments =
+        [&["nmse", "--codec", "rht", "--trim-rate", "0.5", "--planes", "1", "--json"], &SMALL[..]].concat();
+    let report = json(&arguments);
+    let shape = sorted([
+        "codec",
+        "decoding",
+        "distribution",
+        "dtype",
+        "trim_rate",
+        "planes",
+        "frame_bytes",
+        "coordinates",
+        "row_log2",
+        "coordinates_per_packet",
+        "messages",
+        "seed",
+        "nmse",
+        "expected",
+        "ratio",
+        "standard_error",
+        "trimmed_share",
+        "bytes_share",
+    ]);
+    let mut got = keys(&report);
+    got.sort_unstable();
+    assert_eq!(got, shape);
+    let expected = report["expected"].as_f64().unwrap();
+    assert!((expected - (1.0 / (1.0 - 0.5 * (1.0 - std::f64::consts::FRAC_2_PI)) - 1.0)).abs() < 1e-9);
+    assert!((report["nmse"].as_f64().unwrap() / expected - 1.0).abs() < 0.1);
+    assert_eq!((&report["codec"], &report["decoding"]), (&"rht".into(), &"unbiased".into()));
+}
+
+#[test]
+fn a_file_of_the_users_gradients_is_measured_in_its_own_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("g.bf16");
+    // 1.0 and −0.5 in bfloat16, little-endian.
+    std::fs::write(&file, [[0x80, 0x3f, 0x00, 0xbf]; 600].concat()).unwrap();
+    let name = file.to_str().unwrap();
+    let report =
+        json(&["nmse", "--dist", name, "--dtype", "bf16", "--trim-rate", "0", "--messages", "1", "--json"]);
+    assert_eq!(report["coordinates"], 1200);
+    assert!(report["nmse"].as_f64().unwrap() < 1e-12);
+    assert_eq!(report["expected"], 0.0);
+}
+
+#[test]
+fn within_turns_a_figure_into_a_check() {
+    let base = ["nmse", "--trim-rate", "1", "--within"];
+    assert!(trimwire(&[&base[..], &["5"], &SMALL].concat()).status.success());
+    // One spike is what signs carry exactly: far from the Gaussian closed form.
+    fails(&[&base[..], &["5", "--dist", "one-spike"], &SMALL].concat(), 1, "is not within 5 % of");
+}
+
+#[test]
+fn bad_flags_are_named_with_what_is_valid() {
+    fails(&["nmse", "--codec", "rth"], 2, "valid: rht, rht-paper, sign-magnitude, sq, sd, raw");
+    fails(&["nmse", "--trim-rate", "1.5"], 2, "--trim-rate 1.5: valid are 0 to 1");
+    fails(&["nmse", "--planes", "12"], 2, "--planes 12: valid are 0 (lost) to 11 (whole) for codec rht");
+    fails(
+        &["nmse", "--per-packet", "33"],
+        2,
+        "--per-packet: 33 coordinates a packet (valid: multiples of 32",
+    );
+    fails(&["nmse", "--row-log2", "3"], 2, "--row-log2: rows of 2^3");
+    fails(&["nmse", "--coordinates", "0"], 2, "--coordinates 0");
+    fails(&["nmse", "--messages", "0"], 2, "--messages 0: valid are 1 to");
+    fails(&["bench", "--isa", "mmx"], 2, "\"mmx\" is not available here (available: portable");
+    fails(&["bench", "--planes", "0"], 2, "--planes 0: valid are 1 to 11");
+    fails(&["bench", "--threads", "0"], 2, "--threads 0: valid are 1 to");
+    fails(&["plot", "--trim-rate", "0"], 2, "--trim-rate 0: valid are above 0 to 1");
+    fails(&["inspect"], 2, "required");
+}
+
+#[test]
+fn bad_files_are_named_with_what_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    fails(&["nmse", "--dist", "gausian"], 3, "cannot read --dist gausian (valid: gaussian, lognormal");
+    fails(&["nmse", "--dist", &write("odd", &[1, 2, 3])], 3, "has 3 bytes, which is no multiple of 4");
+    fails(&["nmse", "--dist", &write("empty", &[])], 3, "is empty");
+    let nan = [1.0_f32, f32::NAN].map(f32::to_le_bytes).concat();
+    fails(&["nmse", "--dist", &write("nan", &nan)], 3, "coordinate 1 is NaN");
+    fails(&["nmse", "--dist", &write("zero", &[0; 8])], 3, "all coordinates are zero");
+    fails(&["inspect", "--pcap", &write("text", b"no capture")], 3, "is no capture");
+    fails(&["inspect", "/nowhere/c.pcap"], 3, "cannot read /nowhere/c.pcap");
+    fails(&["inspect", "--hex", "12 3x"], 3, "'x' is no hex digit");
+    fails(&["inspect", "--hex", "ffff"], 1, "1 of 1 packets cannot be decoded");
+}
+
+#[test]
+fn bench_prints_every_op_on_every_instruction_set_next_to_memcpy() {
+    let report = json(&["bench", "--coordinates", "40000", "--rounds", "2", "--json"]);
+    let results = report["results"].as_array().unwrap();
+    let ops = |isa: &str| -> Vec<&str> {
+        results.iter().filter(|r| r["isa"] == isa).map(|r| r["op"].as_str().unwrap()).collect()
+    };
+    assert_eq!(ops("libc"), ["memcpy-row", "memcpy"]);
+    assert_eq!(ops("portable"), ["transform", "encode", "receive", "decode", "accumulate"]);
+    for result in results {
+        for key in ["bytes_per_second", "median_bytes_per_second", "memcpy_ratio", "median_memcpy_ratio"] {
+            assert!(result[key].as_f64().unwrap() > 0.0, "{key} in {result}");
+        }
+        let best = result["bytes_per_second"].as_f64().unwrap();
+        assert!(best >= result["median_bytes_per_second"].as_f64().unwrap());
+    }
+}
+
+#[test]
+fn inspect_prints_packets_and_a_summary() {
+    // Header of job 1, rank 2, message 3, packet 0 of 32 coordinates, σ = 1, κ = 204, peak 64; then one plane and half of another.
+    let text = "11 07 0402 00000003 00000001 3f800000 cc 40  0f0f0f0f aaaa";
+    let report = json(&["inspect", "--hex", text, "--json"]);
+    let packet = &report["packets"][0];
+    assert_eq!((&packet["kind"], &packet["bytes"]), (&"DATA".into(), &24.into()));
+    assert_eq!((&packet["stream"]["job"], &packet["stream"]["rank"]), (&1.into(), &2.into()));
+    assert_eq!(packet["data"]["planes_held"], 1);
+    assert_eq!(packet["data"]["partial_plane"], serde_json::json!({"plane": 1, "coordinates": 16}));
+    assert_eq!(packet["data"]["values"][1]["code"], 0xc000_0000_u32);
+    assert_eq!(report["summary"]["packets"], 1);
+    assert_eq!(report["summary"]["cut"], 1);
+    let output = trimwire(&["inspect", "--hex", text]);
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert!(table.contains("codec rht, packet 0: 32 coordinates (rotated), σ = 1.000000e0"), "{table}");
+    assert!(table.contains("24 of 146 bytes: plane 0, plane 1 of 16 coordinates"), "{table}");
+}
+
+#[test]
+fn plot_writes_a_drawing_and_prints_its_points() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("error.svg");
+    let small = ["--coordinates", "4096", "--messages", "1", "--codec", "rht", "--codec", "raw"];
+    let arguments = [&["plot", "--json", "-o", file.to_str().unwrap()], &small[..]].concat();
+    let report = json(&arguments);
+    let points = report["points"].as_array().unwrap();
+    for codec in ["rht", "raw"] {
+        let errors: Vec<f64> =
+            points.iter().filter(|p| p["codec"] == codec).map(|p| p["nmse"].as_f64().unwrap()).collect();
+        assert!(errors.len() > 10 && errors.is_sorted_by(|a, b| a >= b), "{codec}: {errors:?}");
+    }
+    let svg = std::fs::read_to_string(&file).unwrap();
+    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+    assert!(svg.contains(">rht</text>") && svg.contains(">raw</text>") && !svg.contains(">sq</text>"));
+    fails(
+        &[&["plot", "-o", "/nowhere/p.svg"], &small[..]].concat(),
+        1,
+        "cannot write --output /nowhere/p.svg",
+    );
+    assert!(!Path::new("/nowhere").exists());
+}
