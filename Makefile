@@ -1,6 +1,6 @@
 # Every entry point of the project; `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust client-tests lint p4 p4-check bmv2-tests
+.PHONY: help demo test test-rust client-tests lint bench p4 p4-check bmv2-tests
 
 CARGO ?= cargo
 DEMO_FLAGS ?=
@@ -16,6 +16,12 @@ test: p4-check lint test-rust bmv2-tests ## everything that CI runs
 
 test-rust: ## unit, property and integration tests of all crates
 	$(CARGO) test --workspace --exclude trimwire-bmv2-tests --locked
+
+bench: ## the codec's speed, and instruction counts where valgrind and gungraun-runner are installed
+	$(CARGO) bench -p trimwire-encoder --bench speed
+	@if command -v valgrind >/dev/null && command -v gungraun-runner >/dev/null; then \
+		$(CARGO) bench -p trimwire-encoder --bench instructions; \
+		else echo 'SKIPPED: instruction counts (valgrind or gungraun-runner is not installed)'; fi
 
 client-tests: ## p4runtime-shell and finsy from PyPI against the switch (part of test-rust; here a skip is a failure)
 	TRIMWIRE_REQUIRE_CLIENTS=1 $(CARGO) test --locked -p trimwire-switch --test server_clients

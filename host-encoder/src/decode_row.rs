@@ -4,11 +4,11 @@ use crate::codec::Codec;
 use crate::decoder::Decoding;
 use crate::dequantise::{Dequantiser, PlaneReader};
 use crate::dither;
-use crate::hadamard::transform;
+use crate::hadamard::{CACHE_BLOCK, join_blocks, transform_block};
 use crate::held::Precision;
 use crate::layout::Layout;
 use crate::packet::BLOCK;
-use crate::rotation::{self, RotationKey, flips};
+use crate::rotation::{self, RotationKey};
 use crate::scale::RowScale;
 use crate::scratch::Scratch;
 use crate::simd::{Isa, Kernel, Lanes};
@@ -53,7 +53,8 @@ impl<P: Fn(usize) -> Option<Precision>> RowDecoder<'_, P> {
                 any = true;
             }
         }
-        if !any || (largest == 0.0 && self.codec != Codec::Raw) {
+        // Only a rotation spreads what rounds to σ = 0 evenly; other codecs' packets of σ = 0 still hold their values.
+        if !any || (largest == 0.0 && self.codec.rotates()) {
             // Adding zeros changes nothing (but −0, whose sign a sum of reals does not have).
             if put == Put::Store {
                 out.fill(0.0);
@@ -105,7 +106,14 @@ impl<P: Fn(usize) -> Option<Precision>> Kernel for Job<'_, P> {
         }
         // 1/√d once for the transform back, and the working scale.
         let gain = if codec.rotates() { scale.factor() / (length as f64).sqrt() } else { 1.0 };
+        let rotate = codec.rotates() && put != Put::AddRotated;
+        let mut transformed = 0;
         for (index, local) in layout.row_places(row) {
+            // Pieces are transformed as soon as they are full, while they are in the cache.
+            while rotate && local.start >= transformed + CACHE_BLOCK {
+                transform_block(lanes, &mut values[transformed..transformed + CACHE_BLOCK]);
+                transformed += CACHE_BLOCK;
+            }
             let Some(precision) = (decoder.precision)(index) else {
                 values[local].fill(0.0);
                 continue;
@@ -125,8 +133,11 @@ impl<P: Fn(usize) -> Option<Precision>> Kernel for Job<'_, P> {
             }
             return;
         }
-        if codec.rotates() {
-            transform(lanes, values);
+        if rotate {
+            for block in values[transformed..].chunks_mut(CACHE_BLOCK) {
+                transform_block(lanes, block);
+            }
+            join_blocks(lanes, values);
         }
         let signs = if codec.rotates() { signs } else { &[] };
         finish(lanes, values, signs, scale, put == Put::Add, out);
@@ -162,15 +173,19 @@ fn packet<L: Lanes>(
 #[inline(always)]
 fn finish<L: Lanes>(lanes: L, values: &[f32], signs: &[u32], scale: RowScale, add: bool, out: &mut [f32]) {
     let values = &values[..out.len().min(values.len())];
-    let whole = if scale.is_one() { values.len() / L::N } else { 0 };
-    for (at, (to, from)) in L::lines_mut(out).iter_mut().zip(L::lines(values)).take(whole).enumerate() {
-        let v = lanes.flip(lanes.load(from), flips::<L>(signs, at));
-        let v = if add { lanes.add(lanes.load(to), v) } else { v };
-        lanes.store(to, v);
+    let whole = if scale.is_one() { values.len() / BLOCK } else { 0 };
+    let words = signs.iter().copied().chain(std::iter::repeat(0));
+    let blocks = out.as_chunks_mut::<BLOCK>().0.iter_mut().zip(values.as_chunks::<BLOCK>().0).zip(words);
+    for ((to, from), word) in blocks.take(whole) {
+        for (at, (to, from)) in L::lines_mut(to).iter_mut().zip(L::lines(from)).enumerate() {
+            let v = lanes.flip(lanes.load(from), word, at);
+            let v = if add { lanes.add(lanes.load(to), v) } else { v };
+            lanes.store(to, v);
+        }
     }
-    for i in whole * L::N..values.len() {
-        let word = signs.get(i / 32).copied().unwrap_or_default();
-        let value = scale.down(f32::from_bits(values[i].to_bits() ^ (word >> (i % 32) & 1) << 31));
+    for i in whole * BLOCK..values.len() {
+        let word = signs.get(i / BLOCK).copied().unwrap_or_default();
+        let value = scale.down(f32::from_bits(values[i].to_bits() ^ (word >> (i % BLOCK) & 1) << 31));
         out[i] = if add { out[i] + value } else { value };
     }
 }

@@ -55,8 +55,10 @@ enum Values {
     Table([f32; 256]),
     /// By the code of the embedded quantiser, in the given unit.
     Codes { zones: Zones, unit: f64, open_bits: u32 },
-    /// f32s of which the lowest bits are open; times a unit.
-    Floats { open_bits: u32, unit: f32 },
+    /// f32s of which the lowest bits are open.
+    Floats { open_bits: u32 },
+    /// The same, rotated: times a unit.
+    Rotated { open_bits: u32, unit: f64 },
     /// f32s behind a head of one bit, of which the lowest bits are open.
     BehindHead { open_bits: u32 },
     /// f32s in order.
@@ -81,7 +83,8 @@ impl Dequantiser {
         let open_bits = 8 * u32::from(11u8.saturating_sub(planes));
         let values = match codec {
             _ if planes == 0 => Values::Zero,
-            Codec::Rht | Codec::RhtPaper if decoding == Decoding::Paper && cut => signs(paper),
+            Codec::Rht if decoding == Decoding::Paper && cut => signs(paper),
+            Codec::RhtPaper if decoding == Decoding::Paper && planes <= 8 => signs(paper),
             Codec::Rht | Codec::RhtPaper if decodes_by_sign(codec, header.kappa, planes) => {
                 signs(mean * unit)
             }
@@ -94,11 +97,11 @@ impl Dequantiser {
                     Values::Table(table(&zones, unit as f32, planes))
                 }
             }
-            Codec::RhtPaper => Values::Floats { open_bits, unit: unit as f32 },
+            Codec::RhtPaper => Values::Rotated { open_bits, unit },
             Codec::SignMagnitude if planes <= 8 => {
                 signs(if decoding == Decoding::Paper { sigma } else { mean })
             }
-            Codec::SignMagnitude => Values::Floats { open_bits, unit: 1.0 },
+            Codec::SignMagnitude => Values::Floats { open_bits },
             Codec::StochasticQuantisation | Codec::SubtractiveDithering if planes <= 8 => Values::Signs {
                 magnitude: dither::limit(header.sigma),
                 dithered: codec == Codec::SubtractiveDithering,
@@ -130,7 +133,7 @@ impl Dequantiser {
                 for (block, out) in blocks {
                     let bits = reader.bits(0, block);
                     for (at, line) in L::lines_mut(out).iter_mut().enumerate() {
-                        lanes.store(line, lanes.flip(value, bits >> (at * L::N)));
+                        lanes.store(line, lanes.flip(value, bits, at));
                     }
                     if *dithered {
                         for (i, value) in out.iter_mut().enumerate() {
@@ -169,12 +172,22 @@ impl Dequantiser {
                     }
                 }
             }
-            Values::Floats { open_bits, unit } => {
+            Values::Floats { open_bits } => {
                 for (block, out) in blocks {
                     reader.read(block, self.planes, &mut split);
                     lanes.join(&split, &mut codes);
                     for i in 0..BLOCK {
-                        out[i] = middle(codes[i], *open_bits) * unit;
+                        out[i] = middle(codes[i], *open_bits);
+                    }
+                }
+            }
+            Values::Rotated { open_bits, unit } => {
+                for (block, out) in blocks {
+                    reader.read(block, self.planes, &mut split);
+                    lanes.join(&split, &mut codes);
+                    for i in 0..BLOCK {
+                        let value = f64::from(middle(codes[i], *open_bits)) * unit;
+                        out[i] = value.clamp(-LARGEST, LARGEST) as f32;
                     }
                 }
             }
@@ -208,6 +221,9 @@ fn expand<L: Lanes>(lanes: L, expander: &Expander<L>, codes: &[u32; BLOCK], out:
         lanes.store(line, lanes.floats(lanes.or(lanes.bits(m), sign)));
     }
 }
+
+/// Largest working value of rotated f32s, 2^100. Honest ones never come near it; made-up ones must not overflow a transform.
+const LARGEST: f64 = (1u128 << 100) as f64;
 
 /// What indices stand for when their first `planes` bits are known, sign included. Indices read from `planes` planes end in zeros, so
 /// only their first entries are looked up.

@@ -9,9 +9,9 @@ const CLIP: f32 = 2.5;
 /// Keeps the words apart from those of the row's signs: ranks have ten bits.
 const TAG: u32 = 1 << 16;
 
-/// L of a packet: heads decode to ±L.
+/// L of a packet, at most the largest f32: heads decode to ±L.
 pub(crate) fn limit(sigma: f32) -> f32 {
-    CLIP * sigma
+    (CLIP * sigma).min(f32::MAX)
 }
 
 /// The Philox words of a row's coordinates, one each.

@@ -2,7 +2,7 @@
 
 use crate::codec::Codec;
 use crate::dither;
-use crate::hadamard::transform;
+use crate::hadamard::{CACHE_BLOCK, join_blocks, transform_block};
 use crate::head::Head;
 use crate::layout::Layout;
 use crate::moments::moments;
@@ -49,16 +49,6 @@ impl RowEncoder {
         scores: &mut [f64],
     ) -> Result<(), RowError> {
         let length = self.layout.row_range(row).len();
-        let scale = match RowScale::of(self.isa, source) {
-            Ok(scale) => scale,
-            Err(_) if strict => return Err(RowError::NotFinite),
-            Err(_) if self.codec == Codec::Raw => RowScale::for_largest(0.0),
-            Err(_) => {
-                self.write_not_finite(row, out);
-                scores.fill(f64::NAN);
-                return Ok(());
-            }
-        };
         let Buffers { row: values, signs, dither } = buffers;
         let values = values.of(length);
         match self.codec {
@@ -70,8 +60,16 @@ impl RowEncoder {
             }
             Codec::SignMagnitude | Codec::Raw => {}
         }
-        let job = Job { encoder: self, row, source, scale, values, signs, dither, out, scores };
-        self.isa.run(job)
+        let job =
+            Job { encoder: self, row, source, values, signs, dither, out: &mut *out, scores: &mut *scores };
+        match self.isa.run(job) {
+            Err(RowError::NotFinite) if !strict => {
+                self.write_not_finite(row, out);
+                scores.fill(f64::NAN);
+                Ok(())
+            }
+            result => result,
+        }
     }
 
     /// Packets whose σ is NaN and whose planes are zero.
@@ -120,7 +118,6 @@ struct Job<'a> {
     row: usize,
     /// The row's coordinates, without padding.
     source: &'a [f32],
-    scale: RowScale,
     /// The row at its working scale, with padding.
     values: &'a mut [f32],
     signs: &'a [u32],
@@ -134,16 +131,18 @@ impl Kernel for Job<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(mut self, lanes: L) -> Result<(), RowError> {
-        self.prepare(lanes);
+        let scale = self.prepare(lanes)?;
         let RowEncoder { layout, codec, planes, .. } = *self.encoder;
+        // The transform is not normalised: its values are √d times those of the rotation.
         let gain = if codec.rotates() { self.values.len() } else { 1 };
+        let unit = scale.factor() * (gain as f64).sqrt();
         let mut energy = 0.0;
         let mut rest = std::mem::take(&mut self.out);
         for (nth, (index, place)) in layout.row_places(self.row).enumerate() {
             let (packet, tail) = rest.split_at_mut(HEADER_LEN + codec.plane_offset(planes, place.len()));
             rest = tail;
             let values = &self.values[place.clone()];
-            let head = match Head::of(&moments(lanes, values), values.len(), self.scale, gain) {
+            let head = match Head::of(&moments(lanes, values), values.len(), unit) {
                 Some(head) => head,
                 // NaN and infinities are sent as they are.
                 None if codec == Codec::Raw => Head::NONE,
@@ -154,7 +153,6 @@ impl Kernel for Job<'_> {
             match codec {
                 Codec::Rht => rht(lanes, values, head, body),
                 Codec::RhtPaper => {
-                    let unit = self.scale.factor() * (gain as f64).sqrt();
                     floats(lanes, values.iter().map(|v| (f64::from(*v) / unit) as f32), body);
                 }
                 Codec::SignMagnitude => floats(lanes, self.original(place.clone()), body),
@@ -186,25 +184,45 @@ impl Kernel for Job<'_> {
 }
 
 impl Job<'_> {
-    /// Fills `values`.
+    /// Fills `values`: the row at its working scale, rotated by the codecs that do so.
     #[inline(always)]
-    fn prepare<L: Lanes>(&mut self, lanes: L) {
+    fn prepare<L: Lanes>(&mut self, lanes: L) -> Result<RowScale, RowError> {
         let rotates = self.encoder.codec.rotates();
-        if self.scale.is_one() {
-            copy_flipped(lanes, self.source, if rotates { self.signs } else { &[] }, self.values);
-        } else {
+        let signs = if rotates { self.signs } else { &[] };
+        // Nearly every row is worked on as it is, so its largest value is looked for on the way.
+        let mut largest = 0;
+        for (at, to) in self.values.chunks_mut(CACHE_BLOCK).enumerate() {
+            let start = (at * CACHE_BLOCK).min(self.source.len());
+            let end = (start + to.len()).min(self.source.len());
+            let signs = signs.get(at * CACHE_BLOCK / 32..).unwrap_or_default();
+            largest = copy_flipped(lanes, &self.source[start..end], signs, to).max(largest);
+            if rotates {
+                transform_block(lanes, to);
+            }
+        }
+        let largest = f32::from_bits(largest);
+        if !largest.is_finite() {
+            let carried = self.encoder.codec == Codec::Raw;
+            return if carried { Ok(RowScale::for_largest(0.0)) } else { Err(RowError::NotFinite) };
+        }
+        let scale = RowScale::for_largest(largest);
+        if !scale.is_one() {
             let (head, padding) = self.values.split_at_mut(self.source.len());
             for (to, from) in head.iter_mut().zip(self.source) {
-                *to = self.scale.up(*from);
+                *to = scale.up(*from);
             }
             padding.fill(0.0);
             if rotates {
-                rotation::flip(lanes, self.values, self.signs);
+                rotation::flip(lanes, self.values, signs);
+                for block in self.values.chunks_mut(CACHE_BLOCK) {
+                    transform_block(lanes, block);
+                }
             }
         }
         if rotates {
-            transform(lanes, self.values);
+            join_blocks(lanes, self.values);
         }
+        Ok(scale)
     }
 
     /// Coordinates as the caller gave them, with padding.

@@ -8,7 +8,7 @@
 use crate::simd::{Isa, Kernel, Lanes};
 
 /// Coordinates whose levels are finished while they lie in a first-level cache (16 KiB).
-const CACHE_BLOCK: usize = 4096;
+pub(crate) const CACHE_BLOCK: usize = 4096;
 
 /// Transforms a row in place. Its length is a power of two; other lengths are left alone.
 pub(crate) fn hadamard(isa: Isa, row: &mut [f32]) {
@@ -33,13 +33,26 @@ impl Kernel for Transform<'_> {
 /// The transform, for kernels that have more to do with the row.
 #[inline(always)]
 pub(crate) fn transform<L: Lanes>(lanes: L, row: &mut [f32]) {
-    if row.len() < 8 * L::N {
-        return short(row);
-    }
     for block in row.chunks_mut(CACHE_BLOCK) {
-        first_levels(lanes, block);
-        levels(lanes, block, 8 * L::N);
+        transform_block(lanes, block);
     }
+    join_blocks(lanes, row);
+}
+
+/// The levels within a piece of [`CACHE_BLOCK`] coordinates (or a shorter row). Kernels that fill a row piece by piece call it
+/// while the piece is still in the first-level cache, and [`join_blocks`] in the end.
+#[inline(always)]
+pub(crate) fn transform_block<L: Lanes>(lanes: L, block: &mut [f32]) {
+    if block.len() < 8 * L::N {
+        return short(block);
+    }
+    first_levels(lanes, block);
+    levels(lanes, block, 8 * L::N);
+}
+
+/// The levels between pieces.
+#[inline(always)]
+pub(crate) fn join_blocks<L: Lanes>(lanes: L, row: &mut [f32]) {
     levels(lanes, row, CACHE_BLOCK);
 }
 

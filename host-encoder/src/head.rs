@@ -2,7 +2,6 @@
 
 use crate::moments::Moments;
 use crate::quantiser::{self, ZONE};
-use crate::scale::RowScale;
 
 /// σ, κ and peak as they go on the wire, and what the encoder needs of them.
 #[derive(Debug, Clone, Copy)]
@@ -21,9 +20,8 @@ impl Head {
     /// Of coordinates that have no moments.
     pub(crate) const NONE: Self = Self { sigma: 0.0, ..Self::NOT_FINITE };
 
-    /// From the moments of `n` working values, which are √`gain` · 2^exponent times the values themselves. `None` when σ is beyond f32.
-    pub(crate) fn of(moments: &Moments, n: usize, scale: RowScale, gain: usize) -> Option<Self> {
-        let unit = scale.factor() * (gain as f64).sqrt();
+    /// From the moments of `n` working values, which are `unit` times the values themselves. `None` when σ is beyond f32.
+    pub(crate) fn of(moments: &Moments, n: usize, unit: f64) -> Option<Self> {
         let sigma = ((f64::from(moments.squares) / n as f64).sqrt() / unit) as f32;
         // A σ that underflows is rounded up instead: 0 means that all coordinates are zero.
         let sigma = if sigma == 0.0 && moments.squares > 0.0 { f32::from_bits(1) } else { sigma };

@@ -1,6 +1,6 @@
-//! What the header says about a packet's coordinates, and what a row's scale depends on.
+//! What the header says about a packet's coordinates.
 
-use crate::simd::{Isa, Kernel, Lanes};
+use crate::simd::Lanes;
 
 /// Sums over a packet's coordinates (docs/wire-format.md §4).
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -56,40 +56,4 @@ fn fold(mut v: [f32; 16], with: impl Fn(f32, f32) -> f32) -> f32 {
         }
     }
     v[0]
-}
-
-/// The bits of the largest |v|: bits of non-negative floats order as the floats do, and those of infinity and NaN are
-/// above all finite ones.
-pub(crate) fn largest_bits(isa: Isa, values: &[f32]) -> u32 {
-    isa.run(Largest { values })
-}
-
-struct Largest<'a> {
-    values: &'a [f32],
-}
-
-impl Kernel for Largest<'_> {
-    type Output = u32;
-
-    #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) -> u32 {
-        let magnitude = lanes.splat_u(0x7fff_ffff);
-        let mut largest = [lanes.splat_u(0); 4];
-        let lines = L::lines(self.values);
-        let rest = &self.values[lines.len() * L::N..];
-        let (groups, single) = lines.as_chunks::<4>();
-        for group in groups {
-            for i in 0..4 {
-                let m = lanes.and(lanes.bits(lanes.load(&group[i])), magnitude);
-                largest[i] = lanes.max_u(largest[i], m);
-            }
-        }
-        for line in single {
-            largest[0] = lanes.max_u(largest[0], lanes.and(lanes.bits(lanes.load(line)), magnitude));
-        }
-        let mut out = [0; 16];
-        let all = lanes.max_u(lanes.max_u(largest[0], largest[1]), lanes.max_u(largest[2], largest[3]));
-        lanes.to_array(all, &mut out);
-        rest.iter().map(|v| v.to_bits() & 0x7fff_ffff).chain(out).max().unwrap_or(0)
-    }
 }

@@ -187,13 +187,21 @@ pub fn peak_magnitude(peak: u8) -> f32 {
 /// The smallest peak byte whose magnitude is not below `ratio`. (A packet has at most 8,160 coordinates, so its
 /// largest is at most √8160 ≈ 90 σ; the byte reaches 250 σ.)
 pub fn peak_byte(ratio: f32) -> u8 {
-    let (mut low, mut high) = (0u8, 255u8);
-    while low < high {
-        let middle = low + (high - low) / 2;
-        if peak_magnitude(middle) >= ratio { high = middle } else { low = middle + 1 }
+    if ratio <= 1.0 {
+        return 0;
     }
-    low
+    // The octave from the exponent; within it, 2^(k/32) ≥ ratio from a first guess that is never too high.
+    let bits = ratio.to_bits();
+    let octave = (bits >> 23) - 127;
+    let mut k = 32 * octave + FLOOR_OF_SIXTEENTH[(bits >> 19 & 15) as usize];
+    while k < 255 && peak_magnitude(k as u8) < ratio {
+        k += 1;
+    }
+    k.min(255) as u8
 }
+
+/// ⌊32 · log2(1 + i/16)⌋.
+const FLOOR_OF_SIXTEENTH: [u32; 16] = [0, 2, 5, 7, 10, 12, 14, 16, 18, 20, 22, 24, 25, 27, 28, 30];
 
 #[cfg(test)]
 mod tests {
@@ -268,6 +276,11 @@ mod tests {
             assert!(peak_magnitude(byte) >= ratio);
             assert!(byte == 0 || peak_magnitude(byte - 1) < ratio);
         }
+        for byte in 0..=255 {
+            assert_eq!(peak_byte(peak_magnitude(byte)), byte, "a magnitude that is a byte's own");
+        }
+        assert_eq!([0.0, 0.5, f32::MAX, f32::INFINITY].map(peak_byte), [0, 0, 255, 255]);
+        assert_eq!(peak_byte(f32::NAN), 255);
     }
 
     /// Codes of eight magnitudes and what they decode to.

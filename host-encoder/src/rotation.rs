@@ -48,13 +48,6 @@ pub(crate) fn signs_of(isa: Isa, key: RotationKey, row: u32, length: usize, sign
     philox_words(isa, key, row, 0, length / 32, signs);
 }
 
-/// The bits that flip vector `line` of a row.
-#[inline(always)]
-pub(crate) fn flips<L: Lanes>(signs: &[u32], line: usize) -> u32 {
-    let word = signs.get(line * L::N / 32).copied().unwrap_or_default();
-    word >> (line * L::N % 32)
-}
-
 struct Flip<'a> {
     row: &'a mut [f32],
     signs: &'a [u32],
@@ -72,29 +65,41 @@ impl Kernel for Flip<'_> {
 /// Flips a row's signs in place.
 #[inline(always)]
 pub(crate) fn flip<L: Lanes>(lanes: L, row: &mut [f32], signs: &[u32]) {
-    for (at, line) in L::lines_mut(row).iter_mut().enumerate() {
-        let v = lanes.load(line);
-        lanes.store(line, lanes.flip(v, flips::<L>(signs, at)));
+    for (block, word) in row.as_chunks_mut::<32>().0.iter_mut().zip(signs) {
+        for (at, line) in L::lines_mut(block).iter_mut().enumerate() {
+            let v = lanes.load(line);
+            lanes.store(line, lanes.flip(v, *word, at));
+        }
     }
 }
 
-/// Copies a row with its signs flipped (no signs: as they are); what `from` lacks of `to`'s length becomes zeros. `from` is
-/// not longer than `to`.
+/// Copies a part of a row with its signs flipped (no signs: as they are); what `from` lacks of `to`'s length becomes zeros. `from`
+/// is not longer than `to`. Returns the bits of the largest |v|, which are above those of all finite values where there is
+/// NaN or an infinity.
 #[inline(always)]
-pub(crate) fn copy_flipped<L: Lanes>(lanes: L, from: &[f32], signs: &[u32], to: &mut [f32]) {
+pub(crate) fn copy_flipped<L: Lanes>(lanes: L, from: &[f32], signs: &[u32], to: &mut [f32]) -> u32 {
     let whole = from.len() / 32;
     let (head, tail) = to.split_at_mut(32 * whole);
     let words = signs.iter().copied().chain(std::iter::repeat(0));
+    let magnitude = lanes.splat_u(0x7fff_ffff);
+    let mut largest = [lanes.splat_u(0); 2];
     for ((from, to), word) in from.as_chunks::<32>().0.iter().zip(head.as_chunks_mut::<32>().0).zip(words) {
         for (at, (from, to)) in L::lines(from).iter().zip(L::lines_mut(to)).enumerate() {
-            lanes.store(to, lanes.flip(lanes.load(from), word >> (at * L::N)));
+            let v = lanes.load(from);
+            largest[at % 2] = lanes.max_u(largest[at % 2], lanes.and(lanes.bits(v), magnitude));
+            lanes.store(to, lanes.flip(v, word, at));
         }
     }
+    let mut lane = [0; 16];
+    lanes.to_array(lanes.max_u(largest[0], largest[1]), &mut lane);
+    let mut largest = lane.into_iter().fold(0, u32::max);
     tail.fill(0.0);
     for (i, (to, from)) in tail.iter_mut().zip(&from[32 * whole..]).enumerate() {
         let word = signs.get(whole).copied().unwrap_or_default();
+        largest = largest.max(from.to_bits() & 0x7fff_ffff);
         *to = f32::from_bits(from.to_bits() ^ (word >> i & 1) << 31);
     }
+    largest
 }
 
 #[cfg(test)]
@@ -145,11 +150,11 @@ mod tests {
     struct Copied<'a>(&'a [f32], &'a [u32], &'a mut [f32]);
 
     impl Kernel for Copied<'_> {
-        type Output = ();
+        type Output = u32;
 
         #[inline(always)]
-        fn run<L: Lanes>(self, lanes: L) {
-            copy_flipped(lanes, self.0, self.1, self.2);
+        fn run<L: Lanes>(self, lanes: L) -> u32 {
+            copy_flipped(lanes, self.0, self.1, self.2)
         }
     }
 
@@ -160,7 +165,8 @@ mod tests {
         for isa in Isa::available() {
             for length in [0, 1, 31, 32, 33, 100, 255, 256] {
                 let (row, mut to) = (ramp(length), vec![f32::NAN; 256]);
-                isa.run(Copied(&row, &signs, &mut to));
+                let largest = isa.run(Copied(&row, &signs, &mut to));
+                assert_eq!(f32::from_bits(largest), row.iter().fold(0.0, |m, v| v.abs().max(m)));
                 for i in 0..256 {
                     let sign = if signs[i / 32] >> (i % 32) & 1 == 1 { -1.0 } else { 1.0 };
                     assert_eq!(to[i], row.get(i).map_or(0.0, |v| v * sign), "{isa}, {i} of {length}");

@@ -1,28 +1,15 @@
 //! Rows of extreme magnitude are worked on at a power-of-two scale, so that neither sums overflow nor small values
 //! lose bits in the subnormal range.
 
-use crate::moments::largest_bits;
-use crate::simd::Isa;
-
 /// A row's working scale: values are multiplied by 2^exponent. Ordinary rows have exponent 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RowScale {
     exponent: i32,
 }
 
-/// A row holds NaN or an infinity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct NotFinite;
-
 impl RowScale {
     /// Values between these need no scaling: the squares of transforms of 2^20 of them, and sums of the squares, fit an f32.
     const ORDINARY: std::ops::Range<f32> = 1.0 / (1u32 << 30) as f32..(1u32 << 30) as f32;
-
-    /// The scale of a row, or that it is not finite.
-    pub(crate) fn of(isa: Isa, values: &[f32]) -> Result<Self, NotFinite> {
-        let largest = f32::from_bits(largest_bits(isa, values));
-        if largest.is_finite() { Ok(Self::for_largest(largest)) } else { Err(NotFinite) }
-    }
 
     /// Whether values are worked on as they are.
     pub(crate) fn is_one(self) -> bool {

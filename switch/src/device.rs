@@ -1,6 +1,7 @@
 //! A switch as a sans-IO machine: engine and traffic manager under one clock that the caller owns.
 
 use crate::engine::entity::IdleEntry;
+use crate::engine::trace::{DropReason, Event, Record};
 use crate::engine::{EgressOutcome, Enqueue, LoadError, Pipeline, QueueMetadata};
 use crate::traffic::{Dequeued, PortConfig, QUEUES, QueueStats, TrafficManager};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -85,6 +86,7 @@ pub struct Switch {
     scratch: Vec<Enqueue>,
     stats: SwitchStats,
     now_ns: u64,
+    tracing: bool,
 }
 
 impl Switch {
@@ -105,6 +107,7 @@ impl Switch {
             scratch: Vec::new(),
             stats: SwitchStats::default(),
             now_ns: 0,
+            tracing: false,
         }
     }
 
@@ -128,6 +131,7 @@ impl Switch {
     pub fn install_pipeline(&mut self, mut pipeline: Pipeline) {
         pipeline.seed(self.config.seed);
         self.down.iter().for_each(|port| pipeline.control().set_port_up(*port, false));
+        pipeline.set_tracing(self.tracing);
         self.traffic.flush(drop);
         self.pipeline = Some(pipeline);
     }
@@ -135,6 +139,20 @@ impl Switch {
     /// The loaded program, for the control plane.
     pub fn pipeline(&mut self) -> Option<&mut Pipeline> {
         self.pipeline.as_mut()
+    }
+
+    /// Notes for every packet what happens to it, or no longer; [`take_trace`](Self::take_trace) gives the notes.
+    pub fn set_tracing(&mut self, on: bool) {
+        self.tracing = on;
+        if let Some(pipeline) = &mut self.pipeline {
+            pipeline.set_tracing(on);
+        }
+    }
+
+    /// Removes and returns what was noted since the last call, and the number of records lost because nobody took
+    /// them.
+    pub fn take_trace(&mut self) -> (Vec<Record>, u64) {
+        self.pipeline.as_mut().map_or_else(Default::default, Pipeline::take_trace)
     }
 
     /// Sets a port's line and limits.
@@ -261,9 +279,14 @@ impl Switch {
     fn enqueue(&mut self, packets: &mut Vec<Enqueue>) {
         for packet in packets.drain(..) {
             let (port, queue, length) = (packet.port, packet.queue, packet.length);
+            let number = packet.packet.trace_number();
+            if let (true, Some(pipeline)) = (self.tracing, &mut self.pipeline) {
+                pipeline.note_at(self.now_ns, number, || Event::Enqueued { port, queue, length });
+            }
             if let Err(refused) = self.traffic.enqueue(self.now_ns, port, queue, length, packet) {
                 self.stats.queue_dropped += 1;
                 if let Some(pipeline) = &mut self.pipeline {
+                    pipeline.note_at(self.now_ns, number, || Event::Dropped(DropReason::Queue));
                     pipeline.recycle_packet(refused);
                 }
             }
@@ -285,6 +308,13 @@ impl Switch {
                 deq_timedelta_ns: start_ns.saturating_sub(enqueued_ns),
                 deq_qdepth: dequeue_depth,
             };
+            pipeline.note_at(start_ns, item.packet.trace_number(), || Event::Dequeued {
+                port,
+                queue: item.queue,
+                waited_ns: meta.deq_timedelta_ns,
+                enq_qdepth: meta.enq_qdepth,
+                deq_qdepth: meta.deq_qdepth,
+            });
             match pipeline.egress(start_ns, item, meta, &mut out) {
                 EgressOutcome::Transmit { frame, .. } => {
                     let end_ns = self.traffic.transmitted(port, start_ns, frame.len());

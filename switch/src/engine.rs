@@ -41,6 +41,7 @@ mod random;
 mod replication;
 mod stateful;
 mod table;
+pub mod trace;
 
 pub use action::DROP_PORT;
 pub use control::Control;
@@ -53,6 +54,7 @@ use intrinsic::set;
 use packet::{Packet, Requests};
 use program::Program;
 use random::Random;
+use trace::{DropReason, Event, Gress, Origin, Recorder};
 
 /// v1model's values of `standard_metadata.instance_type`.
 mod instance_type {
@@ -94,6 +96,11 @@ impl PacketState {
     /// The port on which the packet entered the switch.
     pub fn ingress_port(&self) -> u16 {
         self.0.ingress_port
+    }
+
+    /// The packet's number in the trace; 0 while tracing is off.
+    pub fn trace_number(&self) -> u64 {
+        self.0.trace
     }
 }
 
@@ -161,6 +168,8 @@ struct Work {
     bytes: Vec<u8>,
     key: Vec<u64>,
     masked: Vec<u64>,
+    /// Present while tracing is on.
+    trace: Option<Box<Recorder>>,
 }
 
 /// Splits a pipeline into what actions may touch, what tables look up in, and the parser's value sets.
@@ -170,6 +179,9 @@ fn parts<'a>(
     work: &'a mut Work,
     now_ns: u64,
 ) -> (Machine<'a>, Tables<'a>, &'a [parser::ValueSet]) {
+    if let Some(trace) = &mut work.trace {
+        trace.set_time(now_ns);
+    }
     let machine = Machine {
         layout: &program.layout,
         intrinsics: &program.intrinsics,
@@ -180,6 +192,7 @@ fn parts<'a>(
         random: &mut work.random,
         scratch: &mut work.bytes,
         now_ns,
+        trace: work.trace.as_deref_mut(),
     };
     let tables = Tables {
         nodes: &program.nodes,
@@ -203,7 +216,13 @@ impl Pipeline {
         Ok(Self {
             program,
             control,
-            work: Work { random: Random::new(0), bytes: Vec::new(), key: Vec::new(), masked: Vec::new() },
+            work: Work {
+                random: Random::new(0),
+                bytes: Vec::new(),
+                key: Vec::new(),
+                masked: Vec::new(),
+                trace: None,
+            },
             packets: Vec::new(),
             frames: Vec::new(),
             digests: Vec::new(),
@@ -226,6 +245,11 @@ impl Pipeline {
         store(&mut packet.phv, intrinsics.ingress_port, u128::from(port));
         store(&mut packet.phv, intrinsics.packet_length, frame.len() as u128);
         set(&mut packet.phv, intrinsics.ingress_timestamp, now_ns / 1000);
+        if let Some(trace) = &mut self.work.trace {
+            trace.set_time(now_ns);
+            packet.trace = trace.number();
+            trace.note(packet.trace, Event::Received { port, length: frame.len() });
+        }
         self.run_ingress(now_ns, packet, out);
     }
 
@@ -251,8 +275,10 @@ impl Pipeline {
         store(phv, intrinsics.egress_spec, u128::from(DROP_PORT) + 1);
         store(phv, intrinsics.packet_length, u128::from(packet.length));
         packet.exit = false;
+        self.note(packet.trace, || Event::Pipeline(Gress::Egress));
         self.run_pipeline(now_ns, self.program.egress, &mut packet);
         if packet.failed {
+            self.note(packet.trace, || Event::Dropped(DropReason::Assertion(Gress::Egress)));
             self.retire(packet);
             return EgressOutcome::Drop;
         }
@@ -260,6 +286,7 @@ impl Pipeline {
             self.clone_egress(&packet, session, list, out);
         }
         if load(&packet.phv, self.program.intrinsics.egress_spec) == u128::from(DROP_PORT) {
+            self.note(packet.trace, || Event::Dropped(DropReason::Program(Gress::Egress)));
             self.retire(packet);
             return EgressOutcome::Drop;
         }
@@ -267,11 +294,13 @@ impl Pipeline {
         frame.clear();
         self.deparse(now_ns, &mut packet, &mut frame);
         if packet.requests.recirculate != 0 {
+            self.note(packet.trace, || Event::Recirculated);
             self.recirculate(now_ns, packet, &frame, out);
             self.recycle(frame);
             return EgressOutcome::Recirculate;
         }
         frame.truncate(packet.truncate);
+        self.note(packet.trace, || Event::Transmitted { port, length: frame.len() });
         self.retire(packet);
         EgressOutcome::Transmit { port, frame }
     }
@@ -303,6 +332,44 @@ impl Pipeline {
         std::mem::take(&mut self.digests)
     }
 
+    /// Notes for every packet what happens to it, or no longer. Packets on their way when tracing begins are numbered 0.
+    pub fn set_tracing(&mut self, on: bool) {
+        match (on, self.work.trace.is_some()) {
+            (true, false) => {
+                self.work.trace = Some(Box::new(Recorder::new(self.program.names.clone())));
+            }
+            (false, true) => self.work.trace = None,
+            _ => {}
+        }
+    }
+
+    /// Removes and returns what was noted since the last call, and the number of records lost because nobody took
+    /// them.
+    pub fn take_trace(&mut self) -> (Vec<trace::Record>, u64) {
+        self.work.trace.as_mut().map_or_else(Default::default, |trace| trace.take())
+    }
+
+    /// Notes what happens to a packet outside the program: `event` is only made while tracing is on.
+    pub fn note_at(&mut self, now_ns: u64, packet: u64, event: impl FnOnce() -> Event) {
+        if let Some(trace) = &mut self.work.trace {
+            trace.set_time(now_ns);
+            trace.note(packet, event());
+        }
+    }
+
+    fn note(&mut self, packet: u64, event: impl FnOnce() -> Event) {
+        if let Some(trace) = &mut self.work.trace {
+            trace.note(packet, event());
+        }
+    }
+
+    fn note_copy(&mut self, of: u64, copy: &mut Packet, origin: Origin) {
+        if let Some(trace) = &mut self.work.trace {
+            copy.trace = trace.number();
+            trace.note(copy.trace, Event::Copied { of, origin });
+        }
+    }
+
     fn retire(&mut self, packet: Box<Packet>) {
         if self.packets.len() < MOST_RECYCLED {
             self.packets.push(packet);
@@ -331,6 +398,9 @@ impl Pipeline {
             .iter()
             .filter(|checksum| checksum.verify)
             .all(|checksum| checksum.holds(packet, layout, machine.registers, calculations, machine.scratch));
+        if let Some(trace) = machine.trace {
+            trace.note_parsed(packet, parser.no_error());
+        }
     }
 
     fn deparse(&mut self, now_ns: u64, packet: &mut Packet, frame: &mut Vec<u8>) {
@@ -343,7 +413,11 @@ impl Pipeline {
             _ => usize::MAX,
         };
         let payload = packet.payload();
+        let (from, to) = (frame.len() + payload.len(), packet.truncate);
         frame.extend_from_slice(&payload[..payload.len().min(keep)]);
+        if from > to && packet.requests.recirculate == 0 {
+            self.note(packet.trace, || Event::Truncated { from, to });
+        }
     }
 
     /// From the parser to the traffic manager, in `simple_switch`'s order.
@@ -355,10 +429,13 @@ impl Pipeline {
             set(&mut packet.phv, intrinsics.parser_error, packet.parser_error);
             set(&mut packet.phv, intrinsics.checksum_error, u64::from(packet.checksum_error));
             if !packet.failed {
+                self.note(packet.trace, || Event::Pipeline(Gress::Ingress));
                 self.run_pipeline(now_ns, self.program.ingress, &mut packet);
             }
             if packet.failed {
-                break;
+                self.note(packet.trace, || Event::Dropped(DropReason::Assertion(Gress::Ingress)));
+                self.retire(packet);
+                return;
             }
             packet.exit = false;
             if let Some((session, list)) = packet.requests.clone.take() {
@@ -370,8 +447,10 @@ impl Pipeline {
                 self.dispatch(packet, out);
                 return;
             }
+            self.note(packet.trace, || Event::Resubmitted);
             self.restart(&mut packet, resubmit, instance_type::RESUBMITTED, length);
         }
+        self.note(packet.trace, || Event::Dropped(DropReason::Resubmissions));
         self.retire(packet);
     }
 
@@ -382,12 +461,14 @@ impl Pipeline {
         if group != 0 {
             store(&mut packet.phv, intrinsics.instance_type, u128::from(instance_type::REPLICATION));
             let replicas = self.control.multicast.get(group).unwrap_or(&[]).to_vec();
+            self.note(packet.trace, || Event::Multicast { group, copies: replicas.len() });
             self.replicate(&packet, &replicas, entity::CloneOptions::default(), out);
             self.retire(packet);
             return;
         }
         let port = load(&packet.phv, intrinsics.egress_spec) as u16;
         if port == DROP_PORT {
+            self.note(packet.trace, || Event::Dropped(DropReason::Program(Gress::Ingress)));
             self.retire(packet);
             return;
         }
@@ -417,6 +498,7 @@ impl Pipeline {
                 length => length as usize,
             };
             copy.requests = Requests::default();
+            self.note_copy(packet.trace, &mut copy, Origin::Replica { instance: replica.instance });
             set(&mut copy.phv, self.program.intrinsics.egress_rid, u64::from(replica.instance));
             if options.queue != 0 {
                 set(&mut copy.phv, self.program.intrinsics.priority, u64::from(options.queue));
@@ -436,6 +518,7 @@ impl Pipeline {
     ) {
         let Some(replicas) = self.control.clone_sessions.get(session).map(<[_]>::to_vec) else { return };
         let mut copy = self.copy(packet);
+        self.note_copy(packet.trace, &mut copy, Origin::IngressClone { session });
         let length = packet.ingress_length as usize;
         copy.reset(&self.program.layout, length);
         let port = u128::from(packet.ingress_port);
@@ -451,6 +534,7 @@ impl Pipeline {
     fn clone_egress(&mut self, packet: &Packet, session: u16, list: u16, out: &mut Vec<Enqueue>) {
         let Some(replicas) = self.control.clone_sessions.get(session).map(<[_]>::to_vec) else { return };
         let mut copy = self.copy(packet);
+        self.note_copy(packet.trace, &mut copy, Origin::EgressClone { session });
         self.program.layout.reset_metadata(&mut copy.phv);
         self.preserve(&packet.phv, &mut copy.phv, list, instance_type::EGRESS_CLONE);
         self.replicate(&copy, &replicas, self.control.clone_options(session), out);

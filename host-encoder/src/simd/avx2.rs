@@ -152,12 +152,15 @@ impl Lanes for Vectors {
     }
 
     #[inline(always)]
-    fn flip(self, v: __m256, bits: u32) -> __m256 {
+    fn flip(self, v: __m256, word: u32, at: usize) -> __m256 {
         // SAFETY: see `intrinsics`.
         unsafe {
-            // Bit i of lane i becomes its sign bit.
-            let counts = _mm256_setr_epi32(31, 30, 29, 28, 27, 26, 25, 24);
-            let shifted = _mm256_sllv_epi32(_mm256_set1_epi32(bits.cast_signed()), counts);
+            // The lane's bit becomes its sign bit. One word serves four vectors, with other counts.
+            let counts = _mm256_sub_epi32(
+                _mm256_setr_epi32(31, 30, 29, 28, 27, 26, 25, 24),
+                _mm256_set1_epi32(8 * at as i32),
+            );
+            let shifted = _mm256_sllv_epi32(_mm256_set1_epi32(word.cast_signed()), counts);
             let signs = _mm256_and_si256(shifted, _mm256_set1_epi32(i32::MIN));
             _mm256_xor_ps(v, _mm256_castsi256_ps(signs))
         }

@@ -151,10 +151,10 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    fn flip(self, v: __m512, bits: u32) -> __m512 {
+    fn flip(self, v: __m512, word: u32, at: usize) -> __m512 {
         // SAFETY: see `intrinsics`.
         unsafe {
-            let lanes = _mm512_movm_epi32(bits as __mmask16);
+            let lanes = _mm512_movm_epi32((word >> (16 * at)) as __mmask16);
             let signs = _mm512_and_si512(lanes, _mm512_set1_epi32(i32::MIN));
             _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(v), signs))
         }

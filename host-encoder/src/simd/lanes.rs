@@ -63,8 +63,8 @@ pub(crate) trait Lanes: Copy {
         let v = self.butterfly_lanes::<2>(v);
         if Self::N == 16 { self.butterfly_lanes::<8>(v) } else { v }
     }
-    /// Negates lane i where bit i is set.
-    fn flip(self, v: Self::F, bits: u32) -> Self::F;
+    /// Negates lane i of vector `at` of a block where bit `at · N + i` of `word` is set; `at < BLOCK / N`.
+    fn flip(self, v: Self::F, word: u32, at: usize) -> Self::F;
 
     fn bits(self, v: Self::F) -> Self::U;
     fn floats(self, v: Self::U) -> Self::F;

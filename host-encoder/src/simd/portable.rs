@@ -106,10 +106,10 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
-    fn flip(self, v: [f32; N], bits: u32) -> [f32; N] {
+    fn flip(self, v: [f32; N], word: u32, at: usize) -> [f32; N] {
         /// Comparing with constants vectorises on every machine; shifting each lane by its own count does not.
         const BITS: [u32; N] = [1, 2, 4, 8, 16, 32, 64, 128];
-        let mut out = v;
+        let (bits, mut out) = (word >> (at * N), v);
         for i in 0..N {
             let sign = if bits & BITS[i] == 0 { 0 } else { 1 << 31 };
             out[i] = f32::from_bits(v[i].to_bits() ^ sign);

@@ -26,7 +26,6 @@ impl Kernel for Operations {
             let truth = |m| lanes.descend(lanes.splat_u(3), m);
             let (sum, difference) = lanes.butterfly(a, b);
             let (high, low_product) = lanes.mul_wide(x, y);
-            let bits_of = self.words[0] >> (at * L::N);
             let all = [
                 lanes.bits(lanes.add(a, b)),
                 lanes.bits(lanes.sub(a, b)),
@@ -37,7 +36,7 @@ impl Kernel for Operations {
                 lanes.bits(lanes.butterfly_lanes::<1>(a)),
                 lanes.bits(lanes.butterfly_lanes::<2>(a)),
                 lanes.bits(lanes.butterfly_lanes::<4>(a)),
-                lanes.bits(lanes.flip(a, bits_of)),
+                lanes.bits(lanes.flip(a, self.words[0], at)),
                 lanes.bits(lanes.floats(x)),
                 lanes.truncate(lanes.floats(lanes.and(lanes.bits(a), lanes.splat_u(0x7fff_ffff)))),
                 lanes.bits(lanes.convert(low)),

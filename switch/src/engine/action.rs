@@ -13,6 +13,7 @@ use super::layout::{Layout, Slot};
 use super::packet::Packet;
 use super::random::Random;
 use super::stateful::{Counter, MeterArray, Register};
+use super::trace::Recorder;
 use stack::Elements;
 
 /// v1model's "no port": BMv2's default `--drop-port`.
@@ -184,6 +185,8 @@ pub(super) struct Machine<'a> {
     pub(super) random: &'a mut Random,
     pub(super) scratch: &'a mut Vec<u8>,
     pub(super) now_ns: u64,
+    /// Present while tracing is on.
+    pub(super) trace: Option<&'a mut Recorder>,
 }
 
 impl Machine<'_> {

@@ -193,10 +193,18 @@ impl Tables<'_> {
                         params: &[],
                         registers: machine.registers,
                     };
-                    if condition.truth(&env) { *then } else { *otherwise }
+                    let result = condition.truth(&env);
+                    if let Some(trace) = &mut machine.trace {
+                        trace.note_condition(packet.trace, number, result);
+                    }
+                    if result { *then } else { *otherwise }
                 }
                 Node::Call { action, params, next } => {
-                    machine.run(packet, &self.actions[*action as usize].ops, params);
+                    let action = &self.actions[*action as usize];
+                    if let Some(trace) = &mut machine.trace {
+                        trace.note_call(packet.trace, action);
+                    }
+                    machine.run(packet, &action.ops, params);
                     *next
                 }
                 Node::Table(table) => self.apply(*table as usize, machine, packet),
@@ -226,13 +234,19 @@ impl Tables<'_> {
         }
         let table = &*table;
         let entry = hit.and_then(|handle| table.entries.get(handle as usize)).and_then(Option::as_ref);
-        let (hit, target) = match entry {
-            Some(entry) => (true, Some(&entry.target)),
-            None => (false, table.default.as_ref()),
-        };
+        let (found, (hit, target)) = (
+            hit,
+            match entry {
+                Some(entry) => (true, Some(&entry.target)),
+                None => (false, table.default.as_ref()),
+            },
+        );
         let profile = table.profile.and_then(|profile| self.profiles.get(profile as usize));
         let inputs = packet.inputs(machine.layout);
         let call = target.and_then(|target| table::resolve(target, profile, &inputs, machine.scratch));
+        if let Some(trace) = &mut machine.trace {
+            trace.note_table(packet.trace, &packet.phv, table, found, call, self.actions);
+        }
         let Some(call) = call else { return table.next(hit, None) };
         machine.run(packet, &self.actions[call.action as usize].ops, &call.params);
         table.next(hit, Some(call.action))

@@ -26,6 +26,8 @@ pub(super) struct Packet {
     pub(super) failed: bool,
     pub(super) parser_error: u64,
     pub(super) checksum_error: bool,
+    /// Its number in the trace; 0 while tracing is off.
+    pub(super) trace: u64,
 }
 
 /// What actions asked for. Field lists are by the JSON's id.

@@ -106,6 +106,11 @@ pub(super) struct State {
 struct Rejected(u64);
 
 impl Parser {
+    /// The program's code of `NoError`.
+    pub(super) fn no_error(&self) -> u64 {
+        self.errors.no_error
+    }
+
     /// Parses `packet.frame` into its headers. Errors end parsing and are left in `parser_error`.
     pub(super) fn parse(
         &self,
@@ -119,6 +124,9 @@ impl Parser {
         let mut state = self.start;
         let mut transitions = packet.frame.len() + SPARE_TRANSITIONS;
         while let Some(current) = state.and_then(|state| self.states.get(state as usize)) {
+            if let (Some(trace), Some(state)) = (&mut machine.trace, state) {
+                trace.note_state(packet.trace, state);
+            }
             match self.visit(current, machine, packet, value_sets, key) {
                 Ok(next) => state = next,
                 Err(Rejected(error)) => {

@@ -36,6 +36,8 @@ pub(super) struct Program {
     /// Fields that survive a clone, resubmission or recirculation, by the list's id.
     pub(super) field_lists: BTreeMap<u16, Vec<Slot>>,
     pub(super) digests: BTreeMap<u16, DigestList>,
+    /// What a trace calls things.
+    pub(super) names: super::trace::Names,
 }
 
 /// A digest's name and fields.
@@ -142,6 +144,7 @@ pub(super) fn load(bytes: &[u8]) -> Result<(Program, InitialState)> {
         egress,
         field_lists,
         digests,
+        names: super::trace::Names::load(&root),
     };
     Ok((program, InitialState { actions, tables, profiles, counters, registers, meters, value_sets }))
 }

@@ -1,0 +1,68 @@
+//! Instruction counts under valgrind, which no noisy neighbour disturbs: `cargo bench -p trimwire-encoder --bench instructions`.
+//! Needs valgrind and `cargo install gungraun-runner --version 0.20.0`.
+#![expect(missing_docs, reason = "gungraun's macros make public functions")]
+
+use gungraun::prelude::*;
+use std::hint::black_box;
+use trimwire_encoder::packet::StreamId;
+use trimwire_encoder::{Decoder, Decoding, Encoder, Envelope, Isa, Layout, Message, RotationKey, rotation};
+
+const COORDINATES: usize = 1 << 15;
+const KEY: RotationKey = RotationKey { job_seed: 1, message: 1, rank: 0 };
+
+fn isa(name: &str) -> Isa {
+    name.parse().unwrap_or(Isa::PORTABLE)
+}
+
+fn row(name: &str) -> (Isa, Vec<f32>) {
+    let row = (0..COORDINATES as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 8) as f32 / 1e6 - 8.0);
+    (isa(name), row.collect())
+}
+
+fn encoded(name: &str) -> (Encoder, Vec<f32>, Message) {
+    let (isa, row) = row(name);
+    let encoder = Encoder::new(Layout::new(COORDINATES, 352).expect("a valid layout"), KEY).with_isa(isa);
+    let mut message = Message::default();
+    encode(&encoder, &row, &mut message);
+    (encoder, row, message)
+}
+
+fn encode(encoder: &Encoder, row: &[f32], message: &mut Message) {
+    let stream = StreamId::new(0, 0).expect("a valid stream");
+    let envelope = Envelope { stream, message: 1, layer_class: 0 };
+    encoder.encode(row, envelope, 11, message).expect("finite");
+}
+
+fn received(name: &str) -> (Decoder, Vec<f32>) {
+    let (_, out, message) = encoded(name);
+    let layout = Layout::new(COORDINATES, 352).expect("a valid layout");
+    let mut decoder = Decoder::new(layout, KEY, Decoding::Unbiased).with_isa(isa(name));
+    for index in 0..message.packets() {
+        decoder.receive(message.packet(index)).expect("a valid packet");
+    }
+    (decoder, out)
+}
+
+#[library_benchmark]
+#[bench::portable(args = ("portable"), setup = row)]
+#[bench::avx2(args = ("avx2"), setup = row)]
+fn transform((isa, mut row): (Isa, Vec<f32>)) {
+    rotation::hadamard(isa, black_box(&mut row));
+}
+
+#[library_benchmark]
+#[bench::portable(args = ("portable"), setup = encoded)]
+#[bench::avx2(args = ("avx2"), setup = encoded)]
+fn encode_row((encoder, row, mut message): (Encoder, Vec<f32>, Message)) {
+    encode(&encoder, black_box(&row), &mut message);
+}
+
+#[library_benchmark]
+#[bench::portable(args = ("portable"), setup = received)]
+#[bench::avx2(args = ("avx2"), setup = received)]
+fn decode_row((decoder, mut out): (Decoder, Vec<f32>)) {
+    decoder.finish_into(black_box(&mut out));
+}
+
+library_benchmark_group!(name = codec, benchmarks = [transform, encode_row, decode_row]);
+main!(library_benchmark_groups = codec);

@@ -1,0 +1,62 @@
+//! Encoding and decoding do not allocate once their buffers have grown.
+
+use std::alloc::{GlobalAlloc, Layout as Memory, System};
+use std::cell::Cell;
+use trimwire_encoder::packet::StreamId;
+use trimwire_encoder::{Codec, Decoder, Decoding, Encoder, Envelope, Layout, Message, RotationKey};
+
+/// The system's allocator, counting what the calling thread asks for.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: everything is handed on to the system's allocator; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, memory: Memory) -> *mut u8 {
+        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promises are the system allocator's.
+        unsafe { System.alloc(memory) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, memory: Memory) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, memory) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations(work: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.get();
+    work();
+    ALLOCATIONS.get() - before
+}
+
+#[test]
+fn a_second_message_of_the_same_size_allocates_nothing() {
+    let gradient: Vec<f32> =
+        (0..100_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 8) as f32 - 8e6).collect();
+    let layout = Layout::new(gradient.len(), 352).unwrap();
+    let key = RotationKey { job_seed: 1, message: 1, rank: 0 };
+    let envelope = Envelope { stream: StreamId::new(0, 0).unwrap(), message: 1, layer_class: 0 };
+    for codec in Codec::ALL {
+        let encoder = Encoder::new(layout, key).with_codec(codec);
+        let mut message = Message::default();
+        let mut decoder = Decoder::new(layout, key, Decoding::Unbiased).with_codec(codec);
+        let mut sum = vec![0.0; gradient.len()];
+        let mut step = || {
+            encoder.encode(&gradient, envelope, codec.planes(), &mut message).unwrap();
+            decoder.reset(key);
+            for index in 0..message.packets() {
+                let packet = message.packet(index);
+                decoder.receive(&packet[..packet.len() / (1 + index % 3)]).unwrap();
+            }
+            decoder.add_into(&mut sum);
+        };
+        assert!(allocations(&mut step) > 0, "the counter counts");
+        assert_eq!(allocations(&mut step), 0, "{codec}");
+    }
+}
