@@ -35,13 +35,13 @@ use tonic::transport::server::TcpIncoming;
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Called after the control plane has changed something, so that a driver looks at the switch.
+/// Called when a driver should look at the switch soon.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// What may be set beside the address.
 #[derive(Clone, Default)]
 pub struct ServerOptions {
-    /// Called after every change and packet-out.
+    /// Called after packet-outs, and after changes of when the switch wants to be called.
     pub waker: Option<Wake>,
     /// The clock, in ns, by which a driver runs the switch. Without one, idle time-outs and digests go by the latest time that
     /// the switch has been told.

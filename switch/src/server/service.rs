@@ -119,6 +119,7 @@ impl P4Runtime for Service {
                 ));
             }
         }
+        let due_ns = switch.poll_timeout();
         let mut target = state.target(&mut switch, now_ns)?;
         let outcomes = match atomicity {
             Atomicity::ContinueOnError => batch::continue_on_error(&mut target, &access, &request.updates),
@@ -126,10 +127,14 @@ impl P4Runtime for Service {
                 batch::all_or_none(&mut target, &access, &request.updates)
             }
         };
+        // Entries take effect with the next packet; only an idle time-out is worth waking the driver for.
+        let sooner = switch.poll_timeout() != due_ns;
         drop(switch);
         state.subscribe();
         drop(state);
-        self.wake();
+        if sooner {
+            self.wake();
+        }
         outcome::answer(outcomes)?;
         Ok(Response::new(v1::WriteResponse {}))
     }
