@@ -6,6 +6,7 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 use trimwire_switch::PortConfig;
 use trimwire_switch::driver::Attachment;
+use trimwire_switch::trace::TraceFormat;
 
 /// v1model's `standard_metadata.egress_spec` that means "drop" in p4c's output.
 const DROP_PORT: u16 = 511;
@@ -25,6 +26,7 @@ const DROP_PORT: u16 = 511;
         --cpu-port N             port of packet-in and packet-out, 1 to 510\n  \
         --drop-port N            511, as p4c compiles it\n  \
         --priority-queues N      1 to 8; there are always 8, 7 served first\n\n\
+        Tests in p4c's STF: trimwire-switch stf --help\n\n\
         Exit codes: 0 stopped by SIGINT or SIGTERM, 1 failure, 2 usage, 3 the JSON file cannot be used."
 )]
 pub(crate) struct Arguments {
@@ -65,9 +67,17 @@ pub(crate) struct Arguments {
     #[arg(short = 'L', long, value_name = "LEVEL", default_value = "info",
         value_parser = ["trace", "debug", "info", "warn", "error", "off"])]
     pub(crate) log_level: String,
-    /// Not available: capture on the interfaces instead (tcpdump -i IFACE -w FILE).
-    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = ".")]
-    pcap: Option<String>,
+    /// Captures what comes in and goes out: `IFACE_in.pcap` and `IFACE_out.pcap` for each interface, in an existing
+    /// folder, the current one if none is named.
+    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = ".")]
+    pcap: Option<PathBuf>,
+    /// Writes what happens to every packet: parser states, tables, actions, queue, cut. SIGUSR1 turns it on and off.
+    #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "text",
+        value_parser = ["text", "json"])]
+    trace: Option<String>,
+    /// Where the trace goes instead of stdout; emptied first.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace_file: Option<PathBuf>,
     /// Accepted and ignored: there is no Thrift server.
     #[arg(long, value_name = "N", hide = true)]
     thrift_port: Option<u16>,
@@ -135,6 +145,12 @@ pub(crate) struct Options {
     pub(crate) cpu_port: Option<u16>,
     /// What was accepted but does nothing.
     pub(crate) notices: Vec<String>,
+    /// The folder for captures.
+    pub(crate) pcap: Option<PathBuf>,
+    /// The trace is on from the start.
+    pub(crate) tracing: bool,
+    /// How the trace is written.
+    pub(crate) trace_format: TraceFormat,
 }
 
 impl Options {
@@ -150,13 +166,15 @@ impl Options {
         let mut arguments = Arguments::try_parse_from(words)?;
         let target = TargetArguments::try_parse_from(std::mem::take(&mut arguments.target))?;
         let attachments = std::mem::take(&mut arguments.interfaces);
+        let mut pcap = arguments.pcap.take();
+        if let (Some(word), None, false) = (&pcap, &arguments.program, arguments.no_p4) {
+            // `--pcap program.json`: BMv2's option takes a value only behind '='.
+            if !word.is_dir() && word.as_os_str() != "." {
+                arguments.program = pcap.replace(".".into());
+            }
+        }
         if arguments.program.is_none() && !arguments.no_p4 {
             return Err(usage("a JSON file is needed, or --no-p4 to wait for one over P4Runtime"));
-        }
-        if arguments.pcap.is_some() {
-            return Err(usage(
-                "--pcap is not available yet: capture on the interfaces instead, tcpdump -i IFACE -w FILE",
-            ));
         }
         if target.drop_port != DROP_PORT {
             return Err(usage(format!(
@@ -202,6 +220,12 @@ impl Options {
             tls,
             cpu_port: target.cpu_port,
             notices,
+            pcap,
+            tracing: arguments.trace.is_some(),
+            trace_format: match arguments.trace.as_deref() {
+                Some("json") => TraceFormat::Json,
+                _ => TraceFormat::Text,
+            },
             arguments,
         })
     }
@@ -362,6 +386,30 @@ mod tests {
     }
 
     #[test]
+    fn captures_are_asked_for_as_bmv2_and_its_scripts_do() {
+        for (line, program, folder) in [
+            ("--pcap /tmp program.json", Some("program.json"), Some("/tmp")),
+            ("--pcap=/tmp program.json", Some("program.json"), Some("/tmp")),
+            ("--pcap program.json", Some("program.json"), Some(".")),
+            ("program.json --pcap", Some("program.json"), Some(".")),
+            ("--no-p4 --pcap", None, Some(".")),
+            ("program.json", Some("program.json"), None),
+        ] {
+            let options = parse(line).unwrap();
+            assert_eq!(options.arguments.program, program.map(PathBuf::from), "{line}");
+            assert_eq!(options.pcap, folder.map(PathBuf::from), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_trace_is_text_unless_json_is_asked_for() {
+        let trace = |line| parse(line).map(|options| (options.tracing, options.trace_format)).unwrap();
+        assert_eq!(trace("--no-p4"), (false, TraceFormat::Text));
+        assert_eq!(trace("--trace --no-p4"), (true, TraceFormat::Text));
+        assert_eq!(trace("--trace=json --no-p4"), (true, TraceFormat::Json));
+    }
+
+    #[test]
     fn the_default_address_is_bmv2s() {
         assert_eq!(parse("--no-p4").unwrap().grpc, "0.0.0.0:9559".parse().unwrap());
         assert_eq!(parse("program.json").unwrap().arguments.program, Some("program.json".into()));
@@ -419,8 +467,8 @@ mod tests {
                 &["--grpc-server-cacert"],
             ),
             ("--no-p4 --grpc-server-addr 1.2.3.4:5", &["--grpc-server-addr"]),
-            ("--no-p4 --pcap", &["--pcap", "tcpdump"]),
-            ("--no-p4 --pcap=dir", &["--pcap", "tcpdump"]),
+            ("--pcap", &["JSON", "--no-p4"]),
+            ("--no-p4 --trace=xml", &["--trace", "xml", "json"]),
             ("--no-p4 --rate 10Gib", &["10Gib", "10Gbps"]),
             ("--no-p4 --rate 0bps", &["above 0"]),
             ("--no-p4 --port-rate 3", &["PORT=RATE"]),

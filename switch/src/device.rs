@@ -149,6 +149,11 @@ impl Switch {
         }
     }
 
+    /// Whether what happens to packets is noted.
+    pub fn tracing(&self) -> bool {
+        self.tracing
+    }
+
     /// Removes and returns what was noted since the last call, and the number of records lost because nobody took
     /// them.
     pub fn take_trace(&mut self) -> (Vec<Record>, u64) {

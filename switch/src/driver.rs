@@ -4,15 +4,18 @@ mod packet_socket;
 
 use crate::SharedSwitch;
 use crate::device::Transmit;
+use crate::engine::trace::Record;
+use crate::pcap::{Capture, CaptureError};
 use packet_socket::{PacketSocket, Sent, wait};
 use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// An interface that has gone is looked for at this interval.
 const REOPEN_NS: u64 = 1_000_000_000;
@@ -92,10 +95,13 @@ struct Port {
     outgoing: Vec<Vec<u8>>,
     stats: PortStats,
     warned: bool,
+    capture: Option<Capture>,
 }
 
+/// Takes a switch's trace: records, and how many were lost.
+pub type TraceSink = Box<dyn FnMut(&[Record], u64) + Send>;
+
 /// Sockets, clock and loop of one switch.
-#[derive(Debug)]
 pub struct Driver {
     switch: SharedSwitch,
     ports: Vec<Port>,
@@ -106,6 +112,15 @@ pub struct Driver {
     /// Buffers of sent frames, to be given back at the next turn.
     spent: Vec<Vec<u8>>,
     unattached: u64,
+    /// The clock's time in ns since 1970 when the driver's was 0.
+    start_unix_ns: u64,
+    trace: Option<TraceSink>,
+}
+
+impl std::fmt::Debug for Driver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Driver").field("ports", &self.ports).finish_non_exhaustive()
+    }
 }
 
 impl Driver {
@@ -132,6 +147,7 @@ impl Driver {
                 outgoing: Vec::new(),
                 stats: PortStats::default(),
                 warned: false,
+                capture: None,
             });
         }
         let index = ports.iter().enumerate().map(|(i, port)| (port.attachment.port, i)).collect();
@@ -148,6 +164,10 @@ impl Driver {
             waker,
             spent: Vec::new(),
             unattached: 0,
+            start_unix_ns: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_nanos() as u64),
+            trace: None,
         })
     }
 
@@ -160,6 +180,19 @@ impl Driver {
     pub fn clock(&self) -> impl Fn() -> u64 + Send + Sync + 'static {
         let start = self.start;
         move || start.elapsed().as_nanos() as u64
+    }
+
+    /// Captures what comes in and goes out from here on, for each interface in two files of an existing folder.
+    pub fn capture(&mut self, folder: &Path) -> Result<(), CaptureError> {
+        for port in &mut self.ports {
+            port.capture = Some(Capture::create(folder, &port.attachment.interface)?);
+        }
+        Ok(())
+    }
+
+    /// Gives what the switch notes about packets to `sink`, on the thread that runs the driver.
+    pub fn set_trace_sink(&mut self, sink: TraceSink) {
+        self.trace = Some(sink);
     }
 
     /// Frames by port number.
@@ -206,12 +239,20 @@ impl Driver {
         {
             port.reopen(now_ns);
         }
+        let unix_ns = self.start_unix_ns + now_ns;
         let mut switch = self.switch.lock().unwrap_or_else(PoisonError::into_inner);
         self.spent.drain(..).for_each(|frame| switch.recycle(frame));
         for port in &mut self.ports {
             let number = port.attachment.port;
             let Some(socket) = &mut port.socket else { continue };
-            match socket.receive(|frame| switch.handle_frame(now_ns, number, frame)) {
+            let capture = &mut port.capture;
+            let received = socket.receive(|frame| {
+                if let Some(capture) = capture {
+                    capture.received(unix_ns, frame);
+                }
+                switch.handle_frame(now_ns, number, frame);
+            });
+            match received {
                 Ok(received) => {
                     port.stats.received += received.frames;
                     port.refused(received.refused);
@@ -234,9 +275,16 @@ impl Driver {
             switch.set_port_up(port.attachment.port, port.socket.is_some());
         }
         let due_ns = switch.poll_timeout();
+        let (records, lost) = match &self.trace {
+            Some(_) => switch.take_trace(),
+            None => Default::default(),
+        };
         drop(switch);
+        if let Some(sink) = self.trace.as_mut().filter(|_| !records.is_empty() || lost > 0) {
+            sink(&records, lost);
+        }
         for port in &mut self.ports {
-            port.flush(&mut self.spent, now_ns);
+            port.flush(&mut self.spent, now_ns, unix_ns);
         }
         due_ns
     }
@@ -244,7 +292,7 @@ impl Driver {
 
 impl Port {
     /// Sends what the interface takes; keeps some of the rest.
-    fn flush(&mut self, spent: &mut Vec<Vec<u8>>, now_ns: u64) {
+    fn flush(&mut self, spent: &mut Vec<Vec<u8>>, now_ns: u64, unix_ns: u64) {
         if self.outgoing.is_empty() {
             return;
         }
@@ -259,6 +307,9 @@ impl Port {
         };
         self.stats.sent += (sent.taken - sent.refused) as u64;
         self.stats.lost += sent.refused as u64;
+        if let Some(capture) = self.capture.as_mut().filter(|_| self.socket.is_some()) {
+            self.outgoing.iter().take(sent.taken).for_each(|frame| capture.sent(unix_ns, frame));
+        }
         spent.extend(self.outgoing.drain(..sent.taken));
         if self.outgoing.len() > MOST_OUTGOING {
             self.stats.lost += (self.outgoing.len() - MOST_OUTGOING) as u64;

@@ -13,7 +13,10 @@
 pub mod device;
 pub mod driver;
 pub mod engine;
+pub mod pcap;
 pub mod server;
+pub mod stf;
+pub mod trace;
 pub mod traffic;
 
 use std::sync::{Arc, Mutex};

@@ -2,6 +2,7 @@
 
 mod cli;
 mod report;
+mod stf_command;
 
 use anyhow::{Context as _, anyhow};
 use cli::{Options, TlsFiles};
@@ -21,6 +22,9 @@ const USAGE: u8 = 2;
 const BAD_INPUT: u8 = 3;
 
 fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|word| word == "stf") {
+        return stf_command::main();
+    }
     let options = match Options::parse(std::env::args_os()) {
         Ok(options) => options,
         Err(error) => {
@@ -61,6 +65,12 @@ fn run(options: &Options) -> Result<(), (u8, anyhow::Error)> {
     let switch = Arc::new(Mutex::new(switch));
     let mut driver = Driver::new(Arc::clone(&switch), options.attachments.clone())
         .map_err(|error| failed(error.into()))?;
+    if let Some(folder) = &options.pcap {
+        driver.capture(folder).map_err(|error| failed(error.into()))?;
+    }
+    trace_to(&mut driver, options).map_err(failed)?;
+    switch.lock().unwrap_or_else(PoisonError::into_inner).set_tracing(options.tracing);
+    trace_on_signal(Arc::clone(&switch)).map_err(failed)?;
     let waker = driver.waker();
     let stop = Arc::new(AtomicBool::new(false));
     stop_on_signal(Arc::clone(&stop), driver.waker()).map_err(failed)?;
@@ -120,6 +130,44 @@ fn start_log(options: &Options) -> anyhow::Result<()> {
     };
     let colours = !is_file && io::IsTerminal::is_terminal(&io::stderr());
     tracing_subscriber::fmt().with_max_level(level).with_writer(writer).with_ansi(colours).init();
+    Ok(())
+}
+
+/// Gives the trace to a file or stdout.
+fn trace_to(driver: &mut Driver, options: &Options) -> anyhow::Result<()> {
+    let format = options.trace_format;
+    let mut to: Box<dyn io::Write + Send> = match &options.arguments.trace_file {
+        None => Box::new(io::stdout()),
+        Some(path) => {
+            let file = std::fs::File::create(path);
+            Box::new(file.with_context(|| format!("cannot write trace file '{}'", path.display()))?)
+        }
+    };
+    driver.set_trace_sink(Box::new(move |records, lost| {
+        let mut lines = Vec::new();
+        let written = trimwire_switch::trace::write(&mut lines, format, records, lost);
+        if let Err(error) = written.and_then(|()| to.write_all(&lines)).and_then(|()| to.flush()) {
+            tracing::warn!("cannot write the trace: {error}");
+        }
+    }));
+    Ok(())
+}
+
+/// Turns the trace on and off at every SIGUSR1.
+fn trace_on_signal(switch: Arc<Mutex<Switch>>) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut toggle = {
+        let _context = runtime.enter();
+        signal(SignalKind::user_defined1())?
+    };
+    std::thread::Builder::new().name("trace".to_owned()).spawn(move || {
+        while runtime.block_on(toggle.recv()).is_some() {
+            let mut switch = switch.lock().unwrap_or_else(PoisonError::into_inner);
+            let on = !switch.tracing();
+            switch.set_tracing(on);
+            tracing::info!("trace {}", if on { "on" } else { "off" });
+        }
+    })?;
     Ok(())
 }
 

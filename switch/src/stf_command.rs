@@ -1,0 +1,176 @@
+//! `trimwire-switch stf`: runs STF files on the switch, in virtual time.
+
+use anyhow::Context as _;
+use clap::Parser;
+use serde_json::{Value, json};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use trimwire_p4runtime::p4info::P4Info;
+use trimwire_switch::stf::{self, Outcome, Script};
+use trimwire_switch::trace::{self, TraceFormat};
+use trimwire_switch::{Switch, SwitchConfig};
+
+/// Runs STF files, p4c's packet tests, on a program; each file on a switch of its own.
+#[derive(Debug, Parser)]
+#[command(
+    name = "trimwire-switch stf",
+    after_help = "Exit codes: 0 everything is as the files say, 1 something is not, 2 usage, 3 a file cannot be used."
+)]
+struct Arguments {
+    /// The program, p4c's BMv2 JSON.
+    #[arg(long, value_name = "FILE")]
+    json: PathBuf,
+    /// The program's P4Info, text or binary: checked to be of the same program.
+    #[arg(long, value_name = "FILE")]
+    p4info: Option<PathBuf>,
+    /// STF files.
+    #[arg(value_name = "FILE.stf", required = true)]
+    files: Vec<PathBuf>,
+    /// Prints what happens to every packet, as text or as JSON lines.
+    #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "text",
+        value_parser = ["text", "json"])]
+    trace: Option<String>,
+    /// Where the trace goes instead of stderr; emptied first.
+    #[arg(long, value_name = "FILE")]
+    trace_file: Option<PathBuf>,
+    /// Prints one JSON object instead of text.
+    #[arg(long)]
+    json_output: bool,
+    /// Seed of the program's random numbers.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+}
+
+const MISMATCH: u8 = 1;
+const USAGE: u8 = 2;
+const BAD_INPUT: u8 = 3;
+
+/// Runs the subcommand; its words begin behind the program's name.
+pub(crate) fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse_from(std::env::args_os().skip(1)) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() { USAGE.into() } else { ExitCode::SUCCESS };
+        }
+    };
+    match run(&arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => MISMATCH.into(),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            BAD_INPUT.into()
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> anyhow::Result<bool> {
+    let program = std::fs::read(&arguments.json);
+    let program = program.with_context(|| format!("cannot read '{}'", arguments.json.display()))?;
+    let switch = || -> anyhow::Result<Switch> {
+        let mut switch = Switch::new(SwitchConfig { seed: arguments.seed, ..SwitchConfig::default() });
+        let loaded = switch.load_pipeline(&program);
+        loaded.with_context(|| format!("cannot load '{}'", arguments.json.display()))?;
+        switch.set_tracing(arguments.trace.is_some());
+        Ok(switch)
+    };
+    if let Some(path) = &arguments.p4info {
+        check_p4info(path, &mut switch()?)?;
+    }
+    // Every file is read before any is run: a typing error in the last one shows at once.
+    let mut scripts = Vec::new();
+    for path in &arguments.files {
+        let text = std::fs::read(path).with_context(|| format!("cannot read '{}'", path.display()))?;
+        let text = String::from_utf8_lossy(&text);
+        scripts.push((
+            path,
+            Script::parse(&text).map_err(|error| anyhow::anyhow!("{}:{error}", path.display()))?,
+        ));
+    }
+    let mut trace_to: Box<dyn io::Write> = match &arguments.trace_file {
+        None => Box::new(io::stderr()),
+        Some(path) => {
+            let file = std::fs::File::create(path);
+            Box::new(io::BufWriter::new(file.with_context(|| format!("cannot write '{}'", path.display()))?))
+        }
+    };
+    let format = match arguments.trace.as_deref() {
+        Some("json") => TraceFormat::Json,
+        _ => TraceFormat::Text,
+    };
+    let (mut all_passed, mut reports) = (true, Vec::new());
+    for (path, script) in &scripts {
+        let outcome = stf::run(script, &mut switch()?);
+        let outcome = outcome.map_err(|error| anyhow::anyhow!("{}:{error}", path.display()))?;
+        all_passed &= outcome.passed();
+        trace::write(&mut trace_to, format, &outcome.trace, 0).context("cannot write the trace")?;
+        if arguments.json_output {
+            reports.push(report(path, &outcome));
+        } else {
+            print(path, &outcome).context("cannot write to stdout")?;
+        }
+    }
+    trace_to.flush().context("cannot write the trace")?;
+    if arguments.json_output {
+        let report = json!({ "passed": all_passed, "files": reports });
+        writeln!(io::stdout(), "{report:#}").context("cannot write to stdout")?;
+    }
+    Ok(all_passed)
+}
+
+fn print(path: &Path, outcome: &Outcome) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let path = path.display();
+    for reading in &outcome.readings {
+        writeln!(out, "{path}:{}: {}", reading.line, reading.text)?;
+    }
+    for mismatch in &outcome.mismatches {
+        writeln!(out, "{path}:{}: {mismatch}", mismatch.line())?;
+    }
+    let Outcome { packets, frames, elsewhere, mismatches, .. } = outcome;
+    let result = match mismatches.len() {
+        0 => "pass".to_owned(),
+        1 => "FAIL, 1 difference".to_owned(),
+        n => format!("FAIL, {n} differences"),
+    };
+    let elsewhere = match elsewhere {
+        0 => String::new(),
+        n => format!(", {n} out of ports that the file does not name"),
+    };
+    writeln!(out, "{path}: {result} ({packets} packets in, {frames} out{elsewhere})")
+}
+
+fn report(path: &Path, outcome: &Outcome) -> Value {
+    let mismatches: Vec<Value> = outcome
+        .mismatches
+        .iter()
+        .map(|mismatch| json!({ "line": mismatch.line(), "message": mismatch.to_string() }))
+        .collect();
+    let readings: Vec<Value> = outcome
+        .readings
+        .iter()
+        .map(|reading| json!({ "line": reading.line, "text": reading.text }))
+        .collect();
+    json!({
+        "file": path.display().to_string(),
+        "passed": outcome.passed(),
+        "packets": outcome.packets,
+        "frames": outcome.frames,
+        "frames_elsewhere": outcome.elsewhere,
+        "mismatches": mismatches,
+        "readings": readings,
+    })
+}
+
+/// Every table that the P4Info names must be the program's.
+fn check_p4info(path: &Path, switch: &mut Switch) -> anyhow::Result<()> {
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read '{}'", path.display()))?;
+    let p4info = P4Info::from_bytes(&bytes).with_context(|| format!("cannot use '{}'", path.display()))?;
+    let control = switch.pipeline().context("the switch has no program")?.control();
+    for table in p4info.tables.iter().filter_map(|table| table.preamble.as_ref()) {
+        let found = control.table(&table.name);
+        found.with_context(|| format!("'{}' is not the P4Info of this program", path.display()))?;
+    }
+    Ok(())
+}
