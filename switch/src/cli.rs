@@ -4,8 +4,8 @@ use clap::Parser;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
-use trimwire_switch::PortConfig;
 use trimwire_switch::driver::Attachment;
+use trimwire_switch::{PortConfig, TrafficConfig};
 
 /// v1model's `standard_metadata.egress_spec` that means "drop" in p4c's output.
 const DROP_PORT: u16 = 511;
@@ -101,6 +101,8 @@ pub(crate) struct Options {
     pub(crate) ports: BTreeMap<u16, PortConfig>,
     /// Line of all others.
     pub(crate) default_port: PortConfig,
+    /// Queues, buffer, unit of depths.
+    pub(crate) traffic: TrafficConfig,
     /// Where P4Runtime is served.
     pub(crate) grpc: SocketAddr,
     /// The controller's port.
@@ -163,6 +165,7 @@ impl Options {
             attachments,
             ports,
             default_port,
+            traffic: TrafficConfig::default(),
             grpc: target.grpc_server_addr,
             cpu_port: target.cpu_port,
             notices,

@@ -1,7 +1,7 @@
 //! A switch as a sans-IO machine: engine and traffic manager under one clock that the caller owns.
 
 use crate::engine::{EgressOutcome, Enqueue, LoadError, Pipeline, QueueMetadata};
-use crate::traffic::{Dequeued, PortConfig, QUEUES, QueueStats, TrafficManager};
+use crate::traffic::{Dequeued, PortConfig, QUEUES, QueueConfig, QueueStats, TrafficConfig, TrafficManager};
 use std::collections::{BTreeMap, VecDeque};
 
 /// What a switch is made of.
@@ -13,6 +13,8 @@ pub struct SwitchConfig {
     pub ports: BTreeMap<u16, PortConfig>,
     /// All other ports.
     pub default_port: PortConfig,
+    /// Queues, buffer, unit of depths.
+    pub traffic: TrafficConfig,
     /// The port whose packets go to the controller.
     pub cpu_port: Option<u16>,
     /// Seed of the program's `random`.
@@ -49,6 +51,8 @@ pub struct SwitchStats {
     pub received: u64,
     /// Frames transmitted.
     pub transmitted: u64,
+    /// Frames received on a port that is down.
+    pub port_down: u64,
     /// Packets that a full or missing queue refused.
     pub queue_dropped: u64,
     /// Packets that the egress program dropped.
@@ -85,7 +89,7 @@ pub struct Switch {
 impl Switch {
     /// A switch without a program: it drops everything, as `--no-p4` asks for.
     pub fn new(config: SwitchConfig) -> Self {
-        let mut traffic = TrafficManager::new(config.default_port);
+        let mut traffic = TrafficManager::with_config(config.default_port, config.traffic.clone());
         for (&port, &line) in &config.ports {
             traffic.configure(port, line);
         }
@@ -135,6 +139,51 @@ impl Switch {
         self.traffic.configure(port, line);
     }
 
+    /// A port's line and limits.
+    pub fn port_config(&self, port: u16) -> PortConfig {
+        self.traffic.port_config(port)
+    }
+
+    /// Queues, buffer and unit of depths as they are set up.
+    pub fn traffic_config(&self) -> &TrafficConfig {
+        self.traffic.config()
+    }
+
+    /// Sets a queue of one port, or of all ports; false when ports have no such queue.
+    pub fn configure_queue(&mut self, port: Option<u16>, queue: u8, config: QueueConfig) -> bool {
+        self.traffic.configure_queue(port, queue, config)
+    }
+
+    /// A queue's settings; none when ports have no such queue.
+    pub fn queue_config(&self, port: u16, queue: u8) -> Option<QueueConfig> {
+        self.traffic.queue_config(port, queue)
+    }
+
+    /// Sets the shared buffer's size; `None` is without bound.
+    pub fn configure_buffer(&mut self, bytes: Option<u64>) {
+        self.traffic.configure_buffer(bytes);
+    }
+
+    /// Bytes that wait in all queues.
+    pub fn buffered_bytes(&self) -> u64 {
+        self.traffic.buffered_bytes()
+    }
+
+    /// Takes a port up or down. One that is down receives nothing, and drops what its queues hold and get.
+    pub fn set_port_up(&mut self, port: u16, up: bool) {
+        let Self { traffic, pipeline, .. } = self;
+        traffic.set_up(port, up, |packet| {
+            if let Some(pipeline) = pipeline {
+                pipeline.recycle_packet(packet);
+            }
+        });
+    }
+
+    /// Whether a port is up.
+    pub fn is_port_up(&self, port: u16) -> bool {
+        self.traffic.is_up(port)
+    }
+
     /// The last bit of a frame has arrived on `port`.
     pub fn handle_frame(&mut self, now_ns: u64, port: u16, frame: &[u8]) {
         self.now_ns = self.now_ns.max(now_ns);
@@ -142,6 +191,10 @@ impl Switch {
         // in a queue.
         if self.traffic.next_service().is_some_and(|at_ns| at_ns < self.now_ns) {
             self.serve(self.now_ns - 1);
+        }
+        if !self.traffic.is_up(port) {
+            self.stats.port_down += 1;
+            return;
         }
         self.stats.received += 1;
         let Some(pipeline) = &mut self.pipeline else {
@@ -246,7 +299,9 @@ impl Switch {
             let meta = QueueMetadata {
                 enq_timestamp_ns: enqueued_ns,
                 enq_qdepth: enqueue_depth,
-                deq_timedelta_ns: start_ns.saturating_sub(enqueued_ns),
+                // BMv2 takes the difference of two clocks in µs, so that the program's sums come out: the later timestamp is
+                // the earlier one and the difference.
+                deq_timedelta_ns: (start_ns / 1_000).saturating_sub(enqueued_ns / 1_000) * 1_000,
                 deq_qdepth: dequeue_depth,
             };
             match pipeline.egress(start_ns, item, meta, &mut out) {

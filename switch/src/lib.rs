@@ -19,7 +19,7 @@ pub mod traffic;
 use std::sync::{Arc, Mutex};
 
 pub use device::{Switch, SwitchConfig, SwitchEvent, SwitchStats, Transmit};
-pub use traffic::{PortConfig, QueueStats};
+pub use traffic::{PortConfig, QueueConfig, QueueStats, TrafficConfig};
 
 /// A switch that a driver or simulation and the P4Runtime server work on together.
 pub type SharedSwitch = Arc<Mutex<Switch>>;

@@ -47,6 +47,7 @@ fn run(options: &Options) -> Result<(), (u8, anyhow::Error)> {
         device_id: options.arguments.device_id,
         ports: options.ports.clone(),
         default_port: options.default_port,
+        traffic: options.traffic.clone(),
         cpu_port: options.cpu_port,
         seed: options.arguments.seed,
     });
