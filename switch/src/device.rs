@@ -144,6 +144,11 @@ impl Switch {
         self.traffic.port_config(port)
     }
 
+    /// The ports that were configured or used, by number.
+    pub fn ports(&self) -> impl Iterator<Item = u16> + '_ {
+        self.traffic.ports()
+    }
+
     /// Queues, buffer and unit of depths as they are set up.
     pub fn traffic_config(&self) -> &TrafficConfig {
         self.traffic.config()

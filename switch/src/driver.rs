@@ -11,7 +11,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 /// An interface that has gone is looked for at this interval.
@@ -73,6 +73,46 @@ pub struct PortStats {
     pub refused: u64,
 }
 
+/// What a driver counts, readable while it works.
+#[derive(Debug, Clone)]
+pub struct Counters(Arc<Vec<(u16, PortCounter)>>);
+
+impl Counters {
+    /// Frames by port number.
+    pub fn read(&self) -> BTreeMap<u16, PortStats> {
+        self.0.iter().map(|(port, counter)| (*port, counter.read())).collect()
+    }
+}
+
+#[derive(Debug, Default)]
+struct PortCounter {
+    received: AtomicU64,
+    sent: AtomicU64,
+    lost: AtomicU64,
+    missed: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl PortCounter {
+    fn read(&self) -> PortStats {
+        let Self { received, sent, lost, missed, refused } = self;
+        let [received, sent, lost, missed, refused] =
+            [received, sent, lost, missed, refused].map(|counter| counter.load(Ordering::Relaxed));
+        PortStats { received, sent, lost, missed, refused }
+    }
+
+    fn publish(&self, stats: &PortStats) {
+        self.received.store(stats.received, Ordering::Relaxed);
+        self.sent.store(stats.sent, Ordering::Relaxed);
+        self.lost.store(stats.lost, Ordering::Relaxed);
+        self.missed.store(stats.missed, Ordering::Relaxed);
+        self.refused.store(stats.refused, Ordering::Relaxed);
+    }
+}
+
+/// How often what the kernel had no room for is asked.
+const MISSED_NS: u64 = 500_000_000;
+
 /// Wakes a driver after the control plane has changed something.
 #[derive(Debug, Clone)]
 pub struct Waker(Arc<UnixStream>);
@@ -106,6 +146,8 @@ pub struct Driver {
     /// Buffers of sent frames, to be given back at the next turn.
     spent: Vec<Vec<u8>>,
     unattached: u64,
+    counters: Counters,
+    missed_at_ns: u64,
 }
 
 impl Driver {
@@ -134,6 +176,9 @@ impl Driver {
                 warned: false,
             });
         }
+        let counters =
+            ports.iter().map(|port: &Port| (port.attachment.port, PortCounter::default())).collect();
+        let counters = Counters(Arc::new(counters));
         let index = ports.iter().enumerate().map(|(i, port)| (port.attachment.port, i)).collect();
         let (woken, waker) = UnixStream::pair()?;
         woken.set_nonblocking(true)?;
@@ -148,12 +193,19 @@ impl Driver {
             waker,
             spent: Vec::new(),
             unattached: 0,
+            counters,
+            missed_at_ns: 0,
         })
     }
 
     /// Wakes this driver.
     pub fn waker(&self) -> Waker {
         self.waker.clone()
+    }
+
+    /// Counters that can be read while the driver runs.
+    pub fn counters(&self) -> Counters {
+        self.counters.clone()
     }
 
     /// Frames by port number.
@@ -185,6 +237,7 @@ impl Driver {
         for port in &mut self.ports {
             port.stats.missed += port.socket.as_ref().map_or(0, PacketSocket::missed);
         }
+        self.publish();
         Ok(())
     }
 
@@ -229,7 +282,20 @@ impl Driver {
         for port in &mut self.ports {
             port.flush(&mut self.spent, now_ns);
         }
+        if now_ns >= self.missed_at_ns {
+            self.missed_at_ns = now_ns + MISSED_NS;
+            for port in &mut self.ports {
+                port.stats.missed += port.socket.as_ref().map_or(0, PacketSocket::missed);
+            }
+        }
+        self.publish();
         due_ns
+    }
+
+    fn publish(&self) {
+        for (port, (_, counter)) in self.ports.iter().zip(self.counters.0.iter()) {
+            counter.publish(&port.stats);
+        }
     }
 }
 

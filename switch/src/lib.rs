@@ -10,9 +10,12 @@
 //! [`Switch`] is sans-IO: it owns no socket, clock or thread. What the crate deliberately does not do: it compiles no P4 (that is
 //! p4c's work) and knows nothing of gradients.
 
+pub mod admin;
+pub mod config;
 pub mod device;
 pub mod driver;
 pub mod engine;
+pub mod metrics;
 pub mod server;
 pub mod traffic;
 

@@ -98,9 +98,11 @@ pub fn serve_with(
                 Ok(listener) => listener,
                 Err(error) => return tracing::error!("P4Runtime server: {error}"),
             };
+            let admin = crate::admin::service(Arc::clone(&switch), options.waker.clone());
             let service = service::Service::new(switch, options.waker);
             tokio::spawn(service.clone().pump_packet_ins());
             let serving = tonic::transport::Server::builder()
+                .add_service(admin)
                 .add_service(trimwire_p4runtime::server::service(service))
                 .serve_with_incoming(TcpListenerStream::new(listener));
             // Open streams never end by themselves, so the server is dropped rather than drained.
