@@ -316,6 +316,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trimwire_switch::traffic::Share;
 
     fn parse(line: &str) -> Result<Options, String> {
         Options::parse(std::iter::once("trimwire-switch").chain(line.split_whitespace()))
@@ -370,9 +371,9 @@ mod tests {
         assert_eq!(options.ports[&4].rate_bps, 5_000_000);
         let traffic = &options.traffic;
         assert_eq!((traffic.buffer_bytes, traffic.depth_unit), (Some(1 << 20), DepthUnit::Cells));
-        assert_eq!(traffic.queues[&(3, 6)].cap.map(|cap| cap.permille()), Some(500));
+        assert_eq!(traffic.queues[&(3, 6)].cap.map(Share::permille), Some(500));
         assert_eq!(traffic.queues[&(3, 6)].limit_bytes, None, "the option's queue is meant whole");
-        assert_eq!(traffic.default_queues[6].cap.map(|cap| cap.permille()), Some(100));
+        assert_eq!(traffic.default_queues[6].cap.map(Share::permille), Some(100));
         let mut options = parse("--no-p4 --rate 3Gbps --queue 6,limit=9KiB").unwrap();
         options.settle(&file);
         assert_eq!(options.ports[&3].rate_bps, 3_000_000_000);

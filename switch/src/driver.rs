@@ -1,6 +1,6 @@
 //! Puts a [`Switch`](crate::Switch) on Linux interfaces: packet sockets and the real clock, on the caller's thread.
 
-mod packet_socket;
+pub(crate) mod packet_socket;
 
 use crate::SharedSwitch;
 use crate::device::Transmit;
@@ -134,6 +134,14 @@ struct Port {
     warned: bool,
 }
 
+/// What a turn of the loop leaves to do.
+struct Turn {
+    /// When the switch wants to be called next.
+    due_ns: Option<u64>,
+    /// A port may have more frames waiting.
+    more: bool,
+}
+
 /// Sockets, clock and loop of one switch.
 #[derive(Debug)]
 pub struct Driver {
@@ -221,7 +229,11 @@ impl Driver {
     /// Moves frames until `stop` is set.
     pub fn run(&mut self, stop: &AtomicBool) -> Result<(), DriverError> {
         while !stop.load(Ordering::Relaxed) {
-            let due_ns = self.turn();
+            let Turn { due_ns, more } = self.turn();
+            if more {
+                // Waiting would only cost two system calls a turn.
+                continue;
+            }
             let now_ns = self.now_ns();
             let wait_ns =
                 due_ns.map_or(LONGEST_WAIT_NS, |at_ns| at_ns.saturating_sub(now_ns)).min(LONGEST_WAIT_NS);
@@ -245,10 +257,11 @@ impl Driver {
         self.start.elapsed().as_nanos() as u64
     }
 
-    /// Receives what waits, lets the switch work, sends what leaves; gives when the switch wants to be called next.
+    /// Receives what waits, at most a batch a port, lets the switch work, sends what leaves.
     /// Sending takes most of the time and is done without the lock, so that the control plane gets its turn under load.
-    fn turn(&mut self) -> Option<u64> {
+    fn turn(&mut self) -> Turn {
         let now_ns = self.now_ns();
+        let mut more = false;
         for port in self.ports.iter_mut().filter(|port| port.socket.is_none() && now_ns >= port.reopen_at_ns)
         {
             port.reopen(now_ns);
@@ -260,6 +273,7 @@ impl Driver {
             let Some(socket) = &mut port.socket else { continue };
             match socket.receive(|frame| switch.handle_frame(now_ns, number, frame)) {
                 Ok(received) => {
+                    more |= received.full;
                     port.stats.received += received.frames;
                     port.refused(received.refused);
                 }
@@ -289,7 +303,7 @@ impl Driver {
             }
         }
         self.publish();
-        due_ns
+        Turn { due_ns, more }
     }
 
     fn publish(&self) {

@@ -11,6 +11,7 @@
 //! p4c's work) and knows nothing of gradients.
 
 pub mod admin;
+pub mod bench;
 pub mod config;
 pub mod device;
 pub mod driver;

@@ -1,6 +1,7 @@
 //! `trimwire-switch`: the embedded switch on Linux interfaces, with the command line of `simple_switch_grpc`.
 
 mod admin_command;
+mod bench_command;
 mod cli;
 mod report;
 
@@ -25,6 +26,9 @@ const BAD_INPUT: u8 = 3;
 fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|word| word == "admin") {
         return command(admin_command::run);
+    }
+    if std::env::args_os().nth(1).is_some_and(|word| word == "bench") {
+        return command(|arguments| bench_command::run(&arguments));
     }
     let mut options = match Options::parse(std::env::args_os()) {
         Ok(options) => options,

@@ -180,6 +180,7 @@ fn at<T>(node: &Node, result: Result<T, String>) -> Result<T, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::traffic::Share;
     use proptest::prelude::*;
 
     const EXAMPLE: &str = "priority_queues: 7\nqdepth_unit: cells\nbuffer: 16MiB\nrate: 10Gbps\nqueue_limit: 512KiB\n\
@@ -193,7 +194,7 @@ mod tests {
         assert_eq!((config.buffer_bytes, config.all.rate_bps), (Some(16 << 20), Some(10_000_000_000)));
         assert_eq!(config.all.queues[&6].limit_bytes, Some(65_536));
         assert_eq!(config.ports[&3].rate_bps, Some(40_000_000));
-        assert_eq!(config.ports[&3].queues[&6].cap.map(|cap| cap.permille()), Some(100));
+        assert_eq!(config.ports[&3].queues[&6].cap.map(Share::permille), Some(100));
         assert_eq!(config.ports[&3].queue_limit_bytes, None);
         assert_eq!(FileConfig::parse("", "x"), Ok(FileConfig::default()));
     }
