@@ -15,6 +15,7 @@ demo: ## train a model through a congested, trimming switch (half a minute once 
 test: p4-check lint test-rust bmv2-tests ## everything that CI runs
 
 test-rust: ## unit, property and integration tests of all crates
+	python3 host-encoder/tests/reference/generate.py --check
 	$(CARGO) test --workspace --exclude trimwire-bmv2-tests --locked
 
 bench: ## the codec's speed, and instruction counts where valgrind and gungraun-runner are installed

@@ -4,9 +4,12 @@ use clap::Parser;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
-use trimwire_switch::PortConfig;
+use trimwire_switch::config::quantity::{rate, size};
+use trimwire_switch::config::{FileConfig, QueueFlag, queue_flag};
 use trimwire_switch::driver::Attachment;
 use trimwire_switch::trace::TraceFormat;
+use trimwire_switch::traffic::{DepthUnit, QUEUES};
+use trimwire_switch::{PortConfig, TrafficConfig};
 
 /// v1model's `standard_metadata.egress_spec` that means "drop" in p4c's output.
 const DROP_PORT: u16 = 511;
@@ -25,8 +28,8 @@ const DROP_PORT: u16 = 511;
         --grpc-server-with-client-auth  let only clients in that show such a certificate\n  \
         --cpu-port N             port of packet-in and packet-out, 1 to 510\n  \
         --drop-port N            511, as p4c compiles it\n  \
-        --priority-queues N      1 to 8; there are always 8, 7 served first\n\n\
-        Tests in p4c's STF: trimwire-switch stf --help\n\n\
+        --priority-queues N      queues of a port, 1 to 8, the highest served first [default: 8]\n\n\
+         Commands: trimwire-switch stf --help, trimwire-switch admin --help, trimwire-switch bench --help\n\n\
         Exit codes: 0 stopped by SIGINT or SIGTERM, 1 failure, 2 usage, 3 the JSON file cannot be used."
 )]
 pub(crate) struct Arguments {
@@ -49,8 +52,26 @@ pub(crate) struct Arguments {
     #[arg(long = "port-rate", value_name = "PORT=RATE", value_parser = port_rate)]
     port_rates: Vec<(u16, u64)>,
     /// Most bytes that one queue holds, such as 512KiB.
-    #[arg(long, value_name = "BYTES", value_parser = size, default_value = "4MiB")]
-    queue_limit: u64,
+    #[arg(long, value_name = "BYTES", value_parser = size, help = "Most bytes that one queue holds, such as 512KiB [default: 4MiB]")]
+    queue_limit: Option<u64>,
+    /// Most bytes that all queues hold together, such as 16MiB. Without it, each queue has its own.
+    #[arg(long, value_name = "BYTES", value_parser = size)]
+    buffer: Option<u64>,
+    /// Sets up a queue: [PORT/]QUEUE with cap=SHARE, weight=N, limit=BYTES, alpha=RATIO, such as 6,cap=50%. Can be repeated.
+    #[arg(long = "queue", value_name = "QUEUE,KEY=VALUE", value_parser = queue_flag)]
+    queues: Vec<QueueFlag>,
+    /// Unit of enq_qdepth and deq_qdepth: packets, bytes or cells of 80 bytes [default: packets].
+    #[arg(long, value_name = "UNIT", value_parser = str::parse::<DepthUnit>)]
+    qdepth_unit: Option<DepthUnit>,
+    /// Settings of ports and queues, YAML. Options given here go before it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Checks the program and the settings, and ends.
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Serves Prometheus metrics, such as 127.0.0.1:9110; a port alone is on localhost.
+    #[arg(long, value_name = "ADDR", value_parser = local_address)]
+    pub(crate) metrics_addr: Option<SocketAddr>,
     /// Seed of the program's random numbers.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
@@ -137,6 +158,9 @@ pub(crate) struct Options {
     pub(crate) ports: BTreeMap<u16, PortConfig>,
     /// Line of all others.
     pub(crate) default_port: PortConfig,
+    /// Queues, buffer, unit of depths.
+    pub(crate) traffic: TrafficConfig,
+    priority_queues: Option<u8>,
     /// Where P4Runtime is served.
     pub(crate) grpc: SocketAddr,
     /// Absent: in the clear.
@@ -184,17 +208,21 @@ impl Options {
         }
         check_attachments(&attachments, target.cpu_port)?;
         let tls = tls_files(&target)?;
-        let default_port =
-            PortConfig { rate_bps: arguments.rate.unwrap_or(0), queue_limit_bytes: arguments.queue_limit };
-        let mut ports = BTreeMap::new();
-        for &(port, rate_bps) in &arguments.port_rates {
-            if ports.insert(port, PortConfig { rate_bps, ..default_port }).is_some() {
+        let mut once = BTreeSet::new();
+        for (port, _) in &arguments.port_rates {
+            if !once.insert(port) {
                 return Err(usage(format!("--port-rate: port {port} is given twice")));
             }
         }
-        if let Some(port) = target.cpu_port {
-            // The controller is not behind a line unless one is asked for by name.
-            ports.entry(port).or_insert(PortConfig { rate_bps: 0, ..default_port });
+        let count = target.priority_queues.unwrap_or(QUEUES as u8);
+        let mut once = BTreeSet::new();
+        for flag in &arguments.queues {
+            if flag.queue >= count {
+                return Err(usage(format!("--queue {}: --priority-queues is {count}", flag.queue)));
+            }
+            if !once.insert((flag.port, flag.queue)) {
+                return Err(usage(format!("--queue: queue {} is given twice for the same port", flag.queue)));
+            }
         }
         let mut notices = Vec::new();
         if target.grpc_server_cacert.is_some() && !target.grpc_server_with_client_auth {
@@ -209,13 +237,12 @@ impl Options {
         if arguments.nanolog.is_some() {
             notices.push("--nanolog is ignored: the log goes to stderr or --log-file".to_owned());
         }
-        if let Some(queues) = target.priority_queues.filter(|&queues| queues != 8) {
-            notices.push(format!("--priority-queues {queues}: every port has 8 queues all the same"));
-        }
-        Ok(Self {
+        let mut options = Self {
             attachments,
-            ports,
-            default_port,
+            ports: BTreeMap::new(),
+            default_port: PortConfig::default(),
+            traffic: TrafficConfig::default(),
+            priority_queues: target.priority_queues,
             grpc: target.grpc_server_addr,
             tls,
             cpu_port: target.cpu_port,
@@ -227,7 +254,53 @@ impl Options {
                 _ => TraceFormat::Text,
             },
             arguments,
-        })
+        };
+        options.settle(&FileConfig::default());
+        Ok(options)
+    }
+
+    /// Works out lines and queues: the command line, then the file, then the defaults.
+    pub(crate) fn settle(&mut self, file: &FileConfig) {
+        let Arguments { rate, queue_limit, port_rates, queues, .. } = &self.arguments;
+        let (flag_rate, flag_limit) = (*rate, *queue_limit);
+        self.default_port = PortConfig {
+            rate_bps: flag_rate.or(file.all.rate_bps).unwrap_or(0),
+            queue_limit_bytes: flag_limit
+                .or(file.all.queue_limit_bytes)
+                .unwrap_or(PortConfig::default().queue_limit_bytes),
+        };
+        self.ports.clear();
+        if let Some(port) = self.cpu_port {
+            // The controller is not behind a line unless one is asked for by name.
+            self.ports.insert(port, PortConfig { rate_bps: 0, ..self.default_port });
+        }
+        for (&number, entry) in &file.ports {
+            let line = self.ports.entry(number).or_insert(self.default_port);
+            line.rate_bps = flag_rate.or(entry.rate_bps).unwrap_or(line.rate_bps);
+            line.queue_limit_bytes = flag_limit.or(entry.queue_limit_bytes).unwrap_or(line.queue_limit_bytes);
+        }
+        for &(number, rate_bps) in port_rates {
+            self.ports.entry(number).or_insert(self.default_port).rate_bps = rate_bps;
+        }
+        let mut traffic = TrafficConfig {
+            priority_queues: self.priority_queues.or(file.priority_queues).unwrap_or(QUEUES as u8),
+            depth_unit: self.arguments.qdepth_unit.or(file.depth_unit).unwrap_or_default(),
+            buffer_bytes: self.arguments.buffer.or(file.buffer_bytes),
+            ..TrafficConfig::default()
+        };
+        for (&queue, &config) in &file.all.queues {
+            traffic.default_queues[usize::from(queue)] = config;
+        }
+        for (&number, entry) in &file.ports {
+            traffic.queues.extend(entry.queues.iter().map(|(&queue, &config)| ((number, queue), config)));
+        }
+        // General ones first: they go before the file's single ports.
+        for flag in queues.iter().filter(|flag| flag.port.is_none()) {
+            traffic.default_queues[usize::from(flag.queue)] = flag.config;
+            traffic.queues.retain(|&(_, queue), _| queue != flag.queue);
+        }
+        traffic.queues.extend(queues.iter().filter_map(|flag| Some(((flag.port?, flag.queue), flag.config))));
+        self.traffic = traffic;
     }
 }
 
@@ -307,6 +380,13 @@ fn port_rate(text: &str) -> Result<(u16, u64), String> {
     Ok((port(number)?, rate(line)?))
 }
 
+fn local_address(text: &str) -> Result<SocketAddr, String> {
+    match text.strip_prefix(':').unwrap_or(text).parse::<u16>() {
+        Ok(port) => Ok(SocketAddr::from(([127, 0, 0, 1], port))),
+        Err(_) => address(text),
+    }
+}
+
 fn address(text: &str) -> Result<SocketAddr, String> {
     let found = text.to_socket_addrs().map_err(|error| format!("{error}; expected HOST:PORT"))?;
     let found: Vec<_> = found.collect();
@@ -319,51 +399,10 @@ fn address(text: &str) -> Result<SocketAddr, String> {
         .ok_or_else(|| "no such host".to_owned())
 }
 
-fn rate(text: &str) -> Result<u64, String> {
-    let units = [("bps", 1), ("kbps", 1_000), ("Mbps", 1_000_000), ("Gbps", 1_000_000_000)];
-    match scaled(text, &units) {
-        Some(rate) if rate > 0 => Ok(rate),
-        _ => Err("expected a rate above 0 in bps, kbps, Mbps or Gbps, such as 10Gbps".to_owned()),
-    }
-}
-
-fn size(text: &str) -> Result<u64, String> {
-    let units = [
-        ("", 1),
-        ("B", 1),
-        ("kB", 1_000),
-        ("MB", 1_000_000),
-        ("GB", 1_000_000_000),
-        ("KiB", 1 << 10),
-        ("MiB", 1 << 20),
-        ("GiB", 1 << 30),
-    ];
-    match scaled(text, &units) {
-        Some(size) if size > 0 => Ok(size),
-        _ => {
-            Err("expected bytes above 0, plain or in kB, MB, GB, KiB, MiB or GiB, such as 512KiB".to_owned())
-        }
-    }
-}
-
-/// A decimal number times its unit, exact; `None` for anything else, fractions of the base unit among them.
-fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
-    let at = text.find(|c: char| c != '.' && !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(at);
-    let (_, scale) = units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit.trim_start()))?;
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
-    if whole.is_empty() || fraction.is_empty() {
-        return None;
-    }
-    let tenths = 10u64.checked_pow(fraction.len() as u32)?;
-    let digits = whole.parse::<u64>().ok()?.checked_mul(tenths)?.checked_add(fraction.parse().ok()?)?;
-    let product = u128::from(digits) * u128::from(*scale);
-    (product % u128::from(tenths) == 0).then(|| u64::try_from(product / u128::from(tenths)).ok()).flatten()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trimwire_switch::traffic::Share;
 
     fn parse(line: &str) -> Result<Options, String> {
         Options::parse(std::iter::once("trimwire-switch").chain(line.split_whitespace()))
@@ -442,6 +481,31 @@ mod tests {
     }
 
     #[test]
+    fn options_go_before_the_file_and_the_file_before_defaults() {
+        let file = FileConfig::parse(
+            "rate: 1Gbps\nbuffer: 1MiB\nqueues: {6: {cap: 10%}, 5: {weight: 2}}\n\
+             ports: {3: {rate: 2Gbps, queue_limit: 1KiB, queues: {6: {limit: 2KiB}}}}\n",
+            "x",
+        )
+        .unwrap();
+        let mut options =
+            parse("--no-p4 --queue 3/6,cap=50% --port-rate 4=5Mbps --qdepth-unit cells").unwrap();
+        options.settle(&file);
+        assert_eq!(options.default_port.rate_bps, 1_000_000_000);
+        assert_eq!(options.ports[&3], PortConfig { rate_bps: 2_000_000_000, queue_limit_bytes: 1024 });
+        assert_eq!(options.ports[&4].rate_bps, 5_000_000);
+        let traffic = &options.traffic;
+        assert_eq!((traffic.buffer_bytes, traffic.depth_unit), (Some(1 << 20), DepthUnit::Cells));
+        assert_eq!(traffic.queues[&(3, 6)].cap.map(Share::permille), Some(500));
+        assert_eq!(traffic.queues[&(3, 6)].limit_bytes, None, "the option's queue is meant whole");
+        assert_eq!(traffic.default_queues[6].cap.map(Share::permille), Some(100));
+        let mut options = parse("--no-p4 --rate 3Gbps --queue 6,limit=9KiB").unwrap();
+        options.settle(&file);
+        assert_eq!(options.ports[&3].rate_bps, 3_000_000_000);
+        assert!(options.traffic.queues.is_empty());
+    }
+
+    #[test]
     fn a_refused_command_line_names_the_culprit_and_what_is_possible() {
         for (line, words) in [
             ("", &["JSON", "--no-p4"][..]),
@@ -474,24 +538,17 @@ mod tests {
             ("--no-p4 --port-rate 3", &["PORT=RATE"]),
             ("--no-p4 --port-rate 3=1Mbps --port-rate 3=2Mbps", &["port 3", "twice"]),
             ("--no-p4 --queue-limit 1.5", &["1.5", "512KiB"]),
+            ("--no-p4 --queue 8", &["'8'", "0 to 7"]),
+            ("--no-p4 --queue 6,cap=200%", &["200%", "50%"]),
+            ("--no-p4 --queue 6 --queue 6", &["queue 6", "twice"]),
+            ("--no-p4 --queue 6 -- --priority-queues 2", &["--queue 6", "--priority-queues is 2"]),
+            ("--no-p4 --qdepth-unit frames", &["frames", "cells"]),
             ("--no-p4 -L loud", &["loud", "warn"]),
         ] {
             let message = parse(line).unwrap_err();
             for word in words {
                 assert!(message.contains(word), "'{line}' should name '{word}':\n{message}");
             }
-        }
-    }
-
-    #[test]
-    fn numbers_with_units_are_exact() {
-        assert_eq!(rate("10Gbps"), Ok(10_000_000_000));
-        assert_eq!(rate("1.25 Gbps"), Ok(1_250_000_000));
-        assert_eq!(rate("9600bps"), Ok(9600));
-        assert_eq!(size("1.5KiB"), Ok(1536));
-        assert_eq!(size("65536"), Ok(65536));
-        for bad in ["", "Gbps", "1..5Gbps", ".5Gbps", "-1Gbps", "99999999999999999999Gbps", "1e9bps"] {
-            assert!(rate(bad).is_err(), "{bad}");
         }
     }
 }

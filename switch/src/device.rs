@@ -3,7 +3,7 @@
 use crate::engine::entity::IdleEntry;
 use crate::engine::trace::{DropReason, Event, Record};
 use crate::engine::{EgressOutcome, Enqueue, LoadError, Pipeline, QueueMetadata};
-use crate::traffic::{Dequeued, PortConfig, QUEUES, QueueStats, TrafficManager};
+use crate::traffic::{Dequeued, PortConfig, QUEUES, QueueConfig, QueueStats, TrafficConfig, TrafficManager};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What a switch is made of.
@@ -15,6 +15,8 @@ pub struct SwitchConfig {
     pub ports: BTreeMap<u16, PortConfig>,
     /// All other ports.
     pub default_port: PortConfig,
+    /// Queues, buffer, unit of depths.
+    pub traffic: TrafficConfig,
     /// The port whose packets go to the controller.
     pub cpu_port: Option<u16>,
     /// Seed of the program's `random`.
@@ -53,6 +55,8 @@ pub struct SwitchStats {
     pub received: u64,
     /// Frames transmitted.
     pub transmitted: u64,
+    /// Frames received on a port that is down.
+    pub port_down: u64,
     /// Packets that a full or missing queue refused.
     pub queue_dropped: u64,
     /// Packets that the egress program dropped.
@@ -92,7 +96,7 @@ pub struct Switch {
 impl Switch {
     /// A switch without a program: it drops everything, as `--no-p4` asks for.
     pub fn new(config: SwitchConfig) -> Self {
-        let mut traffic = TrafficManager::new(config.default_port);
+        let mut traffic = TrafficManager::with_config(config.default_port, config.traffic.clone());
         for (&port, &line) in &config.ports {
             traffic.configure(port, line);
         }
@@ -130,7 +134,8 @@ impl Switch {
     /// Puts a program in place that was loaded before (VERIFY_AND_SAVE and COMMIT).
     pub fn install_pipeline(&mut self, mut pipeline: Pipeline) {
         pipeline.seed(self.config.seed);
-        self.down.iter().for_each(|port| pipeline.control().set_port_up(*port, false));
+        let stopped: Vec<u16> = self.traffic.ports().filter(|port| !self.traffic.is_up(*port)).collect();
+        self.down.iter().chain(&stopped).for_each(|port| pipeline.control().set_port_up(*port, false));
         pipeline.set_tracing(self.tracing);
         self.traffic.flush(drop);
         self.pipeline = Some(pipeline);
@@ -165,17 +170,77 @@ impl Switch {
         self.traffic.configure(port, line);
     }
 
-    /// A port's link went down, or came up again: groups leave out members that watch it. All ports are up at first.
-    pub fn set_port_up(&mut self, port: u16, up: bool) {
+    /// A port's link went down, or came up again: groups leave out members that watch it. All links are up at first.
+    pub fn set_link_up(&mut self, port: u16, up: bool) {
         let changed = if up { self.down.remove(&port) } else { self.down.insert(port) };
-        if let Some(pipeline) = self.pipeline.as_mut().filter(|_| changed) {
-            pipeline.control().set_port_up(port, up);
+        if changed {
+            self.tell_groups(port);
         }
     }
 
     /// The latest time that a caller has named, in ns.
     pub fn now_ns(&self) -> u64 {
         self.now_ns
+    }
+
+    /// A port's line and limits.
+    pub fn port_config(&self, port: u16) -> PortConfig {
+        self.traffic.port_config(port)
+    }
+
+    /// The ports that were configured or used, by number.
+    pub fn ports(&self) -> impl Iterator<Item = u16> + '_ {
+        self.traffic.ports()
+    }
+
+    /// Queues, buffer and unit of depths as they are set up.
+    pub fn traffic_config(&self) -> &TrafficConfig {
+        self.traffic.config()
+    }
+
+    /// Sets a queue of one port, or of all ports; false when ports have no such queue.
+    pub fn configure_queue(&mut self, port: Option<u16>, queue: u8, config: QueueConfig) -> bool {
+        self.traffic.configure_queue(port, queue, config)
+    }
+
+    /// A queue's settings; none when ports have no such queue.
+    pub fn queue_config(&self, port: u16, queue: u8) -> Option<QueueConfig> {
+        self.traffic.queue_config(port, queue)
+    }
+
+    /// Sets the shared buffer's size; `None` is without bound.
+    pub fn configure_buffer(&mut self, bytes: Option<u64>) {
+        self.traffic.configure_buffer(bytes);
+    }
+
+    /// Bytes that wait in all queues.
+    pub fn buffered_bytes(&self) -> u64 {
+        self.traffic.buffered_bytes()
+    }
+
+    /// Takes a port up or down. One that is down receives nothing, and drops what its queues hold and get; groups leave out
+    /// members that watch it.
+    pub fn set_port_up(&mut self, port: u16, up: bool) {
+        let Self { traffic, pipeline, .. } = self;
+        traffic.set_up(port, up, |packet| {
+            if let Some(pipeline) = pipeline {
+                pipeline.recycle_packet(packet);
+            }
+        });
+        self.tell_groups(port);
+    }
+
+    /// Lets action profile groups know whether a port can be used: its link is up, and so is the port itself.
+    fn tell_groups(&mut self, port: u16) {
+        let up = !self.down.contains(&port) && self.traffic.is_up(port);
+        if let Some(pipeline) = &mut self.pipeline {
+            pipeline.control().set_port_up(port, up);
+        }
+    }
+
+    /// Whether a port is up.
+    pub fn is_port_up(&self, port: u16) -> bool {
+        self.traffic.is_up(port)
     }
 
     /// The last bit of a frame has arrived on `port`.
@@ -185,6 +250,10 @@ impl Switch {
         // in a queue.
         if self.traffic.next_service().is_some_and(|at_ns| at_ns < self.now_ns) {
             self.serve(self.now_ns - 1);
+        }
+        if !self.traffic.is_up(port) {
+            self.stats.port_down += 1;
+            return;
         }
         self.stats.received += 1;
         let Some(pipeline) = &mut self.pipeline else {
@@ -310,7 +379,9 @@ impl Switch {
             let meta = QueueMetadata {
                 enq_timestamp_ns: enqueued_ns,
                 enq_qdepth: enqueue_depth,
-                deq_timedelta_ns: start_ns.saturating_sub(enqueued_ns),
+                // BMv2 takes the difference of two clocks in µs, so that the program's sums come out: the later timestamp is
+                // the earlier one and the difference.
+                deq_timedelta_ns: (start_ns / 1_000).saturating_sub(enqueued_ns / 1_000) * 1_000,
                 deq_qdepth: dequeue_depth,
             };
             pipeline.note_at(start_ns, item.packet.trace_number(), || Event::Dequeued {

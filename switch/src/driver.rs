@@ -1,6 +1,6 @@
 //! Puts a [`Switch`](crate::Switch) on Linux interfaces: packet sockets and the real clock, on the caller's thread.
 
-mod packet_socket;
+pub(crate) mod packet_socket;
 
 use crate::SharedSwitch;
 use crate::device::Transmit;
@@ -14,7 +14,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// An interface that has gone is looked for at this interval.
@@ -76,6 +76,46 @@ pub struct PortStats {
     pub refused: u64,
 }
 
+/// What a driver counts, readable while it works.
+#[derive(Debug, Clone)]
+pub struct Counters(Arc<Vec<(u16, PortCounter)>>);
+
+impl Counters {
+    /// Frames by port number.
+    pub fn read(&self) -> BTreeMap<u16, PortStats> {
+        self.0.iter().map(|(port, counter)| (*port, counter.read())).collect()
+    }
+}
+
+#[derive(Debug, Default)]
+struct PortCounter {
+    received: AtomicU64,
+    sent: AtomicU64,
+    lost: AtomicU64,
+    missed: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl PortCounter {
+    fn read(&self) -> PortStats {
+        let Self { received, sent, lost, missed, refused } = self;
+        let [received, sent, lost, missed, refused] =
+            [received, sent, lost, missed, refused].map(|counter| counter.load(Ordering::Relaxed));
+        PortStats { received, sent, lost, missed, refused }
+    }
+
+    fn publish(&self, stats: &PortStats) {
+        self.received.store(stats.received, Ordering::Relaxed);
+        self.sent.store(stats.sent, Ordering::Relaxed);
+        self.lost.store(stats.lost, Ordering::Relaxed);
+        self.missed.store(stats.missed, Ordering::Relaxed);
+        self.refused.store(stats.refused, Ordering::Relaxed);
+    }
+}
+
+/// How often what the kernel had no room for is asked.
+const MISSED_NS: u64 = 500_000_000;
+
 /// Wakes a driver after the control plane has changed something.
 #[derive(Debug, Clone)]
 pub struct Waker(Arc<UnixStream>);
@@ -101,6 +141,14 @@ struct Port {
 /// Takes a switch's trace: records, and how many were lost.
 pub type TraceSink = Box<dyn FnMut(&[Record], u64) + Send>;
 
+/// What a turn of the loop leaves to do.
+struct Turn {
+    /// When the switch wants to be called next.
+    due_ns: Option<u64>,
+    /// A port may have more frames waiting.
+    more: bool,
+}
+
 /// Sockets, clock and loop of one switch.
 pub struct Driver {
     switch: SharedSwitch,
@@ -115,6 +163,8 @@ pub struct Driver {
     /// The clock's time in ns since 1970 when the driver's was 0.
     start_unix_ns: u64,
     trace: Option<TraceSink>,
+    counters: Counters,
+    missed_at_ns: u64,
 }
 
 impl std::fmt::Debug for Driver {
@@ -150,6 +200,9 @@ impl Driver {
                 capture: None,
             });
         }
+        let counters =
+            ports.iter().map(|port: &Port| (port.attachment.port, PortCounter::default())).collect();
+        let counters = Counters(Arc::new(counters));
         let index = ports.iter().enumerate().map(|(i, port)| (port.attachment.port, i)).collect();
         let (woken, waker) = UnixStream::pair()?;
         woken.set_nonblocking(true)?;
@@ -168,6 +221,8 @@ impl Driver {
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |since| since.as_nanos() as u64),
             trace: None,
+            counters,
+            missed_at_ns: 0,
         })
     }
 
@@ -195,6 +250,11 @@ impl Driver {
         self.trace = Some(sink);
     }
 
+    /// Counters that can be read while the driver runs.
+    pub fn counters(&self) -> Counters {
+        self.counters.clone()
+    }
+
     /// Frames by port number.
     pub fn stats(&self) -> BTreeMap<u16, PortStats> {
         self.ports.iter().map(|port| (port.attachment.port, port.stats)).collect()
@@ -208,7 +268,11 @@ impl Driver {
     /// Moves frames until `stop` is set.
     pub fn run(&mut self, stop: &AtomicBool) -> Result<(), DriverError> {
         while !stop.load(Ordering::Relaxed) {
-            let due_ns = self.turn();
+            let Turn { due_ns, more } = self.turn();
+            if more {
+                // Waiting would only cost two system calls a turn.
+                continue;
+            }
             let now_ns = self.now_ns();
             let wait_ns =
                 due_ns.map_or(LONGEST_WAIT_NS, |at_ns| at_ns.saturating_sub(now_ns)).min(LONGEST_WAIT_NS);
@@ -224,6 +288,7 @@ impl Driver {
         for port in &mut self.ports {
             port.stats.missed += port.socket.as_ref().map_or(0, PacketSocket::missed);
         }
+        self.publish();
         Ok(())
     }
 
@@ -231,10 +296,11 @@ impl Driver {
         self.start.elapsed().as_nanos() as u64
     }
 
-    /// Receives what waits, lets the switch work, sends what leaves; gives when the switch wants to be called next.
+    /// Receives what waits, at most a batch a port, lets the switch work, sends what leaves.
     /// Sending takes most of the time and is done without the lock, so that the control plane gets its turn under load.
-    fn turn(&mut self) -> Option<u64> {
+    fn turn(&mut self) -> Turn {
         let now_ns = self.now_ns();
+        let mut more = false;
         for port in self.ports.iter_mut().filter(|port| port.socket.is_none() && now_ns >= port.reopen_at_ns)
         {
             port.reopen(now_ns);
@@ -254,6 +320,7 @@ impl Driver {
             });
             match received {
                 Ok(received) => {
+                    more |= received.full;
                     port.stats.received += received.frames;
                     port.refused(received.refused);
                 }
@@ -272,7 +339,7 @@ impl Driver {
             }
         }
         for port in &self.ports {
-            switch.set_port_up(port.attachment.port, port.socket.is_some());
+            switch.set_link_up(port.attachment.port, port.socket.is_some());
         }
         let due_ns = switch.poll_timeout();
         let (records, lost) = match &self.trace {
@@ -286,7 +353,20 @@ impl Driver {
         for port in &mut self.ports {
             port.flush(&mut self.spent, now_ns, unix_ns);
         }
-        due_ns
+        if now_ns >= self.missed_at_ns {
+            self.missed_at_ns = now_ns + MISSED_NS;
+            for port in &mut self.ports {
+                port.stats.missed += port.socket.as_ref().map_or(0, PacketSocket::missed);
+            }
+        }
+        self.publish();
+        Turn { due_ns, more }
+    }
+
+    fn publish(&self) {
+        for (port, (_, counter)) in self.ports.iter().zip(self.counters.0.iter()) {
+            counter.publish(&port.stats);
+        }
     }
 }
 

@@ -10,9 +10,13 @@
 //! [`Switch`] is sans-IO: it owns no socket, clock or thread. What the crate deliberately does not do: it compiles no P4 (that is
 //! p4c's work) and knows nothing of gradients.
 
+pub mod admin;
+pub mod bench;
+pub mod config;
 pub mod device;
 pub mod driver;
 pub mod engine;
+pub mod metrics;
 pub mod pcap;
 pub mod server;
 pub mod stf;
@@ -22,7 +26,7 @@ pub mod traffic;
 use std::sync::{Arc, Mutex};
 
 pub use device::{Switch, SwitchConfig, SwitchEvent, SwitchStats, Transmit};
-pub use traffic::{PortConfig, QueueStats};
+pub use traffic::{PortConfig, QueueConfig, QueueStats, TrafficConfig};
 
 /// A switch that a driver or simulation and the P4Runtime server work on together.
 pub type SharedSwitch = Arc<Mutex<Switch>>;

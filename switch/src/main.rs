@@ -1,5 +1,7 @@
 //! `trimwire-switch`: the embedded switch on Linux interfaces, with the command line of `simple_switch_grpc`.
 
+mod admin_command;
+mod bench_command;
 mod cli;
 mod report;
 mod stf_command;
@@ -13,7 +15,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::fmt::writer::{BoxMakeWriter, MakeWriterExt as _};
+use trimwire_switch::config::FileConfig;
 use trimwire_switch::driver::{Driver, Waker};
+use trimwire_switch::metrics;
 use trimwire_switch::server::{self, ServeError, ServerOptions, Tls};
 use trimwire_switch::{Switch, SwitchConfig};
 
@@ -22,10 +26,13 @@ const USAGE: u8 = 2;
 const BAD_INPUT: u8 = 3;
 
 fn main() -> ExitCode {
-    if std::env::args_os().nth(1).is_some_and(|word| word == "stf") {
-        return stf_command::main();
+    match std::env::args_os().nth(1) {
+        Some(word) if word == "stf" => return stf_command::main(),
+        Some(word) if word == "admin" => return command(admin_command::run),
+        Some(word) if word == "bench" => return command(|arguments| bench_command::run(&arguments)),
+        _ => {}
     }
-    let options = match Options::parse(std::env::args_os()) {
+    let mut options = match Options::parse(std::env::args_os()) {
         Ok(options) => options,
         Err(error) => {
             // Help and version go to stdout and are no failure.
@@ -33,7 +40,7 @@ fn main() -> ExitCode {
             return if error.use_stderr() { USAGE.into() } else { ExitCode::SUCCESS };
         }
     };
-    match run(&options) {
+    match run(&mut options) {
         Ok(()) => ExitCode::SUCCESS,
         Err((code, error)) => {
             eprintln!("error: {error:#}");
@@ -42,9 +49,39 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(options: &Options) -> Result<(), (u8, anyhow::Error)> {
+/// A subcommand with a command line of its own: what it gives goes to stdout.
+fn command<A: clap::Parser>(run: impl FnOnce(A) -> anyhow::Result<String>) -> ExitCode {
+    let words = std::env::args_os().skip(1);
+    let arguments = match A::try_parse_from(words) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() { USAGE.into() } else { ExitCode::SUCCESS };
+        }
+    };
+    match run(arguments) {
+        Ok(text) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            FAILURE.into()
+        }
+    }
+}
+
+fn run(options: &mut Options) -> Result<(), (u8, anyhow::Error)> {
     let failed = |error| (FAILURE, error);
     start_log(options).map_err(failed)?;
+    if let Some(path) = &options.arguments.config {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read '{}'", path.display()))
+            .map_err(|error| (BAD_INPUT, error))?;
+        let file = FileConfig::parse(&text, &path.display().to_string())
+            .map_err(|error| (BAD_INPUT, error.into()))?;
+        options.settle(&file);
+    }
     for notice in &options.notices {
         tracing::warn!("{notice}");
     }
@@ -52,6 +89,7 @@ fn run(options: &Options) -> Result<(), (u8, anyhow::Error)> {
         device_id: options.arguments.device_id,
         ports: options.ports.clone(),
         default_port: options.default_port,
+        traffic: options.traffic.clone(),
         cpu_port: options.cpu_port,
         seed: options.arguments.seed,
     });
@@ -61,6 +99,14 @@ fn run(options: &Options) -> Result<(), (u8, anyhow::Error)> {
             .and_then(|json| Ok(switch.load_pipeline(&json)?))
             .with_context(|| format!("cannot load '{}'", path.display()))
             .map_err(|error| (BAD_INPUT, error))?;
+    }
+    if options.arguments.check {
+        eprintln!("the program and the settings can be used");
+        return Ok(());
+    }
+    // Those on interfaces exist before their first packet, for metrics and the admin service.
+    for attachment in &options.attachments {
+        switch.configure_port(attachment.port, switch.port_config(attachment.port));
     }
     let switch = Arc::new(Mutex::new(switch));
     let mut driver = Driver::new(Arc::clone(&switch), options.attachments.clone())
@@ -86,6 +132,13 @@ fn run(options: &Options) -> Result<(), (u8, anyhow::Error)> {
         };
         failed(anyhow!("{error}{hint}"))
     })?;
+    if let Some(addr) = options.arguments.metrics_addr {
+        let counters = driver.counters();
+        let addr = metrics::serve(Arc::clone(&switch), Arc::new(move || counters.read()), addr)
+            .with_context(|| format!("cannot serve metrics on {addr}; choose another with --metrics-addr"))
+            .map_err(failed)?;
+        eprintln!("metrics on http://{addr}/metrics");
+    }
     eprintln!("listening for P4Runtime on {}", server.local_addr());
 
     let ended = driver.run(&stop);

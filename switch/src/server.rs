@@ -131,9 +131,11 @@ pub fn serve_with(
                 Ok(listener) => listener,
                 Err(error) => return tracing::error!("P4Runtime server: {error}"),
             };
+            let admin = crate::admin::service(Arc::clone(&switch), options.waker.clone());
             let service = state::Service::new(switch, options.waker, options.clock);
             tokio::spawn(service.clone().pump());
             let serving = builder
+                .add_service(admin)
                 .add_service(trimwire_p4runtime::server::service(service))
                 .serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true)));
             // Open streams never end by themselves, so the server is dropped rather than drained.

@@ -8,7 +8,6 @@ use ladder_support::{Case, PROGRAM, apply, cases, install, take_counts};
 use std::io::Write as _;
 use std::net::UdpSocket;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 use trimwire_switch::driver::{Attachment, Driver, DriverError};
 use trimwire_switch::{PortConfig, SharedSwitch, Switch, SwitchConfig};
 
@@ -223,34 +222,4 @@ fn an_interface_that_does_not_exist_is_named() {
     let DriverError::Open { port, interface, .. } = &error else { panic!("{error}") };
     assert_eq!((*port, interface.as_str()), (3, "nosuch0"));
     assert!(error.to_string().contains("ip link"), "{error}");
-}
-
-/// `cargo test -p trimwire-switch --release --test driver_veth -- --ignored` prints the packets a second.
-#[test]
-#[ignore = "a measurement"]
-fn packets_per_second() {
-    if !enter_namespace("driver_veth: packets per second") {
-        return;
-    }
-    let running = Running::start(switch(PortConfig::default()), veth_pairs(2));
-    for payload in [62, 1_426] {
-        let (near, frame) = (Wire::open("h0"), frame(payload));
-        let before = running.switch.lock().unwrap().stats();
-        let start = now();
-        let mut offered = 0u64;
-        while start.elapsed() < Duration::from_secs(2) {
-            offered += u64::from(near.send(&frame));
-        }
-        let seconds = start.elapsed().as_secs_f64();
-        let after = running.switch.lock().unwrap().stats();
-        let rate = |count: u64| count as f64 / seconds / 1e3;
-        let _ = writeln!(
-            std::io::stderr(),
-            "{}-byte frames: {:.0} kpps offered, {:.0} kpps switched",
-            frame.len(),
-            rate(offered),
-            rate(after.transmitted - before.transmitted)
-        );
-    }
-    let _ = writeln!(std::io::stderr(), "{:?}", running.stop().stats());
 }

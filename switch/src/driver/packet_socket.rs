@@ -25,27 +25,29 @@ const TAG_AT: usize = 12;
 
 /// A socket that receives and sends the frames of one interface.
 #[derive(Debug)]
-pub(super) struct PacketSocket {
+pub(crate) struct PacketSocket {
     fd: OwnedFd,
     buffers: Vec<[u8; FRAME]>,
 }
 
 /// What became of a batch of received frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Received {
+pub(crate) struct Received {
     /// Handed on.
-    pub(super) frames: u64,
+    pub(crate) frames: u64,
     /// Not single frames: segmentation was left to the interface, or longer than any frame we take.
-    pub(super) refused: u64,
+    pub(crate) refused: u64,
+    /// The batch was full: more may wait.
+    pub(crate) full: bool,
 }
 
 /// What became of frames to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Sent {
+pub(crate) struct Sent {
     /// Frames dealt with, from the front. Fewer than all: the kernel's buffer is full, the rest can be sent later.
-    pub(super) taken: usize,
+    pub(crate) taken: usize,
     /// Those among them that the interface refused (longer than its MTU, shorter than a header, its queue full).
-    pub(super) refused: usize,
+    pub(crate) refused: usize,
 }
 
 impl PacketSocket {
@@ -53,7 +55,7 @@ impl PacketSocket {
     ///
     /// # Errors
     /// Those of `if_nametoindex`, `socket` (EPERM without CAP_NET_RAW), `setsockopt` and `bind`.
-    pub(super) fn open(interface: &str) -> io::Result<Self> {
+    pub(crate) fn open(interface: &str) -> io::Result<Self> {
         let name = CString::new(interface).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
         // SAFETY: `name` is a NUL-terminated string that lives through the call.
         let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
@@ -106,7 +108,7 @@ impl PacketSocket {
     }
 
     /// Frames lost since the last call because the receive buffer was full.
-    pub(super) fn missed(&self) -> u64 {
+    pub(crate) fn missed(&self) -> u64 {
         // struct tpacket_stats: packets, drops. Reading sets both to 0.
         option::<[u32; 2]>(&self.fd, libc::SOL_PACKET, libc::PACKET_STATISTICS)
             .map_or(0, |[_, drops]| u64::from(drops))
@@ -114,7 +116,7 @@ impl PacketSocket {
 
     /// Hands the frames that wait, at most a batch, to `take`. A VLAN tag that the kernel took off is put back, a checksum
     /// that it left to the interface is computed.
-    pub(super) fn receive(&mut self, mut take: impl FnMut(&[u8])) -> io::Result<Received> {
+    pub(crate) fn receive(&mut self, mut take: impl FnMut(&[u8])) -> io::Result<Received> {
         let mut controls = [[0u64; CONTROL / 8]; BATCH];
         // SAFETY: iovec and mmsghdr are plain data for which all zeroes are valid.
         let (mut vectors, mut headers): ([[libc::iovec; 2]; BATCH], [libc::mmsghdr; BATCH]) =
@@ -149,7 +151,7 @@ impl PacketSocket {
             };
         }
         let count = (count as usize).min(BATCH);
-        let mut received = Received::default();
+        let mut received = Received { full: count == BATCH, ..Received::default() };
         for ((buffer, header), offload) in self.buffers.iter_mut().zip(&headers[..count]).zip(&offloads) {
             let mut length = (header.msg_len as usize).saturating_sub(VNET).min(FRAME - 4);
             let &[flags, segmentation, _, _, _, _, start0, start1, offset0, offset1] = offload;
@@ -177,7 +179,7 @@ impl PacketSocket {
     ///
     /// # Errors
     /// Those that mean that the interface is gone or down. A frame that it refuses holds up no other.
-    pub(super) fn send(&self, frames: &[Vec<u8>]) -> io::Result<Sent> {
+    pub(crate) fn send(&self, frames: &[Vec<u8>]) -> io::Result<Sent> {
         let mut sent = Sent::default();
         let plain = [0u8; VNET];
         while sent.taken < frames.len() {
@@ -225,7 +227,7 @@ impl AsRawFd for PacketSocket {
 }
 
 /// Waits until something can be done with a descriptor (`POLLIN`, `POLLOUT`), a signal comes or the time is up.
-pub(super) fn wait(descriptors: &[(RawFd, libc::c_short)], timeout_ns: u64) -> io::Result<()> {
+pub(crate) fn wait(descriptors: &[(RawFd, libc::c_short)], timeout_ns: u64) -> io::Result<()> {
     let mut polls: Vec<libc::pollfd> =
         descriptors.iter().map(|&(fd, events)| libc::pollfd { fd, events, revents: 0 }).collect();
     let timeout = libc::timespec {

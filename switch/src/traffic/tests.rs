@@ -2,6 +2,9 @@
 
 use super::*;
 use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+mod promises;
 
 const LIMIT: u64 = 4_000;
 

@@ -1,0 +1,204 @@
+//! One core, no sockets: the whole switch, and its stages.
+//!
+//! Stages are measured by leaving parts of the program out, so that no clock is read between them: parser and deparser by a
+//! program without pipelines, actions by one whose tables have no keys and whose default actions are the ones that the
+//! packets meet, matching by the difference to the whole program. A stage is therefore known as well as the difference of
+//! two runs is.
+
+use super::workload::{CLASS, Program, THRESHOLDS, frames, install};
+use crate::engine::{EgressOutcome, Enqueue, Pipeline, QueueMetadata};
+use crate::server::serve;
+use crate::traffic::TrafficManager;
+use crate::{PortConfig, Switch, SwitchConfig};
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Packets that one stage takes after another.
+const BATCH: usize = 256;
+/// The fastest of so many rounds counts: others were disturbed.
+const ROUNDS: u32 = 5;
+const PORTS: u32 = 64;
+
+/// Time per packet, in ns.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Stages {
+    /// Parser, checksum verification, and taking the frame in.
+    pub parse: f64,
+    /// Table look-ups and action selectors.
+    pub matching: f64,
+    /// Actions and control flow, counters and registers.
+    pub actions: f64,
+    /// Checksums, deparser, and giving the frame out.
+    pub deparse: f64,
+    /// Traffic manager.
+    pub tm: f64,
+    /// Of the whole switch, measured by itself.
+    pub total: f64,
+}
+
+/// What was measured with frames of one length.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct EngineResult {
+    /// Length of the frames.
+    pub packet_bytes: usize,
+    /// On one core.
+    pub packets_per_second: f64,
+    /// Where the time goes.
+    pub stages: Stages,
+}
+
+/// Measures for about `rounds_s` seconds with frames of `packet_bytes`.
+///
+/// # Errors
+/// A program without the tables that are filled.
+pub fn measure(program: &Program, packet_bytes: usize, seconds: f64) -> Result<EngineResult, String> {
+    let frames = frames(packet_bytes);
+    let round = Duration::from_secs_f64(seconds / f64::from(ROUNDS) / 4.0);
+    let switch = filled(program)?;
+    let mut switch = switch.lock().unwrap_or_else(PoisonError::into_inner);
+    let total = whole(&mut switch, &frames, round)?;
+    let pipeline = switch.pipeline().ok_or("no program")?;
+    let (ingress, tm, egress) = stages(pipeline, &frames, round);
+    let mut keyless = load(&without_keys(&program.json)?)?;
+    let (keyless_ingress, _, keyless_egress) = stages(&mut keyless, &frames, round);
+    let mut bare = load(&without_pipelines(&program.json)?)?;
+    let (parse, _, deparse) = stages(&mut bare, &frames, round);
+    let stages = Stages {
+        parse,
+        matching: (ingress + egress - keyless_ingress - keyless_egress).max(0.0),
+        actions: (keyless_ingress + keyless_egress - parse - deparse).max(0.0),
+        deparse,
+        tm,
+        total,
+    };
+    Ok(EngineResult { packet_bytes, packets_per_second: 1e9 / total, stages })
+}
+
+fn load(json: &[u8]) -> Result<Pipeline, String> {
+    Pipeline::load(json).map_err(|error| error.to_string())
+}
+
+/// A switch whose tables were filled over P4Runtime, as every other switch's are.
+fn filled(program: &Program) -> Result<crate::SharedSwitch, String> {
+    let switch = Arc::new(Mutex::new(Switch::new(SwitchConfig { device_id: 1, ..SwitchConfig::default() })));
+    let server = serve(Arc::clone(&switch), ([127, 0, 0, 1], 0).into()).map_err(|error| error.to_string())?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| error.to_string())?;
+    runtime.block_on(install(&server.local_addr().to_string(), 1, program, PORTS))?;
+    server.shutdown();
+    Ok(switch)
+}
+
+/// Nanoseconds per packet of the whole switch: every frame has to leave.
+fn whole(switch: &mut Switch, frames: &[Vec<u8>], round: Duration) -> Result<f64, String> {
+    let (mut best, mut now_ns) = (f64::MAX, 0);
+    for _ in 0..ROUNDS {
+        let (start, mut offered, mut sent) = (Instant::now(), 0u32, 0u32);
+        while start.elapsed() < round {
+            for frame in frames {
+                now_ns += 100;
+                switch.handle_frame(now_ns, 1, frame);
+                while let Some(transmit) = switch.poll_transmit() {
+                    sent += 1;
+                    switch.recycle(transmit.frame);
+                }
+            }
+            offered += frames.len() as u32;
+        }
+        best = best.min(start.elapsed().as_nanos() as f64 / f64::from(offered));
+        if sent != offered {
+            return Err(format!("{sent} of {offered} frames left: the program drops what is measured"));
+        }
+    }
+    Ok(best)
+}
+
+/// Nanoseconds per packet of ingress, traffic manager and egress.
+fn stages(pipeline: &mut Pipeline, frames: &[Vec<u8>], round: Duration) -> (f64, f64, f64) {
+    let mut best = [f64::MAX; 3];
+    let mut traffic: TrafficManager<Enqueue> = TrafficManager::new(PortConfig::default());
+    let (mut queue, mut out, mut now_ns) = (Vec::new(), Vec::new(), 0);
+    for _ in 0..ROUNDS {
+        let (mut spent, mut packets, start) = ([Duration::ZERO; 3], 0u32, Instant::now());
+        while start.elapsed() < round {
+            now_ns += 100_000;
+            let clock = Instant::now();
+            for frame in frames.iter().cycle().take(BATCH) {
+                pipeline.ingress(now_ns, 1, frame, &mut queue);
+            }
+            spent[0] += clock.elapsed();
+            let clock = Instant::now();
+            // One by one, as an idle switch does: the packet and its queue are in the cache.
+            for packet in queue.drain(..) {
+                let (port, number, length) = (packet.port, packet.queue, packet.length);
+                let _ = traffic.enqueue(now_ns, port, number, length, packet);
+                if let Some(dequeued) = traffic.dequeue(now_ns) {
+                    traffic.transmitted(dequeued.port, dequeued.start_ns, length as usize);
+                    out.push(dequeued.item);
+                }
+            }
+            spent[1] += clock.elapsed();
+            let clock = Instant::now();
+            for packet in out.drain(..) {
+                match pipeline.egress(now_ns, packet, QueueMetadata::default(), &mut queue) {
+                    EgressOutcome::Transmit { frame, .. } => pipeline.recycle(frame),
+                    EgressOutcome::Drop | EgressOutcome::Recirculate => {}
+                }
+            }
+            spent[2] += clock.elapsed();
+            packets += BATCH as u32;
+        }
+        for (best, spent) in best.iter_mut().zip(spent) {
+            *best = best.min(spent.as_nanos() as f64 / f64::from(packets));
+        }
+    }
+    best.into()
+}
+
+/// The program with parser and deparser only.
+fn without_pipelines(json: &[u8]) -> Result<Vec<u8>, String> {
+    edited(json, |pipeline| pipeline["init_table"] = Value::Null)
+}
+
+/// The program without keys in its tables, each with the default action that the packets meet.
+fn without_keys(json: &[u8]) -> Result<Vec<u8>, String> {
+    edited(json, |pipeline| {
+        for table in pipeline["tables"].as_array_mut().into_iter().flatten() {
+            if table["key"].as_array().is_none_or(Vec::is_empty) {
+                continue;
+            }
+            let (action, data) = match table["name"].as_str() {
+                Some("Ingress.ipv4_route") => ("Ingress.forward", &[1, 0x0200_0000_0000][..]),
+                Some("Ingress.classify") => ("Ingress.set_trimmable", &CLASS[..]),
+                Some("Ingress.queue_policy.policy") => {
+                    ("Ingress.queue_policy.set_thresholds", &THRESHOLDS[..])
+                }
+                // A table that no packet comes to.
+                _ => continue,
+            };
+            let position =
+                table["actions"].as_array().and_then(|all| all.iter().position(|name| name == action));
+            let id = position.map_or(Value::Null, |position| table["action_ids"][position].clone());
+            let data: Vec<_> = data.iter().map(|value| format!("{value:#x}")).collect();
+            table["key"] = json!([]);
+            table["match_type"] = json!("exact");
+            table["type"] = json!("simple");
+            table["default_entry"] = json!({
+                "action_id": id, "action_const": false, "action_data": data, "action_entry_const": false,
+            });
+            // The next table after a hit is the one after its action here.
+            if let Some(table) = table.as_object_mut() {
+                table.remove("action_profile");
+            }
+        }
+    })
+}
+
+fn edited(json: &[u8], edit: impl Fn(&mut Value)) -> Result<Vec<u8>, String> {
+    let mut program: Value = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+    program["pipelines"].as_array_mut().into_iter().flatten().for_each(edit);
+    serde_json::to_vec(&program).map_err(|error| error.to_string())
+}

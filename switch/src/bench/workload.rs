@@ -1,0 +1,132 @@
+//! Tables and frames of the measurements: the same for every switch.
+
+use trimwire_p4runtime::client::{Client, Role};
+use trimwire_p4runtime::entity::{ActionBuilder, TableEntryBuilder, insert, member, member_group};
+use trimwire_p4runtime::p4info::{Index, P4Info};
+use trimwire_p4runtime::v1::Update;
+use trimwire_p4runtime::v1::set_forwarding_pipeline_config_request::Action;
+use trimwire_p4runtime::v1::write_request::Atomicity;
+
+/// Lengths of the frames: a cut gradient packet's and a whole one's.
+pub const PACKET_BYTES: [usize; 2] = [102, 1_470];
+
+const ROUTES: u32 = 1_000;
+const GROUPS: u32 = 64;
+/// What a trimmable class is told by, and the queue it gets.
+const DSCP: u8 = 3;
+const QUEUE: u128 = 5;
+
+/// The committed trimming program, or another one with the same tables.
+#[derive(Debug, Clone)]
+pub struct Program {
+    /// p4c's BMv2 JSON.
+    pub json: Vec<u8>,
+    /// Its P4Info as text.
+    pub p4info: String,
+}
+
+impl Default for Program {
+    fn default() -> Self {
+        Self {
+            json: include_bytes!("../../../p4/build/bmv2/trimwire.json").to_vec(),
+            p4info: include_str!("../../../p4/build/bmv2/trimwire.p4info.txtpb").to_owned(),
+        }
+    }
+}
+
+/// The action data that every packet meets, as numbers: next hop to `port`, class, policy.
+pub(super) const CLASS: [u128; 1] = [QUEUE];
+pub(super) const THRESHOLDS: [u128; 9] = [30_000, 40_000, 60_000, 200_000, 412, 236, 35, 6, 100_000];
+
+/// Loads the program into a switch and fills its tables over P4Runtime; routes lead to ports 1 to `ports`.
+pub(super) async fn install(
+    address: &str,
+    device_id: u64,
+    program: &Program,
+    ports: u32,
+) -> Result<(), String> {
+    let failed = |error: &dyn std::fmt::Display| format!("{address}: {error}");
+    let mut client = Client::connect(address).await.map_err(|error| failed(&error))?;
+    client.arbitrate(device_id, 1, Role::default()).await.map_err(|error| failed(&error))?;
+    let p4info = P4Info::from_text(&program.p4info).map_err(|error| failed(&error))?;
+    client
+        .set_pipeline(p4info, program.json.clone(), None, Action::VerifyAndCommit)
+        .await
+        .map_err(|error| failed(&error))?;
+    let index = client.index().ok_or_else(|| failed(&"the program has no P4Info"))?;
+    for updates in updates(&index, ports).map_err(|error| failed(&error))? {
+        client.write(updates, Atomicity::ContinueOnError).await.map_err(|error| failed(&error))?;
+    }
+    Ok(())
+}
+
+/// Batches in the order in which they have to be written.
+fn updates(index: &Index, ports: u32) -> Result<Vec<Vec<Update>>, trimwire_p4runtime::entity::EntityError> {
+    let (mut members, mut groups, mut entries) = (Vec::new(), Vec::new(), Vec::new());
+    for id in 0..GROUPS {
+        let port = u128::from(id % ports + 1);
+        let action = ActionBuilder::new(index, "Ingress.forward")
+            .param("port", port)
+            .param("dst_mac", 0x0200_0000_0000 + u128::from(id));
+        members.push(insert(member(index, "Ingress.ecmp", id + 1, action)?));
+        let four = (0..4).map(|step| ((id + step) % GROUPS + 1, 1));
+        groups.push(insert(member_group(index, "Ingress.ecmp", id + 1, four, 0)?));
+    }
+    for route in 0..ROUTES {
+        let prefix = u128::from(0x0a00_0000 + (route << 8));
+        let entry = TableEntryBuilder::new(index, "Ingress.ipv4_route").lpm("dst_addr", prefix, 24);
+        entries.push(entry.group(route % GROUPS + 1).insert()?);
+    }
+    let class = TableEntryBuilder::new(index, "Ingress.classify").exact("dscp", u128::from(DSCP));
+    entries.push(class.action("Ingress.set_trimmable").param("queue", QUEUE).insert()?);
+    let names = [
+        "mark_at",
+        "shallow_at",
+        "deep_at",
+        "drop_at",
+        "shallow_size",
+        "deep_size",
+        "trimmed_dscp",
+        "trim_queue",
+        "trim_drop_at",
+    ];
+    for port in 1..=32u128 {
+        for importance in 0..2u128 {
+            let mut entry = TableEntryBuilder::new(index, "Ingress.queue_policy.policy")
+                .exact("egress_port", port)
+                .exact("queue", QUEUE)
+                .exact("importance", importance)
+                .action("Ingress.queue_policy.set_thresholds");
+            for (name, value) in names.into_iter().zip(THRESHOLDS) {
+                entry = entry.param(name, value);
+            }
+            entries.push(entry.insert()?);
+        }
+    }
+    let entries = entries.chunks(256).map(<[_]>::to_vec);
+    Ok([members, groups].into_iter().chain(entries).collect())
+}
+
+/// One UDP frame for each of 256 flows, to 256 of the routes.
+pub(super) fn frames(length: usize) -> Vec<Vec<u8>> {
+    (0..256).map(|flow| frame(length, flow)).collect()
+}
+
+fn frame(length: usize, flow: u16) -> Vec<u8> {
+    let mut frame = vec![0; length.max(42)];
+    frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x08, 0x00]);
+    // ECN: ECT(0).
+    let ip = [0x45, DSCP << 2 | 2, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 9, 9, 9];
+    frame[14..30].copy_from_slice(&ip);
+    frame[16..18].copy_from_slice(&((length - 14) as u16).to_be_bytes());
+    // Every third of the routes.
+    let [high, low] = (flow * 3).to_be_bytes();
+    frame[30..34].copy_from_slice(&[10, high, low, 1]);
+    let sum: u32 = frame[14..34].chunks(2).map(|two| u32::from(two[0]) << 8 | u32::from(two[1])).sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    frame[24..26].copy_from_slice(&(!((folded & 0xffff) + (folded >> 16)) as u16).to_be_bytes());
+    frame[34..36].copy_from_slice(&(10_000 + flow).to_be_bytes());
+    frame[36..38].copy_from_slice(&9_217u16.to_be_bytes());
+    frame[38..40].copy_from_slice(&((length - 34) as u16).to_be_bytes());
+    frame
+}

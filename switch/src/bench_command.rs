@@ -1,0 +1,171 @@
+//! `trimwire-switch bench`: packets a second, on one core and beside another switch.
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use clap::Parser;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::process::Command;
+use trimwire_switch::bench::{
+    EngineResult, PACKET_BYTES, Program, SwitchUnderTest, VethResult, measure, measure_veth,
+};
+
+/// Measures packets a second with 1,000 routes and 64 queue policies.
+///
+/// Without further options: one core, no sockets, the time of each stage. With --veth, also this switch as a process
+/// between two veth pairs, and with --against, another one in its place with the same program, tables and frames. Those need
+/// root and run in a network namespace of their own.
+#[derive(Debug, Parser)]
+#[command(name = "trimwire-switch bench", version)]
+pub(crate) struct BenchArguments {
+    /// JSON on stdout instead of a table.
+    #[arg(long)]
+    json: bool,
+    /// Seconds for each length of frame and each switch.
+    #[arg(long, value_name = "S", default_value_t = 4.0, value_parser = seconds)]
+    seconds: f64,
+    /// Lengths of frames, in bytes.
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', default_values_t = PACKET_BYTES,
+        value_parser = length)]
+    packet_bytes: Vec<usize>,
+    /// p4c's BMv2 JSON of a program with our tables [default: the committed one].
+    #[arg(long, value_name = "FILE", requires = "p4info")]
+    program: Option<PathBuf>,
+    /// Its P4Info as text.
+    #[arg(long, value_name = "FILE", requires = "program")]
+    p4info: Option<PathBuf>,
+    /// Measures over veth pairs too.
+    #[arg(long)]
+    veth: bool,
+    /// Measures another switch over veth pairs as well, such as simple_switch_grpc.
+    #[arg(long, value_name = "BINARY")]
+    against: Option<PathBuf>,
+    /// This process is in a namespace of its own.
+    #[arg(long, hide = true)]
+    inside: bool,
+}
+
+fn length(text: &str) -> Result<usize, String> {
+    let length = text.parse().ok().filter(|length| (60..=9_000).contains(length));
+    length.ok_or_else(|| format!("'{text}': expected 60 to 9000 bytes"))
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.1..=600.0).contains(seconds));
+    seconds.ok_or_else(|| format!("'{text}': expected 0.1 to 600 seconds"))
+}
+
+/// Measures and gives what goes to stdout.
+pub(crate) fn run(arguments: &BenchArguments) -> Result<String> {
+    let program = program(arguments)?;
+    if arguments.inside {
+        return inside(arguments, &program);
+    }
+    let mut results = Vec::new();
+    for &length in &arguments.packet_bytes {
+        results.push(measure(&program, length, arguments.seconds).map_err(|error| anyhow!(error))?);
+    }
+    let veth = if arguments.veth || arguments.against.is_some() { namespace()? } else { Value::Null };
+    let veth = veth["veth"].as_array().cloned().unwrap_or_default();
+    Ok(if arguments.json { document(&results, &veth) } else { table(&results, &veth) })
+}
+
+fn program(arguments: &BenchArguments) -> Result<Program> {
+    let (Some(json), Some(p4info)) = (&arguments.program, &arguments.p4info) else {
+        return Ok(Program::default());
+    };
+    let reading = |path: &PathBuf| format!("cannot read '{}'", path.display());
+    Ok(Program {
+        json: std::fs::read(json).with_context(|| reading(json))?,
+        p4info: std::fs::read_to_string(p4info).with_context(|| reading(p4info))?,
+    })
+}
+
+/// The same command in a network namespace that ends with it.
+fn namespace() -> Result<Value> {
+    let output = Command::new("unshare")
+        .args(["--net", "--"])
+        .arg(std::env::current_exe()?)
+        .args(std::env::args_os().skip(1))
+        .arg("--inside")
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .context("`unshare` (util-linux) cannot be run")?;
+    if !output.status.success() {
+        bail!("no measurement over veth pairs (see above); it needs root");
+    }
+    serde_json::from_slice(&output.stdout).context("the measurement in the namespace gave no JSON")
+}
+
+fn inside(arguments: &BenchArguments, program: &Program) -> Result<String> {
+    let own = SwitchUnderTest { name: "trimwire-switch".to_owned(), binary: std::env::current_exe()? };
+    let other = arguments.against.as_ref().map(|binary| SwitchUnderTest {
+        name: binary.file_name().unwrap_or(binary.as_os_str()).to_string_lossy().into_owned(),
+        binary: binary.clone(),
+    });
+    let mut results = Vec::new();
+    for switch in std::iter::once(own).chain(other) {
+        let measured = measure_veth(&switch, program, &arguments.packet_bytes, arguments.seconds);
+        results.extend(measured.map_err(|error| anyhow!("{}: {error}", switch.name))?);
+    }
+    let results: Vec<_> = results.iter().map(veth_json).collect();
+    Ok(json!({ "veth": results }).to_string())
+}
+
+fn veth_json(result: &VethResult) -> Value {
+    json!({
+        "switch": result.switch,
+        "packet_bytes": result.packet_bytes,
+        "offered_packets_per_second": result.offered_per_second.round(),
+        "packets_per_second": result.packets_per_second.round(),
+        "packets_per_cpu_second": result.packets_per_cpu_second.round(),
+    })
+}
+
+fn document(results: &[EngineResult], veth: &[Value]) -> String {
+    let tenths = |ns: f64| (ns * 10.0).round() / 10.0;
+    let results: Vec<_> = results
+        .iter()
+        .map(|result| {
+            let stages = &result.stages;
+            json!({
+                "packet_bytes": result.packet_bytes,
+                "packets_per_second": result.packets_per_second.round(),
+                "nanoseconds_per_packet": {
+                    "parse": tenths(stages.parse), "match": tenths(stages.matching),
+                    "actions": tenths(stages.actions), "deparse": tenths(stages.deparse),
+                    "tm": tenths(stages.tm), "total": tenths(stages.total),
+                },
+            })
+        })
+        .collect();
+    format!("{:#}\n", json!({ "results": results, "veth": veth }))
+}
+
+fn table(results: &[EngineResult], veth: &[Value]) -> String {
+    use std::fmt::Write as _;
+    let mut text =
+        String::from("one core     packets/s    parse   match actions deparse      tm   total (ns)\n");
+    for EngineResult { packet_bytes, packets_per_second, stages } in results {
+        let _ = writeln!(
+            text,
+            "{packet_bytes:>6} B {packets_per_second:>13.0} {:>8.0}{:>8.0}{:>8.0}{:>8.0}{:>8.0}{:>8.0}",
+            stages.parse, stages.matching, stages.actions, stages.deparse, stages.tm, stages.total
+        );
+    }
+    if !veth.is_empty() {
+        text.push_str("\nveth pairs            bytes    offered/s  packets/s   per CPU second\n");
+    }
+    for result in veth {
+        let number = |key: &str| result[key].as_f64().unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "{:<20} {:>6} {:>12.0} {:>10.0} {:>16.0}",
+            result["switch"].as_str().unwrap_or_default(),
+            number("packet_bytes"),
+            number("offered_packets_per_second"),
+            number("packets_per_second"),
+            number("packets_per_cpu_second"),
+        );
+    }
+    text
+}
