@@ -158,6 +158,15 @@ impl<L: Lanes> Expander<L> {
     }
 }
 
+/// The magnitude, in units of σ, at which `code` (0 to 2^31, and between two codes) begins in a packet of that peak.
+pub fn magnitude_of_code(code: f64, peak: u8) -> f64 {
+    let end = USUAL_END.max(f64::from(peak_magnitude(peak)) / ZONE);
+    let base = |zone: usize| f64::from(CELLS[zone]) * f64::from(1u32 << EIGHTH_LOG2);
+    let zone = (0..ZONES).rev().find(|zone| code >= base(*zone)).unwrap_or(0);
+    let width = if zone == ZONES - 1 { end - zone as f64 } else { 1.0 };
+    ZONE * (zone as f64 + width * (code - base(zone)) / codes_of(zone))
+}
+
 /// D_b: E (x − x̂)² of N(0, 1) when `planes` planes arrived. Beyond the eighth every byte-plane divides a cell by 256.
 pub fn distortion(planes: u8) -> f64 {
     match planes {
@@ -351,6 +360,16 @@ mod tests {
                 assert!(codes[0] <= codes[1] && codes[1] - codes[0] < 1 << 12, "{isa}, zone {zone}");
             }
         }
+    }
+
+    #[test]
+    fn codes_begin_where_their_magnitudes_do() {
+        for (cell, edge) in edges().into_iter().enumerate() {
+            let code = (cell << 24) as f64;
+            assert!((magnitude_of_code(code, 0) - edge).abs() < 1e-12, "cell {cell}");
+        }
+        let peak = peak_byte(20.0);
+        assert!((magnitude_of_code(2_147_483_648.0, peak) - f64::from(peak_magnitude(peak))).abs() < 1e-9);
     }
 
     #[test]

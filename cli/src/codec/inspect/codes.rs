@@ -1,15 +1,8 @@
 //! Code words of coordinates, and what is known of the values behind them (docs/wire-format.md).
 
 use serde::Serialize;
-use trimwire_encoder::{Codec, PacketView, quantiser::peak_magnitude};
-
-/// First code of each of rht's eight zones and the end of the last, in units of 2^21.
-const ZONES: [u32; 9] = [0, 257, 493, 682, 822, 916, 972, 1004, 1024];
-const ZONE_UNIT: f64 = (1u32 << 21) as f64;
-/// Width of a zone in σ.
-const ZONE_WIDTH: f64 = 17.0 / 32.0;
-/// Where the last zone ends when no coordinate lies beyond, in zones.
-const USUAL_END: f64 = 8.625;
+use trimwire_encoder::quantiser::{magnitude_of_code, peak_magnitude};
+use trimwire_encoder::{Codec, PacketView};
 
 /// What a packet says about one coordinate.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -83,9 +76,8 @@ fn range(view: &PacketView, code: u32, known: u32, last: Option<u32>) -> (f64, f
         }
         Codec::Raw => (-bound, bound),
         Codec::Rht => {
-            let end = USUAL_END.max(peak / ZONE_WIDTH);
             let top = (code & !open & 0x7fff_ffff, (code | open) & 0x7fff_ffff);
-            let magnitude = |code| sigma * ZONE_WIDTH * expand(code, end);
+            let magnitude = |code| sigma * magnitude_of_code(code, header.peak);
             signed(code, magnitude(f64::from(top.0)), magnitude(f64::from(top.1) + 1.0).min(bound))
         }
         Codec::RhtPaper | Codec::SignMagnitude => float(code & !open, open, bound),
@@ -96,14 +88,6 @@ fn range(view: &PacketView, code: u32, known: u32, last: Option<u32>) -> (f64, f
             float(code << 1 & !(open << 1) | last.unwrap_or(0) & !last_open, open << 1 | last_open, bound)
         }
     }
-}
-
-/// Magnitude of a 31-bit code in zones (of `ZONE_WIDTH` σ), the last of which ends at `end`.
-fn expand(code: f64, end: f64) -> f64 {
-    let edge = |zone: usize| f64::from(ZONES[zone]) * ZONE_UNIT;
-    let zone = (0..8).rev().find(|zone| code >= edge(*zone)).unwrap_or(0);
-    let width = if zone == 7 { end - 7.0 } else { 1.0 };
-    zone as f64 + width * (code - edge(zone)) / (edge(zone + 1) - edge(zone))
 }
 
 /// Bounds of an f32 with open low bits.
