@@ -1,15 +1,15 @@
 //! Match-action tables: what they match on, their entries, and finding the entry for a packet.
 //!
 //! Keys are packed into limbs. Exact and longest-prefix tables are one hash map per mask, longest prefix first; a
-//! table with ternary or range keys is a list in order of priority.
+//! table with ternary or range keys is a tuple space (see `tuples`).
 
 mod compile;
 mod key;
+mod tuples;
 
 pub(super) use compile::{TableScope, compile_call, describe_call, load_table};
 pub(super) use key::CompiledKey;
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use super::calculation::Inputs;
@@ -18,6 +18,7 @@ use super::hasher::FixedMap;
 use super::layout::Slot;
 use super::profile::Profile;
 use super::stateful::{Meter, MeterUnit};
+use tuples::{Rank, TupleSpace};
 
 /// An action with its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,8 +91,7 @@ enum Index {
     /// Keys of at most 64 bits, packed into one limb.
     Narrow(Vec<Level<u64>>),
     Wide(Vec<Level<Box<[u64]>>>),
-    /// Handles by descending priority, then ascending handle.
-    List(Vec<u32>),
+    Tuples(TupleSpace),
 }
 
 #[derive(Clone, Debug)]
@@ -126,7 +126,7 @@ impl Table {
 
     /// Entries are found by priority.
     pub(super) fn has_priority(&self) -> bool {
-        matches!(self.index, Index::List(_))
+        matches!(self.index, Index::Tuples(_))
     }
 
     pub(super) fn find(&self, key: &CompiledKey, priority: i32) -> Option<u32> {
@@ -147,15 +147,7 @@ impl Table {
             Index::Wide(levels) => {
                 level(levels, mask.clone(), entry.key.prefix_len).entries.insert(value.clone(), handle);
             }
-            Index::List(list) => {
-                let entries = &self.entries;
-                let order = |handle: u32| {
-                    let entry = entries.get(handle as usize).and_then(Option::as_ref);
-                    (Reverse(entry.map_or(priority, |entry| entry.entry.priority)), handle)
-                };
-                let at = list.partition_point(|&other| order(other) < (Reverse(priority), handle));
-                list.insert(at, handle);
-            }
+            Index::Tuples(tuples) => tuples.add(value, mask, Rank::new(priority, handle)),
         }
         match self.entries.get_mut(handle as usize) {
             Some(place) => *place = Some(entry),
@@ -178,7 +170,9 @@ impl Table {
                 level(levels, mask, entry.key.prefix_len).entries.remove(&entry.key.value);
                 levels.retain(|level| !level.entries.is_empty());
             }
-            Index::List(list) => list.retain(|&other| other != handle),
+            Index::Tuples(tuples) => {
+                tuples.remove(&entry.key.value, &entry.key.mask, Rank::new(entry.entry.priority, handle));
+            }
         }
         Some(entry)
     }
@@ -208,11 +202,11 @@ impl Table {
                     level.entries.get(&masked[..]).copied()
                 })
             }
-            Index::List(list) => {
+            Index::Tuples(tuples) => {
                 self.gather(phv, key);
-                list.iter().copied().find(|&handle| {
+                tuples.find(key, masked, |handle| {
                     let entry = self.entries.get(handle as usize).and_then(Option::as_ref);
-                    entry.is_some_and(|entry| entry.key.matches(key))
+                    entry.is_some_and(|entry| entry.key.in_ranges(key))
                 })
             }
         }

@@ -15,6 +15,7 @@ use super::super::json::{self, Result, malformed, unsupported};
 use super::super::layout::Layout;
 use super::super::stateful::{Meter, MeterUnit};
 use super::key::show;
+use super::tuples::TupleSpace;
 use super::{Call, Entry, Idle, Index, Key, NextNodes, Table, Target};
 
 /// A call's arguments, checked and packed.
@@ -204,7 +205,7 @@ pub(in super::super) fn load_table(node: &Value, scope: &TableScope<'_>) -> Resu
         free: BTreeSet::new(),
         by_key: FixedMap::default(),
         index: match (list, packed) {
-            (true, _) => Index::List(Vec::new()),
+            (true, _) => Index::Tuples(TupleSpace::default()),
             (false, true) => Index::Narrow(Vec::new()),
             (false, false) => Index::Wide(Vec::new()),
         },
