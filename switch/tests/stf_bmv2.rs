@@ -1,6 +1,5 @@
 //! The program's STF files say what BMv2 does: some of them on `simple_switch_grpc`, where it is installed.
 
-#[allow(dead_code, reason = "every test binary uses its own part")]
 mod bmv2_support;
 
 use bmv2_support::observed::{assert_same, frame_line, ours};
