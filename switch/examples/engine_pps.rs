@@ -1,7 +1,7 @@
 //! Packets per second of the engine on one core: ingress and egress of the trimming program, 1,000 routes in ECMP
 //! groups of four, 64 queue policies, no traffic manager.
 //!
-//! `cargo run --release -p trimwire-switch --example engine_pps [JSON]`
+//! `cargo run --release -p trimwire-switch --example engine_pps [JSON [PACKETS]]`
 
 use std::time::Instant;
 
@@ -10,8 +10,6 @@ use trimwire_switch::engine::entity::{
     ActionCall, ActionSpec, Group, GroupMember, MatchValue, TableEntry, value,
 };
 use trimwire_switch::engine::{EgressOutcome, Pipeline, QueueMetadata};
-
-const PACKETS: u32 = 1_000_000;
 
 fn entry(matches: Vec<MatchValue>, action: ActionSpec) -> TableEntry {
     TableEntry { matches, priority: 0, action, metadata: Vec::new() }
@@ -70,6 +68,7 @@ fn frame(length: usize, flow: u16) -> Vec<u8> {
 #[expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 fn main() -> Result<()> {
     let path = std::env::args().nth(1).unwrap_or_else(|| "p4/build/bmv2/trimwire.json".into());
+    let packets: u32 = std::env::args().nth(2).map_or(Ok(1_000_000), |count| count.parse())?;
     let json = std::fs::read(&path).with_context(|| format!("reading {path}"))?;
     for length in [102, 1470] {
         let mut pipeline = Pipeline::load(&json)?;
@@ -77,7 +76,7 @@ fn main() -> Result<()> {
         let frames: Vec<Vec<u8>> = (0..256).map(|flow| frame(length, flow)).collect();
         let (mut queue, mut sent, mut bytes) = (Vec::new(), 0u32, 0u64);
         let start = Instant::now();
-        for number in 0..PACKETS {
+        for number in 0..packets {
             let now_ns = u64::from(number) * 100;
             pipeline.ingress(now_ns, 1, &frames[number as usize % frames.len()], &mut queue);
             while let Some(packet) = queue.pop() {
@@ -91,8 +90,8 @@ fn main() -> Result<()> {
         }
         let seconds = start.elapsed().as_secs_f64();
         println!(
-            "{length} bytes: {:.0} packets/s, {sent} of {PACKETS} sent, {:.1} bytes each",
-            f64::from(PACKETS) / seconds,
+            "{length} bytes: {:.0} packets/s, {sent} of {packets} sent, {:.1} bytes each",
+            f64::from(packets) / seconds,
             bytes as f64 / f64::from(sent.max(1))
         );
     }

@@ -16,7 +16,8 @@
 //! clone, resubmission, multicast and drop; where it would crash or read stale memory, the result here is 0, a
 //! drop, or a parser error.
 //!
-//! Not here: queues, ports, P4Runtime, and arithmetic on more than 128 bits (refused at load).
+//! Not here: queues, ports, P4Runtime. Refused at load, by name: arithmetic on more than 4224 bits, externs of other
+//! architectures, and what p4c writes but BMv2 cannot read (a stack's `isValid` at an index known at run time).
 
 #![forbid(unsafe_code)]
 

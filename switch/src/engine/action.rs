@@ -46,6 +46,17 @@ pub(super) enum Op {
         to: Target,
         value: Expr,
     },
+    /// A constant to a field of at most 64 bits.
+    Set64 {
+        at: u32,
+        value: u64,
+    },
+    /// A field of at most 64 bits to another.
+    Copy64 {
+        at: u32,
+        from: u32,
+        mask: u64,
+    },
     /// To a field of at most 64 bits.
     Assign64 {
         at: u32,
@@ -196,6 +207,8 @@ impl Machine<'_> {
         while let Some(op) = ops.get(next) {
             next += 1;
             match op {
+                Op::Set64 { at, value } => packet.phv[*at as usize] = *value,
+                Op::Copy64 { at, from, mask } => packet.phv[*at as usize] = packet.phv[*from as usize] & mask,
                 Op::Assign64 { at, mask, value } => {
                     let value = value.low64(&self.env(packet, params));
                     packet.phv[*at as usize] = value & mask;
@@ -246,6 +259,8 @@ impl Machine<'_> {
         }
     }
 
+    /// Apart, so that the common operations need few registers.
+    #[inline(never)]
     fn execute(&mut self, packet: &mut Packet, op: &Op, params: &[u64]) {
         match op {
             Op::Assign { to: Target::Slot(slot), value } => {
@@ -309,6 +324,7 @@ impl Machine<'_> {
         }
     }
 
+    #[inline(never)]
     fn execute_rare(&mut self, packet: &mut Packet, op: &Op, params: &[u64]) {
         match op {
             Op::AssignWide { to, value } => {

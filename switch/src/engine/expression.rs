@@ -7,6 +7,7 @@
 //! limbs are enough, up to [`wide::MOST_LIMBS`].
 
 mod compile;
+mod fuse;
 mod range;
 mod reference;
 mod wide;
@@ -110,6 +111,20 @@ pub(super) enum Expr {
     FieldIs {
         at: u32,
         value: u64,
+    },
+    /// A field that is not 0, such as a header's validity.
+    FieldSet(u32),
+    /// Ordering of a field and a constant below 2^64.
+    FieldCompare {
+        op: Compare,
+        at: u32,
+        value: u64,
+    },
+    /// `field & mask`, shifted right before.
+    FieldBits {
+        at: u32,
+        shift: u32,
+        mask: u64,
     },
     /// Ordering of numbers below 2^64.
     Narrow {
@@ -220,6 +235,15 @@ impl Expr {
                     Ring::Xor => left ^ right,
                 }
             }
+            Self::FieldBits { at, shift, mask } => env.phv[*at as usize] >> shift & mask,
+            other => other.rare_low64(env),
+        }
+    }
+
+    /// Apart, so that the common cases need few registers.
+    #[inline(never)]
+    fn rare_low64(&self, env: &Env<'_>) -> u64 {
+        match self {
             Self::Not(value) => !value.low64(env),
             Self::ShiftLeft { value, by } => match by.eval(env) {
                 by @ 0..=63 => value.low64(env) << by,
@@ -251,22 +275,26 @@ impl Expr {
     pub(super) fn truth(&self, env: &Env<'_>) -> bool {
         match self {
             Self::FieldIs { at, value } => env.phv[*at as usize] == *value,
+            Self::FieldSet(at) => env.phv[*at as usize] != 0,
+            Self::FieldCompare { op, at, value } => op.holds(env.phv[*at as usize].cmp(value)),
             Self::BoolAnd(left, right) => left.truth(env) && right.truth(env),
             Self::BoolOr(left, right) => left.truth(env) || right.truth(env),
             Self::BoolNot(value) => !value.truth(env),
-            Self::NonZero(value) => match &**value {
-                Self::Field(at) => env.phv[*at as usize] != 0,
-                value => value.eval(env) != 0,
-            },
+            other => other.rare_truth(env),
+        }
+    }
+
+    /// Apart, so that the common cases need few registers.
+    #[inline(never)]
+    fn rare_truth(&self, env: &Env<'_>) -> bool {
+        match self {
+            Self::NonZero(value) => value.eval(env) != 0,
             Self::Narrow { op, left, right } => op.holds(left.low64(env).cmp(&right.low64(env))),
             Self::Compare { op, left, right, signed } => {
                 let (left, right) = (left.eval(env), right.eval(env));
                 let order =
                     if *signed { left.cast_signed().cmp(&right.cast_signed()) } else { left.cmp(&right) };
                 op.holds(order)
-            }
-            Self::Valid(HeaderRef::Fixed(header)) => {
-                env.phv[env.layout.headers[*header as usize].valid()] != 0
             }
             Self::Valid(header) => header
                 .resolve(env)
@@ -322,7 +350,7 @@ impl Expr {
                     (false, _) => 0,
                 }
             }
-            Self::NarrowShift { .. } => u128::from(self.low64(env)),
+            Self::NarrowShift { .. } | Self::FieldBits { .. } => u128::from(self.low64(env)),
             Self::Divide { left, right } => left.eval(env).checked_div(right.eval(env)).unwrap_or(0),
             Self::Modulo { left, right } => left.eval(env).checked_rem(right.eval(env)).unwrap_or(0),
             Self::SignExtend { value, width } => sign_extend(value.eval(env), *width),

@@ -224,7 +224,9 @@ impl Layout {
             }
             let varbit = width.as_str() == Some("*");
             let width = if varbit {
-                let longest = json::number(header_type, "max_length")?.min(WIDEST_FIELD / 8) as u32 * 8;
+                // `max_length` counts the header's bytes, those of fixed fields among them.
+                let header_bits = json::number(header_type, "max_length")?.min(WIDEST_FIELD / 8) * 8;
+                let longest = header_bits.saturating_sub(fixed_bits_of(header_type)?).max(8) as u32;
                 if variable.replace(longest).is_some() {
                     return Err(malformed(header_type, format!("`{name}` has two variable-length fields")));
                 }
@@ -387,4 +389,10 @@ impl Layout {
             phv.copy_within(source.limbs.clone(), target.limbs.start);
         }
     }
+}
+
+/// Bits of a header type's fields of fixed width.
+fn fixed_bits_of(header_type: &Value) -> Result<u64> {
+    let width = |field: &Value| field.get(1).and_then(Value::as_u64).unwrap_or(0).min(WIDEST_FIELD);
+    Ok(json::list(header_type, "fields")?.iter().map(width).sum())
 }

@@ -54,14 +54,14 @@ pub(crate) fn parsers() -> Case {
         members.iter().map(|&member| Write::ValueSet("P.tags", value(member))).collect();
     writes.extend(keys.iter().map(|&member| Write::ValueSet("P.keys", value(member))));
     let frame = |random: &mut Random, _| {
-        let kind = random.below(8);
+        let kind = *random.pick(&[0, 0, 1, 1, 1, 1, 2, 3, 4, 5, 6, 7]);
         let tag = match random.below(4) {
             0 => members[random.below(3) as usize] as u64,
             1 => random.below(16),
             2 => 0x0100 | random.below(256),
             _ => random.below(0x1_0000),
         };
-        let length = *random.pick(&[0, 1, 2, 3, 8, 16, 24, 32, 40, 64, 72, 200]);
+        let length = *random.pick(&[0, 1, 2, 3, 8, 16, 24, 32, 40, 64, 72, 72, 80, 200]);
         let mut bits = Bits::default().push(8, kind).push(8, length).push(16, tag);
         if random.below(3) == 0 {
             bits = bits.push(24, keys[random.below(3) as usize] as u64);

@@ -27,7 +27,7 @@ INGRESS {
         exit;
         hdr.fields.path = 0;
     }
-    table stop { key = { hdr.fields.count: exact; } actions = { leave; give_up; NoAction; } default_action = NoAction; size = 32; }
+    table stop { key = { hdr.fields.count: exact; } actions = { leave; give_up; NoAction; } default_action = NoAction; support_timeout = true; size = 32; }
     apply {
         standard.egress_spec = 1;
         meta.inner = { hdr.fields.count, 16w5 };

@@ -258,7 +258,15 @@ pub(in super::super) fn assign(node: &Value, scope: &Scope<'_>) -> Result<Op> {
     Ok(match to {
         Target::Slot(to) if to.width <= 64 && !to.signed => {
             let mask = mask64(to.width);
-            Op::Assign64 { at: to.at, mask, value: value.without_mask(mask) }
+            let at = to.at;
+            match value.without_mask(mask) {
+                Expr::Const(value) => Op::Set64 { at, value: value as u64 & mask },
+                Expr::Field(from) => Op::Copy64 { at, from, mask },
+                Expr::FieldBits { at: from, shift: 0, mask: bits } => {
+                    Op::Copy64 { at, from, mask: mask & bits }
+                }
+                value => Op::Assign64 { at, mask, value },
+            }
         }
         to => Op::Assign { to, value },
     })

@@ -24,28 +24,28 @@ pub(in super::super) struct Scope<'a> {
 
 /// A number whose exact value matters: an index, a key, an operand of a comparison.
 pub(in super::super) fn number(node: &Value, scope: &Scope<'_>) -> Result<Expr> {
-    let expr = checked(build(node, scope)?, node, Demand::Exact, 128)?;
+    let expr = checked(node, scope, Demand::Exact, 128)?;
     require(node, !expr.is_boolean(), "a boolean where a number is due")?;
     Ok(expr)
 }
 
 /// A number or a boolean, exactly.
 pub(in super::super) fn value(node: &Value, scope: &Scope<'_>) -> Result<Expr> {
-    checked(build(node, scope)?, node, Demand::Exact, 128)
+    checked(node, scope, Demand::Exact, 128)
 }
 
 /// A number of which only the low 128 bits matter: the right side of an assignment.
 pub(in super::super) fn number_low(node: &Value, scope: &Scope<'_>) -> Result<Expr> {
-    checked(build(node, scope)?, node, Demand::Low, 128)
+    checked(node, scope, Demand::Low, 128)
 }
 
 /// A number of which the low `width` bits matter: the right side of an assignment to more than 128 bits.
 pub(in super::super) fn number_of_width(node: &Value, scope: &Scope<'_>, width: u32) -> Result<Expr> {
-    checked(build(node, scope)?, node, Demand::Low, width)
+    checked(node, scope, Demand::Low, width)
 }
 
 pub(in super::super) fn boolean(node: &Value, scope: &Scope<'_>) -> Result<Expr> {
-    let expr = checked(build(node, scope)?, node, Demand::Exact, 128)?;
+    let expr = checked(node, scope, Demand::Exact, 128)?;
     require(node, expr.is_boolean(), "a number where a boolean is due")?;
     Ok(expr)
 }
@@ -55,9 +55,10 @@ fn require(node: &Value, condition: bool, what: &str) -> Result<()> {
 }
 
 /// The expression on as many limbs as it needs, but on no fewer than `width` bits.
-fn checked(expr: Expr, node: &Value, demand: Demand, width: u32) -> Result<Expr> {
+fn checked(node: &Value, scope: &Scope<'_>, demand: Demand, width: u32) -> Result<Expr> {
+    let expr = build(node, scope)?;
     if width <= 128 && expr.exact_in(128, demand) {
-        return Ok(expr);
+        return Ok(expr.fused(scope.layout));
     }
     let least = (width.div_ceil(64) as usize).max(3);
     match (least..=MOST_LIMBS).find(|&words| expr.exact_in(words as u32 * 64, demand)) {

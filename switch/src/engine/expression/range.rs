@@ -46,6 +46,8 @@ impl Expr {
             Self::Compare { .. }
             | Self::Narrow { .. }
             | Self::FieldIs { .. }
+            | Self::FieldSet(_)
+            | Self::FieldCompare { .. }
             | Self::BoolAnd(..)
             | Self::BoolOr(..)
             | Self::BoolNot(_)
@@ -73,7 +75,7 @@ impl Expr {
                     limbs.get(limbs.len().wrapping_sub(zeros + 1)).map_or(64, |limb| limb.leading_zeros());
                 Range::unsigned((limbs.len() - zeros) as u32 * 64 - top)
             }
-            Self::Field(_) => Range::unsigned(64),
+            Self::Field(_) | Self::FieldBits { .. } => Range::unsigned(64),
             Self::WideField(slot) | Self::Param(slot) => slot_range(slot),
             Self::Dynamic { width, signed: true, .. } => Range::signed(*width),
             Self::Dynamic { width, .. }
