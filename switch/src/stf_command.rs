@@ -163,14 +163,36 @@ fn report(path: &Path, outcome: &Outcome) -> Value {
     })
 }
 
-/// Every table that the P4Info names must be the program's.
+/// The P4Info must be the program's. p4c leaves tables out of the JSON that can never do anything and adds some of its
+/// own, so that only what both name can be compared: keys, and that there is such a table at all.
 fn check_p4info(path: &Path, switch: &mut Switch) -> anyhow::Result<()> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read '{}'", path.display()))?;
     let p4info = P4Info::from_bytes(&bytes).with_context(|| format!("cannot use '{}'", path.display()))?;
     let control = switch.pipeline().context("the switch has no program")?.control();
-    for table in p4info.tables.iter().filter_map(|table| table.preamble.as_ref()) {
-        let found = control.table(&table.name);
-        found.with_context(|| format!("'{}' is not the P4Info of this program", path.display()))?;
+    let keys: Vec<(&str, usize)> = control
+        .tables()
+        .filter(|table| !table.keys.is_empty())
+        .map(|table| (table.name.as_str(), table.keys.len()))
+        .collect();
+    let (mut shared, mut named) = (0, false);
+    for table in &p4info.tables {
+        let Some(name) = table.preamble.as_ref().map(|preamble| preamble.name.as_str()) else { continue };
+        named |= !table.match_fields.is_empty();
+        let Some((_, count)) = keys.iter().find(|(of, _)| *of == name) else { continue };
+        shared += 1;
+        anyhow::ensure!(
+            *count == table.match_fields.len(),
+            "'{}' is not the P4Info of this program: table {name} has {} keys there and {count} in the program",
+            path.display(),
+            table.match_fields.len()
+        );
     }
+    let known: Vec<&str> = keys.iter().map(|(name, _)| *name).collect();
+    anyhow::ensure!(
+        shared > 0 || !named || known.is_empty(),
+        "'{}' is not the P4Info of this program: it names none of its tables {}",
+        path.display(),
+        known.join(", ")
+    );
     Ok(())
 }

@@ -35,10 +35,10 @@ pub fn write(to: &mut dyn Write, format: TraceFormat, records: &[Record], lost: 
     match (lost, format) {
         (0, _) => {}
         (_, TraceFormat::Text) => {
-            writeln!(to, "({lost} records lost: they came faster than they were written)")?
+            writeln!(to, "({lost} records lost: they came faster than they were written)")?;
         }
         (_, TraceFormat::Json) => {
-            writeln!(to, "{}", serde_json::json!({ "event": "lost", "records": lost }))?
+            writeln!(to, "{}", serde_json::json!({ "event": "lost", "records": lost }))?;
         }
     }
     Ok(())

@@ -28,19 +28,19 @@ fn keys_are_exact_lpm_ternary_and_ranges() {
         ("add t_exact1 a:0b0001001000110100 exact1(n:7)", "0007"),
         ("add t_exact1 a:0o011064 exact1(n:7)", "0007"),
         ("add t_exact1\n  a:0x1234  # over lines\n  exact1(n:7)", "0007"),
-        ("ADD t_exact1 a:0x1235 exact1(n:7)", "0000"),
-        ("add t_lpm32 b:0x0a000000/8 lpm32(n:7)", "0000 0000 0007"),
-        ("add t_lpm32 b:0x0a01**** lpm32(n:7)", "0000 0000 0007"),
-        ("add t_lpm32 b:0x0b000000/8 lpm32(n:7)", "0000 0000 0000"),
-        ("add t_ternary 1 a:0x12** ternary_(n:7)", "0000 0000 0000 0000 0007"),
-        ("add t_ternary 1 a:0b*********0110100 ternary_(n:7)", "0000 0000 0000 0000 0007"),
+        ("ADD t_exact1 a:0x1235 exact1(n:7)", "ffff"),
+        ("add t_lpm32 b:0x0a000000/8 lpm32(n:7)", "**** **** 0007"),
+        ("add t_lpm32 b:0x0a01**** lpm32(n:7)", "**** **** 0007"),
+        ("add t_lpm32 b:0x0b000000/8 lpm32(n:7)", "**** **** 03e7"),
+        ("add t_ternary 1 a:0x12** ternary_(n:7)", "**** **** **** **** 0007"),
+        ("add t_ternary 1 a:0b*********0110100 ternary_(n:7)", "**** **** **** **** 0007"),
         // The digits say how much of the key matters: p4c's runner.
-        ("add t_ternary 1 a:0x34 ternary_(n:7)", "0000 0000 0000 0000 0007"),
-        ("add t_ternary 1 a:0x1030&&&0xF0F0 ternary_(n:7)", "0000 0000 0000 0000 0007"),
-        ("add t_ternary 1 a:0x13** ternary_(n:7)", "0000 0000 0000 0000 0000"),
-        ("add t_range 1 d:3..5 range_(n:7)", "0000 0000 0000 0000 0000 0007"),
-        ("add t_range 1 d:0x5->0x6 range_(n:7)", "0000 0000 0000 0000 0000 0007"),
-        ("add t_range 1 d:6..9 range_(n:7)", "0000 0000 0000 0000 0000 0000"),
+        ("add t_ternary 1 a:0x34 ternary_(n:7)", "**** **** **** **** 0007"),
+        ("add t_ternary 1 a:0x1030&&&0xF0F0 ternary_(n:7)", "**** **** **** **** 0007"),
+        ("add t_ternary 1 a:0x13** ternary_(n:7)", "**** **** **** **** 0000"),
+        ("add t_range 1 d:3..5 range_(n:7)", "**** **** **** **** **** 0007"),
+        ("add t_range 1 d:0x5->0x6 range_(n:7)", "**** **** **** **** **** 0007"),
+        ("add t_range 1 d:6..9 range_(n:7)", "**** **** **** **** **** 0000"),
         // The entry makes the member that the table's profile wants.
         ("add t_member a:0x1234 member(n:7)", "**** **** **** **** **** **** **** **** 0007"),
     ] {
@@ -63,16 +63,15 @@ fn the_larger_priority_wins() {
 #[test]
 fn an_expected_packet_has_wildcards_and_may_have_an_end() {
     let passes = |expect: &str| run(&format!("{PACKET}{expect}\n")).unwrap().passed();
-    let all = "00".repeat(25);
     for (expect, pass) in [
         ("expect 1".to_owned(), true),
-        ("expect 1 0000 ***0".to_owned(), true),
-        ("expect 1 0000 1*".to_owned(), false),
-        ("expect 1 *".repeat(1), true),
+        ("expect 1 FFff ***0".to_owned(), true),
+        ("expect 1 ffff 1*".to_owned(), false),
+        ("expect 1 *".to_owned(), true),
         (format!("expect 1 {}$", "*".repeat(50)), true),
         (format!("expect 1 {}$", "*".repeat(48)), false),
         (format!("expect 1 {}", "*".repeat(52)), false),
-        (format!("expect 1 {all}$ # comment"), all.len() == 50 && passes(&format!("expect 1 {all}"))),
+        (format!("expect 1 {}$ # nothing behind it", "*".repeat(50)), true),
         ("expect 2 00".to_owned(), false),
         ("no_packet".to_owned(), false),
         (String::new(), true),
@@ -96,7 +95,7 @@ fn entries_are_named_counted_and_removed() {
         "counter t_exact1 of entry 'first' of table I.t_exact1: packets < 2 is expected: it is 2"
     );
     for remove in ["remove all", "remove first"] {
-        let text = format!("{entry}{remove}\n{PACKET}expect 1 0000\n");
+        let text = format!("{entry}{remove}\n{PACKET}expect 1 ffff\n");
         assert!(run(&text).unwrap().passed(), "{remove}");
     }
 }
@@ -109,7 +108,7 @@ fn a_difference_shows_both_packets_and_marks_the_digits() {
         outcome.mismatches[0].to_string(),
         "port 1: the packet differs from byte 1 on; at least 3 bytes expected, 25 bytes got\n      \
          0  expected  00 34 00\n         \
-         got       00 12 00 00 00 00 00 00 00 00 00 00 00 00 00 00\n                      \
+         got       00 12 00 00 03 e7 00 00 00 00 00 00 00 00 00 00\n                      \
          ^^"
     );
 }
@@ -137,7 +136,7 @@ fn a_mistake_is_told_with_its_line_and_what_is_valid() {
         ("add t_lpm32 b:1/33 lpm32(n:1)", &["32 bits", "33"]),
         ("add t_range 1 d:9..3 range_(n:1)", &["LOW..HIGH"]),
         ("add t_exact1 a:1", &["expected"]),
-        ("setdefault t_constant left()", &["1:", "I.left"]),
+        ("setdefault t_constant left()", &["1:", "I.constant"]),
         ("remove nobody", &["'nobody'"]),
         ("check_counter t_exact1(nobody)", &["'nobody'"]),
         ("check_counter nothing(1) packets == 1", &["'nothing'"]),

@@ -46,7 +46,7 @@ impl Pattern {
             return Err("a packet that is sent has neither '*' nor '$'".to_owned());
         }
         let digits = self.nibbles.len();
-        if digits % 2 != 0 {
+        if !digits.is_multiple_of(2) {
             return Err(format!("{digits} hexadecimal digits do not make whole bytes"));
         }
         let byte = |pair: &[Option<u8>]| pair.iter().fold(0, |byte, digit| byte << 4 | digit.unwrap_or(0));

@@ -103,7 +103,7 @@ impl<'a> Cursor<'a> {
                 }
                 self.skip_space();
                 self.need("]")?;
-                name.push_str(&format!("[{index}]"));
+                name.extend(["[", index, "]"]);
             } else {
                 return Ok(name);
             }
