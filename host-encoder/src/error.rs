@@ -44,7 +44,8 @@ fn distortion_of(codec: Codec, decoding: Decoding, planes: u8) -> Option<f64> {
     // ±m errs by m² − 2 m E|x| + 1; E|x| = √(2/π).
     let by_sign = |m: f64| m * m - 2.0 * m * FRAC_2_PI.sqrt() + 1.0;
     match (codec, decoding) {
-        (Codec::Rht | Codec::RhtPaper, Decoding::Paper) => Some(by_sign(1.0 / FRAC_2_PI.sqrt())),
+        (Codec::Rht, Decoding::Paper) => Some(by_sign(1.0 / FRAC_2_PI.sqrt())),
+        (Codec::RhtPaper, Decoding::Paper) if planes <= 8 => Some(by_sign(1.0 / FRAC_2_PI.sqrt())),
         (Codec::Rht, _) => Some(distortion(planes)),
         (Codec::SignMagnitude, Decoding::Paper) if planes <= 8 => Some(by_sign(1.0)),
         (Codec::RhtPaper | Codec::SignMagnitude, _) if planes <= 8 => Some(distortion(1)),
