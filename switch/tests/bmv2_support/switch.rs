@@ -37,6 +37,19 @@ struct Running {
     folder: String,
 }
 
+impl Running {
+    fn wait_for_its_end(&mut self) {
+        let step = Duration::from_millis(20);
+        for _ in 0..1_500 {
+            if self.child.try_wait().expect("a child to wait for").is_some() {
+                return;
+            }
+            std::thread::sleep(step);
+        }
+        panic!("BMv2 does not end at SIGINT");
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         drop(self.child.kill());
@@ -62,8 +75,17 @@ pub(crate) fn bmv2(case: &Case) -> Vec<String> {
     }
     let free_port = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (address, thrift) = (free_port().to_string(), free_port().port());
-    let mut command = Command::new("simple_switch_grpc");
-    command.args(["--no-p4", "--device-id", "1", "--thrift-port", &thrift.to_string()]);
+    // A shell's background jobs ignore SIGINT, and so would BMv2 as their child: it could not be ended.
+    let mut command = Command::new("env");
+    command.args([
+        "--default-signal=INT",
+        "simple_switch_grpc",
+        "--no-p4",
+        "--device-id",
+        "1",
+        "--thrift-port",
+        &thrift.to_string(),
+    ]);
     command.args(["--use-files", &WAIT_SECONDS.to_string()]);
     for port in 0..PORTS {
         command.args(["-i", &format!("{port}@{folder}/p{port}")]);
@@ -77,7 +99,7 @@ pub(crate) fn bmv2(case: &Case) -> Vec<String> {
     let mut lines = runtime.block_on(drive(&address, thrift, case));
     // BMv2 writes its capture files when it ends.
     Command::new("kill").args(["-INT", &running.child.id().to_string()]).status().unwrap();
-    running.child.wait().unwrap();
+    running.wait_for_its_end();
     for port in 0..PORTS {
         let sent =
             captured(&std::fs::read(format!("{}/p{port}_out.pcap", running.folder)).unwrap_or_default());
