@@ -138,7 +138,7 @@ async fn a_reconciled_program_keeps_what_was_written_and_forwards_on() {
     let filter = TableEntry { action: None, ..default.clone() };
     assert_eq!(bench.rows(filter).await, [default]);
     assert_eq!(bench.port_of(1, &probe(1, 0, 0, 0)), Some(3));
-    bench.switch.lock().unwrap().set_port_up(3, false);
+    bench.switch.lock().unwrap().set_link_up(3, false);
     assert_eq!(bench.port_of(1, &probe(2, 0, 0, 0)), Some(8), "its only choice is down");
     assert_eq!(
         bench.client.pipeline(ResponseType::DeviceConfigAndCookie).await.unwrap().unwrap().p4_device_config,

@@ -86,7 +86,7 @@ async fn an_action_whose_watch_port_is_down_is_not_chosen() {
     );
     bench.write(insert(entry.clone())).await.unwrap();
     let ports = |now_ns| shares(&bench, now_ns, 5).into_iter().map(|(port, _)| port).collect::<Vec<_>>();
-    let set = |port, up| bench.switch.lock().unwrap().set_port_up(port, up);
+    let set = |port, up| bench.switch.lock().unwrap().set_link_up(port, up);
     assert_eq!(ports(1), [1, 2, 3]);
     set(1, false);
     assert_eq!(ports(2), [2, 3]);
@@ -130,7 +130,7 @@ async fn groups_watch_ports_too_and_are_read_in_the_form_in_which_they_were_writ
     entry.action = Some(v1::TableAction { r#type: Some(ActionType::ActionProfileGroupId(1)) });
     bench.write(insert(entry)).await.unwrap();
     assert_eq!(bench.read(v1::ActionProfileGroup::default()).await, [Entity::from(group.clone())]);
-    bench.switch.lock().unwrap().set_port_up(2, false);
+    bench.switch.lock().unwrap().set_link_up(2, false);
     assert_eq!(shares(&bench, 1, 5).iter().map(|(port, _)| *port).collect::<Vec<_>>(), [1, 3]);
     let error =
         bench.write(modify(v1::ActionProfileGroup { max_size: 7, ..group.clone() })).await.unwrap_err();
