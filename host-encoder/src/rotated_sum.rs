@@ -5,7 +5,7 @@ use crate::decoder::Decoder;
 use crate::hadamard::hadamard;
 use crate::layout::Layout;
 use crate::rotation::{self, RotationKey};
-use crate::simd::{Isa, Kernel, Lanes};
+use crate::simd::Isa;
 
 /// Why a message cannot be added to a sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -96,7 +96,7 @@ impl RotatedSum {
             let end = (start + values.len()).min(out.len());
             hadamard(self.isa, values);
             rotation::signs_of(self.isa, self.key, row as u32, values.len(), &mut signs);
-            self.isa.run(Flip { values, signs: &signs });
+            rotation::flip_row(self.isa, values, &signs);
             out[start..end].copy_from_slice(&values[..end - start]);
         }
     }
@@ -105,19 +105,5 @@ impl RotatedSum {
     pub fn reset(&mut self, key: RotationKey) {
         self.key = key;
         self.sum.fill(0.0);
-    }
-}
-
-struct Flip<'a> {
-    values: &'a mut [f32],
-    signs: &'a [u32],
-}
-
-impl Kernel for Flip<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
-        rotation::flip(lanes, self.values, self.signs);
     }
 }

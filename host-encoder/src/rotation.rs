@@ -19,7 +19,7 @@ pub struct RotationKey {
 pub fn forward(isa: Isa, row: &mut [f32], key: RotationKey, row_index: u32) {
     let mut signs = Vec::new();
     signs_of(isa, key, row_index, row.len(), &mut signs);
-    isa.run(Flip { row, signs: &signs });
+    flip_row(isa, row, &signs);
     hadamard::hadamard(isa, row);
     normalise(row);
 }
@@ -30,7 +30,7 @@ pub fn inverse(isa: Isa, row: &mut [f32], key: RotationKey, row_index: u32) {
     normalise(row);
     let mut signs = Vec::new();
     signs_of(isa, key, row_index, row.len(), &mut signs);
-    isa.run(Flip { row, signs: &signs });
+    flip_row(isa, row, &signs);
 }
 
 /// The unnormalised Walsh–Hadamard transform, natural order, in place. The length is a power of two; others are left alone.
@@ -48,6 +48,11 @@ pub(crate) fn signs_of(isa: Isa, key: RotationKey, row: u32, length: usize, sign
     philox_words(isa, key, row, 0, length / 32, signs);
 }
 
+/// Flips a row's signs in place.
+pub(crate) fn flip_row(isa: Isa, row: &mut [f32], signs: &[u32]) {
+    isa.run(Flip { row, signs });
+}
+
 struct Flip<'a> {
     row: &'a mut [f32],
     signs: &'a [u32],
@@ -62,7 +67,7 @@ impl Kernel for Flip<'_> {
     }
 }
 
-/// Flips a row's signs in place.
+/// [`flip_row`], for kernels that have more to do with the row.
 #[inline(always)]
 pub(crate) fn flip<L: Lanes>(lanes: L, row: &mut [f32], signs: &[u32]) {
     for (block, word) in row.as_chunks_mut::<32>().0.iter_mut().zip(signs) {

@@ -1,28 +1,15 @@
 //! What the codec promises, against closed forms and independent arithmetic.
 
+mod input;
+
+use input::{gaussian, uniform};
 use trimwire_encoder::packet::{HEADER_LEN, StreamId, plane_offset};
-use trimwire_encoder::philox::philox4x32;
 use trimwire_encoder::{
     Codec, Decoder, Decoding, EncodeError, Encoder, Envelope, Layout, Message, RotationKey, expected_nmse,
     nmse,
 };
 
 const ENVELOPE: Envelope = Envelope { stream: StreamId::new(1, 5).unwrap(), message: 77, layer_class: 2 };
-
-/// Uniform numbers in (0, 1) from a counter.
-fn uniform(seed: u32, index: u32) -> f64 {
-    (f64::from(philox4x32([index, 0, 0, 0], [seed, 99])[0]) + 0.5) / 4_294_967_296.0
-}
-
-/// Gaussian coordinates by Box and Muller.
-fn gaussian(length: usize, seed: u32) -> Vec<f32> {
-    (0..length as u32)
-        .map(|i| {
-            let (u, v) = (uniform(seed, 2 * i), uniform(seed, 2 * i + 1));
-            ((-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()) as f32
-        })
-        .collect()
-}
 
 fn key(message: u32) -> RotationKey {
     RotationKey { job_seed: 42, message, rank: 5 }

@@ -1,7 +1,9 @@
 //! What every codec promises: closed forms, special rows, number formats, threads and instruction sets.
 
+mod input;
+
+use input::gaussian;
 use trimwire_encoder::packet::{HEADER_LEN, StreamId};
-use trimwire_encoder::philox::philox4x32;
 use trimwire_encoder::{
     Codec, Decoder, Decoding, EncodeError, Encoder, Envelope, Isa, Layout, Message, RotatedSum,
     RotatedSumError, RotationKey, bf16, expected_nmse, f16, nmse,
@@ -9,19 +11,6 @@ use trimwire_encoder::{
 
 const ENVELOPE: Envelope = Envelope { stream: StreamId::new(1, 5).unwrap(), message: 77, layer_class: 2 };
 const KEY: RotationKey = RotationKey { job_seed: 42, message: 77, rank: 5 };
-
-fn uniform(seed: u32, index: u32) -> f64 {
-    (f64::from(philox4x32([index, 0, 0, 0], [seed, 99])[0]) + 0.5) / 4_294_967_296.0
-}
-
-fn gaussian(length: usize, seed: u32) -> Vec<f32> {
-    (0..length as u32)
-        .map(|i| {
-            let (u, v) = (uniform(seed, 2 * i), uniform(seed, 2 * i + 1));
-            ((-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()) as f32
-        })
-        .collect()
-}
 
 fn layout(coordinates: usize) -> Layout {
     Layout::new(coordinates, 352).unwrap()
