@@ -24,10 +24,10 @@ pub(crate) fn mark_important(
 ) {
     let threshold = threshold(layout, codec, scores, sample);
     let mut rest = packets;
-    for (index, score) in scores.iter().enumerate() {
-        let (packet, tail) = rest.split_at_mut(layout.packet_len(codec, index, planes));
+    let places = (0..layout.rows()).flat_map(|row| layout.row_places(row));
+    for ((_, place), score) in places.zip(scores) {
+        let (packet, tail) = rest.split_at_mut(HEADER_LEN + codec.plane_offset(planes, place.len()));
         rest = tail;
-        debug_assert!(packet.len() >= HEADER_LEN);
         if !score.is_finite() || *score >= threshold {
             packet[FLAGS] |= IMPORTANT;
         }
