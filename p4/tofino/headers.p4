@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What both Tofinos add to the shared headers: what travels from ingress to egress in front of a frame, and the metadata
+// of the two pipelines. The including program has included tna.p4 or t2na.p4 before.
+
+#ifndef TRIMWIRE_TOFINO_HEADERS_P4
+#define TRIMWIRE_TOFINO_HEADERS_P4
+
+#include "../include/headers.p4"
+#include "../include/sizes.p4"
+
+// The first byte of what egress gets.
+const bit<8> PACKET_WHOLE = 1;           // with a bridge_t in front
+const bit<8> PACKET_CUT = 2;             // with a cut_t; the frame is as it arrived, only shorter
+const bit<8> PACKET_CUT_DEFLECTED = 3;   // with a cut_t; the frame has been routed already
+
+const MirrorType_t MIRROR_CUT = 1;
+const DigestType_t DIGEST_CUTTING = 1;
+
+// In front of a frame from ingress. Egress needs it to cut the frame after all, should the traffic manager deflect it.
+header bridge_t {
+    bit<8>  kind;
+    bit<16> session;                     // mirror session that cuts deep
+    bit<16> cut_to;
+    bit<6>  trimmed_dscp;
+    @padding bit<2> pad0;
+    bit<3>  trim_queue;
+    @padding bit<1> pad1;
+    bit<12> class_slot;                  // egress port * 8 + the queue the packet was classified to
+}
+
+// In front of a copy that a mirror session has truncated. The session's length counts these 12 bytes too.
+header cut_t {
+    bit<8>  kind;
+    bit<16> cut_to;                      // length of the frame
+    bit<48> dst_mac;
+    bit<6>  trimmed_dscp;
+    @padding bit<2> pad0;
+    bit<3>  trim_queue;
+    @padding bit<1> pad1;
+    bit<12> class_slot;
+}
+
+struct ingress_t {
+    metadata_t   packet;
+    bridge_t     bridge;
+    bit<9>       egress_port;
+    bit<1>       routed;                 // 1: `egress_port` is where the packet goes
+    bit<1>       damaged;                // 1: the IPv4 header checksum is wrong
+    bit<16>      checksum_rest;          // of the IPv4 header, what the switch does not change
+    bit<12>      slot;                   // egress port * 8 + queue
+    bit<12>      trim_slot;              // egress port * 8 + trim queue
+    MirrorId_t   session;
+    bit<1>       deep_cuttable;
+    cutting_t    event;                  // the digest
+}
+
+struct egress_t {
+    metadata_t   packet;
+    bridge_t     bridge;
+    cut_t        cut;
+    bit<16>      checksum_rest;
+    MirrorId_t   session;
+    bit<12>      queue_slot;             // egress port * 8 + the queue the packet was in
+}
+
+#endif
