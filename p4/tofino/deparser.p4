@@ -19,7 +19,7 @@ control TrimwireIngressDeparser(packet_out packet, inout headers_t hdr, in ingre
     apply {
         if (to_deparser.mirror_type == MIRROR_CUT) {
             // The copy is of the frame as it arrived: egress routes it again, with the address that the route gave.
-            mirror.emit<cut_t>(meta.session, { PACKET_CUT, meta.packet.cut_to, hdr.ethernet.dst_addr,
+            mirror.emit<cut_t>(meta.session, { meta.copy_kind, meta.packet.cut_to, hdr.ethernet.dst_addr,
                 meta.packet.policy.trimmed_dscp, 0, meta.packet.policy.trim_queue, 0, meta.slot });
         }
         if (to_deparser.digest_type == DIGEST_CUTTING) {
@@ -42,7 +42,7 @@ control TrimwireEgressDeparser(packet_out packet, inout headers_t hdr, in egress
 
     apply {
         if (to_deparser.mirror_type == MIRROR_CUT) {
-            mirror.emit<cut_t>(meta.session, { PACKET_CUT_DEFLECTED, meta.bridge.cut_to, 0,
+            mirror.emit<cut_t>(meta.session, { meta.copy_kind, meta.bridge.cut_to, 0,
                 meta.bridge.trimmed_dscp, 0, meta.bridge.trim_queue, 0, meta.bridge.class_slot });
         }
         if (hdr.ipv4.isValid()) {

@@ -50,6 +50,7 @@ control TrimwireEgress(inout headers_t hdr, inout egress_t meta,
             transmitted.count(meta.queue_slot);
         } else if (intrinsic.deflection_flag == 1) {
             to_deparser.mirror_type = MIRROR_CUT;
+            meta.copy_kind = PACKET_CUT_DEFLECTED;
             meta.session = (MirrorId_t)meta.bridge.session;
             direct_copy.apply(meta, to_deparser);
             to_deparser.drop_ctl = 1;

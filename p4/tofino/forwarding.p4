@@ -105,6 +105,7 @@ control Disposal(inout headers_t hdr, inout ingress_t meta, in bit<9> ingress_po
             if (meta.packet.verdict == Verdict.CUT) {
                 trimmed.count(meta.slot);
                 to_deparser.mirror_type = MIRROR_CUT;
+                meta.copy_kind = PACKET_CUT;
             } else if (meta.packet.verdict == Verdict.TRIM_DROP) {
                 trim_dropped.count(meta.slot);
             } else if (meta.packet.verdict == Verdict.SELECTIVE_DROP) {

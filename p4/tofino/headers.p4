@@ -46,11 +46,11 @@ struct ingress_t {
     bridge_t     bridge;
     bit<9>       egress_port;
     bit<1>       routed;                 // 1: `egress_port` is where the packet goes
-    bit<1>       damaged;                // 1: the IPv4 header checksum is wrong
+    bool         damaged;                // the IPv4 header checksum is wrong
     bit<16>      checksum_rest;          // of the IPv4 header, what the switch does not change
     bit<12>      slot;                   // egress port * 8 + queue
-    bit<12>      trim_slot;              // egress port * 8 + trim queue
-    MirrorId_t   session;
+    bit<8>       copy_kind;              // the `kind` of a truncated copy
+    MirrorId_t   session;                // and the session that makes it
     bit<1>       deep_cuttable;
     cutting_t    event;                  // the digest
 }
@@ -60,6 +60,7 @@ struct egress_t {
     bridge_t     bridge;
     cut_t        cut;
     bit<16>      checksum_rest;
+    bit<8>       copy_kind;
     MirrorId_t   session;
     bit<12>      queue_slot;             // egress port * 8 + the queue the packet was in
 }

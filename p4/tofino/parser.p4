@@ -23,9 +23,13 @@ parser TrimwireIngressParser(packet_in packet, out headers_t hdr, out ingress_t 
     state start {
         packet.extract(intrinsic);
         packet.advance(PORT_METADATA_SIZE);
+        // What the controls leave alone in packets that they have no business with.
         meta.packet.ip_version = 0;
         meta.packet.flow_src_port = 0;
         meta.packet.flow_dst_port = 0;
+        meta.packet.trimming = Trimming.PLAIN;
+        meta.packet.policed = 0;
+        meta.packet.verdict = Verdict.ADMIT;
         meta.routed = 0;
         transition select(intrinsic.ingress_port) {
             CPU_PORT: parse_packet_out;
@@ -73,12 +77,13 @@ parser TrimwireIngressParser(packet_in packet, out headers_t hdr, out ingress_t 
 
     state parse_ipv4_options {
         meta.packet.ip_version = 4;
+        meta.damaged = false;
         transition accept;
     }
 
     state parse_ipv4_payload {
         meta.packet.ip_version = 4;
-        meta.damaged = (bit<1>)ipv4_header.verify();
+        meta.damaged = ipv4_header.verify();
         transition select(hdr.ipv4.more_fragments, hdr.ipv4.fragment_offset, hdr.ipv4.protocol) {
             (0, 0, PROTOCOL_UDP): parse_udp;
             (0, 0, PROTOCOL_TCP): parse_l4_ports;

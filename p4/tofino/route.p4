@@ -110,7 +110,7 @@ control Route(inout headers_t hdr, inout ingress_t meta) {
         // A frame to a group address is nobody's packet to forward (RFC 1812, section 5.3.4).
         if (hdr.ethernet.dst_addr[40:40] == 0) {
             if (meta.packet.ip_version == 4) {
-                if (meta.damaged == 0 && hdr.ipv4.total_len >= 20) {
+                if (!meta.damaged && hdr.ipv4.total_len >= 20) {
                     ipv4_route.apply();
                 }
             } else if (meta.packet.ip_version == 6) {
@@ -120,12 +120,18 @@ control Route(inout headers_t hdr, inout ingress_t meta) {
 
         // What is for this switch's own controller has arrived; anything else has one hop less to go.
         if (meta.egress_port != CPU_PORT) {
-            if (meta.packet.hops_left <= 1) {
-                meta.routed = 0;
-            } else if (meta.packet.ip_version == 4) {
-                hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
-            } else {
-                hdr.ipv6.hop_limit = hdr.ipv6.hop_limit - 1;
+            if (meta.packet.ip_version == 4) {
+                if (hdr.ipv4.ttl <= 1) {
+                    meta.routed = 0;
+                } else {
+                    hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
+                }
+            } else if (meta.packet.ip_version == 6) {
+                if (hdr.ipv6.hop_limit <= 1) {
+                    meta.routed = 0;
+                } else {
+                    hdr.ipv6.hop_limit = hdr.ipv6.hop_limit - 1;
+                }
             }
         }
     }
