@@ -52,7 +52,7 @@ def lost_tables(text, tables, arrays):
             continue
         # The actions of a table with a selector stand where its members do.
         profile = facts.get("implementation", " ").split()
-        holders = [table] + ([profile[1].rstrip(",")] if profile else [])
+        holders = [table, *profile[1:]]
         actions = set().union(*(found.get(holder, set()) for holder in holders))
         for action in sorted(fact.removeprefix("action ") for fact in facts if fact.startswith("action ")):
             if action not in actions:

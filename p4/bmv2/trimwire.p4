@@ -134,7 +134,7 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
             meta.queued_bytes = meta.frame_bytes;
             if (meta.policed == 1) {
                 read_occupancy();
-                extent.apply(hdr, meta);
+                extent.apply(hdr, (bit<16>)hdr.ipv4.ihl << 2, meta);
                 levels.apply(meta);
                 ladder.apply(hdr, meta);
                 if (meta.verdict == Verdict.CUT) {

@@ -8,8 +8,32 @@
 #include "headers.p4"
 #include "sizes.p4"
 
-// For packets with a UDP header; others are never cut. One operation to a line: switch hardware has no more in a stage.
-control Extent(in headers_t hdr, inout metadata_t meta) {
+// For packets with a UDP header; others are never cut. One operation to an action: switch hardware has no more in a stage.
+// `ipv4_bytes` is the length of an IPv4 header; a target that parses no options gives a constant.
+control Extent(in headers_t hdr, in bit<16> ipv4_bytes, inout metadata_t meta) {
+    @hidden
+    action measure_ipv4() {
+        meta.ip_bytes = ipv4_bytes;
+        meta.ip_end = hdr.ipv4.total_len;
+    }
+
+    @hidden
+    action measure_ipv6() {
+        meta.ip_bytes = IPV6_BYTES;
+        meta.ip_end = hdr.ipv6.payload_len |+| IPV6_BYTES;
+    }
+
+    @hidden
+    action add_head() {
+        meta.head_end = meta.ip_bytes + (UDP_BYTES + TRIMWIRE_HEAD_BYTES);
+    }
+
+    @hidden
+    action add_l2() {
+        meta.ip_end = meta.ip_end |+| meta.l2_bytes;
+        meta.head_end = meta.head_end + meta.l2_bytes;
+    }
+
     apply {
         if (hdr.vlan.isValid()) {
             meta.l2_bytes = ETHERNET_BYTES + VLAN_BYTES;
@@ -17,15 +41,12 @@ control Extent(in headers_t hdr, inout metadata_t meta) {
             meta.l2_bytes = ETHERNET_BYTES;
         }
         if (hdr.ipv4.isValid()) {
-            meta.ip_bytes = 10w0 ++ hdr.ipv4.ihl ++ 2w0;
-            meta.ip_end = hdr.ipv4.total_len;
+            measure_ipv4();
         } else {
-            meta.ip_bytes = IPV6_BYTES;
-            meta.ip_end = hdr.ipv6.payload_len |+| IPV6_BYTES;
+            measure_ipv6();
         }
-        meta.ip_end = meta.ip_end |+| meta.l2_bytes;
-        meta.head_end = meta.ip_bytes + (UDP_BYTES + TRIMWIRE_HEAD_BYTES);
-        meta.head_end = meta.head_end + meta.l2_bytes;
+        add_head();
+        add_l2();
     }
 }
 

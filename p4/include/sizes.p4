@@ -21,6 +21,7 @@ const bit<32> PORTS = 512;
 // Bytes.
 const bit<16> ETHERNET_BYTES = 14;
 const bit<16> VLAN_BYTES = 4;
+const bit<16> IPV4_BYTES = 20;         // without options
 const bit<16> IPV6_BYTES = 40;
 const bit<16> UDP_BYTES = 8;
 // The head of a DATA datagram, without which its bit-planes cannot be decoded. A cut leaves it whole.

@@ -88,7 +88,7 @@ stage 1 ingress:
 
 TABLES = {
     "Ingress.classify": {"id": "1", "action Ingress.set_trimmable": "2 (queue: 3)", "action Ingress.set_plain": "3 ()"},
-    "Ingress.ipv4_route": {"id": "4", "action Ingress.forward": "5 ()", "implementation": "selector Ingress.ecmp, 6"},
+    "Ingress.ipv4_route": {"id": "4", "action Ingress.forward": "5 ()", "implementation": "selector Ingress.ecmp"},
 }
 
 

@@ -51,18 +51,16 @@ control CutEvents(in bit<48> now_ns, inout ingress_t meta, inout DigestType_t di
 
     apply {
         now = now_ns[31:16];
-        meta.event.egress_port = meta.egress_port;
-        meta.event.queue = meta.packet.queue;
-        meta.event.queue_bytes = 0;   // a meter does not say
+        meta.packet.queue_bytes = 0;   // a meter does not say
         if (meta.packet.verdict == Verdict.CUT) {
             count_cut();
-            meta.event.cutting = 1;
+            meta.event_cutting = 1;
             if (before == 0) {
                 digest_type = DIGEST_CUTTING;
             }
         } else if (meta.packet.trimming == Trimming.TRIMMABLE && meta.packet.policed == 1) {
             count_pass();
-            meta.event.cutting = 0;
+            meta.event_cutting = 0;
             if (before == 1) {
                 digest_type = DIGEST_CUTTING;
             }

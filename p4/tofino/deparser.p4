@@ -12,18 +12,18 @@
 control TrimwireIngressDeparser(packet_out packet, inout headers_t hdr, in ingress_t meta,
                                 in ingress_intrinsic_metadata_for_deparser_t to_deparser) {
     Checksum() ipv4_checksum;
-    Mirror(MIRROR_CUT) mirror;
-    @name(".cutting_t") Digest<cutting_t>(DIGEST_CUTTING) cutting;
+    Mirror() mirror;
+    @name(".cutting_t") Digest<cutting_t>() cutting;
     EmitFrame() frame;
 
     apply {
         if (to_deparser.mirror_type == MIRROR_CUT) {
             // The copy is of the frame as it arrived: egress routes it again, with the address that the route gave.
             mirror.emit<cut_t>(meta.session, { meta.copy_kind, meta.packet.cut_to, hdr.ethernet.dst_addr,
-                meta.packet.policy.trimmed_dscp, 0, meta.packet.policy.trim_queue, 0, meta.slot });
+                meta.packet.policy.trimmed_dscp, meta.packet.policy.trim_queue, meta.slot });
         }
         if (to_deparser.digest_type == DIGEST_CUTTING) {
-            cutting.pack({ meta.event.egress_port, meta.event.queue, meta.event.cutting, meta.event.queue_bytes });
+            cutting.pack({ meta.egress_port, meta.packet.queue, meta.event_cutting, meta.packet.queue_bytes });
         }
         if (hdr.ipv4.isValid()) {
             hdr.ipv4.hdr_checksum = ipv4_checksum.update({ hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp, hdr.ipv4.ecn,
@@ -37,13 +37,13 @@ control TrimwireIngressDeparser(packet_out packet, inout headers_t hdr, in ingre
 control TrimwireEgressDeparser(packet_out packet, inout headers_t hdr, in egress_t meta,
                                in egress_intrinsic_metadata_for_deparser_t to_deparser) {
     Checksum() ipv4_checksum;
-    Mirror(MIRROR_CUT) mirror;
+    Mirror() mirror;
     EmitFrame() frame;
 
     apply {
         if (to_deparser.mirror_type == MIRROR_CUT) {
             mirror.emit<cut_t>(meta.session, { meta.copy_kind, meta.bridge.cut_to, 0,
-                meta.bridge.trimmed_dscp, 0, meta.bridge.trim_queue, 0, meta.bridge.class_slot });
+                meta.bridge.trimmed_dscp, meta.bridge.trim_queue, meta.bridge.class_slot });
         }
         if (hdr.ipv4.isValid()) {
             hdr.ipv4.hdr_checksum = ipv4_checksum.update({ hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp, hdr.ipv4.ecn,

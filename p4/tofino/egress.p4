@@ -41,7 +41,7 @@ control TrimwireEgress(inout headers_t hdr, inout egress_t meta,
                     hdr.ipv6.hop_limit = hdr.ipv6.hop_limit - 1;
                 }
             }
-            extent.apply(hdr, meta.packet);
+            extent.apply(hdr, IPV4_BYTES, meta.packet);
             meta.packet.cut_to = meta.cut.cut_to;
             meta.packet.policy.trimmed_dscp = meta.cut.trimmed_dscp;
             rewrite_cut.apply(hdr, meta.packet);
@@ -51,7 +51,7 @@ control TrimwireEgress(inout headers_t hdr, inout egress_t meta,
         } else if (intrinsic.deflection_flag == 1) {
             to_deparser.mirror_type = MIRROR_CUT;
             meta.copy_kind = PACKET_CUT_DEFLECTED;
-            meta.session = (MirrorId_t)meta.bridge.session;
+            meta.session = meta.bridge.session;
             direct_copy.apply(meta, to_deparser);
             to_deparser.drop_ctl = 1;
             deflected.count(meta.bridge.class_slot);

@@ -23,6 +23,13 @@ control Forwarding(inout headers_t hdr, inout ingress_t meta) {
     Classify() classify;
     TrimAcl() trim_acl;
     QueuePolicy() queue_policy;
+    // A wire, not a hash: a way to put bits beside each other that ties no containers together.
+    Hash<bit<12>>(HashAlgorithm_t.IDENTITY) side_by_side;
+
+    @hidden
+    action locate() {
+        meta.slot = side_by_side.get({ meta.egress_port, meta.packet.queue });
+    }
 
     apply {
         if (hdr.packet_out.isValid()) {
@@ -31,7 +38,7 @@ control Forwarding(inout headers_t hdr, inout ingress_t meta) {
             meta.routed = 1;
         } else {
             flow.apply(hdr, meta.packet);
-            extent.apply(hdr, meta.packet);
+            extent.apply(hdr, IPV4_BYTES, meta.packet);
             path.apply(hdr, meta.packet);
             classify.apply(meta.packet);
             trim_acl.apply(hdr, meta.packet);
@@ -41,7 +48,7 @@ control Forwarding(inout headers_t hdr, inout ingress_t meta) {
                 queue_policy.apply(meta.egress_port, meta.packet);
             }
         }
-        meta.slot = meta.egress_port ++ meta.packet.queue;
+        locate();
     }
 }
 
@@ -78,6 +85,7 @@ control Disposal(inout headers_t hdr, inout ingress_t meta, in bit<9> ingress_po
             to_tm.qid = (QueueId_t)meta.packet.queue;
             meta.bridge.setValid();
             meta.bridge.kind = PACKET_WHOLE;
+            meta.bridge.session = meta.deep_session;
             meta.bridge.cut_to = meta.packet.policy.deep_size;
             meta.bridge.trimmed_dscp = meta.packet.policy.trimmed_dscp;
             meta.bridge.trim_queue = meta.packet.policy.trim_queue;

@@ -17,28 +17,25 @@ const bit<8> PACKET_CUT_DEFLECTED = 3;   // with a cut_t; the frame has been rou
 const MirrorType_t MIRROR_CUT = 1;
 const DigestType_t DIGEST_CUTTING = 1;
 
-// In front of a frame from ingress. Egress needs it to cut the frame after all, should the traffic manager deflect it.
+// In front of a frame from ingress. Egress needs it to cut the frame after all, should the traffic manager deflect it. The
+// compiler lays both headers out, but for their first byte.
 header bridge_t {
     bit<8>  kind;
-    bit<16> session;                     // mirror session that cuts deep
-    bit<16> cut_to;
-    bit<6>  trimmed_dscp;
-    @padding bit<2> pad0;
-    bit<3>  trim_queue;
-    @padding bit<1> pad1;
-    bit<12> class_slot;                  // egress port * 8 + the queue the packet was classified to
+    @flexible MirrorId_t session;        // that cuts deep
+    @flexible bit<16> cut_to;
+    @flexible bit<6>  trimmed_dscp;
+    @flexible bit<3>  trim_queue;
+    @flexible bit<12> class_slot;        // egress port * 8 + the queue the packet was classified to
 }
 
 // In front of a copy that a mirror session has truncated. The session's length counts these 12 bytes too.
 header cut_t {
     bit<8>  kind;
-    bit<16> cut_to;                      // length of the frame
-    bit<48> dst_mac;
-    bit<6>  trimmed_dscp;
-    @padding bit<2> pad0;
-    bit<3>  trim_queue;
-    @padding bit<1> pad1;
-    bit<12> class_slot;
+    @flexible bit<16> cut_to;            // length of the frame
+    @flexible bit<48> dst_mac;
+    @flexible bit<6>  trimmed_dscp;
+    @flexible bit<3>  trim_queue;
+    @flexible bit<12> class_slot;
 }
 
 struct ingress_t {
@@ -51,8 +48,9 @@ struct ingress_t {
     bit<12>      slot;                   // egress port * 8 + queue
     bit<8>       copy_kind;              // the `kind` of a truncated copy
     MirrorId_t   session;                // and the session that makes it
+    MirrorId_t   deep_session;           // the one that egress would take
     bit<1>       deep_cuttable;
-    cutting_t    event;                  // the digest
+    bit<1>       event_cutting;          // the digest's `cutting`
 }
 
 struct egress_t {

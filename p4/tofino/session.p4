@@ -9,14 +9,31 @@
 #include "headers.p4"
 
 control ChooseSession(inout ingress_t meta) {
+    // A wire, not a hash: a way to put bits beside each other that ties no containers together.
+    Hash<MirrorId_t>(HashAlgorithm_t.IDENTITY) twice;
+    Hash<MirrorId_t>(HashAlgorithm_t.IDENTITY) twice_again;
+
+    MirrorId_t shallow_session;
+
+    @hidden
+    action double_port() {
+        shallow_session = twice.get({ meta.egress_port, 1w0 });
+    }
+
+    @hidden
+    action double_port_again() {
+        meta.deep_session = twice_again.get({ meta.egress_port, 1w0 });
+    }
+
     apply {
-        meta.bridge.session = 6w0 ++ meta.egress_port ++ 1w0;
-        meta.session = meta.egress_port ++ 1w0;
-        meta.bridge.session = meta.bridge.session + 2;
+        double_port();
+        double_port_again();
+        shallow_session = shallow_session + 1;
+        meta.deep_session = meta.deep_session + 2;
         if (meta.packet.reached.deep == 1) {
-            meta.session = meta.session + 2;
+            meta.session = meta.deep_session;
         } else {
-            meta.session = meta.session + 1;
+            meta.session = shallow_session;
         }
     }
 }

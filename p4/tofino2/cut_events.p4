@@ -38,20 +38,17 @@ control CutEvents(inout ingress_t meta, inout DigestType_t digest_type) {
     }
 
     apply {
-        meta.event.egress_port = meta.egress_port;
-        meta.event.queue = meta.packet.queue;
-        meta.event.queue_bytes = meta.packet.queue_bytes;
         to_quarter = meta.packet.policy.shallow_at >> 2;
         to_quarter = to_quarter |-| meta.packet.queue_bytes;
         if (meta.packet.verdict == Verdict.CUT) {
             count_cut();
-            meta.event.cutting = 1;
+            meta.event_cutting = 1;
             if (before == 0) {
                 digest_type = DIGEST_CUTTING;
             }
         } else if (meta.packet.trimming == Trimming.TRIMMABLE && to_quarter != 0) {
             count_pass();
-            meta.event.cutting = 0;
+            meta.event_cutting = 0;
             if (before == 1) {
                 digest_type = DIGEST_CUTTING;
             }

@@ -9,9 +9,23 @@
 #include "../tofino/headers.p4"
 
 control ChooseSession(inout ingress_t meta) {
+    // Wires, not hashes: a way to take a number's middle bits that ties no containers together.
+    Hash<MirrorId_t>(HashAlgorithm_t.IDENTITY) shorten;
+    Hash<MirrorId_t>(HashAlgorithm_t.IDENTITY) shorten_deep;
+
+    @hidden
+    action choose() {
+        meta.session = shorten.get({ meta.packet.cut_to[12:5] });
+    }
+
+    @hidden
+    action choose_deep() {
+        meta.deep_session = shorten_deep.get({ meta.packet.policy.deep_size[12:5] });
+    }
+
     apply {
-        meta.bridge.session = 8w0 ++ meta.packet.policy.deep_size[12:5];
-        meta.session = meta.packet.cut_to[12:5];
+        choose();
+        choose_deep();
     }
 }
 
