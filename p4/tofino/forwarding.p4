@@ -75,6 +75,14 @@ control Disposal(inout headers_t hdr, inout ingress_t meta, in bit<9> ingress_po
     Counter<bit<64>, bit<1>>(1, CounterType_t.PACKETS_AND_BYTES) unroutable;
 
     MarkCongestion() mark_congestion;
+    // A wire, not a hash: it may put the port anywhere in a byte. `pad` stays what it was.
+    Hash<bit<9>>(HashAlgorithm_t.IDENTITY) shift_port;
+
+    @hidden
+    action tell_ingress_port() {
+        hdr.packet_in.setValid();
+        hdr.packet_in.ingress_port = shift_port.get({ ingress_port });
+    }
 
     apply {
         if (meta.routed == 0) {
@@ -91,9 +99,7 @@ control Disposal(inout headers_t hdr, inout ingress_t meta, in bit<9> ingress_po
             meta.bridge.trim_queue = meta.packet.policy.trim_queue;
             meta.bridge.class_slot = meta.slot;
             if (meta.egress_port == CPU_PORT) {
-                hdr.packet_in.setValid();
-                hdr.packet_in.ingress_port = ingress_port;
-                hdr.packet_in.pad = 0;
+                tell_ingress_port();
             }
 
             if (meta.packet.verdict == Verdict.ADMIT) {
