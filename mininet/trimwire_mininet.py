@@ -7,6 +7,7 @@
 docs/mininet.md goes through it step by step. `mn` takes from here what it finds under the names that it knows.
 """
 import os
+import signal
 import sys
 
 # `mn` runs this file with exec, without __file__.
@@ -14,6 +15,10 @@ sys.path.insert(0, os.path.dirname(os.path.abspath((lambda: 0).__code__.co_filen
 
 from mininet.node import NullController as _NullController  # noqa: E402
 from trimwire_net import incast as _incast, shell as _shell, switches as _switches, topologies as _topologies  # noqa: E402
+
+for _signal in (signal.SIGTERM, signal.SIGHUP):
+    # An orderly end, which takes switches and interfaces along.
+    signal.signal(_signal, lambda number, _: sys.exit(128 + number))
 
 topos = _topologies.TOPOLOGIES
 switches = {**_switches.SWITCHES, "default": _switches.chosen()}

@@ -41,7 +41,6 @@ class Fabric:
         command = [programs.ours("trimwire-controller"), *words, str(self.file)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         if done.returncode != 0:
-            keep()
             raise Problem(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
         if not quiet:
             info(done.stdout)
@@ -54,7 +53,15 @@ class Fabric:
     def apply(self, policy: Optional[str] = None) -> None:
         """Writes the file, with a policy as YAML in braces, and brings every switch to it."""
         policy = policy or os.environ.get("TRIMWIRE_POLICY") or POLICY
+        before = self.file.read_text() if self.file.exists() else None
         self.file.write_text(fabric_yaml(self.switches, self.hosts, policy))
+        try:
+            self.controller("check")
+        except Problem:
+            if before is not None:
+                # The file goes on saying what the switches do.
+                self.file.write_text(before)
+            raise
         self.controller("apply", quiet=False)
 
 
@@ -114,7 +121,11 @@ def bring_up(started: list[Any]) -> None:
         switch.wait_until_ready()
     fabric = Fabric(switches, hosts)
     info(f"\n*** Bringing up the fabric: {fabric.file}\n")
-    fabric.apply()
+    try:
+        fabric.apply()
+    except Problem:
+        keep()
+        raise
     for switch in switches:
         switch.fabric = fabric
     # `h1 trimwire-agent …` at Mininet's prompt.

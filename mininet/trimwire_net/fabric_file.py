@@ -8,7 +8,7 @@ from trimwire_net.topologies import DEFAULT_BW
 # In bytes, because at tens of Mbit/s the microseconds of the defaults hold no packet. `drop_at` is below BMv2's 64 packets
 # of 1,468 bytes.
 POLICY = ("{ shallow_size: 8 planes, deep_size: 1 plane, mark_at: 10KB, shallow_at: 15KB, deep_at: 40KB, drop_at: 70KB, "
-          "trim_limit: 100KB }")
+          "trim_limit: 400KB }")
 
 
 def bits_per_second(interface: Any) -> int:

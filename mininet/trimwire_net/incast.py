@@ -13,8 +13,9 @@ from mininet.log import info, output
 from trimwire_net import programs
 from trimwire_net.bring_up import Fabric
 from trimwire_net.fabric_file import bits_per_second, ports
-from trimwire_net.problem import Problem, poll
+from trimwire_net.problem import Problem
 from trimwire_net.run_folder import keep, run_folder
+from trimwire_net.waiting import poll
 
 UDP_PORT = 9217
 
@@ -42,11 +43,13 @@ class Outcome:
 
     def table(self) -> str:
         """A line a gradient."""
-        lines = [f"{'from':>6} {'packets':>8} {'full':>6} {'cut':>6} {'missing':>8} {'NMSE':>10} {'predicted':>10} {'seconds':>8}"]
+        lines = [f"{'from':>6} {'packets':>8} {'full':>6} {'cut':>6} {'missing':>8} {'repaired':>8} {'NMSE':>10} {'predicted':>10} "
+                 f"{'seconds':>8}"]
         for message in sorted(self.received["messages"], key=lambda message: message["from"]):
-            name = self.senders[message["from"] - 1]
-            lines.append(f"{name:>6} {message['packets']:>8} {message['full']:>6} {message['cut']:>6} {message['missing']:>8} "
-                         f"{message['nmse']:>10.3e} {message['nmse_expected']:>10.3e} {message['seconds']:>8.2f}")
+            sent = self.sent[message["from"] - 1]["messages"][0]
+            lines.append(f"{self.senders[message['from'] - 1]:>6} {message['packets']:>8} {message['full']:>6} "
+                         f"{message['cut']:>6} {message['missing']:>8} {sent['repaired']:>8} {message['nmse']:>10.3e} "
+                         f"{message['nmse_expected']:>10.3e} {sent['seconds']:>8.2f}")
         return "\n".join(lines) + "\n"
 
 

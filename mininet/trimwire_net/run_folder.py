@@ -4,6 +4,7 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 from typing import Optional
@@ -35,5 +36,9 @@ def keep() -> Path:
 
 
 def _remove() -> None:
-    if _folder is not None and not _keep:
+    if _folder is None:
+        return
+    if _keep and any(_folder.iterdir()):
+        print(f"trimwire-mininet: logs and the fabric file are in {_folder}", file=sys.stderr)
+    else:
         shutil.rmtree(_folder, ignore_errors=True)

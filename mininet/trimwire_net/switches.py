@@ -6,9 +6,7 @@ interfaces made ready, a process that ends with Mininet, an answer on its gRPC p
 from __future__ import annotations
 
 import atexit
-import ctypes
 import os
-import signal
 import socket
 import subprocess
 from pathlib import Path
@@ -20,21 +18,14 @@ from mininet.node import Switch
 from trimwire_net import bring_up, programs
 from trimwire_net.fabric_file import bits_per_second, ports
 from trimwire_net.offloads import turn_off
-from trimwire_net.problem import Problem, poll
+from trimwire_net.problem import Problem
 from trimwire_net.run_folder import keep, run_folder
 from trimwire_net.thrift import set_all_egress_queue_depths
+from trimwire_net.waiting import die_with_parent, poll
 
 FIRST_GRPC_PORT = 9559
 FIRST_THRIFT_PORT = 9090
 CPU_PORT = 510
-PR_SET_PDEATHSIG = 1
-INTERFACES = Path("/sys/class/net")
-
-_libc = ctypes.CDLL(None)
-
-
-def _die_with_parent() -> None:
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _number(variable: str, default: int) -> int:
@@ -66,7 +57,7 @@ class FabricSwitch(Switch):
     def __init__(self, name: str, **params: Any) -> None:
         if params.get("inNamespace"):
             raise Problem("the switches run in the root namespace, beside the controller: leave out --innamespace")
-        left_over = sorted(path.name for path in INTERFACES.glob(f"{name}-eth*"))
+        left_over = sorted(interface for _, interface in socket.if_nameindex() if interface.startswith(f"{name}-eth"))
         if left_over:
             raise Problem(f"{name}: interface {left_over[0]} exists: another Mininet runs, or one was killed. "
                           f"`ip link del {left_over[0]}` removes it, `sudo mn -c` everything of Mininet's")
@@ -110,7 +101,7 @@ class FabricSwitch(Switch):
         with open(self.log, "wb") as log:
             # A session of its own, or Ctrl-C at Mininet's prompt would end the switches.
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-                                            cwd=run_folder(), start_new_session=True, preexec_fn=_die_with_parent)
+                                            cwd=run_folder(), start_new_session=True, preexec_fn=die_with_parent)
         (run_folder() / f"{self.name}.pid").write_text(f"{self.process.pid}\n")
 
     @property
@@ -238,8 +229,7 @@ def clean_up(*_: Any) -> None:
             switch.process.wait()
             switch.process = None
         for _, interface, _ in ports(switch):
-            if (INTERFACES / interface.name).exists():
-                subprocess.run(["ip", "link", "del", interface.name], capture_output=True)
+            subprocess.run(["ip", "link", "del", interface.name], capture_output=True)
 
 
 atexit.register(clean_up)
