@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Iterable
+from typing import Any
 
 from trimwire_net.bring_up import Fabric
 from trimwire_net.fabric_file import ports
@@ -61,7 +62,7 @@ class Accounts:
                 for name, count in interfaces[interface.name].items():
                     self.kernel[switch.name, port, name] = count
 
-    def since(self, before: "Accounts") -> "Accounts":
+    def since(self, before: Accounts) -> Accounts:
         """What was counted after `before`."""
         self.ladder.subtract(before.ladder)
         self.unroutable.subtract(before.unroutable)
@@ -100,8 +101,8 @@ class Accounts:
         lines = [f"{'port':>16} {'to':>8} {'offered':>8} {'full':>8} {'cut':>6} {'dropped':>8} {'sent':>8}"]
         for switch in self.fabric.switches:
             for port, _, other in ports(switch):
-                offered, full, cut, dropped, left = (
-                    self.sum(names, switch.name, port) for names in (OFFERED, ["admitted"], ["trimmed"], DROPPED, ["transmitted"]))
+                columns = (OFFERED, ["admitted"], ["trimmed"], DROPPED, ["transmitted"])
+                offered, full, cut, dropped, left = (self.sum(names, switch.name, port) for names in columns)
                 if offered:
                     lines.append(f"{switch.name + ':' + str(port):>16} {other.node.name:>8} {offered:>8} {full:>8} {cut:>6} "
                                  f"{dropped:>8} {left:>8}")

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from mininet.link import TCIntf
 from mininet.log import info
@@ -50,7 +50,7 @@ class Fabric:
         """`trimwire-controller show WHAT --json`: its rows."""
         return json.loads(self.controller("show", what, "--json"))[what]
 
-    def apply(self, policy: Optional[str] = None) -> None:
+    def apply(self, policy: str | None = None) -> None:
         """Writes the file, with a policy as YAML in braces, and brings every switch to it."""
         policy = policy or os.environ.get("TRIMWIRE_POLICY") or POLICY
         before = self.file.read_text() if self.file.exists() else None

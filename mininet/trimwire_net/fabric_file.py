@@ -1,7 +1,8 @@
 """The fabric file (docs/fabric-yaml.md) of a running Mininet."""
 from __future__ import annotations
 
-from typing import Any, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 from trimwire_net.topologies import DEFAULT_BW
 

@@ -6,7 +6,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 from mininet.log import info, output
 
@@ -43,8 +43,8 @@ class Outcome:
 
     def table(self) -> str:
         """A line a gradient."""
-        lines = [f"{'from':>6} {'packets':>8} {'full':>6} {'cut':>6} {'missing':>8} {'repaired':>8} {'NMSE':>10} {'predicted':>10} "
-                 f"{'seconds':>8}"]
+        lines = [f"{'from':>6} {'packets':>8} {'full':>6} {'cut':>6} {'missing':>8} {'repaired':>8} {'NMSE':>10} "
+                 f"{'predicted':>10} {'seconds':>8}"]
         for message in sorted(self.received["messages"], key=lambda message: message["from"]):
             sent = self.sent[message["from"] - 1]["messages"][0]
             lines.append(f"{self.senders[message['from'] - 1]:>6} {message['packets']:>8} {message['full']:>6} "
@@ -66,7 +66,7 @@ class _Agent:
     def report(self, end: float) -> dict[str, Any]:
         """What it says at its end."""
         try:
-            code: Optional[int] = self.process.wait(max(0.1, end - time.monotonic()))
+            code: int | None = self.process.wait(max(0.1, end - time.monotonic()))
         except subprocess.TimeoutExpired:
             code = None
         if code != 0:
@@ -82,7 +82,7 @@ class _Agent:
             self.process.wait()
 
 
-def _listens(host: Any) -> Optional[bool]:
+def _listens(host: Any) -> bool | None:
     """Whether somebody in the host's namespace has the agents' port."""
     sockets = Path(f"/proc/{host.pid}/net/udp").read_text()
     return True if f":{UDP_PORT:04X} " in sockets else None

@@ -7,9 +7,8 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import Optional
 
-_folder: Optional[Path] = None
+_folder: Path | None = None
 _keep = False
 
 

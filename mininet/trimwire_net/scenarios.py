@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-from typing import Any, Iterator, Optional
+from collections.abc import Iterator
+from typing import Any
 
 from mininet.log import lg
 from mininet.net import Mininet
@@ -54,7 +55,7 @@ def network(topology: str, switch: type[FabricSwitch], bw: float) -> Iterator[Fa
         net.stop()
 
 
-def run(switch: str, topology: str, bw: Optional[float]) -> Promises:
+def run(switch: str, topology: str, bw: float | None) -> Promises:
     """All scenarios of the topologies asked for."""
     lg.setLogLevel("error")
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
@@ -78,7 +79,7 @@ def observed(fabric: Fabric, words: str) -> tuple[Outcome, Accounts, list[str]]:
     outcome = incast(fabric, receiver, SENDERS, words)
     wrong: list[str] = []
 
-    def settled() -> Optional[Accounts]:
+    def settled() -> Accounts | None:
         nonlocal wrong
         counted = Accounts(fabric).since(before)
         wrong = counted.disagreements()

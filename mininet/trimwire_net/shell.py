@@ -11,7 +11,7 @@ from trimwire_net.incast import incast, usual
 from trimwire_net.problem import Problem
 
 
-class Shell(CLI):  # type: ignore[misc]
+class Shell(CLI):
     """Mininet's, and two commands."""
 
     def _fabric(self) -> Fabric:

@@ -9,8 +9,9 @@ import atexit
 import os
 import socket
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Iterable, Optional
+from typing import Any
 
 from mininet.log import debug
 from mininet.node import Switch
@@ -52,7 +53,7 @@ class FabricSwitch(Switch):
 
     program = ""
     target = ""
-    instances: list["FabricSwitch"] = []
+    instances: list[FabricSwitch] = []
 
     def __init__(self, name: str, **params: Any) -> None:
         if params.get("inNamespace"):
@@ -65,8 +66,8 @@ class FabricSwitch(Switch):
         self.device_id = int(self.dpid, 16)
         self.grpc_port = _number("TRIMWIRE_GRPC_PORT", FIRST_GRPC_PORT) + len(self.instances)
         self.thrift_port = _number("TRIMWIRE_THRIFT_PORT", FIRST_THRIFT_PORT) + len(self.instances)
-        self.process: Optional[subprocess.Popen[bytes]] = None
-        self.fabric: Optional[bring_up.Fabric] = None
+        self.process: subprocess.Popen[bytes] | None = None
+        self.fabric: bring_up.Fabric | None = None
         self.instances.append(self)
 
     def command(self, interfaces: list[tuple[int, str, int]]) -> list[str]:
@@ -123,7 +124,7 @@ class FabricSwitch(Switch):
         """Until its gRPC port answers."""
         process = self.process
 
-        def answers() -> Optional[bool]:
+        def answers() -> bool | None:
             if process is None or process.poll() is not None:
                 return False
             with socket.socket() as trial:
@@ -152,7 +153,7 @@ class FabricSwitch(Switch):
         super().stop(deleteIntfs)
 
     @classmethod
-    def batchStartup(cls, switches: Iterable["FabricSwitch"]) -> list["FabricSwitch"]:
+    def batchStartup(cls, switches: Iterable[FabricSwitch]) -> list[FabricSwitch]:
         """Called by Mininet when all switches have been started."""
         started = list(switches)
         bring_up.bring_up(started)
@@ -160,7 +161,7 @@ class FabricSwitch(Switch):
 
 
 class TrimwireSwitch(FabricSwitch):
-    """trimwire-switch. It keeps line rates itself: its queues are in its traffic manager, and a `tbf` behind it would hide them."""
+    """trimwire-switch. It keeps line rates itself: its queues are in its traffic manager, where a `tbf` would empty them."""
 
     program = "trimwire-switch"
     target = "trimwire"
@@ -221,7 +222,7 @@ def chosen() -> type[FabricSwitch]:
     return SWITCHES[name]
 
 
-def clean_up(*_: Any) -> None:
+def clean_up(*_ignored: Any) -> None:
     """Ends what is left of this run's switches, and their interfaces. Touches nothing else."""
     for switch in FabricSwitch.instances:
         if switch.process is not None:

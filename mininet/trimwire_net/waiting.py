@@ -4,7 +4,8 @@ from __future__ import annotations
 import ctypes
 import signal
 import time
-from typing import Callable, Optional, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 from trimwire_net.problem import Problem
 
@@ -19,7 +20,7 @@ def die_with_parent() -> None:
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def poll(what: str, seconds: float, look: Callable[[], Optional[T]]) -> T:
+def poll(what: str, seconds: float, look: Callable[[], T | None]) -> T:
     """Looks until a condition gives something."""
     end = time.monotonic() + seconds
     while True:
