@@ -29,7 +29,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--switch", choices=("trimwire", "bmv2"), help="default: the environment's SWITCH, else trimwire")
     parser.add_argument("--topology", choices=("dumbbell", "leafspine", "both"), default="both")
-    parser.add_argument("--bw", type=float, help="rate of links in Mbit/s (default: 20; bmv2 in the leaf-spine 8)")
+    parser.add_argument("--bw", type=float, help="rate of links in Mbit/s (default: 20; with bmv2 12, in the leaf-spine 8)")
     options = parser.parse_args()
     if options.bw is not None and not 1 <= options.bw <= 1000:
         parser.error(f"argument --bw: {options.bw:g}; valid are 1 to 1000")

@@ -22,7 +22,7 @@ from trimwire_net.waiting import poll
 SENDERS = ["h1", "h2"]
 DROP_TAIL = "{ trim: off, mark_at: 40KB, drop_at: 40KB }"
 # simple_switch_grpc passes about 9,000 packets a second of processor time, and the leaf-spine's cross three of them.
-RATES = {("trimwire", "dumbbell"): 20.0, ("trimwire", "leafspine"): 20.0, ("bmv2", "dumbbell"): 20.0, ("bmv2", "leafspine"): 8.0}
+RATES = {("trimwire", "dumbbell"): 20.0, ("trimwire", "leafspine"): 20.0, ("bmv2", "dumbbell"): 12.0, ("bmv2", "leafspine"): 8.0}
 
 Promises = list[tuple[str, bool]]
 
