@@ -14,7 +14,11 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath((lambda: 0).__code__.co_filename)))
 
 from mininet.node import NullController as _NullController  # noqa: E402
-from trimwire_net import incast as _incast, shell as _shell, switches as _switches, topologies as _topologies  # noqa: E402
+
+from trimwire_net import incast as _incast  # noqa: E402
+from trimwire_net import shell as _shell  # noqa: E402
+from trimwire_net import switches as _switches  # noqa: E402
+from trimwire_net import topologies as _topologies  # noqa: E402
 
 for _signal in (signal.SIGTERM, signal.SIGHUP):
     # An orderly end, which takes switches and interfaces along.

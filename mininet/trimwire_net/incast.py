@@ -84,8 +84,10 @@ class _Agent:
 
 def _listens(host: Any) -> bool | None:
     """Whether somebody in the host's namespace has the agents' port."""
-    sockets = Path(f"/proc/{host.pid}/net/udp").read_text()
-    return True if f":{UDP_PORT:04X} " in sockets else None
+    for sockets in (Path(f"/proc/{host.pid}/net/{table}") for table in ("udp", "udp6")):
+        if sockets.exists() and f":{UDP_PORT:04X} " in sockets.read_text():
+            return True
+    return None
 
 
 def first_switch(host: Any) -> Any:
@@ -106,10 +108,17 @@ def usual(fabric: Fabric) -> tuple[str, list[str]]:
     raise Problem("an incast needs two hosts")
 
 
-def incast(fabric: Fabric, receiver: str, senders: list[str], words: str = "-n 4M", timeout: float = 40) -> Outcome:
+def address(host: Any, ipv6: bool) -> str:
+    """A host's."""
+    return str(host.ip6 if ipv6 else host.defaultIntf().IP())
+
+
+def incast(
+    fabric: Fabric, receiver: str, senders: list[str], words: str = "-n 4M", ipv6: bool = False, timeout: float = 40
+) -> Outcome:
     """The senders each send one gradient to the receiver, which decodes and compares."""
     to = fabric.host(receiver)
-    own = to.defaultIntf().IP()
+    own = address(to, ipv6)
     if receiver in senders or len(set(senders)) < len(senders) or not senders:
         raise Problem(f"incast to {receiver} from {' '.join(senders) or 'nobody'}: each sender once, and not the receiver")
     ranks = ",".join(str(rank) for rank in range(1, len(senders) + 1))
@@ -122,7 +131,7 @@ def incast(fabric: Fabric, receiver: str, senders: list[str], words: str = "-n 4
             host = fabric.host(name)
             rate = bits_per_second(host.defaultIntf())
             # 256 source ports: sprayed over the equal paths.
-            agents.append(_Agent(host, f"send --bind {host.defaultIntf().IP()} --rank {rank} --to {own} {words} "
+            agents.append(_Agent(host, f"send --bind {address(host, ipv6)} --rank {rank} --to {own} {words} "
                                        f"--bitrate {rate} --source-ports 256 --timeout 20s"))
         end = time.monotonic() + timeout
         sent = [agent.report(end) for agent in agents[1:]]
