@@ -28,9 +28,18 @@ CARGO="${CARGO:-cargo}"
 $CARGO build --release --locked -p trimwire-switch -p trimwire-controller -p trimwire-agent
 TRIMWIRE_BIN_DIR="$(cd "${CARGO_TARGET_DIR:-target}/release" && pwd)"
 export TRIMWIRE_BIN_DIR
-timeout 90 "$python" mininet/test.py --switch trimwire
+# Switches in software that get no processor time break promises that are not theirs to break: on a machine with more than two
+# runnable processes a core a failed test gets a second go.
+congest() {
+  timeout --foreground 90 "$python" mininet/test.py --switch "$1" && return
+  read -r load _ </proc/loadavg
+  [ "${load%.*}" -ge $((2 * $(nproc))) ] || return 1
+  echo "AGAIN: Mininet with $1, because this machine is busy (load average $load)" >&2
+  timeout --foreground 90 "$python" mininet/test.py --switch "$1"
+}
+congest trimwire
 if command -v simple_switch_grpc >/dev/null; then
-  timeout 90 "$python" mininet/test.py --switch bmv2
+  congest bmv2
 else
   echo "SKIPPED: Mininet with BMv2 (simple_switch_grpc is not on PATH)" >&2
 fi

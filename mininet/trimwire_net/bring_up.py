@@ -39,7 +39,10 @@ class Fabric:
     def controller(self, *words: str, quiet: bool = True) -> str:
         """`trimwire-controller WORDS… fabric.yaml`; what it printed, or what went wrong."""
         command = [programs.ours("trimwire-controller"), *words, str(self.file)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        except subprocess.TimeoutExpired as late:
+            raise Problem(f"{' '.join(command)}: still runs after {late.timeout:g} s") from late
         if done.returncode != 0:
             raise Problem(f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
         if not quiet:

@@ -15,7 +15,7 @@ from trimwire_net.bring_up import Fabric
 from trimwire_net.fabric_file import bits_per_second, ports
 from trimwire_net.problem import Problem
 from trimwire_net.run_folder import keep, run_folder
-from trimwire_net.waiting import poll
+from trimwire_net.waiting import own_session, poll
 
 UDP_PORT = 9217
 
@@ -61,7 +61,9 @@ class _Agent:
         self.what = f"{host.name}: {' '.join(command)}"
         self.files = [run_folder() / f"{host.name}-{command[1]}.{kind}" for kind in ("json", "log")]
         with open(self.files[0], "wb") as stdout, open(self.files[1], "wb") as stderr:
-            self.process = host.popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
+            # Without mnexec's -d, which makes another session.
+            self.process = host.popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True,
+                                      preexec_fn=own_session, mncmd=["mnexec", "-a", str(host.pid)])
 
     def report(self, end: float) -> dict[str, Any]:
         """What it says at its end."""

@@ -1,8 +1,6 @@
 """Mininet's prompt, with a word for the fabric and one for traffic."""
 from __future__ import annotations
 
-from subprocess import TimeoutExpired
-
 from mininet.cli import CLI
 from mininet.log import error, output
 
@@ -33,7 +31,7 @@ class Shell(CLI):
                 output(self._fabric().controller(*words))
         except IndexError:
             error("usage: fabric policy { shallow_at: 15KB, … }\n")
-        except (Problem, TimeoutExpired) as problem:
+        except Problem as problem:
             error(f"{problem}\n")
 
     def do_incast(self, line: str) -> None:
@@ -44,5 +42,5 @@ class Shell(CLI):
             receiver, *senders = line.split()
         try:
             output(incast(self._fabric(), receiver, senders).table())
-        except (Problem, TimeoutExpired) as problem:
+        except Problem as problem:
             error(f"{problem}\n")

@@ -22,7 +22,7 @@ from trimwire_net.offloads import turn_off
 from trimwire_net.problem import Problem
 from trimwire_net.run_folder import keep, run_folder
 from trimwire_net.thrift import set_all_egress_queue_depths
-from trimwire_net.waiting import die_with_parent, poll
+from trimwire_net.waiting import own_session, poll
 
 FIRST_GRPC_PORT = 9559
 FIRST_THRIFT_PORT = 9090
@@ -100,9 +100,8 @@ class FabricSwitch(Switch):
         command = self.command(interfaces)
         debug(" ".join(command) + "\n")
         with open(self.log, "wb") as log:
-            # A session of its own, or Ctrl-C at Mininet's prompt would end the switches.
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-                                            cwd=run_folder(), start_new_session=True, preexec_fn=die_with_parent)
+                                            cwd=run_folder(), start_new_session=True, preexec_fn=own_session)
         (run_folder() / f"{self.name}.pid").write_text(f"{self.process.pid}\n")
 
     @property
