@@ -1,0 +1,43 @@
+//! The subcommands, one a file. Each has its arguments and `run`, which gives the exit code.
+
+mod apply;
+mod check;
+mod completions;
+mod file;
+mod outcome;
+mod plan;
+mod schema;
+mod show;
+
+use clap::Subcommand;
+
+pub(crate) use self::outcome::{Failure, Outcome};
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Check a fabric file without talking to any switch.
+    Check(check::Check),
+    /// Show what apply would change. Touches nothing and needs no mastership.
+    Plan(plan::Plan),
+    /// Bring every switch to what the file says, writing differences only.
+    Apply(apply::Apply),
+    /// Show what switches hold and count.
+    Show(show::Show),
+    /// Print the JSON Schema of the fabric file.
+    Schema(schema::Schema),
+    /// Print completions for a shell.
+    Completions(completions::Completions),
+}
+
+impl Command {
+    pub(crate) fn run(self) -> Outcome {
+        match self {
+            Self::Check(command) => command.run(),
+            Self::Plan(command) => command.run(),
+            Self::Apply(command) => command.run(),
+            Self::Show(command) => command.run(),
+            Self::Schema(command) => command.run(),
+            Self::Completions(command) => command.run(),
+        }
+    }
+}
