@@ -16,6 +16,9 @@ pub struct Vectors {
     ipv4_route: Vec<Route>,
     ipv6_route: Vec<Route>,
     classify: Vec<Class>,
+    load_balance: Vec<Path>,
+    trim_acl: Vec<Exempt>,
+    trim_cap: Vec<Cap>,
     /// The packets.
     pub cases: Vec<Case>,
 }
@@ -46,6 +49,28 @@ struct Class {
     dscp: u8,
     action: String,
     queue: u8,
+}
+
+#[derive(Debug, Deserialize)]
+struct Path {
+    dscp: u8,
+    action: String,
+    half: u8,
+}
+
+#[derive(Debug, Deserialize)]
+struct Exempt {
+    table: String,
+    priority: i32,
+    protocol: u8,
+    dst_port: u16,
+}
+
+#[derive(Debug, Deserialize)]
+struct Cap {
+    egress_port: u16,
+    rate: u32,
+    burst: u32,
 }
 
 /// An entry of the queue policy: keys and action data by name.
@@ -97,7 +122,7 @@ impl Vectors {
         serde_json::from_str(&text).context(path)
     }
 
-    /// What is written once, in an order that works. Beside the file's own: a route to member 2 alone, 10.0.3.0/24.
+    /// What is written once, in an order that works.
     pub fn entities(&self, index: &Index) -> anyhow::Result<Vec<Entity>> {
         let mut entities = Vec::new();
         for Member { id, port, dst_mac } in &self.members {
@@ -110,8 +135,7 @@ impl Vectors {
             let weights = members.iter().map(|&member| (member, 1));
             entities.push(member_group(index, "Ingress.ecmp", *id, weights, members.len() as i32)?.into());
         }
-        let spare = Route { prefix: "0a000300".to_owned(), length: 24, member: Some(2), group: None };
-        let v4 = self.ipv4_route.iter().chain([&spare]).map(|route| ("Ingress.ipv4_route", route));
+        let v4 = self.ipv4_route.iter().map(|route| ("Ingress.ipv4_route", route));
         let v6 = self.ipv6_route.iter().map(|route| ("Ingress.ipv6_route", route));
         for (table, Route { prefix, length, member, group }) in v4.chain(v6) {
             let prefix = bytes(prefix)?;
@@ -126,6 +150,22 @@ impl Vectors {
         for Class { dscp, action, queue } in &self.classify {
             let entry = TableEntryBuilder::new(index, "Ingress.classify").exact("dscp", *dscp);
             entities.push(entry.action(action.as_str()).param("queue", *queue).build()?.into());
+        }
+        for Path { dscp, action, half } in &self.load_balance {
+            let entry = TableEntryBuilder::new(index, "Ingress.load_balance").exact("dscp", *dscp);
+            entities.push(entry.action(action.as_str()).param("half", *half).build()?.into());
+        }
+        for Exempt { table, priority, protocol, dst_port } in &self.trim_acl {
+            let entry = TableEntryBuilder::new(index, table.as_str())
+                .ternary("protocol", *protocol, u8::MAX)
+                .ternary("dst_port", *dst_port, u16::MAX)
+                .priority(*priority);
+            entities.push(entry.action("Ingress.disable_trim").build()?.into());
+        }
+        for Cap { egress_port, rate, burst } in &self.trim_cap {
+            let entry = TableEntryBuilder::new(index, "Ingress.trim_cap.cap").exact("egress_port", *egress_port);
+            let entry = entry.action("Ingress.trim_cap.set_cap").param("rate", *rate).param("burst", *burst);
+            entities.push(entry.build()?.into());
         }
         Ok(entities)
     }

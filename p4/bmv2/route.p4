@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Layer 3: longest prefix, then one member of an ECMP group by a hash over the 5-tuple. The UDP source port is the
-// sender's spraying entropy. What cannot be routed leaves with egress_spec = DROP_PORT.
+// Layer 3: longest prefix, then one member of an ECMP group by a hash over the flow, or by chance. What cannot be routed
+// leaves with egress_spec = DROP_PORT.
 
 #ifndef TRIMWIRE_BMV2_ROUTE_P4
 #define TRIMWIRE_BMV2_ROUTE_P4
 
 #include "../include/headers.p4"
 #include "../include/sizes.p4"
+#include "../include/load_balance.p4"
 
 // v1model's value of egress_spec for a packet to be dropped (BMv2's --drop-port).
 const bit<9> DROP_PORT = 511;
@@ -33,11 +34,7 @@ control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
     table ipv4_route {
         key = {
             hdr.ipv4.dst_addr: lpm @name("dst_addr");
-            meta.flow_src_addr: selector;
-            meta.flow_dst_addr: selector;
-            meta.flow_protocol: selector;
-            meta.flow_src_port: selector;
-            meta.flow_dst_port: selector;
+            meta.path: selector;
         }
         actions = { forward; drop; }
         const default_action = drop();
@@ -49,11 +46,7 @@ control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
     table ipv6_route {
         key = {
             hdr.ipv6.dst_addr: lpm @name("dst_addr");
-            meta.flow_src_addr: selector;
-            meta.flow_dst_addr: selector;
-            meta.flow_protocol: selector;
-            meta.flow_src_port: selector;
-            meta.flow_dst_port: selector;
+            meta.path: selector;
         }
         actions = { forward; drop; }
         const default_action = drop();
@@ -61,33 +54,47 @@ control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
         size = IPV6_ROUTES;
     }
 
+    LoadBalance() load_balance;
+
+    @hidden
+    action hash_flow(bit<16> src_port) {
+        hash(meta.flow_hash, HashAlgorithm.crc32, 32w0,
+             { meta.flow_src_addr, meta.flow_dst_addr, meta.flow_protocol, src_port, meta.flow_dst_port },
+             64w0x100000000);
+    }
+
+    @hidden
+    action draw_path() {
+        random(meta.path, 16w0, 16w0xffff);
+    }
+
     apply {
+        load_balance.apply(meta);
+        if (meta.path_choice == PathChoice.PACKET) {
+            draw_path();
+        } else {
+            if (meta.path_choice == PathChoice.FLOW && hdr.udp.isValid()) {
+                hash_flow(0);
+            } else {
+                hash_flow(meta.flow_src_port);
+            }
+            if (meta.hash_half == 0) {
+                meta.path = meta.flow_hash[15:0];
+            } else {
+                meta.path = meta.flow_hash[31:16];
+            }
+        }
+
         // The address family that the packet can be routed by; none for what is not, or only claims to be, IP.
         if (hdr.ipv4.isValid()) {
             if (hdr.ipv4.version == 4 && hdr.ipv4.ihl >= 5 && (hdr.ipv4.ihl == 5 || hdr.ipv4_options.isValid())
                 && hdr.ipv4.total_len >= ((bit<16>)hdr.ipv4.ihl << 2) && standard_metadata.checksum_error == 0) {
                 meta.ip_version = 4;
                 meta.hops_left = hdr.ipv4.ttl;
-                meta.flow_src_addr = hdr.ipv4.src_addr;
-                meta.flow_dst_addr = hdr.ipv4.dst_addr;
-                meta.flow_protocol = hdr.ipv4.protocol;
             }
         } else if (hdr.ipv6.isValid() && hdr.ipv6.version == 6) {
             meta.ip_version = 6;
             meta.hops_left = hdr.ipv6.hop_limit;
-            meta.flow_src_addr = hdr.ipv6.src_addr[127:96] ^ hdr.ipv6.src_addr[95:64]
-                ^ hdr.ipv6.src_addr[63:32] ^ hdr.ipv6.src_addr[31:0];
-            meta.flow_dst_addr = hdr.ipv6.dst_addr[127:96] ^ hdr.ipv6.dst_addr[95:64]
-                ^ hdr.ipv6.dst_addr[63:32] ^ hdr.ipv6.dst_addr[31:0];
-            meta.flow_protocol = hdr.ipv6.next_header;
-        }
-
-        if (hdr.udp.isValid()) {
-            meta.flow_src_port = hdr.udp.src_port;
-            meta.flow_dst_port = hdr.udp.dst_port;
-        } else if (hdr.l4_ports.isValid()) {
-            meta.flow_src_port = hdr.l4_ports.src_port;
-            meta.flow_dst_port = hdr.l4_ports.dst_port;
         }
 
         // A frame to a group address is nobody's packet to forward (RFC 1812, section 5.3.4).

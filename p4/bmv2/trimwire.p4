@@ -3,7 +3,8 @@
 // Trimwire on v1model (BMv2 and the embedded switch): the shared controls of ../include, with what this target adds at
 // its edges: truncate(), priorities, registers for the occupancy of queues, counters.
 //
-//   parse -> route -> classify -> queue_policy -> ladder -> cut | mark | drop -> TM -> occupancy, counters -> deparse
+//   parse -> flow -> route -> classify -> trim_acl -> queue_policy -> ladder -> trim_cap -> cut | mark | drop -> TM
+//         -> occupancy, counters -> deparse
 //
 // v1model.p4 has taken the names Ingress and Egress for types, so the controls here carry the project's name and what a
 // controller sees of them is named absolutely: Ingress.ipv4_route, Egress.transmitted.
@@ -18,12 +19,17 @@
 #include "../include/headers.p4"
 #include "../include/parser.p4"
 #include "../include/deparser.p4"
+#include "../include/flow.p4"
+#include "../include/load_balance.p4"
 #include "../include/classify.p4"
+#include "../include/trim_acl.p4"
 #include "../include/queue_policy.p4"
 #include "../include/ladder.p4"
 #include "../include/rewrite.p4"
 #include "route.p4"
 #include "occupancy.p4"
+#include "trim_cap.p4"
+#include "cut_events.p4"
 #include "checksum.p4"
 
 @diagnostic("uninitialized-use", "disable")
@@ -68,10 +74,14 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
     @id(0x12000007) @name(".Ingress.unroutable")
     counter(1, CounterType.packets_and_bytes) unroutable;
 
+    Flow() flow;
     Route() route;
     Classify() classify;
+    TrimAcl() trim_acl;
     QueuePolicy() queue_policy;
     Ladder() ladder;
+    TrimCap() trim_cap;
+    CutEvents() cut_events;
     RewriteCut() rewrite_cut;
     MarkCongestion() mark_congestion;
     OccupancyEnter() occupancy_enter;
@@ -99,9 +109,11 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
             meta.frame_bytes = standard_metadata.packet_length - PACKET_OUT_BYTES;
             meta.queue = CONTROL_QUEUE;
         } else {
+            flow.apply(hdr, meta);
             route.apply(hdr, meta, standard_metadata);
             if (standard_metadata.egress_spec != DROP_PORT) {
-                classify.apply(hdr, meta);
+                classify.apply(meta);
+                trim_acl.apply(hdr, meta);
                 // The controller's own link has no queue policy: it is not a link that gradients cross.
                 if (standard_metadata.egress_spec != CPU_PORT) {
                     queue_policy.apply(standard_metadata.egress_spec, meta);
@@ -119,6 +131,17 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
             if (meta.policed == 1) {
                 read_occupancy();
                 ladder.apply(hdr, meta);
+                if (meta.verdict == Verdict.CUT) {
+                    // packet_length keeps the original length in egress: the length to subtract there travels along.
+                    meta.queued_bytes = meta.cut_to;
+                }
+                if (meta.trimming == Trimming.TRIMMABLE) {
+                    cut_events.apply(standard_metadata.egress_spec, meta);
+                }
+                if (meta.verdict == Verdict.CUT
+                    || (meta.trimming == Trimming.TRIMMED && meta.verdict == Verdict.ADMIT)) {
+                    trim_cap.apply(standard_metadata.egress_spec, standard_metadata.ingress_global_timestamp, meta);
+                }
             }
 
             if (meta.verdict == Verdict.ADMIT) {
@@ -129,8 +152,6 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
                 truncate(meta.cut_to);
                 meta.queue = meta.policy.trim_queue;
                 meta.queue_slot = meta.trim_slot;
-                // packet_length keeps the original length in egress: the length to subtract there travels along.
-                meta.queued_bytes = meta.cut_to;
             } else if (meta.verdict == Verdict.ADMIT_MARKED) {
                 admitted.count(meta.class_slot);
                 marked.count(meta.class_slot);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DSCP -> queue and what may be done to the packet; ECN -> importance. The DSCP plan is table content, not program.
+// DSCP -> queue and what may be done to the packet. The DSCP plan is table content, not program.
 
 #ifndef TRIMWIRE_CLASSIFY_P4
 #define TRIMWIRE_CLASSIFY_P4
@@ -8,7 +8,7 @@
 #include "headers.p4"
 #include "sizes.p4"
 
-control Classify(in headers_t hdr, inout metadata_t meta) {
+control Classify(inout metadata_t meta) {
     @id(0x01000003) @name(".Ingress.set_trimmable")
     action set_trimmable(bit<3> queue) {
         meta.trimming = Trimming.TRIMMABLE;
@@ -36,20 +36,6 @@ control Classify(in headers_t hdr, inout metadata_t meta) {
     }
 
     apply {
-        bit<2> ecn = ECN_NOT_ECT;
-        if (hdr.ipv4.isValid()) {
-            meta.dscp = hdr.ipv4.dscp;
-            ecn = hdr.ipv4.ecn;
-        } else if (hdr.ipv6.isValid()) {
-            meta.dscp = hdr.ipv6.dscp;
-            ecn = hdr.ipv6.ecn;
-        }
-        // ECN is how MLT's senders say "important" (section 5.2). A packet marked CE upstream was ECT when it left.
-        if (ecn == ECN_NOT_ECT) {
-            meta.importance = 0;
-        } else {
-            meta.importance = 1;
-        }
         classify.apply();
     }
 }

@@ -97,6 +97,13 @@ enum bit<2> Trimming {
     TRIMMED = 2      // has been cut, here or upstream; never again
 }
 
+// How a packet picks one of several equal paths (load_balance.p4).
+enum bit<2> PathChoice {
+    FIVE_TUPLE = 0,
+    FLOW = 1,
+    PACKET = 2
+}
+
 // The rung of the ladder on which a packet came to rest (queue_policy.p4).
 enum bit<3> Verdict {
     ADMIT = 0,
@@ -105,6 +112,14 @@ enum bit<3> Verdict {
     TRIM_DROP = 3,
     SELECTIVE_DROP = 4,
     TAIL_DROP = 5
+}
+
+// What the controller is told when a queue starts to cut packets, and when it stops (P4Runtime digest).
+struct cutting_t {
+    bit<9>  egress_port;
+    bit<3>  queue;
+    bit<1>  cutting;              // 1: starts, 0: stops
+    bit<32> queue_bytes;
 }
 
 // Action data of Ingress.queue_policy.policy. Thresholds are bytes queued, sizes are bytes of frame.
@@ -125,12 +140,18 @@ struct metadata_t {
     bit<4>   ip_version;          // 4 or 6; 0: cannot be routed
     bit<8>   hops_left;           // TTL or hop limit on arrival
 
-    // The 5-tuple that picks a member of an ECMP group; IPv6 addresses folded to 32 bits.
+    // The 5-tuple; IPv6 addresses folded to 32 bits. Ports are 0 where there are none (fragments, other protocols).
     bit<32>  flow_src_addr;
     bit<32>  flow_dst_addr;
     bit<8>   flow_protocol;
     bit<16>  flow_src_port;
     bit<16>  flow_dst_port;
+
+    // The member of an ECMP group.
+    PathChoice path_choice;
+    bit<1>   hash_half;
+    bit<32>  flow_hash;
+    bit<16>  path;
 
     // Classification.
     bit<6>   dscp;
@@ -144,6 +165,7 @@ struct metadata_t {
     bit<32>  queue_bytes;         // occupancy of `queue`
     bit<32>  trim_queue_bytes;    // occupancy of `policy.trim_queue`
     Verdict  verdict;
+    bit<1>   over_cap;            // 1: cut packets have had their share of the port
     bit<32>  l2_bytes;            // Ethernet and VLAN
     bit<32>  cut_to;              // length of the frame after a cut
 

@@ -30,6 +30,14 @@ def tables(ladder):
                        f"Ingress.forward(port:{hop['port']}, dst_mac:0x{hop['dst_mac']})")
     for entry in ladder["classify"]:
         yield f"add Ingress.classify dscp:{entry['dscp']} {entry['action']}(queue:{entry['queue']})"
+    for entry in ladder["load_balance"]:
+        yield f"add Ingress.load_balance dscp:{entry['dscp']} {entry['action']}(half:{entry['half']})"
+    for entry in ladder["trim_acl"]:
+        yield (f"add {entry['table']} {entry['priority']} protocol:{entry['protocol']} dst_port:{entry['dst_port']} "
+               "Ingress.disable_trim()")
+    for entry in ladder["trim_cap"]:
+        yield (f"add Ingress.trim_cap.cap egress_port:{entry['egress_port']} "
+               f"Ingress.trim_cap.set_cap(rate:{entry['rate']}, burst:{entry['burst']})")
 
 
 def policy(entry):

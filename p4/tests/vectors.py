@@ -8,6 +8,7 @@ answers. Standard library only; same file every time. With --check it writes not
 import json
 import struct
 import sys
+import zlib
 from pathlib import Path
 
 NEVER = 0xFFFFFFFF
@@ -15,9 +16,12 @@ GATEWAY, SENDER = bytes.fromhex("02aa00000000"), bytes.fromhex("020000000001")
 NEXT_HOPS = {1: bytes.fromhex("020000000002"), 2: bytes.fromhex("020000000003")}
 TRIMMABLE = {3: 5, 7: 4, 11: 3, 15: 2}
 DROPPABLE = {19: 5, 23: 4, 27: 3, 31: 2}
-TRIMMED, CONTROL = 35, 39
+TRIMMED, TRIMMED_LAST_HOP, CONTROL = 35, 43, 39
+# DSCPs whose packets choose their path otherwise than by the low half of a hash over the 5-tuple: (action, half).
+PATHS = {7: ("Ingress.hash_five_tuple", 1), 11: ("Ingress.hash_flow", 0), 15: ("Ingress.hash_flow", 1)}
+SERVICE, EXEMPT = 9217, 9999  # UDP destination ports: gradients, and a service that is never to be cut
 HEAD = 18  # bytes of a DATA header
-PORT = 1
+PORT, CAPPED_PORT = 1, 2
 
 
 def internet_checksum(data):
@@ -47,6 +51,7 @@ def ipv6(prefix, suffix):
 
 DESTINATION = {4: ipv4("10.0.1.9"), 6: ipv6("fd000001", 9)}
 SPREAD = {4: ipv4("10.0.2.9"), 6: ipv6("fd000002", 9)}
+CAPPED = {4: ipv4("10.0.3.9"), 6: ipv6("fd000003", 9)}
 SOURCE = {4: ipv4("10.0.0.1"), 6: ipv6("fd00", 1)}
 
 
@@ -54,11 +59,13 @@ class Frame:
     """A frame as fields, so that the same description gives the bytes sent and the bytes expected."""
 
     def __init__(self, version=4, vlan=False, dscp=3, ecn=2, payload=300, protocol=17, options=b"", fragment=0, ttl=64,
-                 checksum=0, padding=0, destination=None, source_port=4000, gateway=GATEWAY, udp_shorter=0, extension=b""):
+                 checksum=0, padding=0, destination=None, source_port=4000, gateway=GATEWAY, udp_shorter=0, extension=b"",
+                 destination_port=SERVICE):
         self.version, self.vlan, self.dscp, self.ecn, self.ttl = version, vlan, dscp, ecn, ttl
         self.options, self.fragment, self.protocol, self.extension = options, fragment, protocol, extension
         self.destination = destination or DESTINATION[version]
         self.source_port, self.checksum, self.udp_shorter = source_port, checksum, udp_shorter
+        self.destination_port = destination_port
         self.macs = (gateway, SENDER)
         self.payload = bytes(i % 251 for i in range(payload))
         self.padding = bytes(padding)
@@ -70,8 +77,8 @@ class Frame:
     def datagram(self):
         if self.protocol == 17 and not self.fragment & 0x1FFF:
             length = 8 + len(self.payload) - self.udp_shorter
-            return struct.pack(">4H", self.source_port, 9217, length, self.checksum) + self.payload
-        return struct.pack(">2H", self.source_port, 9217) + self.payload
+            return struct.pack(">4H", self.source_port, self.destination_port, length, self.checksum) + self.payload
+        return struct.pack(">2H", self.source_port, self.destination_port) + self.payload
 
     def to_bytes(self):
         l4 = self.datagram()
@@ -90,12 +97,12 @@ class Frame:
         tag = b"\x81\x00\x60\x05" if self.vlan else b""
         return self.macs[0] + self.macs[1] + tag + ether_type + bytes(header) + l4 + self.padding
 
-    def forwarded(self, cut=None, congestion=False, port=PORT):
+    def forwarded(self, cut=None, congestion=False, port=PORT, trimmed=TRIMMED):
         """The bytes with which it leaves: cut to `cut` bytes of frame, or marked, or neither."""
         data = bytearray(self.to_bytes()[:cut])
         data[0:12] = NEXT_HOPS[port] + data[0:6]
         ip = self.l2
-        traffic_class = (TRIMMED if cut else self.dscp) << 2 | (3 if congestion else self.ecn)
+        traffic_class = (trimmed if cut else self.dscp) << 2 | (3 if congestion else self.ecn)
         if self.version == 4:
             data[ip + 1] = traffic_class
             data[ip + 8] -= 1
@@ -114,11 +121,12 @@ class Frame:
         return bytes(data)
 
 
-def policy(queue, mark=NEVER, shallow=NEVER, deep=NEVER, drop=NEVER, shallow_size=256, deep_size=104, trim_drop=NEVER):
+def policy(queue, mark=NEVER, shallow=NEVER, deep=NEVER, drop=NEVER, shallow_size=256, deep_size=104, trim_drop=NEVER,
+           port=PORT, trimmed=TRIMMED):
     """The queue's entries for both importances. A threshold of 0 is always reached, NEVER never: queues are empty here."""
-    return [{"egress_port": PORT, "queue": queue, "importance": importance, "mark_at": mark, "shallow_at": shallow,
+    return [{"egress_port": port, "queue": queue, "importance": importance, "mark_at": mark, "shallow_at": shallow,
              "deep_at": deep, "drop_at": drop, "shallow_size": shallow_size, "deep_size": deep_size,
-             "trimmed_dscp": TRIMMED, "trim_queue": 6, "trim_drop_at": trim_drop} for importance in (0, 1)]
+             "trimmed_dscp": trimmed, "trim_queue": 6, "trim_drop_at": trim_drop} for importance in (0, 1)]
 
 
 CASES = []
@@ -144,12 +152,12 @@ def marked(queue):
     return [*admitted(queue), ("Ingress.marked", PORT * 8 + queue)]
 
 
-def cut_from(queue):
-    return [("Ingress.trimmed", PORT * 8 + queue), ("Egress.trim_transmitted", PORT * 8 + queue), ("Egress.transmitted", PORT * 8 + 6)]
+def cut_from(queue, port=PORT):
+    return [("Ingress.trimmed", port * 8 + queue), ("Egress.trim_transmitted", port * 8 + queue), ("Egress.transmitted", port * 8 + 6)]
 
 
-def dropped(array, queue):
-    return [(f"Ingress.{array}", PORT * 8 + queue)]
+def dropped(array, queue, port=PORT):
+    return [(f"Ingress.{array}", port * 8 + queue)]
 
 
 UNROUTABLE = [("Ingress.unroutable", 0)]
@@ -162,8 +170,8 @@ def rungs(version, vlan, ecn):
 
     where = f"IPv{version}{' tagged' if vlan else ''}, ECN {ecn}: "
 
-    def check(name, policies, sent, expect, counted):
-        case(where + name, policies, sent, expect, counted)
+    def check(name, policies, sent, expect, counted, port=PORT):
+        case(where + name, policies, sent, expect, counted, port)
 
     sent = frame()
     head = sent.head
@@ -219,20 +227,66 @@ def rungs(version, vlan, ecn):
     for source_port in range(4000, 4006):
         sent = frame(destination=SPREAD[version], source_port=source_port)
         port = ecmp_port(sent)
-        check(f"ECMP sends source port {source_port} to port {port}", [], sent, sent.forwarded(port=port), admitted(5, port))
-        CASES[-1]["expect"]["port"] = port
+        check(f"ECMP sends source port {source_port} to port {port}", [], sent, sent.forwarded(port=port), admitted(5, port), port)
+        for dscp, (action, half) in PATHS.items():
+            sent = frame(destination=SPREAD[version], source_port=source_port, dscp=dscp)
+            port = ecmp_port(sent, action, half)
+            check(f"{action}({half}) sends source port {source_port} to port {port}", [], sent, sent.forwarded(port=port),
+                  admitted(TRIMMABLE[dscp], port), port)
+    # Of TCP there is no spraying: the source port is the flow's.
+    sent = frame(destination=SPREAD[version], dscp=11, protocol=6)
+    port = ecmp_port(sent)
+    check("hash_flow keeps the source port of TCP", [], sent, sent.forwarded(port=port), admitted(3, port), port)
+
+    sent = frame()
+    check("a port may have a trimmed DSCP of its own", policy(5, 0, 0, trimmed=TRIMMED_LAST_HOP), sent,
+          sent.forwarded(256, trimmed=TRIMMED_LAST_HOP), cut_from(5))
+    sent = frame(dscp=TRIMMED_LAST_HOP)
+    check("what another port's DSCP says was cut is not cut again", policy(6, 0, 0, 0, 0), sent, sent.forwarded(), admitted(6))
+    for destination_port, exempt in ((EXEMPT, True), (EXEMPT + 1, False)):
+        sent = frame(destination_port=destination_port)
+        if not exempt:
+            check("a flow beside the exempt one is cut", policy(5, 0, 0), sent, sent.forwarded(256), cut_from(5))
+        elif ecn:
+            check("an exempt flow is marked, not cut", policy(5, 0, 0), sent, sent.forwarded(congestion=True), marked(5))
+        else:
+            check("an exempt flow is dropped, not cut", policy(5, 0, 0), sent, None, dropped("selective_dropped", 5))
+    check("an exempt DSCP stays in its queue", [], frame(destination_port=EXEMPT, dscp=15),
+          frame(destination_port=EXEMPT, dscp=15).forwarded(), admitted(2))
+    sent = frame(destination_port=EXEMPT, dscp=TRIMMED)
+    check("no exemption undoes a cut", policy(6, 0, 0, 0, 0), sent, sent.forwarded(), admitted(6))
+
+    # The bucket of the capped port holds one byte less than the shallow size and fills within a microsecond.
+    capped = {"destination": CAPPED[version]}
+    sent = frame(**capped)
+    over, under = (policy(5, 0, 0, deep, port=CAPPED_PORT) for deep in (NEVER, 0))
+    check("cut packets beyond the port's cap are dropped", over, sent, None, dropped("trim_dropped", 5, CAPPED_PORT))
+    check("cut packets within the port's cap leave", under, sent, sent.forwarded(104, port=CAPPED_PORT),
+          cut_from(5, CAPPED_PORT), CAPPED_PORT)
+    sent = frame(dscp=TRIMMED, **capped)
+    check("TRIMMED beyond the port's cap is dropped", policy(6, port=CAPPED_PORT), sent, None,
+          dropped("trim_dropped", 6, CAPPED_PORT))
+    sent = frame(dscp=TRIMMED, payload=150 - head + HEAD, **capped)
+    check("TRIMMED within the port's cap leaves", policy(6, port=CAPPED_PORT), sent, sent.forwarded(port=CAPPED_PORT),
+          admitted(6, CAPPED_PORT), CAPPED_PORT)
+    sent = frame(dscp=19, **capped)
+    check("whole packets have no cap", policy(5, port=CAPPED_PORT), sent, sent.forwarded(port=CAPPED_PORT),
+          admitted(5, CAPPED_PORT), CAPPED_PORT)
 
 
-def ecmp_port(frame):
+def ecmp_port(frame, action="Ingress.hash_five_tuple", half=0):
+    source_port = 0 if action == "Ingress.hash_flow" and frame.protocol == 17 else frame.source_port
+
     def fold(address):
         folded = bytes(4)
         for start in range(0, len(address), 4):
             folded = bytes(a ^ b for a, b in zip(folded, address[start:start + 4]))
         return folded
 
-    flow = fold(SOURCE[frame.version]) + fold(frame.destination) + struct.pack(">BHH", frame.protocol, frame.source_port, 9217)
+    flow = fold(SOURCE[frame.version]) + fold(frame.destination) + struct.pack(">BHH", frame.protocol, source_port, frame.destination_port)
     members = sorted(NEXT_HOPS)
-    return members[crc16(flow) % len(members)]
+    path = zlib.crc32(flow) >> 16 * half & 0xFFFF
+    return members[crc16(path.to_bytes(2, "big")) % len(members)]
 
 
 def with_bytes(data, offset, patch, checksum_at=None):
@@ -302,12 +356,19 @@ def main():
         "members": [{"id": port, "port": port, "dst_mac": mac.hex()} for port, mac in NEXT_HOPS.items()],
         "groups": [{"id": 1, "members": sorted(NEXT_HOPS)}],
         "ipv4_route": [{"prefix": DESTINATION[4][:3].hex() + "00", "length": 24, "member": 1},
-                       {"prefix": SPREAD[4][:3].hex() + "00", "length": 24, "group": 1}],
+                       {"prefix": SPREAD[4][:3].hex() + "00", "length": 24, "group": 1},
+                       {"prefix": CAPPED[4][:3].hex() + "00", "length": 24, "member": 2}],
         "ipv6_route": [{"prefix": DESTINATION[6][:8].ljust(16, b"\0").hex(), "length": 64, "member": 1},
-                       {"prefix": SPREAD[6][:8].ljust(16, b"\0").hex(), "length": 64, "group": 1}],
+                       {"prefix": SPREAD[6][:8].ljust(16, b"\0").hex(), "length": 64, "group": 1},
+                       {"prefix": CAPPED[6][:8].ljust(16, b"\0").hex(), "length": 64, "member": 2}],
         "classify": [{"dscp": dscp, "action": "Ingress.set_trimmable", "queue": queue} for dscp, queue in TRIMMABLE.items()]
         + [{"dscp": dscp, "action": "Ingress.set_plain", "queue": queue} for dscp, queue in DROPPABLE.items()]
-        + [{"dscp": TRIMMED, "action": "Ingress.set_trimmed", "queue": 6}, {"dscp": CONTROL, "action": "Ingress.set_plain", "queue": 7}],
+        + [{"dscp": dscp, "action": "Ingress.set_trimmed", "queue": 6} for dscp in (TRIMMED, TRIMMED_LAST_HOP)]
+        + [{"dscp": CONTROL, "action": "Ingress.set_plain", "queue": 7}],
+        "load_balance": [{"dscp": dscp, "action": action, "half": half} for dscp, (action, half) in PATHS.items()],
+        "trim_acl": [{"table": table, "priority": 1, "protocol": 17, "dst_port": EXEMPT}
+                     for table in ("Ingress.trim_acl_ipv4", "Ingress.trim_acl_ipv6")],
+        "trim_cap": [{"egress_port": CAPPED_PORT, "rate": NEVER, "burst": 255}],
         "cases": CASES,
     }
     head = {key: value for key, value in document.items() if key != "cases"}

@@ -74,6 +74,28 @@ pub(crate) fn install(control: &mut Control) {
         let key = vec![MatchValue::Exact(value(number(&class["dscp"])))];
         control.table_insert("Ingress.classify", &entry(key, ActionSpec::Direct(call))).unwrap();
     }
+    for path in list(&ladder["load_balance"]) {
+        let call = ActionCall { action: text(&path["action"]), params: vec![value(number(&path["half"]))] };
+        let key = vec![MatchValue::Exact(value(number(&path["dscp"])))];
+        control.table_insert("Ingress.load_balance", &entry(key, ActionSpec::Direct(call))).unwrap();
+    }
+    for exempt in list(&ladder["trim_acl"]) {
+        let any = || MatchValue::Ternary { value: value(0), mask: value(0) };
+        let only = |json: &Json, mask| MatchValue::Ternary { value: value(number(json)), mask: value(mask) };
+        let key = vec![any(), any(), only(&exempt["protocol"], 0xff), any(), only(&exempt["dst_port"], 0xffff)];
+        let call = ActionCall { action: "Ingress.disable_trim".to_owned(), params: Vec::new() };
+        let entry = TableEntry {
+            priority: number(&exempt["priority"]) as i32,
+            ..entry(key, ActionSpec::Direct(call))
+        };
+        control.table_insert(&text(&exempt["table"]), &entry).unwrap();
+    }
+    for cap in list(&ladder["trim_cap"]) {
+        let params = vec![value(number(&cap["rate"])), value(number(&cap["burst"]))];
+        let call = ActionCall { action: "Ingress.trim_cap.set_cap".to_owned(), params };
+        let key = vec![MatchValue::Exact(value(number(&cap["egress_port"])))];
+        control.table_insert("Ingress.trim_cap.cap", &entry(key, ActionSpec::Direct(call))).unwrap();
+    }
 }
 
 /// Makes the policy table hold a case's entries, only these.
