@@ -23,15 +23,21 @@
 
 mod apply;
 mod artifacts;
+mod converge;
 mod desired;
 mod device;
+mod places;
 mod policy;
+mod progress;
 mod reconcile;
 pub mod report;
+pub mod run;
+pub mod sample;
 pub mod show;
 pub mod spec;
 pub mod topology;
 pub mod units;
+pub mod watch;
 mod yaml;
 
 pub use self::apply::{ApplyError, Options, apply, apply_blocking, plan, plan_blocking};
@@ -39,9 +45,10 @@ pub use self::artifacts::{Artifacts, ArtifactsError};
 pub use self::desired::{Desired, DesiredError, Wanted, desired};
 pub use self::device::DeviceError;
 pub use self::policy::{PortPolicy, QueuePolicy};
+pub use self::progress::Progress;
 pub use self::reconcile::{Actual, Change, Operation, actual, batches, difference, filters};
 pub use self::report::{Plan, Report};
-pub use self::spec::{Fabric, Problem, SpecError};
+pub use self::spec::{Fabric, MetricsAt, Problem, SpecError};
 
 /// JSON Schema of the fabric file, for editors.
 pub const SCHEMA: &str = include_str!("../fabric.schema.json");

@@ -3,8 +3,10 @@
 
 pub(crate) const TOP: &[&str] =
     &["version", "controller", "mtu", "rtt", "switches", "hosts", "links", "dscp", "queues", "policy"];
-pub(crate) const CONTROLLER: &[&str] = &["election_id", "concurrency", "timeout", "batch"];
-pub(crate) const SWITCH: &[&str] = &["address", "device_id", "target"];
+pub(crate) const CONTROLLER: &[&str] =
+    &["election_id", "concurrency", "timeout", "batch", "interval", "metrics", "tls"];
+pub(crate) const TLS: &[&str] = &["ca", "cert", "key", "server_name"];
+pub(crate) const SWITCH: &[&str] = &["address", "device_id", "target", "tls"];
 pub(crate) const HOST: &[&str] = &["ip", "ip6", "mac"];
 pub(crate) const LINK: &[&str] = &["a", "b", "speed", "delay", "state"];
 pub(crate) const DSCP: &[&str] = &["trimmable", "droppable", "trimmed", "control"];
