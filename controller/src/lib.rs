@@ -8,13 +8,14 @@
 //!  trimwire.p4info, .json ──► artifacts ──► device ◄── reconcile: what differs, in the order of writing
 //!                             cookie        P4Runtime      │
 //!                                                          ▼
-//!                                            apply, plan ──► report         show: what switches hold and count
+//!                            apply, plan ──► report    run ──► board ──► metrics    show, watch: what switches hold and count
 //! ```
 //!
 //! - [`Fabric::from_yaml`] finds every mistake of a file before anything is written.
 //! - [`apply`] elects itself primary, pushes the pipeline if the switch runs another, reads the tables back, writes the
 //!   difference, and reads back again: what it reports as in place was seen there.
-//! - [`plan`] and [`show`] look without becoming primary.
+//! - [`run::Controller`] does the same for as long as it lives, with a task and a back-off for each switch.
+//! - [`plan`], [`show`] and [`watch`] look without becoming primary.
 //!
 //! What this crate deliberately does not do: it learns nothing from packets (topology and hosts are the file's), it keeps no
 //! state of its own (the switches are the state), and it owns only the tables and the selector of the Trimwire program:

@@ -51,7 +51,9 @@ mod tests {
         progress.begin((1..=6).map(|number| format!("s{number}")));
         progress.done("s2");
         assert_eq!(progress.to_string(), "1 of 6 switches done; waiting for s1, s3, s4, s5 and 1 more");
-        ["s1", "s3", "s4", "s5", "s6"].map(|name| progress.done(name));
+        for name in ["s1", "s3", "s4", "s5", "s6"] {
+            progress.done(name);
+        }
         assert_eq!(progress.to_string(), "6 of 6 switches done");
     }
 }

@@ -82,10 +82,11 @@ pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
                 (Action::Reconcile | Action::Look, None) => {}
             }
         }
-        reporter.report(&mut task);
         if task.is_stopped() {
+            // The board may already be another driver's.
             return;
         }
+        reporter.report(&mut task);
         let wake = task.poll_timeout();
         let (told, digests) = match &mut session {
             Some(Session { client, seen, digests }) => (Some((&*client, &*seen)), digests.as_mut()),
