@@ -30,7 +30,8 @@ fn main() -> ExitCode {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_env("TRIMWIRE_DEBUG").unwrap_or_else(|_| "warn".into()),
+            tracing_subscriber::EnvFilter::try_from_env("TRIMWIRE_DEBUG")
+                .unwrap_or_else(|_| command.log_level().into()),
         )
         .init();
     match command.run() {

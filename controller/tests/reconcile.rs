@@ -216,7 +216,8 @@ async fn a_lower_election_id_changes_nothing_and_a_higher_one_takes_over() {
     );
     assert_eq!(models[0].state().pushes, 0);
     let artifacts = Artifacts::embedded().unwrap();
-    let report = apply(&fabric, &artifacts, &Options { election_id: Some(8) }).await.unwrap();
+    let report =
+        apply(&fabric, &artifacts, &Options { election_id: Some(8), ..Options::default() }).await.unwrap();
     assert!(report.is_ok(), "{report}");
 }
 
