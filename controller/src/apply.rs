@@ -79,14 +79,15 @@ impl Shared {
         }
     }
 
-    pub(crate) fn index(&self) -> &Index {
-        self.artifacts.index()
+    /// Names of the program that a switch runs.
+    pub(crate) fn index(&self, switch: &str) -> &Index {
+        self.artifacts.of(switch).index()
     }
 }
 
 /// Brings every switch to what the fabric file says, writing differences only.
 pub async fn apply(fabric: &Fabric, artifacts: &Artifacts, options: &Options) -> Result<Report, ApplyError> {
-    let all = desired::desired(fabric, &Routes::of(fabric), artifacts.index())?;
+    let all = desired::desired(fabric, &Routes::of(fabric), artifacts)?;
     let shared = Shared::new(fabric, artifacts, options);
     let switches = each(fabric, options, all, |name, switch, wanted| {
         let shared = Arc::clone(&shared);
@@ -98,14 +99,19 @@ pub async fn apply(fabric: &Fabric, artifacts: &Artifacts, options: &Options) ->
 
 /// Tells what [`apply`] would do. Needs no mastership and takes none.
 pub async fn plan(fabric: &Fabric, artifacts: &Artifacts, options: &Options) -> Result<Plan, ApplyError> {
-    let all = desired::desired(fabric, &Routes::of(fabric), artifacts.index())?;
+    let all = desired::desired(fabric, &Routes::of(fabric), artifacts)?;
     let shared = Shared::new(fabric, artifacts, options);
     let switches = each(fabric, options, all, |name, switch, wanted| {
         let shared = Arc::clone(&shared);
         async move { plan_switch(&name, &switch, &wanted, &shared).await }
     })
     .await?;
-    Ok(Plan { switches, thresholds: show::planned(fabric), warnings: fabric.warnings.clone() })
+    Ok(Plan {
+        switches,
+        thresholds: show::planned(fabric),
+        manual_steps: crate::target::manual_steps(fabric),
+        warnings: fabric.warnings.clone(),
+    })
 }
 
 /// [`apply`] for callers without an async runtime. May also be called from within one.
@@ -189,17 +195,18 @@ async fn look(
     plan: &mut SwitchPlan,
 ) -> Result<(), DeviceError> {
     let client = shared.reach(name, switch).observe().await?;
-    plan.pipeline = pipeline_state(device::cookie(&client).await?, shared);
+    let artifacts = shared.artifacts.of(name);
+    let index = artifacts.index();
+    plan.pipeline = pipeline_state(device::cookie(&client).await?, artifacts);
     let actual = if plan.pipeline == PipelineState::Same {
-        device::actual(&client, shared.index()).await?
+        device::actual(&client, index).await?
     } else {
         // A new pipeline starts with what the program itself puts into its tables.
         let address = || switch.address.clone();
-        reconcile::actual(Vec::new(), shared.index())
+        reconcile::actual(Vec::new(), index)
             .map_err(|source| DeviceError::Foreign { address: address(), source: Box::new(source) })?
     };
-    plan.changes =
-        reconcile::difference(wanted, &actual, shared.index()).iter().map(ChangeReport::from).collect();
+    plan.changes = reconcile::difference(wanted, &actual, index).iter().map(ChangeReport::from).collect();
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use trimwire_p4runtime::v1::set_forwarding_pipeline_config_request::Action;
 use trimwire_p4runtime::v1::write_request::Atomicity;
 
 use crate::apply::Shared;
+use crate::artifacts::Artifacts;
 use crate::desired::Desired;
 use crate::device::{self, DeviceError};
 use crate::reconcile::{self, Change, Operation};
@@ -23,17 +24,17 @@ pub(crate) async fn converge(
     shared: &Shared,
     report: &mut SwitchReport,
 ) -> Result<(), DeviceError> {
-    let artifacts = &shared.artifacts;
-    report.pipeline_before = pipeline_state(device::cookie(client).await?, shared);
+    let artifacts = shared.artifacts.of(&report.switch);
+    let index = artifacts.index();
+    report.pipeline_before = pipeline_state(device::cookie(client).await?, artifacts);
     if report.pipeline_before != PipelineState::Same {
-        let (p4info, json) = (artifacts.p4info().clone(), artifacts.json().to_vec());
-        client.set_pipeline(p4info, json, Some(artifacts.cookie()), Action::VerifyAndCommit).await?;
+        let (p4info, config) = (artifacts.p4info().clone(), artifacts.device_config().to_vec());
+        client.set_pipeline(p4info, config, Some(artifacts.cookie()), Action::VerifyAndCommit).await?;
         report.pipeline_pushed = true;
         tracing::debug!(switch = %report.switch, "pushed the pipeline");
     }
-    client.use_index(shared.index().clone());
-    let changes =
-        reconcile::difference(wanted, &device::actual(client, shared.index()).await?, shared.index());
+    client.use_index(index.clone());
+    let changes = reconcile::difference(wanted, &device::actual(client, index).await?, index);
     report.found = changes.iter().map(ChangeReport::from).collect();
     if changes.is_empty() {
         report.in_place = Some(wanted.len());
@@ -42,8 +43,8 @@ pub(crate) async fn converge(
     }
     let outcome = write(client, &changes, shared, report).await;
     // Whatever became of the writes: what counts is what the switch holds now.
-    if let Ok(actual) = device::actual(client, shared.index()).await {
-        let remaining = reconcile::difference(wanted, &actual, shared.index());
+    if let Ok(actual) = device::actual(client, index).await {
+        let remaining = reconcile::difference(wanted, &actual, index);
         let missing = remaining.iter().filter(|change| change.operation != Operation::Delete).count();
         report.in_place = Some(wanted.len().saturating_sub(missing));
         report.remaining = Some(remaining.iter().map(ChangeReport::from).collect());
@@ -52,10 +53,10 @@ pub(crate) async fn converge(
 }
 
 /// The pipeline of a switch, next to ours.
-pub(crate) fn pipeline_state(cookie: Option<u64>, shared: &Shared) -> PipelineState {
+pub(crate) fn pipeline_state(cookie: Option<u64>, artifacts: &Artifacts) -> PipelineState {
     match cookie {
         None => PipelineState::Absent,
-        Some(cookie) if cookie == shared.artifacts.cookie() => PipelineState::Same,
+        Some(cookie) if cookie == artifacts.cookie() => PipelineState::Same,
         Some(cookie) => PipelineState::Different { cookie },
     }
 }

@@ -121,8 +121,12 @@ impl Controller {
 
     /// From now on keeps the switches at what this file says. After an error nothing has changed. Where metrics are served
     /// stays as it was.
-    pub fn reload(&mut self, fabric: &Fabric) -> Result<(), RunError> {
-        self.take(fabric)?;
+    pub fn reload(&mut self, fabric: &Fabric, artifacts: &Artifacts) -> Result<(), RunError> {
+        let before = std::mem::replace(&mut self.artifacts, artifacts.clone());
+        if let Err(error) = self.take(fabric) {
+            self.artifacts = before;
+            return Err(error);
+        }
         self.board.change(|status| status.reloads += 1);
         Ok(())
     }
@@ -180,8 +184,7 @@ impl Controller {
     }
 
     fn take(&mut self, fabric: &Fabric) -> Result<(), RunError> {
-        let all = desired::desired(fabric, &Routes::of(fabric), self.artifacts.index())
-            .map_err(ApplyError::from)?;
+        let all = desired::desired(fabric, &Routes::of(fabric), &self.artifacts).map_err(ApplyError::from)?;
         let options = Options { election_id: self.options.election_id, ..Options::default() };
         let shared = Shared::new(fabric, &self.artifacts, &options);
         let places = Places::new(fabric.controller.concurrency);
@@ -196,6 +199,7 @@ impl Controller {
                 interval_ns: fabric.controller.interval_ns,
             };
             let wanted = Arc::new(Wanted {
+                name: name.clone(),
                 desired,
                 ports: fabric.policies.get(&name).cloned().unwrap_or_default(),
                 shared: Arc::clone(&shared),

@@ -176,10 +176,10 @@ impl Looker {
             Some(client) => client,
             client => {
                 let connected = self.reach.observe().await?;
-                device::expect_program(&connected, self.shared.artifacts.cookie()).await?;
+                device::expect_program(&connected, self.shared.artifacts.of(&self.switch).cookie()).await?;
                 client.insert(connected)
             }
         };
-        sample(client, self.shared.index(), &self.ports).await
+        sample(client, self.shared.index(&self.switch), &self.ports).await
     }
 }

@@ -64,6 +64,15 @@ fn life(address: &str, target: &str, registers: bool) {
             "links:\n  - { a: \"s1:8\", b: \"s2:8\", speed: 10Gbps }\n  - { a: \"s1:9\", b: \"s2:9\", speed: 10Gbps }\n",
         )
         .replace("b: \"s1:4\"", "b: \"s2:4\"");
+    // The tables beside routes and thresholds.
+    let text = format!(
+        "{text}dscp: {{ trimmed_last_hop: 36 }}
+load_balance: {{ default: flow, trimmable: packet }}
+disable_trim:
+  - {{ dst: h2, protocol: udp, dst_port: 4791 }}
+  - {{ src: 10.0.0.0/24, src_port: 9 }}
+"
+    );
     let one = |text: &str| {
         let mut fabric = read(text);
         fabric.switches.remove("s2");
@@ -80,13 +89,16 @@ fn life(address: &str, target: &str, registers: bool) {
 
     // Other thresholds and one link less: entries are modified, routes turn away from the group, it is deleted.
     let text = text
-        .replace("drop_at: 120us", "drop_at: 200us")
+        .replace("drop_at: 120us", "drop_at: 200us\n  trim_cap: 25%")
+        .replace("default: flow", "default: five_tuple")
+        .replace("dst_port: 4791", "dst_port: 4792")
         .replace("b: \"s2:9\", speed: 10Gbps", "b: \"s2:9\", speed: 10Gbps, state: down");
     let changed = one(&text);
     let third = applied(&changed);
     assert!(third.is_ok(), "{third}");
     let written = third.switches[0].written;
-    assert!(written.modified > 2 && written.deleted == 2 && written.inserted == 0, "{third}");
+    // The exemption of a port moved, in both IP versions: two keys for two others.
+    assert!(written.modified > 2 && written.deleted == 4 && written.inserted == 2, "{third}");
 
     let show = |what| show_blocking(&changed, &artifacts, &options, what).unwrap();
     let Rows::Routes(routes) = show(What::Routes).rows else { panic!() };
@@ -95,6 +107,8 @@ fn life(address: &str, target: &str, registers: bool) {
     let Rows::Policy(policy) = show(What::Policy).rows else { panic!() };
     let planned = trimwire_controller::show::planned(&changed);
     assert_eq!(policy, planned.into_iter().filter(|row| row.switch == "s1").collect::<Vec<_>>());
+    let row = policy.iter().find(|row| row.port == 1).unwrap();
+    assert_eq!((row.trimmed_dscp, row.trim_cap.unwrap().rate_bps), (36, 2_500_000_000));
     let counters = show(What::Counters);
     assert!(counters.errors.is_empty(), "{counters}");
     let json = serde_json::to_value(&counters).unwrap();
@@ -241,6 +255,37 @@ fn a_congested_port_cuts_where_the_file_says_and_show_counts_it() {
     let shown = show_blocking(&fabric, &artifacts, &Options::default(), What::Queues).unwrap();
     let Rows::Queues(rows) = &shown.rows else { panic!() };
     assert!(rows.iter().all(|row| row.bytes == 0), "drained: {shown}");
+}
+
+/// Files that generators wrote, on real switches: a leaf–spine of six comes up, and a link that goes down is routed round.
+#[test]
+fn a_generated_fabric_comes_up_and_routes_round_a_broken_link() {
+    let servers: Vec<_> = (1..=6).map(|id| embedded(any_port(), id)).collect();
+    let mut text = "version: 1
+topology: { leaf_spine: { leaves: 4, spines: 2, hosts_per_leaf: 2, host_speed: 10Gbps } }
+switches:
+"
+    .to_owned();
+    for (name, (_, server)) in ["leaf1", "leaf2", "leaf3", "leaf4", "spine1", "spine2"].iter().zip(&servers) {
+        text = format!("{text}  {name}: {{ address: {} }}\n", server.local_addr());
+    }
+    let fabric = read(&text);
+    let report = applied(&fabric);
+    assert!(report.is_ok(), "{report}");
+    assert_eq!(applied(&fabric).written(), 0);
+    let broken = read(&format!("{text}links: [{{ a: \"leaf1:1\", b: \"spine1:1\", state: down }}]\n"));
+    let report = applied(&broken);
+    assert!(report.is_ok() && report.written() > 0, "{report}");
+    let shown =
+        show_blocking(&broken, &Artifacts::embedded().unwrap(), &Options::default(), What::Routes).unwrap();
+    let Rows::Routes(rows) = shown.rows else { panic!() };
+    let next = |switch: &str, prefix: &str| {
+        let row = rows.iter().find(|row| row.switch == switch && row.prefix == prefix).unwrap();
+        row.next_hops.iter().map(|hop| hop.to.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(next("leaf1", "10.0.4.2/32"), ["spine2:1"]);
+    assert_eq!(next("leaf4", "10.0.1.1/32"), ["spine2:4"]);
+    assert_eq!(next("leaf4", "10.0.3.1/32"), ["spine1:4", "spine2:4"]);
 }
 
 #[test]

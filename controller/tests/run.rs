@@ -147,7 +147,7 @@ async fn another_file_is_taken_while_running_and_what_it_changes_is_no_drift() {
     all(&controller, "in place", &[], is_well).await;
     let before = controller.status().switches["s0"].tally.succeeded;
     let changed = read(&format!("{text}policy: {{ drop_at: 700us }}\n"));
-    controller.reload(&changed).unwrap();
+    controller.reload(&changed, &Artifacts::embedded().unwrap()).unwrap();
     eventually("the new thresholds are in the tables", || {
         let status = controller.status();
         if status.switches["s0"].tally.succeeded > before + 1 {
@@ -166,7 +166,7 @@ async fn another_file_is_taken_while_running_and_what_it_changes_is_no_drift() {
         .lines()
         .filter(|line| !line.contains("s1") && !line.contains("h1:"))
         .fold(String::new(), |text, line| text + line + "\n");
-    controller.reload(&read(&without_s1)).unwrap();
+    controller.reload(&read(&without_s1), &Artifacts::embedded().unwrap()).unwrap();
     assert_eq!(controller.status().switches.keys().collect::<Vec<_>>(), ["s0"]);
     assert_eq!(controller.status().reloads, 2);
     controller.stop().await;

@@ -54,7 +54,10 @@ impl Run {
     }
 
     fn reload(&self, controller: &mut Controller) {
-        let taken = self.file.fabric().and_then(|fabric: Fabric| controller.reload(&fabric).map_err(failed));
+        let taken = self
+            .file
+            .read()
+            .and_then(|(fabric, artifacts)| controller.reload(&fabric, &artifacts).map_err(failed));
         match taken {
             Ok(()) => tracing::info!("took {} again", self.file.file.display()),
             Err(Failure { error, .. }) => {

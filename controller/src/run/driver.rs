@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use trimwire_p4runtime::client::{Arbitration, Client, ClientError, Role};
+use trimwire_p4runtime::p4info::Index;
 use trimwire_p4runtime::v1::DigestList;
 
 use super::board::Board;
@@ -25,12 +26,21 @@ use crate::sample::{Sample, sample};
 
 /// What a switch should hold, and what work on it needs.
 pub(super) struct Wanted {
+    /// The switch.
+    pub name: String,
     pub desired: Desired,
     pub ports: BTreeMap<u16, PortPolicy>,
     pub shared: Arc<Shared>,
     pub places: Places,
     /// Whether anybody wants to know the counters.
     pub is_sampled: bool,
+}
+
+impl Wanted {
+    /// Names of the program that the switch runs.
+    fn index(&self) -> &Index {
+        self.shared.index(&self.name)
+    }
 }
 
 /// What stays the same for as long as a driver runs.
@@ -129,7 +139,7 @@ pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
             }
             list = next(digests) => {
                 if let Some(session) = &session {
-                    reporter.digest(&session.client, &list, wanted.borrow().shared.index());
+                    reporter.digest(&session.client, &list, wanted.borrow().index());
                     let _ = session.client.acknowledge_digest(list.digest_id, list.list_id).await;
                 }
                 continue;
@@ -204,7 +214,7 @@ async fn reconcile_switch(name: String, client: Arc<Client>, wanted: Arc<Wanted>
         report.error = outcome.err().map(|error| error.to_string());
         let (mut digests, mut sample) = (Ok(()), None);
         if loss == Loss::None && report.in_place.is_some() {
-            digests = cutting::subscribe(&client, shared.index()).await;
+            digests = cutting::subscribe(&client, wanted.index()).await;
             sample = sampled(&client, &wanted).await;
         }
         Done::Worked { event: Event::Reconciled(Box::new(report), loss), sample, digests }
@@ -215,11 +225,13 @@ async fn reconcile_switch(name: String, client: Arc<Client>, wanted: Arc<Wanted>
 async fn look(client: Arc<Client>, wanted: Arc<Wanted>) -> Done {
     let Wanted { desired, shared, .. } = &*wanted;
     let looking = async {
-        if pipeline_state(device::cookie(&client).await?, shared) != PipelineState::Same {
+        if pipeline_state(device::cookie(&client).await?, shared.artifacts.of(&wanted.name))
+            != PipelineState::Same
+        {
             return Ok(Looked { differing: desired.len(), program: false });
         }
-        let actual = device::actual(&client, shared.index()).await?;
-        let differing = reconcile::difference(desired, &actual, shared.index()).len();
+        let actual = device::actual(&client, wanted.index()).await?;
+        let differing = reconcile::difference(desired, &actual, wanted.index()).len();
         Ok(Looked { differing, program: true })
     };
     let work = async {
@@ -244,7 +256,7 @@ async fn sampled(client: &Client, wanted: &Wanted) -> Option<Sample> {
     if !wanted.is_sampled {
         return None;
     }
-    let taken = sample(client, wanted.shared.index(), &wanted.ports).await;
+    let taken = sample(client, wanted.index(), &wanted.ports).await;
     taken.inspect_err(|error| tracing::debug!("no counters: {error}")).ok()
 }
 
