@@ -8,6 +8,7 @@ mod outcome;
 mod plan;
 mod schema;
 mod show;
+mod thresholds;
 
 use clap::Subcommand;
 
@@ -23,6 +24,8 @@ pub(crate) enum Command {
     Apply(apply::Apply),
     /// Show what switches hold and count.
     Show(show::Show),
+    /// Derive thresholds from a model's layers: sizes and sensitivities in, least weighted loss out.
+    Thresholds(thresholds::Thresholds),
     /// Print the JSON Schema of the fabric file.
     Schema(schema::Schema),
     /// Print completions for a shell.
@@ -36,6 +39,7 @@ impl Command {
             Self::Plan(command) => command.run(),
             Self::Apply(command) => command.run(),
             Self::Show(command) => command.run(),
+            Self::Thresholds(command) => command.run(),
             Self::Schema(command) => command.run(),
             Self::Completions(command) => command.run(),
         }

@@ -30,6 +30,7 @@ mod reconcile;
 pub mod report;
 pub mod show;
 pub mod spec;
+pub mod thresholds;
 pub mod topology;
 pub mod units;
 mod yaml;

@@ -16,8 +16,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::Serialize;
 
-pub(crate) use self::fields::Located;
-use self::fields::{Fields, integer};
+pub(crate) use self::fields::{Fields, Located, integer, word};
 pub(crate) use self::policy::{Layer, PolicySpec, THRESHOLDS};
 pub(crate) use self::problem::Problems;
 pub use self::problem::{Problem, SpecError};

@@ -185,7 +185,7 @@ pub enum CutSize {
 }
 
 /// Ethernet + IPv4 + UDP.
-const FRAME_HEAD: u64 = 42;
+pub(crate) const FRAME_HEAD: u64 = 42;
 /// IPv4 + UDP, what of an MTU the payload does not get.
 const PACKET_HEAD: u64 = 28;
 /// DATA's head (wire format: version … largest |r|).
