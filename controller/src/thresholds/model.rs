@@ -17,6 +17,7 @@ pub(super) const TOP: &[&str] = &[
     "grouping",
     "mtu",
     "mean_packet",
+    "burst",
     "shallow_size",
     "deep_size",
     "trim_cap",
@@ -74,6 +75,8 @@ pub struct Model {
     pub mtu: Option<u64>,
     /// Mean frame, bytes.
     pub mean_packet: Option<u64>,
+    /// Packets that arrive together.
+    pub burst: u64,
     /// What is left of a packet.
     pub shallow_size: Option<CutSize>,
     /// The same.
@@ -155,6 +158,7 @@ fn read(root: &Node, file: &str, problems: &mut Problems) -> Model {
             .map_or(Grouping::Depth, |grouping| grouping.value),
         mtu: top.parsed("mtu", problems, integer(128_u64..=65_535)).map(|mtu| mtu.value),
         mean_packet: top.parsed("mean_packet", problems, packet).map(|size| size.value),
+        burst: top.parsed("burst", problems, integer(1_u64..=10_000)).map_or(1, |burst| burst.value),
         shallow_size: top.parsed("shallow_size", problems, CutSize::parse).map(|size| size.value),
         deep_size: top.parsed("deep_size", problems, CutSize::parse).map(|size| size.value),
         trim_cap: top

@@ -12,7 +12,7 @@ const RIGHT: f64 = 200.0;
 const TOP: f64 = 64.0;
 const BOTTOM: f64 = 70.0;
 /// Losses below are rounding, and stand on the lower edge.
-const LEAST: f64 = 1e-12;
+const LEAST: f64 = 1e-15;
 /// Okabe and Ito's, which colour-blind readers tell apart.
 const DROPPING: &str = "#d55e00";
 const TRIMMING: &str = "#0072b2";

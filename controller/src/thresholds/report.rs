@@ -33,8 +33,10 @@ pub struct Settings {
     pub line_rate: u64,
     /// Bytes.
     pub buffer: u64,
-    /// Bytes of a frame; thresholds are whole numbers of them.
+    /// Bytes of a frame.
     pub mean_packet: u64,
+    /// Packets that arrive together; thresholds are whole bursts.
+    pub burst: u64,
     /// Bytes of a frame that was cut.
     pub shallow_size: u64,
     /// The same.
@@ -95,7 +97,7 @@ pub struct PolicyAnswer {
 /// Appendix B's own optimum.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PaperAnswer {
-    /// By class: S_i and L_i in packets.
+    /// By class: S_i and L_i in bursts.
     pub thresholds: Vec<(f64, u32)>,
     /// Weighted loss by the paper's formulas.
     pub predicted_loss: f64,
@@ -149,13 +151,14 @@ pub fn answer(model: &Model, fabric: Option<&Fabric>) -> Result<Answer, SpecErro
         (Some(classes), _) => classes,
         (None, planned) => planned.unwrap_or(CLASSES).min(model.layers.len()),
     };
-    let packets = u32::try_from(settings.buffer / settings.mean_packet).unwrap_or(u32::MAX / 4);
+    let packets = u32::try_from(settings.buffer / settings.unit()).unwrap_or(u32::MAX / 4);
     // A trimming queue holds a packet beyond its threshold before anything is dropped.
     let room = packets.saturating_sub(classes as u32);
     if room == 0 {
         let message = format!(
-            "{} bytes are {packets} packets of {} bytes; {classes} classes need one each, and one more",
-            settings.buffer, settings.mean_packet
+            "{} bytes are {packets} bursts of {} bytes; {classes} classes need one each, and one more",
+            settings.buffer,
+            settings.unit()
         );
         problems.add(model.line("buffer"), "buffer", message);
     }
@@ -189,6 +192,11 @@ pub fn answer(model: &Model, fabric: Option<&Fabric>) -> Result<Answer, SpecErro
 }
 
 impl Settings {
+    /// What the queues count in, bytes.
+    fn unit(&self) -> u64 {
+        self.mean_packet * self.burst
+    }
+
     fn rungs(&self) -> Rungs {
         let share = |size: u64| (size as f64 / self.mean_packet as f64).min(1.0);
         Rungs {
@@ -233,6 +241,7 @@ fn settings(model: &Model, fabric: Option<&Fabric>, problems: &mut Problems) -> 
         line_rate,
         buffer: model.buffer.bytes(line_rate, 0).unwrap_or(u64::MAX),
         mean_packet,
+        burst: model.burst,
         shallow_size,
         deep_size,
         cut_costs: [shallow_size, deep_size].map(|size| cost::of_cut(size, coordinates)),
@@ -248,7 +257,7 @@ fn policy_answer(
     Solution { limits, fate }: &Solution,
     trims: bool,
 ) -> PolicyAnswer {
-    let bytes = |packets: u32| u64::from(packets) * settings.mean_packet;
+    let bytes = |packets: u32| u64::from(packets) * settings.unit();
     let class = |(index, class): (usize, &Class)| {
         let ClassLimits { limits, deep, important_deep } = limits.classes[index];
         let found = fate.classes[index];
@@ -306,7 +315,7 @@ fn curve(
     let classes = traffic.arrivals.len() as u32;
     let point = |step: i32| {
         let buffer = (settings.buffer as f64 * 2_f64.powf(f64::from(step) / 2.0)) as u64;
-        let packets = u32::try_from(buffer / settings.mean_packet).ok()?;
+        let packets = u32::try_from(buffer / settings.unit()).ok()?;
         let room = packets.checked_sub(classes).filter(|room| *room > 0)?;
         if step == 0 {
             let (dropping, trimming) = (dropped.fate.weighted_loss, trimmed.fate.weighted_loss);
@@ -322,15 +331,15 @@ fn curve(
 }
 
 fn assumptions(model: &Model, fabric: Option<&Fabric>, settings: &Settings) -> Vec<String> {
-    let Settings { load, line_rate, buffer, mean_packet, shallow_size, deep_size, cut_costs, trim_cap, .. } =
+    let Settings { load, line_rate, buffer, mean_packet, burst, shallow_size, deep_size, cut_costs, trim_cap, .. } =
         settings;
     let rate = units::rate_text(*line_rate);
     let mut lines = vec![
         format!(
-            "traffic: Poisson arrivals, {load} of a {rate} line, shared out among layers by their sizes; packets are exponential \
-             around {mean_packet} bytes (M/M/1: gradients come in bursts, which is worse, in packets of one size, which is better)"
+            "traffic: {load} of a {rate} line, shared out among layers by their sizes; bursts of {burst} packets of {mean_packet} bytes in \
+             Poisson arrivals, exponential around that size and taken or refused whole (M/M/1)"
         ),
-        format!("buffer: {buffer} bytes for all queues of the port; thresholds are whole packets"),
+        format!("buffer: {buffer} bytes for all queues of the port; thresholds are whole bursts"),
         "priority: strict, class0 first; a class has what those before it, and the trim queue, leave of the line on average"
             .to_owned(),
         format!(
@@ -408,7 +417,7 @@ impl Display for Answer {
         writeln!(f, "\nSelective dropping (MLT §4.2.2), best thresholds")?;
         policy_table(f, &self.dropping, false)?;
         writeln!(f, "\nMLT appendix B as printed (split queues, offered loads)")?;
-        let mut table = Table::new(&["class", "S, packets", "L, packets"]);
+        let mut table = Table::new(&["class", "S, bursts", "L, bursts"]);
         for (class, (first, all)) in self.appendix_b.thresholds.iter().enumerate() {
             table.row([format!("class{class}"), format!("{first:.1}"), all.to_string()]);
         }
