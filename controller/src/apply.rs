@@ -64,14 +64,15 @@ impl Shared {
         })
     }
 
-    pub(crate) fn index(&self) -> &Index {
-        self.artifacts.index()
+    /// Names of the program that a switch runs.
+    pub(crate) fn index(&self, switch: &str) -> &Index {
+        self.artifacts.of(switch).index()
     }
 }
 
 /// Brings every switch to what the fabric file says, writing differences only.
 pub async fn apply(fabric: &Fabric, artifacts: &Artifacts, options: &Options) -> Result<Report, ApplyError> {
-    let all = desired::desired(fabric, &Routes::of(fabric), artifacts.index())?;
+    let all = desired::desired(fabric, &Routes::of(fabric), artifacts)?;
     let shared = Shared::new(fabric, artifacts, options);
     let switches = each(fabric, all, |name, switch, wanted| {
         let shared = Arc::clone(&shared);
@@ -83,14 +84,19 @@ pub async fn apply(fabric: &Fabric, artifacts: &Artifacts, options: &Options) ->
 
 /// Tells what [`apply`] would do. Needs no mastership and takes none.
 pub async fn plan(fabric: &Fabric, artifacts: &Artifacts, options: &Options) -> Result<Plan, ApplyError> {
-    let all = desired::desired(fabric, &Routes::of(fabric), artifacts.index())?;
+    let all = desired::desired(fabric, &Routes::of(fabric), artifacts)?;
     let shared = Shared::new(fabric, artifacts, options);
     let switches = each(fabric, all, |name, switch, wanted| {
         let shared = Arc::clone(&shared);
         async move { plan_switch(&name, &switch, &wanted, &shared).await }
     })
     .await?;
-    Ok(Plan { switches, thresholds: show::planned(fabric), warnings: fabric.warnings.clone() })
+    Ok(Plan {
+        switches,
+        thresholds: show::planned(fabric),
+        manual_steps: crate::target::manual_steps(fabric),
+        warnings: fabric.warnings.clone(),
+    })
 }
 
 /// [`apply`] for callers without an async runtime. May also be called from within one.
@@ -160,37 +166,39 @@ async fn plan_switch(name: &str, switch: &Switch, wanted: &Desired, shared: &Sha
         changes: Vec::new(),
         error: None,
     };
-    if let Err(error) = look(switch, wanted, shared, &mut plan).await {
+    if let Err(error) = look(name, switch, wanted, shared, &mut plan).await {
         plan.error = Some(error.to_string());
     }
     plan
 }
 
 async fn look(
+    name: &str,
     switch: &Switch,
     wanted: &Desired,
     shared: &Shared,
     plan: &mut SwitchPlan,
 ) -> Result<(), DeviceError> {
     let observer = Observer::connect(&switch.address, switch.device_id, shared.timeout).await?;
-    plan.pipeline = pipeline_state(observer.cookie().await?, shared);
+    let artifacts = shared.artifacts.of(name);
+    let index = artifacts.index();
+    plan.pipeline = pipeline_state(observer.cookie().await?, artifacts);
     let actual = if plan.pipeline == PipelineState::Same {
-        observer.actual(shared.index()).await?
+        observer.actual(index).await?
     } else {
         // A new pipeline starts with what the program itself puts into its tables.
         let address = || switch.address.clone();
-        reconcile::actual(Vec::new(), shared.index())
+        reconcile::actual(Vec::new(), index)
             .map_err(|source| DeviceError::Foreign { address: address(), source: Box::new(source) })?
     };
-    plan.changes =
-        reconcile::difference(wanted, &actual, shared.index()).iter().map(ChangeReport::from).collect();
+    plan.changes = reconcile::difference(wanted, &actual, index).iter().map(ChangeReport::from).collect();
     Ok(())
 }
 
-fn pipeline_state(cookie: Option<u64>, shared: &Shared) -> PipelineState {
+fn pipeline_state(cookie: Option<u64>, artifacts: &Artifacts) -> PipelineState {
     match cookie {
         None => PipelineState::Absent,
-        Some(cookie) if cookie == shared.artifacts.cookie() => PipelineState::Same,
+        Some(cookie) if cookie == artifacts.cookie() => PipelineState::Same,
         Some(cookie) => PipelineState::Different { cookie },
     }
 }
@@ -215,20 +223,21 @@ async fn reconcile_switch(
     let Switch { address, device_id, .. } = switch;
     let client = device::primary(address, *device_id, shared.election_id, shared.timeout).await?;
     let observer = Observer::connect(address, *device_id, shared.timeout).await?;
-    report.pipeline_before = pipeline_state(observer.cookie().await?, shared);
+    let artifacts = shared.artifacts.of(&report.switch);
+    let index = artifacts.index();
+    report.pipeline_before = pipeline_state(observer.cookie().await?, artifacts);
     if report.pipeline_before != PipelineState::Same {
-        let artifacts = &shared.artifacts;
-        let (p4info, json) = (artifacts.p4info().clone(), artifacts.json().to_vec());
-        client.set_pipeline(p4info, json, Some(artifacts.cookie()), Action::VerifyAndCommit).await?;
+        let (p4info, config) = (artifacts.p4info().clone(), artifacts.device_config().to_vec());
+        client.set_pipeline(p4info, config, Some(artifacts.cookie()), Action::VerifyAndCommit).await?;
         report.pipeline_pushed = true;
         tracing::info!(switch = %report.switch, "pushed the pipeline");
     }
-    client.use_index(shared.index().clone());
-    let changes = reconcile::difference(wanted, &observer.actual(shared.index()).await?, shared.index());
+    client.use_index(index.clone());
+    let changes = reconcile::difference(wanted, &observer.actual(index).await?, index);
     let outcome = write(&client, &changes, shared, report).await;
     // Whatever became of the writes: what counts is what the switch holds now.
-    if let Ok(actual) = observer.actual(shared.index()).await {
-        let remaining = reconcile::difference(wanted, &actual, shared.index());
+    if let Ok(actual) = observer.actual(index).await {
+        let remaining = reconcile::difference(wanted, &actual, index);
         let missing =
             remaining.iter().filter(|change| change.operation != reconcile::Operation::Delete).count();
         report.in_place = Some(wanted.len().saturating_sub(missing));

@@ -3,6 +3,7 @@
 mod apply;
 mod check;
 mod completions;
+mod export;
 mod file;
 mod outcome;
 mod plan;
@@ -24,6 +25,8 @@ pub(crate) enum Command {
     Apply(apply::Apply),
     /// Show what switches hold and count.
     Show(show::Show),
+    /// Write a switch's policy as another system's configuration.
+    Export(export::Export),
     /// Derive thresholds from a model's layers: sizes and sensitivities in, least weighted loss out.
     Thresholds(thresholds::Thresholds),
     /// Print the JSON Schema of the fabric file.
@@ -39,6 +42,7 @@ impl Command {
             Self::Plan(command) => command.run(),
             Self::Apply(command) => command.run(),
             Self::Show(command) => command.run(),
+            Self::Export(command) => command.run(),
             Self::Thresholds(command) => command.run(),
             Self::Schema(command) => command.run(),
             Self::Completions(command) => command.run(),

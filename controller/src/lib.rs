@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  fabric.yaml ──► spec ──────► topology ──┐
-//!                   │ checked   routes     ├──► desired ───┐  one BTreeMap of entities per switch
+//!                   │ checked,  routes     ├──► desired ───┐  one BTreeMap of entities per switch,
+//!                   │ expanded             │               │  in its target's units
 //!                   └─────────► policy ────┘               │
 //!                               bytes                      ▼
 //!  trimwire.p4info, .json ──► artifacts ──► device ◄── reconcile: what differs, in the order of writing
@@ -17,19 +18,22 @@
 //! - [`plan`] and [`show`] look without becoming primary.
 //!
 //! What this crate deliberately does not do: it learns nothing from packets (topology and hosts are the file's), it keeps no
-//! state of its own (the switches are the state), and it owns only the tables and the selector of the Trimwire program:
-//! multicast groups, clone sessions and other programs' tables are left alone.
+//! state of its own (the switches are the state), and it owns only the tables, the selector, the meters and the mirror sessions
+//! of the Trimwire program: multicast groups, other clone sessions and other programs' tables are left alone.
 #![forbid(unsafe_code)]
 
 mod apply;
 mod artifacts;
 mod desired;
 mod device;
+pub mod export;
+pub mod inventory;
 mod policy;
 mod reconcile;
 pub mod report;
 pub mod show;
 pub mod spec;
+mod target;
 pub mod thresholds;
 pub mod topology;
 pub mod units;
@@ -43,6 +47,7 @@ pub use self::policy::{PortPolicy, QueuePolicy};
 pub use self::reconcile::{Actual, Change, Operation, actual, batches, difference, filters};
 pub use self::report::{Plan, Report};
 pub use self::spec::{Fabric, Problem, SpecError};
+pub use self::target::{Target, manual_steps};
 
 /// JSON Schema of the fabric file, for editors.
 pub const SCHEMA: &str = include_str!("../fabric.schema.json");

@@ -285,8 +285,10 @@ impl fmt::Display for SwitchPlan {
 pub struct Plan {
     /// By name.
     pub switches: Vec<SwitchPlan>,
-    /// Thresholds in bytes, as they will be in the tables.
+    /// Thresholds in each target's unit, as they will be in the tables.
     pub thresholds: Vec<crate::show::PolicyRow>,
+    /// What P4Runtime does not reach and a person has to do.
+    pub manual_steps: Vec<String>,
     /// Of the fabric file.
     pub warnings: Vec<String>,
 }
@@ -305,7 +307,10 @@ impl Plan {
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "thresholds in bytes:\n{}", crate::show::policy_table(&self.thresholds))?;
+        writeln!(f, "thresholds:\n{}", crate::show::policy_table(&self.thresholds))?;
+        for step in &self.manual_steps {
+            writeln!(f, "by hand: {step}")?;
+        }
         for switch in &self.switches {
             writeln!(f, "{switch}")?;
         }

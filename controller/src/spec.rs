@@ -3,24 +3,33 @@
 //! [`Fabric::from_yaml`] either gives a fabric in which everything fits together, or every mistake found, each with file, line
 //! and key. Nothing behind this module has to check the user's input again.
 
+mod addresses;
+mod balance;
 mod fields;
+mod generator;
 pub(crate) mod keys;
 mod network;
+mod opt_out;
 mod plan;
 mod policy;
 mod problem;
+mod switch;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::Serialize;
 
+pub use self::balance::{LoadBalance, Spread};
 pub(crate) use self::fields::{Fields, Located, integer, word};
+pub use self::opt_out::OptOut;
 pub(crate) use self::policy::{Layer, PolicySpec, THRESHOLDS};
-pub(crate) use self::problem::Problems;
+pub(crate) use self::problem::{Problems, hint};
 pub use self::problem::{Problem, SpecError};
+pub use self::switch::PipelineFiles;
 use crate::policy::PortPolicy;
+pub use crate::target::Target;
 use crate::{units, yaml};
 
 /// A fabric as its file describes it, checked, with all thresholds converted to bytes.
@@ -47,6 +56,10 @@ pub struct Fabric {
     pub queues: QueuePlan,
     /// What is done to packets in a congested queue.
     pub overload: Overload,
+    /// How packets are spread over equal paths.
+    pub load_balance: LoadBalance,
+    /// Flows that are never cut, in the file's order.
+    pub disable_trim: Vec<OptOut>,
     /// Thresholds in bytes, by switch and egress port.
     pub policies: BTreeMap<String, BTreeMap<u16, PortPolicy>>,
     /// What is allowed but probably not meant, in the file's order, each with file and line.
@@ -81,16 +94,8 @@ pub struct Switch {
     pub device_id: u64,
     /// What kind of switch it is.
     pub target: Target,
-}
-
-/// A kind of switch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Target {
-    /// `trimwire-switch`, and its engine in virtual time.
-    Trimwire,
-    /// `simple_switch_grpc`.
-    Bmv2,
+    /// Its own build of the program; none for the one that comes with this crate.
+    pub pipeline: Option<PipelineFiles>,
 }
 
 /// A host.
@@ -163,13 +168,21 @@ pub struct DscpPlan {
     pub droppable: Vec<u8>,
     /// Packets that were cut.
     pub trimmed: u8,
+    /// Packets that were cut on their way out to the receiver (UEC: TRIMMED_LASTHOP); `None` for no difference.
+    pub trimmed_last_hop: Option<u8>,
     /// The agents' control packets.
     pub control: u8,
 }
 
 impl Default for DscpPlan {
     fn default() -> Self {
-        Self { trimmable: vec![3, 7, 11, 15], droppable: vec![19, 23, 27, 31], trimmed: 35, control: 39 }
+        Self {
+            trimmable: vec![3, 7, 11, 15],
+            droppable: vec![19, 23, 27, 31],
+            trimmed: 35,
+            trimmed_last_hop: None,
+            control: 39,
+        }
     }
 }
 
@@ -223,6 +236,12 @@ pub enum Overload {
 }
 
 impl Fabric {
+    /// Every code point that cut packets leave some port with: all of them are taken for cut packets everywhere.
+    pub fn trimmed_code_points(&self) -> BTreeSet<u8> {
+        let ports = self.policies.values().flatten().map(|(_, port)| port.trimmed_dscp);
+        [Some(self.dscp.trimmed), self.dscp.trimmed_last_hop].into_iter().flatten().chain(ports).collect()
+    }
+
     /// Reads a fabric file. `file` is its name, for messages.
     pub fn from_yaml(text: &str, file: &str) -> Result<Self, SpecError> {
         let mut problems = Problems::default();
@@ -240,7 +259,9 @@ impl Fabric {
         let rtt = top.parsed("rtt", &mut problems, units::time);
         let network = network::read(&top, &mut problems);
         let (dscp, queues) = plan::read(&top, &mut problems);
-        let spec = policy::read(&top, &network, &queues, &mut problems);
+        let spec = policy::read(&top, &network, (&dscp, &queues), &mut problems);
+        let load_balance = balance::read(&top, &mut problems);
+        let disable_trim = opt_out::read(&top, &network, &mut problems);
 
         let mut fabric = Self {
             file: file.to_owned(),
@@ -253,6 +274,8 @@ impl Fabric {
             dscp,
             queues,
             overload: spec.overload,
+            load_balance,
+            disable_trim,
             policies: BTreeMap::new(),
             warnings: Vec::new(),
         };
@@ -261,6 +284,7 @@ impl Fabric {
         if !problems.is_empty() {
             return Err(problems.into_error(file));
         }
+        crate::target::doubts(&fabric, &network.switch_lines, &mut warnings);
         fabric.warnings = if warnings.is_empty() {
             Vec::new()
         } else {

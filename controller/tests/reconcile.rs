@@ -224,7 +224,7 @@ async fn another_program_is_replaced_and_the_plan_says_so() {
     let (models, fabric) = models(1).await;
     assert!(applied(&fabric).await.is_ok());
     let artifacts = Artifacts::embedded().unwrap();
-    let mut json = artifacts.json().to_vec();
+    let mut json = artifacts.device_config().to_vec();
     json.push(b' ');
     let other = Artifacts::new(artifacts.p4info().to_text().as_bytes(), json).unwrap();
     let plan = plan(&fabric, &other, &Options::default()).await.unwrap();

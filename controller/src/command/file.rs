@@ -1,7 +1,7 @@
 //! What most subcommands are given: the fabric file and the program.
 
 use std::fmt::Display;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
@@ -29,7 +29,10 @@ pub(crate) struct FileArgs {
 impl FileArgs {
     /// Reads both. Warnings about the fabric go to stderr.
     pub(crate) fn read(&self) -> Result<(Fabric, Artifacts), Failure> {
-        Ok((self.fabric()?, self.artifacts()?))
+        let fabric = self.fabric()?;
+        let folder = self.file.parent().unwrap_or(Path::new("."));
+        let artifacts = self.artifacts()?.for_fabric(&fabric, folder).map_err(bad_input)?;
+        Ok((fabric, artifacts))
     }
 
     fn fabric(&self) -> Result<Fabric, Failure> {

@@ -1,10 +1,15 @@
+use std::collections::BTreeSet;
+
+use trimwire_p4runtime::entity;
+
+use super::routes::group_ids;
 use super::*;
 use crate::artifacts::Artifacts;
 
 fn words(text: &str, switch: &str) -> Vec<String> {
     let fabric = Fabric::from_yaml(text, "f.yaml").unwrap_or_else(|error| panic!("{error}"));
     let artifacts = Artifacts::embedded().unwrap();
-    let all = desired(&fabric, &Routes::of(&fabric), artifacts.index()).unwrap();
+    let all = desired(&fabric, &Routes::of(&fabric), &artifacts).unwrap();
     all[switch]
         .values()
         .map(|wanted| {
@@ -100,8 +105,8 @@ fn a_program_that_is_too_small_or_another_one_is_refused_by_name() {
     let with = |change: &dyn Fn(&mut trimwire_p4runtime::p4info::P4Info)| {
         let mut p4info = embedded.p4info().clone();
         change(&mut p4info);
-        let index = Index::new(&p4info).unwrap();
-        desired(&fabric, &Routes::of(&fabric), &index).unwrap_err().to_string()
+        let other = Artifacts::unchecked(p4info);
+        desired(&fabric, &Routes::of(&fabric), &other).unwrap_err().to_string()
     };
     let small = with(&|p4info| {
         for table in &mut p4info.tables {

@@ -123,7 +123,8 @@ fn heads_that_can_fill_a_port_are_warned_of() {
         fabric.warnings,
         [
             "f.yaml:11: policy.deep_size: heads alone can fill s1:2: if all other ports of s1 send to it, the overload is \
-             10.0:1, and frames cut from 1468 to 412 bytes fill the link from 3.6:1 on; heads beyond are dropped at trim_limit"
+             10.0:1, and frames cut from 1468 to 412 bytes fill the 50% of the link that trim_cap leaves them from 1.8:1 on; \
+             heads beyond are dropped"
         ]
     );
 }

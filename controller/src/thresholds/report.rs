@@ -14,6 +14,7 @@ use super::solve::{Solution, again, solve};
 use crate::show::table::Table;
 use crate::spec::{Fabric, Problems, SpecError};
 use crate::units::{self, CutSize};
+use crate::PortPolicy;
 
 /// Packets up to which appendix B is solved to the packet.
 const EXACT: u32 = 4096;
@@ -245,10 +246,15 @@ fn settings(model: &Model, fabric: Option<&Fabric>, problems: &mut Problems) -> 
         shallow_size,
         deep_size,
         cut_costs: [shallow_size, deep_size].map(|size| cost::of_cut(size, coordinates)),
-        trim_cap: model.trim_cap.unwrap_or(TRIM_CAP),
+        trim_cap: model.trim_cap.or(of_port_cap(port)).unwrap_or(TRIM_CAP),
         less_important_share: model.less_important_share,
         less_important_energy: model.less_important_energy,
     }
+}
+
+/// What the fabric lets the trim queue have, of a port that cuts.
+fn of_port_cap(port: Option<&PortPolicy>) -> Option<f64> {
+    port.map(|port| port.trim_cap.map_or(1.0, |cap| f64::from(cap.share) / 1e6))
 }
 
 fn policy_answer(
