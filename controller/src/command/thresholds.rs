@@ -81,7 +81,8 @@ impl Thresholds {
 
 fn read(path: &Path) -> Result<(String, String), Failure> {
     let name = path.display().to_string();
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}")).map_err(bad_input)?;
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {name}")).map_err(bad_input)?;
     Ok((name, text))
 }
 

@@ -111,15 +111,8 @@ pub fn export(fabric: &Fabric, switch: &str, platform: &Platform) -> Result<Expo
         let linked: Vec<String> = policies.keys().map(u16::to_string).collect();
         return Err(ExportError::UnknownPort(*unknown, switch.to_owned(), linked.join(", ")));
     }
-    let mut writer = Writer {
-        fabric,
-        switch,
-        platform,
-        policies,
-        names,
-        config_db: ConfigDb::new(),
-        notes: Vec::new(),
-    };
+    let mut writer =
+        Writer { fabric, switch, platform, policies, names, config_db: ConfigDb::new(), notes: Vec::new() };
     writer.maps();
     writer.trimming();
     writer.buffers();

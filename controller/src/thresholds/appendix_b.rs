@@ -17,7 +17,8 @@ impl Optimum {
     pub fn thresholds(&self, less_important: f64) -> Vec<(f64, u32)> {
         let of = |(small, large): &(u32, u32)| {
             let all = small + large;
-            let first = if less_important > 0.0 { f64::from(*small) / less_important } else { f64::from(all) };
+            let first =
+                if less_important > 0.0 { f64::from(*small) / less_important } else { f64::from(all) };
             (first.min(f64::from(all)), all)
         };
         self.rooms.iter().map(of).collect()

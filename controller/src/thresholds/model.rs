@@ -146,9 +146,7 @@ fn read(root: &Node, file: &str, problems: &mut Problems) -> Model {
         buffer: top
             .required("buffer", "512KiB", problems, buffer)
             .map_or(Threshold::Bytes(1), |buffer| buffer.value),
-        classes: top
-            .parsed("classes", problems, integer(1_usize..=8))
-            .map(|classes| classes.value),
+        classes: top.parsed("classes", problems, integer(1_usize..=8)).map(|classes| classes.value),
         grouping: top
             .parsed(
                 "grouping",
@@ -175,16 +173,20 @@ fn read(root: &Node, file: &str, problems: &mut Problems) -> Model {
         && !model.layers.is_empty()
         && model.layers.len() < classes
     {
-        problems.add(model.line("classes"), "classes", format!("{classes} classes, but only {} layers", model.layers.len()));
+        problems.add(
+            model.line("classes"),
+            "classes",
+            format!("{classes} classes, but only {} layers", model.layers.len()),
+        );
     }
     model
 }
 
 fn buffer(text: &str) -> Result<Threshold, String> {
     match Threshold::parse(text)? {
-        Threshold::Never | Threshold::Bdp(_) | Threshold::Bytes(0) | Threshold::Time(0) => {
-            Err(format!("'{text}' is no buffer; write bytes (512KiB) or a time at line rate (400us), not zero"))
-        }
+        Threshold::Never | Threshold::Bdp(_) | Threshold::Bytes(0) | Threshold::Time(0) => Err(format!(
+            "'{text}' is no buffer; write bytes (512KiB) or a time at line rate (400us), not zero"
+        )),
         buffer => Ok(buffer),
     }
 }
@@ -221,7 +223,12 @@ fn number(text: &str) -> Option<f64> {
     if !digits.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
-    digits.replace('_', "").parse::<f64>().ok().map(|number| number * scale).filter(|number| number.is_finite())
+    digits
+        .replace('_', "")
+        .parse::<f64>()
+        .ok()
+        .map(|number| number * scale)
+        .filter(|number| number.is_finite())
 }
 
 fn sensitivity(text: &str) -> Result<f64, String> {
@@ -267,7 +274,11 @@ fn layers(top: &Fields<'_>, rule: (f64, f64), problems: &mut Problems) -> Vec<La
         return Vec::new();
     };
     let Value::Sequence(items) = &node.value else {
-        problems.add(node.line, "layers", format!("is {}; a list of layers is wanted, front first", node.kind()));
+        problems.add(
+            node.line,
+            "layers",
+            format!("is {}; a list of layers is wanted, front first", node.kind()),
+        );
         return Vec::new();
     };
     if items.is_empty() || items.len() > MOST_LAYERS {

@@ -27,7 +27,8 @@ struct Axes {
 /// Draws an answer's curve as SVG.
 pub fn draw(answer: &Answer) -> String {
     let curve = &answer.curve;
-    let losses = || curve.iter().flat_map(|point| [point.dropping, point.trimming]).map(|loss| loss.max(LEAST));
+    let losses =
+        || curve.iter().flat_map(|point| [point.dropping, point.trimming]).map(|loss| loss.max(LEAST));
     let least = losses().fold(1.0, f64::min);
     let most = losses().fold(LEAST, f64::max);
     let first = curve.first().map_or(1, |point| point.buffer) as f64;

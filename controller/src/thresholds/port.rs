@@ -111,8 +111,11 @@ fn with_trim_share(traffic: &Traffic, rungs: Option<&Rungs>, limits: &PortLimits
     for (arrivals, class) in traffic.arrivals.iter().zip(&limits.classes) {
         let queue = Shared::new(*arrivals, theta, capacity, class.limits);
         let refused = queue.refusals();
-        let less_important_deep =
-            if class.deep > class.limits.all { 0.0 } else { queue.at_least(class.deep).min(refused.less_important) };
+        let less_important_deep = if class.deep > class.limits.all {
+            0.0
+        } else {
+            queue.at_least(class.deep).min(refused.less_important)
+        };
         classes.push(ClassFate { capacity, refused, less_important_deep, loss: 0.0 });
         let carried =
             arrivals * (1.0 - theta * refused.less_important - (1.0 - theta) * refused.important).max(0.0);

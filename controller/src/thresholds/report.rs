@@ -11,10 +11,10 @@ use super::model::{Grouping, Model};
 use super::port::{ClassLimits, PortLimits, Rungs, Traffic, fate};
 use super::queue::Limits;
 use super::solve::{Solution, again, solve};
+use crate::PortPolicy;
 use crate::show::table::Table;
 use crate::spec::{Fabric, Problems, SpecError};
 use crate::units::{self, CutSize};
-use crate::PortPolicy;
 
 /// Packets up to which appendix B is solved to the packet.
 const EXACT: u32 = 4096;
@@ -337,8 +337,18 @@ fn curve(
 }
 
 fn assumptions(model: &Model, fabric: Option<&Fabric>, settings: &Settings) -> Vec<String> {
-    let Settings { load, line_rate, buffer, mean_packet, burst, shallow_size, deep_size, cut_costs, trim_cap, .. } =
-        settings;
+    let Settings {
+        load,
+        line_rate,
+        buffer,
+        mean_packet,
+        burst,
+        shallow_size,
+        deep_size,
+        cut_costs,
+        trim_cap,
+        ..
+    } = settings;
     let rate = units::rate_text(*line_rate);
     let mut lines = vec![
         format!(
@@ -376,7 +386,8 @@ fn assumptions(model: &Model, fabric: Option<&Fabric>, settings: &Settings) -> V
     }
     if model.grouping == Grouping::Sensitivity {
         lines.push(
-            "grouping: by sensitivity; the agent tags layers by depth, so tag these yourself as listed".to_owned(),
+            "grouping: by sensitivity; the agent tags layers by depth, so tag these yourself as listed"
+                .to_owned(),
         );
     }
     if let Some(fabric) = fabric {
@@ -490,7 +501,17 @@ fn policy_table(f: &mut fmt::Formatter<'_>, policy: &PolicyAnswer, trims: bool) 
             "loss",
         ]
     } else {
-        &["class", "layers", "bytes", "weight", "shallow_at, less", "drop_at", "dropped, less", "dropped", "loss"]
+        &[
+            "class",
+            "layers",
+            "bytes",
+            "weight",
+            "shallow_at, less",
+            "drop_at",
+            "dropped, less",
+            "dropped",
+            "loss",
+        ]
     };
     let mut table = Table::new(head);
     rows.into_iter().for_each(|row| table.row(row));

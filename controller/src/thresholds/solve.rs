@@ -213,6 +213,7 @@ fn resize_both(limits: &mut PortLimits, which: usize, by: i64) {
         } else {
             class.limits.less_important = moved(class.limits.less_important, by);
         }
-        class.deep = if always { class.limits.less_important } else { class.deep.max(class.limits.less_important) };
+        class.deep =
+            if always { class.limits.less_important } else { class.deep.max(class.limits.less_important) };
     }
 }

@@ -30,7 +30,8 @@ impl Writer<'_> {
                 continue;
             }
             if let Some(protocol) = rule.protocol.filter(|protocol| !PROTOCOLS.contains(protocol)) {
-                let message = format!("IP protocol {protocol}: SONiC's rules take 1 to 143; the rule is left out");
+                let message =
+                    format!("IP protocol {protocol}: SONiC's rules take 1 to 143; the rule is left out");
                 self.note(Fidelity::Missing, &rule.path, "", message);
                 continue;
             }
@@ -71,7 +72,8 @@ impl Writer<'_> {
             self.note(Fidelity::Exact, "disable_trim", "ACL_RULE", message);
         }
         if !fabric.dscp.droppable.is_empty() {
-            let message = "they share the trimmable packets' queues, whose profile cuts: rules by DSCP keep them whole";
+            let message =
+                "they share the trimmable packets' queues, whose profile cuts: rules by DSCP keep them whole";
             self.note(Fidelity::Near, "dscp.droppable", "ACL_RULE.DSCP, DISABLE_TRIM", message);
         }
         let message = "a fragment's ports are unknown to rules by port; SONiC also cuts TCP and whatever else is in these queues";

@@ -47,8 +47,15 @@ impl Writer<'_> {
             }
         };
         if trims {
-            let message = format!("important.shallow_at of each class, {unit}; packets are cut when they are not admitted");
-            self.note(Fidelity::Near, "policy.shallow_at", &format!("{target}, packet_discard_action = trim"), message);
+            let message = format!(
+                "important.shallow_at of each class, {unit}; packets are cut when they are not admitted"
+            );
+            self.note(
+                Fidelity::Near,
+                "policy.shallow_at",
+                &format!("{target}, packet_discard_action = trim"),
+                message,
+            );
             let message = "a class's queue admits nothing beyond the point from which it cuts; what may not be cut is dropped there";
             self.note(Fidelity::Missing, "policy.drop_at", "", message);
         } else {

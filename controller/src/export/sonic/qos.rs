@@ -71,18 +71,25 @@ impl Writer<'_> {
             .map(|queue| (queue.shallow_size, queue.deep_size))
             .collect();
         let shallow: BTreeSet<u16> = sizes.iter().map(|(shallow, _)| *shallow).collect();
-        let (least, most) =
-            (shallow.first().copied().unwrap_or(128), shallow.last().copied().unwrap_or(128));
+        let (least, most) = (shallow.first().copied().unwrap_or(128), shallow.last().copied().unwrap_or(128));
         self.set("SWITCH_TRIMMING", "GLOBAL", "size", least);
         if least == most {
-            self.note(Fidelity::Exact, "policy.shallow_size", "SWITCH_TRIMMING.size", format!("{least} bytes"));
+            self.note(
+                Fidelity::Exact,
+                "policy.shallow_size",
+                "SWITCH_TRIMMING.size",
+                format!("{least} bytes"),
+            );
         } else {
-            let message =
-                format!("one size for the whole switch: {least}, the least of those in the file (up to {most})");
+            let message = format!(
+                "one size for the whole switch: {least}, the least of those in the file (up to {most})"
+            );
             self.note(Fidelity::Near, "policy.shallow_size", "SWITCH_TRIMMING.size", message);
         }
         let vendor = if SPECTRUM.contains(&least) && least % 4 == 0 {
-            format!("{least} bytes are what NVIDIA Spectrum takes (256 to 1024, in steps of 4); other vendors have ranges of their own")
+            format!(
+                "{least} bytes are what NVIDIA Spectrum takes (256 to 1024, in steps of 4); other vendors have ranges of their own"
+            )
         } else {
             format!(
                 "{least} bytes are not what NVIDIA Spectrum takes (256 to 1024, in steps of 4); any cut decodes, so take the nearest \
@@ -92,7 +99,8 @@ impl Writer<'_> {
         self.note(Fidelity::Check, "policy.shallow_size", "SWITCH_TRIMMING.size", vendor);
         let deep: BTreeSet<u16> = sizes.iter().map(|(_, deep)| *deep).collect();
         if deep != shallow {
-            let message = "one size only: there is no deeper rung; where heads overflow the trim queue they are lost";
+            let message =
+                "one size only: there is no deeper rung; where heads overflow the trim queue they are lost";
             self.note(Fidelity::Missing, "policy.deep_at, deep_size", "", message);
         }
 
@@ -149,9 +157,15 @@ impl Writer<'_> {
                 self.set("QUEUE", &format!("{name}|{queue}"), "scheduler", scheduler);
             }
         }
-        self.note(Fidelity::Exact, "queues", "SCHEDULER.type, QUEUE.scheduler", "strict, the highest queue first");
+        self.note(
+            Fidelity::Exact,
+            "queues",
+            "SCHEDULER.type, QUEUE.scheduler",
+            "strict, the highest queue first",
+        );
         if capped {
-            let message = "a shaper: heads above the cap wait, up to trim_limit, where our program drops them at once";
+            let message =
+                "a shaper: heads above the cap wait, up to trim_limit, where our program drops them at once";
             self.note(Fidelity::Near, "policy.trim_cap", "SCHEDULER.cir, pir, cbs, pbs", message);
         }
     }
@@ -166,7 +180,8 @@ impl Writer<'_> {
         if !bind {
             let message = "WRED marks ECT packets and drops others from the same point: not-ECT trimmable packets would be dropped \
                            before they can be cut (--mark-trimmable writes it all the same)";
-            let message = if fabric.overload == Overload::Trim { message } else { "nothing but drop-tail is wanted" };
+            let message =
+                if fabric.overload == Overload::Trim { message } else { "nothing but drop-tail is wanted" };
             self.note(Fidelity::Missing, "policy.mark_at", "", message);
             return;
         }
@@ -174,7 +189,11 @@ impl Writer<'_> {
             for queue in &plan.classes {
                 let Some([less, important]) = policy.queues.get(queue) else { continue };
                 // MLT §5.2: from here ECT packets are marked and others dropped.
-                let at = if fabric.overload == Overload::SelectiveDrop { less.shallow_at } else { important.mark_at };
+                let at = if fabric.overload == Overload::SelectiveDrop {
+                    less.shallow_at
+                } else {
+                    important.mark_at
+                };
                 if at == NEVER {
                     continue;
                 }
@@ -196,7 +215,10 @@ impl Writer<'_> {
                 "MLT §5.2: one point, shallow_at of the less important, from which ECT packets are marked and others dropped",
             )
         } else {
-            ("policy.mark_at", "ECT packets are marked, trimmable ones too; others are dropped from there, not cut")
+            (
+                "policy.mark_at",
+                "ECT packets are marked, trimmable ones too; others are dropped from there, not cut",
+            )
         };
         self.note(Fidelity::Near, knob, "WRED_PROFILE, QUEUE.wred_profile", message);
     }
@@ -229,7 +251,10 @@ impl Writer<'_> {
             let message = format!("names assumed: {}; give them with --platform-ports", assumed.join(", "));
             self.note(Fidelity::Check, "links", "PORT", message);
         }
-        let message = format!("nothing is written for {} but what belongs to these tables: merge, do not replace", self.switch);
+        let message = format!(
+            "nothing is written for {} but what belongs to these tables: merge, do not replace",
+            self.switch
+        );
         self.note(Fidelity::Check, "switches", "config_db.json", message);
     }
 }
