@@ -16,6 +16,7 @@
 //! - [`apply`] elects itself primary, pushes the pipeline if the switch runs another, reads the tables back, writes the
 //!   difference, and reads back again: what it reports as in place was seen there.
 //! - [`plan`] and [`show`] look without becoming primary.
+//! - [`thresholds`] derives a policy from a model's layers, [`export`] writes one for switches that trim by configuration.
 //!
 //! What this crate deliberately does not do: it learns nothing from packets (topology and hosts are the file's), it keeps no
 //! state of its own (the switches are the state), and it owns only the tables, the selector, the meters and the mirror sessions

@@ -60,7 +60,11 @@ fn rungs(random: &mut u64) -> Rungs {
     let deep = 0.05 + 0.2 * splitmix(random);
     let shallow = deep + 0.3 * splitmix(random);
     let cost = 0.05 * splitmix(random);
-    Rungs { sizes: [shallow, deep], costs: [cost, cost + 0.5 * splitmix(random)], cap: 0.2 + 0.5 * splitmix(random) }
+    Rungs {
+        sizes: [shallow, deep],
+        costs: [cost, cost + 0.5 * splitmix(random)],
+        cap: 0.2 + 0.5 * splitmix(random),
+    }
 }
 
 /// The paper's formula, and its limits.
@@ -166,7 +170,11 @@ fn least_of_all(traffic: &Traffic, rungs: Option<&Rungs>, buffer: u32) -> f64 {
                 continue;
             }
             for deep in less_important..=all + 1 {
-                of_class.extend([false, true].map(|important_deep| ClassLimits { limits, deep, important_deep }));
+                of_class.extend([false, true].map(|important_deep| ClassLimits {
+                    limits,
+                    deep,
+                    important_deep,
+                }));
             }
         }
     }
@@ -210,7 +218,10 @@ fn thresholds_for_trimming_are_the_best_of_all_there_are() {
             let least = least_of_all(&traffic, Some(&rungs), buffer);
             assert!(found.limits.room() <= buffer);
             let found = found.fate.weighted_loss;
-            assert!(found <= least * (1.0 + 1e-6) + 1e-15, "{traffic:?}, {rungs:?}, {buffer}: {found} for {least}");
+            assert!(
+                found <= least * (1.0 + 1e-6) + 1e-15,
+                "{traffic:?}, {rungs:?}, {buffer}: {found} for {least}"
+            );
         }
     }
 }
@@ -264,13 +275,18 @@ fn a_policy_pasted_into_a_fabric_says_the_thresholds_of_the_answer() {
             let plain = Fabric::from_yaml(bare, "bare.yaml").unwrap();
             let answer = answer(&model, Some(&plain)).unwrap();
             let pasted = format!("{bare}{}", fragment(&answer, trims));
-            let fabric = Fabric::from_yaml(&pasted, "pasted.yaml").unwrap_or_else(|error| panic!("{error}\n{pasted}"));
+            let fabric =
+                Fabric::from_yaml(&pasted, "pasted.yaml").unwrap_or_else(|error| panic!("{error}\n{pasted}"));
             let wanted = if trims { &answer.trimming } else { &answer.dropping };
             let port = &fabric.policies["s1"][&1];
             for (class, queue) in wanted.classes.iter().zip(&fabric.queues.classes) {
                 let [less, important] = port.queues[queue];
                 let got = [less.shallow_at, less.drop_at, important.drop_at].map(u64::from);
-                assert_eq!(got, [class.less_important_shallow_at, class.drop_at, class.drop_at], "{name}\n{pasted}");
+                assert_eq!(
+                    got,
+                    [class.less_important_shallow_at, class.drop_at, class.drop_at],
+                    "{name}\n{pasted}"
+                );
                 if trims {
                     let got = [less.deep_at, important.shallow_at, important.deep_at].map(u64::from);
                     let expected =
@@ -343,12 +359,21 @@ layers.yaml:16: layers[4].sensitivity: '-1' is no sensitivity; write a number, 0
 
 #[test]
 fn what_does_not_fit_port_or_fabric_is_reported_with_its_line() {
-    let fabric = Fabric::from_yaml(include_str!("../../../examples/fabrics/single-switch.yaml"), "f.yaml").unwrap();
+    let fabric =
+        Fabric::from_yaml(include_str!("../../../examples/fabrics/single-switch.yaml"), "f.yaml").unwrap();
     let layers = "  - { parameters: 9 }\n".repeat(6);
     for (text, fabric, expected) in [
-        (GOOD.replace("buffer: 30KB", "buffer: 4KB"), None, "layers.yaml:5: buffer: 4000 bytes are 2 bursts of 1468 bytes"),
+        (
+            GOOD.replace("buffer: 30KB", "buffer: 4KB"),
+            None,
+            "layers.yaml:5: buffer: 4000 bytes are 2 bursts of 1468 bytes",
+        ),
         (GOOD.replace("line_rate: 10Gbps\n", ""), None, "layers.yaml:1: 'line_rate' is missing"),
-        (GOOD.replace("classes: 2", "shallow_size: 11 planes"), None, "layers.yaml:6: shallow_size: 1468 bytes are a whole packet"),
+        (
+            GOOD.replace("classes: 2", "shallow_size: 11 planes"),
+            None,
+            "layers.yaml:6: shallow_size: 1468 bytes are a whole packet",
+        ),
         (
             GOOD.replace("classes: 2", "shallow_size: 1 plane\ndeep_size: 2 planes"),
             None,
@@ -376,7 +401,8 @@ fn layers_are_grouped_as_the_agent_tags_them() {
     assert!((classes.iter().map(|class| class.share).sum::<f64>() - 1.0).abs() < 1e-12);
     assert!((classes.iter().map(|class| class.weight).sum::<f64>() - 1.0).abs() < 1e-12);
 
-    let text = text.replace("load: 1\n", "load: 1\ngrouping: sensitivity\nsensitivity: { front: 2, back: 1 }\n");
+    let text =
+        text.replace("load: 1\n", "load: 1\ngrouping: sensitivity\nsensitivity: { front: 2, back: 1 }\n");
     let classes = Class::of(&model(&text), 2);
     assert_eq!(classes[0].layers, ["5", "6", "7", "8", "9"], "what matters least is served, and cut, first");
 }

@@ -127,6 +127,9 @@ impl Writer<'_> {
             "SWITCH_TRIMMING.dscp_value, TC_TO_DSCP_MAP",
             format!("asymmetric, by egress port, over traffic class {tc}; packets cut upstream keep their code point"),
         );
+        let message = "try it: SAI lets a switch remark what the map does not name to code point 0 (opencomputeproject/SAI#2349), and there \
+                       this mode is of no use";
+        self.note(Fidelity::Check, knob, "PORT_QOS_MAP.tc_to_dscp_map", message);
     }
 
     pub(super) fn schedulers(&mut self) {
