@@ -67,7 +67,7 @@ def main() -> int:
     except ImportError:
         sys.exit(f"trimwire-mininet: {sys.executable} has no mininet: apt-get install --no-install-recommends mininet, "
                  "and run this with /usr/bin/python3")
-    from trimwire_net import scenarios
+    from trimwire_net import run_folder, scenarios
     from trimwire_net.switches import chosen
 
     start = time.monotonic()
@@ -80,6 +80,8 @@ def main() -> int:
     broken = [promise for promise, holds in promises if not holds]
     print(f"{len(promises) - len(broken)} of {len(promises)} promises hold ({switch}, "
           f"{time.monotonic() - start:.1f} s)")
+    if broken:
+        run_folder.keep()
     for promise in broken:
         print(f"BROKEN: {promise}", file=sys.stderr)
     return 1 if broken else 0
