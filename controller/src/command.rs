@@ -12,8 +12,8 @@ mod run;
 mod schema;
 mod show;
 mod switches;
-mod watch;
 mod thresholds;
+mod watch;
 
 use clap::Subcommand;
 

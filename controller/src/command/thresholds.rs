@@ -75,7 +75,11 @@ impl Thresholds {
             write(path, &policy)?;
         }
         print_value(&answer, self.json)?;
-        if self.json || self.output.is_some() { Ok(0) } else { print(&format!("\n{}", policy.trim_end())).map(|_| 0) }
+        if self.json || self.output.is_some() {
+            Ok(0)
+        } else {
+            print(&format!("\n{}", policy.trim_end())).map(|_| 0)
+        }
     }
 }
 
