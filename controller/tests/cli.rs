@@ -107,10 +107,13 @@ fn thresholds_writes_a_policy_that_check_accepts() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (policy, plot) = (path("policy.yaml"), path("loss.svg"));
-    let output =
-        run(&["thresholds", "--model", LAYERS, "--fabric", EXAMPLE, "-o", &policy, "--plot", &plot]);
+    let output = run(&["thresholds", "--model", LAYERS, "--fabric", EXAMPLE, "-o", &policy, "--plot", &plot]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert!(stdout(&output).contains("Poisson") && stdout(&output).contains("times less"), "{}", stdout(&output));
+    assert!(
+        stdout(&output).contains("Poisson") && stdout(&output).contains("times less"),
+        "{}",
+        stdout(&output)
+    );
     assert!(std::fs::read_to_string(&plot).unwrap().starts_with("<svg"));
     let example = std::fs::read_to_string(EXAMPLE).unwrap();
     let bare = &example[..example.find("\npolicy:").unwrap()];
@@ -128,7 +131,11 @@ fn thresholds_writes_a_policy_that_check_accepts() {
     std::fs::write(&broken, "version: 1\nlod: 1\n").unwrap();
     let output = run(&["thresholds", "--model", &broken]);
     assert_eq!(output.status.code(), Some(3));
-    assert!(stderr(&output).contains("broken.yaml:2: lod: unknown key; did you mean 'load'?"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("broken.yaml:2: lod: unknown key; did you mean 'load'?"),
+        "{}",
+        stderr(&output)
+    );
     assert_eq!(run(&["thresholds"]).status.code(), Some(2));
 }
 
@@ -145,7 +152,13 @@ fn export_sonic_prints_the_configuration_and_says_what_is_missing() {
     let both = run(&["export", "sonic", EXAMPLE, "--switch", "s1", "--pool-size", "32MiB", "--json"]);
     let both: serde_json::Value = serde_json::from_slice(&both.stdout).unwrap();
     assert!(both["notes"].as_array().unwrap().iter().any(|note| note["fidelity"] == "missing"));
-    assert!(both["config_db"]["BUFFER_PROFILE"].as_object().unwrap().values().all(|row| row["dynamic_th"].is_string()));
+    assert!(
+        both["config_db"]["BUFFER_PROFILE"]
+            .as_object()
+            .unwrap()
+            .values()
+            .all(|row| row["dynamic_th"].is_string())
+    );
 
     let output = run(&["export", "sonic", EXAMPLE, "--switch", "s2"]);
     assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(3), ""));
