@@ -107,6 +107,7 @@ fn adversary() -> impl Strategy<Value = Faults> {
                 cut,
                 cut_to_at_least,
                 duplicate,
+                ..Faults::NONE
             },
         )
 }

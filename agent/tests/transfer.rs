@@ -66,6 +66,7 @@ fn adversary() -> impl Strategy<Value = Faults> {
                 cut,
                 cut_to_at_least,
                 duplicate,
+                ..Faults::NONE
             },
         )
 }
@@ -257,6 +258,19 @@ fn cut_packets_count_as_delivered_and_are_not_repaired() {
     let Delivered { sent, received, .. } = deliver(&mut network, &Random(3).gradient(20_000), 11);
     assert_eq!((sent.repaired, received.missing), (0, 0));
     assert!(received.cut > received.packets * 9 / 10);
+}
+
+#[test]
+fn cuts_on_the_last_hop_are_cuts_and_counted_apart() {
+    for (trimmed_dscp, last_hop) in [(35, false), (43, true)] {
+        let faults = Faults { cut: 0.5, trimmed_dscp, ..Faults::NONE };
+        let mut network = Network::new(2, faults, 3, Reliability::Bounded { loss: 0.0 });
+        let Delivered { sent, received, .. } = deliver(&mut network, &Random(3).gradient(30_000), 11);
+        assert_eq!((sent.repaired, received.missing), (0, 0));
+        let stats = network.endpoints[1].stats();
+        assert!(received.cut > 20 && stats.cut_received >= u64::from(received.cut), "{stats:?}");
+        assert_eq!(stats.cut_last_hop_received, if last_hop { stats.cut_received } else { 0 });
+    }
 }
 
 #[test]

@@ -163,7 +163,8 @@ impl Vectors {
             entities.push(entry.action("Ingress.disable_trim").build()?.into());
         }
         for Cap { egress_port, rate, burst } in &self.trim_cap {
-            let entry = TableEntryBuilder::new(index, "Ingress.trim_cap.cap").exact("egress_port", *egress_port);
+            let entry =
+                TableEntryBuilder::new(index, "Ingress.trim_cap.cap").exact("egress_port", *egress_port);
             let entry = entry.action("Ingress.trim_cap.set_cap").param("rate", *rate).param("burst", *burst);
             entities.push(entry.build()?.into());
         }

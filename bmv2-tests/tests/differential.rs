@@ -18,9 +18,11 @@ use trimwire_bmv2_tests::{Kind, Namespace, Programs, RunningSwitch, exclusive};
 use trimwire_p4runtime::client::{Client, Role};
 use trimwire_p4runtime::entity::{counter, delete, insert};
 use trimwire_p4runtime::p4info::{Index, P4Info};
+use trimwire_p4runtime::v1::digest_entry::Config;
 use trimwire_p4runtime::v1::entity::Entity as Kinds;
 use trimwire_p4runtime::v1::set_forwarding_pipeline_config_request::Action;
 use trimwire_p4runtime::v1::write_request::Atomicity;
+use trimwire_p4runtime::v1::{DigestEntry, Entity, p4_data};
 
 const PORTS: [u16; 3] = [0, 1, 2];
 /// (egress port, third octet of the destination) of the sentinels; neither port has a policy for queue 0.
@@ -289,6 +291,61 @@ fn bmv2_gives_the_known_answers_over_real_interfaces() {
     }
     let Some(bmv2) = bmv2_or_skip(test) else { return };
     known_answers(&Kind::Bmv2(bmv2)).unwrap();
+}
+
+/// What a switch tells its controller while one queue starts to cut, goes on cutting, and stops: fields of `cutting_t`.
+fn events(kind: &Kind) -> anyhow::Result<Vec<Vec<u64>>> {
+    let vectors = Vectors::load()?;
+    let mut side = Side::start(kind, &vectors)?;
+    let digest = side.index.digest("cutting_t")?.preamble.clone().unwrap_or_default().id;
+    // No time-out for acknowledgements: with one, a queue that starts again is told as little as a repetition (P4Runtime 9.6).
+    let config = Some(Config { max_timeout_ns: 0, max_list_size: 1, ack_timeout_ns: 0 });
+    let entry = Entity { entity: Some(Kinds::DigestEntry(DigestEntry { digest_id: digest, config })) };
+    side.runtime.block_on(side.client.write(vec![insert(entry)], Atomicity::ContinueOnError))?;
+    let mut streams = side.client.take_streams().context("the streams are ours")?;
+    // Queues are empty: thresholds of 0 are always reached, and only a threshold above 0 is far enough above them to stop.
+    let named = |name: &str| {
+        let case = vectors.cases.iter().find(|case| case.name == format!("IPv4, ECN 2: {name}"));
+        case.with_context(|| format!("no case {name}"))
+    };
+    let (cuts, rests) = (
+        named("at shallow_at it is cut to shallow_size")?,
+        named("trimmable below shallow_at is admitted and not marked")?,
+    );
+    let mut events = Vec::new();
+    for case in [rests, cuts, cuts, rests, rests, cuts] {
+        side.play(&case.policies, case.ingress_port, &case.frame()?)?;
+    }
+    let number = |bytes: &[u8]| bytes.iter().fold(0, |sum: u64, byte| sum << 8 | u64::from(*byte));
+    while events.len() < 3 {
+        let list = side.runtime.block_on(async {
+            let list = tokio::time::timeout(Duration::from_secs(10), streams.digests.recv()).await;
+            list.with_context(|| format!("after {events:?}"))?.context("the stream has ended")
+        })?;
+        side.runtime.block_on(side.client.acknowledge_digest(list.digest_id, list.list_id))?;
+        for data in list.data {
+            let Some(p4_data::Data::Struct(fields)) = data.data else { continue };
+            let values = fields.members.iter().map(|member| match &member.data {
+                Some(p4_data::Data::Bitstring(bytes)) => number(bytes),
+                _ => u64::MAX,
+            });
+            events.push(values.collect());
+        }
+    }
+    Ok(events)
+}
+
+#[test]
+fn both_switches_tell_when_a_queue_starts_and_stops_cutting() {
+    let _turn = exclusive();
+    let test = "events of a cutting queue";
+    let Some(programs) = Programs::or_skip(test) else { return };
+    let [starts, stops] = [1, 0].map(|cutting| vec![1, 5, cutting, 0]);
+    let expected = vec![starts.clone(), stops, starts];
+    assert_eq!(events(&Kind::ours(&programs)).unwrap(), expected, "trimwire-switch");
+    let Some(bmv2) = bmv2_or_skip(test) else { return };
+    assert_eq!(events(&Kind::Bmv2(bmv2)).unwrap(), expected, "simple_switch_grpc");
+    eprintln!("a queue's start and stop of cutting: the same from both switches");
 }
 
 /// SplitMix64.

@@ -7,9 +7,13 @@ mod export;
 mod file;
 mod outcome;
 mod plan;
+mod progress;
+mod run;
 mod schema;
 mod show;
+mod switches;
 mod thresholds;
+mod watch;
 
 use clap::Subcommand;
 
@@ -23,6 +27,10 @@ pub(crate) enum Command {
     Plan(plan::Plan),
     /// Bring every switch to what the file says, writing differences only.
     Apply(apply::Apply),
+    /// Keep every switch at what the file says; SIGHUP reads the file again.
+    Run(run::Run),
+    /// Show what queues hold, cut, drop and send, again and again.
+    Watch(watch::Watch),
     /// Show what switches hold and count.
     Show(show::Show),
     /// Write a switch's policy as another system's configuration.
@@ -41,11 +49,18 @@ impl Command {
             Self::Check(command) => command.run(),
             Self::Plan(command) => command.run(),
             Self::Apply(command) => command.run(),
+            Self::Run(command) => command.run(),
+            Self::Watch(command) => command.run(),
             Self::Show(command) => command.run(),
             Self::Export(command) => command.run(),
             Self::Thresholds(command) => command.run(),
             Self::Schema(command) => command.run(),
             Self::Completions(command) => command.run(),
         }
+    }
+
+    /// What is logged where `TRIMWIRE_DEBUG` says nothing: the log is all that `run` shows.
+    pub(crate) fn log_level(&self) -> &'static str {
+        if matches!(self, Self::Run(_)) { "warn,trimwire_controller=info" } else { "warn" }
     }
 }

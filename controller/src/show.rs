@@ -13,7 +13,7 @@ pub(crate) use self::table::Table;
 pub use self::text::policy_table;
 use crate::apply::{ApplyError, Options, Shared, blocking, each};
 use crate::artifacts::Artifacts;
-use crate::device::{DeviceError, Observer};
+use crate::device::{self, DeviceError};
 use crate::policy::QueuePolicy;
 use crate::spec::{Fabric, Switch};
 
@@ -179,7 +179,7 @@ pub async fn show(
 ) -> Result<Shown, ApplyError> {
     let shared = Shared::new(fabric, artifacts, options);
     let whole = Arc::new(fabric.clone());
-    let seen = each(fabric, BTreeMap::new(), |name, switch, _: Option<()>| {
+    let seen = each(fabric, options, BTreeMap::new(), |name, switch, _: Option<()>| {
         let (shared, whole) = (Arc::clone(&shared), Arc::clone(&whole));
         async move {
             let rows = look(&whole, &name, &switch, &shared, what).await;
@@ -237,17 +237,9 @@ async fn look(
     shared: &Shared,
     what: What,
 ) -> Result<Rows, DeviceError> {
-    let observer = Observer::connect(&switch.address, switch.device_id, shared.timeout).await?;
-    let pipeline = |found: &str| DeviceError::Pipeline {
-        address: observer.address().to_owned(),
-        found: found.to_owned(),
-    };
-    match observer.cookie().await? {
-        Some(cookie) if cookie == shared.artifacts.of(name).cookie() => {}
-        Some(cookie) => return Err(pipeline(&format!("it runs another, cookie {cookie:#018x}"))),
-        None => return Err(pipeline("it runs none")),
-    }
-    let decoder = decode::Decoder { fabric, switch: name, index: shared.index(name), observer: &observer };
+    let client = shared.reach(name, switch).observe().await?;
+    device::expect_program(&client, shared.artifacts.of(name).cookie()).await?;
+    let decoder = decode::Decoder { fabric, switch: name, index: shared.index(name), client: &client };
     match what {
         What::Routes => decoder.routes().await.map(Rows::Routes),
         What::Policy => decoder.policy().await.map(Rows::Policy),

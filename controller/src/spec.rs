@@ -14,12 +14,14 @@ mod plan;
 mod policy;
 mod problem;
 mod switch;
+mod tls;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use serde::Serialize;
+use trimwire_p4runtime::client::Tls;
 
 pub use self::balance::{LoadBalance, Spread};
 pub(crate) use self::fields::{Fields, Located, integer, word};
@@ -60,6 +62,8 @@ pub struct Fabric {
     pub load_balance: LoadBalance,
     /// Flows that are never cut, in the file's order.
     pub disable_trim: Vec<OptOut>,
+    /// How to encrypt, by switch; a switch that is not in it is talked to in the clear.
+    pub tls: BTreeMap<String, Tls>,
     /// Thresholds in bytes, by switch and egress port.
     pub policies: BTreeMap<String, BTreeMap<u16, PortPolicy>>,
     /// What is allowed but probably not meant, in the file's order, each with file and line.
@@ -77,11 +81,45 @@ pub struct ControllerSettings {
     pub timeout_ns: u64,
     /// Most updates in one Write.
     pub batch: usize,
+    /// Between two looks at a switch by `run`, ns.
+    pub interval_ns: u64,
+    /// Where `run` serves metrics.
+    pub metrics: MetricsAt,
+}
+
+/// Where metrics are served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetricsAt {
+    /// [`DEFAULT_METRICS`](crate::run::DEFAULT_METRICS), if it is free.
+    Default,
+    /// There or not at all.
+    Address(SocketAddr),
+    /// Nowhere.
+    Off,
+}
+
+impl MetricsAt {
+    /// `ADDRESS:PORT` or `off`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text == "off" {
+            return Ok(Self::Off);
+        }
+        text.parse().map(Self::Address).map_err(|_| {
+            format!("'{text}' is no address for metrics; write ADDRESS:PORT, as in 127.0.0.1:9550, or off")
+        })
+    }
 }
 
 impl Default for ControllerSettings {
     fn default() -> Self {
-        Self { election_id: 1, concurrency: 32, timeout_ns: 10_000_000_000, batch: 100 }
+        Self {
+            election_id: 1,
+            concurrency: 32,
+            timeout_ns: 10_000_000_000,
+            batch: 100,
+            interval_ns: 5_000_000_000,
+            metrics: MetricsAt::Default,
+        }
     }
 }
 
@@ -258,6 +296,7 @@ impl Fabric {
         let mtu = top.parsed("mtu", &mut problems, integer(128_u64..=65_535)).map_or(1500, |mtu| mtu.value);
         let rtt = top.parsed("rtt", &mut problems, units::time);
         let network = network::read(&top, &mut problems);
+        let tls = tls::read(&top, network.switches.keys(), file, &mut problems);
         let (dscp, queues) = plan::read(&top, &mut problems);
         let spec = policy::read(&top, &network, (&dscp, &queues), &mut problems);
         let load_balance = balance::read(&top, &mut problems);
@@ -276,6 +315,7 @@ impl Fabric {
             overload: spec.overload,
             load_balance,
             disable_trim,
+            tls,
             policies: BTreeMap::new(),
             warnings: Vec::new(),
         };
@@ -322,6 +362,20 @@ fn controller(top: &Fields<'_>, problems: &mut Problems) -> ControllerSettings {
         } else {
             settings.timeout_ns = timeout.value;
         }
+    }
+    if let Some(interval) = fields.parsed("interval", problems, units::time) {
+        if interval.value == 0 {
+            problems.add(
+                interval.line,
+                interval.path,
+                "switches are not looked at all the time; write interval: 5s",
+            );
+        } else {
+            settings.interval_ns = interval.value;
+        }
+    }
+    if let Some(metrics) = fields.parsed("metrics", problems, MetricsAt::parse) {
+        settings.metrics = metrics.value;
     }
     settings
 }

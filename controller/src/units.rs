@@ -98,8 +98,8 @@ pub(crate) fn rate(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A time, ns.
-pub(crate) fn time(text: &str) -> Result<u64, String> {
+/// A time as people write it (`15us`), in ns. Errors are for people.
+pub fn time(text: &str) -> Result<u64, String> {
     if text.trim() == "0" {
         return Ok(0);
     }

@@ -43,6 +43,40 @@ fn check_prints_thresholds_in_bytes_and_ends_with_0() {
 }
 
 #[test]
+fn check_shows_what_a_generator_makes() {
+    let example = EXAMPLE.replace("single-switch", "leaf-spine-generated");
+    let text = stdout(&run(&["check", &example]));
+    // Four hosts of 10 Gbit/s over two links of 10 Gbit/s; leaf4 has one of them left.
+    for expected in ["2:1", "4:1", "leaf1, leaf2, leaf3", "ok: 6 switches, 16 hosts, 24 links"] {
+        assert!(text.contains(expected), "{expected}\n{text}");
+    }
+    let json: serde_json::Value =
+        serde_json::from_slice(&run(&["check", "--json", &example]).stdout).unwrap();
+    assert_eq!(json["fabric"]["hosts"]["h2-3"]["ip"], "10.0.2.3");
+    assert_eq!(json["fabric"]["switches"]["spine2"]["address"], "127.0.0.1:9506");
+    assert_eq!(json["tiers"][0]["oversubscription_thousandths"], 2000);
+    let down = json["fabric"]["links"].as_array().unwrap().iter().filter(|link| link["up"] == false).count();
+    assert_eq!(down, 1);
+}
+
+#[test]
+fn a_pipeline_file_that_is_not_there_ends_with_3_and_its_line() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let text = std::fs::read_to_string(EXAMPLE).unwrap();
+    let text =
+        text.replace("target: trimwire", "target: bmv2, pipeline: { p4info: none.txtpb, json: none.json }");
+    file.write_all(text.as_bytes()).unwrap();
+    let name = file.path().display().to_string();
+    let output = run(&["check", &name]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(
+        stderr(&output).contains("switches.s1.pipeline.p4info: 'none.txtpb' cannot be read"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
 fn a_wrong_file_ends_with_3_and_all_its_mistakes_on_stderr() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(b"version: 1\nswitches: { s1: { adress: x } }\nhosts: {}\nlinks: []\n").unwrap();

@@ -36,13 +36,22 @@ pub struct DscpPlan {
     pub droppable: [u8; 4],
     /// What a switch writes on the packets it cut.
     pub trimmed: u8,
+    /// The same, written by the switch that the receiver is attached to (UEC's TRIMMED_LASTHOP): what is congested there is
+    /// the receiver's own link, which no other path avoids.
+    pub trimmed_last_hop: u8,
     /// Control packets.
     pub control: u8,
 }
 
 impl Default for DscpPlan {
     fn default() -> Self {
-        Self { trimmable: [3, 7, 11, 15], droppable: [19, 23, 27, 31], trimmed: 35, control: 39 }
+        Self {
+            trimmable: [3, 7, 11, 15],
+            droppable: [19, 23, 27, 31],
+            trimmed: 35,
+            trimmed_last_hop: 43,
+            control: 39,
+        }
     }
 }
 

@@ -159,6 +159,8 @@ pub struct EndpointStats {
     pub data_received: u64,
     /// Of these, cut ones (by their DSCP or length).
     pub cut_received: u64,
+    /// DATA datagrams that were cut on the link to this rank, by their DSCP, whether they were of use or not.
+    pub cut_last_hop_received: u64,
     /// Valid control datagrams received.
     pub control_received: u64,
     /// DATA of messages that were not expected yet and found no room.

@@ -20,7 +20,10 @@ impl Endpoint {
         }
         let key = (rank, prefix.message);
         if prefix.kind == Kind::Data {
-            let marked_cut = tos >> 2 == self.config.dscp.trimmed;
+            let plan = self.config.dscp;
+            let last_hop = tos >> 2 == plan.trimmed_last_hop;
+            self.stats.cut_last_hop_received += u64::from(last_hop);
+            let marked_cut = last_hop || tos >> 2 == plan.trimmed;
             return self.on_data(now_ns, key, marked_cut, payload);
         }
         let body = payload.get(trimwire_encoder::packet::PREFIX_LEN..).unwrap_or_default();

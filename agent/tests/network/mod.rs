@@ -23,6 +23,8 @@ pub(crate) struct Faults {
     pub(crate) cut: f64,
     /// A cut leaves at least so many bytes of the payload.
     pub(crate) cut_to_at_least: usize,
+    /// DSCP of what was cut.
+    pub(crate) trimmed_dscp: u8,
     pub(crate) duplicate: f64,
 }
 
@@ -35,6 +37,7 @@ impl Faults {
         drop_control: 0.0,
         cut: 0.0,
         cut_to_at_least: 0,
+        trimmed_dscp: 35,
         duplicate: 0.0,
     };
 }
@@ -164,7 +167,7 @@ impl Network {
             let least = self.faults.cut_to_at_least.min(datagram.payload.len());
             let room = datagram.payload.len() - least;
             datagram.payload.truncate(least + self.random.below(room as u64 + 1) as usize);
-            datagram.tos = 35 << 2 | datagram.tos & 3;
+            datagram.tos = self.faults.trimmed_dscp << 2 | datagram.tos & 3;
         }
         let copies = 1 + u64::from(self.random.chance(self.faults.duplicate));
         for _ in 0..copies {

@@ -14,6 +14,7 @@ impl Completions {
     pub(crate) fn run(&self) -> Outcome {
         let mut text = Vec::new();
         clap_complete::generate(self.shell, &mut crate::Cli::command(), "trimwire-controller", &mut text);
-        print(String::from_utf8_lossy(&text).trim_end())
+        print(String::from_utf8_lossy(&text).trim_end())?;
+        Ok(0)
     }
 }

@@ -35,7 +35,7 @@ impl FileArgs {
         Ok((fabric, artifacts))
     }
 
-    fn fabric(&self) -> Result<Fabric, Failure> {
+    pub(crate) fn fabric(&self) -> Result<Fabric, Failure> {
         let name = self.file.display().to_string();
         let text = std::fs::read_to_string(&self.file)
             .with_context(|| format!("cannot read {name}"))

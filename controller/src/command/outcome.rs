@@ -7,6 +7,8 @@ use serde::Serialize;
 
 /// Something on a switch is not as it should be.
 pub(crate) const FAILED: u8 = 1;
+/// The command line asks for what is not there. clap exits with it, too.
+pub(crate) const USAGE: u8 = 2;
 /// A file that was given is wrong.
 pub(crate) const BAD_INPUT: u8 = 3;
 
@@ -27,19 +29,17 @@ pub(crate) fn failed(error: impl Into<anyhow::Error>) -> Failure {
     Failure { code: FAILED, error: error.into() }
 }
 
-/// Prints to stdout. A reader that has seen enough (`| head`) is no failure.
-pub(crate) fn print(text: &str) -> Outcome {
+/// Prints to stdout. A reader that has seen enough (`| head`) is no failure; false then.
+pub(crate) fn print(text: &str) -> Result<bool, Failure> {
     match writeln!(std::io::stdout(), "{text}") {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(failed(error)),
-        _ => Ok(0),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(failed(error)),
     }
 }
 
 /// The same, as a table or as JSON.
 pub(crate) fn print_value(value: &(impl Serialize + Display), json: bool) -> Outcome {
-    if json {
-        print(&serde_json::to_string_pretty(value).map_err(failed)?)
-    } else {
-        print(&value.to_string())
-    }
+    print(&if json { serde_json::to_string_pretty(value).map_err(failed)? } else { value.to_string() })?;
+    Ok(0)
 }

@@ -11,6 +11,7 @@ pub(crate) struct Schema {}
 impl Schema {
     #[expect(clippy::unused_self, reason = "as the other subcommands")]
     pub(crate) fn run(&self) -> Outcome {
-        print(SCHEMA.trim_end())
+        print(SCHEMA.trim_end())?;
+        Ok(0)
     }
 }

@@ -1,11 +1,12 @@
 //! `show`.
 
 use clap::{Args, ValueEnum};
-use trimwire_controller::Options;
 use trimwire_controller::show::{What, show_blocking};
 
 use super::file::FileArgs;
 use super::outcome::{FAILED, Outcome, failed};
+use super::progress::with_progress;
+use super::switches::SwitchArgs;
 
 #[derive(Args)]
 pub(crate) struct Show {
@@ -14,6 +15,8 @@ pub(crate) struct Show {
     what: Shown,
     #[command(flatten)]
     file: FileArgs,
+    #[command(flatten)]
+    switches: SwitchArgs,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -37,7 +40,9 @@ impl Show {
             Shown::Counters => What::Counters,
             Shown::Queues => What::Queues,
         };
-        let shown = show_blocking(&fabric, &artifacts, &Options::default(), what).map_err(failed)?;
+        let options = self.switches.options(&fabric)?;
+        let shown = with_progress(&options.progress, || show_blocking(&fabric, &artifacts, &options, what))
+            .map_err(failed)?;
         self.file.print(&shown)?;
         Ok(if shown.errors.is_empty() { 0 } else { FAILED })
     }

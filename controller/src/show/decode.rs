@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use trimwire_p4runtime::bytes;
+use trimwire_p4runtime::client::Client;
 use trimwire_p4runtime::entity::{self, EntityError};
 use trimwire_p4runtime::p4info::{Index, LookupError};
 use trimwire_p4runtime::v1::entity::Entity as Kind;
@@ -13,7 +14,7 @@ use trimwire_p4runtime::v1::{Action, Entity, TableEntry, p4_data};
 
 use super::{CapRow, Count, CounterRow, Entry, NextHop, PolicyRow, QueueRow, RouteRow};
 use crate::desired::names;
-use crate::device::{DeviceError, Observer};
+use crate::device::{self, DeviceError};
 use crate::policy::QueuePolicy;
 use crate::spec::{Fabric, Mac};
 use crate::topology::Routes;
@@ -39,16 +40,16 @@ pub(super) struct Decoder<'d> {
     pub fabric: &'d Fabric,
     pub switch: &'d str,
     pub index: &'d Index,
-    pub observer: &'d Observer,
+    pub client: &'d Client,
 }
 
 impl Decoder<'_> {
     fn misfit(&self, source: impl Into<EntityError>) -> DeviceError {
-        DeviceError::Foreign { address: self.observer.address().to_owned(), source: Box::new(source.into()) }
+        DeviceError::Foreign { address: self.client.address().to_owned(), source: Box::new(source.into()) }
     }
 
     pub(super) async fn routes(&self) -> Result<Vec<RouteRow>, DeviceError> {
-        let actual = self.observer.actual(self.index).await?;
+        let actual = device::actual(self.client, self.index).await?;
         let own = Routes::of(self.fabric).switches.remove(self.switch).unwrap_or_default();
         let mut hops: BTreeMap<u32, NextHop> = BTreeMap::new();
         let mut groups: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -97,7 +98,7 @@ impl Decoder<'_> {
     }
 
     pub(super) async fn policy(&self) -> Result<Vec<PolicyRow>, DeviceError> {
-        let actual = self.observer.actual(self.index).await?;
+        let actual = device::actual(self.client, self.index).await?;
         let mut caps: BTreeMap<u16, CapRow> = BTreeMap::new();
         for entry in entries(actual.values(), self.index, &[names::TRIM_CAP]) {
             let port = self.exact(entry, "egress_port")? as u16;
@@ -168,7 +169,7 @@ impl Decoder<'_> {
             filters.push(entry.into());
         }
         let mut rows: BTreeMap<(Option<u16>, Option<u8>), CounterRow> = BTreeMap::new();
-        for entity in self.observer.read(filters).await? {
+        for entity in self.client.read(filters).await? {
             let Some(Kind::CounterEntry(entry)) = entity.entity else { continue };
             let (Some(name), Some(data), Some(cell)) =
                 (names.get(&entry.counter_id), entry.data, entry.index)
@@ -197,7 +198,7 @@ impl Decoder<'_> {
             entity::register(self.index, names::OCCUPANCY, None).map_err(|error| self.misfit(error))?;
         let linked = self.fabric.policies.get(self.switch);
         let mut rows = Vec::new();
-        for entity in self.observer.read(vec![filter.into()]).await? {
+        for entity in self.client.read(vec![filter.into()]).await? {
             let Some(Kind::RegisterEntry(entry)) = entity.entity else { continue };
             let (Some(cell), Some(data)) = (entry.index, entry.data) else { continue };
             let (Some(port), Some(queue)) = place(cell.index) else { continue };

@@ -16,7 +16,9 @@ pub(crate) const TOP: &[&str] = &[
     "load_balance",
     "disable_trim",
 ];
-pub(crate) const CONTROLLER: &[&str] = &["election_id", "concurrency", "timeout", "batch"];
+pub(crate) const CONTROLLER: &[&str] =
+    &["election_id", "concurrency", "timeout", "batch", "interval", "metrics", "tls"];
+pub(crate) const TLS: &[&str] = &["ca", "cert", "key", "server_name"];
 pub(crate) const TOPOLOGY: &[&str] = &["dumbbell", "leaf_spine", "fat_tree"];
 pub(crate) const DUMBBELL: &[&str] = &[
     "hosts_per_side",
@@ -57,7 +59,7 @@ pub(crate) const FAT_TREE: &[&str] = &[
     "addresses",
 ];
 pub(crate) const ADDRESSES: &[&str] = &["ipv4", "ipv6", "mac", "device_id", "grpc"];
-pub(crate) const SWITCH: &[&str] = &["address", "device_id", "target", "pipeline"];
+pub(crate) const SWITCH: &[&str] = &["address", "device_id", "target", "pipeline", "tls"];
 pub(crate) const PIPELINE: &[&str] =
     &["p4info", "json", "bfrt", "context", "binary", "name", "profile", "pipes"];
 pub(crate) const HOST: &[&str] = &["ip", "ip6", "mac"];

@@ -64,6 +64,10 @@ impl Problems {
         self.found.push(Problem { line, path: path.into(), message: message.into() });
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.found.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.found.is_empty()
     }

@@ -82,7 +82,8 @@ pub(crate) fn install(control: &mut Control) {
     for exempt in list(&ladder["trim_acl"]) {
         let any = || MatchValue::Ternary { value: value(0), mask: value(0) };
         let only = |json: &Json, mask| MatchValue::Ternary { value: value(number(json)), mask: value(mask) };
-        let key = vec![any(), any(), only(&exempt["protocol"], 0xff), any(), only(&exempt["dst_port"], 0xffff)];
+        let key =
+            vec![any(), any(), only(&exempt["protocol"], 0xff), any(), only(&exempt["dst_port"], 0xffff)];
         let call = ActionCall { action: "Ingress.disable_trim".to_owned(), params: Vec::new() };
         let entry = TableEntry {
             priority: number(&exempt["priority"]) as i32,
