@@ -195,7 +195,7 @@ fn export_sonic_prints_the_configuration_and_says_what_is_missing() {
     );
 
     let output = run(&["export", "sonic", EXAMPLE, "--switch", "s2"]);
-    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(3), ""));
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""));
     assert!(stderr(&output).contains("did you mean 's1'?"));
     for wrong in ["Ethernet0", "Ethernet0=x", "=1"] {
         let output = run(&["export", "sonic", EXAMPLE, "--switch", "s1", "--platform-ports", wrong]);

@@ -9,7 +9,7 @@ use trimwire_controller::Fabric;
 use trimwire_controller::export::sonic::{self, Platform, Thresholds};
 use trimwire_controller::units::Threshold;
 
-use super::outcome::{Outcome, bad_input, failed, print};
+use super::outcome::{Failure, Outcome, USAGE, bad_input, failed, print};
 
 #[derive(Args)]
 pub(crate) struct Export {
@@ -77,6 +77,11 @@ fn size(text: &str) -> Result<u64, String> {
     }
 }
 
+/// The command line names what the file does not have.
+fn usage(error: impl Into<anyhow::Error>) -> Failure {
+    Failure { code: USAGE, error: error.into() }
+}
+
 impl Export {
     pub(crate) fn run(&self) -> Outcome {
         let System::Sonic(sonic) = &self.system;
@@ -95,7 +100,7 @@ impl Sonic {
         for (port, name) in &self.platform_ports {
             if let Some(other) = ports.insert(*port, name.clone()) {
                 let error = anyhow::anyhow!("--platform-ports: port {port} is both {other} and {name}");
-                return Err(bad_input(error));
+                return Err(usage(error));
             }
         }
         let platform = Platform {
@@ -107,7 +112,7 @@ impl Sonic {
             },
             mark_trimmable: self.mark_trimmable,
         };
-        let export = sonic::export(&fabric, &self.switch, &platform).map_err(bad_input)?;
+        let export = sonic::export(&fabric, &self.switch, &platform).map_err(usage)?;
         let configuration = serde_json::to_string_pretty(&export.config_db).map_err(failed)?;
         if let Some(path) = &self.output {
             std::fs::write(path, configuration.clone() + "\n")
@@ -115,11 +120,15 @@ impl Sonic {
                 .map_err(failed)?;
         }
         if self.json {
-            return print(&serde_json::to_string_pretty(&export).map_err(failed)?).map(|_| 0);
+            print(&serde_json::to_string_pretty(&export).map_err(failed)?)?;
+            return Ok(0);
         }
         for note in &export.notes {
             eprintln!("{note}");
         }
-        if self.output.is_some() { Ok(0) } else { print(&configuration).map(|_| 0) }
+        if self.output.is_none() {
+            print(&configuration)?;
+        }
+        Ok(0)
     }
 }

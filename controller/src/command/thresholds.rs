@@ -55,7 +55,10 @@ enum Policy {
 
 impl Thresholds {
     pub(crate) fn run(&self) -> Outcome {
-        let Some(model) = &self.model else { return print(LAYERS_SCHEMA.trim_end()).map(|_| 0) };
+        let Some(model) = &self.model else {
+            print(LAYERS_SCHEMA.trim_end())?;
+            return Ok(0);
+        };
         let (name, text) = read(model)?;
         // The messages name the file on every line already.
         let model = Model::from_yaml(&text, &name).map_err(bad_input)?;
@@ -75,11 +78,10 @@ impl Thresholds {
             write(path, &policy)?;
         }
         print_value(&answer, self.json)?;
-        if self.json || self.output.is_some() {
-            Ok(0)
-        } else {
-            print(&format!("\n{}", policy.trim_end())).map(|_| 0)
+        if !self.json && self.output.is_none() {
+            print(&format!("\n{}", policy.trim_end()))?;
         }
+        Ok(0)
     }
 }
 

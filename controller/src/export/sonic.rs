@@ -137,6 +137,10 @@ struct Writer<'f> {
 }
 
 impl Writer<'_> {
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "numbers, words and names alike, most of them made for the call"
+    )]
     fn set(&mut self, table: &str, key: &str, field: &str, value: impl ToString) {
         self.put(table, key, field, Field::Text(value.to_string()));
     }

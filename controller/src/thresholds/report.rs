@@ -319,21 +319,22 @@ fn curve(
     (trimmed, dropped): (&Solution, &Solution),
 ) -> Vec<Curve> {
     let classes = traffic.arrivals.len() as u32;
-    let point = |step: i32| {
+    let mut points = Vec::new();
+    let mut below: Option<[Solution; 2]> = None;
+    for step in CURVE {
         let buffer = (settings.buffer as f64 * 2_f64.powf(f64::from(step) / 2.0)) as u64;
-        let packets = u32::try_from(buffer / settings.unit()).ok()?;
-        let room = packets.checked_sub(classes).filter(|room| *room > 0)?;
-        if step == 0 {
-            let (dropping, trimming) = (dropped.fate.weighted_loss, trimmed.fate.weighted_loss);
-            return Some(Curve { buffer, dropping, trimming });
-        }
-        let best = |rungs: Option<&Rungs>, from: &Solution, room: u32| {
-            again(traffic, rungs, room, &from.limits).fate.weighted_loss
+        let Ok(packets) = u32::try_from(buffer / settings.unit()) else { break };
+        let Some(room) = packets.checked_sub(classes).filter(|room| *room > 0) else { continue };
+        let best = |which: usize, rungs: Option<&Rungs>, from: &Solution, room: u32| {
+            let below = below.as_ref().map(|both| &both[which].limits);
+            if step == 0 { from.clone() } else { again(traffic, rungs, room, &from.limits, below) }
         };
-        let (dropping, trimming) = (best(None, dropped, packets), best(Some(rungs), trimmed, room));
-        Some(Curve { buffer, dropping, trimming })
-    };
-    CURVE.filter_map(point).collect()
+        let found = [best(0, None, dropped, packets), best(1, Some(rungs), trimmed, room)];
+        let [dropping, trimming] = [&found[0], &found[1]].map(|solution| solution.fate.weighted_loss);
+        points.push(Curve { buffer, dropping, trimming });
+        below = Some(found);
+    }
+    points
 }
 
 fn assumptions(model: &Model, fabric: Option<&Fabric>, settings: &Settings) -> Vec<String> {

@@ -35,13 +35,29 @@ pub fn solve(traffic: &Traffic, rungs: Option<&Rungs>, buffer: u32) -> Solution 
     best.unwrap_or_else(|| search.evaluated(PortLimits { classes: Vec::new(), trim: 0 }))
 }
 
-/// The same from thresholds that were best for another buffer, and so are near.
-pub fn again(traffic: &Traffic, rungs: Option<&Rungs>, buffer: u32, near: &PortLimits) -> Solution {
+/// The same from thresholds that were best for other buffers, and so are near: `far` scaled to this one, and `below`, those of a
+/// smaller one, as they are, so that more buffer never loses more.
+pub fn again(
+    traffic: &Traffic,
+    rungs: Option<&Rungs>,
+    buffer: u32,
+    far: &PortLimits,
+    below: Option<&PortLimits>,
+) -> Solution {
     let search = Search { traffic, rungs, buffer };
-    let ratio = f64::from(buffer) / f64::from(near.room().max(1));
+    let found = search.descend(scaled(far, buffer));
+    let other = below.filter(|limits| limits.room() <= buffer).map(|limits| search.descend(limits.clone()));
+    match other {
+        Some(other) if other.fate.weighted_loss < found.fate.weighted_loss => other,
+        _ => found,
+    }
+}
+
+fn scaled(limits: &PortLimits, buffer: u32) -> PortLimits {
+    let ratio = f64::from(buffer) / f64::from(limits.room().max(1));
     let scaled = |packets: u32| (f64::from(packets) * ratio) as u32;
-    let mut start = near.clone();
-    start.trim = scaled(near.trim);
+    let mut start = limits.clone();
+    start.trim = scaled(limits.trim);
     for class in &mut start.classes {
         let ClassLimits { limits, deep, .. } = *class;
         let all = scaled(limits.all);
@@ -49,7 +65,7 @@ pub fn again(traffic: &Traffic, rungs: Option<&Rungs>, buffer: u32, near: &PortL
         class.limits = Limits { less_important, all };
         class.deep = if deep > limits.all { all + 1 } else { scaled(deep).clamp(less_important, all + 1) };
     }
-    search.descend(start)
+    start
 }
 
 struct Search<'t> {

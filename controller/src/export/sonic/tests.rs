@@ -173,7 +173,8 @@ const YANG: &[Model] = &[
 ];
 
 /// Maps: their fields are the keys of a list. sonic-dscp-tc-map.yang, sonic-tc-queue-map.yang, sonic-tc-dscp-map.yang.
-const MAPS: &[(&str, (i64, i64), (i64, i64))] = &[
+type Map = (&'static str, (i64, i64), (i64, i64));
+const MAPS: &[Map] = &[
     ("DSCP_TO_TC_MAP", (0, 63), (0, 15)),
     ("TC_TO_QUEUE_MAP", (0, 15), (0, 9)),
     ("TC_TO_DSCP_MAP", (0, 15), (0, 63)),
@@ -275,7 +276,7 @@ fn must(table: &str, key: &str, fields: &BTreeMap<String, Field>) {
             }
         }
         "BUFFER_PROFILE" => {
-            assert!(number("static_th").is_some() != fields.contains_key("dynamic_th"), "{key}")
+            assert!(number("static_th").is_some() != fields.contains_key("dynamic_th"), "{key}");
         }
         _ => {}
     }

@@ -108,9 +108,7 @@ fn a_simulated_queue_with_two_limits_refuses_what_the_chain_says() {
 fn strict_priority_is_approximated_as_well_as_documented() {
     let limits = [Limits { less_important: 6, all: 12 }, Limits { less_important: 15, all: 30 }];
     for (seed, (arrivals, factor)) in
-        [([0.3, 0.5], 6.0), ([0.45, 0.5], 2.5), ([0.5, 0.7], 1.25), ([0.8, 1.2], 1.25)]
-            .into_iter()
-            .enumerate()
+        [([0.3, 0.5], 6.0), ([0.45, 0.5], 2.5), ([0.5, 0.7], 2.5), ([0.8, 1.2], 2.5)].into_iter().enumerate()
     {
         let simulated = simulate(&arrivals, 0.5, &limits, 1_000_000, 20 + seed as u64);
         let traffic = Traffic {
