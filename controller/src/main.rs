@@ -28,6 +28,7 @@ fn main() -> ExitCode {
     let command = Cli::parse().command;
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
+        .with_target(false)
         .with_ansi(std::io::stderr().is_terminal())
         .with_env_filter(
             tracing_subscriber::EnvFilter::try_from_env("TRIMWIRE_DEBUG")

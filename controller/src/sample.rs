@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use tonic::Code;
 use trimwire_p4runtime::bytes;
 use trimwire_p4runtime::client::{Client, ClientError};
-use trimwire_p4runtime::entity::{self, EntityError};
+use trimwire_p4runtime::entity;
 use trimwire_p4runtime::p4info::Index;
 use trimwire_p4runtime::v1::entity::Entity as Kind;
 use trimwire_p4runtime::v1::{Entity, p4_data};
@@ -80,16 +80,12 @@ pub struct QueueSample {
 /// By port and queue.
 pub type Sample = BTreeMap<(u16, u8), QueueSample>;
 
-/// Takes a sample.
+/// Takes a sample. What a target's program does not count, or does not let be read, is not in it.
 pub(crate) async fn sample(
     client: &Client,
     index: &Index,
     ports: &BTreeMap<u16, PortPolicy>,
 ) -> Result<Sample, DeviceError> {
-    let misfit = |source: EntityError| DeviceError::Foreign {
-        address: client.address().to_owned(),
-        source: Box::new(source),
-    };
     let places = || ports.iter().flat_map(|(port, policy)| policy.queues.keys().map(|queue| (*port, *queue)));
     let mut sample: Sample = places().map(|place| (place, QueueSample::default())).collect();
     if sample.is_empty() {
@@ -99,12 +95,12 @@ pub(crate) async fn sample(
     let mut kinds = BTreeMap::new();
     for counter in Counter::ALL {
         for place in places() {
-            let entry = entity::counter(index, counter.name(), Some(cell(place))).map_err(misfit)?;
+            let Ok(entry) = entity::counter(index, counter.name(), Some(cell(place))) else { break };
             kinds.insert(entry.counter_id, counter);
             filters.push(entry.into());
         }
     }
-    for entity in client.read(filters).await? {
+    for entity in read(client, filters).await? {
         let Some(Kind::CounterEntry(entry)) = entity.entity else { continue };
         let (Some(counter), Some(data), Some(cell)) = (kinds.get(&entry.counter_id), entry.data, entry.index)
         else {
@@ -115,10 +111,8 @@ pub(crate) async fn sample(
             queue.counters.insert(*counter, count);
         }
     }
-    let filters =
-        places().map(|place| entity::register(index, names::OCCUPANCY, Some(cell(place))).map(Entity::from));
-    let filters: Vec<Entity> = filters.collect::<Result<_, _>>().map_err(misfit)?;
-    let registers = match client.read(filters).await {
+    let filters = places().map(|place| entity::register(index, names::OCCUPANCY, Some(cell(place))));
+    let registers = match read(client, filters.flatten().map(Entity::from).collect()).await {
         Ok(registers) => registers,
         // BMv2 does not read registers over P4Runtime.
         Err(ClientError::Refused { status, .. }) if status.code() == Code::Unimplemented => Vec::new(),
@@ -136,6 +130,11 @@ pub(crate) async fn sample(
         }
     }
     Ok(sample)
+}
+
+/// No filters are no question.
+async fn read(client: &Client, filters: Vec<Entity>) -> Result<Vec<Entity>, ClientError> {
+    if filters.is_empty() { Ok(Vec::new()) } else { client.read(filters).await }
 }
 
 fn cell((port, queue): (u16, u8)) -> i64 {

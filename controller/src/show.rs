@@ -1,7 +1,7 @@
 //! What switches hold and count, in the fabric's words. Looks only: takes no mastership.
 
 mod decode;
-mod table;
+pub(crate) mod table;
 mod text;
 
 use std::collections::BTreeMap;

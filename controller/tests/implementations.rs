@@ -7,8 +7,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use trimwire_controller::run::task::Drift;
+use trimwire_controller::run::{Controller, RunOptions};
 use trimwire_controller::show::{Rows, What, show_blocking};
-use trimwire_controller::{Artifacts, Fabric, Options, Report, apply_blocking, plan_blocking};
+use trimwire_controller::{Artifacts, Fabric, MetricsAt, Options, Report, apply_blocking, plan_blocking};
 use trimwire_switch::server::{ServerHandle, serve};
 use trimwire_switch::{PortConfig, SharedSwitch, Switch, SwitchConfig};
 
@@ -131,6 +133,45 @@ fn bmv2_is_brought_up_changed_and_a_second_apply_writes_nothing() {
         std::thread::sleep(Duration::from_millis(20));
     }
     life(&address.to_string(), "target: bmv2", false);
+}
+
+/// Digests, counters one by one, and arbitration as BMv2 has them; nothing that it answers may look like drift.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bmv2_is_kept_in_place_through_a_restart() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let Some(first) = start(&address.to_string()) else { return };
+    let text =
+        EXAMPLE.replace("127.0.0.1:9559", &address.to_string()).replace("target: trimwire", "target: bmv2");
+    let mut fabric = read(&text);
+    fabric.controller.interval_ns = 200_000_000;
+    let any_port = MetricsAt::Address(any_port());
+    let options = RunOptions { metrics: Some(any_port), ..RunOptions::default() };
+    let controller = Controller::start(&fabric, &Artifacts::embedded().unwrap(), &options).await.unwrap();
+    // Passes since the last failure, at least so many.
+    let in_place = async |passes: u64, restarts: u64| {
+        let polling = async {
+            loop {
+                let status = controller.status().switches.remove("s1").unwrap();
+                let drift = &status.tally.drift;
+                let restarted = drift.get(&Drift::Restarted).copied().unwrap_or(0);
+                let is_well =
+                    status.up && status.primary && status.in_place == Some(true) && !status.sample.is_empty();
+                if is_well && status.tally.succeeded >= passes && restarted == restarts {
+                    assert_eq!(drift.len() as u64, restarts, "{drift:?}");
+                    return status;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(40), polling).await.expect("in place")
+    };
+    let status = in_place(3, 0).await;
+    assert_eq!(status.sample.len(), 4 * 7);
+    assert!(status.sample.values().all(|queue| queue.counters.len() == 8 && queue.occupancy.is_none()));
+    drop(first);
+    let _second = start(&address.to_string());
+    in_place(status.tally.succeeded + 3, 1).await;
+    controller.stop().await;
 }
 
 fn embedded(address: SocketAddr, device_id: u64) -> (SharedSwitch, ServerHandle) {

@@ -139,6 +139,51 @@ async fn sixty_four_switches_are_kept_in_place_through_restarts_foreign_writes_a
     first.stop().await;
 }
 
+/// A controller that went on writing would have updates refused: the switch takes them from its primary alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_that_is_demoted_in_the_middle_of_writing_stops_and_goes_on_when_it_is_back() {
+    let switch = Embedded::start(1);
+    let slow = delaying_proxy(switch.address, Duration::from_millis(20)).await;
+    // One update a Write, 40 ms each: some seconds in all.
+    let fabric = read(&chains(&[slow], "interval: 1s, timeout: 5s, batch: 1"));
+    let controller = started(&fabric, &off()).await;
+    let mut other = Client::connect(&switch.address.to_string()).await.unwrap();
+    other.observe(1);
+    // Of all tables.
+    let entries = async |client: &Client| {
+        client.read(vec![TableEntry::default().into()]).await.map_or(0, |entries| entries.len())
+    };
+    let mut written = 0;
+    for _ in 0..2000 {
+        written = entries(&other).await;
+        if written > 2 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(written > 2, "it has begun");
+    let told = other.arbitrate(1, 9, Role::default()).await.unwrap();
+    assert!(matches!(told, Arbitration::Primary { .. }));
+    all(&controller, "backup", &[], |status| status.up && !status.primary && status.in_place == Some(false))
+        .await;
+    let left = entries(&other).await;
+    let tally = controller.status().switches["s0"].tally.clone();
+    assert_eq!(
+        (tally.refused, tally.failed, tally.succeeded),
+        (0, 0, 0),
+        "nothing was written after the news"
+    );
+
+    drop(other);
+    all(&controller, "primary again, and through", &[], is_well).await;
+    let mut observer = Client::connect(&switch.address.to_string()).await.unwrap();
+    observer.observe(1);
+    let whole = entries(&observer).await;
+    assert!(left < whole, "it was in the middle: {left} of {whole}");
+    assert_eq!(drift(&controller, "s0"), BTreeMap::new(), "it had never been in place");
+    controller.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_file_is_taken_while_running_and_what_it_changes_is_no_drift() {
     let (one, two) = (Embedded::start(1), Embedded::start(2));

@@ -12,10 +12,10 @@ use trimwire_controller::run::{Controller, RunOptions};
 use trimwire_controller::{Artifacts, Fabric, MetricsAt, Options, Report, apply};
 use trimwire_switch::server::Tls;
 
-fn server(ca: &Authority, with_clients_of: Option<&Authority>) -> Option<Tls> {
+fn server(ca: &Authority, with_clients_of: Option<&Authority>) -> Tls {
     let Pem { certificate, key } = ca.server();
     let client_ca = with_clients_of.map(|ca| ca.certificate.clone().into_bytes());
-    Some(Tls { certificate: certificate.into_bytes(), key: key.into_bytes(), client_ca })
+    Tls { certificate: certificate.into_bytes(), key: key.into_bytes(), client_ca }
 }
 
 /// A folder with `ca.pem`, `controller.pem` and `controller.key`, and the path of a fabric file that would stand in it.
@@ -40,7 +40,7 @@ const MUTUAL: &str = "interval: 100ms, tls: { ca: ca.pem, cert: controller.pem, 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn switches_that_ask_for_a_certificate_are_shown_one_and_those_in_the_clear_are_not() {
     let ca = Authority::new("fabric");
-    let mutual = Embedded::start_with(1, server(&ca, Some(&ca)));
+    let mutual = Embedded::start_with(1, Some(server(&ca, Some(&ca))));
     let clear = Embedded::start(2);
     let (_folder, file) = folder(&ca);
     let text = chains(&[mutual.address, clear.address], MUTUAL)
@@ -65,9 +65,9 @@ async fn whoever_is_not_believed_is_not_talked_to() {
     let (ca, other) = (Authority::new("fabric"), Authority::new("somebody else"));
     let (_folder, file) = folder(&ca);
     // Its certificate is another authority's.
-    let stranger = Embedded::start_with(1, server(&other, None));
+    let stranger = Embedded::start_with(1, Some(server(&other, None)));
     // It does not believe us.
-    let strict = Embedded::start_with(2, server(&ca, Some(&other)));
+    let strict = Embedded::start_with(2, Some(server(&ca, Some(&other))));
     // It speaks in the clear.
     let clear = Embedded::start(3);
     let text = chains(&[stranger.address, strict.address, clear.address], MUTUAL);
@@ -84,7 +84,7 @@ async fn whoever_is_not_believed_is_not_talked_to() {
 async fn a_certificate_for_another_name_is_taken_only_under_that_name() {
     let ca = Authority::new("fabric");
     let (_folder, file) = folder(&ca);
-    let switch = Embedded::start_with(1, server(&ca, None));
+    let switch = Embedded::start_with(1, Some(server(&ca, None)));
     for (name, taken) in [("localhost", true), ("leaf1.example", false)] {
         let text = chains(&[switch.address], &format!("tls: {{ ca: ca.pem, server_name: {name} }}"));
         let report = applied(&Fabric::from_yaml(&text, &file).unwrap()).await;

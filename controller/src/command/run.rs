@@ -3,7 +3,7 @@
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use trimwire_controller::run::{Controller, RunOptions};
-use trimwire_controller::{Fabric, MetricsAt, Options, apply_blocking};
+use trimwire_controller::{MetricsAt, Options, apply_blocking};
 
 use super::file::FileArgs;
 use super::outcome::{FAILED, Failure, Outcome, failed};

@@ -65,8 +65,9 @@ impl Watch {
         let text = if self.file.json {
             serde_json::to_string(interval).map_err(failed)?
         } else if terminal {
-            let height = terminal_size::terminal_size().map_or(24, |(_, height)| height.0);
-            redraw(&interval.table(self.all), usize::from(height))
+            let (width, height) =
+                terminal_size::terminal_size().map_or((80, 24), |(width, height)| (width.0, height.0));
+            redraw(&interval.table(self.all), usize::from(width), usize::from(height))
         } else {
             format!("interval {}\n{}", interval.interval, interval.table(self.all))
         };
@@ -75,18 +76,38 @@ impl Watch {
 }
 
 /// Over what was drawn before, without the flicker of clearing first; what does not fit is counted.
-fn redraw(table: &str, height: usize) -> String {
+fn redraw(table: &str, width: usize, height: usize) -> String {
     let lines: Vec<&str> = table.lines().collect();
+    // A line for what does not fit, and the one that the cursor is left on.
     let room = height.saturating_sub(2).max(2);
     let mut text = "\x1b[H".to_owned();
     for line in lines.iter().take(room) {
-        text.push_str(line);
+        text.extend(line.chars().take(width));
         text.push_str("\x1b[K\n");
     }
     if let Some(more @ 1..) = lines.len().checked_sub(room) {
-        let _ = writeln!(text, "… {more} more lines; a higher window or --switch shows them\x1b[K");
+        let _ = write!(text, "… {more} more lines; a higher window or --switch shows them\x1b[K");
     }
     // Erases what is left from a longer table.
     text.push_str("\x1b[J");
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_drawn_within_the_window_and_never_scrolls_it() {
+        let table = (1..=30).map(|number| format!("line {number}")).collect::<Vec<_>>().join("\n");
+        let drawn = redraw(&table, 6, 12);
+        assert!(drawn.starts_with("\x1b[Hline 1\x1b[K\n") && drawn.ends_with("\x1b[J"), "{drawn:?}");
+        assert!(
+            drawn.contains("line 1\x1b[K\n") && drawn.contains("… 20 more lines"),
+            "cut at the width: {drawn:?}"
+        );
+        // With the newline that printing adds, the cursor ends in the last line.
+        assert_eq!(drawn.matches('\n').count(), 10);
+        assert_eq!(redraw("a\nb", 80, 24), "\x1b[Ha\x1b[K\nb\x1b[K\n\x1b[J");
+    }
 }

@@ -1,5 +1,6 @@
 //! Digests `cutting_t`: a queue has started, or stopped, to cut packets.
 
+use tonic::Code;
 use trimwire_p4runtime::bytes;
 use trimwire_p4runtime::client::Client;
 use trimwire_p4runtime::entity;
@@ -30,7 +31,11 @@ pub(super) struct Cutting {
 pub(super) async fn subscribe(client: &Client, index: &Index) -> Result<(), String> {
     let Ok(digest) = index.digest(DIGEST) else { return Ok(()) };
     let entry = |config| DigestEntry { digest_id: digest.id(), config };
-    let read = client.read(vec![entry(None).into()]).await.map_err(|error| error.to_string())?;
+    let read = match client.read(vec![entry(None).into()]).await {
+        // BMv2's answer for a digest that is not on.
+        Err(error) if error.code() == Some(Code::NotFound) => Vec::new(),
+        read => read.map_err(|error| error.to_string())?,
+    };
     let there = read.into_iter().find_map(|entity| match entity.entity {
         Some(Kind::DigestEntry(found)) if found.digest_id == digest.id() => Some(found),
         _ => None,

@@ -147,7 +147,7 @@ fn queues(registry: &mut Registry, status: &Status) {
             })
         })
     };
-    let count = |sample: &QueueSample, cell| sample.counters.get(&cell).copied().unwrap_or_default();
+    let count = |sample: &QueueSample, cell| sample.counters.get(&cell).copied();
     let unsigned = |value: i64| u64::try_from(value).unwrap_or(0);
     for (cell, name, help) in [
         (Cell::Admitted, "admitted", "Taken whole into the queue that they were classified to"),
@@ -159,7 +159,7 @@ fn queues(registry: &mut Registry, status: &Status) {
     ] {
         let [packets, bytes]: [Family<QueueLabels, Counter>; 2] = Default::default();
         for (labels, sample) in all() {
-            let count = count(sample, cell);
+            let Some(count) = count(sample, cell) else { continue };
             packets.get_or_create(&labels).inc_by(unsigned(count.packets));
             bytes.get_or_create(&labels).inc_by(unsigned(count.bytes));
         }
@@ -174,7 +174,9 @@ fn queues(registry: &mut Registry, status: &Status) {
             [(Cell::TailDropped, "tail"), (Cell::SelectiveDropped, "selective"), (Cell::TrimDropped, "trim")]
         {
             let labels = CauseLabels { switch: switch.clone(), port: *port, queue: *queue, cause };
-            dropped.get_or_create(&labels).inc_by(unsigned(count(sample, cell).packets));
+            if let Some(count) = count(sample, cell) {
+                dropped.get_or_create(&labels).inc_by(unsigned(count.packets));
+            }
         }
         if let Some(bytes) = sample.occupancy {
             occupancy.get_or_create(&labels).set(i64::try_from(bytes).unwrap_or(i64::MAX));

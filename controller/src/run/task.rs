@@ -393,7 +393,9 @@ impl SwitchTask {
                 *self.tally.drift.entry(*kind).or_default() += count;
             }
             if report.is_ok() {
-                let words = report.found.iter().map(ToString::to_string).collect();
+                // After a push everything was missing.
+                let told = if report.pipeline_pushed { &[] } else { report.found.as_slice() };
+                let words = told.iter().map(ToString::to_string).collect();
                 self.notices.push_back(Notice::Repaired(repaired, words));
             }
         }

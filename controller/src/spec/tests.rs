@@ -205,6 +205,30 @@ fn a_host_that_only_down_links_lead_to_is_a_warning() {
     );
 }
 
+#[test]
+fn what_run_needs_stands_under_controller() {
+    let with =
+        |controller: &str| changed("version: 1\n", &format!("version: 1\ncontroller: {{ {controller} }}\n"));
+    let read = |controller: &str| Fabric::from_yaml(&with(controller), "fabric.yaml").unwrap().controller;
+    let defaults = read("batch: 100");
+    assert_eq!((defaults.interval_ns, defaults.metrics), (5_000_000_000, MetricsAt::Default));
+    let given = read("interval: 250ms, metrics: \"127.0.0.1:9999\"");
+    assert_eq!(given.interval_ns, 250_000_000);
+    assert_eq!(given.metrics, MetricsAt::Address("127.0.0.1:9999".parse().unwrap()));
+    assert_eq!(read("metrics: off").metrics, MetricsAt::Off);
+    for (controller, expected) in [
+        ("interval: 0", "controller.interval: switches are not looked at all the time; write interval: 5s"),
+        (
+            "metrics: on",
+            "controller.metrics: 'on' is no address for metrics; write ADDRESS:PORT, as in 127.0.0.1:9550, or off",
+        ),
+        ("metric: off", "controller.metric: unknown key; did you mean 'metrics'? (valid: election_id, "),
+    ] {
+        let found = errors(&with(controller));
+        assert!(found.starts_with(&format!("fabric.yaml:2: {expected}")), "{found}");
+    }
+}
+
 /// The schema is what editors complete from: it may not know other keys than the reader.
 #[test]
 fn the_json_schema_and_the_documentation_know_the_same_keys_as_the_reader() {

@@ -8,7 +8,7 @@ use trimwire_p4runtime::p4info::Index;
 use trimwire_p4runtime::v1::Entity;
 
 use super::{Ports, Rules, trimwire};
-use crate::policy::PortPolicy;
+use crate::policy::{PortPolicy, QueuePolicy};
 use crate::spec::{Fabric, QueuePlan};
 use crate::units;
 
@@ -18,6 +18,23 @@ const DEFAULT_DEPTH: u64 = 64;
 const SMALLEST_FRAME: u64 = 60;
 
 pub(super) struct Bmv2;
+
+/// The trim queue has as few places, and heads are small.
+fn heads(ports: &Ports, plan: &QueuePlan) -> Option<String> {
+    let limit = ports.values().filter_map(|port| port.queues.get(&plan.trimmed)).flatten();
+    let limit = u64::from(limit.map(|queue| queue.trim_drop_at).max()?);
+    let classes =
+        ports.values().flat_map(|port| plan.classes.iter().filter_map(|queue| port.queues.get(queue)));
+    let head = u64::from(classes.flatten().map(|queue| queue.deep_size).min()?.max(1));
+    (limit > DEFAULT_DEPTH * head).then(|| {
+        format!(
+            "trim_limit is up to {limit} bytes, but BMv2's queues hold {DEFAULT_DEPTH} packets ({} bytes of the most deeply cut) and \
+             drop the rest without counting it; with set_queue_depth {} in simple_switch_CLI they hold it",
+            DEFAULT_DEPTH * head,
+            limit.div_ceil(head)
+        )
+    })
+}
 
 impl Rules for Bmv2 {
     fn ports(&self) -> RangeInclusive<u16> {
@@ -49,14 +66,15 @@ impl Rules for Bmv2 {
     fn doubts(&self, _: &str, ports: &Ports, fabric: &Fabric) -> Vec<(&'static str, String)> {
         let full = units::full_frame(units::coordinates(fabric.mtu)).max(SMALLEST_FRAME);
         let holds = DEFAULT_DEPTH * full;
-        // The control queue's limit is a safety net; nobody waits there.
-        let queues = |policy: &PortPolicy| {
-            let own = policy.queues.iter().filter(|(queue, _)| **queue != fabric.queues.control);
-            own.flat_map(|(_, both)| both.iter().map(|queue| queue.drop_at)).max()
+        let plan = &fabric.queues;
+        let drop_at = |(queue, both): (&u8, &[QueuePolicy; 2])| {
+            // The control queue's limit is a safety net; nobody waits there.
+            let counts = *queue != plan.control && *queue != plan.trimmed;
+            both.iter().filter(move |_| counts).map(|queue| queue.drop_at).max()
         };
-        let most = ports.values().filter_map(queues).max().unwrap_or(0);
+        let most = ports.values().flat_map(|port| port.queues.iter().filter_map(drop_at)).max().unwrap_or(0);
         if u64::from(most) <= holds {
-            return Vec::new();
+            return heads(ports, plan).map(|message| ("depth", message)).into_iter().collect();
         }
         let message = if most == units::NEVER {
             format!(

@@ -86,7 +86,16 @@ fn what_a_target_cannot_do_is_said_before_it_is_tried() {
             && warnings.contains("set_queue_depth 3334"),
         "{warnings}"
     );
-    assert_eq!(fabric("bmv2", "policy: { drop_at: 90000B }\n").warnings, Vec::<String>::new());
+    // 64 × 104 bytes; 20,000 / 104 = 192.3.
+    let warnings = fabric("bmv2", "policy: { drop_at: 90000B, trim_limit: 20000B }\n").warnings.join("\n");
+    assert!(
+        warnings.contains("(6656 bytes of the most deeply cut)") && warnings.contains("set_queue_depth 193"),
+        "{warnings}"
+    );
+    assert_eq!(
+        fabric("bmv2", "policy: { drop_at: 90000B, trim_limit: 6000B }\n").warnings,
+        Vec::<String>::new()
+    );
 }
 
 #[test]

@@ -124,9 +124,8 @@ pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> Result<(),
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    if tokio::time::timeout(Duration::from_secs(40), polling).await.is_err() {
-        panic!("{what}: {last}");
-    }
+    let in_time = tokio::time::timeout(Duration::from_secs(40), polling).await.is_ok();
+    assert!(in_time, "{what}: {last}");
 }
 
 /// Chains of eight switches, each with one host.

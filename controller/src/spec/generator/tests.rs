@@ -161,8 +161,8 @@ fn every_mistake_is_named_with_its_line_and_the_nearest_valid_word() {
     );
     for (text, expected) in [
         (
-            "topology: { leaf_spine: { leafs: 2, spines: 2, hosts_per_leaf: 2, host_speed: 1Gbps } }\n",
-            "f.yaml:2: topology.leaf_spine.leafs: unknown key; did you mean 'leaves'?",
+            "topology: { leaf_spine: { leavs: 2, spines: 2, hosts_per_leaf: 2, host_speed: 1Gbps } }\n",
+            "f.yaml:2: topology.leaf_spine.leavs: unknown key; did you mean 'leaves'?",
         ),
         (
             "topology: { leaf_spine: { spines: 2, hosts_per_leaf: 2, host_speed: 1Gbps } }\n",
