@@ -1,6 +1,6 @@
 # Every entry point of the project; `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust client-tests lint bench p4 p4-check bmv2-tests
+.PHONY: help demo test test-rust client-tests lint bench p4 p4-check bmv2-tests mininet-test
 
 CARGO ?= cargo
 DEMO_FLAGS ?=
@@ -12,7 +12,7 @@ help: ## list the entry points
 demo: ## train a model through a congested, trimming switch (half a minute once built; flags: DEMO_FLAGS="--help")
 	$(CARGO) run --release --quiet -p trimwire -- demo $(DEMO_FLAGS)
 
-test: p4-check lint test-rust bmv2-tests ## everything that CI runs
+test: p4-check lint test-rust bmv2-tests mininet-test ## everything that CI runs
 
 test-rust: ## unit, property and integration tests of all crates
 	python3 host-encoder/tests/reference/generate.py --check
@@ -41,3 +41,6 @@ p4-check: ## compiled P4 is fresh: hashes always, a recompilation where p4c is o
 
 bmv2-tests: ## traffic over real interfaces in network namespaces (needs root; skipped loudly otherwise)
 	bmv2-tests/run.sh
+
+mininet-test: ## agents congest ports in Mininet (needs root and Debian's mininet package; skipped loudly otherwise)
+	mininet/run.sh

@@ -1,22 +1,21 @@
 //! `apply` and `plan`: every switch on its own, many at a time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use trimwire_p4runtime::client::{Client, WriteError};
+use trimwire_p4runtime::client::Tls;
 use trimwire_p4runtime::p4info::Index;
-use trimwire_p4runtime::status;
-use trimwire_p4runtime::v1::set_forwarding_pipeline_config_request::Action;
-use trimwire_p4runtime::v1::write_request::Atomicity;
 
 use crate::artifacts::{Artifacts, ArtifactsError};
+use crate::converge::{converge, pipeline_state};
 use crate::desired::{self, Desired, DesiredError};
-use crate::device::{self, DeviceError, Observer};
-use crate::reconcile::{self, Change};
-use crate::report::{ChangeReport, Counts, PipelineState, Plan, Refusal, Report, SwitchPlan, SwitchReport};
+use crate::device::{self, DeviceError, Reach};
+use crate::places::Places;
+use crate::progress::Progress;
+use crate::reconcile;
+use crate::report::{ChangeReport, PipelineState, Plan, Report, SwitchPlan, SwitchReport};
 use crate::show;
 use crate::spec::{Fabric, Switch};
 use crate::topology::Routes;
@@ -26,6 +25,10 @@ use crate::topology::Routes;
 pub struct Options {
     /// Instead of the file's.
     pub election_id: Option<u128>,
+    /// Names of the switches to work on; empty for all.
+    pub only: BTreeSet<String>,
+    /// Kept up to date while the work goes on.
+    pub progress: Progress,
 }
 
 /// Why nothing was done at all. What goes wrong on a switch is in the report.
@@ -50,8 +53,10 @@ pub enum ApplyError {
 pub(crate) struct Shared {
     pub artifacts: Artifacts,
     pub election_id: u128,
-    pub timeout: Duration,
-    batch: usize,
+    /// Most updates in one Write.
+    pub batch: usize,
+    timeout: Duration,
+    tls: BTreeMap<String, Tls>,
 }
 
 impl Shared {
@@ -61,19 +66,30 @@ impl Shared {
             election_id: options.election_id.unwrap_or(fabric.controller.election_id),
             timeout: Duration::from_nanos(fabric.controller.timeout_ns),
             batch: fabric.controller.batch,
+            tls: fabric.tls.clone(),
         })
     }
 
-    pub(crate) fn index(&self) -> &Index {
-        self.artifacts.index()
+    pub(crate) fn reach(&self, name: &str, switch: &Switch) -> Reach {
+        Reach {
+            address: switch.address.clone(),
+            device_id: switch.device_id,
+            timeout: self.timeout,
+            tls: self.tls.get(name).cloned(),
+        }
+    }
+
+    /// Names of the program that a switch runs.
+    pub(crate) fn index(&self, switch: &str) -> &Index {
+        self.artifacts.of(switch).index()
     }
 }
 
 /// Brings every switch to what the fabric file says, writing differences only.
 pub async fn apply(fabric: &Fabric, artifacts: &Artifacts, options: &Options) -> Result<Report, ApplyError> {
-    let all = desired::desired(fabric, &Routes::of(fabric), artifacts.index())?;
+    let all = desired::desired(fabric, &Routes::of(fabric), artifacts)?;
     let shared = Shared::new(fabric, artifacts, options);
-    let switches = each(fabric, all, |name, switch, wanted| {
+    let switches = each(fabric, options, all, |name, switch, wanted| {
         let shared = Arc::clone(&shared);
         async move { apply_switch(&name, &switch, &wanted, &shared).await }
     })
@@ -83,14 +99,19 @@ pub async fn apply(fabric: &Fabric, artifacts: &Artifacts, options: &Options) ->
 
 /// Tells what [`apply`] would do. Needs no mastership and takes none.
 pub async fn plan(fabric: &Fabric, artifacts: &Artifacts, options: &Options) -> Result<Plan, ApplyError> {
-    let all = desired::desired(fabric, &Routes::of(fabric), artifacts.index())?;
+    let all = desired::desired(fabric, &Routes::of(fabric), artifacts)?;
     let shared = Shared::new(fabric, artifacts, options);
-    let switches = each(fabric, all, |name, switch, wanted| {
+    let switches = each(fabric, options, all, |name, switch, wanted| {
         let shared = Arc::clone(&shared);
         async move { plan_switch(&name, &switch, &wanted, &shared).await }
     })
     .await?;
-    Ok(Plan { switches, thresholds: show::planned(fabric), warnings: fabric.warnings.clone() })
+    Ok(Plan {
+        switches,
+        thresholds: show::planned(fabric),
+        manual_steps: crate::target::manual_steps(fabric),
+        warnings: fabric.warnings.clone(),
+    })
 }
 
 /// [`apply`] for callers without an async runtime. May also be called from within one.
@@ -121,9 +142,10 @@ pub(crate) fn blocking<T: Send>(
 }
 
 /// Works on all switches, a bounded number at a time; the results are in order of names. A slow or dead switch holds up
-/// nobody but itself and one of the places.
+/// nobody but itself.
 pub(crate) async fn each<P, T, W, F>(
     fabric: &Fabric,
+    options: &Options,
     mut parts: BTreeMap<String, P>,
     work: W,
 ) -> Result<Vec<T>, ApplyError>
@@ -133,20 +155,19 @@ where
     W: Fn(String, Switch, P) -> F,
     F: Future<Output = T> + Send + 'static,
 {
-    let places = Arc::new(Semaphore::new(fabric.controller.concurrency.max(1)));
+    let wanted = |name: &String| options.only.is_empty() || options.only.contains(name);
+    options.progress.begin(fabric.switches.keys().filter(|name| wanted(name)).cloned());
+    let places = Places::new(fabric.controller.concurrency);
     let mut tasks = JoinSet::new();
-    for (name, switch) in &fabric.switches {
+    for (name, switch) in fabric.switches.iter().filter(|(name, _)| wanted(name)) {
         let future = work(name.clone(), switch.clone(), parts.remove(name).unwrap_or_default());
-        let (name, places) = (name.clone(), Arc::clone(&places));
-        tasks.spawn(async move {
-            // Never closed, so there is always a permit to be had.
-            let _permit = places.acquire().await;
-            (name, future.await)
-        });
+        let (name, places) = (name.clone(), places.clone());
+        tasks.spawn(async move { (name, places.work(future).await) });
     }
     let mut done = BTreeMap::new();
     while let Some(result) = tasks.join_next().await {
         let (name, result) = result.map_err(|error| ApplyError::Abnormal(error.to_string()))?;
+        options.progress.done(&name);
         done.insert(name, result);
     }
     Ok(done.into_values().collect())
@@ -160,131 +181,44 @@ async fn plan_switch(name: &str, switch: &Switch, wanted: &Desired, shared: &Sha
         changes: Vec::new(),
         error: None,
     };
-    if let Err(error) = look(switch, wanted, shared, &mut plan).await {
+    if let Err(error) = look(name, switch, wanted, shared, &mut plan).await {
         plan.error = Some(error.to_string());
     }
     plan
 }
 
 async fn look(
+    name: &str,
     switch: &Switch,
     wanted: &Desired,
     shared: &Shared,
     plan: &mut SwitchPlan,
 ) -> Result<(), DeviceError> {
-    let observer = Observer::connect(&switch.address, switch.device_id, shared.timeout).await?;
-    plan.pipeline = pipeline_state(observer.cookie().await?, shared);
+    let client = shared.reach(name, switch).observe().await?;
+    let artifacts = shared.artifacts.of(name);
+    let index = artifacts.index();
+    plan.pipeline = pipeline_state(device::cookie(&client).await?, artifacts);
     let actual = if plan.pipeline == PipelineState::Same {
-        observer.actual(shared.index()).await?
+        device::actual(&client, index).await?
     } else {
         // A new pipeline starts with what the program itself puts into its tables.
         let address = || switch.address.clone();
-        reconcile::actual(Vec::new(), shared.index())
+        reconcile::actual(Vec::new(), index)
             .map_err(|source| DeviceError::Foreign { address: address(), source: Box::new(source) })?
     };
-    plan.changes =
-        reconcile::difference(wanted, &actual, shared.index()).iter().map(ChangeReport::from).collect();
+    plan.changes = reconcile::difference(wanted, &actual, index).iter().map(ChangeReport::from).collect();
     Ok(())
-}
-
-fn pipeline_state(cookie: Option<u64>, shared: &Shared) -> PipelineState {
-    match cookie {
-        None => PipelineState::Absent,
-        Some(cookie) if cookie == shared.artifacts.cookie() => PipelineState::Same,
-        Some(cookie) => PipelineState::Different { cookie },
-    }
 }
 
 async fn apply_switch(name: &str, switch: &Switch, wanted: &Desired, shared: &Shared) -> SwitchReport {
     let mut report = SwitchReport::new(name, &switch.address);
-    if let Err(error) = reconcile_switch(switch, wanted, shared, &mut report).await {
-        report.error = Some(error.to_string());
-    }
+    let outcome = match shared.reach(name, switch).primary(shared.election_id).await {
+        Ok(client) => converge(&client, wanted, shared, &mut report).await,
+        Err(error) => Err(error),
+    };
+    report.error = outcome.err().map(|error| error.to_string());
     if !report.is_ok() {
         tracing::warn!(switch = name, "not in place");
     }
     report
-}
-
-async fn reconcile_switch(
-    switch: &Switch,
-    wanted: &Desired,
-    shared: &Shared,
-    report: &mut SwitchReport,
-) -> Result<(), DeviceError> {
-    let Switch { address, device_id, .. } = switch;
-    let client = device::primary(address, *device_id, shared.election_id, shared.timeout).await?;
-    let observer = Observer::connect(address, *device_id, shared.timeout).await?;
-    report.pipeline_before = pipeline_state(observer.cookie().await?, shared);
-    if report.pipeline_before != PipelineState::Same {
-        let artifacts = &shared.artifacts;
-        let (p4info, json) = (artifacts.p4info().clone(), artifacts.json().to_vec());
-        client.set_pipeline(p4info, json, Some(artifacts.cookie()), Action::VerifyAndCommit).await?;
-        report.pipeline_pushed = true;
-        tracing::info!(switch = %report.switch, "pushed the pipeline");
-    }
-    client.use_index(shared.index().clone());
-    let changes = reconcile::difference(wanted, &observer.actual(shared.index()).await?, shared.index());
-    let outcome = write(&client, &changes, shared, report).await;
-    // Whatever became of the writes: what counts is what the switch holds now.
-    if let Ok(actual) = observer.actual(shared.index()).await {
-        let remaining = reconcile::difference(wanted, &actual, shared.index());
-        let missing =
-            remaining.iter().filter(|change| change.operation != reconcile::Operation::Delete).count();
-        report.in_place = Some(wanted.len().saturating_sub(missing));
-        report.remaining = Some(remaining.iter().map(ChangeReport::from).collect());
-    }
-    outcome
-}
-
-/// Writes batch after batch. A refused update does not keep the others from being written; a lost switch does.
-async fn write(
-    client: &Client,
-    changes: &[Change],
-    shared: &Shared,
-    report: &mut SwitchReport,
-) -> Result<(), DeviceError> {
-    for batch in reconcile::batches(changes, shared.batch) {
-        let updates = batch.iter().map(Change::update).collect();
-        let mut refused = BTreeMap::new();
-        match client.write(updates, Atomicity::ContinueOnError).await {
-            Ok(()) => {}
-            Err(WriteError::Rejected(rejection)) => {
-                for update in rejection.updates {
-                    let code = status::name(update.code as i32);
-                    let error = if update.message.is_empty() {
-                        code.to_owned()
-                    } else {
-                        format!("{code}: {}", update.message)
-                    };
-                    refused.insert(update.index, error);
-                }
-            }
-            Err(WriteError::Client(error)) => return Err(error.into()),
-            Err(error) => {
-                let lost = |reason| DeviceError::Look {
-                    address: client.address().to_owned(),
-                    operation: "Write",
-                    reason,
-                };
-                return Err(lost(error.to_string()));
-            }
-        }
-        count(batch, &mut refused, &mut report.written, &mut report.refused);
-    }
-    Ok(())
-}
-
-fn count(
-    batch: &[Change],
-    errors: &mut BTreeMap<usize, String>,
-    written: &mut Counts,
-    refused: &mut Vec<Refusal>,
-) {
-    for (position, change) in batch.iter().enumerate() {
-        match errors.remove(&position) {
-            Some(error) => refused.push(Refusal { change: change.into(), error }),
-            None => written.add(change.operation),
-        }
-    }
 }

@@ -1,15 +1,18 @@
 //! What a switch should hold: every entity of the tables and the action profile that this controller owns.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+mod policy;
+mod routes;
+mod traffic;
 
-use trimwire_p4runtime::entity::{self, ActionBuilder, EntityError, EntityKey, TableEntryBuilder};
+use std::collections::BTreeMap;
+
+use trimwire_p4runtime::entity::{EntityError, EntityKey, TableEntryBuilder};
 use trimwire_p4runtime::p4info::{Index, Named};
 use trimwire_p4runtime::v1::Entity;
 
-use crate::policy::PortPolicy;
-use crate::spec::{Fabric, Overload};
-use crate::topology::{self, Routes, SwitchRoutes};
+use crate::artifacts::Artifacts;
+use crate::spec::{Fabric, Switch};
+use crate::topology::{self, Routes};
 
 /// Names of the program (`p4/`): an interface, the same for every target.
 pub(crate) mod names {
@@ -17,12 +20,22 @@ pub(crate) mod names {
     pub(crate) const IPV6_ROUTE: &str = "Ingress.ipv6_route";
     pub(crate) const CLASSIFY: &str = "Ingress.classify";
     pub(crate) const POLICY: &str = "Ingress.queue_policy.policy";
-    /// All tables that this controller owns: what else is in them is foreign.
-    pub(crate) const TABLES: [&str; 4] = [POLICY, CLASSIFY, IPV4_ROUTE, IPV6_ROUTE];
+    pub(crate) const LOAD_BALANCE: &str = "Ingress.load_balance";
+    pub(crate) const TRIM_ACL_IPV4: &str = "Ingress.trim_acl_ipv4";
+    pub(crate) const TRIM_ACL_IPV6: &str = "Ingress.trim_acl_ipv6";
+    /// Where the program, and not the traffic manager, holds cut packets below their cap.
+    pub(crate) const TRIM_CAP: &str = "Ingress.trim_cap.cap";
+    /// All tables that this controller owns where they are: what else is in them is foreign.
+    pub(crate) const TABLES: [&str; 8] =
+        [POLICY, TRIM_CAP, CLASSIFY, LOAD_BALANCE, TRIM_ACL_IPV4, TRIM_ACL_IPV6, IPV4_ROUTE, IPV6_ROUTE];
     pub(crate) const ECMP: &str = "Ingress.ecmp";
     pub(crate) const FORWARD: &str = "Ingress.forward";
     pub(crate) const SET_THRESHOLDS: &str = "Ingress.queue_policy.set_thresholds";
     pub(crate) const NO_POLICY: &str = "Ingress.queue_policy.no_policy";
+    pub(crate) const SET_CAP: &str = "Ingress.trim_cap.set_cap";
+    pub(crate) const NO_CAP: &str = "Ingress.trim_cap.no_cap";
+    pub(crate) const DISABLE_TRIM: &str = "Ingress.disable_trim";
+    pub(crate) const NO_ACTION: &str = "NoAction";
     pub(crate) const OCCUPANCY: &str = "Ingress.occupancy";
 }
 
@@ -59,27 +72,35 @@ pub enum DesiredError {
     },
 }
 
-/// Computes the entities of every switch.
+/// Computes the entities of every switch, each for the program that it runs.
 pub fn desired(
     fabric: &Fabric,
     routes: &Routes,
-    index: &Index,
+    artifacts: &Artifacts,
 ) -> Result<BTreeMap<String, Desired>, DesiredError> {
-    let none = BTreeMap::new();
+    let tiers = topology::tiers(fabric);
     let mut all = BTreeMap::new();
-    for (switch, own) in &routes.switches {
-        let mut builder = Builder { fabric, index, desired: Desired::new() };
+    for (name, own) in &routes.switches {
+        let Some(switch) = fabric.switches.get(name) else { continue };
+        let index = artifacts.of(name).index();
+        let mut builder = Builder { fabric, name, switch, index, desired: Desired::new() };
         builder.classify()?;
-        builder.policy(switch, fabric.policies.get(switch).unwrap_or(&none))?;
-        builder.routes(switch, own)?;
-        check_capacity(switch, &builder.desired, index)?;
-        all.insert(switch.clone(), builder.desired);
+        builder.load_balance(tiers.get(name.as_str()).copied().unwrap_or(0))?;
+        builder.opt_outs()?;
+        builder.policy()?;
+        builder.routes(own)?;
+        check_capacity(name, &builder.desired, index)?;
+        all.insert(name.clone(), builder.desired);
     }
     Ok(all)
 }
 
+/// Builds one switch's entities; a file for each part of the program.
 struct Builder<'f> {
     fabric: &'f Fabric,
+    /// The switch's.
+    name: &'f str,
+    switch: &'f Switch,
     index: &'f Index,
     desired: Desired,
 }
@@ -88,133 +109,28 @@ impl Builder<'_> {
     fn add(&mut self, entity: impl Into<Entity>, purpose: impl Into<String>) {
         let entity = entity.into();
         if let Some(key) = EntityKey::of(&entity) {
-            self.desired.insert(key, Wanted { entity, purpose: purpose.into() });
+            self.desired.entry(key).or_insert(Wanted { entity, purpose: purpose.into() });
         }
     }
 
-    fn classify(&mut self) -> Result<(), EntityError> {
-        let Fabric { dscp, queues, overload, .. } = self.fabric;
-        let trimmable =
-            if *overload == Overload::Trim { "Ingress.set_trimmable" } else { "Ingress.set_plain" };
-        let by_class = |code_points: &[u8], action: &'static str, word: &'static str| {
-            let pairs = code_points.iter().copied().zip(queues.classes.iter().copied());
-            let numbered = pairs.enumerate();
-            numbered
-                .map(|(class, (dscp, queue))| (dscp, action, queue, format!("{word} class {class}")))
-                .collect::<Vec<_>>()
-        };
-        let mut entries = by_class(&dscp.trimmable, trimmable, "trimmable");
-        entries.extend(by_class(&dscp.droppable, "Ingress.set_plain", "droppable"));
-        entries.push((dscp.trimmed, "Ingress.set_trimmed", queues.trimmed, "trimmed".to_owned()));
-        entries.push((dscp.control, "Ingress.set_plain", queues.control, "control".to_owned()));
-        let index = self.index;
-        for (dscp, action, queue, purpose) in entries {
-            let entry = TableEntryBuilder::new(index, names::CLASSIFY).exact("dscp", dscp).action(action);
-            self.add(entry.param("queue", queue).build()?, purpose);
+    /// A table's default action, where the program lets it be changed.
+    fn add_default(
+        &mut self,
+        table: &str,
+        action: &str,
+        param: Option<(&str, u8)>,
+        purpose: &str,
+    ) -> Result<(), EntityError> {
+        if self.index.table(table)?.table.const_default_action_id != 0 {
+            return Ok(());
         }
-        let default = TableEntryBuilder::default_entry(index, names::CLASSIFY).action("Ingress.set_plain");
-        self.add(default.param("queue", queues.best_effort).build()?, "best effort");
+        let mut entry = TableEntryBuilder::default_entry(self.index, table).action(action);
+        if let Some((name, value)) = param {
+            entry = entry.param(name, value);
+        }
+        self.add(entry.build()?, purpose);
         Ok(())
     }
-
-    fn policy(&mut self, switch: &str, ports: &BTreeMap<u16, PortPolicy>) -> Result<(), EntityError> {
-        let Fabric { dscp, queues, .. } = self.fabric;
-        let index = self.index;
-        for (port, policy) in ports {
-            for (queue, both) in &policy.queues {
-                for (importance, policy) in (0_u8..).zip(both) {
-                    let word = if importance == 1 { "important" } else { "less important" };
-                    let entry = TableEntryBuilder::new(index, names::POLICY)
-                        .exact("egress_port", *port)
-                        .exact("queue", *queue)
-                        .exact("importance", importance)
-                        .action(names::SET_THRESHOLDS)
-                        .param("mark_at", policy.mark_at)
-                        .param("shallow_at", policy.shallow_at)
-                        .param("deep_at", policy.deep_at)
-                        .param("drop_at", policy.drop_at)
-                        .param("shallow_size", policy.shallow_size)
-                        .param("deep_size", policy.deep_size)
-                        .param("trimmed_dscp", dscp.trimmed)
-                        .param("trim_queue", queues.trimmed)
-                        .param("trim_drop_at", policy.trim_drop_at);
-                    self.add(entry.build()?, format!("{switch}:{port} {} {word}", queues.name_of(*queue)));
-                }
-            }
-        }
-        let default = TableEntryBuilder::default_entry(index, names::POLICY).action(names::NO_POLICY);
-        self.add(default.build()?, "ports without a link");
-        Ok(())
-    }
-
-    fn routes(&mut self, switch: &str, routes: &SwitchRoutes) -> Result<(), EntityError> {
-        let index = self.index;
-        let used: BTreeSet<u16> = routes.next_hops.values().flatten().copied().collect();
-        for port in used {
-            let Some(neighbour) = routes.neighbours.get(&port) else { continue };
-            let action = ActionBuilder::new(index, names::FORWARD);
-            let action = action.param("port", port).param("dst_mac", neighbour.mac.0);
-            let member = entity::member(index, names::ECMP, member_id(port), action)?;
-            self.add(member, format!("{switch}:{port} to {}", neighbour.end));
-        }
-        let groups = group_ids(routes.next_hops.values());
-        for (ports, id) in &groups {
-            let members = ports.iter().map(|port| (member_id(*port), 1));
-            let size = i32::try_from(ports.len()).unwrap_or(i32::MAX);
-            let group = entity::member_group(index, names::ECMP, *id, members, size)?;
-            let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
-            self.add(group, format!("{switch} ports {}", ports.join(", ")));
-        }
-        for (host, ports) in &routes.next_hops {
-            for address in topology::addresses(self.fabric, host) {
-                let entry = match address {
-                    IpAddr::V4(ip) => {
-                        TableEntryBuilder::new(index, names::IPV4_ROUTE).lpm("dst_addr", ip, 32)
-                    }
-                    IpAddr::V6(ip) => {
-                        TableEntryBuilder::new(index, names::IPV6_ROUTE).lpm("dst_addr", ip, 128)
-                    }
-                };
-                let entry = match (groups.get(ports), ports.first()) {
-                    (Some(group), _) => entry.group(*group),
-                    (None, Some(port)) => entry.member(member_id(*port)),
-                    (None, None) => continue,
-                };
-                let via: Vec<String> = ports.iter().map(|port| format!("{switch}:{port}")).collect();
-                self.add(entry.build()?, format!("{host} via {}", via.join(", ")));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A port has one neighbour, hence one member. Ids start at 1: 0 is a wildcard on the wire.
-pub(crate) fn member_id(port: u16) -> u32 {
-    u32::from(port) + 1
-}
-
-/// Ids for the groups of more than one port.
-///
-/// An id depends on the ports alone. So a changed set of next hops is another group, written before the routes turn to it
-/// and before the old one goes: no packet meets a half-changed group, and routes that did not change are not touched.
-fn group_ids<'r>(sets: impl Iterator<Item = &'r BTreeSet<u16>>) -> BTreeMap<BTreeSet<u16>, u32> {
-    let sets: BTreeSet<&BTreeSet<u16>> = sets.filter(|ports| ports.len() > 1).collect();
-    let mut taken = BTreeSet::new();
-    let mut ids = BTreeMap::new();
-    for ports in sets {
-        // FNV-1a, folded to 24 bits: small ids are kinder to people and to targets that use them as indices.
-        let hash = ports
-            .iter()
-            .flat_map(|port| port.to_be_bytes())
-            .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-        let mut id = ((hash >> 24) ^ (hash & 0x00ff_ffff)).max(1);
-        while !taken.insert(id) {
-            id = (id + 1) & 0x00ff_ffff;
-            id = id.max(1);
-        }
-        ids.insert(ports.clone(), id);
-    }
-    ids
 }
 
 fn check_capacity(switch: &str, desired: &Desired, index: &Index) -> Result<(), DesiredError> {

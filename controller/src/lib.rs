@@ -2,36 +2,49 @@
 //!
 //! ```text
 //!  fabric.yaml ──► spec ──────► topology ──┐
-//!                   │ checked   routes     ├──► desired ───┐  one BTreeMap of entities per switch
+//!                   │ checked,  routes     ├──► desired ───┐  one BTreeMap of entities per switch,
+//!                   │ expanded             │               │  in its target's units
 //!                   └─────────► policy ────┘               │
 //!                               bytes                      ▼
 //!  trimwire.p4info, .json ──► artifacts ──► device ◄── reconcile: what differs, in the order of writing
 //!                             cookie        P4Runtime      │
 //!                                                          ▼
-//!                                            apply, plan ──► report         show: what switches hold and count
+//!                            apply, plan ──► report    run ──► board ──► metrics    show, watch: what switches hold and count
 //! ```
 //!
 //! - [`Fabric::from_yaml`] finds every mistake of a file before anything is written.
 //! - [`apply`] elects itself primary, pushes the pipeline if the switch runs another, reads the tables back, writes the
 //!   difference, and reads back again: what it reports as in place was seen there.
-//! - [`plan`] and [`show`] look without becoming primary.
+//! - [`run::Controller`] does the same for as long as it lives, with a task and a back-off for each switch.
+//! - [`plan`], [`show`] and [`watch`] look without becoming primary.
+//! - [`thresholds`] derives a policy from a model's layers, [`export`] writes one for switches that trim by configuration.
 //!
 //! What this crate deliberately does not do: it learns nothing from packets (topology and hosts are the file's), it keeps no
-//! state of its own (the switches are the state), and it owns only the tables and the selector of the Trimwire program:
-//! multicast groups, clone sessions and other programs' tables are left alone.
+//! state of its own (the switches are the state), and it owns only the tables, the selector, the meters and the mirror sessions
+//! of the Trimwire program: multicast groups, other clone sessions and other programs' tables are left alone.
 #![forbid(unsafe_code)]
 
 mod apply;
 mod artifacts;
+mod converge;
 mod desired;
 mod device;
+pub mod export;
+pub mod inventory;
+mod places;
 mod policy;
+mod progress;
 mod reconcile;
 pub mod report;
+pub mod run;
+pub mod sample;
 pub mod show;
 pub mod spec;
+mod target;
+pub mod thresholds;
 pub mod topology;
 pub mod units;
+pub mod watch;
 mod yaml;
 
 pub use self::apply::{ApplyError, Options, apply, apply_blocking, plan, plan_blocking};
@@ -39,9 +52,11 @@ pub use self::artifacts::{Artifacts, ArtifactsError};
 pub use self::desired::{Desired, DesiredError, Wanted, desired};
 pub use self::device::DeviceError;
 pub use self::policy::{PortPolicy, QueuePolicy};
+pub use self::progress::Progress;
 pub use self::reconcile::{Actual, Change, Operation, actual, batches, difference, filters};
 pub use self::report::{Plan, Report};
-pub use self::spec::{Fabric, Problem, SpecError};
+pub use self::spec::{Fabric, MetricsAt, Problem, SpecError};
+pub use self::target::{Target, manual_steps};
 
 /// JSON Schema of the fabric file, for editors.
 pub const SCHEMA: &str = include_str!("../fabric.schema.json");

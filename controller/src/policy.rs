@@ -19,6 +19,29 @@ pub struct PortPolicy {
     pub rate_bps: u64,
     /// By queue number and importance (`[less important, important]`).
     pub queues: BTreeMap<u8, [QueuePolicy; 2]>,
+    /// Code point of packets that are cut on their way out here.
+    pub trimmed_dscp: u8,
+    /// What cut packets may take of the line; `None` for all of it.
+    pub trim_cap: Option<TrimCap>,
+}
+
+/// A token bucket for what leaves the trim queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TrimCap {
+    /// Millionths of the line rate.
+    pub share: u32,
+    /// bit/s.
+    pub rate_bps: u64,
+    /// Bytes that may leave at once: what the trim queue holds.
+    pub burst: u32,
+}
+
+impl TrimCap {
+    /// The rate as `set_cap` takes it, in bytes per 1,024 µs. A cap lets something through, however slow the line.
+    pub(crate) fn table_rate(self) -> u32 {
+        let bytes = u128::from(self.rate_bps) * 128 / 1_000_000;
+        u32::try_from(bytes.max(1)).unwrap_or(u32::MAX)
+    }
 }
 
 /// Action data of `set_thresholds` but for what the whole fabric shares. Occupancies and sizes in bytes.
@@ -52,6 +75,9 @@ const BEST_EFFORT_DEFAULTS: [Threshold; 4] =
 const CONTROL_DEFAULTS: [Threshold; 4] =
     [Threshold::Never, Threshold::Never, Threshold::Never, Threshold::Time(1_000_000)];
 const TRIM_LIMIT: Threshold = Threshold::Time(100_000);
+/// The trim queue is served first: without a cap heads could starve everybody (UEC: at most half the port).
+const TRIM_CAP: Option<u32> = Some(500_000);
+const WHOLE: u128 = 1_000_000;
 const SHALLOW_SIZE: CutSize = CutSize::Planes(8);
 const DEEP_SIZE: CutSize = CutSize::Planes(1);
 
@@ -76,9 +102,9 @@ pub(crate) fn resolve(
     };
     let mut policies: BTreeMap<String, BTreeMap<u16, PortPolicy>> = BTreeMap::new();
     for link in &fabric.links {
-        for end in [&link.a, &link.b] {
+        for (end, far) in [(&link.a, &link.b), (&link.b, &link.a)] {
             let End::Port(switch, port) = end else { continue };
-            let policy = resolver.port(switch, *port, link.rate_bps);
+            let policy = resolver.port(switch, *port, link.rate_bps, matches!(far, End::Host(_)));
             policies.entry(switch.clone()).or_default().insert(*port, policy);
         }
     }
@@ -129,15 +155,38 @@ impl<'f> Layers<'f> {
 }
 
 impl<'f> Resolver<'f> {
-    fn port(&mut self, switch: &str, port: u16, rate_bps: u64) -> PortPolicy {
-        let plan = &self.fabric.queues;
+    fn port(&mut self, switch: &str, port: u16, rate_bps: u64, last_hop: bool) -> PortPolicy {
+        let Fabric { queues: plan, dscp, .. } = self.fabric;
         let mut queues = BTreeMap::new();
         for (name, queue) in plan.named() {
             let policies =
                 [false, true].map(|important| self.queue(switch, port, rate_bps, &name, queue, important));
             queues.insert(queue, policies);
         }
-        PortPolicy { rate_bps, queues }
+        let (general, of_port) = (&self.spec.general, self.spec.ports.get(&(switch.to_owned(), port)));
+        let own = |layer: &Layer| layer.trimmed_dscp.as_ref().map(|dscp| dscp.value);
+        let trimmed_dscp = of_port
+            .and_then(own)
+            .or(dscp.trimmed_last_hop.filter(|_| last_hop))
+            .or_else(|| own(general))
+            .unwrap_or(dscp.trimmed);
+        let trim_drop_at = queues.get(&plan.trimmed).map_or(NEVER, |both| both[1].trim_drop_at);
+        let trim_cap = self.trim_cap(of_port, rate_bps, trim_drop_at);
+        PortPolicy { rate_bps, queues, trimmed_dscp, trim_cap }
+    }
+
+    fn trim_cap(&self, of_port: Option<&Layer>, rate_bps: u64, trim_drop_at: u32) -> Option<TrimCap> {
+        if self.spec.overload != Overload::Trim {
+            return None;
+        }
+        let layers = [of_port, Some(&self.spec.general)].into_iter().flatten();
+        let given = layers.filter_map(|layer| layer.trim_cap.as_ref()).map(|cap| cap.value).next();
+        let share = given.unwrap_or(TRIM_CAP)?;
+        let rate = u128::from(rate_bps) * u128::from(share) / WHOLE;
+        // A bucket smaller than a head would let none through.
+        let smallest = units::full_frame(self.coordinates).max(SMALLEST_FRAME);
+        let burst = trim_drop_at.max(u32::try_from(smallest).unwrap_or(NEVER));
+        Some(TrimCap { share, rate_bps: u64::try_from(rate).unwrap_or(u64::MAX).max(1), burst })
     }
 
     fn queue(
@@ -318,7 +367,9 @@ impl<'f> Resolver<'f> {
                 else {
                     continue;
                 };
-                if others * deep < u128::from(policy.rate_bps) * u128::from(full) {
+                // What heads may take of the line: all of it, or up to the cap.
+                let share = policy.trim_cap.map_or(WHOLE, |cap| u128::from(cap.share));
+                if others * deep * WHOLE < u128::from(policy.rate_bps) * u128::from(full) * share {
                     continue;
                 }
                 let located = [self.spec.ports.get(&(switch.clone(), *port)), Some(&self.spec.general)]
@@ -327,13 +378,18 @@ impl<'f> Resolver<'f> {
                     .find_map(|layer| layer.deep_size.as_ref());
                 let (line, path) = located.map_or((1, "policy.deep_size"), |l| (l.line, l.path.as_str()));
                 let rate = policy.rate_bps;
+                let fills = full as f64 / deep as f64 * share as f64 / WHOLE as f64;
                 complain(&mut self.doubts, line, path, "heads", || {
+                    let what = if share < WHOLE {
+                        format!("the {}% of the link that trim_cap leaves them", share as f64 / 10_000.0)
+                    } else {
+                        "the link".to_owned()
+                    };
                     format!(
                         "heads alone can fill {switch}:{port}: if all other ports of {switch} send to it, the overload is \
-                         {:.1}:1, and frames cut from {full} to {deep} bytes fill the link from {:.1}:1 on; heads beyond \
-                         are dropped at trim_limit",
+                         {:.1}:1, and frames cut from {full} to {deep} bytes fill {what} from {fills:.1}:1 on; heads beyond \
+                         are dropped",
                         others as f64 / rate as f64,
-                        full as f64 / deep as f64
                     )
                 });
             }

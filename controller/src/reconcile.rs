@@ -1,16 +1,22 @@
 //! The difference between what a switch holds and what it should hold, and the order in which to remove it.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use serde::Serialize;
+use trimwire_p4runtime::bytes;
 use trimwire_p4runtime::entity::{self, EntityError, EntityKey, Purpose};
-use trimwire_p4runtime::p4info::Index;
+use trimwire_p4runtime::p4info::{Index, TableRef};
 use trimwire_p4runtime::v1::entity::Entity as Kind;
+use trimwire_p4runtime::v1::packet_replication_engine_entry::Type as Pre;
+use trimwire_p4runtime::v1::replica::PortKind;
 use trimwire_p4runtime::v1::{
-    ActionProfileGroup, ActionProfileMember, Entity, TableAction, TableEntry, Update, table_action,
+    ActionProfileGroup, ActionProfileMember, CloneSessionEntry, Entity, MeterEntry, Replica, TableAction,
+    TableEntry, Update, table_action,
 };
 
 use crate::desired::{Desired, names};
+use crate::target;
 
 /// What a switch holds of what this controller owns, in canonical form.
 pub type Actual = BTreeMap<EntityKey, Entity>;
@@ -48,10 +54,15 @@ impl Change {
     /// As P4Runtime has it.
     pub fn update(&self) -> Update {
         let entity = self.entity.clone();
-        match self.operation {
-            Operation::Insert => entity::insert(entity),
-            Operation::Modify => entity::modify(entity),
-            Operation::Delete => entity::delete(entity),
+        match (self.operation, entity.entity) {
+            // Meters are always there; without a configuration they do nothing (P4Runtime, "MeterEntry & DirectMeterEntry").
+            (Operation::Delete, Some(Kind::MeterEntry(meter))) => {
+                entity::modify(MeterEntry { config: None, ..meter })
+            }
+            (Operation::Insert, Some(Kind::MeterEntry(meter))) => entity::modify(meter),
+            (Operation::Insert, entity) => entity::insert(Entity { entity }),
+            (Operation::Modify, entity) => entity::modify(Entity { entity }),
+            (Operation::Delete, entity) => entity::delete(Entity { entity }),
         }
     }
 }
@@ -63,8 +74,7 @@ pub fn filters(index: &Index) -> Result<Vec<Entity>, EntityError> {
         ActionProfileMember { action_profile_id: profile, ..ActionProfileMember::default() }.into(),
         ActionProfileGroup { action_profile_id: profile, ..ActionProfileGroup::default() }.into(),
     ];
-    for name in names::TABLES {
-        let table = index.table(name)?;
+    for table in tables(index) {
         filters.push(TableEntry { table_id: table.id(), ..TableEntry::default() }.into());
         if table.table.const_default_action_id == 0 {
             filters.push(
@@ -72,15 +82,26 @@ pub fn filters(index: &Index) -> Result<Vec<Entity>, EntityError> {
             );
         }
     }
+    let owned = target::owned(index);
+    for meter in owned.meters {
+        filters.push(entity::meter(index, *meter, None)?.into());
+    }
+    if owned.sessions.is_some() {
+        filters.push(CloneSessionEntry::default().into());
+    }
     Ok(filters)
+}
+
+/// Our tables of a program; which ones it lacks, [`desired`](crate::desired::desired) says.
+fn tables(index: &Index) -> impl Iterator<Item = TableRef<'_>> {
+    names::TABLES.into_iter().filter_map(|name| index.table(name).ok())
 }
 
 /// Brings what was read into canonical form. Constant entries are the program's, not ours; a default entry that a switch does
 /// not report is the program's initial one.
 pub fn actual(read: Vec<Entity>, index: &Index) -> Result<Actual, EntityError> {
     let mut actual = Actual::new();
-    for name in names::TABLES {
-        let table = index.table(name)?;
+    for table in tables(index) {
         let Some(call) = &table.table.initial_default_action else { continue };
         if table.table.const_default_action_id != 0 {
             continue;
@@ -98,11 +119,14 @@ pub fn actual(read: Vec<Entity>, index: &Index) -> Result<Actual, EntityError> {
         };
         insert(&mut actual, entity::check(&entry.into(), index, Purpose::Modify)?);
     }
+    let sessions = target::owned(index).sessions;
     for entity in read {
-        if matches!(&entity.entity, Some(Kind::TableEntry(entry)) if entry.is_const) {
-            continue;
-        }
         let purpose = match &entity.entity {
+            Some(Kind::TableEntry(entry)) if entry.is_const => continue,
+            // A meter without configuration is as if it were not there.
+            Some(Kind::MeterEntry(meter)) if meter.config.is_none() => continue,
+            Some(Kind::MeterEntry(_)) => Purpose::Modify,
+            Some(Kind::PacketReplicationEngineEntry(_)) if !is_ours(&entity, sessions.as_ref()) => continue,
             // A default entry can only be modified, and without an action it is back at the initial one.
             Some(Kind::TableEntry(entry)) if entry.is_default_action => Purpose::Modify,
             _ => Purpose::Insert,
@@ -119,6 +143,14 @@ fn insert(actual: &mut Actual, entity: Entity) {
     }
 }
 
+/// Clone sessions belong to whoever made them, and only an id tells.
+fn is_ours(entity: &Entity, sessions: Option<&RangeInclusive<u32>>) -> bool {
+    let (Some(Kind::PacketReplicationEngineEntry(entry)), Some(sessions)) = (&entity.entity, sessions) else {
+        return false;
+    };
+    matches!(&entry.r#type, Some(Pre::CloneSessionEntry(session)) if sessions.contains(&session.session_id))
+}
+
 /// Without what a switch adds to what was written.
 fn bare(mut entity: Entity) -> Entity {
     match &mut entity.entity {
@@ -127,10 +159,27 @@ fn bare(mut entity: Entity) -> Entity {
             entry.meter_counter_data = None;
             entry.time_since_last_hit = None;
         }
+        Some(Kind::MeterEntry(meter)) => meter.counter_data = None,
         Some(Kind::ActionProfileGroup(group)) => group.members.sort_by_key(|member| member.member_id),
+        Some(Kind::PacketReplicationEngineEntry(entry)) => {
+            if let Some(Pre::CloneSessionEntry(session)) = &mut entry.r#type {
+                session.replicas.iter_mut().for_each(numeric_port);
+            }
+        }
         _ => {}
     }
     entity
+}
+
+/// A replica's port in the form that sessions are written in.
+fn numeric_port(replica: &mut Replica) {
+    if let Some(PortKind::Port(port)) = &replica.port_kind
+        && let Ok(port) = bytes::decode(port, 32)
+    {
+        #[expect(deprecated, reason = "the only form that Stratum reads")]
+        let numeric = PortKind::EgressPort(port as u32);
+        replica.port_kind = Some(numeric);
+    }
 }
 
 /// What to change, in the order of writing.
@@ -198,11 +247,14 @@ fn modified(wanted: &Entity, found: &Entity) -> Entity {
     entity
 }
 
-/// Members, then groups, then entries, and the reverse for deletions. Foreign entries go first among the entries, to make
+/// Members, sessions and meters, then groups, then entries, and the reverse for deletions. Foreign entries go first among the entries, to make
 /// room; routes come last, so that packets flow only where a policy waits for them.
 fn phase(operation: Operation, entity: &Entity, index: &Index) -> u8 {
     match (&entity.entity, operation) {
-        (Some(Kind::ActionProfileMember(_)), Operation::Insert | Operation::Modify) => 0,
+        (
+            Some(Kind::ActionProfileMember(_) | Kind::PacketReplicationEngineEntry(_) | Kind::MeterEntry(_)),
+            Operation::Insert | Operation::Modify,
+        ) => 0,
         (Some(Kind::ActionProfileGroup(_)), Operation::Insert | Operation::Modify) => 1,
         (Some(Kind::TableEntry(_)), Operation::Delete) => 2,
         (Some(Kind::TableEntry(entry)), _) => {

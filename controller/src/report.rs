@@ -132,6 +132,9 @@ pub struct SwitchReport {
     pub pipeline_before: PipelineState,
     /// Whether the program was pushed.
     pub pipeline_pushed: bool,
+    /// What differed when the tables were read. Not in JSON: what became of it is.
+    #[serde(skip)]
+    pub found: Vec<ChangeReport>,
     /// Updates that the switch took.
     pub written: Counts,
     /// Updates that the switch refused.
@@ -151,6 +154,7 @@ impl SwitchReport {
             address: address.to_owned(),
             pipeline_before: PipelineState::Unknown,
             pipeline_pushed: false,
+            found: Vec::new(),
             written: Counts::default(),
             refused: Vec::new(),
             remaining: None,
@@ -230,8 +234,17 @@ impl fmt::Display for Report {
         for switch in &self.switches {
             writeln!(f, "{switch}")?;
         }
-        let failed = self.switches.iter().filter(|switch| !switch.is_ok()).count();
-        write!(f, "{} of {} switches in place", self.switches.len() - failed, self.switches.len())
+        let failed: Vec<&str> = self
+            .switches
+            .iter()
+            .filter(|switch| !switch.is_ok())
+            .map(|switch| switch.switch.as_str())
+            .collect();
+        write!(f, "{} of {} switches in place", self.switches.len() - failed.len(), self.switches.len())?;
+        if !failed.is_empty() {
+            write!(f, "; not in place: {}", failed.join(", "))?;
+        }
+        Ok(())
     }
 }
 
@@ -285,8 +298,10 @@ impl fmt::Display for SwitchPlan {
 pub struct Plan {
     /// By name.
     pub switches: Vec<SwitchPlan>,
-    /// Thresholds in bytes, as they will be in the tables.
+    /// Thresholds in each target's unit, as they will be in the tables.
     pub thresholds: Vec<crate::show::PolicyRow>,
+    /// What P4Runtime does not reach and a person has to do.
+    pub manual_steps: Vec<String>,
     /// Of the fabric file.
     pub warnings: Vec<String>,
 }
@@ -305,7 +320,10 @@ impl Plan {
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "thresholds in bytes:\n{}", crate::show::policy_table(&self.thresholds))?;
+        writeln!(f, "thresholds:\n{}", crate::show::policy_table(&self.thresholds))?;
+        for step in &self.manual_steps {
+            writeln!(f, "by hand: {step}")?;
+        }
         for switch in &self.switches {
             writeln!(f, "{switch}")?;
         }

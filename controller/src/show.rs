@@ -1,7 +1,7 @@
 //! What switches hold and count, in the fabric's words. Looks only: takes no mastership.
 
 mod decode;
-mod table;
+pub(crate) mod table;
 mod text;
 
 use std::collections::BTreeMap;
@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+pub(crate) use self::table::Table;
 pub use self::text::policy_table;
 use crate::apply::{ApplyError, Options, Shared, blocking, each};
 use crate::artifacts::Artifacts;
-use crate::device::{DeviceError, Observer};
+use crate::device::{self, DeviceError};
 use crate::policy::QueuePolicy;
 use crate::spec::{Fabric, Switch};
 
@@ -53,7 +54,22 @@ pub struct NextHop {
     pub mac: String,
 }
 
-/// A table entry of the queue policy.
+/// What cut packets may take of a port's line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct CapRow {
+    /// bit/s, as the table's bytes per 1,024 µs have it.
+    pub rate_bps: u64,
+    /// Bytes.
+    pub burst: u32,
+}
+
+impl CapRow {
+    pub(crate) fn of_table(rate: u32, burst: u32) -> Self {
+        Self { rate_bps: u64::from(rate) * 1_000_000 / 128, burst }
+    }
+}
+
+/// A table entry of the queue policy. Thresholds in the target's unit.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct PolicyRow {
     /// By its name in the fabric.
@@ -68,20 +84,26 @@ pub struct PolicyRow {
     pub name: String,
     /// ECT or CE.
     pub important: bool,
-    /// Bytes.
+    /// What thresholds are counted in.
+    pub unit: &'static str,
+    /// In that unit, as the others.
     pub mark_at: u32,
-    /// Bytes.
+    /// Cut shallow from here.
     pub shallow_at: u32,
-    /// Bytes.
+    /// Cut deep from here.
     pub deep_at: u32,
-    /// Bytes.
+    /// Dropped from here.
     pub drop_at: u32,
     /// Frame bytes.
     pub shallow_size: u16,
     /// Frame bytes.
     pub deep_size: u16,
-    /// Bytes.
+    /// Where the trim queue takes no more.
     pub trim_drop_at: u32,
+    /// Code point of packets that are cut here.
+    pub trimmed_dscp: u8,
+    /// The port's, where the program has one.
+    pub trim_cap: Option<CapRow>,
 }
 
 /// What a counter holds.
@@ -157,7 +179,7 @@ pub async fn show(
 ) -> Result<Shown, ApplyError> {
     let shared = Shared::new(fabric, artifacts, options);
     let whole = Arc::new(fabric.clone());
-    let seen = each(fabric, BTreeMap::new(), |name, switch, _: Option<()>| {
+    let seen = each(fabric, options, BTreeMap::new(), |name, switch, _: Option<()>| {
         let (shared, whole) = (Arc::clone(&shared), Arc::clone(&whole));
         async move {
             let rows = look(&whole, &name, &switch, &shared, what).await;
@@ -215,17 +237,9 @@ async fn look(
     shared: &Shared,
     what: What,
 ) -> Result<Rows, DeviceError> {
-    let observer = Observer::connect(&switch.address, switch.device_id, shared.timeout).await?;
-    let pipeline = |found: &str| DeviceError::Pipeline {
-        address: observer.address().to_owned(),
-        found: found.to_owned(),
-    };
-    match observer.cookie().await? {
-        Some(cookie) if cookie == shared.artifacts.cookie() => {}
-        Some(cookie) => return Err(pipeline(&format!("it runs another, cookie {cookie:#018x}"))),
-        None => return Err(pipeline("it runs none")),
-    }
-    let decoder = decode::Decoder { fabric, switch: name, index: shared.index(), observer: &observer };
+    let client = shared.reach(name, switch).observe().await?;
+    device::expect_program(&client, shared.artifacts.of(name).cookie()).await?;
+    let decoder = decode::Decoder { fabric, switch: name, index: shared.index(name), client: &client };
     match what {
         What::Routes => decoder.routes().await.map(Rows::Routes),
         What::Policy => decoder.policy().await.map(Rows::Policy),
@@ -234,14 +248,18 @@ async fn look(
     }
 }
 
-/// The policy that the fabric file asks for.
+/// The policy that the fabric file asks for, in each target's unit.
 pub fn planned(fabric: &Fabric) -> Vec<PolicyRow> {
     let mut rows = Vec::new();
     for (switch, ports) in &fabric.policies {
-        for (port, policy) in ports {
+        let Some(target) = fabric.switches.get(switch).map(|switch| switch.target) else { continue };
+        for (port, policy) in target.convert(ports, &fabric.queues) {
+            let cap = policy.trim_cap.filter(|_| target.caps_by_table());
+            let cap = cap.map(|cap| CapRow::of_table(cap.table_rate(), cap.burst));
             for (queue, both) in &policy.queues {
                 for (important, values) in [false, true].into_iter().zip(both) {
-                    rows.push(row(fabric, switch, *port, *queue, important, values));
+                    let entry = Entry { port, queue: *queue, important, trimmed_dscp: policy.trimmed_dscp };
+                    rows.push(row(fabric, switch, &entry, values, cap));
                 }
             }
         }
@@ -249,16 +267,24 @@ pub fn planned(fabric: &Fabric) -> Vec<PolicyRow> {
     rows
 }
 
+/// What an entry of the policy table says beside thresholds and sizes.
+pub(crate) struct Entry {
+    pub port: u16,
+    pub queue: u8,
+    pub important: bool,
+    pub trimmed_dscp: u8,
+}
+
 pub(crate) fn row(
     fabric: &Fabric,
     switch: &str,
-    port: u16,
-    queue: u8,
-    important: bool,
+    entry: &Entry,
     values: &QueuePolicy,
+    trim_cap: Option<CapRow>,
 ) -> PolicyRow {
     let QueuePolicy { mark_at, shallow_at, deep_at, drop_at, shallow_size, deep_size, trim_drop_at } =
         *values;
+    let Entry { port, queue, important, trimmed_dscp } = *entry;
     PolicyRow {
         switch: switch.to_owned(),
         port,
@@ -270,6 +296,7 @@ pub(crate) fn row(
         queue,
         name: fabric.queues.name_of(queue),
         important,
+        unit: fabric.switches.get(switch).map_or("bytes", |switch| switch.target.unit()),
         mark_at,
         shallow_at,
         deep_at,
@@ -277,5 +304,7 @@ pub(crate) fn row(
         shallow_size,
         deep_size,
         trim_drop_at,
+        trimmed_dscp,
+        trim_cap,
     }
 }

@@ -3,25 +3,35 @@
 //! [`Fabric::from_yaml`] either gives a fabric in which everything fits together, or every mistake found, each with file, line
 //! and key. Nothing behind this module has to check the user's input again.
 
+mod addresses;
+mod balance;
 mod fields;
+mod generator;
 pub(crate) mod keys;
 mod network;
+mod opt_out;
 mod plan;
 mod policy;
 mod problem;
+mod switch;
+mod tls;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use serde::Serialize;
+use trimwire_p4runtime::client::Tls;
 
-pub(crate) use self::fields::Located;
-use self::fields::{Fields, integer};
+pub use self::balance::{LoadBalance, Spread};
+pub(crate) use self::fields::{Fields, Located, integer, word};
+pub use self::opt_out::OptOut;
 pub(crate) use self::policy::{Layer, PolicySpec, THRESHOLDS};
-pub(crate) use self::problem::Problems;
 pub use self::problem::{Problem, SpecError};
+pub(crate) use self::problem::{Problems, hint};
+pub use self::switch::PipelineFiles;
 use crate::policy::PortPolicy;
+pub use crate::target::Target;
 use crate::{units, yaml};
 
 /// A fabric as its file describes it, checked, with all thresholds converted to bytes.
@@ -48,6 +58,12 @@ pub struct Fabric {
     pub queues: QueuePlan,
     /// What is done to packets in a congested queue.
     pub overload: Overload,
+    /// How packets are spread over equal paths.
+    pub load_balance: LoadBalance,
+    /// Flows that are never cut, in the file's order.
+    pub disable_trim: Vec<OptOut>,
+    /// How to encrypt, by switch; a switch that is not in it is talked to in the clear.
+    pub tls: BTreeMap<String, Tls>,
     /// Thresholds in bytes, by switch and egress port.
     pub policies: BTreeMap<String, BTreeMap<u16, PortPolicy>>,
     /// What is allowed but probably not meant, in the file's order, each with file and line.
@@ -65,11 +81,45 @@ pub struct ControllerSettings {
     pub timeout_ns: u64,
     /// Most updates in one Write.
     pub batch: usize,
+    /// Between two looks at a switch by `run`, ns.
+    pub interval_ns: u64,
+    /// Where `run` serves metrics.
+    pub metrics: MetricsAt,
+}
+
+/// Where metrics are served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetricsAt {
+    /// [`DEFAULT_METRICS`](crate::run::DEFAULT_METRICS), if it is free.
+    Default,
+    /// There or not at all.
+    Address(SocketAddr),
+    /// Nowhere.
+    Off,
+}
+
+impl MetricsAt {
+    /// `ADDRESS:PORT` or `off`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text == "off" {
+            return Ok(Self::Off);
+        }
+        text.parse().map(Self::Address).map_err(|_| {
+            format!("'{text}' is no address for metrics; write ADDRESS:PORT, as in 127.0.0.1:9550, or off")
+        })
+    }
 }
 
 impl Default for ControllerSettings {
     fn default() -> Self {
-        Self { election_id: 1, concurrency: 32, timeout_ns: 10_000_000_000, batch: 100 }
+        Self {
+            election_id: 1,
+            concurrency: 32,
+            timeout_ns: 10_000_000_000,
+            batch: 100,
+            interval_ns: 5_000_000_000,
+            metrics: MetricsAt::Default,
+        }
     }
 }
 
@@ -82,16 +132,8 @@ pub struct Switch {
     pub device_id: u64,
     /// What kind of switch it is.
     pub target: Target,
-}
-
-/// A kind of switch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Target {
-    /// `trimwire-switch`, and its engine in virtual time.
-    Trimwire,
-    /// `simple_switch_grpc`.
-    Bmv2,
+    /// Its own build of the program; none for the one that comes with this crate.
+    pub pipeline: Option<PipelineFiles>,
 }
 
 /// A host.
@@ -164,13 +206,21 @@ pub struct DscpPlan {
     pub droppable: Vec<u8>,
     /// Packets that were cut.
     pub trimmed: u8,
+    /// Packets that were cut on their way out to the receiver (UEC: TRIMMED_LASTHOP); `None` for no difference.
+    pub trimmed_last_hop: Option<u8>,
     /// The agents' control packets.
     pub control: u8,
 }
 
 impl Default for DscpPlan {
     fn default() -> Self {
-        Self { trimmable: vec![3, 7, 11, 15], droppable: vec![19, 23, 27, 31], trimmed: 35, control: 39 }
+        Self {
+            trimmable: vec![3, 7, 11, 15],
+            droppable: vec![19, 23, 27, 31],
+            trimmed: 35,
+            trimmed_last_hop: None,
+            control: 39,
+        }
     }
 }
 
@@ -224,6 +274,12 @@ pub enum Overload {
 }
 
 impl Fabric {
+    /// Every code point that cut packets leave some port with: all of them are taken for cut packets everywhere.
+    pub fn trimmed_code_points(&self) -> BTreeSet<u8> {
+        let ports = self.policies.values().flatten().map(|(_, port)| port.trimmed_dscp);
+        [Some(self.dscp.trimmed), self.dscp.trimmed_last_hop].into_iter().flatten().chain(ports).collect()
+    }
+
     /// Reads a fabric file. `file` is its name, for messages.
     pub fn from_yaml(text: &str, file: &str) -> Result<Self, SpecError> {
         let mut problems = Problems::default();
@@ -240,8 +296,11 @@ impl Fabric {
         let mtu = top.parsed("mtu", &mut problems, integer(128_u64..=65_535)).map_or(1500, |mtu| mtu.value);
         let rtt = top.parsed("rtt", &mut problems, units::time);
         let network = network::read(&top, &mut problems);
+        let tls = tls::read(&top, network.switches.keys(), file, &mut problems);
         let (dscp, queues) = plan::read(&top, &mut problems);
-        let spec = policy::read(&top, &network, &queues, &mut problems);
+        let spec = policy::read(&top, &network, (&dscp, &queues), &mut problems);
+        let load_balance = balance::read(&top, &mut problems);
+        let disable_trim = opt_out::read(&top, &network, &mut problems);
 
         let mut fabric = Self {
             file: file.to_owned(),
@@ -254,6 +313,9 @@ impl Fabric {
             dscp,
             queues,
             overload: spec.overload,
+            load_balance,
+            disable_trim,
+            tls,
             policies: BTreeMap::new(),
             warnings: Vec::new(),
         };
@@ -262,6 +324,7 @@ impl Fabric {
         if !problems.is_empty() {
             return Err(problems.into_error(file));
         }
+        crate::target::doubts(&fabric, &network.switch_lines, &mut warnings);
         fabric.warnings = if warnings.is_empty() {
             Vec::new()
         } else {
@@ -299,6 +362,20 @@ fn controller(top: &Fields<'_>, problems: &mut Problems) -> ControllerSettings {
         } else {
             settings.timeout_ns = timeout.value;
         }
+    }
+    if let Some(interval) = fields.parsed("interval", problems, units::time) {
+        if interval.value == 0 {
+            problems.add(
+                interval.line,
+                interval.path,
+                "switches are not looked at all the time; write interval: 5s",
+            );
+        } else {
+            settings.interval_ns = interval.value;
+        }
+    }
+    if let Some(metrics) = fields.parsed("metrics", problems, MetricsAt::parse) {
+        settings.metrics = metrics.value;
     }
     settings
 }

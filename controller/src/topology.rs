@@ -55,14 +55,24 @@ impl Routes {
                 }
             }
         }
+        // Hosts of one switch share their ways to it.
+        let mut ways: BTreeMap<&str, BTreeMap<&str, BTreeSet<u16>>> = BTreeMap::new();
+        for (switch, _) in attached.values() {
+            ways.entry(switch).or_insert_with(|| {
+                let distances = distances(switch, &adjacent);
+                let names = fabric.switches.keys().map(String::as_str);
+                names.map(|name| (name, downhill(name, &distances, &adjacent))).collect()
+            });
+        }
         let mut unreachable: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for host in fabric.hosts.keys() {
-            let distances = attached.get(host.as_str()).map(|(switch, _)| distances(switch, &adjacent));
             for (name, routes) in &mut switches {
-                let ports = match (&distances, attached.get(host.as_str())) {
-                    (Some(_), Some((switch, port))) if switch == name => BTreeSet::from([*port]),
-                    (Some(distances), Some(_)) => downhill(name, distances, &adjacent),
-                    _ => BTreeSet::new(),
+                let ports = match attached.get(host.as_str()) {
+                    Some((switch, port)) if switch == name => BTreeSet::from([*port]),
+                    Some((switch, _)) => {
+                        ways.get(switch).and_then(|ways| ways.get(name.as_str())).cloned().unwrap_or_default()
+                    }
+                    None => BTreeSet::new(),
                 };
                 if ports.is_empty() {
                     unreachable.entry(host.clone()).or_default().push(name.clone());
@@ -122,6 +132,37 @@ fn downhill(
         })
         .map(|(port, _)| *port)
         .collect()
+}
+
+/// How many links each switch is away from the nearest one with a host: 0 for leaves, 1 for spines, 2 for cores. Switches that
+/// no host hangs on, however far, are not in it.
+///
+/// Links that are down count: a switch does not change its place in the fabric when a cable breaks.
+pub fn tiers(fabric: &Fabric) -> BTreeMap<&str, usize> {
+    let mut tiers: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut adjacent: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for Link { a, b, .. } in &fabric.links {
+        match (a, b) {
+            (End::Host(_), End::Port(switch, _)) | (End::Port(switch, _), End::Host(_)) => {
+                tiers.insert(switch, 0);
+            }
+            (End::Port(a, _), End::Port(b, _)) => {
+                adjacent.entry(a).or_default().insert(b);
+                adjacent.entry(b).or_default().insert(a);
+            }
+            (End::Host(_), End::Host(_)) => {}
+        }
+    }
+    let mut queue: VecDeque<(&str, usize)> = tiers.iter().map(|(name, tier)| (*name, *tier)).collect();
+    while let Some((switch, tier)) = queue.pop_front() {
+        for next in adjacent.get(switch).into_iter().flatten() {
+            if !tiers.contains_key(next) {
+                tiers.insert(next, tier + 1);
+                queue.push_back((next, tier + 1));
+            }
+        }
+    }
+    tiers
 }
 
 /// A switch's port has an address made of device id and port, locally administered. Switches route whatever arrives, so it

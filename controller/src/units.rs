@@ -98,12 +98,36 @@ pub(crate) fn rate(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A time, ns.
-pub(crate) fn time(text: &str) -> Result<u64, String> {
+/// A time as people write it (`15us`), in ns. Errors are for people.
+pub fn time(text: &str) -> Result<u64, String> {
     if text.trim() == "0" {
         return Ok(0);
     }
     quantity(text, "time", TIMES, TIMES_WORDS, "15us", "nanoseconds")
+}
+
+/// A ratio, `3:1` or `1.5`, as a fraction. Not zero.
+pub(crate) fn ratio(text: &str) -> Result<(u128, u128), String> {
+    let wrong = || format!("'{text}' is no ratio; write one as in 3:1 or 1.5");
+    let (over, under) = text.split_once(':').unwrap_or((text, "1"));
+    let part = |part: &str| match Decimal::split(part) {
+        // Far beyond any fabric, and small enough for products to stay exact.
+        Some((number, "")) if number.digits > 0 && number.digits < 1 << 40 && number.places <= 9 => {
+            Ok(number)
+        }
+        _ => Err(wrong()),
+    };
+    let (over, under) = (part(over)?, part(under)?);
+    let scale = |places: u32| 10_u128.pow(places);
+    Ok((over.digits * scale(under.places), under.digits * scale(over.places)))
+}
+
+/// A part of a whole, `50%`, in millionths; 1 to 100 %.
+pub(crate) fn share(text: &str) -> Result<u32, String> {
+    let wrong = || format!("'{text}' is no share; write one from 1% to 100%, or never");
+    let (number, unit) = Decimal::split(text).ok_or_else(wrong)?;
+    let millionths = number.times(10_000).filter(|share| (10_000..=1_000_000).contains(share));
+    millionths.filter(|_| unit == "%").and_then(|share| u32::try_from(share).ok()).ok_or_else(wrong)
 }
 
 /// A point in a queue's filling, before the link's speed is known.
@@ -164,6 +188,14 @@ impl Threshold {
     }
 }
 
+impl std::str::FromStr for Threshold {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::parse(text)
+    }
+}
+
 impl fmt::Display for Threshold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -185,7 +217,7 @@ pub enum CutSize {
 }
 
 /// Ethernet + IPv4 + UDP.
-const FRAME_HEAD: u64 = 42;
+pub(crate) const FRAME_HEAD: u64 = 42;
 /// IPv4 + UDP, what of an MTU the payload does not get.
 const PACKET_HEAD: u64 = 28;
 /// DATA's head (wire format: version … largest |r|).
@@ -342,6 +374,26 @@ mod tests {
         }
     }
 
+    #[test]
+    fn ratios_and_shares_are_exact() {
+        let same = |text: &str, over: u128, under: u128| {
+            let (a, b) = ratio(text).unwrap();
+            assert_eq!(a * under, b * over, "{text}");
+        };
+        same("3:1", 3, 1);
+        same("3", 3, 1);
+        same("1.5", 3, 2);
+        same("3 : 2", 3, 2);
+        same("0.75:1.5", 1, 2);
+        assert_eq!((share("50%"), share("12.5 %"), share("100%")), (Ok(500_000), Ok(125_000), Ok(1_000_000)));
+        for bad in ["", "0:1", "1:0", "3:", ":1", "1:2:3", "3:1x", "-1", "99999999999999999999999"] {
+            assert!(ratio(bad).is_err(), "{bad}");
+        }
+        for bad in ["", "50", "0%", "0.5%", "101%", "fifty%", "12.34567%"] {
+            assert!(share(bad).is_err(), "{bad}");
+        }
+    }
+
     /// DESIGN §3's frame sizes at a 1500-byte MTU.
     #[test]
     fn planes_are_the_wire_formats_frame_sizes() {
@@ -375,6 +427,7 @@ mod tests {
         #[test]
         fn any_text_is_a_quantity_or_an_error(text in "\\PC{0,24}") {
             let _ = (rate(&text), time(&text), Threshold::parse(&text), CutSize::parse(&text));
+            let _ = (ratio(&text), share(&text));
         }
 
         #[test]

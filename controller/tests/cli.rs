@@ -43,6 +43,40 @@ fn check_prints_thresholds_in_bytes_and_ends_with_0() {
 }
 
 #[test]
+fn check_shows_what_a_generator_makes() {
+    let example = EXAMPLE.replace("single-switch", "leaf-spine-generated");
+    let text = stdout(&run(&["check", &example]));
+    // Four hosts of 10 Gbit/s over two links of 10 Gbit/s; leaf4 has one of them left.
+    for expected in ["2:1", "4:1", "leaf1, leaf2, leaf3", "ok: 6 switches, 16 hosts, 24 links"] {
+        assert!(text.contains(expected), "{expected}\n{text}");
+    }
+    let json: serde_json::Value =
+        serde_json::from_slice(&run(&["check", "--json", &example]).stdout).unwrap();
+    assert_eq!(json["fabric"]["hosts"]["h2-3"]["ip"], "10.0.2.3");
+    assert_eq!(json["fabric"]["switches"]["spine2"]["address"], "127.0.0.1:9506");
+    assert_eq!(json["tiers"][0]["oversubscription_thousandths"], 2000);
+    let down = json["fabric"]["links"].as_array().unwrap().iter().filter(|link| link["up"] == false).count();
+    assert_eq!(down, 1);
+}
+
+#[test]
+fn a_pipeline_file_that_is_not_there_ends_with_3_and_its_line() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let text = std::fs::read_to_string(EXAMPLE).unwrap();
+    let text =
+        text.replace("target: trimwire", "target: bmv2, pipeline: { p4info: none.txtpb, json: none.json }");
+    file.write_all(text.as_bytes()).unwrap();
+    let name = file.path().display().to_string();
+    let output = run(&["check", &name]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(
+        stderr(&output).contains("switches.s1.pipeline.p4info: 'none.txtpb' cannot be read"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
 fn a_wrong_file_ends_with_3_and_all_its_mistakes_on_stderr() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(b"version: 1\nswitches: { s1: { adress: x } }\nhosts: {}\nlinks: []\n").unwrap();
@@ -98,4 +132,73 @@ fn schema_and_completions_are_printed() {
     let output = run(&["completions", "bash"]);
     assert_eq!(output.status.code(), Some(0));
     assert!(stdout(&output).contains("trimwire-controller"));
+}
+
+const LAYERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/models/resnet-50.yaml");
+
+#[test]
+fn thresholds_writes_a_policy_that_check_accepts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (policy, plot) = (path("policy.yaml"), path("loss.svg"));
+    let output = run(&["thresholds", "--model", LAYERS, "--fabric", EXAMPLE, "-o", &policy, "--plot", &plot]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(
+        stdout(&output).contains("Poisson") && stdout(&output).contains("times less"),
+        "{}",
+        stdout(&output)
+    );
+    assert!(std::fs::read_to_string(&plot).unwrap().starts_with("<svg"));
+    let example = std::fs::read_to_string(EXAMPLE).unwrap();
+    let bare = &example[..example.find("\npolicy:").unwrap()];
+    let fabric = path("fabric.yaml");
+    std::fs::write(&fabric, format!("{bare}\n{}", std::fs::read_to_string(&policy).unwrap())).unwrap();
+    let output = run(&["check", &fabric]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+
+    let json = run(&["thresholds", "--model", LAYERS, "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert!(json["saved"].as_f64().unwrap() > 1.0);
+    assert_eq!(json["trimming"]["classes"].as_array().unwrap().len(), 4);
+
+    let broken = path("broken.yaml");
+    std::fs::write(&broken, "version: 1\nlod: 1\n").unwrap();
+    let output = run(&["thresholds", "--model", &broken]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(
+        stderr(&output).contains("broken.yaml:2: lod: unknown key; did you mean 'load'?"),
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(run(&["thresholds"]).status.code(), Some(2));
+}
+
+#[test]
+fn export_sonic_prints_the_configuration_and_says_what_is_missing() {
+    let ports = "Ethernet0=1,Ethernet4=2,Ethernet8=3,Ethernet12=4";
+    let output = run(&["export", "sonic", EXAMPLE, "--switch", "s1", "--platform-ports", ports]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["SWITCH_TRIMMING"]["GLOBAL"]["size"], "412");
+    assert_eq!(json["PORT_QOS_MAP"].as_object().unwrap().len(), 4);
+    assert!(stderr(&output).contains("not expressed: policy.deep_at, deep_size"), "{}", stderr(&output));
+
+    let both = run(&["export", "sonic", EXAMPLE, "--switch", "s1", "--pool-size", "32MiB", "--json"]);
+    let both: serde_json::Value = serde_json::from_slice(&both.stdout).unwrap();
+    assert!(both["notes"].as_array().unwrap().iter().any(|note| note["fidelity"] == "missing"));
+    assert!(
+        both["config_db"]["BUFFER_PROFILE"]
+            .as_object()
+            .unwrap()
+            .values()
+            .all(|row| row["dynamic_th"].is_string())
+    );
+
+    let output = run(&["export", "sonic", EXAMPLE, "--switch", "s2"]);
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""));
+    assert!(stderr(&output).contains("did you mean 's1'?"));
+    for wrong in ["Ethernet0", "Ethernet0=x", "=1"] {
+        let output = run(&["export", "sonic", EXAMPLE, "--switch", "s1", "--platform-ports", wrong]);
+        assert_eq!(output.status.code(), Some(2), "{wrong}");
+    }
 }

@@ -7,8 +7,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use trimwire_controller::run::task::Drift;
+use trimwire_controller::run::{Controller, RunOptions};
 use trimwire_controller::show::{Rows, What, show_blocking};
-use trimwire_controller::{Artifacts, Fabric, Options, Report, apply_blocking, plan_blocking};
+use trimwire_controller::{Artifacts, Fabric, MetricsAt, Options, Report, apply_blocking, plan_blocking};
 use trimwire_switch::server::{ServerHandle, serve};
 use trimwire_switch::{PortConfig, SharedSwitch, Switch, SwitchConfig};
 
@@ -62,6 +64,15 @@ fn life(address: &str, target: &str, registers: bool) {
             "links:\n  - { a: \"s1:8\", b: \"s2:8\", speed: 10Gbps }\n  - { a: \"s1:9\", b: \"s2:9\", speed: 10Gbps }\n",
         )
         .replace("b: \"s1:4\"", "b: \"s2:4\"");
+    // The tables beside routes and thresholds.
+    let text = format!(
+        "{text}dscp: {{ trimmed_last_hop: 36 }}
+load_balance: {{ default: flow, trimmable: packet }}
+disable_trim:
+  - {{ dst: h2, protocol: udp, dst_port: 4791 }}
+  - {{ src: 10.0.0.0/24, src_port: 9 }}
+"
+    );
     let one = |text: &str| {
         let mut fabric = read(text);
         fabric.switches.remove("s2");
@@ -78,13 +89,16 @@ fn life(address: &str, target: &str, registers: bool) {
 
     // Other thresholds and one link less: entries are modified, routes turn away from the group, it is deleted.
     let text = text
-        .replace("drop_at: 120us", "drop_at: 200us")
+        .replace("drop_at: 120us", "drop_at: 200us\n  trim_cap: 25%")
+        .replace("default: flow", "default: five_tuple")
+        .replace("dst_port: 4791", "dst_port: 4792")
         .replace("b: \"s2:9\", speed: 10Gbps", "b: \"s2:9\", speed: 10Gbps, state: down");
     let changed = one(&text);
     let third = applied(&changed);
     assert!(third.is_ok(), "{third}");
     let written = third.switches[0].written;
-    assert!(written.modified > 2 && written.deleted == 2 && written.inserted == 0, "{third}");
+    // The exemption of a port moved, in both IP versions: two keys for two others.
+    assert!(written.modified > 2 && written.deleted == 4 && written.inserted == 2, "{third}");
 
     let show = |what| show_blocking(&changed, &artifacts, &options, what).unwrap();
     let Rows::Routes(routes) = show(What::Routes).rows else { panic!() };
@@ -93,6 +107,8 @@ fn life(address: &str, target: &str, registers: bool) {
     let Rows::Policy(policy) = show(What::Policy).rows else { panic!() };
     let planned = trimwire_controller::show::planned(&changed);
     assert_eq!(policy, planned.into_iter().filter(|row| row.switch == "s1").collect::<Vec<_>>());
+    let row = policy.iter().find(|row| row.port == 1).unwrap();
+    assert_eq!((row.trimmed_dscp, row.trim_cap.unwrap().rate_bps), (36, 2_500_000_000));
     let counters = show(What::Counters);
     assert!(counters.errors.is_empty(), "{counters}");
     let json = serde_json::to_value(&counters).unwrap();
@@ -117,6 +133,45 @@ fn bmv2_is_brought_up_changed_and_a_second_apply_writes_nothing() {
         std::thread::sleep(Duration::from_millis(20));
     }
     life(&address.to_string(), "target: bmv2", false);
+}
+
+/// Digests, counters one by one, and arbitration as BMv2 has them; nothing that it answers may look like drift.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bmv2_is_kept_in_place_through_a_restart() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let Some(first) = start(&address.to_string()) else { return };
+    let text =
+        EXAMPLE.replace("127.0.0.1:9559", &address.to_string()).replace("target: trimwire", "target: bmv2");
+    let mut fabric = read(&text);
+    fabric.controller.interval_ns = 200_000_000;
+    let any_port = MetricsAt::Address(any_port());
+    let options = RunOptions { metrics: Some(any_port), ..RunOptions::default() };
+    let controller = Controller::start(&fabric, &Artifacts::embedded().unwrap(), &options).await.unwrap();
+    // Passes since the last failure, at least so many.
+    let in_place = async |passes: u64, restarts: u64| {
+        let polling = async {
+            loop {
+                let status = controller.status().switches.remove("s1").unwrap();
+                let drift = &status.tally.drift;
+                let restarted = drift.get(&Drift::Restarted).copied().unwrap_or(0);
+                let is_well =
+                    status.up && status.primary && status.in_place == Some(true) && !status.sample.is_empty();
+                if is_well && status.tally.succeeded >= passes && restarted == restarts {
+                    assert_eq!(drift.len() as u64, restarts, "{drift:?}");
+                    return status;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(40), polling).await.expect("in place")
+    };
+    let status = in_place(3, 0).await;
+    assert_eq!(status.sample.len(), 4 * 7);
+    assert!(status.sample.values().all(|queue| queue.counters.len() == 8 && queue.occupancy.is_none()));
+    drop(first);
+    let _second = start(&address.to_string());
+    in_place(status.tally.succeeded + 3, 1).await;
+    controller.stop().await;
 }
 
 fn embedded(address: SocketAddr, device_id: u64) -> (SharedSwitch, ServerHandle) {
@@ -200,6 +255,37 @@ fn a_congested_port_cuts_where_the_file_says_and_show_counts_it() {
     let shown = show_blocking(&fabric, &artifacts, &Options::default(), What::Queues).unwrap();
     let Rows::Queues(rows) = &shown.rows else { panic!() };
     assert!(rows.iter().all(|row| row.bytes == 0), "drained: {shown}");
+}
+
+/// Files that generators wrote, on real switches: a leaf–spine of six comes up, and a link that goes down is routed round.
+#[test]
+fn a_generated_fabric_comes_up_and_routes_round_a_broken_link() {
+    let servers: Vec<_> = (1..=6).map(|id| embedded(any_port(), id)).collect();
+    let mut text = "version: 1
+topology: { leaf_spine: { leaves: 4, spines: 2, hosts_per_leaf: 2, host_speed: 10Gbps } }
+switches:
+"
+    .to_owned();
+    for (name, (_, server)) in ["leaf1", "leaf2", "leaf3", "leaf4", "spine1", "spine2"].iter().zip(&servers) {
+        text = format!("{text}  {name}: {{ address: {} }}\n", server.local_addr());
+    }
+    let fabric = read(&text);
+    let report = applied(&fabric);
+    assert!(report.is_ok(), "{report}");
+    assert_eq!(applied(&fabric).written(), 0);
+    let broken = read(&format!("{text}links: [{{ a: \"leaf1:1\", b: \"spine1:1\", state: down }}]\n"));
+    let report = applied(&broken);
+    assert!(report.is_ok() && report.written() > 0, "{report}");
+    let shown =
+        show_blocking(&broken, &Artifacts::embedded().unwrap(), &Options::default(), What::Routes).unwrap();
+    let Rows::Routes(rows) = shown.rows else { panic!() };
+    let next = |switch: &str, prefix: &str| {
+        let row = rows.iter().find(|row| row.switch == switch && row.prefix == prefix).unwrap();
+        row.next_hops.iter().map(|hop| hop.to.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(next("leaf1", "10.0.4.2/32"), ["spine2:1"]);
+    assert_eq!(next("leaf4", "10.0.1.1/32"), ["spine2:4"]);
+    assert_eq!(next("leaf4", "10.0.3.1/32"), ["spine1:4", "spine2:4"]);
 }
 
 #[test]

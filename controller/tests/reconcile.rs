@@ -1,6 +1,7 @@
 //! `apply` and `plan` against a model switch that keeps P4Runtime's rules and misbehaves on demand.
 
 mod model;
+mod programs;
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -215,7 +216,8 @@ async fn a_lower_election_id_changes_nothing_and_a_higher_one_takes_over() {
     );
     assert_eq!(models[0].state().pushes, 0);
     let artifacts = Artifacts::embedded().unwrap();
-    let report = apply(&fabric, &artifacts, &Options { election_id: Some(8) }).await.unwrap();
+    let report =
+        apply(&fabric, &artifacts, &Options { election_id: Some(8), ..Options::default() }).await.unwrap();
     assert!(report.is_ok(), "{report}");
 }
 
@@ -224,7 +226,7 @@ async fn another_program_is_replaced_and_the_plan_says_so() {
     let (models, fabric) = models(1).await;
     assert!(applied(&fabric).await.is_ok());
     let artifacts = Artifacts::embedded().unwrap();
-    let mut json = artifacts.json().to_vec();
+    let mut json = artifacts.device_config().to_vec();
     json.push(b' ');
     let other = Artifacts::new(artifacts.p4info().to_text().as_bytes(), json).unwrap();
     let plan = plan(&fabric, &other, &Options::default()).await.unwrap();
@@ -242,4 +244,60 @@ async fn a_thousand_places_are_not_needed_for_forty_switches() {
     let report = applied(&fabric).await;
     assert!(report.is_ok(), "{report}");
     assert_eq!(report.switches.len(), 40);
+}
+
+/// Tofino's kinds of entities over the wire: meters, which are always there, and mirror sessions, of which some are ours.
+#[tokio::test]
+async fn meters_and_mirror_sessions_are_written_once_and_repaired_and_others_are_left_alone() {
+    use trimwire_p4runtime::entity;
+    use trimwire_p4runtime::v1::{CloneSessionEntry, MeterConfig};
+
+    let model = Model::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let files = programs::pipeline("stratum-tofino", folder.path());
+    let text = format!(
+        "version: 1
+switches: {{ s1: {{ address: \"{}\", device_id: 1, target: stratum-tofino, pipeline: {files} }} }}
+hosts:
+  h1: {{ ip: 10.0.0.1, mac: \"02:00:00:00:00:01\" }}
+  h2: {{ ip: 10.0.0.2, mac: \"02:00:00:00:00:02\" }}
+links: [{{ a: h1, b: \"s1:132\", speed: 100Gbps }}, {{ a: h2, b: \"s1:140\", speed: 100Gbps }}]
+",
+        model.address
+    );
+    let (fabric, artifacts) = programs::read(&text, folder.path());
+    let options = Options::default();
+    let first = apply(&fabric, &artifacts, &options).await.unwrap();
+    assert!(first.is_ok(), "{first}");
+    let config = model.state().config.clone().unwrap();
+    assert!(config.p4_device_config.starts_with(b"\x0a\x08trimwire"), "Stratum's message");
+    let second = apply(&fabric, &artifacts, &options).await.unwrap();
+    assert!(second.is_ok() && second.written() == 0 && !second.switches[0].pipeline_pushed, "{second}");
+    assert!(plan(&fabric, &artifacts, &options).await.unwrap().is_empty());
+
+    let index = artifacts.of("s1").index();
+    let session =
+        |session_id| -> Entity { CloneSessionEntry { session_id, ..CloneSessionEntry::default() }.into() };
+    let meter = |cell: i64, cir: i64| -> Entity {
+        let mut meter = entity::meter(index, "Ingress.virtual_queue_low", Some(cell)).unwrap();
+        meter.config = Some(MeterConfig { cir, pir: cir, ..MeterConfig::default() });
+        meter.into()
+    };
+    // Ours by id but nobody's; somebody else's; a cell that no port uses; one of ours, changed.
+    for entity in [session(7), session(1000), meter(9, 1000), meter(132 * 8 + 5, 1000)] {
+        model.state().entities.insert(EntityKey::of(&entity).unwrap(), entity);
+    }
+    let words = plan(&fabric, &artifacts, &options).await.unwrap().switches[0].to_string();
+    for expected in [
+        "3 changes",
+        "~ Ingress.virtual_queue_low[1061] cir 12500000000 ",
+        "- Ingress.virtual_queue_low[9] cir 1000 ",
+        "- clone session 7 ",
+    ] {
+        assert!(words.contains(expected), "{expected}\n{words}");
+    }
+    let repaired = apply(&fabric, &artifacts, &options).await.unwrap();
+    assert!(repaired.is_ok(), "{repaired}");
+    assert_eq!(repaired.switches[0].written.total(), 3);
+    assert!(model.state().entities.contains_key(&EntityKey::of(&session(1000)).unwrap()));
 }

@@ -22,6 +22,7 @@
 
 mod error;
 mod session;
+mod tls;
 
 use std::future::Future;
 use std::sync::Mutex;
@@ -34,6 +35,7 @@ use tonic::{Code, Status};
 pub use self::error::{ClientError, Rejection, UpdateError, WriteError};
 pub use self::session::Streams;
 use self::session::{Session, Standing};
+pub use self::tls::Tls;
 use crate::entity;
 use crate::p4info::{Index, P4Info};
 use crate::server::MAX_MESSAGE_BYTES;
@@ -47,18 +49,20 @@ use crate::v1::{
     write_request::Atomicity,
 };
 
-/// How long to wait.
-#[derive(Debug, Clone, Copy)]
+/// How long to wait, and what to show and ask for.
+#[derive(Debug, Clone)]
 pub struct Options {
     /// For the connection, and for the answer to a bid.
     pub connect_timeout: Duration,
     /// For each call; for Read, for the whole answer.
     pub call_timeout: Duration,
+    /// Without it, the connection is in the clear.
+    pub tls: Option<Tls>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { connect_timeout: Duration::from_secs(5), call_timeout: Duration::from_secs(60) }
+        Self { connect_timeout: Duration::from_secs(5), call_timeout: Duration::from_secs(60), tls: None }
     }
 }
 
@@ -109,7 +113,7 @@ impl Client {
 
     /// Connects to `HOST:PORT`.
     pub async fn connect_with(address: &str, options: Options) -> Result<Self, ClientError> {
-        let endpoint = endpoint(address)?
+        let endpoint = endpoint(address, options.tls.as_ref())?
             .connect_timeout(options.connect_timeout)
             .tcp_nodelay(true)
             // A switch that loses power sends no FIN. TCP keep-alive rather than HTTP/2 pings: gRPC's C++ servers
@@ -455,7 +459,7 @@ impl Client {
     }
 }
 
-fn endpoint(address: &str) -> Result<Endpoint, ClientError> {
+fn endpoint(address: &str, tls: Option<&Tls>) -> Result<Endpoint, ClientError> {
     let bad = |reason: &str| ClientError::Address { address: address.to_owned(), reason: reason.to_owned() };
     let authority = address.strip_prefix("http://").unwrap_or(address);
     let (host, port) = authority.rsplit_once(':').ok_or_else(|| bad("no port"))?;
@@ -463,5 +467,14 @@ fn endpoint(address: &str) -> Result<Endpoint, ClientError> {
         return Err(bad("no host"));
     }
     port.parse::<u16>().map_err(|_| bad("not a port number from 0 to 65535"))?;
-    Endpoint::from_shared(format!("http://{authority}")).map_err(|error| bad(&error::reason(&error)))
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let endpoint = Endpoint::from_shared(format!("{scheme}://{authority}"))
+        .map_err(|error| bad(&error::reason(&error)))?;
+    match tls {
+        None => Ok(endpoint),
+        Some(tls) => endpoint.tls_config(tls.config()).map_err(|error| ClientError::Connect {
+            address: address.to_owned(),
+            reason: format!("TLS: {}", error::reason(&error)),
+        }),
+    }
 }

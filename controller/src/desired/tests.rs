@@ -1,10 +1,15 @@
+use std::collections::BTreeSet;
+
+use trimwire_p4runtime::entity;
+
+use super::routes::group_ids;
 use super::*;
 use crate::artifacts::Artifacts;
 
 fn words(text: &str, switch: &str) -> Vec<String> {
     let fabric = Fabric::from_yaml(text, "f.yaml").unwrap_or_else(|error| panic!("{error}"));
     let artifacts = Artifacts::embedded().unwrap();
-    let all = desired(&fabric, &Routes::of(&fabric), artifacts.index()).unwrap();
+    let all = desired(&fabric, &Routes::of(&fabric), &artifacts).unwrap();
     all[switch]
         .values()
         .map(|wanted| {
@@ -76,6 +81,89 @@ fn without_trimming_trimmable_code_points_are_plain() {
     assert!(!words.iter().any(|line| line.contains("set_trimmable")));
 }
 
+fn find<'w>(words: &'w [String], part: &str) -> &'w str {
+    words.iter().find(|line| line.contains(part)).unwrap_or_else(|| panic!("{part}\n{words:#?}"))
+}
+
+#[test]
+fn every_trimmed_code_point_is_known_everywhere_and_ports_write_their_own() {
+    let text = format!(
+        "{DIAMOND}dscp: {{ trimmed_last_hop: 36 }}\npolicy: {{ ports: {{ \"c:1\": {{ trimmed_dscp: 45 }} }} }}\n"
+    );
+    for switch in ["a", "b", "c", "d"] {
+        let words = words(&text, switch);
+        for dscp in [35, 36, 45] {
+            find(&words, &format!("Ingress.classify{{dscp={dscp}}} -> Ingress.set_trimmed(queue=6)"));
+        }
+    }
+    let own = words(&text, "a");
+    assert!(find(&own, "policy{egress_port=1, queue=5, importance=1}").contains("trimmed_dscp=36"));
+    assert!(find(&own, "policy{egress_port=2, queue=5, importance=1}").contains("trimmed_dscp=35"));
+    assert!(
+        find(&words(&text, "c"), "policy{egress_port=1, queue=5, importance=1}").contains("trimmed_dscp=45")
+    );
+}
+
+#[test]
+fn cut_packets_are_capped_on_every_port_but_those_that_say_never() {
+    let text = format!("{DIAMOND}policy: {{ ports: {{ \"a:2\": {{ trim_cap: never }} }} }}\n");
+    let words = words(&text, "a");
+    // 50 % of 1 Gbit/s over 1,024 µs; 100 µs of line rate.
+    find(&words, "Ingress.trim_cap.cap{egress_port=1} -> Ingress.trim_cap.set_cap(rate=64000, burst=12500)");
+    assert!(!words.iter().any(|line| line.contains("cap{egress_port=2}")), "{words:#?}");
+    find(&words, "Ingress.trim_cap.cap default -> Ingress.trim_cap.no_cap()");
+}
+
+#[test]
+fn neighbouring_tiers_hash_with_different_halves_and_kinds_of_packets_have_their_own_way() {
+    let text =
+        format!("{DIAMOND}load_balance: {{ default: flow, trimmable: packet, droppable: five_tuple }}\n");
+    for (switch, half) in [("a", 0), ("b", 1), ("c", 1), ("d", 0)] {
+        let words = words(&text, switch);
+        find(&words, &format!("Ingress.load_balance default -> Ingress.hash_flow(half={half})"));
+        for dscp in [3, 7, 11, 15, 35] {
+            find(&words, &format!("Ingress.load_balance{{dscp={dscp}}} -> Ingress.spray_packet()"));
+        }
+        for dscp in [19, 23, 27, 31] {
+            find(
+                &words,
+                &format!("Ingress.load_balance{{dscp={dscp}}} -> Ingress.hash_five_tuple(half={half})"),
+            );
+        }
+        assert!(!words.iter().any(|line| line.contains("load_balance{dscp=39}")));
+    }
+    let plain = words(DIAMOND, "b");
+    find(&plain, "Ingress.load_balance default -> Ingress.hash_five_tuple(half=1)");
+    assert!(!plain.iter().any(|line| line.contains("load_balance{")));
+}
+
+#[test]
+fn flows_that_are_never_cut_are_matched_in_their_ip_version_where_the_file_says() {
+    let text = format!(
+        "{DIAMOND}disable_trim:
+  - {{ src: 10.0.0.0/24, protocol: udp, dst_port: 4791 }}
+  - {{ dst: h4, switches: [a] }}
+  - {{ src_port: 9 }}
+  - {{ src: \"fd00::/64\", dst: h4 }}
+"
+    );
+    let own = words(&text, "a");
+    let v4: Vec<&String> = own.iter().filter(|line| line.contains("trim_acl_ipv4{")).collect();
+    let v6: Vec<&String> = own.iter().filter(|line| line.contains("trim_acl_ipv6{")).collect();
+    assert_eq!((v4.len(), v6.len()), (3, 3), "{own:#?}");
+    find(
+        &own,
+        "Ingress.trim_acl_ipv4{src_addr=10.0.0.0&0xffffff00, protocol=17&0xff, dst_port=4791&0xffff} priority 1 -> Ingress.disable_trim()  # never cut: disable_trim[0]",
+    );
+    find(&own, "Ingress.trim_acl_ipv4{dst_addr=10.0.0.4&0xffffffff} priority 1 -> ");
+    find(&own, "Ingress.trim_acl_ipv6{dst_addr=fd00::4&0xffffffffffffffffffffffffffffffff} priority 1 -> ");
+    find(&own, "Ingress.trim_acl_ipv6{src_port=9&0xffff} priority 1 -> ");
+    find(&own, "Ingress.trim_acl_ipv6 default -> NoAction()");
+    let other = words(&text, "b");
+    assert_eq!(other.iter().filter(|line| line.contains("dst_addr=10.0.0.4&")).count(), 0);
+    assert_eq!(other.iter().filter(|line| line.contains("trim_acl_ipv6{")).count(), 2);
+}
+
 #[test]
 fn group_ids_depend_on_their_ports_alone() {
     let sets = |ports: &[&[u16]]| {
@@ -100,8 +188,8 @@ fn a_program_that_is_too_small_or_another_one_is_refused_by_name() {
     let with = |change: &dyn Fn(&mut trimwire_p4runtime::p4info::P4Info)| {
         let mut p4info = embedded.p4info().clone();
         change(&mut p4info);
-        let index = Index::new(&p4info).unwrap();
-        desired(&fabric, &Routes::of(&fabric), &index).unwrap_err().to_string()
+        let other = Artifacts::unchecked(p4info);
+        desired(&fabric, &Routes::of(&fabric), &other).unwrap_err().to_string()
     };
     let small = with(&|p4info| {
         for table in &mut p4info.tables {

@@ -123,7 +123,8 @@ fn heads_that_can_fill_a_port_are_warned_of() {
         fabric.warnings,
         [
             "f.yaml:11: policy.deep_size: heads alone can fill s1:2: if all other ports of s1 send to it, the overload is \
-             10.0:1, and frames cut from 1468 to 412 bytes fill the link from 3.6:1 on; heads beyond are dropped at trim_limit"
+             10.0:1, and frames cut from 1468 to 412 bytes fill the 50% of the link that trim_cap leaves them from 1.8:1 on; \
+             heads beyond are dropped"
         ]
     );
 }
@@ -143,6 +144,59 @@ fn impossible_sizes_and_limits_are_errors() {
     let no_rtt = text("policy: { mark_at: 1bdp }").replace("rtt: 8us\n", "");
     let found = Fabric::from_yaml(&no_rtt, "f").unwrap_err().to_string();
     assert!(found.contains("needs the fabric's round-trip time; write rtt: 20us at the top"), "{found}");
+}
+
+#[test]
+fn cut_packets_get_half_the_line_unless_the_file_says_otherwise() {
+    let cap = |policy: &str, port: u16| fabric(policy).policies["s1"][&port].trim_cap;
+    // 50 % of 10 Gbit/s; 100 µs of line rate at once; 5e9 / 8 × 1.024 ms = 640,000 bytes.
+    let default = cap("", 1).unwrap();
+    assert_eq!((default.rate_bps, default.burst, default.table_rate()), (5_000_000_000, 125_000, 640_000));
+    let general = cap("policy: { trim_cap: 12.5%, trim_limit: 8us }", 1).unwrap();
+    assert_eq!((general.rate_bps, general.burst), (1_250_000_000, 10_000));
+    // The burst lets at least one packet through, however short the queue.
+    assert_eq!(cap("policy: { trim_limit: 1us }", 2).unwrap().burst, 1468);
+    let ports = "policy: { trim_cap: 100%, ports: { \"s1:2\": { trim_cap: never } } }";
+    assert_eq!((cap(ports, 1).map(|cap| cap.share), cap(ports, 2)), (Some(1_000_000), None));
+    assert_eq!(cap("policy: { trim: off }", 1), None);
+    for bad in ["half", "0%", "50", "101%"] {
+        let found = errors(&format!("policy: {{ trim_cap: {bad} }}"));
+        assert!(
+            found.contains(&format!("policy.trim_cap: '{bad}' is no share; write one from 1% to 100%")),
+            "{found}"
+        );
+    }
+}
+
+#[test]
+fn the_code_point_of_cut_packets_is_the_ports_the_last_hops_or_the_fabrics() {
+    let two = |policy: &str| {
+        let text =
+            text(policy).replace("hosts:", "hosts:\n  h3: { ip: 10.0.0.3, mac: \"02:00:00:00:00:03\" }");
+        let text = text.replace("switches: { s1:", "switches: { s2: { address: 127.0.0.1:2, device_id: 2 }, s1:").replace(
+            "links:",
+            "links:\n  - { a: \"s1:3\", b: \"s2:3\", speed: 1Gbps }\n  - { a: h3, b: \"s2:1\", speed: 1Gbps }",
+        );
+        let fabric = Fabric::from_yaml(&text, "f.yaml").unwrap_or_else(|error| panic!("{error}"));
+        let of = |port: u16| fabric.policies["s1"][&port].trimmed_dscp;
+        ([of(1), of(2), of(3)], fabric.trimmed_code_points().into_iter().collect::<Vec<u8>>())
+    };
+    assert_eq!(two(""), ([35, 35, 35], vec![35]));
+    assert_eq!(two("dscp: { trimmed_last_hop: 36 }"), ([36, 36, 35], vec![35, 36]));
+    assert_eq!(two("policy: { trimmed_dscp: 40 }"), ([40, 40, 40], vec![35, 40]));
+    assert_eq!(
+        two(
+            "dscp: { trimmed: 34, trimmed_last_hop: 36 }\npolicy: { trimmed_dscp: 40, ports: { \"s1:2\": { trimmed_dscp: 41 } } }"
+        ),
+        ([36, 41, 40], vec![34, 36, 40, 41])
+    );
+    let found = errors("policy:\n  ports: { \"s1:1\": { trimmed_dscp: 7 } }\n");
+    assert!(
+        found.contains("f.yaml:11: policy.ports.s1:1.trimmed_dscp: code point 7 is also dscp.trimmable[1]'s"),
+        "{found}"
+    );
+    let found = errors("dscp: { trimmed_last_hop: 39 }");
+    assert!(found.contains("dscp.trimmed_last_hop: code point 39 is also dscp.control's"), "{found}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use trimwire_p4runtime::bytes;
+use trimwire_p4runtime::client::Client;
 use trimwire_p4runtime::entity::{self, EntityError};
 use trimwire_p4runtime::p4info::{Index, LookupError};
 use trimwire_p4runtime::v1::entity::Entity as Kind;
@@ -11,9 +12,9 @@ use trimwire_p4runtime::v1::field_match::FieldMatchType;
 use trimwire_p4runtime::v1::table_action::Type as ActionType;
 use trimwire_p4runtime::v1::{Action, Entity, TableEntry, p4_data};
 
-use super::{Count, CounterRow, NextHop, PolicyRow, QueueRow, RouteRow};
+use super::{CapRow, Count, CounterRow, Entry, NextHop, PolicyRow, QueueRow, RouteRow};
 use crate::desired::names;
-use crate::device::{DeviceError, Observer};
+use crate::device::{self, DeviceError};
 use crate::policy::QueuePolicy;
 use crate::spec::{Fabric, Mac};
 use crate::topology::Routes;
@@ -39,16 +40,16 @@ pub(super) struct Decoder<'d> {
     pub fabric: &'d Fabric,
     pub switch: &'d str,
     pub index: &'d Index,
-    pub observer: &'d Observer,
+    pub client: &'d Client,
 }
 
 impl Decoder<'_> {
     fn misfit(&self, source: impl Into<EntityError>) -> DeviceError {
-        DeviceError::Foreign { address: self.observer.address().to_owned(), source: Box::new(source.into()) }
+        DeviceError::Foreign { address: self.client.address().to_owned(), source: Box::new(source.into()) }
     }
 
     pub(super) async fn routes(&self) -> Result<Vec<RouteRow>, DeviceError> {
-        let actual = self.observer.actual(self.index).await?;
+        let actual = device::actual(self.client, self.index).await?;
         let own = Routes::of(self.fabric).switches.remove(self.switch).unwrap_or_default();
         let mut hops: BTreeMap<u32, NextHop> = BTreeMap::new();
         let mut groups: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -97,19 +98,20 @@ impl Decoder<'_> {
     }
 
     pub(super) async fn policy(&self) -> Result<Vec<PolicyRow>, DeviceError> {
-        let actual = self.observer.actual(self.index).await?;
+        let actual = device::actual(self.client, self.index).await?;
+        let mut caps: BTreeMap<u16, CapRow> = BTreeMap::new();
+        for entry in entries(actual.values(), self.index, &[names::TRIM_CAP]) {
+            let port = self.exact(entry, "egress_port")? as u16;
+            if let Some(ActionType::Action(action)) = entry.action.as_ref().and_then(|a| a.r#type.as_ref())
+                && let (Ok(Some(rate)), Ok(Some(burst))) =
+                    (self.param(action, "rate"), self.param(action, "burst"))
+            {
+                caps.insert(port, CapRow::of_table(rate as u32, burst as u32));
+            }
+        }
         let mut rows = Vec::new();
         for entry in entries(actual.values(), self.index, &[names::POLICY]) {
-            let table = self.index.table(entry.table_id).map_err(|error| self.misfit(error))?;
-            let field = |name: &str| -> Result<u128, LookupError> {
-                let id = table.match_field(name)?.id;
-                let found = entry.r#match.iter().find(|field| field.field_id == id);
-                Ok(match found.and_then(|field| field.field_match_type.as_ref()) {
-                    Some(FieldMatchType::Exact(exact)) => bytes::decode(&exact.value, 128).unwrap_or(0),
-                    _ => 0,
-                })
-            };
-            let key = |name| field(name).map_err(|error| self.misfit(error));
+            let key = |name| self.exact(entry, name);
             let (port, queue, important) = (key("egress_port")?, key("queue")?, key("importance")? == 1);
             let Some(ActionType::Action(action)) = entry.action.as_ref().and_then(|a| a.r#type.as_ref())
             else {
@@ -132,10 +134,23 @@ impl Decoder<'_> {
                 deep_size: value("deep_size")? as u16,
                 trim_drop_at: value("trim_drop_at")? as u32,
             };
-            rows.push(super::row(self.fabric, self.switch, port as u16, queue as u8, important, &values));
+            let (port, trimmed_dscp) = (port as u16, value("trimmed_dscp")? as u8);
+            let entry = Entry { port, queue: queue as u8, important, trimmed_dscp };
+            rows.push(super::row(self.fabric, self.switch, &entry, &values, caps.get(&port).copied()));
         }
         rows.sort();
         Ok(rows)
+    }
+
+    /// What an entry matches exactly, by the field's name.
+    fn exact(&self, entry: &TableEntry, name: &str) -> Result<u128, DeviceError> {
+        let table = self.index.table(entry.table_id).map_err(|error| self.misfit(error))?;
+        let id = table.match_field(name).map_err(|error| self.misfit(error))?.id;
+        let found = entry.r#match.iter().find(|field| field.field_id == id);
+        Ok(match found.and_then(|field| field.field_match_type.as_ref()) {
+            Some(FieldMatchType::Exact(exact)) => bytes::decode(&exact.value, 128).unwrap_or(0),
+            _ => 0,
+        })
     }
 
     /// An action's parameter by name.
@@ -154,7 +169,7 @@ impl Decoder<'_> {
             filters.push(entry.into());
         }
         let mut rows: BTreeMap<(Option<u16>, Option<u8>), CounterRow> = BTreeMap::new();
-        for entity in self.observer.read(filters).await? {
+        for entity in self.client.read(filters).await? {
             let Some(Kind::CounterEntry(entry)) = entity.entity else { continue };
             let (Some(name), Some(data), Some(cell)) =
                 (names.get(&entry.counter_id), entry.data, entry.index)
@@ -183,7 +198,7 @@ impl Decoder<'_> {
             entity::register(self.index, names::OCCUPANCY, None).map_err(|error| self.misfit(error))?;
         let linked = self.fabric.policies.get(self.switch);
         let mut rows = Vec::new();
-        for entity in self.observer.read(vec![filter.into()]).await? {
+        for entity in self.client.read(vec![filter.into()]).await? {
             let Some(Kind::RegisterEntry(entry)) = entity.entity else { continue };
             let (Some(cell), Some(data)) = (entry.index, entry.data) else { continue };
             let (Some(port), Some(queue)) = place(cell.index) else { continue };

@@ -27,9 +27,19 @@ pub fn policy_table(rows: &[PolicyRow]) -> String {
             switches.iter().map(|(name, ports)| format!("{name}:{}", ranges(ports))).collect();
         let rate = rows.first().map_or(0, |row| row.rate_bps);
         let rate = if rate == 0 { "no link in the file".to_owned() } else { units::rate_text(rate) };
-        tables.push(format!("ports {} ({rate})\n{}", ends.join(" "), queues_table(&rows)));
+        let more = rows.first().map_or_else(String::new, port_text);
+        tables.push(format!("ports {} ({rate}{more})\n{}", ends.join(" "), queues_table(&rows)));
     }
     tables.join("\n\n")
+}
+
+/// What a port's rows have in common, where it is worth a word.
+fn port_text(row: &PolicyRow) -> String {
+    let unit = if row.unit == "bytes" { String::new() } else { format!(", thresholds in {}", row.unit) };
+    let cap = row.trim_cap.map_or_else(String::new, |cap| {
+        format!(", cut packets up to {:.4} Gbit/s, burst {}", cap.rate_bps as f64 / 1e9, cap.burst)
+    });
+    format!("{unit}, trimmed DSCP {}{cap}", row.trimmed_dscp)
 }
 
 fn queues_table(rows: &[PolicyRow]) -> Table {

@@ -49,11 +49,37 @@ fn read_dscp(node: &Node, plan: &mut DscpPlan, problems: &mut Problems) {
             given.push(value);
         }
     }
-    let all: Vec<(String, u8)> = numbered("dscp.trimmable", &plan.trimmable)
+    if let Some(value) = fields.parsed("trimmed_last_hop", problems, &code_point) {
+        plan.trimmed_last_hop = Some(value.value);
+        given.push(value);
+    }
+    let last_hop = plan.trimmed_last_hop.map(|last_hop| ("dscp.trimmed_last_hop".to_owned(), last_hop));
+    let all: Vec<(String, u8)> = named_code_points(plan).into_iter().chain(last_hop).collect();
+    distinct(&all, &given, "code point", problems);
+}
+
+/// Every code point of the plan but the last hop's, with its key's path.
+fn named_code_points(plan: &DscpPlan) -> Vec<(String, u8)> {
+    numbered("dscp.trimmable", &plan.trimmable)
         .chain(numbered("dscp.droppable", &plan.droppable))
         .chain([("dscp.trimmed".to_owned(), plan.trimmed), ("dscp.control".to_owned(), plan.control)])
-        .collect();
-    distinct(&all, &given, "code point", problems);
+        .collect()
+}
+
+/// A code point for cut packets of some ports: not one that means something else.
+pub(super) fn trimmed_code_point(plan: &DscpPlan) -> impl Fn(&str) -> Result<u8, String> {
+    move |text| {
+        let code_point = integer(1_u8..=63)(text)?;
+        let taken = named_code_points(plan)
+            .into_iter()
+            .find(|(path, value)| *value == code_point && path != "dscp.trimmed");
+        match taken {
+            Some((path, _)) => Err(format!(
+                "code point {code_point} is also {path}'s, and cut packets would be taken for such"
+            )),
+            None => Ok(code_point),
+        }
+    }
 }
 
 fn read_queues(node: &Node, plan: &mut QueuePlan, problems: &mut Problems) {

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use super::fields::{Fields, Located, entries, join, switched};
 use super::network::Network;
+use super::plan::trimmed_code_point;
 use super::problem::{Problems, hint};
-use super::{End, Overload, QueuePlan, keys};
-use crate::units::{CutSize, Threshold};
+use super::{DscpPlan, End, Overload, QueuePlan, keys};
+use crate::units::{self, CutSize, Threshold};
 use crate::yaml::Node;
 
 /// The four thresholds, in the order in which they have to stand.
@@ -19,6 +20,9 @@ pub(crate) struct Layer {
     pub shallow_size: Option<Located<CutSize>>,
     pub deep_size: Option<Located<CutSize>>,
     pub trim_limit: Option<Located<Threshold>>,
+    /// Millionths of the line rate; `None` is `never`.
+    pub trim_cap: Option<Located<Option<u32>>>,
+    pub trimmed_dscp: Option<Located<u8>>,
     /// `less_important`, `important`: the index is the table's key.
     pub importance: [[Option<Located<Threshold>>; 4]; 2],
     /// By queue number.
@@ -37,7 +41,7 @@ pub(crate) struct PolicySpec {
 pub(super) fn read(
     top: &Fields<'_>,
     network: &Network,
-    queues: &QueuePlan,
+    (dscp, queues): (&DscpPlan, &QueuePlan),
     problems: &mut Problems,
 ) -> PolicySpec {
     let mut spec = PolicySpec { overload: Overload::Trim, general: Layer::default(), ports: BTreeMap::new() };
@@ -56,7 +60,7 @@ pub(super) fn read(
         (false, Some(Located { value: true, .. })) => Overload::SelectiveDrop,
         (false, _) => Overload::DropTail,
     };
-    spec.general = layer(&fields, queues, problems);
+    spec.general = layer(&fields, dscp, queues, problems);
     if let Some(node) = fields.node("ports") {
         for (name, line, node) in entries(node, "policy.ports", problems) {
             let path = join("policy.ports", name);
@@ -69,9 +73,9 @@ pub(super) fn read(
             });
             if let Some(port) = port.filter(linked) {
                 let fields = Fields::of(node, &path, keys::PORT_POLICY, problems);
-                let layer = layer(&fields, queues, problems);
+                let layer = layer(&fields, dscp, queues, problems);
                 spec.ports.insert(port, layer);
-            } else {
+            } else if !network.unknown {
                 let ends = network.ends.iter().filter(|end| matches!(end, End::Port(..)));
                 let ports: Vec<String> = ends.map(ToString::to_string).collect();
                 problems.add(line, path, format!("no link ends at port '{name}'{}", hint(name, &ports)));
@@ -82,12 +86,17 @@ pub(super) fn read(
 }
 
 /// Reads what a mapping of `policy`, of a port, or of a queue has in common; what a mapping may not have is no key of it.
-fn layer(fields: &Fields<'_>, queues: &QueuePlan, problems: &mut Problems) -> Layer {
+fn layer(fields: &Fields<'_>, dscp: &DscpPlan, queues: &QueuePlan, problems: &mut Problems) -> Layer {
     let mut layer = Layer {
         thresholds: thresholds(fields, problems),
         shallow_size: fields.parsed("shallow_size", problems, CutSize::parse),
         deep_size: fields.parsed("deep_size", problems, CutSize::parse),
         trim_limit: fields.parsed("trim_limit", problems, Threshold::parse),
+        trim_cap: fields.parsed("trim_cap", problems, |text| match text.trim() {
+            "never" => Ok(None),
+            share => units::share(share).map(Some),
+        }),
+        trimmed_dscp: fields.parsed("trimmed_dscp", problems, trimmed_code_point(dscp)),
         ..Layer::default()
     };
     for (key, slot) in ["less_important", "important"].into_iter().zip(&mut layer.importance) {
@@ -96,7 +105,7 @@ fn layer(fields: &Fields<'_>, queues: &QueuePlan, problems: &mut Problems) -> La
         }
     }
     if let Some(node) = fields.node("queues") {
-        layer.queues = by_queue(node, &fields.path("queues"), queues, problems);
+        layer.queues = by_queue(node, &fields.path("queues"), dscp, queues, problems);
     }
     layer
 }
@@ -105,7 +114,13 @@ fn thresholds(fields: &Fields<'_>, problems: &mut Problems) -> [Option<Located<T
     THRESHOLDS.map(|key| fields.parsed(key, problems, Threshold::parse))
 }
 
-fn by_queue(node: &Node, path: &str, queues: &QueuePlan, problems: &mut Problems) -> BTreeMap<u8, Layer> {
+fn by_queue(
+    node: &Node,
+    path: &str,
+    dscp: &DscpPlan,
+    queues: &QueuePlan,
+    problems: &mut Problems,
+) -> BTreeMap<u8, Layer> {
     let named = queues.named();
     let mut layers = BTreeMap::new();
     for (name, line, node) in entries(node, path, problems) {
@@ -116,7 +131,7 @@ fn by_queue(node: &Node, path: &str, queues: &QueuePlan, problems: &mut Problems
             }
             Some((_, queue)) => {
                 let fields = Fields::of(node, &path, keys::QUEUE_POLICY, problems);
-                layers.insert(*queue, layer(&fields, queues, problems));
+                layers.insert(*queue, layer(&fields, dscp, queues, problems));
             }
             None => {
                 let valid: Vec<&str> = named

@@ -64,11 +64,15 @@ impl Problems {
         self.found.push(Problem { line, path: path.into(), message: message.into() });
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(super) fn len(&self) -> usize {
+        self.found.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
         self.found.is_empty()
     }
 
-    pub(super) fn into_error(mut self, file: &str) -> SpecError {
+    pub(crate) fn into_error(mut self, file: &str) -> SpecError {
         self.found.sort();
         self.found.dedup();
         SpecError { file: file.to_owned(), problems: self.found }

@@ -35,7 +35,14 @@ fn a_good_file_reads_as_it_is_written() {
     assert_eq!(fabric.links[2].rate_bps, 2_500_000_000);
     assert_eq!(fabric.links[1].a, End::Port("s2".into(), 1));
     assert_eq!((fabric.mtu, fabric.overload), (1500, Overload::Trim));
-    assert_eq!(fabric.warnings, Vec::<String>::new());
+    let warnings = fabric.warnings.join("\n");
+    assert!(
+        warnings.starts_with(
+            "fabric.yaml:4: switches.s2: drop_at is up to 500000 bytes, but BMv2's queues hold 64 packets"
+        ),
+        "{warnings}"
+    );
+    assert_eq!(fabric.warnings.len(), 1, "{warnings}");
 }
 
 #[test]
@@ -64,10 +71,10 @@ policy:
         errors(text),
         "\
 fabric.yaml:1: version: '2' is not a version that this controller reads; valid: 1
-fabric.yaml:2: switchs: unknown key; did you mean 'switches'? (valid: version, controller, mtu, rtt, switches, hosts, links, dscp, queues, policy)
+fabric.yaml:2: switchs: unknown key; did you mean 'switches'? (valid: version, controller, mtu, rtt, topology, switches, hosts, links, dscp, queues, policy, load_balance, disable_trim)
 fabric.yaml:4: switches.s1: 'address' is missing; write address: 127.0.0.1:9559
-fabric.yaml:4: switches.s1.adress: unknown key; did you mean 'address'? (valid: address, device_id, target)
-fabric.yaml:4: switches.s1.target: 'tofino9' is not valid here; valid: trimwire, bmv2
+fabric.yaml:4: switches.s1.adress: unknown key; did you mean 'address'? (valid: address, device_id, target, pipeline, tls)
+fabric.yaml:4: switches.s1.target: 'tofino9' is not valid here; valid: trimwire, bmv2, stratum-tofino, stratum-tofino2
 fabric.yaml:5: switches.s2.address: 'localhost' has no port; expected HOST:PORT, as in 127.0.0.1:9559 or [::1]:9559
 fabric.yaml:5: switches.s2.device_id: device id 1 is already s1's, in line 4
 fabric.yaml:7: hosts.h1.ip: '10.0.0.300' is no IPv4 address, as in 10.0.0.1
@@ -127,6 +134,45 @@ fn each_mistake_is_named_with_its_line() {
             GOOD.to_owned() + "queues: { classes: [5, 4] }\n",
             "fabric.yaml:12: queues.classes: 2 classes of queues, but dscp.trimmable has 4 code points; one each",
         ),
+        (
+            GOOD.to_owned() + "load_balance: { trimable: packet, default: hash }\n",
+            "fabric.yaml:12: load_balance.default: 'hash' is not valid here; valid: five_tuple, flow, packet\n\
+             fabric.yaml:12: load_balance.trimable: unknown key; did you mean 'trimmable'?",
+        ),
+        (
+            GOOD.to_owned()
+                + "disable_trim:\n  - { src: h3, dst_port: 70000 }\n  - { switches: [s1] }\n  - { src: 10.0.0.1/24 }\n",
+            "fabric.yaml:13: disable_trim[0].dst_port: '70000' is not a whole number from 0 to 65535\n\
+             fabric.yaml:13: disable_trim[0].src: unknown host 'h3'; did you mean 'h1'? (valid: h1, h2)\n\
+             fabric.yaml:14: disable_trim[1]: matches every packet; name a part of them, or write trim: off in policy\n\
+             fabric.yaml:15: disable_trim[2].src: '10.0.0.1/24' has bits behind its prefix; did you mean '10.0.0.0/24'?",
+        ),
+        (
+            GOOD.to_owned()
+                + "disable_trim:\n  - { src: h1, protocol: upd }\n  - { src: h1, dst: \"fd00::/64\" }\n  - { dst: h2, switches: [s3] }\n",
+            "fabric.yaml:13: disable_trim[0].protocol: 'upd' is not a whole number from 0 to 255, nor a known name; did you \
+             mean 'udp'? (valid: udp, tcp, icmp, sctp)\n\
+             fabric.yaml:14: disable_trim[1].dst: 'h1' and 'fd00::/64' are of two IP versions\n\
+             fabric.yaml:15: disable_trim[2].switches[0]: unknown switch 's3'; did you mean 's1'? (valid: s1, s2)",
+        ),
+        (
+            GOOD.to_owned() + "disable_trim:\n  - { dst: 10.0.0.2 }\n  - { dst: 10.0.0.2/32 }\n",
+            "fabric.yaml:14: disable_trim[1]: says what line 13 says already",
+        ),
+        (
+            changed("device_id: 1 }", "device_id: 1, pipeline: { p4info: a, json: b, binary: c } }"),
+            "fabric.yaml:3: switches.s1.pipeline.binary: trimwire has no use for this; its files: p4info, json",
+        ),
+        (
+            changed("target: bmv2", "target: stratum-tofino, pipeline: { p4info: a, bfrt: b, contxt: c }"),
+            "fabric.yaml:4: switches.s2.pipeline: 'binary' is missing; write binary: FILE\n\
+             fabric.yaml:4: switches.s2.pipeline: 'context' is missing; write context: FILE\n\
+             fabric.yaml:4: switches.s2.pipeline.contxt: unknown key; did you mean 'context'?",
+        ),
+        (
+            changed("target: bmv2", "target: stratum-tofino2").replace("\"s2:2\"", "\"s2:448\""),
+            "fabric.yaml:11: links[2]: s2:448 is no port of a stratum-tofino2: they are 1 to 447",
+        ),
         (GOOD.to_owned() + "policy: [1]\n", "fabric.yaml:12: policy: is a list; a mapping is wanted"),
         (
             GOOD.to_owned() + "policy: { trim: maybe }\n",
@@ -149,7 +195,7 @@ fn a_key_without_value_is_as_if_it_were_not_there() {
 #[test]
 fn a_host_that_only_down_links_lead_to_is_a_warning() {
     let text = changed("speed: 2.5Gbps", "speed: 2.5Gbps, state: down");
-    let fabric = Fabric::from_yaml(&text, "fabric.yaml").unwrap();
+    let fabric = Fabric::from_yaml(&text.replace(", target: bmv2", ""), "fabric.yaml").unwrap();
     assert_eq!(
         fabric.warnings,
         [
@@ -157,6 +203,30 @@ fn a_host_that_only_down_links_lead_to_is_a_warning() {
             "host h2 cannot be reached from s1: no path of links that are up",
         ]
     );
+}
+
+#[test]
+fn what_run_needs_stands_under_controller() {
+    let with =
+        |controller: &str| changed("version: 1\n", &format!("version: 1\ncontroller: {{ {controller} }}\n"));
+    let read = |controller: &str| Fabric::from_yaml(&with(controller), "fabric.yaml").unwrap().controller;
+    let defaults = read("batch: 100");
+    assert_eq!((defaults.interval_ns, defaults.metrics), (5_000_000_000, MetricsAt::Default));
+    let given = read("interval: 250ms, metrics: \"127.0.0.1:9999\"");
+    assert_eq!(given.interval_ns, 250_000_000);
+    assert_eq!(given.metrics, MetricsAt::Address("127.0.0.1:9999".parse().unwrap()));
+    assert_eq!(read("metrics: off").metrics, MetricsAt::Off);
+    for (controller, expected) in [
+        ("interval: 0", "controller.interval: switches are not looked at all the time; write interval: 5s"),
+        (
+            "metrics: on",
+            "controller.metrics: 'on' is no address for metrics; write ADDRESS:PORT, as in 127.0.0.1:9550, or off",
+        ),
+        ("metric: off", "controller.metric: unknown key; did you mean 'metrics'? (valid: election_id, "),
+    ] {
+        let found = errors(&with(controller));
+        assert!(found.starts_with(&format!("fabric.yaml:2: {expected}")), "{found}");
+    }
 }
 
 /// The schema is what editors complete from: it may not know other keys than the reader.
@@ -168,6 +238,15 @@ fn the_json_schema_and_the_documentation_know_the_same_keys_as_the_reader() {
     for (at, keys) in [
         (&schema, keys::TOP),
         (&definitions["controller"], keys::CONTROLLER),
+        (&definitions["tls"], keys::TLS),
+        (&definitions["topology"], keys::TOPOLOGY),
+        (&definitions["dumbbell"], keys::DUMBBELL),
+        (&definitions["leaf_spine"], keys::LEAF_SPINE),
+        (&definitions["fat_tree"], keys::FAT_TREE),
+        (&definitions["addresses"], keys::ADDRESSES),
+        (&definitions["pipeline"], keys::PIPELINE),
+        (&definitions["load_balance"], keys::LOAD_BALANCE),
+        (&definitions["disable_trim"], keys::DISABLE_TRIM),
         (&definitions["switch"], keys::SWITCH),
         (&definitions["host"], keys::HOST),
         (&definitions["link"], keys::LINK),
@@ -199,6 +278,8 @@ fn the_examples_are_good() {
     for (name, text) in [
         ("single-switch", include_str!("../../../examples/fabrics/single-switch.yaml")),
         ("leaf-spine", include_str!("../../../examples/fabrics/leaf-spine.yaml")),
+        ("leaf-spine-generated", include_str!("../../../examples/fabrics/leaf-spine-generated.yaml")),
+        ("fat-tree", include_str!("../../../examples/fabrics/fat-tree.yaml")),
     ] {
         let fabric = Fabric::from_yaml(text, name).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(fabric.warnings, Vec::<String>::new(), "{name}");

@@ -143,3 +143,127 @@ proptest! {
         }
     }
 }
+
+/// Hops between switches by name, links that are up only, by Floyd and Warshall.
+fn all_hops(fabric: &Fabric) -> BTreeMap<(String, String), usize> {
+    let names: Vec<&String> = fabric.switches.keys().collect();
+    let mut hops: BTreeMap<(String, String), usize> = BTreeMap::new();
+    for name in &names {
+        hops.insert(((*name).clone(), (*name).clone()), 0);
+    }
+    for link in fabric.links.iter().filter(|link| link.up) {
+        if let (End::Port(a, _), End::Port(b, _)) = (&link.a, &link.b) {
+            hops.insert((a.clone(), b.clone()), 1);
+            hops.insert((b.clone(), a.clone()), 1);
+        }
+    }
+    for k in &names {
+        for i in &names {
+            let Some(first) = hops.get(&((*i).clone(), (*k).clone())).copied() else { continue };
+            for j in &names {
+                let Some(second) = hops.get(&((*k).clone(), (*j).clone())).copied() else { continue };
+                let best = hops.entry(((*i).clone(), (*j).clone())).or_insert(usize::MAX);
+                *best = (*best).min(first + second);
+            }
+        }
+    }
+    hops
+}
+
+/// Every next hop leads one hop nearer, none that does is left out, and who has none has no path. One hop nearer each time
+/// cannot loop.
+fn agrees_with_floyd_and_warshall(fabric: &Fabric) {
+    let routes = Routes::of(fabric);
+    let hops = all_hops(fabric);
+    let mut home: BTreeMap<&str, (&str, u16)> = BTreeMap::new();
+    for link in fabric.links.iter().filter(|link| link.up) {
+        for (near, far) in [(&link.a, &link.b), (&link.b, &link.a)] {
+            if let (End::Host(host), End::Port(switch, port)) = (near, far) {
+                home.insert(host, (switch, *port));
+            }
+        }
+    }
+    for (from, own) in &routes.switches {
+        for host in fabric.hosts.keys() {
+            let mut expected = BTreeSet::new();
+            if let Some((to, port)) = home.get(host.as_str()) {
+                let distance = |switch: &str| hops.get(&(switch.to_owned(), (*to).to_owned())).copied();
+                if from == to {
+                    expected.insert(*port);
+                } else if let Some(own) = distance(from) {
+                    for link in fabric.links.iter().filter(|link| link.up) {
+                        for (near, far) in [(&link.a, &link.b), (&link.b, &link.a)] {
+                            if let (End::Port(near, port), End::Port(far, _)) = (near, far)
+                                && near == from
+                                && distance(far).is_some_and(|distance| distance + 1 == own)
+                            {
+                                expected.insert(*port);
+                            }
+                        }
+                    }
+                }
+            }
+            let found = own.next_hops.get(host).cloned().unwrap_or_default();
+            assert_eq!(found, expected, "{from} to {host}");
+        }
+    }
+}
+
+#[test]
+fn generated_topologies_use_all_their_paths() {
+    for (topology, from, to, paths) in [
+        ("dumbbell: { hosts_per_side: 2, trunks: 3, host_speed: 1Gbps }", "left", "h2-1", 3),
+        ("leaf_spine: { leaves: 3, spines: 4, hosts_per_leaf: 1, host_speed: 1Gbps }", "leaf1", "h3-1", 4),
+        ("fat_tree: { k: 4, host_speed: 1Gbps }", "edge1-1", "h3-2-1", 2),
+        ("fat_tree: { k: 4, host_speed: 1Gbps }", "agg1-1", "h3-2-1", 2),
+        ("fat_tree: { k: 4, host_speed: 1Gbps }", "core1", "h3-2-1", 1),
+    ] {
+        let fabric = Fabric::from_yaml(&format!("version: 1\ntopology: {{ {topology} }}\n"), "f").unwrap();
+        agrees_with_floyd_and_warshall(&fabric);
+        assert_eq!(Routes::of(&fabric).switches[from].next_hops[to].len(), paths, "{topology} {from} {to}");
+    }
+}
+
+#[test]
+fn tiers_are_distances_from_hosts() {
+    let fabric =
+        Fabric::from_yaml("version: 1\ntopology: { fat_tree: { k: 4, host_speed: 1Gbps } }\n", "f").unwrap();
+    let tiers = tiers(&fabric);
+    for (name, tier) in &tiers {
+        let expected = if name.starts_with("edge") {
+            0
+        } else if name.starts_with("agg") {
+            1
+        } else {
+            2
+        };
+        assert_eq!(*tier, expected, "{name}");
+    }
+    assert_eq!(tiers.len(), 20);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Any subset of links may be down, hosts' own included.
+    #[test]
+    fn routes_of_generated_topologies_go_round_links_that_are_down(
+        shape in 0_usize..3,
+        sizes in (1_usize..5, 1_usize..4, 1_usize..3),
+        down in proptest::collection::vec(proptest::bool::weighted(0.25), 64),
+    ) {
+        let (a, b, c) = sizes;
+        let topology = match shape {
+            0 => format!("dumbbell: {{ hosts_per_side: {a}, trunks: {b}, host_speed: 1Gbps }}"),
+            1 => format!(
+                "leaf_spine: {{ leaves: {a}, spines: {b}, hosts_per_leaf: {c}, links_per_spine: {c}, host_speed: 1Gbps }}"
+            ),
+            _ => format!("fat_tree: {{ k: {}, hosts_per_edge: {c}, host_speed: 1Gbps }}", 2 * c),
+        };
+        let mut fabric = Fabric::from_yaml(&format!("version: 1\ntopology: {{ {topology} }}\n"), "f").unwrap();
+        for (link, down) in fabric.links.iter_mut().zip(down.iter().cycle()) {
+            link.up = !down;
+        }
+        agrees_with_floyd_and_warshall(&fabric);
+    }
+}

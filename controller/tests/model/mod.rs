@@ -74,7 +74,8 @@ impl State {
         let entity = update.entity.clone().unwrap();
         let key = EntityKey::of(&entity).unwrap();
         let default = matches!(&entity.entity, Some(Kind::TableEntry(entry)) if entry.is_default_action);
-        let there = default || self.entities.contains_key(&key);
+        let meter = matches!(&entity.entity, Some(Kind::MeterEntry(_)));
+        let there = default || meter || self.entities.contains_key(&key);
         let mut after = self.entities.clone();
         match update.r#type() {
             update::Type::Insert if there => return Err((Code::AlreadyExists, "exists".to_owned())),
@@ -125,7 +126,9 @@ fn wanted(filter: &Entity, entity: &Entity) -> bool {
             filter.table_id == entry.table_id && filter.is_default_action == entry.is_default_action
         }
         (Some(Kind::ActionProfileMember(_)), Some(Kind::ActionProfileMember(_)))
-        | (Some(Kind::ActionProfileGroup(_)), Some(Kind::ActionProfileGroup(_))) => true,
+        | (Some(Kind::ActionProfileGroup(_)), Some(Kind::ActionProfileGroup(_)))
+        | (Some(Kind::PacketReplicationEngineEntry(_)), Some(Kind::PacketReplicationEngineEntry(_))) => true,
+        (Some(Kind::MeterEntry(filter)), Some(Kind::MeterEntry(entry))) => filter.meter_id == entry.meter_id,
         _ => false,
     }
 }

@@ -82,7 +82,12 @@ pub fn describe(entity: &Entity, index: Option<&Index>) -> String {
                     0 => String::new(),
                     length => format!(", cut to {length} bytes"),
                 };
-                format!("clone session {} -> ports [{}]{cut}", session.session_id, ports(&session.replicas))
+                let class = match session.class_of_service {
+                    0 => String::new(),
+                    class => format!(", class {class}"),
+                };
+                let ports = ports(&session.replicas);
+                format!("clone session {} -> ports [{ports}]{cut}{class}", session.session_id)
             }
         },
         Some(Kind::ValueSetEntry(set)) => {

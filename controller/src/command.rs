@@ -1,0 +1,66 @@
+//! The subcommands, one a file. Each has its arguments and `run`, which gives the exit code.
+
+mod apply;
+mod check;
+mod completions;
+mod export;
+mod file;
+mod outcome;
+mod plan;
+mod progress;
+mod run;
+mod schema;
+mod show;
+mod switches;
+mod thresholds;
+mod watch;
+
+use clap::Subcommand;
+
+pub(crate) use self::outcome::{Failure, Outcome};
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Check a fabric file without talking to any switch.
+    Check(check::Check),
+    /// Show what apply would change. Touches nothing and needs no mastership.
+    Plan(plan::Plan),
+    /// Bring every switch to what the file says, writing differences only.
+    Apply(apply::Apply),
+    /// Keep every switch at what the file says; SIGHUP reads the file again.
+    Run(run::Run),
+    /// Show what queues hold, cut, drop and send, again and again.
+    Watch(watch::Watch),
+    /// Show what switches hold and count.
+    Show(show::Show),
+    /// Write a switch's policy as another system's configuration.
+    Export(export::Export),
+    /// Derive thresholds from a model's layers: sizes and sensitivities in, least weighted loss out.
+    Thresholds(thresholds::Thresholds),
+    /// Print the JSON Schema of the fabric file.
+    Schema(schema::Schema),
+    /// Print completions for a shell.
+    Completions(completions::Completions),
+}
+
+impl Command {
+    pub(crate) fn run(self) -> Outcome {
+        match self {
+            Self::Check(command) => command.run(),
+            Self::Plan(command) => command.run(),
+            Self::Apply(command) => command.run(),
+            Self::Run(command) => command.run(),
+            Self::Watch(command) => command.run(),
+            Self::Show(command) => command.run(),
+            Self::Export(command) => command.run(),
+            Self::Thresholds(command) => command.run(),
+            Self::Schema(command) => command.run(),
+            Self::Completions(command) => command.run(),
+        }
+    }
+
+    /// What is logged where `TRIMWIRE_DEBUG` says nothing: the log is all that `run` shows.
+    pub(crate) fn log_level(&self) -> &'static str {
+        if matches!(self, Self::Run(_)) { "warn,trimwire_controller=info" } else { "warn" }
+    }
+}

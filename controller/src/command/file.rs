@@ -1,0 +1,66 @@
+//! What most subcommands are given: the fabric file and the program.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args;
+use serde::Serialize;
+use trimwire_controller::{Artifacts, Fabric};
+
+use super::outcome::{Failure, Outcome, bad_input, failed, print_value};
+
+#[derive(Args)]
+pub(crate) struct FileArgs {
+    /// The fabric file.
+    #[arg(value_name = "FABRIC.yaml")]
+    pub(crate) file: PathBuf,
+    /// Print JSON instead of tables.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// P4Info of another build of the program, as text or binary.
+    #[arg(long, value_name = "FILE", env = "TRIMWIRE_P4INFO", requires = "pipeline_json")]
+    p4info: Option<PathBuf>,
+    /// BMv2 JSON of another build of the program.
+    #[arg(long, value_name = "FILE", env = "TRIMWIRE_PIPELINE_JSON", requires = "p4info")]
+    pipeline_json: Option<PathBuf>,
+}
+
+impl FileArgs {
+    /// Reads both. Warnings about the fabric go to stderr.
+    pub(crate) fn read(&self) -> Result<(Fabric, Artifacts), Failure> {
+        let fabric = self.fabric()?;
+        let folder = self.file.parent().unwrap_or(Path::new("."));
+        let artifacts = self.artifacts()?.for_fabric(&fabric, folder).map_err(bad_input)?;
+        Ok((fabric, artifacts))
+    }
+
+    pub(crate) fn fabric(&self) -> Result<Fabric, Failure> {
+        let name = self.file.display().to_string();
+        let text = std::fs::read_to_string(&self.file)
+            .with_context(|| format!("cannot read {name}"))
+            .map_err(bad_input)?;
+        // The message names the file on every line already.
+        let fabric = Fabric::from_yaml(&text, &name).map_err(bad_input)?;
+        for warning in &fabric.warnings {
+            eprintln!("warning: {warning}");
+        }
+        Ok(fabric)
+    }
+
+    fn artifacts(&self) -> Result<Artifacts, Failure> {
+        let (Some(p4info), Some(json)) = (&self.p4info, &self.pipeline_json) else {
+            return Artifacts::embedded().map_err(failed);
+        };
+        let read =
+            |path: &PathBuf| std::fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+        let place = format!("{}, {}", p4info.display(), json.display());
+        let p4info = read(p4info).map_err(bad_input)?;
+        let json = read(json).map_err(bad_input)?;
+        Artifacts::new(&p4info, json).context(place).map_err(bad_input)
+    }
+
+    pub(crate) fn print(&self, value: &(impl Serialize + Display)) -> Outcome {
+        print_value(value, self.json)
+    }
+}

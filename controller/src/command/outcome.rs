@@ -1,0 +1,45 @@
+//! How a subcommand ends, and printing what it found.
+
+use std::fmt::Display;
+use std::io::Write;
+
+use serde::Serialize;
+
+/// Something on a switch is not as it should be.
+pub(crate) const FAILED: u8 = 1;
+/// The command line asks for what is not there. clap exits with it, too.
+pub(crate) const USAGE: u8 = 2;
+/// A file that was given is wrong.
+pub(crate) const BAD_INPUT: u8 = 3;
+
+/// The exit code, or why there was nothing to print.
+pub(crate) type Outcome = Result<u8, Failure>;
+
+pub(crate) struct Failure {
+    pub(crate) code: u8,
+    pub(crate) error: anyhow::Error,
+}
+
+pub(crate) fn bad_input(error: impl Into<anyhow::Error>) -> Failure {
+    Failure { code: BAD_INPUT, error: error.into() }
+}
+
+/// Nothing was done, and not because of a file.
+pub(crate) fn failed(error: impl Into<anyhow::Error>) -> Failure {
+    Failure { code: FAILED, error: error.into() }
+}
+
+/// Prints to stdout. A reader that has seen enough (`| head`) is no failure; false then.
+pub(crate) fn print(text: &str) -> Result<bool, Failure> {
+    match writeln!(std::io::stdout(), "{text}") {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// The same, as a table or as JSON.
+pub(crate) fn print_value(value: &(impl Serialize + Display), json: bool) -> Outcome {
+    print(&if json { serde_json::to_string_pretty(value).map_err(failed)? } else { value.to_string() })?;
+    Ok(0)
+}

@@ -1,0 +1,114 @@
+//! Brings one switch, whose primary controller we are, to what it should hold.
+
+use std::collections::BTreeMap;
+
+use trimwire_p4runtime::client::{Client, WriteError};
+use trimwire_p4runtime::status;
+use trimwire_p4runtime::v1::set_forwarding_pipeline_config_request::Action;
+use trimwire_p4runtime::v1::write_request::Atomicity;
+
+use crate::apply::Shared;
+use crate::artifacts::Artifacts;
+use crate::desired::Desired;
+use crate::device::{self, DeviceError};
+use crate::reconcile::{self, Change, Operation};
+use crate::report::{ChangeReport, Counts, PipelineState, Refusal, SwitchReport};
+
+/// Pushes the pipeline if the switch runs another, writes what differs, and looks at what became of it. An error leaves in
+/// the report what was done before it.
+///
+/// May be dropped at any time: nothing is written after that.
+pub(crate) async fn converge(
+    client: &Client,
+    wanted: &Desired,
+    shared: &Shared,
+    report: &mut SwitchReport,
+) -> Result<(), DeviceError> {
+    let artifacts = shared.artifacts.of(&report.switch);
+    let index = artifacts.index();
+    report.pipeline_before = pipeline_state(device::cookie(client).await?, artifacts);
+    if report.pipeline_before != PipelineState::Same {
+        let (p4info, config) = (artifacts.p4info().clone(), artifacts.device_config().to_vec());
+        client.set_pipeline(p4info, config, Some(artifacts.cookie()), Action::VerifyAndCommit).await?;
+        report.pipeline_pushed = true;
+        tracing::debug!(switch = %report.switch, "pushed the pipeline");
+    }
+    client.use_index(index.clone());
+    let changes = reconcile::difference(wanted, &device::actual(client, index).await?, index);
+    report.found = changes.iter().map(ChangeReport::from).collect();
+    if changes.is_empty() {
+        report.in_place = Some(wanted.len());
+        report.remaining = Some(Vec::new());
+        return Ok(());
+    }
+    let outcome = write(client, &changes, shared, report).await;
+    // Whatever became of the writes: what counts is what the switch holds now.
+    if let Ok(actual) = device::actual(client, index).await {
+        let remaining = reconcile::difference(wanted, &actual, index);
+        let missing = remaining.iter().filter(|change| change.operation != Operation::Delete).count();
+        report.in_place = Some(wanted.len().saturating_sub(missing));
+        report.remaining = Some(remaining.iter().map(ChangeReport::from).collect());
+    }
+    outcome
+}
+
+/// The pipeline of a switch, next to ours.
+pub(crate) fn pipeline_state(cookie: Option<u64>, artifacts: &Artifacts) -> PipelineState {
+    match cookie {
+        None => PipelineState::Absent,
+        Some(cookie) if cookie == artifacts.cookie() => PipelineState::Same,
+        Some(cookie) => PipelineState::Different { cookie },
+    }
+}
+
+/// Writes batch after batch. A refused update does not keep the others from being written; a lost switch does.
+async fn write(
+    client: &Client,
+    changes: &[Change],
+    shared: &Shared,
+    report: &mut SwitchReport,
+) -> Result<(), DeviceError> {
+    for batch in reconcile::batches(changes, shared.batch) {
+        let updates = batch.iter().map(Change::update).collect();
+        let mut refused = BTreeMap::new();
+        match client.write(updates, Atomicity::ContinueOnError).await {
+            Ok(()) => {}
+            Err(WriteError::Rejected(rejection)) => {
+                for update in rejection.updates {
+                    let code = status::name(update.code as i32);
+                    let error = if update.message.is_empty() {
+                        code.to_owned()
+                    } else {
+                        format!("{code}: {}", update.message)
+                    };
+                    refused.insert(update.index, error);
+                }
+            }
+            Err(WriteError::Client(error)) => return Err(error.into()),
+            Err(error) => {
+                let lost = |reason| DeviceError::Call {
+                    address: client.address().to_owned(),
+                    operation: "Write",
+                    reason,
+                };
+                return Err(lost(error.to_string()));
+            }
+        }
+        count(batch, &mut refused, &mut report.written, &mut report.refused);
+    }
+    Ok(())
+}
+
+fn count(
+    batch: &[Change],
+    errors: &mut BTreeMap<usize, String>,
+    written: &mut Counts,
+    refused: &mut Vec<Refusal>,
+) {
+    for (position, change) in batch.iter().enumerate() {
+        match errors.remove(&position) {
+            Some(error) => refused.push(Refusal { change: change.into(), error }),
+            None => written.add(change.operation),
+        }
+    }
+}

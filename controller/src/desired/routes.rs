@@ -1,0 +1,80 @@
+//! Members, groups and host routes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use trimwire_p4runtime::entity::{self, ActionBuilder, EntityError, TableEntryBuilder};
+
+use super::{Builder, names};
+use crate::topology::{self, SwitchRoutes};
+
+impl Builder<'_> {
+    pub(super) fn routes(&mut self, routes: &SwitchRoutes) -> Result<(), EntityError> {
+        let (index, switch) = (self.index, self.name);
+        let used: BTreeSet<u16> = routes.next_hops.values().flatten().copied().collect();
+        for port in used {
+            let Some(neighbour) = routes.neighbours.get(&port) else { continue };
+            let action = ActionBuilder::new(index, names::FORWARD);
+            let action = action.param("port", port).param("dst_mac", neighbour.mac.0);
+            let member = entity::member(index, names::ECMP, member_id(port), action)?;
+            self.add(member, format!("{switch}:{port} to {}", neighbour.end));
+        }
+        let groups = group_ids(routes.next_hops.values());
+        for (ports, id) in &groups {
+            let members = ports.iter().map(|port| (member_id(*port), 1));
+            let size = i32::try_from(ports.len()).unwrap_or(i32::MAX);
+            let group = entity::member_group(index, names::ECMP, *id, members, size)?;
+            let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+            self.add(group, format!("{switch} ports {}", ports.join(", ")));
+        }
+        for (host, ports) in &routes.next_hops {
+            for address in topology::addresses(self.fabric, host) {
+                let entry = match address {
+                    IpAddr::V4(ip) => {
+                        TableEntryBuilder::new(index, names::IPV4_ROUTE).lpm("dst_addr", ip, 32)
+                    }
+                    IpAddr::V6(ip) => {
+                        TableEntryBuilder::new(index, names::IPV6_ROUTE).lpm("dst_addr", ip, 128)
+                    }
+                };
+                let entry = match (groups.get(ports), ports.first()) {
+                    (Some(group), _) => entry.group(*group),
+                    (None, Some(port)) => entry.member(member_id(*port)),
+                    (None, None) => continue,
+                };
+                let via: Vec<String> = ports.iter().map(|port| format!("{switch}:{port}")).collect();
+                self.add(entry.build()?, format!("{host} via {}", via.join(", ")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A port has one neighbour, hence one member. Ids start at 1: 0 is a wildcard on the wire.
+fn member_id(port: u16) -> u32 {
+    u32::from(port) + 1
+}
+
+/// Ids for the groups of more than one port.
+///
+/// An id depends on the ports alone. So a changed set of next hops is another group, written before the routes turn to it
+/// and before the old one goes: no packet meets a half-changed group, and routes that did not change are not touched.
+pub(super) fn group_ids<'r>(sets: impl Iterator<Item = &'r BTreeSet<u16>>) -> BTreeMap<BTreeSet<u16>, u32> {
+    let sets: BTreeSet<&BTreeSet<u16>> = sets.filter(|ports| ports.len() > 1).collect();
+    let mut taken = BTreeSet::new();
+    let mut ids = BTreeMap::new();
+    for ports in sets {
+        // FNV-1a, folded to 24 bits: small ids are kinder to people and to targets that use them as indices.
+        let hash = ports
+            .iter()
+            .flat_map(|port| port.to_be_bytes())
+            .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        let mut id = ((hash >> 24) ^ (hash & 0x00ff_ffff)).max(1);
+        while !taken.insert(id) {
+            id = (id + 1) & 0x00ff_ffff;
+            id = id.max(1);
+        }
+        ids.insert(ports.clone(), id);
+    }
+    ids
+}

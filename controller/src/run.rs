@@ -1,0 +1,228 @@
+//! `run`: keeps every switch of a fabric at what its file says.
+//!
+//! ```text
+//!              ┌► driver ─► SwitchTask   one of each per switch: own connection, own back-off
+//!  Controller ─┼► driver ─► SwitchTask
+//!   reload     └► driver ─► SwitchTask ─┐
+//!                                       ▼
+//!                                     board ──► metrics
+//! ```
+
+mod backoff;
+mod board;
+mod cutting;
+mod driver;
+mod http;
+mod metrics;
+pub mod task;
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use self::board::Board;
+pub use self::board::{CuttingStatus, Status, SwitchStatus};
+use self::driver::{Terms, Wanted, drive};
+pub use self::metrics::metrics_text;
+use crate::apply::{ApplyError, Options, Shared};
+use crate::artifacts::Artifacts;
+use crate::desired;
+use crate::places::Places;
+use crate::spec::{Fabric, MetricsAt};
+use crate::topology::Routes;
+
+/// Where metrics are served if nobody says otherwise, and the port is free.
+pub const DEFAULT_METRICS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9550);
+
+/// How long switches may take to be left in good order.
+const PARTING: Duration = Duration::from_secs(2);
+
+/// What a caller may set beside the fabric file.
+#[derive(Debug, Clone, Default)]
+pub struct RunOptions {
+    /// Instead of the file's.
+    pub election_id: Option<u128>,
+    /// Instead of the file's.
+    pub metrics: Option<MetricsAt>,
+}
+
+/// Why a controller does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// As with `apply`.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+    /// The address for metrics cannot be listened on.
+    #[error(
+        "cannot serve metrics on {address}: {source}; choose another with --metrics ADDRESS:PORT, or --metrics off"
+    )]
+    Metrics {
+        /// As given.
+        address: SocketAddr,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+}
+
+/// A controller at work, in the current tokio runtime. Dropping it ends the work; [`Controller::stop`] does so in good order.
+#[derive(Debug)]
+pub struct Controller {
+    artifacts: Artifacts,
+    options: RunOptions,
+    board: Board,
+    drivers: BTreeMap<String, Driver>,
+    metrics: Option<(SocketAddr, JoinHandle<()>)>,
+}
+
+struct Driver {
+    terms: Terms,
+    wanted: watch::Sender<Arc<Wanted>>,
+    task: JoinHandle<()>,
+}
+
+impl std::fmt::Debug for Driver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Driver").field("name", &self.terms.name).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Controller {
+    fn drop(&mut self) {
+        self.drivers.values().for_each(|driver| driver.task.abort());
+        if let Some((_, server)) = &self.metrics {
+            server.abort();
+        }
+    }
+}
+
+impl Controller {
+    /// Starts to work on every switch. Gives an error only if the work cannot begin at all.
+    pub async fn start(
+        fabric: &Fabric,
+        artifacts: &Artifacts,
+        options: &RunOptions,
+    ) -> Result<Self, RunError> {
+        let mut controller = Self {
+            artifacts: artifacts.clone(),
+            options: options.clone(),
+            board: Board::default(),
+            drivers: BTreeMap::new(),
+            metrics: None,
+        };
+        controller.serve_metrics(fabric).await?;
+        controller.take(fabric)?;
+        Ok(controller)
+    }
+
+    /// From now on keeps the switches at what this file says. After an error nothing has changed. Where metrics are served
+    /// stays as it was.
+    pub fn reload(&mut self, fabric: &Fabric, artifacts: &Artifacts) -> Result<(), RunError> {
+        let before = std::mem::replace(&mut self.artifacts, artifacts.clone());
+        if let Err(error) = self.take(fabric) {
+            self.artifacts = before;
+            return Err(error);
+        }
+        self.board.change(|status| status.reloads += 1);
+        Ok(())
+    }
+
+    /// Counts a file that was not taken.
+    pub fn refused_reload(&self) {
+        self.board.change(|status| status.refused_reloads += 1);
+    }
+
+    /// What is known of the switches.
+    pub fn status(&self) -> Status {
+        self.board.status()
+    }
+
+    /// Where metrics are served.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().map(|(address, _)| *address)
+    }
+
+    /// Ends all work, at once where something is under way, and closes the connections.
+    pub async fn stop(mut self) {
+        let drivers = std::mem::take(&mut self.drivers);
+        // A driver that sees its channel closed ends by itself.
+        let tasks: Vec<JoinHandle<()>> = drivers.into_values().map(|driver| driver.task).collect();
+        let ended = async {
+            for task in tasks {
+                let _ = task.await;
+            }
+        };
+        let _ = tokio::time::timeout(PARTING, ended).await;
+    }
+
+    async fn serve_metrics(&mut self, fabric: &Fabric) -> Result<(), RunError> {
+        let asked = self.options.metrics.unwrap_or(fabric.controller.metrics);
+        let address = match asked {
+            MetricsAt::Off => return Ok(()),
+            MetricsAt::Default => DEFAULT_METRICS,
+            MetricsAt::Address(address) => address,
+        };
+        match http::serve(address, self.board.clone()).await {
+            Ok(served) => {
+                tracing::info!("metrics at http://{}/metrics", served.0);
+                self.metrics = Some(served);
+                Ok(())
+            }
+            // Two controllers on one machine are nothing unusual.
+            Err(error) if asked == MetricsAt::Default => {
+                tracing::warn!(
+                    "no metrics: cannot listen on {address}: {error}; --metrics chooses another address"
+                );
+                Ok(())
+            }
+            Err(source) => Err(RunError::Metrics { address, source }),
+        }
+    }
+
+    fn take(&mut self, fabric: &Fabric) -> Result<(), RunError> {
+        let all = desired::desired(fabric, &Routes::of(fabric), &self.artifacts).map_err(ApplyError::from)?;
+        let options = Options { election_id: self.options.election_id, ..Options::default() };
+        let shared = Shared::new(fabric, &self.artifacts, &options);
+        let places = Places::new(fabric.controller.concurrency);
+        let mut drivers = std::mem::take(&mut self.drivers);
+        self.board.change(|status| status.switches.retain(|name, _| fabric.switches.contains_key(name)));
+        for (name, desired) in all {
+            let Some(switch) = fabric.switches.get(&name) else { continue };
+            let terms = Terms {
+                name: name.clone(),
+                reach: shared.reach(&name, switch),
+                election_id: shared.election_id,
+                interval_ns: fabric.controller.interval_ns,
+            };
+            let wanted = Arc::new(Wanted {
+                name: name.clone(),
+                desired,
+                ports: fabric.policies.get(&name).cloned().unwrap_or_default(),
+                shared: Arc::clone(&shared),
+                places: places.clone(),
+                is_sampled: self.metrics.is_some(),
+            });
+            let driver = match drivers.remove(&name).filter(|driver| driver.terms == terms) {
+                Some(driver) => {
+                    driver.wanted.send_replace(wanted);
+                    driver
+                }
+                None => self.start_driver(terms, wanted),
+            };
+            self.drivers.insert(name, driver);
+        }
+        // What is left in `drivers` is not in the file any more: dropped, its channel is closed, and it ends.
+        Ok(())
+    }
+
+    fn start_driver(&self, terms: Terms, wanted: Arc<Wanted>) -> Driver {
+        self.board.change(|status| status.switches.insert(terms.name.clone(), SwitchStatus::default()));
+        let (wanted, told) = watch::channel(wanted);
+        let task = tokio::spawn(drive(terms.clone(), told, self.board.clone()));
+        Driver { terms, wanted, task }
+    }
+}

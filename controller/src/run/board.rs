@@ -1,0 +1,76 @@
+//! What a running controller knows of each switch: written by the switches' tasks, read by metrics and tests.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::task::Tally;
+use crate::sample::Sample;
+
+/// One switch.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct SwitchStatus {
+    /// Connected.
+    pub up: bool,
+    /// We are its primary controller.
+    pub primary: bool,
+    /// It holds what it should, when last seen; `None` before that.
+    pub in_place: Option<bool>,
+    /// Failures since the last success.
+    pub failures: u32,
+    /// Until the next attempt, as of when the last one failed, in seconds; 0 when all is well.
+    pub backoff_seconds: f64,
+    /// When it was last found or brought in place, in seconds since 1970.
+    pub last_success: Option<f64>,
+    /// What has been done to it.
+    pub tally: Tally,
+    /// By port and queue.
+    pub cutting: BTreeMap<(u16, u8), CuttingStatus>,
+    /// Counters and occupancy, as last read; of the last connection.
+    pub sample: Sample,
+}
+
+/// What a queue told by digests.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CuttingStatus {
+    /// It cuts, as far as it told.
+    pub is_cutting: bool,
+    /// Times it started.
+    pub starts: u64,
+    /// Times it stopped.
+    pub stops: u64,
+}
+
+/// What a running controller knows.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Status {
+    /// By name in the fabric.
+    pub switches: BTreeMap<String, SwitchStatus>,
+    /// Fabric files taken after the first.
+    pub reloads: u64,
+    /// Fabric files that were wrong and not taken.
+    pub refused_reloads: u64,
+}
+
+/// A [`Status`] that many may write to; clones are the same one.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Board(Arc<Mutex<Status>>);
+
+impl Board {
+    pub(super) fn status(&self) -> Status {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Status) -> T) -> T {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn change_switch(&self, name: &str, change: impl FnOnce(&mut SwitchStatus)) {
+        self.change(|status| {
+            if let Some(switch) = status.switches.get_mut(name) {
+                change(switch);
+            }
+        });
+    }
+}

@@ -1,0 +1,374 @@
+//! Runs a [`SwitchTask`] on a real connection and the real clock.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+use trimwire_p4runtime::client::{Arbitration, Client, ClientError, Role};
+use trimwire_p4runtime::p4info::Index;
+use trimwire_p4runtime::v1::DigestList;
+
+use super::board::Board;
+use super::cutting;
+use super::task::{Action, Event, Looked, Loss, Notice, Standing, SwitchTask};
+use crate::apply::Shared;
+use crate::converge::{converge, pipeline_state};
+use crate::desired::Desired;
+use crate::device::{self, DeviceError, Reach};
+use crate::places::Places;
+use crate::policy::PortPolicy;
+use crate::reconcile;
+use crate::report::{PipelineState, SwitchReport};
+use crate::sample::{Sample, sample};
+
+/// What a switch should hold, and what work on it needs.
+pub(super) struct Wanted {
+    /// The switch.
+    pub name: String,
+    pub desired: Desired,
+    pub ports: BTreeMap<u16, PortPolicy>,
+    pub shared: Arc<Shared>,
+    pub places: Places,
+    /// Whether anybody wants to know the counters.
+    pub is_sampled: bool,
+}
+
+impl Wanted {
+    /// Names of the program that the switch runs.
+    fn index(&self) -> &Index {
+        self.shared.index(&self.name)
+    }
+}
+
+/// What stays the same for as long as a driver runs.
+#[derive(Clone, PartialEq)]
+pub(super) struct Terms {
+    pub name: String,
+    pub reach: Reach,
+    pub election_id: u128,
+    pub interval_ns: u64,
+}
+
+struct Session {
+    client: Arc<Client>,
+    /// What was last told of it.
+    seen: Arbitration,
+    digests: Option<mpsc::Receiver<DigestList>>,
+}
+
+/// How work ended.
+enum Done {
+    Connected(Box<Result<Client, DeviceError>>),
+    Worked { event: Event, sample: Option<Sample>, digests: Result<(), String> },
+}
+
+type Work = Pin<Box<dyn Future<Output = Done> + Send>>;
+
+/// Keeps one switch at what is wanted, until `wanted` is closed.
+pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>, board: Board) {
+    let started = Instant::now();
+    let now = || u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let Terms { name, reach, election_id, interval_ns } = terms;
+    let mut task = SwitchTask::new(&name, election_id, interval_ns, now());
+    let mut session: Option<Session> = None;
+    let mut work: Option<Work> = None;
+    let mut reporter = Reporter::new(name.clone(), board.clone());
+    loop {
+        while let Some(action) = task.poll_action() {
+            let current = || Arc::clone(&wanted.borrow());
+            let client = session.as_ref().map(|session| Arc::clone(&session.client));
+            match (action, client) {
+                (Action::Abandon, _) => work = None,
+                (Action::Disconnect, _) => (work, session) = (None, None),
+                (Action::Connect(bid), _) => work = Some(Box::pin(connect(reach.clone(), bid))),
+                (Action::Reconcile, Some(client)) => {
+                    work = Some(Box::pin(reconcile_switch(name.clone(), client, current())));
+                }
+                (Action::Look, Some(client)) => work = Some(Box::pin(look(client, current()))),
+                // The task asks for work only while it is connected.
+                (Action::Reconcile | Action::Look, None) => {}
+            }
+        }
+        if task.is_stopped() {
+            // The board may already be another driver's.
+            return;
+        }
+        reporter.report(&mut task);
+        let wake = task.poll_timeout();
+        let (told, digests) = match &mut session {
+            Some(Session { client, seen, digests }) => (Some((&*client, &*seen)), digests.as_mut()),
+            None => (None, None),
+        };
+        // In this order, so that whoever is demoted hears of it before anything else.
+        let event = tokio::select! {
+            biased;
+            changed = wanted.changed() => if changed.is_ok() { Event::FabricChanged } else { Event::Stop },
+            told = standing(told) => match told {
+                Ok(arbitration) => {
+                    let event = Event::Told(standing_of(&arbitration));
+                    if let Some(session) = &mut session {
+                        session.seen = arbitration;
+                    }
+                    event
+                }
+                Err(error) => Event::Lost(error.to_string()),
+            },
+            done = finished(&mut work) => {
+                work = None;
+                match done {
+                    Done::Connected(connected) => match connected.and_then(begin) {
+                        Ok(begun) => {
+                            let event = Event::Told(standing_of(&begun.seen));
+                            session = Some(begun);
+                            event
+                        }
+                        Err(error) => Event::Lost(error.to_string()),
+                    },
+                    Done::Worked { event, sample, digests } => {
+                        reporter.worked(sample, digests);
+                        event
+                    }
+                }
+            }
+            () = sleep_until(started, wake) => {
+                task.handle_timeout(now());
+                continue;
+            }
+            list = next(digests) => {
+                if let Some(session) = &session {
+                    reporter.digest(&session.client, &list, wanted.borrow().index());
+                    let _ = session.client.acknowledge_digest(list.digest_id, list.list_id).await;
+                }
+                continue;
+            }
+        };
+        task.handle_event(now(), event);
+    }
+}
+
+async fn finished(work: &mut Option<Work>) -> Done {
+    match work {
+        Some(work) => work.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn standing(session: Option<(&Arc<Client>, &Arbitration)>) -> Result<Arbitration, ClientError> {
+    match session {
+        Some((client, seen)) => client.arbitration_change(seen).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn next(digests: Option<&mut mpsc::Receiver<DigestList>>) -> DigestList {
+    if let Some(digests) = digests
+        && let Some(list) = digests.recv().await
+    {
+        return list;
+    }
+    // The stream's end is told by arbitration.
+    std::future::pending().await
+}
+
+async fn sleep_until(started: Instant, at_ns: Option<u64>) {
+    match at_ns {
+        Some(at_ns) => tokio::time::sleep_until(started + Duration::from_nanos(at_ns)).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn standing_of(arbitration: &Arbitration) -> Standing {
+    match arbitration {
+        Arbitration::Primary { .. } => Standing::Primary,
+        Arbitration::Backup { highest_election_id, primary_exists } => {
+            Standing::Backup { highest: *highest_election_id, primary_exists: *primary_exists }
+        }
+    }
+}
+
+/// Connecting is cheap for this machine however long it takes, and needs no place.
+async fn connect(reach: Reach, bid: u128) -> Done {
+    let connecting = async {
+        let mut client = reach.connect().await?;
+        client.arbitrate(reach.device_id, bid, Role::default()).await?;
+        Ok::<_, ClientError>(client)
+    };
+    Done::Connected(Box::new(connecting.await.map_err(DeviceError::from)))
+}
+
+fn begin(client: Client) -> Result<Session, DeviceError> {
+    let seen = client.arbitration()?;
+    let digests = client.take_streams().map(|streams| streams.digests);
+    Ok(Session { client: Arc::new(client), seen, digests })
+}
+
+async fn reconcile_switch(name: String, client: Arc<Client>, wanted: Arc<Wanted>) -> Done {
+    let Wanted { desired, shared, .. } = &*wanted;
+    let work = async {
+        let mut report = SwitchReport::new(&name, client.address());
+        let outcome = converge(&client, desired, shared, &mut report).await;
+        let loss = loss(outcome.as_ref().err());
+        report.error = outcome.err().map(|error| error.to_string());
+        let (mut digests, mut sample) = (Ok(()), None);
+        if loss == Loss::None && report.in_place.is_some() {
+            digests = cutting::subscribe(&client, wanted.index()).await;
+            sample = sampled(&client, &wanted).await;
+        }
+        Done::Worked { event: Event::Reconciled(Box::new(report), loss), sample, digests }
+    };
+    wanted.places.work(work).await
+}
+
+async fn look(client: Arc<Client>, wanted: Arc<Wanted>) -> Done {
+    let Wanted { desired, shared, .. } = &*wanted;
+    let looking = async {
+        if pipeline_state(device::cookie(&client).await?, shared.artifacts.of(&wanted.name))
+            != PipelineState::Same
+        {
+            return Ok(Looked { differing: desired.len(), program: false });
+        }
+        let actual = device::actual(&client, wanted.index()).await?;
+        let differing = reconcile::difference(desired, &actual, wanted.index()).len();
+        Ok(Looked { differing, program: true })
+    };
+    let work = async {
+        let looked: Result<Looked, DeviceError> = looking.await;
+        let loss = loss(looked.as_ref().err());
+        let sample = match &looked {
+            Ok(Looked { program: true, .. }) => sampled(&client, &wanted).await,
+            _ => None,
+        };
+        let event = Event::Looked(looked.map_err(|error| error.to_string()), loss);
+        Done::Worked { event, sample, digests: Ok(()) }
+    };
+    wanted.places.work(work).await
+}
+
+fn loss(error: Option<&DeviceError>) -> Loss {
+    if error.is_some_and(DeviceError::is_connection_loss) { Loss::Connection } else { Loss::None }
+}
+
+/// Counters are for watching; a switch that does not give them is in place all the same.
+async fn sampled(client: &Client, wanted: &Wanted) -> Option<Sample> {
+    if !wanted.is_sampled {
+        return None;
+    }
+    let taken = sample(client, wanted.index(), &wanted.ports).await;
+    taken.inspect_err(|error| tracing::debug!("no counters: {error}")).ok()
+}
+
+/// Tells people and the board.
+struct Reporter {
+    name: String,
+    board: Board,
+    /// Of the task's clock.
+    last_success: Option<u64>,
+    backoff_ns: u64,
+    digests: Result<(), String>,
+}
+
+impl Reporter {
+    fn new(name: String, board: Board) -> Self {
+        Self { name, board, last_success: None, backoff_ns: 0, digests: Ok(()) }
+    }
+
+    fn report(&mut self, task: &mut SwitchTask) {
+        while let Some(notice) = task.poll_notice() {
+            if let Notice::Down(_, wait) | Notice::Failed(_, wait) = &notice {
+                self.backoff_ns = *wait;
+            }
+            log(&self.name, &notice);
+        }
+        let succeeded = task.last_success() > self.last_success;
+        self.last_success = task.last_success();
+        let backoff_ns = if task.failures() == 0 { 0 } else { self.backoff_ns };
+        self.board.change_switch(&self.name, |status| {
+            status.up = task.is_up();
+            status.primary = task.is_primary();
+            status.in_place = task.in_place();
+            status.failures = task.failures();
+            status.backoff_seconds = Duration::from_nanos(backoff_ns).as_secs_f64();
+            if status.tally != *task.tally() {
+                status.tally = task.tally().clone();
+            }
+            if succeeded {
+                status.last_success = Some(unix_time());
+            }
+            if !status.up {
+                status.sample.clear();
+            }
+        });
+    }
+
+    fn worked(&mut self, sample: Option<Sample>, digests: Result<(), String>) {
+        if let (Err(error), true) = (&digests, self.digests != digests) {
+            tracing::warn!(switch = %self.name, "does not tell when queues start to cut: {error}");
+        }
+        self.digests = digests;
+        if let Some(sample) = sample {
+            self.board.change_switch(&self.name, |status| status.sample = sample);
+        }
+    }
+
+    fn digest(&self, client: &Client, list: &DigestList, index: &trimwire_p4runtime::p4info::Index) {
+        for told in cutting::read(list, index) {
+            let cutting::Cutting { port, queue, starts, queue_bytes } = told;
+            let word = if starts { "starts" } else { "stops" };
+            tracing::info!(switch = %self.name, port, queue, queue_bytes, "{word} cutting");
+            self.board.change_switch(&self.name, |status| {
+                let cutting = status.cutting.entry((port, queue)).or_default();
+                cutting.is_cutting = starts;
+                *(if starts { &mut cutting.starts } else { &mut cutting.stops }) += 1;
+            });
+        }
+        if client.missed_messages() > 0 {
+            tracing::debug!(switch = %self.name, missed = client.missed_messages(), "messages missed");
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a driver: people and Prometheus want the time of day")]
+fn unix_time() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
+fn log(switch: &str, notice: &Notice) {
+    const SHOWN: usize = 5;
+    let seconds = |ns: &u64| Duration::from_nanos(*ns).as_secs_f64();
+    let words = |standing: &Standing| match standing {
+        Standing::Primary => "primary".to_owned(),
+        Standing::Backup { highest, primary_exists } => {
+            let id = highest.map_or_else(String::new, |id| format!(" with election id {id}"));
+            let word = if *primary_exists { "is" } else { "was" };
+            format!("backup: another controller {word} primary{id}")
+        }
+    };
+    match notice {
+        Notice::Up(standing) => tracing::info!(switch, "connected: {}", words(standing)),
+        Notice::Changed(standing) => tracing::warn!(switch, "from now on {}", words(standing)),
+        Notice::Down(reason, wait) => {
+            tracing::warn!(switch, "not connected, next attempt in {:.1} s: {reason}", seconds(wait));
+        }
+        Notice::TakingOver(bid) => {
+            tracing::warn!(switch, "nobody is primary: bidding with election id {bid}");
+        }
+        Notice::InPlace(written) => tracing::info!(switch, "in place after {written} updates"),
+        Notice::Repaired(kinds, changes) => {
+            let kinds: Vec<String> =
+                kinds.iter().map(|(kind, count)| format!("{count} {}", kind.name())).collect();
+            tracing::warn!(switch, "had drifted and is in place again: {}", kinds.join(", "));
+            for change in changes.iter().take(SHOWN) {
+                tracing::warn!(switch, "  {change}");
+            }
+            if let Some(more @ 1..) = changes.len().checked_sub(SHOWN) {
+                tracing::warn!(switch, "  and {more} more");
+            }
+        }
+        Notice::Failed(reason, wait) => {
+            tracing::warn!(switch, "not in place, next attempt in {:.1} s: {reason}", seconds(wait));
+        }
+    }
+}

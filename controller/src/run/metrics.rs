@@ -1,0 +1,203 @@
+//! Prometheus metrics of a running controller, in OpenMetrics text. docs/controller.md lists them.
+//!
+//! Labels are switches, linked ports, queues with a policy and a few fixed words: as many series as the fabric file has
+//! queues, whatever the traffic.
+
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::board::{Status, SwitchStatus};
+use super::task::Drift;
+use crate::sample::{Counter as Cell, QueueSample};
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct SwitchLabel {
+    switch: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OutcomeLabels {
+    switch: String,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct KindLabels {
+    switch: String,
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ReloadLabel {
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct QueueLabels {
+    switch: String,
+    port: u16,
+    queue: u8,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct CauseLabels {
+    switch: String,
+    port: u16,
+    queue: u8,
+    cause: &'static str,
+}
+
+type Real = Gauge<f64, AtomicU64>;
+
+/// All metrics.
+pub fn metrics_text(status: &Status) -> String {
+    let mut registry = Registry::with_prefix("trimwire");
+    let own = registry.sub_registry_with_prefix("controller");
+    reloads(own, status);
+    gauges(own, status);
+    tallies(own, status);
+    queues(&mut registry, status);
+    cutting(&mut registry, status);
+    let mut text = String::new();
+    // Writing into a string does not fail.
+    let _ = encode(&mut text, &registry);
+    text
+}
+
+fn label(switch: &str) -> SwitchLabel {
+    SwitchLabel { switch: switch.to_owned() }
+}
+
+fn reloads(registry: &mut Registry, status: &Status) {
+    let family = Family::<ReloadLabel, Counter>::default();
+    for (outcome, count) in [("taken", status.reloads), ("refused", status.refused_reloads)] {
+        family.get_or_create(&ReloadLabel { outcome }).inc_by(count);
+    }
+    registry.register("reloads", "Fabric files read after the first", family);
+}
+
+fn gauges(registry: &mut Registry, status: &Status) {
+    type Read = fn(&SwitchStatus) -> Option<i64>;
+    let gauges: [(&str, &str, Read); 4] = [
+        ("switch_up", "1 when the switch is connected", |status| Some(status.up.into())),
+        ("switch_primary", "1 when this controller is the switch's primary", |status| {
+            Some(status.primary.into())
+        }),
+        ("switch_in_place", "1 when the switch held what it should when last seen", |status| {
+            status.in_place.map(i64::from)
+        }),
+        ("switch_failures", "Failures since the last success", |status| Some(status.failures.into())),
+    ];
+    for (name, help, read) in gauges {
+        let family = Family::<SwitchLabel, Gauge>::default();
+        for (switch, status) in &status.switches {
+            if let Some(value) = read(status) {
+                family.get_or_create(&label(switch)).set(value);
+            }
+        }
+        registry.register(name, help, family);
+    }
+    let [backoff, success]: [Family<SwitchLabel, Real>; 2] = Default::default();
+    for (switch, status) in &status.switches {
+        backoff.get_or_create(&label(switch)).set(status.backoff_seconds);
+        if let Some(time) = status.last_success {
+            success.get_or_create(&label(switch)).set(time);
+        }
+    }
+    registry.register_with_unit(
+        "switch_backoff",
+        "Wait between the last failure and the next attempt; 0 when all is well",
+        Unit::Seconds,
+        backoff,
+    );
+    let help = "When the switch was last found, or brought, in place";
+    registry.register_with_unit("switch_last_success_timestamp", help, Unit::Seconds, success);
+}
+
+fn tallies(registry: &mut Registry, status: &Status) {
+    let passes = Family::<OutcomeLabels, Counter>::default();
+    let drift = Family::<KindLabels, Counter>::default();
+    let refused = Family::<SwitchLabel, Counter>::default();
+    for (switch, SwitchStatus { tally, .. }) in &status.switches {
+        for (outcome, count) in [("succeeded", tally.succeeded), ("failed", tally.failed)] {
+            passes.get_or_create(&OutcomeLabels { switch: switch.clone(), outcome }).inc_by(count);
+        }
+        for kind in Drift::ALL {
+            let count = tally.drift.get(&kind).copied().unwrap_or(0);
+            drift.get_or_create(&KindLabels { switch: switch.clone(), kind: kind.name() }).inc_by(count);
+        }
+        refused.get_or_create(&label(switch)).inc_by(tally.refused);
+    }
+    registry.register("reconciliations", "Passes over the switch's tables, as primary", passes);
+    registry.register("drift_repaired", "What had drifted after it had been in place, by kind", drift);
+    registry.register("refused_updates", "Updates that the switch refused", refused);
+}
+
+fn queues(registry: &mut Registry, status: &Status) {
+    let all = || {
+        status.switches.iter().flat_map(|(switch, status)| {
+            status.sample.iter().map(move |((port, queue), sample)| {
+                (QueueLabels { switch: switch.clone(), port: *port, queue: *queue }, sample)
+            })
+        })
+    };
+    let count = |sample: &QueueSample, cell| sample.counters.get(&cell).copied();
+    let unsigned = |value: i64| u64::try_from(value).unwrap_or(0);
+    for (cell, name, help) in [
+        (Cell::Admitted, "admitted", "Taken whole into the queue that they were classified to"),
+        (Cell::Trimmed, "trim", "Cut and taken into the trim queue (SONiC: TRIM_PKTS)"),
+        (Cell::TrimTransmitted, "trim_tx", "Cut here and sent (SONiC: TRIM_TX_PKTS)"),
+        (Cell::TrimDropped, "trim_drp", "Cut, or to be cut, and dropped (SONiC: TRIM_DRP_PKTS)"),
+        (Cell::Marked, "marked", "Marked CE"),
+        (Cell::Transmitted, "transmitted", "Sent from the queue"),
+    ] {
+        let [packets, bytes]: [Family<QueueLabels, Counter>; 2] = Default::default();
+        for (labels, sample) in all() {
+            let Some(count) = count(sample, cell) else { continue };
+            packets.get_or_create(&labels).inc_by(unsigned(count.packets));
+            bytes.get_or_create(&labels).inc_by(unsigned(count.bytes));
+        }
+        registry.register(format!("{name}_packets"), help, packets);
+        registry.register_with_unit(name, help, Unit::Bytes, bytes);
+    }
+    let dropped = Family::<CauseLabels, Counter>::default();
+    let occupancy = Family::<QueueLabels, Gauge>::default();
+    for (labels, sample) in all() {
+        let QueueLabels { switch, port, queue } = &labels;
+        for (cell, cause) in
+            [(Cell::TailDropped, "tail"), (Cell::SelectiveDropped, "selective"), (Cell::TrimDropped, "trim")]
+        {
+            let labels = CauseLabels { switch: switch.clone(), port: *port, queue: *queue, cause };
+            if let Some(count) = count(sample, cell) {
+                dropped.get_or_create(&labels).inc_by(unsigned(count.packets));
+            }
+        }
+        if let Some(bytes) = sample.occupancy {
+            occupancy.get_or_create(&labels).set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        }
+    }
+    registry.register("dropped_packets", "Dropped by the program, by cause", dropped);
+    registry.register_with_unit("queue_occupancy", "Waiting in the queue", Unit::Bytes, occupancy);
+}
+
+fn cutting(registry: &mut Registry, status: &Status) {
+    let [starts, stops]: [Family<QueueLabels, Counter>; 2] = Default::default();
+    let now = Family::<QueueLabels, Gauge>::default();
+    for (switch, status) in &status.switches {
+        for ((port, queue), cutting) in &status.cutting {
+            let labels = QueueLabels { switch: switch.clone(), port: *port, queue: *queue };
+            starts.get_or_create(&labels).inc_by(cutting.starts);
+            stops.get_or_create(&labels).inc_by(cutting.stops);
+            now.get_or_create(&labels).set(cutting.is_cutting.into());
+        }
+    }
+    registry.register("queue_cutting", "1 from a queue's digest that it starts to cut to that it stops", now);
+    registry.register("queue_cutting_starts", "Digests: the queue starts to cut", starts);
+    registry.register("queue_cutting_stops", "Digests: the queue stops cutting", stops);
+}

@@ -1,0 +1,509 @@
+//! One switch's life under a controller that keeps running, as a state machine without sockets or a clock.
+//!
+//! ```text
+//!              Connect            told: primary
+//!  Waiting ──────────► Connecting ───────────────► Primary: Reconcile, rest, Reconcile, …
+//!     ▲                    │  told: backup             │ ▲
+//!     │ lost, with         ▼                   demoted │ │ promoted
+//!     │ back-off        Backup: Look, rest, Look, … ◄──┘─┘
+//!     └──────────────────── nobody is primary any more: Connect with a higher election id
+//! ```
+//!
+//! Order of calls: [`SwitchTask::new`]; then [`SwitchTask::handle_event`] for what happens and [`SwitchTask::handle_timeout`]
+//! when [`SwitchTask::poll_timeout`] says; after each of these, drain [`SwitchTask::poll_action`] and carry the actions out in
+//! order. At most one of Connect, Reconcile and Look is under way at a time.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::backoff::Backoff;
+use crate::reconcile::Operation;
+use crate::report::{PipelineState, SwitchReport};
+
+/// How long a backup leaves others the chance to become primary, at least and at most, before it bids higher itself.
+const GRACE_NS: (u64, u64) = (100_000_000, 400_000_000);
+
+/// What may happen.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// The switch told who is primary: first as the end of [`Action::Connect`], then whenever it changes.
+    Told(Standing),
+    /// It could not be reached, or the connection is gone. Why, in words.
+    Lost(String),
+    /// The end of [`Action::Reconcile`].
+    Reconciled(Box<SwitchReport>, Loss),
+    /// The end of [`Action::Look`].
+    Looked(Result<Looked, String>, Loss),
+    /// From now on the switch should hold something else.
+    FabricChanged,
+    /// The controller ends.
+    Stop,
+}
+
+/// Whether what went wrong calls for a new connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// It was the connection.
+    Connection,
+    /// It was not, or nothing went wrong.
+    None,
+}
+
+/// What the switch says of us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// We may write.
+    Primary,
+    /// We may read.
+    Backup {
+        /// The highest election id that it has seen.
+        highest: Option<u128>,
+        /// Whether its owner is connected.
+        primary_exists: bool,
+    },
+}
+
+/// What a backup saw.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Looked {
+    /// Entities that differ from what the switch should hold, or would after a push.
+    pub differing: usize,
+    /// Whether it runs the program.
+    pub program: bool,
+}
+
+/// What the driver is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Connect and bid with this election id.
+    Connect(u128),
+    /// Bring the switch to what it should hold.
+    Reconcile,
+    /// See how it differs.
+    Look,
+    /// Drop what is under way, at once.
+    Abandon,
+    /// Drop the connection.
+    Disconnect,
+}
+
+/// How a switch was found to have drifted from what this controller had brought it to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Drift {
+    /// It ran no program: it was restarted.
+    Restarted,
+    /// It ran another program.
+    Pipeline,
+    /// An entity was not there.
+    Missing,
+    /// An entity had other contents.
+    Changed,
+    /// An entity was there that should not be.
+    Foreign,
+}
+
+impl Drift {
+    /// All kinds.
+    pub const ALL: [Self; 5] = [Self::Restarted, Self::Pipeline, Self::Missing, Self::Changed, Self::Foreign];
+
+    /// As in metrics and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Restarted => "restarted",
+            Self::Pipeline => "pipeline",
+            Self::Missing => "missing",
+            Self::Changed => "changed",
+            Self::Foreign => "foreign",
+        }
+    }
+}
+
+/// What is worth a line in the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// Connected.
+    Up(Standing),
+    /// Not connected any more, or still not. Why, and when the next attempt is, in ns from now.
+    Down(String, u64),
+    /// Told otherwise than before.
+    Changed(Standing),
+    /// Nobody is primary: we bid with this id.
+    TakingOver(u128),
+    /// In place for the first time since the controller or the fabric file changed; so many updates.
+    InPlace(usize),
+    /// Was in place, was found otherwise, and is in place again: kinds with their numbers, and the first few differences.
+    Repaired(BTreeMap<Drift, u64>, Vec<String>),
+    /// Could not be brought in place. Why, and when the next attempt is, in ns from now.
+    Failed(String, u64),
+}
+
+/// What has been done to a switch since the controller started.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Passes after which the switch held what it should.
+    pub succeeded: u64,
+    /// Passes after which it did not.
+    pub failed: u64,
+    /// Drift that was repaired, by kind.
+    pub drift: BTreeMap<Drift, u64>,
+    /// Updates that the switch refused.
+    pub refused: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Work {
+    Busy,
+    Resting { until: u64 },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Waiting {
+        until: u64,
+    },
+    Connecting,
+    Primary(Work),
+    Backup {
+        work: Work,
+        highest: Option<u128>,
+        /// When to bid for a place that nobody has.
+        bid_at: Option<u64>,
+    },
+    Stopped,
+}
+
+/// The state machine.
+#[derive(Debug)]
+pub struct SwitchTask {
+    interval: u64,
+    /// From the settings.
+    election_id: u128,
+    /// What we bid with: higher than `election_id` after taking over from somebody higher.
+    bid: u128,
+    state: State,
+    backoff: Backoff,
+    /// It has been in place since the fabric file was last changed: what differs now has drifted.
+    settled: bool,
+    /// The fabric file changed during a pass.
+    again: bool,
+    in_place: Option<bool>,
+    last_success: Option<u64>,
+    tally: Tally,
+    actions: VecDeque<Action>,
+    notices: VecDeque<Notice>,
+}
+
+impl SwitchTask {
+    /// A task that connects at once. `interval` is in ns.
+    pub fn new(name: &str, election_id: u128, interval: u64, now: u64) -> Self {
+        Self {
+            interval,
+            election_id,
+            bid: election_id,
+            state: State::Waiting { until: now },
+            backoff: Backoff::new(name),
+            settled: false,
+            again: false,
+            in_place: None,
+            last_success: None,
+            tally: Tally::default(),
+            actions: VecDeque::new(),
+            notices: VecDeque::new(),
+        }
+    }
+
+    /// Something happened.
+    pub fn handle_event(&mut self, now: u64, event: Event) {
+        match event {
+            _ if self.state == State::Stopped => {}
+            Event::Told(standing) => self.told(now, standing),
+            Event::Lost(reason) => self.lost(now, reason),
+            Event::Reconciled(report, loss) => self.reconciled(now, &report, loss),
+            Event::Looked(outcome, loss) => self.looked(now, outcome, loss),
+            Event::FabricChanged => self.fabric_changed(),
+            Event::Stop => {
+                self.abandon();
+                self.actions.push_back(Action::Disconnect);
+                self.state = State::Stopped;
+            }
+        }
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: u64) {
+        match self.state {
+            State::Waiting { until } if until <= now => self.connect(),
+            State::Primary(Work::Resting { until }) if until <= now => self.reconcile(),
+            State::Backup { highest, bid_at: Some(at), .. } if at <= now => self.take_over(highest),
+            State::Backup { work: Work::Resting { until }, highest, bid_at } if until <= now => {
+                self.actions.push_back(Action::Look);
+                self.state = State::Backup { work: Work::Busy, highest, bid_at };
+            }
+            _ => {}
+        }
+    }
+
+    /// When [`SwitchTask::handle_timeout`] wants to be called.
+    pub fn poll_timeout(&self) -> Option<u64> {
+        match self.state {
+            State::Waiting { until } | State::Primary(Work::Resting { until }) => Some(until),
+            State::Backup { work: Work::Resting { until }, bid_at, .. } => {
+                Some(bid_at.map_or(until, |at| at.min(until)))
+            }
+            State::Backup { bid_at, .. } => bid_at,
+            State::Connecting | State::Primary(Work::Busy) | State::Stopped => None,
+        }
+    }
+
+    /// What to do next.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// What to tell people next.
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
+    }
+
+    /// Whether the switch is connected.
+    pub fn is_up(&self) -> bool {
+        matches!(self.state, State::Primary(_) | State::Backup { .. })
+    }
+
+    /// Whether we may write to it.
+    pub fn is_primary(&self) -> bool {
+        matches!(self.state, State::Primary(_))
+    }
+
+    /// Whether there is nothing more to come.
+    pub fn is_stopped(&self) -> bool {
+        self.state == State::Stopped
+    }
+
+    /// Whether it held what it should when last seen; `None` before it was ever seen.
+    pub fn in_place(&self) -> Option<bool> {
+        self.in_place
+    }
+
+    /// Failures since the last success.
+    pub fn failures(&self) -> u32 {
+        self.backoff.failures()
+    }
+
+    /// When it was last found, or brought, in place.
+    pub fn last_success(&self) -> Option<u64> {
+        self.last_success
+    }
+
+    /// What has been done.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    fn connect(&mut self) {
+        self.actions.push_back(Action::Connect(self.bid));
+        self.state = State::Connecting;
+    }
+
+    fn reconcile(&mut self) {
+        self.again = false;
+        self.actions.push_back(Action::Reconcile);
+        self.state = State::Primary(Work::Busy);
+    }
+
+    fn abandon(&mut self) {
+        if matches!(
+            self.state,
+            State::Connecting | State::Primary(Work::Busy) | State::Backup { work: Work::Busy, .. }
+        ) {
+            self.actions.push_back(Action::Abandon);
+        }
+    }
+
+    fn told(&mut self, now: u64, standing: Standing) {
+        let bid_at = match standing {
+            Standing::Backup { primary_exists: false, .. } => {
+                let (least, most) = GRACE_NS;
+                // The backups of a switch must not all bid at once: their election ids differ, so their waits do.
+                let own = (self.election_id as u64) ^ ((self.election_id >> 64) as u64);
+                Some(now.saturating_add(least + self.backoff.share(own, most - least)))
+            }
+            _ => None,
+        };
+        let connected = self.is_up();
+        match (standing, self.state) {
+            (_, State::Waiting { .. } | State::Stopped) | (Standing::Primary, State::Primary(_)) => return,
+            (Standing::Primary, _) => {
+                if connected {
+                    self.abandon();
+                }
+                self.reconcile();
+            }
+            (Standing::Backup { highest, .. }, State::Backup { work, .. }) => {
+                self.state = State::Backup { work, highest, bid_at };
+                return;
+            }
+            (Standing::Backup { highest, .. }, _) => {
+                if connected {
+                    self.abandon();
+                }
+                self.actions.push_back(Action::Look);
+                self.state = State::Backup { work: Work::Busy, highest, bid_at };
+            }
+        }
+        self.notices.push_back(if connected { Notice::Changed(standing) } else { Notice::Up(standing) });
+    }
+
+    fn take_over(&mut self, highest: Option<u128>) {
+        let Some(bid) = highest.unwrap_or(0).checked_add(1).map(|next| next.max(self.election_id)) else {
+            // Nothing is higher than the highest id: wait for its owner.
+            if let State::Backup { work, .. } = self.state {
+                self.state = State::Backup { work, highest, bid_at: None };
+            }
+            return;
+        };
+        self.abandon();
+        self.actions.push_back(Action::Disconnect);
+        self.notices.push_back(Notice::TakingOver(bid));
+        self.bid = bid;
+        self.connect();
+    }
+
+    fn lost(&mut self, now: u64, reason: String) {
+        match self.state {
+            State::Waiting { .. } | State::Stopped => return,
+            // Somebody else may have the id that was bid for.
+            State::Connecting => self.bid = self.election_id,
+            _ => self.abandon(),
+        }
+        self.actions.push_back(Action::Disconnect);
+        let wait = self.backoff.failed();
+        self.state = State::Waiting { until: now.saturating_add(wait) };
+        self.notices.push_back(Notice::Down(reason, wait));
+    }
+
+    fn reconciled(&mut self, now: u64, report: &SwitchReport, loss: Loss) {
+        if self.state != State::Primary(Work::Busy) {
+            return;
+        }
+        self.tally.refused += report.refused.len() as u64;
+        let was_settled = self.settled;
+        if was_settled && (report.written.total() > 0 || report.pipeline_pushed) {
+            let repaired = drift(report);
+            for (kind, count) in &repaired {
+                *self.tally.drift.entry(*kind).or_default() += count;
+            }
+            if report.is_ok() {
+                // After a push everything was missing.
+                let told = if report.pipeline_pushed { &[] } else { report.found.as_slice() };
+                let words = told.iter().map(ToString::to_string).collect();
+                self.notices.push_back(Notice::Repaired(repaired, words));
+            }
+        }
+        self.in_place = Some(report.is_ok());
+        if report.is_ok() {
+            self.tally.succeeded += 1;
+            self.last_success = Some(now);
+            self.backoff.succeeded();
+            if !was_settled && !self.again {
+                self.settled = true;
+                self.notices.push_back(Notice::InPlace(report.written.total()));
+            }
+            self.rest(now);
+        } else {
+            self.tally.failed += 1;
+            let reason = words(report);
+            if loss == Loss::Connection {
+                return self.lost(now, reason);
+            }
+            let wait = self.backoff.failed();
+            self.notices.push_back(Notice::Failed(reason, wait));
+            self.state = State::Primary(Work::Resting { until: now.saturating_add(wait) });
+        }
+        if self.again {
+            self.reconcile();
+        }
+    }
+
+    fn looked(&mut self, now: u64, outcome: Result<Looked, String>, loss: Loss) {
+        let State::Backup { work: Work::Busy, highest, bid_at } = self.state else { return };
+        match outcome {
+            Ok(looked) => {
+                let in_place = looked.program && looked.differing == 0;
+                self.in_place = Some(in_place);
+                self.backoff.succeeded();
+                if in_place {
+                    self.last_success = Some(now);
+                }
+                let until = now.saturating_add(self.resting_time());
+                self.state = State::Backup { work: Work::Resting { until }, highest, bid_at };
+            }
+            Err(reason) if loss == Loss::Connection => self.lost(now, reason),
+            Err(reason) => {
+                let wait = self.backoff.failed();
+                self.notices.push_back(Notice::Failed(reason, wait));
+                let until = now.saturating_add(wait);
+                self.state = State::Backup { work: Work::Resting { until }, highest, bid_at };
+            }
+        }
+    }
+
+    fn fabric_changed(&mut self) {
+        self.settled = false;
+        match self.state {
+            State::Primary(Work::Busy) => self.again = true,
+            State::Primary(Work::Resting { .. }) => self.reconcile(),
+            _ => {}
+        }
+    }
+
+    fn rest(&mut self, now: u64) {
+        self.state = State::Primary(Work::Resting { until: now.saturating_add(self.resting_time()) });
+    }
+
+    /// The interval, a little shorter for some switches than for others, so that they are not all read at once.
+    fn resting_time(&self) -> u64 {
+        self.interval - self.backoff.share(self.tally.succeeded, self.interval / 8)
+    }
+}
+
+/// What a pass found and repaired, by kind. After a push everything is missing, which says nothing new.
+fn drift(report: &SwitchReport) -> BTreeMap<Drift, u64> {
+    let written = &report.written;
+    let kinds = match (report.pipeline_pushed, report.pipeline_before) {
+        (true, PipelineState::Different { .. }) => [(Drift::Pipeline, 1); 3],
+        (true, _) => [(Drift::Restarted, 1); 3],
+        (false, _) => {
+            [Operation::Insert, Operation::Modify, Operation::Delete].map(|operation| match operation {
+                Operation::Insert => (Drift::Missing, written.inserted),
+                Operation::Modify => (Drift::Changed, written.modified),
+                Operation::Delete => (Drift::Foreign, written.deleted),
+            })
+        }
+    };
+    kinds.into_iter().filter(|(_, count)| *count > 0).map(|(kind, count)| (kind, count as u64)).collect()
+}
+
+/// Why a pass did not do it.
+fn words(report: &SwitchReport) -> String {
+    if let Some(error) = &report.error {
+        return error.clone();
+    }
+    let remaining = report.remaining.as_ref().map_or_else(
+        || "what is in place could not be read back".to_owned(),
+        |remaining| format!("{} entities are not in place", remaining.len()),
+    );
+    match report.refused.first() {
+        Some(refusal) => {
+            format!(
+                "{} updates refused ({}: {}); {remaining}",
+                report.refused.len(),
+                refusal.change,
+                refusal.error
+            )
+        }
+        None => remaining,
+    }
+}
+
+#[cfg(test)]
+mod tests;

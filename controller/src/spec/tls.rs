@@ -1,0 +1,144 @@
+//! `controller.tls` and `switches.X.tls`: the files behind them, read and looked into.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use trimwire_p4runtime::client::Tls;
+
+use super::fields::{Fields, Located, entries, join};
+use super::keys;
+use super::problem::Problems;
+use crate::yaml::{Node, Value};
+
+const CERTIFICATE: &[&str] = &["-----BEGIN CERTIFICATE-----"];
+const KEY: &[&str] =
+    &["-----BEGIN PRIVATE KEY-----", "-----BEGIN RSA PRIVATE KEY-----", "-----BEGIN EC PRIVATE KEY-----"];
+
+/// What one mapping says.
+#[derive(Clone)]
+struct Layer {
+    line: usize,
+    path: String,
+    ca: Option<Located<Vec<u8>>>,
+    cert: Option<Located<Vec<u8>>>,
+    key: Option<Located<Vec<u8>>>,
+    server_name: Option<Located<String>>,
+    /// Something in it is wrong and has been reported: what is missing for that reason is not wrong as well.
+    is_broken: bool,
+}
+
+/// TLS by switch; a switch that is not in it is talked to in the clear.
+pub(super) fn read<'n>(
+    top: &Fields<'_>,
+    switches: impl Iterator<Item = &'n String>,
+    file: &str,
+    problems: &mut Problems,
+) -> BTreeMap<String, Tls> {
+    let folder = Path::new(file).parent().unwrap_or(Path::new(""));
+    let general = top.node("controller").and_then(|node| child(node, "tls"));
+    let general = general.map(|node| layer(node, "controller.tls", folder, problems));
+    let listed: BTreeMap<&str, &Node> = match top.node("switches") {
+        Some(node) => {
+            entries(node, "switches", problems).into_iter().map(|(name, _, node)| (name, node)).collect()
+        }
+        None => BTreeMap::new(),
+    };
+    let mut inherited = None;
+    let mut all = BTreeMap::new();
+    for name in switches {
+        let own = listed.get(name.as_str()).and_then(|node| child(node, "tls"));
+        let tls = match own {
+            None => {
+                let general = general.as_ref();
+                inherited.get_or_insert_with(|| general.and_then(|layer| whole(layer, problems))).clone()
+            }
+            Some(node) if matches!(&node.value, Value::Scalar(word) if word == "off") => None,
+            Some(node) => {
+                let path = join(&join("switches", name), "tls");
+                whole(&layer(node, &path, folder, problems).over(general.as_ref()), problems)
+            }
+        };
+        all.extend(tls.map(|tls| (name.clone(), tls)));
+    }
+    all
+}
+
+/// A key's value in a mapping whose keys are checked elsewhere.
+fn child<'n>(node: &'n Node, name: &str) -> Option<&'n Node> {
+    let Value::Mapping(entries) = &node.value else { return None };
+    entries
+        .iter()
+        .find(|(key, _)| key.name == name)
+        .map(|(_, value)| value)
+        .filter(|v| v.value != Value::Null)
+}
+
+fn layer(node: &Node, path: &str, folder: &Path, problems: &mut Problems) -> Layer {
+    let before = problems.len();
+    let fields = Fields::of(node, path, keys::TLS, problems);
+    let mut file = |key: &str, what: &'static str, markers: &'static [&'static str]| {
+        fields.parsed(key, problems, |text| pem(&folder.join(text), what, markers))
+    };
+    let ca = file("ca", "certificate", CERTIFICATE);
+    let cert = file("cert", "certificate", CERTIFICATE);
+    let key = file("key", "private key", KEY);
+    let server_name = fields.parsed("server_name", problems, |text| {
+        let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
+        if !text.is_empty() && text.chars().all(valid) {
+            Ok(text.to_owned())
+        } else {
+            Err(format!("'{text}' is no name of a host, as certificates have it"))
+        }
+    });
+    let is_broken = problems.len() > before;
+    Layer { line: node.line, path: path.to_owned(), ca, cert, key, server_name, is_broken }
+}
+
+fn pem(path: &PathBuf, what: &str, markers: &[&str]) -> Result<Vec<u8>, String> {
+    let shown = path.display();
+    let bytes = std::fs::read(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    let holds = |marker: &&str| bytes.windows(marker.len()).any(|part| part == marker.as_bytes());
+    if markers.iter().any(holds) {
+        Ok(bytes)
+    } else {
+        Err(format!("{shown} holds no {what} in PEM form (no line {})", markers.join(" or ")))
+    }
+}
+
+impl Layer {
+    /// What this one does not say, the general one does.
+    fn over(self, general: Option<&Self>) -> Self {
+        let Some(general) = general.cloned() else { return self };
+        Self {
+            ca: self.ca.or(general.ca),
+            cert: self.cert.or(general.cert),
+            key: self.key.or(general.key),
+            server_name: self.server_name.or(general.server_name),
+            is_broken: self.is_broken || general.is_broken,
+            ..self
+        }
+    }
+
+    fn tls(&self) -> Result<Tls, String> {
+        let bytes = |file: &Option<Located<Vec<u8>>>| file.as_ref().map(|file| file.value.clone());
+        let identity = match (bytes(&self.cert), bytes(&self.key)) {
+            (Some(cert), Some(key)) => Some((cert, key)),
+            (Some(_), None) => return Err("'cert' needs its 'key'; write key: controller.key".to_owned()),
+            (None, Some(_)) => return Err("'key' needs its 'cert'; write cert: controller.pem".to_owned()),
+            (None, None) => None,
+        };
+        let ca = bytes(&self.ca).ok_or("'ca' is missing; write ca: ca.pem")?;
+        let server_name = self.server_name.as_ref().map(|name| name.value.clone());
+        let tls = Tls { ca, identity, server_name };
+        tls.check().map_err(|reason| format!("these files cannot be used together: {reason}"))?;
+        Ok(tls)
+    }
+}
+
+/// A layer that has all it needs; a problem otherwise.
+fn whole(layer: &Layer, problems: &mut Problems) -> Option<Tls> {
+    if layer.is_broken {
+        return None;
+    }
+    layer.tls().map_err(|reason| problems.add(layer.line, layer.path.clone(), reason)).ok()
+}

@@ -1,0 +1,185 @@
+//! Kinds of switches: what each takes, in its own units, and what one has to know about it. One file each.
+//!
+//! Tables, keys, actions and their parameters are the same everywhere (`p4/README.md`). What differs: in what thresholds are
+//! counted, how a packet is cut (v1model truncates it, Tofino mirrors it through a session that does), how cut packets are
+//! held below their cap, which ports there are, and what the program is wrapped in when it is pushed.
+
+mod bmv2;
+mod stratum;
+mod stratum_tofino;
+mod stratum_tofino2;
+mod trimwire;
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use serde::Serialize;
+use trimwire_p4runtime::entity::EntityError;
+use trimwire_p4runtime::p4info::Index;
+use trimwire_p4runtime::v1::Entity;
+
+pub(crate) use self::stratum::device_config as stratum_device_config;
+use crate::policy::PortPolicy;
+use crate::spec::{Fabric, Problems, QueuePlan};
+
+/// A kind of switch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Target {
+    /// `trimwire-switch`, and its engine in virtual time.
+    Trimwire,
+    /// `simple_switch_grpc`.
+    Bmv2,
+    /// Tofino 1 under Stratum.
+    StratumTofino,
+    /// Tofino 2 under Stratum.
+    #[serde(rename = "stratum-tofino2")]
+    StratumTofino2,
+}
+
+/// Ports of a switch in its linked order, with what their queues do.
+pub(crate) type Ports = BTreeMap<u16, PortPolicy>;
+
+/// What a kind of switch is like.
+trait Rules: Sync {
+    fn ports(&self) -> RangeInclusive<u16>;
+
+    /// What thresholds are counted in.
+    fn unit(&self) -> &'static str;
+
+    /// From bytes to the target's unit, and to the sizes that it can cut to.
+    fn convert(&self, policy: &PortPolicy, plan: &QueuePlan) -> PortPolicy;
+
+    /// Whether the program caps cut packets, by table; if not, the traffic manager does.
+    fn caps_by_table(&self) -> bool;
+
+    /// Entities beside those of the tables, with what each is for. `ports` are converted.
+    fn extras(
+        &self,
+        switch: &str,
+        ports: &Ports,
+        plan: &QueuePlan,
+        index: &Index,
+    ) -> Result<Vec<(Entity, String)>, EntityError>;
+
+    /// What is allowed but will not do what one might think: a kind, to tell repetitions, and words. `ports` are in bytes.
+    fn doubts(&self, switch: &str, ports: &Ports, fabric: &Fabric) -> Vec<(&'static str, String)>;
+
+    /// What nobody but a person can do. `ports` are in bytes.
+    fn manual_steps(&self, switch: &str, ports: &Ports, fabric: &Fabric) -> Vec<String>;
+}
+
+impl Target {
+    /// All of them, in the order of messages.
+    pub const ALL: [Self; 4] = [Self::Trimwire, Self::Bmv2, Self::StratumTofino, Self::StratumTofino2];
+
+    /// Its name in fabric files.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Trimwire => "trimwire",
+            Self::Bmv2 => "bmv2",
+            Self::StratumTofino => "stratum-tofino",
+            Self::StratumTofino2 => "stratum-tofino2",
+        }
+    }
+
+    /// Whether Stratum runs it: then the program is wrapped in Stratum's own message.
+    pub fn is_stratum(self) -> bool {
+        matches!(self, Self::StratumTofino | Self::StratumTofino2)
+    }
+
+    /// The architecture that the P4Info of its program names.
+    pub(crate) fn architecture(self) -> &'static str {
+        match self {
+            Self::Trimwire | Self::Bmv2 => "v1model",
+            Self::StratumTofino => stratum_tofino::ARCHITECTURE,
+            Self::StratumTofino2 => stratum_tofino2::ARCHITECTURE,
+        }
+    }
+
+    fn rules(self) -> &'static dyn Rules {
+        match self {
+            Self::Trimwire => &trimwire::Trimwire,
+            Self::Bmv2 => &bmv2::Bmv2,
+            Self::StratumTofino => &stratum_tofino::StratumTofino,
+            Self::StratumTofino2 => &stratum_tofino2::StratumTofino2,
+        }
+    }
+
+    /// Numbers that a linked port may have.
+    pub fn ports(self) -> RangeInclusive<u16> {
+        self.rules().ports()
+    }
+
+    /// What thresholds are counted in: `bytes`, `176-byte cells`.
+    pub fn unit(self) -> &'static str {
+        self.rules().unit()
+    }
+
+    pub(crate) fn caps_by_table(self) -> bool {
+        self.rules().caps_by_table()
+    }
+
+    /// A switch's policies in its own units.
+    pub(crate) fn convert(self, ports: &Ports, plan: &QueuePlan) -> Ports {
+        ports.iter().map(|(port, policy)| (*port, self.rules().convert(policy, plan))).collect()
+    }
+
+    pub(crate) fn extras(
+        self,
+        switch: &str,
+        ports: &Ports,
+        plan: &QueuePlan,
+        index: &Index,
+    ) -> Result<Vec<(Entity, String)>, EntityError> {
+        self.rules().extras(switch, ports, plan, index)
+    }
+}
+
+/// What a program has beside tables that this controller owns; the architecture tells.
+pub(crate) struct Owned {
+    /// Ids of clone sessions: others are somebody else's.
+    pub sessions: Option<RangeInclusive<u32>>,
+    /// Names of meters.
+    pub meters: &'static [&'static str],
+}
+
+/// What of `index`'s program is ours beside the tables.
+pub(crate) fn owned(index: &Index) -> Owned {
+    let architecture = index.p4info().pkg_info.as_ref().map_or("", |package| package.arch.as_str());
+    match architecture {
+        stratum_tofino::ARCHITECTURE => {
+            Owned { sessions: Some(stratum_tofino::SESSIONS), meters: &stratum_tofino::METERS }
+        }
+        stratum_tofino2::ARCHITECTURE => Owned { sessions: Some(stratum_tofino2::SESSIONS), meters: &[] },
+        _ => Owned { sessions: None, meters: &[] },
+    }
+}
+
+/// Adds what the file asks of switches that they will not do, at the line that names the switch.
+pub(crate) fn doubts(fabric: &Fabric, lines: &BTreeMap<String, usize>, warnings: &mut Problems) {
+    // A generated fabric is one line: its first switch says it for all.
+    let mut found: BTreeMap<(usize, &'static str), (String, String, usize)> = BTreeMap::new();
+    for (name, switch) in &fabric.switches {
+        let (Some(ports), Some(line)) = (fabric.policies.get(name), lines.get(name)) else { continue };
+        for (kind, message) in switch.target.rules().doubts(name, ports, fabric) {
+            let path = format!("switches.{name}");
+            found.entry((*line, kind)).or_insert((path, message, 0)).2 += 1;
+        }
+    }
+    for ((line, _), (path, message, places)) in found {
+        let more = if places > 1 { format!(" (and {} more switches)", places - 1) } else { String::new() };
+        warnings.add(line, path, format!("{message}{more}"));
+    }
+}
+
+/// What a person has to do on some switches, as P4Runtime cannot.
+pub fn manual_steps(fabric: &Fabric) -> Vec<String> {
+    let steps = fabric.switches.iter().filter_map(|(name, switch)| {
+        Some(switch.target.rules().manual_steps(name, fabric.policies.get(name)?, fabric))
+    });
+    steps.flatten().collect()
+}
+
+#[cfg(test)]
+mod tests;

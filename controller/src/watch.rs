@@ -1,0 +1,185 @@
+//! What queues do from one moment to the next: samples of every switch, and the rates between them.
+//!
+//! Looks only. A switch that does not answer in time is said to, and holds up neither the others nor the next interval.
+
+mod rates;
+mod text;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use trimwire_p4runtime::client::Client;
+
+use self::rates::Rates;
+pub use self::rates::{Rate, WatchRow};
+use crate::apply::{Options, Shared};
+use crate::artifacts::Artifacts;
+use crate::device::{self, DeviceError, Reach};
+use crate::places::Places;
+use crate::policy::PortPolicy;
+use crate::sample::{Sample, sample};
+use crate::spec::Fabric;
+
+/// What happened between two looks.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Interval {
+    /// From 1.
+    pub interval: u64,
+    /// By port and queue; of switches that answered.
+    pub queues: Vec<WatchRow>,
+    /// By switch: why there is nothing of it.
+    pub errors: BTreeMap<String, String>,
+}
+
+/// An answer, or why there is none.
+struct Answer {
+    switch: String,
+    tick: u64,
+    at_ns: u64,
+    sample: Result<Sample, String>,
+}
+
+/// Looks at all switches again and again, in the current tokio runtime.
+pub struct Watch {
+    interval: Duration,
+    /// When the next look is due.
+    due: Instant,
+    tick: u64,
+    ticks: watch::Sender<u64>,
+    answers: mpsc::UnboundedReceiver<Answer>,
+    rates: Rates,
+    switches: BTreeSet<String>,
+    _tasks: JoinSet<()>,
+}
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watch")
+            .field("interval", &self.interval)
+            .field("tick", &self.tick)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Watch {
+    /// Starts to look.
+    pub fn new(fabric: &Fabric, artifacts: &Artifacts, options: &Options, interval: Duration) -> Self {
+        let shared = Shared::new(fabric, artifacts, options);
+        let places = Places::new(fabric.controller.concurrency);
+        let (ticks, told) = watch::channel(0);
+        let (give, answers) = mpsc::unbounded_channel();
+        let started = Instant::now();
+        let mut tasks = JoinSet::new();
+        let mut switches = BTreeSet::new();
+        for (name, switch) in &fabric.switches {
+            if !options.only.is_empty() && !options.only.contains(name) {
+                continue;
+            }
+            switches.insert(name.clone());
+            let looker = Looker {
+                switch: name.clone(),
+                reach: shared.reach(name, switch),
+                ports: fabric.policies.get(name).cloned().unwrap_or_default(),
+                shared: Arc::clone(&shared),
+                places: places.clone(),
+                client: None,
+            };
+            tasks.spawn(looker.run(told.clone(), give.clone(), started));
+        }
+        let rates = Rates::new(fabric.queues.clone());
+        Self { interval, due: started, tick: 0, ticks, answers, rates, switches, _tasks: tasks }
+    }
+
+    /// Waits for the end of the next interval. May be dropped and called again.
+    pub async fn next(&mut self) -> Interval {
+        if self.tick == 0 {
+            // What is counted from.
+            let _ = self.look().await;
+        }
+        self.look().await
+    }
+
+    async fn look(&mut self) -> Interval {
+        tokio::time::sleep_until(self.due).await;
+        self.tick += 1;
+        self.due = (self.due + self.interval).max(Instant::now());
+        self.ticks.send_replace(self.tick);
+        // The rest is for showing it.
+        let enough = Instant::now() + self.interval * 9 / 10;
+        let mut missing = self.switches.clone();
+        let mut errors = BTreeMap::new();
+        let mut queues = Vec::new();
+        while !missing.is_empty() {
+            let Ok(Some(answer)) = tokio::time::timeout_at(enough, self.answers.recv()).await else { break };
+            let Answer { switch, tick, at_ns, sample } = answer;
+            if tick == self.tick {
+                missing.remove(&switch);
+            }
+            match sample {
+                Ok(sample) => {
+                    errors.remove(&switch);
+                    queues.extend(self.rates.update(&switch, at_ns, sample));
+                }
+                Err(error) => {
+                    errors.insert(switch, error);
+                }
+            }
+        }
+        for switch in missing {
+            errors.entry(switch).or_insert_with(|| format!("no answer within {:?}", self.interval));
+        }
+        queues.sort_by(|a: &WatchRow, b| (&a.switch, a.port, b.queue).cmp(&(&b.switch, b.port, a.queue)));
+        Interval { interval: self.tick - 1, queues, errors }
+    }
+}
+
+/// Looks at one switch whenever it is told to, and is done with the last look.
+struct Looker {
+    switch: String,
+    reach: Reach,
+    ports: BTreeMap<u16, PortPolicy>,
+    shared: Arc<Shared>,
+    places: Places,
+    client: Option<Client>,
+}
+
+impl Looker {
+    async fn run(
+        mut self,
+        mut ticks: watch::Receiver<u64>,
+        answers: mpsc::UnboundedSender<Answer>,
+        started: Instant,
+    ) {
+        while ticks.changed().await.is_ok() {
+            let tick = *ticks.borrow_and_update();
+            let places = self.places.clone();
+            let seen = places.work(self.look()).await;
+            let at_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            if seen.is_err() {
+                self.client = None;
+            }
+            let sample = seen.map_err(|error| error.to_string());
+            if answers.send(Answer { switch: self.switch.clone(), tick, at_ns, sample }).is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn look(&mut self) -> Result<Sample, DeviceError> {
+        let client = match &mut self.client {
+            Some(client) => client,
+            client => {
+                let connected = self.reach.observe().await?;
+                device::expect_program(&connected, self.shared.artifacts.of(&self.switch).cookie()).await?;
+                client.insert(connected)
+            }
+        };
+        sample(client, self.shared.index(&self.switch), &self.ports).await
+    }
+}

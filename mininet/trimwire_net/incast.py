@@ -1,0 +1,150 @@
+"""Agents that congest a port: some hosts send gradients to one, all at once, each at its link's rate."""
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mininet.log import info, output
+
+from trimwire_net import programs
+from trimwire_net.bring_up import Fabric
+from trimwire_net.fabric_file import bits_per_second, ports
+from trimwire_net.problem import Problem
+from trimwire_net.run_folder import keep, run_folder
+from trimwire_net.waiting import own_session, poll
+
+UDP_PORT = 9217
+
+
+@dataclass
+class Outcome:
+    """The agents' reports."""
+
+    receiver: str
+    senders: list[str]
+    received: dict[str, Any]
+    sent: list[dict[str, Any]]
+
+    def total(self, what: str) -> int:
+        """Of the receiver."""
+        return int(self.received["totals"][what])
+
+    def sent_total(self, what: str) -> int:
+        """Of all senders."""
+        return sum(int(report["totals"][what]) for report in self.sent)
+
+    def packets(self, what: str) -> int:
+        """Over the received gradients."""
+        return sum(int(message[what]) for message in self.received["messages"])
+
+    def table(self) -> str:
+        """A line a gradient."""
+        lines = [f"{'from':>6} {'packets':>8} {'full':>6} {'cut':>6} {'missing':>8} {'repaired':>8} {'NMSE':>10} "
+                 f"{'predicted':>10} {'seconds':>8}"]
+        for message in sorted(self.received["messages"], key=lambda message: message["from"]):
+            sent = self.sent[message["from"] - 1]["messages"][0]
+            lines.append(f"{self.senders[message['from'] - 1]:>6} {message['packets']:>8} {message['full']:>6} "
+                         f"{message['cut']:>6} {message['missing']:>8} {sent['repaired']:>8} {message['nmse']:>10.3e} "
+                         f"{message['nmse_expected']:>10.3e} {sent['seconds']:>8.2f}")
+        return "\n".join(lines) + "\n"
+
+
+class _Agent:
+    """A running trimwire-agent."""
+
+    def __init__(self, host: Any, words: str) -> None:
+        command = [programs.ours("trimwire-agent"), *words.split(), "--json"]
+        self.what = f"{host.name}: {' '.join(command)}"
+        self.files = [run_folder() / f"{host.name}-{command[1]}.{kind}" for kind in ("json", "log")]
+        with open(self.files[0], "wb") as stdout, open(self.files[1], "wb") as stderr:
+            # Without mnexec's -d, which makes another session.
+            self.process = host.popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True,
+                                      preexec_fn=own_session, mncmd=["mnexec", "-a", str(host.pid)])
+
+    def report(self, end: float) -> dict[str, Any]:
+        """What it says at its end."""
+        try:
+            code: int | None = self.process.wait(max(0.1, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            code = None
+        if code != 0:
+            keep()
+            how = "still runs" if code is None else f"exit code {code}"
+            raise Problem(f"{self.what}: {how}\n{self.files[1].read_text(errors='replace')}")
+        return dict(json.loads(self.files[0].read_text()))
+
+    def end(self) -> None:
+        """Kills it, if it still runs."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+def _listens(host: Any) -> bool | None:
+    """Whether somebody in the host's namespace has the agents' port."""
+    for sockets in (Path(f"/proc/{host.pid}/net/{table}") for table in ("udp", "udp6")):
+        if sockets.exists() and f":{UDP_PORT:04X} " in sockets.read_text():
+            return True
+    return None
+
+
+def first_switch(host: Any) -> Any:
+    """The switch that a host is linked to."""
+    interface = host.defaultIntf()
+    link = interface.link
+    return (link.intf2 if link.intf1 is interface else link.intf1).node
+
+
+def usual(fabric: Fabric) -> tuple[str, list[str]]:
+    """(receiver, senders) where none are named: the last host, and all hosts of the first switch that has some."""
+    receiver = fabric.hosts[-1]
+    for switch in fabric.switches:
+        nodes = [other.node for _, _, other in ports(switch)]
+        senders = [node.name for node in nodes if node in fabric.hosts and node is not receiver]
+        if senders:
+            return receiver.name, senders
+    raise Problem("an incast needs two hosts")
+
+
+def address(host: Any, ipv6: bool) -> str:
+    """A host's."""
+    return str(host.ip6 if ipv6 else host.defaultIntf().IP())
+
+
+def incast(
+    fabric: Fabric, receiver: str, senders: list[str], words: str = "-n 4M", ipv6: bool = False, timeout: float = 40
+) -> Outcome:
+    """The senders each send one gradient to the receiver, which decodes and compares."""
+    to = fabric.host(receiver)
+    own = address(to, ipv6)
+    if receiver in senders or len(set(senders)) < len(senders) or not senders:
+        raise Problem(f"incast to {receiver} from {' '.join(senders) or 'nobody'}: each sender once, and not the receiver")
+    ranks = ",".join(str(rank) for rank in range(1, len(senders) + 1))
+    info(f"*** Incast: {' '.join(senders)} -> {receiver}\n")
+    agents = [_Agent(to, f"recv --bind {own} --rank 0 --from {ranks} {words} --timeout 20s")]
+    try:
+        # What comes before it listens would be lost, and sent again.
+        poll(f"{receiver}: trimwire-agent on UDP port {UDP_PORT}", 10, lambda: agents[0].process.poll() or _listens(to))
+        for rank, name in enumerate(senders, 1):
+            host = fabric.host(name)
+            rate = bits_per_second(host.defaultIntf())
+            # 256 source ports: sprayed over the equal paths.
+            agents.append(_Agent(host, f"send --bind {address(host, ipv6)} --rank {rank} --to {own} {words} "
+                                       f"--bitrate {rate} --source-ports 256 --timeout 20s"))
+        end = time.monotonic() + timeout
+        sent = [agent.report(end) for agent in agents[1:]]
+        return Outcome(receiver, senders, agents[0].report(end), sent)
+    finally:
+        for agent in agents:
+            agent.end()
+
+
+def test(net: Any, receiver: str = "", *senders: str) -> None:
+    """`mn --test incast[,RECEIVER,SENDER…]`"""
+    fabric: Fabric = net.switches[0].fabric
+    to, usual_senders = usual(fabric)
+    output(incast(fabric, receiver or to, list(senders) or usual_senders).table())
