@@ -33,14 +33,19 @@ def blocks(text, indent):
 
 
 def tables_and_actions(text):
-    """By P4 name of a table or an attached array, the actions that the assembly has for it."""
-    found = {}
+    """By P4 name of a table or an attached array, the actions that the assembly has for it.
+
+    A table's actions stand in its own block or in those of what is attached to it, which are called TABLE$something.
+    """
+    names, actions = {}, {}
     for kind, _gress, section in sections(text):
         if kind == "stage":
-            for _name, block in blocks(section, 2):
+            for first, block in blocks(section, 2):
+                label = first.rstrip(":").split()[1] if " " in first else first.rstrip(":")
                 for name in TABLE_NAME.findall(block):
-                    found.setdefault(name, set()).update(ACTION_NAME.findall(block))
-    return found
+                    names.setdefault(name, set()).add(label.split("$")[0])
+                actions.setdefault(label.split("$")[0], set()).update(ACTION_NAME.findall(block))
+    return {name: set().union(*(actions[label] for label in labels)) for name, labels in names.items()}
 
 
 def lost_tables(text, tables, arrays):
@@ -50,12 +55,8 @@ def lost_tables(text, tables, arrays):
         if table not in found:
             yield f"table {table} is not in the assembly"
             continue
-        # The actions of a table with a selector stand where its members do.
-        profile = facts.get("implementation", " ").split()
-        holders = [table, *profile[1:]]
-        actions = set().union(*(found.get(holder, set()) for holder in holders))
         for action in sorted(fact.removeprefix("action ") for fact in facts if fact.startswith("action ")):
-            if action not in actions:
+            if action not in found[table]:
                 yield f"action {action} of table {table} is not in the assembly"
     for array in sorted(arrays):
         if array not in found:
@@ -98,9 +99,8 @@ def lost_branches(text, source):
                 yield (f"{gress} parser, state {state}: the source has {len(labels)} branches besides the default, the assembly "
                        f"{rows} rows that match")
             for header in headers:
-                # Every header that the parser extracts is made valid there. Intrinsic metadata always is.
-                instance = header.removeprefix("meta.")
-                if header != "intrinsic" and f"{instance}.$valid" not in assembled[gress]:
+                # The comments name every field that the parser puts into a container, and every header it makes valid.
+                if header != "intrinsic" and f"::{header}." not in assembled[gress]:
                     yield f"{gress} parser, state {state}: {header} is not extracted"
 
 

@@ -79,8 +79,9 @@ stage 0 ingress:
 stage 1 ingress:
   ternary_match ipv4_route_0 1:
     p4: { name: Ingress.ipv4_route, size: 1024, action_profile: Ingress.ecmp }
-  action ecmp.1:
+  action ipv4_route_0$action_data.Ingress.ecmp:
     p4: { name: Ingress.ecmp, size: 1024 }
+  ternary_indirect ipv4_route_0$tind:
     actions:
       Ingress.forward(0, 4):
       - handle: 0x20000003
@@ -126,7 +127,7 @@ class AssemblyTest(unittest.TestCase):
         self.assertEqual(list(assembly.lost_tables(lost, TABLES, [])),
                          ["action Ingress.set_plain of table Ingress.classify is not in the assembly"])
 
-    def test_a_missing_action_of_a_selector_is_seen(self):
+    def test_a_missing_action_beside_its_table_is_seen(self):
         lost = BFA.replace("Ingress.forward(", "Ingress.hold(")
         self.assertEqual(list(assembly.lost_tables(lost, TABLES, [])),
                          ["action Ingress.forward of table Ingress.ipv4_route is not in the assembly"])

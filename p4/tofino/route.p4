@@ -16,23 +16,36 @@ const bit<32> TOFINO_IPV6_ROUTES = 1024;
 const bit<32> ECMP_GROUP_MEMBERS = 120;
 const bit<32> ECMP_GROUPS = 256;
 
+// Both hashes of every packet are worked out before it is known which one counts: that spares two stages.
 control Path(in headers_t hdr, inout metadata_t meta) {
-    Hash<bit<32>>(HashAlgorithm_t.CRC32) ipv4_hash;
-    Hash<bit<32>>(HashAlgorithm_t.CRC32) ipv6_hash;
+    Hash<bit<32>>(HashAlgorithm_t.CRC32) ipv4_five_tuple;
+    Hash<bit<32>>(HashAlgorithm_t.CRC32) ipv4_flow;
+    Hash<bit<32>>(HashAlgorithm_t.CRC32) ipv6_five_tuple;
+    Hash<bit<32>>(HashAlgorithm_t.CRC32) ipv6_flow;
     Random<bit<16>>() random;
     LoadBalance() load_balance;
-    bit<16> entropy;
+    bit<32> flow_hash;
 
     @hidden
     action hash_ipv4() {
-        meta.flow_hash = ipv4_hash.get({ hdr.ipv4.src_addr, hdr.ipv4.dst_addr, meta.flow_protocol, entropy,
-            meta.flow_dst_port });
+        meta.flow_hash = ipv4_five_tuple.get({ hdr.ipv4.src_addr, hdr.ipv4.dst_addr, meta.flow_protocol,
+            meta.flow_src_port, meta.flow_dst_port });
+    }
+
+    @hidden
+    action hash_ipv4_flow() {
+        flow_hash = ipv4_flow.get({ hdr.ipv4.src_addr, hdr.ipv4.dst_addr, meta.flow_protocol, meta.flow_dst_port });
     }
 
     @hidden
     action hash_ipv6() {
-        meta.flow_hash = ipv6_hash.get({ hdr.ipv6.src_addr, hdr.ipv6.dst_addr, meta.flow_protocol, entropy,
-            meta.flow_dst_port });
+        meta.flow_hash = ipv6_five_tuple.get({ hdr.ipv6.src_addr, hdr.ipv6.dst_addr, meta.flow_protocol,
+            meta.flow_src_port, meta.flow_dst_port });
+    }
+
+    @hidden
+    action hash_ipv6_flow() {
+        flow_hash = ipv6_flow.get({ hdr.ipv6.src_addr, hdr.ipv6.dst_addr, meta.flow_protocol, meta.flow_dst_port });
     }
 
     @hidden
@@ -42,17 +55,21 @@ control Path(in headers_t hdr, inout metadata_t meta) {
 
     apply {
         load_balance.apply(meta);
-        entropy = meta.flow_src_port;
-        if (meta.path_choice == PathChoice.FLOW && hdr.udp.isValid()) {
-            entropy = 0;
-        }
         if (hdr.ipv4.isValid()) {
             hash_ipv4();
+            hash_ipv4_flow();
         } else {
             hash_ipv6();
+            hash_ipv6_flow();
         }
         if (meta.path_choice == PathChoice.PACKET) {
             draw();
+        } else if (meta.path_choice == PathChoice.FLOW && hdr.udp.isValid()) {
+            if (meta.hash_half == 0) {
+                meta.path = flow_hash[15:0];
+            } else {
+                meta.path = flow_hash[31:16];
+            }
         } else if (meta.hash_half == 0) {
             meta.path = meta.flow_hash[15:0];
         } else {
@@ -107,12 +124,22 @@ control Route(inout headers_t hdr, inout ingress_t meta) {
     }
 
     apply {
+        // Not an IPv4 packet: damaged, or shorter than 20 bytes (0 to 15, 16 to 19). The hardware compares bits more easily
+        // than numbers of 16 bits.
+        if (meta.packet.ip_version == 4 && meta.damaged) {
+            meta.packet.ip_version = 0;
+        }
+        if (meta.packet.ip_version == 4 && hdr.ipv4.total_len[15:4] == 0) {
+            meta.packet.ip_version = 0;
+        }
+        if (meta.packet.ip_version == 4 && hdr.ipv4.total_len[15:2] == 4) {
+            meta.packet.ip_version = 0;
+        }
+
         // A frame to a group address is nobody's packet to forward (RFC 1812, section 5.3.4).
         if (hdr.ethernet.dst_addr[40:40] == 0) {
             if (meta.packet.ip_version == 4) {
-                if (!meta.damaged && hdr.ipv4.total_len >= 20) {
-                    ipv4_route.apply();
-                }
+                ipv4_route.apply();
             } else if (meta.packet.ip_version == 6) {
                 ipv6_route.apply();
             }
@@ -121,13 +148,13 @@ control Route(inout headers_t hdr, inout ingress_t meta) {
         // What is for this switch's own controller has arrived; anything else has one hop less to go.
         if (meta.egress_port != CPU_PORT) {
             if (meta.packet.ip_version == 4) {
-                if (hdr.ipv4.ttl <= 1) {
+                if (hdr.ipv4.ttl[7:1] == 0) {
                     meta.routed = 0;
                 } else {
                     hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
                 }
             } else if (meta.packet.ip_version == 6) {
-                if (hdr.ipv6.hop_limit <= 1) {
+                if (hdr.ipv6.hop_limit[7:1] == 0) {
                     meta.routed = 0;
                 } else {
                     hdr.ipv6.hop_limit = hdr.ipv6.hop_limit - 1;

@@ -13,6 +13,7 @@ control CutEvents(inout ingress_t meta, inout DigestType_t digest_type) {
     Register<bit<8>, bit<12>>(QUEUE_SLOTS) cutting;
     bit<8>  before;
     bit<32> to_quarter;
+    bit<1>  calm;
 
     RegisterAction<bit<8>, bit<12>, bit<8>>(cutting) start = {
         void apply(inout bit<8> state, out bit<8> was) {
@@ -28,6 +29,16 @@ control CutEvents(inout ingress_t meta, inout DigestType_t digest_type) {
     };
 
     @hidden
+    action take_quarter() {
+        to_quarter = meta.packet.policy.shallow_at >> 2;
+    }
+
+    @hidden
+    action compare() {
+        to_quarter = to_quarter |-| meta.packet.queue_bytes;
+    }
+
+    @hidden
     action count_cut() {
         before = start.execute(meta.slot);
     }
@@ -38,15 +49,20 @@ control CutEvents(inout ingress_t meta, inout DigestType_t digest_type) {
     }
 
     apply {
-        to_quarter = meta.packet.policy.shallow_at >> 2;
-        to_quarter = to_quarter |-| meta.packet.queue_bytes;
+        take_quarter();
+        compare();
+        if (to_quarter != 0) {
+            calm = 1;
+        } else {
+            calm = 0;
+        }
         if (meta.packet.verdict == Verdict.CUT) {
             count_cut();
             meta.event_cutting = 1;
             if (before == 0) {
                 digest_type = DIGEST_CUTTING;
             }
-        } else if (meta.packet.trimming == Trimming.TRIMMABLE && to_quarter != 0) {
+        } else if (meta.packet.trimming == Trimming.TRIMMABLE && calm == 1) {
             count_pass();
             meta.event_cutting = 0;
             if (before == 1) {
