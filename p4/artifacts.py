@@ -29,12 +29,12 @@ def switch_program(path):
     }
 
 
-def tofino_program(target, arch, folders):
+def tofino_program(generation, target, arch, folders):
     """The program of one generation of Tofino. What is committed is what a controller needs; the assembly, which only the
     hardware's owner can use, is looked through and thrown away."""
     return {
         "compiler": "p4c-barefoot",
-        "options": ["--target", target, "--arch", arch, "--p4runtime-force-std-externs"],
+        "options": ["--target", target, "--arch", arch, f"-D__TARGET_TOFINO__={generation}", "--p4runtime-force-std-externs"],
         "program": folders[-1] / "trimwire.p4",
         "sources": [P4 / "include", *folders],
         "outputs": {"p4info": "trimwire.p4info.txtpb"},
@@ -51,8 +51,8 @@ BUILDS = {
             "sources": [P4 / "include", P4 / "bmv2"],
             "outputs": {"json": "trimwire.json", "p4info": "trimwire.p4info.txtpb"},
         },
-        "tofino": tofino_program("tofino", "tna", [P4 / "tofino"]),
-        "tofino2": tofino_program("tofino2", "t2na", [P4 / "tofino", P4 / "tofino2"]),
+        "tofino": tofino_program(1, "tofino", "tna", [P4 / "tofino"]),
+        "tofino2": tofino_program(2, "tofino2", "t2na", [P4 / "tofino", P4 / "tofino2"]),
     },
     SWITCH_PROGRAMS / "build": {
         path.stem: switch_program(path)

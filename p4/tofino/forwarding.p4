@@ -43,9 +43,8 @@ control Forwarding(inout headers_t hdr, inout ingress_t meta) {
             classify.apply(meta.packet);
             trim_acl.apply(hdr, meta.packet);
             route.apply(hdr, meta);
-            // The controller's own link has no queue policy: it is not a link that gradients cross. (What has no next hop
-            // finds any policy; it is not obeyed. Not to wait for the route's last word spares a stage.)
-            if (meta.egress_port != CPU_PORT) {
+            // The controller's own link has no queue policy: it is not a link that gradients cross.
+            if (meta.routed == 1 && meta.egress_port != CPU_PORT) {
                 queue_policy.apply(meta.egress_port, meta.packet);
             }
         }
