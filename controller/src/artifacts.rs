@@ -141,13 +141,12 @@ impl Artifacts {
         for (name, switch) in &fabric.switches {
             let Some(files) = &switch.pipeline else { continue };
             let known = read.iter().find(|(target, known, _)| *target == switch.target && *known == files);
-            let program = match known {
-                Some((.., program)) => program.clone(),
-                None => {
-                    let program = program(switch.target, files, folder, &mut problems).map(Arc::new);
-                    read.push((switch.target, files, program.clone()));
-                    program
-                }
+            let program = if let Some((.., program)) = known {
+                program.clone()
+            } else {
+                let program = program(switch.target, files, folder, &mut problems).map(Arc::new);
+                read.push((switch.target, files, program.clone()));
+                program
             };
             if let Some(program) = program {
                 self.switches.insert(name.clone(), program);

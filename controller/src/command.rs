@@ -3,6 +3,7 @@
 mod apply;
 mod check;
 mod completions;
+mod export;
 mod file;
 mod outcome;
 mod plan;
@@ -11,6 +12,7 @@ mod run;
 mod schema;
 mod show;
 mod switches;
+mod thresholds;
 mod watch;
 
 use clap::Subcommand;
@@ -31,6 +33,10 @@ pub(crate) enum Command {
     Watch(watch::Watch),
     /// Show what switches hold and count.
     Show(show::Show),
+    /// Write a switch's policy as another system's configuration.
+    Export(export::Export),
+    /// Derive thresholds from a model's layers: sizes and sensitivities in, least weighted loss out.
+    Thresholds(thresholds::Thresholds),
     /// Print the JSON Schema of the fabric file.
     Schema(schema::Schema),
     /// Print completions for a shell.
@@ -46,6 +52,8 @@ impl Command {
             Self::Run(command) => command.run(),
             Self::Watch(command) => command.run(),
             Self::Show(command) => command.run(),
+            Self::Export(command) => command.run(),
+            Self::Thresholds(command) => command.run(),
             Self::Schema(command) => command.run(),
             Self::Completions(command) => command.run(),
         }

@@ -105,7 +105,7 @@ struct Builder<'f> {
     desired: Desired,
 }
 
-impl<'f> Builder<'f> {
+impl Builder<'_> {
     fn add(&mut self, entity: impl Into<Entity>, purpose: impl Into<String>) {
         let entity = entity.into();
         if let Some(key) = EntityKey::of(&entity) {

@@ -17,6 +17,7 @@
 //!   difference, and reads back again: what it reports as in place was seen there.
 //! - [`run::Controller`] does the same for as long as it lives, with a task and a back-off for each switch.
 //! - [`plan`], [`show`] and [`watch`] look without becoming primary.
+//! - [`thresholds`] derives a policy from a model's layers, [`export`] writes one for switches that trim by configuration.
 //!
 //! What this crate deliberately does not do: it learns nothing from packets (topology and hosts are the file's), it keeps no
 //! state of its own (the switches are the state), and it owns only the tables, the selector, the meters and the mirror sessions
@@ -28,6 +29,7 @@ mod artifacts;
 mod converge;
 mod desired;
 mod device;
+pub mod export;
 pub mod inventory;
 mod places;
 mod policy;
@@ -39,6 +41,7 @@ pub mod sample;
 pub mod show;
 pub mod spec;
 mod target;
+pub mod thresholds;
 pub mod topology;
 pub mod units;
 pub mod watch;

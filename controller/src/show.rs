@@ -1,7 +1,7 @@
 //! What switches hold and count, in the fabric's words. Looks only: takes no mastership.
 
 mod decode;
-mod table;
+pub(crate) mod table;
 mod text;
 
 use std::collections::BTreeMap;
@@ -259,7 +259,7 @@ pub fn planned(fabric: &Fabric) -> Vec<PolicyRow> {
             for (queue, both) in &policy.queues {
                 for (important, values) in [false, true].into_iter().zip(both) {
                     let entry = Entry { port, queue: *queue, important, trimmed_dscp: policy.trimmed_dscp };
-                    rows.push(row(fabric, switch, entry, values, cap));
+                    rows.push(row(fabric, switch, &entry, values, cap));
                 }
             }
         }
@@ -278,13 +278,13 @@ pub(crate) struct Entry {
 pub(crate) fn row(
     fabric: &Fabric,
     switch: &str,
-    entry: Entry,
+    entry: &Entry,
     values: &QueuePolicy,
     trim_cap: Option<CapRow>,
 ) -> PolicyRow {
     let QueuePolicy { mark_at, shallow_at, deep_at, drop_at, shallow_size, deep_size, trim_drop_at } =
         *values;
-    let Entry { port, queue, important, trimmed_dscp } = entry;
+    let Entry { port, queue, important, trimmed_dscp } = *entry;
     PolicyRow {
         switch: switch.to_owned(),
         port,

@@ -24,12 +24,11 @@ use serde::Serialize;
 use trimwire_p4runtime::client::Tls;
 
 pub use self::balance::{LoadBalance, Spread};
-pub(crate) use self::fields::Located;
-use self::fields::{Fields, integer};
+pub(crate) use self::fields::{Fields, Located, integer, word};
 pub use self::opt_out::OptOut;
 pub(crate) use self::policy::{Layer, PolicySpec, THRESHOLDS};
-pub(crate) use self::problem::Problems;
 pub use self::problem::{Problem, SpecError};
+pub(crate) use self::problem::{Problems, hint};
 pub use self::switch::PipelineFiles;
 use crate::policy::PortPolicy;
 pub use crate::target::Target;

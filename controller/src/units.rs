@@ -188,6 +188,14 @@ impl Threshold {
     }
 }
 
+impl std::str::FromStr for Threshold {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::parse(text)
+    }
+}
+
 impl fmt::Display for Threshold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -209,7 +217,7 @@ pub enum CutSize {
 }
 
 /// Ethernet + IPv4 + UDP.
-const FRAME_HEAD: u64 = 42;
+pub(crate) const FRAME_HEAD: u64 = 42;
 /// IPv4 + UDP, what of an MTU the payload does not get.
 const PACKET_HEAD: u64 = 28;
 /// DATA's head (wire format: version … largest |r|).

@@ -133,3 +133,72 @@ fn schema_and_completions_are_printed() {
     assert_eq!(output.status.code(), Some(0));
     assert!(stdout(&output).contains("trimwire-controller"));
 }
+
+const LAYERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/models/resnet-50.yaml");
+
+#[test]
+fn thresholds_writes_a_policy_that_check_accepts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (policy, plot) = (path("policy.yaml"), path("loss.svg"));
+    let output = run(&["thresholds", "--model", LAYERS, "--fabric", EXAMPLE, "-o", &policy, "--plot", &plot]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(
+        stdout(&output).contains("Poisson") && stdout(&output).contains("times less"),
+        "{}",
+        stdout(&output)
+    );
+    assert!(std::fs::read_to_string(&plot).unwrap().starts_with("<svg"));
+    let example = std::fs::read_to_string(EXAMPLE).unwrap();
+    let bare = &example[..example.find("\npolicy:").unwrap()];
+    let fabric = path("fabric.yaml");
+    std::fs::write(&fabric, format!("{bare}\n{}", std::fs::read_to_string(&policy).unwrap())).unwrap();
+    let output = run(&["check", &fabric]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+
+    let json = run(&["thresholds", "--model", LAYERS, "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert!(json["saved"].as_f64().unwrap() > 1.0);
+    assert_eq!(json["trimming"]["classes"].as_array().unwrap().len(), 4);
+
+    let broken = path("broken.yaml");
+    std::fs::write(&broken, "version: 1\nlod: 1\n").unwrap();
+    let output = run(&["thresholds", "--model", &broken]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(
+        stderr(&output).contains("broken.yaml:2: lod: unknown key; did you mean 'load'?"),
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(run(&["thresholds"]).status.code(), Some(2));
+}
+
+#[test]
+fn export_sonic_prints_the_configuration_and_says_what_is_missing() {
+    let ports = "Ethernet0=1,Ethernet4=2,Ethernet8=3,Ethernet12=4";
+    let output = run(&["export", "sonic", EXAMPLE, "--switch", "s1", "--platform-ports", ports]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["SWITCH_TRIMMING"]["GLOBAL"]["size"], "412");
+    assert_eq!(json["PORT_QOS_MAP"].as_object().unwrap().len(), 4);
+    assert!(stderr(&output).contains("not expressed: policy.deep_at, deep_size"), "{}", stderr(&output));
+
+    let both = run(&["export", "sonic", EXAMPLE, "--switch", "s1", "--pool-size", "32MiB", "--json"]);
+    let both: serde_json::Value = serde_json::from_slice(&both.stdout).unwrap();
+    assert!(both["notes"].as_array().unwrap().iter().any(|note| note["fidelity"] == "missing"));
+    assert!(
+        both["config_db"]["BUFFER_PROFILE"]
+            .as_object()
+            .unwrap()
+            .values()
+            .all(|row| row["dynamic_th"].is_string())
+    );
+
+    let output = run(&["export", "sonic", EXAMPLE, "--switch", "s2"]);
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""));
+    assert!(stderr(&output).contains("did you mean 's1'?"));
+    for wrong in ["Ethernet0", "Ethernet0=x", "=1"] {
+        let output = run(&["export", "sonic", EXAMPLE, "--switch", "s1", "--platform-ports", wrong]);
+        assert_eq!(output.status.code(), Some(2), "{wrong}");
+    }
+}

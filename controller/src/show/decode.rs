@@ -136,7 +136,7 @@ impl Decoder<'_> {
             };
             let (port, trimmed_dscp) = (port as u16, value("trimmed_dscp")? as u8);
             let entry = Entry { port, queue: queue as u8, important, trimmed_dscp };
-            rows.push(super::row(self.fabric, self.switch, entry, &values, caps.get(&port).copied()));
+            rows.push(super::row(self.fabric, self.switch, &entry, &values, caps.get(&port).copied()));
         }
         rows.sort();
         Ok(rows)

@@ -58,14 +58,13 @@ pub(super) fn read(top: &Fields<'_>, problems: &mut Problems) -> Network {
     }
     let mut sections = Vec::new();
     for (section, example) in [("switches", "{ s1: { … } }"), ("hosts", "{ h1: { … } }")] {
-        sections.push(match top.node(section) {
-            Some(node) => entries(node, section, problems),
-            None => {
-                if written_out {
-                    top.missing(section, example, problems);
-                }
-                Vec::new()
+        sections.push(if let Some(node) = top.node(section) {
+            entries(node, section, problems)
+        } else {
+            if written_out {
+                top.missing(section, example, problems);
             }
+            Vec::new()
         });
     }
     let hosts = sections.pop().unwrap_or_default();

@@ -37,7 +37,7 @@ struct BfPipelineConfig {
 #[derive(Clone, PartialEq, Message)]
 struct Profile {
     #[prost(string, tag = "1")]
-    profile_name: String,
+    name: String,
     /// `context.json`.
     #[prost(bytes = "vec", tag = "2")]
     context: Vec<u8>,
@@ -55,7 +55,7 @@ pub(crate) fn device_config(
     context: Vec<u8>,
     binary: Vec<u8>,
 ) -> Vec<u8> {
-    let profile = Profile { profile_name: profile.to_owned(), context, binary, pipe_scope: pipes.to_vec() };
+    let profile = Profile { name: profile.to_owned(), context, binary, pipe_scope: pipes.to_vec() };
     let config = BfPipelineConfig { p4_name: name.to_owned(), bfruntime_info: bfrt, profiles: vec![profile] };
     config.encode_to_vec()
 }

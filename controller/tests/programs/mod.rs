@@ -10,7 +10,7 @@ use trimwire_p4runtime::config::{Meter, MeterSpec, Preamble};
 /// A program for an architecture, `tna` or `t2na`, in P4Info's text form.
 fn p4info(architecture: &str) -> String {
     let mut p4info = Artifacts::embedded().unwrap().p4info().clone();
-    p4info.pkg_info.as_mut().unwrap().arch = architecture.to_owned();
+    architecture.clone_into(&mut p4info.pkg_info.as_mut().unwrap().arch);
     let named = |preamble: &Option<Preamble>, part: &str| {
         preamble.as_ref().is_some_and(|preamble| preamble.name.contains(part))
     };

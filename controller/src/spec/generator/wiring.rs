@@ -159,13 +159,13 @@ fn host(plan: &Addresses, rack: u64, number: u64) -> Result<Host, String> {
     addresses::ipv4(&ip.to_string()).map_err(|error| format!("ipv4: {error}"))?;
     let ip6 = match ipv6 {
         None => None,
-        Some(network) => match network.nth(u128::from(rack << 16 | number)) {
-            Some(IpAddr::V6(ip)) => Some(ip),
-            _ => {
+        Some(network) => {
+            let Some(IpAddr::V6(ip)) = network.nth(u128::from(rack << 16 | number)) else {
                 let place = format!("{}/{}", network.address, network.prefix_len);
                 return Err(format!("ipv6: {place} has no host {rack:x}:{number:x}"));
-            }
-        },
+            };
+            Some(ip)
+        }
     };
     let Mac([a, b, c, d, e, f]) = *mac;
     let sum = u64::from_be_bytes([0, 0, a, b, c, d, e, f]) + (rack << 8 | number);

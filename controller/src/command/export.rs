@@ -1,0 +1,134 @@
+//! `export`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use trimwire_controller::Fabric;
+use trimwire_controller::export::sonic::{self, Platform, Thresholds};
+use trimwire_controller::units::Threshold;
+
+use super::outcome::{Failure, Outcome, USAGE, bad_input, failed, print};
+
+#[derive(Args)]
+pub(crate) struct Export {
+    #[command(subcommand)]
+    system: System,
+}
+
+#[derive(Subcommand)]
+enum System {
+    /// SONiC: CONFIG_DB tables for the nearest equivalent, and what is missing of it.
+    Sonic(Sonic),
+}
+
+const HELP: &str = "\
+Examples:
+  trimwire-controller export sonic fabric.yaml --switch leaf1 --platform-ports Ethernet0=1,Ethernet8=2 -o leaf1.json
+  trimwire-controller export sonic fabric.yaml --switch leaf1 --pool egress_lossy_pool --pool-size 32MiB
+  trimwire-controller export sonic fabric.yaml --switch leaf1 --json      the configuration and the notes in one object
+
+The configuration goes to stdout or -o, what SONiC cannot express to stderr. docs/sonic.md says how to load it.";
+
+#[derive(Args)]
+#[command(after_help = HELP)]
+struct Sonic {
+    /// The fabric file.
+    #[arg(value_name = "FABRIC.yaml")]
+    file: PathBuf,
+    /// The switch, as the file names it.
+    #[arg(long, value_name = "NAME")]
+    switch: String,
+    /// SONiC's names of the switch's ports [default: Ethernet and the number].
+    #[arg(long, value_name = "NAME=PORT,…", value_delimiter = ',', value_parser = port)]
+    platform_ports: Vec<(u16, String)>,
+    /// The egress buffer pool that the queues draw from.
+    #[arg(long, value_name = "NAME", default_value = "egress_lossy_pool")]
+    pool: String,
+    /// Size of that pool: writes dynamic thresholds instead of static ones.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pool_size: Option<u64>,
+    /// Mark ECT packets of trimmable queues although others are then dropped there instead of cut.
+    #[arg(long)]
+    mark_trimmable: bool,
+    /// Write the configuration here.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Print the configuration and the notes as one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+fn port(text: &str) -> Result<(u16, String), String> {
+    let wrong = || format!("'{text}': expected NAME=PORT, as in Ethernet0=1");
+    let (name, port) = text.split_once('=').ok_or_else(wrong)?;
+    let named = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b));
+    if !named {
+        return Err(wrong());
+    }
+    Ok((port.parse().map_err(|_| wrong())?, name.to_owned()))
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    match text.parse::<Threshold>() {
+        Ok(Threshold::Bytes(bytes)) if bytes > 0 => Ok(bytes),
+        _ => Err(format!("'{text}' is no size; write bytes, as in 32MiB")),
+    }
+}
+
+/// The command line names what the file does not have.
+fn usage(error: impl Into<anyhow::Error>) -> Failure {
+    Failure { code: USAGE, error: error.into() }
+}
+
+impl Export {
+    pub(crate) fn run(&self) -> Outcome {
+        let System::Sonic(sonic) = &self.system;
+        sonic.run()
+    }
+}
+
+impl Sonic {
+    fn run(&self) -> Outcome {
+        let name = self.file.display().to_string();
+        let text = std::fs::read_to_string(&self.file)
+            .with_context(|| format!("cannot read {name}"))
+            .map_err(bad_input)?;
+        let fabric = Fabric::from_yaml(&text, &name).map_err(bad_input)?;
+        let mut ports: BTreeMap<u16, String> = BTreeMap::new();
+        for (port, name) in &self.platform_ports {
+            if let Some(other) = ports.insert(*port, name.clone()) {
+                let error = anyhow::anyhow!("--platform-ports: port {port} is both {other} and {name}");
+                return Err(usage(error));
+            }
+        }
+        let platform = Platform {
+            ports,
+            pool: self.pool.clone(),
+            thresholds: match self.pool_size {
+                Some(pool_size) => Thresholds::Dynamic { pool_size },
+                None => Thresholds::Static,
+            },
+            mark_trimmable: self.mark_trimmable,
+        };
+        let export = sonic::export(&fabric, &self.switch, &platform).map_err(usage)?;
+        let configuration = serde_json::to_string_pretty(&export.config_db).map_err(failed)?;
+        if let Some(path) = &self.output {
+            std::fs::write(path, configuration.clone() + "\n")
+                .with_context(|| format!("cannot write {}", path.display()))
+                .map_err(failed)?;
+        }
+        if self.json {
+            print(&serde_json::to_string_pretty(&export).map_err(failed)?)?;
+            return Ok(0);
+        }
+        for note in &export.notes {
+            eprintln!("{note}");
+        }
+        if self.output.is_none() {
+            print(&configuration)?;
+        }
+        Ok(0)
+    }
+}

@@ -1,0 +1,263 @@
+//! Maps, schedulers, marking, and the trimming itself.
+
+use std::collections::BTreeSet;
+
+use super::Writer;
+use super::notes::Fidelity;
+use crate::spec::Overload;
+use crate::units::NEVER;
+
+/// Name of our maps.
+pub(super) const MAP: &str = "TRIMWIRE";
+/// What NVIDIA Spectrum-4 cuts to, in steps of 4 (Cumulus Linux 5.14, Packet Trimming); other vendors have ranges of their own.
+const SPECTRUM: std::ops::RangeInclusive<u16> = 256..=1024;
+
+impl Writer<'_> {
+    /// Traffic classes are queue numbers; cut packets have one of their own, so that a port's map remarks nothing else.
+    fn trim_tc(&self) -> u8 {
+        let used: Vec<u8> = self.fabric.queues.named().into_iter().map(|(_, queue)| queue).collect();
+        (0..=7).find(|tc| !used.contains(tc)).unwrap_or(8)
+    }
+
+    pub(super) fn maps(&mut self) {
+        let fabric = self.fabric;
+        let plan = &fabric.queues;
+        let queue_of = |code_point: u8| {
+            let class = |list: &[u8]| list.iter().position(|known| *known == code_point);
+            if fabric.trimmed_code_points().contains(&code_point) {
+                plan.trimmed
+            } else if code_point == fabric.dscp.control {
+                plan.control
+            } else {
+                class(&fabric.dscp.trimmable)
+                    .or(class(&fabric.dscp.droppable))
+                    .and_then(|class| plan.classes.get(class).copied())
+                    .unwrap_or(plan.best_effort)
+            }
+        };
+        for code_point in 0..64 {
+            self.set("DSCP_TO_TC_MAP", MAP, &code_point.to_string(), queue_of(code_point));
+        }
+        let trim_tc = self.trim_tc();
+        let used: Vec<u8> = plan.named().into_iter().map(|(_, queue)| queue).collect();
+        for tc in 0..=trim_tc.max(7) {
+            let queue = if used.contains(&tc) { tc } else { plan.best_effort };
+            let queue = if tc == trim_tc { plan.trimmed } else { queue };
+            self.set("TC_TO_QUEUE_MAP", MAP, &tc.to_string(), queue);
+        }
+        for (name, _) in self.ports() {
+            self.set("PORT_QOS_MAP", &name, "dscp_to_tc_map", MAP);
+            self.set("PORT_QOS_MAP", &name, "tc_to_queue_map", MAP);
+        }
+        self.note(
+            Fidelity::Exact,
+            "dscp, queues",
+            "DSCP_TO_TC_MAP, TC_TO_QUEUE_MAP, PORT_QOS_MAP",
+            "a traffic class is a queue's number",
+        );
+    }
+
+    pub(super) fn trimming(&mut self) {
+        let (fabric, plan) = (self.fabric, &self.fabric.queues);
+        if fabric.overload != Overload::Trim {
+            self.note(Fidelity::Exact, "policy.trim", "BUFFER_PROFILE.packet_discard_action", "off: drop");
+            return;
+        }
+        let sizes: Vec<(u16, u16)> = self
+            .policies
+            .values()
+            .flat_map(|port| plan.classes.iter().filter_map(|queue| port.queues.get(queue)))
+            .flatten()
+            .map(|queue| (queue.shallow_size, queue.deep_size))
+            .collect();
+        let shallow: BTreeSet<u16> = sizes.iter().map(|(shallow, _)| *shallow).collect();
+        let (least, most) = (shallow.first().copied().unwrap_or(128), shallow.last().copied().unwrap_or(128));
+        self.set("SWITCH_TRIMMING", "GLOBAL", "size", least);
+        if least == most {
+            self.note(
+                Fidelity::Exact,
+                "policy.shallow_size",
+                "SWITCH_TRIMMING.size",
+                format!("{least} bytes"),
+            );
+        } else {
+            let message = format!(
+                "one size for the whole switch: {least}, the least of those in the file (up to {most})"
+            );
+            self.note(Fidelity::Near, "policy.shallow_size", "SWITCH_TRIMMING.size", message);
+        }
+        let vendor = if SPECTRUM.contains(&least) && least % 4 == 0 {
+            format!(
+                "{least} bytes are what NVIDIA Spectrum takes (256 to 1024, in steps of 4); other vendors have ranges of their own"
+            )
+        } else {
+            format!(
+                "{least} bytes are not what NVIDIA Spectrum takes (256 to 1024, in steps of 4); any cut decodes, so take the nearest \
+                 that the switch does"
+            )
+        };
+        self.note(Fidelity::Check, "policy.shallow_size", "SWITCH_TRIMMING.size", vendor);
+        let deep: BTreeSet<u16> = sizes.iter().map(|(_, deep)| *deep).collect();
+        if deep != shallow {
+            let message =
+                "one size only: there is no deeper rung; where heads overflow the trim queue they are lost";
+            self.note(Fidelity::Missing, "policy.deep_at, deep_size", "", message);
+        }
+
+        self.set("SWITCH_TRIMMING", "GLOBAL", "queue_index", plan.trimmed);
+        self.note(Fidelity::Exact, "queues.trimmed", "SWITCH_TRIMMING.queue_index", "static");
+        let code_points = self.distinct(|port| port.trimmed_dscp);
+        let knob = "dscp.trimmed, dscp.trimmed_last_hop, policy.ports.*.trimmed_dscp";
+        if let [only] = code_points.iter().copied().collect::<Vec<_>>()[..] {
+            self.set("SWITCH_TRIMMING", "GLOBAL", "dscp_value", only);
+            self.note(Fidelity::Exact, knob, "SWITCH_TRIMMING.dscp_value", "symmetric");
+            return;
+        }
+        let tc = self.trim_tc();
+        self.set("SWITCH_TRIMMING", "GLOBAL", "dscp_value", "from-tc");
+        self.set("SWITCH_TRIMMING", "GLOBAL", "tc_value", tc);
+        for (name, policy) in self.ports() {
+            let map = format!("{MAP}_{}", policy.trimmed_dscp);
+            self.set("TC_TO_DSCP_MAP", &map, &tc.to_string(), policy.trimmed_dscp);
+            self.set("PORT_QOS_MAP", &name, "tc_to_dscp_map", map);
+        }
+        self.note(
+            Fidelity::Exact,
+            knob,
+            "SWITCH_TRIMMING.dscp_value, TC_TO_DSCP_MAP",
+            format!("asymmetric, by egress port, over traffic class {tc}; packets cut upstream keep their code point"),
+        );
+        let message = "try it: SAI lets a switch remark what the map does not name to code point 0 (opencomputeproject/SAI#2349), and there \
+                       this mode is of no use";
+        self.note(Fidelity::Check, knob, "PORT_QOS_MAP.tc_to_dscp_map", message);
+    }
+
+    pub(super) fn schedulers(&mut self) {
+        const STRICT: &str = "trimwire_strict";
+        self.set("SCHEDULER", STRICT, "type", "STRICT");
+        let plan = &self.fabric.queues;
+        let mut capped = false;
+        for (name, policy) in self.ports() {
+            for (_, queue) in plan.named() {
+                let mut scheduler = STRICT.to_owned();
+                if queue == plan.trimmed
+                    && let Some(cap) = policy.trim_cap
+                {
+                    // SCHEDULER counts in bytes per second.
+                    let rate = (cap.rate_bps / 8).max(1);
+                    scheduler = format!("trimwire_cap_{rate}");
+                    for (field, value) in [("type", "STRICT"), ("meter_type", "bytes")] {
+                        self.set("SCHEDULER", &scheduler, field, value);
+                    }
+                    for field in ["cir", "pir"] {
+                        self.set("SCHEDULER", &scheduler, field, rate);
+                    }
+                    for field in ["cbs", "pbs"] {
+                        self.set("SCHEDULER", &scheduler, field, cap.burst);
+                    }
+                    capped = true;
+                }
+                self.set("QUEUE", &format!("{name}|{queue}"), "scheduler", scheduler);
+            }
+        }
+        self.note(
+            Fidelity::Exact,
+            "queues",
+            "SCHEDULER.type, QUEUE.scheduler",
+            "strict, the highest queue first",
+        );
+        if capped {
+            let message =
+                "a shaper: heads above the cap wait, up to trim_limit, where our program drops them at once";
+            self.note(Fidelity::Near, "policy.trim_cap", "SCHEDULER.cir, pir, cbs, pbs", message);
+        }
+    }
+
+    pub(super) fn marking(&mut self) {
+        let (fabric, plan) = (self.fabric, &self.fabric.queues);
+        let bind = match fabric.overload {
+            Overload::Trim => self.platform.mark_trimmable,
+            Overload::SelectiveDrop => true,
+            Overload::DropTail => false,
+        };
+        if !bind {
+            let message = "WRED marks ECT packets and drops others from the same point: not-ECT trimmable packets would be dropped \
+                           before they can be cut (--mark-trimmable writes it all the same)";
+            let message =
+                if fabric.overload == Overload::Trim { message } else { "nothing but drop-tail is wanted" };
+            self.note(Fidelity::Missing, "policy.mark_at", "", message);
+            return;
+        }
+        for (name, policy) in self.ports() {
+            for queue in &plan.classes {
+                let Some([less, important]) = policy.queues.get(queue) else { continue };
+                // MLT §5.2: from here ECT packets are marked and others dropped.
+                let at = if fabric.overload == Overload::SelectiveDrop {
+                    less.shallow_at
+                } else {
+                    important.mark_at
+                };
+                if at == NEVER {
+                    continue;
+                }
+                let profile = format!("trimwire_mark_{at}");
+                for colour in ["green", "yellow", "red"] {
+                    for bound in ["min", "max"] {
+                        self.set("WRED_PROFILE", &profile, &format!("{colour}_{bound}_threshold"), at);
+                    }
+                    self.set("WRED_PROFILE", &profile, &format!("wred_{colour}_enable"), "true");
+                    self.set("WRED_PROFILE", &profile, &format!("{colour}_drop_probability"), 100);
+                }
+                self.set("WRED_PROFILE", &profile, "ecn", "ecn_all");
+                self.set("QUEUE", &format!("{name}|{queue}"), "wred_profile", profile);
+            }
+        }
+        let (knob, message) = if fabric.overload == Overload::SelectiveDrop {
+            (
+                "policy.mark_at, less_important.shallow_at",
+                "MLT §5.2: one point, shallow_at of the less important, from which ECT packets are marked and others dropped",
+            )
+        } else {
+            (
+                "policy.mark_at",
+                "ECT packets are marked, trimmable ones too; others are dropped from there, not cut",
+            )
+        };
+        self.note(Fidelity::Near, knob, "WRED_PROFILE, QUEUE.wred_profile", message);
+    }
+
+    pub(super) fn rest(&mut self) {
+        if self.fabric.overload != Overload::DropTail {
+            let message = "trimming knows no importance: one point for both, that of important packets";
+            if self.fabric.overload == Overload::Trim {
+                self.note(Fidelity::Missing, "policy.important, less_important", "", message);
+            }
+        }
+        let default = crate::spec::LoadBalance::default();
+        if self.fabric.load_balance != default {
+            let message = "hashing is SONiC's own (SWITCH_HASH); not written";
+            self.note(Fidelity::Missing, "load_balance", "", message);
+        }
+        self.note(
+            Fidelity::Missing,
+            "hosts, links",
+            "",
+            "routes are left to SONiC's routing; addresses of its interfaces are not written",
+        );
+        let assumed: Vec<String> = self
+            .names
+            .iter()
+            .filter(|(port, _)| !self.platform.ports.contains_key(port))
+            .map(|(port, name)| format!("{port} = {name}"))
+            .collect();
+        if !assumed.is_empty() {
+            let message = format!("names assumed: {}; give them with --platform-ports", assumed.join(", "));
+            self.note(Fidelity::Check, "links", "PORT", message);
+        }
+        let message = format!(
+            "nothing is written for {} but what belongs to these tables: merge, do not replace",
+            self.switch
+        );
+        self.note(Fidelity::Check, "switches", "config_db.json", message);
+    }
+}

@@ -1,0 +1,48 @@
+//! What a cut costs: the codec's error at that size, from the codec's own constants.
+
+use trimwire_encoder::{Codec, Decoding, HEADER_LEN, expected_nmse};
+
+use crate::units::FRAME_HEAD;
+
+/// Share of a packet's energy that is lost when its frame is cut to `frame` bytes: D_b of the planes that are left, 1 when
+/// nothing is, 0 for a whole packet of `coordinates` coordinates.
+///
+/// Of a plane that is cut through, the coordinates that arrived count (DESIGN §3).
+pub(super) fn of_cut(frame: u64, coordinates: u64) -> f64 {
+    let codec = Codec::Rht;
+    let body = frame.saturating_sub(FRAME_HEAD + HEADER_LEN as u64) as usize;
+    let end_of = |planes: u8| codec.plane_offset(planes, coordinates as usize);
+    let whole = (0..=codec.planes()).rev().find(|planes| end_of(*planes) <= body).unwrap_or(0);
+    if whole == codec.planes() {
+        return 0.0;
+    }
+    let part = (body - end_of(whole)) as f64 / (end_of(whole + 1) - end_of(whole)) as f64;
+    // Without λ the loss of a row is the sum of its packets' (DESIGN §4), which is what can be weighted and added up.
+    expected_nmse(codec, Decoding::Mmse, &[(whole, 1.0 - part), (whole + 1, part)]).unwrap_or(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::CutSize;
+
+    /// DESIGN §4's table, not the crate's.
+    #[test]
+    fn a_cut_costs_what_the_design_says_of_its_planes() {
+        for (planes, distortion) in [(1, 0.3634), (2, 0.1175), (4, 0.0095), (8, 4.1e-5)] {
+            let cost = of_cut(CutSize::Planes(planes).bytes(352), 352);
+            assert!((cost / distortion - 1.0).abs() < 0.05, "{planes} planes: {cost}");
+        }
+        assert_eq!(of_cut(CutSize::Planes(11).bytes(352), 352), 0.0);
+        assert_eq!(of_cut(60, 352), 1.0);
+        // SONiC's default and Spectrum's least (DESIGN §3: 4.4 planes, error 0.007).
+        assert!((0.1175..0.3634).contains(&of_cut(128, 352)));
+        assert!((of_cut(256, 352) - 0.007).abs() < 0.001);
+    }
+
+    #[test]
+    fn a_byte_more_never_costs_more() {
+        let costs: Vec<f64> = (0..1500).map(|frame| of_cut(frame, 352)).collect();
+        assert!(costs.is_sorted_by(|shorter, longer| shorter >= longer));
+    }
+}
