@@ -1,10 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# build: compile the P4 programs and rewrite p4/build (needs p4c-bm2-ss).
-# check: are the committed artifacts those of the committed sources? Hashes always, a recompilation where p4c is.
+# build: compile the P4 programs and rewrite p4/build (needs p4c-bm2-ss, and p4c-barefoot for the Tofinos).
+# check: are the committed artifacts those of the committed sources? Hashes always, a recompilation where p4c is. Do the
+# P4Infos of all targets agree? Can these checks fail at all (tests/test_*.py)?
 set -eu
 # p4c writes the paths it is given into the JSON: always the same ones, relative to the repository.
 cd "$(dirname "$0")/.."
-[ "${1-}" != check ] || python3 p4/tests/vectors.py --check
+if [ "${1-}" = check ]; then
+    python3 p4/tests/vectors.py --check
+    python3 -m unittest discover -q -s p4/tests
+    python3 p4/p4info.py
+fi
 exec python3 p4/artifacts.py "$@"

@@ -69,6 +69,16 @@ control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
     }
 
     apply {
+        // The addresses in 32 bits, for the hash.
+        if (hdr.ipv4.isValid()) {
+            meta.flow_src_addr = hdr.ipv4.src_addr;
+            meta.flow_dst_addr = hdr.ipv4.dst_addr;
+        } else if (hdr.ipv6.isValid()) {
+            meta.flow_src_addr = hdr.ipv6.src_addr[127:96] ^ hdr.ipv6.src_addr[95:64]
+                ^ hdr.ipv6.src_addr[63:32] ^ hdr.ipv6.src_addr[31:0];
+            meta.flow_dst_addr = hdr.ipv6.dst_addr[127:96] ^ hdr.ipv6.dst_addr[95:64]
+                ^ hdr.ipv6.dst_addr[63:32] ^ hdr.ipv6.dst_addr[31:0];
+        }
         load_balance.apply(meta);
         if (meta.path_choice == PathChoice.PACKET) {
             draw_path();

@@ -24,10 +24,12 @@
 #include "../include/classify.p4"
 #include "../include/trim_acl.p4"
 #include "../include/queue_policy.p4"
+#include "../include/extent.p4"
 #include "../include/ladder.p4"
 #include "../include/rewrite.p4"
 #include "route.p4"
 #include "occupancy.p4"
+#include "levels.p4"
 #include "trim_cap.p4"
 #include "cut_events.p4"
 #include "checksum.p4"
@@ -79,6 +81,8 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
     Classify() classify;
     TrimAcl() trim_acl;
     QueuePolicy() queue_policy;
+    Extent() extent;
+    Levels() levels;
     Ladder() ladder;
     TrimCap() trim_cap;
     CutEvents() cut_events;
@@ -130,10 +134,12 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
             meta.queued_bytes = meta.frame_bytes;
             if (meta.policed == 1) {
                 read_occupancy();
+                extent.apply(hdr, (bit<16>)hdr.ipv4.ihl << 2, meta);
+                levels.apply(meta);
                 ladder.apply(hdr, meta);
                 if (meta.verdict == Verdict.CUT) {
                     // packet_length keeps the original length in egress: the length to subtract there travels along.
-                    meta.queued_bytes = meta.cut_to;
+                    meta.queued_bytes = (bit<32>)meta.cut_to;
                 }
                 if (meta.trimming == Trimming.TRIMMABLE) {
                     cut_events.apply(standard_metadata.egress_spec, meta);
@@ -149,7 +155,7 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
             } else if (meta.verdict == Verdict.CUT) {
                 trimmed.count(meta.class_slot);
                 rewrite_cut.apply(hdr, meta);
-                truncate(meta.cut_to);
+                truncate((bit<32>)meta.cut_to);
                 meta.queue = meta.policy.trim_queue;
                 meta.queue_slot = meta.trim_slot;
             } else if (meta.verdict == Verdict.ADMIT_MARKED) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the tables ask of a packet whatever its address family: its flow, its DSCP and its importance.
+// What the tables ask of a packet whatever its address family: its protocol and ports, its DSCP and its importance.
 
 #ifndef TRIMWIRE_FLOW_P4
 #define TRIMWIRE_FLOW_P4
@@ -12,16 +12,10 @@ control Flow(in headers_t hdr, inout metadata_t meta) {
     apply {
         bit<2> ecn = ECN_NOT_ECT;
         if (hdr.ipv4.isValid()) {
-            meta.flow_src_addr = hdr.ipv4.src_addr;
-            meta.flow_dst_addr = hdr.ipv4.dst_addr;
             meta.flow_protocol = hdr.ipv4.protocol;
             meta.dscp = hdr.ipv4.dscp;
             ecn = hdr.ipv4.ecn;
         } else if (hdr.ipv6.isValid()) {
-            meta.flow_src_addr = hdr.ipv6.src_addr[127:96] ^ hdr.ipv6.src_addr[95:64]
-                ^ hdr.ipv6.src_addr[63:32] ^ hdr.ipv6.src_addr[31:0];
-            meta.flow_dst_addr = hdr.ipv6.dst_addr[127:96] ^ hdr.ipv6.dst_addr[95:64]
-                ^ hdr.ipv6.dst_addr[63:32] ^ hdr.ipv6.dst_addr[31:0];
             meta.flow_protocol = hdr.ipv6.next_header;
             meta.dscp = hdr.ipv6.dscp;
             ecn = hdr.ipv6.ecn;

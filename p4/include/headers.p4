@@ -135,6 +135,16 @@ struct policy_t {
     bit<32> trim_drop_at;
 }
 
+// Which of the policy's thresholds the queue stands at or above. A target knows its queues in its own way (bytes, cells, the
+// colours of a meter) and fills this in; the ladder asks for no more.
+struct reached_t {
+    bit<1> mark;
+    bit<1> shallow;
+    bit<1> deep;
+    bit<1> drop;
+    bit<1> trim_drop;   // of the trim queue; for a TRIMMED packet, its own queue is the trim queue
+}
+
 struct metadata_t {
     // Routing.
     bit<4>   ip_version;          // 4 or 6; 0: cannot be routed
@@ -164,10 +174,17 @@ struct metadata_t {
     policy_t policy;
     bit<32>  queue_bytes;         // occupancy of `queue`
     bit<32>  trim_queue_bytes;    // occupancy of `policy.trim_queue`
+    reached_t reached;
     Verdict  verdict;
     bit<1>   over_cap;            // 1: cut packets have had their share of the port
-    bit<32>  l2_bytes;            // Ethernet and VLAN
-    bit<32>  cut_to;              // length of the frame after a cut
+
+    // The cut. Offsets are bytes from the start of the frame; one beyond 65,535 stays there.
+    bit<16>  l2_bytes;            // where the IP header starts: behind Ethernet and VLAN
+    bit<16>  ip_bytes;            // how long the IP header is, options included
+    bit<16>  head_end;            // where the head ends that a cut has to leave
+    bit<16>  ip_end;              // where the IP packet ends; Ethernet may pad behind it
+    bit<16>  cut_to;              // length of the frame after a cut
+    bit<1>   cuttable;            // 1: a cut to `cut_to` leaves the head and takes something away
 
     // Accounting.
     bit<32>  class_slot;          // egress port * 8 + `queue`

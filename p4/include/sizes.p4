@@ -19,16 +19,19 @@ const bit<32> QUEUE_SLOTS = 4096;
 const bit<32> PORTS = 512;
 
 // Bytes.
-const bit<32> ETHERNET_BYTES = 14;
-const bit<32> VLAN_BYTES = 4;
-const bit<32> IPV6_BYTES = 40;
-const bit<32> UDP_BYTES = 8;
+const bit<16> ETHERNET_BYTES = 14;
+const bit<16> VLAN_BYTES = 4;
+const bit<16> IPV4_BYTES = 20;         // without options
+const bit<16> IPV6_BYTES = 40;
+const bit<16> UDP_BYTES = 8;
 // The head of a DATA datagram, without which its bit-planes cannot be decoded. A cut leaves it whole.
-const bit<32> TRIMWIRE_HEAD_BYTES = 18;
+const bit<16> TRIMWIRE_HEAD_BYTES = 18;
 const bit<32> PACKET_OUT_BYTES = 2;
 
-// The port behind which the controller sits (`--cpu-port 510` on BMv2).
+// The port behind which the controller sits (`--cpu-port 510` on BMv2), where a target has not said otherwise.
+#ifndef CPU_PORT
 #define CPU_PORT 510
+#endif
 // The queue of packets that the controller sends (packet-out); the one that is served first.
 const bit<3> CONTROL_QUEUE = 7;
 

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// To what length a packet is cut, and whether it can be. A mirror session truncates every packet to the same length, so a
+// packet whose head would not fit (BMv2 cuts it behind the head) is not cut.
+
+#ifndef TRIMWIRE_TOFINO_CUT_P4
+#define TRIMWIRE_TOFINO_CUT_P4
+
+#include "headers.p4"
+
+control Cut(inout ingress_t meta) {
+    bit<16> shallow_gain;
+    bit<16> shallow_lack;
+    bit<16> deep_gain;
+    bit<16> deep_lack;
+    bit<1>  shallow_cuttable;
+
+    // What a cut takes away of the IP packet, and what it would take of the head.
+    @hidden
+    action compare() {
+        shallow_gain = meta.packet.ip_end |-| meta.packet.policy.shallow_size;
+        shallow_lack = meta.packet.head_end |-| meta.packet.policy.shallow_size;
+        deep_gain = meta.packet.ip_end |-| meta.packet.policy.deep_size;
+        deep_lack = meta.packet.head_end |-| meta.packet.policy.deep_size;
+    }
+
+    apply {
+        compare();
+        if (shallow_gain != 0 && shallow_lack == 0) {
+            shallow_cuttable = 1;
+        } else {
+            shallow_cuttable = 0;
+        }
+        if (deep_gain != 0 && deep_lack == 0) {
+            meta.deep_cuttable = 1;
+        } else {
+            meta.deep_cuttable = 0;
+        }
+        if (meta.packet.reached.deep == 1) {
+            meta.packet.cut_to = meta.packet.policy.deep_size;
+            meta.packet.cuttable = meta.deep_cuttable;
+        } else {
+            meta.packet.cut_to = meta.packet.policy.shallow_size;
+            meta.packet.cuttable = shallow_cuttable;
+        }
+    }
+}
+
+#endif
