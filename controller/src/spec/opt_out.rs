@@ -42,12 +42,17 @@ pub(super) fn read(top: &Fields<'_>, network: &Network, problems: &mut Problems)
     let mut rules: Vec<(OptOut, usize)> = Vec::new();
     for (position, item) in items.iter().enumerate() {
         let path = format!("disable_trim[{position}]");
+        let before = problems.len();
         let fields = Fields::of(item, &path, keys::DISABLE_TRIM, problems);
         let given = keys::DISABLE_TRIM.iter().any(|key| *key != "switches" && fields.node(key).is_some());
         let rules_of_item = rule(&fields, &path, network, problems);
         if !given {
             let message = "matches every packet; name a part of them, or write trim: off in policy";
             problems.add(item.line, &path, message);
+            continue;
+        }
+        if problems.len() > before {
+            // What is left of it may be the same as another rule, and is not meant.
             continue;
         }
         for new in rules_of_item {
