@@ -270,7 +270,8 @@ async fn no_request_however_odd_stops_the_server() {
             odd.push(v1::RegisterEntry { register_id: id, index, ..Default::default() }.into());
             odd.push(v1::MeterEntry { meter_id: id, index, ..Default::default() }.into());
         }
-        for value in [vec![], vec![0xff; 100_000]] {
+        // All of them together have to fit into one message of 64 MiB.
+        for value in [vec![], vec![0xff; 50_000]] {
             let exact = v1::field_match::Exact { value: value.clone() };
             let ternary = v1::field_match::Ternary { value: value.clone(), mask: value.clone() };
             let lpm = v1::field_match::Lpm { value, prefix_len: i32::MIN };
