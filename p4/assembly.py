@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is all of the program in the assembly that p4c's Tofino back end wrote (.bfa)?
+"""Is all of the program in the assembly that p4c's Tofino back end wrote (.bfa), and does it fit the chip?
 
 A compiler that ends with 0 may have lost something: p4lang/p4c#5752 dropped every branch of a parser's `select` but the first.
-Looked for are every table and action of the P4Info, every counter and meter, and every branch of every parser state.
+Looked for are every table and action of the P4Info, every counter and meter, and every branch of every parser state. A
+program with more stages than the chip has is compiled without a word, too; the assembler is the first to refuse it.
 Standard library only.
 """
 
@@ -11,6 +12,9 @@ import sys
 from pathlib import Path
 
 import p4info
+
+# Match-action stages of a pipe, by the name that the assembly gives the chip.
+STAGES = {"Tofino": 12, "Tofino2": 20}
 
 SECTION = re.compile(r"^(\w+)(?: (\d+))?(?: (ingress|egress|ghost))?:", re.MULTILINE)
 TABLE_NAME = re.compile(r"^ +p4: \{ name: ([\w.$-]+)", re.MULTILINE)
@@ -104,8 +108,21 @@ def lost_branches(text, source):
                     yield f"{gress} parser, state {state}: {header} is not extracted"
 
 
+def stages_too_many(text):
+    """Yields every gress that takes more stages than the chip has."""
+    chip = re.search(r"^  target: (\w+)", text, re.MULTILINE)
+    if chip is None or chip[1] not in STAGES:
+        yield f"the assembly is for {chip[1] if chip else 'no chip'}, not for one of {', '.join(STAGES)}"
+        return
+    for gress in ("ingress", "egress"):
+        taken = max((int(start[2]) + 1 for start in SECTION.finditer(text) if (start[1], start[3]) == ("stage", gress)), default=0)
+        if taken > STAGES[chip[1]]:
+            yield f"{gress} takes {taken} stages, {chip[1]} has {STAGES[chip[1]]}"
+
+
 def lost(folder, p4info_file, sources):
-    """What is in the P4Info and in the sources but not in the .bfa that the compiler left in `folder`, line by line."""
+    """What is in the P4Info and in the sources but not in the .bfa that the compiler left in `folder`, line by line; and what of it the
+    chip has no room for."""
     files = sorted(folder.rglob("*.bfa"))
     if len(files) != 1:
         return [f"the compiler left {len(files)} assembly files, not one"]
@@ -113,7 +130,7 @@ def lost(folder, p4info_file, sources):
     info = p4info.parse(p4info_file.read_text(encoding="utf-8"))
     arrays = [p4info.preamble(array, "name") for kind in ("counters", "meters") for array in info.get(kind, [])]
     source = "\n".join(path.read_text(encoding="utf-8") for path in sources)
-    return [*lost_tables(text, p4info.describe(info), arrays), *lost_branches(text, source)]
+    return [*lost_tables(text, p4info.describe(info), arrays), *lost_branches(text, source), *stages_too_many(text)]
 
 
 def main(arguments):

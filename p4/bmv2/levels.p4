@@ -35,7 +35,11 @@ control Levels(inout metadata_t meta) {
             }
             // Never enlarged: neither the frame nor a length field.
             if ((bit<32>)meta.cut_to < meta.frame_bytes && meta.cut_to < meta.ip_end) {
-                meta.cuttable = 1;
+                if (meta.reached.deep == 1) {
+                    meta.deep_cuttable = 1;
+                } else {
+                    meta.shallow_cuttable = 1;
+                }
             }
         }
     }

@@ -184,7 +184,8 @@ struct metadata_t {
     bit<16>  head_end;            // where the head ends that a cut has to leave
     bit<16>  ip_end;              // where the IP packet ends; Ethernet may pad behind it
     bit<16>  cut_to;              // length of the frame after a cut
-    bit<1>   cuttable;            // 1: a cut to `cut_to` leaves the head and takes something away
+    bit<1>   shallow_cuttable;    // 1: a cut to the shallow size leaves the head and takes something away
+    bit<1>   deep_cuttable;       // 1: so does a cut to the deep size. (Asked for where deep_at is not reached, or is.)
 
     // Accounting.
     bit<32>  class_slot;          // egress port * 8 + `queue`

@@ -28,7 +28,8 @@ control Ladder(in headers_t hdr, inout metadata_t meta) {
         } else if (meta.trimming == Trimming.TRIMMABLE && hdr.udp.isValid()) {
             if (meta.reached.shallow == 1) {
                 // A packet that is short enough already (cut by its sender) competes for its own queue as it is.
-                if (meta.cuttable == 1) {
+                if ((meta.reached.deep == 1 && meta.deep_cuttable == 1)
+                    || (meta.reached.deep == 0 && meta.shallow_cuttable == 1)) {
                     if (meta.reached.trim_drop == 1) {
                         meta.verdict = Verdict.TRIM_DROP;
                     } else {

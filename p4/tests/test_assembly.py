@@ -137,6 +137,18 @@ class AssemblyTest(unittest.TestCase):
         self.assertEqual(list(assembly.lost_tables(lost, TABLES, ["Ingress.admitted"])),
                          ["Ingress.admitted is not in the assembly"])
 
+    def test_a_program_that_is_too_long_for_the_chip_is_refused(self):
+        self.assertEqual(list(assembly.stages_too_many(BFA)), [])
+        self.assertEqual(list(assembly.stages_too_many(BFA.replace("stage 1 ", "stage 11 "))), [])
+        self.assertEqual(list(assembly.stages_too_many(BFA.replace("stage 1 ", "stage 12 "))),
+                         ["ingress takes 13 stages, Tofino has 12"])
+        on_the_larger = BFA.replace("stage 1 ", "stage 12 ").replace("target: Tofino", "target: Tofino2")
+        self.assertEqual(list(assembly.stages_too_many(on_the_larger)), [])
+
+    def test_an_assembly_for_an_unknown_chip_is_refused(self):
+        self.assertEqual(list(assembly.stages_too_many(BFA.replace("target: Tofino", "target: JBay"))),
+                         ["the assembly is for JBay, not for one of Tofino, Tofino2"])
+
 
 if __name__ == "__main__":
     unittest.main()

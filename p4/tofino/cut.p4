@@ -13,7 +13,6 @@ control Cut(inout ingress_t meta) {
     bit<16> shallow_lack;
     bit<16> deep_gain;
     bit<16> deep_lack;
-    bit<1>  shallow_cuttable;
 
     // What a cut takes away of the IP packet, and what it would take of the head.
     @hidden
@@ -27,21 +26,19 @@ control Cut(inout ingress_t meta) {
     apply {
         compare();
         if (shallow_gain != 0 && shallow_lack == 0) {
-            shallow_cuttable = 1;
+            meta.packet.shallow_cuttable = 1;
         } else {
-            shallow_cuttable = 0;
+            meta.packet.shallow_cuttable = 0;
         }
         if (deep_gain != 0 && deep_lack == 0) {
-            meta.deep_cuttable = 1;
+            meta.packet.deep_cuttable = 1;
         } else {
-            meta.deep_cuttable = 0;
+            meta.packet.deep_cuttable = 0;
         }
         if (meta.packet.reached.deep == 1) {
             meta.packet.cut_to = meta.packet.policy.deep_size;
-            meta.packet.cuttable = meta.deep_cuttable;
         } else {
             meta.packet.cut_to = meta.packet.policy.shallow_size;
-            meta.packet.cuttable = shallow_cuttable;
         }
     }
 }

@@ -43,8 +43,9 @@ control Forwarding(inout headers_t hdr, inout ingress_t meta) {
             classify.apply(meta.packet);
             trim_acl.apply(hdr, meta.packet);
             route.apply(hdr, meta);
-            // The controller's own link has no queue policy: it is not a link that gradients cross.
-            if (meta.routed == 1 && meta.egress_port != CPU_PORT) {
+            // The controller's own link has no queue policy: it is not a link that gradients cross. (What has no next hop
+            // finds any policy; it is not obeyed. Not to wait for the route's last word spares a stage.)
+            if (meta.egress_port != CPU_PORT) {
                 queue_policy.apply(meta.egress_port, meta.packet);
             }
         }
@@ -106,7 +107,7 @@ control Disposal(inout headers_t hdr, inout ingress_t meta, in bit<9> ingress_po
                 // Should the traffic manager have no room after all, it sends the packet to the deflection port, and
                 // egress cuts it.
                 if (meta.packet.policed == 1 && meta.packet.trimming == Trimming.TRIMMABLE && hdr.udp.isValid()
-                    && meta.deep_cuttable == 1) {
+                    && meta.packet.deep_cuttable == 1) {
                     to_tm.deflect_on_drop = 1;
                 }
             } else if (meta.packet.verdict == Verdict.ADMIT_MARKED) {

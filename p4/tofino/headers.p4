@@ -49,7 +49,6 @@ struct ingress_t {
     bit<8>       copy_kind;              // the `kind` of a truncated copy
     MirrorId_t   session;                // and the session that makes it
     MirrorId_t   deep_session;           // the one that egress would take
-    bit<1>       deep_cuttable;
     bit<1>       event_cutting;          // the digest's `cutting`
 }
 

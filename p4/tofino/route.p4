@@ -9,30 +9,43 @@
 #include "headers.p4"
 #include "../include/load_balance.p4"
 
-// Both route tables share a selector and its members, which lie in one stage, and so have the tables to: as many prefixes as
+// Both route tables share a selector and its members, which lie in one stage, and so do the tables: as many prefixes as
 // the TCAM of one stage holds beside each other.
 const bit<32> TOFINO_IPV4_ROUTES = 2048;
 const bit<32> TOFINO_IPV6_ROUTES = 1024;
 const bit<32> ECMP_GROUP_MEMBERS = 120;
 const bit<32> ECMP_GROUPS = 256;
 
+// Both hashes of every packet are worked out before it is known which one counts: that spares two stages.
 control Path(in headers_t hdr, inout metadata_t meta) {
-    Hash<bit<32>>(HashAlgorithm_t.CRC32) ipv4_hash;
-    Hash<bit<32>>(HashAlgorithm_t.CRC32) ipv6_hash;
+    Hash<bit<32>>(HashAlgorithm_t.CRC32) ipv4_five_tuple;
+    Hash<bit<32>>(HashAlgorithm_t.CRC32) ipv4_flow;
+    Hash<bit<32>>(HashAlgorithm_t.CRC32) ipv6_five_tuple;
+    Hash<bit<32>>(HashAlgorithm_t.CRC32) ipv6_flow;
     Random<bit<16>>() random;
     LoadBalance() load_balance;
-    bit<16> entropy;
+    bit<32> flow_hash;
 
     @hidden
     action hash_ipv4() {
-        meta.flow_hash = ipv4_hash.get({ hdr.ipv4.src_addr, hdr.ipv4.dst_addr, meta.flow_protocol, entropy,
-            meta.flow_dst_port });
+        meta.flow_hash = ipv4_five_tuple.get({ hdr.ipv4.src_addr, hdr.ipv4.dst_addr, meta.flow_protocol,
+            meta.flow_src_port, meta.flow_dst_port });
+    }
+
+    @hidden
+    action hash_ipv4_flow() {
+        flow_hash = ipv4_flow.get({ hdr.ipv4.src_addr, hdr.ipv4.dst_addr, meta.flow_protocol, meta.flow_dst_port });
     }
 
     @hidden
     action hash_ipv6() {
-        meta.flow_hash = ipv6_hash.get({ hdr.ipv6.src_addr, hdr.ipv6.dst_addr, meta.flow_protocol, entropy,
-            meta.flow_dst_port });
+        meta.flow_hash = ipv6_five_tuple.get({ hdr.ipv6.src_addr, hdr.ipv6.dst_addr, meta.flow_protocol,
+            meta.flow_src_port, meta.flow_dst_port });
+    }
+
+    @hidden
+    action hash_ipv6_flow() {
+        flow_hash = ipv6_flow.get({ hdr.ipv6.src_addr, hdr.ipv6.dst_addr, meta.flow_protocol, meta.flow_dst_port });
     }
 
     @hidden
@@ -42,17 +55,21 @@ control Path(in headers_t hdr, inout metadata_t meta) {
 
     apply {
         load_balance.apply(meta);
-        entropy = meta.flow_src_port;
-        if (meta.path_choice == PathChoice.FLOW && hdr.udp.isValid()) {
-            entropy = 0;
-        }
         if (hdr.ipv4.isValid()) {
             hash_ipv4();
+            hash_ipv4_flow();
         } else {
             hash_ipv6();
+            hash_ipv6_flow();
         }
         if (meta.path_choice == PathChoice.PACKET) {
             draw();
+        } else if (meta.path_choice == PathChoice.FLOW && hdr.udp.isValid()) {
+            if (meta.hash_half == 0) {
+                meta.path = flow_hash[15:0];
+            } else {
+                meta.path = flow_hash[31:16];
+            }
         } else if (meta.hash_half == 0) {
             meta.path = meta.flow_hash[15:0];
         } else {

@@ -44,7 +44,7 @@ control TrimwireIngress(inout headers_t hdr, inout ingress_t meta,
         virtual_queue.apply(meta);
         cut.apply(meta);
         choose_session.apply(meta);
-        if (meta.packet.policed == 1) {
+        if (meta.routed == 1 && meta.packet.policed == 1) {
             ladder.apply(hdr, meta.packet);
             cut_events.apply(from_parser.global_tstamp, meta, to_deparser.digest_type);
         }

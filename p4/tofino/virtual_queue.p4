@@ -11,8 +11,9 @@
 
 #include "headers.p4"
 
-const bit<8> GREEN = 0;
+// What a meter says; green is 0.
 const bit<8> YELLOW = 1;
+const bit<8> RED = 3;
 
 control VirtualQueue(inout ingress_t meta) {
     @id(0x14000001) @name(".Ingress.virtual_queue_low")
@@ -32,29 +33,42 @@ control VirtualQueue(inout ingress_t meta) {
         high_color = high.execute(meta.slot);
     }
 
+    @hidden
+    action reach_shallow() {
+        meta.packet.reached.mark = 1;
+        meta.packet.reached.shallow = 1;
+    }
+
+    // `trim_drop` is asked for by packets that were cut upstream, whose queue this is then. Of what is cut here and goes to
+    // the trim queue, ingress sees nothing: the ladder is told of no full trim queue, and the traffic manager has one.
+    @hidden
+    action reach_deep() {
+        meta.packet.reached.mark = 1;
+        meta.packet.reached.shallow = 1;
+        meta.packet.reached.deep = 1;
+        meta.packet.reached.drop = 1;
+        meta.packet.reached.trim_drop = (bit<1>)meta.packet.trimming[1:1];
+    }
+
     apply {
-        enter_low();
-        enter_high();
-        if (meta.packet.importance == 1) {
-            low_color = high_color;
+        // What has no next hop enters no queue.
+        if (meta.routed == 1) {
+            enter_low();
+            enter_high();
         }
         meta.packet.reached.mark = 0;
         meta.packet.reached.shallow = 0;
         meta.packet.reached.deep = 0;
         meta.packet.reached.drop = 0;
         meta.packet.reached.trim_drop = 0;
-        if (meta.packet.policed == 1 && low_color != GREEN) {
-            meta.packet.reached.mark = 1;
-            meta.packet.reached.shallow = 1;
-            if (low_color != YELLOW) {
-                meta.packet.reached.deep = 1;
-                meta.packet.reached.drop = 1;
-                // Of the trim queue, ingress sees what was cut upstream; of what is cut here, only the traffic manager
-                // knows.
-                if (meta.packet.trimming == Trimming.TRIMMED) {
-                    meta.packet.reached.trim_drop = 1;
-                }
-            }
+        if (meta.packet.importance == 0 && low_color == YELLOW) {
+            reach_shallow();
+        } else if (meta.packet.importance == 0 && low_color == RED) {
+            reach_deep();
+        } else if (meta.packet.importance == 1 && high_color == YELLOW) {
+            reach_shallow();
+        } else if (meta.packet.importance == 1 && high_color == RED) {
+            reach_deep();
         }
     }
 }

@@ -46,7 +46,7 @@ control TrimwireIngress(inout headers_t hdr, inout ingress_t meta,
         cut.apply(meta);
         choose_session.apply(meta);
         direct_copy.apply(meta, to_deparser);
-        if (meta.packet.policed == 1) {
+        if (meta.routed == 1 && meta.packet.policed == 1) {
             ladder.apply(hdr, meta.packet);
             cut_events.apply(meta, to_deparser.digest_type);
         }
