@@ -2,7 +2,7 @@
 
 use crate::codec::Codec;
 use crate::decoder::Decoding;
-use crate::dequantise::{Dequantiser, PlaneReader};
+use crate::dequantise::{Codes, Dequantiser, PlaneReader};
 use crate::dither;
 use crate::hadamard::{CACHE_BLOCK, join_blocks, transform_block};
 use crate::held::Precision;
@@ -107,6 +107,7 @@ impl<P: Fn(usize) -> Option<Precision>> Kernel for Job<'_, P> {
         // 1/√d once for the transform back, and the working scale.
         let gain = if codec.rotates() { scale.factor() / (length as f64).sqrt() } else { 1.0 };
         let rotate = codec.rotates() && put != Put::AddRotated;
+        let mut codes: Codes = [[0; BLOCK]; _];
         let mut transformed = 0;
         for (index, local) in layout.row_places(row) {
             // Pieces are transformed as soon as they are full, while they are in the cache.
@@ -125,7 +126,7 @@ impl<P: Fn(usize) -> Option<Precision>> Kernel for Job<'_, P> {
             let dequantiser = |planes| {
                 Dequantiser::new(codec, decoding, precision.header, planes, lambda * gain, paper * gain)
             };
-            packet(lanes, precision, dequantiser, reader, words, &mut values[local]);
+            packet(lanes, precision, dequantiser, reader, words, &mut codes, &mut values[local]);
         }
         if put == Put::AddRotated {
             for (to, value) in out.iter_mut().zip(&*values) {
@@ -152,21 +153,22 @@ fn packet<L: Lanes>(
     dequantiser: impl Fn(u8) -> Dequantiser,
     reader: PlaneReader<'_>,
     words: &[u32],
+    codes: &mut Codes,
     out: &mut [f32],
 ) {
     let Precision { planes, more, .. } = precision;
     let deep = more.div_ceil(BLOCK) * BLOCK;
     if deep > 0 {
-        dequantiser(planes + 1).decode(lanes, reader, 0, words, &mut out[..deep]);
+        dequantiser(planes + 1).decode(lanes, reader, 0, words, codes, &mut out[..deep]);
     }
     let shallow = dequantiser(planes);
     if more % BLOCK > 0 {
         let block = more / BLOCK;
         let mut mixed = [0.0; BLOCK];
-        shallow.decode(lanes, reader, block, words, &mut mixed);
+        shallow.decode(lanes, reader, block, words, codes, &mut mixed);
         out[more..deep].copy_from_slice(&mixed[more % BLOCK..]);
     }
-    shallow.decode(lanes, reader, deep / BLOCK, words, &mut out[deep..]);
+    shallow.decode(lanes, reader, deep / BLOCK, words, codes, &mut out[deep..]);
 }
 
 /// Flips the signs back, takes the working scale off and stores or adds.

@@ -36,23 +36,22 @@ impl PlaneReader<'_> {
     }
 }
 
+/// Room for the code words of a packet's blocks, or of some of them.
+pub(crate) type Codes = [[u32; BLOCK]; 11];
+
 /// Reads coordinates of which the same number of planes is held.
 pub(crate) struct Dequantiser {
     planes: usize,
     values: Values,
 }
 
-#[expect(
-    clippy::large_enum_variant,
-    reason = "made for one packet on the stack: a box would be an allocation a packet"
-)]
 enum Values {
     /// Nothing arrived.
     Zero,
     /// ±magnitude by plane 0; with dither, less the coordinate's threshold.
     Signs { magnitude: f32, dithered: bool },
-    /// By the upper bits of the index, sign included.
-    Table([f32; 256]),
+    /// By the upper bits of the index, sign included, in the given unit.
+    Indices { zones: Zones, unit: f64 },
     /// By the code of the embedded quantiser, in the given unit.
     Codes { zones: Zones, unit: f64, open_bits: u32 },
     /// f32s of which the lowest bits are open.
@@ -94,7 +93,7 @@ impl Dequantiser {
                 if planes > 8 {
                     Values::Codes { zones, unit, open_bits }
                 } else {
-                    Values::Table(table(&zones, unit as f32, planes))
+                    Values::Indices { zones, unit }
                 }
             }
             Codec::RhtPaper => Values::Rotated { open_bits, unit },
@@ -122,10 +121,11 @@ impl Dequantiser {
         reader: PlaneReader<'_>,
         first_block: usize,
         words: &[u32],
+        codes: &mut Codes,
         out: &mut [f32],
     ) {
         let blocks = (first_block..).zip(out.as_chunks_mut::<BLOCK>().0);
-        let (mut split, mut codes) = (Split::ZERO, [0; BLOCK]);
+        let mut split = Split::ZERO;
         match &self.values {
             Values::Zero => out.fill(0.0),
             Values::Signs { magnitude, dithered } => {
@@ -143,50 +143,55 @@ impl Dequantiser {
                     }
                 }
             }
-            Values::Table(table) => {
+            Values::Indices { zones, unit } => {
+                let table = table(zones, *unit as f32, self.planes as u8);
                 for (block, out) in blocks {
                     reader.read(block, self.planes, &mut split);
-                    lanes.join(&split, &mut codes);
+                    lanes.join(&split, &mut codes[0]);
                     for i in 0..BLOCK {
-                        out[i] = table[(codes[i] >> 24) as usize];
+                        out[i] = table[(codes[0][i] >> 24) as usize];
                     }
                 }
             }
             Values::Codes { zones, unit, open_bits } => {
                 let expander = Expander::new(lanes, zones, *unit, *open_bits);
-                // Two loops, because whole packets are the rule and one that reads all planes keeps everything in registers.
-                match Planes::new(reader.body, reader.n) {
-                    Some(whole) if self.planes >= 11 => {
-                        for (block, out) in blocks {
+                let whole = Planes::new(reader.body, reader.n).filter(|_| self.planes >= 11);
+                let groups = (first_block..).step_by(codes.len());
+                for (first, out) in groups.zip(out.as_chunks_mut::<BLOCK>().0.chunks_mut(codes.len())) {
+                    let codes = &mut codes[..out.len()];
+                    // Whole packets are the rule, and a loop that reads all planes keeps everything in registers.
+                    if let Some(whole) = whole {
+                        for (block, codes) in (first..).zip(codes.iter_mut()) {
                             whole.read(block, &mut split);
-                            lanes.join(&split, &mut codes);
-                            expand(lanes, &expander, &codes, out);
+                            lanes.join(&split, codes);
+                        }
+                    } else {
+                        for (block, codes) in (first..).zip(codes.iter_mut()) {
+                            reader.read(block, self.planes, &mut split);
+                            lanes.join(&split, codes);
                         }
                     }
-                    _ => {
-                        for (block, out) in blocks {
-                            reader.read(block, self.planes, &mut split);
-                            lanes.join(&split, &mut codes);
-                            expand(lanes, &expander, &codes, out);
-                        }
+                    // A loop of its own: a processor looks ahead some 250 instructions, and both loops' work on one block is that much.
+                    for (out, codes) in out.iter_mut().zip(codes) {
+                        expand(lanes, &expander, codes, out);
                     }
                 }
             }
             Values::Floats { open_bits } => {
                 for (block, out) in blocks {
                     reader.read(block, self.planes, &mut split);
-                    lanes.join(&split, &mut codes);
+                    lanes.join(&split, &mut codes[0]);
                     for i in 0..BLOCK {
-                        out[i] = middle(codes[i], *open_bits);
+                        out[i] = middle(codes[0][i], *open_bits);
                     }
                 }
             }
             Values::Rotated { open_bits, unit } => {
                 for (block, out) in blocks {
                     reader.read(block, self.planes, &mut split);
-                    lanes.join(&split, &mut codes);
+                    lanes.join(&split, &mut codes[0]);
                     for i in 0..BLOCK {
-                        let value = f64::from(middle(codes[i], *open_bits)) * unit;
+                        let value = f64::from(middle(codes[0][i], *open_bits)) * unit;
                         out[i] = value.clamp(-LARGEST, LARGEST) as f32;
                     }
                 }
@@ -194,10 +199,10 @@ impl Dequantiser {
             Values::BehindHead { open_bits } => {
                 for (block, out) in blocks {
                     reader.read(block, self.planes, &mut split);
-                    lanes.join(&split, &mut codes);
+                    lanes.join(&split, &mut codes[0]);
                     let last = if self.planes > 11 { reader.bits(4 * reader.n, block) } else { 0 };
                     for i in 0..BLOCK {
-                        out[i] = middle(codes[i] << 1 | last >> i & 1, *open_bits);
+                        out[i] = middle(codes[0][i] << 1 | last >> i & 1, *open_bits);
                     }
                 }
             }
@@ -214,11 +219,17 @@ impl Dequantiser {
 /// A block's coordinates from its code words.
 #[inline(always)]
 fn expand<L: Lanes>(lanes: L, expander: &Expander<L>, codes: &[u32; BLOCK], out: &mut [f32; BLOCK]) {
-    for (at, line) in L::lines_mut(out).iter_mut().enumerate() {
-        let code = lanes.load_words(codes, at);
-        let m = expander.magnitudes(lanes, lanes.and(code, lanes.splat_u(0x7fff_ffff)));
-        let sign = lanes.and(code, lanes.splat_u(1 << 31));
-        lanes.store(line, lanes.floats(lanes.or(lanes.bits(m), sign)));
+    const TOGETHER: usize = 4;
+    let (magnitude, sign) = (lanes.splat_u(0x7fff_ffff), lanes.splat_u(1 << 31));
+    for (group, lines) in L::lines_mut(out).chunks_mut(TOGETHER).enumerate() {
+        let mut words = [lanes.splat_u(0); TOGETHER];
+        for (i, word) in words.iter_mut().enumerate().take(lines.len()) {
+            *word = lanes.load_words(codes, group * TOGETHER + i);
+        }
+        let m = expander.magnitudes(lanes, words.map(|word| lanes.and(word, magnitude)));
+        for (i, line) in lines.iter_mut().enumerate() {
+            lanes.store(line, lanes.floats(lanes.or(lanes.bits(m[i]), lanes.and(words[i], sign))));
+        }
     }
 }
 

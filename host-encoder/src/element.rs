@@ -7,6 +7,12 @@ pub trait Element: Copy + Send + Sync + private::Sealed {
     /// The values as f32: the slice itself where it already is, otherwise converted into `buffer`.
     #[doc(hidden)]
     fn widen<'a>(values: &'a [Self], buffer: &'a mut Vec<f32>) -> &'a [f32];
+
+    /// The values, if they are f32.
+    #[doc(hidden)]
+    fn as_f32(_: &[Self]) -> &[f32] {
+        &[]
+    }
 }
 
 mod private {
@@ -19,6 +25,10 @@ mod private {
 impl Element for f32 {
     #[inline]
     fn widen<'a>(values: &'a [Self], _: &'a mut Vec<f32>) -> &'a [f32] {
+        values
+    }
+
+    fn as_f32(values: &[Self]) -> &[f32] {
         values
     }
 }

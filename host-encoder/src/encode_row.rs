@@ -11,7 +11,7 @@ use crate::quantiser::{self, Compander, Zones};
 use crate::rotation::{self, RotationKey, copy_flipped};
 use crate::scale::RowScale;
 use crate::scratch::{AlignedRow, Scratch};
-use crate::simd::{Isa, Kernel, Lanes, PlanesMut, Split};
+use crate::simd::{Isa, Kernel, Lanes, PlanesMut, Split, prefetch};
 
 /// What the rows of a message have in common.
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +25,15 @@ pub(crate) struct RowEncoder {
     pub(crate) prefix: Prefix,
     /// Index of the message's last packet.
     pub(crate) last: usize,
+}
+
+/// Where a row's coordinates come from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Source<'a> {
+    /// The row, without padding.
+    pub(crate) row: &'a [f32],
+    /// What will be encoded after it, as far as that is known.
+    pub(crate) ahead: &'a [f32],
 }
 
 /// Why a row has no packets.
@@ -42,7 +51,7 @@ impl RowEncoder {
     pub(crate) fn encode(
         &self,
         row: usize,
-        source: &[f32],
+        source: Source<'_>,
         strict: bool,
         buffers: Buffers<'_>,
         out: &mut [u8],
@@ -60,8 +69,17 @@ impl RowEncoder {
             }
             Codec::SignMagnitude | Codec::Raw => {}
         }
-        let job =
-            Job { encoder: self, row, source, values, signs, dither, out: &mut *out, scores: &mut *scores };
+        let job = Job {
+            encoder: self,
+            row,
+            source: source.row,
+            ahead: source.ahead,
+            values,
+            signs,
+            dither,
+            out: &mut *out,
+            scores: &mut *scores,
+        };
         match self.isa.run(job) {
             Err(RowError::NotFinite) if !strict => {
                 self.write_not_finite(row, out);
@@ -118,6 +136,7 @@ struct Job<'a> {
     row: usize,
     /// The row's coordinates, without padding.
     source: &'a [f32],
+    ahead: &'a [f32],
     /// The row at its working scale, with padding.
     values: &'a mut [f32],
     signs: &'a [u32],
@@ -141,6 +160,7 @@ impl Kernel for Job<'_> {
         for (nth, (index, place)) in layout.row_places(self.row).enumerate() {
             let (packet, tail) = rest.split_at_mut(HEADER_LEN + codec.plane_offset(planes, place.len()));
             rest = tail;
+            prefetch(self.ahead.get(place.clone()).unwrap_or_default());
             let values = &self.values[place.clone()];
             let head = match Head::of(&moments(lanes, values), values.len(), unit) {
                 Some(head) => head,

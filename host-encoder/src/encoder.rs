@@ -2,7 +2,7 @@
 
 use crate::codec::Codec;
 use crate::element::Element;
-use crate::encode_row::{RowEncoder, RowError};
+use crate::encode_row::{RowEncoder, RowError, Source};
 use crate::layout::Layout;
 use crate::message::{Message, Shape};
 use crate::packet::{Kind, Prefix, StreamId};
@@ -194,10 +194,12 @@ impl Encoder {
         let row_bytes = rows.layout.packet_offset(rows.codec, row_packets, rows.planes);
         let encode = |(row, (out, scores)): (usize, (&mut [u8], &mut [f64]))| {
             let range = rows.layout.row_range(row);
-            let source = &gradient[range.start..range.end.min(gradient.len())];
+            let (row_values, ahead) =
+                gradient[range.start..].split_at(range.len().min(gradient.len() - range.start));
             with_scratch(|scratch| {
                 let (wide, buffers) = scratch.split();
-                rows.encode(row, E::widen(source, wide), self.strict, buffers, out, scores)
+                let source = Source { row: E::widen(row_values, wide), ahead: E::as_f32(ahead) };
+                rows.encode(row, source, self.strict, buffers, out, scores)
             })
             .map_err(|error| (row, error))
         };

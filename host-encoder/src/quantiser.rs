@@ -21,6 +21,8 @@ const ZONES: usize = 8;
 const CELLS: [u16; ZONES + 1] = [0, 257, 493, 682, 822, 916, 972, 1004, 1024];
 /// log2 of the positions in an eighth of a cell.
 const EIGHTH_LOG2: u32 = 21;
+/// The code that the last zone begins at.
+const HIGH: u32 = (CELLS[ZONES - 1] as u32) << EIGHTH_LOG2;
 /// Where the last zone ends unless the peak is above, in zone widths.
 const USUAL_END: f64 = 8.625;
 /// Cells from this one on lie wholly in the last zone.
@@ -55,10 +57,31 @@ const fn codes_of(zone: usize) -> f64 {
     (((CELLS[zone + 1] - CELLS[zone]) as u32) << EIGHTH_LOG2) as f64
 }
 
-/// Seven bounds in heap order: node k's children are 2k and 2k + 1; entry 0 is not used.
-fn heap<T: Copy>(bounds: &[T; ZONES]) -> [T; ZONES] {
-    [bounds[4], bounds[4], bounds[2], bounds[6], bounds[1], bounds[3], bounds[5], bounds[7]]
+/// Magnitude as a function of the code, in a zone and beyond it.
+#[derive(Debug, Clone, Copy)]
+struct Line {
+    /// The code at which it is 0.
+    zero: f64,
+    /// σ a code.
+    slope: f64,
 }
+
+impl Line {
+    const fn of(zone: usize, base: u32, codes: f32) -> Self {
+        Self { zero: base as f64 - zone as f64 * codes as f64, slope: ZONE / codes as f64 }
+    }
+}
+
+/// The lines of [`USUAL`].
+const USUAL_LINES: [Line; ZONES] = {
+    let mut lines = [Line { zero: 0.0, slope: 0.0 }; ZONES];
+    let mut zone = 0;
+    while zone < ZONES {
+        lines[zone] = Line::of(zone, USUAL.base[zone], USUAL.slope[zone]);
+        zone += 1;
+    }
+    lines
+};
 
 impl Zones {
     /// The zones of a packet whose largest magnitude, in units of σ, is at most `peak`.
@@ -71,6 +94,15 @@ impl Zones {
             zones.end = end;
         }
         zones
+    }
+
+    fn lines(&self) -> [Line; ZONES] {
+        let mut lines = USUAL_LINES;
+        if self.end > USUAL_END {
+            let last = ZONES - 1;
+            lines[last] = Line::of(last, self.base[last], self.slope[last]);
+        }
+        lines
     }
 
     /// What a magnitude is decoded to when the first `planes` (1 … 8) planes of its index are known: the centroid of the
@@ -116,45 +148,48 @@ impl<L: Lanes> Compander<L> {
 }
 
 /// [`Zones`] in vectors, for decoding into units of the caller's choice.
+///
+/// Magnitude as a function of the code is made of straight pieces, each steeper than the one before: it is the largest of
+/// the lines that the pieces lie on. So no zone has to be found out, and nothing to be looked up.
 #[derive(Clone, Copy)]
 pub(crate) struct Expander<L: Lanes> {
-    bounds: L::U,
-    low: L::F,
-    width: L::F,
-    base: L::U,
-    middle: L::F,
+    /// The code at which a zone's line is 0; for the upper half of the zones, counted from [`HIGH`].
+    zero: [L::F; ZONES],
+    /// Magnitude a code.
+    slope: [L::F; ZONES],
 }
 
 impl<L: Lanes> Expander<L> {
     /// Magnitudes in σ are multiplied by `unit`; of codes the lowest `open_bits` are unknown (and zero).
     #[inline(always)]
     pub(crate) fn new(lanes: L, zones: &Zones, unit: f64, open_bits: u32) -> Self {
-        let (mut low, mut width) = ([0.0; ZONES], [0.0; ZONES]);
-        for zone in 0..ZONES {
-            low[zone] = (unit * ZONE * zone as f64) as f32;
-            width[zone] = (unit * ZONE / f64::from(zones.slope[zone])) as f32;
+        let middle = f64::from(1u32 << open_bits) * 0.5;
+        let (mut zero, mut slope) = ([lanes.splat(0.0); ZONES], [lanes.splat(0.0); ZONES]);
+        for (zone, line) in zones.lines().into_iter().enumerate() {
+            let origin = if zone < ZONES / 2 { 0.0 } else { f64::from(HIGH) };
+            zero[zone] = lanes.splat((line.zero - middle - origin) as f32);
+            slope[zone] = lanes.splat((unit * line.slope) as f32);
         }
-        Self {
-            // Codes at or above a zone's base are above the one before it.
-            bounds: lanes.sub_u(lanes.table_u(&heap(&zones.base)), lanes.splat_u(1)),
-            low: lanes.table(&low),
-            width: lanes.table(&width),
-            base: lanes.table_u(&zones.base),
-            middle: lanes.splat((1u32 << open_bits) as f32 * 0.5),
-        }
+        Self { zero, slope }
     }
 
-    /// The magnitudes in the middle of what 31-bit codes leave open.
+    /// The magnitudes in the middle of what 31-bit codes leave open. Several vectors at once: there are more lines than
+    /// registers to keep them in.
     #[inline(always)]
-    pub(crate) fn magnitudes(&self, lanes: L, code: L::U) -> L::F {
-        let root = lanes.splat_u(1);
-        let node = lanes.descend(root, lanes.gt_u(code, lanes.lookup_u(self.bounds, root)));
-        let node = lanes.descend(node, lanes.gt_u(code, lanes.lookup_u(self.bounds, node)));
-        // Nodes 8 to 15, that is zone + 8: look-ups count modulo eight.
-        let zone = lanes.descend(node, lanes.gt_u(code, lanes.lookup_u(self.bounds, node)));
-        let into = lanes.convert(lanes.sub_u(code, lanes.lookup_u(self.base, zone)));
-        let into = lanes.add(into, self.middle);
-        lanes.add(lanes.lookup(self.low, zone), lanes.mul(into, lanes.lookup(self.width, zone)))
+    pub(crate) fn magnitudes<const K: usize>(&self, lanes: L, codes: [L::U; K]) -> [L::F; K] {
+        // A code has more bits than an f32 holds. Counted from where the last zone begins, large ones are as precise as small ones.
+        let from_0 = codes.map(|code| lanes.convert(code));
+        let from_high =
+            codes.map(|code| lanes.convert(lanes.add_u(code, lanes.splat_u(HIGH.wrapping_neg()))));
+        let mut largest = from_0.map(|code| lanes.mul(lanes.sub(code, self.zero[0]), self.slope[0]));
+        for zone in 1..ZONES {
+            let codes = if zone < ZONES / 2 { &from_0 } else { &from_high };
+            for (largest, code) in largest.iter_mut().zip(codes) {
+                let line = lanes.mul(lanes.sub(*code, self.zero[zone]), self.slope[zone]);
+                *largest = lanes.max(*largest, line);
+            }
+        }
+        largest
     }
 }
 
@@ -305,7 +340,7 @@ mod tests {
         fn run<L: Lanes>(self, lanes: L) -> Self::Output {
             let y = lanes.mul(lanes.table(&self.magnitudes), lanes.splat((1.0 / ZONE) as f32));
             let codes = Compander::new(lanes, &self.zones).codes(lanes, y);
-            let back = Expander::new(lanes, &self.zones, 1.0, 0).magnitudes(lanes, codes);
+            let back = Expander::new(lanes, &self.zones, 1.0, 0).magnitudes(lanes, [codes])[0];
             let mut out = ([0; 16], [0; 16]);
             lanes.to_array(codes, &mut out.0);
             lanes.to_array(lanes.bits(back), &mut out.1);

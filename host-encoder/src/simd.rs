@@ -9,6 +9,7 @@
 mod lanes;
 mod planes;
 mod portable;
+mod prefetch;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -20,6 +21,7 @@ mod tests;
 pub(crate) use lanes::{Lanes, Split};
 pub(crate) use planes::{Planes, PlanesMut};
 pub(crate) use portable::Portable;
+pub(crate) use prefetch::prefetch;
 
 use std::fmt;
 use std::str::FromStr;

@@ -4,16 +4,16 @@ use super::{Kernel, Lanes, Split};
 use crate::packet::BLOCK;
 use std::arch::x86_64::{
     __m256, __m256i, _mm_loadu_ps, _mm256_add_epi8, _mm256_add_epi32, _mm256_add_ps, _mm256_and_si256,
-    _mm256_blend_epi32, _mm256_castps_si256, _mm256_castsi256_ps, _mm256_cmpgt_epi32, _mm256_cvtepi32_ps,
-    _mm256_cvttps_epi32, _mm256_fmadd_ps, _mm256_fmsub_ps, _mm256_loadu_ps, _mm256_loadu_si256,
-    _mm256_max_epu32, _mm256_max_ps, _mm256_min_epu32, _mm256_movemask_epi8, _mm256_mul_epu32, _mm256_mul_ps,
-    _mm256_or_si256, _mm256_permute_ps, _mm256_permute2f128_ps, _mm256_permute2x128_si256,
-    _mm256_permutevar8x32_epi32, _mm256_permutevar8x32_ps, _mm256_set_m128, _mm256_set1_epi32,
-    _mm256_set1_epi64x, _mm256_set1_ps, _mm256_setr_epi8, _mm256_setr_epi32, _mm256_setr_ps,
-    _mm256_shuffle_epi8, _mm256_slli_epi64, _mm256_sllv_epi32, _mm256_srli_epi64, _mm256_storeu_ps,
-    _mm256_storeu_si256, _mm256_sub_epi32, _mm256_sub_ps, _mm256_unpackhi_epi8, _mm256_unpackhi_epi16,
-    _mm256_unpackhi_epi32, _mm256_unpackhi_epi64, _mm256_unpacklo_epi8, _mm256_unpacklo_epi16,
-    _mm256_unpacklo_epi32, _mm256_unpacklo_epi64, _mm256_xor_ps, _mm256_xor_si256,
+    _mm256_blend_epi32, _mm256_castps_si256, _mm256_castsi256_ps, _mm256_cvtepi32_ps, _mm256_cvttps_epi32,
+    _mm256_fmadd_ps, _mm256_fmsub_ps, _mm256_loadu_ps, _mm256_loadu_si256, _mm256_max_epu32, _mm256_max_ps,
+    _mm256_min_epu32, _mm256_movemask_epi8, _mm256_mul_epu32, _mm256_mul_ps, _mm256_or_si256,
+    _mm256_permute_ps, _mm256_permute2f128_ps, _mm256_permute2x128_si256, _mm256_permutevar8x32_epi32,
+    _mm256_permutevar8x32_ps, _mm256_set_m128, _mm256_set1_epi32, _mm256_set1_epi64x, _mm256_set1_ps,
+    _mm256_setr_epi8, _mm256_setr_epi32, _mm256_setr_ps, _mm256_shuffle_epi8, _mm256_slli_epi64,
+    _mm256_sllv_epi32, _mm256_srli_epi64, _mm256_storeu_ps, _mm256_storeu_si256, _mm256_sub_epi32,
+    _mm256_sub_ps, _mm256_unpackhi_epi8, _mm256_unpackhi_epi16, _mm256_unpackhi_epi32, _mm256_unpackhi_epi64,
+    _mm256_unpacklo_epi8, _mm256_unpacklo_epi16, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64, _mm256_xor_ps,
+    _mm256_xor_si256,
 };
 use std::hint::black_box;
 
@@ -62,7 +62,6 @@ impl Lanes for Vectors {
     type Line = [f32; 8];
     type F = __m256;
     type U = __m256i;
-    type M = __m256;
 
     #[inline(always)]
     fn lines(values: &[f32]) -> &[[f32; 8]] {
@@ -100,14 +99,8 @@ impl Lanes for Vectors {
         or(a: __m256i, b: __m256i) -> __m256i = _mm256_or_si256(a, b);
         xor(a: __m256i, b: __m256i) -> __m256i = _mm256_xor_si256(a, b);
         add_u(a: __m256i, b: __m256i) -> __m256i = _mm256_add_epi32(a, b);
-        sub_u(a: __m256i, b: __m256i) -> __m256i = _mm256_sub_epi32(a, b);
         min_u(a: __m256i, b: __m256i) -> __m256i = _mm256_min_epu32(a, b);
         max_u(a: __m256i, b: __m256i) -> __m256i = _mm256_max_epu32(a, b);
-
-        gt_u(a: __m256i, b: __m256i) -> __m256 = _mm256_castsi256_ps(_mm256_cmpgt_epi32(a, b));
-        // True lanes are −1.
-        descend(node: __m256i, right: __m256) -> __m256i
-            = _mm256_sub_epi32(_mm256_add_epi32(node, node), _mm256_castps_si256(right));
         lookup(table: __m256, index: __m256i) -> __m256 = _mm256_permutevar8x32_ps(table, index);
         lookup_u(table: __m256i, index: __m256i) -> __m256i = _mm256_permutevar8x32_epi32(table, index);
     }

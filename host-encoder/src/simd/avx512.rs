@@ -8,13 +8,13 @@ use std::arch::x86_64::{
     _mm256_movepi8_mask, _mm256_permutevar8x32_epi32, _mm256_set_m128i, _mm256_set1_epi64x, _mm256_setr_epi8,
     _mm256_setr_epi32, _mm256_shuffle_epi8, _mm256_slli_epi64, _mm256_srli_epi64, _mm256_xor_si256,
     _mm512_add_epi32, _mm512_add_ps, _mm512_and_si512, _mm512_broadcast_f32x8, _mm512_broadcast_i64x4,
-    _mm512_castps_si512, _mm512_castsi512_ps, _mm512_cmpgt_epi32_mask, _mm512_cvtepi32_epi8,
-    _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32, _mm512_cvttps_epi32, _mm512_fmadd_ps, _mm512_loadu_ps,
-    _mm512_loadu_si512, _mm512_mask_add_epi32, _mm512_mask_blend_epi32, _mm512_max_epu32, _mm512_max_ps,
-    _mm512_min_epu32, _mm512_movm_epi32, _mm512_mul_epu32, _mm512_mul_ps, _mm512_or_si512, _mm512_permute_ps,
-    _mm512_permutexvar_epi32, _mm512_permutexvar_ps, _mm512_set1_epi32, _mm512_set1_ps, _mm512_setr_ps,
-    _mm512_shuffle_f32x4, _mm512_slli_epi32, _mm512_slli_epi64, _mm512_srli_epi32, _mm512_srli_epi64,
-    _mm512_storeu_ps, _mm512_storeu_si512, _mm512_sub_epi32, _mm512_sub_ps, _mm512_xor_si512,
+    _mm512_castps_si512, _mm512_castsi512_ps, _mm512_cvtepi32_epi8, _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32,
+    _mm512_cvttps_epi32, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_mask_blend_epi32,
+    _mm512_max_epu32, _mm512_max_ps, _mm512_min_epu32, _mm512_movm_epi32, _mm512_mul_epu32, _mm512_mul_ps,
+    _mm512_or_si512, _mm512_permute_ps, _mm512_permutexvar_epi32, _mm512_permutexvar_ps, _mm512_set1_epi32,
+    _mm512_set1_ps, _mm512_setr_ps, _mm512_shuffle_f32x4, _mm512_slli_epi32, _mm512_slli_epi64,
+    _mm512_srli_epi32, _mm512_srli_epi64, _mm512_storeu_ps, _mm512_storeu_si512, _mm512_sub_ps,
+    _mm512_xor_si512,
 };
 
 /// The proof that the machine has AVX-512 F, BW, DQ and VL.
@@ -59,7 +59,6 @@ impl Lanes for Avx512 {
     type Line = [f32; 16];
     type F = __m512;
     type U = __m512i;
-    type M = __mmask16;
 
     #[inline(always)]
     fn lines(values: &[f32]) -> &[[f32; 16]] {
@@ -98,23 +97,12 @@ impl Lanes for Avx512 {
         or(a: __m512i, b: __m512i) -> __m512i = _mm512_or_si512(a, b);
         xor(a: __m512i, b: __m512i) -> __m512i = _mm512_xor_si512(a, b);
         add_u(a: __m512i, b: __m512i) -> __m512i = _mm512_add_epi32(a, b);
-        sub_u(a: __m512i, b: __m512i) -> __m512i = _mm512_sub_epi32(a, b);
         min_u(a: __m512i, b: __m512i) -> __m512i = _mm512_min_epu32(a, b);
         max_u(a: __m512i, b: __m512i) -> __m512i = _mm512_max_epu32(a, b);
 
-        gt_u(a: __m512i, b: __m512i) -> __mmask16 = _mm512_cmpgt_epi32_mask(a, b);
         // Index bits above the low four are ignored, and tables of eight are repeated: the index counts modulo eight.
         lookup(table: __m512, index: __m512i) -> __m512 = _mm512_permutexvar_ps(index, table);
         lookup_u(table: __m512i, index: __m512i) -> __m512i = _mm512_permutexvar_epi32(index, table);
-    }
-
-    #[inline(always)]
-    fn descend(self, node: __m512i, right: __mmask16) -> __m512i {
-        // SAFETY: see `intrinsics`.
-        unsafe {
-            let left = _mm512_slli_epi32::<1>(node);
-            _mm512_mask_add_epi32(left, right, left, _mm512_set1_epi32(1))
-        }
     }
 
     #[inline(always)]

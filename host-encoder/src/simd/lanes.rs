@@ -27,8 +27,6 @@ pub(crate) trait Lanes: Copy {
     type F: Copy;
     /// A vector of u32.
     type U: Copy;
-    /// A truth value a lane.
-    type M: Copy;
 
     /// The whole vectors of a slice.
     fn lines(values: &[f32]) -> &[Self::Line];
@@ -70,7 +68,7 @@ pub(crate) trait Lanes: Copy {
     fn floats(self, v: Self::U) -> Self::F;
     /// The whole part of 0 ≤ v < 2^31.
     fn truncate(self, v: Self::F) -> Self::U;
-    /// The nearest f32 of a word below 2^31.
+    /// The nearest f32 of a word that is read as an i32.
     fn convert(self, v: Self::U) -> Self::F;
 
     fn splat_u(self, value: u32) -> Self::U;
@@ -78,16 +76,10 @@ pub(crate) trait Lanes: Copy {
     fn or(self, a: Self::U, b: Self::U) -> Self::U;
     fn xor(self, a: Self::U, b: Self::U) -> Self::U;
     fn add_u(self, a: Self::U, b: Self::U) -> Self::U;
-    fn sub_u(self, a: Self::U, b: Self::U) -> Self::U;
     fn min_u(self, a: Self::U, b: Self::U) -> Self::U;
     fn max_u(self, a: Self::U, b: Self::U) -> Self::U;
     /// High and low halves of the products.
     fn mul_wide(self, a: Self::U, b: Self::U) -> (Self::U, Self::U);
-
-    /// a > b of words below 2^31.
-    fn gt_u(self, a: Self::U, b: Self::U) -> Self::M;
-    /// 2 · node, plus 1 where `right`: a step down a binary tree in heap order.
-    fn descend(self, node: Self::U, right: Self::M) -> Self::U;
 
     /// A table of eight as a vector (repeated where a vector is longer).
     fn table(self, table: &[f32; 8]) -> Self::F;

@@ -27,7 +27,6 @@ impl Lanes for Portable {
     type Line = [f32; N];
     type F = [f32; N];
     type U = [u32; N];
-    type M = [bool; N];
 
     #[inline(always)]
     fn lines(values: &[f32]) -> &[[f32; N]] {
@@ -82,11 +81,8 @@ impl Lanes for Portable {
         or(a: u32, b: u32) -> u32 = |i| a[i] | b[i];
         xor(a: u32, b: u32) -> u32 = |i| a[i] ^ b[i];
         add_u(a: u32, b: u32) -> u32 = |i| a[i].wrapping_add(b[i]);
-        sub_u(a: u32, b: u32) -> u32 = |i| a[i].wrapping_sub(b[i]);
         min_u(a: u32, b: u32) -> u32 = |i| if a[i] < b[i] { a[i] } else { b[i] };
         max_u(a: u32, b: u32) -> u32 = |i| if a[i] > b[i] { a[i] } else { b[i] };
-        gt_u(a: u32, b: u32) -> bool = |i| a[i] as i32 > b[i] as i32;
-        descend(node: u32, right: bool) -> u32 = |i| node[i] * 2 + u32::from(right[i]);
         lookup(table: f32, index: u32) -> f32 = |i| table[(index[i] & 7) as usize];
         lookup_u(table: u32, index: u32) -> u32 = |i| table[(index[i] & 7) as usize];
     }

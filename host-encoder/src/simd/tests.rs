@@ -23,7 +23,6 @@ impl Kernel for Operations {
             let (a, b) = (lanes.load(&L::lines(&self.a)[at]), lanes.load(&L::lines(&self.b)[at]));
             let (x, y) = (lanes.load_words(&self.words, at), lanes.load_words(&self.words, at + 16 / L::N));
             let low = lanes.and(x, lanes.splat_u(0x7fff_ffff));
-            let truth = |m| lanes.descend(lanes.splat_u(3), m);
             let (sum, difference) = lanes.butterfly(a, b);
             let (high, low_product) = lanes.mul_wide(x, y);
             let all = [
@@ -44,12 +43,10 @@ impl Kernel for Operations {
                 lanes.or(x, y),
                 lanes.xor(x, y),
                 lanes.add_u(x, y),
-                lanes.sub_u(x, y),
                 lanes.min_u(x, y),
                 lanes.max_u(x, y),
                 high,
                 low_product,
-                truth(lanes.gt_u(low, lanes.and(y, lanes.splat_u(0x7fff_ffff)))),
                 lanes.bits(lanes.lookup(lanes.table(&table), x)),
                 lanes.lookup_u(lanes.table_u(&[7, 6, 5, 4, 3, 2, 1, u32::MAX]), y),
                 lanes.bits(lanes.splat(1.25)),
