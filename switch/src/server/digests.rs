@@ -65,6 +65,11 @@ pub(super) struct Digests {
 }
 
 impl Digests {
+    /// Whether messages wait for others to fill a list.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.on.values().any(|digest| !digest.buffer.is_empty())
+    }
+
     /// Makes `wanted` the digests that are on. Those that stay on keep their messages, under their new configuration.
     pub(super) fn configure(&mut self, wanted: BTreeMap<u32, Config>) {
         self.on.retain(|id, _| wanted.contains_key(id));

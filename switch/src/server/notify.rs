@@ -14,26 +14,33 @@ use trimwire_p4runtime::p4info::Named as _;
 use trimwire_p4runtime::v1;
 use trimwire_p4runtime::v1::stream_message_response::Update as Told;
 
-/// How often the switch is looked at.
-const INTERVAL: Duration = Duration::from_millis(2);
+/// How soon the switch is looked at again when it had something to tell; twice as late each time that it had not, up to the
+/// second figure. (Hundreds of software switches on one machine are mostly idle, and looking costs each of them.)
+const SOON: Duration = Duration::from_millis(2);
+const LATE: Duration = Duration::from_millis(32);
 /// Entries in one notification.
 const MOST_IDLE: usize = 512;
 
 impl Service {
     /// Tells primaries what the switch has for them, for as long as the server runs.
     pub(super) async fn pump(self) {
+        let mut wait = SOON;
         loop {
-            tokio::time::sleep(INTERVAL).await;
+            tokio::time::sleep(wait).await;
+            wait = (2 * wait).min(LATE);
             let mut state = self.state();
             let mut switch = self.switch();
             let now_ns = self.now_ns(&switch);
             while let Some(event) = switch.poll_event() {
+                wait = SOON;
                 match event {
                     SwitchEvent::PacketIn(frame) => packet_in(&state, &frame),
                     SwitchEvent::Idle(entries) => idle(&mut state, &mut switch, now_ns, &entries),
                 }
             }
-            digests(&mut state, &mut switch, now_ns);
+            if digests(&mut state, &mut switch, now_ns) {
+                wait = SOON;
+            }
         }
     }
 }
@@ -80,10 +87,13 @@ fn idle(state: &mut State, switch: &mut Switch, now_ns: u64, idle: &[IdleEntry])
     }
 }
 
-fn digests(state: &mut State, switch: &mut Switch, now_ns: u64) {
-    let (Some(realm), Some(pipeline)) = (&state.running, switch.pipeline()) else { return };
+/// Returns whether there are any, sent or waiting for others.
+fn digests(state: &mut State, switch: &mut Switch, now_ns: u64) -> bool {
+    let (Some(realm), Some(pipeline)) = (&state.running, switch.pipeline()) else { return false };
     let info = realm.index.p4info();
+    let mut any = false;
     for digest in pipeline.take_digests() {
+        any = true;
         let Ok(known) = realm.index.digest(digest.name.as_str()) else { continue };
         state.digests.handle_digest(now_ns, known.id(), digest.fields, |fields| {
             let data = p4data::from_fields(
@@ -108,4 +118,5 @@ fn digests(state: &mut State, switch: &mut Switch, now_ns: u64) {
             state.digests.handle_ack(digest_id, list_id);
         }
     }
+    any || state.digests.is_waiting()
 }
