@@ -17,6 +17,7 @@ const CONTROL_QUEUE: u8 = 7;
 const TRIM_QUEUE: u8 = 6;
 const CLASS0_QUEUE: u8 = 5;
 const LIMIT: Duration = Duration::from_secs(40);
+const JUNK_EVERY: Duration = Duration::from_millis(10);
 
 const TRIM: &str = "{ shallow_size: 8 planes, deep_size: 1 plane, mark_at: 10KB, shallow_at: 15KB, deep_at: 40KB, \
                     drop_at: 70KB, trim_limit: 400KB }";
@@ -262,29 +263,38 @@ fn hostile_datagrams_are_counted_and_ignored() {
     let Some(programs) = Programs::or_skip(test) else { return };
     let network = Network::start(&programs, &Kind::ours(&programs), 3, 100_000_000).expect("network");
     network.apply(TRIM).expect("controller applies");
-    let receiver = network.agent(2, "recv --bind 10.0.0.2 --from 1 -n 1M --timeout 15s").expect("receiver");
-    let junk = |count: u32| {
-        network.host(3)?.enter(|| {
-            let socket = std::net::UdpSocket::bind("10.0.0.3:0")?;
+    let host = network.host(3).expect("a third host");
+    let socket = host.enter(|| Ok(std::net::UdpSocket::bind("10.0.0.3:0")?)).expect("socket");
+    let over = AtomicBool::new(false);
+    // Before, during and after the message: an agent is ready when it is, so junk is sent for as long as it can arrive.
+    let received = std::thread::scope(|scope| {
+        scope.spawn(|| {
             let mut state = 1_u32;
-            for _ in 0..count {
-                let datagram: Vec<u8> = (0..=state % 90)
-                    .map(|_| {
-                        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                        (state >> 24) as u8
-                    })
-                    .collect();
-                socket.send_to(&datagram, "10.0.0.2:9217")?;
+            for _ in 0..LIMIT.as_millis() / JUNK_EVERY.as_millis() {
+                for _ in 0..20 {
+                    let datagram: Vec<u8> = (0..=state % 90)
+                        .map(|_| {
+                            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                            (state >> 24) as u8
+                        })
+                        .collect();
+                    // Refused while nobody listens.
+                    let _ = socket.send_to(&datagram, "10.0.0.2:9217");
+                }
+                if over.load(Ordering::Relaxed) {
+                    return;
+                }
+                std::thread::sleep(JUNK_EVERY);
             }
-            Ok(())
-        })
-    };
-    junk(500).expect("junk before");
-    let sender = network.agent(1, "send --bind 10.0.0.1 --to 10.0.0.2 -n 1M --bitrate 40M --timeout 15s");
-    let sender = sender.expect("sender");
-    junk(500).expect("junk meanwhile");
-    sender.json(LIMIT).expect("sender reports");
-    let received = receiver.json(LIMIT).expect("receiver reports");
+        });
+        let receiver = network.agent(2, "recv --bind 10.0.0.2 --from 1 -n 1M --timeout 15s");
+        let receiver = receiver.expect("receiver");
+        let sender = network.agent(1, "send --bind 10.0.0.1 --to 10.0.0.2 -n 1M --bitrate 40M --timeout 15s");
+        sender.expect("sender").json(LIMIT).expect("sender reports");
+        let received = receiver.json(LIMIT).expect("receiver reports");
+        over.store(true, Ordering::Relaxed);
+        received
+    });
     assert!(number(&received, "/messages/0/missing") * 100.0 <= number(&received, "/messages/0/packets"));
     assert!(number(&received, "/totals/malformed") > 0.0, "{received}");
 }
