@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -73,8 +74,7 @@ pub(crate) fn bmv2(case: &Case) -> Vec<String> {
             .collect();
         std::fs::write(format!("{folder}/p{port}_in.pcap"), capture(&frames)).unwrap();
     }
-    let free_port = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let (address, thrift) = (free_port().to_string(), free_port().port());
+    let (address, thrift) = (format!("127.0.0.1:{}", free_port()), free_port());
     // A shell's background jobs ignore SIGINT, and so would BMv2 as their child: it could not be ended.
     let mut command = Command::new("env");
     command.args([
@@ -107,6 +107,19 @@ pub(crate) fn bmv2(case: &Case) -> Vec<String> {
     }
     lines.sort();
     lines
+}
+
+/// A port of localhost for BMv2 to listen at, never the same twice. It is below those that the system gives to clients (from
+/// 32,768 on Linux), which come and go here by the dozen and might have it before BMv2 does.
+fn free_port() -> u16 {
+    static TRIED: AtomicU16 = AtomicU16::new(0);
+    loop {
+        let nth = TRIED.fetch_add(1, Ordering::Relaxed);
+        let port = 20_000 + (std::process::id() as u16 % 6_000).wrapping_add(nth) % 12_000;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// A libpcap capture file: frames and the milliseconds at which they come.
