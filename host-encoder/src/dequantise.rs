@@ -222,11 +222,12 @@ fn expand<L: Lanes>(lanes: L, expander: &Expander<L>, codes: &[u32; BLOCK], out:
     const TOGETHER: usize = 4;
     let (magnitude, sign) = (lanes.splat_u(0x7fff_ffff), lanes.splat_u(1 << 31));
     for (group, lines) in L::lines_mut(out).chunks_mut(TOGETHER).enumerate() {
-        let mut words = [lanes.splat_u(0); TOGETHER];
-        for (i, word) in words.iter_mut().enumerate().take(lines.len()) {
-            *word = lanes.load_words(codes, group * TOGETHER + i);
+        let (mut words, mut magnitudes) = ([lanes.splat_u(0); TOGETHER], [lanes.splat_u(0); TOGETHER]);
+        for i in 0..lines.len() {
+            words[i] = lanes.load_words(codes, group * TOGETHER + i);
+            magnitudes[i] = lanes.and(words[i], magnitude);
         }
-        let m = expander.magnitudes(lanes, words.map(|word| lanes.and(word, magnitude)));
+        let m = expander.magnitudes(lanes, magnitudes);
         for (i, line) in lines.iter_mut().enumerate() {
             lanes.store(line, lanes.floats(lanes.or(lanes.bits(m[i]), lanes.and(words[i], sign))));
         }

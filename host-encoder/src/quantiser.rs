@@ -178,15 +178,20 @@ impl<L: Lanes> Expander<L> {
     #[inline(always)]
     pub(crate) fn magnitudes<const K: usize>(&self, lanes: L, codes: [L::U; K]) -> [L::F; K] {
         // A code has more bits than an f32 holds. Counted from where the last zone begins, large ones are as precise as small ones.
-        let from_0 = codes.map(|code| lanes.convert(code));
-        let from_high =
-            codes.map(|code| lanes.convert(lanes.add_u(code, lanes.splat_u(HIGH.wrapping_neg()))));
-        let mut largest = from_0.map(|code| lanes.mul(lanes.sub(code, self.zero[0]), self.slope[0]));
+        // (Loops, not closures: what the compiler does not inline here has no vector instructions.)
+        let down = lanes.splat_u(HIGH.wrapping_neg());
+        let (mut from_0, mut from_high) = ([lanes.splat(0.0); K], [lanes.splat(0.0); K]);
+        let mut largest = [lanes.splat(0.0); K];
+        for i in 0..K {
+            from_0[i] = lanes.convert(codes[i]);
+            from_high[i] = lanes.convert(lanes.add_u(codes[i], down));
+            largest[i] = lanes.mul(lanes.sub(from_0[i], self.zero[0]), self.slope[0]);
+        }
         for zone in 1..ZONES {
             let codes = if zone < ZONES / 2 { &from_0 } else { &from_high };
-            for (largest, code) in largest.iter_mut().zip(codes) {
-                let line = lanes.mul(lanes.sub(*code, self.zero[zone]), self.slope[zone]);
-                *largest = lanes.max(*largest, line);
+            for i in 0..K {
+                let line = lanes.mul(lanes.sub(codes[i], self.zero[zone]), self.slope[zone]);
+                largest[i] = lanes.max(largest[i], line);
             }
         }
         largest

@@ -41,7 +41,9 @@ enum Backend {
     Avx512(avx512::Avx512),
 }
 
-/// A computation over lanes. `run` has to be `#[inline(always)]`: it takes on the target features of its caller.
+/// A computation over lanes. `run` has to be `#[inline(always)]`: it takes on the target features of its caller. So must everything that
+/// it calls with vectors. A closure that goes through the standard library (an array's `map`) may not be inlined, and then costs
+/// a call for each operation: loops, instead.
 pub(crate) trait Kernel {
     type Output;
 
