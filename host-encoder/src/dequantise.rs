@@ -3,6 +3,7 @@
 use crate::codec::Codec;
 use crate::decoder::Decoding;
 use crate::dither;
+use crate::layout::DEFAULT_COORDINATES_PER_PACKET;
 use crate::packet::{BLOCK, Header};
 use crate::quantiser::{self, Expander, Zones};
 use crate::simd::{Lanes, Planes, Split};
@@ -36,8 +37,8 @@ impl PlaneReader<'_> {
     }
 }
 
-/// Room for the code words of a packet's blocks, or of some of them.
-pub(crate) type Codes = [[u32; BLOCK]; 11];
+/// Room for the code words of a packet's blocks; a packet of more blocks takes its turns.
+pub(crate) type Codes = [[u32; BLOCK]; DEFAULT_COORDINATES_PER_PACKET / BLOCK];
 
 /// Reads coordinates of which the same number of planes is held.
 pub(crate) struct Dequantiser {
@@ -219,18 +220,13 @@ impl Dequantiser {
 /// A block's coordinates from its code words.
 #[inline(always)]
 fn expand<L: Lanes>(lanes: L, expander: &Expander<L>, codes: &[u32; BLOCK], out: &mut [f32; BLOCK]) {
-    const TOGETHER: usize = 4;
     let (magnitude, sign) = (lanes.splat_u(0x7fff_ffff), lanes.splat_u(1 << 31));
-    for (group, lines) in L::lines_mut(out).chunks_mut(TOGETHER).enumerate() {
-        let (mut words, mut magnitudes) = ([lanes.splat_u(0); TOGETHER], [lanes.splat_u(0); TOGETHER]);
-        for i in 0..lines.len() {
-            words[i] = lanes.load_words(codes, group * TOGETHER + i);
-            magnitudes[i] = lanes.and(words[i], magnitude);
-        }
-        let m = expander.magnitudes(lanes, magnitudes);
-        for (i, line) in lines.iter_mut().enumerate() {
-            lanes.store(line, lanes.floats(lanes.or(lanes.bits(m[i]), lanes.and(words[i], sign))));
-        }
+    // A block is two vectors of sixteen lanes or four of eight.
+    for (pair, [first, second]) in L::lines_mut(out).as_chunks_mut::<2>().0.iter_mut().enumerate() {
+        let (a, b) = (lanes.load_words(codes, 2 * pair), lanes.load_words(codes, 2 * pair + 1));
+        let m = expander.magnitudes(lanes, [lanes.and(a, magnitude), lanes.and(b, magnitude)]);
+        lanes.store(first, lanes.floats(lanes.or(lanes.bits(m[0]), lanes.and(a, sign))));
+        lanes.store(second, lanes.floats(lanes.or(lanes.bits(m[1]), lanes.and(b, sign))));
     }
 }
 

@@ -22,7 +22,6 @@ impl Kernel for Operations {
         for at in 0..16 / L::N {
             let (a, b) = (lanes.load(&L::lines(&self.a)[at]), lanes.load(&L::lines(&self.b)[at]));
             let (x, y) = (lanes.load_words(&self.words, at), lanes.load_words(&self.words, at + 16 / L::N));
-            let low = lanes.and(x, lanes.splat_u(0x7fff_ffff));
             let (sum, difference) = lanes.butterfly(a, b);
             let (high, low_product) = lanes.mul_wide(x, y);
             let all = [
@@ -38,7 +37,7 @@ impl Kernel for Operations {
                 lanes.bits(lanes.flip(a, self.words[0], at)),
                 lanes.bits(lanes.floats(x)),
                 lanes.truncate(lanes.floats(lanes.and(lanes.bits(a), lanes.splat_u(0x7fff_ffff)))),
-                lanes.bits(lanes.convert(low)),
+                lanes.bits(lanes.convert(x)),
                 lanes.and(x, y),
                 lanes.or(x, y),
                 lanes.xor(x, y),
