@@ -24,7 +24,7 @@ use crate::transfer::TransferError;
 use std::collections::BTreeMap;
 use step::Step;
 use trimwire_encoder::{
-    DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Decoding, EncodeError, LayoutError,
+    DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Decoding, EncodeError, LayoutError, PLANES,
 };
 
 /// What the ranks' results have to do with each other. Each receiver of the all-gather sees other cuts.
@@ -53,7 +53,7 @@ pub struct AllReduceConfig {
     pub coordinates_per_packet: usize,
     /// Rows of 2^this coordinates are rotated as one.
     pub row_log2: u8,
-    /// Planes that are sent, 1 to 11: fewer than 11 compress ahead of time.
+    /// Planes that are sent, 1 to [`PLANES`]: fewer compress ahead of time.
     pub planes: u8,
     /// How cut packets are decoded.
     pub decoding: Decoding,
@@ -72,7 +72,7 @@ impl AllReduceConfig {
             job_seed: 0,
             coordinates_per_packet: DEFAULT_COORDINATES_PER_PACKET,
             row_log2: DEFAULT_ROW_LOG2,
-            planes: 11,
+            planes: PLANES,
             decoding: Decoding::Unbiased,
             layer_class: 0,
             replicas: Replicas::Free,

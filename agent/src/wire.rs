@@ -23,11 +23,12 @@
 pub mod cut_map;
 
 use cut_map::{Detail, MAX_PACKETS, MapError, MapPart};
-use trimwire_encoder::packet::{Kind, Prefix, StreamId};
+use trimwire_encoder::DEFAULT_COORDINATES_PER_PACKET;
+use trimwire_encoder::packet::{HEADER_LEN, Kind, PLANES, Prefix, StreamId, plane_offset};
 
-/// Longest control payload written, prefix included: fits an MTU of 1500 with any encapsulation that DATA
-/// packets survive.
-pub const CONTROL_LEN_MAX: usize = 1_400;
+/// Longest control payload written, prefix included: fits an MTU of 1500 with any encapsulation that whole DATA
+/// packets of the default size survive.
+pub const CONTROL_LEN_MAX: usize = HEADER_LEN + plane_offset(PLANES, DEFAULT_COORDINATES_PER_PACKET);
 
 const REPORT_LEN: usize = 16;
 const PROBE_LEN: usize = 20;
@@ -99,7 +100,7 @@ pub struct Probe {
     pub sequence: u32,
     /// Packets of the message, 1 to 2^20.
     pub packets: u32,
-    /// Planes that were sent of each packet; fewer than 11 when the sender truncated ahead of time.
+    /// Planes that were sent of each packet; fewer than 10 when the sender truncated ahead of time.
     pub planes: u8,
     /// The sender wants the final cut map.
     pub want_map: bool,

@@ -2,13 +2,13 @@
 
 mod network;
 
-use network::{Faults, Network, Random};
+use network::{Faults, Network, PLANE_BYTES, Random};
 use proptest::prelude::*;
 use trimwire_agent::collective::{
     AllReduce, AllReduceConfig, Outcome, Replicas, StartError, StepError, shard_range,
 };
 use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Reliability};
-use trimwire_encoder::{Decoding, nmse};
+use trimwire_encoder::{Decoding, HEADER_LEN, PLANES, nmse};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -140,7 +140,7 @@ proptest! {
 
     #[test]
     fn consistent_replicas_are_bit_identical_under_any_adversary(
-        faults in adversary(), world in 2_u16..6, length in 1_usize..6_000, seed: u64, loss in 0.0_f32..0.2, planes in 1_u8..=11,
+        faults in adversary(), world in 2_u16..6, length in 1_usize..6_000, seed: u64, loss in 0.0_f32..0.2, planes in 1_u8..=PLANES,
         decoding in prop_oneof![Just(Decoding::Unbiased), Just(Decoding::Mmse), Just(Decoding::Paper)],
     ) {
         let gradients = gradients(world, length, seed);
@@ -171,7 +171,7 @@ proptest! {
 fn cuts_cost_what_the_closed_form_says() {
     // Every packet loses all but its first four planes, in both phases: the sum of 4 contributions errs by D_4/(1 − D_4)
     // of the three contributions that travelled, and once more of the whole in the all-gather for the shards that did.
-    let faults = Faults { cut: 1.0, cut_to_at_least: 18 + 4 * 44, ..Faults::NONE };
+    let faults = Faults { cut: 1.0, cut_to_at_least: HEADER_LEN + 4 * PLANE_BYTES, ..Faults::NONE };
     let mut job = Job::new(4, faults, 5, Reliability::Bounded { loss: 0.0 }, |config| config.row_log2 = 13);
     let four = |from: usize, datagram: &trimwire_agent::endpoint::Transmit, _| {
         assert!(from < 4 && !datagram.payload.is_empty());

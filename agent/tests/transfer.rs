@@ -2,12 +2,12 @@
 
 mod network;
 
-use network::{Faults, LINE_BPS, Network, Random, decoder, encode, kind, layout};
+use network::{Faults, LINE_BPS, Network, PLANE_BYTES, Random, decoder, encode, kind, layout};
 use proptest::prelude::*;
 use trimwire_agent::endpoint::{Event, Expectation, Reliability, Traffic};
 use trimwire_agent::transfer::{TransferError, TransferStats};
-use trimwire_encoder::packet::{Header, Kind};
-use trimwire_encoder::{Decoder, nmse};
+use trimwire_encoder::packet::{Header, Kind, VERSION};
+use trimwire_encoder::{Decoder, HEADER_LEN, PLANES, nmse};
 
 const SECOND: u64 = 1_000_000_000;
 const MESSAGE: u32 = 77;
@@ -76,7 +76,7 @@ proptest! {
 
     #[test]
     fn every_transfer_ends_within_its_loss_bound(
-        faults in adversary(), seed: u64, length in 1_usize..30_000, loss in 0.0_f32..0.3, planes in 1_u8..=11,
+        faults in adversary(), seed: u64, length in 1_usize..30_000, loss in 0.0_f32..0.3, planes in 1_u8..=PLANES,
     ) {
         let mut network = Network::new(2, faults, seed, Reliability::Bounded { loss });
         let gradient = Random(seed).gradient(length);
@@ -88,7 +88,7 @@ proptest! {
         // Against what the network knows to have delivered: a packet with less than one plane counts as missing.
         let best = &network.delivered[&(0, 1, MESSAGE)];
         let range = |index| layout(length).packet_range(index).len();
-        let there = (0..packets).filter(|&i| best.get(&(i as u32)).is_some_and(|&b| b >= 18 + range(i) / 8)).count();
+        let there = (0..packets).filter(|&i| best.get(&(i as u32)).is_some_and(|&b| b >= HEADER_LEN + range(i) / 8)).count();
         prop_assert!(packets - received.missing as usize <= there);
         let count = |f: &dyn Fn(u8) -> bool| (0..packets).filter(|&i| f(decoder.coverage(i))).count();
         prop_assert_eq!(received.missing as usize, count(&|held| held == 0));
@@ -99,7 +99,7 @@ proptest! {
     fn full_reliability_delivers_every_bit(faults in adversary(), seed: u64, length in 1_usize..20_000) {
         let mut network = Network::new(2, faults, seed, Reliability::Full);
         let gradient = Random(seed).gradient(length);
-        let Delivered { decoder, received, .. } = try_deliver(&mut network, &gradient, 11)?;
+        let Delivered { decoder, received, .. } = try_deliver(&mut network, &gradient, PLANES)?;
         prop_assert_eq!((received.full, received.cut, received.missing), (received.packets, 0, 0));
         let mut out = vec![0.0; length];
         decoder.finish_into(&mut out);
@@ -107,7 +107,7 @@ proptest! {
     }
 
     #[test]
-    fn full_reliability_of_a_truncated_message_is_all_that_was_sent(faults in adversary(), seed: u64, planes in 1_u8..11) {
+    fn full_reliability_of_a_truncated_message_is_all_that_was_sent(faults in adversary(), seed: u64, planes in 1_u8..PLANES) {
         let mut network = Network::new(2, faults, seed, Reliability::Full);
         let Delivered { decoder, received, .. } = try_deliver(&mut network, &Random(seed).gradient(9_000), planes)?;
         prop_assert_eq!(received.full, received.packets);
@@ -119,7 +119,7 @@ proptest! {
         let run = || {
             let mut network = Network::new(2, faults, seed, Reliability::Bounded { loss: 0.05 });
             network.keep_log = true;
-            try_deliver(&mut network, &Random(seed).gradient(5_000), 11)?;
+            try_deliver(&mut network, &Random(seed).gradient(5_000), PLANES)?;
             Ok::<_, TestCaseError>(network.log)
         };
         prop_assert!(run()? == run()?);
@@ -131,13 +131,13 @@ proptest! {
     ) {
         let mut network = Network::new(2, Faults { jitter_ns: 20_000, ..Faults::NONE }, seed, Reliability::Full);
         let gradient = Random(seed).gradient(30_000);
-        let message = encode(&network.endpoints[0], MESSAGE, &gradient, 11);
+        let message = encode(&network.endpoints[0], MESSAGE, &gradient, PLANES);
         network.endpoints[1].expect(0, 0, MESSAGE, decoder(MESSAGE, 30_000)).expect("expected");
         network.endpoints[0].send(0, 1, message).expect("sent");
         for (kind, body, wait_ns) in garbage {
             network.finish(network.now_ns + wait_ns);
             for rank in 0..2_u8 {
-                let mut bytes = vec![0x10 | kind, 0, 0, 1 - rank, 0, 0, 0, MESSAGE as u8];
+                let mut bytes = vec![VERSION << 4 | kind, 0, 0, 1 - rank, 0, 0, 0, MESSAGE as u8];
                 bytes.extend_from_slice(&body);
                 let now_ns = network.now_ns;
                 network.endpoints[usize::from(rank)].handle_datagram(now_ns, 0, &bytes);
@@ -157,14 +157,14 @@ proptest! {
         for (index, mut bytes) in garbage.into_iter().enumerate() {
             // Half of them look like ours, of a rank that sends nothing, at first sight.
             if index % 2 == 0 && bytes.len() >= 8 {
-                bytes[..8].copy_from_slice(&[0x10 | (1 + index as u8 % 7), 0, 0, 2, 0, 0, 0, MESSAGE as u8]);
+                bytes[..8].copy_from_slice(&[VERSION << 4 | (1 + index as u8 % 7), 0, 0, 2, 0, 0, 0, MESSAGE as u8]);
             }
             for endpoint in &mut network.endpoints[..2] {
                 endpoint.handle_datagram(0, index as u8, &bytes);
                 hostile += 1;
             }
         }
-        let Delivered { received, .. } = try_deliver(&mut network, &gradient, 11)?;
+        let Delivered { received, .. } = try_deliver(&mut network, &gradient, PLANES)?;
         prop_assert_eq!(received.full, received.packets);
         let counted: u64 = network.endpoints[..2].iter().map(|endpoint| {
             let s = endpoint.stats();
@@ -179,17 +179,17 @@ proptest! {
 fn nothing_is_repaired_when_nothing_is_lost_even_if_control_overtakes_data() {
     let faults = Faults { data_delay_ns: 900_000, ..Faults::NONE };
     let mut network = Network::new(2, faults, 1, Reliability::Full);
-    let Delivered { sent, received, .. } = deliver(&mut network, &Random(1).gradient(300_000), 11);
+    let Delivered { sent, received, .. } = deliver(&mut network, &Random(1).gradient(300_000), PLANES);
     assert_eq!((sent.repaired, received.full), (0, received.packets));
 }
 
 #[test]
 fn lost_packets_are_repaired_one_round_trip_after_the_last_packet() {
-    // Packets 5 and 6 of 86 are dropped once: the first STATUS shows that later ones have arrived.
+    // Packets 5 and 6 of 75 are dropped once: the first STATUS shows that later ones have arrived.
     let mut network = Network::new(2, Faults::NONE, 1, Reliability::Full);
     network.script = Some(|_, datagram, before| kind(datagram) == Kind::Data && (before == 5 || before == 6));
     network.keep_log = true;
-    let Delivered { sent, received, .. } = deliver(&mut network, &Random(1).gradient(30_000), 11);
+    let Delivered { sent, received, .. } = deliver(&mut network, &Random(1).gradient(30_000), PLANES);
     assert_eq!((sent.repaired, received.full), (2, received.packets));
     let data: Vec<u64> =
         network.log.iter().filter(|(.., d)| kind(d) == Kind::Data).map(|&(at, ..)| at).collect();
@@ -203,17 +203,17 @@ fn order_shows_a_loss_before_the_timeout_even_if_the_round_trip_was_not_known_wh
     let faults = Faults { data_delay_ns: 100_000, ..Faults::NONE };
     let mut network = Network::new(2, faults, 1, Reliability::Full);
     network.script = Some(|_, datagram, before| kind(datagram) == Kind::Data && before == 3);
-    let Delivered { sent, received, .. } = deliver(&mut network, &Random(1).gradient(10_000), 11);
+    let Delivered { sent, received, .. } = deliver(&mut network, &Random(1).gradient(12_288), PLANES);
     assert_eq!((sent.repaired, received.full), (1, received.packets));
-    // Sent within 36 µs; 9/8 of a round trip of 105 µs to see the loss, and 105 µs to mend it.
-    assert!(received.duration_ns < 36_000 + 120_000 + 20_000 + 105_000, "took {} ns", received.duration_ns);
+    // 30 packets, sent within 31 µs; 9/8 of a round trip of 105 µs to see the loss, and 105 µs to mend it.
+    assert!(received.duration_ns < 31_000 + 120_000 + 20_000 + 105_000, "took {} ns", received.duration_ns);
 }
 
 #[test]
 fn late_data_of_a_finished_message_brings_another_stop() {
     let mut network = Network::new(2, Faults::NONE, 1, Reliability::Full);
     network.keep_log = true;
-    deliver(&mut network, &Random(1).gradient(3_000), 11);
+    deliver(&mut network, &Random(1).gradient(3_000), PLANES);
     let late = network.log.iter().find(|(.., d)| kind(d) == Kind::Data).expect("data").2.clone();
     let now_ns = network.now_ns;
     let receiver = &mut network.endpoints[1];
@@ -228,18 +228,18 @@ fn late_data_of_a_finished_message_brings_another_stop() {
 #[test]
 fn a_lost_tail_is_repaired_after_the_measured_round_trip_not_after_the_minimum_timeout() {
     let mut network = Network::new(2, Faults::NONE, 1, Reliability::Full);
-    network.script = Some(|_, datagram, before| kind(datagram) == Kind::Data && before == 89);
-    let Delivered { sent, received, .. } = deliver(&mut network, &Random(1).gradient(30_000), 11);
-    assert_eq!((received.packets, sent.repaired), (90, 1));
-    assert!(received.duration_ns < 90 * 1_200 + 100_000, "took {} ns", received.duration_ns);
+    network.script = Some(|_, datagram, before| kind(datagram) == Kind::Data && before == 74);
+    let Delivered { sent, received, .. } = deliver(&mut network, &Random(1).gradient(30_000), PLANES);
+    assert_eq!((received.packets, sent.repaired), (75, 1));
+    assert!(received.duration_ns < 75 * 1_100 + 100_000, "took {} ns", received.duration_ns);
 }
 
 #[test]
 fn only_the_missing_planes_of_a_cut_packet_are_repaired() {
-    let faults = Faults { cut: 1.0, cut_to_at_least: 18 + 4 * 44, ..Faults::NONE };
+    let faults = Faults { cut: 1.0, cut_to_at_least: HEADER_LEN + 4 * PLANE_BYTES, ..Faults::NONE };
     let mut network = Network::new(2, faults, 3, Reliability::Full);
     network.keep_log = true;
-    deliver(&mut network, &Random(3).gradient(20_000), 11);
+    deliver(&mut network, &Random(3).gradient(20_000), PLANES);
     let first = |bytes: &[u8]| Header::parse(bytes).expect("own packet").first_plane;
     let repairs: Vec<u8> = network
         .log
@@ -253,9 +253,9 @@ fn only_the_missing_planes_of_a_cut_packet_are_repaired() {
 
 #[test]
 fn cut_packets_count_as_delivered_and_are_not_repaired() {
-    let faults = Faults { cut: 1.0, cut_to_at_least: 18 + 44, ..Faults::NONE };
+    let faults = Faults { cut: 1.0, cut_to_at_least: HEADER_LEN + PLANE_BYTES, ..Faults::NONE };
     let mut network = Network::new(2, faults, 3, Reliability::Bounded { loss: 0.0 });
-    let Delivered { sent, received, .. } = deliver(&mut network, &Random(3).gradient(20_000), 11);
+    let Delivered { sent, received, .. } = deliver(&mut network, &Random(3).gradient(20_000), PLANES);
     assert_eq!((sent.repaired, received.missing), (0, 0));
     assert!(received.cut > received.packets * 9 / 10);
 }
@@ -263,9 +263,10 @@ fn cut_packets_count_as_delivered_and_are_not_repaired() {
 #[test]
 fn cuts_on_the_last_hop_are_cuts_and_counted_apart() {
     for (trimmed_dscp, last_hop) in [(35, false), (43, true)] {
-        let faults = Faults { cut: 0.5, trimmed_dscp, ..Faults::NONE };
+        let faults =
+            Faults { cut: 0.5, cut_to_at_least: HEADER_LEN + PLANE_BYTES, trimmed_dscp, ..Faults::NONE };
         let mut network = Network::new(2, faults, 3, Reliability::Bounded { loss: 0.0 });
-        let Delivered { sent, received, .. } = deliver(&mut network, &Random(3).gradient(30_000), 11);
+        let Delivered { sent, received, .. } = deliver(&mut network, &Random(3).gradient(30_000), PLANES);
         assert_eq!((sent.repaired, received.missing), (0, 0));
         let stats = network.endpoints[1].stats();
         assert!(received.cut > 20 && stats.cut_received >= u64::from(received.cut), "{stats:?}");
@@ -276,24 +277,24 @@ fn cuts_on_the_last_hop_are_cuts_and_counted_apart() {
 #[test]
 fn losses_within_the_bound_are_not_repaired_and_end_without_a_timeout() {
     let mut network = Network::new(2, Faults::NONE, 3, Reliability::Bounded { loss: 0.05 });
-    network.script = Some(|_, datagram, before| kind(datagram) == Kind::Data && before % 30 == 29);
-    let Delivered { sent, received, .. } = deliver(&mut network, &Random(3).gradient(30_000), 11);
-    assert_eq!((sent.repaired, received.missing, received.packets), (0, 3, 90));
-    assert!(received.duration_ns < 90 * 1_200 + 100_000, "took {} ns", received.duration_ns);
+    network.script = Some(|_, datagram, before| kind(datagram) == Kind::Data && before % 30 == 14);
+    let Delivered { sent, received, .. } = deliver(&mut network, &Random(3).gradient(30_000), PLANES);
+    assert_eq!((sent.repaired, received.missing, received.packets), (0, 3, 75));
+    assert!(received.duration_ns < 75 * 1_100 + 100_000, "took {} ns", received.duration_ns);
 }
 
 #[test]
 fn a_lost_stop_is_answered_again() {
     let mut network = Network::new(2, Faults::NONE, 3, Reliability::Full);
     network.script = Some(|_, datagram, before| kind(datagram) == Kind::Stop && before < 3);
-    deliver(&mut network, &Random(3).gradient(3_000), 11);
+    deliver(&mut network, &Random(3).gradient(3_000), PLANES);
 }
 
 #[test]
 fn data_ahead_of_the_application_waits_for_it() {
     let mut network = Network::new(2, Faults::NONE, 3, Reliability::Full);
     let gradient = Random(3).gradient(50_000);
-    let message = encode(&network.endpoints[0], MESSAGE, &gradient, 11);
+    let message = encode(&network.endpoints[0], MESSAGE, &gradient, PLANES);
     network.endpoints[0].send(0, 1, message).expect("sent");
     assert!(network.finish(SECOND / 2).is_empty());
     network.endpoints[1].expect(network.now_ns, 0, MESSAGE, decoder(MESSAGE, 50_000)).expect("expected");
@@ -311,12 +312,12 @@ fn early_data_takes_bounded_memory_and_the_rest_is_repaired() {
         config.reliability = Reliability::Full;
         config.early_bytes_per_peer = 20_000;
     });
-    let gradient = Random(3).gradient(50_000);
-    let message = encode(&network.endpoints[0], MESSAGE, &gradient, 11);
+    let gradient = Random(3).gradient(60_000);
+    let message = encode(&network.endpoints[0], MESSAGE, &gradient, PLANES);
     network.endpoints[0].send(0, 1, message).expect("sent");
     network.finish(SECOND / 2);
     assert!(network.endpoints[1].stats().early_dropped > 100);
-    network.endpoints[1].expect(network.now_ns, 0, MESSAGE, decoder(MESSAGE, 50_000)).expect("expected");
+    network.endpoints[1].expect(network.now_ns, 0, MESSAGE, decoder(MESSAGE, 60_000)).expect("expected");
     let events = network.finish(2 * SECOND);
     assert!(
         matches!(&events[..], [(1, Event::Received { stats, .. }), (0, Event::Sent { .. })] if stats.full == stats.packets)
@@ -326,7 +327,7 @@ fn early_data_takes_bounded_memory_and_the_rest_is_repaired() {
 #[test]
 fn a_receiver_that_never_asks_is_named() {
     let mut network = Network::with(2, Faults::NONE, 3, |config| config.timeouts.patience_ns = 2 * SECOND);
-    let message = encode(&network.endpoints[0], MESSAGE, &[1.0; 100], 11);
+    let message = encode(&network.endpoints[0], MESSAGE, &[1.0; 100], PLANES);
     network.endpoints[0].send(0, 1, message).expect("sent");
     let events = network.finish(100 * SECOND);
     let [(0, Event::Failed { error, .. })] = &events[..] else { panic!("{events:?}") };
@@ -345,7 +346,7 @@ fn a_peer_that_vanishes_fails_both_sides_and_says_what_is_missing() {
         config.timeouts.patience_ns = 2 * SECOND;
     });
     let gradient = Random(3).gradient(100_000);
-    let message = encode(&network.endpoints[0], MESSAGE, &gradient, 11);
+    let message = encode(&network.endpoints[0], MESSAGE, &gradient, PLANES);
     network.endpoints[1].expect(0, 0, MESSAGE, decoder(MESSAGE, 100_000)).expect("expected");
     network.endpoints[0].send(0, 1, message).expect("sent");
     network.finish(50_000);
@@ -361,7 +362,7 @@ fn a_peer_that_vanishes_fails_both_sides_and_says_what_is_missing() {
         .collect();
     texts.sort();
     assert!(
-        texts[0].starts_with("0 1 rank 1 has not answered ") && texts[0].contains(" of 294 packets"),
+        texts[0].starts_with("0 1 rank 1 has not answered ") && texts[0].contains(" of 245 packets"),
         "{texts:?}"
     );
     assert!(
@@ -376,7 +377,7 @@ fn data_that_never_gets_through_fails_although_control_does() {
     let faults = Faults { drop_data: 1.0, ..Faults::NONE };
     let mut network = Network::with(2, faults, 3, |config| config.timeouts.patience_ns = SECOND);
     network.endpoints[1].expect(0, 0, MESSAGE, decoder(MESSAGE, 100)).expect("expected");
-    let message = encode(&network.endpoints[0], MESSAGE, &[1.0; 100], 11);
+    let message = encode(&network.endpoints[0], MESSAGE, &[1.0; 100], PLANES);
     network.endpoints[0].send(0, 1, message).expect("sent");
     let events = network.finish(100 * SECOND);
     assert!(
@@ -390,7 +391,7 @@ fn all_datagrams_together_keep_to_the_line_rate_and_peers_take_turns() {
     let mut network = Network::new(5, Faults::NONE, 3, Reliability::Full);
     network.keep_log = true;
     for to in 1..5 {
-        let message = encode(&network.endpoints[0], MESSAGE, &Random(3).gradient(40_000), 11);
+        let message = encode(&network.endpoints[0], MESSAGE, &Random(3).gradient(40_000), PLANES);
         network.endpoints[usize::from(to)].expect(0, 0, MESSAGE, decoder(MESSAGE, 40_000)).expect("expected");
         network.endpoints[0].send(0, to, message).expect("sent");
     }
@@ -428,7 +429,7 @@ fn packets_carry_dscp_ecn_and_a_source_port_each() {
             .enumerate()
             .map(|(i, v)| if i < 20_000 { v * 0.01 } else { *v })
             .collect();
-        deliver(&mut network, &gradient, 11);
+        deliver(&mut network, &gradient, PLANES);
         let mut seen = [0; 2];
         let mut ports = std::collections::BTreeSet::new();
         for (_, _, datagram) in &network.log {
@@ -476,7 +477,7 @@ fn rate_laws_hear_of_delay_and_of_cuts() {
     use trimwire_agent::rate::{RateConfig, TimelyConfig, TrimTargetConfig};
     let rate = |rate: RateConfig, faults: Faults| {
         let mut network = Network::with(2, faults, 3, |config| config.rate = rate);
-        deliver(&mut network, &Random(3).gradient(200_000), 11);
+        deliver(&mut network, &Random(3).gradient(200_000), PLANES);
         network.endpoints[0].rate_bps(1).expect("a peer")
     };
     let timely = RateConfig::Timely(TimelyConfig::default());
@@ -492,7 +493,7 @@ fn messages_to_one_peer_go_in_the_order_of_send() {
     let mut network = Network::new(2, Faults::NONE, 3, Reliability::Full);
     network.keep_log = true;
     for id in [9, 4, 7] {
-        let message = encode(&network.endpoints[0], id, &Random(3).gradient(5_000), 11);
+        let message = encode(&network.endpoints[0], id, &Random(3).gradient(5_000), PLANES);
         network.endpoints[1].expect(0, 0, id, decoder(id, 5_000)).expect("expected");
         network.endpoints[0].send(0, 1, message).expect("sent");
     }
@@ -510,7 +511,7 @@ fn messages_to_one_peer_go_in_the_order_of_send() {
 #[test]
 fn a_sender_that_wants_an_agreement_with_a_receiver_that_does_not_says_so() {
     let mut network = Network::new(2, Faults::NONE, 3, Reliability::Full);
-    let message = encode(&network.endpoints[0], MESSAGE, &[1.0; 100], 11);
+    let message = encode(&network.endpoints[0], MESSAGE, &[1.0; 100], PLANES);
     network.endpoints[1].expect(0, 0, MESSAGE, decoder(MESSAGE, 100)).expect("expected");
     network.endpoints[0].send_agreed(0, 1, message).expect("sent");
     let events = network.finish(100 * SECOND);
@@ -526,7 +527,7 @@ fn a_sender_that_wants_an_agreement_with_a_receiver_that_does_not_says_so() {
 #[test]
 fn wrong_ranks_and_messages_are_refused_by_name() {
     let mut network = Network::new(2, Faults::NONE, 3, Reliability::Full);
-    let message = encode(&network.endpoints[0], MESSAGE, &[1.0; 100], 11);
+    let message = encode(&network.endpoints[0], MESSAGE, &[1.0; 100], PLANES);
     let [first, second] = &mut network.endpoints[..] else { panic!("two ranks") };
     let text = |error: &dyn std::error::Error| error.to_string();
     assert_eq!(

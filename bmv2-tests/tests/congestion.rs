@@ -232,8 +232,8 @@ fn raw_reception_decodes_what_a_switch_cut_without_mending_lengths() {
         Running::start(&mut command).expect("agent")
     };
     std::thread::scope(|scope| {
-        // Four planes of 352 coordinates.
-        let switch = scope.spawn(|| careless_switch(&ends, 236, &stop));
+        // Four planes of 448 coordinates.
+        let switch = scope.spawn(|| careless_switch(&ends, 284, &stop));
         let receiver = agent(h2, "recv --bind 10.0.0.2 --from 1 --receive raw");
         // One line is the heading, one the receiver's socket.
         let listens = || Ok((h2.run("cat", &["/proc/net/packet"])?.lines().count() > 1).then_some(()));

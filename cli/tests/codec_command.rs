@@ -93,7 +93,7 @@ fn within_turns_a_figure_into_a_check() {
 fn bad_flags_are_named_with_what_is_valid() {
     fails(&["nmse", "--codec", "rth"], 2, "valid: rht, rht-paper, sign-magnitude, sq, sd, raw");
     fails(&["nmse", "--trim-rate", "1.5"], 2, "--trim-rate 1.5: valid are 0 to 1");
-    fails(&["nmse", "--planes", "12"], 2, "--planes 12: valid are 0 (lost) to 11 (whole) for codec rht");
+    fails(&["nmse", "--planes", "11"], 2, "--planes 11: valid are 0 (lost) to 10 (whole) for codec rht");
     fails(
         &["nmse", "--per-packet", "33"],
         2,
@@ -103,7 +103,7 @@ fn bad_flags_are_named_with_what_is_valid() {
     fails(&["nmse", "--coordinates", "0"], 2, "--coordinates 0");
     fails(&["nmse", "--messages", "0"], 2, "--messages 0: valid are 1 to");
     fails(&["bench", "--isa", "mmx"], 2, "\"mmx\" is not available here (available: portable");
-    fails(&["bench", "--planes", "0"], 2, "--planes 0: valid are 1 to 11");
+    fails(&["bench", "--planes", "0"], 2, "--planes 0: valid are 1 to 10");
     fails(&["bench", "--threads", "0"], 2, "--threads 0: valid are 1 to");
     fails(&["plot", "--trim-rate", "0"], 2, "--trim-rate 0: valid are above 0 to 1");
     fails(&["inspect"], 2, "required");
@@ -150,7 +150,7 @@ fn bench_prints_every_op_on_every_instruction_set_next_to_memcpy() {
 #[test]
 fn inspect_prints_packets_and_a_summary() {
     // Header of job 1, rank 2, message 3, packet 0 of 32 coordinates, σ = 1, κ = 204, peak 64; then one plane and half of another.
-    let text = "11 07 0402 00000003 00000001 3f800000 cc 40  0f0f0f0f aaaa";
+    let text = "21 07 0402 00000003 00000001 3f800000 cc 40  0f0f0f0f aaaa";
     let report = json(&["inspect", "--hex", text, "--json"]);
     let packet = &report["packets"][0];
     assert_eq!((&packet["kind"], &packet["bytes"]), (&"DATA".into(), &24.into()));
@@ -163,7 +163,7 @@ fn inspect_prints_packets_and_a_summary() {
     let output = trimwire(&["inspect", "--hex", text]);
     let table = String::from_utf8(output.stdout).unwrap();
     assert!(table.contains("codec rht, packet 0: 32 coordinates (rotated), σ = 1.000000e0"), "{table}");
-    assert!(table.contains("24 of 146 bytes: plane 0, plane 1 of 16 coordinates"), "{table}");
+    assert!(table.contains("24 of 114 bytes: plane 0, plane 1 of 16 coordinates"), "{table}");
 }
 
 #[test]

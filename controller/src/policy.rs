@@ -352,7 +352,7 @@ impl<'f> Resolver<'f> {
         shallow
     }
 
-    /// DESIGN §5: heads alone fill a link beyond a sustained overload of full frame : cut frame, about 14:1 at one plane.
+    /// DESIGN §5: heads alone fill a link beyond a sustained overload of full frame : cut frame, 12:1 at one plane.
     fn header_overload(&mut self, policies: &BTreeMap<String, BTreeMap<u16, PortPolicy>>) {
         let full = units::full_frame(self.coordinates).max(1);
         for (switch, ports) in policies {

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use trimwire_encoder::packet::{BLOCK, HEADER_LEN, PLANES, plane_offset};
+
 /// Suffixes and how many of the base unit they stand for.
 type Units = &'static [(&'static str, u64)];
 
@@ -212,20 +214,17 @@ impl fmt::Display for Threshold {
 pub enum CutSize {
     /// Frame bytes, as the switch counts them.
     Bytes(u64),
-    /// Head and this many of DATA's eleven planes (1 to 11; 9 to 11 are the byte planes).
+    /// Head and this many of DATA's ten planes (1 to 10; 9 and 10 are the byte-planes).
     Planes(u8),
 }
 
 /// Ethernet + IPv4 + UDP.
 pub(crate) const FRAME_HEAD: u64 = 42;
-/// IPv4 + UDP, what of an MTU the payload does not get.
-const PACKET_HEAD: u64 = 28;
-/// DATA's head (wire format: version … largest |r|).
-const DATA_HEAD: u64 = 18;
-/// Bit-planes of the embedded quantiser; three byte-planes follow.
-const BIT_PLANES: u64 = 8;
-/// All planes.
-const PLANES: u8 = 11;
+/// IPv6 + UDP, what of an MTU the payload does not get. An IPv4 header is 20 bytes shorter, but packets should fit behind both:
+/// fragments cannot be cut.
+const PACKET_HEAD: u64 = 48;
+/// DATA's head.
+const DATA_HEAD: u64 = HEADER_LEN as u64;
 
 impl CutSize {
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
@@ -237,7 +236,7 @@ impl CutSize {
             return match number.times(1).and_then(|planes| u8::try_from(planes).ok()) {
                 Some(planes) if (1..=PLANES).contains(&planes) => Ok(Self::Planes(planes)),
                 _ => Err(format!(
-                    "'{text}': a packet has 1 to {PLANES} planes (8 bit-planes, then 3 byte-planes)"
+                    "'{text}': a packet has 1 to {PLANES} planes (8 bit-planes, then 2 byte-planes)"
                 )),
             };
         }
@@ -253,9 +252,7 @@ impl CutSize {
         match self {
             Self::Bytes(bytes) => bytes,
             Self::Planes(planes) => {
-                let planes = u64::from(planes);
-                let bits = planes.min(BIT_PLANES);
-                FRAME_HEAD + DATA_HEAD + bits * (coordinates / 8) + (planes - bits) * coordinates
+                FRAME_HEAD + DATA_HEAD + plane_offset(planes, coordinates as usize) as u64
             }
         }
     }
@@ -271,11 +268,11 @@ impl fmt::Display for CutSize {
     }
 }
 
-/// Coordinates of a full DATA packet at this MTU: the largest multiple of 32 whose eleven planes fit behind the heads
-/// (DESIGN §3; 352 at 1500 bytes). Zero when not even 32 fit.
+/// Coordinates of a full DATA packet at this MTU: the largest multiple of 32 whose ten planes fit behind the heads, over IPv4
+/// and IPv6 (448 at 1500 bytes, [`trimwire_encoder::Codec::coordinates_per_packet`]). Zero when not even 32 fit.
 pub fn coordinates(mtu: u64) -> u64 {
-    // n/8 for each of eight bit-planes, n for each of three byte-planes.
-    mtu.saturating_sub(PACKET_HEAD + DATA_HEAD) / 4 / 32 * 32
+    let block = plane_offset(PLANES, BLOCK) as u64;
+    mtu.saturating_sub(PACKET_HEAD + DATA_HEAD) / block * BLOCK as u64
 }
 
 /// Frame bytes of a full DATA packet.
@@ -320,6 +317,7 @@ pub(crate) fn rate_text(bps: u64) -> String {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use trimwire_encoder::DEFAULT_COORDINATES_PER_PACKET;
 
     use super::*;
 
@@ -356,8 +354,8 @@ mod tests {
              (1bdp), or never (units: B, KB, KiB, MB, MiB, GB, GiB, ns, us, ms, s, bdp)"
         );
         assert_eq!(
-            CutSize::parse("12 planes").unwrap_err(),
-            "'12 planes': a packet has 1 to 11 planes (8 bit-planes, then 3 byte-planes)"
+            CutSize::parse("11 planes").unwrap_err(),
+            "'11 planes': a packet has 1 to 10 planes (8 bit-planes, then 2 byte-planes)"
         );
         for bad in [
             "",
@@ -394,13 +392,17 @@ mod tests {
         }
     }
 
-    /// DESIGN §3's frame sizes at a 1500-byte MTU.
+    /// The wire format's frame sizes at a 1500-byte MTU.
     #[test]
     fn planes_are_the_wire_formats_frame_sizes() {
-        assert_eq!(coordinates(1500), 352);
-        assert_eq!([1, 4, 8].map(|planes| CutSize::Planes(planes).bytes(352)), [104, 236, 412]);
-        assert_eq!(full_frame(352), 1468);
-        assert_eq!(coordinates(40), 0);
+        assert_eq!(coordinates(1500), 448);
+        let sizes = [1, 2, 4, 8, 9, 10].map(|planes| CutSize::Planes(planes).bytes(448));
+        assert_eq!(sizes, [116, 172, 284, 508, 956, 1404]);
+        assert_eq!(full_frame(448), 1404);
+        // 48 bytes of IPv6 and UDP, 18 of the head, 3 per coordinate.
+        assert_eq!([1409, 1410, 1505, 1506].map(coordinates), [416, 448, 448, 480]);
+        assert_eq!([161, 162].map(coordinates), [0, 32]);
+        assert_eq!(coordinates(1500), DEFAULT_COORDINATES_PER_PACKET as u64);
     }
 
     proptest! {
@@ -431,10 +433,12 @@ mod tests {
         }
 
         #[test]
-        fn a_plane_more_is_never_a_smaller_frame(mtu in 0_u64..10_000, planes in 1_u8..11) {
+        fn a_plane_more_is_never_a_smaller_frame(mtu in 0_u64..10_000, planes in 1_u8..PLANES) {
             let n = coordinates(mtu);
             prop_assert!(CutSize::Planes(planes).bytes(n) <= CutSize::Planes(planes + 1).bytes(n));
-            prop_assert!(n == 0 || full_frame(n) - 14 <= mtu);
+            // An Ethernet header less, and an IPv6 header instead of an IPv4 one.
+            prop_assert!(n == 0 || full_frame(n) - 14 + 20 <= mtu);
+            prop_assert!(full_frame(n + 32) - 14 + 20 > mtu);
         }
     }
 }

@@ -5,7 +5,10 @@
 use gungraun::prelude::*;
 use std::hint::black_box;
 use trimwire_encoder::packet::StreamId;
-use trimwire_encoder::{Decoder, Decoding, Encoder, Envelope, Isa, Layout, Message, RotationKey, rotation};
+use trimwire_encoder::{
+    DEFAULT_COORDINATES_PER_PACKET, Decoder, Decoding, Encoder, Envelope, Isa, Layout, Message, PLANES,
+    RotationKey, rotation,
+};
 
 const COORDINATES: usize = 1 << 15;
 const KEY: RotationKey = RotationKey { job_seed: 1, message: 1, rank: 0 };
@@ -19,9 +22,13 @@ fn row(name: &str) -> (Isa, Vec<f32>) {
     (isa(name), row.collect())
 }
 
+fn layout() -> Layout {
+    Layout::new(COORDINATES, DEFAULT_COORDINATES_PER_PACKET).expect("a valid layout")
+}
+
 fn encoded(name: &str) -> (Encoder, Vec<f32>, Message) {
     let (isa, row) = row(name);
-    let encoder = Encoder::new(Layout::new(COORDINATES, 352).expect("a valid layout"), KEY).with_isa(isa);
+    let encoder = Encoder::new(layout(), KEY).with_isa(isa);
     let mut message = Message::default();
     encode(&encoder, &row, &mut message);
     (encoder, row, message)
@@ -30,13 +37,12 @@ fn encoded(name: &str) -> (Encoder, Vec<f32>, Message) {
 fn encode(encoder: &Encoder, row: &[f32], message: &mut Message) {
     let stream = StreamId::new(0, 0).expect("a valid stream");
     let envelope = Envelope { stream, message: 1, layer_class: 0 };
-    encoder.encode(row, envelope, 11, message).expect("finite");
+    encoder.encode(row, envelope, PLANES, message).expect("finite");
 }
 
 fn received(name: &str) -> (Decoder, Vec<f32>) {
     let (_, out, message) = encoded(name);
-    let layout = Layout::new(COORDINATES, 352).expect("a valid layout");
-    let mut decoder = Decoder::new(layout, KEY, Decoding::Unbiased).with_isa(isa(name));
+    let mut decoder = Decoder::new(layout(), KEY, Decoding::Unbiased).with_isa(isa(name));
     for index in 0..message.packets() {
         decoder.receive(message.packet(index)).expect("a valid packet");
     }

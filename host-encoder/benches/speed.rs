@@ -24,11 +24,11 @@ fn transform(criterion: &mut Criterion) {
 
 fn codec(criterion: &mut Criterion) {
     let gradient = gradient();
-    let layout = Layout::new(COORDINATES, 352).expect("a valid layout");
     let key = RotationKey { job_seed: 1, message: 1, rank: 0 };
     let envelope =
         Envelope { stream: StreamId::new(0, 0).expect("a valid stream"), message: 1, layer_class: 0 };
     for codec in [Codec::Rht, Codec::SubtractiveDithering] {
+        let layout = Layout::new(COORDINATES, codec.coordinates_per_packet()).expect("a valid layout");
         let mut group = criterion.benchmark_group(codec.name());
         group.throughput(Throughput::Bytes(4 * COORDINATES as u64)).sample_size(30);
         for isa in Isa::available() {

@@ -1,5 +1,6 @@
 //! The codecs and the planes that their packets are made of.
 
+use crate::packet::{BLOCK, HEADER_LEN};
 use std::fmt;
 use std::str::FromStr;
 
@@ -82,10 +83,23 @@ impl Codec {
         self.plane_bits().len() as u8
     }
 
+    /// Most coordinates of a packet that fits an MTU of 1500 bytes whole, be it over IPv4 or IPv6: fragments cannot be cut.
+    pub const fn coordinates_per_packet(self) -> usize {
+        // What IPv6 and UDP leave of the MTU.
+        let payload = 1500 - 48;
+        let mut n = BLOCK;
+        while HEADER_LEN + self.body_len(n + BLOCK) <= payload {
+            n += BLOCK;
+        }
+        n
+    }
+
     /// Bits per coordinate of each plane.
     pub(crate) const fn plane_bits(self) -> &'static [u8] {
         match self {
-            Self::Rht | Self::RhtPaper | Self::SignMagnitude => &[1, 1, 1, 1, 1, 1, 1, 1, 8, 8, 8],
+            // With sixteen bits of position a whole packet is as accurate as f32 arithmetic on a row is.
+            Self::Rht => &[1, 1, 1, 1, 1, 1, 1, 1, 8, 8],
+            Self::RhtPaper | Self::SignMagnitude => &[1, 1, 1, 1, 1, 1, 1, 1, 8, 8, 8],
             // The head is not the sign, so the f32 needs all of its 32 bits behind it.
             Self::StochasticQuantisation | Self::SubtractiveDithering => {
                 &[1, 1, 1, 1, 1, 1, 1, 1, 8, 8, 8, 1]
@@ -102,6 +116,7 @@ impl Codec {
             Self::Raw if plane == 0 => 0,
             Self::Raw => 32 * eighth,
             _ if plane <= 8 => plane as usize * eighth,
+            Self::Rht if plane > 10 => 24 * eighth,
             _ if plane <= 11 => (8 * plane as usize - 56) * eighth,
             Self::StochasticQuantisation | Self::SubtractiveDithering => 33 * eighth,
             _ => 32 * eighth,
@@ -158,8 +173,18 @@ mod tests {
     }
 
     #[test]
+    fn the_fullest_packets_fit_an_mtu_of_1500_bytes() {
+        for codec in Codec::ALL {
+            let n = codec.coordinates_per_packet();
+            let datagram = |n| 40 + 8 + HEADER_LEN + codec.body_len(n);
+            assert!(datagram(n) <= 1500 && datagram(n + BLOCK) > 1500, "{codec}: {n}");
+        }
+        assert_eq!(Codec::ALL.map(Codec::coordinates_per_packet), [448, 352, 352, 320, 320, 352]);
+    }
+
+    #[test]
     fn a_whole_body_holds_every_bit_of_its_coordinates() {
-        for (codec, bits) in Codec::ALL.into_iter().zip([32, 32, 32, 33, 33, 32]) {
+        for (codec, bits) in Codec::ALL.into_iter().zip([24, 32, 32, 33, 33, 32]) {
             assert_eq!(codec.body_len(352), 44 * bits, "{codec}");
             assert!(codec.planes() <= MAX_PLANES);
         }

@@ -2,7 +2,7 @@
 
 use crate::codec::Codec;
 use crate::decoder::Decoding;
-use crate::dequantise::{Codes, Dequantiser, PlaneReader};
+use crate::dequantise::Dequantiser;
 use crate::dither;
 use crate::hadamard::{CACHE_BLOCK, join_blocks, transform_block};
 use crate::held::Precision;
@@ -11,8 +11,9 @@ use crate::packet::BLOCK;
 use crate::rotation::{self, RotationKey};
 use crate::scale::RowScale;
 use crate::scratch::Scratch;
-use crate::simd::{Isa, Kernel, Lanes};
+use crate::simd::{Isa, Kernel, Lanes, prefetch};
 use crate::weights::RowWeights;
+use crate::words::{RowWords, Words};
 
 /// What happens to decoded coordinates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,15 +34,20 @@ pub(crate) struct RowDecoder<'a, P: Fn(usize) -> Option<Precision>> {
     pub(crate) codec: Codec,
     pub(crate) decoding: Decoding,
     pub(crate) isa: Isa,
-    /// Bodies of all packets, one behind the other, each with room for all planes.
-    pub(crate) bodies: &'a [u8],
     /// A packet's precision, if anything of it arrived.
     pub(crate) precision: &'a P,
 }
 
 impl<P: Fn(usize) -> Option<Precision>> RowDecoder<'_, P> {
-    /// Decodes `row` to `out`, which may be shorter than the row.
-    pub(crate) fn decode(&self, row: usize, put: Put, scratch: &mut Scratch, out: &mut [f32]) {
+    /// Decodes `row` from its words to `out`, which may be shorter than the row.
+    pub(crate) fn decode(
+        &self,
+        row: usize,
+        words: &RowWords,
+        put: Put,
+        scratch: &mut Scratch,
+        out: &mut [f32],
+    ) {
         let length = self.layout.row_range(row).len();
         let (mut largest, mut any) = (0.0f32, false);
         for index in self.layout.row_packets(row) {
@@ -71,13 +77,14 @@ impl<P: Fn(usize) -> Option<Precision>> RowDecoder<'_, P> {
             dither::words_of(self.isa, self.key, row as u32, length, dither);
         }
         let scale = if rotates { RowScale::for_largest(largest) } else { RowScale::for_largest(0.0) };
-        self.isa.run(Job { decoder: self, row, put, scale, values, signs, dither, out });
+        self.isa.run(Job { decoder: self, row, words, put, scale, values, signs, dither, out });
     }
 }
 
 struct Job<'a, P: Fn(usize) -> Option<Precision>> {
     decoder: &'a RowDecoder<'a, P>,
     row: usize,
+    words: &'a RowWords,
     put: Put,
     scale: RowScale,
     values: &'a mut [f32],
@@ -91,10 +98,9 @@ impl<P: Fn(usize) -> Option<Precision>> Kernel for Job<'_, P> {
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
-        let Self { decoder, row, put, scale, values, signs, dither, out } = self;
+        let Self { decoder, row, words, put, scale, values, signs, dither, out } = self;
         let RowDecoder { layout, codec, decoding, .. } = *decoder;
         let length = values.len();
-        let range = layout.row_range(row);
         let (mut lambda, mut paper) = (1.0, 0.0);
         if codec.rotates() && decoding != Decoding::Mmse {
             let packets = layout.row_places(row).map(|(i, place)| (place.len(), (decoder.precision)(i)));
@@ -107,7 +113,6 @@ impl<P: Fn(usize) -> Option<Precision>> Kernel for Job<'_, P> {
         // 1/√d once for the transform back, and the working scale.
         let gain = if codec.rotates() { scale.factor() / (length as f64).sqrt() } else { 1.0 };
         let rotate = codec.rotates() && put != Put::AddRotated;
-        let mut codes: Codes = [[0; BLOCK]; _];
         let mut transformed = 0;
         for (index, local) in layout.row_places(row) {
             // Pieces are transformed as soon as they are full, while they are in the cache.
@@ -115,18 +120,17 @@ impl<P: Fn(usize) -> Option<Precision>> Kernel for Job<'_, P> {
                 transform_block(lanes, &mut values[transformed..transformed + CACHE_BLOCK]);
                 transformed += CACHE_BLOCK;
             }
+            // Where the row goes in the end.
+            prefetch(out.get(local.clone()).unwrap_or_default());
             let Some(precision) = (decoder.precision)(index) else {
                 values[local].fill(0.0);
                 continue;
             };
-            let start = codec.body_len(range.start + local.start);
-            let body = &decoder.bodies[start..start + codec.body_len(local.len())];
-            let reader = PlaneReader { body, n: local.len() };
-            let words = dither.get(local.clone()).unwrap_or_default();
+            let dither = dither.get(local.clone()).unwrap_or_default();
             let dequantiser = |planes| {
                 Dequantiser::new(codec, decoding, precision.header, planes, lambda * gain, paper * gain)
             };
-            packet(lanes, precision, dequantiser, reader, words, &mut codes, &mut values[local]);
+            packet(lanes, precision, dequantiser, words.of(local.clone()), dither, &mut values[local]);
         }
         if put == Put::AddRotated {
             for (to, value) in out.iter_mut().zip(&*values) {
@@ -151,24 +155,25 @@ fn packet<L: Lanes>(
     lanes: L,
     precision: Precision,
     dequantiser: impl Fn(u8) -> Dequantiser,
-    reader: PlaneReader<'_>,
-    words: &[u32],
-    codes: &mut Codes,
+    words: Words<'_>,
+    dither: &[u32],
     out: &mut [f32],
 ) {
     let Precision { planes, more, .. } = precision;
     let deep = more.div_ceil(BLOCK) * BLOCK;
     if deep > 0 {
-        dequantiser(planes + 1).decode(lanes, reader, 0, words, codes, &mut out[..deep]);
+        dequantiser(planes + 1).decode(lanes, words, dither, &mut out[..deep]);
     }
     let shallow = dequantiser(planes);
+    let from = |block| (words.skip_blocks(block), dither.get(BLOCK * block..).unwrap_or_default());
     if more % BLOCK > 0 {
-        let block = more / BLOCK;
+        let (words, dither) = from(more / BLOCK);
         let mut mixed = [0.0; BLOCK];
-        shallow.decode(lanes, reader, block, words, codes, &mut mixed);
+        shallow.decode(lanes, words, dither, &mut mixed);
         out[more..deep].copy_from_slice(&mixed[more % BLOCK..]);
     }
-    shallow.decode(lanes, reader, deep / BLOCK, words, codes, &mut out[deep..]);
+    let (words, dither) = from(deep / BLOCK);
+    shallow.decode(lanes, words, dither, &mut out[deep..]);
 }
 
 /// Flips the signs back, takes the working scale off and stores or adds.

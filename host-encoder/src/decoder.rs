@@ -8,7 +8,8 @@ use crate::packet::{PacketError, PacketView};
 use crate::rotation::RotationKey;
 use crate::scratch::with_scratch;
 use crate::simd::Isa;
-use rayon::iter::{IndexedParallelIterator, ParallelIterator};
+use crate::words::RowWords;
+use rayon::iter::{IndexedParallelIterator, IntoParallelRefIterator, ParallelIterator};
 use rayon::slice::ParallelSliceMut;
 
 /// How coordinates that did not arrive whole are filled in (DESIGN §4).
@@ -41,6 +42,8 @@ pub struct Receipt {
     pub planes_now: u8,
     /// The packet brought nothing that was not held already.
     pub duplicate: bool,
+    /// The row that the packet completed: all planes of all its packets are held now. [`Decoder::finish_row_into`] takes it.
+    pub completed: Option<usize>,
 }
 
 /// How the packets of a message fared.
@@ -63,10 +66,24 @@ pub struct Decoder {
     codec: Codec,
     isa: Isa,
     parallel: bool,
+    /// Whole planes at which a packet counts as complete.
+    planes: u8,
     held: Vec<Option<Held>>,
     limits: Vec<u8>,
-    /// Bodies of all packets, one behind the other, each with room for all planes.
-    bodies: Vec<u8>,
+    rows: Vec<Row>,
+    /// Words of rows that are decoded, for others to use.
+    spare: Vec<RowWords>,
+}
+
+/// A row under reception.
+#[derive(Debug, Clone, Default)]
+struct Row {
+    /// Its packets' words, from the first packet on.
+    words: Option<RowWords>,
+    /// How many of its packets are complete.
+    complete: usize,
+    /// It was decoded, and its words are gone.
+    taken: bool,
 }
 
 impl Decoder {
@@ -82,18 +99,25 @@ impl Decoder {
             codec,
             isa: Isa::best(),
             parallel: false,
+            planes: codec.planes(),
             held: vec![None; packets],
             limits: vec![u8::MAX; packets],
-            bodies: vec![0; codec.body_len(layout.padded_coordinates())],
+            rows: vec![Row::default(); layout.rows()],
+            spare: Vec::with_capacity(layout.rows()),
         }
     }
 
     /// For messages of another codec. Forgets what was received.
     pub fn with_codec(mut self, codec: Codec) -> Self {
         self.codec = codec;
-        self.bodies.resize(codec.body_len(self.layout.padded_coordinates()), 0);
+        self.planes = codec.planes();
         self.reset(self.key);
         self
+    }
+
+    /// For a sender that sends the first `planes` planes only: rows are complete when they hold those. After [`Self::with_codec`].
+    pub fn with_planes(self, planes: u8) -> Self {
+        Self { planes: planes.clamp(1, self.codec.planes()), ..self }
     }
 
     /// On another instruction set. The result is the same, bit for bit.
@@ -126,6 +150,10 @@ impl Decoder {
         self.key = key;
         self.held.fill(None);
         self.limits.fill(u8::MAX);
+        for row in &mut self.rows {
+            self.spare.extend(row.words.take());
+            *row = Row::default();
+        }
     }
 
     /// Takes the UDP payload of a DATA packet in. Its length is what arrived; nothing is changed on an error.
@@ -139,12 +167,12 @@ impl Decoder {
         if index >= self.held.len() {
             return Err(PacketError::Index { index: header.index, packets: self.held.len() as u32 });
         }
-        let place = self.layout.packet_range(index);
-        if header.coordinates != place.len() {
+        let place = self.layout.place(index);
+        if header.coordinates != place.within.len() {
             return Err(PacketError::Coordinates {
                 index: header.index,
                 got: header.coordinates,
-                expected: place.len(),
+                expected: place.within.len(),
             });
         }
         let first_sight = self.held[index].is_none();
@@ -153,10 +181,26 @@ impl Decoder {
             return Err(PacketError::Contradiction(header.index));
         }
         let planes_before = held.leading();
-        let slot = codec.body_len(place.start)..codec.body_len(place.end);
-        let gained = held.merge(codec, header.first_plane, view.body(), &mut self.bodies[slot]);
-        let planes_now = held.leading();
-        Ok(Receipt { index, planes_before, planes_now, duplicate: !gained && !first_sight })
+        let row = &mut self.rows[place.row];
+        let mut receipt =
+            Receipt { index, planes_before, planes_now: planes_before, duplicate: true, completed: None };
+        if row.taken || planes_before >= codec.planes() {
+            return Ok(receipt);
+        }
+        let words = row.words.get_or_insert_with(|| {
+            let mut words = self.spare.pop().unwrap_or_default();
+            words.prepare(codec, place.length, self.layout.row_range(0).len());
+            words
+        });
+        let words = words.of_mut(place.within);
+        let gained = held.merge(self.isa, codec, header.first_plane, view.body(), first_sight, words);
+        receipt.planes_now = held.leading();
+        receipt.duplicate = !gained && !first_sight;
+        if (planes_before..receipt.planes_now).contains(&(self.planes - 1)) {
+            row.complete += 1;
+            receipt.completed = (row.complete == place.packets).then_some(place.row);
+        }
+        Ok(receipt)
     }
 
     /// Whole planes held of a packet: 0 when nothing, or nothing but its head, arrived.
@@ -189,38 +233,73 @@ impl Decoder {
         stats
     }
 
-    /// Decodes into `out` (shape: `layout.coordinates()`; a longer or shorter slice is filled as far as both reach).
+    /// Decodes a complete row ([`Receipt::completed`]) into `out` (shape: `layout.row_coordinates(row)`) while it is in the cache, and makes
+    /// room for others. Returns whether it did: not where packets of the row are missing or cut, or where it was taken before.
+    /// [`Self::finish_into`] leaves rows alone that were taken.
+    pub fn finish_row_into(&mut self, row: usize, out: &mut [f32]) -> bool {
+        self.take_row(row, Put::Store, out)
+    }
+
+    /// Decodes a complete row and adds it to `out`; otherwise as [`Self::finish_row_into`].
+    pub fn add_row_into(&mut self, row: usize, out: &mut [f32]) -> bool {
+        self.take_row(row, Put::Add, out)
+    }
+
+    fn take_row(&mut self, row: usize, put: Put, out: &mut [f32]) -> bool {
+        let Some(state) = self.rows.get_mut(row) else { return false };
+        if state.complete < self.layout.row_packets(row).len() {
+            return false;
+        }
+        let Some(words) = state.words.take() else { return false };
+        self.decode_row(row, &words, put, out);
+        self.rows[row].taken = true;
+        self.spare.push(words);
+        true
+    }
+
+    /// Decodes into `out` (shape: `layout.coordinates()`; a longer or shorter slice is filled as far as both reach), but for rows that were
+    /// taken already.
     pub fn finish_into(&self, out: &mut [f32]) {
         self.decode(out, Put::Store);
     }
 
-    /// Decodes and adds to `out`, as a reducer does; shapes as in [`Self::finish_into`].
+    /// Decodes and adds to `out`, as a reducer does; shapes and rows as in [`Self::finish_into`].
     pub fn add_into(&self, out: &mut [f32]) {
         self.decode(out, Put::Add);
+    }
+
+    /// The first row that was taken.
+    pub(crate) fn first_taken(&self) -> Option<usize> {
+        self.rows.iter().position(|row| row.taken)
     }
 
     /// Decodes all rows to `out`. With [`Put::AddRotated`] its shape is that of the padded message.
     pub(crate) fn decode(&self, out: &mut [f32], put: Put) {
         let row_length = self.layout.row_range(0).len();
-        let held = |index: usize| self.precision(index);
-        let rows = RowDecoder {
+        let nothing = RowWords::default();
+        let decode = |((row, state), out): ((usize, &Row), &mut [f32])| {
+            if !state.taken {
+                self.decode_row(row, state.words.as_ref().unwrap_or(&nothing), put, out);
+            }
+        };
+        if self.parallel {
+            self.rows.par_iter().enumerate().zip(out.par_chunks_mut(row_length)).for_each(decode);
+        } else {
+            self.rows.iter().enumerate().zip(out.chunks_mut(row_length)).for_each(decode);
+        }
+    }
+
+    fn decode_row(&self, row: usize, words: &RowWords, put: Put, out: &mut [f32]) {
+        let precision = |index: usize| self.precision(index);
+        let decoder = RowDecoder {
             layout: self.layout,
             key: self.key,
             codec: self.codec,
             decoding: self.decoding,
             isa: self.isa,
-            bodies: &self.bodies,
-            precision: &held,
+            precision: &precision,
         };
-        let decode = |(row, out): (usize, &mut [f32])| {
-            with_scratch(|scratch| rows.decode(row, put, scratch, out));
-        };
-        let rows = self.layout.rows();
-        if self.parallel {
-            out.par_chunks_mut(row_length).take(rows).enumerate().for_each(decode);
-        } else {
-            out.chunks_mut(row_length).take(rows).enumerate().for_each(decode);
-        }
+        with_scratch(|scratch| decoder.decode(row, words, put, scratch, out));
     }
 
     /// A packet's precision, if anything of it arrived.

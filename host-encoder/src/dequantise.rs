@@ -1,48 +1,18 @@
-//! Planes of one packet back to coordinates.
+//! The code words of one packet back to coordinates.
 
 use crate::codec::Codec;
 use crate::decoder::Decoding;
 use crate::dither;
-use crate::layout::DEFAULT_COORDINATES_PER_PACKET;
 use crate::packet::{BLOCK, Header};
 use crate::quantiser::{self, Expander, Zones};
-use crate::simd::{Lanes, Planes, Split};
+use crate::simd::{Kernel, Lanes};
 use crate::weights::decodes_by_sign;
-
-/// The planes of a packet, as far as they are held; bytes beyond that mean nothing.
-#[derive(Clone, Copy)]
-pub(crate) struct PlaneReader<'a> {
-    pub(crate) body: &'a [u8],
-    pub(crate) n: usize,
-}
-
-impl PlaneReader<'_> {
-    /// Reads a block of the first `planes` planes; the others stay as they are.
-    #[inline(always)]
-    fn read(&self, block: usize, planes: usize, split: &mut Split) {
-        for (plane, bits) in split.bits.iter_mut().enumerate().take(planes) {
-            *bits = self.bits(plane * (self.n / 8), block);
-        }
-        for (plane, bytes) in split.bytes.iter_mut().enumerate().take(planes.saturating_sub(8)) {
-            let at = self.n + plane * self.n + BLOCK * block;
-            bytes.copy_from_slice(&self.body[at..at + BLOCK]);
-        }
-    }
-
-    /// A block of the bit-plane that begins at byte `start`.
-    #[inline(always)]
-    fn bits(&self, start: usize, block: usize) -> u32 {
-        let at = start + 4 * block;
-        self.body[at..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
-    }
-}
-
-/// Room for the code words of a packet's blocks; a packet of more blocks takes its turns.
-pub(crate) type Codes = [[u32; BLOCK]; DEFAULT_COORDINATES_PER_PACKET / BLOCK];
+use crate::words::Words;
 
 /// Reads coordinates of which the same number of planes is held.
 pub(crate) struct Dequantiser {
-    planes: usize,
+    /// Bits of code words that are known.
+    known: u32,
     values: Values,
 }
 
@@ -51,10 +21,10 @@ enum Values {
     Zero,
     /// ±magnitude by plane 0; with dither, less the coordinate's threshold.
     Signs { magnitude: f32, dithered: bool },
-    /// By the upper bits of the index, sign included, in the given unit.
-    Indices { zones: Zones, unit: f64 },
+    /// By the first planes of the index, sign included, in the given unit.
+    Indices { zones: Zones, unit: f32, planes: u8 },
     /// By the code of the embedded quantiser, in the given unit.
-    Codes { zones: Zones, unit: f64, open_bits: u32 },
+    Codes { zones: Zones, unit: f32, open_bits: u32 },
     /// f32s of which the lowest bits are open.
     Floats { open_bits: u32 },
     /// The same, rotated: times a unit.
@@ -90,11 +60,12 @@ impl Dequantiser {
             }
             Codec::Rht => {
                 let zones = Zones::new(quantiser::peak_magnitude(header.peak));
-                let unit = sigma * unit;
+                let unit = (sigma * unit) as f32;
                 if planes > 8 {
-                    Values::Codes { zones, unit, open_bits }
+                    // The lowest eight bits have no plane: encoders round.
+                    Values::Codes { zones, unit, open_bits: if cut { open_bits } else { 0 } }
                 } else {
-                    Values::Indices { zones, unit }
+                    Values::Indices { zones, unit, planes }
                 }
             }
             Codec::RhtPaper => Values::Rotated { open_bits, unit },
@@ -111,122 +82,84 @@ impl Dequantiser {
             }
             Codec::Raw => Values::Raw,
         };
-        Self { planes: usize::from(planes), values }
+        let bits = match planes {
+            _ if codec == Codec::Raw => 32,
+            0..=8 => u32::from(planes),
+            _ => 8 * (u32::from(planes) - 7).min(4),
+        };
+        Self { known: u32::MAX.checked_shl(32 - bits).unwrap_or_default(), values }
     }
 
-    /// Writes the coordinates of the blocks from `first_block` on; `words` are the packet's dither words, where there are any.
+    /// Writes as many coordinates as `out` holds, a multiple of 32; `dither` are their dither words, where there are any.
     #[inline(always)]
-    pub(crate) fn decode<L: Lanes>(
-        &self,
-        lanes: L,
-        reader: PlaneReader<'_>,
-        first_block: usize,
-        words: &[u32],
-        codes: &mut Codes,
-        out: &mut [f32],
-    ) {
-        let blocks = (first_block..).zip(out.as_chunks_mut::<BLOCK>().0);
-        let mut split = Split::ZERO;
+    pub(crate) fn decode<L: Lanes>(&self, lanes: L, coded: Words<'_>, dither: &[u32], out: &mut [f32]) {
+        let words = &coded.words[..out.len()];
+        let each = out.iter_mut().zip(words.iter().map(|word| word & self.known));
         match &self.values {
             Values::Zero => out.fill(0.0),
             Values::Signs { magnitude, dithered } => {
-                let value = lanes.splat(*magnitude);
-                for (block, out) in blocks {
-                    let bits = reader.bits(0, block);
+                let value = lanes.splat_u(magnitude.to_bits());
+                for (words, out) in words.as_chunks().0.iter().zip(out.as_chunks_mut::<BLOCK>().0) {
                     for (at, line) in L::lines_mut(out).iter_mut().enumerate() {
-                        lanes.store(line, lanes.flip(value, bits, at));
+                        let sign = lanes.and(lanes.load_words(words, at), lanes.splat_u(1 << 31));
+                        lanes.store(line, lanes.floats(lanes.xor(value, sign)));
                     }
-                    if *dithered {
-                        for (i, value) in out.iter_mut().enumerate() {
-                            let word = words.get(block * BLOCK + i).copied().unwrap_or_default();
-                            *value -= dither::threshold(word, *magnitude);
-                        }
+                }
+                if *dithered {
+                    for (value, word) in out.iter_mut().zip(dither) {
+                        *value -= dither::threshold(*word, *magnitude);
                     }
                 }
             }
-            Values::Indices { zones, unit } => {
-                let table = table(zones, *unit as f32, self.planes as u8);
-                for (block, out) in blocks {
-                    reader.read(block, self.planes, &mut split);
-                    lanes.join(&split, &mut codes[0]);
-                    for i in 0..BLOCK {
-                        out[i] = table[(codes[0][i] >> 24) as usize];
-                    }
-                }
+            Values::Indices { zones, unit, planes } => {
+                let table = table(zones, *unit, *planes);
+                each.for_each(|(out, word)| *out = table[(word >> 24) as usize]);
             }
             Values::Codes { zones, unit, open_bits } => {
-                let expander = Expander::new(lanes, zones, *unit, *open_bits);
-                let whole = Planes::new(reader.body, reader.n).filter(|_| self.planes >= 11);
-                let groups = (first_block..).step_by(codes.len());
-                for (first, out) in groups.zip(out.as_chunks_mut::<BLOCK>().0.chunks_mut(codes.len())) {
-                    let codes = &mut codes[..out.len()];
-                    // Whole packets are the rule, and a loop that reads all planes keeps everything in registers.
-                    if let Some(whole) = whole {
-                        for (block, codes) in (first..).zip(codes.iter_mut()) {
-                            whole.read(block, &mut split);
-                            lanes.join(&split, codes);
-                        }
-                    } else {
-                        for (block, codes) in (first..).zip(codes.iter_mut()) {
-                            reader.read(block, self.planes, &mut split);
-                            lanes.join(&split, codes);
-                        }
-                    }
-                    // A loop of its own: a processor looks ahead some 250 instructions, and both loops' work on one block is that much.
-                    for (out, codes) in out.iter_mut().zip(codes) {
-                        expand(lanes, &expander, codes, out);
-                    }
-                }
+                lanes.apart(Expand { words, zones, unit: *unit, open_bits: *open_bits, out });
             }
-            Values::Floats { open_bits } => {
-                for (block, out) in blocks {
-                    reader.read(block, self.planes, &mut split);
-                    lanes.join(&split, &mut codes[0]);
-                    for i in 0..BLOCK {
-                        out[i] = middle(codes[0][i], *open_bits);
-                    }
-                }
-            }
-            Values::Rotated { open_bits, unit } => {
-                for (block, out) in blocks {
-                    reader.read(block, self.planes, &mut split);
-                    lanes.join(&split, &mut codes[0]);
-                    for i in 0..BLOCK {
-                        let value = f64::from(middle(codes[0][i], *open_bits)) * unit;
-                        out[i] = value.clamp(-LARGEST, LARGEST) as f32;
-                    }
-                }
-            }
+            Values::Floats { open_bits } => each.for_each(|(out, word)| *out = middle(word, *open_bits)),
+            Values::Rotated { open_bits, unit } => each.for_each(|(out, word)| {
+                let value = f64::from(middle(word, *open_bits)) * unit;
+                *out = value.clamp(-LARGEST, LARGEST) as f32;
+            }),
             Values::BehindHead { open_bits } => {
-                for (block, out) in blocks {
-                    reader.read(block, self.planes, &mut split);
-                    lanes.join(&split, &mut codes[0]);
-                    let last = if self.planes > 11 { reader.bits(4 * reader.n, block) } else { 0 };
-                    for i in 0..BLOCK {
-                        out[i] = middle(codes[0][i] << 1 | last >> i & 1, *open_bits);
-                    }
+                let whole = *open_bits == 0;
+                for (i, (out, word)) in each.enumerate() {
+                    let last = coded.last.get(i / BLOCK).copied().unwrap_or_default() >> (i % BLOCK) & 1;
+                    *out = middle(word << 1 | if whole { last } else { 0 }, *open_bits);
                 }
             }
-            Values::Raw => {
-                let values = reader.body.as_chunks::<4>().0.iter().skip(first_block * BLOCK);
-                for (to, bytes) in out.iter_mut().zip(values) {
-                    *to = f32::from_be_bytes(*bytes);
-                }
-            }
+            Values::Raw => each.for_each(|(out, word)| *out = f32::from_bits(word)),
         }
     }
 }
 
-/// A block's coordinates from its code words.
-#[inline(always)]
-fn expand<L: Lanes>(lanes: L, expander: &Expander<L>, codes: &[u32; BLOCK], out: &mut [f32; BLOCK]) {
-    let (magnitude, sign) = (lanes.splat_u(0x7fff_ffff), lanes.splat_u(1 << 31));
-    // A block is two vectors of sixteen lanes or four of eight.
-    for (pair, [first, second]) in L::lines_mut(out).as_chunks_mut::<2>().0.iter_mut().enumerate() {
-        let (a, b) = (lanes.load_words(codes, 2 * pair), lanes.load_words(codes, 2 * pair + 1));
-        let m = expander.magnitudes(lanes, [lanes.and(a, magnitude), lanes.and(b, magnitude)]);
-        lanes.store(first, lanes.floats(lanes.or(lanes.bits(m[0]), lanes.and(a, sign))));
-        lanes.store(second, lanes.floats(lanes.or(lanes.bits(m[1]), lanes.and(b, sign))));
+/// Decodes code words of the embedded quantiser. In a function of its own, so that its tables stay in registers.
+struct Expand<'a> {
+    words: &'a [u32],
+    zones: &'a Zones,
+    unit: f32,
+    open_bits: u32,
+    out: &'a mut [f32],
+}
+
+impl Kernel for Expand<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        let Self { words, zones, unit, open_bits, out } = self;
+        let expander = Expander::new(lanes, zones, unit, open_bits);
+        for (words, out) in words.as_chunks::<BLOCK>().0.iter().zip(out.as_chunks_mut::<BLOCK>().0) {
+            // A block is two vectors of sixteen lanes or four of eight.
+            for (pair, [first, second]) in L::lines_mut(out).as_chunks_mut::<2>().0.iter_mut().enumerate() {
+                let (a, b) = (lanes.load_words(words, 2 * pair), lanes.load_words(words, 2 * pair + 1));
+                let [a, b] = expander.coordinates(lanes, [a, b]);
+                lanes.store(first, a);
+                lanes.store(second, b);
+            }
+        }
     }
 }
 

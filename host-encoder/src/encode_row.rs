@@ -118,7 +118,7 @@ impl RowEncoder {
 
 /// The working memory that a row needs, beside the row itself.
 pub(crate) struct Buffers<'a> {
-    pub(crate) row: &'a mut AlignedRow,
+    pub(crate) row: &'a mut AlignedRow<f32>,
     pub(crate) signs: &'a mut Vec<u32>,
     pub(crate) dither: &'a mut Vec<u32>,
 }
@@ -171,7 +171,7 @@ impl Kernel for Job<'_> {
             self.encoder.write_header(index, place.len(), head, packet);
             let body = PlaneWriter { body: &mut packet[HEADER_LEN..], n: values.len(), planes };
             match codec {
-                Codec::Rht => rht(lanes, values, head, body),
+                Codec::Rht => lanes.apart(Quantise { values, head, body }),
                 Codec::RhtPaper => {
                     floats(lanes, values.iter().map(|v| (f64::from(*v) / unit) as f32), body);
                 }
@@ -284,42 +284,60 @@ impl PlaneWriter<'_> {
     }
 }
 
-#[inline(always)]
-fn rht<L: Lanes>(lanes: L, values: &[f32], head: Head, mut body: PlaneWriter<'_>) {
-    let compander = Compander::new(lanes, &Zones::new(quantiser::peak_magnitude(head.peak)));
-    let inverse = lanes.splat(head.inverse);
-    let blocks = values.as_chunks::<BLOCK>().0.iter().enumerate();
-    let (mut codes, mut planes) = ([0; BLOCK], Split::ZERO);
-    // Two loops, because whole packets are the rule and one that writes all planes keeps everything in registers.
-    if let Some(mut whole) = PlanesMut::new(body.body, body.n) {
-        for (block, values) in blocks {
-            codes_of(lanes, &compander, inverse, values, &mut codes);
-            lanes.split(&codes, &mut planes);
-            whole.put(block, &planes);
-        }
-    } else {
-        for (block, values) in blocks {
-            codes_of(lanes, &compander, inverse, values, &mut codes);
-            lanes.split(&codes, &mut planes);
-            body.put(block, &planes);
+/// Quantises a packet's rotated coordinates and writes their planes.
+struct Quantise<'a> {
+    values: &'a [f32],
+    head: Head,
+    body: PlaneWriter<'a>,
+}
+
+impl Kernel for Quantise<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        let Self { values, head, mut body } = self;
+        let compander = Compander::new(lanes, &Zones::new(quantiser::peak_magnitude(head.peak)));
+        let inverse = lanes.splat(head.inverse);
+        let blocks = values.as_chunks::<BLOCK>().0.iter().enumerate();
+        let (mut codes, mut planes) = ([0; BLOCK], Split::ZERO);
+        // Two loops, because whole packets are the rule and one that writes all planes keeps everything in registers.
+        if let Some(mut whole) = PlanesMut::new(body.body, body.n) {
+            let mut next = [0; BLOCK];
+            let all = values.as_chunks::<BLOCK>().0;
+            words_of(lanes, &compander, inverse, &all[0], &mut codes);
+            for (block, values) in all.iter().enumerate().skip(1) {
+                words_of(lanes, &compander, inverse, values, &mut next);
+                lanes.split_24(&codes, &mut planes);
+                whole.put(block - 1, &planes);
+                codes = next;
+            }
+            lanes.split_24(&codes, &mut planes);
+            whole.put(all.len() - 1, &planes);
+        } else {
+            for (block, values) in blocks {
+                words_of(lanes, &compander, inverse, values, &mut codes);
+                lanes.split_24(&codes, &mut planes);
+                body.put(block, &planes);
+            }
         }
     }
 }
 
-/// A block's code words; `inverse` multiplies values into units of σ.
+/// A block's code words; `inverse` multiplies values into zone widths.
 #[inline(always)]
-fn codes_of<L: Lanes>(
+fn words_of<L: Lanes>(
     lanes: L,
     compander: &Compander<L>,
     inverse: L::F,
     values: &[f32; BLOCK],
-    codes: &mut [u32; BLOCK],
+    words: &mut [u32; BLOCK],
 ) {
     let (magnitude, sign) = (lanes.splat_u(0x7fff_ffff), lanes.splat_u(1 << 31));
     for (at, line) in L::lines(values).iter().enumerate() {
         let v = lanes.bits(lanes.load(line));
-        let m = lanes.mul(lanes.floats(lanes.and(v, magnitude)), inverse);
-        lanes.store_words(codes, at, lanes.or(compander.codes(lanes, m), lanes.and(v, sign)));
+        let y = lanes.mul(lanes.floats(lanes.and(v, magnitude)), inverse);
+        lanes.store_words(words, at, lanes.or(compander.words(lanes, y), lanes.and(v, sign)));
     }
 }
 

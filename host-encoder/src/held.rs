@@ -2,12 +2,14 @@
 
 use crate::codec::{Codec, MAX_PLANES};
 use crate::packet::Header;
+use crate::simd::Isa;
+use crate::words::WordsMut;
 
 /// What is held of one packet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Held {
     pub(crate) header: Header,
-    /// Bytes held of each plane, from its beginning. Kept per plane, so that the order of arrival does not matter.
+    /// Bytes held of each plane, from its beginning, unless all are held whole. Kept per plane, so that the order of arrival does not matter.
     bytes: [u16; MAX_PLANES as usize],
     /// Whole planes held from plane 0 on.
     leading: u8,
@@ -33,25 +35,45 @@ impl Held {
         head(&self.header) == head(other)
     }
 
-    /// Takes in the planes of a body that begins with plane `first`; `slot` is the packet's place for a body that begins with
-    /// plane 0. Returns whether anything was not held before.
-    pub(crate) fn merge(&mut self, codec: Codec, first: u8, body: &[u8], slot: &mut [u8]) -> bool {
+    /// Takes in the planes of a body that begins with plane `first`; `words` are the packet's, which mean nothing yet when it is seen for
+    /// the first time. Returns whether anything was not held before.
+    pub(crate) fn merge(
+        &mut self,
+        isa: Isa,
+        codec: Codec,
+        first: u8,
+        body: &[u8],
+        first_sight: bool,
+        mut words: WordsMut<'_>,
+    ) -> bool {
         let n = self.header.coordinates;
+        // Whole packets are the rule, and nobody asks how much is held of their planes.
+        if first == 0 && body.len() == codec.body_len(n) {
+            words.join(isa, codec, body);
+            self.leading = codec.planes();
+            return true;
+        }
         if first == 0 && self.bytes == [0; MAX_PLANES as usize] {
-            slot[..body.len()].copy_from_slice(body);
-            for plane in 0..codec.planes() {
-                let (start, end) = plane_range(codec, plane, n);
-                self.bytes[usize::from(plane)] = body.len().clamp(start, end) as u16 - start as u16;
+            words.join(isa, codec, body);
+            let mut left = body.len();
+            for (bytes, bits) in self.bytes.iter_mut().zip(codec.plane_bits()) {
+                let plane = n / 8 * usize::from(*bits);
+                *bytes = left.min(plane) as u16;
+                self.leading += u8::from(left >= plane);
+                left = left.saturating_sub(plane);
             }
-            self.leading = self.count_leading(codec);
             return !body.is_empty();
+        }
+        if first_sight {
+            words.join(isa, codec, &[]);
         }
         let (mut rest, mut gained) = (body, false);
         for plane in first..codec.planes() {
             let (start, end) = plane_range(codec, plane, n);
             let (bytes, tail) = rest.split_at(rest.len().min(end - start));
-            if bytes.len() > self.bytes_of(plane) {
-                slot[start..start + bytes.len()].copy_from_slice(bytes);
+            let held = self.bytes_of(plane);
+            if bytes.len() > held {
+                words.add(codec, plane, held..bytes.len(), bytes);
                 self.bytes[usize::from(plane)] = bytes.len() as u16;
                 gained = true;
             }

@@ -4,8 +4,8 @@ use crate::codec::Codec;
 use crate::packet::{BLOCK, HEADER_LEN, MAX_INDEX};
 use std::ops::Range;
 
-/// Coordinates of a full packet at an MTU of 1500 bytes.
-pub const DEFAULT_COORDINATES_PER_PACKET: usize = 352;
+/// Coordinates of a full packet of the default codec at an MTU of 1500 bytes.
+pub const DEFAULT_COORDINATES_PER_PACKET: usize = Codec::Rht.coordinates_per_packet();
 /// Rows have 2^15 coordinates (the paper, §3.2).
 pub const DEFAULT_ROW_LOG2: u8 = 15;
 
@@ -40,6 +40,20 @@ pub struct Layout {
     coordinates: usize,
     per_packet: usize,
     row_log2: u8,
+    /// Packets of a full row: known in advance, because every packet that arrives is looked up by its index.
+    row_packets: usize,
+}
+
+/// Where a packet belongs.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) row: usize,
+    /// Coordinates of the row, with padding.
+    pub(crate) length: usize,
+    /// Packets of the row.
+    pub(crate) packets: usize,
+    /// The packet's coordinates, counted from the row's first.
+    pub(crate) within: Range<usize>,
 }
 
 impl Layout {
@@ -51,7 +65,7 @@ impl Layout {
         if coordinates == 0 {
             return Err(LayoutError::Empty);
         }
-        Self { coordinates, per_packet, row_log2: DEFAULT_ROW_LOG2 }.checked()
+        Self { coordinates, per_packet, row_log2: DEFAULT_ROW_LOG2, row_packets: 0 }.checked()
     }
 
     /// The same message in rows of 2^`row_log2` coordinates.
@@ -63,12 +77,12 @@ impl Layout {
     }
 
     fn checked(self) -> Result<Self, LayoutError> {
-        let packets =
-            self.full_rows() * self.packets_of(1 << self.row_log2) + self.packets_of(self.last_row());
+        let this = Self { row_packets: (1usize << self.row_log2).div_ceil(self.per_packet), ..self };
+        let packets = this.packets();
         if packets > MAX_INDEX as usize + 1 {
             return Err(LayoutError::TooLong { packets });
         }
-        Ok(self)
+        Ok(this)
     }
 
     /// Most coordinates that a packet carries.
@@ -93,7 +107,7 @@ impl Layout {
 
     /// Number of packets.
     pub fn packets(&self) -> usize {
-        self.full_rows() * self.packets_of(1 << self.row_log2) + self.packets_of(self.last_row())
+        self.full_rows() * self.row_packets + self.packets_of(self.last_row())
     }
 
     /// Coordinates with padding.
@@ -107,10 +121,17 @@ impl Layout {
         start..start + if row < self.full_rows() { 1 << self.row_log2 } else { self.last_row() }
     }
 
+    /// A row's coordinates, without padding; `row < rows()`.
+    pub fn row_coordinates(&self, row: usize) -> Range<usize> {
+        let Range { start, end } = self.row_range(row);
+        start..end.min(self.coordinates)
+    }
+
     /// The packets of a row.
     pub fn row_packets(&self, row: usize) -> Range<usize> {
-        let start = row * self.packets_of(1 << self.row_log2);
-        start..start + self.packets_of(self.row_range(row).len())
+        let start = row * self.row_packets;
+        start
+            ..start + if row < self.full_rows() { self.row_packets } else { self.packets_of(self.last_row()) }
     }
 
     /// The packets of a row, each with its place in the row.
@@ -127,15 +148,27 @@ impl Layout {
 
     /// The row that a packet belongs to; `index < packets()`.
     pub fn packet_row(&self, index: usize) -> usize {
-        (index / self.packets_of(1 << self.row_log2)).min(self.rows().saturating_sub(1))
+        // A message has at most 2^20 packets, and divisions of fewer bits are faster.
+        let row = index as u32 / self.row_packets as u32;
+        (row as usize).min(self.rows().saturating_sub(1))
     }
 
     /// A packet's place in the padded message; `index < packets()`.
     pub fn packet_range(&self, index: usize) -> Range<usize> {
+        let place = self.place(index);
+        let start = place.row << self.row_log2;
+        start + place.within.start..start + place.within.end
+    }
+
+    /// A packet's place; `index < packets()`.
+    #[inline]
+    pub(crate) fn place(&self, index: usize) -> Place {
         let row = self.packet_row(index);
-        let (range, packets) = (self.row_range(row), self.row_packets(row));
-        let (blocks, count, nth) = (range.len() / BLOCK, packets.len(), index - packets.start);
-        range.start + nth * blocks / count * BLOCK..range.start + (nth + 1) * blocks / count * BLOCK
+        let (length, packets) = (self.row_range(row).len(), self.row_packets(row));
+        let (blocks, count, nth) = (length / BLOCK, packets.len(), index - packets.start);
+        // At most 2^15 packets times 2^15 blocks.
+        let edge = |nth: usize| ((nth * blocks) as u32 / count as u32) as usize * BLOCK;
+        Place { row, length, packets: count, within: edge(nth)..edge(nth + 1) }
     }
 
     /// Bytes of a packet's UDP payload when it carries the first `planes` planes.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! gradient ─► rows of 2^15 ─► rotate (Philox signs, Hadamard) ─► quantise ─► planes ─► packets      Encoder
-//! gradient ◄─ rows         ◄─ rotate back ◄─ λ · centroids    ◄─ planes   ◄─ any prefix of any      Decoder
+//! gradient ◄─ rows         ◄─ rotate back ◄─ λ · centroids ◄─ words ◄─ planes ◄─ any prefix of any  Decoder
 //! ```
 //!
 //! Everything is a pure function of bytes and seeds, the same on every machine and instruction set. The crate knows nothing
@@ -42,6 +42,7 @@ mod signs;
 #[allow(unsafe_code)]
 mod simd;
 mod weights;
+mod words;
 
 pub use codec::{Codec, MAX_PLANES, UnknownCodec};
 pub use decoder::{Decoder, Decoding, Receipt, Stats};

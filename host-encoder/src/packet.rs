@@ -15,12 +15,12 @@
 use crate::codec::Codec;
 
 /// Version of the format that this crate speaks.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// Bytes that packets of every kind begin with.
 pub const PREFIX_LEN: usize = 8;
 /// Bytes in front of a DATA packet's first bit-plane.
 pub const HEADER_LEN: usize = 18;
-/// All planes of the default codec: eight of bits, three of bytes.
+/// All planes of the default codec: eight of bits, two of bytes.
 pub const PLANES: u8 = Codec::Rht.planes();
 /// Coordinates come in blocks of this many.
 pub const BLOCK: usize = 32;
@@ -197,6 +197,7 @@ pub struct Prefix {
 
 impl Prefix {
     /// Reads the prefix of any packet.
+    #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Self, PacketError> {
         let Some(&[b0, b1, b2, b3, m0, m1, m2, m3]) = bytes.first_chunk::<PREFIX_LEN>() else {
             return Err(PacketError::Short { got: bytes.len(), need: PREFIX_LEN });
@@ -251,6 +252,7 @@ pub struct Header {
 
 impl Header {
     /// Reads and checks a DATA packet's header.
+    #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Self, PacketError> {
         let prefix = Prefix::parse(bytes)?;
         if prefix.kind != Kind::Data {
@@ -318,6 +320,7 @@ pub struct PacketView<'a> {
 
 impl<'a> PacketView<'a> {
     /// Checks a UDP payload. Its length is what arrived; bytes beyond the last plane are ignored.
+    #[inline]
     pub fn parse(payload: &'a [u8]) -> Result<Self, PacketError> {
         let header = Header::parse(payload)?;
         let (codec, n) = (header.codec(), header.coordinates);
@@ -337,7 +340,7 @@ impl<'a> PacketView<'a> {
     }
 }
 
-/// Offset of a plane of the default codec in a body that begins with plane 0, bytes; of plane 11, the length of a whole
+/// Offset of a plane of the default codec in a body that begins with plane 0, bytes; of plane 10, the length of a whole
 /// body.
 pub const fn plane_offset(plane: u8, coordinates: usize) -> usize {
     Codec::Rht.plane_offset(plane, coordinates)

@@ -1,7 +1,7 @@
 //! The embedded quantiser: an 8-bit index for N(0, 1) of which every prefix is a near-optimal coarser index.
 //!
 //! Plane 0 is the sign; planes 1 to 7 are the upper bits of a piecewise linear, monotone function of the magnitude, and
-//! three byte-planes its lower bits. Eight linear pieces, the *zones*, are enough for every depth to come within 4 % of
+//! two byte-planes its lower bits. Eight linear pieces, the *zones*, are enough for every depth to come within 4 % of
 //! the Lloyd–Max quantiser of its size. They are equally wide, so that a coordinate's zone is the whole part of its
 //! magnitude in zone widths, and few enough for their tables to lie in registers. The outermost zone has no end
 //! of its own: the packet's peak bounds it.
@@ -20,9 +20,9 @@ const ZONES: usize = 8;
 /// The cell that each zone begins in, in eighths of a cell: zones need not begin where cells do.
 const CELLS: [u16; ZONES + 1] = [0, 257, 493, 682, 822, 916, 972, 1004, 1024];
 /// log2 of the positions in an eighth of a cell.
-const EIGHTH_LOG2: u32 = 21;
-/// The code that the last zone begins at.
-const HIGH: u32 = (CELLS[ZONES - 1] as u32) << EIGHTH_LOG2;
+const EIGHTH_LOG2: u32 = 13;
+/// Codes of a magnitude: seven bits of a cell and sixteen of the position in it, so that an f32 holds each exactly.
+const CODES: u32 = 1 << 23;
 /// Where the last zone ends unless the peak is above, in zone widths.
 const USUAL_END: f64 = 8.625;
 /// Cells from this one on lie wholly in the last zone.
@@ -31,78 +31,61 @@ const FIRST_OUTER_CELL: u8 = 126;
 /// The zones of a packet: the last one reaches as far as the packet's peak.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Zones {
-    /// Codes at the lower ends.
-    base: [u32; ZONES],
     /// Codes per zone width.
     slope: [f32; ZONES],
+    /// 2^23 and the code that the zone's line has at magnitude 0. A sum of at least 2^23 has no places behind the point: adding this
+    /// rounds to a whole code, which is then the sum's lower bits.
+    offset: [f32; ZONES],
+    /// For decoding, at [`place`]: the code word at which the zone's line is 0.
+    zero: [f32; ZONES],
+    /// For decoding, at [`place`]: σ per unit of a code word.
+    width: [f32; ZONES],
     /// Where the last zone ends, in zone widths.
     end: f64,
 }
 
 /// The zones of packets whose peak is not above the usual end.
-const USUAL: Zones = {
-    let mut zones = Zones { base: [0; ZONES], slope: [0.0; ZONES], end: USUAL_END };
+static USUAL: Zones = {
+    let none = [0.0; ZONES];
+    let mut zones = Zones { slope: none, offset: none, zero: none, width: none, end: USUAL_END };
     let mut zone = 0;
     while zone < ZONES {
-        zones.base[zone] = (CELLS[zone] as u32) << EIGHTH_LOG2;
-        zones.slope[zone] = codes_of(zone) as f32;
+        zones = zones.with(zone, codes_of(zone));
         zone += 1;
     }
-    zones.slope[ZONES - 1] = (codes_of(ZONES - 1) / (USUAL_END - (ZONES - 1) as f64)) as f32;
-    zones
+    zones.with(ZONES - 1, codes_of(ZONES - 1) / (USUAL_END - (ZONES - 1) as f64))
 };
+
+/// The code that a zone begins at.
+const fn base(zone: usize) -> f64 {
+    ((CELLS[zone] as u32) << EIGHTH_LOG2) as f64
+}
 
 /// Codes that a zone holds.
 const fn codes_of(zone: usize) -> f64 {
-    (((CELLS[zone + 1] - CELLS[zone]) as u32) << EIGHTH_LOG2) as f64
+    base(zone + 1) - base(zone)
 }
-
-/// Magnitude as a function of the code, in a zone and beyond it.
-#[derive(Debug, Clone, Copy)]
-struct Line {
-    /// The code at which it is 0.
-    zero: f64,
-    /// σ a code.
-    slope: f64,
-}
-
-impl Line {
-    const fn of(zone: usize, base: u32, codes: f32) -> Self {
-        Self { zero: base as f64 - zone as f64 * codes as f64, slope: ZONE / codes as f64 }
-    }
-}
-
-/// The lines of [`USUAL`].
-const USUAL_LINES: [Line; ZONES] = {
-    let mut lines = [Line { zero: 0.0, slope: 0.0 }; ZONES];
-    let mut zone = 0;
-    while zone < ZONES {
-        lines[zone] = Line::of(zone, USUAL.base[zone], USUAL.slope[zone]);
-        zone += 1;
-    }
-    lines
-};
 
 impl Zones {
+    const fn with(mut self, zone: usize, slope: f64) -> Self {
+        let codes = slope as f32;
+        let offset = (CODES as f64 + base(zone) - zone as f64 * codes as f64) as f32;
+        self.slope[zone] = codes;
+        self.offset[zone] = offset;
+        // What was rounded for the encoder has to be so for the decoder.
+        self.zero[place(zone)] = (WORD * (offset as f64 - CODES as f64)) as f32;
+        self.width[place(zone)] = (ZONE / codes as f64 / WORD) as f32;
+        self
+    }
+
     /// The zones of a packet whose largest magnitude, in units of σ, is at most `peak`.
     pub(crate) fn new(peak: f32) -> Self {
-        let mut zones = USUAL;
         let end = f64::from(peak) / ZONE;
         if end > USUAL_END {
             let last = ZONES - 1;
-            zones.slope[last] = (codes_of(last) / (end - last as f64)) as f32;
-            zones.end = end;
+            return Self { end, ..USUAL.with(last, codes_of(last) / (end - last as f64)) };
         }
-        zones
-    }
-
-    fn lines(&self) -> [Line; ZONES] {
-        let mut lines = USUAL_LINES;
-        if self.end > USUAL_END {
-            let last = ZONES - 1;
-            lines[last] = Line::of(last, self.base[last], self.slope[last]);
-        }
-        lines
+        USUAL
     }
 
     /// What a magnitude is decoded to when the first `planes` (1 … 8) planes of its index are known: the centroid of the
@@ -126,82 +109,109 @@ impl Zones {
 #[derive(Clone, Copy)]
 pub(crate) struct Compander<L: Lanes> {
     slope: L::F,
-    base: L::U,
+    offset: L::F,
 }
 
 impl<L: Lanes> Compander<L> {
     #[inline(always)]
     pub(crate) fn new(lanes: L, zones: &Zones) -> Self {
-        Self { slope: lanes.table(&zones.slope), base: lanes.table_u(&zones.base) }
+        Self { slope: lanes.table(&zones.slope), offset: lanes.table(&zones.offset) }
     }
 
-    /// The 31-bit codes of magnitudes in zone widths.
+    /// The code words, sign bit clear, of magnitudes in zone widths.
     #[inline(always)]
-    pub(crate) fn codes(&self, lanes: L, y: L::F) -> L::U {
+    pub(crate) fn words(&self, lanes: L, y: L::F) -> L::U {
+        const LARGEST: u32 = (2.0 * CODES as f32).to_bits() - 1;
         let zone = lanes.min_u(lanes.truncate(y), lanes.splat_u(ZONES as u32 - 1));
-        // Exact: the difference needs no more bits than `y` has.
-        let into = lanes.sub(y, lanes.convert(zone));
-        let steps = lanes.truncate(lanes.mul(into, lanes.lookup(self.slope, zone)));
-        let code = lanes.add_u(lanes.lookup_u(self.base, zone), steps);
-        lanes.min_u(code, lanes.splat_u(0x7fff_ffff))
+        let steps = lanes.mul(y, lanes.lookup(self.slope, zone));
+        let code = lanes.bits(lanes.add(steps, lanes.lookup(self.offset, zone)));
+        lanes.shift_left_8(lanes.min_u(code, lanes.splat_u(LARGEST)))
     }
 }
 
 /// [`Zones`] in vectors, for decoding into units of the caller's choice.
 ///
-/// Magnitude as a function of the code is made of straight pieces, each steeper than the one before: it is the largest of
-/// the lines that the pieces lie on. So no zone has to be found out, and nothing to be looked up.
+/// The zone of a code is one of two neighbours by the exponent and the first mantissa bit of the code's distance from a point a
+/// little beyond the last code: both become finer towards the outer zones. A comparison with where the farther one
+/// begins decides.
 #[derive(Clone, Copy)]
 pub(crate) struct Expander<L: Lanes> {
-    /// The code at which a zone's line is 0; for the upper half of the zones, counted from [`HIGH`].
-    zero: [L::F; ZONES],
-    /// Magnitude a code.
-    slope: [L::F; ZONES],
+    /// The bits of a magnitude that are known.
+    known: L::U,
+    /// Where the farther zone begins, less one.
+    below: L::U,
+    zero: L::F,
+    width: L::F,
 }
+
+/// Code words are codes times this.
+const WORD: f64 = 256.0;
+/// The point that distances are counted from, a code word: between any two halves of an octave from it lies at most one beginning of a
+/// zone, and beyond the first half octave exactly one.
+const FAR: f32 = 141.0 / 128.0 * (1u32 << 31) as f32;
+
+/// Where a zone stands in tables: at the half octave of distance that it begins in, modulo eight, less one.
+const fn place(zone: usize) -> usize {
+    /// The half octave in which code word 0 lies.
+    const FIRST: usize = ((FAR.to_bits() >> 22) % 8) as usize;
+    (FIRST + ZONES - 1 - zone) % ZONES
+}
+
+/// Where the farther of the two zones of a half octave begins, less one, a code word.
+static BELOW: [u32; ZONES] = {
+    let mut below = [0; ZONES];
+    let mut zone = 0;
+    while zone < ZONES {
+        below[(place(zone) + 1) % ZONES] = ((base(zone) * WORD) as u32).wrapping_sub(1);
+        zone += 1;
+    }
+    below
+};
 
 impl<L: Lanes> Expander<L> {
-    /// Magnitudes in σ are multiplied by `unit`; of codes the lowest `open_bits` are unknown (and zero).
+    /// Magnitudes in σ are multiplied by `unit`; of code words the lowest `open_bits`, less than 32, are unknown.
     #[inline(always)]
-    pub(crate) fn new(lanes: L, zones: &Zones, unit: f64, open_bits: u32) -> Self {
-        let middle = f64::from(1u32 << open_bits) * 0.5;
-        let (mut zero, mut slope) = ([lanes.splat(0.0); ZONES], [lanes.splat(0.0); ZONES]);
-        for (zone, line) in zones.lines().into_iter().enumerate() {
-            let origin = if zone < ZONES / 2 { 0.0 } else { f64::from(HIGH) };
-            zero[zone] = lanes.splat((line.zero - middle - origin) as f32);
-            slope[zone] = lanes.splat((unit * line.slope) as f32);
+    pub(crate) fn new(lanes: L, zones: &Zones, unit: f32, open_bits: u32) -> Self {
+        let middle = ((1u64 << open_bits) / 2) as f32;
+        Self {
+            known: lanes.splat_u(u32::MAX << open_bits >> 1 & u32::MAX << open_bits),
+            below: lanes.table_u(&BELOW),
+            zero: lanes.sub(lanes.table(&zones.zero), lanes.splat(middle)),
+            width: lanes.mul(lanes.table(&zones.width), lanes.splat(unit)),
         }
-        Self { zero, slope }
     }
 
-    /// The magnitudes in the middle of what 31-bit codes leave open. Several vectors at once: there are more lines than
-    /// registers to keep them in.
+    /// Coordinates in the middle of what their code words leave open. Several vectors step by step, so that the processor need not look
+    /// far ahead for something to do. (Loops, not closures: what the compiler does not inline here has no vector instructions.)
     #[inline(always)]
-    pub(crate) fn magnitudes<const K: usize>(&self, lanes: L, codes: [L::U; K]) -> [L::F; K] {
-        // A code has more bits than an f32 holds. Counted from where the last zone begins, large ones are as precise as small ones.
-        // (Loops, not closures: what the compiler does not inline here has no vector instructions.)
-        let down = lanes.splat_u(HIGH.wrapping_neg());
-        let (mut from_0, mut from_high) = ([lanes.splat(0.0); K], [lanes.splat(0.0); K]);
-        let mut largest = [lanes.splat(0.0); K];
+    pub(crate) fn coordinates<const K: usize>(&self, lanes: L, words: [L::U; K]) -> [L::F; K] {
+        let (mut magnitude, mut zone) = (words, words);
+        let mut code = [self.zero; K];
         for i in 0..K {
-            from_0[i] = lanes.convert(codes[i]);
-            from_high[i] = lanes.convert(lanes.add_u(codes[i], down));
-            largest[i] = lanes.mul(lanes.sub(from_0[i], self.zero[0]), self.slope[0]);
+            magnitude[i] = lanes.and(words[i], self.known);
+            code[i] = lanes.convert(magnitude[i]);
         }
-        for zone in 1..ZONES {
-            let codes = if zone < ZONES / 2 { &from_0 } else { &from_high };
-            for i in 0..K {
-                let line = lanes.mul(lanes.sub(codes[i], self.zero[zone]), self.slope[zone]);
-                largest[i] = lanes.max(largest[i], line);
-            }
+        for i in 0..K {
+            zone[i] = lanes.shift_right_22(lanes.bits(lanes.sub(lanes.splat(FAR), code[i])));
         }
-        largest
+        for i in 0..K {
+            zone[i] = lanes.less_where_greater(zone[i], magnitude[i], lanes.lookup_u(self.below, zone[i]));
+        }
+        for i in 0..K {
+            let into = lanes.sub(code[i], lanes.lookup(self.zero, zone[i]));
+            code[i] = lanes.mul(into, lanes.lookup(self.width, zone[i]));
+        }
+        for i in 0..K {
+            code[i] =
+                lanes.floats(lanes.or(lanes.bits(code[i]), lanes.and(words[i], lanes.splat_u(1 << 31))));
+        }
+        code
     }
 }
 
-/// The magnitude, in units of σ, at which `code` (0 to 2^31, and between two codes) begins in a packet of that peak.
+/// The magnitude, in units of σ, at which `code` (0 to 2^23, and between two codes) begins in a packet of that peak.
 pub fn magnitude_of_code(code: f64, peak: u8) -> f64 {
     let end = USUAL_END.max(f64::from(peak_magnitude(peak)) / ZONE);
-    let base = |zone: usize| f64::from(CELLS[zone]) * f64::from(1u32 << EIGHTH_LOG2);
     let zone = (0..ZONES).rev().find(|zone| code >= base(*zone)).unwrap_or(0);
     let width = if zone == ZONES - 1 { end - zone as f64 } else { 1.0 };
     ZONE * (zone as f64 + width * (code - base(zone)) / codes_of(zone))
@@ -217,12 +227,13 @@ pub fn distortion(planes: u8) -> f64 {
 }
 
 /// 2^(k/32), k = 0 … 31.
-const ROOTS: [f64; 32] = {
+static ROOTS: [f32; 32] = {
     const ROOT: f64 = 1.021_897_148_654_116_7;
     let mut roots = [1.0; 32];
-    let mut k = 1;
+    let (mut root, mut k) = (1.0, 1);
     while k < 32 {
-        roots[k] = roots[k - 1] * ROOT;
+        root *= ROOT;
+        roots[k] = root as f32;
         k += 1;
     }
     roots
@@ -230,7 +241,7 @@ const ROOTS: [f64; 32] = {
 
 /// The magnitude that a peak byte stands for, 2^(peak/32), in units of σ.
 pub fn peak_magnitude(peak: u8) -> f32 {
-    (ROOTS[usize::from(peak % 32)] * (1u64 << (peak / 32)) as f64) as f32
+    ROOTS[usize::from(peak % 32)] * f32::from(1u8 << (peak / 32))
 }
 
 /// The smallest peak byte whose magnitude is not below `ratio`. (A packet has at most 8,160 coordinates, so its
@@ -239,22 +250,23 @@ pub fn peak_byte(ratio: f32) -> u8 {
     if ratio <= 1.0 {
         return 0;
     }
-    // The octave from the exponent; within it, 2^(k/32) ≥ ratio from a first guess that is never too high.
+    // The octave from the exponent; within it, 2^(k/32) ≥ the mantissa from a first guess that is never too high.
     let bits = ratio.to_bits();
-    let octave = (bits >> 23) - 127;
-    let mut k = 32 * octave + FLOOR_OF_SIXTEENTH[(bits >> 19 & 15) as usize];
-    while k < 255 && peak_magnitude(k as u8) < ratio {
+    let mantissa = f32::from_bits(bits & 0x007f_ffff | 1f32.to_bits());
+    let mut k = FLOOR_OF_SIXTEENTH[(bits >> 19 & 15) as usize];
+    while k < 32 && ROOTS[k] < mantissa {
         k += 1;
     }
-    k.min(255) as u8
+    (32 * ((bits >> 23) as usize - 127) + k).min(255) as u8
 }
 
 /// ⌊32 · log2(1 + i/16)⌋.
-const FLOOR_OF_SIXTEENTH: [u32; 16] = [0, 2, 5, 7, 10, 12, 14, 16, 18, 20, 22, 24, 25, 27, 28, 30];
+static FLOOR_OF_SIXTEENTH: [usize; 16] = [0, 2, 5, 7, 10, 12, 14, 16, 18, 20, 22, 24, 25, 27, 28, 30];
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packet::BLOCK;
     use crate::simd::{Isa, Kernel};
     use proptest::prelude::*;
 
@@ -332,7 +344,7 @@ mod tests {
         assert_eq!(peak_byte(f32::NAN), 255);
     }
 
-    /// Codes of eight magnitudes and what they decode to.
+    /// Code words of eight magnitudes and what they decode to.
     struct ThereAndBack {
         zones: Zones,
         magnitudes: [f32; 8],
@@ -344,10 +356,10 @@ mod tests {
         #[inline(always)]
         fn run<L: Lanes>(self, lanes: L) -> Self::Output {
             let y = lanes.mul(lanes.table(&self.magnitudes), lanes.splat((1.0 / ZONE) as f32));
-            let codes = Compander::new(lanes, &self.zones).codes(lanes, y);
-            let back = Expander::new(lanes, &self.zones, 1.0, 0).magnitudes(lanes, [codes])[0];
+            let words = Compander::new(lanes, &self.zones).words(lanes, y);
+            let [back] = Expander::new(lanes, &self.zones, 1.0, 0).coordinates(lanes, [words]);
             let mut out = ([0; 16], [0; 16]);
-            lanes.to_array(codes, &mut out.0);
+            lanes.to_array(words, &mut out.0);
             lanes.to_array(lanes.bits(back), &mut out.1);
             out
         }
@@ -379,8 +391,9 @@ mod tests {
                 let (codes, back) = isa.run(ThereAndBack { zones: Zones::new(peak), magnitudes });
                 prop_assert!(codes[..8].is_sorted());
                 for (m, b) in magnitudes.iter().zip(back) {
-                    // Half a position of the widest cell, and the rounding of four operations.
-                    let bound = 2e-7 * m + (peak - 3.7).max(0.6) / 2.5 / 16_777_216.0;
+                    // A position of the last zone's, and the rounding of four operations.
+                    let position = (peak - 3.718_75).max(0.863_3) / (20 << 13) as f32;
+                    let bound = 3e-7 * m + position;
                     prop_assert!((f32::from_bits(b) - m).abs() <= bound, "{m} came back as {}", f32::from_bits(b));
                 }
             }
@@ -395,9 +408,53 @@ mod tests {
             let magnitudes = [below, low, low, low, low, low, low, low];
             for isa in Isa::available() {
                 let (codes, _) = isa.run(ThereAndBack { zones: USUAL, magnitudes });
-                let base = USUAL.base[zone];
-                assert!(codes[1].abs_diff(base) < 64, "{isa}, zone {zone}: {:#x}, {base:#x}", codes[1]);
-                assert!(codes[0] <= codes[1] && codes[1] - codes[0] < 1 << 12, "{isa}, zone {zone}");
+                let [below, at] = [codes[0] >> 8, codes[1] >> 8];
+                assert!(at.abs_diff(base(zone) as u32) <= 1, "{isa}, zone {zone}: {at:#x}");
+                assert!(below <= at && at - below <= 2, "{isa}, zone {zone}");
+            }
+        }
+    }
+
+    /// The zone whose line a code word is decoded by, in a packet whose zones decode to their own numbers.
+    struct ZoneOf([u32; BLOCK]);
+
+    impl Kernel for ZoneOf {
+        type Output = [f32; BLOCK];
+
+        #[inline(always)]
+        fn run<L: Lanes>(self, lanes: L) -> Self::Output {
+            let mut zones = Zones { zero: [0.0; ZONES], width: [0.0; ZONES], ..USUAL };
+            for zone in 0..ZONES {
+                zones.zero[place(zone)] = -((1u32 << 31) as f32);
+                zones.width[place(zone)] = (zone + 1) as f32 / (1u32 << 31) as f32;
+            }
+            let (expander, mut out) = (Expander::new(lanes, &zones, 1.0, 0), [0.0; BLOCK]);
+            for (at, line) in L::lines_mut(&mut out).iter_mut().enumerate() {
+                let [v] = expander.coordinates(lanes, [lanes.load_words(&self.0, at)]);
+                lanes.store(line, v);
+            }
+            out
+        }
+    }
+
+    #[test]
+    fn a_code_is_decoded_by_the_line_of_its_zone() {
+        let mut codes: Vec<u32> = (0..1 << 16).map(|i| i << 7).collect();
+        codes.extend((0..ZONES).flat_map(|zone| {
+            let start = base(zone) as u32;
+            [start.saturating_sub(1), start, start + 1]
+        }));
+        codes.push(CODES - 1);
+        for isa in Isa::available() {
+            for codes in codes.chunks(BLOCK) {
+                let mut words = [0; BLOCK];
+                words.iter_mut().zip(codes).for_each(|(word, code)| *word = code << 8);
+                for (code, value) in codes.iter().zip(isa.run(ZoneOf(words))) {
+                    let zone = (0..ZONES).rev().find(|zone| base(*zone) as u32 <= *code).unwrap();
+                    // (code + 2^23) / 2^23 times zone + 1.
+                    let expected = (1.0 + f64::from(*code) / f64::from(CODES)) * (zone + 1) as f64;
+                    assert!((f64::from(value) / expected - 1.0).abs() < 1e-6, "{isa}, code {code}: {value}");
+                }
             }
         }
     }
@@ -405,11 +462,11 @@ mod tests {
     #[test]
     fn codes_begin_where_their_magnitudes_do() {
         for (cell, edge) in edges().into_iter().enumerate() {
-            let code = (cell << 24) as f64;
+            let code = (cell << 16) as f64;
             assert!((magnitude_of_code(code, 0) - edge).abs() < 1e-12, "cell {cell}");
         }
         let peak = peak_byte(20.0);
-        assert!((magnitude_of_code(2_147_483_648.0, peak) - f64::from(peak_magnitude(peak))).abs() < 1e-9);
+        assert!((magnitude_of_code(8_388_608.0, peak) - f64::from(peak_magnitude(peak))).abs() < 1e-9);
     }
 
     #[test]

@@ -35,6 +35,12 @@ pub enum RotatedSumError {
         /// The sum's.
         expected: RotationKey,
     },
+    /// A row was decoded already ([`Decoder::finish_row_into`]), and its packets' planes are gone.
+    #[error("row {row} of the message was decoded before the message was added to a sum")]
+    Taken {
+        /// The first such row.
+        row: usize,
+    },
     /// A codec that does not rotate.
     #[error("codec {0} does not rotate: add its messages with Decoder::add_into")]
     NotRotated(crate::codec::Codec),
@@ -81,6 +87,9 @@ impl RotatedSum {
         }
         if decoder.key() != self.key {
             return Err(RotatedSumError::Key { got: decoder.key(), expected: self.key });
+        }
+        if let Some(row) = decoder.first_taken() {
+            return Err(RotatedSumError::Taken { row });
         }
         decoder.decode(&mut self.sum, Put::AddRotated);
         Ok(())

@@ -2,21 +2,50 @@
 
 use std::cell::RefCell;
 
-/// Bytes of a cache line, in f32s.
+/// Words of a cache line.
 const LINE: usize = 16;
 
-/// A row that begins at a cache line: vectors that straddle two lines cost twice.
+/// A row of f32s or code words that begins at a cache line: vectors that straddle two lines cost twice.
 #[derive(Debug, Default)]
-pub(crate) struct AlignedRow(Vec<f32>);
+pub(crate) struct AlignedRow<T> {
+    room: Vec<T>,
+    length: usize,
+}
 
-impl AlignedRow {
-    /// The row, `length` long; its content is left from whatever it was used for before.
-    pub(crate) fn of(&mut self, length: usize) -> &mut [f32] {
-        if self.0.len() < length + LINE {
-            self.0.resize(length + LINE, 0.0);
+impl<T: Copy + Default> AlignedRow<T> {
+    /// The row, `length` long from now on; its content is left from whatever it was used for before.
+    pub(crate) fn of(&mut self, length: usize) -> &mut [T] {
+        if self.room.len() < length + LINE {
+            self.room.resize(length + LINE, T::default());
         }
-        let start = self.0.as_ptr().align_offset(LINE * size_of::<f32>()).min(LINE);
-        &mut self.0[start..start + length]
+        self.length = length;
+        let start = self.start();
+        &mut self.room[start..start + length]
+    }
+
+    /// The row as it is.
+    pub(crate) fn get(&self) -> &[T] {
+        let start = self.start();
+        self.room.get(start..start + self.length).unwrap_or_default()
+    }
+
+    /// The same, to be written.
+    pub(crate) fn get_mut(&mut self) -> &mut [T] {
+        let start = self.start();
+        self.room.get_mut(start..start + self.length).unwrap_or_default()
+    }
+
+    fn start(&self) -> usize {
+        self.room.as_ptr().align_offset(LINE * size_of::<T>()).min(LINE)
+    }
+}
+
+impl<T: Copy + Default> Clone for AlignedRow<T> {
+    fn clone(&self) -> Self {
+        // A copy's room begins elsewhere in its cache line.
+        let mut copy = Self::default();
+        copy.of(self.length).copy_from_slice(self.get());
+        copy
     }
 }
 
@@ -27,7 +56,7 @@ pub(crate) struct Scratch {
     /// The row as f32, where it came in another format.
     pub(crate) wide: Vec<f32>,
     /// The row, padded.
-    pub(crate) row: AlignedRow,
+    pub(crate) row: AlignedRow<f32>,
     /// Philox words of the row: signs.
     pub(crate) signs: Vec<u32>,
     /// Philox words of the row: dither.

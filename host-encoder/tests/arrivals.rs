@@ -27,6 +27,14 @@ fn decodings() -> impl Strategy<Value = Decoding> {
     prop::sample::select(vec![Decoding::Unbiased, Decoding::Mmse, Decoding::Paper])
 }
 
+/// A number that looks random, by SplitMix64.
+fn shuffled(seed: u64, index: u64) -> u64 {
+    let mut z = seed.wrapping_add(index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}
+
 fn layout(coordinates: usize, blocks: usize, row_log2: u8) -> Layout {
     Layout::new(coordinates, 32 * blocks).and_then(|layout| layout.with_row_log2(row_log2)).unwrap()
 }
@@ -56,7 +64,11 @@ fn decoded(
     }
     let mut out = vec![f32::NAN; layout.coordinates()];
     decoder.finish_into(&mut out);
-    out.into_iter().map(f32::to_bits).collect()
+    bits(&out)
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
 }
 
 #[test]
@@ -90,10 +102,11 @@ fn a_longer_prefix_is_never_much_worse() {
         (0..4_096u32).map(|i| (0..12).map(|k| hash(12 * i + k)).sum::<f32>() - 6.0).collect();
     let energy: f64 = gradient.iter().map(|&x| f64::from(x).powi(2)).sum();
     for codec in Codec::ALL {
-        let layout = layout(gradient.len(), 11, 12);
+        let n = codec.coordinates_per_packet();
+        let layout = layout(gradient.len(), n / 32, 12);
         let message = encoded(layout, codec, Isa::best(), codec.planes(), &gradient);
         let mut before = f64::INFINITY;
-        for length in (18..=message.packet(0).len()).step_by(44) {
+        for length in (18..=message.packet(0).len()).step_by(n / 8) {
             let packets: Vec<&[u8]> = (0..message.packets())
                 .map(|i| &message.packet(i)[..length.min(message.packet(i).len())])
                 .collect();
@@ -122,11 +135,71 @@ fn hash(index: u32) -> f32 {
 }
 
 proptest! {
+    #[test]
+    fn rows_taken_as_they_complete_are_those_of_the_whole_message(
+        gradient in gradients(), codec in codecs(), decoding in decodings(), blocks in 1usize..12, row_log2 in 5u8..10,
+        planes in 1u8..=12, seed: u64,
+    ) {
+        let layout = layout(gradient.len(), blocks, row_log2);
+        let planes = planes.min(codec.planes());
+        let message = encoded(layout, codec, Isa::best(), planes, &gradient);
+        // Packets come in any order, some cut at first, some twice, some never.
+        let mut arrivals: Vec<(u64, &[u8])> = Vec::new();
+        for index in 0..message.packets() {
+            let (packet, luck) = (message.packet(index), shuffled(seed, index as u64));
+            if luck % 3 == 0 {
+                arrivals.push((shuffled(luck, 1), &packet[..18 + (luck >> 8) as usize % (packet.len() - 17)]));
+            }
+            if luck % 13 != 0 {
+                arrivals.push((shuffled(luck, 2), packet));
+                arrivals.push((shuffled(luck, 3), packet));
+            }
+        }
+        arrivals.sort_unstable();
+        let decoder = || Decoder::new(layout, KEY, decoding).with_codec(codec).with_planes(planes);
+        let (mut late, mut early) = (decoder(), decoder());
+        let mut got = vec![f32::NAN; layout.coordinates()];
+        let mut taken = Vec::new();
+        for (_, packet) in &arrivals {
+            late.receive(packet).unwrap();
+            let receipt = early.receive(packet).unwrap();
+            let row = layout.packet_row(receipt.index);
+            prop_assert!(!taken.contains(&row) || (receipt.duplicate && receipt.completed.is_none()));
+            if let Some(completed) = receipt.completed {
+                prop_assert_eq!(completed, row);
+                prop_assert!(early.finish_row_into(row, &mut got[layout.row_coordinates(row)]));
+                prop_assert!(!early.finish_row_into(row, &mut [0.0; 0]), "a row is taken once");
+                taken.push(row);
+            }
+        }
+        for row in 0..layout.rows() {
+            let complete = layout.row_packets(row).all(|index| late.coverage(index) >= planes);
+            prop_assert_eq!(complete, taken.contains(&row));
+        }
+        prop_assert_eq!(early.stats(), late.stats());
+        early.finish_into(&mut got);
+        let mut expected = vec![f32::NAN; layout.coordinates()];
+        late.finish_into(&mut expected);
+        prop_assert_eq!(bits(&got), bits(&expected));
+        // A decoder that is used again has forgotten what it took.
+        early.reset(KEY);
+        let (mut again, mut whole) = (expected.clone(), decoder());
+        for packet in (0..message.packets()).map(|index| message.packet(index)) {
+            early.receive(packet).unwrap();
+            whole.receive(packet).unwrap();
+        }
+        early.finish_into(&mut again);
+        whole.finish_into(&mut expected);
+        prop_assert_eq!(bits(&again), bits(&expected));
+    }
+}
+
+proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
     fn order_and_duplicates_of_what_arrives_do_not_matter(
-        gradient in gradients(), codec in codecs(), decoding in decodings(), blocks in 1usize..12, row_log2 in 5u8..11,
+        gradient in gradients(), codec in codecs(), decoding in decodings(), blocks in 1usize..17, row_log2 in 5u8..11,
         arrivals in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<(bool, u8, u8)>()), 0..40),
         order in any::<u64>(),
     ) {
@@ -154,7 +227,7 @@ proptest! {
 
     #[test]
     fn instruction_sets_put_the_same_bytes_on_the_wire_and_take_the_same_numbers_off_it(
-        gradient in gradients(), codec in codecs(), decoding in decodings(), blocks in 1usize..12, row_log2 in 5u8..11,
+        gradient in gradients(), codec in codecs(), decoding in decodings(), blocks in 1usize..17, row_log2 in 5u8..11,
         planes in any::<prop::sample::Index>(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 1..20),
     ) {
         let layout = layout(gradient.len(), blocks, row_log2);

@@ -5,7 +5,7 @@ mod input;
 use input::gaussian;
 use trimwire_encoder::packet::{HEADER_LEN, StreamId};
 use trimwire_encoder::{
-    Codec, Decoder, Decoding, EncodeError, Encoder, Envelope, Isa, Layout, Message, RotatedSum,
+    Codec, Decoder, Decoding, EncodeError, Encoder, Envelope, Isa, Layout, Message, PLANES, RotatedSum,
     RotatedSumError, RotationKey, bf16, expected_nmse, f16, nmse,
 };
 
@@ -148,7 +148,7 @@ fn a_row_that_is_not_finite_is_nan_for_everyone_and_others_are_not_touched() {
         );
         let strict = Encoder::new(layout(gradient.len()), KEY).strict(true);
         let mut out = Message::default();
-        let error = strict.encode(&gradient, ENVELOPE, 11, &mut out).unwrap_err();
+        let error = strict.encode(&gradient, ENVELOPE, PLANES, &mut out).unwrap_err();
         assert!(matches!(error, EncodeError::NotFinite { index, .. } if index == place), "{error}");
         assert_eq!(out.packets(), 0, "nothing is sent by halves");
     }
@@ -161,16 +161,17 @@ fn half_precision_gradients_are_encoded_as_their_f32_values() {
     let encoder = Encoder::new(layout(40_000), KEY);
     let halves: Vec<f16> = values.iter().map(|v| f16::from_f32(*v)).collect();
     let widened: Vec<f32> = halves.iter().map(|v| v.to_f32()).collect();
-    encoder.encode(&halves, ENVELOPE, 11, &mut from_half).unwrap();
-    encoder.encode(&widened, ENVELOPE, 11, &mut from_f32).unwrap();
+    encoder.encode(&halves, ENVELOPE, PLANES, &mut from_half).unwrap();
+    encoder.encode(&widened, ENVELOPE, PLANES, &mut from_f32).unwrap();
     assert!((0..from_f32.packets()).all(|i| from_half.packet(i) == from_f32.packet(i)));
     let brains: Vec<bf16> = values.iter().map(|v| bf16::from_f32(*v)).collect();
     let widened: Vec<f32> = brains.iter().map(|v| v.to_f32()).collect();
-    encoder.encode(&brains, ENVELOPE, 11, &mut from_half).unwrap();
-    encoder.encode(&widened, ENVELOPE, 11, &mut from_f32).unwrap();
+    encoder.encode(&brains, ENVELOPE, PLANES, &mut from_half).unwrap();
+    encoder.encode(&widened, ENVELOPE, PLANES, &mut from_f32).unwrap();
     assert!((0..from_f32.packets()).all(|i| from_half.packet(i) == from_f32.packet(i)));
     let overflowed = [f16::INFINITY; 40];
-    let error = Encoder::new(layout(40), KEY).strict(true).encode(&overflowed, ENVELOPE, 11, &mut from_half);
+    let encoder = Encoder::new(layout(40), KEY).strict(true);
+    let error = encoder.encode(&overflowed, ENVELOPE, PLANES, &mut from_half);
     assert!(matches!(error, Err(EncodeError::NotFinite { index: 0, .. })));
 }
 
@@ -179,23 +180,24 @@ fn threads_and_instruction_sets_do_not_show_in_packets_or_results() {
     let gradient = gaussian(5 * 32_768 + 777, 9);
     let length = gradient.len();
     for codec in Codec::ALL {
-        let base = Encoder::new(layout(length), KEY).with_codec(codec);
+        let layout = Layout::new(length, codec.coordinates_per_packet()).unwrap();
+        let base = Encoder::new(layout, KEY).with_codec(codec);
         let mut expected = Message::default();
         base.with_isa(Isa::PORTABLE).encode(&gradient, ENVELOPE, codec.planes(), &mut expected).unwrap();
         for isa in Isa::available() {
             for parallel in [false, true] {
-                let mut buffer = vec![0xa5; layout(length).message_len(codec, codec.planes())];
+                let mut buffer = vec![0xa5; layout.message_len(codec, codec.planes())];
                 let encoder = base.with_isa(isa).parallel(parallel);
                 encoder.encode_into(&gradient, ENVELOPE, codec.planes(), &mut buffer).unwrap();
                 for index in 0..expected.packets() {
-                    let start = layout(length).packet_offset(codec, index, codec.planes());
+                    let start = layout.packet_offset(codec, index, codec.planes());
                     let packet = expected.packet(index);
                     assert!(buffer[start..start + packet.len()] == *packet, "{codec}, {isa}, packet {index}");
                 }
             }
         }
         let decode = |isa: Isa, parallel: bool| {
-            let decoder = Decoder::new(layout(length), KEY, Decoding::Unbiased).with_codec(codec);
+            let decoder = Decoder::new(layout, KEY, Decoding::Unbiased).with_codec(codec);
             let mut decoder = decoder.with_isa(isa).parallel(parallel);
             for index in (0..expected.packets()).filter(|i| i % 7 != 3) {
                 let packet = expected.packet(index);
@@ -263,7 +265,7 @@ fn unrotated_packets_are_as_important_as_the_magnitude_of_their_mean() {
     }
     let mut message = Message::default();
     let encoder = Encoder::new(layout, KEY).with_codec(Codec::SignMagnitude);
-    encoder.encode(&gradient, ENVELOPE, 11, &mut message).unwrap();
+    encoder.encode(&gradient, ENVELOPE, Codec::SignMagnitude.planes(), &mut message).unwrap();
     // The sample is packets 0, 20, 40, 60, 80: its upper median is packet 40's mean.
     for index in 0..90 {
         assert_eq!(message.importance(index), index >= 40, "packet {index}");

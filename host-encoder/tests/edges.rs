@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use trimwire_encoder::packet::{HEADER_LEN, PacketError, StreamId, plane_offset};
 use trimwire_encoder::{
-    Codec, Decoder, Decoding, EncodeError, Encoder, Envelope, Layout, Message, RotationKey, expected_nmse,
-    nmse,
+    Codec, DEFAULT_COORDINATES_PER_PACKET, Decoder, Decoding, EncodeError, Encoder, Envelope, Layout,
+    Message, PLANES, RotationKey, expected_nmse, nmse,
 };
 
 const ENVELOPE: Envelope = Envelope { stream: StreamId::new(1, 5).unwrap(), message: 77, layer_class: 2 };
@@ -12,7 +12,7 @@ const KEY: RotationKey = RotationKey { job_seed: 42, message: 77, rank: 5 };
 
 fn encode(gradient: &[f32], layout: Layout) -> Message {
     let mut message = Message::default();
-    Encoder::new(layout, KEY).encode(gradient, ENVELOPE, 11, &mut message).unwrap();
+    Encoder::new(layout, KEY).encode(gradient, ENVELOPE, PLANES, &mut message).unwrap();
     message
 }
 
@@ -34,9 +34,10 @@ fn spike(value: f32) -> Vec<f32> {
 
 #[test]
 fn a_lone_spike_is_exact_at_any_cut_but_that_to_its_cell() {
-    let (row, layout) = (spike(-3.0), Layout::new(32_768, 352).unwrap());
+    let layout = Layout::new(32_768, DEFAULT_COORDINATES_PER_PACKET).unwrap();
+    let row = spike(-3.0);
     let sent = encode(&row, layout);
-    for planes in 1..=11 {
+    for planes in 1..=PLANES {
         let cut = |i| &sent.packet(i)[..HEADER_LEN + plane_offset(planes, layout.packet_range(i).len())];
         let got = decode(layout, (0..sent.packets()).map(cut));
         // With all bit-planes it is decoded by its cell: the square of half a cell's width, (17/32 / 29.5 / 2)².
@@ -47,7 +48,7 @@ fn a_lone_spike_is_exact_at_any_cut_but_that_to_its_cell() {
 
 #[test]
 fn a_row_whose_rms_underflows_is_not_lost() {
-    let layout = Layout::new(32_768, 352).unwrap();
+    let layout = Layout::new(32_768, DEFAULT_COORDINATES_PER_PACKET).unwrap();
     for value in [1e-42, 1e-43, 1e-44, f32::from_bits(1)] {
         let sent = encode(&spike(value), layout);
         assert_eq!(decode(layout, (0..sent.packets()).map(|i| sent.packet(i))), spike(value), "{value:e}");
@@ -80,21 +81,21 @@ fn planes_of_two_encodings_do_not_mix() {
 fn a_layer_class_beyond_three_bits_is_named() {
     let encoder = Encoder::new(Layout::new(10, 32).unwrap(), KEY);
     let envelope = Envelope { layer_class: 8, ..ENVELOPE };
-    let error = encoder.encode(&[1.0; 10], envelope, 11, &mut Message::default());
+    let error = encoder.encode(&[1.0; 10], envelope, PLANES, &mut Message::default());
     assert_eq!(error, Err(EncodeError::LayerClass(8)));
 }
 
 #[test]
 fn whole_packets_are_expected_to_have_no_error() {
     for decoding in [Decoding::Unbiased, Decoding::Mmse, Decoding::Paper] {
-        assert_eq!(expected_nmse(Codec::Rht, decoding, &[(11, 1.0)]), Some(0.0));
+        assert_eq!(expected_nmse(Codec::Rht, decoding, &[(PLANES, 1.0)]), Some(0.0));
     }
 }
 
 proptest! {
     #[test]
     fn cut_repairs_decode_the_same_in_any_order(
-        pieces in prop::collection::vec((0u8..11, 1u8..12, 0usize..1_500), 1..8),
+        pieces in prop::collection::vec((0..PLANES, 1..=PLANES, 0usize..1_500), 1..8),
         order in prop::collection::vec(any::<prop::sample::Index>(), 8),
     ) {
         let layout = Layout::new(352, 352).unwrap();
@@ -103,7 +104,7 @@ proptest! {
         let packets: Vec<Vec<u8>> = pieces
             .iter()
             .map(|&(first, count, length)| {
-                let packet = sent.repair(0, first..(first + count).min(11)).unwrap();
+                let packet = sent.repair(0, first..(first + count).min(PLANES)).unwrap();
                 packet[..(HEADER_LEN + length).min(packet.len())].to_vec()
             })
             .collect();

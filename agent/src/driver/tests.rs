@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use trimwire_encoder::{Decoder, Decoding, Encoder, Envelope, Layout, Message, RotationKey, nmse};
+use trimwire_encoder::{
+    DEFAULT_COORDINATES_PER_PACKET, Decoder, Decoding, Encoder, Envelope, Layout, Message, PLANES,
+    RotationKey, nmse,
+};
 
 /// On stderr itself, because the test harness keeps what passing tests print.
 fn skip(what: &str) {
@@ -22,7 +25,7 @@ fn gradient() -> Vec<f32> {
 }
 
 fn layout() -> Layout {
-    Layout::new(COORDINATES, 352).expect("valid")
+    Layout::new(COORDINATES, DEFAULT_COORDINATES_PER_PACKET).expect("valid")
 }
 
 fn key() -> RotationKey {
@@ -44,7 +47,9 @@ fn transfer<L: Link + Send>(links: [L; 2], reliability: Reliability) -> (Vec<f32
             let mut driver = Driver::new(endpoint(0, reliability), a);
             let mut message = Message::default();
             let envelope = Envelope { stream: driver.endpoint().stream(), message: 1, layer_class: 0 };
-            Encoder::new(layout(), key()).encode(&gradient(), envelope, 11, &mut message).expect("finite");
+            Encoder::new(layout(), key())
+                .encode(&gradient(), envelope, PLANES, &mut message)
+                .expect("finite");
             driver.endpoint().send(0, 1, Arc::new(message)).expect("sends");
             let sent = driver
                 .run(20 * SECOND, |_, event, _| match event {

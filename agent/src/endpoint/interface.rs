@@ -75,7 +75,7 @@ pub enum ExpectError {
 pub struct Expectation {
     /// How much of it has to arrive.
     pub reliability: Reliability,
-    /// Planes that the sender sends of each packet, 1 to 11; the sender's PROBE corrects a number that is too large.
+    /// Planes that the sender sends of each packet, 1 to 10; the sender's PROBE corrects a number that is too large.
     pub planes: u8,
     /// Tell the sender the final cut map and wait for its FINAL ([`Event::Agreed`]); the sender must use
     /// [`super::Endpoint::send_agreed`] and [`super::Endpoint::agree`].

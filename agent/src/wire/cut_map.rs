@@ -10,11 +10,13 @@
 //!  8    encoding: 0 runs, 1 two bits, 2 four bits
 //!  9-   runs: LEB128 of (length − 1) << 4 | planes, one per run
 //!       two bits a packet, first packet in the high bits: 0 missing, 1 cut, 2 full (3 is invalid)
-//!       four bits a packet, first packet in the high bits: whole planes held, 0…11
+//!       four bits a packet, first packet in the high bits: whole planes held, 0…10
 //! ```
 
+use trimwire_encoder::packet::PLANES;
+
 /// Planes of a packet of which nothing was cut.
-pub const FULL: u8 = 11;
+pub const FULL: u8 = PLANES;
 /// Packets of the largest message (the DATA header's index has 20 bits).
 pub const MAX_PACKETS: u32 = 1 << 20;
 
@@ -56,7 +58,7 @@ pub enum MapError {
     /// Not an encoding.
     #[error("unknown cut map encoding {0}; valid are 0 (runs), 1 (two bits), 2 (four bits)")]
     Encoding(u8),
-    /// A packet with more than eleven planes.
+    /// A packet with more planes than there are.
     #[error("cut map gives packet {packet} the state {state}, which encoding {encoding} does not have")]
     State {
         /// The packet.

@@ -7,9 +7,13 @@ use std::sync::Arc;
 use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Event, Reliability, Transmit};
 use trimwire_agent::rate::RateConfig;
 use trimwire_encoder::packet::{Header, Kind, Prefix};
-use trimwire_encoder::{Decoder, Decoding, Encoder, Envelope, Layout, Message, RotationKey};
+use trimwire_encoder::{
+    DEFAULT_COORDINATES_PER_PACKET, Decoder, Decoding, Encoder, Envelope, Layout, Message, RotationKey,
+};
 
 pub(crate) const LINE_BPS: u64 = 10_000_000_000;
+/// Bytes of a bit-plane of the largest packets.
+pub(crate) const PLANE_BYTES: usize = DEFAULT_COORDINATES_PER_PACKET / 8;
 
 /// What the network does to datagrams. Shares are in [0, 1].
 #[derive(Debug, Clone, Copy)]
@@ -236,7 +240,9 @@ pub(crate) fn kind(datagram: &Transmit) -> Kind {
 }
 
 pub(crate) fn layout(length: usize) -> Layout {
-    Layout::new(length, 352).and_then(|layout| layout.with_row_log2(12)).expect("valid layout")
+    Layout::new(length, DEFAULT_COORDINATES_PER_PACKET)
+        .and_then(|layout| layout.with_row_log2(12))
+        .expect("valid layout")
 }
 
 pub(crate) fn key(message: u32) -> RotationKey {

@@ -9,7 +9,7 @@ use crate::progress::Progress;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use report::Report;
-use trimwire_encoder::{Codec, DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Isa};
+use trimwire_encoder::{Codec, DEFAULT_ROW_LOG2, Isa};
 use work::{Bench, Sample};
 
 const HELP: &str = "\
@@ -21,8 +21,9 @@ Examples:
 
 GB/s are 1e9 bytes of f32 gradient a second, whatever the packets' size. `transform` is the Hadamard transform of one row (128 KiB
 by default) that stays in the cache, next to memcpy of a row; everything else works on the whole gradient, next to memcpy of that.
-`decode` and `accumulate` include `receive`. Cycles are ticks of the time-stamp counter, which runs at the processor's nominal
-frequency, not at the one that it happens to have. A ratio of 0.4 means: as long as it takes memcpy to move the gradient 2.5 times.";
+`decode` and `accumulate` include `receive`: one thread decodes rows as soon as they are complete, several when all are. Cycles are
+ticks of the time-stamp counter, which runs at the processor's nominal frequency, not at the one that it happens to have. A ratio of
+0.4 means: as long as it takes memcpy to move the gradient 2.5 times.";
 
 /// Measure the codec's speed next to memcpy.
 #[derive(Debug, Clone, Args)]
@@ -43,9 +44,9 @@ pub(crate) struct Options {
     /// log2 of the row length, 5 to 20.
     #[arg(long, value_name = "L", default_value_t = DEFAULT_ROW_LOG2)]
     pub row_log2: u8,
-    /// Most coordinates of a packet, a multiple of 32.
-    #[arg(long, value_name = "n", default_value_t = DEFAULT_COORDINATES_PER_PACKET)]
-    pub per_packet: usize,
+    /// Most coordinates of a packet, a multiple of 32 [default: what an MTU of 1500 bytes holds over IPv4 and IPv6].
+    #[arg(long, value_name = "n")]
+    pub per_packet: Option<usize>,
     /// Threads that rows, and memcpy, are shared out among. Packets are received and rows in the cache transformed by one.
     #[arg(long, value_name = "T", default_value_t = 1)]
     pub threads: usize,
@@ -60,7 +61,8 @@ pub(crate) struct Options {
 /// Measures and prints.
 pub(super) fn run(options: &Options) -> Outcome {
     options.check().map_err(Failure::usage)?;
-    let layout = super::nmse::layout(options.coordinates, options.per_packet, options.row_log2);
+    let per_packet = options.per_packet.unwrap_or(options.codec.coordinates_per_packet());
+    let layout = super::nmse::layout(options.coordinates, per_packet, options.row_log2);
     let layout = layout.map_err(Failure::usage)?;
     let sets = options.sets().map_err(Failure::usage)?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads).build();
@@ -85,7 +87,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         progress.finish();
         Ok(samples)
     })?;
-    let report = Report::new(options, planes, &samples);
+    let report = Report::new(options, layout, planes, &samples);
     if options.json {
         print_json(&report)?;
     } else {

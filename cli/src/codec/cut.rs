@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn the_exact_choice_cuts_the_same_share_of_every_row() {
-        let layout = Layout::new(5 << 15, 352).unwrap();
+        let layout = Layout::new(5 << 15, Codec::Rht.coordinates_per_packet()).unwrap();
         for rate in [0.0, 0.1, 0.25, 0.5, 0.9, 1.0] {
             let mut chooser = Chooser::new(Choice::Exact, rate, ChaCha8Rng::seed_from_u64(3));
             let mut total = 0;
@@ -139,7 +139,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn shares_of_a_cut_packet_add_up_to_one_and_follow_its_bytes(bytes in 0usize..1600, blocks in 1usize..12) {
+        fn shares_of_a_cut_packet_add_up_to_one_and_follow_its_bytes(bytes in 0usize..1600, blocks in 1usize..17) {
             let n = 32 * blocks;
             for codec in Codec::ALL {
                 let [(few, a), (more, b)] = Depth::Payload(bytes).shares(codec, n);
@@ -155,11 +155,12 @@ mod tests {
     #[test]
     fn whole_planes_are_one_share() {
         for codec in Codec::ALL {
+            let n = codec.coordinates_per_packet();
             for planes in 1..=codec.planes() {
-                let [(b, share), _] = Depth::Planes(planes).shares(codec, 352);
+                let [(b, share), _] = Depth::Planes(planes).shares(codec, n);
                 assert_eq!((b, share), (planes, 1.0), "{codec}");
             }
-            assert_eq!(Depth::Planes(0).shares(codec, 352)[0], (0, 1.0));
+            assert_eq!(Depth::Planes(0).shares(codec, n)[0], (0, 1.0));
         }
     }
 }

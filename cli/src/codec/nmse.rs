@@ -9,9 +9,7 @@ use crate::progress::Progress;
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::Args;
 use serde::Serialize;
-use trimwire_encoder::{
-    Codec, DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Layout, LayoutError, UnknownCodec,
-};
+use trimwire_encoder::{Codec, DEFAULT_ROW_LOG2, Layout, LayoutError, UnknownCodec};
 
 const HELP: &str = "\
 Examples:
@@ -61,9 +59,9 @@ pub(crate) struct Options {
     /// log2 of the row length, 5 to 20.
     #[arg(long, value_name = "L", default_value_t = DEFAULT_ROW_LOG2)]
     pub row_log2: u8,
-    /// Most coordinates of a packet, a multiple of 32 (352 fit an MTU of 1500 bytes).
-    #[arg(long, value_name = "n", default_value_t = DEFAULT_COORDINATES_PER_PACKET)]
-    pub per_packet: usize,
+    /// Most coordinates of a packet, a multiple of 32 [default: what an MTU of 1500 bytes holds over IPv4 and IPv6].
+    #[arg(long, value_name = "n")]
+    pub per_packet: Option<usize>,
     /// Messages, each with its own coordinates (FILE: the same), signs and cuts.
     #[arg(long, value_name = "M", default_value_t = 16)]
     pub messages: u32,
@@ -118,7 +116,8 @@ pub(super) fn run(options: &Options) -> Outcome {
         _ => None,
     };
     let count = gradient.as_ref().map_or(options.coordinates.unwrap_or(DEFAULT_COORDINATES), Vec::len);
-    let layout = layout(count, options.per_packet, options.row_log2).map_err(Failure::usage)?;
+    let per_packet = options.per_packet.unwrap_or(options.codec.coordinates_per_packet());
+    let layout = layout(count, per_packet, options.row_log2).map_err(Failure::usage)?;
     let experiment = options.experiment(layout);
     let work = count.saturating_mul(options.messages as usize);
     let progress = (work > SLOW).then(|| Progress::new(u64::from(options.messages), "messages"));
@@ -130,7 +129,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     if let Some(progress) = progress {
         progress.finish();
     }
-    let report = options.report(count, measured);
+    let report = options.report(layout, measured);
     if options.json {
         print_json(&report)?;
     } else {
@@ -186,7 +185,7 @@ impl Options {
         }
     }
 
-    fn report(&self, coordinates: usize, measured: Measured) -> Report<'static> {
+    fn report(&self, layout: Layout, measured: Measured) -> Report<'static> {
         Report {
             codec: self.codec.name(),
             decoding: format!("{:?}", self.decoding).to_lowercase(),
@@ -195,9 +194,9 @@ impl Options {
             trim_rate: self.trim_rate,
             planes: self.frame.is_none().then_some(self.planes),
             frame_bytes: self.frame,
-            coordinates,
-            row_log2: self.row_log2,
-            coordinates_per_packet: self.per_packet,
+            coordinates: layout.coordinates(),
+            row_log2: layout.row_log2(),
+            coordinates_per_packet: layout.coordinates_per_packet(),
             messages: self.messages,
             seed: self.seed,
             measured,

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
-use trimwire_encoder::{Codec, DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, HEADER_LEN, Layout};
+use trimwire_encoder::{Codec, DEFAULT_ROW_LOG2, HEADER_LEN, Layout};
 
 const HELP: &str = "\
 Examples:
@@ -22,7 +22,8 @@ Examples:
   trimwire codec plot --json                                        the points as JSON
 
 Bytes are those of an untagged Ethernet frame without its checksum: 42 bytes of headers, then the UDP payload. Lines are closed forms
-for Gaussian coordinates, points are measured; dotted lines join points where there is no closed form.";
+for Gaussian coordinates, points are measured; dotted lines join points where there is no closed form. Unless --per-packet says
+otherwise, every codec has the largest packets that an MTU of 1500 bytes holds over IPv4 and IPv6.";
 
 /// Draw the error of cut packets against the bytes that are kept of them.
 #[derive(Debug, Clone, Args)]
@@ -49,9 +50,9 @@ pub(crate) struct Options {
     /// Coordinates of a message [default: 131072, or all of FILE].
     #[arg(long, value_name = "N")]
     pub coordinates: Option<usize>,
-    /// Most coordinates of a packet, a multiple of 32.
-    #[arg(long, value_name = "n", default_value_t = DEFAULT_COORDINATES_PER_PACKET)]
-    pub per_packet: usize,
+    /// Most coordinates of a packet, a multiple of 32 [default: what an MTU of 1500 bytes holds over IPv4 and IPv6].
+    #[arg(long, value_name = "n")]
+    pub per_packet: Option<usize>,
     /// Messages for every point.
     #[arg(long, value_name = "M", default_value_t = 2)]
     pub messages: u32,
@@ -95,8 +96,8 @@ pub(super) fn run(options: &Options) -> Outcome {
         _ => None,
     };
     let count = gradient.as_ref().map_or(options.coordinates.unwrap_or(DEFAULT_COORDINATES), Vec::len);
-    let layout = super::nmse::layout(count, options.per_packet, DEFAULT_ROW_LOG2).map_err(Failure::usage)?;
-    let all = options.measure(layout, gradient.as_deref())?;
+    let layouts = options.layouts(count).map_err(Failure::usage)?;
+    let all = options.measure(&layouts, gradient.as_deref())?;
     let points: Vec<Point> = all.iter().flat_map(|series| series.points.iter().copied()).collect();
     let drawing = svg::draw(&all, &options.title());
     match &options.output {
@@ -136,21 +137,31 @@ impl Options {
         format!("{} % of packets cut, {coordinates}, {decoding} decoding", 100.0 * self.trim_rate)
     }
 
-    fn measure(&self, layout: Layout, gradient: Option<&[f32]>) -> Result<Vec<Series>> {
-        let codecs = if self.codec.is_empty() { Codec::ALL.to_vec() } else { self.codec.clone() };
-        let sizes = codecs.iter().map(|codec| frames(*codec, self.per_packet).len()).sum::<usize>();
+    /// The codecs to draw, each in packets of its own size: what trim sizes in bytes leave of a packet depends on it.
+    fn layouts(&self, count: usize) -> Result<Vec<(Codec, Layout)>> {
+        let codecs = if self.codec.is_empty() { &Codec::ALL[..] } else { &self.codec };
+        let layout = |codec: Codec| {
+            let per_packet = self.per_packet.unwrap_or(codec.coordinates_per_packet());
+            super::nmse::layout(count, per_packet, DEFAULT_ROW_LOG2)
+        };
+        codecs.iter().map(|codec| Ok((*codec, layout(*codec)?))).collect()
+    }
+
+    fn measure(&self, layouts: &[(Codec, Layout)], gradient: Option<&[f32]>) -> Result<Vec<Series>> {
+        let frames = |codec, layout: Layout| frames(codec, layout.coordinates_per_packet());
+        let sizes = layouts.iter().map(|(codec, layout)| frames(*codec, *layout).len()).sum::<usize>();
         let progress = Progress::new(sizes as u64, "points");
         let mut all = Vec::new();
-        for codec in codecs {
+        for &(codec, layout) in layouts {
             let mut points = Vec::new();
-            for bytes in frames(codec, self.per_packet) {
+            for bytes in frames(codec, layout) {
                 let experiment = self.experiment(layout, codec, Depth::frame(bytes));
                 let measured = experiment.run(&self.dist, gradient, || ())?;
                 let (nmse, expected) = (measured.nmse, measured.expected);
                 points.push(Point { codec: codec.name(), frame_bytes: bytes, nmse, expected });
                 progress.step();
             }
-            let whole = FRAME_OVERHEAD + HEADER_LEN + codec.body_len(self.per_packet);
+            let whole = FRAME_OVERHEAD + HEADER_LEN + codec.body_len(layout.coordinates_per_packet());
             let sizes = FRAME_OVERHEAD + HEADER_LEN..=whole;
             let curve = sizes.map(|bytes| (bytes, self.expected(layout, codec, bytes))).collect();
             all.push(Series { codec, points, curve });
@@ -179,17 +190,17 @@ impl Options {
     }
 }
 
-/// Frame sizes to measure at: where the planes of the largest packets end, and halves of the wide ones.
+/// Frame sizes to measure at: where the planes of the largest packets end, and halves of the wide ones. Raw packets, of one plane, are
+/// measured where other f32s' planes would end.
 fn frames(codec: Codec, per_packet: usize) -> Vec<usize> {
-    let head = FRAME_OVERHEAD + HEADER_LEN;
-    let planes = (0..=Codec::Rht.planes()).map(|plane| Codec::Rht.plane_offset(plane, per_packet));
-    let halves = (9..=Codec::Rht.planes()).map(|plane| {
-        Codec::Rht.plane_offset(plane - 1, per_packet).midpoint(Codec::Rht.plane_offset(plane, per_packet))
-    });
+    let codec = if codec == Codec::Raw { Codec::RhtPaper } else { codec };
+    let planes: Vec<usize> =
+        (0..=codec.planes()).map(|plane| codec.plane_offset(plane, per_packet)).collect();
+    let wide = planes.windows(2).filter(|plane| plane[1] - plane[0] >= per_packet);
+    let halves: Vec<usize> = wide.map(|plane| plane[0].midpoint(plane[1])).collect();
     let mut sizes: Vec<usize> =
-        planes.chain(halves).chain([codec.body_len(per_packet)]).map(|body| head + body).collect();
+        planes.into_iter().chain(halves).map(|body| FRAME_OVERHEAD + HEADER_LEN + body).collect();
     sizes.sort_unstable();
-    sizes.dedup();
     sizes
 }
 
@@ -215,10 +226,14 @@ mod tests {
 
     #[test]
     fn points_lie_at_every_plane_of_the_largest_packets_and_at_the_whole_packet() {
-        let rht = frames(Codec::Rht, 352);
-        for bytes in [60, 104, 148, 236, 412, 764, 1116, 1468] {
-            assert!(rht.contains(&bytes), "{bytes} in {rht:?}");
-        }
-        assert_eq!(frames(Codec::SubtractiveDithering, 352).last(), Some(&1512));
+        let bits = [60, 116, 172, 228, 284, 340, 396, 452];
+        assert_eq!(frames(Codec::Rht, 448), [&bits[..], &[508, 732, 956, 1180, 1404]].concat());
+        let bits = [60, 104, 148, 192, 236, 280, 324, 368];
+        let floats = [&bits[..], &[412, 588, 764, 940, 1116, 1292, 1468]].concat();
+        assert_eq!(frames(Codec::RhtPaper, 352), floats);
+        assert_eq!(frames(Codec::Raw, 352), floats);
+        let bits = [60, 100, 140, 180, 220, 260, 300, 340];
+        let dithered = [&bits[..], &[380, 540, 700, 860, 1020, 1180, 1340, 1380]].concat();
+        assert_eq!(frames(Codec::SubtractiveDithering, 320), dithered);
     }
 }

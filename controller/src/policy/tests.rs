@@ -117,13 +117,13 @@ fn best_effort_is_not_dropped_selectively_and_control_has_its_own_limits() {
 
 #[test]
 fn heads_that_can_fill_a_port_are_warned_of() {
-    // 10 Gbit/s can come for the 1 Gbit/s port; from 1468 to 412 bytes is 3.6:1.
+    // 10 Gbit/s can come for the 1 Gbit/s port; from 1404 to 508 bytes is 2.8:1.
     let fabric = fabric("policy:\n  deep_size: 8 planes\n");
     assert_eq!(
         fabric.warnings,
         [
             "f.yaml:11: policy.deep_size: heads alone can fill s1:2: if all other ports of s1 send to it, the overload is \
-             10.0:1, and frames cut from 1468 to 412 bytes fill the 50% of the link that trim_cap leaves them from 1.8:1 on; \
+             10.0:1, and frames cut from 1404 to 508 bytes fill the 50% of the link that trim_cap leaves them from 1.4:1 on; \
              heads beyond are dropped"
         ]
     );
@@ -155,7 +155,7 @@ fn cut_packets_get_half_the_line_unless_the_file_says_otherwise() {
     let general = cap("policy: { trim_cap: 12.5%, trim_limit: 8us }", 1).unwrap();
     assert_eq!((general.rate_bps, general.burst), (1_250_000_000, 10_000));
     // The burst lets at least one packet through, however short the queue.
-    assert_eq!(cap("policy: { trim_limit: 1us }", 2).unwrap().burst, 1468);
+    assert_eq!(cap("policy: { trim_limit: 1us }", 2).unwrap().burst, 1404);
     let ports = "policy: { trim_cap: 100%, ports: { \"s1:2\": { trim_cap: never } } }";
     assert_eq!((cap(ports, 1).map(|cap| cap.share), cap(ports, 2)), (Some(1_000_000), None));
     assert_eq!(cap("policy: { trim: off }", 1), None);

@@ -26,7 +26,7 @@ links:
     Fabric::from_yaml(&text, "f.yaml").unwrap_or_else(|error| panic!("{error}"))
 }
 
-const POLICY: &str = "policy: { mark_at: 1000B, shallow_at: 10000B, deep_at: 30001B, drop_at: never, shallow_size: 412B, deep_size: 104B }\n";
+const POLICY: &str = "policy: { mark_at: 1000B, shallow_at: 10000B, deep_at: 30001B, drop_at: never, shallow_size: 508B, deep_size: 116B }\n";
 
 /// Class 0, important.
 fn class0(fabric: &Fabric) -> crate::policy::QueuePolicy {
@@ -42,7 +42,7 @@ fn bytes_stay_bytes_where_the_program_counts_them() {
             [values.mark_at, values.shallow_at, values.deep_at, values.drop_at],
             [1000, 10_000, 30_001, u32::MAX]
         );
-        assert_eq!((values.shallow_size, values.deep_size), (412, 104));
+        assert_eq!((values.shallow_size, values.deep_size), (508, 116));
     }
 }
 
@@ -58,7 +58,7 @@ fn a_cell_is_not_full_before_its_last_byte_is_asked_for_and_lengths_are_what_ses
     let values = class0(&fabric("stratum-tofino2", POLICY));
     // 1000 / 176 = 5.7, 10,000 / 176 = 56.8, 30,001 / 176 = 170.5.
     assert_eq!([values.mark_at, values.shallow_at, values.deep_at, values.drop_at], [6, 57, 171, u32::MAX]);
-    assert_eq!((values.shallow_size, values.deep_size), (384, 96));
+    assert_eq!((values.shallow_size, values.deep_size), (480, 96));
 }
 
 #[test]
@@ -74,26 +74,26 @@ fn what_a_target_cannot_do_is_said_before_it_is_tried() {
     let uneven = "policy: { queues: { class0: { deep_size: 1 plane }, class1: { deep_size: 2 planes } } }\n";
     let warnings = fabric("stratum-tofino", uneven).warnings.join("\n");
     assert!(
-        warnings.contains("all queues of a port cut to the same sizes: port 4 to 412 and 148 bytes"),
+        warnings.contains("all queues of a port cut to the same sizes: port 4 to 508 and 172 bytes"),
         "{warnings}"
     );
     let warnings = fabric("stratum-tofino2", POLICY).warnings.join("\n");
-    assert!(warnings.contains("Tofino 2 cuts to multiples of 32 bytes: to 384 instead of 412"), "{warnings}");
+    assert!(warnings.contains("Tofino 2 cuts to multiples of 32 bytes: to 480 instead of 508"), "{warnings}");
     let warnings = fabric("bmv2", "policy: { drop_at: 200000B }\n").warnings.join("\n");
-    // 64 × 1468 bytes; 200,000 / 60 = 3333.3.
+    // 64 × 1404 bytes; 200,000 / 60 = 3333.3.
     assert!(
-        warnings.contains("64 packets (93952 bytes of full ones)")
+        warnings.contains("64 packets (89856 bytes of full ones)")
             && warnings.contains("set_queue_depth 3334"),
         "{warnings}"
     );
-    // 64 × 104 bytes; 20,000 / 104 = 192.3.
-    let warnings = fabric("bmv2", "policy: { drop_at: 90000B, trim_limit: 20000B }\n").warnings.join("\n");
+    // 64 × 116 bytes; 20,000 / 116 = 172.4.
+    let warnings = fabric("bmv2", "policy: { drop_at: 85000B, trim_limit: 20000B }\n").warnings.join("\n");
     assert!(
-        warnings.contains("(6656 bytes of the most deeply cut)") && warnings.contains("set_queue_depth 193"),
+        warnings.contains("(7424 bytes of the most deeply cut)") && warnings.contains("set_queue_depth 173"),
         "{warnings}"
     );
     assert_eq!(
-        fabric("bmv2", "policy: { drop_at: 90000B, trim_limit: 6000B }\n").warnings,
+        fabric("bmv2", "policy: { drop_at: 85000B, trim_limit: 6000B }\n").warnings,
         Vec::<String>::new()
     );
 }

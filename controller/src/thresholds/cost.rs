@@ -30,19 +30,23 @@ mod tests {
     #[test]
     fn a_cut_costs_what_the_design_says_of_its_planes() {
         for (planes, distortion) in [(1, 0.3634), (2, 0.1175), (4, 0.0095), (8, 4.1e-5)] {
-            let cost = of_cut(CutSize::Planes(planes).bytes(352), 352);
+            let cost = of_cut(CutSize::Planes(planes).bytes(448), 448);
             assert!((cost / distortion - 1.0).abs() < 0.05, "{planes} planes: {cost}");
         }
-        assert_eq!(of_cut(CutSize::Planes(11).bytes(352), 352), 0.0);
-        assert_eq!(of_cut(60, 352), 1.0);
-        // SONiC's default and Spectrum's least (DESIGN §3: 4.4 planes, error 0.007).
-        assert!((0.1175..0.3634).contains(&of_cut(128, 352)));
+        assert_eq!(of_cut(CutSize::Planes(10).bytes(448), 448), 0.0);
+        assert_eq!(of_cut(60, 448), 1.0);
+        // SONiC's default leaves 68 bytes, 1.21 planes, and Spectrum's least 196: three planes and half of the fourth. The wire
+        // format's D_3 and D_4.
+        assert!((0.1175..0.3634).contains(&of_cut(128, 448)));
+        let spectrum = 0.03547_f64.midpoint(0.00962);
+        assert!((of_cut(256, 448) - spectrum).abs() < 1e-4);
+        // Of smaller packets the same bytes are more planes (DESIGN §3: 4.4 planes, error 0.007).
         assert!((of_cut(256, 352) - 0.007).abs() < 0.001);
     }
 
     #[test]
     fn a_byte_more_never_costs_more() {
-        let costs: Vec<f64> = (0..1500).map(|frame| of_cut(frame, 352)).collect();
+        let costs: Vec<f64> = (0..=1500).map(|frame| of_cut(frame, 448)).collect();
         assert!(costs.is_sorted_by(|shorter, longer| shorter >= longer));
     }
 }

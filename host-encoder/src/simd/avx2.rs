@@ -4,16 +4,17 @@ use super::{Kernel, Lanes, Split};
 use crate::packet::BLOCK;
 use std::arch::x86_64::{
     __m256, __m256i, _mm_loadu_ps, _mm256_add_epi8, _mm256_add_epi32, _mm256_add_ps, _mm256_and_si256,
-    _mm256_blend_epi32, _mm256_castps_si256, _mm256_castsi256_ps, _mm256_cvtepi32_ps, _mm256_cvttps_epi32,
-    _mm256_fmadd_ps, _mm256_fmsub_ps, _mm256_loadu_ps, _mm256_loadu_si256, _mm256_max_epu32, _mm256_max_ps,
-    _mm256_min_epu32, _mm256_movemask_epi8, _mm256_mul_epu32, _mm256_mul_ps, _mm256_or_si256,
-    _mm256_permute_ps, _mm256_permute2f128_ps, _mm256_permute2x128_si256, _mm256_permutevar8x32_epi32,
-    _mm256_permutevar8x32_ps, _mm256_set_m128, _mm256_set1_epi32, _mm256_set1_epi64x, _mm256_set1_ps,
-    _mm256_setr_epi8, _mm256_setr_epi32, _mm256_setr_ps, _mm256_shuffle_epi8, _mm256_slli_epi64,
-    _mm256_sllv_epi32, _mm256_srli_epi64, _mm256_storeu_ps, _mm256_storeu_si256, _mm256_sub_epi32,
-    _mm256_sub_ps, _mm256_unpackhi_epi8, _mm256_unpackhi_epi16, _mm256_unpackhi_epi32, _mm256_unpackhi_epi64,
-    _mm256_unpacklo_epi8, _mm256_unpacklo_epi16, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64, _mm256_xor_ps,
-    _mm256_xor_si256,
+    _mm256_blend_epi32, _mm256_castps_si256, _mm256_castsi256_ps, _mm256_cmpgt_epi32, _mm256_cvtepi32_ps,
+    _mm256_cvttps_epi32, _mm256_fmadd_ps, _mm256_fmsub_ps, _mm256_loadu_ps, _mm256_loadu_si256,
+    _mm256_max_epu32, _mm256_max_ps, _mm256_min_epu32, _mm256_movemask_epi8, _mm256_mul_epu32, _mm256_mul_ps,
+    _mm256_or_si256, _mm256_permute_ps, _mm256_permute2f128_ps, _mm256_permute2x128_si256,
+    _mm256_permutevar8x32_epi32, _mm256_permutevar8x32_ps, _mm256_set_m128, _mm256_set1_epi8,
+    _mm256_set1_epi32, _mm256_set1_epi64x, _mm256_set1_ps, _mm256_setr_epi8, _mm256_setr_epi32,
+    _mm256_setr_ps, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi16, _mm256_slli_epi32,
+    _mm256_slli_epi64, _mm256_sllv_epi32, _mm256_srli_epi16, _mm256_srli_epi32, _mm256_srli_epi64,
+    _mm256_storeu_ps, _mm256_storeu_si256, _mm256_sub_epi32, _mm256_sub_ps, _mm256_unpackhi_epi8,
+    _mm256_unpackhi_epi16, _mm256_unpackhi_epi32, _mm256_unpackhi_epi64, _mm256_unpacklo_epi8,
+    _mm256_unpacklo_epi16, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64, _mm256_xor_ps, _mm256_xor_si256,
 };
 use std::hint::black_box;
 
@@ -29,13 +30,16 @@ impl Avx2 {
     /// Runs a kernel in a function that has the features, so that everything inlines into it.
     #[inline]
     pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
-        #[target_feature(enable = "avx2,fma")]
-        fn featured<K: Kernel>(_: Avx2, kernel: K) -> K::Output {
-            kernel.run(Vectors { one: _mm256_set1_ps(black_box(1.0)) })
-        }
+        let Self(()) = self;
         // SAFETY: `self` exists only where the features were detected.
-        unsafe { featured(self, kernel) }
+        unsafe { run(Vectors { one: _mm256_set1_ps(black_box(1.0)) }, kernel) }
     }
+}
+
+#[target_feature(enable = "avx2,fma")]
+#[inline(never)]
+fn run<K: Kernel>(lanes: Vectors, kernel: K) -> K::Output {
+    kernel.run(lanes)
 }
 
 /// Vectors on a machine that has the features: only [`Avx2::run`] makes one.
@@ -62,6 +66,12 @@ impl Lanes for Vectors {
     type Line = [f32; 8];
     type F = __m256;
     type U = __m256i;
+
+    #[inline(always)]
+    fn apart<K: Kernel>(self, kernel: K) -> K::Output {
+        // SAFETY: see `intrinsics`.
+        unsafe { run(self, kernel) }
+    }
 
     #[inline(always)]
     fn lines(values: &[f32]) -> &[[f32; 8]] {
@@ -101,6 +111,10 @@ impl Lanes for Vectors {
         add_u(a: __m256i, b: __m256i) -> __m256i = _mm256_add_epi32(a, b);
         min_u(a: __m256i, b: __m256i) -> __m256i = _mm256_min_epu32(a, b);
         max_u(a: __m256i, b: __m256i) -> __m256i = _mm256_max_epu32(a, b);
+        shift_left_8(v: __m256i) -> __m256i = _mm256_slli_epi32::<8>(v);
+        shift_right_22(v: __m256i) -> __m256i = _mm256_srli_epi32::<22>(v);
+        less_where_greater(v: __m256i, a: __m256i, b: __m256i) -> __m256i
+            = _mm256_add_epi32(v, _mm256_cmpgt_epi32(a, b));
         lookup(table: __m256, index: __m256i) -> __m256 = _mm256_permutevar8x32_ps(table, index);
         lookup_u(table: __m256i, index: __m256i) -> __m256i = _mm256_permutevar8x32_epi32(table, index);
     }
@@ -208,25 +222,7 @@ impl Lanes for Vectors {
     fn join(self, planes: &Split, codes: &mut [u32; BLOCK]) {
         // SAFETY: see `intrinsics`.
         unsafe {
-            // Four 8 × 8 matrices of bits, a column of bytes each, last plane first.
-            let columns = _mm256_setr_epi8(
-                12, 8, 4, 0, 13, 9, 5, 1, 14, 10, 6, 2, 15, 11, 7, 3, //
-                12, 8, 4, 0, 13, 9, 5, 1, 14, 10, 6, 2, 15, 11, 7, 3,
-            );
-            let bits = _mm256_shuffle_epi8(_mm256_loadu_si256(planes.bits.as_ptr().cast()), columns);
-            let mut x = _mm256_permutevar8x32_epi32(bits, _mm256_setr_epi32(4, 0, 5, 1, 6, 2, 7, 3));
-            macro_rules! swap {
-                ($shift:literal, $mask:literal) => {
-                    let t = _mm256_and_si256(
-                        _mm256_xor_si256(x, _mm256_srli_epi64::<$shift>(x)),
-                        _mm256_set1_epi64x($mask),
-                    );
-                    x = _mm256_xor_si256(x, _mm256_xor_si256(t, _mm256_slli_epi64::<$shift>(t)));
-                };
-            }
-            swap!(7, 0x00aa_00aa_00aa_00aa);
-            swap!(14, 0x0000_cccc_0000_cccc);
-            swap!(28, 0x0000_0000_f0f0_f0f0);
+            let x = upper_bytes(planes);
             let a = _mm256_loadu_si256(planes.bytes[0].as_ptr().cast());
             let b = _mm256_loadu_si256(planes.bytes[1].as_ptr().cast());
             let c = _mm256_loadu_si256(planes.bytes[2].as_ptr().cast());
@@ -244,4 +240,149 @@ impl Lanes for Vectors {
             self.store_words(codes, 3, _mm256_permute2x128_si256::<0x31>(words[2], words[3]));
         }
     }
+
+    #[inline(always)]
+    fn split_24(self, codes: &[u32; BLOCK], planes: &mut Split) {
+        // SAFETY: see `intrinsics`.
+        unsafe {
+            // Each 128-bit lane: bytes 3 of its four words, then bytes 2 and 1.
+            let by_byte = _mm256_setr_epi8(
+                3, 7, 11, 15, 2, 6, 10, 14, 1, 5, 9, 13, -1, -1, -1, -1, //
+                3, 7, 11, 15, 2, 6, 10, 14, 1, 5, 9, 13, -1, -1, -1, -1,
+            );
+            let group = |at| _mm256_shuffle_epi8(self.load_words(codes, at), by_byte);
+            let (a, b, c, d) = (group(0), group(1), group(2), group(3));
+            let (high_ab, low_ab) = (_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+            let (high_cd, low_cd) = (_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
+            let order = |v| _mm256_permutevar8x32_epi32(v, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+            let bytes = [
+                order(_mm256_unpackhi_epi64(high_ab, high_cd)),
+                order(_mm256_unpacklo_epi64(low_ab, low_cd)),
+            ];
+            for (to, from) in planes.bytes.iter_mut().zip(bytes) {
+                _mm256_storeu_si256(to.as_mut_ptr().cast(), from);
+            }
+            let mut upper = order(_mm256_unpacklo_epi64(high_ab, high_cd));
+            for plane in &mut planes.bits {
+                *plane = _mm256_movemask_epi8(upper).cast_unsigned();
+                upper = _mm256_add_epi8(upper, upper);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn turn(self, planes: [&[u8; BLOCK]; 8], bytes: &mut [[u8; BLOCK]; 8]) {
+        // SAFETY: see `intrinsics`.
+        unsafe { turn(planes, bytes) }
+    }
+
+    #[inline(always)]
+    fn words(self, upper: &[u8; BLOCK], [b, c]: [&[u8; BLOCK]; 2], words: &mut [u32; BLOCK]) {
+        // SAFETY: see `intrinsics`.
+        unsafe {
+            // Bytes 8·j to 8·j + 3 in the lower half, 8·j + 4 to 8·j + 7 in the upper one, as in `upper`: interleaved they come out
+            // in order.
+            let apart = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);
+            let load = |bytes: &[u8; BLOCK]| _mm256_loadu_si256(bytes.as_ptr().cast());
+            let (a, b, c) = (
+                load(upper),
+                _mm256_permutevar8x32_epi32(load(b), apart),
+                _mm256_permutevar8x32_epi32(load(c), apart),
+            );
+            let zero = _mm256_setzero_si256();
+            let (low, low_2) = (_mm256_unpacklo_epi8(zero, c), _mm256_unpackhi_epi8(zero, c));
+            let (high, high_2) = (_mm256_unpacklo_epi8(b, a), _mm256_unpackhi_epi8(b, a));
+            self.store_words(words, 0, _mm256_unpacklo_epi16(low, high));
+            self.store_words(words, 1, _mm256_unpackhi_epi16(low, high));
+            self.store_words(words, 2, _mm256_unpacklo_epi16(low_2, high_2));
+            self.store_words(words, 3, _mm256_unpackhi_epi16(low_2, high_2));
+        }
+    }
+}
+
+/// Puts bytes that [`turn`] leaves apart in order.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(super) fn in_order(bytes: &[u8; BLOCK]) -> [u8; BLOCK] {
+    let mut ordered = [0; BLOCK];
+    // SAFETY: both have 32 bytes.
+    unsafe {
+        let v = _mm256_loadu_si256(bytes.as_ptr().cast());
+        let v = _mm256_permutevar8x32_epi32(v, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+        _mm256_storeu_si256(ordered.as_mut_ptr().cast(), v);
+    }
+    ordered
+}
+
+/// [`Lanes::turn`], for machines with longer vectors as well.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(super) fn turn(planes: [&[u8; BLOCK]; 8], upper: &mut [[u8; BLOCK]; 8]) {
+    // SAFETY: a piece of a plane has 32 bytes.
+    let load = |p: usize| unsafe { _mm256_loadu_si256(planes[7 - p].as_ptr().cast()) };
+    let mut r = [load(0), load(1), load(2), load(3), load(4), load(5), load(6), load(7)];
+    // An 8 × 8 matrix of bits for each byte of a plane: blocks of 4, of 2, single bits change places (Hacker's Delight, §7-3).
+    macro_rules! swap {
+        ($distance:literal, $mask:literal) => {
+            for i in 0..8 {
+                if i & $distance == 0 {
+                    let (low, high) = (r[i], r[i + $distance]);
+                    let moved = _mm256_xor_si256(_mm256_srli_epi16::<$distance>(low), high);
+                    let moved = _mm256_and_si256(moved, _mm256_set1_epi8($mask));
+                    r[i] = _mm256_xor_si256(low, _mm256_slli_epi16::<$distance>(moved));
+                    r[i + $distance] = _mm256_xor_si256(high, moved);
+                }
+            }
+        };
+    }
+    swap!(4, 0x0f);
+    swap!(2, 0x33);
+    swap!(1, 0x55);
+    // Vector b now holds bytes 8·j + b. Four of them make runs of four bytes: 8·j to 8·j + 3, and the other four what follows.
+    let mut fours = r;
+    for half in [0, 4] {
+        let (a, b) = (_mm256_unpacklo_epi8(r[half], r[half + 1]), _mm256_unpackhi_epi8(r[half], r[half + 1]));
+        let (c, d) =
+            (_mm256_unpacklo_epi8(r[half + 2], r[half + 3]), _mm256_unpackhi_epi8(r[half + 2], r[half + 3]));
+        fours[half] = _mm256_unpacklo_epi16(a, c);
+        fours[half + 1] = _mm256_unpackhi_epi16(a, c);
+        fours[half + 2] = _mm256_unpacklo_epi16(b, d);
+        fours[half + 3] = _mm256_unpackhi_epi16(b, d);
+    }
+    for i in 0..4 {
+        let (a, b) = (fours[i], fours[i + 4]);
+        // SAFETY: each place has 32 bytes.
+        unsafe {
+            _mm256_storeu_si256(upper[i].as_mut_ptr().cast(), _mm256_permute2x128_si256::<0x20>(a, b));
+            _mm256_storeu_si256(upper[i + 4].as_mut_ptr().cast(), _mm256_permute2x128_si256::<0x31>(a, b));
+        }
+    }
+}
+
+/// The upper bytes of a block's code words, from its bit-planes; for machines with longer vectors as well.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(super) fn upper_bytes(planes: &Split) -> __m256i {
+    // Four 8 × 8 matrices of bits, a column of bytes each, last plane first.
+    let columns = _mm256_setr_epi8(
+        12, 8, 4, 0, 13, 9, 5, 1, 14, 10, 6, 2, 15, 11, 7, 3, //
+        12, 8, 4, 0, 13, 9, 5, 1, 14, 10, 6, 2, 15, 11, 7, 3,
+    );
+    // SAFETY: the bits of eight planes are 32 bytes.
+    let bits = unsafe { _mm256_loadu_si256(planes.bits.as_ptr().cast()) };
+    let bits = _mm256_shuffle_epi8(bits, columns);
+    let mut x = _mm256_permutevar8x32_epi32(bits, _mm256_setr_epi32(4, 0, 5, 1, 6, 2, 7, 3));
+    macro_rules! swap {
+        ($shift:literal, $mask:literal) => {
+            let t = _mm256_and_si256(
+                _mm256_xor_si256(x, _mm256_srli_epi64::<$shift>(x)),
+                _mm256_set1_epi64x($mask),
+            );
+            x = _mm256_xor_si256(x, _mm256_xor_si256(t, _mm256_slli_epi64::<$shift>(t)));
+        };
+    }
+    swap!(7, 0x00aa_00aa_00aa_00aa);
+    swap!(14, 0x0000_cccc_0000_cccc);
+    swap!(28, 0x0000_0000_f0f0_f0f0);
+    x
 }

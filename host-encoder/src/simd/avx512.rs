@@ -3,18 +3,16 @@
 use super::{Kernel, Lanes, Split};
 use crate::packet::BLOCK;
 use std::arch::x86_64::{
-    __m128i, __m512, __m512i, __mmask16, _mm_loadu_si128, _mm_storeu_si128, _mm256_add_epi8,
-    _mm256_and_si256, _mm256_castsi256_si128, _mm256_extracti128_si256, _mm256_loadu_ps, _mm256_loadu_si256,
-    _mm256_movepi8_mask, _mm256_permutevar8x32_epi32, _mm256_set_m128i, _mm256_set1_epi64x, _mm256_setr_epi8,
-    _mm256_setr_epi32, _mm256_shuffle_epi8, _mm256_slli_epi64, _mm256_srli_epi64, _mm256_xor_si256,
-    _mm512_add_epi32, _mm512_add_ps, _mm512_and_si512, _mm512_broadcast_f32x8, _mm512_broadcast_i64x4,
-    _mm512_castps_si512, _mm512_castsi512_ps, _mm512_cvtepi32_epi8, _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32,
-    _mm512_cvttps_epi32, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_mask_blend_epi32,
-    _mm512_max_epu32, _mm512_max_ps, _mm512_min_epu32, _mm512_movm_epi32, _mm512_mul_epu32, _mm512_mul_ps,
-    _mm512_or_si512, _mm512_permute_ps, _mm512_permutexvar_epi32, _mm512_permutexvar_ps, _mm512_set1_epi32,
-    _mm512_set1_ps, _mm512_setr_ps, _mm512_shuffle_f32x4, _mm512_slli_epi32, _mm512_slli_epi64,
-    _mm512_srli_epi32, _mm512_srli_epi64, _mm512_storeu_ps, _mm512_storeu_si512, _mm512_sub_ps,
-    _mm512_xor_si512,
+    __m512, __m512i, __mmask16, _mm_loadu_si128, _mm_storeu_si128, _mm256_add_epi8, _mm256_loadu_ps,
+    _mm256_loadu_si256, _mm256_movepi8_mask, _mm256_set_m128i, _mm256_storeu_si256, _mm512_add_epi32,
+    _mm512_add_ps, _mm512_and_si512, _mm512_broadcast_f32x8, _mm512_broadcast_i64x4, _mm512_castps_si512,
+    _mm512_castsi512_ps, _mm512_cmpgt_epi32_mask, _mm512_cvtepi32_epi8, _mm512_cvtepi32_ps,
+    _mm512_cvtepu8_epi32, _mm512_cvttps_epi32, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_loadu_si512,
+    _mm512_mask_blend_epi32, _mm512_mask_sub_epi32, _mm512_max_epu32, _mm512_max_ps, _mm512_min_epu32,
+    _mm512_movm_epi32, _mm512_mul_epu32, _mm512_mul_ps, _mm512_or_si512, _mm512_permute_ps,
+    _mm512_permutexvar_epi32, _mm512_permutexvar_ps, _mm512_set1_epi32, _mm512_set1_ps, _mm512_setr_ps,
+    _mm512_shuffle_f32x4, _mm512_slli_epi32, _mm512_slli_epi64, _mm512_srli_epi32, _mm512_srli_epi64,
+    _mm512_storeu_ps, _mm512_storeu_si512, _mm512_sub_ps, _mm512_xor_si512,
 };
 
 /// The proof that the machine has AVX-512 F, BW, DQ and VL.
@@ -34,6 +32,7 @@ impl Avx512 {
     #[inline]
     pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+        #[inline(never)]
         fn featured<K: Kernel>(lanes: Avx512, kernel: K) -> K::Output {
             kernel.run(lanes)
         }
@@ -59,6 +58,11 @@ impl Lanes for Avx512 {
     type Line = [f32; 16];
     type F = __m512;
     type U = __m512i;
+
+    #[inline(always)]
+    fn apart<K: Kernel>(self, kernel: K) -> K::Output {
+        self.run(kernel)
+    }
 
     #[inline(always)]
     fn lines(values: &[f32]) -> &[[f32; 16]] {
@@ -99,6 +103,11 @@ impl Lanes for Avx512 {
         add_u(a: __m512i, b: __m512i) -> __m512i = _mm512_add_epi32(a, b);
         min_u(a: __m512i, b: __m512i) -> __m512i = _mm512_min_epu32(a, b);
         max_u(a: __m512i, b: __m512i) -> __m512i = _mm512_max_epu32(a, b);
+
+        shift_left_8(v: __m512i) -> __m512i = _mm512_slli_epi32::<8>(v);
+        shift_right_22(v: __m512i) -> __m512i = _mm512_srli_epi32::<22>(v);
+        less_where_greater(v: __m512i, a: __m512i, b: __m512i) -> __m512i
+            = _mm512_mask_sub_epi32(v, _mm512_cmpgt_epi32_mask(a, b), v, _mm512_set1_epi32(1));
 
         // Index bits above the low four are ignored, and tables of eight are repeated: the index counts modulo eight.
         lookup(table: __m512, index: __m512i) -> __m512 = _mm512_permutexvar_ps(index, table);
@@ -162,17 +171,29 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     fn split(self, codes: &[u32; BLOCK], planes: &mut Split) {
+        self.split_24(codes, planes);
+        self.narrow(&mut planes.bytes[2], self.load_words(codes, 0), self.load_words(codes, 1));
+    }
+
+    #[inline(always)]
+    fn join(self, planes: &Split, codes: &mut [u32; BLOCK]) {
+        let mut upper = [0; BLOCK];
+        // SAFETY: see `intrinsics`; AVX-512 F includes AVX2.
+        unsafe { _mm256_storeu_si256(upper.as_mut_ptr().cast(), super::avx2::upper_bytes(planes)) };
+        self.together(&upper, [&planes.bytes[0], &planes.bytes[1]], codes);
+        for half in 0..2 {
+            let word = self.or(self.load_words(codes, half), self.widen(&planes.bytes[2], half));
+            self.store_words(codes, half, word);
+        }
+    }
+
+    #[inline(always)]
+    fn split_24(self, codes: &[u32; BLOCK], planes: &mut Split) {
         let (a, b) = (self.load_words(codes, 0), self.load_words(codes, 1));
         // SAFETY: see `intrinsics`.
         unsafe {
-            let narrow = |bytes: &mut [u8; BLOCK], a, b| {
-                let (low, high) = bytes.split_at_mut(16);
-                _mm_storeu_si128(low.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(a));
-                _mm_storeu_si128(high.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(b));
-            };
-            narrow(&mut planes.bytes[0], _mm512_srli_epi32::<16>(a), _mm512_srli_epi32::<16>(b));
-            narrow(&mut planes.bytes[1], _mm512_srli_epi32::<8>(a), _mm512_srli_epi32::<8>(b));
-            narrow(&mut planes.bytes[2], a, b);
+            self.narrow(&mut planes.bytes[0], _mm512_srli_epi32::<16>(a), _mm512_srli_epi32::<16>(b));
+            self.narrow(&mut planes.bytes[1], _mm512_srli_epi32::<8>(a), _mm512_srli_epi32::<8>(b));
             let mut upper = _mm256_set_m128i(
                 _mm512_cvtepi32_epi8(_mm512_srli_epi32::<24>(b)),
                 _mm512_cvtepi32_epi8(_mm512_srli_epi32::<24>(a)),
@@ -185,41 +206,54 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    fn join(self, planes: &Split, codes: &mut [u32; BLOCK]) {
-        // SAFETY: see `intrinsics`.
-        unsafe {
-            // Four 8 × 8 matrices of bits, a column of bytes each, last plane first.
-            let columns = _mm256_setr_epi8(
-                12, 8, 4, 0, 13, 9, 5, 1, 14, 10, 6, 2, 15, 11, 7, 3, //
-                12, 8, 4, 0, 13, 9, 5, 1, 14, 10, 6, 2, 15, 11, 7, 3,
-            );
-            let bits = _mm256_shuffle_epi8(_mm256_loadu_si256(planes.bits.as_ptr().cast()), columns);
-            let mut x = _mm256_permutevar8x32_epi32(bits, _mm256_setr_epi32(4, 0, 5, 1, 6, 2, 7, 3));
-            macro_rules! swap {
-                ($shift:literal, $mask:literal) => {
-                    let t = _mm256_and_si256(
-                        _mm256_xor_si256(x, _mm256_srli_epi64::<$shift>(x)),
-                        _mm256_set1_epi64x($mask),
-                    );
-                    x = _mm256_xor_si256(x, _mm256_xor_si256(t, _mm256_slli_epi64::<$shift>(t)));
-                };
-            }
-            swap!(7, 0x00aa_00aa_00aa_00aa);
-            swap!(14, 0x0000_cccc_0000_cccc);
-            swap!(28, 0x0000_0000_f0f0_f0f0);
-            let upper: [__m128i; 2] = [_mm256_castsi256_si128(x), _mm256_extracti128_si256::<1>(x)];
-            for (half, upper) in upper.into_iter().enumerate() {
-                let wide = |plane: usize| {
-                    let bytes = planes.bytes[plane].as_chunks::<16>().0[half];
-                    _mm512_cvtepu8_epi32(_mm_loadu_si128(bytes.as_ptr().cast()))
-                };
+    fn turn(self, planes: [&[u8; BLOCK]; 8], bytes: &mut [[u8; BLOCK]; 8]) {
+        // SAFETY: see `intrinsics`; AVX-512 F includes AVX2.
+        unsafe { super::avx2::turn(planes, bytes) }
+    }
+
+    #[inline(always)]
+    fn words(self, upper: &[u8; BLOCK], bytes: [&[u8; BLOCK]; 2], words: &mut [u32; BLOCK]) {
+        // SAFETY: see `intrinsics`; AVX-512 F includes AVX2.
+        let upper = unsafe { super::avx2::in_order(upper) };
+        self.together(&upper, bytes, words);
+    }
+}
+
+impl Avx512 {
+    /// A block's code words from their upper bytes and both byte-planes.
+    #[inline(always)]
+    fn together(self, upper: &[u8; BLOCK], bytes: [&[u8; BLOCK]; 2], words: &mut [u32; BLOCK]) {
+        for half in 0..2 {
+            // SAFETY: see `intrinsics`.
+            let word = unsafe {
                 let high = _mm512_or_si512(
-                    _mm512_slli_epi32::<24>(_mm512_cvtepu8_epi32(upper)),
-                    _mm512_slli_epi32::<16>(wide(0)),
+                    _mm512_slli_epi32::<24>(self.widen(upper, half)),
+                    _mm512_slli_epi32::<16>(self.widen(bytes[0], half)),
                 );
-                let low = _mm512_or_si512(_mm512_slli_epi32::<8>(wide(1)), wide(2));
-                self.store_words(codes, half, _mm512_or_si512(high, low));
-            }
+                _mm512_or_si512(high, _mm512_slli_epi32::<8>(self.widen(bytes[1], half)))
+            };
+            self.store_words(words, half, word);
         }
+    }
+
+    /// The lowest bytes of a block's words.
+    #[inline(always)]
+    fn narrow(self, bytes: &mut [u8; BLOCK], a: __m512i, b: __m512i) {
+        let Self(()) = self;
+        let (low, high) = bytes.split_at_mut(16);
+        // SAFETY: see `intrinsics`; both halves hold sixteen bytes.
+        unsafe {
+            _mm_storeu_si128(low.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(a));
+            _mm_storeu_si128(high.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(b));
+        }
+    }
+
+    /// Half of a block's bytes as words.
+    #[inline(always)]
+    fn widen(self, bytes: &[u8; BLOCK], half: usize) -> __m512i {
+        let Self(()) = self;
+        let bytes = bytes.as_chunks::<16>().0[half];
+        // SAFETY: see `intrinsics`; a half is sixteen bytes.
+        unsafe { _mm512_cvtepu8_epi32(_mm_loadu_si128(bytes.as_ptr().cast())) }
     }
 }

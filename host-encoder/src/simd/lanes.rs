@@ -1,5 +1,6 @@
 //! What a backend has to provide.
 
+use super::Kernel;
 use crate::packet::BLOCK;
 
 /// A block's code words as planes.
@@ -27,6 +28,9 @@ pub(crate) trait Lanes: Copy {
     type F: Copy;
     /// A vector of u32.
     type U: Copy;
+
+    /// Runs a kernel in a function of its own: a loop that keeps its constants in registers needs them for itself.
+    fn apart<K: Kernel>(self, kernel: K) -> K::Output;
 
     /// The whole vectors of a slice.
     fn lines(values: &[f32]) -> &[Self::Line];
@@ -78,6 +82,12 @@ pub(crate) trait Lanes: Copy {
     fn add_u(self, a: Self::U, b: Self::U) -> Self::U;
     fn min_u(self, a: Self::U, b: Self::U) -> Self::U;
     fn max_u(self, a: Self::U, b: Self::U) -> Self::U;
+    /// v · 2^8, modulo 2^32.
+    fn shift_left_8(self, v: Self::U) -> Self::U;
+    /// v / 2^22: of an f32's bits, the sign, the exponent and the first bit of the mantissa.
+    fn shift_right_22(self, v: Self::U) -> Self::U;
+    /// v − 1 in lanes where a > b, read as i32s; v in the others.
+    fn less_where_greater(self, v: Self::U, a: Self::U, b: Self::U) -> Self::U;
     /// High and low halves of the products.
     fn mul_wide(self, a: Self::U, b: Self::U) -> (Self::U, Self::U);
 
@@ -93,4 +103,11 @@ pub(crate) trait Lanes: Copy {
     fn split(self, codes: &[u32; BLOCK], planes: &mut Split);
     /// Planes to code words.
     fn join(self, planes: &Split, codes: &mut [u32; BLOCK]);
+    /// Code words, of which the lowest eight bits do not matter, to all planes but the last.
+    fn split_24(self, codes: &[u32; BLOCK], planes: &mut Split);
+    /// The pieces of the eight bit-planes that belong to eight blocks, to the upper bytes of the blocks' code words, in the order that
+    /// [`Self::words`] takes them in.
+    fn turn(self, planes: [&[u8; BLOCK]; 8], upper: &mut [[u8; BLOCK]; 8]);
+    /// A block's code words from their upper bytes ([`Self::turn`]) and both byte-planes; the lowest byte becomes zero.
+    fn words(self, upper: &[u8; BLOCK], bytes: [&[u8; BLOCK]; 2], words: &mut [u32; BLOCK]);
 }

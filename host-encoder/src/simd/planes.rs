@@ -1,9 +1,12 @@
-//! The planes of a packet's body, addressed block by block.
+//! The planes of a whole packet of the default codec, addressed block by block.
 
 use super::Split;
 use crate::packet::BLOCK;
 
-/// Where the eight bit-planes and the three byte-planes of n coordinates lie: one behind the other.
+/// Bytes that a block has in all planes together: 4 in each bit-plane, 32 in each byte-plane.
+const BLOCK_LEN: usize = 8 * 4 + 2 * BLOCK;
+
+/// Where the eight bit-planes and the two byte-planes of n coordinates lie: one behind the other.
 ///
 /// Made from a body that is long enough; every later access needs no check but that of the block.
 pub(crate) struct PlanesMut<'a> {
@@ -19,26 +22,26 @@ pub(crate) struct Planes<'a> {
 }
 
 impl<'a> PlanesMut<'a> {
-    /// `None` where `body` is shorter than eleven planes of `n` coordinates, n a multiple of 32.
+    /// `None` where `body` is shorter than ten planes of `n` coordinates, n a multiple of 32.
     #[inline(always)]
     pub(crate) fn new(body: &'a mut [u8], n: usize) -> Option<Self> {
         let blocks = n / BLOCK;
-        (body.len() >= blocks * 128).then_some(Self { body, blocks })
+        (body.len() >= blocks * BLOCK_LEN).then_some(Self { body, blocks })
     }
 
-    /// Writes all planes of a block.
+    /// Writes all planes of a block; the third of `bytes` has none.
     #[inline(always)]
     pub(crate) fn put(&mut self, block: usize, planes: &Split) {
         assert!(block < self.blocks, "block {block} of {}", self.blocks);
         let (stride, n) = (4 * self.blocks, BLOCK * self.blocks);
         let body = self.body.as_mut_ptr();
-        // SAFETY: the body has 128 bytes a block: 8 · stride of bit-planes, whose blocks have 4 bytes each, then 3 · n of
+        // SAFETY: the body has `BLOCK_LEN` bytes a block: 8 · stride of bit-planes, whose blocks have 4 bytes each, then 2 · n of
         // byte-planes, whose blocks have 32 bytes each; `block` is one of them.
         unsafe {
             for (p, bits) in planes.bits.iter().enumerate() {
                 body.add(p * stride + 4 * block).cast::<[u8; 4]>().write(bits.to_le_bytes());
             }
-            for (p, bytes) in planes.bytes.iter().enumerate() {
+            for (p, bytes) in planes.bytes[..2].iter().enumerate() {
                 body.add((p + 1) * n + BLOCK * block).cast::<[u8; BLOCK]>().write(*bytes);
             }
         }
@@ -46,27 +49,40 @@ impl<'a> PlanesMut<'a> {
 }
 
 impl<'a> Planes<'a> {
-    /// `None` where `body` is shorter than eleven planes of `n` coordinates, n a multiple of 32.
+    /// `None` where `body` is shorter than ten planes of `n` coordinates, n a multiple of 32.
     #[inline(always)]
     pub(crate) fn new(body: &'a [u8], n: usize) -> Option<Self> {
         let blocks = n / BLOCK;
-        (body.len() >= blocks * 128).then_some(Self { body, blocks })
+        (body.len() >= blocks * BLOCK_LEN).then_some(Self { body, blocks })
     }
 
-    /// Reads all planes of a block.
+    /// How many blocks there are.
     #[inline(always)]
-    pub(crate) fn read(self, block: usize, planes: &mut Split) {
+    pub(crate) fn blocks(self) -> usize {
+        self.blocks
+    }
+
+    /// The pieces of the bit-planes of eight blocks from `first` on.
+    #[inline(always)]
+    pub(crate) fn pieces(self, first: usize) -> [&'a [u8; BLOCK]; 8] {
+        assert!(first + 8 <= self.blocks, "blocks {first} and seven more of {}", self.blocks);
+        let mut pieces = [&[0; BLOCK]; 8];
+        for (p, piece) in pieces.iter_mut().enumerate() {
+            // SAFETY: as in `PlanesMut::put`; eight blocks of a bit-plane are 32 bytes.
+            *piece = unsafe { &*self.body.as_ptr().add(4 * (p * self.blocks + first)).cast::<[u8; BLOCK]>() };
+        }
+        pieces
+    }
+
+    /// A block of both byte-planes.
+    #[inline(always)]
+    pub(crate) fn bytes(self, block: usize) -> [&'a [u8; BLOCK]; 2] {
         assert!(block < self.blocks, "block {block} of {}", self.blocks);
-        let (stride, n) = (4 * self.blocks, BLOCK * self.blocks);
-        let body = self.body.as_ptr();
+        let (n, body) = (BLOCK * self.blocks, self.body.as_ptr());
         // SAFETY: as in `PlanesMut::put`.
         unsafe {
-            for (p, bits) in planes.bits.iter_mut().enumerate() {
-                *bits = u32::from_le_bytes(body.add(p * stride + 4 * block).cast::<[u8; 4]>().read());
-            }
-            for (p, bytes) in planes.bytes.iter_mut().enumerate() {
-                *bytes = body.add((p + 1) * n + BLOCK * block).cast::<[u8; BLOCK]>().read();
-            }
+            let byte_plane = |p: usize| &*body.add((p + 1) * n + BLOCK * block).cast::<[u8; BLOCK]>();
+            [byte_plane(0), byte_plane(1)]
         }
     }
 }

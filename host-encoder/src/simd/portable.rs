@@ -1,6 +1,6 @@
 //! Eight lanes in plain Rust.
 
-use super::{Lanes, Split};
+use super::{Kernel, Lanes, Split};
 use crate::packet::BLOCK;
 
 /// The backend that every machine has; the oracle of the others.
@@ -27,6 +27,11 @@ impl Lanes for Portable {
     type Line = [f32; N];
     type F = [f32; N];
     type U = [u32; N];
+
+    #[inline(never)]
+    fn apart<K: Kernel>(self, kernel: K) -> K::Output {
+        kernel.run(self)
+    }
 
     #[inline(always)]
     fn lines(values: &[f32]) -> &[[f32; N]] {
@@ -83,6 +88,10 @@ impl Lanes for Portable {
         add_u(a: u32, b: u32) -> u32 = |i| a[i].wrapping_add(b[i]);
         min_u(a: u32, b: u32) -> u32 = |i| if a[i] < b[i] { a[i] } else { b[i] };
         max_u(a: u32, b: u32) -> u32 = |i| if a[i] > b[i] { a[i] } else { b[i] };
+        shift_left_8(v: u32) -> u32 = |i| v[i] << 8;
+        shift_right_22(v: u32) -> u32 = |i| v[i] >> 22;
+        less_where_greater(v: u32, a: u32, b: u32) -> u32
+            = |i| v[i].wrapping_sub(u32::from(a[i].cast_signed() > b[i].cast_signed()));
         lookup(table: f32, index: u32) -> f32 = |i| table[(index[i] & 7) as usize];
         lookup_u(table: u32, index: u32) -> u32 = |i| table[(index[i] & 7) as usize];
     }
@@ -168,6 +177,30 @@ impl Lanes for Portable {
                 let [a, b, c] = planes.bytes.map(|bytes| u32::from(bytes[8 * group + i]));
                 codes[i] = u32::from(upper[i]) << 24 | a << 16 | b << 8 | c;
             }
+        }
+    }
+
+    #[inline(always)]
+    fn split_24(self, codes: &[u32; BLOCK], planes: &mut Split) {
+        self.split(codes, planes);
+    }
+
+    #[inline(always)]
+    fn turn(self, planes: [&[u8; BLOCK]; 8], bytes: &mut [[u8; BLOCK]; 8]) {
+        for j in 0..BLOCK {
+            let mut rows = [0; 8];
+            for p in 0..8 {
+                rows[7 - p] = planes[p][j];
+            }
+            let turned = transpose(u64::from_le_bytes(rows)).to_le_bytes();
+            bytes[j / 4][8 * (j % 4)..][..8].copy_from_slice(&turned);
+        }
+    }
+
+    #[inline(always)]
+    fn words(self, upper: &[u8; BLOCK], bytes: [&[u8; BLOCK]; 2], words: &mut [u32; BLOCK]) {
+        for i in 0..BLOCK {
+            words[i] = u32::from_be_bytes([upper[i], bytes[0][i], bytes[1][i], 0]);
         }
     }
 }

@@ -44,6 +44,9 @@ impl Kernel for Operations {
                 lanes.add_u(x, y),
                 lanes.min_u(x, y),
                 lanes.max_u(x, y),
+                lanes.shift_left_8(x),
+                lanes.shift_right_22(x),
+                lanes.less_where_greater(x, x, y),
                 high,
                 low_product,
                 lanes.bits(lanes.lookup(lanes.table(&table), x)),
@@ -80,6 +83,9 @@ impl Kernel for Operations {
             lanes.store_words(&mut stored, at, lanes.load_words(&self.words, at));
         }
         results.push(stored.to_vec());
+        lanes.split_24(&self.words, &mut split);
+        results.push(split.bits.to_vec());
+        results.extend(split.bytes[..2].iter().map(|b| b.iter().map(|b| u32::from(*b)).collect()));
         results
     }
 }
@@ -122,6 +128,39 @@ proptest! {
                 }
                 let bytes = split.bytes.map(|bytes| bytes[j]);
                 prop_assert_eq!(&bytes, &word.to_be_bytes()[1..]);
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn words_hold_a_bit_of_each_turned_plane_and_the_bytes_of_the_others(
+        bits in prop::collection::vec(any::<u8>(), 8 * BLOCK), bytes in prop::array::uniform2(prop::array::uniform32(any::<u8>())),
+    ) {
+        struct Words<'a>([&'a [u8; BLOCK]; 8], [&'a [u8; BLOCK]; 2]);
+        impl Kernel for Words<'_> {
+            type Output = [[u32; BLOCK]; 8];
+
+            #[inline(always)]
+            fn run<L: Lanes>(self, lanes: L) -> Self::Output {
+                let (mut upper, mut words) = ([[0; BLOCK]; 8], [[0; BLOCK]; 8]);
+                lanes.turn(self.0, &mut upper);
+                for (upper, words) in upper.iter().zip(&mut words) {
+                    lanes.words(upper, self.1, words);
+                }
+                words
+            }
+        }
+        let planes = bits.as_chunks::<BLOCK>().0;
+        for isa in Isa::available() {
+            let words = isa.run(Words(std::array::from_fn(|p| &planes[p]), bytes.each_ref()));
+            for (i, word) in words.as_flattened().iter().enumerate() {
+                for (p, plane) in planes.iter().enumerate() {
+                    prop_assert_eq!(word >> (31 - p) & 1, u32::from(plane[i / 8] >> (i % 8) & 1), "{}, word {}, plane {}", isa, i, p);
+                }
+                let rest = [0, bytes[0][i % BLOCK], bytes[1][i % BLOCK], 0];
+                prop_assert_eq!(word & 0x00ff_ffff, u32::from_be_bytes(rest), "{}, word {}", isa, i);
             }
         }
     }

@@ -114,7 +114,7 @@ class Decoder:
             return sign * paper
         if planes == 1 or (planes <= 7 and held.kappa == 255):
             return sign * flat
-        return sign * held.sigma * quantiser.magnitude(code & 0x7FFFFFFF, planes, held.peak)
+        return sign * held.sigma * quantiser.magnitude((code & 0x7FFFFFFF) >> 8, planes, held.peak)
 
     def plain_value(self, held: Held, planes: int, code: int, tail: int, u: float) -> float:
         """A coordinate of a codec that does not rotate."""

@@ -150,9 +150,9 @@ def encode_row(codec: Codec, row: list[float], used: int, slots, key: Key, row_i
         tail = None
         if codec.name == "rht":
             slopes = quantiser.zone_slopes(figures.peak)
-            codes = [
-                sign_of(x) << 31 | quantiser.magnitude_code(f32(abs(x) * figures.scale), slopes) for x in values
-            ]
+            offsets = quantiser.zone_offsets(slopes)
+            magnitudes = [quantiser.magnitude_code(f32(abs(x) * figures.scale), slopes, offsets) for x in values]
+            codes = [sign_of(x) << 31 | magnitude << 8 for x, magnitude in zip(values, magnitudes)]
         elif codec.name == "rht-paper":
             codes = [bits(f32(math.ldexp(x, -e) / math.sqrt(d))) for x in values]
         elif codec.name in ("sign-magnitude", "raw"):

@@ -16,7 +16,7 @@ from encode import Envelope, Key, encode, repair
 from float32 import from_hex, to_hex
 from gradients import JOB_SEED, KEY, MESSAGE, Gradient, gradients
 from philox import philox
-from wire import CODECS, HEADER, Codec, Layout, Refused, codec_named, packet_bytes, parse_header
+from wire import CODECS, HEADER, VERSION, Codec, Layout, Refused, codec_named, packet_bytes, parse_header
 
 HERE = Path(__file__).resolve().parent
 VECTORS = HERE.parent / "vectors.json"
@@ -35,15 +35,16 @@ def cut(codec: Codec, n: int, kind: int) -> int | None:
     total = packet_bytes(codec, n, len(codec.planes))
     if codec.name == "raw":
         return (total, HEADER + 4 * (n // 3) + 2, None, HEADER, HEADER + 3, total - 1, HEADER + 4 * (n // 2), None, total, total)[kind]
+    finest = max(plane for plane, width in enumerate(codec.planes) if width == 8)
     return (
         packet_bytes(codec, n, 1),
         packet_bytes(codec, n, 2),
         None,
-        packet_bytes(codec, n, 9) + n // 2,
+        packet_bytes(codec, n, finest - 1) + n // 2,
         packet_bytes(codec, n, 4) + n // 16 + 1,
         packet_bytes(codec, n, 8),
         HEADER + 1,
-        packet_bytes(codec, n, 10) + 5,
+        packet_bytes(codec, n, finest) + 5,
         packet_bytes(codec, n, len(codec.planes)),
         packet_bytes(codec, n, 6) + n // 8 - 1,
     )[kind]
@@ -93,6 +94,9 @@ def case(gradient: Gradient, codec: Codec) -> dict:
             repair(codec, packets[0], n, last - 1, last),
         ]
         results.append(decoded(codec, layout, "unbiased", arrived, then))
+        # The last plane is there, one before it is not.
+        hole = [repair(codec, packets[0], n, last - 1, last), repair(codec, packets[0], n, 3, last - 2)]
+        results.append(decoded(codec, layout, "unbiased", arrived, hole))
     return {
         "name": f"{codec.name}, {gradient.name}",
         "codec": codec.name,
@@ -118,13 +122,14 @@ def refused() -> list[dict]:
     out = [
         ("nothing", b""),
         ("a header cut short", good[: HEADER - 1]),
-        ("version 2", with_byte(0, 0x21)),
-        ("an acknowledgement", with_byte(0, 0x12)),
-        ("kind 7", with_byte(0, 0x17)),
+        ("version 1", with_byte(0, 0x11)),
+        ("version 3", with_byte(0, 0x31)),
+        ("an acknowledgement", with_byte(0, 0x22)),
+        ("kind 7", with_byte(0, 0x27)),
         ("codec 6", with_byte(1, good[1] & 0x1F | 6 << 5)),
         ("codec 7", with_byte(1, good[1] & 0x1F | 7 << 5)),
         ("another codec than the job's", with_byte(1, good[1] & 0x1F | 2 << 5)),
-        ("first plane 11 of eleven", with_byte(8, 0xB0)),
+        ("first plane 10 of ten", with_byte(8, 0xA0)),
         ("an index outside of the message", with_byte(10, 2)),
         ("no coordinates", with_byte(11, 0)),
         ("another number of coordinates than the layout's", with_byte(11, 2)),
@@ -157,7 +162,7 @@ def vectors() -> str:
             assert parse_header(bytes.fromhex(packet)).codec.name == one["codec"]
     counters = [([0, 0], [0, 0, 0, 0]), ([0xFFFFFFFF] * 2, [0xFFFFFFFF] * 4), ([1, 0], [0, 0, 2, 3])]
     content = {
-        "format": "trimwire DATA packets, version 1; reference/README.md says how to read this file",
+        "format": f"trimwire DATA packets, version {VERSION}; reference/README.md says how to read this file",
         "tolerance": {"relative_to_row_rms": 1e-5, "absolute": "00000004"},
         "job_seed": f"{JOB_SEED:016x}",
         "message": MESSAGE,
@@ -183,7 +188,7 @@ def vectors() -> str:
 
 
 def distortion_table() -> str:
-    """Section 4's table."""
+    """Section 5's table."""
     rows = ["| planes b | distortion D_b | unbiased NMSE, 1/(1 − D_b) − 1 |", "|---|---|---|"]
     for planes, d in enumerate(quantiser.DISTORTIONS):
         shown_d = {0: "1", 1: "1 − κ² (0.3633802276)", 9: f"{d:.4g} (D_8 / 65536)"}.get(planes, f"{d:.10g}")
@@ -209,7 +214,7 @@ EXAMPLE = [1.0, 1.0, 1.0, -2.0] + [1.0] * 28
 def example_packet(name: str) -> bytes:
     """The worked example's only packet."""
     codec = codec_named(name)
-    return encode(codec, Layout(32, 352, 15), EXAMPLE_KEY, Envelope(0, 3, 2, 0), EXAMPLE, len(codec.planes))[0]
+    return encode(codec, Layout(32, 448, 15), EXAMPLE_KEY, Envelope(0, 3, 2, 0), EXAMPLE, len(codec.planes))[0]
 
 
 def example_bytes() -> str:
@@ -220,7 +225,7 @@ def example_bytes() -> str:
     largest = quantiser.peak_value(header.peak)
     lines = ["header"]
     for size, meaning in (
-        (1, "version 1, DATA"),
+        (1, f"version {VERSION}, DATA"),
         (1, "codec 0 (rht), important, layer class 0, last"),
         (2, "job 0, rank 3"),
         (4, "message 2"),
@@ -234,17 +239,17 @@ def example_bytes() -> str:
     lines.append("planes 0 to 7")
     body = packet[HEADER:]
     lines += [digits(body[4 * p : 4 * p + 4]) for p in range(8)]
-    lines.append("planes 8 to 10")
-    lines += [digits(body[32 + 32 * p : 64 + 32 * p]) for p in range(3)]
+    lines.append("planes 8 and 9")
+    lines += [digits(body[32 + 32 * p : 64 + 32 * p]) for p in range(2)]
     return "```text\n" + "\n".join(lines) + "\n```"
 
 
 def example_decoded() -> str:
     """What the worked example decodes to."""
-    codec, layout = codec_named("rht"), Layout(32, 352, 15)
+    codec, layout = codec_named("rht"), Layout(32, 448, 15)
     packet = example_packet("rht")
     rows = ["| planes | coordinates 0 to 3 | NMSE |", "|---|---|---|"]
-    for planes in (1, 2, 4, 8, 9, 11):
+    for planes in (1, 2, 4, 8, 9, 10):
         decoder = Decoder(codec, layout, EXAMPLE_KEY, "unbiased")
         decoder.receive(packet[: packet_bytes(codec, 32, planes)])
         values = decoder.finish()

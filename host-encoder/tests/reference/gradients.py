@@ -18,7 +18,7 @@ class Gradient:
 
     name: str
     values: list[float]
-    per_packet: int = 352
+    per_packet: int = 448
     row_log2: int = 15
     # Codecs that it is encoded with; all of them if empty.
     codecs: tuple[str, ...] = ()
@@ -45,12 +45,28 @@ def scaled(values: list[float], exponents) -> list[float]:
     return f32s(math.ldexp(x, e) for x, e in zip(values, exponents))
 
 
+def unrotated(rotated: list[float], row: int = 0) -> list[float]:
+    """What the rotation of that row under `KEY` takes to these values, times their number. Exact where all sums are."""
+    return [-x if minus else x for x, minus in zip(hadamard(rotated), negated(KEY, row, len(rotated)))]
+
+
 def with_outliers() -> list[float]:
-    """A row that the rotation under `KEY` takes to small values and a few large ones: beyond the usual last zone."""
+    """A row that the rotation takes to small values and a few large ones: beyond the usual last zone."""
     rotated = scaled(bell(20, 256), [-2] * 256)
     for at, value in ((3, -9.0), (70, 12.5), (71, 4.0), (72, 5.5), (200, 7.0), (201, -6.0), (202, 5.0)):
         rotated[at] = value
-    return [-x if minus else x for x, minus in zip(hadamard(rotated), negated(KEY, 0, 256))]
+    return unrotated(rotated)
+
+
+def at_the_edges_of_zones() -> list[float]:
+    """Two rows that the rotation takes to magnitudes at the edges of zones and an eighth to either side of them. In the first one
+    the root mean square is 32, so that zones are 17 wide; in the other one a hair more, so that those at edges fall just below."""
+    out = []
+    for row, (others, excess) in enumerate((((153, 155, 191, 191), 0), ((150, 159, 186, 195), 6))):
+        eighths = [8 * 17 * zone + beside for zone in range(1, 9) for beside in (-1, 0, 1)] + [153] * 228 + list(others)
+        assert len(eighths) == 256 and sum(x * x for x in eighths) == 256 * (8 * 32) ** 2 + excess
+        out += unrotated([(-x if j % 3 else x) / 8 for j, x in enumerate(eighths)], row)
+    return out
 
 
 def around_the_working_scale() -> list[float]:
@@ -77,8 +93,10 @@ def gradients() -> list[Gradient]:
     return [
         Gradient("one coordinate", [-1.25]),
         Gradient("33 coordinates", bell(1, 33), per_packet=32),
-        Gradient("352 coordinates", bell(2, 352)),
-        Gradient("700 coordinates", bell(3, 700)),
+        Gradient("352 coordinates", bell(2, 352), per_packet=352),
+        Gradient("700 coordinates", bell(3, 700), per_packet=352),
+        Gradient("1030 coordinates", bell(24, 1030), per_packet=352, codecs=("rht-paper", "sign-magnitude")),
+        Gradient("2100 coordinates", bell(25, 2100), per_packet=480, codecs=("rht",)),
         Gradient("rows of 32, the last one short", bell(4, 75), row_log2=5),
         Gradient("rows of 64, the last one short", bell(5, 150), per_packet=32, row_log2=6),
         Gradient("rows of 128, the last one short", bell(6, 300), per_packet=96, row_log2=7),
@@ -101,7 +119,9 @@ def gradients() -> list[Gradient]:
         Gradient("large values", scaled(bell(16, 64), [40] * 32 + [100] * 32), row_log2=5),
         Gradient("small values", scaled(bell(17, 64), [-40] * 32 + [-120] * 32), row_log2=5),
         Gradient("around the working scale", around_the_working_scale(), row_log2=5),
-        Gradient("outliers after the rotation", with_outliers(), per_packet=128, codecs=("rht", "rht-paper")),
+        Gradient("outliers after the rotation", with_outliers(), per_packet=128, codecs=rotated),
+        Gradient("one coordinate after the rotation", unrotated([0.0] * 77 + [-1.0] + [0.0] * 178), codecs=rotated),
+        Gradient("magnitudes at the edges of zones", at_the_edges_of_zones(), row_log2=8, codecs=("rht",)),
         Gradient("not finite", infinite, row_log2=5),
         Gradient("a packet that is not finite, beside one that is", infinite[:64], per_packet=32),
         Gradient("the first packet infinite", [math.inf] * 2 + [1.0] * 30 + infinite[:32], row_log2=5),

@@ -6,11 +6,11 @@ from float32 import f32
 
 # Zones are 17/32 of sigma wide; zone z begins at the code ZONE_STARTS[z].
 ZONE_WIDTH = 17 / 32
-ZONE_STARTS = [start << 21 for start in (0, 257, 493, 682, 822, 916, 972, 1004)]
-CODES = 1 << 31
+ZONE_STARTS = [start << 13 for start in (0, 257, 493, 682, 822, 916, 972, 1004)]
+CODES = 1 << 23
 # Where the last zone ends, in zone widths, unless the packet's peak lies beyond.
 USUAL_END = 8.625
-PLANES = 11
+PLANES = 10
 
 
 def peak_value(peak: int) -> float:
@@ -29,10 +29,18 @@ def zone_slopes(peak: int) -> list[float]:
     return slopes + [f32((CODES - ZONE_STARTS[7]) / (last_zone_end(peak) - 7))]
 
 
-def magnitude_code(y: float, slopes: list[float]) -> int:
-    """The 31-bit code of a magnitude y >= 0 (an f32, in zone widths)."""
+def zone_offsets(slopes: list[float]) -> list[float]:
+    """I_z: 2^23 and the code that the zone's line has at magnitude 0, as f32."""
+    return [f32(CODES + start - zone * slope) for zone, (start, slope) in enumerate(zip(ZONE_STARTS, slopes))]
+
+
+def magnitude_code(y: float, slopes: list[float], offsets: list[float]) -> int:
+    """The 23-bit code of a magnitude y >= 0 (an f32, in zone widths)."""
     zone = min(int(y), 7)
-    return min(ZONE_STARTS[zone] + int(f32(f32(y - zone) * slopes[zone])), CODES - 1)
+    product = f32(y * slopes[zone])
+    # An f32 from 2^23 on is a whole number: rounding the sum is rounding to a code.
+    total = f32(product + offsets[zone])
+    return int(min(total, 2 * CODES - 1)) - CODES
 
 
 def zone_of(code: int) -> int:
@@ -104,12 +112,15 @@ DISTORTIONS = [float(f"{distortion(planes):.10g}") for planes in range(PLANES + 
 
 
 def magnitude(code: int, planes: int, peak: int) -> float:
-    """Magnitude of a code of which 2 to 11 planes are known (the others zero), in units of sigma."""
+    """Magnitude of a code of which 2 to 10 planes are known (the others zero), in units of sigma."""
     end = last_zone_end(peak)
     if planes >= 9:
         zone = zone_of(code)
-        half = 256 ** (11 - planes) / 2
-        return ZONE_WIDTH * (zone + (code - ZONE_STARTS[zone] + half) / zone_slopes(peak)[zone])
+        # Whole codes are rounded ones, so that they need no half.
+        half = {9: 128, 10: 0}[planes]
+        # By the encoder's own line, whose offset was rounded.
+        slopes = zone_slopes(peak)
+        return ZONE_WIDTH * (code + CODES + half - zone_offsets(slopes)[zone]) / slopes[zone]
     cells = 1 << (planes - 1)
     cell = code * cells // CODES
     low = cell * CODES // cells

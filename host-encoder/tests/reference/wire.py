@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from float32 import CANONICAL_NAN, bits, from_bits
 
 HEADER = 18
+VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Codec:
 
 
 CODECS = [
-    Codec("rht", 0, (1,) * 8 + (8,) * 3, True),
+    Codec("rht", 0, (1,) * 8 + (8,) * 2, True),
     Codec("rht-paper", 1, (1,) * 8 + (8,) * 3, True),
     Codec("sign-magnitude", 2, (1,) * 8 + (8,) * 3, False),
     Codec("sq", 3, (1,) * 8 + (8,) * 3 + (1,), False),
@@ -110,7 +111,7 @@ class Header:
         place = self.first_plane << 20 | self.index
         sigma = bits(self.sigma) if self.sigma == self.sigma else CANONICAL_NAN
         return (
-            struct.pack(">BBHI", 1 << 4 | 1, flags, stream, self.message)
+            struct.pack(">BBHI", VERSION << 4 | 1, flags, stream, self.message)
             + place.to_bytes(3, "big")
             + struct.pack(">BIBB", self.n // 32, sigma, self.kappa, self.peak)
         )
@@ -127,7 +128,7 @@ def parse_header(packet: bytes) -> Header:
     kind, flags, stream, message, place_high, place_low, units, sigma, kappa, peak = struct.unpack(
         ">BBHIBHBIBB", packet[:HEADER]
     )
-    if kind >> 4 != 1:
+    if kind >> 4 != VERSION:
         raise Refused("version")
     if kind & 15 != 1:
         raise Refused("kind")

@@ -13,7 +13,9 @@ use trimwire_agent::driver::udp::DEFAULT_PORT;
 use trimwire_agent::driver::{Driver, Receive, UdpConfig, UdpLink, on_sockets};
 use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Reliability, Traffic};
 use trimwire_agent::rate::{RateConfig, TimelyConfig, TrimTargetConfig};
-use trimwire_encoder::{DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Decoding, Layout, RotationKey};
+use trimwire_encoder::{
+    DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Decoding, Layout, PLANES, RotationKey,
+};
 
 #[derive(Parser)]
 #[command(
@@ -197,10 +199,10 @@ pub(crate) struct RateArgs {
 
 #[derive(Args)]
 pub(crate) struct CodecArgs {
-    /// Planes sent of each packet; fewer than 11 compress ahead of time.
-    #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u8).range(1..=11))]
+    /// Planes sent of each packet; fewer than 10 compress ahead of time.
+    #[arg(long, default_value_t = PLANES, value_parser = clap::value_parser!(u8).range(1..=i64::from(PLANES)))]
     pub(crate) planes: u8,
-    /// Coordinates in a packet, a multiple of 32; 352 fill an MTU of 1500.
+    /// Most coordinates of a packet, a multiple of 32; the default is what an MTU of 1500 bytes holds over IPv4 and IPv6.
     #[arg(long, default_value_t = DEFAULT_COORDINATES_PER_PACKET)]
     pub(crate) coordinates_per_packet: usize,
     /// Rows of 2^this coordinates are rotated as one.

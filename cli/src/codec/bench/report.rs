@@ -5,7 +5,7 @@ use super::Options;
 use super::work::{Op, Sample};
 use crate::output::table;
 use serde::Serialize;
-use trimwire_encoder::Isa;
+use trimwire_encoder::{Isa, Layout};
 
 const NOTE: &str = "bytes are those of the f32 gradient; decode and accumulate include receive; transform is compared with memcpy of \
                     one row in the cache (memcpy-row), the others with memcpy of the gradient (memcpy); ratios are those of the \
@@ -44,7 +44,7 @@ const CODEC_OPS: [Op; 5] = [Op::Transform, Op::Encode, Op::Receive, Op::Decode, 
 
 impl Report {
     /// Sums the samples up.
-    pub(super) fn new(options: &Options, planes: u8, samples: &[Sample]) -> Self {
+    pub(super) fn new(options: &Options, layout: Layout, planes: u8, samples: &[Sample]) -> Self {
         let mut sets: Vec<Isa> = Vec::new();
         for isa in samples.iter().filter_map(|sample| sample.isa) {
             if !sets.contains(&isa) {
@@ -57,9 +57,9 @@ impl Report {
         Self {
             codec: options.codec.name(),
             planes,
-            coordinates: options.coordinates,
-            coordinates_per_packet: options.per_packet,
-            row_log2: options.row_log2,
+            coordinates: layout.coordinates(),
+            coordinates_per_packet: layout.coordinates_per_packet(),
+            row_log2: layout.row_log2(),
             threads: options.threads,
             rounds: options.rounds,
             note: NOTE,

@@ -6,8 +6,9 @@ use anyhow::{Context as _, Result};
 use rayon::iter::{IndexedParallelIterator as _, ParallelIterator as _};
 use rayon::slice::{ParallelSlice as _, ParallelSliceMut as _};
 use std::hint::black_box;
+use std::ops::Range;
 use trimwire_encoder::{
-    Codec, Decoder, Decoding, Encoder, Envelope, Isa, Layout, RotationKey, StreamId, rotation,
+    Codec, Decoder, Decoding, Encoder, Envelope, Isa, Layout, PacketError, RotationKey, StreamId, rotation,
 };
 
 /// Transforms (and copies) of one row between two looks at the clock. Unnormalised transforms grow values by √d each; eight of
@@ -60,6 +61,8 @@ pub(super) struct Bench {
     gradient: Vec<f32>,
     row: AlignedRow,
     packets: Vec<u8>,
+    /// Where each packet lies in them.
+    places: Vec<Range<usize>>,
     /// Taken out while it moves to another instruction set.
     decoder: Option<Decoder>,
     out: Vec<f32>,
@@ -92,6 +95,11 @@ impl Bench {
     /// Allocates for a message of `layout`. Work on several rows at once where `parallel`, in the rayon pool of the caller.
     pub(super) fn new(layout: Layout, codec: Codec, planes: u8, parallel: bool) -> Self {
         let count = layout.coordinates();
+        let place = |index| {
+            let start = layout.packet_offset(codec, index, planes);
+            start..start + layout.packet_len(codec, index, planes)
+        };
+        let decoder = Decoder::new(layout, KEY, Decoding::Unbiased).with_codec(codec).with_planes(planes);
         let pattern = Distribution::Gaussian.draw(1, count.min(PATTERN), PATTERN);
         Self {
             layout,
@@ -101,7 +109,8 @@ impl Bench {
             gradient: pattern.iter().copied().cycle().take(count).collect(),
             row: AlignedRow::new(layout.row_range(0).len()),
             packets: vec![0; layout.message_len(codec, planes)],
-            decoder: Some(Decoder::new(layout, KEY, Decoding::Unbiased).with_codec(codec).parallel(parallel)),
+            places: (0..layout.packets()).map(place).collect(),
+            decoder: Some(decoder.parallel(parallel)),
             out: vec![0.0; count],
         }
     }
@@ -149,25 +158,27 @@ impl Bench {
 
         let decoder = self.decoder.take().context("the decoder is always put back")?.with_isa(isa);
         let decoder = self.decoder.insert(decoder);
-        let mut receive = Span::default();
-        let mut spans = [Span::default(); 2];
-        for (span, add) in spans.iter_mut().zip([false, true]) {
+        let (packets, out) = (&self.packets, &mut self.out);
+        let mut spans = [Span::default(); 3];
+        for (span, put) in spans.iter_mut().zip([None, Some(Put::Store), Some(Put::Add)]) {
             decoder.reset(KEY);
-            let packets = &self.packets;
             let mut received = Ok(());
-            receive = time(|| {
-                received = (0..layout.packets()).try_for_each(|index| {
-                    let start = layout.packet_offset(codec, index, planes);
-                    let packet = &packets[start..start + layout.packet_len(codec, index, planes)];
-                    decoder.receive(black_box(packet)).map(|_| ())
+            *span = time(|| {
+                received = self.places.iter().try_for_each(|place| {
+                    let receipt = decoder.receive(black_box(&packets[place.clone()]))?;
+                    // Several threads decode when all is there; one decodes rows while their packets are in its cache.
+                    if let (Some(row), Some(put), false) = (receipt.completed, put, self.parallel) {
+                        put.row(decoder, row, black_box(&mut out[layout.row_coordinates(row)]));
+                    }
+                    Ok::<_, PacketError>(())
                 });
+                if let Some(put) = put {
+                    put.rest(decoder, black_box(out));
+                }
             });
             received.context("a packet of our own was refused")?;
-            let out = black_box(&mut self.out);
-            let finish = time(|| if add { decoder.add_into(out) } else { decoder.finish_into(out) });
-            *span = receive + finish;
         }
-        let [decode, accumulate] = spans;
+        let [receive, decode, accumulate] = spans;
         let whole = |op, span| Sample { op, isa: Some(isa), coordinates: count, span };
         Ok(vec![
             Sample {
@@ -193,6 +204,31 @@ impl Bench {
                 }
             })
         })
+    }
+}
+
+/// What becomes of decoded coordinates.
+#[derive(Debug, Clone, Copy)]
+enum Put {
+    Store,
+    Add,
+}
+
+impl Put {
+    /// Decodes a complete row.
+    fn row(self, decoder: &mut Decoder, row: usize, out: &mut [f32]) {
+        match self {
+            Self::Store => decoder.finish_row_into(row, out),
+            Self::Add => decoder.add_row_into(row, out),
+        };
+    }
+
+    /// Decodes what is left.
+    fn rest(self, decoder: &Decoder, out: &mut [f32]) {
+        match self {
+            Self::Store => decoder.finish_into(out),
+            Self::Add => decoder.add_into(out),
+        }
     }
 }
 

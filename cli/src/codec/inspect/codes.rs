@@ -4,6 +4,9 @@ use serde::Serialize;
 use trimwire_encoder::quantiser::{magnitude_of_code, peak_magnitude};
 use trimwire_encoder::{Codec, PacketView};
 
+/// The largest magnitude code of rht.
+const LAST_CODE: f64 = ((1_u32 << 23) - 1) as f64;
+
 /// What a packet says about one coordinate.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Coordinate {
@@ -76,9 +79,13 @@ fn range(view: &PacketView, code: u32, known: u32, last: Option<u32>) -> (f64, f
         }
         Codec::Raw => (-bound, bound),
         Codec::Rht => {
-            let top = (code & !open & 0x7fff_ffff, (code | open) & 0x7fff_ffff);
+            let magnitude_code = |word: u32| f64::from((word & 0x7fff_ffff) >> 8);
             let magnitude = |code| sigma * magnitude_of_code(code, header.peak);
-            signed(code, magnitude(f64::from(top.0)), magnitude(f64::from(top.1) + 1.0).min(bound))
+            // Codes are rounded: each stands for what lies half a code to either side, the last one for all beyond.
+            let low = (magnitude_code(code & !open) - 0.5).max(0.0);
+            let high = magnitude_code(code | open) + 0.5;
+            let high = if high > LAST_CODE { LAST_CODE + 1.0 } else { high };
+            signed(code, magnitude(low), magnitude(high).min(bound))
         }
         Codec::RhtPaper | Codec::SignMagnitude => float(code & !open, open, bound),
         // The head is the sign of x + t, the f32 follows behind it; one bit says nothing about x alone.

@@ -6,6 +6,7 @@ use crate::output::table;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use trimwire_encoder::packet::BLOCK;
 use trimwire_encoder::quantiser::peak_magnitude;
 use trimwire_encoder::{Codec, HEADER_LEN, Header, Kind, PacketView, Prefix};
 
@@ -203,7 +204,9 @@ impl Data {
         }
         text.push('\n');
         if !self.values.is_empty() {
-            let rows: Vec<Vec<String>> = self.values.iter().map(row).collect();
+            // Hex digits of the code word that travel: rht's lowest two are always 0.
+            let digits = (2 * codec.body_len(BLOCK) / BLOCK).min(8);
+            let rows: Vec<Vec<String>> = self.values.iter().map(|value| row(value, digits)).collect();
             let table = table(&["coordinate", "code", "bits", "at least", "at most"], &rows, 0);
             table.lines().for_each(|line| {
                 let _ = writeln!(text, "    {line}");
@@ -229,9 +232,9 @@ impl Data {
     }
 }
 
-fn row(coordinate: &Coordinate) -> Vec<String> {
+fn row(coordinate: &Coordinate, digits: usize) -> Vec<String> {
     // A digit for every four bits that arrived in part or whole, dots for the others.
-    let digits = (0..8).rev().map(|digit| match coordinate.known >> (4 * digit) & 15 {
+    let digits = (0..8).rev().take(digits).map(|digit| match coordinate.known >> (4 * digit) & 15 {
         0 => '·',
         _ => char::from_digit(coordinate.code >> (4 * digit) & 15, 16).unwrap_or('·'),
     });

@@ -6,7 +6,8 @@ use super::*;
 use proptest::prelude::*;
 use serde_json::Value;
 use trimwire_encoder::{
-    Codec, Encoder, Envelope, Isa, Layout, Message, PacketView, RotationKey, StreamId, rotation,
+    Codec, Encoder, Envelope, Isa, Layout, Message, PacketView, RotationKey, StreamId, packet::VERSION,
+    rotation,
 };
 
 const KEY: RotationKey = RotationKey { job_seed: 7, message: 9, rank: 0 };
@@ -108,7 +109,7 @@ fn a_packets_fields_are_named_in_json() {
         (&data["codec"], &data["index"], &data["coordinates"]),
         (&"rht".into(), &1.into(), &256.into())
     );
-    assert_eq!((&data["planes_held"], &data["whole_bytes"]), (&3.into(), &(18 + 1024).into()));
+    assert_eq!((&data["planes_held"], &data["whole_bytes"]), (&3.into(), &(18 + 768).into()));
     assert_eq!(data["partial_plane"], serde_json::json!({"plane": 3, "coordinates": 32}));
     assert_eq!(data["values"].as_array().unwrap().len(), 8);
     for key in ["index", "code", "known", "bits", "low", "high"] {
@@ -135,8 +136,8 @@ fn what_is_wrong_with_a_packet_is_said() {
     };
     for (bytes, message) in [
         (whole[..12].to_vec(), "packet of 12 bytes is cut inside its head (18 bytes)"),
-        (damaged(0, 0x21), "unknown version 2 (this side speaks 1)"),
-        (damaged(0, 0x1f), "unknown kind 15"),
+        (damaged(0, 0x11), "unknown version 1 (this side speaks 2)"),
+        (damaged(0, 0x2f), "unknown kind 15"),
         (damaged(1, 0xe0), "unknown codec 7 (valid: 0 rht"),
         (damaged(11, 0), "no coordinates"),
         (damaged(12, 0xff), "is not a magnitude"),
@@ -187,7 +188,7 @@ proptest! {
     fn any_bytes_are_decoded_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200), first in 0u8..7) {
         let mut likely = bytes.clone();
         if let Some(byte) = likely.first_mut() {
-            *byte = 0x10 | first;
+            *byte = VERSION << 4 | first;
         }
         for payload in [bytes, likely] {
             let packet = Packet::decode(&Datagram::bare(String::new(), payload), 300);
@@ -208,7 +209,7 @@ proptest! {
     fn damaged_captures_never_panic(
         bytes in proptest::collection::vec(any::<u8>(), 0..300), magic in 0usize..3, at in 0usize..200, byte in any::<u8>(),
     ) {
-        let mut file = pcap(&[frame(&[0x11; 40], 9217), frame(&bytes, 9217)]);
+        let mut file = pcap(&[frame(&[0x21; 40], 9217), frame(&bytes, 9217)]);
         let place = at % file.len();
         file[place] = byte;
         let magics = [[0xd4, 0xc3, 0xb2, 0xa1], [0x0a, 0x0d, 0x0d, 0x0a], [0xa1, 0xb2, 0xc3, 0xd4]];

@@ -8,7 +8,7 @@ fn experiment(codec: Codec, depth: Depth, trim_rate: f64) -> Experiment {
     Experiment {
         codec,
         decoding: Decoding::Unbiased,
-        layout: Layout::new(1 << 17, 352).unwrap(),
+        layout: Layout::new(1 << 17, codec.coordinates_per_packet()).unwrap(),
         dtype: Dtype::F32,
         depth,
         trim_rate,

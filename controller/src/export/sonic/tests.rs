@@ -506,7 +506,7 @@ proptest! {
 
     #[test]
     fn any_policy_gives_rows_that_the_yang_models_take(
-        shallow in 0_u64..2_000_000, room in 1_u64..2_000_000, size in 104_u64..1000, cap in 1_u32..=100, pool in 1_u64..1 << 33,
+        shallow in 0_u64..2_000_000, room in 1_u64..2_000_000, size in 116_u64..1000, cap in 1_u32..=100, pool in 1_u64..1 << 33,
         dynamic: bool, mark: bool, last_hop: bool,
     ) {
         let more = format!(
