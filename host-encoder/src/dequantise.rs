@@ -5,7 +5,7 @@ use crate::decoder::Decoding;
 use crate::dither;
 use crate::packet::{BLOCK, Header};
 use crate::quantiser::{self, Expander, Zones};
-use crate::simd::{Kernel, Lanes};
+use crate::simd::{Kernel, Lanes, prefetch};
 use crate::weights::decodes_by_sign;
 use crate::words::Words;
 
@@ -92,7 +92,7 @@ impl Dequantiser {
 
     /// Writes as many coordinates as `out` holds, a multiple of 32; `dither` are their dither words, where there are any.
     #[inline(always)]
-    pub(crate) fn decode<L: Lanes>(&self, lanes: L, coded: Words<'_>, dither: &[u32], out: &mut [f32]) {
+    pub(crate) fn decode<L: Lanes>(&self, lanes: L, coded: Words<'_>, dither: &[u32], ahead: &[f32], out: &mut [f32]) {
         let words = &coded.words[..out.len()];
         let each = out.iter_mut().zip(words.iter().map(|word| word & self.known));
         match &self.values {
@@ -116,7 +116,7 @@ impl Dequantiser {
                 each.for_each(|(out, word)| *out = table[(word >> 24) as usize]);
             }
             Values::Codes { zones, unit, open_bits } => {
-                lanes.apart(Expand { words, zones, unit: *unit, open_bits: *open_bits, out });
+                lanes.apart(Expand { words, zones, unit: *unit, open_bits: *open_bits, ahead, out });
             }
             Values::Floats { open_bits } => each.for_each(|(out, word)| *out = middle(word, *open_bits)),
             Values::Rotated { open_bits, unit } => each.for_each(|(out, word)| {
@@ -141,6 +141,7 @@ struct Expand<'a> {
     zones: &'a Zones,
     unit: f32,
     open_bits: u32,
+    ahead: &'a [f32],
     out: &'a mut [f32],
 }
 
@@ -149,9 +150,11 @@ impl Kernel for Expand<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
-        let Self { words, zones, unit, open_bits, out } = self;
+        let Self { words, zones, unit, open_bits, ahead, out } = self;
+        let mut ahead = ahead.as_chunks::<BLOCK>().0.iter();
         let expander = Expander::new(lanes, zones, unit, open_bits);
         for (words, out) in words.as_chunks::<BLOCK>().0.iter().zip(out.as_chunks_mut::<BLOCK>().0) {
+            prefetch(ahead.next().map_or(&[], |block| &block[..]));
             // A block is two vectors of sixteen lanes or four of eight.
             for (pair, [first, second]) in L::lines_mut(out).as_chunks_mut::<2>().0.iter_mut().enumerate() {
                 let (a, b) = (lanes.load_words(words, 2 * pair), lanes.load_words(words, 2 * pair + 1));

@@ -160,7 +160,7 @@ impl Kernel for Job<'_> {
         for (nth, (index, place)) in layout.row_places(self.row).enumerate() {
             let (packet, tail) = rest.split_at_mut(HEADER_LEN + codec.plane_offset(planes, place.len()));
             rest = tail;
-            prefetch(self.ahead.get(place.clone()).unwrap_or_default());
+            let ahead = self.ahead.get(place.clone()).unwrap_or_default();
             let values = &self.values[place.clone()];
             let head = match Head::of(&moments(lanes, values), values.len(), unit) {
                 Some(head) => head,
@@ -171,7 +171,7 @@ impl Kernel for Job<'_> {
             self.encoder.write_header(index, place.len(), head, packet);
             let body = PlaneWriter { body: &mut packet[HEADER_LEN..], n: values.len(), planes };
             match codec {
-                Codec::Rht => lanes.apart(Quantise { values, head, body }),
+                Codec::Rht => lanes.apart(Quantise { values, head, body, ahead }),
                 Codec::RhtPaper => {
                     floats(lanes, values.iter().map(|v| (f64::from(*v) / unit) as f32), body);
                 }
@@ -289,6 +289,8 @@ struct Quantise<'a> {
     values: &'a [f32],
     head: Head,
     body: PlaneWriter<'a>,
+    /// What will be encoded later: asked for block by block, since many requests at once would get in the way of others.
+    ahead: &'a [f32],
 }
 
 impl Kernel for Quantise<'_> {
@@ -296,7 +298,7 @@ impl Kernel for Quantise<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
-        let Self { values, head, mut body } = self;
+        let Self { values, head, mut body, ahead } = self;
         let compander = Compander::new(lanes, &Zones::new(quantiser::peak_magnitude(head.peak)));
         let inverse = lanes.splat(head.inverse);
         let blocks = values.as_chunks::<BLOCK>().0.iter().enumerate();
@@ -305,13 +307,16 @@ impl Kernel for Quantise<'_> {
         if let Some(mut whole) = PlanesMut::new(body.body, body.n) {
             let mut next = [0; BLOCK];
             let all = values.as_chunks::<BLOCK>().0;
+            let mut ahead = ahead.as_chunks::<BLOCK>().0.iter();
             words_of(lanes, &compander, inverse, &all[0], &mut codes);
             for (block, values) in all.iter().enumerate().skip(1) {
+                prefetch(ahead.next().map_or(&[], |block| &block[..]));
                 words_of(lanes, &compander, inverse, values, &mut next);
                 lanes.split_24(&codes, &mut planes);
                 whole.put(block - 1, &planes);
                 codes = next;
             }
+            prefetch(ahead.next().map_or(&[], |block| &block[..]));
             lanes.split_24(&codes, &mut planes);
             whole.put(all.len() - 1, &planes);
         } else {
