@@ -11,7 +11,7 @@ use crate::packet::BLOCK;
 use crate::rotation::{self, RotationKey};
 use crate::scale::RowScale;
 use crate::scratch::Scratch;
-use crate::simd::{Isa, Kernel, Lanes};
+use crate::simd::{Ahead, Isa, Kernel, Lanes};
 use crate::weights::RowWeights;
 use crate::words::{RowWords, Words};
 
@@ -121,7 +121,7 @@ impl<P: Fn(usize) -> Option<Precision>> Kernel for Job<'_, P> {
                 transformed += CACHE_BLOCK;
             }
             // Where the row goes in the end.
-            let ahead = out.get(local.clone()).unwrap_or_default();
+            let ahead = Ahead::new(out.get(local.clone()).unwrap_or_default());
             let Some(precision) = (decoder.precision)(index) else {
                 values[local].fill(0.0);
                 continue;
@@ -157,20 +157,20 @@ fn packet<L: Lanes>(
     dequantiser: impl Fn(u8) -> Dequantiser,
     words: Words<'_>,
     dither: &[u32],
-    ahead: &[f32],
+    ahead: Ahead<'_>,
     out: &mut [f32],
 ) {
     let Precision { planes, more, .. } = precision;
     let deep = more.div_ceil(BLOCK) * BLOCK;
     if deep > 0 {
-        dequantiser(planes + 1).decode(lanes, words, dither, &[], &mut out[..deep]);
+        dequantiser(planes + 1).decode(lanes, words, dither, Ahead::new(&[]), &mut out[..deep]);
     }
     let shallow = dequantiser(planes);
     let from = |block| (words.skip_blocks(block), dither.get(BLOCK * block..).unwrap_or_default());
     if more % BLOCK > 0 {
         let (words, dither) = from(more / BLOCK);
         let mut mixed = [0.0; BLOCK];
-        shallow.decode(lanes, words, dither, &[], &mut mixed);
+        shallow.decode(lanes, words, dither, Ahead::new(&[]), &mut mixed);
         out[more..deep].copy_from_slice(&mixed[more % BLOCK..]);
     }
     let (words, dither) = from(deep / BLOCK);

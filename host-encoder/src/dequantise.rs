@@ -5,7 +5,7 @@ use crate::decoder::Decoding;
 use crate::dither;
 use crate::packet::{BLOCK, Header};
 use crate::quantiser::{self, Expander, Zones};
-use crate::simd::{Kernel, Lanes, prefetch};
+use crate::simd::{Ahead, Kernel, Lanes};
 use crate::weights::decodes_by_sign;
 use crate::words::Words;
 
@@ -90,9 +90,17 @@ impl Dequantiser {
         Self { known: u32::MAX.checked_shl(32 - bits).unwrap_or_default(), values }
     }
 
-    /// Writes as many coordinates as `out` holds, a multiple of 32; `dither` are their dither words, where there are any.
+    /// Writes as many coordinates as `out` holds, a multiple of 32; `dither` are their dither words, where there are any, and `ahead` is what
+    /// will be asked for later.
     #[inline(always)]
-    pub(crate) fn decode<L: Lanes>(&self, lanes: L, coded: Words<'_>, dither: &[u32], ahead: &[f32], out: &mut [f32]) {
+    pub(crate) fn decode<L: Lanes>(
+        &self,
+        lanes: L,
+        coded: Words<'_>,
+        dither: &[u32],
+        ahead: Ahead<'_>,
+        out: &mut [f32],
+    ) {
         let words = &coded.words[..out.len()];
         let each = out.iter_mut().zip(words.iter().map(|word| word & self.known));
         match &self.values {
@@ -141,7 +149,7 @@ struct Expand<'a> {
     zones: &'a Zones,
     unit: f32,
     open_bits: u32,
-    ahead: &'a [f32],
+    ahead: Ahead<'a>,
     out: &'a mut [f32],
 }
 
@@ -150,11 +158,10 @@ impl Kernel for Expand<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
-        let Self { words, zones, unit, open_bits, ahead, out } = self;
-        let mut ahead = ahead.as_chunks::<BLOCK>().0.iter();
+        let Self { words, zones, unit, open_bits, mut ahead, out } = self;
         let expander = Expander::new(lanes, zones, unit, open_bits);
         for (words, out) in words.as_chunks::<BLOCK>().0.iter().zip(out.as_chunks_mut::<BLOCK>().0) {
-            prefetch(ahead.next().map_or(&[], |block| &block[..]));
+            ahead.block();
             // A block is two vectors of sixteen lanes or four of eight.
             for (pair, [first, second]) in L::lines_mut(out).as_chunks_mut::<2>().0.iter_mut().enumerate() {
                 let (a, b) = (lanes.load_words(words, 2 * pair), lanes.load_words(words, 2 * pair + 1));

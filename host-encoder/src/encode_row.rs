@@ -11,7 +11,7 @@ use crate::quantiser::{self, Compander, Zones};
 use crate::rotation::{self, RotationKey, copy_flipped};
 use crate::scale::RowScale;
 use crate::scratch::{AlignedRow, Scratch};
-use crate::simd::{Isa, Kernel, Lanes, PlanesMut, Split, prefetch};
+use crate::simd::{Ahead, Isa, Kernel, Lanes, PlanesMut, Split};
 
 /// What the rows of a message have in common.
 #[derive(Debug, Clone, Copy)]
@@ -160,7 +160,7 @@ impl Kernel for Job<'_> {
         for (nth, (index, place)) in layout.row_places(self.row).enumerate() {
             let (packet, tail) = rest.split_at_mut(HEADER_LEN + codec.plane_offset(planes, place.len()));
             rest = tail;
-            let ahead = self.ahead.get(place.clone()).unwrap_or_default();
+            let ahead = Ahead::new(self.ahead.get(place.clone()).unwrap_or_default());
             let values = &self.values[place.clone()];
             let head = match Head::of(&moments(lanes, values), values.len(), unit) {
                 Some(head) => head,
@@ -289,8 +289,8 @@ struct Quantise<'a> {
     values: &'a [f32],
     head: Head,
     body: PlaneWriter<'a>,
-    /// What will be encoded later: asked for block by block, since many requests at once would get in the way of others.
-    ahead: &'a [f32],
+    /// What will be encoded later.
+    ahead: Ahead<'a>,
 }
 
 impl Kernel for Quantise<'_> {
@@ -298,7 +298,7 @@ impl Kernel for Quantise<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
-        let Self { values, head, mut body, ahead } = self;
+        let Self { values, head, mut body, mut ahead } = self;
         let compander = Compander::new(lanes, &Zones::new(quantiser::peak_magnitude(head.peak)));
         let inverse = lanes.splat(head.inverse);
         let blocks = values.as_chunks::<BLOCK>().0.iter().enumerate();
@@ -307,16 +307,15 @@ impl Kernel for Quantise<'_> {
         if let Some(mut whole) = PlanesMut::new(body.body, body.n) {
             let mut next = [0; BLOCK];
             let all = values.as_chunks::<BLOCK>().0;
-            let mut ahead = ahead.as_chunks::<BLOCK>().0.iter();
             words_of(lanes, &compander, inverse, &all[0], &mut codes);
             for (block, values) in all.iter().enumerate().skip(1) {
-                prefetch(ahead.next().map_or(&[], |block| &block[..]));
+                ahead.block();
                 words_of(lanes, &compander, inverse, values, &mut next);
                 lanes.split_24(&codes, &mut planes);
                 whole.put(block - 1, &planes);
                 codes = next;
             }
-            prefetch(ahead.next().map_or(&[], |block| &block[..]));
+            ahead.block();
             lanes.split_24(&codes, &mut planes);
             whole.put(all.len() - 1, &planes);
         } else {

@@ -21,7 +21,7 @@ mod tests;
 pub(crate) use lanes::{Lanes, Split};
 pub(crate) use planes::{Planes, PlanesMut};
 pub(crate) use portable::Portable;
-pub(crate) use prefetch::prefetch;
+pub(crate) use prefetch::Ahead;
 
 use std::fmt;
 use std::str::FromStr;
