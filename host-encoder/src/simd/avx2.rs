@@ -187,34 +187,9 @@ impl Lanes for Vectors {
 
     #[inline(always)]
     fn split(self, codes: &[u32; BLOCK], planes: &mut Split) {
-        // SAFETY: see `intrinsics`.
-        unsafe {
-            // Each 128-bit lane: bytes 0 of its four words, then bytes 1, 2, 3.
-            let by_byte = _mm256_setr_epi8(
-                0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15, //
-                0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15,
-            );
-            let group = |at| _mm256_shuffle_epi8(self.load_words(codes, at), by_byte);
-            let (a, b, c, d) = (group(0), group(1), group(2), group(3));
-            // A 4 × 4 transposition of those groups puts equal bytes side by side …
-            let (low_ab, high_ab) = (_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
-            let (low_cd, high_cd) = (_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
-            // … words 0–3, 8–11, 16–19, 24–27 in the lower lane, the others in the upper one.
-            let in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-            let order = |v| _mm256_permutevar8x32_epi32(v, in_order);
-            let bytes = [
-                order(_mm256_unpacklo_epi64(high_ab, high_cd)),
-                order(_mm256_unpackhi_epi64(low_ab, low_cd)),
-                order(_mm256_unpacklo_epi64(low_ab, low_cd)),
-            ];
-            for (to, from) in planes.bytes.iter_mut().zip(bytes) {
-                _mm256_storeu_si256(to.as_mut_ptr().cast(), from);
-            }
-            let mut upper = order(_mm256_unpackhi_epi64(high_ab, high_cd));
-            for plane in &mut planes.bits {
-                *plane = _mm256_movemask_epi8(upper).cast_unsigned();
-                upper = _mm256_add_epi8(upper, upper);
-            }
+        self.split_24(codes, planes);
+        for (byte, code) in planes.bytes[2].iter_mut().zip(codes) {
+            *byte = *code as u8;
         }
     }
 
