@@ -37,7 +37,6 @@ impl Avx2 {
 }
 
 #[target_feature(enable = "avx2,fma")]
-#[inline(never)]
 fn run<K: Kernel>(lanes: Vectors, kernel: K) -> K::Output {
     kernel.run(lanes)
 }
@@ -67,7 +66,8 @@ impl Lanes for Vectors {
     type F = __m256;
     type U = __m256i;
 
-    #[inline(always)]
+    // Here, and not at `run`: of functions with target features the compiler (1.95) forgets that they are never to be inlined.
+    #[inline(never)]
     fn apart<K: Kernel>(self, kernel: K) -> K::Output {
         // SAFETY: see `intrinsics`.
         unsafe { run(self, kernel) }

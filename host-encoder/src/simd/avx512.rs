@@ -32,7 +32,6 @@ impl Avx512 {
     #[inline]
     pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-        #[inline(never)]
         fn featured<K: Kernel>(lanes: Avx512, kernel: K) -> K::Output {
             kernel.run(lanes)
         }
@@ -59,7 +58,8 @@ impl Lanes for Avx512 {
     type F = __m512;
     type U = __m512i;
 
-    #[inline(always)]
+    // See the other backend's.
+    #[inline(never)]
     fn apart<K: Kernel>(self, kernel: K) -> K::Output {
         self.run(kernel)
     }
