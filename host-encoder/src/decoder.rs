@@ -42,7 +42,8 @@ pub struct Receipt {
     pub planes_now: u8,
     /// The packet brought nothing that was not held already.
     pub duplicate: bool,
-    /// The row that the packet completed: all planes of all its packets are held now. [`Decoder::finish_row_into`] takes it.
+    /// The row that the packet completed: all planes of all its packets are held now ([`Decoder::with_planes`]: all that are sent).
+    /// [`Decoder::finish_row_into`] takes it.
     pub completed: Option<usize>,
 }
 

@@ -301,30 +301,32 @@ impl Kernel for Quantise<'_> {
         let Self { values, head, mut body, mut ahead } = self;
         let compander = Compander::new(lanes, &Zones::new(quantiser::peak_magnitude(head.peak)));
         let inverse = lanes.splat(head.inverse);
-        let blocks = values.as_chunks::<BLOCK>().0.iter().enumerate();
-        let (mut codes, mut planes) = ([0; BLOCK], Split::ZERO);
-        // Two loops, because whole packets are the rule and one that writes all planes keeps everything in registers.
-        if let Some(mut whole) = PlanesMut::new(body.body, body.n) {
-            let mut next = [0; BLOCK];
-            let all = values.as_chunks::<BLOCK>().0;
-            words_of(lanes, &compander, inverse, &all[0], &mut codes);
-            for (block, values) in all.iter().enumerate().skip(1) {
-                ahead.block();
-                words_of(lanes, &compander, inverse, values, &mut next);
-                lanes.split_24(&codes, &mut planes);
-                whole.put(block - 1, &planes);
-                codes = next;
-            }
-            ahead.block();
-            lanes.split_24(&codes, &mut planes);
-            whole.put(all.len() - 1, &planes);
-        } else {
-            for (block, values) in blocks {
-                words_of(lanes, &compander, inverse, values, &mut codes);
-                lanes.split_24(&codes, &mut planes);
+        let values = values.as_chunks::<BLOCK>().0;
+        let (mut words, mut planes) = ([0; BLOCK], Split::ZERO);
+        // Whole packets are the rule, and a loop that writes all planes keeps everything in registers.
+        let (Some((first, rest)), Some(mut whole)) =
+            (values.split_first(), PlanesMut::new(body.body, body.n))
+        else {
+            for (block, values) in values.iter().enumerate() {
+                words_of(lanes, &compander, inverse, values, &mut words);
+                lanes.split_24(&words, &mut planes);
                 body.put(block, &planes);
             }
+            return;
+        };
+        // A block is quantised while the one before is taken apart, as neither has to wait for the other.
+        let mut next = [0; BLOCK];
+        words_of(lanes, &compander, inverse, first, &mut words);
+        for (block, values) in rest.iter().enumerate() {
+            ahead.block();
+            words_of(lanes, &compander, inverse, values, &mut next);
+            lanes.split_24(&words, &mut planes);
+            whole.put(block, &planes);
+            words = next;
         }
+        ahead.block();
+        lanes.split_24(&words, &mut planes);
+        whole.put(rest.len(), &planes);
     }
 }
 

@@ -174,7 +174,7 @@ impl<L: Lanes> Expander<L> {
     pub(crate) fn new(lanes: L, zones: &Zones, unit: f32, open_bits: u32) -> Self {
         let middle = ((1u64 << open_bits) / 2) as f32;
         Self {
-            known: lanes.splat_u(u32::MAX << open_bits >> 1 & u32::MAX << open_bits),
+            known: lanes.splat_u(0x7fff_ffff & u32::MAX << open_bits),
             below: lanes.table_u(&BELOW),
             zero: lanes.sub(lanes.table(&zones.zero), lanes.splat(middle)),
             width: lanes.mul(lanes.table(&zones.width), lanes.splat(unit)),

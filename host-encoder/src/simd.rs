@@ -19,7 +19,7 @@ mod avx512;
 mod tests;
 
 pub(crate) use lanes::{Lanes, Split};
-pub(crate) use planes::{Planes, PlanesMut};
+pub(crate) use planes::PlanesMut;
 pub(crate) use portable::Portable;
 pub(crate) use prefetch::Ahead;
 

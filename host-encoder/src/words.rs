@@ -6,7 +6,7 @@
 use crate::codec::Codec;
 use crate::packet::BLOCK;
 use crate::scratch::AlignedRow;
-use crate::simd::{Isa, Kernel, Lanes, Planes, Split};
+use crate::simd::{Isa, Kernel, Lanes, Split};
 use std::ops::Range;
 
 /// The code words of a row (docs/wire-format.md §4). Bits that are not held are zero, in packets of which anything is held.
@@ -81,9 +81,10 @@ impl WordsMut<'_> {
             return;
         }
         let n = words.len();
-        match Planes::new(body, n).filter(|_| codec == Codec::Rht && n >= 8 * BLOCK) {
-            Some(planes) => isa.run(JoinWhole { planes, words }),
-            None => isa.run(JoinBlocks { body, planes: codec.planes().min(11), words }),
+        if codec == Codec::Rht && n >= 8 * BLOCK {
+            isa.run(JoinEights { body, words });
+        } else {
+            isa.run(JoinBlocks { body, planes: codec.planes().min(11), words });
         }
         let start = codec.plane_offset(11, n);
         for (block, bits) in last.iter_mut().enumerate() {
@@ -132,27 +133,46 @@ fn bits_at(body: &[u8], at: usize) -> u32 {
     }
 }
 
-/// Joins a whole body of rht.
-struct JoinWhole<'a> {
-    planes: Planes<'a>,
+/// 32 bytes of a body from `at` on, with zeros for those that it lacks.
+#[inline(always)]
+fn bytes_at(body: &[u8], at: usize) -> [u8; BLOCK] {
+    let rest = body.get(at..).unwrap_or_default();
+    if let Some(bytes) = rest.first_chunk() {
+        return *bytes;
+    }
+    let mut bytes = [0; BLOCK];
+    // All or nothing is the rule; a copy of nothing would still be a call.
+    if !rest.is_empty() {
+        bytes[..rest.len()].copy_from_slice(rest);
+    }
+    bytes
+}
+
+/// Joins as much of a body of rht as there is, of eight blocks or more.
+struct JoinEights<'a> {
+    body: &'a [u8],
     words: &'a mut [u32],
 }
 
-impl Kernel for JoinWhole<'_> {
+impl Kernel for JoinEights<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
-        let Self { planes, words } = self;
-        let blocks = planes.blocks();
-        let (mut upper, mut block) = ([[0; BLOCK]; 8], 0);
+        let Self { body, words } = self;
+        let (n, blocks) = (words.len(), words.len() / BLOCK);
+        let (mut planes, mut upper, mut block) = ([[0; BLOCK]; 8], [[0; BLOCK]; 8], 0);
         let mut words = words.as_chunks_mut::<BLOCK>().0.iter_mut();
         while block < blocks {
             // Eight blocks at a time, the last ones together with some that are done already.
             let first = block.min(blocks - 8);
-            lanes.turn(planes.pieces(first), &mut upper);
+            for (plane, bits) in planes.iter_mut().enumerate() {
+                *bits = bytes_at(body, plane * (n / 8) + 4 * first);
+            }
+            lanes.turn(planes.each_ref(), &mut upper);
             for (upper, words) in upper[block - first..].iter().zip(&mut words) {
-                lanes.words(upper, planes.bytes(block), words);
+                let (a, b) = (bytes_at(body, n + BLOCK * block), bytes_at(body, 2 * n + BLOCK * block));
+                lanes.words(upper, [&a, &b], words);
                 block += 1;
             }
         }
@@ -179,13 +199,7 @@ impl Kernel for JoinBlocks<'_> {
                 *bits = bits_at(body, plane * (n / 8) + 4 * block);
             }
             for (plane, bytes) in split.bytes.iter_mut().enumerate().take(usize::from(planes) - 8) {
-                let rest = body.get((plane + 1) * n + BLOCK * block..).unwrap_or_default();
-                if let Some(whole) = rest.first_chunk() {
-                    *bytes = *whole;
-                } else {
-                    bytes.fill(0);
-                    bytes[..rest.len()].copy_from_slice(rest);
-                }
+                *bytes = bytes_at(body, (plane + 1) * n + BLOCK * block);
             }
             lanes.join(&split, words);
         }

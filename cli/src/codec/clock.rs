@@ -11,14 +11,6 @@ pub(crate) struct Span {
     pub ticks: u64,
 }
 
-impl std::ops::Add for Span {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self { seconds: self.seconds + other.seconds, ticks: self.ticks + other.ticks }
-    }
-}
-
 /// Times `work`.
 #[expect(clippy::disallowed_methods, reason = "a measurement of real time is the point")]
 pub(crate) fn time(work: impl FnOnce()) -> Span {

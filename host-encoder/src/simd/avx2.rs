@@ -246,9 +246,9 @@ impl Lanes for Vectors {
     }
 
     #[inline(always)]
-    fn turn(self, planes: [&[u8; BLOCK]; 8], bytes: &mut [[u8; BLOCK]; 8]) {
+    fn turn(self, planes: [&[u8; BLOCK]; 8], upper: &mut [[u8; BLOCK]; 8]) {
         // SAFETY: see `intrinsics`.
-        unsafe { turn(planes, bytes) }
+        unsafe { turn(planes, upper) }
     }
 
     #[inline(always)]

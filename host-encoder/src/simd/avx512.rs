@@ -206,9 +206,9 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    fn turn(self, planes: [&[u8; BLOCK]; 8], bytes: &mut [[u8; BLOCK]; 8]) {
+    fn turn(self, planes: [&[u8; BLOCK]; 8], upper: &mut [[u8; BLOCK]; 8]) {
         // SAFETY: see `intrinsics`; AVX-512 F includes AVX2.
-        unsafe { super::avx2::turn(planes, bytes) }
+        unsafe { super::avx2::turn(planes, upper) }
     }
 
     #[inline(always)]

@@ -14,13 +14,6 @@ pub(crate) struct PlanesMut<'a> {
     blocks: usize,
 }
 
-/// The same, to read from.
-#[derive(Clone, Copy)]
-pub(crate) struct Planes<'a> {
-    body: &'a [u8],
-    blocks: usize,
-}
-
 impl<'a> PlanesMut<'a> {
     /// `None` where `body` is shorter than ten planes of `n` coordinates, n a multiple of 32.
     #[inline(always)]
@@ -44,45 +37,6 @@ impl<'a> PlanesMut<'a> {
             for (p, bytes) in planes.bytes[..2].iter().enumerate() {
                 body.add((p + 1) * n + BLOCK * block).cast::<[u8; BLOCK]>().write(*bytes);
             }
-        }
-    }
-}
-
-impl<'a> Planes<'a> {
-    /// `None` where `body` is shorter than ten planes of `n` coordinates, n a multiple of 32.
-    #[inline(always)]
-    pub(crate) fn new(body: &'a [u8], n: usize) -> Option<Self> {
-        let blocks = n / BLOCK;
-        (body.len() >= blocks * BLOCK_LEN).then_some(Self { body, blocks })
-    }
-
-    /// How many blocks there are.
-    #[inline(always)]
-    pub(crate) fn blocks(self) -> usize {
-        self.blocks
-    }
-
-    /// The pieces of the bit-planes of eight blocks from `first` on.
-    #[inline(always)]
-    pub(crate) fn pieces(self, first: usize) -> [&'a [u8; BLOCK]; 8] {
-        assert!(first + 8 <= self.blocks, "blocks {first} and seven more of {}", self.blocks);
-        let mut pieces = [&[0; BLOCK]; 8];
-        for (p, piece) in pieces.iter_mut().enumerate() {
-            // SAFETY: as in `PlanesMut::put`; eight blocks of a bit-plane are 32 bytes.
-            *piece = unsafe { &*self.body.as_ptr().add(4 * (p * self.blocks + first)).cast::<[u8; BLOCK]>() };
-        }
-        pieces
-    }
-
-    /// A block of both byte-planes.
-    #[inline(always)]
-    pub(crate) fn bytes(self, block: usize) -> [&'a [u8; BLOCK]; 2] {
-        assert!(block < self.blocks, "block {block} of {}", self.blocks);
-        let (n, body) = (BLOCK * self.blocks, self.body.as_ptr());
-        // SAFETY: as in `PlanesMut::put`.
-        unsafe {
-            let byte_plane = |p: usize| &*body.add((p + 1) * n + BLOCK * block).cast::<[u8; BLOCK]>();
-            [byte_plane(0), byte_plane(1)]
         }
     }
 }

@@ -186,14 +186,14 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
-    fn turn(self, planes: [&[u8; BLOCK]; 8], bytes: &mut [[u8; BLOCK]; 8]) {
+    fn turn(self, planes: [&[u8; BLOCK]; 8], upper: &mut [[u8; BLOCK]; 8]) {
         for j in 0..BLOCK {
             let mut rows = [0; 8];
             for p in 0..8 {
                 rows[7 - p] = planes[p][j];
             }
             let turned = transpose(u64::from_le_bytes(rows)).to_le_bytes();
-            bytes[j / 4][8 * (j % 4)..][..8].copy_from_slice(&turned);
+            upper[j / 4][8 * (j % 4)..][..8].copy_from_slice(&turned);
         }
     }
 

@@ -11,6 +11,7 @@ use crate::packet::BLOCK;
 pub(crate) struct Ahead<'a>(std::slice::Iter<'a, [f32; BLOCK]>);
 
 impl<'a> Ahead<'a> {
+    #[inline]
     pub(crate) fn new(values: &'a [f32]) -> Self {
         Self(values.as_chunks().0.iter())
     }
