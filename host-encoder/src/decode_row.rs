@@ -49,25 +49,24 @@ impl<P: Fn(usize) -> Option<Precision>> RowDecoder<'_, P> {
         out: &mut [f32],
     ) {
         let length = self.layout.row_range(row).len();
-        let (mut largest, mut any) = (0.0f32, false);
-        for index in self.layout.row_packets(row) {
+        let mut weights = RowWeights::new(length);
+        for (index, place) in self.layout.row_places(row) {
             if let Some(precision) = (self.precision)(index) {
-                if precision.header.is_not_finite() {
+                if precision.head.is_not_finite() {
                     return out.fill(f32::NAN);
                 }
-                largest = largest.max(precision.header.sigma);
-                any = true;
+                weights.add(self.codec, place.len(), precision);
             }
         }
+        let rotates = self.codec.rotates();
         // Only a rotation spreads what rounds to σ = 0 evenly; other codecs' packets of σ = 0 still hold their values.
-        if !any || (largest == 0.0 && self.codec.rotates()) {
+        let Some(largest) = weights.largest().filter(|largest| *largest > 0.0 || !rotates) else {
             // Adding zeros changes nothing (but −0, whose sign a sum of reals does not have).
             if put == Put::Store {
                 out.fill(0.0);
             }
             return;
-        }
-        let rotates = self.codec.rotates();
+        };
         let Scratch { row: values, signs, dither, .. } = scratch;
         let values = values.of(length);
         if rotates && put != Put::AddRotated {
@@ -77,7 +76,7 @@ impl<P: Fn(usize) -> Option<Precision>> RowDecoder<'_, P> {
             dither::words_of(self.isa, self.key, row as u32, length, dither);
         }
         let scale = if rotates { RowScale::for_largest(largest) } else { RowScale::for_largest(0.0) };
-        self.isa.run(Job { decoder: self, row, words, put, scale, values, signs, dither, out });
+        self.isa.run(Job { decoder: self, row, words, weights, put, scale, values, signs, dither, out });
     }
 }
 
@@ -85,6 +84,7 @@ struct Job<'a, P: Fn(usize) -> Option<Precision>> {
     decoder: &'a RowDecoder<'a, P>,
     row: usize,
     words: &'a RowWords,
+    weights: RowWeights,
     put: Put,
     scale: RowScale,
     values: &'a mut [f32],
@@ -98,13 +98,11 @@ impl<P: Fn(usize) -> Option<Precision>> Kernel for Job<'_, P> {
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
-        let Self { decoder, row, words, put, scale, values, signs, dither, out } = self;
+        let Self { decoder, row, words, weights, put, scale, values, signs, dither, out } = self;
         let RowDecoder { layout, codec, decoding, .. } = *decoder;
         let length = values.len();
         let (mut lambda, mut paper) = (1.0, 0.0);
         if codec.rotates() && decoding != Decoding::Mmse {
-            let packets = layout.row_places(row).map(|(i, place)| (place.len(), (decoder.precision)(i)));
-            let weights = RowWeights::of(codec, packets, length);
             match decoding {
                 Decoding::Paper => paper = weights.paper_scale(),
                 _ => lambda = weights.lambda(),
@@ -128,7 +126,7 @@ impl<P: Fn(usize) -> Option<Precision>> Kernel for Job<'_, P> {
             };
             let dither = dither.get(local.clone()).unwrap_or_default();
             let dequantiser = |planes| {
-                Dequantiser::new(codec, decoding, precision.header, planes, lambda * gain, paper * gain)
+                Dequantiser::new(codec, decoding, precision.head, planes, lambda * gain, paper * gain)
             };
             packet(lanes, precision, dequantiser, words.of(local.clone()), dither, ahead, &mut values[local]);
         }
@@ -160,7 +158,10 @@ fn packet<L: Lanes>(
     ahead: Ahead<'_>,
     out: &mut [f32],
 ) {
-    let Precision { planes, more, .. } = precision;
+    let (planes, more) = (precision.planes, usize::from(precision.more));
+    if more == 0 {
+        return dequantiser(planes).decode(lanes, words, dither, ahead, out);
+    }
     let deep = more.div_ceil(BLOCK) * BLOCK;
     if deep > 0 {
         dequantiser(planes + 1).decode(lanes, words, dither, Ahead::new(&[]), &mut out[..deep]);

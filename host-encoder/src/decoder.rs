@@ -2,6 +2,7 @@
 
 use crate::codec::Codec;
 use crate::decode_row::{Put, RowDecoder};
+use crate::head::Head;
 use crate::held::{Held, Precision};
 use crate::layout::Layout;
 use crate::packet::{PacketError, PacketView};
@@ -176,11 +177,13 @@ impl Decoder {
                 expected: place.within.len(),
             });
         }
-        let first_sight = self.held[index].is_none();
-        let held = self.held[index].get_or_insert(Held::new(header));
-        if !held.agrees_with(&header) {
-            return Err(PacketError::Contradiction(header.index));
-        }
+        let (head, slot) = (Head::from(&header), &mut self.held[index]);
+        let first_sight = slot.is_none();
+        let held = match slot {
+            Some(held) if held.head() == head => held,
+            Some(_) => return Err(PacketError::Contradiction(header.index)),
+            None => slot.insert(Held::new(head, header.coordinates)),
+        };
         let planes_before = held.leading();
         let row = &mut self.rows[place.row];
         let mut receipt =
@@ -206,7 +209,7 @@ impl Decoder {
 
     /// Whole planes held of a packet: 0 when nothing, or nothing but its head, arrived.
     pub fn coverage(&self, index: usize) -> u8 {
-        self.held.get(index).copied().flatten().map_or(0, |held| held.leading())
+        self.held.get(index).and_then(Option::as_ref).map_or(0, Held::leading)
     }
 
     /// Whether anything, if only its head, arrived of a packet.
@@ -304,7 +307,8 @@ impl Decoder {
     }
 
     /// A packet's precision, if anything of it arrived.
+    #[inline]
     fn precision(&self, index: usize) -> Option<Precision> {
-        self.held[index].and_then(|held| held.precision(self.codec, self.limits[index]))
+        self.held[index].as_ref()?.precision(self.codec, self.limits[index])
     }
 }

@@ -3,8 +3,9 @@
 use crate::codec::Codec;
 use crate::decoder::Decoding;
 use crate::dither;
-use crate::packet::{BLOCK, Header};
-use crate::quantiser::{self, Expander, Zones};
+use crate::head::Head;
+use crate::packet::BLOCK;
+use crate::quantiser::{Expander, Zones};
 use crate::simd::{Ahead, Kernel, Lanes};
 use crate::weights::decodes_by_sign;
 use crate::words::Words;
@@ -22,9 +23,9 @@ enum Values {
     /// ±magnitude by plane 0; with dither, less the coordinate's threshold.
     Signs { magnitude: f32, dithered: bool },
     /// By the first planes of the index, sign included, in the given unit.
-    Indices { zones: Zones, unit: f32, planes: u8 },
+    Indices { peak: u8, unit: f32, planes: u8 },
     /// By the code of the embedded quantiser, in the given unit.
-    Codes { zones: Zones, unit: f32, open_bits: u32 },
+    Codes { peak: u8, unit: f32, open_bits: u32 },
     /// f32s of which the lowest bits are open.
     Floats { open_bits: u32 },
     /// The same, rotated: times a unit.
@@ -37,16 +38,18 @@ enum Values {
 
 impl Dequantiser {
     /// Rotated coordinates are multiplied by `unit`; `paper` is the magnitude of cut ones where the paper's decoding is asked for.
+    #[inline]
     pub(crate) fn new(
         codec: Codec,
         decoding: Decoding,
-        header: Header,
+        head: Head,
         planes: u8,
         unit: f64,
         paper: f64,
     ) -> Self {
-        let sigma = f64::from(header.sigma);
-        let mean = sigma * f64::from(header.kappa) / 255.0;
+        let Head { sigma, kappa, peak } = head;
+        let sigma = f64::from(sigma);
+        let mean = || sigma * f64::from(kappa) / 255.0;
         let signs = |magnitude: f64| Values::Signs { magnitude: magnitude as f32, dithered: false };
         let cut = planes < codec.planes();
         // Bits of the code that are unknown; a twelfth plane holds one more bit.
@@ -55,26 +58,23 @@ impl Dequantiser {
             _ if planes == 0 => Values::Zero,
             Codec::Rht if decoding == Decoding::Paper && cut => signs(paper),
             Codec::RhtPaper if decoding == Decoding::Paper && planes <= 8 => signs(paper),
-            Codec::Rht | Codec::RhtPaper if decodes_by_sign(codec, header.kappa, planes) => {
-                signs(mean * unit)
-            }
+            Codec::Rht | Codec::RhtPaper if decodes_by_sign(codec, kappa, planes) => signs(mean() * unit),
             Codec::Rht => {
-                let zones = Zones::new(quantiser::peak_magnitude(header.peak));
                 let unit = (sigma * unit) as f32;
                 if planes > 8 {
                     // The lowest eight bits have no plane: encoders round.
-                    Values::Codes { zones, unit, open_bits: if cut { open_bits } else { 0 } }
+                    Values::Codes { peak, unit, open_bits: if cut { open_bits } else { 0 } }
                 } else {
-                    Values::Indices { zones, unit, planes }
+                    Values::Indices { peak, unit, planes }
                 }
             }
             Codec::RhtPaper => Values::Rotated { open_bits, unit },
             Codec::SignMagnitude if planes <= 8 => {
-                signs(if decoding == Decoding::Paper { sigma } else { mean })
+                signs(if decoding == Decoding::Paper { sigma } else { mean() })
             }
             Codec::SignMagnitude => Values::Floats { open_bits },
             Codec::StochasticQuantisation | Codec::SubtractiveDithering if planes <= 8 => Values::Signs {
-                magnitude: dither::limit(header.sigma),
+                magnitude: dither::limit(head.sigma),
                 dithered: codec == Codec::SubtractiveDithering,
             },
             Codec::StochasticQuantisation | Codec::SubtractiveDithering => {
@@ -119,12 +119,13 @@ impl Dequantiser {
                     }
                 }
             }
-            Values::Indices { zones, unit, planes } => {
-                let table = table(zones, *unit, *planes);
+            Values::Indices { peak, unit, planes } => {
+                let table = table(&Zones::of(*peak), *unit, *planes);
                 each.for_each(|(out, word)| *out = table[(word >> 24) as usize]);
             }
-            Values::Codes { zones, unit, open_bits } => {
-                lanes.apart(Expand { words, zones, unit: *unit, open_bits: *open_bits, ahead, out });
+            Values::Codes { peak, unit, open_bits } => {
+                let zones = Zones::of(*peak);
+                lanes.apart(Expand { words, zones: &zones, unit: *unit, open_bits: *open_bits, ahead, out });
             }
             Values::Floats { open_bits } => each.for_each(|(out, word)| *out = middle(word, *open_bits)),
             Values::Rotated { open_bits, unit } => each.for_each(|(out, word)| {

@@ -5,13 +5,18 @@ use crate::dither;
 use crate::hadamard::{CACHE_BLOCK, join_blocks, transform_block};
 use crate::head::Head;
 use crate::layout::Layout;
-use crate::moments::moments;
+use crate::moments::{Moments, moments};
 use crate::packet::{BLOCK, HEADER_LEN, Header, Prefix};
-use crate::quantiser::{self, Compander, Zones};
+use crate::quantise::{Quantise, Room};
 use crate::rotation::{self, RotationKey, copy_flipped};
 use crate::scale::RowScale;
 use crate::scratch::{AlignedRow, Scratch};
-use crate::simd::{Ahead, Isa, Kernel, Lanes, PlanesMut, Split};
+use crate::simd::{Ahead, Isa, Kernel, Lanes, Split};
+use std::ops::Range;
+
+/// Packets whose heads are worked out together: divisions and roots take long, but not each other's time. Their coordinates stay in the
+/// first-level cache meanwhile.
+const HEADS: usize = 8;
 
 /// What the rows of a message have in common.
 #[derive(Debug, Clone, Copy)]
@@ -126,7 +131,7 @@ pub(crate) struct Buffers<'a> {
 impl Scratch {
     /// The buffer for conversions, and the others.
     pub(crate) fn split(&mut self) -> (&mut Vec<f32>, Buffers<'_>) {
-        let Self { wide, row, signs, dither } = self;
+        let Self { wide, row, signs, dither, .. } = self;
         (wide, Buffers { row, signs, dither })
     }
 }
@@ -156,22 +161,34 @@ impl Kernel for Job<'_> {
         let gain = if codec.rotates() { self.values.len() } else { 1 };
         let unit = scale.factor() * (gain as f64).sqrt();
         let mut energy = 0.0;
+        let mut room = Room::new();
         let mut rest = std::mem::take(&mut self.out);
+        let (mut heads, mut places) = ([(Head::NONE, 0.0); HEADS], layout.row_places(self.row));
         for (nth, (index, place)) in layout.row_places(self.row).enumerate() {
+            if nth % HEADS == 0 {
+                self.heads(lanes, &mut places, unit, &mut heads)?;
+            }
+            let (head, inverse) = heads[nth % HEADS];
             let (packet, tail) = rest.split_at_mut(HEADER_LEN + codec.plane_offset(planes, place.len()));
             rest = tail;
             let ahead = Ahead::new(self.ahead.get(place.clone()).unwrap_or_default());
             let values = &self.values[place.clone()];
-            let head = match Head::of(&moments(lanes, values), values.len(), unit) {
-                Some(head) => head,
-                // NaN and infinities are sent as they are.
-                None if codec == Codec::Raw => Head::NONE,
-                None => return Err(RowError::TooLarge),
-            };
             self.encoder.write_header(index, place.len(), head, packet);
-            let body = PlaneWriter { body: &mut packet[HEADER_LEN..], n: values.len(), planes };
+            let body = &mut packet[HEADER_LEN..];
+            if codec == Codec::Rht {
+                lanes.apart(Quantise {
+                    values,
+                    peak: head.peak,
+                    inverse,
+                    planes,
+                    body,
+                    ahead,
+                    room: &mut room,
+                });
+            }
+            let body = PlaneWriter { body, n: values.len(), planes };
             match codec {
-                Codec::Rht => lanes.apart(Quantise { values, head, body, ahead }),
+                Codec::Rht => {}
                 Codec::RhtPaper => {
                     floats(lanes, values.iter().map(|v| (f64::from(*v) / unit) as f32), body);
                 }
@@ -245,9 +262,33 @@ impl Job<'_> {
         Ok(scale)
     }
 
+    /// The heads of the packets that come next, and what multiplies working values into zone widths.
+    #[inline(always)]
+    fn heads<L: Lanes>(
+        &self,
+        lanes: L,
+        places: &mut impl Iterator<Item = (usize, Range<usize>)>,
+        unit: f64,
+        heads: &mut [(Head, f32); HEADS],
+    ) -> Result<(), RowError> {
+        let mut sums = [(0, Moments::default()); HEADS];
+        for (sums, (_, place)) in sums.iter_mut().zip(places) {
+            *sums = (place.len(), moments(lanes, &self.values[place]));
+        }
+        for (head, (n, moments)) in heads.iter_mut().zip(sums).filter(|(_, (n, _))| *n > 0) {
+            *head = match Head::of(&moments, n, unit) {
+                Some(head) => head,
+                // NaN and infinities are sent as they are.
+                None if self.encoder.codec == Codec::Raw => (Head::NONE, 0.0),
+                None => return Err(RowError::TooLarge),
+            };
+        }
+        Ok(())
+    }
+
     /// Coordinates as the caller gave them, with padding.
     #[inline(always)]
-    fn original(&self, place: std::ops::Range<usize>) -> impl Iterator<Item = f32> {
+    fn original(&self, place: Range<usize>) -> impl Iterator<Item = f32> {
         place.map(|i| self.source.get(i).copied().unwrap_or_default())
     }
 }
@@ -281,69 +322,6 @@ impl PlaneWriter<'_> {
             let at = 4 * self.n + 4 * block;
             self.body[at..at + 4].copy_from_slice(&bits.to_le_bytes());
         }
-    }
-}
-
-/// Quantises a packet's rotated coordinates and writes their planes.
-struct Quantise<'a> {
-    values: &'a [f32],
-    head: Head,
-    body: PlaneWriter<'a>,
-    /// What will be encoded later.
-    ahead: Ahead<'a>,
-}
-
-impl Kernel for Quantise<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
-        let Self { values, head, mut body, mut ahead } = self;
-        let compander = Compander::new(lanes, &Zones::new(quantiser::peak_magnitude(head.peak)));
-        let inverse = lanes.splat(head.inverse);
-        let values = values.as_chunks::<BLOCK>().0;
-        let (mut words, mut planes) = ([0; BLOCK], Split::ZERO);
-        // Whole packets are the rule, and a loop that writes all planes keeps everything in registers.
-        let (Some((first, rest)), Some(mut whole)) =
-            (values.split_first(), PlanesMut::new(body.body, body.n))
-        else {
-            for (block, values) in values.iter().enumerate() {
-                words_of(lanes, &compander, inverse, values, &mut words);
-                lanes.split_24(&words, &mut planes);
-                body.put(block, &planes);
-            }
-            return;
-        };
-        // A block is quantised while the one before is taken apart, as neither has to wait for the other.
-        let mut next = [0; BLOCK];
-        words_of(lanes, &compander, inverse, first, &mut words);
-        for (block, values) in rest.iter().enumerate() {
-            ahead.block();
-            words_of(lanes, &compander, inverse, values, &mut next);
-            lanes.split_24(&words, &mut planes);
-            whole.put(block, &planes);
-            words = next;
-        }
-        ahead.block();
-        lanes.split_24(&words, &mut planes);
-        whole.put(rest.len(), &planes);
-    }
-}
-
-/// A block's code words; `inverse` multiplies values into zone widths.
-#[inline(always)]
-fn words_of<L: Lanes>(
-    lanes: L,
-    compander: &Compander<L>,
-    inverse: L::F,
-    values: &[f32; BLOCK],
-    words: &mut [u32; BLOCK],
-) {
-    let (magnitude, sign) = (lanes.splat_u(0x7fff_ffff), lanes.splat_u(1 << 31));
-    for (at, line) in L::lines(values).iter().enumerate() {
-        let v = lanes.bits(lanes.load(line));
-        let y = lanes.mul(lanes.floats(lanes.and(v, magnitude)), inverse);
-        lanes.store_words(words, at, lanes.or(compander.words(lanes, y), lanes.and(v, sign)));
     }
 }
 

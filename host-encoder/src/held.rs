@@ -1,14 +1,16 @@
 //! What is held of the packets of a message.
 
 use crate::codec::{Codec, MAX_PLANES};
-use crate::packet::Header;
+use crate::head::Head;
 use crate::simd::Isa;
 use crate::words::WordsMut;
 
 /// What is held of one packet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Held {
-    pub(crate) header: Header,
+    head: Head,
+    /// Coordinates of the packet.
+    coordinates: u16,
     /// Bytes held of each plane, from its beginning, unless all are held whole. Kept per plane, so that the order of arrival does not matter.
     bytes: [u16; MAX_PLANES as usize],
     /// Whole planes held from plane 0 on.
@@ -18,25 +20,25 @@ pub(crate) struct Held {
 /// At what precision a packet is decoded: its first `more` coordinates at `planes + 1` planes, the rest at `planes`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Precision {
-    pub(crate) header: Header,
+    pub(crate) head: Head,
     pub(crate) planes: u8,
-    pub(crate) more: usize,
+    pub(crate) more: u16,
 }
 
 impl Held {
-    /// Nothing but the head.
-    pub(crate) fn new(header: Header) -> Self {
-        Self { header, bytes: [0; MAX_PLANES as usize], leading: 0 }
+    /// Nothing but the head of a packet of at most 8,160 coordinates.
+    pub(crate) fn new(head: Head, coordinates: usize) -> Self {
+        Self { head, coordinates: coordinates as u16, bytes: [0; MAX_PLANES as usize], leading: 0 }
     }
 
-    /// Whether another packet of the same index speaks of the same numbers.
-    pub(crate) fn agrees_with(&self, other: &Header) -> bool {
-        let head = |h: &Header| (h.sigma.to_bits(), h.kappa, h.peak);
-        head(&self.header) == head(other)
+    /// What the packet's header says about its coordinates.
+    pub(crate) fn head(&self) -> Head {
+        self.head
     }
 
     /// Takes in the planes of a body that begins with plane `first`; `words` are the packet's, which mean nothing yet when it is seen for
     /// the first time. Returns whether anything was not held before.
+    #[inline]
     pub(crate) fn merge(
         &mut self,
         isa: Isa,
@@ -46,7 +48,7 @@ impl Held {
         first_sight: bool,
         mut words: WordsMut<'_>,
     ) -> bool {
-        let n = self.header.coordinates;
+        let n = usize::from(self.coordinates);
         // Whole packets are the rule, and nobody asks how much is held of their planes.
         if first == 0 && body.len() == codec.body_len(n) {
             words.join(isa, codec, body);
@@ -89,7 +91,7 @@ impl Held {
     }
 
     fn count_leading(&self, codec: Codec) -> u8 {
-        let n = self.header.coordinates;
+        let n = usize::from(self.coordinates);
         let whole = |&plane: &u8| {
             let (start, end) = plane_range(codec, plane, n);
             self.bytes_of(plane) >= end - start
@@ -98,15 +100,19 @@ impl Held {
     }
 
     /// The precision to decode at when no more than `limit` planes may be used; `None` at 0.
+    #[inline]
     pub(crate) fn precision(&self, codec: Codec, limit: u8) -> Option<Precision> {
         if limit == 0 {
             return None;
         }
-        let leading = self.leading;
-        let bits = codec.plane_bits().get(usize::from(leading)).copied().unwrap_or(1);
-        let more = if leading < limit { self.bytes_of(leading) * 8 / usize::from(bits) } else { 0 };
-        let header = self.header;
-        Some(Precision { header, planes: leading.min(limit), more: more.min(header.coordinates) })
+        let Self { head, coordinates, leading, .. } = *self;
+        let mut more = 0;
+        let held = self.bytes_of(leading);
+        if held > 0 && leading < limit {
+            let bits = codec.plane_bits().get(usize::from(leading)).copied().unwrap_or(1);
+            more = (held * 8 / usize::from(bits)).min(coordinates.into()) as u16;
+        }
+        Some(Precision { head, planes: leading.min(limit), more })
     }
 
     fn bytes_of(&self, plane: u8) -> usize {

@@ -137,20 +137,31 @@ impl Layout {
     /// The packets of a row, each with its place in the row.
     pub(crate) fn row_places(&self, row: usize) -> impl Iterator<Item = (usize, Range<usize>)> + use<> {
         let (blocks, packets) = (self.row_range(row).len() / BLOCK, self.row_packets(row));
-        let (first, count) = (packets.start, packets.len());
-        let mut start = 0;
+        // Packet k ends at block ⌊(k + 1) · blocks / count⌋: the quotients of a division that is done once, carry by carry.
+        let count = packets.len();
+        let (each, left) = (blocks / count, blocks % count);
+        let (mut end, mut carry) = (0, 0);
         packets.map(move |index| {
-            let place = start..(index - first + 1) * blocks / count * BLOCK;
-            start = place.end;
-            (index, place)
+            let start = end;
+            carry += left;
+            let more = carry >= count;
+            carry -= if more { count } else { 0 };
+            end += (each + usize::from(more)) * BLOCK;
+            (index, start..end)
         })
     }
 
     /// The row that a packet belongs to; `index < packets()`.
     pub fn packet_row(&self, index: usize) -> usize {
+        self.row_and_rest(index).0
+    }
+
+    /// The row that a packet belongs to, and how many packets of it come before.
+    #[inline]
+    fn row_and_rest(&self, index: usize) -> (usize, usize) {
         // A message has at most 2^20 packets, and divisions of fewer bits are faster.
-        let row = index as u32 / self.row_packets as u32;
-        (row as usize).min(self.rows().saturating_sub(1))
+        let (index, packets) = (index as u32, self.row_packets as u32);
+        ((index / packets) as usize, (index % packets) as usize)
     }
 
     /// A packet's place in the padded message; `index < packets()`.
@@ -163,12 +174,15 @@ impl Layout {
     /// A packet's place; `index < packets()`.
     #[inline]
     pub(crate) fn place(&self, index: usize) -> Place {
-        let row = self.packet_row(index);
-        let (length, packets) = (self.row_range(row).len(), self.row_packets(row));
-        let (blocks, count, nth) = (length / BLOCK, packets.len(), index - packets.start);
+        let (row, nth) = self.row_and_rest(index);
+        let (length, packets) = if row < self.full_rows() {
+            (1 << self.row_log2, self.row_packets)
+        } else {
+            (self.last_row(), self.packets_of(self.last_row()))
+        };
         // At most 2^15 packets times 2^15 blocks.
-        let edge = |nth: usize| ((nth * blocks) as u32 / count as u32) as usize * BLOCK;
-        Place { row, length, packets: count, within: edge(nth)..edge(nth + 1) }
+        let edge = |nth: usize| ((nth * (length / BLOCK)) as u32 / packets as u32) as usize * BLOCK;
+        Place { row, length, packets, within: edge(nth)..edge(nth + 1) }
     }
 
     /// Bytes of a packet's UDP payload when it carries the first `planes` planes.

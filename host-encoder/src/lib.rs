@@ -33,6 +33,7 @@ mod moments;
 pub mod packet;
 pub mod philox;
 mod priority;
+mod quantise;
 pub mod quantiser;
 mod rotated_sum;
 pub mod rotation;

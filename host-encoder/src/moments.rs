@@ -3,7 +3,7 @@
 use crate::simd::Lanes;
 
 /// Sums over a packet's coordinates (docs/wire-format.md §4).
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Moments {
     /// Σ v².
     pub(crate) squares: f32,
@@ -38,21 +38,23 @@ pub(crate) fn moments<L: Lanes>(lanes: L, values: &[f32]) -> Moments {
             lanes.to_array(lanes.bits(v[1]), &mut upper);
             out[8..].copy_from_slice(&upper[..8]);
         }
-        out.map(f32::from_bits)
+        out
     };
     Moments {
-        squares: fold(sixteen(squares), |a, b| a + b),
-        magnitudes: fold(sixteen(magnitudes), |a, b| a + b),
-        largest: fold(sixteen(largest), f32::max),
+        squares: sum(sixteen(squares)),
+        magnitudes: sum(sixteen(magnitudes)),
+        // What is positive is ordered as its bits are.
+        largest: f32::from_bits(sixteen(largest).into_iter().fold(0, u32::max)),
     }
 }
 
 /// Halves upon halves.
 #[inline(always)]
-fn fold(mut v: [f32; 16], with: impl Fn(f32, f32) -> f32) -> f32 {
+fn sum(v: [u32; 16]) -> f32 {
+    let mut v = v.map(f32::from_bits);
     for half in [8, 4, 2, 1] {
         for i in 0..half {
-            v[i] = with(v[i], v[i + half]);
+            v[i] += v[i + half];
         }
     }
     v[0]

@@ -217,6 +217,7 @@ impl Prefix {
     }
 
     /// The prefix as bytes. Only the low bits that the wire has of `codec` and `layer_class` are written.
+    #[inline]
     pub fn to_bytes(self) -> [u8; PREFIX_LEN] {
         let [r0, r1] = self.stream.rank.to_be_bytes();
         let [m0, m1, m2, m3] = self.message.to_be_bytes();
@@ -296,6 +297,7 @@ impl Header {
     }
 
     /// The header as bytes.
+    #[inline]
     pub fn to_bytes(self) -> [u8; HEADER_LEN] {
         let mut bytes = [0; HEADER_LEN];
         bytes[..8].copy_from_slice(&self.prefix.to_bytes());

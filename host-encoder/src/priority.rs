@@ -23,14 +23,12 @@ pub(crate) fn mark_important(
     packets: &mut [u8],
 ) {
     let threshold = threshold(layout, codec, scores, sample);
-    let mut rest = packets;
-    let places = (0..layout.rows()).flat_map(|row| layout.row_places(row));
+    let (mut start, places) = (0, (0..layout.rows()).flat_map(|row| layout.row_places(row)));
     for ((_, place), score) in places.zip(scores) {
-        let (packet, tail) = rest.split_at_mut(HEADER_LEN + codec.plane_offset(planes, place.len()));
-        rest = tail;
         if !score.is_finite() || *score >= threshold {
-            packet[FLAGS] |= IMPORTANT;
+            packets[start + FLAGS] |= IMPORTANT;
         }
+        start += HEADER_LEN + codec.plane_offset(planes, place.len());
     }
 }
 

@@ -11,6 +11,7 @@
 mod tables;
 
 use crate::simd::Lanes;
+use std::borrow::Cow;
 use tables::{CENTROIDS, DISTORTION};
 
 /// Width of a zone, σ. Chosen, together with [`CELLS`], to minimise the sum over b of D_b / D_b(Lloyd–Max).
@@ -56,6 +57,15 @@ static USUAL: Zones = {
     zones.with(ZONES - 1, codes_of(ZONES - 1) / (USUAL_END - (ZONES - 1) as f64))
 };
 
+/// The smallest peak byte whose magnitude is beyond the usual end.
+const STRETCHING: u8 = {
+    let mut peak = 0;
+    while (peak_magnitude(peak) as f64) <= USUAL_END * ZONE {
+        peak += 1;
+    }
+    peak
+};
+
 /// The code that a zone begins at.
 const fn base(zone: usize) -> f64 {
     ((CELLS[zone] as u32) << EIGHTH_LOG2) as f64
@@ -78,14 +88,21 @@ impl Zones {
         self
     }
 
-    /// The zones of a packet whose largest magnitude, in units of σ, is at most `peak`.
-    pub(crate) fn new(peak: f32) -> Self {
-        let end = f64::from(peak) / ZONE;
-        if end > USUAL_END {
-            let last = ZONES - 1;
-            return Self { end, ..USUAL.with(last, codes_of(last) / (end - last as f64)) };
+    /// The zones of a packet of that peak byte.
+    #[inline]
+    pub(crate) fn of(peak: u8) -> Cow<'static, Self> {
+        if peak < STRETCHING {
+            Cow::Borrowed(&USUAL)
+        } else {
+            Cow::Owned(USUAL.stretched_to(peak_magnitude(peak)))
         }
-        USUAL
+    }
+
+    /// The zones of a packet whose largest magnitude, in units of σ, is at most `peak`.
+    #[cold]
+    fn stretched_to(self, peak: f32) -> Self {
+        let (end, last) = (f64::from(peak) / ZONE, ZONES - 1);
+        Self { end, ..self.with(last, codes_of(last) / (end - last as f64)) }
     }
 
     /// What a magnitude is decoded to when the first `planes` (1 … 8) planes of its index are known: the centroid of the
@@ -118,14 +135,22 @@ impl<L: Lanes> Compander<L> {
         Self { slope: lanes.table(&zones.slope), offset: lanes.table(&zones.offset) }
     }
 
-    /// The code words, sign bit clear, of magnitudes in zone widths.
+    /// The codes of magnitudes in zone widths. Of the bits above a code's 23 the lowest is clear, the others mean nothing.
     #[inline(always)]
-    pub(crate) fn words(&self, lanes: L, y: L::F) -> L::U {
+    pub(crate) fn codes<const K: usize>(&self, lanes: L, y: [L::F; K]) -> [L::U; K] {
         const LARGEST: u32 = (2.0 * CODES as f32).to_bits() - 1;
-        let zone = lanes.min_u(lanes.truncate(y), lanes.splat_u(ZONES as u32 - 1));
-        let steps = lanes.mul(y, lanes.lookup(self.slope, zone));
-        let code = lanes.bits(lanes.add(steps, lanes.lookup(self.offset, zone)));
-        lanes.shift_left_8(lanes.min_u(code, lanes.splat_u(LARGEST)))
+        let mut code = [lanes.splat_u(ZONES as u32 - 1); K];
+        for i in 0..K {
+            code[i] = lanes.min_u(lanes.truncate(y[i]), code[i]);
+        }
+        for i in 0..K {
+            let steps = lanes.mul(y[i], lanes.lookup(self.slope, code[i]));
+            code[i] = lanes.bits(lanes.add(steps, lanes.lookup(self.offset, code[i])));
+        }
+        for code in &mut code {
+            *code = lanes.min_u(*code, lanes.splat_u(LARGEST));
+        }
+        code
     }
 }
 
@@ -226,42 +251,54 @@ pub fn distortion(planes: u8) -> f64 {
     }
 }
 
-/// 2^(k/32), k = 0 … 31.
-static ROOTS: [f32; 32] = {
+/// 2^(k/32), k = 0 … 32, and what nothing is above.
+const ROOTS: [f32; 34] = {
     const ROOT: f64 = 1.021_897_148_654_116_7;
-    let mut roots = [1.0; 32];
+    let mut roots = [1.0; 34];
     let (mut root, mut k) = (1.0, 1);
     while k < 32 {
         root *= ROOT;
         roots[k] = root as f32;
         k += 1;
     }
+    roots[32] = 2.0;
+    roots[33] = f32::INFINITY;
     roots
 };
 
+/// ⌊32 · log2(1 + i/64)⌋.
+static FLOORS: [u8; 64] = {
+    let (mut floors, mut k, mut i) = ([0; 64], 0, 0);
+    while i < 64 {
+        while ROOTS[k + 1] <= 1.0 + i as f32 / 64.0 {
+            k += 1;
+        }
+        floors[i] = k as u8;
+        i += 1;
+    }
+    floors
+};
+
 /// The magnitude that a peak byte stands for, 2^(peak/32), in units of σ.
-pub fn peak_magnitude(peak: u8) -> f32 {
-    ROOTS[usize::from(peak % 32)] * f32::from(1u8 << (peak / 32))
+pub const fn peak_magnitude(peak: u8) -> f32 {
+    ROOTS[(peak % 32) as usize] * (1u8 << (peak / 32)) as f32
 }
 
 /// The smallest peak byte whose magnitude is not below `ratio`. (A packet has at most 8,160 coordinates, so its
 /// largest is at most √8160 ≈ 90 σ; the byte reaches 250 σ.)
+#[inline]
 pub fn peak_byte(ratio: f32) -> u8 {
     if ratio <= 1.0 {
         return 0;
     }
-    // The octave from the exponent; within it, 2^(k/32) ≥ the mantissa from a first guess that is never too high.
+    // The octave from the exponent; within it, 2^(k/32) ≥ the mantissa from a guess that is never too high, and too low by two at most.
     let bits = ratio.to_bits();
     let mantissa = f32::from_bits(bits & 0x007f_ffff | 1f32.to_bits());
-    let mut k = FLOOR_OF_SIXTEENTH[(bits >> 19 & 15) as usize];
-    while k < 32 && ROOTS[k] < mantissa {
-        k += 1;
-    }
+    let mut k = usize::from(FLOORS[(bits >> 17 & 63) as usize]);
+    k += usize::from(ROOTS[k] < mantissa);
+    k += usize::from(ROOTS[k] < mantissa);
     (32 * ((bits >> 23) as usize - 127) + k).min(255) as u8
 }
-
-/// ⌊32 · log2(1 + i/16)⌋.
-static FLOOR_OF_SIXTEENTH: [usize; 16] = [0, 2, 5, 7, 10, 12, 14, 16, 18, 20, 22, 24, 25, 27, 28, 30];
 
 #[cfg(test)]
 mod tests {
@@ -337,6 +374,12 @@ mod tests {
             assert!(peak_magnitude(byte) >= ratio);
             assert!(byte == 0 || peak_magnitude(byte - 1) < ratio);
         }
+        // All mantissas of an octave but for their last two bits.
+        for bits in (1f32.to_bits() + 1..2f32.to_bits()).step_by(4) {
+            let ratio = f32::from_bits(bits);
+            let byte = peak_byte(ratio);
+            assert!(peak_magnitude(byte) >= ratio && peak_magnitude(byte - 1) < ratio, "{ratio}");
+        }
         for byte in 0..=255 {
             assert_eq!(peak_byte(peak_magnitude(byte)), byte, "a magnitude that is a byte's own");
         }
@@ -356,10 +399,13 @@ mod tests {
         #[inline(always)]
         fn run<L: Lanes>(self, lanes: L) -> Self::Output {
             let y = lanes.mul(lanes.table(&self.magnitudes), lanes.splat((1.0 / ZONE) as f32));
-            let words = Compander::new(lanes, &self.zones).words(lanes, y);
+            let [codes] = Compander::new(lanes, &self.zones).codes(lanes, [y]);
+            let (mut out, mut words) = (([0; 16], [0; 16]), [0; BLOCK]);
+            lanes.to_array(codes, &mut out.0);
+            out.0 = out.0.map(|code| (code & 0x00ff_ffff) << 8);
+            words[..16].copy_from_slice(&out.0);
+            let words = lanes.load_words(&words, 0);
             let [back] = Expander::new(lanes, &self.zones, 1.0, 0).coordinates(lanes, [words]);
-            let mut out = ([0; 16], [0; 16]);
-            lanes.to_array(words, &mut out.0);
             lanes.to_array(lanes.bits(back), &mut out.1);
             out
         }
@@ -388,7 +434,7 @@ mod tests {
             let mut magnitudes = magnitudes.map(|m| m * peak);
             magnitudes.sort_by(f32::total_cmp);
             for isa in Isa::available() {
-                let (codes, back) = isa.run(ThereAndBack { zones: Zones::new(peak), magnitudes });
+                let (codes, back) = isa.run(ThereAndBack { zones: Zones::of(peak_byte(peak)).into_owned(), magnitudes });
                 prop_assert!(codes[..8].is_sorted());
                 for (m, b) in magnitudes.iter().zip(back) {
                     // A position of the last zone's, and the rounding of four operations.
@@ -471,9 +517,10 @@ mod tests {
 
     #[test]
     fn a_stretched_zone_decodes_to_the_middle_of_its_cells() {
-        let zones = Zones::new(20.0);
-        let low = 7.0 * ZONE;
-        let of_cell = |cell: f64| low + (cell - 125.5) / 2.5 * (20.0 - low);
+        let peak = peak_byte(20.0);
+        let zones = Zones::of(peak);
+        let (low, high) = (7.0 * ZONE, f64::from(peak_magnitude(peak)));
+        let of_cell = |cell: f64| low + (cell - 125.5) / 2.5 * (high - low);
         for (cell, planes, middle) in [(126, 8, 126.5), (127, 8, 127.5), (127, 7, 127.0)] {
             assert!((f64::from(zones.centroid(cell, planes)) - of_cell(middle)).abs() < 1e-4);
         }

@@ -9,6 +9,8 @@ const LINE: usize = 16;
 #[derive(Debug, Default)]
 pub(crate) struct AlignedRow<T> {
     room: Vec<T>,
+    /// Where the row lies in its room.
+    start: usize,
     length: usize,
 }
 
@@ -18,25 +20,19 @@ impl<T: Copy + Default> AlignedRow<T> {
         if self.room.len() < length + LINE {
             self.room.resize(length + LINE, T::default());
         }
+        self.start = self.room.as_ptr().align_offset(LINE * size_of::<T>()).min(LINE);
         self.length = length;
-        let start = self.start();
-        &mut self.room[start..start + length]
+        self.get_mut()
     }
 
     /// The row as it is.
     pub(crate) fn get(&self) -> &[T] {
-        let start = self.start();
-        self.room.get(start..start + self.length).unwrap_or_default()
+        self.room.get(self.start..self.start + self.length).unwrap_or_default()
     }
 
     /// The same, to be written.
     pub(crate) fn get_mut(&mut self) -> &mut [T] {
-        let start = self.start();
-        self.room.get_mut(start..start + self.length).unwrap_or_default()
-    }
-
-    fn start(&self) -> usize {
-        self.room.as_ptr().align_offset(LINE * size_of::<T>()).min(LINE)
+        self.room.get_mut(self.start..self.start + self.length).unwrap_or_default()
     }
 }
 
@@ -61,6 +57,8 @@ pub(crate) struct Scratch {
     pub(crate) signs: Vec<u32>,
     /// Philox words of the row: dither.
     pub(crate) dither: Vec<u32>,
+    /// The body of a packet, filled up where it was cut.
+    pub(crate) body: Vec<u8>,
 }
 
 thread_local! {

@@ -7,7 +7,6 @@
 //! This module and its backends are the only ones of the crate with `unsafe` code.
 
 mod lanes;
-mod planes;
 mod portable;
 mod prefetch;
 
@@ -19,7 +18,6 @@ mod avx512;
 mod tests;
 
 pub(crate) use lanes::{Lanes, Split};
-pub(crate) use planes::PlanesMut;
 pub(crate) use portable::Portable;
 pub(crate) use prefetch::Ahead;
 

@@ -16,12 +16,15 @@ pub(crate) struct RowWeights {
     /// Σ n σ², and the part of it that survived: Σ n σ² (1 − D_b).
     energy: f64,
     kept: f64,
-    /// Σ n σ κ.
+    /// Σ n σ κ, in 1/255.
     magnitude: f64,
+    /// The largest σ.
+    largest: f32,
 }
 
 /// Whether cut coordinates are ±κσ: with one plane, and with any number where all magnitudes are alike (a lone spike's
 /// row). Then signs say everything, while the normal distribution's centroids would be far off.
+#[inline]
 pub(crate) fn decodes_by_sign(codec: Codec, kappa: u8, planes: u8) -> bool {
     match codec {
         Codec::Rht => planes == 1 || (kappa == u8::MAX && (2..8).contains(&planes)),
@@ -30,6 +33,7 @@ pub(crate) fn decodes_by_sign(codec: Codec, kappa: u8, planes: u8) -> bool {
 }
 
 /// 1 − D_b of a coordinate of which `planes` planes arrived.
+#[inline]
 fn kept(codec: Codec, kappa: u8, planes: u8) -> f64 {
     if decodes_by_sign(codec, kappa, planes) {
         // D_1 = 1 − κ² holds for any distribution; beyond it the normal one's constants (DESIGN §4).
@@ -44,24 +48,29 @@ fn kept(codec: Codec, kappa: u8, planes: u8) -> f64 {
 }
 
 impl RowWeights {
-    /// Over the packets of a row of `coordinates`: how many coordinates each has, and its precision if it arrived.
-    pub(crate) fn of(
-        codec: Codec,
-        packets: impl Iterator<Item = (usize, Option<Precision>)>,
-        coordinates: usize,
-    ) -> Self {
-        let mut sums = Self { coordinates: coordinates as f64, ..Self::default() };
-        for (n, precision) in packets {
-            let Some(Precision { header, planes, more }) = precision else { continue };
-            let (n, more) = (n as f64, more as f64);
-            let sigma = f64::from(header.sigma);
-            let kept = |planes| kept(codec, header.kappa, planes);
-            sums.arrived += n;
-            sums.energy += n * sigma * sigma;
-            sums.kept += sigma * sigma * (more * kept(planes + 1) + (n - more) * kept(planes));
-            sums.magnitude += n * sigma * f64::from(header.kappa) / 255.0;
-        }
-        sums
+    /// Over no packets yet of a row of `coordinates`.
+    pub(crate) fn new(coordinates: usize) -> Self {
+        Self { coordinates: coordinates as f64, ..Self::default() }
+    }
+
+    /// Adds a packet of `n` coordinates of which something arrived.
+    #[inline]
+    pub(crate) fn add(&mut self, codec: Codec, n: usize, precision: Precision) {
+        let Precision { head, planes, more } = precision;
+        let (n, more) = (n as f64, f64::from(more));
+        let sigma = f64::from(head.sigma);
+        let kept = |planes| kept(codec, head.kappa, planes);
+        let share = if more > 0.0 { more * kept(planes + 1) } else { 0.0 };
+        self.arrived += n;
+        self.energy += n * sigma * sigma;
+        self.kept += sigma * sigma * (share + (n - more) * kept(planes));
+        self.magnitude += n * sigma * f64::from(head.kappa);
+        self.largest = self.largest.max(head.sigma);
+    }
+
+    /// The largest σ of the packets that arrived; `None` where none did.
+    pub(crate) fn largest(&self) -> Option<f32> {
+        (self.arrived > 0.0).then_some(self.largest)
     }
 
     /// λ = 1 / (1 − Σ p_b D_b). Packets that arrived are weighed by their energy, which makes the projection on the
@@ -76,6 +85,6 @@ impl RowWeights {
 
     /// f = ‖V‖² / ‖R(V)‖₁.
     pub(crate) fn paper_scale(&self) -> f64 {
-        if self.magnitude > 0.0 { (self.energy / self.magnitude).min(LARGEST_SCALE) } else { 0.0 }
+        if self.magnitude > 0.0 { (255.0 * self.energy / self.magnitude).min(LARGEST_SCALE) } else { 0.0 }
     }
 }

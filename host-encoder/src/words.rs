@@ -5,7 +5,7 @@
 
 use crate::codec::Codec;
 use crate::packet::BLOCK;
-use crate::scratch::AlignedRow;
+use crate::scratch::{AlignedRow, with_scratch};
 use crate::simd::{Isa, Kernel, Lanes, Split};
 use std::ops::Range;
 
@@ -82,7 +82,17 @@ impl WordsMut<'_> {
         }
         let n = words.len();
         if codec == Codec::Rht && n >= 8 * BLOCK {
-            isa.run(JoinEights { body, words });
+            if body.len() >= codec.body_len(n) {
+                isa.run(JoinEights { body, words });
+            } else {
+                with_scratch(|scratch| {
+                    let padded = &mut scratch.body;
+                    padded.clear();
+                    padded.extend_from_slice(body);
+                    padded.resize(codec.body_len(n), 0);
+                    isa.run(JoinEights { body: padded, words });
+                });
+            }
         } else {
             isa.run(JoinBlocks { body, planes: codec.planes().min(11), words });
         }
@@ -148,7 +158,7 @@ fn bytes_at(body: &[u8], at: usize) -> [u8; BLOCK] {
     bytes
 }
 
-/// Joins as much of a body of rht as there is, of eight blocks or more.
+/// Joins a whole body of rht, of eight blocks or more.
 struct JoinEights<'a> {
     body: &'a [u8],
     words: &'a mut [u32],
@@ -160,21 +170,25 @@ impl Kernel for JoinEights<'_> {
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
         let Self { body, words } = self;
-        let (n, blocks) = (words.len(), words.len() / BLOCK);
-        let (mut planes, mut upper, mut block) = ([[0; BLOCK]; 8], [[0; BLOCK]; 8], 0);
-        let mut words = words.as_chunks_mut::<BLOCK>().0.iter_mut();
-        while block < blocks {
+        let n = words.len();
+        let (bits, bytes) = body.split_at(n);
+        let (b, c) = bytes.split_at(n);
+        let (b, c) = (b.as_chunks::<BLOCK>().0, c.as_chunks::<BLOCK>().0);
+        let words = words.as_chunks_mut::<BLOCK>().0;
+        let (mut planes, mut upper, mut block) = ([&[0; BLOCK]; 8], [[0; BLOCK]; 8], 0);
+        while block < words.len() {
             // Eight blocks at a time, the last ones together with some that are done already.
-            let first = block.min(blocks - 8);
-            for (plane, bits) in planes.iter_mut().enumerate() {
-                *bits = bytes_at(body, plane * (n / 8) + 4 * first);
+            let first = block.min(words.len() - 8);
+            for (p, plane) in planes.iter_mut().enumerate() {
+                *plane = bits[p * (n / 8) + 4 * first..].first_chunk().unwrap_or(plane);
             }
-            lanes.turn(planes.each_ref(), &mut upper);
-            for (upper, words) in upper[block - first..].iter().zip(&mut words) {
-                let (a, b) = (bytes_at(body, n + BLOCK * block), bytes_at(body, 2 * n + BLOCK * block));
-                lanes.words(upper, [&a, &b], words);
-                block += 1;
+            lanes.turn(planes, &mut upper);
+            let bytes = b[block..].iter().zip(&c[block..]);
+            for ((upper, (b, c)), words) in upper[block - first..].iter().zip(bytes).zip(&mut words[block..])
+            {
+                lanes.words(upper, [b, c], words);
             }
+            block = first + 8;
         }
     }
 }

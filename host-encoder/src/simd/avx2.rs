@@ -2,21 +2,21 @@
 
 use super::{Kernel, Lanes, Split};
 use crate::packet::BLOCK;
+use std::arch::asm;
 use std::arch::x86_64::{
     __m256, __m256i, _mm_loadu_ps, _mm256_add_epi8, _mm256_add_epi32, _mm256_add_ps, _mm256_and_si256,
     _mm256_blend_epi32, _mm256_castps_si256, _mm256_castsi256_ps, _mm256_cmpgt_epi32, _mm256_cvtepi32_ps,
     _mm256_cvttps_epi32, _mm256_fmadd_ps, _mm256_fmsub_ps, _mm256_loadu_ps, _mm256_loadu_si256,
     _mm256_max_epu32, _mm256_max_ps, _mm256_min_epu32, _mm256_movemask_epi8, _mm256_mul_epu32, _mm256_mul_ps,
-    _mm256_or_si256, _mm256_permute_ps, _mm256_permute2f128_ps, _mm256_permute2x128_si256,
-    _mm256_permutevar8x32_epi32, _mm256_permutevar8x32_ps, _mm256_set_m128, _mm256_set1_epi8,
-    _mm256_set1_epi32, _mm256_set1_epi64x, _mm256_set1_ps, _mm256_setr_epi8, _mm256_setr_epi32,
-    _mm256_setr_ps, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi16, _mm256_slli_epi32,
+    _mm256_or_si256, _mm256_packs_epi16, _mm256_packs_epi32, _mm256_permute_ps, _mm256_permute2f128_ps,
+    _mm256_permute2x128_si256, _mm256_permutevar8x32_epi32, _mm256_permutevar8x32_ps, _mm256_set_m128,
+    _mm256_set1_epi8, _mm256_set1_epi32, _mm256_set1_epi64x, _mm256_set1_ps, _mm256_setr_epi8,
+    _mm256_setr_epi32, _mm256_setr_ps, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi16,
     _mm256_slli_epi64, _mm256_sllv_epi32, _mm256_srli_epi16, _mm256_srli_epi32, _mm256_srli_epi64,
     _mm256_storeu_ps, _mm256_storeu_si256, _mm256_sub_epi32, _mm256_sub_ps, _mm256_unpackhi_epi8,
     _mm256_unpackhi_epi16, _mm256_unpackhi_epi32, _mm256_unpackhi_epi64, _mm256_unpacklo_epi8,
     _mm256_unpacklo_epi16, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64, _mm256_xor_ps, _mm256_xor_si256,
 };
-use std::hint::black_box;
 
 /// The proof that the machine has AVX2 and FMA.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,13 +32,16 @@ impl Avx2 {
     pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
         let Self(()) = self;
         // SAFETY: `self` exists only where the features were detected.
-        unsafe { run(Vectors { one: _mm256_set1_ps(black_box(1.0)) }, kernel) }
+        unsafe { run(kernel) }
     }
 }
 
 #[target_feature(enable = "avx2,fma")]
-fn run<K: Kernel>(lanes: Vectors, kernel: K) -> K::Output {
-    kernel.run(lanes)
+fn run<K: Kernel>(kernel: K) -> K::Output {
+    let mut one = _mm256_set1_ps(1.0);
+    // SAFETY: no instruction at all.
+    unsafe { asm!("/* {} */", inout(ymm_reg) one, options(pure, nomem, nostack, preserves_flags)) };
+    kernel.run(Vectors { one })
 }
 
 /// Vectors on a machine that has the features: only [`Avx2::run`] makes one.
@@ -70,7 +73,7 @@ impl Lanes for Vectors {
     #[inline(never)]
     fn apart<K: Kernel>(self, kernel: K) -> K::Output {
         // SAFETY: see `intrinsics`.
-        unsafe { run(self, kernel) }
+        unsafe { run(kernel) }
     }
 
     #[inline(always)]
@@ -111,7 +114,6 @@ impl Lanes for Vectors {
         add_u(a: __m256i, b: __m256i) -> __m256i = _mm256_add_epi32(a, b);
         min_u(a: __m256i, b: __m256i) -> __m256i = _mm256_min_epu32(a, b);
         max_u(a: __m256i, b: __m256i) -> __m256i = _mm256_max_epu32(a, b);
-        shift_left_8(v: __m256i) -> __m256i = _mm256_slli_epi32::<8>(v);
         shift_right_22(v: __m256i) -> __m256i = _mm256_srli_epi32::<22>(v);
         less_where_greater(v: __m256i, a: __m256i, b: __m256i) -> __m256i
             = _mm256_add_epi32(v, _mm256_cmpgt_epi32(a, b));
@@ -187,7 +189,24 @@ impl Lanes for Vectors {
 
     #[inline(always)]
     fn split(self, codes: &[u32; BLOCK], planes: &mut Split) {
-        self.split_24(codes, planes);
+        // SAFETY: see `intrinsics`.
+        unsafe {
+            // Each 128-bit lane: bytes 3 of its four words, then bytes 2 and 1.
+            let by_byte = _mm256_setr_epi8(
+                3, 7, 11, 15, 2, 6, 10, 14, 1, 5, 9, 13, -1, -1, -1, -1, //
+                3, 7, 11, 15, 2, 6, 10, 14, 1, 5, 9, 13, -1, -1, -1, -1,
+            );
+            let word = |at| self.load_words(codes, at);
+            let (upper, bytes) = columns([word(0), word(1), word(2), word(3)], by_byte);
+            for (to, from) in planes.bytes.iter_mut().zip(bytes) {
+                _mm256_storeu_si256(to.as_mut_ptr().cast(), in_order(from));
+            }
+            let mut upper = in_order(upper);
+            for plane in &mut planes.bits {
+                *plane = _mm256_movemask_epi8(upper).cast_unsigned();
+                upper = _mm256_add_epi8(upper, upper);
+            }
+        }
         for (byte, code) in planes.bytes[2].iter_mut().zip(codes) {
             *byte = *code as u8;
         }
@@ -217,32 +236,40 @@ impl Lanes for Vectors {
     }
 
     #[inline(always)]
-    fn split_24(self, codes: &[u32; BLOCK], planes: &mut Split) {
-        // SAFETY: see `intrinsics`.
+    fn split_codes(
+        self,
+        values: &[f32; BLOCK],
+        codes: &[u32; BLOCK],
+        upper: &mut [u8; BLOCK],
+        bytes: [&mut [u8; BLOCK]; 2],
+    ) {
+        // SAFETY: see `intrinsics`; every place has 32 bytes.
         unsafe {
-            // Each 128-bit lane: bytes 3 of its four words, then bytes 2 and 1.
+            // Each 128-bit lane: bytes 2 of its four codes, then bytes 1 and 0.
             let by_byte = _mm256_setr_epi8(
-                3, 7, 11, 15, 2, 6, 10, 14, 1, 5, 9, 13, -1, -1, -1, -1, //
-                3, 7, 11, 15, 2, 6, 10, 14, 1, 5, 9, 13, -1, -1, -1, -1,
+                2, 6, 10, 14, 1, 5, 9, 13, 0, 4, 8, 12, -1, -1, -1, -1, //
+                2, 6, 10, 14, 1, 5, 9, 13, 0, 4, 8, 12, -1, -1, -1, -1,
             );
-            let group = |at| _mm256_shuffle_epi8(self.load_words(codes, at), by_byte);
-            let (a, b, c, d) = (group(0), group(1), group(2), group(3));
-            let (high_ab, low_ab) = (_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
-            let (high_cd, low_cd) = (_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
-            let order = |v| _mm256_permutevar8x32_epi32(v, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-            let bytes = [
-                order(_mm256_unpackhi_epi64(high_ab, high_cd)),
-                order(_mm256_unpacklo_epi64(low_ab, low_cd)),
-            ];
-            for (to, from) in planes.bytes.iter_mut().zip(bytes) {
-                _mm256_storeu_si256(to.as_mut_ptr().cast(), from);
-            }
-            let mut upper = order(_mm256_unpacklo_epi64(high_ab, high_cd));
-            for plane in &mut planes.bits {
-                *plane = _mm256_movemask_epi8(upper).cast_unsigned();
-                upper = _mm256_add_epi8(upper, upper);
+            let code = |at| self.load_words(codes, at);
+            let (codes, rest) = columns([code(0), code(1), code(2), code(3)], by_byte);
+            // Saturation keeps signs, and leaves them where `columns` leaves the codes' bytes.
+            let value = |at: usize| self.bits(self.load(&values.as_chunks::<8>().0[at]));
+            let signs = _mm256_packs_epi16(
+                _mm256_packs_epi32(value(0), value(1)),
+                _mm256_packs_epi32(value(2), value(3)),
+            );
+            let signs = _mm256_and_si256(signs, _mm256_set1_epi8(-128));
+            _mm256_storeu_si256(upper.as_mut_ptr().cast(), _mm256_or_si256(codes, signs));
+            for (to, from) in bytes.into_iter().zip(rest) {
+                _mm256_storeu_si256(to.as_mut_ptr().cast(), in_order(from));
             }
         }
+    }
+
+    #[inline(always)]
+    fn turn_back(self, upper: &[[u8; BLOCK]; 8], planes: &mut [[u8; BLOCK]; 8]) {
+        // SAFETY: see `intrinsics`.
+        unsafe { turn_back(upper, planes) }
     }
 
     #[inline(always)]
@@ -255,15 +282,10 @@ impl Lanes for Vectors {
     fn words(self, upper: &[u8; BLOCK], [b, c]: [&[u8; BLOCK]; 2], words: &mut [u32; BLOCK]) {
         // SAFETY: see `intrinsics`.
         unsafe {
-            // Bytes 8·j to 8·j + 3 in the lower half, 8·j + 4 to 8·j + 7 in the upper one, as in `upper`: interleaved they come out
-            // in order.
-            let apart = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);
+            // All of them apart, as in `upper`: interleaved they come out in order.
+            let order = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);
             let load = |bytes: &[u8; BLOCK]| _mm256_loadu_si256(bytes.as_ptr().cast());
-            let (a, b, c) = (
-                load(upper),
-                _mm256_permutevar8x32_epi32(load(b), apart),
-                _mm256_permutevar8x32_epi32(load(c), apart),
-            );
+            let (a, b, c) = (load(upper), permute(load(b), order), permute(load(c), order));
             let zero = _mm256_setzero_si256();
             let (low, low_2) = (_mm256_unpacklo_epi8(zero, c), _mm256_unpackhi_epi8(zero, c));
             let (high, high_2) = (_mm256_unpacklo_epi8(b, a), _mm256_unpackhi_epi8(b, a));
@@ -275,28 +297,83 @@ impl Lanes for Vectors {
     }
 }
 
-/// Puts bytes that [`turn`] leaves apart in order.
+/// The doublewords of `v` in another order: one instruction. The compiler (LLVM 21) takes the intrinsic apart into two others,
+/// which take longer.
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(super) fn in_order(bytes: &[u8; BLOCK]) -> [u8; BLOCK] {
+fn permute(v: __m256i, order: __m256i) -> __m256i {
+    let permuted;
+    // SAFETY: an instruction on registers that AVX2 has.
+    unsafe {
+        asm!("vpermd {}, {}, {}", lateout(ymm_reg) permuted, in(ymm_reg) order, in(ymm_reg) v,
+            options(pure, nomem, nostack, preserves_flags));
+    }
+    permuted
+}
+
+/// The same vector, of which the compiler does not know how it came about: it would merge shuffles into more and dearer ones, and
+/// turn sums into shifts.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn opaque(mut v: __m256i) -> __m256i {
+    // SAFETY: no instruction at all.
+    unsafe { asm!("/* {} */", inout(ymm_reg) v, options(pure, nomem, nostack, preserves_flags)) };
+    v
+}
+
+/// Of a block's words, in vectors, the bytes that `by_byte` puts first in each 128-bit lane; and those that it puts second and third. All
+/// are [`apart`].
+#[target_feature(enable = "avx2")]
+#[inline]
+fn columns(words: [__m256i; 4], by_byte: __m256i) -> (__m256i, [__m256i; 2]) {
+    let [a, b, c, d] = words;
+    let group = |v| opaque(_mm256_shuffle_epi8(v, by_byte));
+    let (a, b, c, d) = (group(a), group(b), group(c), group(d));
+    let (low_ab, high_ab) = (_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+    let (low_cd, high_cd) = (_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
+    let bytes = [_mm256_unpackhi_epi64(low_ab, low_cd), _mm256_unpacklo_epi64(high_ab, high_cd)];
+    (_mm256_unpacklo_epi64(low_ab, low_cd), bytes)
+}
+
+/// Of 32 bytes, 8·j to 8·j + 3 in the lower half, 8·j + 4 to 8·j + 7 in the upper one: so they come where the halves of vectors are
+/// worked on apart.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(super) fn apart(bytes: &[u8; BLOCK]) -> [u8; BLOCK] {
+    let mut apart = [0; BLOCK];
+    // SAFETY: both have 32 bytes.
+    unsafe {
+        let v = _mm256_loadu_si256(bytes.as_ptr().cast());
+        _mm256_storeu_si256(apart.as_mut_ptr().cast(), permute(v, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7)));
+    }
+    apart
+}
+
+/// Undoes [`apart`].
+#[target_feature(enable = "avx2")]
+#[inline]
+fn in_order(v: __m256i) -> __m256i {
+    permute(v, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7))
+}
+
+/// The same in memory.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(super) fn together(bytes: &[u8; BLOCK]) -> [u8; BLOCK] {
     let mut ordered = [0; BLOCK];
     // SAFETY: both have 32 bytes.
     unsafe {
         let v = _mm256_loadu_si256(bytes.as_ptr().cast());
-        let v = _mm256_permutevar8x32_epi32(v, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-        _mm256_storeu_si256(ordered.as_mut_ptr().cast(), v);
+        _mm256_storeu_si256(ordered.as_mut_ptr().cast(), in_order(v));
     }
     ordered
 }
 
-/// [`Lanes::turn`], for machines with longer vectors as well.
+/// 8 × 8 matrices of bits, one for each byte of a vector: bit j of vector i changes places with bit i of vector j
+/// (Hacker's Delight, §7-3: blocks of four, of two, single bits).
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(super) fn turn(planes: [&[u8; BLOCK]; 8], upper: &mut [[u8; BLOCK]; 8]) {
-    // SAFETY: a piece of a plane has 32 bytes.
-    let load = |p: usize| unsafe { _mm256_loadu_si256(planes[7 - p].as_ptr().cast()) };
-    let mut r = [load(0), load(1), load(2), load(3), load(4), load(5), load(6), load(7)];
-    // An 8 × 8 matrix of bits for each byte of a plane: blocks of 4, of 2, single bits change places (Hacker's Delight, §7-3).
+fn transpose(mut r: [__m256i; 8]) -> [__m256i; 8] {
     macro_rules! swap {
         ($distance:literal, $mask:literal) => {
             for i in 0..8 {
@@ -313,6 +390,25 @@ pub(super) fn turn(planes: [&[u8; BLOCK]; 8], upper: &mut [[u8; BLOCK]; 8]) {
     swap!(4, 0x0f);
     swap!(2, 0x33);
     swap!(1, 0x55);
+    r
+}
+
+/// The lower halves of both, the upper halves of both.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn halves(a: __m256i, b: __m256i) -> (__m256i, __m256i) {
+    // One permutation that crosses the halves instead of two.
+    let crossed = opaque(_mm256_permute2x128_si256::<0x21>(a, b));
+    (_mm256_blend_epi32::<0xf0>(a, crossed), _mm256_blend_epi32::<0xf0>(crossed, b))
+}
+
+/// [`Lanes::turn`], for machines with longer vectors as well. The upper bytes come out [`apart`].
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(super) fn turn(planes: [&[u8; BLOCK]; 8], upper: &mut [[u8; BLOCK]; 8]) {
+    // SAFETY: a piece of a plane has 32 bytes.
+    let load = |p: usize| unsafe { _mm256_loadu_si256(planes[7 - p].as_ptr().cast()) };
+    let r = transpose([load(0), load(1), load(2), load(3), load(4), load(5), load(6), load(7)]);
     // Vector b now holds bytes 8·j + b. Four of them make runs of four bytes: 8·j to 8·j + 3, and the other four what follows.
     let mut fours = r;
     for half in [0, 4] {
@@ -325,12 +421,47 @@ pub(super) fn turn(planes: [&[u8; BLOCK]; 8], upper: &mut [[u8; BLOCK]; 8]) {
         fours[half + 3] = _mm256_unpackhi_epi16(b, d);
     }
     for i in 0..4 {
-        let (a, b) = (fours[i], fours[i + 4]);
+        let (low, high) = halves(fours[i], fours[i + 4]);
         // SAFETY: each place has 32 bytes.
         unsafe {
-            _mm256_storeu_si256(upper[i].as_mut_ptr().cast(), _mm256_permute2x128_si256::<0x20>(a, b));
-            _mm256_storeu_si256(upper[i + 4].as_mut_ptr().cast(), _mm256_permute2x128_si256::<0x31>(a, b));
+            _mm256_storeu_si256(upper[i].as_mut_ptr().cast(), low);
+            _mm256_storeu_si256(upper[i + 4].as_mut_ptr().cast(), high);
         }
+    }
+}
+
+/// [`Lanes::turn_back`], for machines with longer vectors as well. The upper bytes are [`apart`].
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(super) fn turn_back(upper: &[[u8; BLOCK]; 8], planes: &mut [[u8; BLOCK]; 8]) {
+    // Each 128-bit lane: bytes 0 of its four words, then bytes 1, 2 and 3.
+    let by_byte = _mm256_setr_epi8(
+        0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15, //
+        0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15,
+    );
+    // SAFETY: a block has 32 bytes.
+    let load = |k: usize| unsafe { _mm256_loadu_si256(upper[k].as_ptr().cast()) };
+    let group = |k: usize| opaque(_mm256_shuffle_epi8(load(k), by_byte));
+    // Bytes 8·j + b of four blocks: b from 0 to 3 in the lower halves, from 4 to 7 in the upper ones.
+    let fours = |k: usize| {
+        let (a, b, c, d) = (group(k), group(k + 1), group(k + 2), group(k + 3));
+        let (low_ab, high_ab) = (_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+        let (low_cd, high_cd) = (_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
+        [
+            _mm256_unpacklo_epi64(low_ab, low_cd),
+            _mm256_unpackhi_epi64(low_ab, low_cd),
+            _mm256_unpacklo_epi64(high_ab, high_cd),
+            _mm256_unpackhi_epi64(high_ab, high_cd),
+        ]
+    };
+    let (first, second) = (fours(0), fours(4));
+    let mut r = [first[0]; 8];
+    for b in 0..4 {
+        (r[b], r[b + 4]) = halves(first[b], second[b]);
+    }
+    for (plane, bits) in planes.iter_mut().zip(transpose(r).into_iter().rev()) {
+        // SAFETY: a piece of a plane has 32 bytes.
+        unsafe { _mm256_storeu_si256(plane.as_mut_ptr().cast(), bits) };
     }
 }
 

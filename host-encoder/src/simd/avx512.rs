@@ -104,7 +104,6 @@ impl Lanes for Avx512 {
         min_u(a: __m512i, b: __m512i) -> __m512i = _mm512_min_epu32(a, b);
         max_u(a: __m512i, b: __m512i) -> __m512i = _mm512_max_epu32(a, b);
 
-        shift_left_8(v: __m512i) -> __m512i = _mm512_slli_epi32::<8>(v);
         shift_right_22(v: __m512i) -> __m512i = _mm512_srli_epi32::<22>(v);
         less_where_greater(v: __m512i, a: __m512i, b: __m512i) -> __m512i
             = _mm512_mask_sub_epi32(v, _mm512_cmpgt_epi32_mask(a, b), v, _mm512_set1_epi32(1));
@@ -171,8 +170,21 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     fn split(self, codes: &[u32; BLOCK], planes: &mut Split) {
-        self.split_24(codes, planes);
-        self.narrow(&mut planes.bytes[2], self.load_words(codes, 0), self.load_words(codes, 1));
+        let (a, b) = (self.load_words(codes, 0), self.load_words(codes, 1));
+        // SAFETY: see `intrinsics`.
+        unsafe {
+            self.narrow(&mut planes.bytes[0], _mm512_srli_epi32::<16>(a), _mm512_srli_epi32::<16>(b));
+            self.narrow(&mut planes.bytes[1], _mm512_srli_epi32::<8>(a), _mm512_srli_epi32::<8>(b));
+            let mut upper = _mm256_set_m128i(
+                _mm512_cvtepi32_epi8(_mm512_srli_epi32::<24>(b)),
+                _mm512_cvtepi32_epi8(_mm512_srli_epi32::<24>(a)),
+            );
+            for plane in &mut planes.bits {
+                *plane = _mm256_movepi8_mask(upper);
+                upper = _mm256_add_epi8(upper, upper);
+            }
+        }
+        self.narrow(&mut planes.bytes[2], a, b);
     }
 
     #[inline(always)]
@@ -188,21 +200,35 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    fn split_24(self, codes: &[u32; BLOCK], planes: &mut Split) {
-        let (a, b) = (self.load_words(codes, 0), self.load_words(codes, 1));
-        // SAFETY: see `intrinsics`.
+    fn split_codes(
+        self,
+        values: &[f32; BLOCK],
+        codes: &[u32; BLOCK],
+        upper: &mut [u8; BLOCK],
+        [b, c]: [&mut [u8; BLOCK]; 2],
+    ) {
+        let codes = [self.load_words(codes, 0), self.load_words(codes, 1)];
+        let [low, high] = [0, 1].map(|half| values.as_chunks::<16>().0[half].as_ptr());
+        // SAFETY: see `intrinsics`; each half of the values is a vector. AVX-512 F includes AVX2.
         unsafe {
-            self.narrow(&mut planes.bytes[0], _mm512_srli_epi32::<16>(a), _mm512_srli_epi32::<16>(b));
-            self.narrow(&mut planes.bytes[1], _mm512_srli_epi32::<8>(a), _mm512_srli_epi32::<8>(b));
-            let mut upper = _mm256_set_m128i(
-                _mm512_cvtepi32_epi8(_mm512_srli_epi32::<24>(b)),
-                _mm512_cvtepi32_epi8(_mm512_srli_epi32::<24>(a)),
-            );
-            for plane in &mut planes.bits {
-                *plane = _mm256_movepi8_mask(upper);
-                upper = _mm256_add_epi8(upper, upper);
-            }
+            self.narrow(b, _mm512_srli_epi32::<8>(codes[0]), _mm512_srli_epi32::<8>(codes[1]));
+            self.narrow(c, codes[0], codes[1]);
+            let with_sign = |code, values| {
+                let signs = _mm512_and_si512(
+                    _mm512_castps_si512(_mm512_loadu_ps(values)),
+                    _mm512_set1_epi32(i32::MIN),
+                );
+                _mm512_or_si512(_mm512_srli_epi32::<16>(code), _mm512_srli_epi32::<24>(signs))
+            };
+            self.narrow(upper, with_sign(codes[0], low), with_sign(codes[1], high));
+            *upper = super::avx2::apart(upper);
         }
+    }
+
+    #[inline(always)]
+    fn turn_back(self, upper: &[[u8; BLOCK]; 8], planes: &mut [[u8; BLOCK]; 8]) {
+        // SAFETY: see `intrinsics`; AVX-512 F includes AVX2.
+        unsafe { super::avx2::turn_back(upper, planes) }
     }
 
     #[inline(always)]
@@ -214,7 +240,7 @@ impl Lanes for Avx512 {
     #[inline(always)]
     fn words(self, upper: &[u8; BLOCK], bytes: [&[u8; BLOCK]; 2], words: &mut [u32; BLOCK]) {
         // SAFETY: see `intrinsics`; AVX-512 F includes AVX2.
-        let upper = unsafe { super::avx2::in_order(upper) };
+        let upper = unsafe { super::avx2::together(upper) };
         self.together(&upper, bytes, words);
     }
 }

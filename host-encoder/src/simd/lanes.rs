@@ -82,8 +82,6 @@ pub(crate) trait Lanes: Copy {
     fn add_u(self, a: Self::U, b: Self::U) -> Self::U;
     fn min_u(self, a: Self::U, b: Self::U) -> Self::U;
     fn max_u(self, a: Self::U, b: Self::U) -> Self::U;
-    /// v · 2^8, modulo 2^32.
-    fn shift_left_8(self, v: Self::U) -> Self::U;
     /// v / 2^22: of an f32's bits, the sign, the exponent and the first bit of the mantissa.
     fn shift_right_22(self, v: Self::U) -> Self::U;
     /// v − 1 in lanes where a > b, read as i32s; v in the others.
@@ -103,10 +101,19 @@ pub(crate) trait Lanes: Copy {
     fn split(self, codes: &[u32; BLOCK], planes: &mut Split);
     /// Planes to code words.
     fn join(self, planes: &Split, codes: &mut [u32; BLOCK]);
-    /// Code words, of which the lowest eight bits do not matter, to all planes but the last.
-    fn split_24(self, codes: &[u32; BLOCK], planes: &mut Split);
-    /// The pieces of the eight bit-planes that belong to eight blocks, to the upper bytes of the blocks' code words, in the order that
-    /// [`Self::words`] takes them in.
+    /// The bytes of the code words that the signs of `values` and their codes of 23 bits make: the upper ones in an order of the backend's own,
+    /// for [`Self::turn_back`], the next two in order. Bit 23 of a code is clear; those above it do not matter.
+    fn split_codes(
+        self,
+        values: &[f32; BLOCK],
+        codes: &[u32; BLOCK],
+        upper: &mut [u8; BLOCK],
+        bytes: [&mut [u8; BLOCK]; 2],
+    );
+    /// The pieces of the eight bit-planes that belong to eight blocks, from the upper bytes of the blocks' code words ([`Self::split_codes`]).
+    fn turn_back(self, upper: &[[u8; BLOCK]; 8], planes: &mut [[u8; BLOCK]; 8]);
+    /// The pieces of the eight bit-planes that belong to eight blocks, to the upper bytes of the blocks' code words, in the backend's own
+    /// order, for [`Self::words`].
     fn turn(self, planes: [&[u8; BLOCK]; 8], upper: &mut [[u8; BLOCK]; 8]);
     /// A block's code words from their upper bytes ([`Self::turn`]) and both byte-planes; the lowest byte becomes zero.
     fn words(self, upper: &[u8; BLOCK], bytes: [&[u8; BLOCK]; 2], words: &mut [u32; BLOCK]);

@@ -88,7 +88,6 @@ impl Lanes for Portable {
         add_u(a: u32, b: u32) -> u32 = |i| a[i].wrapping_add(b[i]);
         min_u(a: u32, b: u32) -> u32 = |i| if a[i] < b[i] { a[i] } else { b[i] };
         max_u(a: u32, b: u32) -> u32 = |i| if a[i] > b[i] { a[i] } else { b[i] };
-        shift_left_8(v: u32) -> u32 = |i| v[i] << 8;
         shift_right_22(v: u32) -> u32 = |i| v[i] >> 22;
         less_where_greater(v: u32, a: u32, b: u32) -> u32
             = |i| v[i].wrapping_sub(u32::from(a[i].cast_signed() > b[i].cast_signed()));
@@ -181,8 +180,28 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
-    fn split_24(self, codes: &[u32; BLOCK], planes: &mut Split) {
-        self.split(codes, planes);
+    fn split_codes(
+        self,
+        values: &[f32; BLOCK],
+        codes: &[u32; BLOCK],
+        upper: &mut [u8; BLOCK],
+        [b, c]: [&mut [u8; BLOCK]; 2],
+    ) {
+        for i in 0..BLOCK {
+            upper[i] = (values[i].to_bits() >> 31 << 7 | codes[i] >> 16) as u8;
+            b[i] = (codes[i] >> 8) as u8;
+            c[i] = codes[i] as u8;
+        }
+    }
+
+    #[inline(always)]
+    fn turn_back(self, upper: &[[u8; BLOCK]; 8], planes: &mut [[u8; BLOCK]; 8]) {
+        for (j, bytes) in upper.as_flattened().as_chunks::<8>().0.iter().enumerate() {
+            let turned = transpose(u64::from_le_bytes(*bytes)).to_le_bytes();
+            for p in 0..8 {
+                planes[p][j] = turned[7 - p];
+            }
+        }
     }
 
     #[inline(always)]

@@ -44,7 +44,6 @@ impl Kernel for Operations {
                 lanes.add_u(x, y),
                 lanes.min_u(x, y),
                 lanes.max_u(x, y),
-                lanes.shift_left_8(x),
                 lanes.shift_right_22(x),
                 lanes.less_where_greater(x, x, y),
                 high,
@@ -83,9 +82,6 @@ impl Kernel for Operations {
             lanes.store_words(&mut stored, at, lanes.load_words(&self.words, at));
         }
         results.push(stored.to_vec());
-        lanes.split_24(&self.words, &mut split);
-        results.push(split.bits.to_vec());
-        results.extend(split.bytes[..2].iter().map(|b| b.iter().map(|b| u32::from(*b)).collect()));
         results
     }
 }
@@ -161,6 +157,43 @@ proptest! {
                 }
                 let rest = [0, bytes[0][i % BLOCK], bytes[1][i % BLOCK], 0];
                 prop_assert_eq!(word & 0x00ff_ffff, u32::from_be_bytes(rest), "{}, word {}", isa, i);
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn codes_and_signs_become_the_planes_of_their_words(
+        codes in prop::collection::vec(any::<u32>(), 8 * BLOCK), signs in prop::collection::vec(any::<u32>(), 8 * BLOCK),
+    ) {
+        struct Planes<'a>(&'a [[f32; BLOCK]], &'a [[u32; BLOCK]]);
+        impl Kernel for Planes<'_> {
+            type Output = ([[u8; BLOCK]; 8], [[[u8; BLOCK]; 2]; 8]);
+
+            #[inline(always)]
+            fn run<L: Lanes>(self, lanes: L) -> Self::Output {
+                let (mut upper, mut bytes, mut planes) = ([[0; BLOCK]; 8], [[[0; BLOCK]; 2]; 8], [[0; BLOCK]; 8]);
+                for (block, (upper, bytes)) in upper.iter_mut().zip(&mut bytes).enumerate() {
+                    lanes.split_codes(&self.0[block], &self.1[block], upper, bytes.each_mut());
+                }
+                lanes.turn_back(&upper, &mut planes);
+                (planes, bytes)
+            }
+        }
+        // Bit 23 is clear by contract.
+        let codes: Vec<u32> = codes.iter().map(|code| code & !(1 << 23)).collect();
+        let values: Vec<f32> = signs.iter().map(|bits| f32::from_bits(*bits)).collect();
+        for isa in Isa::available() {
+            let (planes, bytes) = isa.run(Planes(values.as_chunks().0, codes.as_chunks().0));
+            for (i, (code, value)) in codes.iter().zip(&signs).enumerate() {
+                let word = value & 1 << 31 | code << 8;
+                for (p, plane) in planes.iter().enumerate() {
+                    let bit = u32::from(plane[i / 8] >> (i % 8) & 1);
+                    prop_assert_eq!(word >> (31 - p) & 1, bit, "{}, word {}, plane {}", isa, i, p);
+                }
+                let [b, c] = bytes[i / BLOCK].map(|bytes| bytes[i % BLOCK]);
+                prop_assert_eq!(&[b, c], &word.to_be_bytes()[1..3], "{}, word {}", isa, i);
             }
         }
     }

@@ -1,0 +1,113 @@
+//! The rotated coordinates of one packet to the planes of their code words.
+//!
+//! A processor looks some hundred instructions ahead, and each coordinate's steps have to wait for each other. So a packet goes through short
+//! loops, whose turns do not wait for one another, instead of one long one: codes, bytes, bit-planes. What lies between them stays in
+//! the first-level cache.
+
+use crate::packet::BLOCK;
+use crate::quantiser::{Compander, Zones};
+use crate::simd::{Ahead, Kernel, Lanes};
+
+/// Blocks that are quantised before they are taken apart: a packet of the usual size is done at once.
+const RUN: usize = 16;
+/// Blocks of the longest packet.
+const BLOCKS: usize = 255;
+
+/// What lies between the loops.
+pub(crate) struct Room {
+    codes: [[u32; BLOCK]; RUN],
+    /// Upper bytes of code words, in the backend's order.
+    upper: [[u8; BLOCK]; BLOCKS],
+}
+
+impl Room {
+    pub(crate) const fn new() -> Self {
+        Self { codes: [[0; BLOCK]; RUN], upper: [[0; BLOCK]; BLOCKS] }
+    }
+}
+
+/// Quantises a packet of at most 8,160 coordinates, a multiple of 32.
+pub(crate) struct Quantise<'a> {
+    pub(crate) values: &'a [f32],
+    /// The packet's peak byte.
+    pub(crate) peak: u8,
+    /// Multiplies values into zone widths.
+    pub(crate) inverse: f32,
+    /// How many planes are written.
+    pub(crate) planes: u8,
+    /// Where they go: as many bytes as they have.
+    pub(crate) body: &'a mut [u8],
+    /// What will be encoded later.
+    pub(crate) ahead: Ahead<'a>,
+    pub(crate) room: &'a mut Room,
+}
+
+impl Kernel for Quantise<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        let Self { values, peak, inverse, planes, body, mut ahead, room } = self;
+        let compander = Compander::new(lanes, &Zones::of(peak));
+        let inverse = lanes.splat(inverse);
+        let n = values.len();
+        let (bits, bytes) = body.split_at_mut(n / 8 * usize::from(planes.min(8)));
+        let (b, c) = bytes.split_at_mut(n.min(bytes.len()));
+        let (b, c) = (b.as_chunks_mut::<BLOCK>().0, c.as_chunks_mut::<BLOCK>().0);
+        let (mut no_b, mut no_c) = ([0; BLOCK], [0; BLOCK]);
+        let Room { codes, upper } = room;
+        let blocks = values.as_chunks::<BLOCK>().0;
+        for (run, values) in blocks.chunks(RUN).enumerate() {
+            for (values, codes) in values.iter().zip(&mut *codes) {
+                ahead.block();
+                codes_of(lanes, &compander, inverse, values, codes);
+            }
+            let uppers = upper.iter_mut().enumerate().skip(RUN * run);
+            for ((values, codes), (block, upper)) in values.iter().zip(&*codes).zip(uppers) {
+                // Planes that nobody wants go nowhere.
+                let b = b.get_mut(block).unwrap_or(&mut no_b);
+                let c = c.get_mut(block).unwrap_or(&mut no_c);
+                lanes.split_codes(values, codes, upper, [b, c]);
+            }
+        }
+        let (mut turned, mut block) = ([[0; BLOCK]; 8], 0);
+        while block < blocks.len() {
+            // Eight blocks at a time, the last ones together with some that are done already.
+            let first = block.min(blocks.len().saturating_sub(8));
+            if let Some(upper) = upper[first..].first_chunk() {
+                lanes.turn_back(upper, &mut turned);
+            }
+            for (plane, turned) in bits.chunks_exact_mut(n / 8).zip(&turned) {
+                match plane[4 * first..].first_chunk_mut() {
+                    Some(piece) => *piece = *turned,
+                    // A packet of less than eight blocks.
+                    None => plane.copy_from_slice(&turned[..n / 8]),
+                }
+            }
+            block = first + 8;
+        }
+    }
+}
+
+/// A block's codes; `inverse` multiplies values into zone widths.
+#[inline(always)]
+fn codes_of<L: Lanes>(
+    lanes: L,
+    compander: &Compander<L>,
+    inverse: L::F,
+    values: &[f32; BLOCK],
+    codes: &mut [u32; BLOCK],
+) {
+    let magnitude = lanes.splat_u(0x7fff_ffff);
+    // A block is two vectors of sixteen lanes or four of eight.
+    for (pair, lines) in L::lines(values).as_chunks::<2>().0.iter().enumerate() {
+        let mut y = [inverse; 2];
+        for i in 0..2 {
+            let v = lanes.and(lanes.bits(lanes.load(&lines[i])), magnitude);
+            y[i] = lanes.mul(lanes.floats(v), inverse);
+        }
+        let [a, b] = compander.codes(lanes, y);
+        lanes.store_words(codes, 2 * pair, a);
+        lanes.store_words(codes, 2 * pair + 1, b);
+    }
+}
