@@ -111,15 +111,15 @@ impl<P: Fn(usize) -> Option<Precision>> Kernel for Job<'_, P> {
         // 1/√d once for the transform back, and the working scale.
         let gain = if codec.rotates() { scale.factor() / (length as f64).sqrt() } else { 1.0 };
         let rotate = codec.rotates() && put != Put::AddRotated;
+        // Where the row goes in the end.
+        let mut ahead = Ahead::new(out);
         let mut transformed = 0;
         for (index, local) in layout.row_places(row) {
             // Pieces are transformed as soon as they are full, while they are in the cache.
             while rotate && local.start >= transformed + CACHE_BLOCK {
-                transform_block(lanes, &mut values[transformed..transformed + CACHE_BLOCK]);
+                transform_block(lanes, &mut values[transformed..transformed + CACHE_BLOCK], &mut ahead);
                 transformed += CACHE_BLOCK;
             }
-            // Where the row goes in the end.
-            let ahead = Ahead::new(out.get(local.clone()).unwrap_or_default());
             let Some(precision) = (decoder.precision)(index) else {
                 values[local].fill(0.0);
                 continue;
@@ -128,7 +128,7 @@ impl<P: Fn(usize) -> Option<Precision>> Kernel for Job<'_, P> {
             let dequantiser = |planes| {
                 Dequantiser::new(codec, decoding, precision.head, planes, lambda * gain, paper * gain)
             };
-            packet(lanes, precision, dequantiser, words.of(local.clone()), dither, ahead, &mut values[local]);
+            packet(lanes, precision, dequantiser, words.of(local.clone()), dither, &mut values[local]);
         }
         if put == Put::AddRotated {
             for (to, value) in out.iter_mut().zip(&*values) {
@@ -138,9 +138,9 @@ impl<P: Fn(usize) -> Option<Precision>> Kernel for Job<'_, P> {
         }
         if rotate {
             for block in values[transformed..].chunks_mut(CACHE_BLOCK) {
-                transform_block(lanes, block);
+                transform_block(lanes, block, &mut ahead);
             }
-            join_blocks(lanes, values);
+            join_blocks(lanes, values, &mut ahead);
         }
         let signs = if codec.rotates() { signs } else { &[] };
         finish(lanes, values, signs, scale, put == Put::Add, out);
@@ -155,27 +155,26 @@ fn packet<L: Lanes>(
     dequantiser: impl Fn(u8) -> Dequantiser,
     words: Words<'_>,
     dither: &[u32],
-    ahead: Ahead<'_>,
     out: &mut [f32],
 ) {
     let (planes, more) = (precision.planes, usize::from(precision.more));
     if more == 0 {
-        return dequantiser(planes).decode(lanes, words, dither, ahead, out);
+        return dequantiser(planes).decode(lanes, words, dither, out);
     }
     let deep = more.div_ceil(BLOCK) * BLOCK;
     if deep > 0 {
-        dequantiser(planes + 1).decode(lanes, words, dither, Ahead::new(&[]), &mut out[..deep]);
+        dequantiser(planes + 1).decode(lanes, words, dither, &mut out[..deep]);
     }
     let shallow = dequantiser(planes);
     let from = |block| (words.skip_blocks(block), dither.get(BLOCK * block..).unwrap_or_default());
     if more % BLOCK > 0 {
         let (words, dither) = from(more / BLOCK);
         let mut mixed = [0.0; BLOCK];
-        shallow.decode(lanes, words, dither, Ahead::new(&[]), &mut mixed);
+        shallow.decode(lanes, words, dither, &mut mixed);
         out[more..deep].copy_from_slice(&mixed[more % BLOCK..]);
     }
     let (words, dither) = from(deep / BLOCK);
-    shallow.decode(lanes, words, dither, ahead, &mut out[deep..]);
+    shallow.decode(lanes, words, dither, &mut out[deep..]);
 }
 
 /// Flips the signs back, takes the working scale off and stores or adds.

@@ -6,7 +6,7 @@ use crate::dither;
 use crate::head::Head;
 use crate::packet::BLOCK;
 use crate::quantiser::{Expander, Zones};
-use crate::simd::{Ahead, Kernel, Lanes};
+use crate::simd::{Kernel, Lanes};
 use crate::weights::decodes_by_sign;
 use crate::words::Words;
 
@@ -90,15 +90,13 @@ impl Dequantiser {
         Self { known: u32::MAX.checked_shl(32 - bits).unwrap_or_default(), values }
     }
 
-    /// Writes as many coordinates as `out` holds, a multiple of 32; `dither` are their dither words, where there are any, and `ahead` is what
-    /// will be asked for later.
+    /// Writes as many coordinates as `out` holds, a multiple of 32; `dither` are their dither words, where there are any.
     #[inline(always)]
     pub(crate) fn decode<L: Lanes>(
         &self,
         lanes: L,
         coded: Words<'_>,
         dither: &[u32],
-        ahead: Ahead<'_>,
         out: &mut [f32],
     ) {
         let words = &coded.words[..out.len()];
@@ -125,7 +123,7 @@ impl Dequantiser {
             }
             Values::Codes { peak, unit, open_bits } => {
                 let zones = Zones::of(*peak);
-                lanes.apart(Expand { words, zones: &zones, unit: *unit, open_bits: *open_bits, ahead, out });
+                lanes.apart(Expand { words, zones: &zones, unit: *unit, open_bits: *open_bits, out });
             }
             Values::Floats { open_bits } => each.for_each(|(out, word)| *out = middle(word, *open_bits)),
             Values::Rotated { open_bits, unit } => each.for_each(|(out, word)| {
@@ -150,7 +148,6 @@ struct Expand<'a> {
     zones: &'a Zones,
     unit: f32,
     open_bits: u32,
-    ahead: Ahead<'a>,
     out: &'a mut [f32],
 }
 
@@ -159,10 +156,9 @@ impl Kernel for Expand<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
-        let Self { words, zones, unit, open_bits, mut ahead, out } = self;
+        let Self { words, zones, unit, open_bits, out } = self;
         let expander = Expander::new(lanes, zones, unit, open_bits);
         for (words, out) in words.as_chunks::<BLOCK>().0.iter().zip(out.as_chunks_mut::<BLOCK>().0) {
-            ahead.block();
             // A block is two vectors of sixteen lanes or four of eight.
             for (pair, [first, second]) in L::lines_mut(out).as_chunks_mut::<2>().0.iter_mut().enumerate() {
                 let (a, b) = (lanes.load_words(words, 2 * pair), lanes.load_words(words, 2 * pair + 1));

@@ -171,7 +171,8 @@ impl Kernel for Job<'_> {
             let (head, inverse) = heads[nth % HEADS];
             let (packet, tail) = rest.split_at_mut(HEADER_LEN + codec.plane_offset(planes, place.len()));
             rest = tail;
-            let ahead = Ahead::new(self.ahead.get(place.clone()).unwrap_or_default());
+            // Where the next packet goes.
+            let ahead = Ahead::new(&rest[..packet.len().min(rest.len())]);
             let values = &self.values[place.clone()];
             self.encoder.write_header(index, place.len(), head, packet);
             let body = &mut packet[HEADER_LEN..];
@@ -226,6 +227,7 @@ impl Job<'_> {
     fn prepare<L: Lanes>(&mut self, lanes: L) -> Result<RowScale, RowError> {
         let rotates = self.encoder.codec.rotates();
         let signs = if rotates { self.signs } else { &[] };
+        let mut ahead = if rotates { Ahead::new(self.ahead) } else { Ahead::none() };
         // Nearly every row is worked on as it is, so its largest value is looked for on the way.
         let mut largest = 0;
         for (at, to) in self.values.chunks_mut(CACHE_BLOCK).enumerate() {
@@ -234,7 +236,7 @@ impl Job<'_> {
             let signs = signs.get(at * CACHE_BLOCK / 32..).unwrap_or_default();
             largest = copy_flipped(lanes, &self.source[start..end], signs, to).max(largest);
             if rotates {
-                transform_block(lanes, to);
+                transform_block(lanes, to, &mut ahead);
             }
         }
         let largest = f32::from_bits(largest);
@@ -252,12 +254,13 @@ impl Job<'_> {
                 // Padding is +0 whatever its sign: so it is where nothing is scaled.
                 self.values[self.source.len()..].fill(0.0);
                 for block in self.values.chunks_mut(CACHE_BLOCK) {
-                    transform_block(lanes, block);
+                    transform_block(lanes, block, &mut Ahead::none());
                 }
             }
         }
         if rotates {
-            join_blocks(lanes, self.values);
+            join_blocks(lanes, self.values, &mut ahead);
+            ahead.rest();
         }
         Ok(scale)
     }

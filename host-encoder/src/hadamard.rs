@@ -5,7 +5,7 @@
 //! between the lanes of eight vectors in registers, the others three at a time, and as long as a piece of the row fits a
 //! first-level cache all of its levels are done before the next piece is touched.
 
-use crate::simd::{Isa, Kernel, Lanes};
+use crate::simd::{Ahead, Isa, Kernel, Lanes};
 
 /// Coordinates whose levels are finished while they lie in a first-level cache (16 KiB).
 pub(crate) const CACHE_BLOCK: usize = 4096;
@@ -26,34 +26,29 @@ impl Kernel for Transform<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
-        transform(lanes, self.row);
+        for block in self.row.chunks_mut(CACHE_BLOCK) {
+            transform_block(lanes, block, &mut Ahead::none());
+        }
+        join_blocks(lanes, self.row, &mut Ahead::none());
     }
-}
-
-/// The transform, for kernels that have more to do with the row.
-#[inline(always)]
-pub(crate) fn transform<L: Lanes>(lanes: L, row: &mut [f32]) {
-    for block in row.chunks_mut(CACHE_BLOCK) {
-        transform_block(lanes, block);
-    }
-    join_blocks(lanes, row);
 }
 
 /// The levels within a piece of [`CACHE_BLOCK`] coordinates (or a shorter row). Kernels that fill a row piece by piece call it
-/// while the piece is still in the first-level cache, and [`join_blocks`] in the end.
+/// while the piece is still in the first-level cache, and [`join_blocks`] in the end. Both ask for memory that comes next: for as many lines as a
+/// row of 2^15 has.
 #[inline(always)]
-pub(crate) fn transform_block<L: Lanes>(lanes: L, block: &mut [f32]) {
+pub(crate) fn transform_block<L: Lanes>(lanes: L, block: &mut [f32], ahead: &mut Ahead<'_>) {
     if block.len() < 8 * L::N {
         return short(block);
     }
-    first_levels(lanes, block);
-    levels(lanes, block, 8 * L::N);
+    first_levels(lanes, block, ahead);
+    levels(lanes, block, 8 * L::N, ahead);
 }
 
 /// The levels between pieces.
 #[inline(always)]
-pub(crate) fn join_blocks<L: Lanes>(lanes: L, row: &mut [f32]) {
-    levels(lanes, row, CACHE_BLOCK);
+pub(crate) fn join_blocks<L: Lanes>(lanes: L, row: &mut [f32], ahead: &mut Ahead<'_>) {
+    levels(lanes, row, CACHE_BLOCK, ahead);
 }
 
 /// Rows of less than eight vectors.
@@ -77,8 +72,11 @@ fn short(row: &mut [f32]) {
 
 /// The levels within eight vectors.
 #[inline(always)]
-fn first_levels<L: Lanes>(lanes: L, block: &mut [f32]) {
+fn first_levels<L: Lanes>(lanes: L, block: &mut [f32], ahead: &mut Ahead<'_>) {
     for group in L::lines_mut(block).as_chunks_mut::<8>().0 {
+        for _ in 0..L::N / 8 {
+            ahead.line();
+        }
         let mut v = [lanes.splat(0.0); 8];
         for i in 0..8 {
             v[i] = lanes.load_butterflies(&group[i]);
@@ -92,7 +90,7 @@ fn first_levels<L: Lanes>(lanes: L, block: &mut [f32]) {
 
 /// The levels at distance `half`, 2·`half`, … coordinates within the row.
 #[inline(always)]
-fn levels<L: Lanes>(lanes: L, row: &mut [f32], half: usize) {
+fn levels<L: Lanes>(lanes: L, row: &mut [f32], half: usize, ahead: &mut Ahead<'_>) {
     let lines = L::lines_mut(row);
     let mut half = half / L::N;
     while half < lines.len() {
@@ -106,7 +104,7 @@ fn levels<L: Lanes>(lanes: L, row: &mut [f32], half: usize) {
                 half *= 4;
             }
             _ => {
-                three_levels(lanes, lines, half);
+                three_levels(lanes, lines, half, ahead);
                 half *= 8;
             }
         }
@@ -142,7 +140,7 @@ fn two_levels<L: Lanes>(lanes: L, lines: &mut [L::Line], half: usize) {
 }
 
 #[inline(always)]
-fn three_levels<L: Lanes>(lanes: L, lines: &mut [L::Line], half: usize) {
+fn three_levels<L: Lanes>(lanes: L, lines: &mut [L::Line], half: usize, ahead: &mut Ahead<'_>) {
     for group in lines.chunks_exact_mut(8 * half) {
         let (abcd, efgh) = group.split_at_mut(4 * half);
         let (ab, cd) = abcd.split_at_mut(2 * half);
@@ -156,6 +154,9 @@ fn three_levels<L: Lanes>(lanes: L, lines: &mut [L::Line], half: usize) {
         let (e, f) = (&mut e[..a.len()], &mut f[..a.len()]);
         let (g, h) = (&mut g[..a.len()], &mut h[..a.len()]);
         for i in 0..a.len() {
+            for _ in 0..L::N / 8 {
+                ahead.line();
+            }
             let v = [&a[i], &b[i], &c[i], &d[i], &e[i], &f[i], &g[i], &h[i]];
             let v = eight(
                 lanes,

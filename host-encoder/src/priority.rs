@@ -7,9 +7,12 @@
 use crate::codec::Codec;
 use crate::layout::Layout;
 use crate::packet::HEADER_LEN;
+use crate::simd::Ahead;
 
 /// One packet in twenty is looked at to find the median of unrotated packets (MLT's 5 % sample).
 const SAMPLE_STEP: usize = 20;
+/// Packets whose headers are asked for before they are needed.
+const AHEAD: usize = 16;
 /// Byte and bit of the header's importance.
 const FLAGS: usize = 1;
 const IMPORTANT: u8 = 0x10;
@@ -23,12 +26,36 @@ pub(crate) fn mark_important(
     packets: &mut [u8],
 ) {
     let threshold = threshold(layout, codec, scores, sample);
-    let (mut start, places) = (0, (0..layout.rows()).flat_map(|row| layout.row_places(row)));
-    for ((_, place), score) in places.zip(scores) {
-        if !score.is_finite() || *score >= threshold {
-            packets[start + FLAGS] |= IMPORTANT;
+    let important = |score: f64| !score.is_finite() || score >= threshold;
+    for row in 0..layout.rows() {
+        let range = layout.row_packets(row);
+        let start = layout.packet_offset(codec, range.start, planes);
+        let scores = &scores[range];
+        // A rotated row's packets are all as important.
+        if codec.rotates() && !important(scores[0]) {
+            continue;
         }
-        start += HEADER_LEN + codec.plane_offset(planes, place.len());
+        let flags = || {
+            let mut end = start;
+            layout.row_places(row).map(move |(_, place)| {
+                let start = end;
+                end += HEADER_LEN + codec.plane_offset(planes, place.len());
+                start + FLAGS
+            })
+        };
+        // Long messages have left the cache meanwhile, and no packet has to wait for another.
+        let mut ahead = flags();
+        for flags in ahead.by_ref().take(AHEAD) {
+            Ahead::new(&packets[flags..=flags]).line();
+        }
+        for (flags, score) in flags().zip(scores) {
+            if let Some(flags) = ahead.next() {
+                Ahead::new(&packets[flags..=flags]).line();
+            }
+            if important(*score) {
+                packets[flags] |= IMPORTANT;
+            }
+        }
     }
 }
 

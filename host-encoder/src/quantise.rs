@@ -37,7 +37,7 @@ pub(crate) struct Quantise<'a> {
     pub(crate) planes: u8,
     /// Where they go: as many bytes as they have.
     pub(crate) body: &'a mut [u8],
-    /// What will be encoded later.
+    /// Where later packets go.
     pub(crate) ahead: Ahead<'a>,
     pub(crate) room: &'a mut Room,
 }
@@ -59,7 +59,7 @@ impl Kernel for Quantise<'_> {
         let blocks = values.as_chunks::<BLOCK>().0;
         for (run, values) in blocks.chunks(RUN).enumerate() {
             for (values, codes) in values.iter().zip(&mut *codes) {
-                ahead.block();
+                ahead.line();
                 codes_of(lanes, &compander, inverse, values, codes);
             }
             let uppers = upper.iter_mut().enumerate().skip(RUN * run);
@@ -67,6 +67,7 @@ impl Kernel for Quantise<'_> {
                 // Planes that nobody wants go nowhere.
                 let b = b.get_mut(block).unwrap_or(&mut no_b);
                 let c = c.get_mut(block).unwrap_or(&mut no_c);
+                ahead.line();
                 lanes.split_codes(values, codes, upper, [b, c]);
             }
         }

@@ -1,37 +1,55 @@
 //! Memory that will be asked for soon.
 
-use crate::packet::BLOCK;
+use std::marker::PhantomData;
 
-/// Coordinates whose memory is brought closer while others are worked on, where the machine can be asked for that.
+/// Bytes that memory moves at once, on most machines.
+const LINE: usize = 64;
+
+/// Memory that is brought closer while other memory is worked on, where the machine can be asked for that.
 ///
 /// A row is worked on for tens of microseconds within the second-level cache. Meanwhile the memory stands idle, unless it is told
-/// what comes next. It is told a block at a time: a processor waits for only some twenty lines at once, and requests that come
-/// together get in the way of the work's own.
-#[derive(Clone)]
-pub(crate) struct Ahead<'a>(std::slice::Iter<'a, [f32; BLOCK]>);
+/// what comes next. It is told a line at a time, all the way: a processor waits for only some twenty lines at once, and requests that
+/// come together get in the way of the work's own.
+pub(crate) struct Ahead<'a> {
+    next: *const i8,
+    lines: usize,
+    memory: PhantomData<&'a [u8]>,
+}
 
 impl<'a> Ahead<'a> {
+    /// Of memory that will be read or written.
     #[inline]
-    pub(crate) fn new(values: &'a [f32]) -> Self {
-        Self(values.as_chunks().0.iter())
+    pub(crate) fn new<T>(memory: &'a [T]) -> Self {
+        Self { next: memory.as_ptr().cast(), lines: size_of_val(memory).div_ceil(LINE), memory: PhantomData }
     }
 
-    /// Asks for the next block, if there is one. Nothing else happens.
-    #[inline(always)]
-    pub(crate) fn block(&mut self) {
-        let block = self.0.next();
-        #[cfg(target_arch = "x86_64")]
-        if let Some(block) = block {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    /// Nothing to ask for.
+    #[inline]
+    pub(crate) const fn none() -> Self {
+        Self { next: std::ptr::null(), lines: 0, memory: PhantomData }
+    }
 
-            const LINE: usize = 64;
-            let start = block.as_ptr().cast::<i8>();
-            for offset in (0..size_of_val(block)).step_by(LINE) {
-                // SAFETY: a prefetch is a hint that reads nothing; besides, the address is within the block.
-                unsafe { _mm_prefetch::<_MM_HINT_T0>(start.add(offset)) };
+    /// Asks for the next line, if there is one. Nothing else happens.
+    #[inline(always)]
+    pub(crate) fn line(&mut self) {
+        if self.lines > 0 {
+            #[cfg(target_arch = "x86_64")]
+            {
+                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+
+                // SAFETY: a prefetch is a hint; it reads nothing that could be seen, whatever the address.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(self.next) };
             }
+            self.next = self.next.wrapping_add(LINE);
+            self.lines -= 1;
         }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = block;
+    }
+
+    /// Asks for all that is left.
+    #[inline(always)]
+    pub(crate) fn rest(&mut self) {
+        while self.lines > 0 {
+            self.line();
+        }
     }
 }
