@@ -3,7 +3,7 @@
 use crate::codec::Codec;
 use crate::dither;
 use crate::hadamard::{CACHE_BLOCK, join_blocks, transform_block};
-use crate::head::Head;
+use crate::head::{Head, Heads};
 use crate::layout::Layout;
 use crate::moments::{Moments, moments};
 use crate::packet::{BLOCK, HEADER_LEN, Header, Prefix};
@@ -13,10 +13,6 @@ use crate::scale::RowScale;
 use crate::scratch::{AlignedRow, Scratch};
 use crate::simd::{Ahead, Isa, Kernel, Lanes, Split};
 use std::ops::Range;
-
-/// Packets whose heads are worked out together: divisions and roots take long, but not each other's time. Their coordinates stay in the
-/// first-level cache meanwhile.
-const HEADS: usize = 8;
 
 /// What the rows of a message have in common.
 #[derive(Debug, Clone, Copy)]
@@ -163,12 +159,17 @@ impl Kernel for Job<'_> {
         let mut energy = 0.0;
         let mut room = Room::new();
         let mut rest = std::mem::take(&mut self.out);
-        let (mut heads, mut places) = ([(Head::NONE, 0.0); HEADS], layout.row_places(self.row));
+        let (mut heads, mut places) = (Heads::new(), layout.row_places(self.row));
         for (nth, (index, place)) in layout.row_places(self.row).enumerate() {
-            if nth % HEADS == 0 {
-                self.heads(lanes, &mut places, unit, &mut heads)?;
+            if nth % Heads::LEN == 0 {
+                heads = self.heads(lanes, &mut places, unit);
             }
-            let (head, inverse) = heads[nth % HEADS];
+            let (head, inverse) = match heads.get(nth % Heads::LEN) {
+                Some(head) => head,
+                // NaN and infinities are sent as they are.
+                None if codec == Codec::Raw => (Head::NONE, 0.0),
+                None => return Err(RowError::TooLarge),
+            };
             let (packet, tail) = rest.split_at_mut(HEADER_LEN + codec.plane_offset(planes, place.len()));
             rest = tail;
             // Where the next packet goes.
@@ -265,28 +266,19 @@ impl Job<'_> {
         Ok(scale)
     }
 
-    /// The heads of the packets that come next, and what multiplies working values into zone widths.
+    /// The heads of the packets that come next.
     #[inline(always)]
     fn heads<L: Lanes>(
         &self,
         lanes: L,
         places: &mut impl Iterator<Item = (usize, Range<usize>)>,
         unit: f64,
-        heads: &mut [(Head, f32); HEADS],
-    ) -> Result<(), RowError> {
-        let mut sums = [(0, Moments::default()); HEADS];
+    ) -> Heads {
+        let mut sums = [(1, Moments::default()); Heads::LEN];
         for (sums, (_, place)) in sums.iter_mut().zip(places) {
             *sums = (place.len(), moments(lanes, &self.values[place]));
         }
-        for (head, (n, moments)) in heads.iter_mut().zip(sums).filter(|(_, (n, _))| *n > 0) {
-            *head = match Head::of(&moments, n, unit) {
-                Some(head) => head,
-                // NaN and infinities are sent as they are.
-                None if self.encoder.codec == Codec::Raw => (Head::NONE, 0.0),
-                None => return Err(RowError::TooLarge),
-            };
-        }
-        Ok(())
+        Heads::of(&sums, unit)
     }
 
     /// Coordinates as the caller gave them, with padding.

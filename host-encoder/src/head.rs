@@ -37,25 +37,56 @@ impl Head {
     pub(crate) fn is_not_finite(self) -> bool {
         self.sigma.is_nan()
     }
+}
 
-    /// From the moments of `n` working values, which are `unit` times the values themselves; and what multiplies working values into
-    /// zone widths. `None` when σ is beyond f32.
+/// The heads of some packets, worked out together: divisions and roots take long, but not each other's time.
+pub(crate) struct Heads {
+    sigma: [f32; Self::LEN],
+    kappa: [u8; Self::LEN],
+    peak: [u8; Self::LEN],
+    inverse: [f32; Self::LEN],
+}
+
+impl Heads {
+    /// Packets that are worked on together. Their coordinates stay in the first-level cache meanwhile.
+    pub(crate) const LEN: usize = 8;
+
+    /// Nobody's.
+    pub(crate) const fn new() -> Self {
+        Self { sigma: [0.0; Self::LEN], kappa: [0; Self::LEN], peak: [0; Self::LEN], inverse: [0.0; Self::LEN] }
+    }
+
+    /// From how many working values the packets have, and their moments. Working values are `unit` times the values themselves.
     #[inline(always)]
-    pub(crate) fn of(moments: &Moments, n: usize, unit: f64) -> Option<(Self, f32)> {
-        let sigma = ((f64::from(moments.squares) / n as f64).sqrt() / unit) as f32;
-        // A σ that underflows is rounded up instead: 0 means that all coordinates are zero.
-        let sigma = if sigma == 0.0 && moments.squares > 0.0 { f32::from_bits(1) } else { sigma };
-        if !sigma.is_finite() {
-            return None;
+    pub(crate) fn of(sums: &[(usize, Moments); Self::LEN], unit: f64) -> Self {
+        let mut heads = Self::new();
+        for ((n, moments), sigma) in sums.iter().zip(&mut heads.sigma) {
+            *sigma = ((f64::from(moments.squares) / *n as f64).sqrt() / unit) as f32;
         }
-        // The receiver scales by the σ on the wire, so the encoder divides by that one, rounding included.
-        let inverse = if sigma > 0.0 { (1.0 / (f64::from(sigma) * unit * ZONE)) as f32 } else { 0.0 };
-        let mean = f64::from(moments.magnitudes) / n as f64 * f64::from(inverse) * ZONE;
-        let head = Self {
-            sigma,
-            kappa: (255.0 * mean).round().min(255.0) as u8,
-            peak: quantiser::peak_byte(moments.largest * inverse * ZONE as f32),
-        };
-        Some((head, inverse))
+        for ((_, moments), sigma) in sums.iter().zip(&mut heads.sigma) {
+            // A σ that underflows is rounded up instead: 0 means that all coordinates are zero.
+            *sigma = if *sigma == 0.0 && moments.squares > 0.0 { f32::from_bits(1) } else { *sigma };
+        }
+        for (sigma, inverse) in heads.sigma.iter().zip(&mut heads.inverse) {
+            // The receiver scales by the σ on the wire, so the encoder divides by that one, rounding included.
+            let exact = (1.0 / (f64::from(*sigma) * unit * ZONE)) as f32;
+            *inverse = if *sigma > 0.0 { exact } else { 0.0 };
+        }
+        let scales = heads.inverse.iter().zip(&mut heads.kappa).zip(&mut heads.peak);
+        for ((n, moments), ((inverse, kappa), peak)) in sums.iter().zip(scales) {
+            let mean = f64::from(moments.magnitudes) / *n as f64 * f64::from(*inverse) * ZONE;
+            // Rounded: the largest f64 below 1/2, so that no sum is rounded up to a whole number that it does not reach.
+            *kappa = (255.0 * mean + 0.499_999_999_999_999_94) as u8;
+            *peak = quantiser::peak_byte(moments.largest * inverse * ZONE as f32);
+        }
+        heads
+    }
+
+    /// The head of a packet, and what multiplies working values into zone widths. `None` where σ is beyond f32.
+    #[inline]
+    pub(crate) fn get(&self, packet: usize) -> Option<(Head, f32)> {
+        let Self { sigma, kappa, peak, inverse } = self;
+        let head = Head { sigma: sigma[packet], kappa: kappa[packet], peak: peak[packet] };
+        head.sigma.is_finite().then_some((head, inverse[packet]))
     }
 }

@@ -20,30 +20,30 @@ pub(crate) fn moments<L: Lanes>(lanes: L, values: &[f32]) -> Moments {
     let zero = lanes.splat(0.0);
     let magnitude = lanes.splat_u(0x7fff_ffff);
     // With eight lanes two vectors make sixteen sums; with sixteen the second half stays unused.
-    let (mut squares, mut magnitudes, mut largest) = ([zero; 2], [zero; 2], [zero; 2]);
+    let (mut squares, mut magnitudes, mut largest) = ([zero; 2], [zero; 2], [lanes.splat_u(0); 2]);
     for lines in L::lines(values).chunks_exact(16 / L::N) {
         for (i, line) in lines.iter().enumerate() {
             let v = lanes.load(line);
-            let m = lanes.floats(lanes.and(lanes.bits(v), magnitude));
+            let m = lanes.and(lanes.bits(v), magnitude);
             squares[i] = lanes.add(squares[i], lanes.mul(v, v));
-            magnitudes[i] = lanes.add(magnitudes[i], m);
-            largest[i] = lanes.max(largest[i], m);
+            magnitudes[i] = lanes.add(magnitudes[i], lanes.floats(m));
+            // What is positive is ordered as its bits are.
+            largest[i] = lanes.max_u(largest[i], m);
         }
     }
-    let sixteen = |v: [L::F; 2]| {
+    let sixteen = |v: [L::U; 2]| {
         let mut out = [0; 16];
-        lanes.to_array(lanes.bits(v[0]), &mut out);
+        lanes.to_array(v[0], &mut out);
         if L::N == 8 {
             let mut upper = [0; 16];
-            lanes.to_array(lanes.bits(v[1]), &mut upper);
+            lanes.to_array(v[1], &mut upper);
             out[8..].copy_from_slice(&upper[..8]);
         }
         out
     };
     Moments {
-        squares: sum(sixteen(squares)),
-        magnitudes: sum(sixteen(magnitudes)),
-        // What is positive is ordered as its bits are.
+        squares: sum(sixteen([lanes.bits(squares[0]), lanes.bits(squares[1])])),
+        magnitudes: sum(sixteen([lanes.bits(magnitudes[0]), lanes.bits(magnitudes[1])])),
         largest: f32::from_bits(sixteen(largest).into_iter().fold(0, u32::max)),
     }
 }
