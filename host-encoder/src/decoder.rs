@@ -72,20 +72,38 @@ pub struct Decoder {
     planes: u8,
     held: Vec<Option<Held>>,
     limits: Vec<u8>,
+    /// Where each packet belongs: every one that arrives is looked up.
+    places: Vec<Place>,
     rows: Vec<Row>,
     /// Words of rows that are decoded, for others to use.
     spare: Vec<RowWords>,
 }
 
+/// Where a packet belongs.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    row: u32,
+    /// Its coordinates, counted from the row's first.
+    start: u32,
+    end: u32,
+}
+
 /// A row under reception.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 struct Row {
+    packets: usize,
     /// Its packets' words, from the first packet on.
     words: Option<RowWords>,
-    /// How many of its packets are complete.
-    complete: usize,
+    /// How many of its packets are not complete.
+    missing: usize,
     /// It was decoded, and its words are gone.
     taken: bool,
+}
+
+impl Row {
+    fn new(packets: usize) -> Self {
+        Self { packets, words: None, missing: packets, taken: false }
+    }
 }
 
 impl Decoder {
@@ -104,7 +122,15 @@ impl Decoder {
             planes: codec.planes(),
             held: vec![None; packets],
             limits: vec![u8::MAX; packets],
-            rows: vec![Row::default(); layout.rows()],
+            places: (0..layout.rows())
+                .flat_map(|row| layout.row_places(row).map(move |(_, place)| (row, place)))
+                .map(|(row, place)| Place {
+                    row: row as u32,
+                    start: place.start as u32,
+                    end: place.end as u32,
+                })
+                .collect(),
+            rows: (0..layout.rows()).map(|row| Row::new(layout.row_packets(row).len())).collect(),
             spare: Vec::with_capacity(layout.rows()),
         }
     }
@@ -154,7 +180,7 @@ impl Decoder {
         self.limits.fill(u8::MAX);
         for row in &mut self.rows {
             self.spare.extend(row.words.take());
-            *row = Row::default();
+            *row = Row::new(row.packets);
         }
     }
 
@@ -166,18 +192,20 @@ impl Decoder {
             return Err(PacketError::OtherCodec { got: header.codec(), expected: codec });
         }
         let index = header.index as usize;
-        if index >= self.held.len() {
+        let (Some(&Place { row, start, end }), Some(slot)) =
+            (self.places.get(index), self.held.get_mut(index))
+        else {
             return Err(PacketError::Index { index: header.index, packets: self.held.len() as u32 });
-        }
-        let place = self.layout.place(index);
-        if header.coordinates != place.within.len() {
+        };
+        let (row_index, within) = (row as usize, start as usize..end as usize);
+        if header.coordinates != within.len() {
             return Err(PacketError::Coordinates {
                 index: header.index,
                 got: header.coordinates,
-                expected: place.within.len(),
+                expected: within.len(),
             });
         }
-        let (head, slot) = (Head::from(&header), &mut self.held[index]);
+        let head = Head::from(&header);
         let first_sight = slot.is_none();
         let held = match slot {
             Some(held) if held.head() == head => held,
@@ -185,7 +213,7 @@ impl Decoder {
             None => slot.insert(Held::new(head, header.coordinates)),
         };
         let planes_before = held.leading();
-        let row = &mut self.rows[place.row];
+        let row = &mut self.rows[row_index];
         let mut receipt =
             Receipt { index, planes_before, planes_now: planes_before, duplicate: true, completed: None };
         if row.taken || planes_before >= codec.planes() {
@@ -193,16 +221,16 @@ impl Decoder {
         }
         let words = row.words.get_or_insert_with(|| {
             let mut words = self.spare.pop().unwrap_or_default();
-            words.prepare(codec, place.length, self.layout.row_range(0).len());
+            words.prepare(codec, self.layout.row_range(row_index).len(), self.layout.row_range(0).len());
             words
         });
-        let words = words.of_mut(place.within);
+        let words = words.of_mut(within);
         let gained = held.merge(self.isa, codec, header.first_plane, view.body(), first_sight, words);
         receipt.planes_now = held.leading();
         receipt.duplicate = !gained && !first_sight;
         if (planes_before..receipt.planes_now).contains(&(self.planes - 1)) {
-            row.complete += 1;
-            receipt.completed = (row.complete == place.packets).then_some(place.row);
+            row.missing -= 1;
+            receipt.completed = (row.missing == 0).then_some(row_index);
         }
         Ok(receipt)
     }
@@ -251,7 +279,7 @@ impl Decoder {
 
     fn take_row(&mut self, row: usize, put: Put, out: &mut [f32]) -> bool {
         let Some(state) = self.rows.get_mut(row) else { return false };
-        if state.complete < self.layout.row_packets(row).len() {
+        if state.missing > 0 {
             return false;
         }
         let Some(words) = state.words.take() else { return false };

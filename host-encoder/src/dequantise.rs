@@ -92,13 +92,7 @@ impl Dequantiser {
 
     /// Writes as many coordinates as `out` holds, a multiple of 32; `dither` are their dither words, where there are any.
     #[inline(always)]
-    pub(crate) fn decode<L: Lanes>(
-        &self,
-        lanes: L,
-        coded: Words<'_>,
-        dither: &[u32],
-        out: &mut [f32],
-    ) {
+    pub(crate) fn decode<L: Lanes>(&self, lanes: L, coded: Words<'_>, dither: &[u32], out: &mut [f32]) {
         let words = &coded.words[..out.len()];
         let each = out.iter_mut().zip(words.iter().map(|word| word & self.known));
         match &self.values {

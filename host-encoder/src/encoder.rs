@@ -198,7 +198,10 @@ impl Encoder {
                 gradient[range.start..].split_at(range.len().min(gradient.len() - range.start));
             with_scratch(|scratch| {
                 let (wide, buffers) = scratch.split();
-                let source = Source { row: E::widen(row_values, wide), ahead: E::as_f32(&ahead[..ahead.len().min(range.len())]) };
+                let source = Source {
+                    row: E::widen(row_values, wide),
+                    ahead: E::as_f32(&ahead[..ahead.len().min(range.len())]),
+                };
                 rows.encode(row, source, self.strict, buffers, out, scores)
             })
             .map_err(|error| (row, error))

@@ -53,7 +53,12 @@ impl Heads {
 
     /// Nobody's.
     pub(crate) const fn new() -> Self {
-        Self { sigma: [0.0; Self::LEN], kappa: [0; Self::LEN], peak: [0; Self::LEN], inverse: [0.0; Self::LEN] }
+        Self {
+            sigma: [0.0; Self::LEN],
+            kappa: [0; Self::LEN],
+            peak: [0; Self::LEN],
+            inverse: [0.0; Self::LEN],
+        }
     }
 
     /// From how many working values the packets have, and their moments. Working values are `unit` times the values themselves.

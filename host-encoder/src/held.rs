@@ -55,6 +55,19 @@ impl Held {
             self.leading = codec.planes();
             return true;
         }
+        self.merge_part(isa, codec, first, body, first_sight, words)
+    }
+
+    fn merge_part(
+        &mut self,
+        isa: Isa,
+        codec: Codec,
+        first: u8,
+        body: &[u8],
+        first_sight: bool,
+        mut words: WordsMut<'_>,
+    ) -> bool {
+        let n = usize::from(self.coordinates);
         if first == 0 && self.bytes == [0; MAX_PLANES as usize] {
             words.join(isa, codec, body);
             let mut left = body.len();

@@ -40,20 +40,8 @@ pub struct Layout {
     coordinates: usize,
     per_packet: usize,
     row_log2: u8,
-    /// Packets of a full row: known in advance, because every packet that arrives is looked up by its index.
+    /// Packets of a full row.
     row_packets: usize,
-}
-
-/// Where a packet belongs.
-#[derive(Debug, Clone)]
-pub(crate) struct Place {
-    pub(crate) row: usize,
-    /// Coordinates of the row, with padding.
-    pub(crate) length: usize,
-    /// Packets of the row.
-    pub(crate) packets: usize,
-    /// The packet's coordinates, counted from the row's first.
-    pub(crate) within: Range<usize>,
 }
 
 impl Layout {
@@ -153,36 +141,16 @@ impl Layout {
 
     /// The row that a packet belongs to; `index < packets()`.
     pub fn packet_row(&self, index: usize) -> usize {
-        self.row_and_rest(index).0
-    }
-
-    /// The row that a packet belongs to, and how many packets of it come before.
-    #[inline]
-    fn row_and_rest(&self, index: usize) -> (usize, usize) {
-        // A message has at most 2^20 packets, and divisions of fewer bits are faster.
-        let (index, packets) = (index as u32, self.row_packets as u32);
-        ((index / packets) as usize, (index % packets) as usize)
+        (index / self.row_packets).min(self.rows().saturating_sub(1))
     }
 
     /// A packet's place in the padded message; `index < packets()`.
     pub fn packet_range(&self, index: usize) -> Range<usize> {
-        let place = self.place(index);
-        let start = place.row << self.row_log2;
-        start + place.within.start..start + place.within.end
-    }
-
-    /// A packet's place; `index < packets()`.
-    #[inline]
-    pub(crate) fn place(&self, index: usize) -> Place {
-        let (row, nth) = self.row_and_rest(index);
-        let (length, packets) = if row < self.full_rows() {
-            (1 << self.row_log2, self.row_packets)
-        } else {
-            (self.last_row(), self.packets_of(self.last_row()))
-        };
-        // At most 2^15 packets times 2^15 blocks.
-        let edge = |nth: usize| ((nth * (length / BLOCK)) as u32 / packets as u32) as usize * BLOCK;
-        Place { row, length, packets, within: edge(nth)..edge(nth + 1) }
+        let row = self.packet_row(index);
+        let (Range { start, end }, packets) = (self.row_range(row), self.row_packets(row));
+        let (blocks, nth) = ((end - start) / BLOCK, index - packets.start);
+        let edge = |nth: usize| start + nth * blocks / packets.len() * BLOCK;
+        edge(nth)..edge(nth + 1)
     }
 
     /// Bytes of a packet's UDP payload when it carries the first `planes` planes.

@@ -36,6 +36,7 @@ impl RowWords {
     }
 
     /// The same, to be written.
+    #[inline]
     pub(crate) fn of_mut(&mut self, place: Range<usize>) -> WordsMut<'_> {
         WordsMut {
             last: self.last.get_mut(place.start / BLOCK..place.end / BLOCK).unwrap_or_default(),
@@ -175,14 +176,14 @@ impl Kernel for JoinEights<'_> {
         let (b, c) = bytes.split_at(n);
         let (b, c) = (b.as_chunks::<BLOCK>().0, c.as_chunks::<BLOCK>().0);
         let words = words.as_chunks_mut::<BLOCK>().0;
-        let (mut planes, mut upper, mut block) = ([&[0; BLOCK]; 8], [[0; BLOCK]; 8], 0);
+        let (mut pieces, mut upper, mut block) = ([&[0; BLOCK]; 8], [[0; BLOCK]; 8], 0);
         while block < words.len() {
             // Eight blocks at a time, the last ones together with some that are done already.
             let first = block.min(words.len() - 8);
-            for (p, plane) in planes.iter_mut().enumerate() {
-                *plane = bits[p * (n / 8) + 4 * first..].first_chunk().unwrap_or(plane);
+            for (p, piece) in pieces.iter_mut().enumerate() {
+                *piece = bits[p * (n / 8) + 4 * first..].first_chunk().unwrap_or(piece);
             }
-            lanes.turn(planes, &mut upper);
+            lanes.turn(pieces, &mut upper);
             let bytes = b[block..].iter().zip(&c[block..]);
             for ((upper, (b, c)), words) in upper[block - first..].iter().zip(bytes).zip(&mut words[block..])
             {

@@ -7,7 +7,7 @@ use std::arch::x86_64::{
     __m256, __m256i, _mm_loadu_ps, _mm256_add_epi8, _mm256_add_epi32, _mm256_add_ps, _mm256_and_si256,
     _mm256_blend_epi32, _mm256_castps_si256, _mm256_castsi256_ps, _mm256_cmpgt_epi32, _mm256_cvtepi32_ps,
     _mm256_cvttps_epi32, _mm256_fmadd_ps, _mm256_fmsub_ps, _mm256_loadu_ps, _mm256_loadu_si256,
-    _mm256_max_epu32, _mm256_max_ps, _mm256_min_epu32, _mm256_movemask_epi8, _mm256_mul_epu32, _mm256_mul_ps,
+    _mm256_max_epu32, _mm256_min_epu32, _mm256_movemask_epi8, _mm256_mul_epu32, _mm256_mul_ps,
     _mm256_or_si256, _mm256_packs_epi16, _mm256_packs_epi32, _mm256_permute_ps, _mm256_permute2f128_ps,
     _mm256_permute2x128_si256, _mm256_permutevar8x32_epi32, _mm256_permutevar8x32_ps, _mm256_set_m128,
     _mm256_set1_epi8, _mm256_set1_epi32, _mm256_set1_epi64x, _mm256_set1_ps, _mm256_setr_epi8,
@@ -101,7 +101,6 @@ impl Lanes for Vectors {
         add(a: __m256, b: __m256) -> __m256 = _mm256_add_ps(a, b);
         sub(a: __m256, b: __m256) -> __m256 = _mm256_sub_ps(a, b);
         mul(a: __m256, b: __m256) -> __m256 = _mm256_mul_ps(a, b);
-        max(a: __m256, b: __m256) -> __m256 = _mm256_max_ps(a, b);
         bits(v: __m256) -> __m256i = _mm256_castps_si256(v);
         floats(v: __m256i) -> __m256 = _mm256_castsi256_ps(v);
         truncate(v: __m256) -> __m256i = _mm256_cvttps_epi32(v);

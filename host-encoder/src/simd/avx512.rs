@@ -8,11 +8,11 @@ use std::arch::x86_64::{
     _mm512_add_ps, _mm512_and_si512, _mm512_broadcast_f32x8, _mm512_broadcast_i64x4, _mm512_castps_si512,
     _mm512_castsi512_ps, _mm512_cmpgt_epi32_mask, _mm512_cvtepi32_epi8, _mm512_cvtepi32_ps,
     _mm512_cvtepu8_epi32, _mm512_cvttps_epi32, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_loadu_si512,
-    _mm512_mask_blend_epi32, _mm512_mask_sub_epi32, _mm512_max_epu32, _mm512_max_ps, _mm512_min_epu32,
-    _mm512_movm_epi32, _mm512_mul_epu32, _mm512_mul_ps, _mm512_or_si512, _mm512_permute_ps,
-    _mm512_permutexvar_epi32, _mm512_permutexvar_ps, _mm512_set1_epi32, _mm512_set1_ps, _mm512_setr_ps,
-    _mm512_shuffle_f32x4, _mm512_slli_epi32, _mm512_slli_epi64, _mm512_srli_epi32, _mm512_srli_epi64,
-    _mm512_storeu_ps, _mm512_storeu_si512, _mm512_sub_ps, _mm512_xor_si512,
+    _mm512_mask_blend_epi32, _mm512_mask_sub_epi32, _mm512_max_epu32, _mm512_min_epu32, _mm512_movm_epi32,
+    _mm512_mul_epu32, _mm512_mul_ps, _mm512_or_si512, _mm512_permute_ps, _mm512_permutexvar_epi32,
+    _mm512_permutexvar_ps, _mm512_set1_epi32, _mm512_set1_ps, _mm512_setr_ps, _mm512_shuffle_f32x4,
+    _mm512_slli_epi32, _mm512_slli_epi64, _mm512_srli_epi32, _mm512_srli_epi64, _mm512_storeu_ps,
+    _mm512_storeu_si512, _mm512_sub_ps, _mm512_xor_si512,
 };
 
 /// The proof that the machine has AVX-512 F, BW, DQ and VL.
@@ -90,7 +90,6 @@ impl Lanes for Avx512 {
         add(a: __m512, b: __m512) -> __m512 = _mm512_add_ps(a, b);
         sub(a: __m512, b: __m512) -> __m512 = _mm512_sub_ps(a, b);
         mul(a: __m512, b: __m512) -> __m512 = _mm512_mul_ps(a, b);
-        max(a: __m512, b: __m512) -> __m512 = _mm512_max_ps(a, b);
         bits(v: __m512) -> __m512i = _mm512_castps_si512(v);
         floats(v: __m512i) -> __m512 = _mm512_castsi512_ps(v);
         truncate(v: __m512) -> __m512i = _mm512_cvttps_epi32(v);

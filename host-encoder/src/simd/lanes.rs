@@ -46,8 +46,6 @@ pub(crate) trait Lanes: Copy {
     fn add(self, a: Self::F, b: Self::F) -> Self::F;
     fn sub(self, a: Self::F, b: Self::F) -> Self::F;
     fn mul(self, a: Self::F, b: Self::F) -> Self::F;
-    /// The larger of two values that are not NaN.
-    fn max(self, a: Self::F, b: Self::F) -> Self::F;
     /// (a + b, a − b).
     fn butterfly(self, a: Self::F, b: Self::F) -> (Self::F, Self::F);
     /// The same between lanes i and i + H: where bit H of i is clear v[i] + v[i + H], else v[i − H] − v[i].

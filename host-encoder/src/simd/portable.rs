@@ -77,7 +77,6 @@ impl Lanes for Portable {
         add(a: f32, b: f32) -> f32 = |i| a[i] + b[i];
         sub(a: f32, b: f32) -> f32 = |i| a[i] - b[i];
         mul(a: f32, b: f32) -> f32 = |i| a[i] * b[i];
-        max(a: f32, b: f32) -> f32 = |i| if a[i] > b[i] { a[i] } else { b[i] };
         bits(v: f32) -> u32 = |i| v[i].to_bits();
         floats(v: u32) -> f32 = |i| f32::from_bits(v[i]);
         truncate(v: f32) -> u32 = |i| v[i] as i32 as u32;

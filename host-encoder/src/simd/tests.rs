@@ -28,7 +28,6 @@ impl Kernel for Operations {
                 lanes.bits(lanes.add(a, b)),
                 lanes.bits(lanes.sub(a, b)),
                 lanes.bits(lanes.mul(a, b)),
-                lanes.bits(lanes.max(a, b)),
                 lanes.bits(sum),
                 lanes.bits(difference),
                 lanes.bits(lanes.butterfly_lanes::<1>(a)),
