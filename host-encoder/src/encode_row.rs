@@ -59,7 +59,7 @@ impl RowEncoder {
         scores: &mut [f64],
     ) -> Result<(), RowError> {
         let length = self.layout.row_range(row).len();
-        let Buffers { row: values, signs, dither } = buffers;
+        let Buffers { row: values, signs, dither, room } = buffers;
         let values = values.of(length);
         match self.codec {
             Codec::Rht | Codec::RhtPaper => {
@@ -78,6 +78,7 @@ impl RowEncoder {
             values,
             signs,
             dither,
+            room,
             out: &mut *out,
             scores: &mut *scores,
         };
@@ -122,13 +123,14 @@ pub(crate) struct Buffers<'a> {
     pub(crate) row: &'a mut AlignedRow<f32>,
     pub(crate) signs: &'a mut Vec<u32>,
     pub(crate) dither: &'a mut Vec<u32>,
+    pub(crate) room: &'a mut Room,
 }
 
 impl Scratch {
     /// The buffer for conversions, and the others.
     pub(crate) fn split(&mut self) -> (&mut Vec<f32>, Buffers<'_>) {
-        let Self { wide, row, signs, dither, .. } = self;
-        (wide, Buffers { row, signs, dither })
+        let Self { wide, row, signs, dither, room, .. } = self;
+        (wide, Buffers { row, signs, dither, room })
     }
 }
 
@@ -142,6 +144,7 @@ struct Job<'a> {
     values: &'a mut [f32],
     signs: &'a [u32],
     dither: &'a [u32],
+    room: &'a mut Room,
     out: &'a mut [u8],
     scores: &'a mut [f64],
 }
@@ -157,7 +160,6 @@ impl Kernel for Job<'_> {
         let gain = if codec.rotates() { self.values.len() } else { 1 };
         let unit = scale.factor() * (gain as f64).sqrt();
         let mut energy = 0.0;
-        let mut room = Room::new();
         let mut rest = std::mem::take(&mut self.out);
         let (mut heads, mut places) = (Heads::new(), layout.row_places(self.row));
         for (nth, (index, place)) in layout.row_places(self.row).enumerate() {
@@ -185,7 +187,7 @@ impl Kernel for Job<'_> {
                     planes,
                     body,
                     ahead,
-                    room: &mut room,
+                    room: &mut *self.room,
                 });
             }
             let body = PlaneWriter { body, n: values.len(), planes };

@@ -14,14 +14,15 @@ const RUN: usize = 16;
 const BLOCKS: usize = 255;
 
 /// What lies between the loops.
+#[derive(Debug)]
 pub(crate) struct Room {
     codes: [[u32; BLOCK]; RUN],
     /// Upper bytes of code words, in the backend's order.
     upper: [[u8; BLOCK]; BLOCKS],
 }
 
-impl Room {
-    pub(crate) const fn new() -> Self {
+impl Default for Room {
+    fn default() -> Self {
         Self { codes: [[0; BLOCK]; RUN], upper: [[0; BLOCK]; BLOCKS] }
     }
 }

@@ -1,5 +1,6 @@
 //! Working memory of one row.
 
+use crate::quantise::Room;
 use std::cell::RefCell;
 
 /// Words of a cache line.
@@ -57,6 +58,8 @@ pub(crate) struct Scratch {
     pub(crate) signs: Vec<u32>,
     /// Philox words of the row: dither.
     pub(crate) dither: Vec<u32>,
+    /// A packet between the loops of its quantisation.
+    pub(crate) room: Room,
     /// The body of a packet, filled up where it was cut.
     pub(crate) body: Vec<u8>,
 }

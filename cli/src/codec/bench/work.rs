@@ -18,6 +18,8 @@ const ROW_REPEATS: usize = 8;
 const ROW_SAMPLES: usize = 16;
 /// Distinct coordinates; the gradient repeats them, and no codec notices.
 const PATTERN: usize = 1 << 20;
+/// How far ahead packets are asked for: they lie in memory, and one is received in less time than memory takes to answer.
+const AHEAD: usize = 2;
 const KEY: RotationKey = RotationKey { job_seed: 1, message: 1, rank: 0 };
 
 /// What was timed.
@@ -164,7 +166,11 @@ impl Bench {
             decoder.reset(KEY);
             let mut received = Ok(());
             *span = time(|| {
+                let mut soon = self.places.iter().skip(AHEAD);
                 received = self.places.iter().try_for_each(|place| {
+                    if let Some(place) = soon.next() {
+                        Decoder::prefetch(&packets[place.clone()]);
+                    }
                     let receipt = decoder.receive(black_box(&packets[place.clone()]))?;
                     // Several threads decode when all is there; one decodes rows while their packets are in its cache.
                     if let (Some(row), Some(put), false) = (receipt.completed, put, self.parallel) {
