@@ -31,6 +31,7 @@ mod layout;
 mod message;
 mod moments;
 pub mod packet;
+mod peak;
 pub mod philox;
 mod priority;
 mod quantise;

@@ -190,7 +190,7 @@ impl Lanes for Avx512 {
     fn join(self, planes: &Split, codes: &mut [u32; BLOCK]) {
         let mut upper = [0; BLOCK];
         // SAFETY: see `intrinsics`; AVX-512 F includes AVX2.
-        unsafe { _mm256_storeu_si256(upper.as_mut_ptr().cast(), super::avx2::upper_bytes(planes)) };
+        unsafe { _mm256_storeu_si256(upper.as_mut_ptr().cast(), super::avx2::planes::upper_bytes(planes)) };
         self.together(&upper, [&planes.bytes[0], &planes.bytes[1]], codes);
         for half in 0..2 {
             let word = self.or(self.load_words(codes, half), self.widen(&planes.bytes[2], half));
@@ -220,26 +220,26 @@ impl Lanes for Avx512 {
                 _mm512_or_si512(_mm512_srli_epi32::<16>(code), _mm512_srli_epi32::<24>(signs))
             };
             self.narrow(upper, with_sign(codes[0], low), with_sign(codes[1], high));
-            *upper = super::avx2::apart(upper);
+            *upper = super::avx2::planes::apart(upper);
         }
     }
 
     #[inline(always)]
     fn turn_back(self, upper: &[[u8; BLOCK]; 8], planes: &mut [[u8; BLOCK]; 8]) {
         // SAFETY: see `intrinsics`; AVX-512 F includes AVX2.
-        unsafe { super::avx2::turn_back(upper, planes) }
+        unsafe { super::avx2::planes::turn_back(upper, planes) }
     }
 
     #[inline(always)]
     fn turn(self, planes: [&[u8; BLOCK]; 8], upper: &mut [[u8; BLOCK]; 8]) {
         // SAFETY: see `intrinsics`; AVX-512 F includes AVX2.
-        unsafe { super::avx2::turn(planes, upper) }
+        unsafe { super::avx2::planes::turn(planes, upper) }
     }
 
     #[inline(always)]
     fn words(self, upper: &[u8; BLOCK], bytes: [&[u8; BLOCK]; 2], words: &mut [u32; BLOCK]) {
         // SAFETY: see `intrinsics`; AVX-512 F includes AVX2.
-        let upper = unsafe { super::avx2::together(upper) };
+        let upper = unsafe { super::avx2::planes::together(upper) };
         self.together(&upper, bytes, words);
     }
 }

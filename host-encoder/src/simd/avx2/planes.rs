@@ -1,0 +1,209 @@
+//! The bytes and bits of code words, many at a time. For machines with longer vectors as well.
+
+use crate::packet::BLOCK;
+use crate::simd::Split;
+use std::arch::asm;
+use std::arch::x86_64::{
+    __m256i, _mm256_and_si256, _mm256_blend_epi32, _mm256_loadu_si256, _mm256_permute2x128_si256,
+    _mm256_permutevar8x32_epi32, _mm256_set1_epi8, _mm256_set1_epi64x, _mm256_setr_epi8, _mm256_setr_epi32,
+    _mm256_shuffle_epi8, _mm256_slli_epi16, _mm256_slli_epi64, _mm256_srli_epi16, _mm256_srli_epi64,
+    _mm256_storeu_si256, _mm256_unpackhi_epi8, _mm256_unpackhi_epi16, _mm256_unpackhi_epi32,
+    _mm256_unpackhi_epi64, _mm256_unpacklo_epi8, _mm256_unpacklo_epi16, _mm256_unpacklo_epi32,
+    _mm256_unpacklo_epi64, _mm256_xor_si256,
+};
+
+/// The doublewords of `v` in another order: one instruction. The compiler (1.95) takes the intrinsic apart into two others,
+/// which take longer.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(in crate::simd) fn permute(v: __m256i, order: __m256i) -> __m256i {
+    let permuted;
+    // SAFETY: an instruction on registers that AVX2 has.
+    unsafe {
+        asm!("vpermd {}, {}, {}", lateout(ymm_reg) permuted, in(ymm_reg) order, in(ymm_reg) v,
+            options(pure, nomem, nostack, preserves_flags));
+    }
+    permuted
+}
+
+/// The same vector, of which the compiler does not know how it came about: it would merge shuffles into more and dearer ones, and
+/// turn sums into shifts.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(in crate::simd) fn opaque(mut v: __m256i) -> __m256i {
+    // SAFETY: no instruction at all.
+    unsafe { asm!("/* {} */", inout(ymm_reg) v, options(pure, nomem, nostack, preserves_flags)) };
+    v
+}
+
+/// Of a block's words, in vectors, the bytes that `by_byte` puts first in each 128-bit lane; and those that it puts second and third. All
+/// are [`apart`].
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(in crate::simd) fn columns(words: [__m256i; 4], by_byte: __m256i) -> (__m256i, [__m256i; 2]) {
+    let [a, b, c, d] = words;
+    let group = |v| opaque(_mm256_shuffle_epi8(v, by_byte));
+    let (a, b, c, d) = (group(a), group(b), group(c), group(d));
+    let (low_ab, high_ab) = (_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+    let (low_cd, high_cd) = (_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
+    let bytes = [_mm256_unpackhi_epi64(low_ab, low_cd), _mm256_unpacklo_epi64(high_ab, high_cd)];
+    (_mm256_unpacklo_epi64(low_ab, low_cd), bytes)
+}
+
+/// Of 32 bytes, 8·j to 8·j + 3 in the lower half, 8·j + 4 to 8·j + 7 in the upper one: so they come where the halves of vectors are
+/// worked on apart.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(in crate::simd) fn apart(bytes: &[u8; BLOCK]) -> [u8; BLOCK] {
+    let mut apart = [0; BLOCK];
+    // SAFETY: both have 32 bytes.
+    unsafe {
+        let v = _mm256_loadu_si256(bytes.as_ptr().cast());
+        _mm256_storeu_si256(apart.as_mut_ptr().cast(), permute(v, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7)));
+    }
+    apart
+}
+
+/// Undoes [`apart`].
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(in crate::simd) fn in_order(v: __m256i) -> __m256i {
+    permute(v, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7))
+}
+
+/// The same in memory.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(in crate::simd) fn together(bytes: &[u8; BLOCK]) -> [u8; BLOCK] {
+    let mut ordered = [0; BLOCK];
+    // SAFETY: both have 32 bytes.
+    unsafe {
+        let v = _mm256_loadu_si256(bytes.as_ptr().cast());
+        _mm256_storeu_si256(ordered.as_mut_ptr().cast(), in_order(v));
+    }
+    ordered
+}
+
+/// 8 × 8 matrices of bits, one for each byte of a vector: bit j of vector i changes places with bit i of vector j
+/// (Hacker's Delight, §7-3: blocks of four, of two, single bits).
+#[target_feature(enable = "avx2")]
+#[inline]
+fn transpose(mut r: [__m256i; 8]) -> [__m256i; 8] {
+    macro_rules! swap {
+        ($distance:literal, $mask:literal) => {
+            for i in 0..8 {
+                if i & $distance == 0 {
+                    let (low, high) = (r[i], r[i + $distance]);
+                    let moved = _mm256_xor_si256(_mm256_srli_epi16::<$distance>(low), high);
+                    let moved = _mm256_and_si256(moved, _mm256_set1_epi8($mask));
+                    r[i] = _mm256_xor_si256(low, _mm256_slli_epi16::<$distance>(moved));
+                    r[i + $distance] = _mm256_xor_si256(high, moved);
+                }
+            }
+        };
+    }
+    swap!(4, 0x0f);
+    swap!(2, 0x33);
+    swap!(1, 0x55);
+    r
+}
+
+/// The lower halves of both, the upper halves of both.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn halves(a: __m256i, b: __m256i) -> (__m256i, __m256i) {
+    // One permutation that crosses the halves instead of two.
+    let crossed = opaque(_mm256_permute2x128_si256::<0x21>(a, b));
+    (_mm256_blend_epi32::<0xf0>(a, crossed), _mm256_blend_epi32::<0xf0>(crossed, b))
+}
+
+/// [`Lanes::turn`]. The upper bytes come out [`apart`].
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(in crate::simd) fn turn(planes: [&[u8; BLOCK]; 8], upper: &mut [[u8; BLOCK]; 8]) {
+    // SAFETY: a piece of a plane has 32 bytes.
+    let load = |p: usize| unsafe { _mm256_loadu_si256(planes[7 - p].as_ptr().cast()) };
+    let r = transpose([load(0), load(1), load(2), load(3), load(4), load(5), load(6), load(7)]);
+    // Vector b now holds bytes 8·j + b. Four of them make runs of four bytes: 8·j to 8·j + 3, and the other four what follows.
+    let mut fours = r;
+    for half in [0, 4] {
+        let (a, b) = (_mm256_unpacklo_epi8(r[half], r[half + 1]), _mm256_unpackhi_epi8(r[half], r[half + 1]));
+        let (c, d) =
+            (_mm256_unpacklo_epi8(r[half + 2], r[half + 3]), _mm256_unpackhi_epi8(r[half + 2], r[half + 3]));
+        fours[half] = _mm256_unpacklo_epi16(a, c);
+        fours[half + 1] = _mm256_unpackhi_epi16(a, c);
+        fours[half + 2] = _mm256_unpacklo_epi16(b, d);
+        fours[half + 3] = _mm256_unpackhi_epi16(b, d);
+    }
+    for i in 0..4 {
+        let (low, high) = halves(fours[i], fours[i + 4]);
+        // SAFETY: each place has 32 bytes.
+        unsafe {
+            _mm256_storeu_si256(upper[i].as_mut_ptr().cast(), low);
+            _mm256_storeu_si256(upper[i + 4].as_mut_ptr().cast(), high);
+        }
+    }
+}
+
+/// [`Lanes::turn_back`]. The upper bytes are [`apart`].
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(in crate::simd) fn turn_back(upper: &[[u8; BLOCK]; 8], planes: &mut [[u8; BLOCK]; 8]) {
+    // Each 128-bit lane: bytes 0 of its four words, then bytes 1, 2 and 3.
+    let by_byte = _mm256_setr_epi8(
+        0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15, //
+        0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15,
+    );
+    // SAFETY: a block has 32 bytes.
+    let load = |k: usize| unsafe { _mm256_loadu_si256(upper[k].as_ptr().cast()) };
+    let group = |k: usize| opaque(_mm256_shuffle_epi8(load(k), by_byte));
+    // Bytes 8·j + b of four blocks: b from 0 to 3 in the lower halves, from 4 to 7 in the upper ones.
+    let fours = |k: usize| {
+        let (a, b, c, d) = (group(k), group(k + 1), group(k + 2), group(k + 3));
+        let (low_ab, high_ab) = (_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+        let (low_cd, high_cd) = (_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
+        [
+            _mm256_unpacklo_epi64(low_ab, low_cd),
+            _mm256_unpackhi_epi64(low_ab, low_cd),
+            _mm256_unpacklo_epi64(high_ab, high_cd),
+            _mm256_unpackhi_epi64(high_ab, high_cd),
+        ]
+    };
+    let (first, second) = (fours(0), fours(4));
+    let mut r = [first[0]; 8];
+    for b in 0..4 {
+        (r[b], r[b + 4]) = halves(first[b], second[b]);
+    }
+    for (plane, bits) in planes.iter_mut().zip(transpose(r).into_iter().rev()) {
+        // SAFETY: a piece of a plane has 32 bytes.
+        unsafe { _mm256_storeu_si256(plane.as_mut_ptr().cast(), bits) };
+    }
+}
+
+/// The upper bytes of a block's code words, from its bit-planes.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(in crate::simd) fn upper_bytes(planes: &Split) -> __m256i {
+    // Four 8 × 8 matrices of bits, a column of bytes each, last plane first.
+    let columns = _mm256_setr_epi8(
+        12, 8, 4, 0, 13, 9, 5, 1, 14, 10, 6, 2, 15, 11, 7, 3, //
+        12, 8, 4, 0, 13, 9, 5, 1, 14, 10, 6, 2, 15, 11, 7, 3,
+    );
+    // SAFETY: the bits of eight planes are 32 bytes.
+    let bits = unsafe { _mm256_loadu_si256(planes.bits.as_ptr().cast()) };
+    let bits = _mm256_shuffle_epi8(bits, columns);
+    let mut x = _mm256_permutevar8x32_epi32(bits, _mm256_setr_epi32(4, 0, 5, 1, 6, 2, 7, 3));
+    macro_rules! swap {
+        ($shift:literal, $mask:literal) => {
+            let t = _mm256_and_si256(
+                _mm256_xor_si256(x, _mm256_srli_epi64::<$shift>(x)),
+                _mm256_set1_epi64x($mask),
+            );
+            x = _mm256_xor_si256(x, _mm256_xor_si256(t, _mm256_slli_epi64::<$shift>(t)));
+        };
+    }
+    swap!(7, 0x00aa_00aa_00aa_00aa);
+    swap!(14, 0x0000_cccc_0000_cccc);
+    swap!(28, 0x0000_0000_f0f0_f0f0);
+    x
+}
