@@ -22,7 +22,7 @@ enum Values {
     Zero,
     /// ±magnitude by plane 0; with dither, less the coordinate's threshold.
     Signs { magnitude: f32, dithered: bool },
-    /// By the first planes of the index, sign included, in the given unit.
+    /// By the first two to eight planes of the index, sign included, in the given unit.
     Indices { peak: u8, unit: f32, planes: u8 },
     /// By the code of the embedded quantiser, in the given unit.
     Codes { peak: u8, unit: f32, open_bits: u32 },
@@ -111,8 +111,19 @@ impl Dequantiser {
                     }
                 }
             }
+            Values::Indices { peak, unit, planes: planes @ ..=4 } => {
+                let mut magnitudes = [0.0; 8];
+                Zones::of(*peak)
+                    .centroids(*planes, |index, c| magnitudes[usize::from(index >> 4)] = unit * c);
+                lanes.apart(LookUp { words, known: self.known, magnitudes: &magnitudes, out });
+            }
             Values::Indices { peak, unit, planes } => {
-                let table = table(&Zones::of(*peak), *unit, *planes);
+                let mut table = [0.0; 256];
+                Zones::of(*peak).centroids(*planes, |index, c| {
+                    let magnitude = unit * c;
+                    table[usize::from(index)] = magnitude;
+                    table[usize::from(index | 128)] = -magnitude;
+                });
                 each.for_each(|(out, word)| *out = table[(word >> 24) as usize]);
             }
             Values::Codes { peak, unit, open_bits } => {
@@ -164,19 +175,35 @@ impl Kernel for Expand<'_> {
     }
 }
 
+/// Decodes indices of at most four planes. In a function of its own, so that its table stays in a register.
+struct LookUp<'a> {
+    words: &'a [u32],
+    /// The bits of words that are known.
+    known: u32,
+    /// By the three bits behind the sign.
+    magnitudes: &'a [f32; 8],
+    out: &'a mut [f32],
+}
+
+impl Kernel for LookUp<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        let Self { words, known, magnitudes, out } = self;
+        let (table, known) = (lanes.table(magnitudes), lanes.splat_u(known));
+        for (words, out) in words.as_chunks().0.iter().zip(out.as_chunks_mut::<BLOCK>().0) {
+            for (at, line) in L::lines_mut(out).iter_mut().enumerate() {
+                let word = lanes.and(lanes.load_words(words, at), known);
+                let magnitude = lanes.bits(lanes.lookup(table, lanes.shift_right_28(word)));
+                lanes.store(line, lanes.floats(lanes.or(magnitude, lanes.and(word, lanes.splat_u(1 << 31)))));
+            }
+        }
+    }
+}
+
 /// Largest working value of rotated f32s, 2^100. Honest ones never come near it; made-up ones must not overflow a transform.
 const LARGEST: f64 = (1u128 << 100) as f64;
-
-/// What indices stand for when their first `planes` bits are known, sign included. Indices read from `planes` planes end in zeros, so
-/// only their first entries are looked up.
-fn table(zones: &Zones, unit: f32, planes: u8) -> [f32; 256] {
-    let mut table = [0.0; 256];
-    for index in (0..=255u8).step_by(256 >> planes.min(8)) {
-        let magnitude = unit * zones.centroid(index, planes);
-        table[usize::from(index)] = if index & 128 == 0 { magnitude } else { -magnitude };
-    }
-    table
-}
 
 /// The f32 in the middle of those that begin with the known bits. Zero stays zero where all known bits say so, and no value is
 /// carried to infinity.

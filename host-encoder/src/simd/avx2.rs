@@ -115,6 +115,7 @@ impl Lanes for Vectors {
         min_u(a: __m256i, b: __m256i) -> __m256i = _mm256_min_epu32(a, b);
         max_u(a: __m256i, b: __m256i) -> __m256i = _mm256_max_epu32(a, b);
         shift_right_22(v: __m256i) -> __m256i = _mm256_srli_epi32::<22>(v);
+        shift_right_28(v: __m256i) -> __m256i = _mm256_srli_epi32::<28>(v);
         less_where_greater(v: __m256i, a: __m256i, b: __m256i) -> __m256i
             = _mm256_add_epi32(v, _mm256_cmpgt_epi32(a, b));
         lookup(table: __m256, index: __m256i) -> __m256 = _mm256_permutevar8x32_ps(table, index);

@@ -104,6 +104,7 @@ impl Lanes for Avx512 {
         max_u(a: __m512i, b: __m512i) -> __m512i = _mm512_max_epu32(a, b);
 
         shift_right_22(v: __m512i) -> __m512i = _mm512_srli_epi32::<22>(v);
+        shift_right_28(v: __m512i) -> __m512i = _mm512_srli_epi32::<28>(v);
         less_where_greater(v: __m512i, a: __m512i, b: __m512i) -> __m512i
             = _mm512_mask_sub_epi32(v, _mm512_cmpgt_epi32_mask(a, b), v, _mm512_set1_epi32(1));
 

@@ -82,6 +82,8 @@ pub(crate) trait Lanes: Copy {
     fn max_u(self, a: Self::U, b: Self::U) -> Self::U;
     /// v / 2^22: of an f32's bits, the sign, the exponent and the first bit of the mantissa.
     fn shift_right_22(self, v: Self::U) -> Self::U;
+    /// v / 2^28: the sign of a code word, and the three bits behind it.
+    fn shift_right_28(self, v: Self::U) -> Self::U;
     /// v − 1 in lanes where a > b, read as i32s; v in the others.
     fn less_where_greater(self, v: Self::U, a: Self::U, b: Self::U) -> Self::U;
     /// High and low halves of the products.
