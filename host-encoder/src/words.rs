@@ -83,14 +83,15 @@ impl WordsMut<'_> {
         }
         let n = words.len();
         if codec == Codec::Rht && n >= 8 * BLOCK {
-            if body.len() >= codec.body_len(n) {
+            let whole = if body.len() > n { codec.body_len(n) } else { n };
+            if body.len() >= whole {
                 isa.run(JoinEights { body, words });
             } else {
                 with_scratch(|scratch| {
                     let padded = &mut scratch.body;
                     padded.clear();
                     padded.extend_from_slice(body);
-                    padded.resize(codec.body_len(n), 0);
+                    padded.resize(whole, 0);
                     isa.run(JoinEights { body: padded, words });
                 });
             }
@@ -159,7 +160,7 @@ fn bytes_at(body: &[u8], at: usize) -> [u8; BLOCK] {
     bytes
 }
 
-/// Joins a whole body of rht, of eight blocks or more.
+/// Joins a body of rht, of eight blocks or more, that is whole or ends with the bit-planes.
 struct JoinEights<'a> {
     body: &'a [u8],
     words: &'a mut [u32],
@@ -173,7 +174,7 @@ impl Kernel for JoinEights<'_> {
         let Self { body, words } = self;
         let n = words.len();
         let (bits, bytes) = body.split_at(n);
-        let (b, c) = bytes.split_at(n);
+        let (b, c) = bytes.split_at(n.min(bytes.len()));
         let (b, c) = (b.as_chunks::<BLOCK>().0, c.as_chunks::<BLOCK>().0);
         let words = words.as_chunks_mut::<BLOCK>().0;
         let (mut pieces, mut upper, mut block) = ([&[0; BLOCK]; 8], [[0; BLOCK]; 8], 0);
@@ -184,10 +185,15 @@ impl Kernel for JoinEights<'_> {
                 *piece = bits[p * (n / 8) + 4 * first..].first_chunk().unwrap_or(piece);
             }
             lanes.turn(pieces, &mut upper);
-            let bytes = b[block..].iter().zip(&c[block..]);
-            for ((upper, (b, c)), words) in upper[block - first..].iter().zip(bytes).zip(&mut words[block..])
-            {
-                lanes.words(upper, [b, c], words);
+            let pieces = upper[block - first..].iter().zip(&mut words[block..]);
+            if bytes.is_empty() {
+                for (upper, words) in pieces {
+                    lanes.words(upper, [&[0; BLOCK]; 2], words);
+                }
+            } else {
+                for ((upper, words), (b, c)) in pieces.zip(b[block..].iter().zip(&c[block..])) {
+                    lanes.words(upper, [b, c], words);
+                }
             }
             block = first + 8;
         }
