@@ -35,10 +35,11 @@ impl<'a> Ahead<'a> {
         if self.lines > 0 {
             #[cfg(target_arch = "x86_64")]
             {
-                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+                use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
 
+                // To the second-level cache: the first has no room for what is not needed yet.
                 // SAFETY: a prefetch is a hint; it reads nothing that could be seen, whatever the address.
-                unsafe { _mm_prefetch::<_MM_HINT_T0>(self.next) };
+                unsafe { _mm_prefetch::<_MM_HINT_T1>(self.next) };
             }
             self.next = self.next.wrapping_add(LINE);
             self.lines -= 1;
