@@ -6,7 +6,7 @@ use crate::encode_row::{RowEncoder, RowError, Source};
 use crate::layout::Layout;
 use crate::message::{Message, Shape};
 use crate::packet::{Kind, Prefix, StreamId};
-use crate::priority;
+use crate::priority::{self, Guess};
 use crate::rotation::RotationKey;
 use crate::scratch::{with_scores, with_scratch};
 use crate::simd::Isa;
@@ -210,8 +210,15 @@ impl Encoder {
             let work = packets.par_chunks_mut(row_bytes).zip(scores.par_chunks_mut(row_packets));
             work.enumerate().map(encode).try_for_each(|r| r)
         } else {
+            let mut guess = Guess::default();
             let mut work = packets.chunks_mut(row_bytes).zip(scores.chunks_mut(row_packets)).enumerate();
-            work.try_for_each(encode)
+            work.try_for_each(|(row, (out, scores))| {
+                encode((row, (&mut *out, &mut *scores)))?;
+                if rows.codec.rotates() && guess.important(scores[0]) {
+                    priority::turn_over(rows.layout, rows.codec, rows.planes, row, out);
+                }
+                Ok(())
+            })
         };
         result.map_err(|(row, error)| match error {
             RowError::TooLarge => EncodeError::TooLarge { row },

@@ -17,7 +17,54 @@ const AHEAD: usize = 16;
 const FLAGS: usize = 1;
 const IMPORTANT: u8 = 0x10;
 
-/// Sets the importance of every packet of a message whose score is not below the median; so are those whose score is not finite.
+/// Guesses which rows will turn out important, from those before: what is right then need not be mended when long messages have left
+/// the cache.
+#[derive(Debug, Default)]
+pub(crate) struct Guess {
+    /// The last rows' scores, in no order.
+    recent: [f64; Self::ROWS],
+    rows: usize,
+}
+
+impl Guess {
+    const ROWS: usize = 15;
+
+    /// Takes a row's score, and says whether it is above the median of the last ones.
+    pub(crate) fn important(&mut self, score: f64) -> bool {
+        self.recent[self.rows % Self::ROWS] = score;
+        self.rows += 1;
+        let mut recent = self.recent;
+        let recent = &mut recent[..self.rows.min(Self::ROWS)];
+        let middle = recent.len() / 2;
+        score >= *recent.select_nth_unstable_by(middle, f64::total_cmp).1
+    }
+}
+
+/// Turns the importance of a row's packets over.
+pub(crate) fn turn_over(layout: Layout, codec: Codec, planes: u8, row: usize, packets: &mut [u8]) {
+    let flags = || {
+        let mut end = 0;
+        layout.row_places(row).map(move |(_, place)| {
+            let start = end;
+            end += HEADER_LEN + codec.plane_offset(planes, place.len());
+            start + FLAGS
+        })
+    };
+    // No packet has to wait for another.
+    let mut ahead = flags();
+    for flags in ahead.by_ref().take(AHEAD) {
+        Ahead::new(&packets[flags..=flags]).line();
+    }
+    for flags in flags() {
+        if let Some(flags) = ahead.next() {
+            Ahead::new(&packets[flags..=flags]).line();
+        }
+        packets[flags] ^= IMPORTANT;
+    }
+}
+
+/// Sets the importance of every packet of a message whose score is not below the median; so are those whose score is not finite. Packets of a
+/// rotated row, of which one is as important as the other, may be marked already.
 pub(crate) fn mark_important(
     layout: Layout,
     codec: Codec,
@@ -29,32 +76,20 @@ pub(crate) fn mark_important(
     let important = |score: f64| !score.is_finite() || score >= threshold;
     for row in 0..layout.rows() {
         let range = layout.row_packets(row);
-        let start = layout.packet_offset(codec, range.start, planes);
-        let scores = &scores[range];
-        // A rotated row's packets are all as important.
-        if codec.rotates() && !important(scores[0]) {
+        let scores = &scores[range.clone()];
+        let packets = &mut packets[layout.packet_offset(codec, range.start, planes)..];
+        if codec.rotates() {
+            if (packets[FLAGS] & IMPORTANT != 0) != important(scores[0]) {
+                turn_over(layout, codec, planes, row, packets);
+            }
             continue;
         }
-        let flags = || {
-            let mut end = start;
-            layout.row_places(row).map(move |(_, place)| {
-                let start = end;
-                end += HEADER_LEN + codec.plane_offset(planes, place.len());
-                start + FLAGS
-            })
-        };
-        // Long messages have left the cache meanwhile, and no packet has to wait for another.
-        let mut ahead = flags();
-        for flags in ahead.by_ref().take(AHEAD) {
-            Ahead::new(&packets[flags..=flags]).line();
-        }
-        for (flags, score) in flags().zip(scores) {
-            if let Some(flags) = ahead.next() {
-                Ahead::new(&packets[flags..=flags]).line();
-            }
+        let mut start = 0;
+        for ((_, place), score) in layout.row_places(row).zip(scores) {
             if important(*score) {
-                packets[flags] |= IMPORTANT;
+                packets[start + FLAGS] |= IMPORTANT;
             }
+            start += HEADER_LEN + codec.plane_offset(planes, place.len());
         }
     }
 }

@@ -292,6 +292,22 @@ fn low_energy_rows_are_the_less_important_ones() {
 }
 
 #[test]
+fn the_upper_half_of_the_rows_is_important_in_whatever_order_they_come() {
+    const ROWS: usize = 101;
+    let row = gaussian(256, 11);
+    let layout = Layout::new(ROWS * 256, 64).unwrap().with_row_log2(8).unwrap();
+    let orders: [fn(usize) -> usize; 3] = [|row| row, |row| ROWS - 1 - row, |row| row * 37 % ROWS];
+    for order in orders {
+        let scaled = |place| row.iter().map(move |v| v * (1 + place) as f32);
+        let gradient: Vec<f32> = (0..ROWS).flat_map(|row| scaled(order(row))).collect();
+        let sent = encode(&gradient, layout, 1);
+        for i in 0..sent.packets() {
+            assert_eq!(sent.importance(i), order(layout.packet_row(i)) >= ROWS / 2, "packet {i}");
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_encoded_is_named() {
     let mut out = Message::default();
     let encoder = Encoder::new(layout(100), key(1)).strict(true);
