@@ -124,7 +124,7 @@ impl Lanes for Vectors {
 
     #[inline(always)]
     fn butterfly(self, a: __m256, b: __m256) -> (__m256, __m256) {
-        // A fused 1 · a − b is rounded once, as the plain difference is, and runs on the multipliers, which the sums leave idle.
+        // A fused 1 · a − b is rounded once, as the plain difference is, and runs on the multipliers.
         // SAFETY: see `intrinsics`.
         (self.add(a, b), unsafe { _mm256_fmsub_ps(a, self.one, b) })
     }
