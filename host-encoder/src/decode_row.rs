@@ -162,9 +162,7 @@ fn packet<L: Lanes>(
         return dequantiser(planes).decode(lanes, words, dither, out);
     }
     let deep = more.div_ceil(BLOCK) * BLOCK;
-    if deep > 0 {
-        dequantiser(planes + 1).decode(lanes, words, dither, &mut out[..deep]);
-    }
+    dequantiser(planes + 1).decode(lanes, words, dither, &mut out[..deep]);
     let shallow = dequantiser(planes);
     let from = |block| (words.skip_blocks(block), dither.get(BLOCK * block..).unwrap_or_default());
     if more % BLOCK > 0 {

@@ -91,7 +91,6 @@ struct Place {
 /// A row under reception.
 #[derive(Debug, Clone)]
 struct Row {
-    packets: usize,
     /// Its packets' words, from the first packet on.
     words: Option<RowWords>,
     /// How many of its packets are not complete.
@@ -102,7 +101,7 @@ struct Row {
 
 impl Row {
     fn new(packets: usize) -> Self {
-        Self { packets, words: None, missing: packets, taken: false }
+        Self { words: None, missing: packets, taken: false }
     }
 }
 
@@ -144,8 +143,11 @@ impl Decoder {
     }
 
     /// For a sender that sends the first `planes` planes only: rows are complete when they hold those. After [`Self::with_codec`].
-    pub fn with_planes(self, planes: u8) -> Self {
-        Self { planes: planes.clamp(1, self.codec.planes()), ..self }
+    /// Forgets what was received.
+    pub fn with_planes(mut self, planes: u8) -> Self {
+        self.planes = planes.clamp(1, self.codec.planes());
+        self.reset(self.key);
+        self
     }
 
     /// On another instruction set. The result is the same, bit for bit.
@@ -178,9 +180,9 @@ impl Decoder {
         self.key = key;
         self.held.fill(None);
         self.limits.fill(u8::MAX);
-        for row in &mut self.rows {
+        for (index, row) in self.rows.iter_mut().enumerate() {
             self.spare.extend(row.words.take());
-            *row = Row::new(row.packets);
+            *row = Row::new(self.layout.row_packets(index).len());
         }
     }
 

@@ -178,21 +178,17 @@ impl Kernel for Job<'_> {
             let ahead = Ahead::new(&rest[..packet.len().min(rest.len())]);
             let values = &self.values[place.clone()];
             self.encoder.write_header(index, place.len(), head, packet);
-            let body = &mut packet[HEADER_LEN..];
-            if codec == Codec::Rht {
-                lanes.apart(Quantise {
+            let body = PlaneWriter { body: &mut packet[HEADER_LEN..], n: values.len(), planes };
+            match codec {
+                Codec::Rht => lanes.apart(Quantise {
                     values,
                     peak: head.peak,
                     inverse,
                     planes,
-                    body,
+                    body: body.body,
                     ahead,
                     room: &mut *self.room,
-                });
-            }
-            let body = PlaneWriter { body, n: values.len(), planes };
-            match codec {
-                Codec::Rht => {}
+                }),
                 Codec::RhtPaper => {
                     floats(lanes, values.iter().map(|v| (f64::from(*v) / unit) as f32), body);
                 }

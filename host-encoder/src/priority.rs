@@ -40,16 +40,19 @@ impl Guess {
     }
 }
 
+/// Where the flags of a row's packets are, counted from the row's first byte.
+fn flags_of(layout: Layout, codec: Codec, planes: u8, row: usize) -> impl Iterator<Item = usize> {
+    let mut end = 0;
+    layout.row_places(row).map(move |(_, place)| {
+        let start = end;
+        end += HEADER_LEN + codec.plane_offset(planes, place.len());
+        start + FLAGS
+    })
+}
+
 /// Turns the importance of a row's packets over.
 pub(crate) fn turn_over(layout: Layout, codec: Codec, planes: u8, row: usize, packets: &mut [u8]) {
-    let flags = || {
-        let mut end = 0;
-        layout.row_places(row).map(move |(_, place)| {
-            let start = end;
-            end += HEADER_LEN + codec.plane_offset(planes, place.len());
-            start + FLAGS
-        })
-    };
+    let flags = || flags_of(layout, codec, planes, row);
     // No packet has to wait for another.
     let mut ahead = flags();
     for flags in ahead.by_ref().take(AHEAD) {
@@ -84,12 +87,10 @@ pub(crate) fn mark_important(
             }
             continue;
         }
-        let mut start = 0;
-        for ((_, place), score) in layout.row_places(row).zip(scores) {
+        for (flags, score) in flags_of(layout, codec, planes, row).zip(scores) {
             if important(*score) {
-                packets[start + FLAGS] |= IMPORTANT;
+                packets[flags] |= IMPORTANT;
             }
-            start += HEADER_LEN + codec.plane_offset(planes, place.len());
         }
     }
 }

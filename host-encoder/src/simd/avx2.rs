@@ -4,7 +4,7 @@ pub(super) mod planes;
 
 use super::{Kernel, Lanes, Split};
 use crate::packet::BLOCK;
-use planes::{columns, in_order, permute};
+use planes::{apart, columns, in_order};
 use std::arch::asm;
 use std::arch::x86_64::{
     __m256, __m256i, _mm_loadu_ps, _mm256_add_epi8, _mm256_add_epi32, _mm256_add_ps, _mm256_and_si256,
@@ -284,9 +284,8 @@ impl Lanes for Vectors {
         // SAFETY: see `intrinsics`.
         unsafe {
             // All of them apart, as in `upper`: interleaved they come out in order.
-            let order = _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7);
             let load = |bytes: &[u8; BLOCK]| _mm256_loadu_si256(bytes.as_ptr().cast());
-            let (a, b, c) = (load(upper), permute(load(b), order), permute(load(c), order));
+            let (a, b, c) = (load(upper), apart(load(b)), apart(load(c)));
             let zero = _mm256_setzero_si256();
             let (low, low_2) = (_mm256_unpacklo_epi8(zero, c), _mm256_unpackhi_epi8(zero, c));
             let (high, high_2) = (_mm256_unpacklo_epi8(b, a), _mm256_unpackhi_epi8(b, a));

@@ -221,7 +221,8 @@ impl Lanes for Avx512 {
                 _mm512_or_si512(_mm512_srli_epi32::<16>(code), _mm512_srli_epi32::<24>(signs))
             };
             self.narrow(upper, with_sign(codes[0], low), with_sign(codes[1], high));
-            *upper = super::avx2::planes::apart(upper);
+            let v = super::avx2::planes::apart(_mm256_loadu_si256(upper.as_ptr().cast()));
+            _mm256_storeu_si256(upper.as_mut_ptr().cast(), v);
         }
     }
 
@@ -239,9 +240,13 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     fn words(self, upper: &[u8; BLOCK], bytes: [&[u8; BLOCK]; 2], words: &mut [u32; BLOCK]) {
-        // SAFETY: see `intrinsics`; AVX-512 F includes AVX2.
-        let upper = unsafe { super::avx2::planes::together(upper) };
-        self.together(&upper, bytes, words);
+        let mut ordered = [0; BLOCK];
+        // SAFETY: see `intrinsics`; AVX-512 F includes AVX2, and both have 32 bytes.
+        unsafe {
+            let v = super::avx2::planes::in_order(_mm256_loadu_si256(upper.as_ptr().cast()));
+            _mm256_storeu_si256(ordered.as_mut_ptr().cast(), v);
+        }
+        self.together(&ordered, bytes, words);
     }
 }
 

@@ -16,7 +16,7 @@ use std::arch::x86_64::{
 /// which take longer.
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(in crate::simd) fn permute(v: __m256i, order: __m256i) -> __m256i {
+fn permute(v: __m256i, order: __m256i) -> __m256i {
     let permuted;
     // SAFETY: an instruction on registers that AVX2 has.
     unsafe {
@@ -30,7 +30,7 @@ pub(in crate::simd) fn permute(v: __m256i, order: __m256i) -> __m256i {
 /// turn sums into shifts.
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(in crate::simd) fn opaque(mut v: __m256i) -> __m256i {
+fn opaque(mut v: __m256i) -> __m256i {
     // SAFETY: no instruction at all.
     unsafe { asm!("/* {} */", inout(ymm_reg) v, options(pure, nomem, nostack, preserves_flags)) };
     v
@@ -54,14 +54,8 @@ pub(in crate::simd) fn columns(words: [__m256i; 4], by_byte: __m256i) -> (__m256
 /// worked on apart.
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(in crate::simd) fn apart(bytes: &[u8; BLOCK]) -> [u8; BLOCK] {
-    let mut apart = [0; BLOCK];
-    // SAFETY: both have 32 bytes.
-    unsafe {
-        let v = _mm256_loadu_si256(bytes.as_ptr().cast());
-        _mm256_storeu_si256(apart.as_mut_ptr().cast(), permute(v, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7)));
-    }
-    apart
+pub(in crate::simd) fn apart(v: __m256i) -> __m256i {
+    permute(v, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7))
 }
 
 /// Undoes [`apart`].
@@ -69,19 +63,6 @@ pub(in crate::simd) fn apart(bytes: &[u8; BLOCK]) -> [u8; BLOCK] {
 #[inline]
 pub(in crate::simd) fn in_order(v: __m256i) -> __m256i {
     permute(v, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7))
-}
-
-/// The same in memory.
-#[target_feature(enable = "avx2")]
-#[inline]
-pub(in crate::simd) fn together(bytes: &[u8; BLOCK]) -> [u8; BLOCK] {
-    let mut ordered = [0; BLOCK];
-    // SAFETY: both have 32 bytes.
-    unsafe {
-        let v = _mm256_loadu_si256(bytes.as_ptr().cast());
-        _mm256_storeu_si256(ordered.as_mut_ptr().cast(), in_order(v));
-    }
-    ordered
 }
 
 /// 8 × 8 matrices of bits, one for each byte of a vector: bit j of vector i changes places with bit i of vector j
