@@ -308,6 +308,20 @@ fn the_upper_half_of_the_rows_is_important_in_whatever_order_they_come() {
 }
 
 #[test]
+fn a_decoder_that_is_told_other_planes_forgets_what_it_held() {
+    let gradient = gaussian(100, 12);
+    let layout = Layout::new(100, 128).unwrap();
+    let sent = encode(&gradient, layout, 1);
+    let (whole, five) = (sent.packet(0), layout.packet_len(Codec::Rht, 0, 5));
+    let mut decoder = Decoder::new(layout, key(1), Decoding::Unbiased).with_planes(5);
+    assert_eq!(decoder.receive(&whole[..five]).unwrap().completed, Some(0));
+    let mut decoder = decoder.with_planes(PLANES);
+    assert_eq!(decoder.coverage(0), 0);
+    assert_eq!(decoder.receive(&whole[..five]).unwrap().completed, None);
+    assert_eq!(decoder.receive(whole).unwrap().completed, Some(0));
+}
+
+#[test]
 fn what_cannot_be_encoded_is_named() {
     let mut out = Message::default();
     let encoder = Encoder::new(layout(100), key(1)).strict(true);
