@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::namespace::connect;
-use crate::process::Running;
+use crate::process::{Running, poll};
 use crate::switch::{ADDRESS, DEVICE_ID};
 use crate::{Kind, Namespace, Programs, RunningSwitch};
 use anyhow::{Context, bail};
@@ -14,6 +14,9 @@ use std::process::Command;
 use std::time::Duration;
 
 const BEST_EFFORT: u8 = 0;
+/// How long counters have to stay as they are, and within what they have to come to that.
+const QUIET: Duration = Duration::from_millis(200);
+const SETTLES: Duration = Duration::from_secs(10);
 
 /// Hosts h1, h2, …, each in its namespace with interface `eth0` and address 10.0.0.N, on ports 1, 2, … of one switch.
 #[derive(Debug)]
@@ -38,7 +41,7 @@ pub struct Count {
 }
 
 /// Counters by (port, queue) and name.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counters(pub BTreeMap<(u16, u8), BTreeMap<String, Count>>);
 
 impl Counters {
@@ -142,6 +145,18 @@ impl Network {
             }
         }
         Ok(counters)
+    }
+
+    /// The counters once nothing is on its way any more: those that two looks in a row agree on. Agents end when they know enough, and
+    /// a busy machine's switch may still hold the last packets they sent.
+    pub fn settled_counters(&self) -> anyhow::Result<Counters> {
+        let mut last = None;
+        poll("counters that stay as they are", SETTLES, || {
+            std::thread::sleep(QUIET);
+            let counters = self.counters()?;
+            let settled = last.replace(counters.clone()).is_some_and(|last| last == counters);
+            Ok(settled.then_some(counters))
+        })
     }
 
     /// `trimwire-agent` with words, on a host.
