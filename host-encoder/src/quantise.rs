@@ -72,18 +72,21 @@ impl Kernel for Quantise<'_> {
                 lanes.split_codes(values, codes, upper, [b, c]);
             }
         }
-        let (mut turned, mut block) = ([[0; BLOCK]; 8], 0);
+        let mut block = 0;
         while block < blocks.len() {
             // Eight blocks at a time, the last ones together with some that are done already.
             let first = block.min(blocks.len().saturating_sub(8));
-            if let Some(upper) = upper[first..].first_chunk() {
-                lanes.turn_back(upper, &mut turned);
-            }
-            for (plane, turned) in bits.chunks_exact_mut(n / 8).zip(&turned) {
-                match plane[4 * first..].first_chunk_mut() {
-                    Some(piece) => *piece = *turned,
-                    // A packet of less than eight blocks.
-                    None => plane.copy_from_slice(&turned[..n / 8]),
+            let Some(upper) = upper[first..].first_chunk() else { return };
+            if planes >= 8 && blocks.len() >= 8 {
+                lanes.turn_back(upper, bits, 4 * first);
+            } else {
+                // Not all of the planes, or not all of a piece.
+                let mut pieces = [0; 8 * BLOCK];
+                lanes.turn_back(upper, &mut pieces, 0);
+                for (plane, piece) in bits.chunks_exact_mut(n / 8).zip(pieces.as_chunks::<BLOCK>().0) {
+                    let plane = &mut plane[4 * first..];
+                    let length = plane.len().min(BLOCK);
+                    plane[..length].copy_from_slice(&piece[..length]);
                 }
             }
             block = first + 8;

@@ -177,14 +177,11 @@ impl Kernel for JoinEights<'_> {
         let (b, c) = bytes.split_at(n.min(bytes.len()));
         let (b, c) = (b.as_chunks::<BLOCK>().0, c.as_chunks::<BLOCK>().0);
         let words = words.as_chunks_mut::<BLOCK>().0;
-        let (mut pieces, mut upper, mut block) = ([&[0; BLOCK]; 8], [[0; BLOCK]; 8], 0);
+        let (mut upper, mut block) = ([[0; BLOCK]; 8], 0);
         while block < words.len() {
             // Eight blocks at a time, the last ones together with some that are done already.
             let first = block.min(words.len() - 8);
-            for (p, piece) in pieces.iter_mut().enumerate() {
-                *piece = bits[p * (n / 8) + 4 * first..].first_chunk().unwrap_or(piece);
-            }
-            lanes.turn(pieces, &mut upper);
+            lanes.turn(bits, 4 * first, &mut upper);
             let pieces = upper[block - first..].iter().zip(&mut words[block..]);
             if bytes.is_empty() {
                 for (upper, words) in pieces {

@@ -268,15 +268,15 @@ impl Lanes for Vectors {
     }
 
     #[inline(always)]
-    fn turn_back(self, upper: &[[u8; BLOCK]; 8], planes: &mut [[u8; BLOCK]; 8]) {
+    fn turn_back(self, upper: &[[u8; BLOCK]; 8], planes: &mut [u8], at: usize) {
         // SAFETY: see `intrinsics`.
-        unsafe { planes::turn_back(upper, planes) }
+        unsafe { planes::turn_back(upper, planes, at) }
     }
 
     #[inline(always)]
-    fn turn(self, planes: [&[u8; BLOCK]; 8], upper: &mut [[u8; BLOCK]; 8]) {
+    fn turn(self, planes: &[u8], at: usize, upper: &mut [[u8; BLOCK]; 8]) {
         // SAFETY: see `intrinsics`.
-        unsafe { planes::turn(planes, upper) }
+        unsafe { planes::turn(planes, at, upper) }
     }
 
     #[inline(always)]

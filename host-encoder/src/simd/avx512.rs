@@ -227,15 +227,15 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    fn turn_back(self, upper: &[[u8; BLOCK]; 8], planes: &mut [[u8; BLOCK]; 8]) {
+    fn turn_back(self, upper: &[[u8; BLOCK]; 8], planes: &mut [u8], at: usize) {
         // SAFETY: see `intrinsics`; AVX-512 F includes AVX2.
-        unsafe { super::avx2::planes::turn_back(upper, planes) }
+        unsafe { super::avx2::planes::turn_back(upper, planes, at) }
     }
 
     #[inline(always)]
-    fn turn(self, planes: [&[u8; BLOCK]; 8], upper: &mut [[u8; BLOCK]; 8]) {
+    fn turn(self, planes: &[u8], at: usize, upper: &mut [[u8; BLOCK]; 8]) {
         // SAFETY: see `intrinsics`; AVX-512 F includes AVX2.
-        unsafe { super::avx2::planes::turn(planes, upper) }
+        unsafe { super::avx2::planes::turn(planes, at, upper) }
     }
 
     #[inline(always)]

@@ -110,11 +110,12 @@ pub(crate) trait Lanes: Copy {
         upper: &mut [u8; BLOCK],
         bytes: [&mut [u8; BLOCK]; 2],
     );
-    /// The pieces of the eight bit-planes that belong to eight blocks, from the upper bytes of the blocks' code words ([`Self::split_codes`]).
-    fn turn_back(self, upper: &[[u8; BLOCK]; 8], planes: &mut [[u8; BLOCK]; 8]);
-    /// The pieces of the eight bit-planes that belong to eight blocks, to the upper bytes of the blocks' code words, in the backend's own
-    /// order, for [`Self::words`].
-    fn turn(self, planes: [&[u8; BLOCK]; 8], upper: &mut [[u8; BLOCK]; 8]);
+    /// The upper bytes of eight blocks' code words ([`Self::split_codes`]) to their pieces of the bit-planes: the 32 bytes from `at` on of each
+    /// of eight planes of the same length, one behind the other. Panics where planes end before that.
+    fn turn_back(self, upper: &[[u8; BLOCK]; 8], planes: &mut [u8], at: usize);
+    /// Pieces of bit-planes, as in [`Self::turn_back`], to the upper bytes of eight blocks' code words, in the backend's own order, for
+    /// [`Self::words`].
+    fn turn(self, planes: &[u8], at: usize, upper: &mut [[u8; BLOCK]; 8]);
     /// A block's code words from their upper bytes ([`Self::turn`]) and both byte-planes; the lowest byte becomes zero.
     fn words(self, upper: &[u8; BLOCK], bytes: [&[u8; BLOCK]; 2], words: &mut [u32; BLOCK]);
 }

@@ -195,21 +195,23 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
-    fn turn_back(self, upper: &[[u8; BLOCK]; 8], planes: &mut [[u8; BLOCK]; 8]) {
+    fn turn_back(self, upper: &[[u8; BLOCK]; 8], planes: &mut [u8], at: usize) {
+        let length = planes.len() / 8;
         for (j, bytes) in upper.as_flattened().as_chunks::<8>().0.iter().enumerate() {
             let turned = transpose(u64::from_le_bytes(*bytes)).to_le_bytes();
             for p in 0..8 {
-                planes[p][j] = turned[7 - p];
+                planes[p * length + at + j] = turned[7 - p];
             }
         }
     }
 
     #[inline(always)]
-    fn turn(self, planes: [&[u8; BLOCK]; 8], upper: &mut [[u8; BLOCK]; 8]) {
+    fn turn(self, planes: &[u8], at: usize, upper: &mut [[u8; BLOCK]; 8]) {
+        let length = planes.len() / 8;
         for j in 0..BLOCK {
             let mut rows = [0; 8];
             for p in 0..8 {
-                rows[7 - p] = planes[p][j];
+                rows[7 - p] = planes[p * length + at + j];
             }
             let turned = transpose(u64::from_le_bytes(rows)).to_le_bytes();
             upper[j / 4][8 * (j % 4)..][..8].copy_from_slice(&turned);

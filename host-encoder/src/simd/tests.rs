@@ -132,28 +132,28 @@ proptest! {
 proptest! {
     #[test]
     fn words_hold_a_bit_of_each_turned_plane_and_the_bytes_of_the_others(
-        bits in prop::collection::vec(any::<u8>(), 8 * BLOCK), bytes in prop::array::uniform2(prop::array::uniform32(any::<u8>())),
+        length in BLOCK..3 * BLOCK, at in 0..2 * BLOCK, bits in prop::collection::vec(any::<u8>(), 8 * 3 * BLOCK), bytes in prop::array::uniform2(prop::array::uniform32(any::<u8>())),
     ) {
-        struct Words<'a>([&'a [u8; BLOCK]; 8], [&'a [u8; BLOCK]; 2]);
+        struct Words<'a>(&'a [u8], usize, [&'a [u8; BLOCK]; 2]);
         impl Kernel for Words<'_> {
             type Output = [[u32; BLOCK]; 8];
 
             #[inline(always)]
             fn run<L: Lanes>(self, lanes: L) -> Self::Output {
                 let (mut upper, mut words) = ([[0; BLOCK]; 8], [[0; BLOCK]; 8]);
-                lanes.turn(self.0, &mut upper);
+                lanes.turn(self.0, self.1, &mut upper);
                 for (upper, words) in upper.iter().zip(&mut words) {
-                    lanes.words(upper, self.1, words);
+                    lanes.words(upper, self.2, words);
                 }
                 words
             }
         }
-        let planes = bits.as_chunks::<BLOCK>().0;
+        let (bits, at) = (&bits[..8 * length], at.min(length - BLOCK));
         for isa in Isa::available() {
-            let words = isa.run(Words(std::array::from_fn(|p| &planes[p]), bytes.each_ref()));
+            let words = isa.run(Words(bits, at, bytes.each_ref()));
             for (i, word) in words.as_flattened().iter().enumerate() {
-                for (p, plane) in planes.iter().enumerate() {
-                    prop_assert_eq!(word >> (31 - p) & 1, u32::from(plane[i / 8] >> (i % 8) & 1), "{}, word {}, plane {}", isa, i, p);
+                for (p, plane) in bits.chunks(length).enumerate() {
+                    prop_assert_eq!(word >> (31 - p) & 1, u32::from(plane[at + i / 8] >> (i % 8) & 1), "{}, word {}, plane {}", isa, i, p);
                 }
                 let rest = [0, bytes[0][i % BLOCK], bytes[1][i % BLOCK], 0];
                 prop_assert_eq!(word & 0x00ff_ffff, u32::from_be_bytes(rest), "{}, word {}", isa, i);
@@ -165,31 +165,38 @@ proptest! {
 proptest! {
     #[test]
     fn codes_and_signs_become_the_planes_of_their_words(
+        length in BLOCK..3 * BLOCK, at in 0..2 * BLOCK,
         codes in prop::collection::vec(any::<u32>(), 8 * BLOCK), signs in prop::collection::vec(any::<u32>(), 8 * BLOCK),
     ) {
-        struct Planes<'a>(&'a [[f32; BLOCK]], &'a [[u32; BLOCK]]);
+        struct Planes<'a>(&'a [[f32; BLOCK]], &'a [[u32; BLOCK]], usize, usize);
         impl Kernel for Planes<'_> {
-            type Output = ([[u8; BLOCK]; 8], [[[u8; BLOCK]; 2]; 8]);
+            type Output = (Vec<u8>, [[[u8; BLOCK]; 2]; 8]);
 
             #[inline(always)]
             fn run<L: Lanes>(self, lanes: L) -> Self::Output {
-                let (mut upper, mut bytes, mut planes) = ([[0; BLOCK]; 8], [[[0; BLOCK]; 2]; 8], [[0; BLOCK]; 8]);
+                let Self(values, codes, length, at) = self;
+                let (mut upper, mut bytes, mut planes) = ([[0; BLOCK]; 8], [[[0; BLOCK]; 2]; 8], vec![0x5a; 8 * length]);
                 for (block, (upper, bytes)) in upper.iter_mut().zip(&mut bytes).enumerate() {
-                    lanes.split_codes(&self.0[block], &self.1[block], upper, bytes.each_mut());
+                    lanes.split_codes(&values[block], &codes[block], upper, bytes.each_mut());
                 }
-                lanes.turn_back(&upper, &mut planes);
+                lanes.turn_back(&upper, &mut planes, at);
                 (planes, bytes)
             }
         }
         // Bit 23 is clear by contract.
         let codes: Vec<u32> = codes.iter().map(|code| code & !(1 << 23)).collect();
         let values: Vec<f32> = signs.iter().map(|bits| f32::from_bits(*bits)).collect();
+        let at = at.min(length - BLOCK);
         for isa in Isa::available() {
-            let (planes, bytes) = isa.run(Planes(values.as_chunks().0, codes.as_chunks().0));
+            let (planes, bytes) = isa.run(Planes(values.as_chunks().0, codes.as_chunks().0, length, at));
+            for plane in planes.chunks(length) {
+                let others = plane[..at].iter().chain(&plane[at + BLOCK..]);
+                prop_assert!(others.copied().all(|byte| byte == 0x5a), "{isa}: more than the piece was written");
+            }
             for (i, (code, value)) in codes.iter().zip(&signs).enumerate() {
                 let word = value & 1 << 31 | code << 8;
-                for (p, plane) in planes.iter().enumerate() {
-                    let bit = u32::from(plane[i / 8] >> (i % 8) & 1);
+                for (p, plane) in planes.chunks(length).enumerate() {
+                    let bit = u32::from(plane[at + i / 8] >> (i % 8) & 1);
                     prop_assert_eq!(word >> (31 - p) & 1, bit, "{}, word {}, plane {}", isa, i, p);
                 }
                 let [b, c] = bytes[i / BLOCK].map(|bytes| bytes[i % BLOCK]);

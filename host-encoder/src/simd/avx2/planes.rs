@@ -98,12 +98,24 @@ fn halves(a: __m256i, b: __m256i) -> (__m256i, __m256i) {
     (_mm256_blend_epi32::<0xf0>(a, crossed), _mm256_blend_epi32::<0xf0>(crossed, b))
 }
 
+/// The length of eight planes, of which each has a piece at `at`: looked at once, not plane by plane.
+#[inline(always)]
+fn length_of(planes: &[u8], at: usize) -> usize {
+    let length = planes.len() / 8;
+    assert!(
+        length.checked_sub(BLOCK).is_some_and(|last| at <= last),
+        "planes of {length} bytes have no piece at {at}"
+    );
+    length
+}
+
 /// [`Lanes::turn`]. The upper bytes come out [`apart`].
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(in crate::simd) fn turn(planes: [&[u8; BLOCK]; 8], upper: &mut [[u8; BLOCK]; 8]) {
-    // SAFETY: a piece of a plane has 32 bytes.
-    let load = |p: usize| unsafe { _mm256_loadu_si256(planes[7 - p].as_ptr().cast()) };
+pub(in crate::simd) fn turn(planes: &[u8], at: usize, upper: &mut [[u8; BLOCK]; 8]) {
+    let length = length_of(planes, at);
+    // SAFETY: each of eight planes has a piece there.
+    let load = |p: usize| unsafe { _mm256_loadu_si256(planes.as_ptr().add((7 - p) * length + at).cast()) };
     let r = transpose([load(0), load(1), load(2), load(3), load(4), load(5), load(6), load(7)]);
     // Vector b now holds bytes 8·j + b. Four of them make runs of four bytes: 8·j to 8·j + 3, and the other four what follows.
     let mut fours = r;
@@ -129,7 +141,8 @@ pub(in crate::simd) fn turn(planes: [&[u8; BLOCK]; 8], upper: &mut [[u8; BLOCK];
 /// [`Lanes::turn_back`]. The upper bytes are [`apart`].
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(in crate::simd) fn turn_back(upper: &[[u8; BLOCK]; 8], planes: &mut [[u8; BLOCK]; 8]) {
+pub(in crate::simd) fn turn_back(upper: &[[u8; BLOCK]; 8], planes: &mut [u8], at: usize) {
+    let length = length_of(planes, at);
     // Each 128-bit lane: bytes 0 of its four words, then bytes 1, 2 and 3.
     let by_byte = _mm256_setr_epi8(
         0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15, //
@@ -155,9 +168,9 @@ pub(in crate::simd) fn turn_back(upper: &[[u8; BLOCK]; 8], planes: &mut [[u8; BL
     for b in 0..4 {
         (r[b], r[b + 4]) = halves(first[b], second[b]);
     }
-    for (plane, bits) in planes.iter_mut().zip(transpose(r).into_iter().rev()) {
-        // SAFETY: a piece of a plane has 32 bytes.
-        unsafe { _mm256_storeu_si256(plane.as_mut_ptr().cast(), bits) };
+    for (p, bits) in transpose(r).into_iter().rev().enumerate() {
+        // SAFETY: each of eight planes has a piece there.
+        unsafe { _mm256_storeu_si256(planes.as_mut_ptr().add(p * length + at).cast(), bits) };
     }
 }
 
