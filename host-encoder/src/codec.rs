@@ -111,16 +111,8 @@ impl Codec {
     /// Offset of a plane in a body that begins with plane 0, bytes; of plane `planes()` or beyond, the length of a whole
     /// body. `coordinates` is a multiple of 32.
     pub const fn plane_offset(self, plane: u8, coordinates: usize) -> usize {
-        let eighth = coordinates / 8;
-        match self {
-            Self::Raw if plane == 0 => 0,
-            Self::Raw => 32 * eighth,
-            _ if plane <= 8 => plane as usize * eighth,
-            Self::Rht if plane > 10 => 24 * eighth,
-            _ if plane <= 11 => (8 * plane as usize - 56) * eighth,
-            Self::StochasticQuantisation | Self::SubtractiveDithering => 33 * eighth,
-            _ => 32 * eighth,
-        }
+        let plane = if plane < MAX_PLANES { plane } else { MAX_PLANES };
+        BITS_BEFORE[self as usize][plane as usize] as usize * (coordinates / 8)
     }
 
     /// Length of a whole body, bytes.
@@ -128,6 +120,23 @@ impl Codec {
         self.plane_offset(MAX_PLANES, coordinates)
     }
 }
+
+/// Bits of a coordinate in the planes in front of each, by codec. Every packet that arrives asks for some.
+static BITS_BEFORE: [[u8; MAX_PLANES as usize + 1]; Codec::ALL.len()] = {
+    let mut before = [[0; MAX_PLANES as usize + 1]; Codec::ALL.len()];
+    let mut codec = 0;
+    while codec < Codec::ALL.len() {
+        let bits = Codec::ALL[codec].plane_bits();
+        let row = &mut before[Codec::ALL[codec] as usize];
+        let mut plane = 0;
+        while plane < MAX_PLANES as usize {
+            row[plane + 1] = row[plane] + if plane < bits.len() { bits[plane] } else { 0 };
+            plane += 1;
+        }
+        codec += 1;
+    }
+    before
+};
 
 impl fmt::Display for Codec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -38,6 +38,7 @@ impl Held {
 
     /// Takes in the planes of a body that begins with plane `first`; `words` are the packet's, which mean nothing yet when it is seen for
     /// the first time. Returns whether anything was not held before.
+    #[inline]
     pub(crate) fn merge(
         &mut self,
         isa: Isa,
@@ -47,13 +48,26 @@ impl Held {
         first_sight: bool,
         mut words: WordsMut<'_>,
     ) -> bool {
-        let n = usize::from(self.coordinates);
         // Whole packets are the rule, and nobody asks how much is held of their planes.
-        if first == 0 && body.len() == codec.body_len(n) {
+        if first == 0 && body.len() == codec.body_len(self.coordinates.into()) {
             words.join(isa, codec, body);
             self.leading = codec.planes();
             return true;
         }
+        self.merge_part(isa, codec, first, body, first_sight, words)
+    }
+
+    #[inline(never)]
+    fn merge_part(
+        &mut self,
+        isa: Isa,
+        codec: Codec,
+        first: u8,
+        body: &[u8],
+        first_sight: bool,
+        mut words: WordsMut<'_>,
+    ) -> bool {
+        let n = usize::from(self.coordinates);
         if first == 0 && self.bytes == [0; MAX_PLANES as usize] {
             words.join(isa, codec, body);
             let mut left = body.len();

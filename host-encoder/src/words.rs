@@ -70,7 +70,18 @@ pub(crate) struct WordsMut<'a> {
 
 impl WordsMut<'_> {
     /// Replaces the words by those of a body that begins with plane 0, with zeros for what it lacks.
+    #[inline]
     pub(crate) fn join(&mut self, isa: Isa, codec: Codec, body: &[u8]) {
+        let n = self.words.len();
+        if codec == Codec::Rht && n >= 8 * BLOCK && body.len() == codec.body_len(n) {
+            isa.run(JoinEights { body, words: self.words });
+        } else {
+            self.join_part(isa, codec, body);
+        }
+    }
+
+    #[inline(never)]
+    fn join_part(&mut self, isa: Isa, codec: Codec, body: &[u8]) {
         let Self { words, last } = self;
         if codec == Codec::Raw {
             let (whole, rest) = body.as_chunks::<4>();
@@ -83,10 +94,10 @@ impl WordsMut<'_> {
         }
         let n = words.len();
         if codec == Codec::Rht && n >= 8 * BLOCK {
-            let whole = if body.len() > n { codec.body_len(n) } else { n };
-            if body.len() >= whole {
+            if body.len() == n {
                 isa.run(JoinEights { body, words });
             } else {
+                let whole = if body.len() > n { codec.body_len(n) } else { n };
                 with_scratch(|scratch| {
                     let padded = &mut scratch.body;
                     padded.clear();
