@@ -4,6 +4,7 @@ use crate::codec::Codec;
 use crate::decoder::Decoding;
 use crate::dequantise::Dequantiser;
 use crate::dither;
+use crate::finish::{LastLevels, finish};
 use crate::hadamard::{CACHE_BLOCK, join_blocks, transform_block};
 use crate::held::Precision;
 use crate::layout::Layout;
@@ -68,7 +69,7 @@ impl<P: Fn(usize) -> Option<Precision>> RowDecoder<'_, P> {
             return;
         };
         let Scratch { row: values, signs, dither, .. } = scratch;
-        let values = values.of(length);
+        let values = values.apart_from(out.as_ptr(), length);
         if rotates && put != Put::AddRotated {
             rotation::signs_of(self.isa, self.key, row as u32, length, signs);
         }
@@ -120,6 +121,10 @@ impl<P: Fn(usize) -> Option<Precision>> Kernel for Job<'_, P> {
                 transform_block(lanes, &mut values[transformed..transformed + CACHE_BLOCK], &mut ahead);
                 transformed += CACHE_BLOCK;
             }
+            // All of it before the last levels, which write.
+            for _ in 0..local.len().div_ceil(2 * BLOCK) {
+                ahead.line();
+            }
             let Some(precision) = (decoder.precision)(index) else {
                 values[local].fill(0.0);
                 continue;
@@ -139,6 +144,11 @@ impl<P: Fn(usize) -> Option<Precision>> Kernel for Job<'_, P> {
         if rotate {
             for block in values[transformed..].chunks_mut(CACHE_BLOCK) {
                 transform_block(lanes, block, &mut ahead);
+            }
+            if scale.is_one()
+                && let Some(last) = LastLevels::new(values, signs, put == Put::Add, out)
+            {
+                return lanes.apart(last);
             }
             join_blocks(lanes, values, &mut ahead);
         }
@@ -173,25 +183,4 @@ fn packet<L: Lanes>(
     }
     let (words, dither) = from(deep / BLOCK);
     shallow.decode(lanes, words, dither, &mut out[deep..]);
-}
-
-/// Flips the signs back, takes the working scale off and stores or adds.
-#[inline(always)]
-fn finish<L: Lanes>(lanes: L, values: &[f32], signs: &[u32], scale: RowScale, add: bool, out: &mut [f32]) {
-    let values = &values[..out.len().min(values.len())];
-    let whole = if scale.is_one() { values.len() / BLOCK } else { 0 };
-    let words = signs.iter().copied().chain(std::iter::repeat(0));
-    let blocks = out.as_chunks_mut::<BLOCK>().0.iter_mut().zip(values.as_chunks::<BLOCK>().0).zip(words);
-    for ((to, from), word) in blocks.take(whole) {
-        for (at, (to, from)) in L::lines_mut(to).iter_mut().zip(L::lines(from)).enumerate() {
-            let v = lanes.flip(lanes.load(from), word, at);
-            let v = if add { lanes.add(lanes.load(to), v) } else { v };
-            lanes.store(to, v);
-        }
-    }
-    for i in whole * BLOCK..values.len() {
-        let word = signs.get(i / BLOCK).copied().unwrap_or_default();
-        let value = scale.down(f32::from_bits(values[i].to_bits() ^ (word >> (i % BLOCK) & 1) << 31));
-        out[i] = if add { out[i] + value } else { value };
-    }
 }

@@ -37,7 +37,7 @@ impl Kernel for Transform<'_> {
 /// while the piece is still in the first-level cache, and [`join_blocks`] in the end. Both ask for memory that comes next: for as many lines as a
 /// row of 2^15 has.
 #[inline(always)]
-pub(crate) fn transform_block<L: Lanes>(lanes: L, block: &mut [f32], ahead: &mut Ahead<'_>) {
+pub(crate) fn transform_block<L: Lanes>(lanes: L, block: &mut [f32], ahead: &mut Ahead) {
     if block.len() < 8 * L::N {
         return short(block);
     }
@@ -47,7 +47,7 @@ pub(crate) fn transform_block<L: Lanes>(lanes: L, block: &mut [f32], ahead: &mut
 
 /// The levels between pieces.
 #[inline(always)]
-pub(crate) fn join_blocks<L: Lanes>(lanes: L, row: &mut [f32], ahead: &mut Ahead<'_>) {
+pub(crate) fn join_blocks<L: Lanes>(lanes: L, row: &mut [f32], ahead: &mut Ahead) {
     levels(lanes, row, CACHE_BLOCK, ahead);
 }
 
@@ -72,7 +72,7 @@ fn short(row: &mut [f32]) {
 
 /// The levels within eight vectors.
 #[inline(always)]
-fn first_levels<L: Lanes>(lanes: L, block: &mut [f32], ahead: &mut Ahead<'_>) {
+fn first_levels<L: Lanes>(lanes: L, block: &mut [f32], ahead: &mut Ahead) {
     for group in L::lines_mut(block).as_chunks_mut::<8>().0 {
         for _ in 0..L::N / 8 {
             ahead.line();
@@ -91,7 +91,7 @@ fn first_levels<L: Lanes>(lanes: L, block: &mut [f32], ahead: &mut Ahead<'_>) {
 
 /// The levels at distance `half`, 2·`half`, … coordinates within the row.
 #[inline(always)]
-fn levels<L: Lanes>(lanes: L, row: &mut [f32], half: usize, ahead: &mut Ahead<'_>) {
+fn levels<L: Lanes>(lanes: L, row: &mut [f32], half: usize, ahead: &mut Ahead) {
     let lines = L::lines_mut(row);
     let mut half = half / L::N;
     while half < lines.len() {
@@ -141,7 +141,7 @@ fn two_levels<L: Lanes>(lanes: L, lines: &mut [L::Line], half: usize) {
 }
 
 #[inline(always)]
-fn three_levels<L: Lanes>(lanes: L, lines: &mut [L::Line], half: usize, ahead: &mut Ahead<'_>) {
+fn three_levels<L: Lanes>(lanes: L, lines: &mut [L::Line], half: usize, ahead: &mut Ahead) {
     for group in lines.chunks_exact_mut(8 * half) {
         let (abcd, efgh) = group.split_at_mut(4 * half);
         let (ab, cd) = abcd.split_at_mut(2 * half);
@@ -200,8 +200,9 @@ fn four<L: Lanes, const FUSED: bool>(lanes: L, [a, b, c, d]: [L::F; 4]) -> [L::F
     [a, b, c, d]
 }
 
+/// The levels between eight vectors.
 #[inline(always)]
-fn eight<L: Lanes, const FUSED: bool>(lanes: L, [a, b, c, d, e, f, g, h]: [L::F; 8]) -> [L::F; 8] {
+pub(crate) fn eight<L: Lanes, const FUSED: bool>(lanes: L, [a, b, c, d, e, f, g, h]: [L::F; 8]) -> [L::F; 8] {
     let [a, b, c, d] = four::<L, FUSED>(lanes, [a, b, c, d]);
     let [e, f, g, h] = four::<L, FUSED>(lanes, [e, f, g, h]);
     let (a, e) = butterfly::<L, FUSED>(lanes, a, e);

@@ -24,6 +24,7 @@ mod element;
 mod encode_row;
 mod encoder;
 mod error;
+mod finish;
 mod hadamard;
 mod head;
 mod held;

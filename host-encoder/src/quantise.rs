@@ -39,7 +39,7 @@ pub(crate) struct Quantise<'a> {
     /// Where they go: as many bytes as they have.
     pub(crate) body: &'a mut [u8],
     /// Where later packets go.
-    pub(crate) ahead: Ahead<'a>,
+    pub(crate) ahead: Ahead,
     pub(crate) room: &'a mut Room,
 }
 

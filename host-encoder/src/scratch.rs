@@ -5,6 +5,8 @@ use std::cell::RefCell;
 
 /// Words of a cache line.
 const LINE: usize = 16;
+/// Bytes after which a first-level cache begins again.
+const PAGE: usize = 4096;
 
 /// A row of f32s or code words that begins at a cache line: vectors that straddle two lines cost twice.
 #[derive(Debug, Default)]
@@ -22,6 +24,20 @@ impl<T: Copy + Default> AlignedRow<T> {
             self.room.resize(length + LINE, T::default());
         }
         self.start = self.room.as_ptr().align_offset(LINE * size_of::<T>()).min(LINE);
+        self.length = length;
+        self.get_mut()
+    }
+
+    /// [`Self::of`], half a page away from where `other` lies in its page: caches put what lies alike in pages at the same places.
+    pub(crate) fn apart_from(&mut self, other: *const T, length: usize) -> &mut [T] {
+        let page = PAGE / size_of::<T>();
+        if self.room.len() < length + page + LINE {
+            self.room.resize(length + page + LINE, T::default());
+        }
+        let offset = |at: *const T| at as usize / (LINE * size_of::<T>()) * LINE % page;
+        let line = self.room.as_ptr().align_offset(LINE * size_of::<T>()).min(LINE);
+        let here = self.room.as_ptr().wrapping_add(line);
+        self.start = line + (offset(other) + page + page / 2 - offset(here)) % page;
         self.length = length;
         self.get_mut()
     }
@@ -86,4 +102,22 @@ pub(crate) fn with_scores<T>(packets: usize, work: impl FnOnce(&mut [f64], &mut 
     let result = work(&mut scores, &mut sample);
     SCORES.with(|cell| cell.replace((scores, sample)));
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_lies_at_a_line_half_a_page_apart_from_any_other() {
+        let other = [0_f32; 2048];
+        let mut row = AlignedRow::<f32>::default();
+        for start in 0..1100 {
+            let at = other[start..].as_ptr();
+            let row = row.apart_from(at, 64);
+            assert_eq!((row.as_ptr() as usize % 64, row.len()), (0, 64));
+            let apart = (row.as_ptr() as usize).wrapping_sub(at as usize) % PAGE;
+            assert!(PAGE / 2 - 64 < apart && apart <= PAGE / 2, "{apart} bytes");
+        }
+    }
 }

@@ -1,7 +1,5 @@
 //! Memory that will be asked for soon.
 
-use std::marker::PhantomData;
-
 /// Bytes that memory moves at once, on most machines.
 const LINE: usize = 64;
 
@@ -9,24 +7,23 @@ const LINE: usize = 64;
 ///
 /// A row is worked on for tens of microseconds within the second-level cache. Meanwhile the memory stands idle, unless it is told
 /// what comes next. It is told a line at a time, all the way: a processor waits for only some twenty lines at once, and requests that
-/// come together get in the way of the work's own.
-pub(crate) struct Ahead<'a> {
+/// come together get in the way of the work's own. Nothing is borrowed: who asks reads nothing.
+pub(crate) struct Ahead {
     next: *const i8,
     lines: usize,
-    memory: PhantomData<&'a [u8]>,
 }
 
-impl<'a> Ahead<'a> {
+impl Ahead {
     /// Of memory that will be read or written.
     #[inline]
-    pub(crate) fn new<T>(memory: &'a [T]) -> Self {
-        Self { next: memory.as_ptr().cast(), lines: size_of_val(memory).div_ceil(LINE), memory: PhantomData }
+    pub(crate) fn new<T>(memory: &[T]) -> Self {
+        Self { next: memory.as_ptr().cast(), lines: size_of_val(memory).div_ceil(LINE) }
     }
 
     /// Nothing to ask for.
     #[inline]
     pub(crate) const fn none() -> Self {
-        Self { next: std::ptr::null(), lines: 0, memory: PhantomData }
+        Self { next: std::ptr::null(), lines: 0 }
     }
 
     /// Asks for the next line, if there is one. Nothing else happens.
