@@ -60,14 +60,14 @@ pub(super) struct Bench {
     codec: Codec,
     planes: u8,
     parallel: bool,
-    gradient: Vec<f32>,
-    row: AlignedRow,
+    gradient: Aligned,
+    row: Aligned,
     packets: Vec<u8>,
     /// Where each packet lies in them.
     places: Vec<Range<usize>>,
     /// Taken out while it moves to another instruction set.
     decoder: Option<Decoder>,
-    out: Vec<f32>,
+    out: Aligned,
 }
 
 impl Op {
@@ -103,25 +103,27 @@ impl Bench {
         };
         let decoder = Decoder::new(layout, KEY, Decoding::Unbiased).with_codec(codec).with_planes(planes);
         let pattern = Distribution::Gaussian.draw(1, count.min(PATTERN), PATTERN);
+        let mut gradient = Aligned::new(count);
+        gradient.values().iter_mut().zip(pattern.iter().cycle()).for_each(|(to, from)| *to = *from);
         Self {
             layout,
             codec,
             planes,
             parallel,
-            gradient: pattern.iter().copied().cycle().take(count).collect(),
-            row: AlignedRow::new(layout.row_range(0).len()),
+            gradient,
+            row: Aligned::new(layout.row_range(0).len()),
             packets: vec![0; layout.message_len(codec, planes)],
             places: (0..layout.packets()).map(place).collect(),
             decoder: Some(decoder.parallel(parallel)),
-            out: vec![0.0; count],
+            out: Aligned::new(count),
         }
     }
 
     /// Times both memcpys.
     pub(super) fn memcpy(&mut self) -> Vec<Sample> {
-        let row = self.row.values();
-        let length = row.len().min(self.gradient.len());
-        let (from, to) = (&self.gradient[..length], &mut row[..length]);
+        let (gradient, row, out) = (self.gradient.values(), self.row.values(), self.out.values());
+        let length = row.len().min(gradient.len());
+        let (from, to) = (&gradient[..length], &mut row[..length]);
         let row = best_of_rows(|| {
             time(|| {
                 for _ in 0..ROW_REPEATS {
@@ -129,7 +131,7 @@ impl Bench {
                 }
             })
         });
-        let (from, to, parallel) = (&self.gradient, &mut self.out, self.parallel);
+        let (from, to, parallel) = (&*gradient, out, self.parallel);
         let all = time(|| {
             if parallel {
                 let share = from.len().div_ceil(rayon::current_num_threads());
@@ -141,7 +143,7 @@ impl Bench {
         });
         vec![
             Sample { op: Op::MemcpyRow, isa: None, coordinates: ROW_REPEATS * length, span: row },
-            Sample { op: Op::Memcpy, isa: None, coordinates: self.gradient.len(), span: all },
+            Sample { op: Op::Memcpy, isa: None, coordinates: from.len(), span: all },
         ]
     }
 
@@ -153,14 +155,14 @@ impl Bench {
         let encoder = Encoder::new(layout, KEY).with_codec(codec).with_isa(isa).parallel(self.parallel);
         let stream = StreamId::new(0, 0).context("job 0 and rank 0 are valid")?;
         let envelope = Envelope { stream, message: KEY.message, layer_class: 0 };
-        let (gradient, packets) = (&self.gradient, &mut self.packets);
+        let (gradient, packets) = (&*self.gradient.values(), &mut self.packets);
         let mut encoded = Ok(());
         let encode = time(|| encoded = encoder.encode_into(gradient, envelope, planes, black_box(packets)));
         encoded.context("cannot encode")?;
 
         let decoder = self.decoder.take().context("the decoder is always put back")?.with_isa(isa);
         let decoder = self.decoder.insert(decoder);
-        let (packets, out) = (&self.packets, &mut self.out);
+        let (packets, out) = (&self.packets, self.out.values());
         let mut spans = [Span::default(); 3];
         for (span, put) in spans.iter_mut().zip([None, Some(Put::Store), Some(Put::Add)]) {
             decoder.reset(KEY);
@@ -201,7 +203,7 @@ impl Bench {
     }
 
     fn transform(&mut self, isa: Isa) -> Span {
-        let (gradient, row) = (&self.gradient, self.row.values());
+        let (gradient, row) = (&*self.gradient.values(), self.row.values());
         best_of_rows(|| {
             row.iter_mut().zip(gradient).for_each(|(to, from)| *to = *from);
             time(|| {
@@ -238,13 +240,13 @@ impl Put {
     }
 }
 
-/// A row that begins at a cache line, as the codec's own do: vectors that straddle two lines cost twice.
-struct AlignedRow {
+/// Coordinates that begin at a cache line, as tensors of machine learning frameworks do: vectors that straddle two lines cost twice.
+struct Aligned {
     room: Vec<f32>,
     start: usize,
 }
 
-impl AlignedRow {
+impl Aligned {
     const LINE: usize = 16;
 
     fn new(length: usize) -> Self {
