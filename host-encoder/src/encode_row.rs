@@ -273,8 +273,12 @@ impl Job<'_> {
         unit: f64,
     ) -> Heads {
         let mut sums = [(1, Moments::default()); Heads::LEN];
-        for (sums, (_, place)) in sums.iter_mut().zip(places) {
-            *sums = (place.len(), moments(lanes, &self.values[place]));
+        for pair in sums.as_chunks_mut::<2>().0 {
+            let Some((_, first)) = places.next() else { break };
+            let second = places.next().map(|(_, place)| place);
+            let of = |place: &Range<usize>| &self.values[place.clone()];
+            let [a, b] = moments(lanes, [of(&first), second.as_ref().map(of).unwrap_or_default()]);
+            *pair = [(first.len(), a), (second.map_or(1, |place| place.len()), b)];
         }
         Heads::of(&sums, unit)
     }

@@ -13,49 +13,60 @@ pub(crate) struct Moments {
     pub(crate) largest: f32,
 }
 
-/// Sums in f32 over sixteen partial sums, coordinate j going to sum j mod 16: an order that no vector length disturbs.
-/// The length of `values` is a multiple of 16.
+/// The moments of two packets: sums in f32 over sixteen partial sums, coordinate j going to sum j mod 16, an order that no vector length
+/// disturbs. Each sum has to wait for the one before; two packets' do not wait for each other. Lengths are multiples of 16.
 #[inline(always)]
-pub(crate) fn moments<L: Lanes>(lanes: L, values: &[f32]) -> Moments {
-    let zero = lanes.splat(0.0);
-    let magnitude = lanes.splat_u(0x7fff_ffff);
-    // With eight lanes two vectors make sixteen sums; with sixteen the second half stays unused.
-    let (mut squares, mut magnitudes, mut largest) = ([zero; 2], [zero; 2], [lanes.splat_u(0); 2]);
-    for lines in L::lines(values).chunks_exact(16 / L::N) {
-        for (i, line) in lines.iter().enumerate() {
-            let v = lanes.load(line);
-            let m = lanes.and(lanes.bits(v), magnitude);
-            squares[i] = lanes.add(squares[i], lanes.mul(v, v));
-            magnitudes[i] = lanes.add(magnitudes[i], lanes.floats(m));
-            // What is positive is ordered as its bits are.
-            largest[i] = lanes.max_u(largest[i], m);
+pub(crate) fn moments<L: Lanes>(lanes: L, packets: [&[f32]; 2]) -> [Moments; 2] {
+    let mut sums = [Sums::new(lanes); 2];
+    let [first, second] = packets.map(|values| L::lines(values));
+    let both = first.len().min(second.len());
+    let ((first, rest_1), (second, rest_2)) = (first.split_at(both), second.split_at(both));
+    let pieces = |lines| <[L::Line]>::chunks_exact(lines, 16 / L::N);
+    for (first, second) in pieces(first).zip(pieces(second)) {
+        sums[0].add(lanes, first);
+        sums[1].add(lanes, second);
+    }
+    for (sums, rest) in sums.iter_mut().zip([rest_1, rest_2]) {
+        for lines in pieces(rest) {
+            sums.add(lanes, lines);
         }
     }
-    let sixteen = |v: [L::U; 2]| {
-        let mut out = [0; 16];
-        lanes.to_array(v[0], &mut out);
-        if L::N == 8 {
-            let mut upper = [0; 16];
-            lanes.to_array(v[1], &mut upper);
-            out[8..].copy_from_slice(&upper[..8]);
-        }
-        out
-    };
-    Moments {
-        squares: sum(sixteen([lanes.bits(squares[0]), lanes.bits(squares[1])])),
-        magnitudes: sum(sixteen([lanes.bits(magnitudes[0]), lanes.bits(magnitudes[1])])),
-        largest: f32::from_bits(sixteen(largest).into_iter().fold(0, u32::max)),
-    }
+    [sums[0].total(lanes), sums[1].total(lanes)]
 }
 
-/// Halves upon halves.
-#[inline(always)]
-fn sum(v: [u32; 16]) -> f32 {
-    let mut v = v.map(f32::from_bits);
-    for half in [8, 4, 2, 1] {
-        for i in 0..half {
-            v[i] += v[i + half];
+/// Sixteen partial sums each. With eight lanes two vectors make sixteen; with sixteen the second half stays unused.
+#[derive(Clone, Copy)]
+struct Sums<L: Lanes> {
+    squares: [L::F; 2],
+    magnitudes: [L::F; 2],
+    largest: [L::U; 2],
+}
+
+impl<L: Lanes> Sums<L> {
+    #[inline(always)]
+    fn new(lanes: L) -> Self {
+        let zero = [lanes.splat(0.0); 2];
+        Self { squares: zero, magnitudes: zero, largest: [lanes.splat_u(0); 2] }
+    }
+
+    #[inline(always)]
+    fn add(&mut self, lanes: L, lines: &[L::Line]) {
+        for (i, line) in lines.iter().enumerate() {
+            let v = lanes.load(line);
+            let m = lanes.and(lanes.bits(v), lanes.splat_u(0x7fff_ffff));
+            self.squares[i] = lanes.add(self.squares[i], lanes.mul(v, v));
+            self.magnitudes[i] = lanes.add(self.magnitudes[i], lanes.floats(m));
+            // What is positive is ordered as its bits are.
+            self.largest[i] = lanes.max_u(self.largest[i], m);
         }
     }
-    v[0]
+
+    #[inline(always)]
+    fn total(self, lanes: L) -> Moments {
+        Moments {
+            squares: lanes.sum(self.squares),
+            magnitudes: lanes.sum(self.magnitudes),
+            largest: f32::from_bits(lanes.largest(self.largest)),
+        }
+    }
 }

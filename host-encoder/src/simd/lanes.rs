@@ -16,6 +16,18 @@ impl Split {
     pub(crate) const ZERO: Self = Self { bits: [0; 8], bytes: [[0; BLOCK]; 3] };
 }
 
+#[inline(always)]
+fn sixteen<L: Lanes>(lanes: L, v: [L::U; 2]) -> [u32; 16] {
+    let mut out = [0; 16];
+    lanes.to_array(v[0], &mut out);
+    if L::N == 8 {
+        let mut upper = [0; 16];
+        lanes.to_array(v[1], &mut upper);
+        out[8..].copy_from_slice(&upper[..8]);
+    }
+    out
+}
+
 /// Vectors of `N` f32 or u32 and the operations that the kernels are made of.
 ///
 /// A value of the implementing type is the proof that the machine has the instructions.
@@ -97,6 +109,23 @@ pub(crate) trait Lanes: Copy {
     fn lookup_u(self, table: Self::U, index: Self::U) -> Self::U;
 
     fn to_array(self, v: Self::U, out: &mut [u32; 16]);
+    /// The sum of sixteen values, halves upon halves: v[i] + v[i + 8], then i + 4, 2 and 1. The second vector holds the upper eight of them, or
+    /// nothing where one holds sixteen.
+    #[inline(always)]
+    fn sum(self, v: [Self::F; 2]) -> f32 {
+        let mut v = sixteen(self, v.map(|v| self.bits(v))).map(f32::from_bits);
+        for half in [8, 4, 2, 1] {
+            for i in 0..half {
+                v[i] += v[i + half];
+            }
+        }
+        v[0]
+    }
+    /// The largest of sixteen words, placed as in [`Self::sum`].
+    #[inline(always)]
+    fn largest(self, v: [Self::U; 2]) -> u32 {
+        sixteen(self, v).into_iter().fold(0, u32::max)
+    }
     /// Code words to planes.
     fn split(self, codes: &[u32; BLOCK], planes: &mut Split);
     /// Planes to code words.
