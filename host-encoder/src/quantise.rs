@@ -72,17 +72,16 @@ impl Kernel for Quantise<'_> {
                 lanes.split_codes(values, codes, upper, [b, c]);
             }
         }
+        // Not all of the planes, or not all of a piece, go by way of here.
+        let (mut pieces, part) = ([0; 8 * BLOCK], planes < 8 || blocks.len() < 8);
         let mut block = 0;
         while block < blocks.len() {
             // Eight blocks at a time, the last ones together with some that are done already.
             let first = block.min(blocks.len().saturating_sub(8));
             let Some(upper) = upper[first..].first_chunk() else { return };
-            if planes >= 8 && blocks.len() >= 8 {
-                lanes.turn_back(upper, bits, 4 * first);
-            } else {
-                // Not all of the planes, or not all of a piece.
-                let mut pieces = [0; 8 * BLOCK];
-                lanes.turn_back(upper, &mut pieces, 0);
+            let (to, at) = if part { (&mut pieces[..], 0) } else { (&mut *bits, 4 * first) };
+            lanes.turn_back(upper, to, at);
+            if part {
                 for (plane, piece) in bits.chunks_exact_mut(n / 8).zip(pieces.as_chunks::<BLOCK>().0) {
                     let plane = &mut plane[4 * first..];
                     let length = plane.len().min(BLOCK);
