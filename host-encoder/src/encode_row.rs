@@ -154,8 +154,12 @@ impl Kernel for Job<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(mut self, lanes: L) -> Result<(), RowError> {
-        let scale = self.prepare(lanes)?;
         let RowEncoder { layout, codec, planes, .. } = *self.encoder;
+        // The next row is asked for all through this one: the earlier half while it is transformed, the later while packets are written.
+        let next = if codec.rotates() { self.ahead } else { &[] };
+        let (soon, later) = next.split_at(next.len() / 2);
+        let scale = self.prepare(lanes, soon)?;
+        let mut later = Ahead::new(later);
         // The transform is not normalised: its values are √d times those of the rotation.
         let gain = if codec.rotates() { self.values.len() } else { 1 };
         let unit = scale.factor() * (gain as f64).sqrt();
@@ -174,6 +178,10 @@ impl Kernel for Job<'_> {
             };
             let (packet, tail) = rest.split_at_mut(HEADER_LEN + codec.plane_offset(planes, place.len()));
             rest = tail;
+            // Half a packet's coordinates.
+            for _ in 0..place.len() / BLOCK {
+                later.line();
+            }
             // Where the next packet goes.
             let ahead = Ahead::new(&rest[..packet.len().min(rest.len())]);
             let values = &self.values[place.clone()];
@@ -221,12 +229,12 @@ impl Kernel for Job<'_> {
 }
 
 impl Job<'_> {
-    /// Fills `values`: the row at its working scale, rotated by the codecs that do so.
+    /// Fills `values`: the row at its working scale, rotated by the codecs that do so. Meanwhile `soon` is asked for.
     #[inline(always)]
-    fn prepare<L: Lanes>(&mut self, lanes: L) -> Result<RowScale, RowError> {
+    fn prepare<L: Lanes>(&mut self, lanes: L, soon: &[f32]) -> Result<RowScale, RowError> {
         let rotates = self.encoder.codec.rotates();
         let signs = if rotates { self.signs } else { &[] };
-        let mut ahead = if rotates { Ahead::new(self.ahead) } else { Ahead::none() };
+        let mut ahead = Ahead::new(soon);
         // Nearly every row is worked on as it is, so its largest value is looked for on the way.
         let mut largest = 0;
         for (at, to) in self.values.chunks_mut(CACHE_BLOCK).enumerate() {
