@@ -122,9 +122,7 @@ impl<P: Fn(usize) -> Option<Precision>> Kernel for Job<'_, P> {
                 transformed += CACHE_BLOCK;
             }
             // All of it before the last levels, which write.
-            for _ in 0..local.len().div_ceil(2 * BLOCK) {
-                ahead.line();
-            }
+            ahead.lines(local.len().div_ceil(2 * BLOCK));
             let Some(precision) = (decoder.precision)(index) else {
                 values[local].fill(0.0);
                 continue;

@@ -179,9 +179,7 @@ impl Kernel for Job<'_> {
             let (packet, tail) = rest.split_at_mut(HEADER_LEN + codec.plane_offset(planes, place.len()));
             rest = tail;
             // Half a packet's coordinates.
-            for _ in 0..place.len() / BLOCK {
-                later.line();
-            }
+            later.lines(place.len() / BLOCK);
             // Where the next packet goes.
             let ahead = Ahead::new(&rest[..packet.len().min(rest.len())]);
             let values = &self.values[place.clone()];

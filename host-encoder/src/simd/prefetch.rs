@@ -30,6 +30,26 @@ impl Ahead {
     #[inline(always)]
     pub(crate) fn line(&mut self) {
         if self.lines > 0 {
+            self.ask(1);
+        }
+    }
+
+    /// Asks for the next lines, as many as there are.
+    #[inline(always)]
+    pub(crate) fn lines(&mut self, count: usize) {
+        self.ask(count.min(self.lines));
+    }
+
+    /// Asks for all that is left.
+    #[inline(always)]
+    pub(crate) fn rest(&mut self) {
+        self.ask(self.lines);
+    }
+
+    /// `count` is not more than there are.
+    #[inline(always)]
+    fn ask(&mut self, count: usize) {
+        for _ in 0..count {
             #[cfg(target_arch = "x86_64")]
             {
                 use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
@@ -39,15 +59,7 @@ impl Ahead {
                 unsafe { _mm_prefetch::<_MM_HINT_T1>(self.next) };
             }
             self.next = self.next.wrapping_add(LINE);
-            self.lines -= 1;
         }
-    }
-
-    /// Asks for all that is left.
-    #[inline(always)]
-    pub(crate) fn rest(&mut self) {
-        while self.lines > 0 {
-            self.line();
-        }
+        self.lines -= count;
     }
 }
