@@ -41,7 +41,7 @@ impl<'a> LastLevels<'a> {
     }
 
     #[inline(always)]
-    fn run<L: Lanes, const ADD: bool>(self, lanes: L) {
+    fn put<L: Lanes, const ADD: bool>(self, lanes: L) {
         let Self { values, signs, out, .. } = self;
         for block in 0..BLOCKS {
             for at in 0..BLOCK / L::N {
@@ -65,7 +65,7 @@ impl Kernel for LastLevels<'_> {
 
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
-        if self.add { self.run::<L, true>(lanes) } else { self.run::<L, false>(lanes) }
+        if self.add { self.put::<L, true>(lanes) } else { self.put::<L, false>(lanes) }
     }
 }
 

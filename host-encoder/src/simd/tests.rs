@@ -71,6 +71,12 @@ impl Kernel for Operations {
             }
         }
         results.push(within.map(f32::to_bits).to_vec());
+        // Sums of sixteen lanes lie in one vector or two.
+        let last = 16 / L::N - 1;
+        let halves = [0, last].map(|at| &L::lines(&self.a)[at]);
+        let (low, high) = (lanes.load(halves[0]), lanes.load(halves[1]));
+        results
+            .push(vec![lanes.sum([low, high]).to_bits(), lanes.largest([lanes.bits(low), lanes.bits(high)])]);
         let (mut split, mut joined) = (Split::ZERO, [0; BLOCK]);
         lanes.split(&self.words, &mut split);
         lanes.join(&split, &mut joined);
