@@ -3,16 +3,31 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 const VERSION_CALL: u32 = 0x8001_0001;
 const REPLY: u8 = 2;
 const I32: u8 = 8;
 const STRING: u8 = 11;
 const STOP: u8 = 0;
+/// How often, and how long apart, a server that starts is looked for: ten seconds.
+const PATIENCE: u32 = 500;
+const PAUSE: Duration = Duration::from_millis(20);
 
 fn string(message: &mut Vec<u8>, bytes: &[u8]) {
     message.extend((bytes.len() as u32).to_be_bytes());
     message.extend(bytes);
+}
+
+/// BMv2 opens this port after the one of P4Runtime, on a busy machine some time after.
+fn connect(port: u16) -> TcpStream {
+    for _ in 0..PATIENCE {
+        if let Ok(stream) = TcpStream::connect(("127.0.0.1", port)) {
+            return stream;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    TcpStream::connect(("127.0.0.1", port)).expect("BMv2's Thrift server")
 }
 
 /// A call in the binary protocol of a multiplexed service; `false` where it answers with an exception.
@@ -22,7 +37,7 @@ fn call(port: u16, name: &str, arguments: &[u8]) -> bool {
     message.extend(1u32.to_be_bytes());
     message.extend(arguments);
     message.push(STOP);
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("BMv2's Thrift server");
+    let mut stream = connect(port);
     stream.write_all(&message).unwrap();
     // Version and type, name, sequence number, and the first field of the result: 0 for a value, more for an exception.
     let mut head = [0; 8];
