@@ -274,8 +274,8 @@ impl Decoder {
     }
 
     /// Decodes a complete row ([`Receipt::completed`]) into `out` (shape: `layout.row_coordinates(row)`) while it is in the cache, and makes
-    /// room for others. Fastest where `out` begins at a cache line. Returns whether it did: not where packets of the row are missing or cut, or where it was taken before.
-    /// [`Self::finish_into`] leaves rows alone that were taken.
+    /// room for others. Returns whether it did: not where packets of the row are missing or cut, or where it was taken before.
+    /// [`Self::finish_into`] leaves rows alone that were taken. Fastest where `out` begins at a cache line.
     pub fn finish_row_into(&mut self, row: usize, out: &mut [f32]) -> bool {
         self.take_row(row, Put::Store, out)
     }
