@@ -3,10 +3,45 @@
 //! ```text
 //! gradient ─► rows of 2^15 ─► rotate (Philox signs, Hadamard) ─► quantise ─► planes ─► packets      Encoder
 //! gradient ◄─ rows         ◄─ rotate back ◄─ λ · centroids ◄─ words ◄─ planes ◄─ any prefix of any  Decoder
+//!
+//! message      Encoder, RowReceiver, Decoder, Message: what users hold; a message is a loop over rows
+//! baselines    the codecs that rht is compared with, in plain code
+//! encode       one row to packets                    decode       planes of one row to coordinates
+//! rotate       keys, signs, transform                quantise     statistics, zones, cells
+//! wire         header, planes, layout                simd         one source of every kernel
 //! ```
 //!
-//! Everything is a pure function of bytes and seeds, the same on every machine and instruction set. The crate knows nothing
+//! Each line uses the lines below it. Everything is a pure function of bytes and seeds, the same on every machine and instruction set. The crate knows nothing
 //! of sockets, switches or collectives. The wire format is specified in `docs/wire-format.md`.
+//!
+//! ## Encode, cut, decode
+//!
+//! ```
+//! use trimwire_encoder::*;
+//!
+//! let gradient: Vec<f32> = (0..100_000).map(|i| (i as f32 * 0.1).sin()).collect();
+//! let layout = Layout::new(gradient.len(), DEFAULT_COORDINATES_PER_PACKET)?;
+//! let job = Job::new(42); // the seed that all ranks share
+//! let envelope = Envelope { stream: StreamId::new(0, 3).unwrap(), message: 1 };
+//!
+//! let mut message = Message::default();
+//! Encoder::new(layout.clone(), job).encode(&gradient, envelope, PLANES, &mut message)?;
+//!
+//! // A switch cuts every other packet to its header and sign plane.
+//! let mut decoder = Decoder::new(layout.clone(), job, envelope, Decoding::Unbiased);
+//! for index in 0..message.packets() {
+//!     let packet = message.packet(index);
+//!     let cut = if index % 2 == 0 { layout.packet_len(Codec::Rht, index, 1) } else { packet.len() };
+//!     decoder.receive(&packet[..cut])?;
+//! }
+//! let mut out = vec![0.0; gradient.len()];
+//! decoder.decode_into(&mut out)?;
+//! let expected = expected_nmse(Codec::Rht, Decoding::Unbiased, &[(1, 0.5)]).unwrap(); // 0.222
+//! assert!((nmse(&out, &gradient) / expected - 1.0).abs() < 0.03);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`RowReceiver`] shows streaming and accumulation, row by row; [`RowFigures`] importance.
 //!
 //! `unsafe` code is confined to `simd`, where vectors are loaded and instructions chosen.
 #![deny(unsafe_code)]
@@ -15,49 +50,33 @@
     reason = "kernels take on the target features of the function that runs them, which only inlined code does"
 )]
 
-mod codec;
-mod decode_row;
-mod decoder;
-mod dequantise;
-mod dither;
+mod accuracy;
+mod aligned;
+mod baselines;
+mod decode;
 mod element;
-mod encode_row;
-mod encoder;
-mod error;
-mod finish;
-mod hadamard;
-mod head;
-mod held;
-mod layout;
+mod encode;
 mod message;
-mod moments;
-pub mod packet;
-mod peak;
-pub mod philox;
-mod priority;
 mod quantise;
-pub mod quantiser;
-mod rotated_sum;
-pub mod rotation;
-mod scale;
-mod scratch;
-mod signs;
+pub mod rotate;
 #[allow(unsafe_code)]
 mod simd;
-mod weights;
-mod words;
+pub mod wire;
 
-pub use codec::{Codec, MAX_PLANES, UnknownCodec};
-pub use decoder::{Decoder, Decoding, Receipt, Stats};
+pub use accuracy::{expected_nmse, nmse};
+pub use decode::decoding::Decoding;
 pub use element::Element;
-pub use encoder::{EncodeError, Encoder, Envelope};
-pub use error::{expected_nmse, nmse};
-pub use layout::{DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Layout, LayoutError};
-pub use message::Message;
-pub use packet::{HEADER_LEN, Header, Kind, PLANES, PacketError, PacketView, Prefix, StreamId};
-pub use priority::layer_class;
-pub use rotated_sum::{RotatedSum, RotatedSumError};
-pub use rotation::RotationKey;
+pub use encode::importance::Importance;
+pub use message::{
+    Decoder, EncodeError, EncodedRow, Encoder, Message, OutputError, Receipt, RotatedSum, RotatedSumError,
+    RowChoice, RowFigures, RowReceiver, Stats, layer_class,
+};
+pub use quantise::quantiser;
+pub use rotate::{Job, Rotation};
 pub use simd::{Isa, UnavailableIsa};
+pub use wire::{
+    Codec, DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Envelope, HEADER_LEN, Header, Kind, Layout,
+    LayoutError, MAX_PLANES, PLANES, PacketError, PacketView, Prefix, Reach, StreamId, Tensor, UnknownCodec,
+};
 
 pub use half::{bf16, f16};

@@ -1,6 +1,6 @@
 //! One source of every kernel, several instruction sets.
 //!
-//! A kernel is written once over [`Lanes`] and instantiated for each instruction set inside a function that has its
+//! A kernel is written once over [`Lanes`] and [`Planes`] and instantiated for each instruction set inside a function that has its
 //! target features. Every operation of the trait is exact or rounded once, in an order that does not depend on the
 //! number of lanes, so all paths give the same bits; tests hold each backend against the portable one.
 //!
@@ -17,7 +17,7 @@ mod avx512;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use lanes::{Lanes, Split};
+pub(crate) use lanes::{Lanes, Planes};
 pub(crate) use portable::Portable;
 pub(crate) use prefetch::Ahead;
 
@@ -45,7 +45,7 @@ enum Backend {
 pub(crate) trait Kernel {
     type Output;
 
-    fn run<L: Lanes>(self, lanes: L) -> Self::Output;
+    fn run<L: Planes>(self, lanes: L) -> Self::Output;
 }
 
 impl Isa {

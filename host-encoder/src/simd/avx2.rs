@@ -2,24 +2,23 @@
 
 pub(super) mod planes;
 
-use super::{Kernel, Lanes, Split};
-use crate::packet::BLOCK;
+use super::{Kernel, Lanes, Planes};
+use crate::wire::BLOCK;
 use planes::{apart, columns, in_order};
 use std::arch::asm;
 use std::arch::x86_64::{
     __m256, __m256i, _mm_add_ps, _mm_add_ss, _mm_cvtsi128_si32, _mm_cvtss_f32, _mm_loadu_ps, _mm_max_epu32,
-    _mm_movehdup_ps, _mm_movehl_ps, _mm_shuffle_epi32, _mm256_add_epi8, _mm256_add_epi32, _mm256_add_ps,
-    _mm256_and_si256, _mm256_blend_epi32, _mm256_castps_si256, _mm256_castps256_ps128, _mm256_castsi256_ps,
+    _mm_movehdup_ps, _mm_movehl_ps, _mm_shuffle_epi32, _mm256_add_epi32, _mm256_add_ps, _mm256_and_si256,
+    _mm256_blend_epi32, _mm256_castps_si256, _mm256_castps256_ps128, _mm256_castsi256_ps,
     _mm256_castsi256_si128, _mm256_cmpgt_epi32, _mm256_cvtepi32_ps, _mm256_cvttps_epi32,
     _mm256_extractf128_ps, _mm256_extracti128_si256, _mm256_fmadd_ps, _mm256_fmsub_ps, _mm256_loadu_ps,
-    _mm256_loadu_si256, _mm256_max_epu32, _mm256_min_epu32, _mm256_movemask_epi8, _mm256_mul_epu32,
-    _mm256_mul_ps, _mm256_or_si256, _mm256_packs_epi16, _mm256_packs_epi32, _mm256_permute_ps,
-    _mm256_permute2f128_ps, _mm256_permute2x128_si256, _mm256_permutevar8x32_epi32, _mm256_permutevar8x32_ps,
-    _mm256_set_m128, _mm256_set1_epi8, _mm256_set1_epi32, _mm256_set1_ps, _mm256_setr_epi8,
-    _mm256_setr_epi32, _mm256_setr_ps, _mm256_setzero_si256, _mm256_slli_epi64, _mm256_sllv_epi32,
-    _mm256_srli_epi32, _mm256_srli_epi64, _mm256_storeu_ps, _mm256_storeu_si256, _mm256_sub_epi32,
-    _mm256_sub_ps, _mm256_unpackhi_epi8, _mm256_unpackhi_epi16, _mm256_unpacklo_epi8, _mm256_unpacklo_epi16,
-    _mm256_xor_ps, _mm256_xor_si256,
+    _mm256_loadu_si256, _mm256_max_epu32, _mm256_min_epu32, _mm256_mul_epu32, _mm256_mul_ps, _mm256_or_si256,
+    _mm256_packs_epi16, _mm256_packs_epi32, _mm256_permute_ps, _mm256_permute2f128_ps,
+    _mm256_permutevar8x32_epi32, _mm256_permutevar8x32_ps, _mm256_set_m128, _mm256_set1_epi8,
+    _mm256_set1_epi32, _mm256_set1_ps, _mm256_setr_epi8, _mm256_setr_epi32, _mm256_setr_ps,
+    _mm256_setzero_si256, _mm256_slli_epi64, _mm256_sllv_epi32, _mm256_srli_epi32, _mm256_srli_epi64,
+    _mm256_storeu_ps, _mm256_storeu_si256, _mm256_sub_epi32, _mm256_sub_ps, _mm256_unpackhi_epi8,
+    _mm256_unpackhi_epi16, _mm256_unpacklo_epi8, _mm256_unpacklo_epi16, _mm256_xor_ps, _mm256_xor_si256,
 };
 
 /// The proof that the machine has AVX2 and FMA.
@@ -72,13 +71,6 @@ impl Lanes for Vectors {
     type Line = [f32; 8];
     type F = __m256;
     type U = __m256i;
-
-    // Here, and not at `run`: of functions with target features the compiler (1.95) forgets that they are never to be inlined.
-    #[inline(never)]
-    fn apart<K: Kernel>(self, kernel: K) -> K::Output {
-        // SAFETY: see `intrinsics`.
-        unsafe { run(kernel) }
-    }
 
     #[inline(always)]
     fn lines(values: &[f32]) -> &[[f32; 8]] {
@@ -192,51 +184,34 @@ impl Lanes for Vectors {
     }
 
     #[inline(always)]
-    fn split(self, codes: &[u32; BLOCK], planes: &mut Split) {
+    fn sum(self, [low, high]: [__m256; 2]) -> f32 {
         // SAFETY: see `intrinsics`.
         unsafe {
-            // Each 128-bit lane: bytes 3 of its four words, then bytes 2 and 1.
-            let by_byte = _mm256_setr_epi8(
-                3, 7, 11, 15, 2, 6, 10, 14, 1, 5, 9, 13, -1, -1, -1, -1, //
-                3, 7, 11, 15, 2, 6, 10, 14, 1, 5, 9, 13, -1, -1, -1, -1,
-            );
-            let word = |at| self.load_words(codes, at);
-            let (upper, bytes) = columns([word(0), word(1), word(2), word(3)], by_byte);
-            for (to, from) in planes.bytes.iter_mut().zip(bytes) {
-                _mm256_storeu_si256(to.as_mut_ptr().cast(), in_order(from));
-            }
-            let mut upper = in_order(upper);
-            for plane in &mut planes.bits {
-                *plane = _mm256_movemask_epi8(upper).cast_unsigned();
-                upper = _mm256_add_epi8(upper, upper);
-            }
-        }
-        for (byte, code) in planes.bytes[2].iter_mut().zip(codes) {
-            *byte = *code as u8;
+            let eight = _mm256_add_ps(low, high);
+            let four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps::<1>(eight));
+            let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
         }
     }
 
     #[inline(always)]
-    fn join(self, planes: &Split, codes: &mut [u32; BLOCK]) {
+    fn largest(self, [low, high]: [__m256i; 2]) -> u32 {
         // SAFETY: see `intrinsics`.
         unsafe {
-            let x = planes::upper_bytes(planes);
-            let a = _mm256_loadu_si256(planes.bytes[0].as_ptr().cast());
-            let b = _mm256_loadu_si256(planes.bytes[1].as_ptr().cast());
-            let c = _mm256_loadu_si256(planes.bytes[2].as_ptr().cast());
-            let (low, low_2) = (_mm256_unpacklo_epi8(c, b), _mm256_unpackhi_epi8(c, b));
-            let (high, high_2) = (_mm256_unpacklo_epi8(a, x), _mm256_unpackhi_epi8(a, x));
-            let words = [
-                _mm256_unpacklo_epi16(low, high),
-                _mm256_unpackhi_epi16(low, high),
-                _mm256_unpacklo_epi16(low_2, high_2),
-                _mm256_unpackhi_epi16(low_2, high_2),
-            ];
-            self.store_words(codes, 0, _mm256_permute2x128_si256::<0x20>(words[0], words[1]));
-            self.store_words(codes, 1, _mm256_permute2x128_si256::<0x20>(words[2], words[3]));
-            self.store_words(codes, 2, _mm256_permute2x128_si256::<0x31>(words[0], words[1]));
-            self.store_words(codes, 3, _mm256_permute2x128_si256::<0x31>(words[2], words[3]));
+            let eight = _mm256_max_epu32(low, high);
+            let four = _mm_max_epu32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256::<1>(eight));
+            let two = _mm_max_epu32(four, _mm_shuffle_epi32::<0b11_10_11_10>(four));
+            _mm_cvtsi128_si32(_mm_max_epu32(two, _mm_shuffle_epi32::<0b01>(two))).cast_unsigned()
         }
+    }
+}
+
+impl Planes for Vectors {
+    // Here, and not at `run`: of functions with target features the compiler (1.95) forgets that they are never to be inlined.
+    #[inline(never)]
+    fn outlined<K: Kernel>(self, kernel: K) -> K::Output {
+        // SAFETY: see `intrinsics`.
+        unsafe { run(kernel) }
     }
 
     #[inline(always)]
@@ -267,28 +242,6 @@ impl Lanes for Vectors {
             for (to, from) in bytes.into_iter().zip(rest) {
                 _mm256_storeu_si256(to.as_mut_ptr().cast(), in_order(from));
             }
-        }
-    }
-
-    #[inline(always)]
-    fn sum(self, [low, high]: [__m256; 2]) -> f32 {
-        // SAFETY: see `intrinsics`.
-        unsafe {
-            let eight = _mm256_add_ps(low, high);
-            let four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps::<1>(eight));
-            let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-            _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
-        }
-    }
-
-    #[inline(always)]
-    fn largest(self, [low, high]: [__m256i; 2]) -> u32 {
-        // SAFETY: see `intrinsics`.
-        unsafe {
-            let eight = _mm256_max_epu32(low, high);
-            let four = _mm_max_epu32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256::<1>(eight));
-            let two = _mm_max_epu32(four, _mm_shuffle_epi32::<0b11_10_11_10>(four));
-            _mm_cvtsi128_si32(_mm_max_epu32(two, _mm_shuffle_epi32::<0b01>(two))).cast_unsigned()
         }
     }
 

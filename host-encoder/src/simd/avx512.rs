@@ -1,18 +1,17 @@
 //! Sixteen lanes with AVX-512 F, BW, DQ and VL.
 
-use super::{Kernel, Lanes, Split};
-use crate::packet::BLOCK;
+use super::{Kernel, Lanes, Planes};
+use crate::wire::BLOCK;
 use std::arch::x86_64::{
-    __m512, __m512i, __mmask16, _mm_loadu_si128, _mm_storeu_si128, _mm256_add_epi8, _mm256_loadu_ps,
-    _mm256_loadu_si256, _mm256_movepi8_mask, _mm256_set_m128i, _mm256_storeu_si256, _mm512_add_epi32,
-    _mm512_add_ps, _mm512_and_si512, _mm512_broadcast_f32x8, _mm512_broadcast_i64x4, _mm512_castps_si512,
-    _mm512_castsi512_ps, _mm512_cmpgt_epi32_mask, _mm512_cvtepi32_epi8, _mm512_cvtepi32_ps,
-    _mm512_cvtepu8_epi32, _mm512_cvttps_epi32, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_loadu_si512,
-    _mm512_mask_blend_epi32, _mm512_mask_sub_epi32, _mm512_max_epu32, _mm512_min_epu32, _mm512_movm_epi32,
-    _mm512_mul_epu32, _mm512_mul_ps, _mm512_or_si512, _mm512_permute_ps, _mm512_permutexvar_epi32,
-    _mm512_permutexvar_ps, _mm512_set1_epi32, _mm512_set1_ps, _mm512_setr_ps, _mm512_shuffle_f32x4,
-    _mm512_slli_epi32, _mm512_slli_epi64, _mm512_srli_epi32, _mm512_srli_epi64, _mm512_storeu_ps,
-    _mm512_storeu_si512, _mm512_sub_ps, _mm512_xor_si512,
+    __m512, __m512i, __mmask16, _mm_loadu_si128, _mm_storeu_si128, _mm256_loadu_ps, _mm256_loadu_si256,
+    _mm256_storeu_si256, _mm512_add_epi32, _mm512_add_ps, _mm512_and_si512, _mm512_broadcast_f32x8,
+    _mm512_broadcast_i64x4, _mm512_castps_si512, _mm512_castsi512_ps, _mm512_cmpgt_epi32_mask,
+    _mm512_cvtepi32_epi8, _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32, _mm512_cvttps_epi32, _mm512_fmadd_ps,
+    _mm512_loadu_ps, _mm512_loadu_si512, _mm512_mask_blend_epi32, _mm512_mask_sub_epi32, _mm512_max_epu32,
+    _mm512_min_epu32, _mm512_movm_epi32, _mm512_mul_epu32, _mm512_mul_ps, _mm512_or_si512, _mm512_permute_ps,
+    _mm512_permutexvar_epi32, _mm512_permutexvar_ps, _mm512_set1_epi32, _mm512_set1_ps, _mm512_setr_ps,
+    _mm512_shuffle_f32x4, _mm512_slli_epi32, _mm512_slli_epi64, _mm512_srli_epi32, _mm512_srli_epi64,
+    _mm512_storeu_ps, _mm512_storeu_si512, _mm512_sub_ps, _mm512_xor_si512,
 };
 
 /// The proof that the machine has AVX-512 F, BW, DQ and VL.
@@ -57,12 +56,6 @@ impl Lanes for Avx512 {
     type Line = [f32; 16];
     type F = __m512;
     type U = __m512i;
-
-    // See the other backend's.
-    #[inline(never)]
-    fn apart<K: Kernel>(self, kernel: K) -> K::Output {
-        self.run(kernel)
-    }
 
     #[inline(always)]
     fn lines(values: &[f32]) -> &[[f32; 16]] {
@@ -167,36 +160,13 @@ impl Lanes for Avx512 {
             (high, low)
         }
     }
+}
 
-    #[inline(always)]
-    fn split(self, codes: &[u32; BLOCK], planes: &mut Split) {
-        let (a, b) = (self.load_words(codes, 0), self.load_words(codes, 1));
-        // SAFETY: see `intrinsics`.
-        unsafe {
-            self.narrow(&mut planes.bytes[0], _mm512_srli_epi32::<16>(a), _mm512_srli_epi32::<16>(b));
-            self.narrow(&mut planes.bytes[1], _mm512_srli_epi32::<8>(a), _mm512_srli_epi32::<8>(b));
-            let mut upper = _mm256_set_m128i(
-                _mm512_cvtepi32_epi8(_mm512_srli_epi32::<24>(b)),
-                _mm512_cvtepi32_epi8(_mm512_srli_epi32::<24>(a)),
-            );
-            for plane in &mut planes.bits {
-                *plane = _mm256_movepi8_mask(upper);
-                upper = _mm256_add_epi8(upper, upper);
-            }
-        }
-        self.narrow(&mut planes.bytes[2], a, b);
-    }
-
-    #[inline(always)]
-    fn join(self, planes: &Split, codes: &mut [u32; BLOCK]) {
-        let mut upper = [0; BLOCK];
-        // SAFETY: see `intrinsics`; AVX-512 F includes AVX2.
-        unsafe { _mm256_storeu_si256(upper.as_mut_ptr().cast(), super::avx2::planes::upper_bytes(planes)) };
-        self.together(&upper, [&planes.bytes[0], &planes.bytes[1]], codes);
-        for half in 0..2 {
-            let word = self.or(self.load_words(codes, half), self.widen(&planes.bytes[2], half));
-            self.store_words(codes, half, word);
-        }
+impl Planes for Avx512 {
+    // See the other backend's.
+    #[inline(never)]
+    fn outlined<K: Kernel>(self, kernel: K) -> K::Output {
+        self.run(kernel)
     }
 
     #[inline(always)]

@@ -1,20 +1,7 @@
 //! What a backend has to provide.
 
 use super::Kernel;
-use crate::packet::BLOCK;
-
-/// A block's code words as planes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Split {
-    /// Bits 31 to 24 of the words: bit j of plane p is bit 31 − p of word j.
-    pub(crate) bits: [u32; 8],
-    /// Bits 23–16, 15–8 and 7–0 of the words.
-    pub(crate) bytes: [[u8; BLOCK]; 3],
-}
-
-impl Split {
-    pub(crate) const ZERO: Self = Self { bits: [0; 8], bytes: [[0; BLOCK]; 3] };
-}
+use crate::wire::BLOCK;
 
 #[inline(always)]
 fn sixteen<L: Lanes>(lanes: L, v: [L::U; 2]) -> [u32; 16] {
@@ -40,9 +27,6 @@ pub(crate) trait Lanes: Copy {
     type F: Copy;
     /// A vector of u32.
     type U: Copy;
-
-    /// Runs a kernel in a function of its own: a loop that keeps its constants in registers needs them for itself.
-    fn apart<K: Kernel>(self, kernel: K) -> K::Output;
 
     /// The whole vectors of a slice.
     fn lines(values: &[f32]) -> &[Self::Line];
@@ -126,10 +110,13 @@ pub(crate) trait Lanes: Copy {
     fn largest(self, v: [Self::U; 2]) -> u32 {
         sixteen(self, v).into_iter().fold(0, u32::max)
     }
-    /// Code words to planes.
-    fn split(self, codes: &[u32; BLOCK], planes: &mut Split);
-    /// Planes to code words.
-    fn join(self, planes: &Split, codes: &mut [u32; BLOCK]);
+}
+
+/// What code words are taken apart and put together with, and how a kernel runs another one.
+pub(crate) trait Planes: Lanes {
+    /// Runs a kernel in a function of its own: a loop that keeps its constants in registers needs them for itself.
+    fn outlined<K: Kernel>(self, kernel: K) -> K::Output;
+
     /// The bytes of the code words that the signs of `values` and their codes of 23 bits make: the upper ones in an order of the backend's own,
     /// for [`Self::turn_back`], the next two in order. Bit 23 of a code is clear; those above it do not matter.
     fn split_codes(

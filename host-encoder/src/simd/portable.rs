@@ -1,7 +1,7 @@
 //! Eight lanes in plain Rust.
 
-use super::{Kernel, Lanes, Split};
-use crate::packet::BLOCK;
+use super::{Kernel, Lanes, Planes};
+use crate::wire::BLOCK;
 
 /// The backend that every machine has; the oracle of the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,11 +27,6 @@ impl Lanes for Portable {
     type Line = [f32; N];
     type F = [f32; N];
     type U = [u32; N];
-
-    #[inline(never)]
-    fn apart<K: Kernel>(self, kernel: K) -> K::Output {
-        kernel.run(self)
-    }
 
     #[inline(always)]
     fn lines(values: &[f32]) -> &[[f32; N]] {
@@ -145,38 +140,12 @@ impl Lanes for Portable {
     fn to_array(self, v: [u32; N], out: &mut [u32; 16]) {
         out[..N].copy_from_slice(&v);
     }
+}
 
-    #[inline(always)]
-    fn split(self, codes: &[u32; BLOCK], planes: &mut Split) {
-        let mut turned = [[0u8; 8]; 4];
-        for (turned, codes) in turned.iter_mut().zip(codes.as_chunks::<8>().0) {
-            let rows = codes.map(|code| (code >> 24) as u8);
-            *turned = transpose(u64::from_le_bytes(rows)).to_le_bytes();
-        }
-        for plane in 0..8 {
-            planes.bits[plane] = u32::from_le_bytes(turned.map(|bytes| bytes[7 - plane]));
-        }
-        for (plane, bytes) in planes.bytes.iter_mut().enumerate() {
-            for i in 0..BLOCK {
-                bytes[i] = (codes[i] >> (16 - 8 * plane)) as u8;
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn join(self, planes: &Split, codes: &mut [u32; BLOCK]) {
-        let bits = planes.bits.map(u32::to_le_bytes);
-        for (group, codes) in codes.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-            let mut rows = [0; 8];
-            for plane in 0..8 {
-                rows[7 - plane] = bits[plane][group];
-            }
-            let upper = transpose(u64::from_le_bytes(rows)).to_le_bytes();
-            for i in 0..8 {
-                let [a, b, c] = planes.bytes.map(|bytes| u32::from(bytes[8 * group + i]));
-                codes[i] = u32::from(upper[i]) << 24 | a << 16 | b << 8 | c;
-            }
-        }
+impl Planes for Portable {
+    #[inline(never)]
+    fn outlined<K: Kernel>(self, kernel: K) -> K::Output {
+        kernel.run(self)
     }
 
     #[inline(always)]

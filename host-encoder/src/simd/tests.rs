@@ -1,7 +1,7 @@
 //! Every backend against the portable one, operation by operation.
 
-use super::{Isa, Kernel, Lanes, Split};
-use crate::packet::BLOCK;
+use super::{Isa, Kernel, Lanes, Planes};
+use crate::wire::BLOCK;
 use proptest::prelude::*;
 
 /// All operations on a vector of sixteen inputs, as bits.
@@ -15,7 +15,7 @@ impl Kernel for Operations {
     type Output = Vec<Vec<u32>>;
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) -> Vec<Vec<u32>> {
+    fn run<L: Planes>(self, lanes: L) -> Vec<Vec<u32>> {
         let mut results: Vec<Vec<u32>> = Vec::new();
         let mut columns: [Vec<u32>; 32] = Default::default();
         let table = [1.5, -2.0, 3.25, 0.0, 7.0, -0.0, 9.5, 11.0];
@@ -77,12 +77,6 @@ impl Kernel for Operations {
         let (low, high) = (lanes.load(halves[0]), lanes.load(halves[1]));
         results
             .push(vec![lanes.sum([low, high]).to_bits(), lanes.largest([lanes.bits(low), lanes.bits(high)])]);
-        let (mut split, mut joined) = (Split::ZERO, [0; BLOCK]);
-        lanes.split(&self.words, &mut split);
-        lanes.join(&split, &mut joined);
-        results.push(split.bits.to_vec());
-        results.extend(split.bytes.iter().map(|b| b.iter().map(|b| u32::from(*b)).collect()));
-        results.push(joined.to_vec());
         let mut stored = [0; BLOCK];
         for at in 0..BLOCK / L::N {
             lanes.store_words(&mut stored, at, lanes.load_words(&self.words, at));
@@ -106,33 +100,6 @@ proptest! {
             }
         }
     }
-
-    #[test]
-    fn bit_p_of_a_word_is_its_bit_of_plane_p(words in prop::array::uniform32(any::<u32>())) {
-        struct Planes([u32; BLOCK]);
-        impl Kernel for Planes {
-            type Output = (Split, [u32; BLOCK]);
-
-            #[inline(always)]
-            fn run<L: Lanes>(self, lanes: L) -> Self::Output {
-                let (mut split, mut joined) = (Split::ZERO, [0; BLOCK]);
-                lanes.split(&self.0, &mut split);
-                lanes.join(&split, &mut joined);
-                (split, joined)
-            }
-        }
-        for isa in Isa::available() {
-            let (split, joined) = isa.run(Planes(words));
-            prop_assert_eq!(joined, words);
-            for (j, word) in words.iter().enumerate() {
-                for plane in 0..8 {
-                    prop_assert_eq!(split.bits[plane] >> j & 1, word >> (31 - plane) & 1);
-                }
-                let bytes = split.bytes.map(|bytes| bytes[j]);
-                prop_assert_eq!(&bytes, &word.to_be_bytes()[1..]);
-            }
-        }
-    }
 }
 
 proptest! {
@@ -145,7 +112,7 @@ proptest! {
             type Output = [[u32; BLOCK]; 8];
 
             #[inline(always)]
-            fn run<L: Lanes>(self, lanes: L) -> Self::Output {
+            fn run<L: Planes>(self, lanes: L) -> Self::Output {
                 let (mut upper, mut words) = ([[0; BLOCK]; 8], [[0; BLOCK]; 8]);
                 lanes.turn(self.0, self.1, &mut upper);
                 for (upper, words) in upper.iter().zip(&mut words) {
@@ -179,7 +146,7 @@ proptest! {
             type Output = (Vec<u8>, [[[u8; BLOCK]; 2]; 8]);
 
             #[inline(always)]
-            fn run<L: Lanes>(self, lanes: L) -> Self::Output {
+            fn run<L: Planes>(self, lanes: L) -> Self::Output {
                 let Self(values, codes, length, at) = self;
                 let (mut upper, mut bytes, mut planes) = ([[0; BLOCK]; 8], [[[0; BLOCK]; 2]; 8], vec![0x5a; 8 * length]);
                 for (block, (upper, bytes)) in upper.iter_mut().zip(&mut bytes).enumerate() {

@@ -1,15 +1,13 @@
 //! The bytes and bits of code words, many at a time. For machines with longer vectors as well.
 
-use crate::packet::BLOCK;
-use crate::simd::Split;
+use crate::wire::BLOCK;
 use std::arch::asm;
 use std::arch::x86_64::{
     __m256i, _mm256_and_si256, _mm256_blend_epi32, _mm256_loadu_si256, _mm256_permute2x128_si256,
-    _mm256_permutevar8x32_epi32, _mm256_set1_epi8, _mm256_set1_epi64x, _mm256_setr_epi8, _mm256_setr_epi32,
-    _mm256_shuffle_epi8, _mm256_slli_epi16, _mm256_slli_epi64, _mm256_srli_epi16, _mm256_srli_epi64,
-    _mm256_storeu_si256, _mm256_unpackhi_epi8, _mm256_unpackhi_epi16, _mm256_unpackhi_epi32,
-    _mm256_unpackhi_epi64, _mm256_unpacklo_epi8, _mm256_unpacklo_epi16, _mm256_unpacklo_epi32,
-    _mm256_unpacklo_epi64, _mm256_xor_si256,
+    _mm256_set1_epi8, _mm256_setr_epi8, _mm256_setr_epi32, _mm256_shuffle_epi8, _mm256_slli_epi16,
+    _mm256_srli_epi16, _mm256_storeu_si256, _mm256_unpackhi_epi8, _mm256_unpackhi_epi16,
+    _mm256_unpackhi_epi32, _mm256_unpackhi_epi64, _mm256_unpacklo_epi8, _mm256_unpacklo_epi16,
+    _mm256_unpacklo_epi32, _mm256_unpacklo_epi64, _mm256_xor_si256,
 };
 
 /// The doublewords of `v` in another order: one instruction. The compiler (1.95) takes the intrinsic apart into two others,
@@ -172,32 +170,4 @@ pub(in crate::simd) fn turn_back(upper: &[[u8; BLOCK]; 8], planes: &mut [u8], at
         // SAFETY: each of eight planes has a piece there.
         unsafe { _mm256_storeu_si256(planes.as_mut_ptr().add(p * length + at).cast(), bits) };
     }
-}
-
-/// The upper bytes of a block's code words, from its bit-planes.
-#[target_feature(enable = "avx2")]
-#[inline]
-pub(in crate::simd) fn upper_bytes(planes: &Split) -> __m256i {
-    // Four 8 × 8 matrices of bits, a column of bytes each, last plane first.
-    let columns = _mm256_setr_epi8(
-        12, 8, 4, 0, 13, 9, 5, 1, 14, 10, 6, 2, 15, 11, 7, 3, //
-        12, 8, 4, 0, 13, 9, 5, 1, 14, 10, 6, 2, 15, 11, 7, 3,
-    );
-    // SAFETY: the bits of eight planes are 32 bytes.
-    let bits = unsafe { _mm256_loadu_si256(planes.bits.as_ptr().cast()) };
-    let bits = _mm256_shuffle_epi8(bits, columns);
-    let mut x = _mm256_permutevar8x32_epi32(bits, _mm256_setr_epi32(4, 0, 5, 1, 6, 2, 7, 3));
-    macro_rules! swap {
-        ($shift:literal, $mask:literal) => {
-            let t = _mm256_and_si256(
-                _mm256_xor_si256(x, _mm256_srli_epi64::<$shift>(x)),
-                _mm256_set1_epi64x($mask),
-            );
-            x = _mm256_xor_si256(x, _mm256_xor_si256(t, _mm256_slli_epi64::<$shift>(t)));
-        };
-    }
-    swap!(7, 0x00aa_00aa_00aa_00aa);
-    swap!(14, 0x0000_cccc_0000_cccc);
-    swap!(28, 0x0000_0000_f0f0_f0f0);
-    x
 }

@@ -1,0 +1,10 @@
+//! Planes of one row to coordinates: any prefix, any order, duplicates and repairs (docs/wire-format.md §6, §8).
+
+pub(crate) mod decoding;
+mod dequantise;
+mod finish;
+pub(crate) mod reception;
+pub(crate) mod row;
+pub(crate) mod scratch;
+pub(crate) mod weights;
+pub(crate) mod words;

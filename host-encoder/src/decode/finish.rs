@@ -1,0 +1,98 @@
+//! The last steps of a row on its way back: last levels of the transform, signs, scale.
+
+use crate::rotate::hadamard::{CACHE_BLOCK, eight};
+use crate::rotate::scale::RowScale;
+use crate::simd::{Kernel, Lanes, Planes};
+use crate::wire::BLOCK;
+
+/// Parts between which the last levels are: as many as fit the registers.
+const PARTS: usize = 8;
+/// Blocks of a part.
+const BLOCKS: usize = CACHE_BLOCK / BLOCK;
+/// A row of the usual length, 2^15.
+type Row = [[[f32; BLOCK]; BLOCKS]; PARTS];
+
+/// Does the levels between the pieces of a row of the usual length, flips the signs back and stores or adds, all while the values are in
+/// registers: the row is read once less from the second-level cache, and written once less to it. In a function of its own, where all
+/// distances are constants.
+///
+/// Values come from eight places 16 KiB apart, and go to eight such places. In a first-level cache of 32 KiB with eight ways either eight
+/// fill all the ways there are for them, so the two rows must not lie alike in their pages ([`crate::scratch::AlignedRow::away_from`]).
+pub(crate) struct LastLevels<'a> {
+    values: &'a Row,
+    signs: &'a [[u32; BLOCKS]; PARTS],
+    add: bool,
+    out: &'a mut Row,
+}
+
+impl<'a> LastLevels<'a> {
+    /// `None` for rows of other lengths.
+    pub(crate) fn new(values: &'a [f32], signs: &'a [u32], add: bool, out: &'a mut [f32]) -> Option<Self> {
+        let whole = |length| length == PARTS * BLOCKS * BLOCK;
+        if !whole(values.len()) || !whole(out.len()) {
+            return None;
+        }
+        Some(Self {
+            values: values.as_chunks().0.as_chunks().0.first_chunk()?,
+            signs: signs.as_chunks().0.first_chunk()?,
+            add,
+            out: out.as_chunks_mut().0.as_chunks_mut().0.first_chunk_mut()?,
+        })
+    }
+
+    #[inline(always)]
+    fn put<L: Lanes, const ADD: bool>(self, lanes: L) {
+        let Self { values, signs, out, .. } = self;
+        for block in 0..BLOCKS {
+            for at in 0..BLOCK / L::N {
+                let mut v = [lanes.splat(0.0); PARTS];
+                for part in 0..PARTS {
+                    v[part] = lanes.load(&L::lines(&values[part][block])[at]);
+                }
+                v = eight::<L, true>(lanes, v);
+                for part in 0..PARTS {
+                    let to = &mut L::lines_mut(&mut out[part][block])[at];
+                    let v = lanes.flip(v[part], signs[part][block], at);
+                    lanes.store(to, if ADD { lanes.add(lanes.load(to), v) } else { v });
+                }
+            }
+        }
+    }
+}
+
+impl Kernel for LastLevels<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Planes>(self, lanes: L) {
+        if self.add { self.put::<L, true>(lanes) } else { self.put::<L, false>(lanes) }
+    }
+}
+
+/// Flips the signs back, takes the working scale off and stores or adds.
+#[inline(always)]
+pub(crate) fn finish<L: Lanes>(
+    lanes: L,
+    values: &[f32],
+    signs: &[u32],
+    scale: RowScale,
+    add: bool,
+    out: &mut [f32],
+) {
+    let values = &values[..out.len().min(values.len())];
+    let whole = if scale.is_one() { values.len() / BLOCK } else { 0 };
+    let words = signs.iter().copied().chain(std::iter::repeat(0));
+    let blocks = out.as_chunks_mut::<BLOCK>().0.iter_mut().zip(values.as_chunks::<BLOCK>().0).zip(words);
+    for ((to, from), word) in blocks.take(whole) {
+        for (at, (to, from)) in L::lines_mut(to).iter_mut().zip(L::lines(from)).enumerate() {
+            let v = lanes.flip(lanes.load(from), word, at);
+            let v = if add { lanes.add(lanes.load(to), v) } else { v };
+            lanes.store(to, v);
+        }
+    }
+    for i in whole * BLOCK..values.len() {
+        let word = signs.get(i / BLOCK).copied().unwrap_or_default();
+        let value = scale.down(f32::from_bits(values[i].to_bits() ^ (word >> (i % BLOCK) & 1) << 31));
+        out[i] = if add { out[i] + value } else { value };
+    }
+}

@@ -1,0 +1,125 @@
+//! What is held of one packet.
+
+use super::words::WordsMut;
+use crate::quantise::statistics::Statistics;
+use crate::simd::Isa;
+use crate::wire::{Codec, MAX_PLANES};
+
+/// What is held of one packet.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reception {
+    statistics: Statistics,
+    /// Coordinates of the packet.
+    coordinates: u16,
+    /// Bytes held of each plane, from its beginning, unless all are held whole. Kept per plane, so that the order of arrival does not matter.
+    bytes: [u16; MAX_PLANES as usize],
+    /// Whole planes held from plane 0 on.
+    leading: u8,
+}
+
+/// At what precision a packet is decoded: its first `more` coordinates at `planes + 1` planes, the rest at `planes`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Precision {
+    pub(crate) statistics: Statistics,
+    pub(crate) planes: u8,
+    pub(crate) more: u16,
+}
+
+impl Reception {
+    /// Nothing but the header of a packet of at most 8,160 coordinates.
+    pub(crate) fn new(statistics: Statistics, coordinates: usize) -> Self {
+        Self { statistics, coordinates: coordinates as u16, bytes: [0; MAX_PLANES as usize], leading: 0 }
+    }
+
+    /// What the packet's header says about its coordinates.
+    pub(crate) fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    /// Takes in the planes of a body that begins with plane `first`; `words` are the packet's, which mean nothing yet when it is seen for
+    /// the first time. Returns whether anything was not held before.
+    #[inline]
+    pub(crate) fn merge(
+        &mut self,
+        isa: Isa,
+        codec: Codec,
+        first: u8,
+        body: &[u8],
+        first_sight: bool,
+        mut words: WordsMut<'_>,
+    ) -> bool {
+        // Whole packets are the rule, and nobody asks how much is held of their planes.
+        if codec == Codec::Rht && first == 0 && body.len() == codec.body_len(self.coordinates.into()) {
+            words.join(isa, body);
+            self.leading = codec.planes();
+            return true;
+        }
+        self.merge_part(isa, codec, first, body, first_sight, words)
+    }
+
+    #[inline(never)]
+    fn merge_part(
+        &mut self,
+        isa: Isa,
+        codec: Codec,
+        first: u8,
+        body: &[u8],
+        first_sight: bool,
+        mut words: WordsMut<'_>,
+    ) -> bool {
+        let n = usize::from(self.coordinates);
+        if codec == Codec::Rht && first == 0 && self.bytes == [0; MAX_PLANES as usize] {
+            words.join(isa, body);
+            let mut left = body.len();
+            for (plane, bytes) in (0..codec.planes()).zip(&mut self.bytes) {
+                let length = codec.plane_len(plane, n);
+                *bytes = left.min(length) as u16;
+                self.leading += u8::from(left >= length);
+                left = left.saturating_sub(length);
+            }
+            return !body.is_empty();
+        }
+        if first_sight {
+            words.clear();
+        }
+        let (mut rest, mut gained) = (body, false);
+        for plane in first..codec.planes() {
+            let (bytes, tail) = rest.split_at(rest.len().min(codec.plane_len(plane, n)));
+            let held = self.bytes_of(plane);
+            if bytes.len() > held {
+                words.add(codec, plane, held..bytes.len(), bytes);
+                self.bytes[usize::from(plane)] = bytes.len() as u16;
+                gained = true;
+            }
+            rest = tail;
+        }
+        let whole = |&plane: &u8| self.bytes_of(plane) >= codec.plane_len(plane, n);
+        self.leading = (0..codec.planes()).take_while(whole).count() as u8;
+        gained
+    }
+
+    /// Whole planes held from plane 0 on.
+    pub(crate) fn leading(&self) -> u8 {
+        self.leading
+    }
+
+    /// The precision to decode at when no more than `limit` planes may be used; `None` at 0.
+    #[inline]
+    pub(crate) fn precision(&self, codec: Codec, limit: u8) -> Option<Precision> {
+        if limit == 0 {
+            return None;
+        }
+        let Self { statistics, coordinates, leading, .. } = *self;
+        let mut more = 0;
+        let held = self.bytes_of(leading);
+        if held > 0 && leading < limit {
+            let bits = codec.plane_bits().get(usize::from(leading)).copied().unwrap_or(1);
+            more = (held * 8 / usize::from(bits)).min(coordinates.into()) as u16;
+        }
+        Some(Precision { statistics, planes: leading.min(limit), more })
+    }
+
+    fn bytes_of(&self, plane: u8) -> usize {
+        self.bytes.get(usize::from(plane)).copied().unwrap_or_default().into()
+    }
+}

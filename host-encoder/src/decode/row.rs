@@ -1,0 +1,206 @@
+//! The packets of one row back to coordinates.
+
+use super::decoding::Decoding;
+use super::dequantise::{Scales, packet};
+use super::finish::{LastLevels, finish};
+use super::reception::Precision;
+use super::scratch::Scratch;
+use super::weights::{RowWeights, kept};
+use super::words::RowWords;
+use crate::rotate::RotationKey;
+use crate::rotate::hadamard::{CACHE_BLOCK, join_blocks, transform_block};
+use crate::rotate::rotation;
+use crate::rotate::scale::RowScale;
+use crate::simd::{Ahead, Isa, Kernel, Planes};
+use crate::wire::{BLOCK, Layout};
+
+/// What happens to decoded coordinates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Put {
+    /// They replace what is there.
+    Store,
+    /// They are added to what is there.
+    Add,
+    /// They are added before they are rotated back: the row's first, or only, rotation stays.
+    AddRotated,
+}
+
+/// One row of a message, about to be decoded.
+#[derive(Clone, Copy)]
+pub(crate) struct RowDecoder<'a> {
+    pub(crate) layout: &'a Layout,
+    pub(crate) row: usize,
+    pub(crate) key: RotationKey,
+    pub(crate) decoding: Decoding,
+    pub(crate) isa: Isa,
+    /// It was rotated twice.
+    pub(crate) twice: bool,
+    /// The precision of each of its packets by its number in the row, if anything of it arrived.
+    pub(crate) precision: &'a dyn Fn(usize) -> Option<Precision>,
+}
+
+impl RowDecoder<'_> {
+    /// Decodes the row from its words to `out`: as long as its coordinates without padding, or with it for [`Put::AddRotated`].
+    pub(crate) fn decode(&self, words: &RowWords, put: Put, scratch: &mut Scratch, out: &mut [f32]) {
+        if self.is_marked() {
+            return out.fill(f32::NAN);
+        }
+        let weights = self.weights(kept);
+        // A rotation spreads what rounds to σ = 0 evenly over the row.
+        let Some(largest) = weights.largest().filter(|largest| *largest > 0.0) else {
+            // Adding zeros changes nothing (but −0, whose sign a sum of reals does not have).
+            if put == Put::Store {
+                out.fill(0.0);
+            }
+            return;
+        };
+        let length = self.layout.row_range(self.row).len();
+        let Scratch { row: values, signs, second_signs, .. } = scratch;
+        let values = values.away_from(out.as_ptr(), length);
+        self.signs(put, length, signs, second_signs);
+        let scale = RowScale::for_largest(largest);
+        self.isa.run(Job { decoder: self, words, weights, put, scale, values, signs, second_signs, out });
+    }
+
+    /// Whether a packet of a row that is not finite arrived.
+    pub(crate) fn is_marked(&self) -> bool {
+        let packets = self.layout.row_packets(self.row).len();
+        (0..packets)
+            .any(|nth| (self.precision)(nth).is_some_and(|precision| precision.statistics.is_not_finite()))
+    }
+
+    /// What λ and f follow from; `kept` gives 1 − D_b by κ and b.
+    pub(crate) fn weights(&self, kept: impl Fn(u8, u8) -> f64) -> RowWeights {
+        let mut weights = RowWeights::new(self.layout.row_range(self.row).len());
+        for (nth, (_, place)) in self.layout.row_places(self.row).enumerate() {
+            if let Some(precision) = (self.precision)(nth) {
+                weights.add(place.len(), precision, &kept);
+            }
+        }
+        weights
+    }
+
+    /// The signs that the way back needs.
+    pub(crate) fn signs(&self, put: Put, length: usize, signs: &mut Vec<u32>, second_signs: &mut Vec<u32>) {
+        if put != Put::AddRotated {
+            rotation::signs_of(self.isa, self.key, self.row as u32, length, signs);
+        }
+        if self.twice {
+            rotation::second_signs_of(self.isa, self.key, self.row as u32, length, second_signs);
+        }
+    }
+
+    /// What normalised rotated coordinates have to be multiplied by, so that transforms which are not normalised give coordinates.
+    pub(crate) fn gain(&self, length: usize) -> f64 {
+        if self.twice { 1.0 / length as f64 } else { 1.0 / (length as f64).sqrt() }
+    }
+}
+
+struct Job<'a> {
+    decoder: &'a RowDecoder<'a>,
+    words: &'a RowWords,
+    weights: RowWeights,
+    put: Put,
+    scale: RowScale,
+    values: &'a mut [f32],
+    signs: &'a [u32],
+    second_signs: &'a [u32],
+    out: &'a mut [f32],
+}
+
+impl Kernel for Job<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Planes>(self, lanes: L) {
+        let Self { decoder, words, weights, put, scale, values, signs, second_signs, out } = self;
+        let RowDecoder { layout, decoding, row, twice, .. } = *decoder;
+        let (mut lambda, mut paper) = (1.0, 0.0);
+        match decoding {
+            Decoding::Unbiased => lambda = weights.lambda(),
+            Decoding::Mmse => {}
+            Decoding::Paper => paper = weights.paper_scale(),
+        }
+        let gain = scale.factor() * decoder.gain(values.len());
+        let scales = Scales { decoding, unit: lambda * gain, paper: paper * gain };
+        let rotate = twice || put != Put::AddRotated;
+        // Where the row goes in the end.
+        let mut ahead = Ahead::new(out);
+        let mut transformed = 0;
+        for (nth, (_, local)) in layout.row_places(row).enumerate() {
+            // Pieces are transformed as soon as they are full, while they are in the cache.
+            while rotate && local.start >= transformed + CACHE_BLOCK {
+                transform_block(lanes, &mut values[transformed..transformed + CACHE_BLOCK], &mut ahead);
+                transformed += CACHE_BLOCK;
+            }
+            // All of it before the last levels, which write.
+            ahead.lines(local.len().div_ceil(2 * BLOCK));
+            match (decoder.precision)(nth) {
+                Some(precision) => {
+                    packet(lanes, precision, scales, words.of(local.clone()), &mut values[local]);
+                }
+                None => values[local].fill(0.0),
+            }
+        }
+        if rotate {
+            for block in values[transformed..].chunks_mut(CACHE_BLOCK) {
+                transform_block(lanes, block, &mut ahead);
+            }
+        }
+        if twice {
+            join_blocks(lanes, values, &mut ahead);
+            rotation::flip(lanes, values, second_signs);
+            if put != Put::AddRotated {
+                for block in values.chunks_mut(CACHE_BLOCK) {
+                    transform_block(lanes, block, &mut ahead);
+                }
+            }
+        }
+        if put == Put::AddRotated {
+            for (to, value) in out.iter_mut().zip(&*values) {
+                *to += scale.down(*value);
+            }
+            return;
+        }
+        if scale.is_one()
+            && let Some(last) = LastLevels::new(values, signs, put == Put::Add, out)
+        {
+            return lanes.outlined(last);
+        }
+        join_blocks(lanes, values, &mut ahead);
+        finish(lanes, values, signs, scale, put == Put::Add, out);
+    }
+}
+
+/// Rotates the values of a row back, for those who did not quantise them, and puts them where they belong.
+pub(crate) fn rotate_back(
+    decoder: &RowDecoder<'_>,
+    (signs, second_signs): (&[u32], &[u32]),
+    scale: RowScale,
+    put: Put,
+    values: &mut [f32],
+    out: &mut [f32],
+) {
+    struct Finish<'a>(&'a [f32], &'a [u32], RowScale, bool, &'a mut [f32]);
+
+    impl Kernel for Finish<'_> {
+        type Output = ();
+
+        #[inline(always)]
+        fn run<L: Planes>(self, lanes: L) {
+            finish(lanes, self.0, self.1, self.2, self.3, self.4);
+        }
+    }
+
+    let isa = decoder.isa;
+    if decoder.twice {
+        rotation::transform(isa, values);
+        rotation::flip_row(isa, values, second_signs);
+    }
+    if put == Put::AddRotated {
+        out.iter_mut().zip(&*values).for_each(|(to, value)| *to += scale.down(*value));
+        return;
+    }
+    rotation::transform(isa, values);
+    isa.run(Finish(values, signs, scale, put == Put::Add, out));
+}

@@ -1,0 +1,176 @@
+//! The code words of a row, joined from planes as its packets arrive.
+//!
+//! Joining is a receiver's share of the work that needs the packet: it is done while the packet is in the cache, and
+//! whoever waits for the last packet finds only the words to be decoded.
+
+use super::scratch::with_scratch;
+use crate::aligned::AlignedRow;
+use crate::simd::{Isa, Kernel, Planes};
+use crate::wire::{BLOCK, Codec};
+use std::ops::Range;
+
+/// The code words of a row (docs/wire-format.md §4). Bits that are not held are zero, in packets of which anything is held.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RowWords {
+    words: AlignedRow<u32>,
+    /// The thirty-third bits of baselines that have them, 32 coordinates in each.
+    last: Vec<u32>,
+}
+
+impl RowWords {
+    /// Makes room for a row of `length` coordinates. What is there means nothing.
+    pub(crate) fn prepare(&mut self, length: usize) {
+        self.words.of(length);
+    }
+
+    /// Makes room for thirty-third bits as well.
+    pub(crate) fn prepare_last(&mut self, length: usize) {
+        self.last.resize(length / BLOCK, 0);
+    }
+
+    /// A packet's words.
+    pub(crate) fn of(&self, place: Range<usize>) -> &[u32] {
+        self.words.get().get(place).unwrap_or_default()
+    }
+
+    /// A packet's words, to be written.
+    pub(crate) fn of_mut(&mut self, place: Range<usize>) -> &mut [u32] {
+        self.words.get_mut().get_mut(place).unwrap_or_default()
+    }
+
+    /// A packet's thirty-third bits.
+    pub(crate) fn last_of(&self, place: Range<usize>) -> &[u32] {
+        self.last.get(place.start / BLOCK..place.end / BLOCK).unwrap_or_default()
+    }
+
+    /// A packet's words and thirty-third bits, for the planes that arrive.
+    #[inline]
+    pub(crate) fn packet(&mut self, place: Range<usize>) -> WordsMut<'_> {
+        WordsMut {
+            last: self.last.get_mut(place.start / BLOCK..place.end / BLOCK).unwrap_or_default(),
+            words: self.words.get_mut().get_mut(place).unwrap_or_default(),
+        }
+    }
+}
+
+/// A packet's code words, to be written.
+#[derive(Debug)]
+pub(crate) struct WordsMut<'a> {
+    pub(crate) words: &'a mut [u32],
+    /// Empty where the codec has no thirty-third bits.
+    pub(crate) last: &'a mut [u32],
+}
+
+impl WordsMut<'_> {
+    /// Nothing is held.
+    pub(crate) fn clear(&mut self) {
+        self.words.fill(0);
+        self.last.fill(0);
+    }
+
+    /// Replaces the words by those of a body of rht that begins with plane 0, with zeros for what it lacks.
+    #[inline]
+    pub(crate) fn join(&mut self, isa: Isa, body: &[u8]) {
+        let n = self.words.len();
+        if n >= 8 * BLOCK && (body.len() == Codec::Rht.body_len(n) || body.len() == n) {
+            isa.run(Join { body, words: self.words });
+        } else {
+            self.join_part(isa, body);
+        }
+    }
+
+    /// Fills a body up to whole planes and eight blocks.
+    #[inline(never)]
+    fn join_part(&mut self, isa: Isa, body: &[u8]) {
+        let n = self.words.len();
+        let (blocks, whole) = (n.max(8 * BLOCK), if body.len() > n { 3 } else { 1 });
+        with_scratch(|scratch| {
+            let padded = &mut scratch.body;
+            padded.clear();
+            padded.resize(whole * blocks, 0);
+            let mut rest = body;
+            for plane in 0..Codec::Rht.planes() {
+                let (bytes, tail) = rest.split_at(rest.len().min(Codec::Rht.plane_len(plane, n)));
+                let at = Codec::Rht.plane_offset(plane, blocks);
+                if let Some(to) = padded.get_mut(at..at + bytes.len()) {
+                    to.copy_from_slice(bytes);
+                }
+                rest = tail;
+            }
+            if n >= 8 * BLOCK {
+                isa.run(Join { body: padded, words: self.words });
+            } else {
+                let mut words = [0; 8 * BLOCK];
+                isa.run(Join { body: padded, words: &mut words });
+                self.words.copy_from_slice(&words[..n]);
+            }
+        });
+    }
+
+    /// Adds bytes `range` of a plane whose beginning is `bytes`. Words have zeros for them so far.
+    pub(crate) fn add(&mut self, codec: Codec, plane: u8, range: Range<usize>, bytes: &[u8]) {
+        for at in range {
+            let byte = u32::from(bytes.get(at).copied().unwrap_or_default());
+            match plane {
+                _ if codec == Codec::Raw => {
+                    if let Some(word) = self.words.get_mut(at / 4) {
+                        *word |= byte << (24 - 8 * (at % 4));
+                    }
+                }
+                0..8 => {
+                    let words = self.words.get_mut(8 * at..8 * at + 8).unwrap_or_default();
+                    for (bit, word) in words.iter_mut().enumerate() {
+                        *word |= (byte >> bit & 1) << (31 - plane);
+                    }
+                }
+                8..11 => {
+                    if let Some(word) = self.words.get_mut(at) {
+                        *word |= byte << (8 * (10 - plane));
+                    }
+                }
+                _ => {
+                    if let Some(bits) = self.last.get_mut(at / 4) {
+                        *bits |= byte << (8 * (at % 4));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Joins a body of eight blocks or more that is whole or ends with the bit-planes.
+struct Join<'a> {
+    body: &'a [u8],
+    words: &'a mut [u32],
+}
+
+impl Kernel for Join<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Planes>(self, lanes: L) {
+        let Self { body, words } = self;
+        let n = words.len();
+        let (bits, bytes) = body.split_at(n);
+        let (b, c) = bytes.split_at(n.min(bytes.len()));
+        let (b, c) = (b.as_chunks::<BLOCK>().0, c.as_chunks::<BLOCK>().0);
+        let words = words.as_chunks_mut::<BLOCK>().0;
+        let (mut upper, mut block) = ([[0; BLOCK]; 8], 0);
+        while block < words.len() {
+            // Eight blocks at a time, the last ones together with some that are done already.
+            let first = block.min(words.len() - 8);
+            lanes.turn(bits, 4 * first, &mut upper);
+            let pieces = upper[block - first..].iter().zip(&mut words[block..]);
+            if bytes.is_empty() {
+                for (upper, words) in pieces {
+                    lanes.words(upper, [&[0; BLOCK]; 2], words);
+                }
+            } else {
+                for ((upper, words), (b, c)) in pieces.zip(b[block..].iter().zip(&c[block..])) {
+                    lanes.words(upper, [b, c], words);
+                }
+            }
+            block = first + 8;
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! One row to packets (docs/wire-format.md §3–§5).
+
+mod concentration;
+pub(crate) mod importance;
+pub(crate) mod own;
+pub(crate) mod packet;
+pub(crate) mod row;
+pub(crate) mod scratch;

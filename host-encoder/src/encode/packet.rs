@@ -1,0 +1,125 @@
+//! The rotated coordinates of one packet to the planes of their code words.
+//!
+//! A processor looks some hundred instructions ahead, and each coordinate's steps have to wait for each other. So a packet goes through short
+//! loops, whose turns do not wait for one another, instead of one long one: codes, bytes, bit-planes. What lies between them stays in
+//! the first-level cache.
+
+use crate::quantise::quantiser::{Compander, Zones};
+use crate::simd::{Ahead, Kernel, Lanes, Planes};
+use crate::wire::BLOCK;
+
+/// Blocks that are quantised before they are taken apart: a packet of the usual size is done at once.
+const RUN: usize = 16;
+/// Blocks of the longest packet.
+const BLOCKS: usize = 255;
+
+/// What lies between the loops.
+#[derive(Debug)]
+pub(crate) struct Room {
+    codes: [[u32; BLOCK]; RUN],
+    /// Upper bytes of code words, in the backend's order.
+    upper: [[u8; BLOCK]; BLOCKS],
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { codes: [[0; BLOCK]; RUN], upper: [[0; BLOCK]; BLOCKS] }
+    }
+}
+
+/// Quantises a packet of at most 8,160 coordinates, a multiple of 32.
+pub(crate) struct Quantise<'a> {
+    pub(crate) values: &'a [f32],
+    /// The packet's peak byte.
+    pub(crate) peak: u8,
+    /// Multiplies values into zone widths.
+    pub(crate) inverse: f32,
+    /// How many planes are written.
+    pub(crate) planes: u8,
+    /// Where they go: as many bytes as they have.
+    pub(crate) body: &'a mut [u8],
+    /// Where later packets go.
+    pub(crate) ahead: Ahead,
+    pub(crate) room: &'a mut Room,
+    /// Where the code words go, for who wants them as well: as many as values, or none.
+    pub(crate) words: &'a mut [u32],
+}
+
+impl Kernel for Quantise<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Planes>(self, lanes: L) {
+        let Self { values, peak, inverse, planes, body, mut ahead, room, words } = self;
+        let compander = Compander::new(lanes, &Zones::of(peak));
+        let inverse = lanes.splat(inverse);
+        let n = values.len();
+        let (bits, bytes) = body.split_at_mut(n / 8 * usize::from(planes.min(8)));
+        let (b, c) = bytes.split_at_mut(n.min(bytes.len()));
+        let (b, c) = (b.as_chunks_mut::<BLOCK>().0, c.as_chunks_mut::<BLOCK>().0);
+        let (mut no_b, mut no_c) = ([0; BLOCK], [0; BLOCK]);
+        let Room { codes, upper } = room;
+        let blocks = values.as_chunks::<BLOCK>().0;
+        let mut words = words.as_chunks_mut::<BLOCK>().0.iter_mut();
+        for (run, values) in blocks.chunks(RUN).enumerate() {
+            for (values, codes) in values.iter().zip(&mut *codes) {
+                ahead.line();
+                codes_of(lanes, &compander, inverse, values, codes);
+            }
+            for ((values, codes), words) in values.iter().zip(&*codes).zip(&mut words) {
+                for ((value, code), word) in values.iter().zip(codes).zip(words) {
+                    *word = value.to_bits() & 1 << 31 | (code & 0x007f_ffff) << 8;
+                }
+            }
+            let uppers = upper.iter_mut().enumerate().skip(RUN * run);
+            for ((values, codes), (block, upper)) in values.iter().zip(&*codes).zip(uppers) {
+                // Planes that nobody wants go nowhere.
+                let b = b.get_mut(block).unwrap_or(&mut no_b);
+                let c = c.get_mut(block).unwrap_or(&mut no_c);
+                ahead.line();
+                lanes.split_codes(values, codes, upper, [b, c]);
+            }
+        }
+        // Not all of the planes, or not all of a piece, go by way of here.
+        let (mut pieces, part) = ([0; 8 * BLOCK], planes < 8 || blocks.len() < 8);
+        let mut block = 0;
+        while block < blocks.len() {
+            // Eight blocks at a time, the last ones together with some that are done already.
+            let first = block.min(blocks.len().saturating_sub(8));
+            let Some(upper) = upper[first..].first_chunk() else { return };
+            let (to, at) = if part { (&mut pieces[..], 0) } else { (&mut *bits, 4 * first) };
+            lanes.turn_back(upper, to, at);
+            if part {
+                for (plane, piece) in bits.chunks_exact_mut(n / 8).zip(pieces.as_chunks::<BLOCK>().0) {
+                    let plane = &mut plane[4 * first..];
+                    let length = plane.len().min(BLOCK);
+                    plane[..length].copy_from_slice(&piece[..length]);
+                }
+            }
+            block = first + 8;
+        }
+    }
+}
+
+/// A block's codes; `inverse` multiplies values into zone widths.
+#[inline(always)]
+fn codes_of<L: Lanes>(
+    lanes: L,
+    compander: &Compander<L>,
+    inverse: L::F,
+    values: &[f32; BLOCK],
+    codes: &mut [u32; BLOCK],
+) {
+    let magnitude = lanes.splat_u(0x7fff_ffff);
+    // A block is two vectors of sixteen lanes or four of eight.
+    for (pair, lines) in L::lines(values).as_chunks::<2>().0.iter().enumerate() {
+        let mut y = [inverse; 2];
+        for i in 0..2 {
+            let v = lanes.and(lanes.bits(lanes.load(&lines[i])), magnitude);
+            y[i] = lanes.mul(lanes.floats(v), inverse);
+        }
+        let [a, b] = compander.codes(lanes, y);
+        lanes.store_words(codes, 2 * pair, a);
+        lanes.store_words(codes, 2 * pair + 1, b);
+    }
+}

@@ -1,0 +1,334 @@
+//! One row to packets: scale, rotate, take moments, quantise, write planes.
+
+use super::concentration::{is_concentrated, is_suspect};
+use super::importance::Importance;
+use super::own::Own;
+use super::packet::{Quantise, Room};
+use super::scratch::Scratch;
+use crate::aligned::AlignedRow;
+use crate::quantise::moments::{Moments, moments};
+use crate::quantise::statistics::{EightStatistics, Statistics};
+use crate::rotate::RotationKey;
+use crate::rotate::hadamard::{CACHE_BLOCK, join_blocks, transform_block};
+use crate::rotate::rotation::{self, copy_flipped, scale_and_flip};
+use crate::rotate::scale::RowScale;
+use crate::simd::{Ahead, Isa, Kernel, Lanes, Planes};
+use crate::wire::{BLOCK, Codec, HEADER_LEN, Header, Layout, Prefix};
+use std::ops::Range;
+
+/// One row of a message, about to be encoded.
+#[derive(Clone, Copy)]
+pub(crate) struct RowTask<'a> {
+    pub(crate) layout: &'a Layout,
+    pub(crate) row: usize,
+    pub(crate) key: RotationKey,
+    pub(crate) codec: Codec,
+    pub(crate) isa: Isa,
+    pub(crate) planes: u8,
+    pub(crate) importance: Importance,
+    /// Refuse NaN and infinities.
+    pub(crate) strict: bool,
+    /// The packets' prefix; `important` and `last` are filled in.
+    pub(crate) prefix: Prefix,
+    /// The row's coordinates, without padding.
+    pub(crate) source: &'a [f32],
+    /// What will be encoded after them, as far as that is known.
+    pub(crate) ahead: &'a [f32],
+}
+
+/// Why a row has no packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RowError {
+    /// Its root mean square exceeds the range of f32.
+    TooLarge,
+    /// NaN or infinity where they are refused.
+    NotFinite,
+}
+
+/// What became of a row.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Written {
+    /// Σ n σ² over its packets; NaN where it is not finite.
+    pub(crate) energy: f64,
+    /// How its packets are marked.
+    pub(crate) important: bool,
+    /// It was rotated twice.
+    pub(crate) twice: bool,
+}
+
+impl RowTask<'_> {
+    /// Lets `write` write the row's packets to `out`, one behind the other: as long as they are together, not sealed. What it does not know, or guesses wrongly, is
+    /// put right afterwards.
+    pub(crate) fn encode(
+        &self,
+        out: &mut [u8],
+        write: impl FnOnce(&mut [u8]) -> Result<Written, RowError>,
+    ) -> Result<Written, RowError> {
+        let mut written = match write(out) {
+            Err(RowError::NotFinite) if !self.strict => self.write_not_finite(out),
+            other => other?,
+        };
+        let figure = written.energy / self.layout.row_range(self.row).len() as f64;
+        let important = self.importance.of(figure);
+        if important != written.important {
+            // The guess was wrong, which takes a row within its rounding of the threshold.
+            self.mark(important, out);
+            written.important = important;
+        }
+        Ok(written)
+    }
+
+    /// Writes the row's packets under the codec rht; `own` gets what their receiver would hold.
+    pub(crate) fn write(
+        &self,
+        scratch: &mut Scratch,
+        out: &mut [u8],
+        mut own: Option<&mut Own>,
+    ) -> Result<Written, RowError> {
+        let length = self.layout.row_range(self.row).len();
+        let Scratch { row: values, signs, second_signs, room, .. } = scratch;
+        rotation::signs_of(self.isa, self.key, self.row as u32, length, signs);
+        if let Some(own) = &mut own {
+            own.words.prepare(length);
+            own.statistics.clear();
+        }
+        self.isa.run(Job { task: self, values: values.of(length), signs, second_signs, room, out, own })
+    }
+
+    /// The mark in place of σ, and zeros for all planes.
+    fn write_not_finite(&self, out: &mut [u8]) -> Written {
+        let mut rest = out;
+        for (index, place) in self.layout.row_places(self.row) {
+            let length = HEADER_LEN + self.codec.plane_offset(self.planes, place.len());
+            let (packet, tail) = rest.split_at_mut(length);
+            rest = tail;
+            packet.fill(0);
+            self.write_header(index, place.len(), (Statistics::NOT_FINITE, false), true, packet);
+        }
+        Written { energy: f64::NAN, important: true, twice: false }
+    }
+
+    /// Marks a row's packets anew.
+    #[cold]
+    fn mark(&self, important: bool, out: &mut [u8]) {
+        let mut rest = out;
+        for (_, place) in self.layout.row_places(self.row) {
+            let (packet, tail) =
+                rest.split_at_mut(HEADER_LEN + self.codec.plane_offset(self.planes, place.len()));
+            rest = tail;
+            if let Ok(header) = Header::parse(packet) {
+                let prefix = Prefix { important, ..header.prefix };
+                packet[..HEADER_LEN].copy_from_slice(&Header { prefix, ..header }.to_bytes());
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn write_header(
+        &self,
+        index: usize,
+        n: usize,
+        (statistics, twice): (Statistics, bool),
+        important: bool,
+        packet: &mut [u8],
+    ) {
+        let header = Header {
+            prefix: Prefix { important, last: index + 1 == self.layout.packets(), ..self.prefix },
+            first_plane: 0,
+            index: index as u32,
+            coordinates: n,
+            twice,
+            sigma: statistics.sigma,
+            kappa: statistics.kappa,
+            peak: statistics.peak,
+        };
+        packet[..HEADER_LEN].copy_from_slice(&header.to_bytes());
+    }
+}
+
+/// The statistics of the packets that come next; working values are `unit` times the values themselves.
+#[inline(always)]
+pub(crate) fn next_statistics<L: Lanes>(
+    lanes: L,
+    values: &[f32],
+    places: &mut impl Iterator<Item = (usize, Range<usize>)>,
+    unit: f64,
+) -> EightStatistics {
+    let mut sums = [(1, Moments::default()); EightStatistics::LEN];
+    for pair in sums.as_chunks_mut::<2>().0 {
+        let Some((_, first)) = places.next() else { break };
+        let second = places.next().map(|(_, place)| place);
+        let of = |place: &Range<usize>| &values[place.clone()];
+        let [a, b] = moments(lanes, [of(&first), second.as_ref().map(of).unwrap_or_default()]);
+        *pair = [(first.len(), a), (second.map_or(1, |place| place.len()), b)];
+    }
+    EightStatistics::of(&sums, unit)
+}
+
+/// A row at its working scale, rotated.
+#[derive(Clone, Copy)]
+pub(crate) struct Prepared {
+    /// How many times the normalised values the working values are: 2^e · G.
+    pub(crate) unit: f64,
+    pub(crate) twice: bool,
+    /// About Σ x².
+    energy: f32,
+}
+
+/// Fills `values` with the row at its working scale, rotated. Meanwhile `soon` is asked for.
+#[inline(always)]
+pub(crate) fn prepare<L: Lanes>(
+    lanes: L,
+    task: &RowTask<'_>,
+    values: &mut [f32],
+    signs: &[u32],
+    second_signs: &mut Vec<u32>,
+    soon: &[f32],
+) -> Result<Prepared, RowError> {
+    let source = task.source;
+    let mut ahead = Ahead::new(soon);
+    // Nearly every row is worked on as it is, so its largest value is looked for on the way.
+    let (mut largest, mut energy) = (0, 0.0);
+    for (at, to) in values.chunks_mut(CACHE_BLOCK).enumerate() {
+        let start = (at * CACHE_BLOCK).min(source.len());
+        let end = (start + to.len()).min(source.len());
+        let signs = signs.get(at * CACHE_BLOCK / 32..).unwrap_or_default();
+        let copied = copy_flipped(lanes, &source[start..end], signs, to);
+        (largest, energy) = (copied.largest.max(largest), energy + copied.energy);
+        transform_block(lanes, to, &mut ahead);
+    }
+    let largest = f32::from_bits(largest);
+    if !largest.is_finite() {
+        return Err(RowError::NotFinite);
+    }
+    let scale = RowScale::for_largest(largest);
+    if !scale.is_one() {
+        for (to, from) in values.iter_mut().zip(source) {
+            *to = scale.up(*from);
+        }
+        rotation::flip(lanes, values, signs);
+        // Padding is +0 whatever its sign: so it is where nothing is scaled.
+        values[source.len()..].fill(0.0);
+        for block in values.chunks_mut(CACHE_BLOCK) {
+            transform_block(lanes, block, &mut Ahead::none());
+        }
+    }
+    join_blocks(lanes, values, &mut ahead);
+    ahead.rest();
+    // The transform is not normalised: its values are √d times those of the rotation.
+    let mut gain = (values.len() as f64).sqrt();
+    let twice =
+        largest > 0.0 && (!scale.is_one() || is_suspect(largest, energy)) && is_concentrated(source, scale);
+    if twice {
+        gain = rotate_again(lanes, task, values, second_signs);
+    }
+    Ok(Prepared { unit: scale.factor() * gain, twice, energy })
+}
+
+/// The second rotation. Returns how many times the normalised values the working values are then.
+#[inline(always)]
+fn rotate_again<L: Lanes>(
+    lanes: L,
+    task: &RowTask<'_>,
+    values: &mut [f32],
+    second_signs: &mut Vec<u32>,
+) -> f64 {
+    rotation::second_signs_of(task.isa, task.key, task.row as u32, values.len(), second_signs);
+    let log2 = values.len().trailing_zeros();
+    // About 1/√d, so that nothing overflows, but a power of two, so that nothing is rounded.
+    let down = log2.div_ceil(2);
+    scale_and_flip(lanes, values, 1.0 / (1u64 << down) as f32, second_signs);
+    for block in values.chunks_mut(CACHE_BLOCK) {
+        transform_block(lanes, block, &mut Ahead::none());
+    }
+    join_blocks(lanes, values, &mut Ahead::none());
+    (1u64 << (log2 - down)) as f64
+}
+
+struct Job<'a> {
+    task: &'a RowTask<'a>,
+    /// The row at its working scale, with padding.
+    values: &'a mut [f32],
+    signs: &'a [u32],
+    second_signs: &'a mut Vec<u32>,
+    room: &'a mut Room,
+    out: &'a mut [u8],
+    own: Option<&'a mut Own>,
+}
+
+impl Kernel for Job<'_> {
+    type Output = Result<Written, RowError>;
+
+    #[inline(always)]
+    fn run<L: Planes>(self, lanes: L) -> Result<Written, RowError> {
+        let Self { task, values, signs, second_signs, room, out, mut own } = self;
+        let RowTask { layout, codec, planes, row, .. } = *task;
+        // The next row is asked for all through this one: the earlier half while it is transformed, the later while packets are written.
+        let (soon, later) = task.ahead.split_at(task.ahead.len() / 2);
+        let Prepared { unit, twice, energy } = prepare(lanes, task, values, signs, second_signs, soon)?;
+        let mut later = Ahead::new(later);
+        // A rotation keeps the energy, so what the statistics will say of it is known but for its rounding.
+        let important = task.importance.of(f64::from(energy) / values.len() as f64);
+        let mut energy = 0.0;
+        let mut rest = out;
+        let (mut eight, mut places) = (EightStatistics::new(), layout.row_places(row));
+        for (nth, (index, place)) in layout.row_places(row).enumerate() {
+            if nth % EightStatistics::LEN == 0 {
+                eight = next_statistics(lanes, values, &mut places, unit);
+            }
+            let Some((statistics, inverse)) = eight.get(nth % EightStatistics::LEN) else {
+                return Err(RowError::TooLarge);
+            };
+            let (packet, tail) = rest.split_at_mut(HEADER_LEN + codec.plane_offset(planes, place.len()));
+            rest = tail;
+            // Half a packet's coordinates.
+            later.lines(place.len() / BLOCK);
+            // Where the next packet goes.
+            let ahead = Ahead::new(&rest[..packet.len().min(rest.len())]);
+            task.write_header(index, place.len(), (statistics, twice), important, packet);
+            energy += place.len() as f64 * f64::from(statistics.sigma).powi(2);
+            let words = match &mut own {
+                Some(own) => {
+                    own.statistics.push(statistics);
+                    own.words.of_mut(place.clone())
+                }
+                None => &mut [],
+            };
+            lanes.outlined(Quantise {
+                values: &values[place],
+                peak: statistics.peak,
+                inverse,
+                planes,
+                body: &mut packet[HEADER_LEN..],
+                ahead,
+                room: &mut *room,
+                words,
+            });
+        }
+        Ok(Written { energy, important, twice })
+    }
+}
+
+/// Working memory of a row, for those who rotate without quantising.
+pub(crate) fn rotated<'a>(
+    task: &RowTask<'_>,
+    row: &'a mut AlignedRow<f32>,
+    signs: &mut Vec<u32>,
+    second_signs: &mut Vec<u32>,
+) -> Result<(&'a mut [f32], Prepared), RowError> {
+    struct Rotate<'a>(&'a RowTask<'a>, &'a mut [f32], &'a [u32], &'a mut Vec<u32>);
+
+    impl Kernel for Rotate<'_> {
+        type Output = Result<Prepared, RowError>;
+
+        #[inline(always)]
+        fn run<L: Planes>(self, lanes: L) -> Self::Output {
+            prepare(lanes, self.0, self.1, self.2, self.3, &[])
+        }
+    }
+
+    let values = row.of(task.layout.row_range(task.row).len());
+    rotation::signs_of(task.isa, task.key, task.row as u32, values.len(), signs);
+    let prepared = task.isa.run(Rotate(task, values, signs, second_signs))?;
+    Ok((values, prepared))
+}

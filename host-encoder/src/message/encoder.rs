@@ -1,0 +1,386 @@
+//! Rows and messages: gradient in, packets out.
+
+use super::message::{Message, Shape};
+use super::receiver::{RowReceiver, put_row};
+use crate::baselines;
+use crate::decode::decoding::Decoding;
+use crate::decode::reception::Precision;
+use crate::decode::row::{Put, RowDecoder};
+use crate::element::Element;
+use crate::encode::importance::Importance;
+use crate::encode::own::Own;
+use crate::encode::row::{RowError, RowTask, Written};
+use crate::encode::scratch::with_scratch;
+use crate::rotate::Job;
+use crate::simd::Isa;
+use crate::wire::{Codec, Envelope, Kind, Layout, Prefix};
+use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
+
+/// Why a row or a gradient cannot be encoded. The message is left empty; a buffer of the caller's holds nothing of use.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EncodeError {
+    /// Another length than the layout's.
+    #[error("a gradient of {got} coordinates for a layout of {expected}")]
+    Length {
+        /// Coordinates given.
+        got: usize,
+        /// Coordinates of the layout.
+        expected: usize,
+    },
+    /// A row that the layout does not have.
+    #[error("row {row} of a layout of {rows} rows")]
+    NoSuchRow {
+        /// The row asked for.
+        row: usize,
+        /// Rows of the layout.
+        rows: usize,
+    },
+    /// Another length than the row's.
+    #[error("{got} coordinates for row {row}, which has {expected}")]
+    RowLength {
+        /// The row.
+        row: usize,
+        /// Coordinates given.
+        got: usize,
+        /// Coordinates of the row, without padding.
+        expected: usize,
+    },
+    /// A buffer of another length than the packets'.
+    #[error("a buffer of {got} bytes for packets of {expected}")]
+    Buffer {
+        /// Bytes given.
+        got: usize,
+        /// Bytes needed.
+        expected: usize,
+    },
+    /// NaN or infinity, in strict mode.
+    #[error("coordinate {index} is {value}: strict encoding takes finite values only")]
+    NotFinite {
+        /// Where the first one stands in the message.
+        index: usize,
+        /// What stands there.
+        value: f32,
+    },
+    /// No planes, or more than the codec has.
+    #[error("{planes} planes of codec {codec} (valid: 1 to {}, which keep everything)", codec.planes())]
+    Planes {
+        /// Planes asked for.
+        planes: u8,
+        /// The codec.
+        codec: Codec,
+    },
+    /// A row's energy does not fit an f32.
+    #[error("row {row} is too large: its root mean square exceeds the range of f32")]
+    TooLarge {
+        /// The row.
+        row: usize,
+    },
+}
+
+/// What a sender chooses for a row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RowChoice {
+    /// Planes that are sent, from 1 to all that the codec has: a sender that compresses ahead of time does what a switch does when it cuts.
+    pub planes: u8,
+    /// Whether others are cut first.
+    pub importance: Importance,
+}
+
+impl RowChoice {
+    /// Everything, and important.
+    pub const fn whole(codec: Codec) -> Self {
+        Self { planes: codec.planes(), importance: Importance::Always }
+    }
+}
+
+/// What became of a row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct EncodedRow {
+    /// Planes that its packets carry.
+    pub planes: u8,
+    /// Its energy per coordinate (mean square, padding included), from which the next step's importance follows; NaN where it is not finite.
+    pub figure: f64,
+    /// Whether its packets are marked as important.
+    pub important: bool,
+    /// Whether it was rotated twice (docs/wire-format.md §3).
+    pub twice: bool,
+}
+
+/// Encodes the messages of one layout, row by row.
+///
+/// A row's packets are final when it is encoded, so that they can leave while later rows are still being rotated. Rows do not depend on each other: any thread may encode any
+/// of them ([`Self::encode_row`]); [`Self::encode`] is a loop over all.
+#[derive(Debug, Clone)]
+pub struct Encoder {
+    layout: Layout,
+    job: Job,
+    codec: Codec,
+    isa: Isa,
+    strict: bool,
+    parallel: bool,
+}
+
+impl Encoder {
+    /// An encoder for messages of `layout` in a job, with the default codec, on one thread.
+    pub fn new(layout: Layout, job: Job) -> Self {
+        Self { layout, job, codec: Codec::default(), isa: Isa::best(), strict: false, parallel: false }
+    }
+
+    /// With another codec.
+    pub fn with_codec(self, codec: Codec) -> Self {
+        Self { codec, ..self }
+    }
+
+    /// On another instruction set. The packets are the same, bit for bit.
+    pub fn with_isa(self, isa: Isa) -> Self {
+        Self { isa, ..self }
+    }
+
+    /// Refuses gradients with NaN or an infinity. Otherwise their rows are sent flagged and decode to NaN on every rank,
+    /// as they would come out of an exact all-reduce; gradient scalers of mixed-precision training rely on that.
+    pub fn strict(self, strict: bool) -> Self {
+        Self { strict, ..self }
+    }
+
+    /// Works on a message's rows in parallel, on the rayon pool of the caller. The packets are the same.
+    pub fn parallel(self, parallel: bool) -> Self {
+        Self { parallel, ..self }
+    }
+
+    /// The messages' layout.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Bytes of a row's packets together; `row < layout.rows()`.
+    pub fn row_len(&self, row: usize, planes: u8) -> usize {
+        self.layout.row_len(self.codec, row, planes, false)
+    }
+
+    /// Encodes a row (`values` of shape `layout.row_coordinates(row)`) into `packets`, [`Self::row_len`] bytes long: one packet behind the other, each
+    /// [`Codec::packet_len`] of its coordinates long ([`Layout::row_places`]).
+    pub fn encode_row<E: Element>(
+        &self,
+        row: usize,
+        values: &[E],
+        envelope: Envelope,
+        choice: RowChoice,
+        packets: &mut [u8],
+    ) -> Result<EncodedRow, EncodeError> {
+        self.check_row(row, values.len(), choice, packets)?;
+        self.row(row, values, &[], envelope, choice, packets, None::<&mut [E]>)
+    }
+
+    /// Encodes a row, and writes to `own` (of the row's shape, too) what a receiver of the uncut packets decodes without bias, bit for bit. So the owner of a sum keeps
+    /// the same bits as everyone whom it sends it to. It costs the way back from code words to coordinates, but no packet is read again.
+    pub fn encode_row_keeping<E: Element, O: Element>(
+        &self,
+        row: usize,
+        values: &[E],
+        envelope: Envelope,
+        choice: RowChoice,
+        packets: &mut [u8],
+        own: &mut [O],
+    ) -> Result<EncodedRow, EncodeError> {
+        self.check_row(row, values.len(), choice, packets)?;
+        if own.len() != values.len() {
+            return Err(EncodeError::RowLength { row, got: own.len(), expected: values.len() });
+        }
+        self.row(row, values, &[], envelope, choice, packets, Some(own))
+    }
+
+    /// Encodes `gradient` (shape: `layout.coordinates()`) into `out`, whose former content is replaced: the first `planes` planes of
+    /// each packet, all rows as important as each other.
+    pub fn encode<E: Element>(
+        &self,
+        gradient: &[E],
+        envelope: Envelope,
+        planes: u8,
+        out: &mut Message,
+    ) -> Result<(), EncodeError> {
+        let choice = RowChoice { planes, ..RowChoice::whole(self.codec) };
+        self.encode_with(gradient, envelope, |_| choice, out)
+    }
+
+    /// Encodes a gradient with a choice for each row ([`super::RowFigures`] makes the usual one), otherwise as [`Self::encode`].
+    pub fn encode_with<E: Element>(
+        &self,
+        gradient: &[E],
+        envelope: Envelope,
+        choice: impl Fn(usize) -> RowChoice + Sync,
+        out: &mut Message,
+    ) -> Result<(), EncodeError> {
+        let (layout, codec) = (&self.layout, self.codec);
+        out.shape = None;
+        if gradient.len() != layout.coordinates() {
+            return Err(EncodeError::Length { got: gradient.len(), expected: layout.coordinates() });
+        }
+        let (mut end, unknown) = (0, EncodedRow { planes: 0, figure: 0.0, important: false, twice: false });
+        out.starts.clear();
+        for row in 0..layout.rows() {
+            let planes = choice(row).planes;
+            self.check_planes(planes)?;
+            out.starts.push(end);
+            end += self.row_len(row, planes);
+        }
+        out.rows.clear();
+        out.rows.resize(layout.rows(), unknown);
+        out.bytes.resize(end, 0);
+        let encode = |row: usize, packets: &mut [u8], encoded: &mut EncodedRow| {
+            let range = layout.row_coordinates(row);
+            let (values, ahead) = gradient[range.start..].split_at(range.len());
+            let ahead = &ahead[..ahead.len().min(range.len())];
+            *encoded = self.row(row, values, ahead, envelope, choice(row), packets, None::<&mut [E]>)?;
+            Ok(())
+        };
+        let mut rest = &mut out.bytes[..];
+        let mut rows = out.rows.iter_mut().enumerate().map(|(row, encoded)| {
+            let end = out.starts.get(row + 1).copied().unwrap_or(end);
+            let (packets, tail) = std::mem::take(&mut rest).split_at_mut(end - out.starts[row]);
+            rest = tail;
+            (row, packets, encoded)
+        });
+        if self.parallel {
+            let rows: Vec<_> = rows.collect();
+            rows.into_par_iter()
+                .with_max_len(1)
+                .try_for_each(|(row, packets, encoded)| encode(row, packets, encoded))?;
+        } else {
+            rows.try_for_each(|(row, packets, encoded)| encode(row, packets, encoded))?;
+        }
+        out.shape = Some(Shape { layout: layout.clone(), codec, sealed: false });
+        Ok(())
+    }
+
+    fn check_row(
+        &self,
+        row: usize,
+        length: usize,
+        choice: RowChoice,
+        packets: &[u8],
+    ) -> Result<(), EncodeError> {
+        if row >= self.layout.rows() {
+            return Err(EncodeError::NoSuchRow { row, rows: self.layout.rows() });
+        }
+        self.check_planes(choice.planes)?;
+        let expected = self.layout.row_coordinates(row).len();
+        if length != expected {
+            return Err(EncodeError::RowLength { row, got: length, expected });
+        }
+        let expected = self.row_len(row, choice.planes);
+        if packets.len() != expected {
+            return Err(EncodeError::Buffer { got: packets.len(), expected });
+        }
+        Ok(())
+    }
+
+    fn check_planes(&self, planes: u8) -> Result<(), EncodeError> {
+        if planes == 0 || planes > self.codec.planes() {
+            return Err(EncodeError::Planes { planes, codec: self.codec });
+        }
+        Ok(())
+    }
+
+    /// Encodes a row of the right shape.
+    #[expect(clippy::too_many_arguments, reason = "what all ways to encode a row come to")]
+    fn row<E: Element, O: Element>(
+        &self,
+        row: usize,
+        values: &[E],
+        ahead: &[E],
+        envelope: Envelope,
+        choice: RowChoice,
+        packets: &mut [u8],
+        own: Option<&mut [O]>,
+    ) -> Result<EncodedRow, EncodeError> {
+        let RowChoice { planes, importance } = choice;
+        with_scratch(|scratch| {
+            let (mut wide, mut kept) = (std::mem::take(&mut scratch.wide), std::mem::take(&mut scratch.own));
+            let task = RowTask {
+                layout: &self.layout,
+                row,
+                key: self.job.key(envelope),
+                codec: self.codec,
+                isa: self.isa,
+                planes,
+                importance,
+                strict: self.strict,
+                prefix: Prefix {
+                    kind: Kind::Data,
+                    codec: self.codec.id(),
+                    important: false,
+                    layer_class: self.layout.layer_class(row),
+                    last: false,
+                    stream: envelope.stream,
+                    message: envelope.message,
+                },
+                source: E::widen(values, &mut wide),
+                ahead: E::as_f32(ahead),
+            };
+            let written = task.encode(packets, |packets| match self.codec {
+                Codec::Rht => task.write(scratch, packets, own.is_some().then_some(&mut kept)),
+                _ => baselines::write_row(&task, scratch, packets),
+            });
+            if let (Ok(written), Some(own)) = (&written, own) {
+                match self.codec {
+                    _ if written.energy.is_nan() => own.fill(O::NAN),
+                    Codec::Rht => decode_own(&task, &kept, written.twice, own),
+                    _ => self.decode_packets(row, envelope, planes, packets, own),
+                }
+            }
+            (scratch.wide, scratch.own) = (wide, kept);
+            let Written { energy, important, twice } =
+                written.map_err(|error| self.explain(row, values, error))?;
+            let figure = energy / self.layout.row_range(row).len() as f64;
+            Ok(EncodedRow { planes, figure, important, twice })
+        })
+    }
+
+    /// What a receiver of a row's packets decodes.
+    fn decode_packets<O: Element>(
+        &self,
+        row: usize,
+        envelope: Envelope,
+        planes: u8,
+        packets: &[u8],
+        out: &mut [O],
+    ) {
+        let mut receiver = RowReceiver::new(&self.layout, row, self.job, envelope, Decoding::Unbiased)
+            .with_codec(self.codec)
+            .with_isa(self.isa);
+        let mut rest = packets;
+        for (_, place) in self.layout.row_places(row) {
+            let (packet, tail) = rest.split_at(self.codec.packet_len(planes, place.len(), false));
+            // None is refused: they come from an encoder of the same layout.
+            let _ = receiver.receive(packet);
+            rest = tail;
+        }
+        // Nor is the output, which was measured.
+        let _ = receiver.decode_into(out);
+    }
+
+    fn explain<E: Element>(&self, row: usize, values: &[E], error: RowError) -> EncodeError {
+        match error {
+            RowError::TooLarge => EncodeError::TooLarge { row },
+            RowError::NotFinite => {
+                let mut wide = Vec::new();
+                let mut all = E::widen(values, &mut wide).iter().copied().enumerate();
+                let (at, value) = all.find(|(_, value)| !value.is_finite()).unwrap_or((0, f32::NAN));
+                EncodeError::NotFinite { index: self.layout.row_coordinates(row).start + at, value }
+            }
+        }
+    }
+}
+
+/// Decodes what was kept of a row while it was encoded.
+fn decode_own<O: Element>(task: &RowTask<'_>, own: &Own, twice: bool, out: &mut [O]) {
+    let precision = |nth: usize| {
+        let statistics = *own.statistics.get(nth)?;
+        Some(Precision { statistics, planes: task.planes, more: 0 })
+    };
+    let RowTask { layout, row, key, codec, isa, .. } = *task;
+    let decoding = Decoding::Unbiased;
+    let decoder = RowDecoder { layout, row, key, decoding, isa, twice, precision: &precision };
+    put_row(codec, &decoder, &own.words, Put::Store, out);
+}

@@ -1,0 +1,86 @@
+//! An encoded message: its packets in one buffer.
+
+use super::encoder::EncodedRow;
+use crate::wire::{Codec, HEADER_LEN, Header, Layout};
+use std::ops::Range;
+
+/// The packets of one message, as they go on the wire. Reuse it: a second encoding of the same size does not allocate.
+#[derive(Debug, Clone, Default)]
+pub struct Message {
+    /// What was encoded; `None` before the first encoding.
+    pub(super) shape: Option<Shape>,
+    pub(super) rows: Vec<EncodedRow>,
+    /// Where each row's packets begin.
+    pub(super) starts: Vec<usize>,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// What decides where packets lie.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) layout: Layout,
+    pub(super) codec: Codec,
+    pub(super) sealed: bool,
+}
+
+impl Message {
+    /// Number of packets.
+    pub fn packets(&self) -> usize {
+        self.shape.as_ref().map_or(0, |shape| shape.layout.packets())
+    }
+
+    /// The rows, in order; none before the first encoding.
+    pub fn rows(&self) -> &[EncodedRow] {
+        if self.shape.is_some() { &self.rows } else { &[] }
+    }
+
+    /// Most planes that a packet carries, from 1 to the codec's number; 0 before the first encoding.
+    pub fn planes(&self) -> u8 {
+        self.rows().iter().map(|row| row.planes).max().unwrap_or(0)
+    }
+
+    /// The codec; the default one before the first encoding.
+    pub fn codec(&self) -> Codec {
+        self.shape.as_ref().map_or(Codec::default(), |shape| shape.codec)
+    }
+
+    /// A packet's UDP payload; empty beyond the last packet.
+    pub fn packet(&self, index: usize) -> &[u8] {
+        let Some(Shape { layout, codec, sealed }) = self.shape.as_ref().filter(|_| index < self.packets())
+        else {
+            return &[];
+        };
+        let row = layout.packet_row(index);
+        let (planes, in_row) = (self.rows[row].planes, layout.packet_range(index));
+        let before = in_row.start - layout.row_range(row).start;
+        let bare = codec.packet_len(planes, 0, *sealed);
+        let start = self.starts[row]
+            + (index - layout.row_packets(row).start) * bare
+            + codec.plane_offset(planes, before);
+        self.bytes.get(start..start + codec.packet_len(planes, in_row.len(), *sealed)).unwrap_or_default()
+    }
+
+    /// A packet's header; `None` beyond the last.
+    pub fn header(&self, index: usize) -> Option<Header> {
+        Header::parse(self.packet(index)).ok()
+    }
+
+    /// Whether a packet is important: switches cut and drop the others first (docs/wire-format.md §7).
+    pub fn importance(&self, index: usize) -> bool {
+        self.header(index).is_some_and(|header| header.prefix.important)
+    }
+
+    /// A packet that carries just `planes` of packet `index`; `None` when the message does not hold any of them, or is sealed: then
+    /// [`super::Encoder::repair`] has to seal it.
+    pub fn repair(&self, index: usize, planes: Range<u8>) -> Option<Vec<u8>> {
+        if self.shape.as_ref()?.sealed {
+            return None;
+        }
+        let (packet, header) = (self.packet(index), self.header(index)?);
+        let (codec, n) = (header.codec(), header.coordinates);
+        let start = HEADER_LEN + codec.plane_offset(planes.start, n);
+        let end = (HEADER_LEN + codec.plane_offset(planes.end, n)).min(packet.len());
+        let body = packet.get(start..end).filter(|body| !body.is_empty())?;
+        Some([&Header { first_plane: planes.start, ..header }.to_bytes(), body].concat())
+    }
+}

@@ -1,0 +1,377 @@
+//! One row under reception.
+
+use crate::baselines;
+use crate::decode::decoding::Decoding;
+use crate::decode::reception::{Precision, Reception};
+use crate::decode::row::{Put, RowDecoder};
+use crate::decode::scratch::{Scratch, with_scratch};
+use crate::decode::words::RowWords;
+use crate::element::Element;
+use crate::quantise::statistics::Statistics;
+use crate::rotate::Job;
+use crate::simd::Isa;
+use crate::wire::{Codec, Envelope, Layout, PacketError, PacketView};
+use std::ops::Range;
+
+/// What a packet added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Receipt {
+    /// Its index.
+    pub index: usize,
+    /// Whole planes held before.
+    pub planes_before: u8,
+    /// Whole planes held now.
+    pub planes_now: u8,
+    /// The packet brought nothing that was not held already.
+    pub duplicate: bool,
+    /// The row that the packet completed: all planes that are sent of all its packets are held now.
+    pub completed: Option<usize>,
+}
+
+/// An output that is not as long as what is decoded into it. It is left as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("an output of {got} coordinates for {expected}")]
+pub struct OutputError {
+    /// Coordinates given.
+    pub got: usize,
+    /// Coordinates that are decoded, without padding.
+    pub expected: usize,
+}
+
+/// Collects the packets of one row and decodes it. Rows do not depend on each other: any thread may own one, and keep it for the rows of later messages
+/// ([`Self::reset`]). [`super::Decoder`] is one for each row of a message.
+///
+/// ```
+/// # use trimwire_encoder::*;
+/// let layout = Layout::new(40_000, DEFAULT_COORDINATES_PER_PACKET)?;
+/// let (job, envelope) = (Job::new(7), Envelope { stream: StreamId::new(0, 3).unwrap(), message: 1 });
+/// let gradient: Vec<f32> = (0..40_000).map(|i| (i as f32).sin()).collect();
+/// let (encoder, codec) = (Encoder::new(layout.clone(), job), Codec::Rht);
+/// let mut sum = vec![0.0; 40_000];
+/// for row in 0..layout.rows() {
+///     // The sender encodes a row, and its packets leave.
+///     let mut packets = vec![0; encoder.row_len(row, codec.planes())];
+///     let values = &gradient[layout.row_coordinates(row)];
+///     encoder.encode_row(row, values, envelope, RowChoice::whole(codec), &mut packets)?;
+///     // The receiver adds it to its sum as soon as it is there.
+///     let mut receiver = RowReceiver::new(&layout, row, job, envelope, Decoding::Unbiased);
+///     let mut rest = &packets[..];
+///     for (_, place) in layout.row_places(row) {
+///         let (packet, tail) = rest.split_at(codec.packet_len(codec.planes(), place.len(), false));
+///         receiver.receive(packet)?;
+///         rest = tail;
+///     }
+///     assert!(receiver.is_complete());
+///     receiver.add_into(&mut sum[layout.row_coordinates(row)])?;
+/// }
+/// assert!(nmse(&sum, &gradient) < 1e-12);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct RowReceiver {
+    layout: Layout,
+    row: usize,
+    job: Job,
+    envelope: Envelope,
+    codec: Codec,
+    decoding: Decoding,
+    isa: Isa,
+    /// Whole planes at which a packet counts as complete.
+    planes: u8,
+    /// Index of its first packet.
+    first: usize,
+    packets: Vec<Packet>,
+    /// Its packets' words, from the first packet on.
+    words: Option<RowWords>,
+    /// Whether the row was rotated twice: its first packet says it.
+    twice: Option<bool>,
+    /// How many of its packets are not complete.
+    missing: usize,
+    /// It was decoded, and its words are gone.
+    taken: bool,
+}
+
+/// A packet of the row.
+#[derive(Debug, Clone)]
+struct Packet {
+    /// Its place in the row.
+    start: u32,
+    end: u32,
+    /// Planes that may be used.
+    limit: u8,
+    reception: Option<Reception>,
+}
+
+impl RowReceiver {
+    /// A receiver for row `row` of the message that the sender of `envelope` encodes with the default codec in the same layout and job. Panics unless
+    /// `row < layout.rows()`.
+    pub fn new(layout: &Layout, row: usize, job: Job, envelope: Envelope, decoding: Decoding) -> Self {
+        let packet = |(_, place): (usize, Range<usize>)| Packet {
+            start: place.start as u32,
+            end: place.end as u32,
+            limit: u8::MAX,
+            reception: None,
+        };
+        let packets: Vec<_> = layout.row_places(row).map(packet).collect();
+        Self {
+            layout: layout.clone(),
+            row,
+            job,
+            envelope,
+            codec: Codec::default(),
+            decoding,
+            isa: Isa::best(),
+            planes: Codec::default().planes(),
+            first: layout.row_packets(row).start,
+            missing: packets.len(),
+            packets,
+            words: None,
+            twice: None,
+            taken: false,
+        }
+    }
+
+    /// For messages of another codec. Forgets what was received.
+    pub fn with_codec(mut self, codec: Codec) -> Self {
+        self.codec = codec;
+        self.with_planes(codec.planes())
+    }
+
+    /// For a sender that sends the first `planes` planes only: the row is complete when it holds those. After [`Self::with_codec`].
+    /// Forgets what was received.
+    pub fn with_planes(mut self, planes: u8) -> Self {
+        self.planes = planes.clamp(1, self.codec.planes());
+        self.reset(self.envelope);
+        self
+    }
+
+    /// On another instruction set. The result is the same, bit for bit.
+    pub fn with_isa(self, isa: Isa) -> Self {
+        Self { isa, ..self }
+    }
+
+    /// Forgets all packets and expects the same row of another message; keeps the buffers.
+    pub fn reset(&mut self, envelope: Envelope) {
+        self.envelope = envelope;
+        for packet in &mut self.packets {
+            (packet.reception, packet.limit) = (None, u8::MAX);
+        }
+        (self.twice, self.missing, self.taken) = (None, self.packets.len(), false);
+    }
+
+    /// The row's number in its message.
+    pub fn row(&self) -> usize {
+        self.row
+    }
+
+    /// Takes the UDP payload of a DATA packet in. Its length is what arrived; nothing is changed on an error.
+    pub fn receive(&mut self, payload: &[u8]) -> Result<Receipt, PacketError> {
+        self.receive_view(&PacketView::parse(payload)?)
+    }
+
+    /// Takes a packet in that was parsed already, as by who looked for its row ([`Layout::packet_row`]).
+    pub fn receive_view(&mut self, view: &PacketView<'_>) -> Result<Receipt, PacketError> {
+        self.take_in(view, &mut Vec::new())
+    }
+
+    /// Takes a packet in; words come from `spare`, if there are any.
+    #[inline]
+    pub(super) fn take_in(
+        &mut self,
+        view: &PacketView<'_>,
+        spare: &mut Vec<RowWords>,
+    ) -> Result<Receipt, PacketError> {
+        let (header, codec) = (view.header(), self.codec);
+        let index = header.index as usize;
+        let nth = self.check(view)?;
+        let packet = &mut self.packets[nth];
+        let place = packet.start as usize..packet.end as usize;
+        let statistics = Statistics::from(header);
+        let first_sight = packet.reception.is_none();
+        let contradicts =
+            packet.reception.as_ref().is_some_and(|reception| reception.statistics() != statistics);
+        if contradicts || *self.twice.get_or_insert(header.twice) != header.twice {
+            return Err(PacketError::Contradiction(header.index));
+        }
+        let reception = packet.reception.get_or_insert_with(|| Reception::new(statistics, place.len()));
+        let planes_before = reception.leading();
+        let mut receipt =
+            Receipt { index, planes_before, planes_now: planes_before, duplicate: true, completed: None };
+        if self.taken || planes_before >= codec.planes() {
+            return Ok(receipt);
+        }
+        let words = self.words.get_or_insert_with(|| {
+            let mut words = spare.pop().unwrap_or_default();
+            // As much for every row, so that any row's room does for any other's.
+            let (longest, length) = (self.layout.row_range(0).len(), self.layout.row_range(self.row).len());
+            words.prepare(longest.max(length));
+            words.prepare(length);
+            if codec.planes() > 11 {
+                words.prepare_last(length);
+            }
+            words
+        });
+        let words = words.packet(place);
+        let gained = reception.merge(self.isa, codec, header.first_plane, view.body(), first_sight, words);
+        receipt.planes_now = reception.leading();
+        receipt.duplicate = !gained && !first_sight;
+        if (planes_before..receipt.planes_now).contains(&(self.planes - 1)) {
+            self.missing -= 1;
+            receipt.completed = (self.missing == 0).then_some(self.row);
+        }
+        Ok(receipt)
+    }
+
+    /// The packet's number in the row, if it is what the row expects.
+    #[inline]
+    fn check(&self, view: &PacketView<'_>) -> Result<usize, PacketError> {
+        let header = view.header();
+        let got = header.prefix.envelope();
+        if got != self.envelope {
+            return Err(PacketError::OtherMessage { got, expected: self.envelope });
+        }
+        if header.codec() != self.codec {
+            return Err(PacketError::OtherCodec { got: header.codec(), expected: self.codec });
+        }
+        let index = header.index;
+        let nth = (index as usize).wrapping_sub(self.first);
+        let Some(packet) = self.packets.get(nth) else {
+            let packets = self.first..self.first + self.packets.len();
+            return Err(PacketError::OtherRow { index, row: self.row, packets });
+        };
+        let expected = (packet.end - packet.start) as usize;
+        if header.coordinates != expected {
+            return Err(PacketError::Coordinates { index, got: header.coordinates, expected });
+        }
+        let (got, expected) = (header.prefix.layer_class, self.layout.layer_class(self.row));
+        if got != expected {
+            return Err(PacketError::LayerClass { index, got, expected });
+        }
+        Ok(nth)
+    }
+
+    /// Whether all planes that are sent of all packets are held, and the row was not taken.
+    pub fn is_complete(&self) -> bool {
+        self.missing == 0 && !self.taken
+    }
+
+    /// Whole planes held of a packet of the message: 0 when nothing, or nothing but its header, arrived, or it is not of this row.
+    pub fn coverage(&self, index: usize) -> u8 {
+        self.reception(index).map_or(0, Reception::leading)
+    }
+
+    /// Whether anything, if only its header, arrived of a packet of the message.
+    pub fn arrived(&self, index: usize) -> bool {
+        self.reception(index).is_some()
+    }
+
+    fn reception(&self, index: usize) -> Option<&Reception> {
+        self.packets.get(index.wrapping_sub(self.first))?.reception.as_ref()
+    }
+
+    /// Decodes a packet as if no more than `planes` planes of it had arrived, none at 0 (replica-consistent decoding).
+    pub fn limit(&mut self, index: usize, planes: u8) {
+        if let Some(packet) = self.packets.get_mut(index.wrapping_sub(self.first)) {
+            packet.limit = planes;
+        }
+    }
+
+    /// Decodes what there is into `out` (shape: the row's coordinates, without padding). Fastest where an `out` of f32 begins at a cache line.
+    pub fn decode_into<E: Element>(&self, out: &mut [E]) -> Result<(), OutputError> {
+        self.put(Put::Store, out)
+    }
+
+    /// Decodes what there is and adds it to `out`, as a reducer does; otherwise as [`Self::decode_into`].
+    pub fn add_into<E: Element>(&self, out: &mut [E]) -> Result<(), OutputError> {
+        self.put(Put::Add, out)
+    }
+
+    fn put<E: Element>(&self, put: Put, out: &mut [E]) -> Result<(), OutputError> {
+        let expected = self.layout.row_coordinates(self.row).len();
+        if out.len() != expected {
+            return Err(OutputError { got: out.len(), expected });
+        }
+        self.with_decoder(|decoder, words| put_row(self.codec, decoder, words, put, out));
+        Ok(())
+    }
+
+    /// Adds the row to `sum` (padding included) before it is rotated back.
+    pub(super) fn add_rotated_into(&self, sum: &mut [f32]) {
+        self.with_decoder(|decoder, words| put_row(self.codec, decoder, words, Put::AddRotated, sum));
+    }
+
+    fn with_decoder(&self, decode: impl FnOnce(&RowDecoder<'_>, &RowWords)) {
+        let nothing = RowWords::default();
+        let precision = |nth: usize| self.precision(nth);
+        let decoder = RowDecoder {
+            layout: &self.layout,
+            row: self.row,
+            key: self.job.key(self.envelope),
+            decoding: self.decoding,
+            isa: self.isa,
+            twice: self.twice.unwrap_or(false),
+            precision: &precision,
+        };
+        decode(&decoder, self.words.as_ref().unwrap_or(&nothing));
+    }
+
+    /// A packet's precision, if anything of it arrived.
+    #[inline]
+    fn precision(&self, nth: usize) -> Option<Precision> {
+        let packet = self.packets.get(nth)?;
+        packet.reception.as_ref()?.precision(self.codec, packet.limit)
+    }
+
+    /// The row was decoded for good: gives its words back.
+    pub(super) fn take(&mut self) -> Option<RowWords> {
+        self.taken = true;
+        self.words.take()
+    }
+
+    /// Whether the row was decoded for good.
+    pub(super) fn is_taken(&self) -> bool {
+        self.taken
+    }
+
+    /// Packets that are held whole, in part, and not at all.
+    pub(super) fn counts(&self) -> [usize; 3] {
+        let mut counts = [0; 3];
+        for packet in &self.packets {
+            counts[match &packet.reception {
+                Some(reception) if reception.leading() >= self.planes => 0,
+                Some(_) => 1,
+                None => 2,
+            }] += 1;
+        }
+        counts
+    }
+}
+
+/// Decodes a row in any format; sums before the rotation are in f32.
+pub(super) fn put_row<E: Element>(
+    codec: Codec,
+    decoder: &RowDecoder<'_>,
+    words: &RowWords,
+    put: Put,
+    out: &mut [E],
+) {
+    let decode = |put, scratch: &mut Scratch, out: &mut [f32]| match codec {
+        Codec::Rht => decoder.decode(words, put, scratch, out),
+        _ => baselines::decode_row(codec, decoder, words, put, scratch, out),
+    };
+    with_scratch(|scratch| {
+        let length = out.len();
+        if let Some(out) = E::as_f32_mut(out) {
+            return decode(put, scratch, out);
+        }
+        let mut wide = std::mem::take(&mut scratch.wide);
+        wide.resize(length, 0.0);
+        decode(Put::Store, scratch, &mut wide);
+        if put == Put::Store {
+            E::narrow(&wide, out)
+        } else {
+            E::add(&wide, out)
+        }
+        scratch.wide = wide;
+    });
+}

@@ -1,0 +1,97 @@
+//! The three numbers about a packet's coordinates that its header carries.
+
+use super::moments::Moments;
+use super::quantiser::{self, ZONE};
+use crate::wire::Header;
+
+/// σ, κ and peak as they go on the wire.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Statistics {
+    pub(crate) sigma: f32,
+    pub(crate) kappa: u8,
+    pub(crate) peak: u8,
+}
+
+impl From<&Header> for Statistics {
+    fn from(header: &Header) -> Self {
+        Self { sigma: header.sigma, kappa: header.kappa, peak: header.peak }
+    }
+}
+
+impl PartialEq for Statistics {
+    /// NaN, which marks rows, equals itself.
+    fn eq(&self, other: &Self) -> bool {
+        let bits = |of: &Self| (of.sigma.to_bits(), of.kappa, of.peak);
+        bits(self) == bits(other)
+    }
+}
+
+impl Statistics {
+    /// σ of a row that holds NaN or an infinity: its packets decode to NaN.
+    pub(crate) const NOT_FINITE: Self = Self { sigma: f32::NAN, kappa: 0, peak: 0 };
+
+    /// Of coordinates that have no moments.
+    pub(crate) const NONE: Self = Self { sigma: 0.0, ..Self::NOT_FINITE };
+
+    /// Whether the packet belongs to a row that holds NaN or an infinity.
+    pub(crate) fn is_not_finite(self) -> bool {
+        self.sigma.is_nan()
+    }
+}
+
+/// The statistics of eight packets, worked out together: divisions and roots take long, but not each other's time.
+pub(crate) struct EightStatistics {
+    sigma: [f32; Self::LEN],
+    kappa: [u8; Self::LEN],
+    peak: [u8; Self::LEN],
+    inverse: [f32; Self::LEN],
+}
+
+impl EightStatistics {
+    /// Packets that are worked on together. Their coordinates stay in the first-level cache meanwhile.
+    pub(crate) const LEN: usize = 8;
+
+    /// Nobody's.
+    pub(crate) const fn new() -> Self {
+        Self {
+            sigma: [0.0; Self::LEN],
+            kappa: [0; Self::LEN],
+            peak: [0; Self::LEN],
+            inverse: [0.0; Self::LEN],
+        }
+    }
+
+    /// From how many working values the packets have, and their moments. Working values are `unit` times the values themselves.
+    #[inline(always)]
+    pub(crate) fn of(sums: &[(usize, Moments); Self::LEN], unit: f64) -> Self {
+        let mut all = Self::new();
+        for ((n, moments), sigma) in sums.iter().zip(&mut all.sigma) {
+            *sigma = ((f64::from(moments.squares) / *n as f64).sqrt() / unit) as f32;
+        }
+        for ((_, moments), sigma) in sums.iter().zip(&mut all.sigma) {
+            // A σ that underflows is rounded up instead: 0 means that all coordinates are zero.
+            *sigma = if *sigma == 0.0 && moments.squares > 0.0 { f32::from_bits(1) } else { *sigma };
+        }
+        for (sigma, inverse) in all.sigma.iter().zip(&mut all.inverse) {
+            // The receiver scales by the σ on the wire, so the encoder divides by that one, rounding included.
+            let exact = (1.0 / (f64::from(*sigma) * unit * ZONE)) as f32;
+            *inverse = if *sigma > 0.0 { exact } else { 0.0 };
+        }
+        let scales = all.inverse.iter().zip(&mut all.kappa).zip(&mut all.peak);
+        for ((n, moments), ((inverse, kappa), peak)) in sums.iter().zip(scales) {
+            let mean = f64::from(moments.magnitudes) / *n as f64 * f64::from(*inverse) * ZONE;
+            // Rounded: the largest f64 below 1/2, so that no sum is rounded up to a whole number that it does not reach.
+            *kappa = (255.0 * mean + 0.499_999_999_999_999_94) as u8;
+            *peak = quantiser::peak_byte(moments.largest * inverse * ZONE as f32);
+        }
+        all
+    }
+
+    /// A packet's statistics, and what multiplies working values into zone widths. `None` where σ is beyond f32.
+    #[inline]
+    pub(crate) fn get(&self, packet: usize) -> Option<(Statistics, f32)> {
+        let Self { sigma, kappa, peak, inverse } = self;
+        let statistics = Statistics { sigma: sigma[packet], kappa: kappa[packet], peak: peak[packet] };
+        statistics.sigma.is_finite().then_some((statistics, inverse[packet]))
+    }
+}

@@ -1,0 +1,12 @@
+//! The randomised Hadamard transform (docs/wire-format.md §3): keys, Philox's signs, the transform, working scales.
+
+pub(crate) mod hadamard;
+mod key;
+pub mod philox;
+pub(crate) mod rotation;
+pub(crate) mod scale;
+pub(crate) mod signs;
+
+pub(crate) use key::RotationKey;
+pub use key::{Job, Rotation};
+pub use rotation::{forward, inverse, transform};

@@ -1,0 +1,257 @@
+//! The unnormalised fast Walsh–Hadamard transform, natural order.
+//!
+//! Additions only, level after level in a fixed order: the same bits on every machine. The order is that of distances 4, 1, 2,
+//! 8, 16, …, because halves of a vector are best taken apart while they are loaded. The first levels are done
+//! between the lanes of eight vectors in registers, the others three at a time, and as long as a piece of the row fits a
+//! first-level cache all of its levels are done before the next piece is touched.
+
+use crate::simd::{Ahead, Isa, Kernel, Lanes, Planes};
+
+/// Coordinates whose levels are finished while they lie in a first-level cache (16 KiB).
+pub(crate) const CACHE_BLOCK: usize = 4096;
+
+/// Transforms a row in place. Its length is a power of two; other lengths are left alone.
+pub(crate) fn hadamard(isa: Isa, row: &mut [f32]) {
+    if row.len().is_power_of_two() {
+        isa.run(Transform { row });
+    }
+}
+
+struct Transform<'a> {
+    row: &'a mut [f32],
+}
+
+impl Kernel for Transform<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Planes>(self, lanes: L) {
+        for block in self.row.chunks_mut(CACHE_BLOCK) {
+            transform_block(lanes, block, &mut Ahead::none());
+        }
+        join_blocks(lanes, self.row, &mut Ahead::none());
+    }
+}
+
+/// The levels within a piece of [`CACHE_BLOCK`] coordinates (or a shorter row). Kernels that fill a row piece by piece call it
+/// while the piece is still in the first-level cache, and [`join_blocks`] in the end. Both ask for memory that comes next: for as many lines as a
+/// row of 2^15 has.
+#[inline(always)]
+pub(crate) fn transform_block<L: Lanes>(lanes: L, block: &mut [f32], ahead: &mut Ahead) {
+    if block.len() < 8 * L::N {
+        return short(block);
+    }
+    first_levels(lanes, block, ahead);
+    levels(lanes, block, 8 * L::N, ahead);
+}
+
+/// The levels between pieces.
+#[inline(always)]
+pub(crate) fn join_blocks<L: Lanes>(lanes: L, row: &mut [f32], ahead: &mut Ahead) {
+    levels(lanes, row, CACHE_BLOCK, ahead);
+}
+
+/// Rows of less than eight vectors.
+fn short(row: &mut [f32]) {
+    let length = row.len();
+    let outwards = (3..usize::BITS).map(|log2| 1 << log2);
+    for half in [4, 1, 2]
+        .into_iter()
+        .chain(outwards)
+        .take_while(|half| *half < length.max(5))
+        .filter(|half| *half < length)
+    {
+        for pair in row.chunks_exact_mut(2 * half) {
+            let (a, b) = pair.split_at_mut(half);
+            for (a, b) in a.iter_mut().zip(b) {
+                (*a, *b) = (*a + *b, *a - *b);
+            }
+        }
+    }
+}
+
+/// The levels within eight vectors.
+#[inline(always)]
+fn first_levels<L: Lanes>(lanes: L, block: &mut [f32], ahead: &mut Ahead) {
+    for group in L::lines_mut(block).as_chunks_mut::<8>().0 {
+        for _ in 0..L::N / 8 {
+            ahead.line();
+        }
+        let mut v = [lanes.splat(0.0); 8];
+        for i in 0..8 {
+            v[i] = lanes.load_butterflies(&group[i]);
+        }
+        // What happens between lanes keeps the multipliers busy already.
+        v = eight::<L, false>(lanes, v);
+        for i in 0..8 {
+            lanes.store(&mut group[i], v[i]);
+        }
+    }
+}
+
+/// The levels at distance `half`, 2·`half`, … coordinates within the row.
+#[inline(always)]
+fn levels<L: Lanes>(lanes: L, row: &mut [f32], half: usize, ahead: &mut Ahead) {
+    let lines = L::lines_mut(row);
+    let mut half = half / L::N;
+    while half < lines.len() {
+        match lines.len() / half {
+            2 => {
+                one_level(lanes, lines, half);
+                half *= 2;
+            }
+            4 | 16 => {
+                two_levels(lanes, lines, half);
+                half *= 4;
+            }
+            _ => {
+                three_levels(lanes, lines, half, ahead);
+                half *= 8;
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn one_level<L: Lanes>(lanes: L, lines: &mut [L::Line], half: usize) {
+    for pair in lines.chunks_exact_mut(2 * half) {
+        let (a, b) = pair.split_at_mut(half);
+        for (a, b) in a.iter_mut().zip(b) {
+            let (sum, difference) = lanes.butterfly(lanes.load(a), lanes.load(b));
+            lanes.store(a, sum);
+            lanes.store(b, difference);
+        }
+    }
+}
+
+#[inline(always)]
+fn two_levels<L: Lanes>(lanes: L, lines: &mut [L::Line], half: usize) {
+    for group in lines.chunks_exact_mut(4 * half) {
+        let (ab, cd) = group.split_at_mut(2 * half);
+        let (a, b) = ab.split_at_mut(half);
+        let (c, d) = cd.split_at_mut(half);
+        for (((a, b), c), d) in a.iter_mut().zip(b).zip(c).zip(d) {
+            let v = four::<L, true>(lanes, [lanes.load(a), lanes.load(b), lanes.load(c), lanes.load(d)]);
+            lanes.store(a, v[0]);
+            lanes.store(b, v[1]);
+            lanes.store(c, v[2]);
+            lanes.store(d, v[3]);
+        }
+    }
+}
+
+#[inline(always)]
+fn three_levels<L: Lanes>(lanes: L, lines: &mut [L::Line], half: usize, ahead: &mut Ahead) {
+    for group in lines.chunks_exact_mut(8 * half) {
+        let (abcd, efgh) = group.split_at_mut(4 * half);
+        let (ab, cd) = abcd.split_at_mut(2 * half);
+        let (ef, gh) = efgh.split_at_mut(2 * half);
+        let (a, b) = ab.split_at_mut(half);
+        let (c, d) = cd.split_at_mut(half);
+        let (e, f) = ef.split_at_mut(half);
+        let (g, h) = gh.split_at_mut(half);
+        // Equal, known lengths: no bounds checks remain in the loop.
+        let (b, c, d) = (&mut b[..a.len()], &mut c[..a.len()], &mut d[..a.len()]);
+        let (e, f) = (&mut e[..a.len()], &mut f[..a.len()]);
+        let (g, h) = (&mut g[..a.len()], &mut h[..a.len()]);
+        for i in 0..a.len() {
+            for _ in 0..L::N / 8 {
+                ahead.line();
+            }
+            let v = [&a[i], &b[i], &c[i], &d[i], &e[i], &f[i], &g[i], &h[i]];
+            let v = eight::<L, true>(
+                lanes,
+                [
+                    lanes.load(v[0]),
+                    lanes.load(v[1]),
+                    lanes.load(v[2]),
+                    lanes.load(v[3]),
+                    lanes.load(v[4]),
+                    lanes.load(v[5]),
+                    lanes.load(v[6]),
+                    lanes.load(v[7]),
+                ],
+            );
+            lanes.store(&mut a[i], v[0]);
+            lanes.store(&mut b[i], v[1]);
+            lanes.store(&mut c[i], v[2]);
+            lanes.store(&mut d[i], v[3]);
+            lanes.store(&mut e[i], v[4]);
+            lanes.store(&mut f[i], v[5]);
+            lanes.store(&mut g[i], v[6]);
+            lanes.store(&mut h[i], v[7]);
+        }
+    }
+}
+
+/// (a + b, a − b): with `FUSED` the difference is taken by the multipliers. While as much is loaded and stored, they take some of the adders'
+/// work off them, but not half of it: AMD's Zen 3 is fastest when two levels of three are fused.
+#[inline(always)]
+fn butterfly<L: Lanes, const FUSED: bool>(lanes: L, a: L::F, b: L::F) -> (L::F, L::F) {
+    if FUSED { lanes.butterfly(a, b) } else { (lanes.add(a, b), lanes.sub(a, b)) }
+}
+
+#[inline(always)]
+fn four<L: Lanes, const FUSED: bool>(lanes: L, [a, b, c, d]: [L::F; 4]) -> [L::F; 4] {
+    let (a, b) = butterfly::<L, false>(lanes, a, b);
+    let (c, d) = butterfly::<L, false>(lanes, c, d);
+    let (a, c) = butterfly::<L, FUSED>(lanes, a, c);
+    let (b, d) = butterfly::<L, FUSED>(lanes, b, d);
+    [a, b, c, d]
+}
+
+/// The levels between eight vectors.
+#[inline(always)]
+pub(crate) fn eight<L: Lanes, const FUSED: bool>(lanes: L, [a, b, c, d, e, f, g, h]: [L::F; 8]) -> [L::F; 8] {
+    let [a, b, c, d] = four::<L, FUSED>(lanes, [a, b, c, d]);
+    let [e, f, g, h] = four::<L, FUSED>(lanes, [e, f, g, h]);
+    let (a, e) = butterfly::<L, FUSED>(lanes, a, e);
+    let (b, f) = butterfly::<L, FUSED>(lanes, b, f);
+    let (c, g) = butterfly::<L, FUSED>(lanes, c, g);
+    let (d, h) = butterfly::<L, FUSED>(lanes, d, h);
+    [a, b, c, d, e, f, g, h]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ramp(length: usize) -> Vec<f32> {
+        (0..length).map(|i| ((i * 2_654_435_761) % 1000) as f32 / 500.0 - 1.0).collect()
+    }
+
+    #[test]
+    fn the_transform_is_the_matrix_of_bit_parities() {
+        for isa in Isa::available() {
+            for log2 in 0..=10 {
+                let row = ramp(1 << log2);
+                let mut fast = row.clone();
+                hadamard(isa, &mut fast);
+                for (i, got) in fast.iter().enumerate() {
+                    let slow: f64 = row
+                        .iter()
+                        .enumerate()
+                        .map(
+                            |(j, v)| {
+                                if (i & j).count_ones() % 2 == 0 { f64::from(*v) } else { -f64::from(*v) }
+                            },
+                        )
+                        .sum();
+                    assert!((f64::from(*got) - slow).abs() < 1e-3, "{isa}, 2^{log2}, coordinate {i}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_path_gives_the_bits_of_the_textbook_loop() {
+        for isa in Isa::available() {
+            for log2 in 0..=17 {
+                let (mut slow, mut fast) = (ramp(1 << log2), ramp(1 << log2));
+                short(&mut slow);
+                hadamard(isa, &mut fast);
+                assert!(slow.iter().zip(&fast).all(|(a, b)| a.to_bits() == b.to_bits()), "{isa}, 2^{log2}");
+            }
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! What goes over the wire (docs/wire-format.md §1, §2): sizes, codecs and their planes, prefix and header, layout.
+
+mod codec;
+mod error;
+mod header;
+mod layout;
+mod prefix;
+mod sizes;
+
+pub use codec::{Codec, MAX_PLANES, Reach, UnknownCodec};
+pub use error::{PacketError, f32bits};
+pub use header::{Header, NOT_FINITE, PacketView};
+pub use layout::{DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Layout, LayoutError, Tensor};
+pub use prefix::{Envelope, Kind, Prefix, StreamId};
+pub use sizes::{BLOCK, HEADER_LEN, MAX_INDEX, PREFIX_LEN, TAG_LEN, VERSION};
+
+/// All planes of the default codec: eight of bits, two of bytes.
+pub const PLANES: u8 = Codec::Rht.planes();
+
+/// Offset of a plane of the default codec in a body that begins with plane 0, bytes; of plane 10, the length of a whole
+/// body.
+pub const fn plane_offset(plane: u8, coordinates: usize) -> usize {
+    Codec::Rht.plane_offset(plane, coordinates)
+}

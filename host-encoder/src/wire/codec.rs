@@ -1,0 +1,292 @@
+//! The codecs and the planes that their packets are made of.
+
+use super::sizes::{BLOCK, HEADER_LEN, TAG_LEN};
+use std::fmt;
+use std::str::FromStr;
+
+/// How coordinates become bits. All codecs share the packet format: a head that decodes alone, refinement after it.
+///
+/// ```text
+/// codec            rotated   plane 0                  whole packet            after a cut to plane 0
+/// rht              yes       sign                     f32 precision           ±κσ, scaled to be unbiased
+/// rht-paper        yes       sign                     rotated f32s            ±f or as rht
+/// sign-magnitude   no        sign                     bit-exact               ±σ, biased
+/// sq               no        sign of x + t            bit-exact               ±2.5 σ, unbiased up to ±2.5 σ
+/// sd               no        sign of x + t            bit-exact               ±2.5 σ − t, unbiased up to ±2.5 σ
+/// raw              no        everything               bit-exact               what arrived, zeros for the rest
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Codec {
+    /// Randomised Hadamard transform, embedded quantiser (docs/wire-format.md §5): every prefix is near the best of its size.
+    #[default]
+    Rht,
+    /// Randomised Hadamard transform, sign, then the rest of the rotated f32 (the paper, §3.2).
+    RhtPaper,
+    /// Sign, then the rest of the f32 (the paper, §3.1).
+    SignMagnitude,
+    /// Stochastic quantisation to ±2.5 σ (the paper, §3.1).
+    StochasticQuantisation,
+    /// Subtractive dithering with ±2.5 σ. The dither is uniform on (−L, L); the paper's (−L/2, L/2) is biased.
+    SubtractiveDithering,
+    /// The f32s in order, as an untrimmable packet carries them.
+    Raw,
+}
+
+/// A name that is no codec.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown codec {0:?} (valid: rht, rht-paper, sign-magnitude, sq, sd, raw)")]
+pub struct UnknownCodec(String);
+
+/// Most planes that a codec has.
+pub const MAX_PLANES: u8 = 12;
+/// Most coordinates of a packet: the header has eight bits for their blocks.
+pub(super) const MAX_COORDINATES: usize = 255 * BLOCK;
+
+impl Codec {
+    /// All of them, by id.
+    pub const ALL: [Self; 6] = [
+        Self::Rht,
+        Self::RhtPaper,
+        Self::SignMagnitude,
+        Self::StochasticQuantisation,
+        Self::SubtractiveDithering,
+        Self::Raw,
+    ];
+
+    /// The header's three bits.
+    pub const fn id(self) -> u8 {
+        self as u8
+    }
+
+    /// The codec of an id; `None` for 6 and above.
+    pub fn from_id(id: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(id)).copied()
+    }
+
+    /// Its name on command lines.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rht => "rht",
+            Self::RhtPaper => "rht-paper",
+            Self::SignMagnitude => "sign-magnitude",
+            Self::StochasticQuantisation => "sq",
+            Self::SubtractiveDithering => "sd",
+            Self::Raw => "raw",
+        }
+    }
+
+    /// Whether rows are rotated before they are quantised.
+    pub const fn rotates(self) -> bool {
+        matches!(self, Self::Rht | Self::RhtPaper)
+    }
+
+    /// Planes of a whole packet.
+    pub const fn planes(self) -> u8 {
+        self.plane_bits().len() as u8
+    }
+
+    /// Planes that are sent of elements of that size unless the caller wants otherwise: of rht nine for elements of 16 bits, which take two bytes a coordinate as
+    /// well and are more accurate than the elements are; otherwise all.
+    pub const fn default_planes(self, element_bytes: usize) -> u8 {
+        if element_bytes <= 2 && matches!(self, Self::Rht) { 9 } else { self.planes() }
+    }
+
+    /// Most coordinates, a multiple of 32, of a packet that fits an MTU whole with its first `planes` planes, be it over IPv4 or IPv6: fragments cannot be cut. `mtu` in bytes,
+    /// IP header included; `sealed` packets carry tags ([`crate::wire::tags`]). At most 8,160; 0 where not even 32 fit.
+    pub const fn coordinates_per_packet(self, mtu: usize, planes: u8, sealed: bool) -> usize {
+        /// Of IPv6 and UDP; IPv4's are shorter.
+        const HEADERS: usize = 40 + 8;
+        let mut n = 0;
+        while n < MAX_COORDINATES {
+            if HEADERS + self.packet_len(planes, n + BLOCK, sealed) > mtu {
+                break;
+            }
+            n += BLOCK;
+        }
+        n
+    }
+
+    /// Tags that a sealed packet of planes `first` to `end` (exclusive) carries: behind plane 0, behind plane 7 and at the end.
+    pub const fn tags(self, first: u8, end: u8) -> usize {
+        let end = if end < self.planes() { end } else { self.planes() };
+        if first >= end {
+            return 0;
+        }
+        // Where plane 0 or 7 is the last one, its tag is the one at the end.
+        (first == 0 && end > 1) as usize + (first <= 7 && end > 8) as usize + 1
+    }
+
+    /// Bits per coordinate of each plane.
+    pub const fn plane_bits(self) -> &'static [u8] {
+        match self {
+            // With sixteen bits of position a whole packet is as accurate as f32 arithmetic on a row is.
+            Self::Rht => &[1, 1, 1, 1, 1, 1, 1, 1, 8, 8],
+            Self::RhtPaper | Self::SignMagnitude => &[1, 1, 1, 1, 1, 1, 1, 1, 8, 8, 8],
+            // The head is not the sign, so the f32 needs all of its 32 bits behind it.
+            Self::StochasticQuantisation | Self::SubtractiveDithering => {
+                &[1, 1, 1, 1, 1, 1, 1, 1, 8, 8, 8, 1]
+            }
+            Self::Raw => &[32],
+        }
+    }
+
+    /// Offset of a plane in a body that begins with plane 0, bytes; of plane `planes()` or beyond, the length of a whole
+    /// body. `coordinates` is a multiple of 32.
+    pub const fn plane_offset(self, plane: u8, coordinates: usize) -> usize {
+        let plane = if plane < MAX_PLANES { plane } else { MAX_PLANES };
+        BITS_BEFORE[self as usize][plane as usize] as usize * (coordinates / 8)
+    }
+
+    /// Length of a packet with the first `planes` planes, header and, where it is sealed, tags included, bytes.
+    pub const fn packet_len(self, planes: u8, coordinates: usize, sealed: bool) -> usize {
+        let tags = if sealed { TAG_LEN * self.tags(0, planes) } else { 0 };
+        HEADER_LEN + self.plane_offset(planes, coordinates) + tags
+    }
+
+    /// Length of one plane, bytes; 0 beyond the last.
+    pub const fn plane_len(self, plane: u8, coordinates: usize) -> usize {
+        self.plane_offset(plane.saturating_add(1), coordinates) - self.plane_offset(plane, coordinates)
+    }
+
+    /// Length of a whole body, bytes.
+    pub const fn body_len(self, coordinates: usize) -> usize {
+        self.plane_offset(MAX_PLANES, coordinates)
+    }
+
+    /// How far the first `bytes` bytes of a body reach that begins with plane 0.
+    pub const fn reach(self, bytes: usize, coordinates: usize) -> Reach {
+        let mut planes = 0;
+        while planes < self.planes() && self.plane_offset(planes + 1, coordinates) <= bytes {
+            planes += 1;
+        }
+        let mut more = 0;
+        if planes < self.planes() {
+            more = (bytes - self.plane_offset(planes, coordinates)) * 8
+                / self.plane_bits()[planes as usize] as usize;
+        }
+        Reach { planes, more }
+    }
+}
+
+/// How much of a packet's planes is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reach {
+    /// Whole planes.
+    pub planes: u8,
+    /// Coordinates, from the packet's first, of which one plane more is there.
+    pub more: usize,
+}
+
+/// Bits of a coordinate in the planes in front of each, by codec. Every packet that arrives asks for some.
+static BITS_BEFORE: [[u8; MAX_PLANES as usize + 1]; Codec::ALL.len()] = {
+    let mut before = [[0; MAX_PLANES as usize + 1]; Codec::ALL.len()];
+    let mut codec = 0;
+    while codec < Codec::ALL.len() {
+        let bits = Codec::ALL[codec].plane_bits();
+        let row = &mut before[Codec::ALL[codec] as usize];
+        let mut plane = 0;
+        while plane < MAX_PLANES as usize {
+            row[plane + 1] = row[plane] + if plane < bits.len() { bits[plane] } else { 0 };
+            plane += 1;
+        }
+        codec += 1;
+    }
+    before
+};
+
+impl fmt::Display for Codec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Codec {
+    type Err = UnknownCodec;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Self::ALL.into_iter().find(|codec| codec.name() == name).ok_or_else(|| UnknownCodec(name.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_and_names_lead_back_to_their_codec() {
+        for codec in Codec::ALL {
+            assert_eq!(Codec::from_id(codec.id()), Some(codec));
+            assert_eq!(codec.name().parse(), Ok(codec));
+        }
+        assert_eq!((Codec::from_id(6), Codec::from_id(7)), (None, None));
+        let error = "rth".parse::<Codec>().unwrap_err().to_string();
+        assert_eq!(error, "unknown codec \"rth\" (valid: rht, rht-paper, sign-magnitude, sq, sd, raw)");
+    }
+
+    #[test]
+    fn planes_lie_one_behind_the_other() {
+        for codec in Codec::ALL {
+            let mut offset = 0;
+            for (plane, bits) in codec.plane_bits().iter().enumerate() {
+                assert_eq!(codec.plane_offset(plane as u8, 352), offset, "{codec}, plane {plane}");
+                offset += 44 * usize::from(*bits);
+            }
+            for beyond in codec.planes()..=MAX_PLANES {
+                assert_eq!(codec.plane_offset(beyond, 352), offset, "{codec}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_fullest_packets_fit_an_mtu_of_1500_bytes() {
+        for codec in Codec::ALL {
+            for (planes, sealed) in (1..=codec.planes()).flat_map(|planes| [(planes, false), (planes, true)])
+            {
+                let n = codec.coordinates_per_packet(1500, planes, sealed);
+                let tags = if sealed { TAG_LEN * codec.tags(0, planes) } else { 0 };
+                let datagram = |n| 40 + 8 + HEADER_LEN + codec.plane_offset(planes, n) + tags;
+                let fullest = datagram(n) <= 1500 && (datagram(n + BLOCK) > 1500 || n == MAX_COORDINATES);
+                assert!(fullest, "{codec}, {planes} planes: {n}");
+            }
+        }
+        let whole = |codec: Codec| codec.coordinates_per_packet(1500, codec.planes(), false);
+        assert_eq!(Codec::ALL.map(whole), [448, 352, 352, 320, 320, 352]);
+        assert_eq!(Codec::Rht.coordinates_per_packet(1500, 9, false), 704);
+        assert_eq!(Codec::Rht.coordinates_per_packet(60, 10, false), 0);
+    }
+
+    #[test]
+    fn a_body_reaches_as_far_as_its_planes_and_no_further() {
+        for codec in Codec::ALL {
+            for bytes in 0..=codec.body_len(96) + 5 {
+                let Reach { planes, more } = codec.reach(bytes, 96);
+                assert!(codec.plane_offset(planes, 96) <= bytes && more < 96, "{codec}, {bytes} bytes");
+                let next = codec
+                    .plane_bits()
+                    .get(usize::from(planes))
+                    .map_or(0, |bits| more * usize::from(*bits) / 8);
+                assert!(codec.plane_offset(planes, 96) + next <= bytes);
+                assert_eq!(planes == codec.planes(), bytes >= codec.body_len(96), "{codec}, {bytes} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn tags_lie_behind_the_sign_the_bit_planes_and_the_end() {
+        let tags = |first, end| Codec::Rht.tags(first, end);
+        assert_eq!(
+            [tags(0, 1), tags(0, 2), tags(0, 8), tags(0, 9), tags(0, 10), tags(0, 99)],
+            [1, 2, 2, 3, 3, 3]
+        );
+        assert_eq!([tags(1, 8), tags(7, 9), tags(8, 10), tags(3, 3), tags(9, 8)], [1, 2, 1, 0, 0]);
+        assert_eq!(Codec::Raw.tags(0, 1), 1);
+    }
+
+    #[test]
+    fn a_whole_body_holds_every_bit_of_its_coordinates() {
+        for (codec, bits) in Codec::ALL.into_iter().zip([24, 32, 32, 33, 33, 32]) {
+            assert_eq!(codec.body_len(352), 44 * bits, "{codec}");
+            assert!(codec.planes() <= MAX_PLANES);
+        }
+    }
+}

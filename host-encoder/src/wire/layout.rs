@@ -1,0 +1,403 @@
+//! How a message's coordinates are divided into rows and packets (docs/wire-format.md §2).
+
+use super::codec::{Codec, MAX_COORDINATES};
+use super::sizes::{BLOCK, MAX_INDEX};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Coordinates of a full packet of the default codec at an MTU of 1500 bytes.
+pub const DEFAULT_COORDINATES_PER_PACKET: usize =
+    Codec::Rht.coordinates_per_packet(1500, Codec::Rht.planes(), false);
+/// Rows have 2^15 coordinates (the HotNets'24 paper, §3.2).
+pub const DEFAULT_ROW_LOG2: u8 = 15;
+/// Rows of so many coordinates are padded rather than split.
+const SHORT: usize = 256;
+
+/// Why a layout is impossible.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LayoutError {
+    /// Nothing to send.
+    #[error("a message needs at least one coordinate")]
+    Empty,
+    /// A tensor of no coordinates.
+    #[error("tensor {0} has no coordinates")]
+    EmptyTensor(usize),
+    /// A layer class that does not fit the header's three bits.
+    #[error("tensor {tensor} is of layer class {layer_class} (valid: 0 to 7)")]
+    LayerClass {
+        /// Which one.
+        tensor: usize,
+        /// Its class.
+        layer_class: u8,
+    },
+    /// A packet's coordinates do not fit the header.
+    #[error("{0} coordinates a packet (valid: multiples of 32 from 32 to 8160)")]
+    CoordinatesPerPacket(usize),
+    /// Row length out of range.
+    #[error("rows of 2^{0} coordinates (valid: 2^5 to 2^20)")]
+    RowLog2(u8),
+    /// The header's index has 20 bits.
+    #[error("{packets} packets do not fit a message (at most {})", MAX_INDEX + 1)]
+    TooLong {
+        /// Packets the message would have, counted until it was clear that they are too many.
+        packets: usize,
+    },
+}
+
+/// A parameter of the model, or several that are treated as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tensor {
+    /// Its coordinates, at least one.
+    pub coordinates: usize,
+    /// 0 (front layers, which the next step needs first) to 7.
+    pub layer_class: u8,
+}
+
+/// The division of a message into rows and packets; both ends derive it from the same numbers.
+///
+/// A message is made of tensors, one behind the other. Rows are rotated as a whole, so each has a power of two of coordinates; none straddles two tensors (who
+/// wants that passes them as one). A packet never straddles two rows: their energies differ by up to two orders of magnitude, and σ would
+/// fit neither. What is left behind a tensor's rows of full length is split into ever shorter ones, with at most a few percent of padding. A row's
+/// blocks of 32 coordinates are shared out among its packets as evenly as they go.
+///
+/// Cloning is cheap: clones share their table of rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout(Arc<Table>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Table {
+    tensors: Vec<Tensor>,
+    per_packet: usize,
+    row_log2: u8,
+    rows: Vec<Row>,
+    coordinates: usize,
+    padded: usize,
+    packets: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Row {
+    /// Where its coordinates begin in the message, without padding and with it.
+    start: usize,
+    padded_start: usize,
+    /// Without padding.
+    coordinates: u32,
+    /// With padding.
+    length: u32,
+    first_packet: u32,
+    layer_class: u8,
+}
+
+impl Layout {
+    /// A message of one tensor of `coordinates` in layer class 0, at most `per_packet` of them in a packet
+    /// ([`Codec::coordinates_per_packet`]), in rows of 2^15.
+    pub fn new(coordinates: usize, per_packet: usize) -> Result<Self, LayoutError> {
+        if coordinates == 0 {
+            return Err(LayoutError::Empty);
+        }
+        Self::of_tensors(&[Tensor { coordinates, layer_class: 0 }], per_packet)
+    }
+
+    /// A message of several tensors, one behind the other, otherwise as [`Self::new`].
+    pub fn of_tensors(tensors: &[Tensor], per_packet: usize) -> Result<Self, LayoutError> {
+        Self::build(tensors.to_vec(), per_packet, DEFAULT_ROW_LOG2)
+    }
+
+    /// The same message in rows of at most 2^`row_log2` coordinates.
+    pub fn with_row_log2(&self, row_log2: u8) -> Result<Self, LayoutError> {
+        if !(5..=20).contains(&row_log2) {
+            return Err(LayoutError::RowLog2(row_log2));
+        }
+        Self::build(self.0.tensors.clone(), self.0.per_packet, row_log2)
+    }
+
+    /// The same message with all tensors in one layer class.
+    pub fn with_layer_class(&self, layer_class: u8) -> Result<Self, LayoutError> {
+        let tensors = self.0.tensors.iter().map(|tensor| Tensor { layer_class, ..*tensor }).collect();
+        Self::build(tensors, self.0.per_packet, self.0.row_log2)
+    }
+
+    fn build(tensors: Vec<Tensor>, per_packet: usize, row_log2: u8) -> Result<Self, LayoutError> {
+        if per_packet == 0 || !per_packet.is_multiple_of(BLOCK) || per_packet > MAX_COORDINATES {
+            return Err(LayoutError::CoordinatesPerPacket(per_packet));
+        }
+        if tensors.is_empty() {
+            return Err(LayoutError::Empty);
+        }
+        let (mut rows, mut coordinates, mut padded, mut packets) = (Vec::new(), 0, 0, 0);
+        for (number, tensor) in tensors.iter().enumerate() {
+            let Tensor { coordinates: mut left, layer_class } = *tensor;
+            if left == 0 {
+                return Err(LayoutError::EmptyTensor(number));
+            }
+            if layer_class > 7 {
+                return Err(LayoutError::LayerClass { tensor: number, layer_class });
+            }
+            while left > 0 {
+                let length = row_length(left, row_log2);
+                let here = left.min(length);
+                rows.push(Row {
+                    start: coordinates,
+                    padded_start: padded,
+                    coordinates: here as u32,
+                    length: length as u32,
+                    first_packet: packets as u32,
+                    layer_class,
+                });
+                packets += length.div_ceil(per_packet);
+                // Here and not in the end: a made-up number of coordinates must not take the memory of its rows.
+                if packets > MAX_INDEX as usize + 1 {
+                    return Err(LayoutError::TooLong { packets });
+                }
+                (left, coordinates, padded) = (left - here, coordinates + here, padded + length);
+            }
+        }
+        Ok(Self(Arc::new(Table { tensors, per_packet, row_log2, rows, coordinates, padded, packets })))
+    }
+
+    /// The tensors that the message is made of.
+    pub fn tensors(&self) -> &[Tensor] {
+        &self.0.tensors
+    }
+
+    /// Most coordinates that a packet carries.
+    pub fn coordinates_per_packet(&self) -> usize {
+        self.0.per_packet
+    }
+
+    /// log2 of the length of the longest rows that there may be.
+    pub fn row_log2(&self) -> u8 {
+        self.0.row_log2
+    }
+
+    /// Coordinates of the message, without padding.
+    pub fn coordinates(&self) -> usize {
+        self.0.coordinates
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.0.rows.len()
+    }
+
+    /// Number of packets.
+    pub fn packets(&self) -> usize {
+        self.0.packets
+    }
+
+    /// Coordinates with padding.
+    pub fn padded_coordinates(&self) -> usize {
+        self.0.padded
+    }
+
+    /// A row's place in the padded message; its length is a power of two. Panics unless `row < rows()`, as all that follow.
+    pub fn row_range(&self, row: usize) -> Range<usize> {
+        let Row { padded_start, length, .. } = self.0.rows[row];
+        padded_start..padded_start + length as usize
+    }
+
+    /// A row's coordinates in the message, without padding.
+    pub fn row_coordinates(&self, row: usize) -> Range<usize> {
+        let Row { start, coordinates, .. } = self.0.rows[row];
+        start..start + coordinates as usize
+    }
+
+    /// A row's layer class: its tensor's.
+    pub fn layer_class(&self, row: usize) -> u8 {
+        self.0.rows[row].layer_class
+    }
+
+    /// The packets of a row.
+    pub fn row_packets(&self, row: usize) -> Range<usize> {
+        let end = self.0.rows.get(row + 1).map_or(self.0.packets, |next| next.first_packet as usize);
+        self.0.rows[row].first_packet as usize..end
+    }
+
+    /// The packets of a row, each with its place in the padded row.
+    pub fn row_places(&self, row: usize) -> impl Iterator<Item = (usize, Range<usize>)> + use<> {
+        let (blocks, packets) = (self.row_range(row).len() / BLOCK, self.row_packets(row));
+        // Packet k ends at block ⌊(k + 1) · blocks / count⌋: the quotients of a division that is done once, carry by carry.
+        let count = packets.len();
+        let (each, left) = (blocks / count, blocks % count);
+        let (mut end, mut carry) = (0, 0);
+        packets.map(move |index| {
+            let start = end;
+            carry += left;
+            let more = carry >= count;
+            carry -= if more { count } else { 0 };
+            end += (each + usize::from(more)) * BLOCK;
+            (index, start..end)
+        })
+    }
+
+    /// The row that a packet belongs to; `index < packets()`.
+    pub fn packet_row(&self, index: usize) -> usize {
+        self.0.rows.partition_point(|row| row.first_packet as usize <= index).saturating_sub(1)
+    }
+
+    /// A packet's place in the padded message; `index < packets()`.
+    pub fn packet_range(&self, index: usize) -> Range<usize> {
+        let row = self.packet_row(index);
+        let (Range { start, end }, packets) = (self.row_range(row), self.row_packets(row));
+        let (blocks, nth) = ((end - start) / BLOCK, index - packets.start);
+        let edge = |nth: usize| start + nth * blocks / packets.len() * BLOCK;
+        edge(nth)..edge(nth + 1)
+    }
+
+    /// Bytes of a packet's UDP payload when it carries the first `planes` planes and is not sealed.
+    pub fn packet_len(&self, codec: Codec, index: usize, planes: u8) -> usize {
+        codec.packet_len(planes, self.packet_range(index).len(), false)
+    }
+
+    /// Bytes of a row's packets together, with the first `planes` planes.
+    pub fn row_len(&self, codec: Codec, row: usize, planes: u8, sealed: bool) -> usize {
+        // Planes have the same number of bits for every coordinate, so the row's coordinates say it all.
+        let bare = codec.packet_len(planes, 0, sealed);
+        self.row_packets(row).len() * bare + codec.plane_offset(planes, self.row_range(row).len())
+    }
+
+    /// Bytes of all packets of a message, with the first `planes` planes.
+    pub fn message_len(&self, codec: Codec, planes: u8, sealed: bool) -> usize {
+        self.0.packets * codec.packet_len(planes, 0, sealed) + codec.plane_offset(planes, self.0.padded)
+    }
+}
+
+/// The length of the next row where `left` coordinates of a tensor are left: a full one, the last one, which is padded, or half of what it would be.
+fn row_length(left: usize, row_log2: u8) -> usize {
+    let full = 1 << row_log2;
+    if left >= full {
+        return full;
+    }
+    let padded = left.next_power_of_two().max(BLOCK);
+    if padded <= SHORT || padded - left <= padded / 32 { padded } else { padded / 2 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn lengths(layout: &Layout) -> Vec<usize> {
+        (0..layout.rows()).map(|row| layout.row_range(row).len()).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn packets_tile_the_padded_message_and_stay_in_their_row(
+            sizes in prop::collection::vec(1usize..100_000, 1..5), blocks in 1usize..60, row_log2 in 5u8..17,
+        ) {
+            let tensors: Vec<Tensor> = sizes
+                .iter()
+                .enumerate()
+                .map(|(i, n)| Tensor { coordinates: *n, layer_class: i as u8 })
+                .collect();
+            let layout =
+                Layout::of_tensors(&tensors, blocks * 32).and_then(|l| l.with_row_log2(row_log2)).unwrap();
+            let (mut next, mut coordinate) = (0, 0);
+            for row in 0..layout.rows() {
+                let start = layout.row_range(row).start;
+                for (index, place) in layout.row_places(row) {
+                    prop_assert_eq!(start + place.start..start + place.end, layout.packet_range(index));
+                }
+                let coordinates = layout.row_coordinates(row);
+                prop_assert_eq!(coordinates.start, coordinate);
+                coordinate = coordinates.end;
+                let length = layout.row_range(row).len();
+                prop_assert!(length.is_power_of_two() && (32..=1 << row_log2).contains(&length));
+                prop_assert!(!coordinates.is_empty() && coordinates.len() <= length);
+            }
+            prop_assert_eq!(coordinate, layout.coordinates());
+            for index in 0..layout.packets() {
+                let range = layout.packet_range(index);
+                prop_assert_eq!(range.start, next);
+                prop_assert!(!range.is_empty() && range.len() <= blocks * 32 && range.len().is_multiple_of(32));
+                let row = layout.packet_row(index);
+                prop_assert!(layout.row_packets(row).contains(&index));
+                let row = layout.row_range(row);
+                prop_assert!(row.start <= range.start && range.end <= row.end);
+                next = range.end;
+            }
+            prop_assert_eq!(next, layout.padded_coordinates());
+            for planes in [1, 9, 10] {
+                let rows: usize = (0..layout.rows()).map(|row| layout.row_len(Codec::Rht, row, planes, true)).sum();
+                prop_assert_eq!(rows, layout.message_len(Codec::Rht, planes, true));
+            }
+        }
+
+        #[test]
+        fn no_row_straddles_two_tensors_and_each_is_of_its_tensor_s_class(
+            sizes in prop::collection::vec(1usize..3_000, 1..8), row_log2 in 5u8..12,
+        ) {
+            let tensors: Vec<Tensor> = sizes
+                .iter()
+                .enumerate()
+                .map(|(i, n)| Tensor { coordinates: *n, layer_class: 7 - i as u8 })
+                .collect();
+            let layout = Layout::of_tensors(&tensors, 448).and_then(|l| l.with_row_log2(row_log2)).unwrap();
+            let mut end = 0;
+            let mut row = 0;
+            for tensor in &tensors {
+                let alone = Layout::new(tensor.coordinates, 448).and_then(|l| l.with_row_log2(row_log2)).unwrap();
+                end += tensor.coordinates;
+                for length in lengths(&alone) {
+                    prop_assert_eq!(layout.row_range(row).len(), length);
+                    prop_assert_eq!(layout.layer_class(row), tensor.layer_class);
+                    prop_assert!(layout.row_coordinates(row).end <= end);
+                    row += 1;
+                }
+                prop_assert_eq!(layout.row_coordinates(row - 1).end, end);
+            }
+            prop_assert_eq!(row, layout.rows());
+        }
+    }
+
+    #[test]
+    fn tails_are_split_into_descending_powers_of_two() {
+        let of = |n| lengths(&Layout::new(n, 448).unwrap());
+        assert_eq!(of(40_000), [32_768, 4_096, 2_048, 1_024, 64]);
+        assert_eq!([of(1), of(33), of(129), of(256)], [[32], [64], [256], [256]]);
+        assert_eq!(of(257), [256, 32]);
+        // Padding of a thirty-second is cheaper than another row.
+        assert_eq!([of(32_767), of(31_744)], [[32_768], [32_768]]);
+        assert_eq!(of(31_743), [16_384, 8_192, 4_096, 2_048, 1_024]);
+        assert_eq!(Layout::new(40_000, 448).unwrap().packets(), 93);
+    }
+
+    /// Bytes a coordinate of every length, the promise of wire version 3: tails cost next to nothing.
+    #[test]
+    fn no_message_beyond_4096_coordinates_costs_a_tenth_more_than_a_long_one() {
+        let bytes = |n: usize, planes| {
+            let layout = Layout::new(n, Codec::Rht.coordinates_per_packet(1500, planes, false)).unwrap();
+            layout.message_len(Codec::Rht, planes, false) as f64 / n as f64
+        };
+        for planes in [9, 10] {
+            let asymptote = bytes(1 << 24, planes);
+            let mut worst = (0.0, 0);
+            // Every length up to 2^17, where rows of every length are among the tails; beyond, prime steps.
+            for n in (4_097..1 << 17).chain((1 << 17..1_000_000).step_by(97)) {
+                let ratio = bytes(n, planes) / asymptote;
+                if ratio > worst.0 {
+                    worst = (ratio, n);
+                }
+            }
+            assert!(worst.0 < 1.1, "{planes} planes: {} × at {} coordinates", worst.0, worst.1);
+        }
+    }
+
+    #[test]
+    fn impossible_layouts_are_refused() {
+        assert_eq!(Layout::new(0, 352), Err(LayoutError::Empty));
+        assert_eq!(Layout::of_tensors(&[], 352), Err(LayoutError::Empty));
+        assert_eq!(Layout::new(5, 33), Err(LayoutError::CoordinatesPerPacket(33)));
+        assert_eq!(Layout::new(5, 8192), Err(LayoutError::CoordinatesPerPacket(8192)));
+        let tensors = [(3, 0), (0, 0)].map(|(coordinates, layer_class)| Tensor { coordinates, layer_class });
+        assert_eq!(Layout::of_tensors(&tensors, 352), Err(LayoutError::EmptyTensor(1)));
+        let layout = Layout::new(5, 352).unwrap();
+        assert_eq!(layout.with_layer_class(8), Err(LayoutError::LayerClass { tensor: 0, layer_class: 8 }));
+        assert_eq!(layout.with_row_log2(21), Err(LayoutError::RowLog2(21)));
+        for coordinates in [1 << 30, usize::MAX] {
+            assert!(matches!(Layout::new(coordinates, 32), Err(LayoutError::TooLong { .. })));
+        }
+    }
+}

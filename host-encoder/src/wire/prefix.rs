@@ -1,0 +1,136 @@
+//! The eight bytes that packets of every kind begin with (docs/wire-format.md §1).
+
+use super::error::PacketError;
+use super::sizes::{PREFIX_LEN, VERSION};
+
+/// What a packet is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Kind {
+    /// Coordinates.
+    Data = 1,
+    /// Receipt of some DATA: round-trip time and share of cut packets.
+    Ack = 2,
+    /// The sender asks what arrived.
+    Probe = 3,
+    /// The receiver's map of what arrived.
+    Status = 4,
+    /// The receiver has enough.
+    Stop = 5,
+    /// The precision at which all receivers decode.
+    Final = 6,
+}
+
+impl TryFrom<u8> for Kind {
+    type Error = PacketError;
+
+    fn try_from(value: u8) -> Result<Self, PacketError> {
+        Ok(match value {
+            1 => Self::Data,
+            2 => Self::Ack,
+            3 => Self::Probe,
+            4 => Self::Status,
+            5 => Self::Stop,
+            6 => Self::Final,
+            other => return Err(PacketError::Kind(other)),
+        })
+    }
+}
+
+/// A job and the rank in it that a packet comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StreamId {
+    job: u8,
+    rank: u16,
+}
+
+impl StreamId {
+    /// Largest job number.
+    pub const MAX_JOB: u8 = 63;
+    /// Largest rank.
+    pub const MAX_RANK: u16 = 1023;
+
+    /// `None` when the job is above 63 or the rank above 1023: the wire has six and ten bits.
+    pub const fn new(job: u8, rank: u16) -> Option<Self> {
+        if job <= Self::MAX_JOB && rank <= Self::MAX_RANK { Some(Self { job, rank }) } else { None }
+    }
+
+    /// The job.
+    pub fn job(self) -> u8 {
+        self.job
+    }
+
+    /// The sending rank.
+    pub fn rank(self) -> u16 {
+        self.rank
+    }
+}
+
+/// The eight bytes that every packet begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prefix {
+    /// What the packet is for.
+    pub kind: Kind,
+    /// Codec, 0 to 7.
+    pub codec: u8,
+    /// Whether switches should cut others first (docs/wire-format.md §7).
+    pub important: bool,
+    /// Layer class, 0 (front layers) to 7.
+    pub layer_class: u8,
+    /// The last packet of its message.
+    pub last: bool,
+    /// Job and source rank.
+    pub stream: StreamId,
+    /// The message: one shard of one phase of a collective.
+    pub message: u32,
+}
+
+impl Prefix {
+    /// Reads the prefix of any packet.
+    #[inline]
+    pub fn parse(bytes: &[u8]) -> Result<Self, PacketError> {
+        let Some(&[b0, b1, b2, b3, m0, m1, m2, m3]) = bytes.first_chunk::<PREFIX_LEN>() else {
+            return Err(PacketError::Short { got: bytes.len(), need: PREFIX_LEN });
+        };
+        if b0 >> 4 != VERSION {
+            return Err(PacketError::Version(b0 >> 4));
+        }
+        Ok(Self {
+            kind: Kind::try_from(b0 & 15)?,
+            codec: b1 >> 5,
+            important: b1 & 0x10 != 0,
+            layer_class: b1 >> 1 & 7,
+            last: b1 & 1 != 0,
+            stream: StreamId { job: b2 >> 2, rank: u16::from_be_bytes([b2 & 3, b3]) },
+            message: u32::from_be_bytes([m0, m1, m2, m3]),
+        })
+    }
+
+    /// The prefix as bytes. Only the low bits that the wire has of `codec` and `layer_class` are written.
+    #[inline]
+    pub fn to_bytes(self) -> [u8; PREFIX_LEN] {
+        let [r0, r1] = self.stream.rank.to_be_bytes();
+        let [m0, m1, m2, m3] = self.message.to_be_bytes();
+        let flags = self.codec << 5
+            | u8::from(self.important) << 4
+            | (self.layer_class & 7) << 1
+            | u8::from(self.last);
+        [VERSION << 4 | self.kind as u8, flags, self.stream.job << 2 | r0, r1, m0, m1, m2, m3]
+    }
+}
+
+/// Which message a packet belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Envelope {
+    /// Job and source rank.
+    pub stream: StreamId,
+    /// Message id.
+    pub message: u32,
+}
+
+impl Prefix {
+    /// The message that the packet belongs to.
+    pub fn envelope(&self) -> Envelope {
+        Envelope { stream: self.stream, message: self.message }
+    }
+}
