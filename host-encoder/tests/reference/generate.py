@@ -290,7 +290,7 @@ def centroid_table() -> str:
     return "```text\n" + "\n".join(rows) + "\n```"
 
 
-EXAMPLE_ENVELOPE = Envelope(job=0, rank=3, message=2)
+EXAMPLE_ENVELOPE = Envelope(job=0, rank=3, message=25)
 EXAMPLE_KEY = key_of(1, EXAMPLE_ENVELOPE, "independent")
 EXAMPLE_LAYOUT = Layout([Tensor(32, 0)], 448, 15)
 EXAMPLE = [1.0, 1.0, 1.0, -2.0] + [1.0] * 28
@@ -313,7 +313,7 @@ def example_bytes() -> str:
         (1, f"version {VERSION}, DATA"),
         (1, "codec 0 (rht), important, layer class 0, last"),
         (2, "job 0, rank 3"),
-        (4, "message 2"),
+        (4, f"message {EXAMPLE_ENVELOPE.message}"),
         (4, "first plane 0, packet 0, 1 · 32 coordinates"),
         (4, f"{'rotated twice' if header.twice else 'rotated once'}, σ = {header.sigma:.9g}"),
         (1, f"κ = {header.kappa}/255"),

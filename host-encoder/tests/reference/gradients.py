@@ -110,22 +110,26 @@ def non_zeros(d: int, count: int, seed: int) -> list[float]:
     return out
 
 
-def beside(limit: float, row: list[float], at: int) -> tuple[list[float], list[float]]:
-    """The row with two magnitudes at one place that differ by the last bit, so that its q is just below the limit and just at or above
-    it. A larger magnitude has to make for a smaller q."""
+def beside(row: list[float], coarse: int, fine: int) -> tuple[list[float], list[float]]:
+    """The row with small values at two places, which make q smaller, so that one of both results is rotated twice and the other is
+    not. They differ by the last bit of one value: nothing but sums in the very order of the page tells them apart."""
 
-    def with_bits(pattern: int) -> list[float]:
+    def with_bits(at: int, pattern: int) -> list[float]:
         return row[:at] + [from_bits(pattern)] + row[at + 1 :]
 
-    low, high = 0, bits(0.75)
-    assert concentration(with_bits(high)) < limit <= concentration(with_bits(low))
-    while high - low > 1:
-        middle = (low + high) // 2
-        if concentration(with_bits(middle)) < limit:
-            high = middle
-        else:
-            low = middle
-    return with_bits(high), with_bits(low)
+    def flag(values: list[float]) -> bool:
+        return is_rotated_twice(concentration(values))
+
+    before = flag(row)
+    for at, largest in ((coarse, 0.75), (fine, 2.0**-11)):
+        low, high = 0, bits(largest)
+        assert flag(with_bits(at, low)) == before != flag(with_bits(at, high))
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if flag(with_bits(at, middle)) == before else (low, middle)
+        after = with_bits(at, high)
+        row = with_bits(at, low)
+    return row, after
 
 
 def around_the_working_scale() -> list[float]:
@@ -160,9 +164,8 @@ def gradients() -> list[Gradient]:
     infinite[70] = -math.inf
     rotated = ("rht", "rht-paper")
     # Alone, these have a q of 1.8/512, and one large coordinate beside them makes for a larger one.
-    near_256th = [word / 2**31 - 1 for word in words(27, 512)]
-    near_256th = f32s(near_256th)
-    near_256th[300] = 0.0
+    near_256th = f32s(word / 2**31 - 1 for word in words(27, 512))
+    near_256th[300] = near_256th[77] = 0.0
     near_256th[0] = next(k / 256 for k in range(256, 1024) if concentration([k / 256] + near_256th[1:]) >= 1 / 256)
     near_spike = [0.0] * 32
     near_spike[5], near_spike[18] = 1.0, -0.046875
@@ -235,14 +238,14 @@ def gradients() -> list[Gradient]:
         ),
         Gradient("two equal non-zeros", non_zeros(256, 2, 50), codecs=rotated),
         Gradient(
-            "q just below and above 1/256",
-            [x for row in beside(1 / 256, near_256th, 300) for x in row],
+            "q just above and below 1/256",
+            [x for row in beside(near_256th, 300, 77) for x in row],
             row_log2=9,
             codecs=rotated,
             planes=(2,),
         ),
         Gradient("q of exactly 1/256", non_zeros(512, 256, 51), codecs=rotated, planes=(2,)),
-        Gradient("q just below and above 0.995", [x for row in beside(0.995, near_spike, 11) for x in row], row_log2=5),
+        Gradient("q just above and below 0.995", [x for row in beside(near_spike, 11, 30) for x in row], row_log2=5),
         Gradient("nearly the largest", scaled(bell(18, 32), [125] * 32)),
         Gradient("one packet too small for its sigma", scaled(bell(19, 64), [0] * 32 + [-90] * 32), per_packet=32),
         Gradient("a packet of zeros after both rotations", silent_packet(), per_packet=32),
