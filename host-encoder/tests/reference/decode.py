@@ -8,7 +8,7 @@ import quantiser
 from encode import Key, dither_limit
 from float32 import f32, from_bits
 from philox import dither, negated
-from wire import HEADER, Codec, Layout, Refused, parse_header, plane_bytes
+from wire import HEADER, Codec, Envelope, Layout, Refused, parse_header, plane_bytes
 
 CEILING = 2.0**30
 
@@ -27,9 +27,11 @@ class Held:
 class Decoder:
     """Takes packets in any order, and decodes what there is."""
 
-    def __init__(self, codec: Codec, layout: Layout, key: Key, decoding: str):
+    def __init__(self, codec: Codec, layout: Layout, key: Key, envelope: Envelope, decoding: str):
         assert decoding in ("unbiased", "mmse", "paper")
-        self.codec, self.layout, self.key, self.decoding = codec, layout, key, decoding
+        self.codec, self.layout, self.key, self.envelope, self.decoding = codec, layout, key, envelope, decoding
+        # Whether a row was rotated twice; None before a packet of it arrives.
+        self.twice: list[bool | None] = [None] * len(layout.rows)
         self.held: list[Held | None] = [None] * len(layout.slots)
 
     def receive(self, packet: bytes) -> None:
@@ -37,17 +39,29 @@ class Decoder:
         header = parse_header(packet)
         if header.codec is not self.codec:
             raise Refused("another codec")
+        if header.job != self.envelope.job:
+            raise Refused("another job")
+        if header.rank != self.envelope.rank:
+            raise Refused("another rank")
+        if header.message != self.envelope.message:
+            raise Refused("another message")
         if header.index >= len(self.held):
             raise Refused("index")
-        if header.n != self.layout.slots[header.index].n:
+        slot = self.layout.slots[header.index]
+        if header.layer_class != self.layout.rows[slot.row].layer_class:
+            raise Refused("another layer class")
+        if header.n != slot.n:
             raise Refused("number of coordinates")
+        if self.twice[slot.row] not in (None, header.twice):
+            raise Refused("differs from an earlier packet of the row")
         held = self.held[header.index]
         if held is None:
             held = Held(header.sigma, header.kappa, header.peak, [b""] * len(self.codec.planes))
-            self.held[header.index] = held
         same_sigma = held.sigma == header.sigma or (math.isnan(held.sigma) and math.isnan(header.sigma))
         if not same_sigma or held.kappa != header.kappa or held.peak != header.peak:
             raise Refused("differs from an earlier packet")
+        self.held[header.index] = held
+        self.twice[slot.row] = header.twice
         body = packet[HEADER:]
         for plane in range(header.first_plane, len(self.codec.planes)):
             size = plane_bytes(self.codec, plane, header.n)
@@ -134,7 +148,7 @@ class Decoder:
 
     def row(self, row: int) -> list[float]:
         """One row, padding included."""
-        d = self.layout.rows[row][1]
+        d = self.layout.rows[row].padded
         present = [i for i in self.layout.indices(row) if self.held[i] is not None]
         out = [0.0] * d
         if any(math.isnan(self.held[i].sigma) for i in present):
@@ -166,19 +180,27 @@ class Decoder:
             start = self.layout.slots[i].start
             for j, (planes, code, _) in enumerate(known[i], start):
                 out[j] = factor * self.rotated_value(self.held[i], planes, code, paper)
-        for level in range(d.bit_length() - 1):
-            h = 1 << level
-            for a in (a for a in range(d) if not a & h):
-                out[a], out[a + h] = out[a] + out[a + h], out[a] - out[a + h]
-        root = math.sqrt(d)
-        return [(-x if minus else x) / root for x, minus in zip(out, negated(self.key, row, d))]
+        if self.twice[row]:
+            out = rotated_back(out, negated(self.key, row, d, second=True))
+        return rotated_back(out, negated(self.key, row, d))
 
     def finish(self) -> list[float]:
         """The gradient, as f32."""
         out = []
-        for row, (used, _) in enumerate(self.layout.rows):
-            out += [f32(x) for x in self.row(row)[:used]]
+        for index, row in enumerate(self.layout.rows):
+            out += [f32(x) for x in self.row(index)[: row.used]]
         return out
+
+
+def rotated_back(values: list[float], signs: list[bool]) -> list[float]:
+    """S·H·v/√d: one rotation undone."""
+    out, d = list(values), len(values)
+    for level in range(d.bit_length() - 1):
+        h = 1 << level
+        for a in (a for a in range(d) if not a & h):
+            out[a], out[a + h] = out[a] + out[a + h], out[a] - out[a + h]
+    root = math.sqrt(d)
+    return [(-x if minus else x) / root for x, minus in zip(out, signs)]
 
 
 def opened(pattern: int, unknown: int) -> float:

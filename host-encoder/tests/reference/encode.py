@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import quantiser
 from float32 import CANONICAL_NAN, LARGEST, SMALLEST_SUBNORMAL, bits, f32, f32s, from_bits
 from philox import dither, negated
-from wire import Codec, Header, Layout, plane_bytes
+from wire import HEADER, Codec, Envelope, Header, Layout, checked, plane_bytes
 
 
 @dataclass(frozen=True)
@@ -18,14 +18,10 @@ class Key:
     rank: int
 
 
-@dataclass(frozen=True)
-class Envelope:
-    """Header fields that the codec passes through."""
-
-    job: int
-    rank: int
-    message: int
-    layer_class: int
+def key_of(job_seed: int, envelope: Envelope, rotation: str) -> Key:
+    """The key of a message, of a job whose ranks have rotations of their own ("independent") or one ("shared")."""
+    assert rotation in ("independent", "shared")
+    return Key(job_seed, envelope.message, envelope.rank if rotation == "independent" else 0)
 
 
 def hadamard(row: list[float]) -> list[float]:
@@ -51,14 +47,50 @@ def exponent_of(row: list[float]) -> int:
     return 1 - math.frexp(largest)[1]
 
 
-def folded(values: list[float]) -> float:
-    """A sum in f32 over 16 lanes, which are then folded in halves."""
+def folded(values, rounded=f32) -> float:
+    """A sum over 16 lanes, which are then folded in halves; in f32, unless `rounded` leaves values as they are."""
     lanes = [0.0] * 16
     for j, value in enumerate(values):
-        lanes[j % 16] = f32(lanes[j % 16] + value)
+        lanes[j % 16] = rounded(lanes[j % 16] + value)
     for half in (8, 4, 2, 1):
-        lanes = [f32(lanes[i] + lanes[i + half]) for i in range(half)]
+        lanes = [rounded(lanes[i] + lanes[i + half]) for i in range(half)]
     return lanes[0]
+
+
+def concentration(x: list[float]) -> float:
+    """q of a row at its working scale, in f64; that of zeros is 0."""
+    squares = [value * value for value in x]
+    total = folded(squares, float)
+    return folded([s * s for s in squares], float) / (total * total) if total > 0 else 0.0
+
+
+def is_rotated_twice(q: float) -> bool:
+    """Whether one rotation would leave the row far from normal, and a second one mends that."""
+    return 1 / 256 < q < 0.995
+
+
+def rotated(x: list[float], used: int, twice: bool, key: Key, row_index: int) -> list[float]:
+    """The row at its working scale, rotated. `used` coordinates are the message's, the others padding, whose zeros keep their sign."""
+    signs = negated(key, row_index, used) + [False] * (len(x) - used)
+    v = hadamard([-value if minus else value for value, minus in zip(x, signs)])
+    if not twice:
+        return v
+    # Exact, but for values that this takes below the smallest normal f32.
+    v = f32s(math.ldexp(value, -(log2(len(x)) + 1 >> 1)) for value in v)
+    signs = negated(key, row_index, len(x), second=True)
+    return hadamard([-value if minus else value for value, minus in zip(v, signs)])
+
+
+def log2(d: int) -> int:
+    """Of a power of two."""
+    return d.bit_length() - 1
+
+
+def gain(codec: Codec, d: int, twice: bool) -> float:
+    """G: by how much working values are larger than an orthonormal rotation would make them."""
+    if not codec.rotates:
+        return 1.0
+    return float(1 << log2(d) // 2) if twice else math.sqrt(d)
 
 
 @dataclass
@@ -72,17 +104,16 @@ class Statistics:
     scale: float
 
 
-def statistics(codec: Codec, v: list[float], d: int, e: int) -> Statistics:
-    """sigma, kappa and peak of the values v of one packet of a row of length d, at the working scale 2^e."""
-    root = math.sqrt(float(d if codec.rotates else 1))
+def statistics(v: list[float], scale_of_row: float) -> Statistics:
+    """sigma, kappa and peak of the working values v of one packet, which are larger than the packet's by 2^e and G."""
     unit = quantiser.ZONE_WIDTH
     squares = folded(f32s(x * x for x in v))
     magnitudes = folded([abs(x) for x in v])
     largest = max(abs(x) for x in v)
-    sigma = f32(math.ldexp(math.sqrt(squares / len(v)), -e) / root)
+    sigma = f32(math.sqrt(squares / len(v)) / scale_of_row)
     if sigma == 0 and squares > 0:
         sigma = SMALLEST_SUBNORMAL
-    scale = 0.0 if sigma == 0 else f32(1 / (math.ldexp(sigma, e) * root * unit))
+    scale = 0.0 if sigma == 0 else f32(1 / (sigma * scale_of_row * unit))
     kappa = min(255, math.floor(255 * (magnitudes / len(v) * scale * unit) + 0.5))
     ratio = f32(f32(largest * scale) * unit)
     peak = next((k for k in range(256) if quantiser.peak_value(k) >= ratio), 255)
@@ -113,16 +144,12 @@ def packed(codec: Codec, codes: list[int], tail: list[int] | None, planes: int, 
     return bytes(out)
 
 
-def threshold(figures: list[float]) -> float:
-    """The upper median; infinity of nothing."""
-    return sorted(figures)[len(figures) // 2] if figures else math.inf
-
-
 @dataclass
 class EncodedRow:
     """One row on its way to packets."""
 
     finite: bool
+    twice: bool
     # Per packet: statistics, codes, twelfth plane.
     packets: list[tuple[Statistics, list[int], list[int] | None]]
 
@@ -133,12 +160,13 @@ def encode_row(codec: Codec, row: list[float], used: int, slots, key: Key, row_i
     finite = all(math.isfinite(x) for x in row)
     if not finite and codec.name != "raw":
         marked = Statistics(from_bits(CANONICAL_NAN), 0, 0, 0.0)
-        return EncodedRow(False, [(marked, [0] * slot.n, [0] * slot.n) for slot in slots])
+        return EncodedRow(False, False, [(marked, [0] * slot.n, [0] * slot.n) for slot in slots])
     e = exponent_of(row)
     v = f32s(math.ldexp(x, e) for x in row)
+    twice = codec.rotates and is_rotated_twice(concentration(v))
     if codec.rotates:
-        signs = negated(key, row_index, used) + [False] * (d - used)
-        v = hadamard([-x if minus else x for x, minus in zip(v, signs)])
+        v = rotated(v, used, twice, key, row_index)
+    scale = math.ldexp(gain(codec, d, twice), e)
     u = dither(key, row_index, d) if codec.name in ("sq", "sd") else []
     packets = []
     for slot in slots:
@@ -146,7 +174,7 @@ def encode_row(codec: Codec, row: list[float], used: int, slots, key: Key, row_i
         values = v[here]
         # Raw values travel as they are, and need no mark.
         bare = codec.name == "raw" and not math.isfinite(folded(f32s(x * x for x in values)))
-        figures = Statistics(0.0, 0, 0, 0.0) if bare else statistics(codec, values, d, e)
+        figures = Statistics(0.0, 0, 0, 0.0) if bare else statistics(values, scale)
         tail = None
         if codec.name == "rht":
             slopes = quantiser.zone_slopes(figures.peak)
@@ -154,7 +182,7 @@ def encode_row(codec: Codec, row: list[float], used: int, slots, key: Key, row_i
             magnitudes = [quantiser.magnitude_code(f32(abs(x) * figures.scale), slopes, offsets) for x in values]
             codes = [sign_of(x) << 31 | magnitude << 8 for x, magnitude in zip(values, magnitudes)]
         elif codec.name == "rht-paper":
-            codes = [bits(f32(math.ldexp(x, -e) / math.sqrt(d))) for x in values]
+            codes = [bits(f32(x / scale)) for x in values]
         elif codec.name in ("sign-magnitude", "raw"):
             codes = [bits(x) for x in row[here]]
         else:
@@ -163,44 +191,51 @@ def encode_row(codec: Codec, row: list[float], used: int, slots, key: Key, row_i
             codes = [head << 31 | bits(x) >> 1 for head, x in zip(heads, row[here])]
             tail = [bits(x) & 1 for x in row[here]]
         packets.append((figures, codes, tail))
-    return EncodedRow(finite, packets)
+    return EncodedRow(finite, twice, packets)
 
 
-def importance(codec: Codec, layout: Layout, rows: list[EncodedRow], gradient: list[float]) -> list[bool]:
-    """The priority bit of every packet."""
-    if codec.rotates:
-        energies = []
-        for row in rows:
-            energy = sum((len(codes) * (s.sigma * s.sigma) for s, codes, _ in row.packets), 0.0)
-            energies.append(energy / sum(len(codes) for _, codes, _ in row.packets))
-        least = threshold([energy for row, energy in zip(rows, energies) if row.finite])
-        return [not rows[slot.row].finite or energies[slot.row] >= least for slot in layout.slots]
-    means = []
-    for slot in layout.slots:
-        total = 0.0
-        for x in layout.row(gradient, slot.row)[slot.start : slot.start + slot.n]:
-            total += x
-        means.append(abs(total / slot.n))
-    # A raw packet stands for itself; of the others a row that is not finite is marked as a whole.
-    finite = [math.isfinite(mean) and (codec.name == "raw" or rows[s.row].finite) for s, mean in zip(layout.slots, means)]
-    least = threshold([means[i] for i in range(0, len(means), 20) if finite[i]])
-    return [not counts or mean >= least for counts, mean in zip(finite, means)]
+def figure(row: EncodedRow) -> float:
+    """What a row's importance goes by: its energy per coordinate."""
+    energy = 0.0
+    for statistics_of_packet, codes, _ in row.packets:
+        energy += len(codes) * (statistics_of_packet.sigma * statistics_of_packet.sigma)
+    return energy / sum(len(codes) for _, codes, _ in row.packets)
 
 
-def encode(codec: Codec, layout: Layout, key: Key, envelope: Envelope, gradient: list[float], planes: int) -> list[bytes]:
-    """The packets of a message."""
-    rows = []
-    for row in range(len(layout.rows)):
-        slots = [layout.slots[index] for index in layout.indices(row)]
-        rows.append(encode_row(codec, layout.row(gradient, row), layout.rows[row][0], slots, key, row))
-    important = importance(codec, layout, rows, gradient)
+def is_important(codec: Codec, row: EncodedRow, important_from: float | None) -> bool:
+    """Whether a row's figure reaches the threshold. Without one all do, and marked rows always do."""
+    marked = not row.finite and codec.name != "raw"
+    return important_from is None or marked or figure(row) >= important_from
+
+
+def encode_rows(codec: Codec, layout: Layout, key: Key, gradient: list[float]) -> list[EncodedRow]:
+    """All rows of a message."""
+    out = []
+    for index, row in enumerate(layout.rows):
+        slots = [layout.slots[slot] for slot in layout.indices(index)]
+        out.append(encode_row(codec, layout.row(gradient, index), row.used, slots, key, index))
+    return out
+
+
+def encode(
+    codec: Codec,
+    layout: Layout,
+    key: Key,
+    envelope: Envelope,
+    gradient: list[float],
+    planes: list[int],
+    important_from: float | None = None,
+) -> list[bytes]:
+    """The packets of a message, with so many planes row by row."""
+    rows = encode_rows(codec, layout, key, gradient)
     contents = [packet for row in rows for packet in row.packets]
     out = []
     for index, (slot, (figures, codes, tail)) in enumerate(zip(layout.slots, contents)):
+        row = rows[slot.row]
         header = Header(
             codec=codec,
-            important=important[index],
-            layer_class=envelope.layer_class,
+            important=is_important(codec, row, important_from),
+            layer_class=layout.rows[slot.row].layer_class,
             last=index + 1 == len(layout.slots),
             job=envelope.job,
             rank=envelope.rank,
@@ -208,17 +243,18 @@ def encode(codec: Codec, layout: Layout, key: Key, envelope: Envelope, gradient:
             first_plane=0,
             index=index,
             n=slot.n,
+            twice=row.twice,
             sigma=figures.sigma,
             kappa=figures.kappa,
             peak=figures.peak,
         )
-        out.append(header.to_bytes() + packed(codec, codes, tail, planes))
+        out.append(header.to_bytes() + packed(codec, codes, tail, planes[slot.row]))
     return out
 
 
 def repair(codec: Codec, packet: bytes, n: int, first_plane: int, planes: int) -> bytes:
     """The packet that carries only the planes from `first_plane` up to `planes` of a whole packet."""
-    start = 18 + sum(plane_bytes(codec, plane, n) for plane in range(first_plane))
-    end = 18 + sum(plane_bytes(codec, plane, n) for plane in range(planes))
+    start = HEADER + sum(plane_bytes(codec, plane, n) for plane in range(first_plane))
+    end = HEADER + sum(plane_bytes(codec, plane, n) for plane in range(planes))
     place = first_plane << 20 | int.from_bytes(packet[8:11], "big") & 0xFFFFF
-    return packet[:8] + place.to_bytes(3, "big") + packet[11:18] + packet[start:end]
+    return checked(packet[:8] + place.to_bytes(3, "big") + packet[11:HEADER] + packet[start:end])

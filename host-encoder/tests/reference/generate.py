@@ -12,17 +12,30 @@ from pathlib import Path
 
 import quantiser
 from decode import Decoder
-from encode import Envelope, Key, encode, repair
+from encode import Key, encode, encode_rows, figure, key_of, repair
 from float32 import from_hex, to_hex
-from gradients import JOB_SEED, KEY, MESSAGE, Gradient, gradients
+from gradients import ENVELOPE, JOB_SEED, KEY, Gradient, gradients
 from philox import philox
-from wire import CODECS, HEADER, VERSION, Codec, Layout, Refused, codec_named, packet_bytes, parse_header
+from wire import (
+    CODECS,
+    HEADER,
+    VERSION,
+    Codec,
+    Envelope,
+    Layout,
+    Refused,
+    Tensor,
+    check,
+    checked,
+    codec_named,
+    packet_bytes,
+    parse_header,
+)
 
 HERE = Path(__file__).resolve().parent
 VECTORS = HERE.parent / "vectors.json"
 PAGE = HERE.parents[2] / "docs" / "wire-format.md"
 DECODINGS = ("unbiased", "mmse", "paper")
-ENVELOPE = Envelope(job=42, rank=341, message=MESSAGE, layer_class=5)
 
 
 def shown(values: list[float]) -> list[str]:
@@ -50,9 +63,14 @@ def cut(codec: Codec, n: int, kind: int) -> int | None:
     )[kind]
 
 
-def decoded(codec: Codec, layout: Layout, decoding: str, arrived: list[bytes | None], then: list[bytes]) -> dict:
+def tensors_of(tensors: list[Tensor]) -> list[dict]:
+    """Tensors as the file has them."""
+    return [{"coordinates": one.coordinates, "layer_class": one.layer_class} for one in tensors]
+
+
+def decoded(codec: Codec, layout: Layout, key: Key, decoding: str, arrived: list[bytes | None], then: list[bytes]) -> dict:
     """What a receiver makes of packets."""
-    decoder = Decoder(codec, layout, KEY, decoding)
+    decoder = Decoder(codec, layout, key, ENVELOPE, decoding)
     for packet in arrived + then:
         if packet is not None:
             decoder.receive(packet)
@@ -65,87 +83,145 @@ def decoded(codec: Codec, layout: Layout, decoding: str, arrived: list[bytes | N
 
 def case(gradient: Gradient, codec: Codec) -> dict:
     """A gradient under a codec: its packets, and what comes of some cuts."""
-    layout = Layout(len(gradient.values), gradient.per_packet, gradient.row_log2)
-    planes = min(gradient.planes or len(codec.planes), len(codec.planes))
-    packets = encode(codec, layout, KEY, ENVELOPE, gradient.values, planes)
+    layout = Layout(gradient.tensors(), gradient.per_packet, gradient.row_log2)
+    key = key_of(JOB_SEED, ENVELOPE, gradient.rotation)
+    every = len(codec.planes)
+    choice = gradient.planes or (every,)
+    planes = [min(choice[row % len(choice)], every) for row in range(len(layout.rows))]
+    important_from = None
+    if gradient.important_from:
+        rows = encode_rows(codec, layout, key, gradient.values)
+        important_from = gradient.important_from(sorted(figure(row) for row in rows if row.finite or codec.name == "raw"))
+    packets = encode(codec, layout, key, ENVELOPE, gradient.values, planes, important_from)
     results = []
     size = len(gradient.values)
     patterns = 6 if size <= 40 else 4 if size <= 100 else 2 if size <= 200 else 1
-    if planes < len(codec.planes):
+    if min(planes) < every:
         patterns = 1
     for pattern in range(patterns):
         arrived = []
         for index, (packet, slot) in enumerate(zip(packets, layout.slots)):
             length = cut(codec, slot.n, (3 * pattern + index) % 10 if len(packets) > 1 else (1, 3, 0, 4, 7, 5)[pattern])
             arrived.append(None if length is None else packet[: min(length, len(packet))])
-        results.append(decoded(codec, layout, DECODINGS[(pattern + codec.id) % 3], arrived, []))
-    if planes == len(codec.planes) and size <= 100:
-        results.append(decoded(codec, layout, "unbiased", packets, []))
+        results.append(decoded(codec, layout, key, DECODINGS[(pattern + codec.id) % 3], arrived, []))
+    if min(planes) == every and size <= 100:
+        results.append(decoded(codec, layout, key, "unbiased", packets, []))
     if gradient.name == "33 coordinates" and codec.name != "raw":
         # Cut packets, whose missing planes arrive later and in any order, some of them twice.
         n = layout.slots[0].n
-        last = len(codec.planes)
+        last = every
         arrived = [packet[: packet_bytes(codec, n, 3) + 1] for packet in packets]
         then = [
             repair(codec, packets[0], n, 8, 9),
             repair(codec, packets[1], n, 5, last),
             repair(codec, packets[0], n, 2, 8),
-            packets[1][: packet_bytes(codec, n, 1)],
+            # Nothing is made of a packet's importance.
+            checked(packets[1][:1] + bytes([packets[1][1] ^ 0x10]) + packets[1][2 : packet_bytes(codec, n, 1)]),
             repair(codec, packets[0], n, last - 1, last),
         ]
-        results.append(decoded(codec, layout, "unbiased", arrived, then))
+        results.append(decoded(codec, layout, key, "unbiased", arrived, then))
         # The last plane is there, one before it is not.
         hole = [repair(codec, packets[0], n, last - 1, last), repair(codec, packets[0], n, 3, last - 2)]
-        results.append(decoded(codec, layout, "unbiased", arrived, hole))
+        results.append(decoded(codec, layout, key, "unbiased", arrived, hole))
     return {
         "name": f"{codec.name}, {gradient.name}",
         "codec": codec.name,
         "gradient": gradient.name,
+        "tensors": tensors_of(gradient.tensors()),
         "coordinates_per_packet": gradient.per_packet,
         "row_log2": gradient.row_log2,
         "planes": planes,
+        "rotation": gradient.rotation,
+        "important_from": important_from,
         "packets": [packet.hex() for packet in packets],
         "decoded": results,
     }
 
 
-def refused() -> list[dict]:
-    """Packets of a message of 33 coordinates in packets of 32 that no receiver of rht takes."""
-    good = encode(codec_named("rht"), Layout(33, 32, 15), KEY, ENVELOPE, [1.0] * 33, 2)[1]
+REFUSED_TENSORS = [Tensor(33, 5)]
 
-    def with_byte(at: int, value: int) -> bytes:
-        return good[:at] + bytes([value]) + good[at + 1 :]
+
+def refused() -> list[dict]:
+    """Packets of a message of 33 coordinates in packets of 32, both of one row, that no receiver of rht takes (or of another codec,
+    where one is named)."""
+    layout = Layout(REFUSED_TENSORS, 32, 15)
+
+    def packets_of(codec: str) -> list[bytes]:
+        return encode(codec_named(codec), layout, KEY, ENVELOPE, [1.0] * 33, [2])
+
+    first, good = packets_of("rht")
+    assert parse_header(good).twice
+
+    def with_bytes(at: int, *values: int, of: bytes = good) -> bytes:
+        return checked(of[:at] + bytes(values) + of[at + len(values) :])
 
     def with_sigma(pattern: int) -> bytes:
-        return good[:12] + pattern.to_bytes(4, "big") + good[16:]
+        return with_bytes(12, *pattern.to_bytes(4, "big"))
+
+    def flipped(at: int, bit: int, of: bytes = good) -> bytes:
+        return of[:at] + bytes([of[at] ^ 1 << bit]) + of[at + 1 :]
 
     out = [
         ("nothing", b""),
         ("a header cut short", good[: HEADER - 1]),
-        ("version 1", with_byte(0, 0x11)),
-        ("version 3", with_byte(0, 0x31)),
-        ("an acknowledgement", with_byte(0, 0x22)),
-        ("kind 7", with_byte(0, 0x27)),
-        ("codec 6", with_byte(1, good[1] & 0x1F | 6 << 5)),
-        ("codec 7", with_byte(1, good[1] & 0x1F | 7 << 5)),
-        ("another codec than the job's", with_byte(1, good[1] & 0x1F | 2 << 5)),
-        ("first plane 10 of ten", with_byte(8, 0xA0)),
-        ("an index outside of the message", with_byte(10, 2)),
-        ("no coordinates", with_byte(11, 0)),
-        ("another number of coordinates than the layout's", with_byte(11, 2)),
+        ("version 1", with_bytes(0, 0x11)),
+        ("version 2", with_bytes(0, 0x21)),
+        ("version 4", with_bytes(0, 0x41)),
+        ("an acknowledgement", with_bytes(0, 0x32)),
+        ("kind 7", with_bytes(0, 0x37)),
+        ("a wrong check", good[: HEADER - 2] + b"\0\0" + good[HEADER:]),
+        ("codec 6", with_bytes(1, good[1] & 0x1F | 6 << 5)),
+        ("codec 7", with_bytes(1, good[1] & 0x1F | 7 << 5)),
+        ("another codec than the job's", with_bytes(1, good[1] & 0x1F | 1 << 5)),
+        ("another layer class than the tensor's", with_bytes(1, good[1] ^ 0x02)),
+        ("another job", with_bytes(2, good[2] ^ 0x04)),
+        ("another rank", with_bytes(3, good[3] ^ 0x01)),
+        ("another message", with_bytes(7, good[7] ^ 0x01)),
+        ("first plane 10 of ten", with_bytes(8, 0xA0)),
+        ("an index outside of the message", with_bytes(10, 2)),
+        ("no coordinates", with_bytes(11, 0)),
+        ("another number of coordinates than the layout's", with_bytes(11, 2)),
         ("sigma is infinite", with_sigma(0x7F800000)),
+        ("sigma is infinite, twice is set", with_sigma(0xFF800000)),
         ("sigma is a NaN other than the mark", with_sigma(0x7FC00001)),
-        ("sigma is the mark with a sign", with_sigma(0xFFC00000)),
-        ("sigma is negative", with_sigma(0xBF800000)),
-        ("sigma is negative zero", with_sigma(0x80000000)),
+        ("sigma is the mark, but twice is set", with_sigma(0xFFC00000)),
     ]
-    for why, packet in out:
+    # The lowest bits of most bytes, the highest ones of others: those that leave a header that nothing else speaks against, where
+    # there are such.
+    bits_flipped = [0, 4, 2, 0, 7, 0, 0, 0, 4, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 7]
+    out += [(f"bit {bit} of byte {at} is flipped", flipped(at, bit)) for at, bit in enumerate(bits_flipped)]
+    entries = [{"why": why, "packet": packet} for why, packet in out]
+    plain = packets_of("sign-magnitude")
+    entries.append({
+        "why": "rotated twice, by a codec that does not rotate",
+        "codec": "sign-magnitude",
+        "packet": with_bytes(12, plain[1][12] | 0x80, of=plain[1]),
+    })
+    for why, packet, after in (
+        ("another sigma than the same packet's before", with_bytes(15, good[15] ^ 1), [good]),
+        ("another kappa than the same packet's before", with_bytes(16, good[16] ^ 1), [first, good[: HEADER + 1]]),
+        ("another peak than the same packet's before", with_bytes(17, good[17] ^ 1), [good]),
+        ("the mark, where the same packet had none before", with_sigma(0x7FC00000), [good]),
+        ("another twice than the same packet's before", with_bytes(12, good[12] ^ 0x80), [good]),
+        ("another twice than the row's before", with_bytes(12, good[12] ^ 0x80), [first[: HEADER + 1]]),
+        ("twice, where the row was not rotated twice before", good, [with_bytes(12, first[12] ^ 0x80, of=first)]),
+        ("the mark, where the row was rotated twice before", with_sigma(0x7FC00000), [first]),
+    ):
+        entries.append({"why": why, "after": after, "packet": packet})
+    for entry in entries:
+        decoder = Decoder(codec_named(entry.get("codec", "rht")), layout, KEY, ENVELOPE, "unbiased")
+        for packet in entry.get("after", []):
+            decoder.receive(packet)
         try:
-            Decoder(codec_named("rht"), Layout(33, 32, 15), KEY, "unbiased").receive(packet)
+            decoder.receive(entry["packet"])
         except Refused:
-            continue
-        raise AssertionError(why)
-    return [{"why": why, "packet": packet.hex()} for why, packet in out]
+            pass
+        else:
+            raise AssertionError(entry["why"])
+        entry["packet"] = entry["packet"].hex()
+        if "after" in entry:
+            entry["after"] = [packet.hex() for packet in entry["after"]]
+    return entries
 
 
 def vectors() -> str:
@@ -165,9 +241,9 @@ def vectors() -> str:
         "format": f"trimwire DATA packets, version {VERSION}; reference/README.md says how to read this file",
         "tolerance": {"relative_to_row_rms": 1e-5, "absolute": "00000004"},
         "job_seed": f"{JOB_SEED:016x}",
-        "message": MESSAGE,
-        "rotation_rank": KEY.rank,
-        "envelope": {"job": ENVELOPE.job, "rank": ENVELOPE.rank, "layer_class": ENVELOPE.layer_class},
+        "message": ENVELOPE.message,
+        "envelope": {"job": ENVELOPE.job, "rank": ENVELOPE.rank},
+        "check": {"of": b"123456789".hex(), "is": f"{check(b'123456789'):04x}"},
         "philox": [
             {name: "".join(f"{word:08x}" for word in value) for name, value in
              (("key", key), ("counter", counter), ("output", philox(key, counter)))}
@@ -179,7 +255,14 @@ def vectors() -> str:
         ],
         "distortions": quantiser.DISTORTIONS,
         "gradients": {g.name: {"begins": shown(g.values), "values": to_hex(g.values)} for g in everything},
-        "refused": {"codec": "rht", "coordinates": 33, "coordinates_per_packet": 32, "row_log2": 15, "packets": refused()},
+        "refused": {
+            "codec": "rht",
+            "tensors": tensors_of(REFUSED_TENSORS),
+            "coordinates_per_packet": 32,
+            "row_log2": 15,
+            "rotation": "independent",
+            "packets": refused(),
+        },
         "cases": cases,
     }
     for g in everything:
@@ -207,14 +290,16 @@ def centroid_table() -> str:
     return "```text\n" + "\n".join(rows) + "\n```"
 
 
-EXAMPLE_KEY = Key(1, 2, 3)
+EXAMPLE_ENVELOPE = Envelope(job=0, rank=3, message=25)
+EXAMPLE_KEY = key_of(1, EXAMPLE_ENVELOPE, "independent")
+EXAMPLE_LAYOUT = Layout([Tensor(32, 0)], 448, 15)
 EXAMPLE = [1.0, 1.0, 1.0, -2.0] + [1.0] * 28
 
 
 def example_packet(name: str) -> bytes:
     """The worked example's only packet."""
     codec = codec_named(name)
-    return encode(codec, Layout(32, 448, 15), EXAMPLE_KEY, Envelope(0, 3, 2, 0), EXAMPLE, len(codec.planes))[0]
+    return encode(codec, EXAMPLE_LAYOUT, EXAMPLE_KEY, EXAMPLE_ENVELOPE, EXAMPLE, [len(codec.planes)])[0]
 
 
 def example_bytes() -> str:
@@ -228,11 +313,12 @@ def example_bytes() -> str:
         (1, f"version {VERSION}, DATA"),
         (1, "codec 0 (rht), important, layer class 0, last"),
         (2, "job 0, rank 3"),
-        (4, "message 2"),
+        (4, f"message {EXAMPLE_ENVELOPE.message}"),
         (4, "first plane 0, packet 0, 1 · 32 coordinates"),
-        (4, f"σ = {header.sigma:.9g}"),
+        (4, f"{'rotated twice' if header.twice else 'rotated once'}, σ = {header.sigma:.9g}"),
         (1, f"κ = {header.kappa}/255"),
         (1, f"peak = {header.peak}: no magnitude is above 2^({header.peak}/32) = {largest:.5f} σ"),
+        (2, "check"),
     ):
         at = sum(len(line.split("  ")[0].split()) for line in lines[1:])
         lines.append(f"{digits(packet[at : at + size]):<19}{meaning}")
@@ -246,11 +332,11 @@ def example_bytes() -> str:
 
 def example_decoded() -> str:
     """What the worked example decodes to."""
-    codec, layout = codec_named("rht"), Layout(32, 448, 15)
+    codec = codec_named("rht")
     packet = example_packet("rht")
     rows = ["| planes | coordinates 0 to 3 | NMSE |", "|---|---|---|"]
     for planes in (1, 2, 4, 8, 9, 10):
-        decoder = Decoder(codec, layout, EXAMPLE_KEY, "unbiased")
+        decoder = Decoder(codec, EXAMPLE_LAYOUT, EXAMPLE_KEY, EXAMPLE_ENVELOPE, "unbiased")
         decoder.receive(packet[: packet_bytes(codec, 32, planes)])
         values = decoder.finish()
         error = sum((a - b) ** 2 for a, b in zip(values, EXAMPLE)) / sum(x * x for x in EXAMPLE)
@@ -265,7 +351,7 @@ def example_codecs() -> str:
         packet = example_packet(codec.name)
         header = parse_header(packet)
         rows.append(
-            f"| {codec.name} | `{packet[12:16].hex()}`, {header.kappa}, {header.peak} | `{packet[18:34].hex(' ', 4)}` |"
+            f"| {codec.name} | `{packet[12:16].hex()}`, {header.kappa}, {header.peak} | `{packet[HEADER : HEADER + 16].hex(' ', 4)}` |"
         )
     return "\n".join(rows)
 

@@ -21,11 +21,12 @@ def key_words(job_seed: int) -> list[int]:
     return [job_seed & MASK, job_seed >> 32]
 
 
-def negated(key, row: int, coordinates: int) -> list[bool]:
-    """Which coordinates of a row the diagonal D negates. `key` has job_seed, message and rank."""
+def negated(key, row: int, coordinates: int, second: bool = False) -> list[bool]:
+    """Which coordinates of a row the diagonal S negates, or that of the second rotation. `key` has job_seed, message and rank."""
     out = []
+    rank = key.rank + (second << 17)
     for block in range((coordinates + 127) // 128):
-        for word in philox(key_words(key.job_seed), [block, row, key.message, key.rank]):
+        for word in philox(key_words(key.job_seed), [block, row, key.message, rank]):
             out.extend(bool(word >> t & 1) for t in range(32))
     return out[:coordinates]
 

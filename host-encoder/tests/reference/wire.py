@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from float32 import CANONICAL_NAN, bits, from_bits
 
-HEADER = 18
-VERSION = 2
+HEADER = 20
+VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,52 @@ def packet_bytes(codec: Codec, n: int, planes: int, first_plane: int = 0) -> int
     return HEADER + sum(plane_bytes(codec, plane, n) for plane in range(first_plane, planes))
 
 
+def check(content: bytes) -> int:
+    """CRC-16/M17, the check over the header's first 18 bytes."""
+    register = 0xFFFF
+    for byte in content:
+        register ^= byte << 8
+        for _ in range(8):
+            register = (register << 1 ^ (0x5935 if register & 0x8000 else 0)) & 0xFFFF
+    return register
+
+
+assert check(b"123456789") == 0x772B
+
+
+def checked(packet: bytes) -> bytes:
+    """The packet with the check that its header calls for."""
+    return packet[: HEADER - 2] + check(packet[: HEADER - 2]).to_bytes(2, "big") + packet[HEADER:]
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """What a receiver is told of the message that it expects, and every header says."""
+
+    job: int
+    rank: int
+    message: int
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One of those that a message is made of."""
+
+    coordinates: int
+    layer_class: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """Which of the message's coordinates a row holds."""
+
+    begin: int
+    # Coordinates of the message, and the same with padding.
+    used: int
+    padded: int
+    layer_class: int
+
+
 @dataclass(frozen=True)
 class Slot:
     """Where a packet's coordinates lie."""
@@ -55,31 +101,42 @@ class Slot:
     n: int
 
 
-class Layout:
-    """How N coordinates fall into rows and packets."""
+def row_lengths(coordinates: int, row_log2: int) -> list[tuple[int, int]]:
+    """How a tensor falls into rows: coordinates of the tensor, and the same with padding."""
+    full = 1 << row_log2
+    out = [(full, full)] * (coordinates // full)
+    left = coordinates % full
+    while left:
+        padded = max(32, 1 << (left - 1).bit_length())
+        used = left if padded <= 256 or padded - left <= padded // 32 else padded // 2
+        out.append((used, padded if used == left else used))
+        left -= used
+    return out
 
-    def __init__(self, coordinates: int, per_packet: int, row_log2: int):
-        assert coordinates >= 1 and 5 <= row_log2 <= 20
+
+class Layout:
+    """How tensors fall into rows and packets."""
+
+    def __init__(self, tensors: list[Tensor], per_packet: int, row_log2: int):
+        assert tensors and all(tensor.coordinates >= 1 and 0 <= tensor.layer_class <= 7 for tensor in tensors)
+        assert 5 <= row_log2 <= 20
         assert per_packet % 32 == 0 and 32 <= per_packet <= 8160
-        self.coordinates = coordinates
-        # Per row: coordinates of the message, and the same with padding.
-        self.rows: list[tuple[int, int]] = []
+        self.rows: list[Row] = []
         self.slots: list[Slot] = []
-        for row, begin in enumerate(range(0, coordinates, 1 << row_log2)):
-            used = min(coordinates - begin, 1 << row_log2)
-            padded = max(32, 1 << (used - 1).bit_length())
-            self.rows.append((used, padded))
-            blocks, packets = padded // 32, -(-padded // per_packet)
-            edges = [k * blocks // packets * 32 for k in range(packets + 1)]
-            self.slots += [Slot(row, a, b - a) for a, b in zip(edges, edges[1:])]
-        self.row_log2 = row_log2
+        begin = 0
+        for tensor in tensors:
+            for used, padded in row_lengths(tensor.coordinates, row_log2):
+                blocks, packets = padded // 32, -(-padded // per_packet)
+                edges = [k * blocks // packets * 32 for k in range(packets + 1)]
+                self.slots += [Slot(len(self.rows), a, b - a) for a, b in zip(edges, edges[1:])]
+                self.rows.append(Row(begin, used, padded, tensor.layer_class))
+                begin += used
         assert len(self.slots) <= 1 << 20
 
     def row(self, gradient: list[float], row: int) -> list[float]:
         """The row's coordinates, padded."""
-        used, padded = self.rows[row]
-        begin = row << self.row_log2
-        return gradient[begin : begin + used] + [0.0] * (padded - used)
+        one = self.rows[row]
+        return gradient[one.begin : one.begin + one.used] + [0.0] * (one.padded - one.used)
 
     def indices(self, row: int) -> list[int]:
         """Indices of the row's packets."""
@@ -88,7 +145,7 @@ class Layout:
 
 @dataclass
 class Header:
-    """The 18 bytes at the front of a DATA packet."""
+    """The 20 bytes at the front of a DATA packet."""
 
     codec: Codec
     important: bool
@@ -100,6 +157,7 @@ class Header:
     first_plane: int
     index: int
     n: int
+    twice: bool
     sigma: float
     kappa: int
     peak: int
@@ -109,12 +167,14 @@ class Header:
         flags = self.codec.id << 5 | self.important << 4 | self.layer_class << 1 | self.last
         stream = self.job << 10 | self.rank
         place = self.first_plane << 20 | self.index
-        sigma = bits(self.sigma) if self.sigma == self.sigma else CANONICAL_NAN
-        return (
+        # No mark has `twice` set: rows that are not finite are not rotated.
+        sigma = self.twice << 31 | bits(self.sigma) if self.sigma == self.sigma else CANONICAL_NAN
+        content = (
             struct.pack(">BBHI", VERSION << 4 | 1, flags, stream, self.message)
             + place.to_bytes(3, "big")
             + struct.pack(">BIBB", self.n // 32, sigma, self.kappa, self.peak)
         )
+        return checked(content)
 
 
 class Refused(Exception):
@@ -126,12 +186,14 @@ def parse_header(packet: bytes) -> Header:
     if len(packet) < HEADER:
         raise Refused("shorter than a header")
     kind, flags, stream, message, place_high, place_low, units, sigma, kappa, peak = struct.unpack(
-        ">BBHIBHBIBB", packet[:HEADER]
+        ">BBHIBHBIBB", packet[: HEADER - 2]
     )
     if kind >> 4 != VERSION:
         raise Refused("version")
     if kind & 15 != 1:
         raise Refused("kind")
+    if checked(packet) != packet:
+        raise Refused("check")
     if flags >> 5 >= len(CODECS):
         raise Refused("codec")
     codec = CODECS[flags >> 5]
@@ -140,8 +202,12 @@ def parse_header(packet: bytes) -> Header:
         raise Refused("first plane")
     if units == 0:
         raise Refused("no coordinates")
-    if sigma >= 0x7F800000 and sigma != CANONICAL_NAN:
+    # `twice` stands where an f32 has its sign; the mark is all 32 bits.
+    twice, sigma = sigma >> 31, sigma & 0x7FFFFFFF
+    if sigma >= 0x7F800000 and (sigma != CANONICAL_NAN or twice):
         raise Refused("sigma")
+    if twice and not codec.rotates:
+        raise Refused("rotated twice, by a codec that does not rotate")
     return Header(
         codec=codec,
         important=bool(flags >> 4 & 1),
@@ -153,6 +219,7 @@ def parse_header(packet: bytes) -> Header:
         first_plane=place >> 20,
         index=place & 0xFFFFF,
         n=units * 32,
+        twice=bool(twice),
         sigma=from_bits(sigma),
         kappa=kappa,
         peak=peak,
