@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use trimwire_encoder::packet::StreamId;
-use trimwire_encoder::philox::philox4x32;
-use trimwire_encoder::{Codec, Decoder, Decoding, Encoder, Envelope, Isa, Layout, Message, RotationKey};
+use trimwire_encoder::rotate::philox::philox4x32;
+use trimwire_encoder::{
+    Codec, Decoder, Decoding, Encoder, Envelope, Importance, Isa, Job, Layout, Message, Rotation, RowChoice,
+    StreamId, Tensor, f16,
+};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -16,8 +18,9 @@ struct Vectors {
     tolerance: Tolerance,
     job_seed: String,
     message: u32,
-    rotation_rank: u16,
     envelope: Outside,
+    #[serde(rename = "check")]
+    _check: serde_json::Value,
     philox: Vec<Philox>,
     #[serde(rename = "centroids")]
     _centroids: serde_json::Value,
@@ -40,6 +43,12 @@ struct Tolerance {
 struct Outside {
     job: u8,
     rank: u16,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TensorOf {
+    coordinates: usize,
     layer_class: u8,
 }
 
@@ -62,9 +71,10 @@ struct Values {
 #[serde(deny_unknown_fields)]
 struct Refused {
     codec: String,
-    coordinates: usize,
+    tensors: Vec<TensorOf>,
     coordinates_per_packet: usize,
     row_log2: u8,
+    rotation: String,
     packets: Vec<RefusedPacket>,
 }
 
@@ -72,6 +82,9 @@ struct Refused {
 #[serde(deny_unknown_fields)]
 struct RefusedPacket {
     why: String,
+    codec: Option<String>,
+    #[serde(default)]
+    after: Vec<String>,
     packet: String,
 }
 
@@ -81,9 +94,12 @@ struct Case {
     name: String,
     codec: String,
     gradient: String,
+    tensors: Vec<TensorOf>,
     coordinates_per_packet: usize,
     row_log2: u8,
-    planes: u8,
+    planes: Vec<u8>,
+    rotation: String,
+    important_from: Option<f64>,
     packets: Vec<String>,
     decoded: Vec<Decoded>,
 }
@@ -130,36 +146,60 @@ fn decoding(name: &str) -> Decoding {
     }
 }
 
+fn layout(tensors: &[TensorOf], per_packet: usize, row_log2: u8) -> Layout {
+    let tensors: Vec<Tensor> = tensors
+        .iter()
+        .map(|t| Tensor { coordinates: t.coordinates, layer_class: t.layer_class })
+        .collect();
+    Layout::of_tensors(&tensors, per_packet).and_then(|layout| layout.with_row_log2(row_log2)).unwrap()
+}
+
 impl Vectors {
-    fn key(&self) -> RotationKey {
-        RotationKey {
-            job_seed: u64::from_str_radix(&self.job_seed, 16).unwrap(),
-            message: self.message,
-            rank: self.rotation_rank,
-        }
+    fn job(&self, rotation: &str) -> Job {
+        let rotation = match rotation {
+            "independent" => Rotation::Independent,
+            "shared" => Rotation::Shared,
+            other => panic!("rotation {other}"),
+        };
+        Job { seed: u64::from_str_radix(&self.job_seed, 16).unwrap(), rotation }
     }
 
     fn envelope(&self) -> Envelope {
         let stream = StreamId::new(self.envelope.job, self.envelope.rank).unwrap();
-        Envelope { stream, message: self.message, layer_class: self.envelope.layer_class }
+        Envelope { stream, message: self.message }
     }
 
     /// The case's gradient and layout.
     fn input(&self, case: &Case) -> (Vec<f32>, Layout) {
         let gradient = floats(&self.gradients[&case.gradient].values);
-        let layout = Layout::new(gradient.len(), case.coordinates_per_packet)
-            .and_then(|layout| layout.with_row_log2(case.row_log2))
-            .unwrap();
+        let layout = layout(&case.tensors, case.coordinates_per_packet, case.row_log2);
+        assert_eq!(layout.coordinates(), gradient.len(), "{}", case.name);
         (gradient, layout)
     }
 }
 
+impl Case {
+    fn choice(&self, row: usize) -> RowChoice {
+        let importance = self.important_from.map_or(Importance::Always, Importance::AtLeast);
+        RowChoice { planes: self.planes[row], importance }
+    }
+
+    /// An encoder of the case's messages, and a decoder that expects them.
+    fn ends(&self, vectors: &Vectors, layout: &Layout, isa: Isa, decoding: Decoding) -> (Encoder, Decoder) {
+        let (job, codec) = (vectors.job(&self.rotation), self.codec.parse().unwrap());
+        let decoder = Decoder::new(layout.clone(), job, vectors.envelope(), decoding)
+            .with_codec(codec)
+            .with_row_planes(|row| self.planes[row])
+            .with_isa(isa);
+        (Encoder::new(layout.clone(), job).with_codec(codec).with_isa(isa), decoder)
+    }
+}
+
 /// The first coordinate that lies further off than the tolerance, and by how much.
-fn first_difference(layout: Layout, tolerance: &Tolerance, got: &[f32], want: &[f32]) -> Option<String> {
+fn first_difference(layout: &Layout, tolerance: &Tolerance, got: &[f32], want: &[f32]) -> Option<String> {
     let absolute = f64::from(floats(&tolerance.absolute)[0]);
     for row in 0..layout.rows() {
-        let range = layout.row_range(row);
-        let range = range.start..range.end.min(want.len());
+        let range = layout.row_coordinates(row);
         let (got, want) = (&got[range.clone()], &want[range.clone()]);
         let square: f64 = want.iter().map(|&x| f64::from(x).powi(2)).sum();
         let allowed = tolerance.relative_to_row_rms * (square / want.len() as f64).sqrt() + absolute;
@@ -182,8 +222,8 @@ fn packet_difference(got: &[u8], want: &[u8]) -> String {
         got.len(),
         want.len(),
         got.iter().zip(want).filter(|(a, b)| a != b).count(),
-        &got[..18.min(got.len())],
-        &want[..18.min(want.len())],
+        &got[..20.min(got.len())],
+        &want[..20.min(want.len())],
     )
 }
 
@@ -219,13 +259,11 @@ fn every_packet_is_the_reference_byte_for_byte_under_every_instruction_set() {
     let mut differences = Vec::new();
     for case in &vectors.cases {
         let (gradient, layout) = vectors.input(case);
-        let codec: Codec = case.codec.parse().unwrap();
         for isa in Isa::available() {
             let mut message = Message::default();
-            Encoder::new(layout, vectors.key())
-                .with_codec(codec)
-                .with_isa(isa)
-                .encode(&gradient, vectors.envelope(), case.planes, &mut message)
+            let (encoder, _) = case.ends(&vectors, &layout, isa, Decoding::Unbiased);
+            encoder
+                .encode_with(&gradient, vectors.envelope(), |row| case.choice(row), &mut message)
                 .unwrap();
             assert_eq!(message.packets(), case.packets.len(), "{}", case.name);
             for (index, want) in case.packets.iter().enumerate() {
@@ -248,18 +286,16 @@ fn every_cut_decodes_to_the_reference_under_every_instruction_set() {
         let (gradient, layout) = vectors.input(case);
         for (number, decoded) in case.decoded.iter().enumerate() {
             for isa in Isa::available() {
-                let mut decoder = Decoder::new(layout, vectors.key(), decoding(&decoded.decoding))
-                    .with_codec(case.codec.parse().unwrap())
-                    .with_isa(isa);
+                let (_, mut decoder) = case.ends(&vectors, &layout, isa, decoding(&decoded.decoding));
                 let cuts = case.packets.iter().zip(&decoded.lengths);
                 let arrived = cuts.filter_map(|(packet, length)| length.map(|l| bytes(packet)[..l].to_vec()));
                 for packet in arrived.chain(decoded.then.iter().map(|packet| bytes(packet))) {
                     decoder.receive(&packet).unwrap();
                 }
                 let mut out = vec![f32::MAX; gradient.len()];
-                decoder.finish_into(&mut out);
+                decoder.decode_into(&mut out).unwrap();
                 let want = floats(&decoded.values);
-                if let Some(what) = first_difference(layout, &vectors.tolerance, &out, &want) {
+                if let Some(what) = first_difference(&layout, &vectors.tolerance, &out, &want) {
                     differences.push(format!("{} ({isa}), decoded {number}: {what}", case.name));
                 }
             }
@@ -269,15 +305,59 @@ fn every_cut_decodes_to_the_reference_under_every_instruction_set() {
 }
 
 #[test]
+fn the_encoder_s_own_reconstruction_is_what_receivers_of_whole_packets_get_bit_for_bit() {
+    let vectors = vectors();
+    for case in &vectors.cases {
+        let (gradient, layout) = vectors.input(case);
+        for isa in Isa::available() {
+            let (encoder, mut decoder) = case.ends(&vectors, &layout, isa, Decoding::Unbiased);
+            let (mut own, mut halves) = (vec![0.0; gradient.len()], vec![f16::ZERO; gradient.len()]);
+            for row in 0..layout.rows() {
+                let (place, choice) = (layout.row_coordinates(row), case.choice(row));
+                let mut packets = vec![0; encoder.row_len(row, choice.planes)];
+                let values = &gradient[place.clone()];
+                let envelope = vectors.envelope();
+                encoder
+                    .encode_row_keeping(row, values, envelope, choice, &mut packets, &mut own[place.clone()])
+                    .unwrap();
+                encoder
+                    .encode_row_keeping(row, values, envelope, choice, &mut packets, &mut halves[place])
+                    .unwrap();
+                let mut rest = &packets[..];
+                for index in layout.row_packets(row) {
+                    let n = layout.packet_range(index).len();
+                    let (packet, tail) = rest.split_at(encoder_len(case, choice.planes, n));
+                    decoder.receive(packet).unwrap();
+                    rest = tail;
+                }
+            }
+            let mut received = vec![0.0; gradient.len()];
+            decoder.decode_into(&mut received).unwrap();
+            let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+            assert_eq!(bits(&own), bits(&received), "{} ({isa})", case.name);
+            let narrow: Vec<u16> = received.iter().map(|v| f16::from_f32(*v).to_bits()).collect();
+            assert_eq!(halves.iter().map(|v| v.to_bits()).collect::<Vec<_>>(), narrow, "{}", case.name);
+        }
+    }
+}
+
+fn encoder_len(case: &Case, planes: u8, n: usize) -> usize {
+    case.codec.parse::<Codec>().unwrap().packet_len(planes, n, false)
+}
+
+#[test]
 fn what_is_to_be_refused_is_refused() {
     let vectors = vectors();
     let refused = &vectors.refused;
-    let layout = Layout::new(refused.coordinates, refused.coordinates_per_packet)
-        .and_then(|layout| layout.with_row_log2(refused.row_log2))
-        .unwrap();
+    let layout = layout(&refused.tensors, refused.coordinates_per_packet, refused.row_log2);
     for one in &refused.packets {
-        let mut decoder = Decoder::new(layout, vectors.key(), Decoding::Unbiased)
-            .with_codec(refused.codec.parse().unwrap());
+        let codec = one.codec.as_ref().unwrap_or(&refused.codec);
+        let job = vectors.job(&refused.rotation);
+        let mut decoder = Decoder::new(layout.clone(), job, vectors.envelope(), Decoding::Unbiased)
+            .with_codec(codec.parse().unwrap());
+        for packet in &one.after {
+            decoder.receive(&bytes(packet)).unwrap();
+        }
         assert!(decoder.receive(&bytes(&one.packet)).is_err(), "{}", one.why);
     }
 }

@@ -141,8 +141,8 @@ proptest! {
         length in BLOCK..3 * BLOCK, at in 0..2 * BLOCK,
         codes in prop::collection::vec(any::<u32>(), 8 * BLOCK), signs in prop::collection::vec(any::<u32>(), 8 * BLOCK),
     ) {
-        struct Planes<'a>(&'a [[f32; BLOCK]], &'a [[u32; BLOCK]], usize, usize);
-        impl Kernel for Planes<'_> {
+        struct Turned<'a>(&'a [[f32; BLOCK]], &'a [[u32; BLOCK]], usize, usize);
+        impl Kernel for Turned<'_> {
             type Output = (Vec<u8>, [[[u8; BLOCK]; 2]; 8]);
 
             #[inline(always)]
@@ -161,7 +161,7 @@ proptest! {
         let values: Vec<f32> = signs.iter().map(|bits| f32::from_bits(*bits)).collect();
         let at = at.min(length - BLOCK);
         for isa in Isa::available() {
-            let (planes, bytes) = isa.run(Planes(values.as_chunks().0, codes.as_chunks().0, length, at));
+            let (planes, bytes) = isa.run(Turned(values.as_chunks().0, codes.as_chunks().0, length, at));
             for plane in planes.chunks(length) {
                 let others = plane[..at].iter().chain(&plane[at + BLOCK..]);
                 prop_assert!(others.copied().all(|byte| byte == 0x5a), "{isa}: more than the piece was written");
