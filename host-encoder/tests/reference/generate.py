@@ -201,7 +201,7 @@ def refused() -> list[dict]:
         ("another sigma than the same packet's before", with_bytes(15, good[15] ^ 1), [good]),
         ("another kappa than the same packet's before", with_bytes(16, good[16] ^ 1), [first, good[: HEADER + 1]]),
         ("another peak than the same packet's before", with_bytes(17, good[17] ^ 1), [good]),
-        ("the mark, where the same packet had none before", with_sigma(0x7FC00000), [good]),
+        ("the mark, where the same packet had none before", with_sigma(0x7FC00000), [with_bytes(12, good[12] ^ 0x80)]),
         ("another twice than the same packet's before", with_bytes(12, good[12] ^ 0x80), [good]),
         ("another twice than the row's before", with_bytes(12, good[12] ^ 0x80), [first[: HEADER + 1]]),
         ("twice, where the row was not rotated twice before", good, [with_bytes(12, first[12] ^ 0x80, of=first)]),

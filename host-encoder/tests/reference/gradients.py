@@ -256,7 +256,12 @@ def gradients() -> list[Gradient]:
         Gradient("outliers after both rotations", with_outliers(256, True), per_packet=128, codecs=rotated),
         Gradient("one coordinate after one rotation", unrotated([0.0] * 77 + [-1.0] + [0.0] * 178, False), codecs=rotated),
         Gradient("one coordinate after both rotations", unrotated([0.0] * 77 + [-1.0] + [0.0] * 178, True), codecs=rotated),
-        Gradient("magnitudes at the edges of zones, one rotation", at_the_edges_of_zones(1024, False)[:1024], per_packet=1024, codecs=("rht",)),
+        Gradient(
+            "magnitudes at the edges of zones, one rotation",
+            at_the_edges_of_zones(1024, False)[:1024],
+            per_packet=1024,
+            codecs=("rht",),
+        ),
         Gradient("magnitudes at the edges of zones, both rotations", at_the_edges_of_zones(256, True), row_log2=8, codecs=("rht",)),
         Gradient("not finite", infinite, row_log2=5, important_from=max),
         Gradient("a packet that is not finite, beside one that is", infinite[:64], per_packet=32),
