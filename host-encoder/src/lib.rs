@@ -45,6 +45,10 @@ mod signs;
 #[allow(unsafe_code)]
 mod simd;
 mod weights;
+/// Packets.
+pub mod wire {
+    pub mod seal;
+}
 mod words;
 
 pub use codec::{Codec, MAX_PLANES, UnknownCodec};
