@@ -74,6 +74,7 @@ pub use message::{
 pub use quantise::quantiser;
 pub use rotate::{Job, Rotation};
 pub use simd::{Isa, UnavailableIsa};
+pub use wire::seal::{SealKey, Sealer};
 pub use wire::{
     Codec, DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Envelope, HEADER_LEN, Header, Kind, Layout,
     LayoutError, MAX_PLANES, PLANES, PacketError, PacketView, Prefix, Reach, StreamId, Tensor, UnknownCodec,

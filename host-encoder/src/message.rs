@@ -7,6 +7,7 @@ mod figures;
 mod message;
 mod receiver;
 mod rotated_sum;
+mod sealing;
 
 pub use decoder::{Decoder, Stats};
 pub use encoder::{EncodeError, EncodedRow, Encoder, RowChoice};

@@ -1,13 +1,15 @@
-//! What goes over the wire (docs/wire-format.md §1, §2): sizes, codecs and their planes, prefix and header, layout.
+//! What goes over the wire (docs/wire-format.md §1, §2): sizes, codecs and their planes, prefix and header, layout,
+//! and the tags of sealed packets (§12).
 
 mod codec;
 mod error;
 mod header;
 mod layout;
 mod prefix;
+pub mod seal;
 mod sizes;
 
-pub use codec::{Codec, MAX_PLANES, Reach, UnknownCodec};
+pub use codec::{Codec, MAX_PLANES, Reach, Tagged, UnknownCodec};
 pub use error::{PacketError, f32bits};
 pub use header::{Header, NOT_FINITE, PacketView};
 pub use layout::{DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Layout, LayoutError, Tensor};

@@ -147,10 +147,8 @@ fn decoding(name: &str) -> Decoding {
 }
 
 fn layout(tensors: &[TensorOf], per_packet: usize, row_log2: u8) -> Layout {
-    let tensors: Vec<Tensor> = tensors
-        .iter()
-        .map(|t| Tensor { coordinates: t.coordinates, layer_class: t.layer_class })
-        .collect();
+    let tensors: Vec<Tensor> =
+        tensors.iter().map(|t| Tensor { coordinates: t.coordinates, layer_class: t.layer_class }).collect();
     Layout::of_tensors(&tensors, per_packet).and_then(|layout| layout.with_row_log2(row_log2)).unwrap()
 }
 
@@ -262,9 +260,7 @@ fn every_packet_is_the_reference_byte_for_byte_under_every_instruction_set() {
         for isa in Isa::available() {
             let mut message = Message::default();
             let (encoder, _) = case.ends(&vectors, &layout, isa, Decoding::Unbiased);
-            encoder
-                .encode_with(&gradient, vectors.envelope(), |row| case.choice(row), &mut message)
-                .unwrap();
+            encoder.encode_with(&gradient, vectors.envelope(), |row| case.choice(row), &mut message).unwrap();
             assert_eq!(message.packets(), case.packets.len(), "{}", case.name);
             for (index, want) in case.packets.iter().enumerate() {
                 let (got, want) = (message.packet(index), bytes(want));

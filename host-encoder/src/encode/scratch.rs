@@ -21,6 +21,8 @@ pub(crate) struct Scratch {
     /// Code words and thresholds of a packet or row of a baseline.
     pub(crate) codes: Vec<u32>,
     pub(crate) dither: Vec<u32>,
+    /// Packets that are to be sealed.
+    pub(crate) bare: Vec<u8>,
     /// What a receiver would hold of the row.
     pub(crate) own: super::own::Own,
 }

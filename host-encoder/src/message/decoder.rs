@@ -6,6 +6,7 @@ use crate::decode::words::RowWords;
 use crate::element::Element;
 use crate::rotate::Job;
 use crate::simd::{Ahead, Isa};
+use crate::wire::seal::Sealer;
 use crate::wire::{Codec, Envelope, Layout, PacketError, PacketView};
 use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
 
@@ -73,6 +74,11 @@ impl Decoder {
         self.each_row(|row| row.with_isa(isa))
     }
 
+    /// For sealed packets (docs/wire-format.md §12). What no right tag vouches for is not believed.
+    pub fn sealed(self, sealer: &Sealer) -> Self {
+        self.each_row(|row| row.sealed(sealer.clone()))
+    }
+
     fn each_row(mut self, change: impl Fn(RowReceiver) -> RowReceiver) -> Self {
         self.rows = self.rows.into_iter().map(change).collect();
         self
@@ -131,7 +137,7 @@ impl Decoder {
         let view = PacketView::parse(payload)?;
         let index = view.header().index;
         match self.row_of.get(index as usize) {
-            Some(&row) => self.rows[row as usize].take_in(&view, &mut self.spare),
+            Some(&row) => self.rows[row as usize].open(payload, &view, &mut self.spare),
             None => Err(PacketError::Index { index, packets: self.row_of.len() as u32 }),
         }
     }

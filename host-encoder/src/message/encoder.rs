@@ -2,6 +2,7 @@
 
 use super::message::{Message, Shape};
 use super::receiver::{RowReceiver, put_row};
+use super::sealing::seal_row;
 use crate::baselines;
 use crate::decode::decoding::Decoding;
 use crate::decode::reception::Precision;
@@ -13,6 +14,7 @@ use crate::encode::row::{RowError, RowTask, Written};
 use crate::encode::scratch::with_scratch;
 use crate::rotate::Job;
 use crate::simd::Isa;
+use crate::wire::seal::Sealer;
 use crate::wire::{Codec, Envelope, Kind, Layout, Prefix};
 use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
 
@@ -119,12 +121,14 @@ pub struct Encoder {
     isa: Isa,
     strict: bool,
     parallel: bool,
+    sealer: Option<Sealer>,
 }
 
 impl Encoder {
     /// An encoder for messages of `layout` in a job, with the default codec, on one thread.
     pub fn new(layout: Layout, job: Job) -> Self {
-        Self { layout, job, codec: Codec::default(), isa: Isa::best(), strict: false, parallel: false }
+        let (codec, isa) = (Codec::default(), Isa::best());
+        Self { layout, job, codec, isa, strict: false, parallel: false, sealer: None }
     }
 
     /// With another codec.
@@ -148,6 +152,11 @@ impl Encoder {
         Self { parallel, ..self }
     }
 
+    /// Seals the packets (docs/wire-format.md §12).
+    pub fn sealed(self, sealer: Sealer) -> Self {
+        Self { sealer: Some(sealer), ..self }
+    }
+
     /// The messages' layout.
     pub fn layout(&self) -> &Layout {
         &self.layout
@@ -155,7 +164,7 @@ impl Encoder {
 
     /// Bytes of a row's packets together; `row < layout.rows()`.
     pub fn row_len(&self, row: usize, planes: u8) -> usize {
-        self.layout.row_len(self.codec, row, planes, false)
+        self.layout.row_len(self.codec, row, planes, self.sealer.is_some())
     }
 
     /// Encodes a row (`values` of shape `layout.row_coordinates(row)`) into `packets`, [`Self::row_len`] bytes long: one packet behind the other, each
@@ -249,7 +258,7 @@ impl Encoder {
         } else {
             rows.try_for_each(|(row, packets, encoded)| encode(row, packets, encoded))?;
         }
-        out.shape = Some(Shape { layout: layout.clone(), codec, sealed: false });
+        out.shape = Some(Shape { layout: layout.clone(), codec, sealer: self.sealer.clone() });
         Ok(())
     }
 
@@ -318,17 +327,26 @@ impl Encoder {
                 source: E::widen(values, &mut wide),
                 ahead: E::as_f32(ahead),
             };
-            let written = task.encode(packets, |packets| match self.codec {
-                Codec::Rht => task.write(scratch, packets, own.is_some().then_some(&mut kept)),
-                _ => baselines::write_row(&task, scratch, packets),
+            let mut room = std::mem::take(&mut scratch.bare);
+            if self.sealer.is_some() {
+                room.resize(self.layout.row_len(self.codec, row, planes, false), 0);
+            }
+            let bare = if self.sealer.is_some() { &mut room[..] } else { &mut *packets };
+            let written = task.encode(bare, |bare| match self.codec {
+                Codec::Rht => task.write(scratch, bare, own.is_some().then_some(&mut kept)),
+                _ => baselines::write_row(&task, scratch, bare),
             });
             if let (Ok(written), Some(own)) = (&written, own) {
                 match self.codec {
                     _ if written.energy.is_nan() => own.fill(O::NAN),
                     Codec::Rht => decode_own(&task, &kept, written.twice, own),
-                    _ => self.decode_packets(row, envelope, planes, packets, own),
+                    _ => self.decode_packets(row, envelope, planes, bare, own),
                 }
             }
+            if let (Ok(_), Some(sealer)) = (&written, &self.sealer) {
+                seal_row(sealer, &self.layout, row, (self.codec, planes), &room, packets);
+            }
+            scratch.bare = room;
             (scratch.wide, scratch.own) = (wide, kept);
             let Written { energy, important, twice } =
                 written.map_err(|error| self.explain(row, values, error))?;

@@ -1,6 +1,8 @@
 //! An encoded message: its packets in one buffer.
 
 use super::encoder::EncodedRow;
+use super::sealing;
+use crate::wire::seal::Sealer;
 use crate::wire::{Codec, HEADER_LEN, Header, Layout};
 use std::ops::Range;
 
@@ -16,11 +18,12 @@ pub struct Message {
 }
 
 /// What decides where packets lie.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) struct Shape {
     pub(super) layout: Layout,
     pub(super) codec: Codec,
-    pub(super) sealed: bool,
+    /// Of sealed packets.
+    pub(super) sealer: Option<Sealer>,
 }
 
 impl Message {
@@ -46,18 +49,19 @@ impl Message {
 
     /// A packet's UDP payload; empty beyond the last packet.
     pub fn packet(&self, index: usize) -> &[u8] {
-        let Some(Shape { layout, codec, sealed }) = self.shape.as_ref().filter(|_| index < self.packets())
+        let Some(Shape { layout, codec, sealer }) = self.shape.as_ref().filter(|_| index < self.packets())
         else {
             return &[];
         };
         let row = layout.packet_row(index);
         let (planes, in_row) = (self.rows[row].planes, layout.packet_range(index));
         let before = in_row.start - layout.row_range(row).start;
-        let bare = codec.packet_len(planes, 0, *sealed);
+        let sealed = sealer.is_some();
+        let bare = codec.packet_len(planes, 0, sealed);
         let start = self.starts[row]
             + (index - layout.row_packets(row).start) * bare
             + codec.plane_offset(planes, before);
-        self.bytes.get(start..start + codec.packet_len(planes, in_row.len(), *sealed)).unwrap_or_default()
+        self.bytes.get(start..start + codec.packet_len(planes, in_row.len(), sealed)).unwrap_or_default()
     }
 
     /// A packet's header; `None` beyond the last.
@@ -70,11 +74,11 @@ impl Message {
         self.header(index).is_some_and(|header| header.prefix.important)
     }
 
-    /// A packet that carries just `planes` of packet `index`; `None` when the message does not hold any of them, or is sealed: then
-    /// [`super::Encoder::repair`] has to seal it.
+    /// A packet that carries just `planes` of packet `index`, sealed where the message is; `None` when the message does not hold any of them.
     pub fn repair(&self, index: usize, planes: Range<u8>) -> Option<Vec<u8>> {
-        if self.shape.as_ref()?.sealed {
-            return None;
+        if let Some(Shape { layout, sealer: Some(sealer), .. }) = &self.shape {
+            let sent = self.rows.get(layout.packet_row(index))?.planes;
+            return sealing::repair(sealer, self.packet(index), planes, sent);
         }
         let (packet, header) = (self.packet(index), self.header(index)?);
         let (codec, n) = (header.codec(), header.coordinates);

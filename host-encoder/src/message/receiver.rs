@@ -1,5 +1,6 @@
 //! One row under reception.
 
+use super::sealing::with_believed;
 use crate::baselines;
 use crate::decode::decoding::Decoding;
 use crate::decode::reception::{Precision, Reception};
@@ -10,6 +11,7 @@ use crate::element::Element;
 use crate::quantise::statistics::Statistics;
 use crate::rotate::Job;
 use crate::simd::Isa;
+use crate::wire::seal::Sealer;
 use crate::wire::{Codec, Envelope, Layout, PacketError, PacketView};
 use std::ops::Range;
 
@@ -76,6 +78,7 @@ pub struct RowReceiver {
     codec: Codec,
     decoding: Decoding,
     isa: Isa,
+    sealer: Option<Sealer>,
     /// Whole planes at which a packet counts as complete.
     planes: u8,
     /// Index of its first packet.
@@ -121,6 +124,7 @@ impl RowReceiver {
             codec: Codec::default(),
             decoding,
             isa: Isa::best(),
+            sealer: None,
             planes: Codec::default().planes(),
             first: layout.row_packets(row).start,
             missing: packets.len(),
@@ -150,6 +154,11 @@ impl RowReceiver {
         Self { isa, ..self }
     }
 
+    /// For sealed packets (docs/wire-format.md §12). What no right tag vouches for is not believed.
+    pub fn sealed(self, sealer: Sealer) -> Self {
+        Self { sealer: Some(sealer), ..self }
+    }
+
     /// Forgets all packets and expects the same row of another message; keeps the buffers.
     pub fn reset(&mut self, envelope: Envelope) {
         self.envelope = envelope;
@@ -166,21 +175,29 @@ impl RowReceiver {
 
     /// Takes the UDP payload of a DATA packet in. Its length is what arrived; nothing is changed on an error.
     pub fn receive(&mut self, payload: &[u8]) -> Result<Receipt, PacketError> {
-        self.receive_view(&PacketView::parse(payload)?)
+        let view = PacketView::parse(payload)?;
+        self.open(payload, &view, &mut Vec::new())
     }
 
-    /// Takes a packet in that was parsed already, as by who looked for its row ([`Layout::packet_row`]).
-    pub fn receive_view(&mut self, view: &PacketView<'_>) -> Result<Receipt, PacketError> {
-        self.take_in(view, &mut Vec::new())
-    }
-
-    /// Takes a packet in; words come from `spare`, if there are any.
+    /// Takes in what may be believed of a packet; words come from `spare`, if there are any.
     #[inline]
-    pub(super) fn take_in(
+    pub(super) fn open(
         &mut self,
+        payload: &[u8],
         view: &PacketView<'_>,
         spare: &mut Vec<RowWords>,
     ) -> Result<Receipt, PacketError> {
+        // A clone of sixteen bytes, so that the believed bytes may be lent to the row.
+        let Some(sealer) = self.sealer.clone() else { return self.take_in(view, spare) };
+        let header = view.header();
+        with_believed(&sealer, header, self.planes, payload, |bare| {
+            self.take_in(&PacketView::parse(bare)?, spare)
+        })
+        .unwrap_or(Err(PacketError::Unsealed(header.index)))
+    }
+
+    #[inline]
+    fn take_in(&mut self, view: &PacketView<'_>, spare: &mut Vec<RowWords>) -> Result<Receipt, PacketError> {
         let (header, codec) = (view.header(), self.codec);
         let index = header.index as usize;
         let nth = self.check(view)?;

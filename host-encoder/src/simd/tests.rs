@@ -1,6 +1,6 @@
 //! Every backend against the portable one, operation by operation.
 
-use super::{Isa, Kernel, Lanes, Planes};
+use super::{Isa, Kernel, Planes};
 use crate::wire::BLOCK;
 use proptest::prelude::*;
 

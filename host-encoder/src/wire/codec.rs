@@ -92,7 +92,7 @@ impl Codec {
     }
 
     /// Most coordinates, a multiple of 32, of a packet that fits an MTU whole with its first `planes` planes, be it over IPv4 or IPv6: fragments cannot be cut. `mtu` in bytes,
-    /// IP header included; `sealed` packets carry tags ([`crate::wire::tags`]). At most 8,160; 0 where not even 32 fit.
+    /// IP header included; `sealed` packets carry tags (docs/wire-format.md §12). At most 8,160; 0 where not even 32 fit.
     pub const fn coordinates_per_packet(self, mtu: usize, planes: u8, sealed: bool) -> usize {
         /// Of IPv6 and UDP; IPv4's are shorter.
         const HEADERS: usize = 40 + 8;
@@ -106,14 +106,24 @@ impl Codec {
         n
     }
 
-    /// Tags that a sealed packet of planes `first` to `end` (exclusive) carries: behind plane 0, behind plane 7 and at the end.
-    pub const fn tags(self, first: u8, end: u8) -> usize {
+    /// The planes of a packet of planes `first` to `end` (exclusive) that a tag follows when it is sealed, ascending: 0, 7 and the last one, as far as they are in it.
+    pub const fn tagged_planes(self, first: u8, end: u8) -> Tagged {
         let end = if end < self.planes() { end } else { self.planes() };
-        if first >= end {
-            return 0;
+        let (mut planes, mut count) = ([0; 3], 0);
+        let mut plane = first;
+        while plane < end {
+            if plane == 0 || plane == 7 || plane + 1 == end {
+                planes[count] = plane;
+                count += 1;
+            }
+            plane += 1;
         }
-        // Where plane 0 or 7 is the last one, its tag is the one at the end.
-        (first == 0 && end > 1) as usize + (first <= 7 && end > 8) as usize + 1
+        Tagged { planes, count }
+    }
+
+    /// Tags that a sealed packet of planes `first` to `end` (exclusive) carries.
+    pub const fn tags(self, first: u8, end: u8) -> usize {
+        self.tagged_planes(first, end).count
     }
 
     /// Bits per coordinate of each plane.
@@ -165,6 +175,20 @@ impl Codec {
                 / self.plane_bits()[planes as usize] as usize;
         }
         Reach { planes, more }
+    }
+}
+
+/// Planes that a tag follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tagged {
+    planes: [u8; 3],
+    count: usize,
+}
+
+impl Tagged {
+    /// The planes, ascending.
+    pub fn planes(&self) -> &[u8] {
+        self.planes.get(..self.count).unwrap_or_default()
     }
 }
 
