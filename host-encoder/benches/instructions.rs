@@ -4,14 +4,13 @@
 
 use gungraun::prelude::*;
 use std::hint::black_box;
-use trimwire_encoder::packet::StreamId;
 use trimwire_encoder::{
-    DEFAULT_COORDINATES_PER_PACKET, Decoder, Decoding, Encoder, Envelope, Isa, Layout, Message, PLANES,
-    RotationKey, rotation,
+    DEFAULT_COORDINATES_PER_PACKET, Decoder, Decoding, Encoder, Envelope, Isa, Job, Layout, Message, PLANES,
+    StreamId, rotate,
 };
 
 const COORDINATES: usize = 1 << 15;
-const KEY: RotationKey = RotationKey { job_seed: 1, message: 1, rank: 0 };
+const JOB: Job = Job::new(1);
 
 fn isa(name: &str) -> Isa {
     name.parse().unwrap_or(Isa::PORTABLE)
@@ -28,21 +27,23 @@ fn layout() -> Layout {
 
 fn encoded(name: &str) -> (Encoder, Vec<f32>, Message) {
     let (isa, row) = row(name);
-    let encoder = Encoder::new(layout(), KEY).with_isa(isa);
+    let encoder = Encoder::new(layout(), JOB).with_isa(isa);
     let mut message = Message::default();
     encode(&encoder, &row, &mut message);
     (encoder, row, message)
 }
 
+fn envelope() -> Envelope {
+    Envelope { stream: StreamId::new(0, 0).expect("a valid stream"), message: 1 }
+}
+
 fn encode(encoder: &Encoder, row: &[f32], message: &mut Message) {
-    let stream = StreamId::new(0, 0).expect("a valid stream");
-    let envelope = Envelope { stream, message: 1, layer_class: 0 };
-    encoder.encode(row, envelope, PLANES, message).expect("finite");
+    encoder.encode(row, envelope(), PLANES, message).expect("finite");
 }
 
 fn received(name: &str) -> (Decoder, Vec<f32>) {
     let (_, out, message) = encoded(name);
-    let mut decoder = Decoder::new(layout(), KEY, Decoding::Unbiased).with_isa(isa(name));
+    let mut decoder = Decoder::new(layout(), JOB, envelope(), Decoding::Unbiased).with_isa(isa(name));
     for index in 0..message.packets() {
         decoder.receive(message.packet(index)).expect("a valid packet");
     }
@@ -53,7 +54,7 @@ fn received(name: &str) -> (Decoder, Vec<f32>) {
 #[bench::portable(args = ("portable"), setup = row)]
 #[bench::avx2(args = ("avx2"), setup = row)]
 fn transform((isa, mut row): (Isa, Vec<f32>)) {
-    rotation::hadamard(isa, black_box(&mut row));
+    rotate::transform(isa, black_box(&mut row));
 }
 
 #[library_benchmark]
@@ -67,7 +68,7 @@ fn encode_row((encoder, row, mut message): (Encoder, Vec<f32>, Message)) {
 #[bench::portable(args = ("portable"), setup = received)]
 #[bench::avx2(args = ("avx2"), setup = received)]
 fn decode_row((decoder, mut out): (Decoder, Vec<f32>)) {
-    decoder.finish_into(black_box(&mut out));
+    decoder.decode_into(black_box(&mut out)).expect("an output of the right length");
 }
 
 library_benchmark_group!(name = codec, benchmarks = [transform, encode_row, decode_row]);

@@ -1,10 +1,12 @@
 //! What arrives decides, not how: every cut, any order, duplicates, losses, instruction sets.
 
 use proptest::prelude::*;
-use trimwire_encoder::packet::StreamId;
-use trimwire_encoder::{Codec, Decoder, Decoding, Encoder, Envelope, Isa, Layout, Message, RotationKey};
+use trimwire_encoder::{
+    Codec, Decoder, Decoding, Encoder, Envelope, HEADER_LEN, Isa, Job, Layout, Message, StreamId,
+};
 
-const KEY: RotationKey = RotationKey { job_seed: 11, message: 12, rank: 13 };
+const JOB: Job = Job::new(11);
+const ENVELOPE: Envelope = Envelope { stream: StreamId::new(1, 2).unwrap(), message: 12 };
 
 /// Gradients with everything in them that a codec could stumble over, but NaN.
 fn gradients() -> impl Strategy<Value = Vec<f32>> {
@@ -39,31 +41,30 @@ fn layout(coordinates: usize, blocks: usize, row_log2: u8) -> Layout {
     Layout::new(coordinates, 32 * blocks).and_then(|layout| layout.with_row_log2(row_log2)).unwrap()
 }
 
-fn encoded(layout: Layout, codec: Codec, isa: Isa, planes: u8, gradient: &[f32]) -> Message {
-    let envelope = Envelope { stream: StreamId::new(1, 2).unwrap(), message: 12, layer_class: 3 };
+fn encoded(layout: &Layout, codec: Codec, isa: Isa, planes: u8, gradient: &[f32]) -> Message {
     let mut message = Message::default();
-    Encoder::new(layout, KEY)
+    Encoder::new(layout.clone(), JOB)
         .with_codec(codec)
         .with_isa(isa)
-        .encode(gradient, envelope, planes, &mut message)
+        .encode(gradient, ENVELOPE, planes, &mut message)
         .unwrap();
     message
 }
 
 /// The bits of what the packets decode to.
 fn decoded(
-    layout: Layout,
+    layout: &Layout,
     codec: Codec,
     decoding: Decoding,
     isa: Isa,
     packets: &[impl AsRef<[u8]>],
 ) -> Vec<u32> {
-    let mut decoder = Decoder::new(layout, KEY, decoding).with_codec(codec).with_isa(isa);
+    let mut decoder = Decoder::new(layout.clone(), JOB, ENVELOPE, decoding).with_codec(codec).with_isa(isa);
     for packet in packets {
         decoder.receive(packet.as_ref()).unwrap();
     }
     let mut out = vec![f32::NAN; layout.coordinates()];
-    decoder.finish_into(&mut out);
+    decoder.decode_into(&mut out).unwrap();
     bits(&out)
 }
 
@@ -77,18 +78,18 @@ fn every_length_of_a_packet_of_every_codec_decodes() {
     for codec in Codec::ALL {
         // Two packets to a row of 256; the second arrives whole.
         let layout = layout(gradient.len(), 4, 8);
-        let message = encoded(layout, codec, Isa::best(), codec.planes(), &gradient);
+        let message = encoded(&layout, codec, Isa::best(), codec.planes(), &gradient);
         for decoding in [Decoding::Unbiased, Decoding::Mmse, Decoding::Paper] {
             let mut last_planes = 0;
             for length in 0..=message.packet(0).len() {
-                let mut decoder = Decoder::new(layout, KEY, decoding).with_codec(codec);
+                let mut decoder = Decoder::new(layout.clone(), JOB, ENVELOPE, decoding).with_codec(codec);
                 decoder.receive(message.packet(1)).unwrap();
                 let receipt = decoder.receive(&message.packet(0)[..length]);
-                assert_eq!(receipt.is_ok(), length >= 18, "{codec}, {length} bytes");
+                assert_eq!(receipt.is_ok(), length >= HEADER_LEN, "{codec}, {length} bytes");
                 assert!(decoder.coverage(0) >= last_planes);
                 last_planes = decoder.coverage(0);
                 let mut out = vec![f32::NAN; gradient.len()];
-                decoder.finish_into(&mut out);
+                decoder.decode_into(&mut out).unwrap();
                 assert!(out.iter().all(|v| v.is_finite()), "{codec}, {decoding:?}, {length} bytes: {out:?}");
             }
             assert_eq!(last_planes, codec.planes());
@@ -102,15 +103,15 @@ fn a_longer_prefix_is_never_much_worse() {
         (0..4_096u32).map(|i| (0..12).map(|k| hash(12 * i + k)).sum::<f32>() - 6.0).collect();
     let energy: f64 = gradient.iter().map(|&x| f64::from(x).powi(2)).sum();
     for codec in Codec::ALL {
-        let n = codec.coordinates_per_packet();
+        let n = codec.coordinates_per_packet(1500, codec.planes(), false);
         let layout = layout(gradient.len(), n / 32, 12);
-        let message = encoded(layout, codec, Isa::best(), codec.planes(), &gradient);
+        let message = encoded(&layout, codec, Isa::best(), codec.planes(), &gradient);
         let mut before = f64::INFINITY;
-        for length in (18..=message.packet(0).len()).step_by(n / 8) {
+        for length in (HEADER_LEN..=message.packet(0).len()).step_by(n / 8) {
             let packets: Vec<&[u8]> = (0..message.packets())
                 .map(|i| &message.packet(i)[..length.min(message.packet(i).len())])
                 .collect();
-            let out = decoded(layout, codec, Decoding::Mmse, Isa::best(), &packets);
+            let out = decoded(&layout, codec, Decoding::Mmse, Isa::best(), &packets);
             let error: f64 = out
                 .iter()
                 .zip(&gradient)
@@ -131,7 +132,7 @@ fn a_longer_prefix_is_never_much_worse() {
 
 /// Uniform in [0, 1).
 fn hash(index: u32) -> f32 {
-    (trimwire_encoder::philox::philox4x32([index, 0, 0, 0], [1, 2])[0] >> 8) as f32 / 16_777_216.0
+    (trimwire_encoder::rotate::philox::philox4x32([index, 0, 0, 0], [1, 2])[0] >> 8) as f32 / 16_777_216.0
 }
 
 proptest! {
@@ -142,13 +143,13 @@ proptest! {
     ) {
         let layout = layout(gradient.len(), blocks, row_log2);
         let planes = planes.min(codec.planes());
-        let message = encoded(layout, codec, Isa::best(), planes, &gradient);
+        let message = encoded(&layout, codec, Isa::best(), planes, &gradient);
         // Packets come in any order, some cut at first, some twice, some never.
         let mut arrivals: Vec<(u64, &[u8])> = Vec::new();
         for index in 0..message.packets() {
             let (packet, luck) = (message.packet(index), shuffled(seed, index as u64));
             if luck % 3 == 0 {
-                arrivals.push((shuffled(luck, 1), &packet[..18 + (luck >> 8) as usize % (packet.len() - 17)]));
+                arrivals.push((shuffled(luck, 1), &packet[..HEADER_LEN + (luck >> 8) as usize % (packet.len() - HEADER_LEN + 1)]));
             }
             if luck % 13 != 0 {
                 arrivals.push((shuffled(luck, 2), packet));
@@ -156,7 +157,7 @@ proptest! {
             }
         }
         arrivals.sort_unstable();
-        let decoder = || Decoder::new(layout, KEY, decoding).with_codec(codec).with_planes(planes);
+        let decoder = || Decoder::new(layout.clone(), JOB, ENVELOPE, decoding).with_codec(codec).with_planes(planes);
         let (mut late, mut early) = (decoder(), decoder());
         let mut got = vec![f32::NAN; layout.coordinates()];
         let mut taken = Vec::new();
@@ -167,8 +168,8 @@ proptest! {
             prop_assert!(!taken.contains(&row) || (receipt.duplicate && receipt.completed.is_none()));
             if let Some(completed) = receipt.completed {
                 prop_assert_eq!(completed, row);
-                prop_assert!(early.finish_row_into(row, &mut got[layout.row_coordinates(row)]));
-                prop_assert!(!early.finish_row_into(row, &mut [0.0; 0]), "a row is taken once");
+                prop_assert_eq!(early.decode_row_into(row, &mut got[layout.row_coordinates(row)]), Ok(true));
+                prop_assert_eq!(early.decode_row_into(row, &mut [0.0; 0]), Ok(false), "a row is taken once");
                 taken.push(row);
             }
         }
@@ -177,19 +178,19 @@ proptest! {
             prop_assert_eq!(complete, taken.contains(&row));
         }
         prop_assert_eq!(early.stats(), late.stats());
-        early.finish_into(&mut got);
+        early.decode_into(&mut got).unwrap();
         let mut expected = vec![f32::NAN; layout.coordinates()];
-        late.finish_into(&mut expected);
+        late.decode_into(&mut expected).unwrap();
         prop_assert_eq!(bits(&got), bits(&expected));
         // A decoder that is used again has forgotten what it took.
-        early.reset(KEY);
+        early.reset(ENVELOPE);
         let (mut again, mut whole) = (expected.clone(), decoder());
         for packet in (0..message.packets()).map(|index| message.packet(index)) {
             early.receive(packet).unwrap();
             whole.receive(packet).unwrap();
         }
-        early.finish_into(&mut again);
-        whole.finish_into(&mut expected);
+        early.decode_into(&mut again).unwrap();
+        whole.decode_into(&mut expected).unwrap();
         prop_assert_eq!(bits(&again), bits(&expected));
     }
 }
@@ -204,7 +205,7 @@ proptest! {
         order in any::<u64>(),
     ) {
         let layout = layout(gradient.len(), blocks, row_log2);
-        let message = encoded(layout, codec, Isa::best(), codec.planes(), &gradient);
+        let message = encoded(&layout, codec, Isa::best(), codec.planes(), &gradient);
         let mut packets: Vec<Vec<u8>> = arrivals
             .iter()
             .map(|(which, length, (repair, from, to))| {
@@ -212,17 +213,17 @@ proptest! {
                 let planes = from % codec.planes()..to % (codec.planes() + 1);
                 let whole = repair.then(|| message.repair(index, planes)).flatten();
                 let whole = whole.unwrap_or_else(|| message.packet(index).to_vec());
-                whole[..18 + length.index(whole.len() - 17)].to_vec()
+                whole[..HEADER_LEN + length.index(whole.len() - HEADER_LEN + 1)].to_vec()
             })
             .collect();
-        let first = decoded(layout, codec, decoding, Isa::best(), &packets);
+        let first = decoded(&layout, codec, decoding, Isa::best(), &packets);
         // Another order, with some of them twice.
         for at in (1..packets.len()).rev() {
             packets.swap(at, (order.rotate_left(at as u32) % (at as u64 + 1)) as usize);
         }
         let twice: Vec<Vec<u8>> = packets.iter().skip(packets.len() / 2).cloned().collect();
         packets.extend(twice);
-        prop_assert_eq!(&first, &decoded(layout, codec, decoding, Isa::best(), &packets));
+        prop_assert_eq!(&first, &decoded(&layout, codec, decoding, Isa::best(), &packets));
     }
 
     #[test]
@@ -232,20 +233,20 @@ proptest! {
     ) {
         let layout = layout(gradient.len(), blocks, row_log2);
         let planes = 1 + planes.index(usize::from(codec.planes())) as u8;
-        let message = encoded(layout, codec, Isa::PORTABLE, planes, &gradient);
+        let message = encoded(&layout, codec, Isa::PORTABLE, planes, &gradient);
         let packets: Vec<&[u8]> = (0..message.packets())
             .map(|index| {
                 let packet = message.packet(index);
-                &packet[..18 + cuts[index % cuts.len()].index(packet.len() - 17)]
+                &packet[..HEADER_LEN + cuts[index % cuts.len()].index(packet.len() - HEADER_LEN + 1)]
             })
             .collect();
-        let values = decoded(layout, codec, decoding, Isa::PORTABLE, &packets);
+        let values = decoded(&layout, codec, decoding, Isa::PORTABLE, &packets);
         for isa in Isa::available() {
-            let other = encoded(layout, codec, isa, planes, &gradient);
+            let other = encoded(&layout, codec, isa, planes, &gradient);
             for index in 0..message.packets() {
                 prop_assert_eq!(message.packet(index), other.packet(index), "packet {} under {}", index, isa);
             }
-            prop_assert_eq!(&values, &decoded(layout, codec, decoding, isa, &packets), "decoded under {}", isa);
+            prop_assert_eq!(&values, &decoded(&layout, codec, decoding, isa, &packets), "decoded under {}", isa);
         }
     }
 
@@ -254,11 +255,11 @@ proptest! {
         gradient in gradients(), codec in codecs(), decoding in decodings(), row_log2 in 5u8..9, lost in any::<u64>(),
     ) {
         let layout = layout(gradient.len(), 1, row_log2);
-        let message = encoded(layout, codec, Isa::best(), codec.planes(), &gradient);
+        let message = encoded(&layout, codec, Isa::best(), codec.planes(), &gradient);
         let arrives = |index: usize| lost >> (index % 64) & 1 == 0;
         let packets: Vec<&[u8]> = (0..message.packets()).filter(|i| arrives(*i)).map(|i| message.packet(i)).collect();
-        let without = decoded(layout, codec, decoding, Isa::best(), &packets);
-        let mut decoder = Decoder::new(layout, KEY, decoding).with_codec(codec);
+        let without = decoded(&layout, codec, decoding, Isa::best(), &packets);
+        let mut decoder = Decoder::new(layout.clone(), JOB, ENVELOPE, decoding).with_codec(codec);
         for index in 0..message.packets() {
             decoder.receive(message.packet(index)).unwrap();
             if !arrives(index) {
@@ -266,7 +267,7 @@ proptest! {
             }
         }
         let mut out = vec![f32::NAN; gradient.len()];
-        decoder.finish_into(&mut out);
+        decoder.decode_into(&mut out).unwrap();
         prop_assert_eq!(without, out.into_iter().map(f32::to_bits).collect::<Vec<_>>());
     }
 }

@@ -2,8 +2,7 @@
 
 use std::alloc::{GlobalAlloc, Layout as Memory, System};
 use std::cell::Cell;
-use trimwire_encoder::packet::StreamId;
-use trimwire_encoder::{Codec, Decoder, Decoding, Encoder, Envelope, Layout, Message, RotationKey};
+use trimwire_encoder::{Codec, Decoder, Decoding, Encoder, Envelope, Job, Layout, Message, StreamId};
 
 /// The system's allocator, counting what the calling thread asks for.
 struct Counting;
@@ -39,30 +38,32 @@ fn allocations(work: impl FnOnce()) -> u64 {
 fn a_second_message_of_the_same_size_allocates_nothing() {
     let gradient: Vec<f32> =
         (0..100_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 8) as f32 - 8e6).collect();
-    let key = RotationKey { job_seed: 1, message: 1, rank: 0 };
-    let envelope = Envelope { stream: StreamId::new(0, 0).unwrap(), message: 1, layer_class: 0 };
+    let job = Job::new(1);
+    let envelope = Envelope { stream: StreamId::new(0, 0).unwrap(), message: 1 };
     for codec in Codec::ALL {
-        let layout = Layout::new(gradient.len(), codec.coordinates_per_packet()).unwrap();
-        let encoder = Encoder::new(layout, key).with_codec(codec);
+        let layout =
+            Layout::new(gradient.len(), codec.coordinates_per_packet(1500, codec.planes(), false)).unwrap();
+        let encoder = Encoder::new(layout.clone(), job).with_codec(codec);
         let mut message = Message::default();
-        let mut decoder = Decoder::new(layout, key, Decoding::Unbiased).with_codec(codec);
+        let mut decoder = Decoder::new(layout.clone(), job, envelope, Decoding::Unbiased).with_codec(codec);
         let mut sum = vec![0.0; gradient.len()];
         let mut cut = || {
             encoder.encode(&gradient, envelope, codec.planes(), &mut message).unwrap();
-            decoder.reset(key);
+            decoder.reset(envelope);
             for index in 0..message.packets() {
                 let packet = message.packet(index);
                 decoder.receive(&packet[..packet.len() / (1 + index % 3)]).unwrap();
             }
-            decoder.add_into(&mut sum);
+            decoder.add_into(&mut sum).unwrap();
         };
         assert!(allocations(&mut cut) > 0, "the counter counts");
         assert_eq!(allocations(&mut cut), 0, "{codec}");
         let mut rows = || {
-            decoder.reset(key);
+            decoder.reset(envelope);
             for index in 0..message.packets() {
                 if let Some(row) = decoder.receive(message.packet(index)).unwrap().completed {
-                    assert!(decoder.add_row_into(row, &mut sum[layout.row_coordinates(row)]));
+                    let out = &mut sum[layout.row_coordinates(row)];
+                    assert_eq!(decoder.add_row_into(row, out), Ok(true));
                 }
             }
         };

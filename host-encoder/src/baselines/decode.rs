@@ -38,6 +38,13 @@ pub(crate) fn decode_row(
         1..=8 => kept_by_sign(kappa),
         _ => 1.0,
     });
+    // A rotation spreads what rounds to σ = 0 evenly over the row; other codecs' packets of σ = 0 still hold their values.
+    if codec.rotates() && weights.largest().is_none_or(|largest| largest == 0.0) {
+        if put == Put::Store {
+            out.fill(0.0);
+        }
+        return;
+    }
     let (lambda, paper) = match decoder.decoding {
         Decoding::Unbiased => (weights.lambda(), 0.0),
         Decoding::Mmse => (1.0, 0.0),

@@ -16,7 +16,7 @@ pub(crate) fn write_row(
     scratch: &mut Scratch,
     out: &mut [u8],
 ) -> Result<Written, RowError> {
-    let Scratch { row, signs, second_signs, codes, dither, .. } = scratch;
+    let Scratch { row, signs, second_signs, codes, last, dither, .. } = scratch;
     let codec = task.codec;
     let length = task.layout.row_range(task.row).len();
     let (values, unit, twice) = if codec.rotates() {
@@ -47,7 +47,7 @@ pub(crate) fn write_row(
         energy += place.len() as f64 * f64::from(statistics.sigma).powi(2);
         task.write_header(index, place.len(), (statistics, twice), important, packet);
         codes.clear();
-        let mut last = Vec::new();
+        last.clear();
         match codec {
             Codec::Rht | Codec::RhtPaper => {
                 codes.extend(values[place].iter().map(|v| ((f64::from(*v) / unit) as f32).to_bits()));
@@ -62,7 +62,7 @@ pub(crate) fn write_row(
                 }
             }
         }
-        write_planes(codec, task.planes, codes, &last, &mut packet[HEADER_LEN..]);
+        write_planes(codec, task.planes, codes, last, &mut packet[HEADER_LEN..]);
     }
     Ok(Written { energy, important, twice })
 }

@@ -3,7 +3,7 @@
 use super::reception::Precision;
 use crate::quantise::quantiser;
 
-/// Largest λ and f. No encoder's packets come near it; headers made up by others must not overflow a row into NaN.
+/// Largest λ, and f in units of the largest σ. No encoder's packets come near it; headers made up by others must not overflow a row into NaN.
 const LARGEST_SCALE: f64 = (1u64 << 30) as f64;
 
 /// Sums over a row from which the two scales follow.
@@ -78,6 +78,7 @@ impl RowWeights {
 
     /// f = ‖V‖² / ‖R(V)‖₁.
     pub(crate) fn paper_scale(&self) -> f64 {
-        if self.magnitude > 0.0 { (255.0 * self.energy / self.magnitude).min(LARGEST_SCALE) } else { 0.0 }
+        let limit = LARGEST_SCALE * f64::from(self.largest);
+        if self.magnitude > 0.0 { (255.0 * self.energy / self.magnitude).min(limit) } else { 0.0 }
     }
 }

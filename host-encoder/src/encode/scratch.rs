@@ -18,8 +18,9 @@ pub(crate) struct Scratch {
     pub(crate) second_signs: Vec<u32>,
     /// A packet between the loops of its quantisation.
     pub(crate) room: Room,
-    /// Code words and thresholds of a packet or row of a baseline.
+    /// Code words, thirty-third bits and thresholds of a baseline.
     pub(crate) codes: Vec<u32>,
+    pub(crate) last: Vec<u32>,
     pub(crate) dither: Vec<u32>,
     /// Packets that are to be sealed.
     pub(crate) bare: Vec<u8>,

@@ -1,6 +1,6 @@
 //! Coordinates that tests encode: functions of a seed, the same on every machine.
 
-use trimwire_encoder::philox::philox4x32;
+use trimwire_encoder::rotate::philox::philox4x32;
 
 /// Uniform numbers in (0, 1) from a counter.
 pub(crate) fn uniform(seed: u32, index: u32) -> f64 {

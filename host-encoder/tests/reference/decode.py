@@ -175,7 +175,8 @@ class Decoder:
         factor = 1.0
         if self.decoding == "unbiased":
             factor = min(CEILING, d / count * energy / shrunk) if shrunk > 0 else 0.0
-        paper = min(CEILING, energy / spread) if spread > 0 else 0.0
+        largest = max(self.held[i].sigma for i in present)
+        paper = min(CEILING * largest, energy / spread) if spread > 0 else 0.0
         for i in present:
             start = self.layout.slots[i].start
             for j, (planes, code, _) in enumerate(known[i], start):
