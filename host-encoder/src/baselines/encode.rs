@@ -115,15 +115,14 @@ fn write_planes(codec: Codec, planes: u8, codes: &[u32], last: &[u32], body: &mu
     for plane in 0..planes {
         let (to, tail) = rest.split_at_mut(codec.plane_len(plane, codes.len()));
         rest = tail;
-        match plane {
-            8..11 => to.iter_mut().zip(codes).for_each(|(to, code)| *to = (code >> (8 * (10 - plane))) as u8),
-            _ => {
-                let (words, shift) = if plane < 8 { (codes, 31 - plane) } else { (last, 0) };
-                for (to, words) in to.iter_mut().zip(words.chunks(8)) {
-                    let bits = words.iter().enumerate();
-                    *to = bits.fold(0, |byte, (bit, word)| byte | (((word >> shift & 1) << bit) as u8));
-                }
-            }
+        if (8..11).contains(&plane) {
+            to.iter_mut().zip(codes).for_each(|(to, code)| *to = (code >> (8 * (10 - plane))) as u8);
+            continue;
+        }
+        let (words, shift) = if plane < 8 { (codes, 31 - plane) } else { (last, 0) };
+        for (to, words) in to.iter_mut().zip(words.chunks(8)) {
+            let bits = words.iter().enumerate();
+            *to = bits.fold(0, |byte, (bit, word)| byte | (((word >> shift & 1) << bit) as u8));
         }
     }
 }

@@ -12,7 +12,7 @@ const SUSPECT: f32 = 300.0;
 #[inline(always)]
 pub(super) fn is_suspect(largest: f32, energy: f32) -> bool {
     // Rows whose sums could overflow are not at their working scale, and are looked at whatever this says.
-    !(largest * largest * SUSPECT <= energy)
+    energy.is_nan() || largest * largest * SUSPECT > energy
 }
 
 /// Whether a row, of values at its working scale, has to be rotated twice.

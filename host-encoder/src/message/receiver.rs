@@ -385,9 +385,9 @@ pub(super) fn put_row<E: Element>(
         wide.resize(length, 0.0);
         decode(Put::Store, scratch, &mut wide);
         if put == Put::Store {
-            E::narrow(&wide, out)
+            E::narrow(&wide, out);
         } else {
-            E::add(&wide, out)
+            E::add(&wide, out);
         }
         scratch.wide = wide;
     });

@@ -1,7 +1,7 @@
 //! Sums of messages that share a rotation, taken before it is undone.
 
 use super::decoder::Decoder;
-use super::receiver::OutputError;
+use super::receiver::{OutputError, RowReceiver};
 use crate::rotate::{Job, Rotation, rotation};
 use crate::simd::Isa;
 use crate::wire::{Codec, Envelope, Layout};
@@ -102,7 +102,7 @@ impl RotatedSum {
         if got != expected {
             return Err(RotatedSumError::Message { got, expected });
         }
-        if let Some(row) = decoder.rows().iter().position(|row| row.is_taken()) {
+        if let Some(row) = decoder.rows().iter().position(RowReceiver::is_taken) {
             return Err(RotatedSumError::Taken { row });
         }
         for row in decoder.rows() {
