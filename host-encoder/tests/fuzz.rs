@@ -214,28 +214,25 @@ fn receive_and_decode(subject: &Subject, decoding: Decoding, arrivals: &[Arrival
     for arrival in arrivals {
         let (packet, genuine) = arrival.bytes(subject);
         let before = decoder.stats();
-        match decoder.receive(&packet) {
-            Ok(receipt) => {
-                assert!(receipt.planes_before <= receipt.planes_now && receipt.planes_now <= codec.planes());
-                let view = PacketView::parse(&packet).expect("what was received parses");
-                let header = view.header();
-                assert_eq!(header.prefix.envelope(), envelope(0), "a foreign packet was taken");
-                marked[layout.packet_row(receipt.index)] |= header.is_not_finite();
-                let mut left = view.body().len();
-                for plane in header.first_plane..codec.planes() {
-                    let length = codec.plane_len(plane, header.coordinates);
-                    let held = &mut known[receipt.index][usize::from(plane)];
-                    *held = left.min(length).max(*held);
-                    left = left.saturating_sub(length);
-                }
-                all_genuine &= genuine;
-            }
-            Err(_) => {
-                assert_eq!(decoder.stats(), before, "a refused packet changed something");
-                let short = packet.len() < HEADER_LEN || subject.sealer.is_some();
-                assert!(!genuine || short || !all_genuine, "a genuine packet was refused");
-            }
+        let Ok(receipt) = decoder.receive(&packet) else {
+            assert_eq!(decoder.stats(), before, "a refused packet changed something");
+            let short = packet.len() < HEADER_LEN || subject.sealer.is_some();
+            assert!(!genuine || short || !all_genuine, "a genuine packet was refused");
+            continue;
+        };
+        assert!(receipt.planes_before <= receipt.planes_now && receipt.planes_now <= codec.planes());
+        let view = PacketView::parse(&packet).expect("what was received parses");
+        let header = view.header();
+        assert_eq!(header.prefix.envelope(), envelope(0), "a foreign packet was taken");
+        marked[layout.packet_row(receipt.index)] |= header.is_not_finite();
+        let mut left = view.body().len();
+        for plane in header.first_plane..codec.planes() {
+            let length = codec.plane_len(plane, header.coordinates);
+            let held = &mut known[receipt.index][usize::from(plane)];
+            *held = left.min(length).max(*held);
+            left = left.saturating_sub(length);
         }
+        all_genuine &= genuine;
     }
     if subject.sealer.is_none() {
         for (index, planes) in known.iter().enumerate() {
@@ -373,7 +370,7 @@ fn up_to_four_wrong_bits_in_a_header_are_refused() {
             let message = &subject.messages[0];
             let mut packet = message.packet(usize::from(*index) % message.packets()).to_vec();
             let sent = packet.clone();
-            for bit in &bits[..1 + usize::from(*count) % 4] {
+            for bit in &bits[..=usize::from(*count) % 4] {
                 let bit = usize::from(*bit) % (8 * HEADER_LEN);
                 packet[bit / 8] ^= 1 << (bit % 8);
             }

@@ -95,7 +95,7 @@ fn statistics(isa: Isa, values: &[f32], unit: f64) -> Option<Statistics> {
 
         #[inline(always)]
         fn run<L: Planes>(self, lanes: L) -> Moments {
-            let [moments, _] = moments(lanes, [self.0, &[]]);
+            let [moments] = moments(lanes, [self.0]);
             moments
         }
     }

@@ -154,15 +154,36 @@ pub(crate) fn next_statistics<L: Lanes>(
     places: &mut impl Iterator<Item = (usize, Range<usize>)>,
     unit: f64,
 ) -> EightStatistics {
-    let mut sums = [(1, Moments::default()); EightStatistics::LEN];
-    for pair in sums.as_chunks_mut::<2>().0 {
-        let Some((_, first)) = places.next() else { break };
-        let second = places.next().map(|(_, place)| place);
-        let of = |place: &Range<usize>| &values[place.clone()];
-        let [a, b] = moments(lanes, [of(&first), second.as_ref().map(of).unwrap_or_default()]);
-        *pair = [(first.len(), a), (second.map_or(1, |place| place.len()), b)];
+    // As many at a time as there are registers for their sums.
+    if L::N == 16 {
+        EightStatistics::of(&sums_of::<L, 4>(lanes, values, places), unit)
+    } else {
+        EightStatistics::of(&sums_of::<L, 2>(lanes, values, places), unit)
     }
-    EightStatistics::of(&sums, unit)
+}
+
+/// The moments of the next eight packets, `K` at a time, each with its packet's length. Packets that there are not are of length 1.
+#[inline(always)]
+fn sums_of<L: Lanes, const K: usize>(
+    lanes: L,
+    values: &[f32],
+    places: &mut impl Iterator<Item = (usize, Range<usize>)>,
+) -> [(usize, Moments); EightStatistics::LEN] {
+    let mut sums = [(1, Moments::default()); EightStatistics::LEN];
+    for some in sums.as_chunks_mut::<K>().0 {
+        let mut packets: [&[f32]; K] = [&[]; K];
+        let mut count = 0;
+        while count < K {
+            let Some((_, place)) = places.next() else { break };
+            packets[count] = &values[place];
+            count += 1;
+        }
+        let found = moments(lanes, packets);
+        for k in 0..count {
+            some[k] = (packets[k].len(), found[k]);
+        }
+    }
+    sums
 }
 
 /// A row at its working scale, rotated.

@@ -13,25 +13,31 @@ pub(crate) struct Moments {
     pub(crate) largest: f32,
 }
 
-/// The moments of two packets: sums in f32 over sixteen partial sums, coordinate j going to sum j mod 16, an order that no vector length
-/// disturbs. Each sum has to wait for the one before; two packets' do not wait for each other. Lengths are multiples of 16.
+/// The moments of some packets: sums in f32 over sixteen partial sums, coordinate j going to sum j mod 16, an order that no vector length
+/// disturbs. Each sum has to wait for the one before; other packets' do not wait for it. Lengths are multiples of 16.
 #[inline(always)]
-pub(crate) fn moments<L: Lanes>(lanes: L, packets: [&[f32]; 2]) -> [Moments; 2] {
-    let mut sums = [Sums::new(lanes); 2];
-    let [first, second] = packets.map(|values| L::lines(values));
-    let both = first.len().min(second.len());
-    let ((first, rest_1), (second, rest_2)) = (first.split_at(both), second.split_at(both));
-    let pieces = |lines| <[L::Line]>::chunks_exact(lines, 16 / L::N);
-    for (first, second) in pieces(first).zip(pieces(second)) {
-        sums[0].add(lanes, first);
-        sums[1].add(lanes, second);
+pub(crate) fn moments<L: Lanes, const K: usize>(lanes: L, packets: [&[f32]; K]) -> [Moments; K] {
+    let mut sums = [Sums::new(lanes); K];
+    let mut both = usize::MAX;
+    for packet in packets {
+        both = both.min(L::lines(packet).len());
     }
-    for (sums, rest) in sums.iter_mut().zip([rest_1, rest_2]) {
-        for lines in pieces(rest) {
-            sums.add(lanes, lines);
+    let step = 16 / L::N;
+    let mut at = 0;
+    while at + step <= both {
+        for k in 0..K {
+            sums[k].add(lanes, &L::lines(packets[k])[at..at + step]);
         }
+        at += step;
     }
-    [sums[0].total(lanes), sums[1].total(lanes)]
+    let mut moments = [Moments::default(); K];
+    for k in 0..K {
+        for lines in L::lines(packets[k])[at..].chunks_exact(step) {
+            sums[k].add(lanes, lines);
+        }
+        moments[k] = sums[k].total(lanes);
+    }
+    moments
 }
 
 /// Sixteen partial sums each. With eight lanes two vectors make sixteen; with sixteen the second half stays unused.

@@ -1,20 +1,26 @@
-//! Sixteen lanes with AVX-512 F, BW, DQ and VL.
+//! Sixteen lanes with AVX-512.
+//!
+//! Only where there are VBMI and GFNI, too (Ice Lake, Zen 4 and later): a permutation of any bytes and a product of bit matrices do in one instruction what
+//! takes AVX2 a dozen to turn code words into planes. Without them longer vectors gain nothing over AVX2, so such machines use that.
+
+mod planes;
 
 use super::{Kernel, Lanes, Planes};
 use crate::wire::BLOCK;
 use std::arch::x86_64::{
-    __m512, __m512i, __mmask16, _mm_loadu_si128, _mm_storeu_si128, _mm256_loadu_ps, _mm256_loadu_si256,
-    _mm256_storeu_si256, _mm512_add_epi32, _mm512_add_ps, _mm512_and_si512, _mm512_broadcast_f32x8,
-    _mm512_broadcast_i64x4, _mm512_castps_si512, _mm512_castsi512_ps, _mm512_cmpgt_epi32_mask,
-    _mm512_cvtepi32_epi8, _mm512_cvtepi32_ps, _mm512_cvtepu8_epi32, _mm512_cvttps_epi32, _mm512_fmadd_ps,
-    _mm512_loadu_ps, _mm512_loadu_si512, _mm512_mask_blend_epi32, _mm512_mask_sub_epi32, _mm512_max_epu32,
-    _mm512_min_epu32, _mm512_movm_epi32, _mm512_mul_epu32, _mm512_mul_ps, _mm512_or_si512, _mm512_permute_ps,
-    _mm512_permutexvar_epi32, _mm512_permutexvar_ps, _mm512_set1_epi32, _mm512_set1_ps, _mm512_setr_ps,
-    _mm512_shuffle_f32x4, _mm512_slli_epi32, _mm512_slli_epi64, _mm512_srli_epi32, _mm512_srli_epi64,
-    _mm512_storeu_ps, _mm512_storeu_si512, _mm512_sub_ps, _mm512_xor_si512,
+    __m512, __m512i, __mmask16, _mm_add_ps, _mm_add_ss, _mm_cvtss_f32, _mm_movehdup_ps, _mm_movehl_ps,
+    _mm256_add_ps, _mm256_castps256_ps128, _mm256_extractf128_ps, _mm256_loadu_ps, _mm256_loadu_si256,
+    _mm512_add_epi32, _mm512_add_ps, _mm512_and_si512, _mm512_broadcast_f32x8, _mm512_broadcast_i64x4,
+    _mm512_castps_si512, _mm512_castps512_ps256, _mm512_castsi512_ps, _mm512_cmpgt_epi32_mask,
+    _mm512_cvtepi32_ps, _mm512_cvttps_epi32, _mm512_extractf32x8_ps, _mm512_fmadd_ps, _mm512_loadu_ps,
+    _mm512_loadu_si512, _mm512_mask_blend_epi32, _mm512_mask_sub_epi32, _mm512_max_epu32, _mm512_min_epu32,
+    _mm512_movm_epi32, _mm512_mul_epu32, _mm512_mul_ps, _mm512_or_si512, _mm512_permute_ps,
+    _mm512_permutexvar_epi32, _mm512_permutexvar_ps, _mm512_reduce_max_epu32, _mm512_set1_epi32,
+    _mm512_set1_ps, _mm512_setr_ps, _mm512_shuffle_f32x4, _mm512_slli_epi64, _mm512_srli_epi32,
+    _mm512_srli_epi64, _mm512_storeu_ps, _mm512_storeu_si512, _mm512_sub_ps, _mm512_xor_si512,
 };
 
-/// The proof that the machine has AVX-512 F, BW, DQ and VL.
+/// The proof that the machine has AVX-512 F, BW, DQ, VL, VBMI and GFNI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Avx512(());
 
@@ -23,14 +29,16 @@ impl Avx512 {
         (is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512vl"))
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512vbmi")
+            && is_x86_feature_detected!("gfni"))
         .then_some(Self(()))
     }
 
     /// Runs a kernel in a function that has the features, so that everything inlines into it.
     #[inline]
     pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
-        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,gfni")]
         fn featured<K: Kernel>(lanes: Avx512, kernel: K) -> K::Output {
             kernel.run(lanes)
         }
@@ -140,6 +148,23 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
+    fn sum(self, [v, _]: [__m512; 2]) -> f32 {
+        // SAFETY: see `intrinsics`.
+        unsafe {
+            let eight = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps::<1>(v));
+            let four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps::<1>(eight));
+            let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
+        }
+    }
+
+    #[inline(always)]
+    fn largest(self, [v, _]: [__m512i; 2]) -> u32 {
+        // SAFETY: see `intrinsics`.
+        unsafe { _mm512_reduce_max_epu32(v) }
+    }
+
+    #[inline(always)]
     fn flip(self, v: __m512, word: u32, at: usize) -> __m512 {
         // SAFETY: see `intrinsics`.
         unsafe {
@@ -175,86 +200,27 @@ impl Planes for Avx512 {
         values: &[f32; BLOCK],
         codes: &[u32; BLOCK],
         upper: &mut [u8; BLOCK],
-        [b, c]: [&mut [u8; BLOCK]; 2],
+        bytes: [&mut [u8; BLOCK]; 2],
     ) {
-        let codes = [self.load_words(codes, 0), self.load_words(codes, 1)];
-        let [low, high] = [0, 1].map(|half| values.as_chunks::<16>().0[half].as_ptr());
-        // SAFETY: see `intrinsics`; each half of the values is a vector. AVX-512 F includes AVX2.
-        unsafe {
-            self.narrow(b, _mm512_srli_epi32::<8>(codes[0]), _mm512_srli_epi32::<8>(codes[1]));
-            self.narrow(c, codes[0], codes[1]);
-            let with_sign = |code, values| {
-                let signs = _mm512_and_si512(
-                    _mm512_castps_si512(_mm512_loadu_ps(values)),
-                    _mm512_set1_epi32(i32::MIN),
-                );
-                _mm512_or_si512(_mm512_srli_epi32::<16>(code), _mm512_srli_epi32::<24>(signs))
-            };
-            self.narrow(upper, with_sign(codes[0], low), with_sign(codes[1], high));
-            let v = super::avx2::planes::apart(_mm256_loadu_si256(upper.as_ptr().cast()));
-            _mm256_storeu_si256(upper.as_mut_ptr().cast(), v);
-        }
+        // SAFETY: see `intrinsics`.
+        unsafe { planes::split_codes(values, codes, upper, bytes) }
     }
 
     #[inline(always)]
     fn turn_back(self, upper: &[[u8; BLOCK]; 8], planes: &mut [u8], at: usize) {
-        // SAFETY: see `intrinsics`; AVX-512 F includes AVX2.
-        unsafe { super::avx2::planes::turn_back(upper, planes, at) }
+        // SAFETY: see `intrinsics`.
+        unsafe { planes::turn_back(upper, planes, at) }
     }
 
     #[inline(always)]
     fn turn(self, planes: &[u8], at: usize, upper: &mut [[u8; BLOCK]; 8]) {
-        // SAFETY: see `intrinsics`; AVX-512 F includes AVX2.
-        unsafe { super::avx2::planes::turn(planes, at, upper) }
+        // SAFETY: see `intrinsics`.
+        unsafe { planes::turn(planes, at, upper) }
     }
 
     #[inline(always)]
     fn words(self, upper: &[u8; BLOCK], bytes: [&[u8; BLOCK]; 2], words: &mut [u32; BLOCK]) {
-        let mut ordered = [0; BLOCK];
-        // SAFETY: see `intrinsics`; AVX-512 F includes AVX2, and both have 32 bytes.
-        unsafe {
-            let v = super::avx2::planes::in_order(_mm256_loadu_si256(upper.as_ptr().cast()));
-            _mm256_storeu_si256(ordered.as_mut_ptr().cast(), v);
-        }
-        self.together(&ordered, bytes, words);
-    }
-}
-
-impl Avx512 {
-    /// A block's code words from their upper bytes and both byte-planes.
-    #[inline(always)]
-    fn together(self, upper: &[u8; BLOCK], bytes: [&[u8; BLOCK]; 2], words: &mut [u32; BLOCK]) {
-        for half in 0..2 {
-            // SAFETY: see `intrinsics`.
-            let word = unsafe {
-                let high = _mm512_or_si512(
-                    _mm512_slli_epi32::<24>(self.widen(upper, half)),
-                    _mm512_slli_epi32::<16>(self.widen(bytes[0], half)),
-                );
-                _mm512_or_si512(high, _mm512_slli_epi32::<8>(self.widen(bytes[1], half)))
-            };
-            self.store_words(words, half, word);
-        }
-    }
-
-    /// The lowest bytes of a block's words.
-    #[inline(always)]
-    fn narrow(self, bytes: &mut [u8; BLOCK], a: __m512i, b: __m512i) {
-        let Self(()) = self;
-        let (low, high) = bytes.split_at_mut(16);
-        // SAFETY: see `intrinsics`; both halves hold sixteen bytes.
-        unsafe {
-            _mm_storeu_si128(low.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(a));
-            _mm_storeu_si128(high.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(b));
-        }
-    }
-
-    /// Half of a block's bytes as words.
-    #[inline(always)]
-    fn widen(self, bytes: &[u8; BLOCK], half: usize) -> __m512i {
-        let Self(()) = self;
-        let bytes = bytes.as_chunks::<16>().0[half];
-        // SAFETY: see `intrinsics`; a half is sixteen bytes.
-        unsafe { _mm512_cvtepu8_epi32(_mm_loadu_si128(bytes.as_ptr().cast())) }
+        // SAFETY: see `intrinsics`.
+        unsafe { planes::words(upper, bytes, words) }
     }
 }

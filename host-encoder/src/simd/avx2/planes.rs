@@ -98,7 +98,7 @@ fn halves(a: __m256i, b: __m256i) -> (__m256i, __m256i) {
 
 /// The length of eight planes, of which each has a piece at `at`: looked at once, not plane by plane.
 #[inline(always)]
-fn length_of(planes: &[u8], at: usize) -> usize {
+pub(in crate::simd) fn length_of(planes: &[u8], at: usize) -> usize {
     let length = planes.len() / 8;
     assert!(
         length.checked_sub(BLOCK).is_some_and(|last| at <= last),
