@@ -185,7 +185,6 @@ fn parts<'a>(
     }
     let machine = Machine {
         layout: &program.layout,
-        intrinsics: &program.intrinsics,
         calculations: &program.calculations,
         counters: &mut control.counters,
         registers: &mut control.registers,

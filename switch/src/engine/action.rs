@@ -8,7 +8,6 @@ pub(super) use compile::{Action, Names, assign, compile_primitive, load_all};
 use super::bits::trim;
 use super::calculation::Calculation;
 use super::expression::{Env, Expr, HeaderRef, StackRef, UnionRef, store};
-use super::intrinsic::Intrinsics;
 use super::layout::{Layout, Slot};
 use super::packet::Packet;
 use super::random::Random;
@@ -111,7 +110,11 @@ pub(super) enum Op {
         stack: StackRef,
         count: Expr,
     },
-    Drop,
+    /// Marks the standard metadata that it is given.
+    Drop {
+        egress_spec: Target,
+        mcast_grp: Option<Target>,
+    },
     Count {
         counter: u32,
         index: Expr,
@@ -188,7 +191,6 @@ pub(super) enum Op {
 /// Everything an action may touch besides the packet.
 pub(super) struct Machine<'a> {
     pub(super) layout: &'a Layout,
-    pub(super) intrinsics: &'a Intrinsics,
     pub(super) calculations: &'a [Calculation],
     pub(super) counters: &'a mut [Counter],
     pub(super) registers: &'a mut [Register],
@@ -285,10 +287,10 @@ impl Machine<'_> {
                     }
                 }
             }
-            Op::Drop => {
-                store(&mut packet.phv, self.intrinsics.egress_spec, u128::from(DROP_PORT));
-                if let Some(slot) = self.intrinsics.mcast_grp {
-                    store(&mut packet.phv, slot, 0);
+            Op::Drop { egress_spec, mcast_grp } => {
+                self.write(packet, params, egress_spec, u128::from(DROP_PORT));
+                if let Some(mcast_grp) = mcast_grp {
+                    self.write(packet, params, mcast_grp, 0);
                 }
             }
             Op::Count { counter, index } => {

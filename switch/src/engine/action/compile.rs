@@ -101,7 +101,8 @@ fn primitive(node: &Value, scope: &Scope<'_>, names: &Names) -> Result<Op> {
         "remove_header" => Op::RemoveHeader(header(0)?),
         "push" => Op::Push { stack: expression::stack(at(0)?, scope)?, count: number(1)? },
         "pop" => Op::Pop { stack: expression::stack(at(0)?, scope)?, count: number(1)? },
-        "drop" | "mark_to_drop" => Op::Drop,
+        "mark_to_drop" => mark_to_drop(&header(0)?, scope),
+        "drop" => drop_packet(node, scope)?,
         "count" => Op::Count { counter: named(0, &names.counters)?, index: low(1)? },
         "register_read" => {
             let (register, width) = register(1)?;
@@ -155,6 +156,33 @@ fn primitive(node: &Value, scope: &Scope<'_>, names: &Names) -> Result<Op> {
         "_jump_if_zero" => Op::JumpIfZero { value: low(0)?, to: jump(1)? },
         "no_op" => Op::Nothing,
         other => return Err(unsupported(node, format!("primitive `{other}`"))),
+    })
+}
+
+/// v1model's `mark_to_drop`: of the metadata that it is given, which may be a copy that never becomes the packet's.
+fn mark_to_drop(header: &HeaderRef, scope: &Scope<'_>) -> Op {
+    let field = |name: &str| -> Option<Target> {
+        let like = &scope.layout.headers[header.sample(scope)? as usize];
+        let field = like.fields.iter().position(|field| field.name == name)?;
+        Some(match header {
+            HeaderRef::Fixed(_) => Target::Slot(like.fields[field].slot),
+            _ => Target::Dynamic { header: header.clone(), field: field as u32 },
+        })
+    };
+    match field("egress_spec") {
+        Some(egress_spec) => Op::Drop { egress_spec, mcast_grp: field("mcast_grp") },
+        // BMv2 logs that this is not standard metadata, and goes on.
+        None => Op::Nothing,
+    }
+}
+
+/// P4-14's `drop`: of the packet's own metadata.
+fn drop_packet(node: &Value, scope: &Scope<'_>) -> Result<Op> {
+    let field = |name| scope.layout.intrinsic(name).map(Target::Slot);
+    let missing = || malformed(node, "v1model needs the field `standard_metadata.egress_spec`");
+    Ok(Op::Drop {
+        egress_spec: field("standard_metadata.egress_spec").ok_or_else(missing)?,
+        mcast_grp: field("intrinsic_metadata.mcast_grp"),
     })
 }
 

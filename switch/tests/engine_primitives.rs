@@ -1,0 +1,172 @@
+//! Primitives do to their arguments what BMv2's do: the smallest program with one action in ingress and one in egress,
+//! made of the primitives that a test gives.
+
+mod engine_support;
+
+use engine_support::forward;
+use serde_json::{Value, json};
+use trimwire_switch::engine::Pipeline;
+use trimwire_switch::engine::entity::Replica;
+
+/// p4c's standard metadata, as far as these programs use it.
+const STANDARD: [(&str, u32); 7] = [
+    ("ingress_port", 9),
+    ("egress_spec", 9),
+    ("egress_port", 9),
+    ("instance_type", 32),
+    ("packet_length", 32),
+    ("mcast_grp", 16),
+    ("_padding", 5),
+];
+
+fn fields(fields: &[(&str, u32)]) -> Vec<Value> {
+    fields.iter().map(|(name, width)| json!([name, width, false])).collect()
+}
+
+/// A header of two bytes, its metadata, a second instance of the standard metadata and one action per pipeline.
+fn program(ingress: &[Value], egress: &[Value]) -> Value {
+    let table = |name: &str, id: u32| {
+        json!({
+            "name": name, "id": id, "key": [], "match_type": "exact", "type": "simple", "max_size": 1,
+            "with_counters": false, "support_timeout": false, "direct_meters": null,
+            "action_ids": [id], "actions": [name], "base_default_next": null, "next_tables": {name: null},
+            "default_entry":
+                {"action_id": id, "action_const": true, "action_data": [], "action_entry_const": true},
+        })
+    };
+    let pipeline = |name: &str, id: u32| {
+        json!({
+            "name": name, "id": id, "init_table": format!("{name}_action"),
+            "tables": [table(&format!("{name}_action"), id)],
+            "action_profiles": [], "conditionals": [],
+        })
+    };
+    let action = |name: &str, id: u32, primitives: &[Value]| json!({"name": name, "id": id, "runtime_data": [], "primitives": primitives});
+    let extract = json!({"op": "extract", "parameters": [{"type": "regular", "value": "bytes"}]});
+    let accept = json!({"type": "default", "value": null, "mask": null, "next_state": null});
+    let start = json!({
+        "name": "start", "id": 0, "parser_ops": [extract], "transitions": [accept], "transition_key": [],
+    });
+    json!({
+        "__meta__": {"version": [2, 23]},
+        "header_types": [
+            {"name": "standard_metadata", "id": 0, "fields": fields(&STANDARD)},
+            {"name": "bytes_t", "id": 1, "fields": fields(&[("first", 8), ("second", 8)])},
+            {"name": "locals_t", "id": 2, "fields": fields(&[("number", 16)])},
+        ],
+        "headers": [
+            {"name": "standard_metadata", "id": 0, "header_type": "standard_metadata", "metadata": true},
+            {"name": "copy", "id": 1, "header_type": "standard_metadata", "metadata": true},
+            {"name": "locals", "id": 2, "header_type": "locals_t", "metadata": true},
+            {"name": "bytes", "id": 3, "header_type": "bytes_t", "metadata": false},
+        ],
+        "header_stacks": [], "field_lists": [], "errors": [], "enums": [],
+        "parsers": [{"name": "parser", "id": 0, "init_state": "start", "parse_states": [start]}],
+        "deparsers": [{"name": "deparser", "id": 0, "order": ["bytes"], "primitives": []}],
+        "meter_arrays": [], "counter_arrays": [], "register_arrays": [], "calculations": [],
+        "learn_lists": [], "checksums": [], "force_arith": [], "extern_instances": [],
+        "actions": [action("ingress_action", 0, ingress), action("egress_action", 1, egress)],
+        "pipelines": [pipeline("ingress", 0), pipeline("egress", 1)],
+        "field_aliases": [["intrinsic_metadata.mcast_grp", ["standard_metadata", "mcast_grp"]]],
+    })
+}
+
+fn load(ingress: &[Value], egress: &[Value]) -> Pipeline {
+    Pipeline::load(program(ingress, egress).to_string().as_bytes()).unwrap()
+}
+
+fn primitive(op: &str, parameters: &[Value]) -> Value {
+    json!({"op": op, "parameters": parameters})
+}
+
+fn field(header: &str, field: &str) -> Value {
+    json!({"type": "field", "value": [header, field]})
+}
+
+fn number(number: u32) -> Value {
+    json!({"type": "hexstr", "value": format!("{number:#x}")})
+}
+
+fn assign(to: Value, from: Value) -> Value {
+    primitive("assign", &[to, from])
+}
+
+fn mark_to_drop(header: &str) -> Value {
+    primitive("mark_to_drop", &[json!({"type": "header", "value": header})])
+}
+
+/// `to = from`, field by field, as p4c copies structures.
+fn copy_standard(to: &str, from: &str) -> Vec<Value> {
+    STANDARD.iter().map(|(name, _)| assign(field(to, name), field(from, name))).collect()
+}
+
+/// What p4c makes of a call to `action(inout standard_metadata_t s) { mark_to_drop(s); }`.
+fn drop_by_copy() -> Vec<Value> {
+    [
+        copy_standard("copy", "standard_metadata"),
+        vec![mark_to_drop("copy")],
+        copy_standard("standard_metadata", "copy"),
+    ]
+    .concat()
+}
+
+fn send_to(port: u32) -> Value {
+    assign(field("standard_metadata", "egress_spec"), number(port))
+}
+
+fn ports(pipeline: &mut Pipeline) -> Vec<u16> {
+    forward(pipeline, 0, 1, b"frame").iter().map(|(port, _)| *port).collect()
+}
+
+#[test]
+fn a_drop_of_a_copy_of_the_metadata_holds_when_it_is_copied_back() {
+    let marked = [vec![send_to(3)], drop_by_copy()].concat();
+    assert_eq!(ports(&mut load(&[send_to(3)], &[])), [3], "without a drop");
+    assert!(ports(&mut load(&marked, &[])).is_empty(), "in ingress");
+    assert!(ports(&mut load(&[send_to(3)], &drop_by_copy())).is_empty(), "in egress");
+}
+
+#[test]
+fn a_drop_of_a_copy_that_is_not_copied_back_changes_nothing() {
+    assert_eq!(ports(&mut load(&[send_to(3), mark_to_drop("copy")], &[])), [3]);
+    assert_eq!(ports(&mut load(&[send_to(3)], &[mark_to_drop("copy")])), [3]);
+}
+
+#[test]
+fn a_drop_takes_the_multicast_group_of_the_metadata_that_it_is_given() {
+    let group = assign(field("standard_metadata", "mcast_grp"), number(9));
+    let sent = |ingress: &[Value]| {
+        let mut pipeline = load(ingress, &[]);
+        pipeline.control().multicast_insert(9, &[Replica { instance: 1, port: 4 }]).unwrap();
+        ports(&mut pipeline)
+    };
+    assert_eq!(sent(std::slice::from_ref(&group)), [4]);
+    assert!(sent(&[group.clone(), mark_to_drop("standard_metadata")]).is_empty());
+    assert_eq!(sent(&[group.clone(), mark_to_drop("copy")]), [4]);
+    assert!(sent(&[vec![group], drop_by_copy()].concat()).is_empty());
+}
+
+#[test]
+fn a_drop_marks_the_drop_port_for_the_program_to_see() {
+    let seen = assign(field("locals", "number"), field("copy", "egress_spec"));
+    let show = assign(field("bytes", "second"), field("locals", "number"));
+    let mut pipeline = load(&[mark_to_drop("copy"), seen, show, send_to(3)], &[]);
+    // The low byte of port 511.
+    assert_eq!(forward(&mut pipeline, 0, 1, b"ab"), [(3, vec![b'a', 0xff])]);
+}
+
+/// P4-14's: the standard metadata, whatever there is besides it.
+#[test]
+fn a_drop_without_an_argument_is_of_the_packets_own_metadata() {
+    let drop = || primitive("drop", &[]);
+    assert!(ports(&mut load(&[send_to(3), drop()], &[])).is_empty());
+    assert!(ports(&mut load(&[send_to(3)], &[drop()])).is_empty());
+}
+
+#[test]
+fn a_header_without_an_egress_port_is_left_as_it_is() {
+    assert_eq!(
+        forward(&mut load(&[send_to(3), mark_to_drop("bytes")], &[]), 0, 1, b"ab"),
+        [(3, b"ab".to_vec())]
+    );
+}
