@@ -23,7 +23,7 @@ fn fields(fields: &[(&str, u32)]) -> Vec<Value> {
     fields.iter().map(|(name, width)| json!([name, width, false])).collect()
 }
 
-/// A header of two bytes, its metadata, a second instance of the standard metadata and one action per pipeline.
+/// A header of two bytes, metadata, a second instance of the standard metadata and one action per pipeline.
 fn program(ingress: &[Value], egress: &[Value]) -> Value {
     let table = |name: &str, id: u32| {
         json!({
@@ -169,4 +169,119 @@ fn a_header_without_an_egress_port_is_left_as_it_is() {
         forward(&mut load(&[send_to(3), mark_to_drop("bytes")], &[]), 0, 1, b"ab"),
         [(3, b"ab".to_vec())]
     );
+}
+
+/// The program with more header types, headers behind `bytes` in the packet, parser operations and other members.
+fn program_with(
+    ingress: &[Value],
+    types: &[Value],
+    headers: &[(&str, &str)],
+    parser: &[Value],
+    others: &Value,
+) -> Value {
+    let mut root = program(&[&[send_to(3)], ingress].concat(), &[show_length()]);
+    let list = |root: &mut Value, path: &str, items: Vec<Value>| {
+        root.pointer_mut(path).and_then(Value::as_array_mut).unwrap().extend(items);
+    };
+    list(&mut root, "/header_types", types.to_vec());
+    let header = |(number, (name, kind)): (usize, &(&str, &str))| json!({"name": name, "id": 4 + number, "header_type": kind, "metadata": false});
+    list(&mut root, "/headers", headers.iter().enumerate().map(header).collect());
+    list(&mut root, "/deparsers/0/order", headers.iter().map(|(name, _)| json!(name)).collect());
+    list(&mut root, "/parsers/0/parse_states/0/parser_ops", parser.to_vec());
+    for (name, value) in others.as_object().unwrap() {
+        root[name] = value.clone();
+    }
+    root
+}
+
+/// Shows egress's packet length in the second byte.
+fn show_length() -> Value {
+    assign(field("bytes", "second"), field("standard_metadata", "packet_length"))
+}
+
+fn header(name: &str) -> Value {
+    json!({"type": "header", "value": name})
+}
+
+fn sent(root: &Value, frame: &[u8]) -> Vec<u8> {
+    let mut pipeline = Pipeline::load(root.to_string().as_bytes()).unwrap();
+    let mut sent = forward(&mut pipeline, 0, 1, frame);
+    assert_eq!(sent.len(), 1);
+    sent.remove(0).1
+}
+
+/// A header of a byte and as many bytes as the frame's first byte says, and an instance that is not in the packet.
+fn variable(ingress: &[Value]) -> Value {
+    let kind = json!({"name": "variable_t", "id": 3, "fields": [["length", 8, false], ["data", "*", false]], "max_length": 9});
+    let bits = json!({"op": "<<", "left": field("bytes", "first"), "right": number(3)});
+    let length = json!({"type": "expression", "value": {"type": "expression", "value": bits}});
+    let extract = primitive("extract_VL", &[json!({"type": "regular", "value": "there"}), length]);
+    program_with(
+        ingress,
+        &[kind],
+        &[("there", "variable_t"), ("elsewhere", "variable_t")],
+        &[extract],
+        &json!({}),
+    )
+}
+
+#[test]
+fn a_header_that_is_added_again_keeps_the_length_of_its_variable_field() {
+    let remove = primitive("remove_header", &[header("there")]);
+    let add = primitive("add_header", &[header("there")]);
+    assert_eq!(sent(&variable(&[]), b"\x03?7abcpay"), b"\x03\x097abcpay");
+    assert_eq!(sent(&variable(&[remove, add]), b"\x03?7abcpay"), b"\x03\x09\0\0\0\0pay");
+}
+
+#[test]
+fn a_header_is_added_with_the_length_that_its_variable_field_was_given_before() {
+    let assign = primitive("assign_VL", &[field("elsewhere", "data"), field("there", "data")]);
+    let add = primitive("add_header", &[header("elsewhere")]);
+    assert_eq!(sent(&variable(&[assign, add]), b"\x02?7abpay"), b"\x02\x0b7ab\0\0\0pay");
+}
+
+#[test]
+fn a_member_of_a_union_may_be_copied_to_another_of_its_type() {
+    let kind = json!({"name": "byte_t", "id": 3, "fields": [["value", 8, false]]});
+    let union = json!({
+        "header_union_types": [{"name": "union_t", "id": 0, "headers": [["left", "byte_t"], ["right", "byte_t"]]}],
+        "header_unions": [{"name": "union", "id": 0, "union_type": "union_t", "header_ids": [4, 5]}],
+    });
+    let ingress = [
+        primitive("add_header", &[header("left")]),
+        assign(field("left", "value"), number(5)),
+        primitive("assign_header", &[header("right"), header("left")]),
+    ];
+    let root = program_with(&ingress, &[kind], &[("left", "byte_t"), ("right", "byte_t")], &[], &union);
+    // The left one is in the packet no longer.
+    assert_eq!(sent(&root, b"ab"), b"a\x03\x05");
+}
+
+#[test]
+fn a_stack_is_emptied_by_any_shift_that_is_longer_than_it() {
+    let kind = json!({"name": "byte_t", "id": 3, "fields": [["value", 8, false]]});
+    let stack = json!({"header_stacks": [{"name": "stack", "id": 0, "header_type": "byte_t", "size": 2, "header_ids": [4, 5]}]});
+    let shifted = |op: &str, count: &str| {
+        let count = json!({"type": "hexstr", "value": count});
+        let ingress = [
+            primitive("add_header", &[header("one")]),
+            primitive(op, &[json!({"type": "header_stack", "value": "stack"}), count]),
+        ];
+        sent(
+            &program_with(
+                &ingress,
+                std::slice::from_ref(&kind),
+                &[("one", "byte_t"), ("two", "byte_t")],
+                &[],
+                &stack,
+            ),
+            b"ab",
+        )
+    };
+    for op in ["push", "pop"] {
+        assert_eq!(shifted(op, "0x0"), b"a\x03\0");
+        for count in ["0x2", "0x3", "0x100000000"] {
+            assert_eq!(shifted(op, count), b"a\x03", "{op} {count}");
+        }
+    }
 }

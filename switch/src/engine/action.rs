@@ -243,6 +243,11 @@ impl Machine<'_> {
         expr.low64(&self.env(packet, params)) as u32 as usize
     }
 
+    /// Bytes or elements: more than there can be is the most there can be.
+    fn count(&self, packet: &Packet, params: &[u64], expr: &Expr) -> usize {
+        usize::try_from(self.eval(packet, params, expr)).unwrap_or(usize::MAX)
+    }
+
     /// Where a result goes; `None` for a header that does not exist.
     fn place(&self, packet: &Packet, params: &[u64], to: &Target) -> Option<Slot> {
         match to {
@@ -319,8 +324,7 @@ impl Machine<'_> {
                 self.write(packet, params, to, u128::from((hash % size).wrapping_add(base)));
             }
             Op::Truncate { length } => {
-                let length = self.eval(packet, params, length);
-                packet.truncate = packet.truncate.min(usize::try_from(length).unwrap_or(usize::MAX));
+                packet.truncate = packet.truncate.min(self.count(packet, params, length));
             }
             other => self.execute_rare(packet, other, params),
         }
@@ -372,11 +376,11 @@ impl Machine<'_> {
                 }
             }
             Op::Push { stack, count } => {
-                let count = self.index(packet, params, count);
+                let count = self.count(packet, params, count);
                 Elements::new(self.layout, *stack).push(packet, count);
             }
             Op::Pop { stack, count } => {
-                let count = self.index(packet, params, count);
+                let count = self.count(packet, params, count);
                 Elements::new(self.layout, *stack).pop(packet, count);
             }
             Op::ReadRegisterWide { to, register, index } => {
@@ -438,7 +442,12 @@ impl Machine<'_> {
     fn add_header(&self, packet: &mut Packet, header: u32) {
         let layout = &self.layout.headers[header as usize];
         if packet.phv[layout.valid()] == 0 {
+            // A variable-length field keeps its length, as in BMv2.
+            let length = layout.length.map(|length| (length, packet.phv[length]));
             packet.phv[layout.limbs.clone()].fill(0);
+            if let Some((length, bits)) = length {
+                packet.phv[length] = bits;
+            }
             self.layout.set_valid(&mut packet.phv, header);
             packet.length = packet.length.wrapping_add(layout.bytes(&packet.phv) as u64);
         }

@@ -387,6 +387,8 @@ impl Layout {
         } else if source.limbs.len() == target.limbs.len() {
             self.set_valid(phv, to);
             phv.copy_within(source.limbs.clone(), target.limbs.start);
+            // A source in the same union is valid no longer.
+            phv[target.valid()] = 1;
         }
     }
 }
