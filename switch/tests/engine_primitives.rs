@@ -285,3 +285,23 @@ fn a_stack_is_emptied_by_any_shift_that_is_longer_than_it() {
         }
     }
 }
+
+#[test]
+fn a_primitive_with_an_argument_too_few_or_too_many_is_refused() {
+    let four = [field("bytes", "first"), number(1), number(2), number(3), number(4)];
+    let refused = |op: &str, arguments: &[Value]| {
+        let error =
+            Pipeline::load(program(&[primitive(op, arguments)], &[]).to_string().as_bytes()).unwrap_err();
+        assert!(error.to_string().contains(&format!("`{op}` takes")), "{op}: {error}");
+    };
+    refused("mark_to_drop", &[]);
+    refused("mark_to_drop", &[header("copy"), header("copy")]);
+    refused("drop", &[header("standard_metadata")]);
+    refused("exit", &four[..1]);
+    refused("assign", &four[..1]);
+    refused("assign", &four[..3]);
+    refused("add_header", &[header("bytes"), header("bytes")]);
+    refused("modify_field_rng_uniform", &four[..4]);
+    refused("truncate", &four[1..3]);
+    refused("clone_ingress_pkt_to_egress", &four[1..2]);
+}

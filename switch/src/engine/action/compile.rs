@@ -83,7 +83,9 @@ fn primitive(node: &Value, scope: &Scope<'_>, names: &Names) -> Result<Op> {
         let target = expression::constant(at(index)?)?;
         u32::try_from(target).map_err(|_| malformed(node, "a jump to nowhere"))
     };
-    Ok(match json::text(node, "op")? {
+    let op = json::text(node, "op")?;
+    check_arity(node, op)?;
+    Ok(match op {
         "assign" | "modify_field" => assign(node, scope)?,
         "assign_VL" => Op::CopyVarbit { to: varbit(at(0)?, scope)?, from: varbit(at(1)?, scope)? },
         "assign_header" | "copy_header" => Op::CopyHeader { to: header(0)?, from: header(1)? },
@@ -157,6 +159,39 @@ fn primitive(node: &Value, scope: &Scope<'_>, names: &Names) -> Result<Op> {
         "no_op" => Op::Nothing,
         other => return Err(unsupported(node, format!("primitive `{other}`"))),
     })
+}
+
+/// BMv2 loads no primitive with an argument too few or too many.
+fn check_arity(node: &Value, op: &str) -> Result<()> {
+    let due = match op {
+        "drop" | "exit" | "no_op" => 0,
+        "add_header" | "remove_header" | "mark_to_drop" | "resubmit" | "recirculate" | "truncate"
+        | "assert" | "assume" | "_jump" => 1,
+        "register_read" | "register_write" | "execute_meter" | "modify_field_rng_uniform" => 3,
+        "modify_field_with_hash_based_offset" => 4,
+        "assign"
+        | "modify_field"
+        | "assign_VL"
+        | "assign_header"
+        | "copy_header"
+        | "assign_header_stack"
+        | "assign_union"
+        | "assign_union_stack"
+        | "push"
+        | "pop"
+        | "count"
+        | "clone_ingress_pkt_to_egress"
+        | "clone_egress_pkt_to_egress"
+        | "generate_digest"
+        | "log_msg"
+        | "_jump_if_zero" => 2,
+        other => return Err(unsupported(node, format!("primitive `{other}`"))),
+    };
+    let got = json::list(node, "parameters")?.len();
+    if got == due {
+        return Ok(());
+    }
+    Err(malformed(node, format!("`{op}` takes {due} parameters and is given {got}")))
 }
 
 /// v1model's `mark_to_drop`: of the metadata that it is given, which may be a copy that never becomes the packet's.
