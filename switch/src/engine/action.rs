@@ -490,16 +490,46 @@ fn copy_limbs(phv: &mut [u64], to: Slot, from: Slot) {
     trim(&mut phv[target], to.width);
 }
 
-/// `log_msg`: each `{}` is replaced by the next value.
+/// `log_msg`: each pair of braces, whatever is between them, is replaced by the next value; `\{` and `\}` are braces.
 fn render(format: &str, values: &[String]) -> String {
     let mut text = String::with_capacity(format.len());
     let mut values = values.iter();
     let mut rest = format;
-    while let Some((before, after)) = rest.split_once("{}") {
+    while let Some(at) = rest.find(['{', '\\']) {
+        let (before, from) = rest.split_at(at);
         text.push_str(before);
-        text.push_str(values.next().map_or("{}", String::as_str));
-        rest = after;
+        let escaped = from.strip_prefix('\\').and_then(|brace| brace.strip_prefix(['{', '}']));
+        let closing = from.starts_with('{').then(|| from.find('}')).flatten();
+        rest = match (escaped, closing) {
+            (Some(rest), _) => {
+                text.push_str(&from[1..2]);
+                rest
+            }
+            (None, Some(closing)) => {
+                let (placeholder, rest) = from.split_at(closing + 1);
+                text.push_str(values.next().map_or(placeholder, String::as_str));
+                rest
+            }
+            (None, None) => {
+                text.push_str(&from[..1]);
+                &from[1..]
+            }
+        };
     }
     text.push_str(rest);
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::render;
+
+    #[test]
+    fn a_message_has_a_value_for_each_pair_of_braces_that_is_not_escaped() {
+        let render = |format| render(format, &["1".into(), "22".into()]);
+        assert_eq!(render("{} and {}"), "1 and 22");
+        assert_eq!(render("a {x} {:#} {}"), "a 1 22 {}");
+        assert_eq!(render(r"\{a\} \n {} ü{"), r"{a} \n 1 ü{");
+        assert_eq!(render("none"), "none");
+    }
 }
