@@ -342,6 +342,14 @@ impl Layout {
         self.named(header, field)
     }
 
+    /// The limb with the validity of the header of `["header", "field"]`; `None` for metadata, which is always there, and
+    /// for validity itself.
+    pub(super) fn validity_of(&self, node: &Value) -> Result<Option<usize>> {
+        let (header, field) = json::pair(node)?;
+        let header = &self.headers[self.header(header)? as usize];
+        Ok((!header.metadata && field != "$valid$").then(|| header.valid()))
+    }
+
     fn named(&self, header: &str, field: &str) -> Result<Slot> {
         let index = self.header(header)?;
         let header = &self.headers[index as usize];
