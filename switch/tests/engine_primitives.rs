@@ -218,3 +218,33 @@ fn a_primitive_with_an_argument_too_few_or_too_many_is_refused() {
     refused("truncate", &four[1..3]);
     refused("clone_ingress_pkt_to_egress", &four[1..2]);
 }
+
+/// Adds 1 to `locals.number`, `times` times.
+fn counted(times: u32) -> Vec<Value> {
+    let expression = |op: &str, left: Value, right: Value| {
+        let value = json!({"op": op, "left": left, "right": right});
+        json!({"type": "expression", "value": {"type": "expression", "value": value}})
+    };
+    let count = || field("locals", "number");
+    vec![
+        send_to(3),
+        // Out of the loop when it has gone round often enough.
+        primitive("_jump_if_zero", &[expression("!=", count(), number(times)), number(4)]),
+        assign(count(), expression("+", count(), number(1))),
+        primitive("_jump", &[number(1)]),
+        assign(field("bytes", "second"), count()),
+    ]
+}
+
+#[test]
+fn a_loop_of_many_rounds_comes_to_its_end() {
+    assert_eq!(forward(&mut load(&counted(0xfedc), &[]), 0, 1, b"ab"), [(3, b"a\xdc".to_vec())]);
+}
+
+#[test]
+fn a_packet_in_an_endless_loop_is_dropped() {
+    // Sixteen bits never hold that number.
+    let endless = counted(0x1_0000);
+    assert!(forward(&mut load(&endless, &[]), 0, 1, b"ab").is_empty(), "in ingress");
+    assert!(forward(&mut load(&[send_to(3)], &endless), 0, 1, b"ab").is_empty(), "in egress");
+}

@@ -12,14 +12,15 @@ use super::layout::{Layout, Slot};
 use super::packet::Packet;
 use super::random::Random;
 use super::stateful::{Counter, MeterArray, Register};
-use super::trace::Recorder;
+use super::trace::{DropReason, Recorder};
 use stack::Elements;
 
 /// v1model's "no port": BMv2's default `--drop-port`.
 pub const DROP_PORT: u16 = 511;
 
-/// Operations that one action may run: ends a program's endless loop, and nothing else comes near.
-const FUEL: u32 = 1 << 16;
+/// Operations that one action may run: ends a program's endless loop, and lets two nested ones over all of `bit<8>` come to
+/// their end.
+const FUEL: u32 = 1 << 22;
 
 /// Where a result goes.
 #[derive(Clone, Debug)]
@@ -225,6 +226,10 @@ impl Machine<'_> {
             }
             fuel -= 1;
             if fuel == 0 {
+                // BMv2 would never be done with it.
+                tracing::error!("an action ran {FUEL} operations without an end, packet dropped");
+                packet.failed = Some(DropReason::EndlessLoop);
+                packet.exit = true;
                 break;
             }
         }
@@ -427,7 +432,7 @@ impl Machine<'_> {
             Op::Exit => packet.exit = true,
             Op::Assert { holds, place } if self.eval(packet, params, holds) == 0 => {
                 tracing::error!("assertion failed, packet dropped{place}");
-                packet.failed = true;
+                packet.failed = Some(DropReason::Assertion);
                 packet.exit = true;
             }
             Op::Log { format, values } => {

@@ -56,6 +56,8 @@ pub enum DropReason {
     Program(Gress),
     /// An `assert` or `assume` did not hold.
     Assertion(Gress),
+    /// An action that finds no end.
+    EndlessLoop(Gress),
     /// The multicast group has no members, or does not exist.
     EmptyGroup,
     /// It was resubmitted again and again.
