@@ -185,7 +185,6 @@ fn parts<'a>(
     }
     let machine = Machine {
         layout: &program.layout,
-        intrinsics: &program.intrinsics,
         calculations: &program.calculations,
         counters: &mut control.counters,
         registers: &mut control.registers,
@@ -278,8 +277,8 @@ impl Pipeline {
         packet.exit = false;
         self.note(packet.trace, || Event::Pipeline(Gress::Egress));
         self.run_pipeline(now_ns, self.program.egress, &mut packet);
-        if packet.failed {
-            self.note(packet.trace, || Event::Dropped(DropReason::Assertion(Gress::Egress)));
+        if let Some(reason) = packet.failed {
+            self.note(packet.trace, || Event::Dropped(reason(Gress::Egress)));
             self.retire(packet);
             return EgressOutcome::Drop;
         }
@@ -429,12 +428,12 @@ impl Pipeline {
             let intrinsics = &self.program.intrinsics;
             set(&mut packet.phv, intrinsics.parser_error, packet.parser_error);
             set(&mut packet.phv, intrinsics.checksum_error, u64::from(packet.checksum_error));
-            if !packet.failed {
+            if packet.failed.is_none() {
                 self.note(packet.trace, || Event::Pipeline(Gress::Ingress));
                 self.run_pipeline(now_ns, self.program.ingress, &mut packet);
             }
-            if packet.failed {
-                self.note(packet.trace, || Event::Dropped(DropReason::Assertion(Gress::Ingress)));
+            if let Some(reason) = packet.failed {
+                self.note(packet.trace, || Event::Dropped(reason(Gress::Ingress)));
                 self.retire(packet);
                 return;
             }

@@ -8,19 +8,19 @@ pub(super) use compile::{Action, Names, assign, compile_primitive, load_all};
 use super::bits::trim;
 use super::calculation::Calculation;
 use super::expression::{Env, Expr, HeaderRef, StackRef, UnionRef, store};
-use super::intrinsic::Intrinsics;
 use super::layout::{Layout, Slot};
 use super::packet::Packet;
 use super::random::Random;
 use super::stateful::{Counter, MeterArray, Register};
-use super::trace::Recorder;
+use super::trace::{DropReason, Recorder};
 use stack::Elements;
 
 /// v1model's "no port": BMv2's default `--drop-port`.
 pub const DROP_PORT: u16 = 511;
 
-/// Operations that one action may run: ends a program's endless loop, and nothing else comes near.
-const FUEL: u32 = 1 << 16;
+/// Operations that one action may run: ends a program's endless loop, and lets two nested ones over all of `bit<8>` come to
+/// their end.
+const FUEL: u32 = 1 << 22;
 
 /// Where a result goes.
 #[derive(Clone, Debug)]
@@ -111,7 +111,11 @@ pub(super) enum Op {
         stack: StackRef,
         count: Expr,
     },
-    Drop,
+    /// Marks the standard metadata that it is given.
+    Drop {
+        egress_spec: Target,
+        mcast_grp: Option<Target>,
+    },
     Count {
         counter: u32,
         index: Expr,
@@ -188,7 +192,6 @@ pub(super) enum Op {
 /// Everything an action may touch besides the packet.
 pub(super) struct Machine<'a> {
     pub(super) layout: &'a Layout,
-    pub(super) intrinsics: &'a Intrinsics,
     pub(super) calculations: &'a [Calculation],
     pub(super) counters: &'a mut [Counter],
     pub(super) registers: &'a mut [Register],
@@ -223,6 +226,10 @@ impl Machine<'_> {
             }
             fuel -= 1;
             if fuel == 0 {
+                // BMv2 would never be done with it.
+                tracing::error!("an action ran {FUEL} operations without an end, packet dropped");
+                packet.failed = Some(DropReason::EndlessLoop);
+                packet.exit = true;
                 break;
             }
         }
@@ -239,6 +246,11 @@ impl Machine<'_> {
     /// As BMv2 converts to an index: the low 32 bits.
     fn index(&self, packet: &Packet, params: &[u64], expr: &Expr) -> usize {
         expr.low64(&self.env(packet, params)) as u32 as usize
+    }
+
+    /// Bytes or elements: more than there can be is the most there can be.
+    fn count(&self, packet: &Packet, params: &[u64], expr: &Expr) -> usize {
+        usize::try_from(self.eval(packet, params, expr)).unwrap_or(usize::MAX)
     }
 
     /// Where a result goes; `None` for a header that does not exist.
@@ -285,10 +297,10 @@ impl Machine<'_> {
                     }
                 }
             }
-            Op::Drop => {
-                store(&mut packet.phv, self.intrinsics.egress_spec, u128::from(DROP_PORT));
-                if let Some(slot) = self.intrinsics.mcast_grp {
-                    store(&mut packet.phv, slot, 0);
+            Op::Drop { egress_spec, mcast_grp } => {
+                self.write(packet, params, egress_spec, u128::from(DROP_PORT));
+                if let Some(mcast_grp) = mcast_grp {
+                    self.write(packet, params, mcast_grp, 0);
                 }
             }
             Op::Count { counter, index } => {
@@ -317,8 +329,7 @@ impl Machine<'_> {
                 self.write(packet, params, to, u128::from((hash % size).wrapping_add(base)));
             }
             Op::Truncate { length } => {
-                let length = self.eval(packet, params, length);
-                packet.truncate = packet.truncate.min(usize::try_from(length).unwrap_or(usize::MAX));
+                packet.truncate = packet.truncate.min(self.count(packet, params, length));
             }
             other => self.execute_rare(packet, other, params),
         }
@@ -370,11 +381,11 @@ impl Machine<'_> {
                 }
             }
             Op::Push { stack, count } => {
-                let count = self.index(packet, params, count);
+                let count = self.count(packet, params, count);
                 Elements::new(self.layout, *stack).push(packet, count);
             }
             Op::Pop { stack, count } => {
-                let count = self.index(packet, params, count);
+                let count = self.count(packet, params, count);
                 Elements::new(self.layout, *stack).pop(packet, count);
             }
             Op::ReadRegisterWide { to, register, index } => {
@@ -421,7 +432,7 @@ impl Machine<'_> {
             Op::Exit => packet.exit = true,
             Op::Assert { holds, place } if self.eval(packet, params, holds) == 0 => {
                 tracing::error!("assertion failed, packet dropped{place}");
-                packet.failed = true;
+                packet.failed = Some(DropReason::Assertion);
                 packet.exit = true;
             }
             Op::Log { format, values } => {
@@ -436,7 +447,12 @@ impl Machine<'_> {
     fn add_header(&self, packet: &mut Packet, header: u32) {
         let layout = &self.layout.headers[header as usize];
         if packet.phv[layout.valid()] == 0 {
+            // A variable-length field keeps its length, as in BMv2.
+            let length = layout.length.map(|length| (length, packet.phv[length]));
             packet.phv[layout.limbs.clone()].fill(0);
+            if let Some((length, bits)) = length {
+                packet.phv[length] = bits;
+            }
             self.layout.set_valid(&mut packet.phv, header);
             packet.length = packet.length.wrapping_add(layout.bytes(&packet.phv) as u64);
         }
@@ -479,16 +495,46 @@ fn copy_limbs(phv: &mut [u64], to: Slot, from: Slot) {
     trim(&mut phv[target], to.width);
 }
 
-/// `log_msg`: each `{}` is replaced by the next value.
+/// `log_msg`: each pair of braces, whatever is between them, is replaced by the next value; `\{` and `\}` are braces.
 fn render(format: &str, values: &[String]) -> String {
     let mut text = String::with_capacity(format.len());
     let mut values = values.iter();
     let mut rest = format;
-    while let Some((before, after)) = rest.split_once("{}") {
+    while let Some(at) = rest.find(['{', '\\']) {
+        let (before, from) = rest.split_at(at);
         text.push_str(before);
-        text.push_str(values.next().map_or("{}", String::as_str));
-        rest = after;
+        let escaped = from.strip_prefix('\\').and_then(|brace| brace.strip_prefix(['{', '}']));
+        let closing = from.starts_with('{').then(|| from.find('}')).flatten();
+        rest = match (escaped, closing) {
+            (Some(rest), _) => {
+                text.push_str(&from[1..2]);
+                rest
+            }
+            (None, Some(closing)) => {
+                let (placeholder, rest) = from.split_at(closing + 1);
+                text.push_str(values.next().map_or(placeholder, String::as_str));
+                rest
+            }
+            (None, None) => {
+                text.push_str(&from[..1]);
+                &from[1..]
+            }
+        };
     }
     text.push_str(rest);
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::render;
+
+    #[test]
+    fn a_message_has_a_value_for_each_pair_of_braces_that_is_not_escaped() {
+        let render = |format| render(format, &["1".into(), "22".into()]);
+        assert_eq!(render("{} and {}"), "1 and 22");
+        assert_eq!(render("a {x} {:#} {}"), "a 1 22 {}");
+        assert_eq!(render(r"\{a\} \n {} ü{"), r"{a} \n 1 ü{");
+        assert_eq!(render("none"), "none");
+    }
 }

@@ -342,6 +342,14 @@ impl Layout {
         self.named(header, field)
     }
 
+    /// The limb with the validity of the header of `["header", "field"]`; `None` for metadata, which is always there, and
+    /// for validity itself.
+    pub(super) fn validity_of(&self, node: &Value) -> Result<Option<usize>> {
+        let (header, field) = json::pair(node)?;
+        let header = &self.headers[self.header(header)? as usize];
+        Ok((!header.metadata && field != "$valid$").then(|| header.valid()))
+    }
+
     fn named(&self, header: &str, field: &str) -> Result<Slot> {
         let index = self.header(header)?;
         let header = &self.headers[index as usize];
@@ -387,6 +395,8 @@ impl Layout {
         } else if source.limbs.len() == target.limbs.len() {
             self.set_valid(phv, to);
             phv.copy_within(source.limbs.clone(), target.limbs.start);
+            // A source in the same union is valid no longer.
+            phv[target.valid()] = 1;
         }
     }
 }

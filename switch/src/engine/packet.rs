@@ -2,6 +2,7 @@
 
 use super::calculation::Inputs;
 use super::layout::Layout;
+use super::trace::{DropReason, Gress};
 
 /// Headers, metadata, payload and the requests that actions left for the end of the pipeline.
 #[derive(Debug, Default)]
@@ -22,8 +23,8 @@ pub(super) struct Packet {
     pub(super) requests: Requests,
     /// An `exit` ends the pipeline.
     pub(super) exit: bool,
-    /// An `assert` or `assume` did not hold.
-    pub(super) failed: bool,
+    /// An `assert` or `assume` did not hold, or an action found no end.
+    pub(super) failed: Option<fn(Gress) -> DropReason>,
     pub(super) parser_error: u64,
     pub(super) checksum_error: bool,
     /// Its number in the trace; 0 while tracing is off.
@@ -54,7 +55,7 @@ impl Packet {
         self.length = frame_length as u64;
         self.requests = Requests::default();
         self.exit = false;
-        self.failed = false;
+        self.failed = None;
         self.parser_error = 0;
         self.checksum_error = false;
     }
@@ -66,7 +67,7 @@ impl Packet {
         let Self { payload_at, truncate, ingress_port, ingress_length, length, requests, .. } = *other;
         (self.payload_at, self.truncate, self.ingress_port) = (payload_at, truncate, ingress_port);
         (self.ingress_length, self.length, self.requests) = (ingress_length, length, requests);
-        (self.exit, self.failed, self.parser_error, self.checksum_error) = (false, false, 0, false);
+        (self.exit, self.failed, self.parser_error, self.checksum_error) = (false, None, 0, false);
     }
 
     /// What the parser left.

@@ -43,7 +43,32 @@ pub(super) struct Key {
     pub(super) slot: Slot,
     /// A constant mask that the program applies to the field.
     pub(super) mask: Option<Box<[u64]>>,
+    /// The limb with the validity of the field's header: a field of a header that is not valid reads as 0 here.
+    pub(super) valid: Option<usize>,
     pub(super) kind: MatchKind,
+}
+
+impl Key {
+    fn is_there(&self, phv: &[u64]) -> bool {
+        self.valid.is_none_or(|valid| phv[valid] != 0)
+    }
+
+    /// The first limb, masked: all of a field of at most 64 bits.
+    fn word(&self, phv: &[u64]) -> u64 {
+        let mask = self.mask.as_ref().map_or(u64::MAX, |mask| mask[0]);
+        if self.is_there(phv) { phv[self.slot.at as usize] & mask } else { 0 }
+    }
+
+    /// Appends the limbs, masked.
+    pub(super) fn extend(&self, phv: &[u64], key: &mut Vec<u64>) {
+        let at = key.len();
+        key.extend_from_slice(&phv[self.slot.limbs()]);
+        if !self.is_there(phv) {
+            key[at..].fill(0);
+        } else if let Some(mask) = &self.mask {
+            key[at..].iter_mut().zip(mask).for_each(|(limb, mask)| *limb &= mask);
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -184,14 +209,8 @@ impl Table {
         }
         match &self.index {
             Index::Narrow(levels) => {
-                let mut packed = 0;
-                for key in &self.keys {
-                    let mut value = phv[key.slot.at as usize];
-                    if let Some(mask) = &key.mask {
-                        value &= mask[0];
-                    }
-                    packed = shift_in(packed, key.slot.width) | value;
-                }
+                let packed =
+                    self.keys.iter().fold(0, |packed, key| shift_in(packed, key.slot.width) | key.word(phv));
                 levels.iter().find_map(|level| level.entries.get(&(packed & level.mask)).copied())
             }
             Index::Wide(levels) => {
@@ -215,20 +234,11 @@ impl Table {
     fn gather(&self, phv: &[u64], key: &mut Vec<u64>) {
         key.clear();
         if self.packed {
-            let packed = self.keys.iter().fold(0, |packed, part| {
-                let mask = part.mask.as_ref().map_or(u64::MAX, |mask| mask[0]);
-                shift_in(packed, part.slot.width) | phv[part.slot.at as usize] & mask
-            });
-            key.push(packed);
+            let shifted = |packed, part: &Key| shift_in(packed, part.slot.width) | part.word(phv);
+            key.push(self.keys.iter().fold(0, shifted));
             return;
         }
-        for part in &self.keys {
-            let at = key.len();
-            key.extend_from_slice(&phv[part.slot.limbs()]);
-            if let Some(mask) = &part.mask {
-                key[at..].iter_mut().zip(mask).for_each(|(limb, mask)| *limb &= mask);
-            }
-        }
+        self.keys.iter().for_each(|part| part.extend(phv, key));
     }
 
     pub(super) fn next(&self, hit: bool, action: Option<u32>) -> Option<u32> {

@@ -56,6 +56,8 @@ pub enum DropReason {
     Program(Gress),
     /// An `assert` or `assume` did not hold.
     Assertion(Gress),
+    /// An action that finds no end.
+    EndlessLoop(Gress),
     /// The multicast group has no members, or does not exist.
     EmptyGroup,
     /// It was resubmitted again and again.
@@ -274,10 +276,8 @@ impl Recorder {
         actions: &[Action],
     ) {
         let field = |(key, info): (&Key, &KeyInfo)| {
-            let mut limbs = phv[key.slot.limbs()].to_vec();
-            if let Some(mask) = &key.mask {
-                limbs.iter_mut().zip(mask).for_each(|(limb, mask)| *limb &= mask);
-            }
+            let mut limbs = Vec::new();
+            key.extend(phv, &mut limbs);
             Field { name: info.name.clone(), width: key.slot.width, value: bytes_from_limbs(&limbs) }
         };
         let entry = |handle: u32| {

@@ -46,6 +46,7 @@ pub(super) fn reason(reason: DropReason) -> String {
     match reason {
         DropReason::Program(at) => format!("by the program in {}", gress(at)),
         DropReason::Assertion(at) => format!("assertion failed in {}", gress(at)),
+        DropReason::EndlessLoop(at) => format!("endless loop in {}", gress(at)),
         DropReason::EmptyGroup => "multicast group without members".to_owned(),
         DropReason::Resubmissions => "resubmitted too often".to_owned(),
         DropReason::Queue => "queue full".to_owned(),

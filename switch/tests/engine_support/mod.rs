@@ -1,6 +1,8 @@
 //! What the engine's tests share: loading test programs, writing entries, sending frames.
 #![allow(dead_code, reason = "every test binary uses its own part")]
 
+pub(crate) mod smallest;
+
 use trimwire_switch::engine::entity::{ActionCall, ActionSpec, MatchValue, TableEntry, value};
 use trimwire_switch::engine::{EgressOutcome, Enqueue, Pipeline, QueueMetadata};
 

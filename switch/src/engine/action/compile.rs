@@ -83,7 +83,9 @@ fn primitive(node: &Value, scope: &Scope<'_>, names: &Names) -> Result<Op> {
         let target = expression::constant(at(index)?)?;
         u32::try_from(target).map_err(|_| malformed(node, "a jump to nowhere"))
     };
-    Ok(match json::text(node, "op")? {
+    let op = json::text(node, "op")?;
+    check_arity(node, op)?;
+    Ok(match op {
         "assign" | "modify_field" => assign(node, scope)?,
         "assign_VL" => Op::CopyVarbit { to: varbit(at(0)?, scope)?, from: varbit(at(1)?, scope)? },
         "assign_header" | "copy_header" => Op::CopyHeader { to: header(0)?, from: header(1)? },
@@ -101,7 +103,8 @@ fn primitive(node: &Value, scope: &Scope<'_>, names: &Names) -> Result<Op> {
         "remove_header" => Op::RemoveHeader(header(0)?),
         "push" => Op::Push { stack: expression::stack(at(0)?, scope)?, count: number(1)? },
         "pop" => Op::Pop { stack: expression::stack(at(0)?, scope)?, count: number(1)? },
-        "drop" | "mark_to_drop" => Op::Drop,
+        "mark_to_drop" => mark_to_drop(&header(0)?, scope),
+        "drop" => drop_packet(node, scope)?,
         "count" => Op::Count { counter: named(0, &names.counters)?, index: low(1)? },
         "register_read" => {
             let (register, width) = register(1)?;
@@ -155,6 +158,66 @@ fn primitive(node: &Value, scope: &Scope<'_>, names: &Names) -> Result<Op> {
         "_jump_if_zero" => Op::JumpIfZero { value: low(0)?, to: jump(1)? },
         "no_op" => Op::Nothing,
         other => return Err(unsupported(node, format!("primitive `{other}`"))),
+    })
+}
+
+/// BMv2 loads no primitive with an argument too few or too many.
+fn check_arity(node: &Value, op: &str) -> Result<()> {
+    let due = match op {
+        "drop" | "exit" | "no_op" => 0,
+        "add_header" | "remove_header" | "mark_to_drop" | "resubmit" | "recirculate" | "truncate"
+        | "assert" | "assume" | "_jump" => 1,
+        "register_read" | "register_write" | "execute_meter" | "modify_field_rng_uniform" => 3,
+        "modify_field_with_hash_based_offset" => 4,
+        "assign"
+        | "modify_field"
+        | "assign_VL"
+        | "assign_header"
+        | "copy_header"
+        | "assign_header_stack"
+        | "assign_union"
+        | "assign_union_stack"
+        | "push"
+        | "pop"
+        | "count"
+        | "clone_ingress_pkt_to_egress"
+        | "clone_egress_pkt_to_egress"
+        | "generate_digest"
+        | "log_msg"
+        | "_jump_if_zero" => 2,
+        other => return Err(unsupported(node, format!("primitive `{other}`"))),
+    };
+    let got = json::list(node, "parameters")?.len();
+    if got == due {
+        return Ok(());
+    }
+    Err(malformed(node, format!("`{op}` takes {due} parameters and is given {got}")))
+}
+
+/// v1model's `mark_to_drop`: of the metadata that it is given, which may be a copy that never becomes the packet's.
+fn mark_to_drop(header: &HeaderRef, scope: &Scope<'_>) -> Op {
+    let field = |name: &str| -> Option<Target> {
+        let like = &scope.layout.headers[header.sample(scope)? as usize];
+        let field = like.fields.iter().position(|field| field.name == name)?;
+        Some(match header {
+            HeaderRef::Fixed(_) => Target::Slot(like.fields[field].slot),
+            _ => Target::Dynamic { header: header.clone(), field: field as u32 },
+        })
+    };
+    match field("egress_spec") {
+        Some(egress_spec) => Op::Drop { egress_spec, mcast_grp: field("mcast_grp") },
+        // BMv2 logs that this is not standard metadata, and goes on.
+        None => Op::Nothing,
+    }
+}
+
+/// P4-14's `drop`: of the packet's own metadata.
+fn drop_packet(node: &Value, scope: &Scope<'_>) -> Result<Op> {
+    let field = |name| scope.layout.intrinsic(name).map(Target::Slot);
+    let missing = || malformed(node, "v1model needs the field `standard_metadata.egress_spec`");
+    Ok(Op::Drop {
+        egress_spec: field("standard_metadata.egress_spec").ok_or_else(missing)?,
+        mcast_grp: field("intrinsic_metadata.mcast_grp"),
     })
 }
 

@@ -137,7 +137,7 @@ pub(in super::super) fn load_table(node: &Value, scope: &TableScope<'_>) -> Resu
         let label = key.get("name").and_then(Value::as_str).map(str::to_owned);
         let label = label.map_or_else(fallback, Ok)?;
         key_infos.push(KeyInfo { name: label, kind, width: slot.width as u16 });
-        keys.push(Key { slot, mask, kind });
+        keys.push(Key { slot, mask, valid: scope.layout.validity_of(target)?, kind });
     }
     let prefixes = keys.iter().filter(|key| key.kind == MatchKind::Lpm).count();
     if prefixes > 1 {

@@ -123,10 +123,16 @@ impl Packer {
         let fit = |bytes: &[u8]| {
             limbs_from_bytes(bytes, width).ok_or_else(|| format!("{} does not fit {width} bits", show(bytes)))
         };
+        // The bits that a look-up compares: the packet's key has no others.
+        let compared = |mut limbs: Vec<u64>| {
+            let mask = key.mask.iter().flatten();
+            limbs.iter_mut().zip(mask).for_each(|(limb, mask)| *limb &= mask);
+            limbs
+        };
         let ones = prefix_mask(width, width);
         Ok(match (key.kind, value) {
             (MatchKind::Exact, MatchValue::Exact(bytes)) => {
-                let limbs = fit(bytes)?;
+                let limbs = compared(fit(bytes)?);
                 self.push(width, &limbs, &ones);
                 self.prefix_len += width;
                 MatchValue::Exact(bytes_from_limbs(&limbs))
@@ -141,6 +147,7 @@ impl Packer {
                 if outside(&limbs, &mask) {
                     return Err(format!("{} has bits beyond its prefix length {length}", show(value)));
                 }
+                let limbs = compared(limbs);
                 self.push(width, &limbs, &mask);
                 self.prefix_len += length;
                 MatchValue::Lpm { value: bytes_from_limbs(&limbs), prefix_len: *prefix_len }
@@ -150,11 +157,12 @@ impl Packer {
                 if outside(&limbs, &mask_limbs) {
                     return Err(format!("{} has bits outside its mask {}", show(value), show(mask)));
                 }
+                let limbs = compared(limbs);
                 self.push(width, &limbs, &mask_limbs);
                 MatchValue::Ternary { value: bytes_from_limbs(&limbs), mask: bytes_from_limbs(&mask_limbs) }
             }
             (MatchKind::Ternary, MatchValue::Optional(Some(value))) => {
-                let limbs = fit(value)?;
+                let limbs = compared(fit(value)?);
                 self.push(width, &limbs, &ones);
                 MatchValue::Ternary { value: bytes_from_limbs(&limbs), mask: bytes_from_limbs(&ones) }
             }
