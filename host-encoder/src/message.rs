@@ -1,5 +1,6 @@
 //! What users hold: encoders and receivers of rows, and messages, which are loops over rows.
 
+mod choice;
 mod decoder;
 mod encoder;
 mod figures;
@@ -9,8 +10,9 @@ mod receiver;
 mod rotated_sum;
 mod sealing;
 
+pub use choice::{EncodedRow, RowChoice};
 pub use decoder::{Decoder, Stats};
-pub use encoder::{EncodeError, EncodedRow, Encoder, RowChoice};
+pub use encoder::{EncodeError, Encoder};
 pub use figures::{RowFigures, layer_class};
 pub use message::Message;
 pub use receiver::{OutputError, Receipt, RowReceiver};

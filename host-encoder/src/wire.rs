@@ -4,6 +4,7 @@
 mod codec;
 mod error;
 mod header;
+mod identity;
 mod layout;
 mod prefix;
 pub mod seal;
@@ -12,8 +13,9 @@ mod sizes;
 pub use codec::{Codec, MAX_PLANES, Reach, Tagged, UnknownCodec};
 pub use error::{PacketError, f32bits};
 pub use header::{Header, NOT_FINITE, PacketView};
+pub use identity::{Envelope, Kind, StreamId};
 pub use layout::{DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Layout, LayoutError, Tensor};
-pub use prefix::{Envelope, Kind, Prefix, StreamId};
+pub use prefix::Prefix;
 pub use sizes::{BLOCK, HEADER_LEN, MAX_INDEX, PREFIX_LEN, TAG_LEN, VERSION};
 
 /// All planes of the default codec: eight of bits, two of bytes.

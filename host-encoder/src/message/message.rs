@@ -1,6 +1,6 @@
 //! An encoded message: its packets in one buffer.
 
-use super::encoder::EncodedRow;
+use super::choice::EncodedRow;
 use super::sealing;
 use crate::wire::seal::Sealer;
 use crate::wire::{Codec, HEADER_LEN, Header, Layout};

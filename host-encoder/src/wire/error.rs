@@ -1,7 +1,7 @@
 //! Why bytes are refused.
 
 use super::codec::Codec;
-use super::prefix::{Envelope, Kind};
+use super::identity::{Envelope, Kind};
 use super::sizes::VERSION;
 use std::ops::Range;
 

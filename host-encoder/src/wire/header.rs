@@ -15,7 +15,8 @@
 
 use super::codec::Codec;
 use super::error::{PacketError, f32bits};
-use super::prefix::{Kind, Prefix};
+use super::identity::Kind;
+use super::prefix::Prefix;
 use super::sizes::{BLOCK, HEADER_LEN, MAX_INDEX};
 use crc::{CRC_16_M17, Crc, Table};
 

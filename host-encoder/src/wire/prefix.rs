@@ -1,25 +1,8 @@
 //! The eight bytes that packets of every kind begin with (docs/wire-format.md §1).
 
 use super::error::PacketError;
+use super::identity::{Envelope, Kind, StreamId};
 use super::sizes::{PREFIX_LEN, VERSION};
-
-/// What a packet is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Kind {
-    /// Coordinates.
-    Data = 1,
-    /// Receipt of some DATA: round-trip time and share of cut packets.
-    Ack = 2,
-    /// The sender asks what arrived.
-    Probe = 3,
-    /// The receiver's map of what arrived.
-    Status = 4,
-    /// The receiver has enough.
-    Stop = 5,
-    /// The precision at which all receivers decode.
-    Final = 6,
-}
 
 impl TryFrom<u8> for Kind {
     type Error = PacketError;
@@ -34,35 +17,6 @@ impl TryFrom<u8> for Kind {
             6 => Self::Final,
             other => return Err(PacketError::Kind(other)),
         })
-    }
-}
-
-/// A job and the rank in it that a packet comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct StreamId {
-    job: u8,
-    rank: u16,
-}
-
-impl StreamId {
-    /// Largest job number.
-    pub const MAX_JOB: u8 = 63;
-    /// Largest rank.
-    pub const MAX_RANK: u16 = 1023;
-
-    /// `None` when the job is above 63 or the rank above 1023: the wire has six and ten bits.
-    pub const fn new(job: u8, rank: u16) -> Option<Self> {
-        if job <= Self::MAX_JOB && rank <= Self::MAX_RANK { Some(Self { job, rank }) } else { None }
-    }
-
-    /// The job.
-    pub fn job(self) -> u8 {
-        self.job
-    }
-
-    /// The sending rank.
-    pub fn rank(self) -> u16 {
-        self.rank
     }
 }
 
@@ -117,18 +71,7 @@ impl Prefix {
             | u8::from(self.last);
         [VERSION << 4 | self.kind as u8, flags, self.stream.job << 2 | r0, r1, m0, m1, m2, m3]
     }
-}
 
-/// Which message a packet belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Envelope {
-    /// Job and source rank.
-    pub stream: StreamId,
-    /// Message id.
-    pub message: u32,
-}
-
-impl Prefix {
     /// The message that the packet belongs to.
     pub fn envelope(&self) -> Envelope {
         Envelope { stream: self.stream, message: self.message }
