@@ -393,6 +393,22 @@ fn importance_is_final_with_the_row_however_near_the_threshold_it_is() {
 }
 
 #[test]
+fn a_choice_that_changes_its_mind_is_held_to_its_first_answer() {
+    let gradient = gaussian(70_000, 19);
+    let asked = std::sync::atomic::AtomicU8::new(0);
+    let fickle = |_| {
+        let planes = 1 + asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % 10;
+        RowChoice { planes, importance: Importance::Always }
+    };
+    let mut sent = Message::default();
+    let encoder = Encoder::new(layout(gradient.len()), JOB);
+    encoder.encode_with(&gradient, ENVELOPE, fickle, &mut sent).unwrap();
+    let planes: Vec<u8> = sent.rows().iter().map(|row| row.planes).collect();
+    assert_eq!(planes, (1..=planes.len() as u8).collect::<Vec<_>>());
+    assert!((0..sent.packets()).all(|index| sent.header(index).is_some()));
+}
+
+#[test]
 fn a_row_alone_has_the_bytes_that_it_has_within_its_message() {
     let gradient = gaussian(100_000, 13);
     let tensors = [(70_000, 1), (77, 2), (29_923, 3)]

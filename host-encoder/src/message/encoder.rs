@@ -196,22 +196,24 @@ impl Encoder {
         if gradient.len() != layout.coordinates() {
             return Err(EncodeError::Length { got: gradient.len(), expected: layout.coordinates() });
         }
-        let (mut end, unknown) = (0, EncodedRow { planes: 0, figure: 0.0, important: false, twice: false });
+        let mut end = 0;
         out.starts.clear();
+        out.rows.clear();
         for row in 0..layout.rows() {
             let planes = choice(row).planes;
             self.check_planes(planes)?;
             out.starts.push(end);
+            out.rows.push(EncodedRow { planes, figure: 0.0, important: false, twice: false });
             end += self.row_len(row, planes);
         }
-        out.rows.clear();
-        out.rows.resize(layout.rows(), unknown);
         out.bytes.resize(end, 0);
         let encode = |row: usize, packets: &mut [u8], encoded: &mut EncodedRow| {
             let range = layout.row_coordinates(row);
             let (values, ahead) = gradient[range.start..].split_at(range.len());
             let ahead = &ahead[..ahead.len().min(range.len())];
-            *encoded = self.row(row, values, ahead, envelope, choice(row), packets, None::<&mut [E]>)?;
+            // Of the planes that there is room for, whatever a second answer would be.
+            let choice = RowChoice { planes: encoded.planes, ..choice(row) };
+            *encoded = self.row(row, values, ahead, envelope, choice, packets, None::<&mut [E]>)?;
             Ok(())
         };
         let mut rest = &mut out.bytes[..];
