@@ -12,6 +12,7 @@ mod sizes;
 pub use codec::{Codec, MAX_PLANES, Reach, Tagged, UnknownCodec};
 pub use error::{PacketError, f32bits};
 pub use header::{Header, NOT_FINITE, PacketView};
+pub(crate) use header::{checked_head, write_check};
 pub use layout::{DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Layout, LayoutError, Tensor};
 pub use prefix::{Envelope, Kind, Prefix, StreamId};
 pub use sizes::{BLOCK, HEADER_LEN, MAX_INDEX, PREFIX_LEN, TAG_LEN, VERSION};
