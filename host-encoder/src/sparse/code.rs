@@ -68,7 +68,7 @@ pub(super) fn write(gaps: &[u64], order: u8, out: &mut Vec<u8>) {
     let mut left = 0;
     for gap in gaps {
         let (x, length) = code(gap >> 1, order);
-        let zeros = (length + order) / 2 - 1 - order;
+        let zeros = u32::midpoint(length, order) - 1 - order;
         // The zeros in front are those of the number.
         if length <= u64::BITS {
             left = put(x << 1 | gap & 1, length);

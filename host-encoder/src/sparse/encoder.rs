@@ -225,7 +225,7 @@ impl SparseEncoder {
             let end =
                 out.entries.partition_point(|entry| u64::from(entry.index) < run.coordinates.end).max(from);
             while from < end && out.headers.len() <= MAX_INDEX as usize + 1 {
-                let mut count = guess.max(1).min(MOST_ENTRIES).min(end - from);
+                let mut count = guess.clamp(1, MOST_ENTRIES).min(end - from);
                 let plan = loop {
                     let entries = &out.entries[from..from + count];
                     let Some(plan) = plan(entries, self.fraction_bits, &mut out.gaps) else { return };

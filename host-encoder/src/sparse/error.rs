@@ -58,6 +58,14 @@ pub enum SparsePacketError {
         /// Which of its entries, from 0.
         entry: usize,
     },
+    /// Two entries of one coordinate.
+    #[error("packet {index} has two entries of coordinate {coordinate}")]
+    Twice {
+        /// Its index.
+        index: u32,
+        /// The coordinate.
+        coordinate: u32,
+    },
     /// Another number of packets than an earlier packet's.
     #[error("packet {index} is of a message of {got} packets, earlier ones were of one of {expected}")]
     Packets {

@@ -55,6 +55,8 @@ pub struct SparseReceiver {
     spare: Vec<Vec<Entry>>,
     /// Entries of the packet that is looked at.
     read: Vec<Entry>,
+    /// Their places, sorted.
+    places: Vec<u32>,
 }
 
 #[derive(Debug, Clone)]
@@ -76,6 +78,7 @@ impl SparseReceiver {
             limits: BTreeMap::new(),
             spare: Vec::new(),
             read: Vec::new(),
+            places: Vec::new(),
         }
     }
 
@@ -106,25 +109,29 @@ impl SparseReceiver {
         self.read.clear();
         read(&header, payload.get(SPARSE_HEAD_LEN..).unwrap_or_default(), &mut self.read)
             .map_err(|_| SparsePacketError::Code { index, entry: self.read.len() })?;
+        // Keys differ, but a packet that nobody encoded may have one place at several levels.
+        self.places.clear();
+        self.places.extend(self.read.iter().map(|entry| entry.index));
+        self.places.sort_unstable();
+        if let Some(twice) = self.places.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(SparsePacketError::Twice { index, coordinate: twice[0] });
+        }
         let now = self.read.len();
-        let before = match self.held.get_mut(&index) {
-            Some(held) => {
-                let before = held.entries.len();
-                // Of two cuts of one packet, one begins with the other.
-                let common = before.min(now);
-                if held.entries[..common] != self.read[..common] {
-                    return Err(PacketError::Contradiction(index).into());
-                }
-                held.entries.extend_from_slice(&self.read[common..]);
-                Some(before)
+        let before = if let Some(held) = self.held.get_mut(&index) {
+            let before = held.entries.len();
+            // Of two cuts of one packet, one begins with the other.
+            let common = before.min(now);
+            if held.entries[..common] != self.read[..common] {
+                return Err(PacketError::Contradiction(index).into());
             }
-            None => {
-                let mut entries = self.spare.pop().unwrap_or_default();
-                entries.clear();
-                entries.extend_from_slice(&self.read);
-                self.held.insert(index, Held { header, entries });
-                None
-            }
+            held.entries.extend_from_slice(&self.read[common..]);
+            Some(before)
+        } else {
+            let mut entries = self.spare.pop().unwrap_or_default();
+            entries.clear();
+            entries.extend_from_slice(&self.read);
+            self.held.insert(index, Held { header, entries });
+            None
         };
         self.packets = Some(header.packets);
         self.not_finite |= header.is_not_finite();

@@ -1,9 +1,11 @@
 //! The k largest magnitudes, the same on every machine.
 
-/// Magnitudes as whole numbers have 31 bits, of which a pass looks at 11, 10 and 10.
+/// Magnitudes as whole numbers have 31 bits, of which passes look at 11, 10 and 10.
 const PASSES: [(u32, u32); 3] = [(20, 11), (10, 10), (0, 10)];
 /// Counters side by side, so that neighbours of like size do not wait for each other.
 const SIDE_BY_SIDE: usize = 4;
+
+type Counts = [[u32; 1 << 11]; SIDE_BY_SIDE];
 
 #[inline]
 fn magnitude(value: f32) -> u32 {
@@ -11,47 +13,63 @@ fn magnitude(value: f32) -> u32 {
 }
 
 /// Replaces `out` by the coordinates of the `k` largest magnitudes, in ascending order; of equal ones those of lower coordinates. Zeros are not among
-/// them; NaNs are larger than all, and then infinities. Reads `values` four times, and needs no room of their size.
+/// them; NaNs are larger than all, and then infinities.
+///
+/// Reads `values` twice: the first pass finds the k-th largest magnitude to an eighth of an octave, the second one what is not below that; the others look at
+/// nothing else.
 pub(super) fn largest(values: &[f32], k: usize, out: &mut Vec<u32>) {
     out.clear();
     if k == 0 {
         return;
     }
+    let mut counts = vec![[0; 1 << 11]; SIDE_BY_SIDE].into_boxed_slice();
+    let Ok(counts) = <&mut Counts>::try_from(&mut counts[..]) else { return };
     // The k-th largest magnitude, from its upper bits on; `left` is which one it is of those that share them.
     let (mut threshold, mut left) = (0u32, k as u64);
-    let mut counts = vec![[0u32; 1 << 11]; SIDE_BY_SIDE];
-    for (shift, bits) in PASSES {
+    let [(shift, bits), rest @ ..] = PASSES;
+    for values in values.chunks(SIDE_BY_SIDE) {
+        for (value, counts) in values.iter().zip(&mut *counts) {
+            counts[(magnitude(*value) >> shift) as usize] += 1;
+        }
+    }
+    threshold |= find(counts, bits, &mut left) << shift;
+    let least = threshold.max(1);
+    out.extend((0..).zip(values).filter(|(_, value)| magnitude(**value) >= least).map(|(index, _)| index));
+    for (shift, bits) in rest {
         counts.iter_mut().for_each(|counts| counts.fill(0));
-        let mask = (1 << bits) - 1;
-        let above = shift + bits;
-        for values in values.chunks(SIDE_BY_SIDE) {
-            for (value, counts) in values.iter().zip(&mut counts) {
-                let magnitude = magnitude(*value);
-                if magnitude >> above == threshold >> above {
-                    counts[(magnitude >> shift & mask) as usize] += 1;
-                }
+        let (above, mask) = (shift + bits, (1 << bits) - 1);
+        for index in &*out {
+            let magnitude = magnitude(values[*index as usize]);
+            if magnitude >> above == threshold >> above {
+                counts[0][(magnitude >> shift & mask) as usize] += 1;
             }
         }
-        let digit = (1..=mask).rev().find(|digit| {
-            let here = counts.iter().map(|counts| u64::from(counts[*digit as usize])).sum();
-            let found = left <= here;
-            left -= if found { 0 } else { here };
-            found
-        });
-        threshold |= digit.unwrap_or(0) << shift;
+        threshold |= find(counts, bits, &mut left) << shift;
     }
     if threshold == 0 {
-        left = 0;
+        return;
     }
-    out.reserve(k.min(values.len()));
-    for (index, value) in values.iter().enumerate() {
-        let magnitude = magnitude(*value);
-        if magnitude < threshold || magnitude == threshold && left == 0 {
-            continue;
+    out.retain(|index| {
+        let magnitude = magnitude(values[*index as usize]);
+        let equal = magnitude == threshold;
+        let taken = magnitude > threshold || equal && left > 0;
+        left -= u64::from(equal && taken);
+        taken
+    });
+}
+
+/// The digit of the `left`-th largest value, which is then the `left`-th of those that share the digit; 0 where there are not so many.
+fn find(counts: &Counts, bits: u32, left: &mut u64) -> u32 {
+    let mut digit = (1 << bits) - 1;
+    while digit > 0 {
+        let here = counts.iter().map(|counts| u64::from(counts[digit as usize])).sum();
+        if *left <= here {
+            break;
         }
-        left -= u64::from(magnitude == threshold);
-        out.push(index as u32);
+        *left -= here;
+        digit -= 1;
     }
+    digit
 }
 
 #[cfg(test)]

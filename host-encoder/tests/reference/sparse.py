@@ -190,6 +190,7 @@ class Receiver:
         refuse_if(run is None or not first <= final < run[1], "range")
         refuse_if(run[2] != flags >> 1 & 7, "layer class")
         entries = [] if count == 0 else get(packet[HEAD:], count, sigma, fraction, first, final, order)
+        refuse_if(len({place for place, _ in entries}) < len(entries), "two entries of one coordinate")
         fields = packet[11:18] + packet[20:32]
         if index in self.held:
             before = self.held[index]
@@ -337,6 +338,8 @@ def refused() -> dict:
         return checked(packet[:at] + piece + packet[at + len(piece) :]).hex()
 
     alike = good[: HEAD + 8]
+    # Keys 0 and 1 in a range of one coordinate: that at the levels of 1 and 0.96875.
+    double = Packet(2, bits(1.0), 7, 7, 0, 2, bytes([0b10100000]))
     listed = [
         ("cut inside of the body's head", good[:31].hex(), None),
         ("check", (good[:18] + bytes([good[18] ^ 1]) + good[19:]).hex(), None),
@@ -366,6 +369,7 @@ def refused() -> dict:
         ("order 63", changed(good, 28, "3f"), None),
         ("2^20 + 1 packets", changed(good, 29, "100000"), None),
         ("a code that begins with too many zeros", changed(good, 32, "00" * 8), None),
+        ("two entries of one coordinate", to_bytes(double, 0, 1, 4, ENVELOPE, True).hex(), None),
         ("a key below level 1", changed(good, 12, "00080000"), None),
         ("without entries, but of two packets", changed(none, 29, "000001"), None),
         ("without entries, but with a range", changed(none, 24, "00000001"), None),
