@@ -6,7 +6,6 @@ use super::header::{MOST_ENTRIES, SPARSE_CODEC_ID, SPARSE_HEAD_LEN, SparseHeader
 use super::layout::{Run, SparseLayout};
 use super::level::{MOST_FRACTION_BITS, level, value};
 use super::message::SparseMessage;
-use super::select::largest;
 use crate::element::Element;
 use crate::wire::{Envelope, Kind, MAX_INDEX, Prefix};
 
@@ -95,7 +94,7 @@ impl SparseEncoder {
         Self { layout, fraction_bits, packet_bytes, important: true, strict: false }
     }
 
-    /// With magnitudes of another precision: of b fraction bits they are off by at most 2^−(b+1), rounded to nearest. 7 are bf16, 10 hold every normal f16, 23 every f32.
+    /// With magnitudes of another precision: of b fraction bits they are off by at most 2^−(b+1), rounded to nearest. 7 are bf16, 10 hold every f16, 23 every f32.
     pub fn with_fraction_bits(self, fraction_bits: u8) -> Result<Self, SparseEncodeError> {
         if fraction_bits > MOST_FRACTION_BITS {
             return Err(SparseEncodeError::FractionBits(fraction_bits));
@@ -145,8 +144,8 @@ impl SparseEncoder {
         }
         let mut wide = std::mem::take(&mut out.wide);
         let values = E::widen(gradient, &mut wide);
-        largest(values, k, &mut out.chosen);
-        out.entries.extend(out.chosen.iter().map(|&index| Entry { index, value: values[index as usize] }));
+        let chosen = out.selection.largest(values, k);
+        out.entries.extend(chosen.iter().map(|&index| Entry { index, value: values[index as usize] }));
         out.wide = wide;
         self.encode(envelope, out)
     }

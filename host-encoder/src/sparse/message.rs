@@ -2,6 +2,7 @@
 
 use super::Entry;
 use super::header::{SPARSE_HEAD_LEN, SparseHeader};
+use super::select::Selection;
 use crate::element::Element;
 use crate::message::OutputError;
 
@@ -18,7 +19,7 @@ pub struct SparseMessage {
     pub(super) entries: Vec<Entry>,
     /// Room to work in: a gradient as f32, coordinates that are chosen, gaps of a packet.
     pub(super) wide: Vec<f32>,
-    pub(super) chosen: Vec<u32>,
+    pub(super) selection: Selection,
     pub(super) gaps: Vec<u64>,
 }
 

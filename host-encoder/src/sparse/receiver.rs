@@ -82,7 +82,7 @@ impl SparseReceiver {
         }
     }
 
-    /// Forgets all packets and limits and expects another message of the same layout; keeps the buffers.
+    /// Forgets all packets and limits and expects another message of the same layout; keeps the room of entries.
     pub fn reset(&mut self, envelope: Envelope) {
         while let Some((_, held)) = self.held.pop_first() {
             self.spare.push(held.entries);
@@ -203,7 +203,8 @@ impl SparseReceiver {
         self.held.get(&u32::try_from(index).ok()?)
     }
 
-    /// Decodes a packet as if no more than its first `entries` entries had arrived (replica-consistent decoding). An index that no packet has is ignored.
+    /// Decodes a packet as if no more than its first `entries` entries had arrived (replica-consistent decoding). An index that no packet has is ignored; so are limits where the message
+    /// is not finite.
     pub fn limit(&mut self, index: usize, entries: usize) {
         if let Ok(index) = u32::try_from(index) {
             self.limits.insert(index, entries);
