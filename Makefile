@@ -17,6 +17,7 @@ test: p4-check lint test-rust bmv2-tests mininet-test ## everything that CI runs
 test-rust: ## unit, property and integration tests of all crates
 	python3 host-encoder/tests/reference/generate.py --check
 	python3 host-encoder/tests/reference/seal.py --check
+	python3 host-encoder/tests/reference/sparse.py --check
 	$(CARGO) test --workspace --exclude trimwire-bmv2-tests --locked
 
 bench: ## the codec's speed, and instruction counts where valgrind and gungraun-runner are installed

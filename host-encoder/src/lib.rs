@@ -5,6 +5,7 @@
 //! gradient ◄─ rows         ◄─ rotate back ◄─ λ · centroids ◄─ words ◄─ planes ◄─ any prefix of any  Decoder
 //!
 //! message      Encoder, RowReceiver, Decoder, Message: what users hold; a message is a loop over rows
+//! sparse       messages of the largest coordinates instead of rows: top-k that switches may cut
 //! baselines    the codecs that rht is compared with, in plain code
 //! encode       one row to packets                    decode       planes of one row to coordinates
 //! rotate       keys, signs, transform                quantise     statistics, zones, cells
@@ -61,6 +62,7 @@ mod quantise;
 pub mod rotate;
 #[allow(unsafe_code)]
 mod simd;
+pub mod sparse;
 pub mod wire;
 
 pub use accuracy::{expected_nmse, nmse};
@@ -74,6 +76,7 @@ pub use message::{
 pub use quantise::quantiser;
 pub use rotate::{Job, Rotation};
 pub use simd::{Isa, UnavailableIsa};
+pub use sparse::{SparseEncoder, SparseLayout, SparseMessage, SparseReceiver};
 pub use wire::seal::{SealKey, Sealer};
 pub use wire::{
     Codec, DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Envelope, HEADER_LEN, Header, Kind, Layout,

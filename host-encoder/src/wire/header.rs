@@ -30,7 +30,28 @@ const CHECKED: usize = HEADER_LEN - 2;
 /// Of Hamming distance 5 over a header: up to four wrong bits are always seen.
 static CHECK: Crc<u16, Table<16>> = Crc::<u16, Table<16>>::new(&CRC_16_M17);
 
-/// The header of a DATA packet.
+/// The prefix and the header's bytes of a DATA packet whose check is right, whatever its codec.
+#[inline]
+pub(crate) fn checked_head(bytes: &[u8]) -> Result<(Prefix, &[u8; HEADER_LEN]), PacketError> {
+    let prefix = Prefix::parse(bytes)?;
+    if prefix.kind != Kind::Data {
+        return Err(PacketError::NotData(prefix.kind));
+    }
+    let Some(head) = bytes.first_chunk::<HEADER_LEN>() else {
+        return Err(PacketError::Short { got: bytes.len(), need: HEADER_LEN });
+    };
+    let (got, expected) = (u16::from_be_bytes([head[18], head[19]]), CHECK.checksum(&head[..CHECKED]));
+    if got == expected { Ok((prefix, head)) } else { Err(PacketError::Check { got, expected }) }
+}
+
+/// Writes the check that the bytes in front of it call for.
+#[inline]
+pub(crate) fn write_check(head: &mut [u8; HEADER_LEN]) {
+    let check = CHECK.checksum(&head[..CHECKED]);
+    head[CHECKED..].copy_from_slice(&check.to_be_bytes());
+}
+
+/// The header of a DATA packet of planes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Header {
     /// The shared prefix; its kind is DATA and its codec one that exists.
@@ -55,17 +76,7 @@ impl Header {
     /// Reads and checks a DATA packet's header.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Self, PacketError> {
-        let prefix = Prefix::parse(bytes)?;
-        if prefix.kind != Kind::Data {
-            return Err(PacketError::NotData(prefix.kind));
-        }
-        let Some(head) = bytes.first_chunk::<HEADER_LEN>() else {
-            return Err(PacketError::Short { got: bytes.len(), need: HEADER_LEN });
-        };
-        let (got, expected) = (u16::from_be_bytes([head[18], head[19]]), CHECK.checksum(&head[..CHECKED]));
-        if got != expected {
-            return Err(PacketError::Check { got, expected });
-        }
+        let (prefix, head) = checked_head(bytes)?;
         let codec = Codec::from_id(prefix.codec).ok_or(PacketError::Codec(prefix.codec))?;
         let place = u32::from_be_bytes([head[8], head[9], head[10], head[11]]);
         let sigma = u32::from_be_bytes([head[12], head[13], head[14], head[15]]);
@@ -118,8 +129,7 @@ impl Header {
         bytes[12..16].copy_from_slice(&sigma.to_be_bytes());
         bytes[16] = self.kappa;
         bytes[17] = self.peak;
-        let check = CHECK.checksum(&bytes[..CHECKED]);
-        bytes[CHECKED..].copy_from_slice(&check.to_be_bytes());
+        write_check(&mut bytes);
         bytes
     }
 }
