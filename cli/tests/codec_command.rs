@@ -42,6 +42,7 @@ fn nmse_prints_one_object_of_flags_and_figures() {
         "codec",
         "decoding",
         "distribution",
+        "file",
         "dtype",
         "trim_rate",
         "planes",
@@ -106,7 +107,21 @@ fn bad_flags_are_named_with_what_is_valid() {
     fails(&["bench", "--planes", "0"], 2, "--planes 0: valid are 1 to 10");
     fails(&["bench", "--threads", "0"], 2, "--threads 0: valid are 1 to");
     fails(&["plot", "--trim-rate", "0"], 2, "--trim-rate 0: valid are above 0 to 1");
-    fails(&["inspect"], 2, "required");
+    fails(&["nmse", "--tensor", "w"], 2, "--tensor is of files: --dist gaussian has no tensors");
+    fails(
+        &["plot", "-o", "error.png"],
+        2,
+        "--output error.png: drawings are SVG (valid: names that end in .svg)",
+    );
+    fails(&["plot", "-o", "error"], 2, "drawings are SVG");
+}
+
+#[test]
+fn inspect_without_packets_says_what_it_takes_and_only_that() {
+    let usage = "Usage: trimwire codec inspect [OPTIONS] <FILE | --pcap FILE | --hex STRING>...";
+    fails(&["inspect"], 2, usage);
+    let text = String::from_utf8(trimwire(&["inspect"]).stderr).unwrap();
+    assert!(!text.contains("--port") && !text.contains("--json"), "{text}");
 }
 
 #[test]
@@ -118,12 +133,21 @@ fn bad_files_are_named_with_what_is_wrong() {
         path.to_str().unwrap().to_owned()
     };
     fails(&["nmse", "--dist", "gausian"], 3, "cannot read --dist gausian (valid: gaussian, lognormal");
-    fails(&["nmse", "--dist", &write("odd", &[1, 2, 3])], 3, "has 3 bytes, which is no multiple of 4");
-    fails(&["nmse", "--dist", &write("empty", &[])], 3, "is empty");
+    fails(&["nmse", "--dist", &write("odd", &[1, 2, 3])], 3, "it has 3 bytes, which is no multiple of 4");
+    let empty = write("empty", &[]);
+    fails(&["nmse", "--dist", &empty], 3, "is empty");
     let nan = [1.0_f32, f32::NAN].map(f32::to_le_bytes).concat();
     fails(&["nmse", "--dist", &write("nan", &nan)], 3, "coordinate 1 is NaN");
     fails(&["nmse", "--dist", &write("zero", &[0; 8])], 3, "all coordinates are zero");
     fails(&["inspect", "--pcap", &write("text", b"no capture")], 3, "is no capture");
+    let folder = folder.path().to_str().unwrap();
+    fails(&["nmse", "--dist", folder], 3, "is a directory (valid: gaussian, lognormal");
+    fails(
+        &["inspect", &empty],
+        3,
+        "empty is neither a capture (pcap, pcapng) nor a UDP payload: it has 0 bytes",
+    );
+    fails(&["inspect", folder], 3, "is a directory; packets are in files");
     fails(&["inspect", "/nowhere/c.pcap"], 3, "cannot read /nowhere/c.pcap");
     fails(&["inspect", "--hex", "12 3x"], 3, "'x' is no hex digit");
     fails(&["inspect", "--hex", "ffff"], 1, "1 of 1 packets cannot be decoded");

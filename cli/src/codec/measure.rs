@@ -2,7 +2,7 @@
 
 use super::cut::{Choice, Chooser, Depth, message_shares};
 use super::source::{Distribution, Dtype};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
@@ -11,6 +11,9 @@ use trimwire_encoder::{
     Codec, Decoder, Decoding, Encoder, Envelope, Layout, Message, RotationKey, StreamId, bf16, expected_nmse,
     f16, nmse,
 };
+
+/// Larger coordinates have squares that f32 does not hold.
+const SQUARES: f32 = 1e19;
 
 /// What is measured.
 #[derive(Debug, Clone)]
@@ -70,6 +73,23 @@ impl From<DecodingName> for Decoding {
             DecodingName::Mmse => Self::Mmse,
             DecodingName::Paper => Self::Paper,
         }
+    }
+}
+
+impl Measured {
+    /// Refuses a gradient that the codec decoded to what is no number: values near the ends of f32's range, whose sums in a rotation
+    /// or whose scales it does not hold.
+    pub(crate) fn check(&self, codec: Codec, gradient: Option<&[f32]>) -> Result<()> {
+        let finite = self.nmse.is_finite() && self.standard_error.is_none_or(f64::is_finite);
+        let largest = gradient.unwrap_or_default().iter().fold(0.0_f32, |largest, v| largest.max(v.abs()));
+        // A scale that overflows can also decode to zeros: all of the energy is lost although packets arrived.
+        let vanished = self.nmse == 1.0 && self.bytes_share > 0.0 && largest > SQUARES;
+        ensure!(
+            finite && !vanished,
+            "codec {codec} computes in f32, and coordinates of up to {largest:e} leave its range: what it decodes is no measure of the \
+             error; scale them down"
+        );
+        Ok(())
     }
 }
 

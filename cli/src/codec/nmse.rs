@@ -1,12 +1,13 @@
 //! `trimwire codec nmse`: the error of cut packets, measured, next to its closed form.
 
 use super::cut::{Choice, Depth};
+use super::gradient::{Input, Origin};
 use super::measure::{DecodingName, Experiment, Measured};
-use super::source::{self, Distribution, Dtype};
+use super::source::Dtype;
 use crate::failure::{EXIT_CODES, Failure, Outcome};
 use crate::output::{print, print_json, table};
 use crate::progress::Progress;
-use anyhow::{Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use clap::Args;
 use serde::Serialize;
 use trimwire_encoder::{Codec, DEFAULT_ROW_LOG2, Layout, LayoutError, UnknownCodec};
@@ -17,6 +18,7 @@ Examples:
   trimwire codec nmse --trim-rate 1 --planes 4                   every packet cut to four planes
   trimwire codec nmse --trim-rate 1 --frame 256                  every frame cut to 256 bytes
   trimwire codec nmse --codec sq --decoding paper --trim-rate 0.1 --dist lognormal
+  trimwire codec nmse --dist gradients.safetensors --tensor fc.weight
   trimwire codec nmse --dist gradients.f16 --dtype f16 --trim-rate 0.5 --json
   trimwire codec nmse --trim-rate 0.5 --within 2                 exit code 1 unless within 2 % of the closed form
 
@@ -43,13 +45,8 @@ pub(crate) struct Options {
     /// against the closed form for share P; `random` is what switches do.
     #[arg(long, value_enum, default_value_t = Choice::Exact)]
     pub choose: Choice,
-    /// Coordinates: gaussian, lognormal (±exp(N(0, 1))), student-t (3 degrees of freedom), sparse (1 in 100), one-spike (one in
-    /// every row), or a FILE of raw little-endian numbers.
-    #[arg(long, value_name = "NAME|FILE", default_value = "gaussian")]
-    pub dist: Distribution,
-    /// Number format of FILE, and the one that the codec is handed.
-    #[arg(long, value_enum, default_value_t = Dtype::F32)]
-    pub dtype: Dtype,
+    #[command(flatten)]
+    pub input: Input,
     /// How cut coordinates are filled in.
     #[arg(long, value_enum, default_value_t = DecodingName::Unbiased)]
     pub decoding: DecodingName,
@@ -88,6 +85,8 @@ struct Report<'a> {
     codec: &'a str,
     decoding: String,
     distribution: String,
+    /// What `distribution` is where it names a file.
+    file: Option<Origin>,
     dtype: String,
     trim_rate: f64,
     planes: Option<u8>,
@@ -109,19 +108,17 @@ pub(super) fn codec(name: &str) -> Result<Codec, UnknownCodec> {
 /// Measures and prints.
 pub(super) fn run(options: &Options) -> Outcome {
     options.check().map_err(Failure::usage)?;
-    let gradient = match &options.dist {
-        Distribution::File(path) => {
-            Some(source::read(path, options.dtype, options.coordinates).map_err(Failure::input)?)
-        }
-        _ => None,
-    };
-    let count = gradient.as_ref().map_or(options.coordinates.unwrap_or(DEFAULT_COORDINATES), Vec::len);
+    let gradient = options.input.read(options.coordinates, 1 << options.row_log2).map_err(Failure::input)?;
+    let count =
+        gradient.as_ref().map_or(options.coordinates.unwrap_or(DEFAULT_COORDINATES), |g| g.values.len());
     let per_packet = options.per_packet.unwrap_or(options.codec.coordinates_per_packet());
     let layout = layout(count, per_packet, options.row_log2).map_err(Failure::usage)?;
-    let experiment = options.experiment(layout);
+    let dtype = gradient.as_ref().map_or(options.input.dtype(), |gradient| gradient.dtype);
+    let experiment = options.experiment(layout, dtype);
     let work = count.saturating_mul(options.messages as usize);
     let progress = (work > SLOW).then(|| Progress::new(u64::from(options.messages), "messages"));
-    let measured = experiment.run(&options.dist, gradient.as_deref(), || {
+    let values = gradient.as_ref().map(|gradient| gradient.values.as_slice());
+    let measured = experiment.run(&options.input.dist, values, || {
         if let Some(progress) = &progress {
             progress.step();
         }
@@ -129,7 +126,9 @@ pub(super) fn run(options: &Options) -> Outcome {
     if let Some(progress) = progress {
         progress.finish();
     }
-    let report = options.report(layout, measured);
+    let checked = measured.check(experiment.codec, values);
+    checked.with_context(|| options.input.dist.to_string()).map_err(Failure::input)?;
+    let report = options.report(layout, dtype, gradient.map(|gradient| gradient.origin), measured);
     if options.json {
         print_json(&report)?;
     } else {
@@ -164,19 +163,20 @@ impl Options {
             "--messages {}: valid are 1 to 1000000",
             self.messages
         );
+        self.input.check()?;
         if let Some(within) = self.within {
             ensure!(within > 0.0, "--within {within}: valid are percentages above 0");
         }
         Ok(())
     }
 
-    fn experiment(&self, layout: Layout) -> Experiment {
+    fn experiment(&self, layout: Layout, dtype: Dtype) -> Experiment {
         let depth = self.frame.map_or(Depth::Planes(self.planes), Depth::frame);
         Experiment {
             codec: self.codec,
             decoding: self.decoding.into(),
             layout,
-            dtype: self.dtype,
+            dtype,
             depth,
             trim_rate: self.trim_rate,
             choice: self.choose,
@@ -185,12 +185,19 @@ impl Options {
         }
     }
 
-    fn report(&self, layout: Layout, measured: Measured) -> Report<'static> {
+    fn report(
+        &self,
+        layout: Layout,
+        dtype: Dtype,
+        file: Option<Origin>,
+        measured: Measured,
+    ) -> Report<'static> {
         Report {
             codec: self.codec.name(),
             decoding: format!("{:?}", self.decoding).to_lowercase(),
-            distribution: self.dist.to_string(),
-            dtype: format!("{:?}", self.dtype).to_lowercase(),
+            distribution: self.input.dist.to_string(),
+            file,
+            dtype: format!("{dtype:?}").to_lowercase(),
             trim_rate: self.trim_rate,
             planes: self.frame.is_none().then_some(self.planes),
             frame_bytes: self.frame,
@@ -252,8 +259,15 @@ fn render(report: &Report) -> String {
         "closed form",
         "measured/closed form",
     ];
+    let file = report.file.as_ref().map_or_else(String::new, |file| {
+        let tensor = match &file.tensor {
+            Some(name) => format!("tensor {name}"),
+            None => format!("{} tensor(s)", file.tensors),
+        };
+        format!("\n{} is {}: {tensor}, as {}.", report.distribution, file.format, report.dtype)
+    });
     format!(
-        "{}\n{} message(s) of {} coordinates; {:.2} % of the packets {cut}.\n",
+        "{}\n{} message(s) of {} coordinates; {:.2} % of the packets {cut}.{file}\n",
         table(&titles, &[row], 3),
         report.messages,
         report.coordinates,

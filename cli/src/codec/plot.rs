@@ -3,6 +3,7 @@
 mod svg;
 
 use super::cut::{Choice, Depth, FRAME_OVERHEAD, message_shares};
+use super::gradient::Input;
 use super::measure::{DecodingName, Experiment, closed_form};
 use super::source::{Distribution, Dtype};
 use crate::failure::{EXIT_CODES, Failure, Outcome};
@@ -38,12 +39,8 @@ pub(crate) struct Options {
     /// Share of packets that is cut, above 0 to 1.
     #[arg(long, value_name = "P", default_value_t = 1.0)]
     pub trim_rate: f64,
-    /// Coordinates: gaussian, lognormal, student-t, sparse, one-spike, or a FILE of raw little-endian numbers.
-    #[arg(long, value_name = "NAME|FILE", default_value = "gaussian")]
-    pub dist: Distribution,
-    /// Number format of FILE, and the one that codecs are handed.
-    #[arg(long, value_enum, default_value_t = Dtype::F32)]
-    pub dtype: Dtype,
+    #[command(flatten)]
+    pub input: Input,
     /// How cut coordinates are filled in.
     #[arg(long, value_enum, default_value_t = DecodingName::Unbiased)]
     pub decoding: DecodingName,
@@ -89,15 +86,14 @@ struct Series {
 /// Measures, draws and writes.
 pub(super) fn run(options: &Options) -> Outcome {
     options.check().map_err(Failure::usage)?;
-    let gradient = match &options.dist {
-        Distribution::File(path) => {
-            Some(super::source::read(path, options.dtype, options.coordinates).map_err(Failure::input)?)
-        }
-        _ => None,
-    };
-    let count = gradient.as_ref().map_or(options.coordinates.unwrap_or(DEFAULT_COORDINATES), Vec::len);
+    let input = &options.input;
+    let gradient = input.read(options.coordinates, 1 << DEFAULT_ROW_LOG2).map_err(Failure::input)?;
+    let count =
+        gradient.as_ref().map_or(options.coordinates.unwrap_or(DEFAULT_COORDINATES), |g| g.values.len());
+    let dtype = gradient.as_ref().map_or(input.dtype(), |gradient| gradient.dtype);
+    let values = gradient.as_ref().map(|gradient| gradient.values.as_slice());
     let layouts = options.layouts(count).map_err(Failure::usage)?;
-    let all = options.measure(&layouts, gradient.as_deref())?;
+    let all = options.measure(&layouts, dtype, values)?;
     let points: Vec<Point> = all.iter().flat_map(|series| series.points.iter().copied()).collect();
     let drawing = svg::draw(&all, &options.title());
     match &options.output {
@@ -118,6 +114,11 @@ pub(super) fn run(options: &Options) -> Outcome {
 
 impl Options {
     fn check(&self) -> Result<()> {
+        self.input.check()?;
+        if let Some(output) = &self.output {
+            let svg = output.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg"));
+            ensure!(svg, "--output {}: drawings are SVG (valid: names that end in .svg)", output.display());
+        }
         let rate = self.trim_rate;
         ensure!(rate > 0.0 && rate <= 1.0, "--trim-rate {rate}: valid are above 0 to 1");
         ensure!(
@@ -129,7 +130,7 @@ impl Options {
     }
 
     fn title(&self) -> String {
-        let coordinates = match &self.dist {
+        let coordinates = match &self.input.dist {
             Distribution::File(path) => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             named => format!("{named} coordinates"),
         };
@@ -147,7 +148,12 @@ impl Options {
         codecs.iter().map(|codec| Ok((*codec, layout(*codec)?))).collect()
     }
 
-    fn measure(&self, layouts: &[(Codec, Layout)], gradient: Option<&[f32]>) -> Result<Vec<Series>> {
+    fn measure(
+        &self,
+        layouts: &[(Codec, Layout)],
+        dtype: Dtype,
+        gradient: Option<&[f32]>,
+    ) -> Result<Vec<Series>, Failure> {
         let frames = |codec, layout: Layout| frames(codec, layout.coordinates_per_packet());
         let sizes = layouts.iter().map(|(codec, layout)| frames(*codec, *layout).len()).sum::<usize>();
         let progress = Progress::new(sizes as u64, "points");
@@ -155,8 +161,10 @@ impl Options {
         for &(codec, layout) in layouts {
             let mut points = Vec::new();
             for bytes in frames(codec, layout) {
-                let experiment = self.experiment(layout, codec, Depth::frame(bytes));
-                let measured = experiment.run(&self.dist, gradient, || ())?;
+                let experiment = self.experiment(layout, codec, dtype, Depth::frame(bytes));
+                let measured = experiment.run(&self.input.dist, gradient, || ())?;
+                let checked = measured.check(codec, gradient);
+                checked.with_context(|| self.input.dist.to_string()).map_err(Failure::input)?;
                 let (nmse, expected) = (measured.nmse, measured.expected);
                 points.push(Point { codec: codec.name(), frame_bytes: bytes, nmse, expected });
                 progress.step();
@@ -175,12 +183,12 @@ impl Options {
         closed_form(codec, self.decoding.into(), &shares)
     }
 
-    fn experiment(&self, layout: Layout, codec: Codec, depth: Depth) -> Experiment {
+    fn experiment(&self, layout: Layout, codec: Codec, dtype: Dtype, depth: Depth) -> Experiment {
         Experiment {
             codec,
             decoding: self.decoding.into(),
             layout,
-            dtype: self.dtype,
+            dtype,
             depth,
             trim_rate: self.trim_rate,
             choice: Choice::Exact,
