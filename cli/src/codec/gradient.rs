@@ -25,6 +25,7 @@ use serde::Serialize;
 use std::borrow::Cow;
 use std::path::Path;
 use tensor::{Stored, Tensor};
+use trimwire_encoder::{Layout, Tensor as Shape};
 
 /// Which coordinates to work on.
 #[derive(Debug, Clone, Args)]
@@ -36,6 +37,9 @@ pub(crate) struct Input {
     /// The tensor of FILE to take [default: all, one after another].
     #[arg(long, value_name = "NAME")]
     pub tensor: Option<String>,
+    /// Join FILE's tensors to one, whose rows straddle them [default: each tensor has rows of its own].
+    #[arg(long)]
+    pub join: bool,
     /// Number format that the codec is handed, and that of a raw FILE [default: that of FILE's tensors; f32 of raw ones].
     #[arg(long, value_enum)]
     pub dtype: Option<Dtype>,
@@ -46,6 +50,8 @@ pub(crate) struct Input {
 pub(crate) struct Gradient {
     /// Its coordinates.
     pub values: Vec<f32>,
+    /// How many of them each tensor has that rows do not straddle.
+    pub tensors: Vec<usize>,
     /// The format that they are rounded to.
     pub dtype: Dtype,
     /// What the file is.
@@ -61,16 +67,26 @@ pub(crate) struct Origin {
     pub tensors: usize,
     /// The one that was asked for.
     pub tensor: Option<String>,
+    /// Whether they were joined to one.
+    pub joined: bool,
 }
 
 /// What is read, as error messages list it.
 const FORMATS: &str = "NumPy .npy and .npz, safetensors, raw little-endian f32, f16 and bf16";
+
+impl Gradient {
+    /// Its tensors, as layouts take them.
+    pub(crate) fn shapes(&self) -> Vec<Shape> {
+        self.tensors.iter().map(|coordinates| Shape { coordinates: *coordinates, layer_class: 0 }).collect()
+    }
+}
 
 impl Input {
     /// Says which flags do not go together.
     pub(crate) fn check(&self) -> Result<()> {
         let named = !matches!(self.dist, Distribution::File(_));
         ensure!(!named || self.tensor.is_none(), "--tensor is of files: --dist {} has no tensors", self.dist);
+        ensure!(!named || !self.join, "--join is of files: --dist {} has no tensors", self.dist);
         Ok(())
     }
 
@@ -79,25 +95,35 @@ impl Input {
         self.dtype.unwrap_or(Dtype::F32)
     }
 
-    /// Reads the file, if the coordinates come from one, at most `limit` of them, and warns of what makes an error say little: rows
-    /// have `row` coordinates.
-    pub(crate) fn read(&self, limit: Option<usize>, row: usize) -> Result<Option<Gradient>> {
+    /// Reads the file, if the coordinates come from one, at most `limit` of them.
+    pub(crate) fn read(&self, limit: Option<usize>) -> Result<Option<Gradient>> {
         let Distribution::File(path) = &self.dist else { return Ok(None) };
-        let name = if stdin::is(path) { "stdin".into() } else { path.display().to_string() };
         let bytes = load(path)?;
-        let gradient = self.parse(&bytes, path, limit).with_context(|| name.clone())?;
-        if let Some(heaviest) = energy::heaviest(&gradient.values, row) {
-            eprintln!(
-                "trimwire: warning: {name}: row {} of {} (coordinates {} to {}) holds {:.2} % of the energy, so the NMSE says little \
-                 about the others; --tensor measures a tensor on its own",
-                heaviest.row,
-                heaviest.rows,
-                heaviest.row * row,
-                ((heaviest.row + 1) * row).min(gradient.values.len()) - 1,
-                100.0 * heaviest.share,
-            );
+        Ok(Some(self.parse(&bytes, path, limit).with_context(|| self.name())?))
+    }
+
+    /// What messages call the file.
+    fn name(&self) -> String {
+        match &self.dist {
+            Distribution::File(path) if stdin::is(path) => "stdin".to_owned(),
+            other => other.to_string(),
         }
-        Ok(Some(gradient))
+    }
+
+    /// Warns of what makes an error say little.
+    pub(crate) fn warn(&self, gradient: &Gradient, layout: &Layout) {
+        let Some(heaviest) = energy::heaviest(&gradient.values, layout) else { return };
+        let coordinates = layout.row_coordinates(heaviest.row);
+        eprintln!(
+            "trimwire: warning: {}: row {} of {} (coordinates {} to {}) holds {:.2} % of the energy, so the NMSE says little \
+             about the others; --tensor measures a tensor on its own",
+            self.name(),
+            heaviest.row,
+            heaviest.rows,
+            coordinates.start,
+            coordinates.end - 1,
+            100.0 * heaviest.share,
+        );
     }
 
     fn parse(&self, bytes: &[u8], path: &Path, limit: Option<usize>) -> Result<Gradient> {
@@ -125,16 +151,23 @@ impl Input {
             );
         }
         let dtype = self.dtype.unwrap_or_else(|| common(chosen.iter().map(|(_, numbers)| numbers.format)));
-        let mut values = Vec::new();
+        let (mut values, mut lengths) = (Vec::new(), Vec::new());
         let limit = limit.unwrap_or(usize::MAX);
         for (tensor, numbers) in &chosen {
             let place = if tensor.name.is_empty() { "the array" } else { &tensor.name };
+            let before = values.len();
             tensor.append(*numbers, dtype, place, limit, &mut values)?;
+            lengths.push(values.len() - before);
+        }
+        // A layout has no tensors of nothing.
+        lengths.retain(|length| *length > 0);
+        if self.join {
+            lengths = vec![values.len()];
         }
         ensure!(!values.is_empty(), "it holds no numbers");
         ensure!(values.iter().any(|v| *v != 0.0), "all coordinates are zero");
-        let origin = Origin { format, tensors: chosen.len(), tensor: self.tensor.clone() };
-        Ok(Gradient { values, dtype, origin })
+        let origin = Origin { format, tensors: chosen.len(), tensor: self.tensor.clone(), joined: self.join };
+        Ok(Gradient { values, tensors: lengths, dtype, origin })
     }
 
     /// The format of a file, and the tensors that are meant.

@@ -20,7 +20,7 @@ const HELP: &str = "\
 Examples:
   trimwire codec inspect capture.pcapng                    packets from or to UDP port 9217
   trimwire codec inspect --port 0 --limit 0 --json c.pcap  all UDP traffic, every packet, as JSON
-  trimwire codec inspect --hex '21 07 0402 00000003 …'        one UDP payload
+  trimwire codec inspect --hex '31 07 0402 00000003 …'        one UDP payload
   trimwire codec inspect payload.bin                       a file that is no capture is one UDP payload
 
 Packets are taken as long as they arrived: a cut one shows what it still holds. Exit code 1 when one of the packets is not

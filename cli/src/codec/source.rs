@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::f32::consts::TAU;
 use std::path::PathBuf;
 use std::str::FromStr;
-use trimwire_encoder::{bf16, f16};
+use trimwire_encoder::{Layout, bf16, f16};
 
 /// Where coordinates come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +66,23 @@ impl std::fmt::Display for Distribution {
 }
 
 impl Dtype {
+    /// Its name on command lines.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+        }
+    }
+
+    /// Bytes of a number.
+    pub(crate) fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 | Self::Bf16 => 2,
+        }
+    }
+
     /// Rounds to what the format can hold.
     pub(crate) fn round(self, values: &mut [f32]) {
         match self {
@@ -82,9 +99,9 @@ impl Distribution {
         NAMES.map(|(name, _)| name).join(", ")
     }
 
-    /// Draws `count` coordinates in rows of `row`. The same seed gives the same numbers; of files there are none.
-    pub(crate) fn draw(&self, seed: u64, count: usize, row: usize) -> Vec<f32> {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    /// Draws a message. The same seed gives the same numbers; of files there are none.
+    pub(crate) fn draw(&self, seed: u64, layout: &Layout) -> Vec<f32> {
+        let (mut rng, count) = (ChaCha8Rng::seed_from_u64(seed), layout.coordinates());
         match self {
             Self::Gaussian => gaussians(&mut rng, count),
             Self::Lognormal => {
@@ -103,9 +120,8 @@ impl Distribution {
             }
             Self::OneSpike => {
                 let mut values = vec![0.0; count];
-                for row in values.chunks_mut(row) {
-                    let at = rng.random_range(0..row.len());
-                    row[at] = 1.0;
+                for row in 0..layout.rows() {
+                    values[rng.random_range(layout.row_coordinates(row))] = 1.0;
                 }
                 values
             }
@@ -114,8 +130,8 @@ impl Distribution {
     }
 }
 
-/// Box and Muller's two for the price of two.
-fn gaussians(rng: &mut ChaCha8Rng, count: usize) -> Vec<f32> {
+/// Draws from N(0, 1): Box and Muller's two for the price of two.
+pub(crate) fn gaussians(rng: &mut ChaCha8Rng, count: usize) -> Vec<f32> {
     let mut values = Vec::with_capacity(count + 1);
     while values.len() < count {
         // In (0, 1], so that the logarithm is finite.

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use zip::write::SimpleFileOptions;
 
 fn input(tensor: Option<&str>, dtype: Option<Dtype>) -> Input {
-    Input { dist: Distribution::File("x".into()), tensor: tensor.map(str::to_owned), dtype }
+    Input { dist: Distribution::File("x".into()), tensor: tensor.map(str::to_owned), join: false, dtype }
 }
 
 fn parse(bytes: &[u8], tensor: Option<&str>) -> Result<Gradient> {
