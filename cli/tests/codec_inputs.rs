@@ -71,7 +71,10 @@ fn the_same_numbers_give_the_same_error_in_every_format() {
     let header = r#"{"w":{"dtype":"F32","shape":[50,100],"data_offsets":[0,20000]}}"#;
     let expected = json(&["--dist", &raw]);
     assert!(expected["nmse"].as_f64().unwrap() > 0.1);
-    assert_eq!(expected["file"], serde_json::json!({"format": "raw", "tensors": 1, "tensor": null}));
+    assert_eq!(
+        expected["file"],
+        serde_json::json!({"format": "raw", "tensors": 1, "tensor": null, "joined": false})
+    );
     for (file, format) in [
         (folder.write("g.npy", &npy("<f4", "(50, 100)", &le(&values))), "npy"),
         (folder.write("named-otherwise.bin", &npy(">f8", "(5000,)", &doubles)), "npy"),
@@ -110,6 +113,25 @@ fn half_precision_tensors_are_handed_to_the_codec_as_they_are() {
         (&"f32".into(), &96.into(), &2.into())
     );
     refused(&["--dist", &file, "--tensor", "weight"], "(nearest first: fc.weight, fc.bias)");
+}
+
+#[test]
+fn tensors_have_rows_of_their_own_unless_they_are_joined() {
+    let (folder, values) = (Folder::new(), numbers(1024));
+    let header = r#"{"w":{"dtype":"F32","shape":[600],"data_offsets":[0,2400]},"none":{"dtype":"F32","shape":[0],"data_offsets":[2400,2400]},
+                     "b":{"dtype":"F32","shape":[424],"data_offsets":[2400,4096]}}"#;
+    let file = folder.write("g.safetensors", &safetensors(header, &le(&values)));
+    let apart = json(&["--dist", &file]);
+    // 512 and 88, padded to 128; 256 and 168, padded to 256.
+    assert_eq!((&apart["rows"], &apart["coordinates"]), (&4.into(), &1024.into()));
+    assert_eq!((&apart["file"]["tensors"], &apart["file"]["joined"]), (&3.into(), &false.into()));
+    let joined = json(&["--dist", &file, "--join"]);
+    assert_eq!((&joined["rows"], &joined["file"]["joined"]), (&1.into(), &true.into()));
+    assert_eq!(joined["nmse"], json(&["--dist", &folder.write("g.f32", &le(&values))])["nmse"]);
+    let table = String::from_utf8(nmse(&["--dist", &file, "--join"]).stdout).unwrap();
+    assert!(table.contains("in 1 row(s)") && table.contains("3 tensor(s), joined, as f32"), "{table}");
+    // A message that ends inside of the second tensor.
+    assert_eq!(json(&["--dist", &file, "--coordinates", "632"])["rows"], 3);
 }
 
 #[test]
@@ -178,7 +200,9 @@ np.savez_compressed('c.npz', a=v)
         eprintln!("skipped: python3 with numpy is not there");
         return;
     }
-    let of = |name: &str| json(&["--dist", folder.0.path().join(name).to_str().unwrap()])["nmse"].clone();
+    let of = |name: &str| {
+        json(&["--join", "--dist", folder.0.path().join(name).to_str().unwrap()])["nmse"].clone()
+    };
     for name in ["g.npy", "g.npz", "c.npz"] {
         assert_eq!(of(name), of("g.f32"), "{name}");
     }
