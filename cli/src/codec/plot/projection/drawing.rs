@@ -7,11 +7,14 @@ use std::fmt::Write as _;
 const LEFT: f64 = 76.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 92.0;
-const BOTTOM: f64 = 44.0;
+const BOTTOM: f64 = 32.0;
 /// Panels side by side.
 const COLUMNS: usize = 4;
-/// Room between panels, for their titles and the names of rows.
-const GAP: (f64, f64) = (14.0, 86.0);
+/// Room between panels that are side by side.
+const GAP: f64 = 14.0;
+/// Room for the names of rows below a panel, and for the title of the panel below those.
+const NAMES: f64 = 66.0;
+const TITLE: f64 = 24.0;
 /// The least that a panel's height spans to either side of 1.
 const LEAST_SPAN: f64 = 1.5 * BAND;
 const COLOUR: &str = "#0072b2";
@@ -34,13 +37,13 @@ pub(super) fn draw(points: &[Point], subtitle: &str) -> String {
     let rows = usize::from(depths).div_ceil(COLUMNS);
     let farthest = points.iter().map(|point| (point.projection - 1.0).abs() + error(point));
     let span = farthest.fold(LEAST_SPAN, f64::max) * 1.02;
-    let width = (SIZE.0 - LEFT - RIGHT - GAP.0 * (COLUMNS - 1) as f64) / COLUMNS as f64;
-    let height = (SIZE.1 - TOP - BOTTOM - GAP.1 * rows as f64) / rows as f64 + GAP.1 / 2.0;
+    let width = (SIZE.0 - LEFT - RIGHT - GAP * (COLUMNS - 1) as f64) / COLUMNS as f64;
+    let height = (SIZE.1 - TOP - BOTTOM + TITLE) / rows as f64 - NAMES - TITLE;
     for planes in 1..=depths {
         let nth = usize::from(planes - 1);
         let (column, row) = ((nth % COLUMNS) as f64, (nth / COLUMNS) as f64);
-        let left = LEFT + column * (width + GAP.0);
-        let top = TOP + row * (height + GAP.1 - 10.0);
+        let left = LEFT + column * (width + GAP);
+        let top = TOP + row * (height + NAMES + TITLE);
         let panel = Panel { left, top, width, height, span };
         let here: Vec<Point> = points.iter().filter(|point| point.planes == planes).copied().collect();
         panel.axes(&mut svg, planes, &here, nth % COLUMNS == 0);
@@ -50,7 +53,7 @@ pub(super) fn draw(points: &[Point], subtitle: &str) -> String {
     let _ = writeln!(
         svg,
         "<text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">coordinates of the row that are not zero, all ±1 (Gaussian: all, from N(0, 1))</text>",
-        SIZE.1 - 16.0
+        SIZE.1 - 14.0
     );
     let _ = writeln!(
         svg,
