@@ -1,6 +1,6 @@
 //! Collectives: sums across ranks.
 //!
-//! [`AllReduce`] is a direct reduce-scatter followed by an all-gather (DESIGN §8): shard s of the gradient belongs to rank s.
+//! [`AllReduce`] is a direct reduce-scatter followed by an all-gather: shard s of the gradient belongs to rank s.
 //!
 //! ```text
 //!  reduce-scatter   every rank r ── its part of shard s, encoded under its own rotation ──► rank s

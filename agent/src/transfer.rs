@@ -1,4 +1,4 @@
-//! Transfers: one message on its way from one rank to another (DESIGN §8, MLT §4.2.3).
+//! Transfers: one message on its way from one rank to another (MLT §4.2.3).
 //!
 //! ```text
 //!  sender                                          receiver

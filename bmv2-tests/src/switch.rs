@@ -68,7 +68,7 @@ impl RunningSwitch {
         if !ours {
             command.args(["--priority-queues", "8"]);
             if rate_bps > 0 {
-                // BMv2 has no line rate: a token bucket makes its sender block, and its queues build up (DESIGN §5).
+                // BMv2 has no line rate: a token bucket makes its sender block, and its queues build up.
                 for port in ports {
                     let words =
                         format!("qdisc add dev p{port} root tbf rate {rate_bps}bit burst 3000 limit 2000000");

@@ -9,11 +9,13 @@
 mod bench;
 mod clock;
 mod cut;
+mod gradient;
 mod inspect;
 mod measure;
 mod nmse;
 mod plot;
 mod source;
+mod stdin;
 
 use crate::failure::Outcome;
 use clap::{Args, Subcommand};

@@ -42,11 +42,14 @@ fn nmse_prints_one_object_of_flags_and_figures() {
         "codec",
         "decoding",
         "distribution",
+        "file",
         "dtype",
         "trim_rate",
         "planes",
         "frame_bytes",
+        "sent_planes",
         "coordinates",
+        "rows",
         "row_log2",
         "coordinates_per_packet",
         "messages",
@@ -74,11 +77,26 @@ fn a_file_of_the_users_gradients_is_measured_in_its_own_format() {
     // 1.0 and −0.5 in bfloat16, little-endian.
     std::fs::write(&file, [[0x80, 0x3f, 0x00, 0xbf]; 600].concat()).unwrap();
     let name = file.to_str().unwrap();
-    let report =
-        json(&["nmse", "--dist", name, "--dtype", "bf16", "--trim-rate", "0", "--messages", "1", "--json"]);
-    assert_eq!(report["coordinates"], 1200);
-    assert!(report["nmse"].as_f64().unwrap() < 1e-12);
-    assert_eq!(report["expected"], 0.0);
+    let arguments = ["nmse", "--dist", name, "--dtype", "bf16", "--trim-rate", "0", "--messages", "1"];
+    let report = json(&[&arguments[..], &["--json"]].concat());
+    assert_eq!((&report["coordinates"], &report["rows"]), (&1200.into(), &2.into()), "1024 and 176");
+    assert_eq!((&report["sent_planes"], &report["coordinates_per_packet"]), (&9.into(), &704.into()));
+    let ratio = report["ratio"].as_f64().unwrap();
+    assert!((ratio - 1.0).abs() < 0.2 && report["expected"].as_f64().unwrap() < 1e-9, "{report}");
+    let all = json(&[&arguments[..], &["--json", "--sent-planes", "10"]].concat());
+    assert_eq!((&all["expected"], &all["coordinates_per_packet"]), (&0.0.into(), &448.into()));
+    assert!(all["nmse"].as_f64().unwrap() < 1e-12);
+}
+
+#[test]
+fn the_planes_that_a_format_is_sent_with_are_said() {
+    for (dtype, planes) in [("f32", 10), ("f16", 9), ("bf16", 9)] {
+        let output = trimwire(&[&["nmse", "--dtype", dtype][..], &SMALL].concat());
+        let text = String::from_utf8(output.stdout).unwrap();
+        let said =
+            format!("of 40000 coordinates in 5 row(s), sent with {planes} planes of {dtype}; 100.00 %");
+        assert!(text.contains(&said), "{text}");
+    }
 }
 
 #[test]
@@ -93,7 +111,11 @@ fn within_turns_a_figure_into_a_check() {
 fn bad_flags_are_named_with_what_is_valid() {
     fails(&["nmse", "--codec", "rth"], 2, "valid: rht, rht-paper, sign-magnitude, sq, sd, raw");
     fails(&["nmse", "--trim-rate", "1.5"], 2, "--trim-rate 1.5: valid are 0 to 1");
-    fails(&["nmse", "--planes", "11"], 2, "--planes 11: valid are 0 (lost) to 10 (whole) for codec rht");
+    let planes =
+        "--planes 11: valid are 0 (lost) to 10 (whole, as f32 is sent with codec rht; see --sent-planes)";
+    fails(&["nmse", "--planes", "11"], 2, planes);
+    fails(&["nmse", "--planes", "10", "--dtype", "f16"], 2, "valid are 0 (lost) to 9 (whole, as f16 is sent");
+    fails(&["nmse", "--sent-planes", "0"], 2, "--sent-planes 0: valid are 1 to 10 for codec rht");
     fails(
         &["nmse", "--per-packet", "33"],
         2,
@@ -106,7 +128,31 @@ fn bad_flags_are_named_with_what_is_valid() {
     fails(&["bench", "--planes", "0"], 2, "--planes 0: valid are 1 to 10");
     fails(&["bench", "--threads", "0"], 2, "--threads 0: valid are 1 to");
     fails(&["plot", "--trim-rate", "0"], 2, "--trim-rate 0: valid are above 0 to 1");
-    fails(&["inspect"], 2, "required");
+    fails(&["nmse", "--join"], 2, "--join is of files: --dist gaussian has no tensors");
+    let projection = ["plot", "--what", "projection"];
+    fails(
+        &[&projection[..], &["--trim-rate", "0.5"]].concat(),
+        2,
+        "--trim-rate does not go with --what projection",
+    );
+    fails(&[&projection[..], &["--dist", "sparse"]].concat(), 2, "--dist does not go with --what projection");
+    fails(&[&projection[..], &["--codec", "sq", "--codec", "sd"]].concat(), 2, "draws one --codec, not 2");
+    fails(&[&projection[..], &["--row-log2", "99"]].concat(), 2, "--row-log2: rows of 2^99");
+    fails(&["nmse", "--tensor", "w"], 2, "--tensor is of files: --dist gaussian has no tensors");
+    fails(
+        &["plot", "-o", "error.png"],
+        2,
+        "--output error.png: drawings are SVG (valid: names that end in .svg)",
+    );
+    fails(&["plot", "-o", "error"], 2, "drawings are SVG");
+}
+
+#[test]
+fn inspect_without_packets_says_what_it_takes_and_only_that() {
+    let usage = "Usage: trimwire codec inspect [OPTIONS] <FILE | --pcap FILE | --hex STRING>...";
+    fails(&["inspect"], 2, usage);
+    let text = String::from_utf8(trimwire(&["inspect"]).stderr).unwrap();
+    assert!(!text.contains("--port") && !text.contains("--json"), "{text}");
 }
 
 #[test]
@@ -118,12 +164,21 @@ fn bad_files_are_named_with_what_is_wrong() {
         path.to_str().unwrap().to_owned()
     };
     fails(&["nmse", "--dist", "gausian"], 3, "cannot read --dist gausian (valid: gaussian, lognormal");
-    fails(&["nmse", "--dist", &write("odd", &[1, 2, 3])], 3, "has 3 bytes, which is no multiple of 4");
-    fails(&["nmse", "--dist", &write("empty", &[])], 3, "is empty");
+    fails(&["nmse", "--dist", &write("odd", &[1, 2, 3])], 3, "it has 3 bytes, which is no multiple of 4");
+    let empty = write("empty", &[]);
+    fails(&["nmse", "--dist", &empty], 3, "is empty");
     let nan = [1.0_f32, f32::NAN].map(f32::to_le_bytes).concat();
     fails(&["nmse", "--dist", &write("nan", &nan)], 3, "coordinate 1 is NaN");
     fails(&["nmse", "--dist", &write("zero", &[0; 8])], 3, "all coordinates are zero");
     fails(&["inspect", "--pcap", &write("text", b"no capture")], 3, "is no capture");
+    let folder = folder.path().to_str().unwrap();
+    fails(&["nmse", "--dist", folder], 3, "is a directory (valid: gaussian, lognormal");
+    fails(
+        &["inspect", &empty],
+        3,
+        "empty is neither a capture (pcap, pcapng) nor a UDP payload: it has 0 bytes",
+    );
+    fails(&["inspect", folder], 3, "is a directory; packets are in files");
     fails(&["inspect", "/nowhere/c.pcap"], 3, "cannot read /nowhere/c.pcap");
     fails(&["inspect", "--hex", "12 3x"], 3, "'x' is no hex digit");
     fails(&["inspect", "--hex", "ffff"], 1, "1 of 1 packets cannot be decoded");
@@ -136,24 +191,53 @@ fn bench_prints_every_op_on_every_instruction_set_next_to_memcpy() {
     let ops = |isa: &str| -> Vec<&str> {
         results.iter().filter(|r| r["isa"] == isa).map(|r| r["op"].as_str().unwrap()).collect()
     };
-    assert_eq!(ops("libc"), ["memcpy-row", "memcpy"]);
-    assert_eq!(ops("portable"), ["transform", "encode", "receive", "decode", "accumulate"]);
+    assert_eq!(ops("libc"), ["memcpy-row", "memcpy", "memcpy-bf16"]);
+    let plain = ["encode", "encode-keeping", "receive", "decode", "accumulate"];
+    assert_eq!(ops("portable"), [&["transform"][..], &plain, &["encode-bf16", "decode-bf16"]].concat());
+    assert_eq!((&report["planes"], &report["bf16_planes"]), (&10.into(), &9.into()));
     for result in results {
         for key in ["bytes_per_second", "median_bytes_per_second", "memcpy_ratio", "median_memcpy_ratio"] {
             assert!(result[key].as_f64().unwrap() > 0.0, "{key} in {result}");
         }
         let best = result["bytes_per_second"].as_f64().unwrap();
         assert!(best >= result["median_bytes_per_second"].as_f64().unwrap());
+        assert_eq!((&result["threads"], &result["one_thread_ratio"]), (&1.into(), &Value::Null));
     }
 }
 
 #[test]
+fn bench_on_several_threads_says_how_they_compare_with_one() {
+    let arguments =
+        ["bench", "--coordinates", "70000", "--rounds", "1", "--isa", "portable", "--threads", "2"];
+    let report = json(&[&arguments[..], &["--sealed", "--json"]].concat());
+    let results = report["results"].as_array().unwrap();
+    let on = |threads: u64| results.iter().filter(move |r| r["threads"] == threads);
+    let ops: Vec<&str> = on(2).map(|r| r["op"].as_str().unwrap()).collect();
+    let sealed = ["encode-sealed", "decode-sealed", "encode-bf16", "decode-bf16"];
+    let plain = ["memcpy", "memcpy-bf16", "encode", "encode-keeping", "receive", "decode", "accumulate"];
+    assert_eq!(ops, [&plain[..], &sealed].concat());
+    assert_eq!(on(1).count(), ops.len() + 2, "rows in the cache are one thread's");
+    for line in on(2) {
+        let speed = |line: &Value| line["bytes_per_second"].as_f64().unwrap();
+        let alone = on(1).find(|one| one["op"] == line["op"]).unwrap();
+        let ratio = line["one_thread_ratio"].as_f64().unwrap();
+        assert!((ratio / (speed(line) / speed(alone)) - 1.0).abs() < 1e-9, "{line}");
+        let memcpy = on(2).find(|other| other["op"] == line["memcpy"]).unwrap();
+        let ratio = line["memcpy_ratio"].as_f64().unwrap();
+        assert!((ratio / (speed(line) / speed(memcpy)) - 1.0).abs() < 1e-9, "{line}");
+    }
+    let table = String::from_utf8(trimwire(&arguments).stdout).unwrap();
+    assert!(table.contains("of one thread") && table.contains("in 5 rows, 2 thread(s)"), "{table}");
+}
+
+#[test]
 fn inspect_prints_packets_and_a_summary() {
-    // Header of job 1, rank 2, message 3, packet 0 of 32 coordinates, σ = 1, κ = 204, peak 64; then one plane and half of another.
-    let text = "21 07 0402 00000003 00000001 3f800000 cc 40  0f0f0f0f aaaa";
+    // Header of job 1, rank 2, message 3, packet 0 of 32 coordinates, σ = 1, κ = 204, peak 64, and its check; then one plane and half of
+    // another.
+    let text = "31 07 0402 00000003 00000001 3f800000 cc 40 2eb9  0f0f0f0f aaaa";
     let report = json(&["inspect", "--hex", text, "--json"]);
     let packet = &report["packets"][0];
-    assert_eq!((&packet["kind"], &packet["bytes"]), (&"DATA".into(), &24.into()));
+    assert_eq!((&packet["kind"], &packet["bytes"]), (&"DATA".into(), &26.into()));
     assert_eq!((&packet["stream"]["job"], &packet["stream"]["rank"]), (&1.into(), &2.into()));
     assert_eq!(packet["data"]["planes_held"], 1);
     assert_eq!(packet["data"]["partial_plane"], serde_json::json!({"plane": 1, "coordinates": 16}));
@@ -163,7 +247,8 @@ fn inspect_prints_packets_and_a_summary() {
     let output = trimwire(&["inspect", "--hex", text]);
     let table = String::from_utf8(output.stdout).unwrap();
     assert!(table.contains("codec rht, packet 0: 32 coordinates (rotated), σ = 1.000000e0"), "{table}");
-    assert!(table.contains("24 of 114 bytes: plane 0, plane 1 of 16 coordinates"), "{table}");
+    assert!(table.contains("check 0x2eb9, right"), "{table}");
+    assert!(table.contains("26 of 116 bytes: plane 0, plane 1 of 16 coordinates"), "{table}");
 }
 
 #[test]
@@ -188,4 +273,32 @@ fn plot_writes_a_drawing_and_prints_its_points() {
         "cannot write --output /nowhere/p.svg",
     );
     assert!(!Path::new("/nowhere").exists());
+}
+
+#[test]
+fn plot_of_projections_has_every_kind_of_row_at_every_depth() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("projection.svg");
+    let arguments = ["plot", "--what", "projection", "--row-log2", "8", "--messages", "3", "--json", "-o"];
+    let report = json(&[&arguments[..], &[file.to_str().unwrap()]].concat());
+    let points = report["points"].as_array().unwrap();
+    assert_eq!((&report["codec"], &report["row_log2"]), (&"rht".into(), &8.into()));
+    assert_eq!(points.len(), 8 * 11, "1,024 non-zeros do not fit 256 coordinates");
+    for point in points {
+        assert_eq!(
+            sorted(keys(point).try_into().unwrap()),
+            ["non_zeros", "planes", "projection", "standard_error"]
+        );
+        assert!((point["projection"].as_f64().unwrap() - 1.0).abs() < 0.5, "{point}");
+    }
+    let svg = std::fs::read_to_string(&file).unwrap();
+    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+    for text in [
+        "8 planes</text>",
+        "Gaussian</text>",
+        "± 1 %</text>",
+        "projection: ⟨decoded, exact⟩ / ‖exact‖²</text>",
+    ] {
+        assert!(svg.contains(text), "{text}");
+    }
 }

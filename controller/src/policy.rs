@@ -254,7 +254,7 @@ impl<'f> Resolver<'f> {
             None => self.default_bytes(TRIM_LIMIT, rate_bps),
         };
         if queue == plan.trimmed {
-            // Packets that arrive trimmed meet this entry: only the queue's own limit counts (DESIGN §5, step 1).
+            // Packets that arrive trimmed meet this entry: only the queue's own limit counts.
             values = [trim_drop_at; 4];
         }
         let [mark_at, shallow_at, deep_at, drop_at] = values;
@@ -358,7 +358,7 @@ impl<'f> Resolver<'f> {
         shallow
     }
 
-    /// DESIGN §5: heads alone fill a link beyond a sustained overload of full frame : cut frame, 12:1 at one plane.
+    /// Heads alone fill a link beyond a sustained overload of full frame : cut frame, 12:1 at one plane.
     fn header_overload(&mut self, policies: &BTreeMap<String, BTreeMap<u16, PortPolicy>>) {
         let full = self.packet.full_frame().max(1);
         for (switch, ports) in policies {

@@ -199,7 +199,7 @@ pub struct Link {
     pub up: bool,
 }
 
-/// What DSCP code points mean (DESIGN §3).
+/// What DSCP code points mean (docs/fabric-yaml.md).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DscpPlan {
     /// Packets that may be cut, by layer class, front layers first.

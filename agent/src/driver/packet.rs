@@ -1,6 +1,6 @@
 //! UDP datagrams out of IP packets whose lengths need not be true.
 //!
-//! Some switches cut a frame and leave IP total length and UDP length as they were (DESIGN §3: SAI asks for a fix, test plans
+//! Some switches cut a frame and leave IP total length and UDP length as they were (SAI asks for a fix, test plans
 //! and VPP leave them). The kernel drops such packets before any UDP socket sees them, so they are taken
 //! from a packet socket and sized here by the bytes that came.
 #![forbid(unsafe_code)]

@@ -1,7 +1,7 @@
 //! The link on UDP sockets.
 //!
 //! One socket listens; a pool of others, each on a source port of its own, sends: the source port is what switches choose a
-//! path by, so taking another socket per packet sprays packets over paths (DESIGN §5). An endpoint's
+//! path by, so taking another socket per packet sprays packets over paths (MLT §4.2.1). An endpoint's
 //! [`Transmit::source_port`] picks the socket, modulo their number. DATA and control packets have a pool each: the former leave without a
 //! UDP checksum, the latter with a right one (docs/wire-format.md).
 #![forbid(unsafe_code)]

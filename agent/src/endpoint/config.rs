@@ -18,7 +18,7 @@ pub enum Reliability {
     Full,
 }
 
-/// What switches may do with DATA under congestion (DESIGN §3).
+/// What switches may do with DATA under congestion (ARCHITECTURE.md, data flow).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Traffic {
     /// Cut it.

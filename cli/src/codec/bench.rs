@@ -3,6 +3,7 @@
 mod report;
 mod work;
 
+use super::source::Dtype;
 use crate::failure::{EXIT_CODES, Failure, Outcome};
 use crate::output::{print, print_json};
 use crate::progress::Progress;
@@ -10,20 +11,23 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use report::Report;
 use trimwire_encoder::{Codec, DEFAULT_ROW_LOG2, Isa};
-use work::{Bench, Sample};
+use work::{Bench, Sample, Sent, Shape};
 
 const HELP: &str = "\
 Examples:
   trimwire codec bench                                  every instruction set of this machine, one core
   trimwire codec bench --isa avx2 --codec sign-magnitude
-  trimwire codec bench --planes 1                       packets of one plane, as after the deepest cut
+  trimwire codec bench --sealed                         sealed packets, too
+  trimwire codec bench --planes 1 --per-packet 448      packets as the deepest cut leaves them
   trimwire codec bench --threads 8 --json
 
-GB/s are 1e9 bytes of f32 gradient a second, whatever the packets' size. `transform` is the Hadamard transform of one row (128 KiB
-by default) that stays in the cache, next to memcpy of a row; everything else works on the whole gradient, next to memcpy of that.
-`decode` and `accumulate` include `receive`: one thread decodes rows as soon as they are complete, several when all are. Cycles are
-ticks of the time-stamp counter, which runs at the processor's nominal frequency, not at the one that it happens to have. A ratio of
-0.4 means: as long as it takes memcpy to move the gradient 2.5 times.";
+Work is done row by row, as a training job does it: rows are encoded into one buffer, and every row has a receiver that decodes it when
+its packets are in. GB/s are 1e9 bytes of gradient a second (f32, or bf16 where a line says so), whatever the packets' size. `transform` is
+the Hadamard transform of one row (128 KiB by default) that stays in the cache, next to memcpy of a row; everything else works on the
+whole gradient, next to memcpy of that. `decode` and `accumulate` include receiving. With --threads, each thread does all of that for
+rows of its own, and a line says how its speed compares with one thread's. Cycles are ticks of the time-stamp counter, which runs at the
+processor's nominal frequency, not at the one that it happens to have. A ratio of 0.4 means: as long as it takes memcpy, on as many
+threads, to move the gradient 2.5 times.";
 
 /// Measure the codec's speed next to memcpy.
 #[derive(Debug, Clone, Args)]
@@ -35,7 +39,7 @@ pub(crate) struct Options {
     /// Codec: rht, rht-paper, sign-magnitude, sq, sd or raw.
     #[arg(long, default_value_t, value_parser = super::nmse::codec)]
     pub codec: Codec,
-    /// Planes that packets carry [default: all].
+    /// Planes that packets carry [default: all; of bf16 nine of rht's ten].
     #[arg(long, value_name = "B")]
     pub planes: Option<u8>,
     /// Coordinates of the gradient; 16777216 are 64 MiB, beyond every cache.
@@ -44,10 +48,13 @@ pub(crate) struct Options {
     /// log2 of the row length, 5 to 20.
     #[arg(long, value_name = "L", default_value_t = DEFAULT_ROW_LOG2)]
     pub row_log2: u8,
-    /// Most coordinates of a packet, a multiple of 32 [default: what an MTU of 1500 bytes holds over IPv4 and IPv6].
+    /// Most coordinates of a packet, a multiple of 32 [default: as many as fit an MTU of 1500 bytes with these planes over IPv4 and IPv6].
     #[arg(long, value_name = "n")]
     pub per_packet: Option<usize>,
-    /// Threads that rows, and memcpy, are shared out among. Packets are received and rows in the cache transformed by one.
+    /// Measure sealed packets, too.
+    #[arg(long)]
+    pub sealed: bool,
+    /// Threads that rows, and memcpy, are shared out among; one thread is measured besides.
     #[arg(long, value_name = "T", default_value_t = 1)]
     pub threads: usize,
     /// Interleaved rounds; the best and the median one are shown.
@@ -61,33 +68,35 @@ pub(crate) struct Options {
 /// Measures and prints.
 pub(super) fn run(options: &Options) -> Outcome {
     options.check().map_err(Failure::usage)?;
-    let per_packet = options.per_packet.unwrap_or(options.codec.coordinates_per_packet());
-    let layout = super::nmse::layout(options.coordinates, per_packet, options.row_log2);
-    let layout = layout.map_err(Failure::usage)?;
+    let [shape, half] = [Dtype::F32, Dtype::Bf16].map(|dtype| options.shape(dtype));
+    let (shape, half) = (shape.map_err(Failure::usage)?, half.map_err(Failure::usage)?);
     let sets = options.sets().map_err(Failure::usage)?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads).build();
     let pool = pool.context("cannot start the threads of --threads")?;
-    let planes = options.planes.unwrap_or(options.codec.planes());
+    let threads: &[usize] = if options.threads > 1 { &[1, options.threads] } else { &[1] };
     let samples = pool.install(|| -> Result<Vec<Sample>> {
-        let mut bench = Bench::new(layout, options.codec, planes, options.threads > 1);
-        let progress = Progress::new((options.rounds * (1 + sets.len())) as u64, "measurements");
+        let mut bench = Bench::new(&shape, &half, options.sealed)?;
+        let progress =
+            Progress::new(((1 + options.rounds) * threads.len() * (1 + sets.len())) as u64, "measurements");
         let mut samples = Vec::new();
         for round in 0..=options.rounds {
-            let mut measured = bench.memcpy();
-            progress.step();
-            for isa in &sets {
-                measured.extend(bench.codec(*isa)?);
+            for threads in threads {
+                let mut measured = bench.memcpy(*threads);
                 progress.step();
-            }
-            // The first round touches the memory and fills the codec's scratch buffers.
-            if round > 0 {
-                samples.extend(measured);
+                for isa in &sets {
+                    measured.extend(bench.codec(*isa, *threads)?);
+                    progress.step();
+                }
+                // The first round touches the memory and fills the codec's scratch buffers.
+                if round > 0 {
+                    samples.extend(measured);
+                }
             }
         }
         progress.finish();
         Ok(samples)
     })?;
-    let report = Report::new(options, layout, planes, &samples);
+    let report = Report::new(options, &shape, &half, &samples);
     if options.json {
         print_json(&report)?;
     } else {
@@ -106,6 +115,15 @@ impl Options {
         ensure!((1..=1024).contains(&self.threads), "--threads {}: valid are 1 to 1024", self.threads);
         ensure!((1..=1000).contains(&self.rounds), "--rounds {}: valid are 1 to 1000", self.rounds);
         Ok(())
+    }
+
+    /// Packets of gradients of that format.
+    fn shape(&self, dtype: Dtype) -> Result<Shape> {
+        let codec = self.codec;
+        let sent = Sent { codec, planes: self.planes.unwrap_or(codec.default_planes(dtype.bytes())) };
+        let per_packet = self.per_packet.unwrap_or_else(|| super::nmse::per_packet(sent, self.sealed));
+        let tensors = super::nmse::tensors(None, self.coordinates);
+        Ok(Shape { layout: super::nmse::layout(&tensors, per_packet, self.row_log2)?, sent })
     }
 
     fn sets(&self) -> Result<Vec<Isa>> {

@@ -4,10 +4,19 @@ use clap::ValueEnum;
 use rand::RngExt as _;
 use rand::seq::SliceRandom as _;
 use rand_chacha::ChaCha8Rng;
-use trimwire_encoder::{Codec, HEADER_LEN, Layout};
+use trimwire_encoder::{Codec, HEADER_LEN, Layout, Reach};
 
 /// Bytes in front of the UDP payload in an untagged Ethernet frame, without the checksum behind it.
 pub(crate) const FRAME_OVERHEAD: usize = 14 + 20 + 8;
+
+/// What packets hold when they are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sent {
+    /// Their codec.
+    pub codec: Codec,
+    /// Its planes that they carry, from the first on.
+    pub planes: u8,
+}
 
 /// How deep a cut goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,44 +43,44 @@ impl Depth {
     }
 
     /// Bytes that are left of a packet of `n` coordinates; 0 when it is lost.
-    pub(crate) fn payload(self, codec: Codec, n: usize) -> usize {
-        let whole = HEADER_LEN + codec.body_len(n);
+    pub(crate) fn payload(self, sent: Sent, n: usize) -> usize {
         match self {
             Self::Planes(0) => 0,
-            Self::Planes(planes) => HEADER_LEN + codec.plane_offset(planes, n),
+            Self::Planes(planes) => sent.codec.packet_len(planes.min(sent.planes), n, false),
             Self::Payload(bytes) if bytes < HEADER_LEN => 0,
-            Self::Payload(bytes) => bytes.min(whole),
+            Self::Payload(bytes) => bytes.min(sent.payload(n)),
         }
     }
 
     /// Planes of the coordinates of a cut packet, as shares: `(planes, share)`. A plane that arrived in part counts for
     /// the coordinates that it reaches.
-    pub(crate) fn shares(self, codec: Codec, n: usize) -> [(u8, f64); 2] {
-        let body = self.payload(codec, n).saturating_sub(HEADER_LEN);
-        let planes = (0..codec.planes()).take_while(|p| codec.plane_offset(p + 1, n) <= body).count() as u8;
-        if planes == codec.planes() {
-            return [(planes, 1.0), (planes, 0.0)];
-        }
-        let (start, end) = (codec.plane_offset(planes, n), codec.plane_offset(planes + 1, n));
-        // Whole coordinates only: a byte of a bit-plane holds eight, a coordinate of a wider plane some bytes.
-        let width = 8 * (end - start) / n;
-        let reached = 8 * (body - start) / width.max(1);
-        let share = reached.min(n) as f64 / n as f64;
+    pub(crate) fn shares(self, sent: Sent, n: usize) -> [(u8, f64); 2] {
+        let body = self.payload(sent, n).saturating_sub(HEADER_LEN);
+        let Reach { planes, more } = sent.codec.reach(body, n);
+        let share = more as f64 / n as f64;
         [(planes, 1.0 - share), (planes + 1, share)]
     }
 }
 
+impl Sent {
+    /// Bytes of a packet's UDP payload.
+    pub(crate) fn payload(self, n: usize) -> usize {
+        self.codec.packet_len(self.planes, n, false)
+    }
+}
+
 /// Shares of the whole message for [`trimwire_encoder::expected_nmse`] when share `rate` of the packets is cut.
-pub(crate) fn message_shares(layout: Layout, codec: Codec, depth: Depth, rate: f64) -> Vec<(u8, f64)> {
-    let mut shares = vec![0.0; usize::from(codec.planes()) + 1];
+pub(crate) fn message_shares(layout: &Layout, sent: Sent, depth: Depth, rate: f64) -> Vec<(u8, f64)> {
+    let mut shares = vec![0.0; usize::from(sent.codec.planes()) + 2];
     for index in 0..layout.packets() {
         let n = layout.packet_range(index).len();
-        for (planes, share) in depth.shares(codec, n) {
-            shares[usize::from(planes)] += share * n as f64;
+        for (planes, share) in depth.shares(sent, n) {
+            shares[usize::from(planes)] += rate * share * n as f64;
         }
     }
     let all = layout.padded_coordinates() as f64;
-    shares.iter().enumerate().filter(|(_, s)| **s > 0.0).map(|(b, s)| (b as u8, rate * s / all)).collect()
+    shares[usize::from(sent.planes)] += (1.0 - rate) * all;
+    shares.iter().enumerate().filter(|(_, s)| **s > 0.0).map(|(b, s)| (b as u8, s / all)).collect()
 }
 
 /// Chooses the packets to cut in message after message.
@@ -92,7 +101,7 @@ impl Chooser {
     }
 
     /// Marks the packets of the next message that are cut.
-    pub(crate) fn choose(&mut self, layout: Layout) -> Vec<bool> {
+    pub(crate) fn choose(&mut self, layout: &Layout) -> Vec<bool> {
         let mut cut = vec![false; layout.packets()];
         if self.choice == Choice::Random {
             cut.iter_mut().for_each(|cut| *cut = self.rng.random::<f64>() < self.rate);
@@ -119,12 +128,12 @@ mod tests {
 
     #[test]
     fn the_exact_choice_cuts_the_same_share_of_every_row() {
-        let layout = Layout::new(5 << 15, Codec::Rht.coordinates_per_packet()).unwrap();
+        let layout = Layout::new(5 << 15, 448).unwrap();
         for rate in [0.0, 0.1, 0.25, 0.5, 0.9, 1.0] {
             let mut chooser = Chooser::new(Choice::Exact, rate, ChaCha8Rng::seed_from_u64(3));
             let mut total = 0;
             for _ in 0..4 {
-                let cut = chooser.choose(layout);
+                let cut = chooser.choose(&layout);
                 for row in 0..layout.rows() {
                     let packets = layout.row_packets(row);
                     let exact = rate * packets.len() as f64;
@@ -139,14 +148,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn shares_of_a_cut_packet_add_up_to_one_and_follow_its_bytes(bytes in 0usize..1600, blocks in 1usize..17) {
+        fn shares_of_a_cut_packet_add_up_to_one_and_follow_its_bytes(
+            bytes in 0usize..1600, blocks in 1usize..17, fewer in 0u8..12,
+        ) {
             let n = 32 * blocks;
             for codec in Codec::ALL {
-                let [(few, a), (more, b)] = Depth::Payload(bytes).shares(codec, n);
+                let sent = Sent { codec, planes: codec.planes() - fewer % codec.planes() };
+                let [(few, a), (more, b)] = Depth::Payload(bytes).shares(sent, n);
                 prop_assert!((a + b - 1.0).abs() < 1e-12 && a >= 0.0 && b >= 0.0);
-                prop_assert!(few <= more && more <= codec.planes());
-                let kept = Depth::Payload(bytes).payload(codec, n);
-                prop_assert!(kept <= bytes && kept <= HEADER_LEN + codec.body_len(n));
+                prop_assert!(few <= more && (more <= sent.planes || b == 0.0));
+                let kept = Depth::Payload(bytes).payload(sent, n);
+                prop_assert!(kept <= bytes && kept <= sent.payload(n));
                 prop_assert!(kept == 0 || HEADER_LEN + codec.plane_offset(few, n) <= kept);
             }
         }
@@ -155,12 +167,20 @@ mod tests {
     #[test]
     fn whole_planes_are_one_share() {
         for codec in Codec::ALL {
-            let n = codec.coordinates_per_packet();
+            let sent = Sent { codec, planes: codec.planes() };
             for planes in 1..=codec.planes() {
-                let [(b, share), _] = Depth::Planes(planes).shares(codec, n);
-                assert_eq!((b, share), (planes, 1.0), "{codec}");
+                let [(b, share), (_, rest)] = Depth::Planes(planes).shares(sent, 320);
+                assert_eq!((b, share, rest), (planes, 1.0, 0.0), "{codec}");
             }
-            assert_eq!(Depth::Planes(0).shares(codec, n)[0], (0, 1.0));
+            assert_eq!(Depth::Planes(0).shares(sent, 320)[0], (0, 1.0));
         }
+    }
+
+    #[test]
+    fn what_is_not_cut_counts_with_the_planes_that_were_sent() {
+        let layout = Layout::new(1 << 15, 704).unwrap();
+        let sent = Sent { codec: Codec::Rht, planes: 9 };
+        assert_eq!(message_shares(&layout, sent, Depth::Planes(1), 0.25), [(1, 0.25), (9, 0.75)]);
+        assert_eq!(message_shares(&layout, sent, Depth::Planes(10), 1.0), [(9, 1.0)]);
     }
 }

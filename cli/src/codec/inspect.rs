@@ -6,10 +6,11 @@ mod frame;
 mod hex;
 mod report;
 
+use super::stdin;
 use crate::failure::{EXIT_CODES, Failure, Outcome};
 use crate::output::{print, print_json};
-use anyhow::{Context as _, Result, anyhow};
-use clap::Args;
+use anyhow::{Context as _, Result, anyhow, ensure};
+use clap::{ArgGroup, Args};
 use frame::Datagram;
 use report::{Packet, Summary};
 use serde::Serialize;
@@ -19,7 +20,7 @@ const HELP: &str = "\
 Examples:
   trimwire codec inspect capture.pcapng                    packets from or to UDP port 9217
   trimwire codec inspect --port 0 --limit 0 --json c.pcap  all UDP traffic, every packet, as JSON
-  trimwire codec inspect --hex '21 07 0402 00000003 …'        one UDP payload
+  trimwire codec inspect --hex '31 07 0402 00000003 …'        one UDP payload
   trimwire codec inspect payload.bin                       a file that is no capture is one UDP payload
 
 Packets are taken as long as they arrived: a cut one shows what it still holds. Exit code 1 when one of the packets is not
@@ -28,9 +29,10 @@ Trimwire's or is damaged, 3 when the input cannot be read at all.";
 /// Decode packets' headers and planes, from hex or captures.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = HELP, after_long_help = format!("{HELP}\n\n{EXIT_CODES}"))]
-#[group(id = "input", required = true, multiple = true, args = ["files", "pcap", "hex"])]
+#[command(override_usage = "trimwire codec inspect [OPTIONS] <FILE | --pcap FILE | --hex STRING>...")]
+#[command(group = ArgGroup::new("packets").required(true).multiple(true).args(["files", "pcap", "hex"]))]
 pub(crate) struct Options {
-    /// Captures (pcap or pcapng), or files that are one UDP payload each.
+    /// Captures (pcap or pcapng), or files that are one UDP payload each; - is stdin.
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// A capture, pcap or pcapng.
@@ -52,6 +54,9 @@ pub(crate) struct Options {
     #[arg(long)]
     pub json: bool,
 }
+
+/// What the length field of UDP over IPv6 has room for (RFC 768).
+const LONGEST_PAYLOAD: usize = 65_535 - 8;
 
 #[derive(Debug, Serialize)]
 struct Report {
@@ -87,6 +92,12 @@ pub(super) fn run(options: &Options) -> Outcome {
             let error =
                 anyhow!("{name} is no capture: it begins with neither pcap's nor pcapng's magic number");
             return Err(Failure::input(error));
+        } else if !(1..=LONGEST_PAYLOAD).contains(&bytes.len()) {
+            let error = anyhow!(
+                "{name} is neither a capture (pcap, pcapng) nor a UDP payload: it has {} bytes (valid: 1 to {LONGEST_PAYLOAD})",
+                bytes.len()
+            );
+            return Err(Failure::input(error));
         } else {
             take(Datagram::bare(name, bytes));
         }
@@ -107,6 +118,10 @@ pub(super) fn run(options: &Options) -> Outcome {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {
+    if stdin::is(path) {
+        return stdin::read();
+    }
+    ensure!(!path.is_dir(), "{} is a directory; packets are in files", path.display());
     std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 

@@ -1,22 +1,25 @@
 //! One measurement of the error: encode, cut, decode, compare.
 
-use super::cut::{Choice, Chooser, Depth, message_shares};
+use super::cut::{Choice, Chooser, Depth, Sent, message_shares};
 use super::source::{Distribution, Dtype};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use trimwire_encoder::{
-    Codec, Decoder, Decoding, Encoder, Envelope, Layout, Message, RotationKey, StreamId, bf16, expected_nmse,
-    f16, nmse,
+    Codec, Decoder, Decoding, Encoder, Envelope, Job, Layout, Message, StreamId, bf16, expected_nmse, f16,
+    nmse,
 };
+
+/// Larger coordinates have squares that f32 does not hold.
+const SQUARES: f32 = 1e19;
 
 /// What is measured.
 #[derive(Debug, Clone)]
 pub(crate) struct Experiment {
-    /// The codec.
-    pub codec: Codec,
+    /// The codec, and how much of it packets carry.
+    pub sent: Sent,
     /// How cut coordinates are filled in.
     pub decoding: Decoding,
     /// Rows and packets of a message.
@@ -73,6 +76,23 @@ impl From<DecodingName> for Decoding {
     }
 }
 
+impl Measured {
+    /// Refuses a gradient that the codec decoded to what is no number: values near the ends of f32's range, whose sums in a rotation
+    /// or whose scales it does not hold.
+    pub(crate) fn check(&self, codec: Codec, gradient: Option<&[f32]>) -> Result<()> {
+        let finite = self.nmse.is_finite() && self.standard_error.is_none_or(f64::is_finite);
+        let largest = gradient.unwrap_or_default().iter().fold(0.0_f32, |largest, v| largest.max(v.abs()));
+        // A scale that overflows can also decode to zeros: all of the energy is lost although packets arrived.
+        let vanished = self.nmse == 1.0 && self.bytes_share > 0.0 && largest > SQUARES;
+        ensure!(
+            finite && !vanished,
+            "codec {codec} computes in f32, and coordinates of up to {largest:e} leave its range: what it decodes is no measure of the \
+             error; scale them down"
+        );
+        Ok(())
+    }
+}
+
 impl Experiment {
     /// Runs the experiment on coordinates drawn from `distribution`, or, where there is one, on the same `gradient` every time.
     /// `done` is called after every message.
@@ -83,59 +103,55 @@ impl Experiment {
         mut done: impl FnMut(),
     ) -> Result<Measured> {
         let mut chooser = Chooser::new(self.choice, self.trim_rate, ChaCha8Rng::seed_from_u64(!self.seed));
-        let mut decoder = Decoder::new(self.layout, self.key(0), self.decoding).with_codec(self.codec);
+        let (layout, codec, job) = (&self.layout, self.sent.codec, Job::new(self.seed));
+        let encoder = Encoder::new(layout.clone(), job).with_codec(codec);
+        let mut decoder = Decoder::new(layout.clone(), job, envelope(0), self.decoding)
+            .with_codec(codec)
+            .with_planes(self.sent.planes);
         let mut message = Message::default();
-        let mut decoded = vec![0.0; self.layout.coordinates()];
+        let mut decoded = vec![0.0; layout.coordinates()];
         let (mut errors, mut cut, mut sent, mut arrived) = (Vec::new(), 0, 0, 0);
         for number in 0..self.messages {
             // Messages far apart in the seed's space: neighbouring --seed values share none.
             let seed = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(u64::from(number));
             let exact = gradient.map_or_else(
                 || {
-                    let row = 1 << self.layout.row_log2();
-                    let mut values = distribution.draw(seed, self.layout.coordinates(), row);
+                    let mut values = distribution.draw(seed, layout);
                     self.dtype.round(&mut values);
                     values
                 },
                 <[f32]>::to_vec,
             );
-            self.encode(number, &exact, &mut message).context("cannot encode the gradient")?;
-            decoder.reset(self.key(number));
-            for (index, is_cut) in chooser.choose(self.layout).into_iter().enumerate() {
+            self.encode(&encoder, number, &exact, &mut message).context("cannot encode the gradient")?;
+            decoder.reset(envelope(number));
+            for (index, is_cut) in chooser.choose(layout).into_iter().enumerate() {
                 let packet = message.packet(index);
-                let n = self.layout.packet_range(index).len();
-                let keep = if is_cut { self.depth.payload(self.codec, n) } else { packet.len() };
+                let n = layout.packet_range(index).len();
+                let keep = if is_cut { self.depth.payload(self.sent, n) } else { packet.len() };
                 (cut, sent, arrived) = (cut + u64::from(is_cut), sent + packet.len(), arrived + keep);
                 if keep > 0 {
                     decoder.receive(&packet[..keep]).context("a packet of our own was refused")?;
                 }
             }
-            decoder.finish_into(&mut decoded);
+            decoder.decode_into(&mut decoded).context("the message is as long as the output")?;
             errors.push(nmse(&decoded, &exact));
             done();
         }
-        let shares = message_shares(self.layout, self.codec, self.depth, self.trim_rate);
-        let expected = closed_form(self.codec, self.decoding, &shares);
+        let shares = message_shares(layout, self.sent, self.depth, self.trim_rate);
+        let expected = closed_form(codec, self.decoding, &shares);
         let (mean, standard_error) = mean_and_standard_error(&errors);
         Ok(Measured {
             nmse: mean,
             expected,
             ratio: expected.filter(|e| *e > 0.0).map(|e| mean / e),
             standard_error,
-            trimmed_share: cut as f64 / (self.layout.packets() * errors.len().max(1)) as f64,
+            trimmed_share: cut as f64 / (layout.packets() * errors.len().max(1)) as f64,
             bytes_share: arrived as f64 / sent.max(1) as f64,
         })
     }
 
-    fn key(&self, message: u32) -> RotationKey {
-        RotationKey { job_seed: self.seed, message, rank: 0 }
-    }
-
-    fn encode(&self, number: u32, exact: &[f32], message: &mut Message) -> Result<()> {
-        let encoder = Encoder::new(self.layout, self.key(number)).with_codec(self.codec);
-        let stream = StreamId::new(0, 0).context("job 0 and rank 0 are valid")?;
-        let envelope = Envelope { stream, message: number, layer_class: 0 };
-        let planes = self.codec.planes();
+    fn encode(&self, encoder: &Encoder, number: u32, exact: &[f32], message: &mut Message) -> Result<()> {
+        let (envelope, planes) = (envelope(number), self.sent.planes);
         match self.dtype {
             Dtype::F32 => encoder.encode(exact, envelope, planes, message)?,
             Dtype::F16 => {
@@ -151,12 +167,19 @@ impl Experiment {
     }
 }
 
+/// Of message `number` of job 0's rank 0.
+pub(crate) const fn envelope(number: u32) -> Envelope {
+    const STREAM: StreamId = StreamId::new(0, 0).expect("job 0 and rank 0 are valid");
+    Envelope { stream: STREAM, message: number }
+}
+
 /// The closed form, where there is one. Unbiased decoding of nothing has none: λ is infinite, and a decoder gives zeros.
 pub(crate) fn closed_form(codec: Codec, decoding: Decoding, shares: &[(u8, f64)]) -> Option<f64> {
     expected_nmse(codec, decoding, shares).filter(|error| error.is_finite())
 }
 
-fn mean_and_standard_error(values: &[f64]) -> (f64, Option<f64>) {
+/// The standard error is `None` of a single value.
+pub(crate) fn mean_and_standard_error(values: &[f64]) -> (f64, Option<f64>) {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
     let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (count - 1.0);

@@ -1,15 +1,16 @@
 //! `trimwire codec nmse`: the error of cut packets, measured, next to its closed form.
 
-use super::cut::{Choice, Depth};
+use super::cut::{Choice, Depth, Sent};
+use super::gradient::{Gradient, Input, Origin};
 use super::measure::{DecodingName, Experiment, Measured};
-use super::source::{self, Distribution, Dtype};
+use super::source::Dtype;
 use crate::failure::{EXIT_CODES, Failure, Outcome};
 use crate::output::{print, print_json, table};
 use crate::progress::Progress;
-use anyhow::{Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use clap::Args;
 use serde::Serialize;
-use trimwire_encoder::{Codec, DEFAULT_ROW_LOG2, Layout, LayoutError, UnknownCodec};
+use trimwire_encoder::{Codec, DEFAULT_ROW_LOG2, Layout, LayoutError, Tensor, UnknownCodec};
 
 const HELP: &str = "\
 Examples:
@@ -17,6 +18,8 @@ Examples:
   trimwire codec nmse --trim-rate 1 --planes 4                   every packet cut to four planes
   trimwire codec nmse --trim-rate 1 --frame 256                  every frame cut to 256 bytes
   trimwire codec nmse --codec sq --decoding paper --trim-rate 0.1 --dist lognormal
+  trimwire codec nmse --dist gradients.safetensors --tensor fc.weight
+  trimwire codec nmse --dist gradients.safetensors --join        rows that straddle tensors, as in a bucket that is one buffer
   trimwire codec nmse --dist gradients.f16 --dtype f16 --trim-rate 0.5 --json
   trimwire codec nmse --trim-rate 0.5 --within 2                 exit code 1 unless within 2 % of the closed form
 
@@ -43,13 +46,8 @@ pub(crate) struct Options {
     /// against the closed form for share P; `random` is what switches do.
     #[arg(long, value_enum, default_value_t = Choice::Exact)]
     pub choose: Choice,
-    /// Coordinates: gaussian, lognormal (±exp(N(0, 1))), student-t (3 degrees of freedom), sparse (1 in 100), one-spike (one in
-    /// every row), or a FILE of raw little-endian numbers.
-    #[arg(long, value_name = "NAME|FILE", default_value = "gaussian")]
-    pub dist: Distribution,
-    /// Number format of FILE, and the one that the codec is handed.
-    #[arg(long, value_enum, default_value_t = Dtype::F32)]
-    pub dtype: Dtype,
+    #[command(flatten)]
+    pub input: Input,
     /// How cut coordinates are filled in.
     #[arg(long, value_enum, default_value_t = DecodingName::Unbiased)]
     pub decoding: DecodingName,
@@ -59,7 +57,10 @@ pub(crate) struct Options {
     /// log2 of the row length, 5 to 20.
     #[arg(long, value_name = "L", default_value_t = DEFAULT_ROW_LOG2)]
     pub row_log2: u8,
-    /// Most coordinates of a packet, a multiple of 32 [default: what an MTU of 1500 bytes holds over IPv4 and IPv6].
+    /// Planes that packets carry when they are sent [default: nine of rht's ten for f16 and bf16, otherwise all].
+    #[arg(long, value_name = "B")]
+    pub sent_planes: Option<u8>,
+    /// Most coordinates of a packet, a multiple of 32 [default: as many as fit an MTU of 1500 bytes with these planes over IPv4 and IPv6].
     #[arg(long, value_name = "n")]
     pub per_packet: Option<usize>,
     /// Messages, each with its own coordinates (FILE: the same), signs and cuts.
@@ -88,11 +89,17 @@ struct Report<'a> {
     codec: &'a str,
     decoding: String,
     distribution: String,
-    dtype: String,
+    /// What `distribution` is where it names a file.
+    file: Option<Origin>,
+    dtype: &'static str,
     trim_rate: f64,
     planes: Option<u8>,
     frame_bytes: Option<usize>,
+    /// Planes that packets carry when they are sent.
+    sent_planes: u8,
     coordinates: usize,
+    /// Rows that the message is divided into.
+    rows: usize,
     row_log2: u8,
     coordinates_per_packet: usize,
     messages: u32,
@@ -109,19 +116,21 @@ pub(super) fn codec(name: &str) -> Result<Codec, UnknownCodec> {
 /// Measures and prints.
 pub(super) fn run(options: &Options) -> Outcome {
     options.check().map_err(Failure::usage)?;
-    let gradient = match &options.dist {
-        Distribution::File(path) => {
-            Some(source::read(path, options.dtype, options.coordinates).map_err(Failure::input)?)
-        }
-        _ => None,
-    };
-    let count = gradient.as_ref().map_or(options.coordinates.unwrap_or(DEFAULT_COORDINATES), Vec::len);
-    let per_packet = options.per_packet.unwrap_or(options.codec.coordinates_per_packet());
-    let layout = layout(count, per_packet, options.row_log2).map_err(Failure::usage)?;
-    let experiment = options.experiment(layout);
+    let gradient = options.input.read(options.coordinates).map_err(Failure::input)?;
+    let dtype = gradient.as_ref().map_or(options.input.dtype(), |gradient| gradient.dtype);
+    let sent = options.sent(dtype).map_err(Failure::usage)?;
+    let tensors = tensors(gradient.as_ref(), options.coordinates.unwrap_or(DEFAULT_COORDINATES));
+    let per_packet = options.per_packet.unwrap_or_else(|| per_packet(sent, false));
+    let layout = layout(&tensors, per_packet, options.row_log2).map_err(Failure::usage)?;
+    if let Some(gradient) = &gradient {
+        options.input.warn(gradient, &layout);
+    }
+    let experiment = options.experiment(layout, sent, dtype);
+    let count = experiment.layout.coordinates();
     let work = count.saturating_mul(options.messages as usize);
     let progress = (work > SLOW).then(|| Progress::new(u64::from(options.messages), "messages"));
-    let measured = experiment.run(&options.dist, gradient.as_deref(), || {
+    let values = gradient.as_ref().map(|gradient| gradient.values.as_slice());
+    let measured = experiment.run(&options.input.dist, values, || {
         if let Some(progress) = &progress {
             progress.step();
         }
@@ -129,7 +138,9 @@ pub(super) fn run(options: &Options) -> Outcome {
     if let Some(progress) = progress {
         progress.finish();
     }
-    let report = options.report(layout, measured);
+    let checked = measured.check(sent.codec, values);
+    checked.with_context(|| options.input.dist.to_string()).map_err(Failure::input)?;
+    let report = options.report(&experiment, gradient.map(|gradient| gradient.origin), measured);
     if options.json {
         print_json(&report)?;
     } else {
@@ -138,45 +149,71 @@ pub(super) fn run(options: &Options) -> Outcome {
     options.verdict(&report.measured).map_err(Failure::failed)
 }
 
+/// The tensors of a gradient; of none that was read, one of `count` coordinates.
+pub(super) fn tensors(gradient: Option<&Gradient>, count: usize) -> Vec<Tensor> {
+    gradient.map_or_else(|| vec![Tensor { coordinates: count, layer_class: 0 }], Gradient::shapes)
+}
+
+/// Coordinates of packets that fill an Ethernet's frames.
+pub(super) fn per_packet(sent: Sent, sealed: bool) -> usize {
+    sent.codec.coordinates_per_packet(1500, sent.planes, sealed)
+}
+
 /// A layout, or what is wrong with its flags.
-pub(super) fn layout(coordinates: usize, per_packet: usize, row_log2: u8) -> Result<Layout> {
-    Layout::new(coordinates, per_packet).and_then(|layout| layout.with_row_log2(row_log2)).map_err(|error| {
-        match error {
-            LayoutError::Empty => anyhow!("--coordinates 0: valid are 1 and above"),
-            LayoutError::CoordinatesPerPacket(_) => anyhow!("--per-packet: {error}"),
-            LayoutError::RowLog2(_) => anyhow!("--row-log2: {error}"),
-            _ => anyhow!("--coordinates {coordinates}: {error}"),
+pub(super) fn layout(tensors: &[Tensor], per_packet: usize, row_log2: u8) -> Result<Layout> {
+    let layout = Layout::of_tensors(tensors, per_packet).and_then(|layout| layout.with_row_log2(row_log2));
+    layout.map_err(|error| match error {
+        LayoutError::Empty | LayoutError::EmptyTensor(_) => anyhow!("--coordinates 0: valid are 1 and above"),
+        LayoutError::CoordinatesPerPacket(_) => anyhow!("--per-packet: {error}"),
+        LayoutError::RowLog2(_) => anyhow!("--row-log2: {error}"),
+        _ => {
+            let coordinates: usize = tensors.iter().map(|tensor| tensor.coordinates).sum();
+            anyhow!("--coordinates {coordinates}: {error}")
         }
     })
 }
 
 impl Options {
     fn check(&self) -> Result<()> {
-        let (codec, planes) = (self.codec, self.codec.planes());
         ensure!((0.0..=1.0).contains(&self.trim_rate), "--trim-rate {}: valid are 0 to 1", self.trim_rate);
-        ensure!(
-            self.planes <= planes,
-            "--planes {}: valid are 0 (lost) to {planes} (whole) for codec {codec}",
-            self.planes
-        );
         ensure!(
             (1..=1_000_000).contains(&self.messages),
             "--messages {}: valid are 1 to 1000000",
             self.messages
         );
+        self.input.check()?;
         if let Some(within) = self.within {
             ensure!(within > 0.0, "--within {within}: valid are percentages above 0");
         }
         Ok(())
     }
 
-    fn experiment(&self, layout: Layout) -> Experiment {
+    /// What packets carry, the gradient being of that format.
+    fn sent(&self, dtype: Dtype) -> Result<Sent> {
+        let (codec, all) = (self.codec, self.codec.planes());
+        if let Some(planes) = self.sent_planes {
+            ensure!(
+                (1..=all).contains(&planes),
+                "--sent-planes {planes}: valid are 1 to {all} for codec {codec}"
+            );
+        }
+        let planes = self.sent_planes.unwrap_or(codec.default_planes(dtype.bytes()));
+        ensure!(
+            self.planes <= planes,
+            "--planes {}: valid are 0 (lost) to {planes} (whole, as {} is sent with codec {codec}; see --sent-planes)",
+            self.planes,
+            dtype.name(),
+        );
+        Ok(Sent { codec, planes })
+    }
+
+    fn experiment(&self, layout: Layout, sent: Sent, dtype: Dtype) -> Experiment {
         let depth = self.frame.map_or(Depth::Planes(self.planes), Depth::frame);
         Experiment {
-            codec: self.codec,
+            sent,
             decoding: self.decoding.into(),
             layout,
-            dtype: self.dtype,
+            dtype,
             depth,
             trim_rate: self.trim_rate,
             choice: self.choose,
@@ -185,16 +222,20 @@ impl Options {
         }
     }
 
-    fn report(&self, layout: Layout, measured: Measured) -> Report<'static> {
+    fn report(&self, experiment: &Experiment, file: Option<Origin>, measured: Measured) -> Report<'static> {
+        let layout = &experiment.layout;
         Report {
             codec: self.codec.name(),
             decoding: format!("{:?}", self.decoding).to_lowercase(),
-            distribution: self.dist.to_string(),
-            dtype: format!("{:?}", self.dtype).to_lowercase(),
+            distribution: self.input.dist.to_string(),
+            file,
+            dtype: experiment.dtype.name(),
             trim_rate: self.trim_rate,
             planes: self.frame.is_none().then_some(self.planes),
             frame_bytes: self.frame,
+            sent_planes: experiment.sent.planes,
             coordinates: layout.coordinates(),
+            rows: layout.rows(),
             row_log2: layout.row_log2(),
             coordinates_per_packet: layout.coordinates_per_packet(),
             messages: self.messages,
@@ -252,11 +293,22 @@ fn render(report: &Report) -> String {
         "closed form",
         "measured/closed form",
     ];
+    let file = report.file.as_ref().map_or_else(String::new, |file| {
+        let tensor = match &file.tensor {
+            Some(name) => format!("tensor {name}"),
+            None if file.joined => format!("{} tensor(s), joined", file.tensors),
+            None => format!("{} tensor(s)", file.tensors),
+        };
+        format!("\n{} is {}: {tensor}, as {}.", report.distribution, file.format, report.dtype)
+    });
     format!(
-        "{}\n{} message(s) of {} coordinates; {:.2} % of the packets {cut}.\n",
+        "{}\n{} message(s) of {} coordinates in {} row(s), sent with {} planes of {}; {:.2} % of the packets {cut}.{file}\n",
         table(&titles, &[row], 3),
         report.messages,
         report.coordinates,
+        report.rows,
+        report.sent_planes,
+        report.dtype,
         100.0 * report.measured.trimmed_share,
     )
 }

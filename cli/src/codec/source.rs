@@ -1,14 +1,13 @@
-//! Gradients to measure on: drawn from a distribution, or the user's own from a file.
+//! Gradients to measure on: drawn from a distribution, or named by a file.
 
-use anyhow::{Context as _, Result, bail, ensure};
 use clap::ValueEnum;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use std::convert::Infallible;
 use std::f32::consts::TAU;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
-use trimwire_encoder::{bf16, f16};
+use trimwire_encoder::{Layout, bf16, f16};
 
 /// Where coordinates come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +22,7 @@ pub(crate) enum Distribution {
     Sparse,
     /// One coordinate of every row is 1, the others are zero.
     OneSpike,
-    /// A file of raw little-endian numbers.
+    /// A file, or `-` for stdin.
     File(PathBuf),
 }
 
@@ -67,9 +66,21 @@ impl std::fmt::Display for Distribution {
 }
 
 impl Dtype {
+    /// Its name on command lines.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+        }
+    }
+
     /// Bytes of a number.
     pub(crate) fn bytes(self) -> usize {
-        if self == Self::F32 { 4 } else { 2 }
+        match self {
+            Self::F32 => 4,
+            Self::F16 | Self::Bf16 => 2,
+        }
     }
 
     /// Rounds to what the format can hold.
@@ -83,9 +94,14 @@ impl Dtype {
 }
 
 impl Distribution {
-    /// Draws `count` coordinates in rows of `row`. The same seed gives the same numbers; files are read by [`read`].
-    pub(crate) fn draw(&self, seed: u64, count: usize, row: usize) -> Vec<f32> {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    /// The names that are no files, as error messages list them.
+    pub(crate) fn names() -> String {
+        NAMES.map(|(name, _)| name).join(", ")
+    }
+
+    /// Draws a message. The same seed gives the same numbers; of files there are none.
+    pub(crate) fn draw(&self, seed: u64, layout: &Layout) -> Vec<f32> {
+        let (mut rng, count) = (ChaCha8Rng::seed_from_u64(seed), layout.coordinates());
         match self {
             Self::Gaussian => gaussians(&mut rng, count),
             Self::Lognormal => {
@@ -104,9 +120,8 @@ impl Distribution {
             }
             Self::OneSpike => {
                 let mut values = vec![0.0; count];
-                for row in values.chunks_mut(row) {
-                    let at = rng.random_range(0..row.len());
-                    row[at] = 1.0;
+                for row in 0..layout.rows() {
+                    values[rng.random_range(layout.row_coordinates(row))] = 1.0;
                 }
                 values
             }
@@ -115,8 +130,8 @@ impl Distribution {
     }
 }
 
-/// Box and Muller's two for the price of two.
-fn gaussians(rng: &mut ChaCha8Rng, count: usize) -> Vec<f32> {
+/// Draws from N(0, 1): Box and Muller's two for the price of two.
+pub(crate) fn gaussians(rng: &mut ChaCha8Rng, count: usize) -> Vec<f32> {
     let mut values = Vec::with_capacity(count + 1);
     while values.len() < count {
         // In (0, 1], so that the logarithm is finite.
@@ -126,35 +141,4 @@ fn gaussians(rng: &mut ChaCha8Rng, count: usize) -> Vec<f32> {
     }
     values.truncate(count);
     values
-}
-
-/// Reads a file of raw little-endian numbers, at most `limit` of them, and refuses what no error can be measured on.
-pub(crate) fn read(path: &Path, dtype: Dtype, limit: Option<usize>) -> Result<Vec<f32>> {
-    let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
-    let bytes = std::fs::read(path).with_context(|| {
-        format!("cannot read --dist {} (valid: {}, or a file)", path.display(), names.join(", "))
-    })?;
-    ensure!(!bytes.is_empty(), "{} is empty", path.display());
-    let size = dtype.bytes();
-    if !bytes.len().is_multiple_of(size) {
-        bail!("{} has {} bytes, which is no multiple of {size} (see --dtype)", path.display(), bytes.len());
-    }
-    let numbers = bytes.chunks_exact(size).take(limit.unwrap_or(usize::MAX));
-    let values: Vec<f32> = numbers
-        .map(|number| match (dtype, number) {
-            (Dtype::F32, &[a, b, c, d]) => f32::from_le_bytes([a, b, c, d]),
-            (Dtype::F16, &[a, b]) => f16::from_le_bytes([a, b]).to_f32(),
-            (Dtype::Bf16, &[a, b]) => bf16::from_le_bytes([a, b]).to_f32(),
-            _ => f32::NAN,
-        })
-        .collect();
-    if let Some(at) = values.iter().position(|v| !v.is_finite()) {
-        bail!(
-            "{}: coordinate {at} is {}; errors are measured on finite gradients",
-            path.display(),
-            values[at]
-        );
-    }
-    ensure!(values.iter().any(|v| *v != 0.0), "{}: all coordinates are zero", path.display());
-    Ok(values)
 }

@@ -99,7 +99,7 @@ pub struct Model {
 const RULE: (f64, f64) = (0.06, 1.0);
 /// The median divides them (MLT §4.2.2).
 const LESS_IMPORTANT_SHARE: f64 = 0.5;
-/// DESIGN §4: cutting the low-energy half first lowers the error about threefold.
+/// Cutting the low-energy half first lowers the error about threefold; an assumption for any model that was not measured.
 const LESS_IMPORTANT_ENERGY: f64 = 1.0 / 6.0;
 
 impl Model {

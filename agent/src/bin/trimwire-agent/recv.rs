@@ -149,7 +149,7 @@ fn received(
     })
 }
 
-/// DESIGN §4's formula for each row, weighted by the rows' energies.
+/// The formula of docs/wire-format.md §9 for each row, weighted by the rows' energies.
 fn predicted(decoder: &Decoder, decoding: Decoding, expected: &[f32]) -> f64 {
     let layout = decoder.layout();
     let (mut error, mut energy) = (0.0, 0.0);

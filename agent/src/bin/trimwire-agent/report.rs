@@ -56,7 +56,7 @@ pub(crate) struct Received {
     /// Packets by whole planes held.
     pub(crate) planes: BTreeMap<u8, u32>,
     pub(crate) nmse: f64,
-    /// By DESIGN §4's formula from `planes`, row by row.
+    /// By the formula of docs/wire-format.md §9 from `planes`, row by row.
     pub(crate) nmse_expected: f64,
     pub(crate) seconds: f64,
     /// Bits of the payloads that arrived meanwhile, from all senders, per second.

@@ -1,15 +1,21 @@
-//! The pieces of work that are timed.
+//! The pieces of work that are timed, as a training job does them: row by row.
+
+mod aligned;
+mod traffic;
 
 use super::super::clock::{Span, time};
-use super::super::source::Distribution;
+use super::super::source::gaussians;
+use aligned::Aligned;
 use anyhow::{Context as _, Result};
+use rand::SeedableRng as _;
+use rand_chacha::ChaCha8Rng;
 use rayon::iter::{IndexedParallelIterator as _, ParallelIterator as _};
 use rayon::slice::{ParallelSlice as _, ParallelSliceMut as _};
 use std::hint::black_box;
-use std::ops::Range;
-use trimwire_encoder::{
-    Codec, Decoder, Decoding, Encoder, Envelope, Isa, Layout, PacketError, RotationKey, StreamId, rotation,
-};
+use traffic::{Put, Traffic};
+use trimwire_encoder::{Isa, Layout, SealKey, Sealer, bf16, rotate};
+
+pub(super) use super::super::cut::Sent;
 
 /// Transforms (and copies) of one row between two looks at the clock. Unnormalised transforms grow values by √d each; eight of
 /// the longest rows stay far inside f32.
@@ -18,9 +24,6 @@ const ROW_REPEATS: usize = 8;
 const ROW_SAMPLES: usize = 16;
 /// Distinct coordinates; the gradient repeats them, and no codec notices.
 const PATTERN: usize = 1 << 20;
-/// How far ahead packets are asked for: they lie in memory, and one is received in less time than memory takes to answer.
-const AHEAD: usize = 2;
-const KEY: RotationKey = RotationKey { job_seed: 1, message: 1, rank: 0 };
 
 /// What was timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,16 +32,28 @@ pub(super) enum Op {
     MemcpyRow,
     /// memcpy of the gradient.
     Memcpy,
+    /// memcpy of the gradient in bf16.
+    MemcpyBf16,
     /// Hadamard transform of a row that stays in the cache.
     Transform,
     /// Gradient to packets.
     Encode,
-    /// Packets into the decoder.
+    /// Gradient to packets, and to what their receivers decode.
+    EncodeKeeping,
+    /// Packets to code words.
     Receive,
     /// Packets to gradient: receive and decode.
     Decode,
     /// Packets added to a sum: receive and decode.
     Accumulate,
+    /// Gradient to sealed packets.
+    EncodeSealed,
+    /// Sealed packets to gradient.
+    DecodeSealed,
+    /// Gradient in bf16 to packets.
+    EncodeBf16,
+    /// Packets to gradient in bf16.
+    DecodeBf16,
 }
 
 /// One timing.
@@ -48,39 +63,74 @@ pub(super) struct Sample {
     pub op: Op,
     /// On which instruction set; `None` for memcpy.
     pub isa: Option<Isa>,
+    /// On how many threads.
+    pub threads: usize,
     /// Coordinates that went through.
     pub coordinates: usize,
     /// How long it took.
     pub span: Span,
 }
 
+/// What packets of a bench look like.
+#[derive(Debug, Clone)]
+pub(super) struct Shape {
+    /// Rows and packets.
+    pub layout: Layout,
+    /// Codec and planes.
+    pub sent: Sent,
+}
+
 /// The buffers that the work is done in.
 pub(super) struct Bench {
-    layout: Layout,
-    codec: Codec,
-    planes: u8,
-    parallel: bool,
-    gradient: Aligned,
-    row: Aligned,
-    packets: Vec<u8>,
-    /// Where each packet lies in them.
-    places: Vec<Range<usize>>,
-    /// Taken out while it moves to another instruction set.
-    decoder: Option<Decoder>,
-    out: Aligned,
+    gradient: Aligned<f32>,
+    out: Aligned<f32>,
+    row: Aligned<f32>,
+    plain: Traffic,
+    sealed: Option<Traffic>,
+    half: Half,
+}
+
+/// The same in bf16.
+struct Half {
+    gradient: Aligned<bf16>,
+    out: Aligned<bf16>,
+    traffic: Traffic,
 }
 
 impl Op {
+    /// All of them, in the order of the table.
+    pub(super) const ALL: [Self; 13] = [
+        Self::MemcpyRow,
+        Self::Memcpy,
+        Self::MemcpyBf16,
+        Self::Transform,
+        Self::Encode,
+        Self::EncodeKeeping,
+        Self::Receive,
+        Self::Decode,
+        Self::Accumulate,
+        Self::EncodeSealed,
+        Self::DecodeSealed,
+        Self::EncodeBf16,
+        Self::DecodeBf16,
+    ];
+
     /// Its name in tables and JSON.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::MemcpyRow => "memcpy-row",
             Self::Memcpy => "memcpy",
+            Self::MemcpyBf16 => "memcpy-bf16",
             Self::Transform => "transform",
             Self::Encode => "encode",
+            Self::EncodeKeeping => "encode-keeping",
             Self::Receive => "receive",
             Self::Decode => "decode",
             Self::Accumulate => "accumulate",
+            Self::EncodeSealed => "encode-sealed",
+            Self::DecodeSealed => "decode-sealed",
+            Self::EncodeBf16 => "encode-bf16",
+            Self::DecodeBf16 => "decode-bf16",
         }
     }
 
@@ -88,118 +138,87 @@ impl Op {
     pub(super) fn reference(self) -> Self {
         match self {
             Self::MemcpyRow | Self::Transform => Self::MemcpyRow,
+            Self::MemcpyBf16 | Self::EncodeBf16 | Self::DecodeBf16 => Self::MemcpyBf16,
             _ => Self::Memcpy,
         }
+    }
+
+    /// Bytes of one of its gradient's coordinates.
+    pub(super) fn element_bytes(self) -> usize {
+        if self.reference() == Self::MemcpyBf16 { 2 } else { 4 }
     }
 }
 
 impl Bench {
-    /// Allocates for a message of `layout`. Work on several rows at once where `parallel`, in the rayon pool of the caller.
-    pub(super) fn new(layout: Layout, codec: Codec, planes: u8, parallel: bool) -> Self {
-        let count = layout.coordinates();
-        let place = |index| {
-            let start = layout.packet_offset(codec, index, planes);
-            start..start + layout.packet_len(codec, index, planes)
-        };
-        let decoder = Decoder::new(layout, KEY, Decoding::Unbiased).with_codec(codec).with_planes(planes);
-        let pattern = Distribution::Gaussian.draw(1, count.min(PATTERN), PATTERN);
+    /// Allocates for messages in f32 and in bf16; where `seal`, for sealed ones, too.
+    pub(super) fn new(shape: &Shape, half: &Shape, seal: bool) -> Result<Self> {
+        let count = shape.layout.coordinates();
+        let pattern = gaussians(&mut ChaCha8Rng::seed_from_u64(1), count.min(PATTERN));
         let mut gradient = Aligned::new(count);
         gradient.values().iter_mut().zip(pattern.iter().cycle()).for_each(|(to, from)| *to = *from);
-        Self {
-            layout,
-            codec,
-            planes,
-            parallel,
+        let mut narrow = Aligned::new(count);
+        let wide = pattern.iter().cycle();
+        narrow.values().iter_mut().zip(wide).for_each(|(to, from)| *to = bf16::from_f32(*from));
+        let key = SealKey::from_bytes(&[1; 16]).context("a key of 16 bytes is valid")?;
+        Ok(Self {
             gradient,
-            row: Aligned::new(layout.row_range(0).len()),
-            packets: vec![0; layout.message_len(codec, planes)],
-            places: (0..layout.packets()).map(place).collect(),
-            decoder: Some(decoder.parallel(parallel)),
             out: Aligned::new(count),
-        }
+            row: Aligned::new(shape.layout.row_range(0).len()),
+            plain: Traffic::new(shape, None),
+            sealed: seal.then(|| Traffic::new(shape, Some(Sealer::new(&key, 1)))),
+            half: Half { gradient: narrow, out: Aligned::new(count), traffic: Traffic::new(half, None) },
+        })
     }
 
-    /// Times both memcpys.
-    pub(super) fn memcpy(&mut self) -> Vec<Sample> {
+    /// Times memcpy on that many threads, which the rayon pool of the caller has.
+    pub(super) fn memcpy(&mut self, threads: usize) -> Vec<Sample> {
         let (gradient, row, out) = (self.gradient.values(), self.row.values(), self.out.values());
-        let length = row.len().min(gradient.len());
-        let (from, to) = (&gradient[..length], &mut row[..length]);
-        let row = best_of_rows(|| {
-            time(|| {
-                for _ in 0..ROW_REPEATS {
-                    black_box(&mut *to).copy_from_slice(black_box(from));
-                }
-            })
-        });
-        let (from, to, parallel) = (&*gradient, out, self.parallel);
-        let all = time(|| {
-            if parallel {
-                let share = from.len().div_ceil(rayon::current_num_threads());
-                let shares = to.par_chunks_mut(share).zip(from.par_chunks(share));
-                shares.for_each(|(to, from)| to.copy_from_slice(black_box(from)));
-            } else {
-                black_box(&mut *to).copy_from_slice(black_box(from));
-            }
-        });
-        vec![
-            Sample { op: Op::MemcpyRow, isa: None, coordinates: ROW_REPEATS * length, span: row },
-            Sample { op: Op::Memcpy, isa: None, coordinates: from.len(), span: all },
-        ]
+        let coordinates = gradient.len();
+        let whole = |op, span| Sample { op, isa: None, threads, coordinates, span };
+        let mut samples = vec![
+            whole(Op::Memcpy, copy(threads, gradient, out)),
+            whole(Op::MemcpyBf16, copy(threads, self.half.gradient.values(), self.half.out.values())),
+        ];
+        if threads == 1 {
+            let length = row.len().min(gradient.len());
+            let (from, to) = (&gradient[..length], &mut row[..length]);
+            let span = best_of_rows(|| {
+                time(|| {
+                    for _ in 0..ROW_REPEATS {
+                        black_box(&mut *to).copy_from_slice(black_box(from));
+                    }
+                })
+            });
+            samples.push(Sample { coordinates: ROW_REPEATS * length, ..whole(Op::MemcpyRow, span) });
+        }
+        samples
     }
 
-    /// Times everything that the codec does, on one instruction set.
-    pub(super) fn codec(&mut self, isa: Isa) -> Result<Vec<Sample>> {
-        let transform = self.transform(isa);
-        let (layout, codec, planes) = (self.layout, self.codec, self.planes);
-        let count = layout.coordinates();
-        let encoder = Encoder::new(layout, KEY).with_codec(codec).with_isa(isa).parallel(self.parallel);
-        let stream = StreamId::new(0, 0).context("job 0 and rank 0 are valid")?;
-        let envelope = Envelope { stream, message: KEY.message, layer_class: 0 };
-        let (gradient, packets) = (&*self.gradient.values(), &mut self.packets);
-        let mut encoded = Ok(());
-        let encode = time(|| encoded = encoder.encode_into(gradient, envelope, planes, black_box(packets)));
-        encoded.context("cannot encode")?;
-
-        let decoder = self.decoder.take().context("the decoder is always put back")?.with_isa(isa);
-        let decoder = self.decoder.insert(decoder);
-        let (packets, out) = (&self.packets, self.out.values());
-        let mut spans = [Span::default(); 3];
-        for (span, put) in spans.iter_mut().zip([None, Some(Put::Store), Some(Put::Add)]) {
-            decoder.reset(KEY);
-            let mut received = Ok(());
-            *span = time(|| {
-                let mut soon = self.places.iter().skip(AHEAD);
-                received = self.places.iter().try_for_each(|place| {
-                    if let Some(place) = soon.next() {
-                        Decoder::prefetch(&packets[place.clone()]);
-                    }
-                    let receipt = decoder.receive(black_box(&packets[place.clone()]))?;
-                    // Several threads decode when all is there; one decodes rows while their packets are in its cache.
-                    if let (Some(row), Some(put), false) = (receipt.completed, put, self.parallel) {
-                        put.row(decoder, row, black_box(&mut out[layout.row_coordinates(row)]));
-                    }
-                    Ok::<_, PacketError>(())
-                });
-                if let Some(put) = put {
-                    put.rest(decoder, black_box(out));
-                }
-            });
-            received.context("a packet of our own was refused")?;
+    /// Times everything that the codec does, on one instruction set and that many threads, which the rayon pool of the caller has.
+    pub(super) fn codec(&mut self, isa: Isa, threads: usize) -> Result<Vec<Sample>> {
+        let mut samples = Vec::new();
+        if threads == 1 {
+            let (coordinates, span) = (ROW_REPEATS * self.row.values().len(), self.transform(isa));
+            samples.push(Sample { op: Op::Transform, isa: Some(isa), threads, coordinates, span });
         }
-        let [receive, decode, accumulate] = spans;
-        let whole = |op, span| Sample { op, isa: Some(isa), coordinates: count, span };
-        Ok(vec![
-            Sample {
-                op: Op::Transform,
-                isa: Some(isa),
-                coordinates: ROW_REPEATS * self.row.values().len(),
-                span: transform,
-            },
-            whole(Op::Encode, encode),
-            whole(Op::Receive, receive),
-            whole(Op::Decode, decode),
-            whole(Op::Accumulate, accumulate),
-        ])
+        let (parallel, plain) = (threads > 1, &mut self.plain);
+        let (gradient, out) = (&*self.gradient.values(), self.out.values());
+        let coordinates = gradient.len();
+        let mut whole = |op, span| samples.push(Sample { op, isa: Some(isa), threads, coordinates, span });
+        // Own values before any of the others' packets: what is received last is what an encoder wrote without keeping.
+        whole(Op::EncodeKeeping, plain.encode_keeping(isa, parallel, gradient, out)?);
+        whole(Op::Encode, plain.encode(isa, parallel, gradient)?);
+        whole(Op::Receive, plain.receive(isa, parallel, Put::Nowhere, out)?);
+        whole(Op::Decode, plain.receive(isa, parallel, Put::Store, out)?);
+        whole(Op::Accumulate, plain.receive(isa, parallel, Put::Add, out)?);
+        if let Some(sealed) = &mut self.sealed {
+            whole(Op::EncodeSealed, sealed.encode(isa, parallel, gradient)?);
+            whole(Op::DecodeSealed, sealed.receive(isa, parallel, Put::Store, out)?);
+        }
+        let Half { gradient, out, traffic } = &mut self.half;
+        whole(Op::EncodeBf16, traffic.encode(isa, parallel, gradient.values())?);
+        whole(Op::DecodeBf16, traffic.receive(isa, parallel, Put::Store, out.values())?);
+        Ok(samples)
     }
 
     fn transform(&mut self, isa: Isa) -> Span {
@@ -208,57 +227,23 @@ impl Bench {
             row.iter_mut().zip(gradient).for_each(|(to, from)| *to = *from);
             time(|| {
                 for _ in 0..ROW_REPEATS {
-                    rotation::hadamard(isa, black_box(&mut *row));
+                    rotate::transform(isa, black_box(&mut *row));
                 }
             })
         })
     }
 }
 
-/// What becomes of decoded coordinates.
-#[derive(Debug, Clone, Copy)]
-enum Put {
-    Store,
-    Add,
-}
-
-impl Put {
-    /// Decodes a complete row.
-    fn row(self, decoder: &mut Decoder, row: usize, out: &mut [f32]) {
-        match self {
-            Self::Store => decoder.finish_row_into(row, out),
-            Self::Add => decoder.add_row_into(row, out),
-        };
-    }
-
-    /// Decodes what is left.
-    fn rest(self, decoder: &Decoder, out: &mut [f32]) {
-        match self {
-            Self::Store => decoder.finish_into(out),
-            Self::Add => decoder.add_into(out),
+fn copy<E: Copy + Send + Sync>(threads: usize, from: &[E], to: &mut [E]) -> Span {
+    time(|| {
+        if threads > 1 {
+            let share = from.len().div_ceil(threads);
+            let shares = to.par_chunks_mut(share).zip(from.par_chunks(share));
+            shares.for_each(|(to, from)| to.copy_from_slice(black_box(from)));
+        } else {
+            black_box(&mut *to).copy_from_slice(black_box(from));
         }
-    }
-}
-
-/// Coordinates that begin at a cache line, as tensors of machine learning frameworks do: vectors that straddle two lines cost twice.
-struct Aligned {
-    room: Vec<f32>,
-    start: usize,
-}
-
-impl Aligned {
-    const LINE: usize = 16;
-
-    fn new(length: usize) -> Self {
-        let room = vec![0.0_f32; length + Self::LINE];
-        let start = room.as_ptr().align_offset(64).min(Self::LINE);
-        Self { room, start }
-    }
-
-    fn values(&mut self) -> &mut [f32] {
-        let length = self.room.len() - Self::LINE;
-        &mut self.room[self.start..self.start + length]
-    }
+    })
 }
 
 fn best_of_rows(mut sample: impl FnMut() -> Span) -> Span {

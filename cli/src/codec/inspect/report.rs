@@ -6,9 +6,9 @@ use crate::output::table;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use trimwire_encoder::packet::BLOCK;
 use trimwire_encoder::quantiser::peak_magnitude;
-use trimwire_encoder::{Codec, HEADER_LEN, Header, Kind, PacketView, Prefix};
+use trimwire_encoder::wire::{BLOCK, TAG_LEN, VERSION};
+use trimwire_encoder::{Codec, HEADER_LEN, Header, Kind, PacketError, PacketView, Prefix};
 
 /// One packet.
 #[derive(Debug, Serialize)]
@@ -25,9 +25,26 @@ pub(super) struct Packet {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Content {
-    Data { kind: &'static str, stream: Stream, data: Box<Data> },
-    Other { kind: &'static str, stream: Stream },
-    Bad { error: String },
+    Data {
+        kind: &'static str,
+        stream: Stream,
+        data: Box<Data>,
+    },
+    Other {
+        kind: &'static str,
+        stream: Stream,
+    },
+    /// A DATA packet whose header is not what was sent. Its fields are what the bytes say, which nobody should believe.
+    Damaged {
+        kind: &'static str,
+        error: String,
+        check: u16,
+        check_expected: u16,
+        stream: Stream,
+    },
+    Bad {
+        error: String,
+    },
 }
 
 /// The part of the header that packets of all kinds have.
@@ -48,6 +65,10 @@ struct Data {
     index: u32,
     coordinates: usize,
     first_plane: u8,
+    /// The header's check, which is right.
+    check: u16,
+    /// The row was rotated twice.
+    twice: bool,
     /// `null` where the row is not finite.
     sigma: Option<f32>,
     not_finite: bool,
@@ -59,6 +80,10 @@ struct Data {
     planes_held: u8,
     /// A plane of which a part arrived.
     partial_plane: Option<Partial>,
+    /// Bytes behind the last plane that the codec has.
+    bytes_behind: usize,
+    /// Whether that is as many as the tags have of a sealed packet.
+    long_as_sealed: bool,
     values: Vec<Coordinate>,
 }
 
@@ -89,16 +114,28 @@ impl Packet {
     /// Decodes a UDP payload, with its first `count` coordinates.
     pub(super) fn decode(datagram: &Datagram, count: usize) -> Self {
         let content = match Prefix::parse(&datagram.payload) {
+            Err(PacketError::Version(version)) if (1..VERSION).contains(&version) => Content::Bad {
+                error: format!(
+                    "version {version} of the format, which this command does not read (it reads {VERSION})"
+                ),
+            },
             Err(error) => Content::Bad { error: error.to_string() },
             Ok(prefix) if prefix.kind != Kind::Data => {
                 Content::Other { kind: name(prefix.kind), stream: Stream::new(prefix) }
             }
             Ok(prefix) => match PacketView::parse(&datagram.payload) {
+                Err(error @ PacketError::Check { got, expected }) => Content::Damaged {
+                    kind: name(prefix.kind),
+                    error: error.to_string(),
+                    check: got,
+                    check_expected: expected,
+                    stream: Stream::new(prefix),
+                },
                 Err(error) => Content::Bad { error: error.to_string() },
                 Ok(view) => Content::Data {
                     kind: name(prefix.kind),
                     stream: Stream::new(prefix),
-                    data: Box::new(Data::new(&view, count)),
+                    data: Box::new(Data::new(&view, &datagram.payload, count)),
                 },
             },
         };
@@ -120,6 +157,13 @@ impl Packet {
         match &self.content {
             Content::Bad { error } => {
                 let _ = writeln!(text, "  cannot be decoded: {error} ({} bytes)", self.bytes);
+            }
+            Content::Damaged { kind, error, stream, .. } => {
+                let _ = writeln!(
+                    text,
+                    "  cannot be decoded: {error} ({} bytes)\n  its header says {kind} of {stream}, and something of that or behind it is wrong",
+                    self.bytes
+                );
             }
             Content::Other { kind, stream } => {
                 let _ = writeln!(text, "  {kind} of {stream}; {} bytes", self.bytes);
@@ -155,7 +199,7 @@ impl Stream {
 }
 
 impl Data {
-    fn new(view: &PacketView, count: usize) -> Self {
+    fn new(view: &PacketView, payload: &[u8], count: usize) -> Self {
         let header: &Header = view.header();
         let (codec, n) = (header.codec(), header.coordinates);
         let offset = |plane| codec.plane_offset(plane, n) - codec.plane_offset(header.first_plane, n);
@@ -166,18 +210,27 @@ impl Data {
             let width = 8 * (offset(open + 1) - offset(open)) / n;
             Partial { plane: open, coordinates: 8 * (body - offset(open)) / width.max(1) }
         });
+        let whole = HEADER_LEN + offset(codec.planes());
+        let bytes_behind = payload.len().saturating_sub(whole);
         Self {
             codec: codec.name(),
             index: header.index,
             coordinates: n,
             first_plane: header.first_plane,
+            check: payload
+                .get(HEADER_LEN - 2..)
+                .and_then(<[u8]>::first_chunk)
+                .map_or(0, |check| u16::from_be_bytes(*check)),
+            twice: header.twice,
             sigma: (!header.is_not_finite()).then_some(header.sigma),
             not_finite: header.is_not_finite(),
             kappa: f64::from(header.kappa) / 255.0,
             peak: peak_magnitude(header.peak),
-            whole_bytes: HEADER_LEN + offset(codec.planes()),
+            whole_bytes: whole,
             planes_held: planes,
             partial_plane: partial,
+            bytes_behind,
+            long_as_sealed: bytes_behind == TAG_LEN * codec.tags(header.first_plane, codec.planes()),
             values: coordinates(view, count),
         }
     }
@@ -185,10 +238,14 @@ impl Data {
     fn render(&self, bytes: usize) -> String {
         let codec: Codec = self.codec.parse().unwrap_or_default();
         let mut text = format!(
-            "  codec {codec}, packet {}: {} coordinates{}, {}\n  {bytes} of {} bytes: {}",
+            "  codec {codec}, packet {}: {} coordinates{}, {}\n  check {:#06x}, right\n  {bytes} of {} bytes: {}",
             self.index,
             self.coordinates,
-            if codec.rotates() { " (rotated)" } else { "" },
+            match (codec.rotates(), self.twice) {
+                (_, true) => " (rotated twice)",
+                (true, false) => " (rotated)",
+                (false, false) => "",
+            },
             self.sigma.map_or_else(
                 || "of a row that is not finite: all of it decodes to NaN".to_owned(),
                 |sigma| format!(
@@ -196,11 +253,19 @@ impl Data {
                     self.kappa, self.peak
                 )
             ),
+            self.check,
             self.whole_bytes,
             self.planes(codec),
         );
-        if bytes > self.whole_bytes {
-            let _ = write!(text, "; {} bytes behind the last plane are ignored", bytes - self.whole_bytes);
+        if self.long_as_sealed {
+            let _ = write!(
+                text,
+                "; {} bytes more, as many as the tags of a sealed packet have: if it is one, they lie between the planes, and of the \
+                 codes below the first plane alone is right",
+                self.bytes_behind
+            );
+        } else if self.bytes_behind > 0 {
+            let _ = write!(text, "; {} bytes behind the last plane are ignored", self.bytes_behind);
         }
         text.push('\n');
         if !self.values.is_empty() {
@@ -263,7 +328,7 @@ impl Summary {
     pub(super) fn count(&mut self, packet: &Packet) {
         self.packets += 1;
         match &packet.content {
-            Content::Bad { .. } => self.bad += 1,
+            Content::Bad { .. } | Content::Damaged { .. } => self.bad += 1,
             Content::Other { kind, .. } => *self.kinds.entry(kind).or_default() += 1,
             Content::Data { kind, data, .. } => {
                 *self.kinds.entry(kind).or_default() += 1;

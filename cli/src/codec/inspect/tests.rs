@@ -5,24 +5,28 @@ use super::report::Packet;
 use super::*;
 use proptest::prelude::*;
 use serde_json::Value;
+use trimwire_encoder::wire::VERSION;
 use trimwire_encoder::{
-    Codec, Encoder, Envelope, Isa, Layout, Message, PacketView, RotationKey, StreamId, packet::VERSION,
-    rotation,
+    Codec, Encoder, Envelope, HEADER_LEN, Header, Isa, Job, Layout, Message, PacketView, SealKey, Sealer,
+    StreamId, rotate,
 };
 
-const KEY: RotationKey = RotationKey { job_seed: 7, message: 9, rank: 0 };
+const JOB: Job = Job::new(7);
+const ENVELOPE: Envelope = Envelope { stream: StreamId::new(5, 300).unwrap(), message: 9 };
 
 fn gradient() -> Vec<f32> {
     (0..512).map(|i| ((i * 2_654_435_761_usize) % 1000) as f32 / 500.0 - 0.9).collect()
 }
 
 fn encoded(codec: Codec) -> Message {
-    let layout = Layout::new(512, 256).unwrap();
-    let envelope = Envelope { stream: StreamId::new(5, 300).unwrap(), message: 9, layer_class: 3 };
     let mut message = Message::default();
-    let encoder = Encoder::new(layout, KEY).with_codec(codec);
-    encoder.encode(&gradient(), envelope, codec.planes(), &mut message).unwrap();
+    encoder(codec).encode(&gradient(), ENVELOPE, codec.planes(), &mut message).unwrap();
     message
+}
+
+fn encoder(codec: Codec) -> Encoder {
+    let layout = Layout::new(512, 256).and_then(|layout| layout.with_layer_class(3)).unwrap();
+    Encoder::new(layout, JOB).with_codec(codec)
 }
 
 fn json(payload: &[u8]) -> Value {
@@ -67,11 +71,12 @@ fn what_a_packet_says_brackets_what_was_encoded_at_every_cut() {
         let message = encoded(codec);
         let mut exact = gradient();
         if codec.rotates() {
-            rotation::forward(Isa::PORTABLE, &mut exact, KEY, 0);
+            rotate::forward(Isa::PORTABLE, &mut exact, JOB, ENVELOPE, 0);
+            assert!(!message.rows()[0].twice, "rows of many like coordinates are rotated once");
         }
         let packet = message.packet(1);
         let mut widths = vec![f64::INFINITY];
-        for length in (18..=packet.len()).step_by(7).chain([packet.len()]) {
+        for length in (HEADER_LEN..=packet.len()).step_by(7).chain([packet.len()]) {
             let view = PacketView::parse(&packet[..length]).unwrap();
             let (mut width, mut bits) = (0.0, 0);
             for (coordinate, exact) in coordinates(&view, 256).iter().zip(&exact[256..]) {
@@ -84,7 +89,7 @@ fn what_a_packet_says_brackets_what_was_encoded_at_every_cut() {
                 width += coordinate.high - coordinate.low;
                 bits += coordinate.bits;
             }
-            assert!(bits as usize <= 8 * (length - 18), "{codec}: more bits than arrived");
+            assert!(bits as usize <= 8 * (length - HEADER_LEN), "{codec}: more bits than arrived");
             assert!(width <= widths[widths.len() - 1], "{codec}: more bytes never say less");
             widths.push(width);
         }
@@ -99,7 +104,7 @@ fn what_a_packet_says_brackets_what_was_encoded_at_every_cut() {
 #[test]
 fn a_packets_fields_are_named_in_json() {
     let message = encoded(Codec::Rht);
-    let packet = json(&message.packet(1)[..18 + 3 * 32 + 4]);
+    let packet = json(&message.packet(1)[..HEADER_LEN + 3 * 32 + 4]);
     assert_eq!(packet["kind"], "DATA");
     let stream = &packet["stream"];
     assert_eq!((&stream["job"], &stream["rank"], &stream["message"]), (&5.into(), &300.into(), &9.into()));
@@ -109,13 +114,16 @@ fn a_packets_fields_are_named_in_json() {
         (&data["codec"], &data["index"], &data["coordinates"]),
         (&"rht".into(), &1.into(), &256.into())
     );
-    assert_eq!((&data["planes_held"], &data["whole_bytes"]), (&3.into(), &(18 + 768).into()));
+    assert_eq!((&data["planes_held"], &data["whole_bytes"]), (&3.into(), &(HEADER_LEN + 768).into()));
     assert_eq!(data["partial_plane"], serde_json::json!({"plane": 3, "coordinates": 32}));
     assert_eq!(data["values"].as_array().unwrap().len(), 8);
     for key in ["index", "code", "known", "bits", "low", "high"] {
         assert!(data["values"][0][key].is_number(), "{key}");
     }
     assert_eq!(data["values"][0]["bits"], 4);
+    let check = u16::from_be_bytes([message.packet(1)[18], message.packet(1)[19]]);
+    assert_eq!((&data["check"], &data["twice"]), (&check.into(), &false.into()));
+    assert_eq!((&data["bytes_behind"], &data["long_as_sealed"]), (&0.into(), &false.into()));
 }
 
 #[test]
@@ -126,25 +134,89 @@ fn a_repair_shows_the_planes_that_it_brings() {
     assert_eq!(data["values"][0]["known"], 0x0c00_0000);
 }
 
+/// What people see of a payload.
+fn shown(payload: &[u8]) -> String {
+    Packet::decode(&Datagram::bare("test".to_owned(), payload.to_vec()), 1).render()
+}
+
 #[test]
 fn what_is_wrong_with_a_packet_is_said() {
-    let whole = encoded(Codec::Rht).packet(0).to_vec();
-    let damaged = |at: usize, byte: u8| {
+    let message = encoded(Codec::Rht);
+    let (whole, header) = (message.packet(0).to_vec(), message.header(0).unwrap());
+    let started = |at: usize, byte: u8| {
         let mut bytes = whole.clone();
         bytes[at] = byte;
         bytes
     };
+    // Headers that no encoder writes, with a check that is right.
+    let made = |header: Header| [&header.to_bytes()[..], &whole[HEADER_LEN..]].concat();
     for (bytes, message) in [
-        (whole[..12].to_vec(), "packet of 12 bytes is cut inside its head (18 bytes)"),
-        (damaged(0, 0x11), "unknown version 1 (this side speaks 2)"),
-        (damaged(0, 0x2f), "unknown kind 15"),
-        (damaged(1, 0xe0), "unknown codec 7 (valid: 0 rht"),
-        (damaged(11, 0), "no coordinates"),
-        (damaged(12, 0xff), "is not a magnitude"),
+        (whole[..12].to_vec(), "packet of 12 bytes is cut inside its head (20 bytes)"),
+        (started(0, 0xf1), "unknown version 15 (this side speaks 3)"),
+        (started(0, 0x3f), "unknown kind 15"),
+        (made(Header { coordinates: 0, ..header }), "no coordinates"),
+        (made(Header { first_plane: 10, ..header }), "first plane 10 of codec rht, which has 10"),
+        (made(Header { sigma: f32::INFINITY, ..header }), "is not a magnitude"),
     ] {
         let packet = json(&bytes);
         assert!(packet["error"].as_str().unwrap().contains(message), "{packet}");
+        assert!(shown(&bytes).contains(message));
     }
+}
+
+#[test]
+fn packets_of_earlier_versions_are_called_what_they_are() {
+    for version in [1, 2] {
+        let mut bytes = encoded(Codec::Rht).packet(0).to_vec();
+        bytes[0] = version << 4 | 1;
+        let said = format!("version {version} of the format, which this command does not read (it reads 3)");
+        assert_eq!(json(&bytes)["error"], said);
+        assert!(shown(&bytes).contains(&format!("cannot be decoded: {said}")));
+    }
+}
+
+#[test]
+fn a_damaged_header_is_shown_with_its_check_and_what_it_should_be() {
+    let whole = encoded(Codec::Rht).packet(0).to_vec();
+    let right = u16::from_be_bytes([whole[18], whole[19]]);
+    let mut damaged = whole.clone();
+    damaged[19] ^= 0x40;
+    let packet = json(&damaged);
+    assert_eq!((&packet["check"], &packet["check_expected"]), (&(right ^ 0x40).into(), &right.into()));
+    assert_eq!((&packet["kind"], &packet["stream"]["rank"]), (&"DATA".into(), &300.into()));
+    assert!(packet["data"].is_null(), "nothing that cannot be believed is shown as if it could");
+    let text = shown(&damaged);
+    let said = format!("check is {:#06x} where its bytes make {right:#06x}: it was damaged", right ^ 0x40);
+    assert!(text.contains(&said) && text.contains("its header says DATA of job 5, rank 300"), "{text}");
+    let mut elsewhere = whole;
+    elsewhere[7] ^= 1;
+    assert_eq!(json(&elsewhere)["check"], right);
+}
+
+#[test]
+fn a_row_that_was_rotated_twice_says_so() {
+    let mut spikes = vec![0.0; 512];
+    (spikes[3], spikes[300]) = (1.0, -1.0);
+    let mut message = Message::default();
+    encoder(Codec::Rht).encode(&spikes, ENVELOPE, 10, &mut message).unwrap();
+    assert_eq!(json(message.packet(0))["data"]["twice"], true);
+    assert!(shown(message.packet(0)).contains("256 coordinates (rotated twice), σ = "));
+    assert!(shown(encoded(Codec::Rht).packet(0)).contains("256 coordinates (rotated), σ = "));
+    assert!(shown(encoded(Codec::Raw).packet(0)).contains("256 coordinates, σ = "));
+}
+
+#[test]
+fn bytes_behind_the_last_plane_are_counted_and_a_sealed_packet_s_length_is_known() {
+    let long = [encoded(Codec::Rht).packet(0), &[0; 5]].concat();
+    assert_eq!(json(&long)["data"]["bytes_behind"], 5);
+    assert!(shown(&long).contains("5 bytes behind the last plane are ignored"));
+    let sealer = Sealer::new(&SealKey::from_bytes(&[1; 16]).unwrap(), 1);
+    let mut sealed = Message::default();
+    encoder(Codec::Rht).sealed(sealer).encode(&gradient(), ENVELOPE, 10, &mut sealed).unwrap();
+    let data = &json(sealed.packet(0))["data"];
+    assert_eq!((&data["bytes_behind"], &data["long_as_sealed"]), (&24.into(), &true.into()));
+    let text = shown(sealed.packet(0));
+    assert!(text.contains("24 bytes more, as many as the tags of a sealed packet have"), "{text}");
 }
 
 #[test]
@@ -198,7 +270,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_headers_never_panic(at in 0usize..18, byte in any::<u8>(), length in 0usize..1042, codec in 0u8..6) {
+    fn damaged_headers_never_panic(at in 0usize..20, byte in any::<u8>(), length in 0usize..1042, codec in 0u8..6) {
         let mut bytes = encoded(Codec::from_id(codec).unwrap()).packet(0).to_vec();
         bytes[at] = byte;
         bytes.truncate(length);
@@ -209,7 +281,7 @@ proptest! {
     fn damaged_captures_never_panic(
         bytes in proptest::collection::vec(any::<u8>(), 0..300), magic in 0usize..3, at in 0usize..200, byte in any::<u8>(),
     ) {
-        let mut file = pcap(&[frame(&[0x21; 40], 9217), frame(&bytes, 9217)]);
+        let mut file = pcap(&[frame(&[0x31; 40], 9217), frame(&bytes, 9217)]);
         let place = at % file.len();
         file[place] = byte;
         let magics = [[0xd4, 0xc3, 0xb2, 0xa1], [0x0a, 0x0d, 0x0d, 0x0a], [0xa1, 0xb2, 0xc3, 0xd4]];

@@ -6,9 +6,9 @@ use std::f64::consts::FRAC_2_PI;
 
 fn experiment(codec: Codec, depth: Depth, trim_rate: f64) -> Experiment {
     Experiment {
-        codec,
+        sent: Sent { codec, planes: codec.planes() },
         decoding: Decoding::Unbiased,
-        layout: Layout::new(1 << 17, codec.coordinates_per_packet()).unwrap(),
+        layout: Layout::new(1 << 17, codec.coordinates_per_packet(1500, codec.planes(), false)).unwrap(),
         dtype: Dtype::F32,
         depth,
         trim_rate,

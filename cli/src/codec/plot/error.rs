@@ -1,0 +1,177 @@
+//! Error against the bytes that a cut leaves of a packet, for every codec.
+
+mod drawing;
+
+use super::super::cut::{Choice, Depth, FRAME_OVERHEAD, Sent, message_shares};
+use super::super::measure::{Experiment, closed_form};
+use super::super::nmse;
+use super::super::source::{Distribution, Dtype};
+use super::{Options, Plotted};
+use crate::failure::Failure;
+use crate::output::table;
+use crate::progress::Progress;
+use anyhow::{Context as _, Result};
+use serde::Serialize;
+use trimwire_encoder::{Codec, HEADER_LEN, Layout, Tensor};
+
+/// Coordinates of a message when no flag says so.
+const DEFAULT_COORDINATES: usize = 1 << 17;
+/// Messages for every point when no flag says so.
+const DEFAULT_MESSAGES: u32 = 2;
+
+/// A measured error.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+struct Point {
+    codec: &'static str,
+    /// Frames were cut to this many bytes.
+    frame_bytes: usize,
+    nmse: f64,
+    expected: Option<f64>,
+}
+
+/// What is drawn of a codec.
+#[derive(Debug, Clone, PartialEq)]
+struct Series {
+    codec: Codec,
+    points: Vec<Point>,
+    /// Closed form at every frame size.
+    curve: Vec<(usize, Option<f64>)>,
+}
+
+/// Measures and draws.
+pub(super) fn plot(options: &Options) -> Result<Plotted, Failure> {
+    let input = &options.input;
+    let gradient = input.read(options.coordinates).map_err(Failure::input)?;
+    let tensors = nmse::tensors(gradient.as_ref(), options.coordinates.unwrap_or(DEFAULT_COORDINATES));
+    let dtype = gradient.as_ref().map_or(input.dtype(), |gradient| gradient.dtype);
+    let layouts = layouts(options, &tensors, dtype).map_err(Failure::usage)?;
+    if let (Some(gradient), Some((_, layout))) = (&gradient, layouts.first()) {
+        input.warn(gradient, layout);
+    }
+    let values = gradient.as_ref().map(|gradient| gradient.values.as_slice());
+    let all = measure(options, &layouts, dtype, values)?;
+    let points: Vec<Point> = all.iter().flat_map(|series| series.points.iter().copied()).collect();
+    Ok(Plotted {
+        drawing: drawing::draw(&all, &title(options)),
+        json: serde_json::json!({ "points": points }),
+        table: render(&points),
+    })
+}
+
+fn title(options: &Options) -> String {
+    let coordinates = match &options.input.dist {
+        Distribution::File(path) => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        named => format!("{named} coordinates"),
+    };
+    let decoding = format!("{:?}", options.decoding).to_lowercase();
+    format!("{} % of packets cut, {coordinates}, {decoding} decoding", 100.0 * options.trim_rate)
+}
+
+/// The codecs to draw, each in packets of its own size: what trim sizes in bytes leave of a packet depends on it.
+fn layouts(options: &Options, tensors: &[Tensor], dtype: Dtype) -> Result<Vec<(Sent, Layout)>> {
+    let codecs = if options.codec.is_empty() { &Codec::ALL[..] } else { &options.codec };
+    let layout = |codec: &Codec| {
+        let sent = Sent { codec: *codec, planes: codec.default_planes(dtype.bytes()) };
+        let per_packet = options.per_packet.unwrap_or_else(|| nmse::per_packet(sent, false));
+        Ok((sent, nmse::layout(tensors, per_packet, options.row_log2)?))
+    };
+    codecs.iter().map(layout).collect()
+}
+
+fn measure(
+    options: &Options,
+    layouts: &[(Sent, Layout)],
+    dtype: Dtype,
+    gradient: Option<&[f32]>,
+) -> Result<Vec<Series>, Failure> {
+    let frames = |sent, layout: &Layout| frames(sent, layout.coordinates_per_packet());
+    let sizes = layouts.iter().map(|(sent, layout)| frames(*sent, layout).len()).sum::<usize>();
+    let progress = Progress::new(sizes as u64, "points");
+    let mut all = Vec::new();
+    for (sent, layout) in layouts {
+        let (sent, codec, mut points) = (*sent, sent.codec, Vec::new());
+        for bytes in frames(sent, layout) {
+            let experiment = Experiment {
+                sent,
+                decoding: options.decoding.into(),
+                layout: layout.clone(),
+                dtype,
+                depth: Depth::frame(bytes),
+                trim_rate: options.trim_rate,
+                choice: Choice::Exact,
+                messages: options.messages.unwrap_or(DEFAULT_MESSAGES),
+                seed: options.seed,
+            };
+            let measured = experiment.run(&options.input.dist, gradient, || ())?;
+            let checked = measured.check(codec, gradient);
+            checked.with_context(|| options.input.dist.to_string()).map_err(Failure::input)?;
+            let (nmse, expected) = (measured.nmse, measured.expected);
+            points.push(Point { codec: codec.name(), frame_bytes: bytes, nmse, expected });
+            progress.step();
+        }
+        let whole = FRAME_OVERHEAD + sent.payload(layout.coordinates_per_packet());
+        let expected = |frame| {
+            let shares = message_shares(layout, sent, Depth::frame(frame), options.trim_rate);
+            closed_form(codec, options.decoding.into(), &shares)
+        };
+        let curve = (FRAME_OVERHEAD + HEADER_LEN..=whole).map(|bytes| (bytes, expected(bytes))).collect();
+        all.push(Series { codec, points, curve });
+    }
+    progress.finish();
+    Ok(all)
+}
+
+/// Frame sizes to measure at: where the planes of the largest packets end, and halves of the wide ones. Raw packets, of one plane, are
+/// measured where other f32s' planes would end.
+fn frames(sent: Sent, per_packet: usize) -> Vec<usize> {
+    let raw = sent.codec == Codec::Raw;
+    let (codec, last) =
+        if raw { (Codec::RhtPaper, Codec::RhtPaper.planes()) } else { (sent.codec, sent.planes) };
+    let planes: Vec<usize> = (0..=last).map(|plane| codec.plane_offset(plane, per_packet)).collect();
+    let wide = planes.windows(2).filter(|plane| plane[1] - plane[0] >= per_packet);
+    let halves: Vec<usize> = wide.map(|plane| plane[0].midpoint(plane[1])).collect();
+    let mut sizes: Vec<usize> =
+        planes.into_iter().chain(halves).map(|body| FRAME_OVERHEAD + HEADER_LEN + body).collect();
+    sizes.sort_unstable();
+    sizes
+}
+
+fn render(points: &[Point]) -> String {
+    let rows: Vec<Vec<String>> = points
+        .iter()
+        .map(|point| {
+            let expected = point.expected.map_or_else(|| "-".to_owned(), |e| format!("{e:.3e}"));
+            vec![
+                point.codec.to_owned(),
+                point.frame_bytes.to_string(),
+                format!("{:.3e}", point.nmse),
+                expected,
+            ]
+        })
+        .collect();
+    table(&["codec", "frame, bytes", "NMSE", "closed form"], &rows, 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_lie_at_every_plane_of_the_largest_packets_and_at_the_whole_packet() {
+        let whole = |codec: Codec| Sent { codec, planes: codec.planes() };
+        let bits = [62, 118, 174, 230, 286, 342, 398, 454];
+        assert_eq!(frames(whole(Codec::Rht), 448), [&bits[..], &[510, 734, 958, 1182, 1406]].concat());
+        let bits = [62, 150, 238, 326, 414, 502, 590, 678];
+        assert_eq!(
+            frames(Sent { codec: Codec::Rht, planes: 9 }, 704),
+            [&bits[..], &[766, 1118, 1470]].concat()
+        );
+        let bits = [62, 106, 150, 194, 238, 282, 326, 370];
+        let floats = [&bits[..], &[414, 590, 766, 942, 1118, 1294, 1470]].concat();
+        assert_eq!(frames(whole(Codec::RhtPaper), 352), floats);
+        assert_eq!(frames(whole(Codec::Raw), 352), floats);
+        let bits = [62, 102, 142, 182, 222, 262, 302, 342];
+        let dithered = [&bits[..], &[382, 542, 702, 862, 1022, 1182, 1342, 1382]].concat();
+        assert_eq!(frames(whole(Codec::SubtractiveDithering), 320), dithered);
+    }
+}
