@@ -8,10 +8,14 @@
 //!  all-gather       rank s ── the sum, encoded once ──► every other rank
 //! ```
 //!
+//! Rows are important (docs/wire-format.md §7) where the same message's were worth at least their median one step ago; in the first step, and
+//! after one of a gradient of another length, all are.
+//!
 //! The order of the additions is that of the ranks, whatever the order of arrival, so that the same packets give
 //! the same bits. Steps may overlap: a fast rank can be a step ahead of a slow one.
 #![forbid(unsafe_code)]
 
+mod figures;
 mod message_id;
 mod shards;
 mod step;
@@ -21,6 +25,7 @@ pub use shards::shard_range;
 
 use crate::endpoint::{Endpoint, Event, ExpectError, SendError};
 use crate::transfer::TransferError;
+use figures::Figures;
 use std::collections::BTreeMap;
 use step::Step;
 use trimwire_encoder::{
@@ -30,8 +35,8 @@ use trimwire_encoder::{
 /// What the ranks' results have to do with each other. Each receiver of the all-gather sees other cuts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Replicas {
-    /// Every rank decodes what it got, and the owner of a shard keeps its exact sum: smallest error, but the
-    /// ranks' results differ.
+    /// Every rank decodes what it got, the owner of a shard what it sent. With nothing cut or lost in the all-gather, results are
+    /// bit-identical, whatever the number of planes; where something is, the ranks that got less of it have a larger error.
     #[default]
     Free,
     /// Every rank, the owner included, decodes each packet at the lowest precision that any rank got: results are
@@ -215,12 +220,13 @@ pub struct AllReduce {
     config: AllReduceConfig,
     /// By the step's bits that are in message ids.
     steps: BTreeMap<u32, Step>,
+    figures: Figures,
 }
 
 impl AllReduce {
     /// A collective with no step begun. The configuration is checked by [`Self::start`].
     pub fn new(config: AllReduceConfig) -> Self {
-        Self { config, steps: BTreeMap::new() }
+        Self { config, steps: BTreeMap::new(), figures: Figures::default() }
     }
 
     /// The configuration.
@@ -252,7 +258,7 @@ impl AllReduce {
             let stats = OutcomeStats::default();
             return Ok(Some(Outcome { step, sum: gradient, stats, duration_ns: 0 }));
         }
-        let begun = Step::start(now_ns, step, gradient, &self.config, endpoint)?;
+        let begun = Step::start(now_ns, step, gradient, &self.config, &mut self.figures, endpoint)?;
         self.steps.insert(key, begun);
         Ok(None)
     }
@@ -271,7 +277,7 @@ impl AllReduce {
         | Event::Failed { message, .. }) = event;
         let id = MessageId::from_u32(message);
         let Some(step) = self.steps.get_mut(&id.step) else { return Ok(None) };
-        match step.handle_event(now_ns, id, event, &self.config, endpoint) {
+        match step.handle_event(now_ns, id, event, &self.config, &mut self.figures, endpoint) {
             Ok(false) => Ok(None),
             Ok(true) => Ok(self.steps.remove(&id.step).map(|step| step.outcome(now_ns, endpoint))),
             Err(error) => {

@@ -36,7 +36,7 @@ use crate::wire::cut_map::CutMap;
 use peer::Peer;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use trimwire_encoder::packet::{PLANES, StreamId};
+use trimwire_encoder::wire::{PLANES, StreamId};
 use trimwire_encoder::{Decoder, Message};
 
 /// Which transfer a timer or a control packet belongs to. The order is that of expiry at the same time.

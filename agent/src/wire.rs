@@ -24,7 +24,7 @@ pub mod cut_map;
 
 use cut_map::{Detail, MAX_PACKETS, MapError, MapPart};
 use trimwire_encoder::DEFAULT_COORDINATES_PER_PACKET;
-use trimwire_encoder::packet::{HEADER_LEN, Kind, PLANES, Prefix, StreamId, plane_offset};
+use trimwire_encoder::wire::{HEADER_LEN, Kind, PLANES, Prefix, StreamId, plane_offset};
 
 /// Longest control payload written, prefix included: fits an MTU of 1500 with any encapsulation that whole DATA
 /// packets of the default size survive.

@@ -4,11 +4,13 @@ mod network;
 
 use network::{Faults, Network, PLANE_BYTES, Random};
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 use trimwire_agent::collective::{
     AllReduce, AllReduceConfig, Outcome, Replicas, StartError, StepError, shard_range,
 };
+use trimwire_agent::collective::{MessageId, Phase};
 use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Reliability};
-use trimwire_encoder::{Decoding, HEADER_LEN, PLANES, nmse};
+use trimwire_encoder::{Decoding, HEADER_LEN, Header, PLANES, nmse};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -187,10 +189,78 @@ fn cuts_cost_what_the_closed_form_says() {
         assert!(error > 1e-7 && error < 0.0096 * 2.0, "{error}");
         assert_eq!(outcome.stats.missing, 0);
     }
-    // The owner of a shard keeps its exact sum (free replicas): its error comes from the reduce-scatter alone.
+    // The owner of a shard has all of what it sent (free replicas): its error comes from the reduce-scatter alone.
     let own = shard_range(sum.len(), 4, 0);
     let (here, there) = (&outcomes[0].sum[own.clone()], &outcomes[1].sum[own.clone()]);
     assert!(nmse(here, &sum[own.clone()]) < nmse(there, &sum[own]));
+}
+
+#[test]
+fn with_nothing_cut_all_ranks_have_the_same_bits() {
+    for replicas in [Replicas::Free, Replicas::Consistent] {
+        for decoding in [Decoding::Unbiased, Decoding::Mmse, Decoding::Paper] {
+            for planes in [10, 9, 4, 1] {
+                let faults = Faults { jitter_ns: 30_000, ..Faults::NONE };
+                let mut job = Job::new(3, faults, 1, Reliability::Full, |config| {
+                    config.replicas = replicas;
+                    config.decoding = decoding;
+                    config.planes = planes;
+                });
+                let outcomes = job.reduce(0, &gradients(3, 10_000, 1));
+                let bits = |outcome: &Outcome| outcome.sum.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+                for outcome in &outcomes[1..] {
+                    assert!(
+                        bits(outcome) == bits(&outcomes[0]),
+                        "{replicas:?}, {decoding:?}, {planes} planes"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// The importance of a step's rows on the wire, by phase and shard; `packets` are those of a row.
+fn importance(network: &Network, step: u32, packets: u32) -> BTreeMap<(Phase, u16), Vec<bool>> {
+    let mut rows: BTreeMap<_, BTreeMap<u32, bool>> = BTreeMap::new();
+    for header in network.log.iter().filter_map(|(.., datagram)| Header::parse(&datagram.payload).ok()) {
+        let id = MessageId::from_u32(header.prefix.message);
+        if id.step == step {
+            let important = header.prefix.important;
+            let before =
+                rows.entry((id.phase, id.shard)).or_default().insert(header.index / packets, important);
+            assert!(before.is_none_or(|before| before == important), "all of a row, or nothing");
+        }
+    }
+    rows.into_iter().map(|(message, rows)| (message, rows.into_values().collect())).collect()
+}
+
+#[test]
+fn rows_are_important_that_were_worth_the_median_of_their_message_one_step_ago() {
+    // Shards of four rows, of 1024 coordinates in three packets, as large on both ranks.
+    let mut job = Job::new(2, Faults::NONE, 1, Reliability::Full, |_| ());
+    job.network.keep_log = true;
+    let scaled = |sizes: [f32; 4]| {
+        let mut gradients = gradients(2, 8 * 1_024, 1);
+        for (i, value) in gradients.iter_mut().flat_map(|gradient| gradient.iter_mut().enumerate()) {
+            *value *= sizes[i / 1_024 % 4];
+        }
+        gradients
+    };
+    job.reduce(0, &scaled([1.0, 2.0, 4.0, 8.0]));
+    // As large as the third of four, 4, and then 6.
+    job.reduce(1, &scaled([16.0, 6.0, 2.0, 1.0]));
+    job.reduce(2, &scaled([1.0, 4.0, 8.0, 7.0]));
+    // Another gradient: nothing is known of it.
+    job.reduce(3, &gradients(2, 4 * 1_024, 1));
+    let expected = |rows: &[bool]| {
+        let messages =
+            [Phase::ReduceScatter, Phase::AllGather].map(|phase| [0, 1].map(|shard| (phase, shard)));
+        messages.into_iter().flatten().map(|message| (message, rows.to_vec())).collect::<BTreeMap<_, _>>()
+    };
+    assert_eq!(importance(&job.network, 0, 3), expected(&[true; 4]), "the first step");
+    assert_eq!(importance(&job.network, 1, 3), expected(&[true, true, false, false]));
+    assert_eq!(importance(&job.network, 2, 3), expected(&[false, false, true, true]));
+    assert_eq!(importance(&job.network, 3, 3), expected(&[true; 2]));
 }
 
 #[test]

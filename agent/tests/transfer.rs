@@ -6,7 +6,7 @@ use network::{Faults, LINE_BPS, Network, PLANE_BYTES, Random, decoder, encode, k
 use proptest::prelude::*;
 use trimwire_agent::endpoint::{Event, Expectation, Reliability, Traffic};
 use trimwire_agent::transfer::{TransferError, TransferStats};
-use trimwire_encoder::packet::{Header, Kind, VERSION};
+use trimwire_encoder::wire::{Header, Kind, VERSION};
 use trimwire_encoder::{Decoder, HEADER_LEN, PLANES, nmse};
 
 const SECOND: u64 = 1_000_000_000;
@@ -102,7 +102,7 @@ proptest! {
         let Delivered { decoder, received, .. } = try_deliver(&mut network, &gradient, PLANES)?;
         prop_assert_eq!((received.full, received.cut, received.missing), (received.packets, 0, 0));
         let mut out = vec![0.0; length];
-        decoder.finish_into(&mut out);
+        decoder.decode_into(&mut out).expect("of its length");
         prop_assert!(nmse(&out, &gradient) < 1e-12, "{}", nmse(&out, &gradient));
     }
 
@@ -362,7 +362,7 @@ fn a_peer_that_vanishes_fails_both_sides_and_says_what_is_missing() {
         .collect();
     texts.sort();
     assert!(
-        texts[0].starts_with("0 1 rank 1 has not answered ") && texts[0].contains(" of 245 packets"),
+        texts[0].starts_with("0 1 rank 1 has not answered ") && texts[0].contains(" of 246 packets"),
         "{texts:?}"
     );
     assert!(
@@ -454,12 +454,12 @@ fn a_message_of_a_hundred_thousand_packets_is_repaired_through_many_status_parts
     let mut network = Network::new(2, faults, 3, Reliability::Full);
     let gradient = vec![1.0; 32 * 100_000];
     let message = {
-        use trimwire_encoder::{Encoder, Envelope, Layout, Message};
+        use network::{JOB, envelope};
+        use trimwire_encoder::{Encoder, Layout, Message};
         let layout = Layout::new(gradient.len(), 32).expect("valid");
-        let envelope = Envelope { stream: network.endpoints[0].stream(), message: MESSAGE, layer_class: 0 };
         let mut out = Message::default();
-        Encoder::new(layout, network::key(MESSAGE)).encode(&gradient, envelope, 2, &mut out).expect("finite");
-        let decoder = Decoder::new(layout, network::key(MESSAGE), trimwire_encoder::Decoding::Unbiased);
+        Encoder::new(layout.clone(), JOB).encode(&gradient, envelope(MESSAGE), 2, &mut out).expect("finite");
+        let decoder = Decoder::new(layout, JOB, envelope(MESSAGE), trimwire_encoder::Decoding::Unbiased);
         network.endpoints[1].expect(0, 0, MESSAGE, decoder).expect("expected");
         std::sync::Arc::new(out)
     };

@@ -197,27 +197,59 @@ fn without_trimming_the_same_incast_is_dropped_and_repaired() {
     }
 }
 
+/// What went through a careless switch.
+#[derive(Debug, Default)]
+struct Relayed {
+    cut: u64,
+    /// UDP datagrams of agents: DATA without a checksum and with one, control packets with a right one and with another.
+    data: [u64; 2],
+    control: [u64; 2],
+}
+
+impl Relayed {
+    fn count(&mut self, frame: &[u8]) {
+        let udp = frame.get(14..).filter(|ip| ip[0] == 0x45 && ip.get(9) == Some(&17));
+        let Some(ip) = udp.filter(|ip| ip.len() > 28) else { return };
+        let length = usize::from(u16::from_be_bytes([ip[24], ip[25]]));
+        let Some(datagram) = ip.get(20..20 + length) else { return };
+        if datagram[8] & 15 == 1 {
+            self.data[usize::from(datagram[6..8] != [0, 0])] += 1;
+            return;
+        }
+        // RFC 768: the sum over pseudo-header and datagram, the checksum included, has ones only.
+        let words = ip[12..20].chunks(2).chain(datagram.chunks(2));
+        let word = |w: &[u8]| u32::from(w[0]) << 8 | u32::from(w.get(1).copied().unwrap_or(0));
+        let mut sum = words.map(word).sum::<u32>() + 17 + length as u32;
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        self.control[usize::from(sum != 0xffff || datagram[6..8] == [0, 0])] += 1;
+    }
+}
+
 /// Passes frames on between two sockets and cuts what is longer than `cut_to` on its way from the first, as switches do that
 /// mend neither lengths nor checksums nor DSCP.
-fn careless_switch(ends: &[FrameSocket; 2], cut_to: usize, stop: &AtomicBool) -> anyhow::Result<u64> {
-    let mut cut = 0;
+fn careless_switch(ends: &[FrameSocket; 2], cut_to: usize, stop: &AtomicBool) -> anyhow::Result<Relayed> {
+    let mut relayed = Relayed::default();
     while !stop.load(Ordering::Relaxed) {
         let mut idle = true;
         while let Some(mut frame) = ends[0].receive()? {
             idle = false;
-            cut += u64::from(frame.len() > cut_to);
+            relayed.count(&frame);
+            relayed.cut += u64::from(frame.len() > cut_to);
             frame.truncate(cut_to);
             ends[1].send(&frame)?;
         }
         while let Some(frame) = ends[1].receive()? {
             idle = false;
+            relayed.count(&frame);
             ends[0].send(&frame)?;
         }
         if idle {
             std::thread::sleep(Duration::from_micros(200));
         }
     }
-    Ok(cut)
+    Ok(relayed)
 }
 
 #[test]
@@ -243,7 +275,7 @@ fn raw_reception_decodes_what_a_switch_cut_without_mending_lengths() {
     };
     std::thread::scope(|scope| {
         // Four planes of 448 coordinates.
-        let switch = scope.spawn(|| careless_switch(&ends, 284, &stop));
+        let switch = scope.spawn(|| careless_switch(&ends, 286, &stop));
         let receiver = agent(h2, "recv --bind 10.0.0.2 --from 1 --receive raw");
         // One line is the heading, one the receiver's socket.
         let listens = || Ok((h2.run("cat", &["/proc/net/packet"])?.lines().count() > 1).then_some(()));
@@ -251,7 +283,8 @@ fn raw_reception_decodes_what_a_switch_cut_without_mending_lengths() {
         let sender = agent(h1, "send --bind 10.0.0.1 --to 10.0.0.2 --bitrate 50M");
         let (sent, received) = (sender.json(LIMIT), receiver.json(LIMIT));
         stop.store(true, Ordering::Relaxed);
-        let cut = switch.join().expect("no panic").expect("relays");
+        let relayed = switch.join().expect("no panic").expect("relays");
+        let cut = relayed.cut;
         let (sent, received) = (sent.expect("sender reports"), received.expect("receiver reports"));
         let packets = number(&received, "/messages/0/packets");
         assert!(cut as f64 >= packets * 0.99, "{cut} of {packets} cut");
@@ -262,6 +295,9 @@ fn raw_reception_decodes_what_a_switch_cut_without_mending_lengths() {
         let nmse = number(&received, "/messages/0/nmse");
         let expected = number(&received, "/messages/0/nmse_expected");
         assert!((nmse / expected - 1.0).abs() < 0.08, "nmse {nmse:e}, formula {expected:e}");
+        // docs/wire-format.md: a switch that mends no checksum finds none in DATA; control packets have right ones.
+        assert!(relayed.data[0] > 0 && relayed.control[0] > 0, "{relayed:?}");
+        assert_eq!((relayed.data[1], relayed.control[1]), (0, 0), "{relayed:?}");
         eprintln!("{test}: {cut} cut; nmse {nmse:.3e}, formula {expected:.3e}");
     });
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::spec::{End, Fabric, Layer, Located, Overload, PolicySpec, Problems};
-use crate::units::{self, CutSize, NEVER, Threshold};
+use crate::units::{self, CutSize, DataPacket, NEVER, Threshold};
 
 /// What an egress port does with its queues.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +96,8 @@ pub(crate) fn resolve(
         fabric,
         spec,
         rtt_given,
-        coordinates: units::coordinates(fabric.mtu),
+        packet: fabric.data_packet(),
+        head: units::head(fabric.hosts.values().any(|host| host.ip6.is_some())),
         found: BTreeMap::new(),
         doubts: BTreeMap::new(),
     };
@@ -130,7 +131,9 @@ struct Resolver<'f> {
     fabric: &'f Fabric,
     spec: &'f PolicySpec,
     rtt_given: bool,
-    coordinates: u64,
+    packet: DataPacket,
+    /// Bytes in front of the planes of the fabric's packets.
+    head: u64,
     found: Complaints,
     doubts: Complaints,
 }
@@ -184,7 +187,7 @@ impl<'f> Resolver<'f> {
         let share = given.unwrap_or(TRIM_CAP)?;
         let rate = u128::from(rate_bps) * u128::from(share) / WHOLE;
         // A bucket smaller than a head would let none through.
-        let smallest = units::full_frame(self.coordinates).max(SMALLEST_FRAME);
+        let smallest = self.packet.full_frame().max(SMALLEST_FRAME);
         let burst = trim_drop_at.max(u32::try_from(smallest).unwrap_or(NEVER));
         Some(TrimCap { share, rate_bps: u64::try_from(rate).unwrap_or(u64::MAX).max(1), burst })
     }
@@ -312,18 +315,21 @@ impl<'f> Resolver<'f> {
 
     fn size(&mut self, located: Option<&Located<CutSize>>, default: CutSize) -> u16 {
         let size = located.map_or(default, |located| located.value);
-        let bytes = size.bytes(self.coordinates);
+        let bytes = size.bytes(self.packet);
         if let Some(Located { line, path, .. }) = located {
-            let one_plane = CutSize::Planes(1).bytes(self.coordinates);
-            if bytes < SMALLEST_FRAME {
+            let one_plane = CutSize::Planes(1).bytes(self.packet);
+            let head = self.head;
+            if bytes < head {
                 complain(&mut self.found, *line, path, "small", || {
-                    format!("'{size}' is less than Ethernet's smallest frame, {SMALLEST_FRAME} bytes")
+                    format!(
+                        "'{size}' is less than the {head} bytes in front of a packet's planes: nothing of it would be of use"
+                    )
                 });
             } else if bytes < one_plane {
                 complain(&mut self.doubts, *line, path, "plane", || {
                     format!("'{size}' leaves less than one plane of a packet ({one_plane} bytes)")
                 });
-            } else if bytes >= units::full_frame(self.coordinates) {
+            } else if bytes >= self.packet.full_frame() {
                 complain(&mut self.doubts, *line, path, "whole", || {
                     format!("'{size}' is a whole packet at mtu {}: nothing is cut", self.fabric.mtu)
                 });
@@ -354,7 +360,7 @@ impl<'f> Resolver<'f> {
 
     /// Heads alone fill a link beyond a sustained overload of full frame : cut frame, 12:1 at one plane.
     fn header_overload(&mut self, policies: &BTreeMap<String, BTreeMap<u16, PortPolicy>>) {
-        let full = units::full_frame(self.coordinates).max(1);
+        let full = self.packet.full_frame().max(1);
         for (switch, ports) in policies {
             let all: u128 = ports.values().map(|port| u128::from(port.rate_bps)).sum();
             for (port, policy) in ports {

@@ -58,6 +58,8 @@ pub struct Fabric {
     pub queues: QueuePlan,
     /// What is done to packets in a congested queue.
     pub overload: Overload,
+    /// Jobs seal their packets (docs/wire-format.md §12): sizes in planes leave room for tags.
+    pub sealed: bool,
     /// How packets are spread over equal paths.
     pub load_balance: LoadBalance,
     /// Flows that are never cut, in the file's order.
@@ -274,6 +276,11 @@ pub enum Overload {
 }
 
 impl Fabric {
+    /// Its full DATA packets.
+    pub fn data_packet(&self) -> units::DataPacket {
+        units::DataPacket::new(self.mtu, self.sealed)
+    }
+
     /// Every code point that cut packets leave some port with: all of them are taken for cut packets everywhere.
     pub fn trimmed_code_points(&self) -> BTreeSet<u8> {
         let ports = self.policies.values().flatten().map(|(_, port)| port.trimmed_dscp);
@@ -313,6 +320,7 @@ impl Fabric {
             dscp,
             queues,
             overload: spec.overload,
+            sealed: spec.sealed,
             load_balance,
             disable_trim,
             tls,

@@ -5,7 +5,8 @@
 
 use std::fmt;
 
-use trimwire_encoder::packet::{BLOCK, HEADER_LEN, PLANES, plane_offset};
+use trimwire_encoder::Codec;
+use trimwire_encoder::wire::{HEADER_LEN, PLANES, TAG_LEN, plane_offset};
 
 /// Suffixes and how many of the base unit they stand for.
 type Units = &'static [(&'static str, u64)];
@@ -220,11 +221,37 @@ pub enum CutSize {
 
 /// Ethernet + IPv4 + UDP.
 pub(crate) const FRAME_HEAD: u64 = 42;
-/// IPv6 + UDP, what of an MTU the payload does not get. An IPv4 header is 20 bytes shorter, but packets should fit behind both:
-/// fragments cannot be cut.
-const PACKET_HEAD: u64 = 48;
+/// What an IPv6 header is longer than an IPv4 one.
+const IPV6_EXTRA: u64 = 20;
 /// DATA's head.
 const DATA_HEAD: u64 = HEADER_LEN as u64;
+
+/// Frame bytes in front of a DATA packet's first plane; a cut that leaves less leaves nothing.
+pub(crate) fn head(ipv6: bool) -> u64 {
+    FRAME_HEAD + DATA_HEAD + if ipv6 { IPV6_EXTRA } else { 0 }
+}
+
+/// The full DATA packets of a fabric, by which planes become bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DataPacket {
+    /// As many as fit the MTU with all planes, over IPv4 and IPv6 (448 at 1500 bytes). Zero when not even 32 fit.
+    pub coordinates: u64,
+    /// Tags lie between the planes (docs/wire-format.md §12).
+    pub sealed: bool,
+}
+
+impl DataPacket {
+    /// Those of an MTU, with all ten planes.
+    pub fn new(mtu: u64, sealed: bool) -> Self {
+        let coordinates = Codec::Rht.coordinates_per_packet(mtu as usize, PLANES, sealed) as u64;
+        Self { coordinates, sealed }
+    }
+
+    /// Frame bytes with everything.
+    pub fn full_frame(self) -> u64 {
+        CutSize::Planes(PLANES).bytes(self)
+    }
+}
 
 impl CutSize {
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
@@ -247,12 +274,15 @@ impl CutSize {
             .ok_or_else(|| format!("'{text}' is no trim size; write {FORMS}"))
     }
 
-    /// Frame bytes for packets of `coordinates` coordinates.
-    pub fn bytes(self, coordinates: u64) -> u64 {
+    /// Frame bytes of such packets, over IPv4. Of a sealed one, the tags are left that lie behind planes that are: without them those
+    /// would not be believed.
+    pub fn bytes(self, packet: DataPacket) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,
             Self::Planes(planes) => {
-                FRAME_HEAD + DATA_HEAD + plane_offset(planes, coordinates as usize) as u64
+                let tagged = Codec::Rht.tagged_planes(0, PLANES);
+                let tags = tagged.planes().iter().filter(|tagged| packet.sealed && **tagged < planes).count();
+                head(false) + (plane_offset(planes, packet.coordinates as usize) + TAG_LEN * tags) as u64
             }
         }
     }
@@ -266,18 +296,6 @@ impl fmt::Display for CutSize {
             Self::Planes(planes) => write!(f, "{planes} planes"),
         }
     }
-}
-
-/// Coordinates of a full DATA packet at this MTU: the largest multiple of 32 whose ten planes fit behind the heads, over IPv4
-/// and IPv6 (448 at 1500 bytes, [`trimwire_encoder::Codec::coordinates_per_packet`]). Zero when not even 32 fit.
-pub fn coordinates(mtu: u64) -> u64 {
-    let block = plane_offset(PLANES, BLOCK) as u64;
-    mtu.saturating_sub(PACKET_HEAD + DATA_HEAD) / block * BLOCK as u64
-}
-
-/// Frame bytes of a full DATA packet.
-pub fn full_frame(coordinates: u64) -> u64 {
-    CutSize::Planes(PLANES).bytes(coordinates)
 }
 
 pub(crate) fn bytes_text(bytes: u64) -> String {
@@ -395,14 +413,28 @@ mod tests {
     /// The wire format's frame sizes at a 1500-byte MTU.
     #[test]
     fn planes_are_the_wire_formats_frame_sizes() {
-        assert_eq!(coordinates(1500), 448);
-        let sizes = [1, 2, 4, 8, 9, 10].map(|planes| CutSize::Planes(planes).bytes(448));
-        assert_eq!(sizes, [116, 172, 284, 508, 956, 1404]);
-        assert_eq!(full_frame(448), 1404);
-        // 48 bytes of IPv6 and UDP, 18 of the head, 3 per coordinate.
-        assert_eq!([1409, 1410, 1505, 1506].map(coordinates), [416, 448, 448, 480]);
-        assert_eq!([161, 162].map(coordinates), [0, 32]);
-        assert_eq!(coordinates(1500), DEFAULT_COORDINATES_PER_PACKET as u64);
+        let packet = DataPacket::new(1500, false);
+        assert_eq!(packet.coordinates, DEFAULT_COORDINATES_PER_PACKET as u64);
+        let sizes = [1, 2, 4, 8, 9, 10].map(|planes| CutSize::Planes(planes).bytes(packet));
+        assert_eq!(sizes, [118, 174, 286, 510, 958, 1406]);
+        assert_eq!(packet.full_frame(), 1406);
+        // 48 bytes of IPv6 and UDP, 20 of the head, 3 per coordinate.
+        let coordinates = |mtu| DataPacket::new(mtu, false).coordinates;
+        assert_eq!([1411, 1412, 1507, 1508].map(coordinates), [416, 448, 448, 480]);
+        assert_eq!([163, 164].map(coordinates), [0, 32]);
+    }
+
+    /// The wire format's sealed payloads (§12) behind 42 bytes, and what is left of a packet of all planes between two tags.
+    #[test]
+    fn planes_of_sealed_packets_keep_the_tags_behind_them() {
+        let packet = DataPacket::new(1500, true);
+        assert_eq!(packet.coordinates, 448);
+        let sizes = [1, 7, 8, 9, 10].map(|planes| CutSize::Planes(planes).bytes(packet));
+        assert_eq!(sizes, [42 + 84, 42 + 84 + 6 * 56, 42 + 484, 42 + 484 + 448, 42 + 1388]);
+        assert_eq!(packet.full_frame(), 42 + 1388);
+        assert_eq!(CutSize::Bytes(300).bytes(packet), 300);
+        // Three tags more than unsealed packets have.
+        assert_eq!([1435, 1436].map(|mtu| DataPacket::new(mtu, true).coordinates), [416, 448]);
     }
 
     proptest! {
@@ -433,12 +465,14 @@ mod tests {
         }
 
         #[test]
-        fn a_plane_more_is_never_a_smaller_frame(mtu in 0_u64..10_000, planes in 1_u8..PLANES) {
-            let n = coordinates(mtu);
-            prop_assert!(CutSize::Planes(planes).bytes(n) <= CutSize::Planes(planes + 1).bytes(n));
+        fn a_plane_more_is_never_a_smaller_frame(mtu in 0_u64..10_000, planes in 1_u8..PLANES, sealed: bool) {
+            let packet = DataPacket::new(mtu, sealed);
+            prop_assert!(CutSize::Planes(planes).bytes(packet) <= CutSize::Planes(planes + 1).bytes(packet));
             // An Ethernet header less, and an IPv6 header instead of an IPv4 one.
-            prop_assert!(n == 0 || full_frame(n) - 14 + 20 <= mtu);
-            prop_assert!(full_frame(n + 32) - 14 + 20 > mtu);
+            let n = packet.coordinates;
+            prop_assert!(n == 0 || packet.full_frame() - 14 + 20 <= mtu);
+            let longer = DataPacket { coordinates: n + 32, sealed };
+            prop_assert!(longer.full_frame() - 14 + 20 > mtu);
         }
     }
 }

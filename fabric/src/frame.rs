@@ -5,6 +5,7 @@ use etherparse::{
     TransportSlice, UdpHeader,
 };
 use std::net::Ipv4Addr;
+use trimwire_encoder::wire::{Kind, Prefix};
 
 /// Bytes in front of a UDP payload: Ethernet 14, IPv4 20, UDP 8.
 pub const HEADERS: usize = 42;
@@ -31,8 +32,8 @@ pub struct Datagram<'a> {
     pub payload: &'a [u8],
 }
 
-/// Writes a UDP datagram as a frame. The UDP checksum is 0: a trimming switch could not mend it
-/// (the cut changes the sum, RFC 768 allows 0).
+/// Writes a UDP datagram as a frame. The UDP checksum of DATA is 0, as agents send it: a trimming switch could not mend it
+/// (the cut changes the sum, RFC 768 allows 0). All others have one.
 ///
 /// `None` when the payload does not fit an IPv4 packet.
 pub fn write(
@@ -51,7 +52,10 @@ pub fn write(
     ip.dont_fragment = true;
     ip.header_checksum = ip.calc_header_checksum();
     let ethernet = Ethernet2Header { source: from.mac, destination: to.mac, ether_type: EtherType::IPV4 };
-    let udp = UdpHeader { source_port, destination_port, length: udp_length, checksum: 0 };
+    let mut udp = UdpHeader { source_port, destination_port, length: udp_length, checksum: 0 };
+    if !Prefix::parse(payload).is_ok_and(|prefix| prefix.kind == Kind::Data) {
+        udp.checksum = udp.calc_checksum_ipv4(&ip, payload).ok()?;
+    }
 
     let mut frame = Vec::with_capacity(HEADERS + payload.len());
     frame.extend_from_slice(&ethernet.to_bytes());
@@ -85,6 +89,7 @@ pub fn read(frame: &[u8]) -> Option<Datagram<'_>> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use trimwire_encoder::wire::StreamId;
 
     fn address(last: u8) -> Address {
         Address { mac: [2, 0, 0, 0, 0, last], ip: Ipv4Addr::new(10, 0, 0, last) }
@@ -95,7 +100,7 @@ mod tests {
         let frame = write(address(1), address(2), 0b1010_0110, 0x1234, 9217, b"abc").unwrap();
         let mut expected = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00];
         expected.extend([0x45, 0xa6, 0, 31, 0, 0, 0x40, 0, 64, 17, 0x26, 0x26, 10, 0, 0, 1, 10, 0, 0, 2]);
-        expected.extend([0x12, 0x34, 0x24, 0x01, 0, 11, 0, 0, b'a', b'b', b'c']);
+        expected.extend([0x12, 0x34, 0x24, 0x01, 0, 11, 0xf1, 0x3d, b'a', b'b', b'c']); // RFC 768 by hand: 0ec2
         // RFC 1071 sum over the header, by hand, so that the checksum is not checked against its own writer.
         let sum: u32 = expected[14..34]
             .chunks(2)
@@ -106,6 +111,25 @@ mod tests {
         let folded = !((sum & 0xffff) + (sum >> 16)) as u16;
         expected[24..26].copy_from_slice(&folded.to_be_bytes());
         assert_eq!(frame, expected);
+    }
+
+    #[test]
+    fn data_has_no_checksum_and_all_other_kinds_have_a_right_one() {
+        let stream = StreamId::new(1, 2).unwrap();
+        for kind in [Kind::Data, Kind::Ack, Kind::Probe, Kind::Status, Kind::Stop, Kind::Final] {
+            let prefix =
+                Prefix { kind, codec: 0, important: true, layer_class: 0, last: false, stream, message: 9 };
+            let frame = write(address(1), address(2), 0, 4, 5, &prefix.to_bytes()).unwrap();
+            // RFC 768: with the pseudo-header (addresses, protocol, length), everything sums up to ones.
+            let words = frame[26..].chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
+            let sum = words.sum::<u32>() + 17 + (8 + 8);
+            let right = (sum & 0xffff) + (sum >> 16) == 0xffff;
+            assert_eq!(
+                (frame[40..42] == [0, 0], right),
+                (kind == Kind::Data, kind != Kind::Data),
+                "{kind:?}"
+            );
+        }
     }
 
     proptest! {

@@ -1,5 +1,6 @@
 //! One step of an all-reduce at one rank.
 
+use super::figures::Figures;
 use super::{
     AllReduceConfig, MessageId, Outcome, OutcomeStats, Phase, Replicas, StartError, StepError, shard_range,
 };
@@ -8,8 +9,7 @@ use crate::transfer::TransferStats;
 use crate::wire::cut_map::{CutMap, FULL};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use trimwire_encoder::packet::StreamId;
-use trimwire_encoder::{Decoder, Encoder, Envelope, Layout, LayoutError, Message, RotationKey};
+use trimwire_encoder::{Decoder, Encoder, Envelope, Job, Layout, LayoutError, Message, RowChoice, StreamId};
 
 /// A message of the step, as this rank sends or receives it.
 type MessageKey = (u16, u32);
@@ -30,8 +30,8 @@ pub(super) struct Step {
     shards_left: usize,
     /// Consistent replicas: what arrived of other shards, until the owner says at which precision to decode it.
     undecided: BTreeMap<u16, Box<Decoder>>,
-    /// Likewise the own shard: the message, the merged map, and receivers that have not reported.
-    own: Option<(Arc<Message>, Decoder, CutMap, u16)>,
+    /// Likewise the own shard: what was sent of it, the merged map, and receivers that have not reported.
+    own: Option<(Decoder, CutMap, u16)>,
     expected: Vec<MessageKey>,
     /// Messages sent, with their counts once they are over.
     sent: Vec<(MessageKey, Option<TransferStats>)>,
@@ -46,14 +46,16 @@ fn others(config: &AllReduceConfig) -> impl Iterator<Item = u16> + use<> {
 
 fn layout(config: &AllReduceConfig, step: u32, shard: u16, length: usize) -> Result<Layout, StartError> {
     let build = || -> Result<Layout, LayoutError> {
-        Layout::new(length, config.coordinates_per_packet)?.with_row_log2(config.row_log2)
+        Layout::new(length, config.coordinates_per_packet)?
+            .with_row_log2(config.row_log2)?
+            .with_layer_class(config.layer_class)
     };
     build().map_err(|source| StartError::Layout { step, shard, source })
 }
 
-/// The rotation of a message: independent errors in the reduce-scatter, where every rank encodes under its own.
-fn key(config: &AllReduceConfig, id: MessageId, rank: u16) -> RotationKey {
-    RotationKey { job_seed: config.job_seed, message: id.to_u32(), rank }
+/// Independent rotations: so are the errors of the reduce-scatter, where every rank encodes under its own.
+fn job(config: &AllReduceConfig) -> Job {
+    Job::new(config.job_seed)
 }
 
 fn encode(
@@ -62,14 +64,24 @@ fn encode(
     step: u32,
     id: MessageId,
     values: &[f32],
+    figures: &Figures,
 ) -> Result<(Message, Layout), StartError> {
     let layout = layout(config, step, id.shard, values.len())?;
-    let envelope = Envelope { stream, message: id.to_u32(), layer_class: config.layer_class };
+    let envelope = Envelope { stream, message: id.to_u32() };
+    let choice = RowChoice { planes: config.planes, importance: figures.importance(id, values.len()) };
     let mut message = Message::default();
-    Encoder::new(layout, key(config, id, config.rank))
-        .encode(values, envelope, config.planes, &mut message)
+    Encoder::new(layout.clone(), job(config))
+        .encode_with(values, envelope, |_row| choice, &mut message)
         .map_err(|source| StartError::Encode { step, shard: id.shard, source })?;
     Ok((message, layout))
+}
+
+/// A decoder of what `rank`, of the same job as `own`, sends.
+fn decoder(config: &AllReduceConfig, own: StreamId, rank: u16, id: MessageId, layout: Layout) -> Decoder {
+    // Every rank of an endpoint's world fits a stream.
+    let stream = StreamId::new(own.job(), rank).unwrap_or(own);
+    let envelope = Envelope { stream, message: id.to_u32() };
+    Decoder::new(layout, job(config), envelope, config.decoding).with_planes(config.planes)
 }
 
 impl Step {
@@ -78,6 +90,7 @@ impl Step {
         step: u32,
         gradient: Vec<f32>,
         config: &AllReduceConfig,
+        figures: &mut Figures,
         endpoint: &mut Endpoint,
     ) -> Result<Self, StartError> {
         let length = gradient.len();
@@ -105,15 +118,15 @@ impl Step {
             let range = shard_range(length, config.world, peer);
             if !range.is_empty() {
                 let id = MessageId::new(step, Phase::ReduceScatter, peer);
-                let (message, layout) = encode(config, stream, step, id, &this.gradient[range])?;
-                messages.push((peer, id.to_u32(), message));
+                let (message, layout) = encode(config, stream, step, id, &this.gradient[range], figures)?;
+                messages.push((peer, id, message));
                 let id = MessageId::new(step, Phase::AllGather, peer);
-                decoders.push((peer, id, Decoder::new(layout, key(config, id, peer), config.decoding)));
+                decoders.push((peer, id, decoder(config, stream, peer, id, layout)));
             }
             if !own.is_empty() {
                 let id = MessageId::new(step, Phase::ReduceScatter, config.rank);
                 let layout = layout(config, step, config.rank, own.len())?;
-                decoders.push((peer, id, Decoder::new(layout, key(config, id, peer), config.decoding)));
+                decoders.push((peer, id, decoder(config, stream, peer, id, layout)));
             }
         }
         for (peer, id, decoder) in decoders {
@@ -139,12 +152,13 @@ impl Step {
             this.expected.push((peer, id));
         }
         for (peer, id, message) in messages {
+            figures.learn(id, shard_range(length, config.world, peer).len(), &message);
             this.stats.sent += message.packets() as u64;
             if let Err(source) = endpoint.send(now_ns, peer, Arc::new(message)) {
                 this.cancel(endpoint);
                 return Err(StartError::Send { step, source });
             }
-            this.sent.push(((peer, id), None));
+            this.sent.push(((peer, id.to_u32()), None));
         }
         Ok(this)
     }
@@ -156,6 +170,7 @@ impl Step {
         id: MessageId,
         event: Event,
         config: &AllReduceConfig,
+        figures: &mut Figures,
         endpoint: &mut Endpoint,
     ) -> Result<bool, StepError> {
         match event {
@@ -170,7 +185,7 @@ impl Step {
                 match (id.phase, config.replicas) {
                     (Phase::ReduceScatter, _) => {
                         self.contributions.insert(from, decoder);
-                        self.reduce(now_ns, config, endpoint)?;
+                        self.reduce(now_ns, config, figures, endpoint)?;
                     }
                     (Phase::AllGather, Replicas::Free) => self.gathered(config, from, &decoder),
                     (Phase::AllGather, Replicas::Consistent) => {
@@ -182,7 +197,7 @@ impl Step {
                 if let Some(entry) = self.sent.iter_mut().find(|(key, _)| *key == (to, message)) {
                     entry.1 = Some(stats);
                 }
-                if let (Some(map), Some((_, _, merged, waiting))) = (map, &mut self.own) {
+                if let (Some(map), Some((_, merged, waiting))) = (map, &mut self.own) {
                     merged.merge_minimum(&map);
                     *waiting -= 1;
                     self.agree(now_ns, id, config, endpoint)?;
@@ -210,6 +225,7 @@ impl Step {
         &mut self,
         now_ns: u64,
         config: &AllReduceConfig,
+        figures: &mut Figures,
         endpoint: &mut Endpoint,
     ) -> Result<(), StepError> {
         let own = shard_range(self.gradient.len(), config.world, config.rank);
@@ -219,7 +235,8 @@ impl Step {
                     *sum += value;
                 }
             } else if let Some(decoder) = self.contributions.remove(&self.next_rank) {
-                decoder.add_into(&mut self.sum);
+                // Never another length than the shard's, which its layout was made for.
+                let _ = decoder.add_into(&mut self.sum);
             } else {
                 return Ok(());
             }
@@ -228,7 +245,9 @@ impl Step {
         let (step, shard) = (self.number, config.rank);
         let failed = |source| StepError::Sum { step, shard, source };
         let id = MessageId::new(step, Phase::AllGather, shard);
-        let (message, layout) = encode(config, endpoint.stream(), step, id, &self.sum).map_err(failed)?;
+        let stream = endpoint.stream();
+        let (message, layout) = encode(config, stream, step, id, &self.sum, figures).map_err(failed)?;
+        figures.learn(id, self.sum.len(), &message);
         let message = Arc::new(message);
         let consistent = config.replicas == Replicas::Consistent;
         for peer in others(config) {
@@ -241,13 +260,18 @@ impl Step {
             self.sent.push(((peer, id.to_u32()), None));
             self.stats.sent += message.packets() as u64;
         }
+        // Others have what the packets say of the sum, so its owner takes that, too, rather than the sum itself. (That their
+        // decoder reads them makes it the same bits whatever the decoding and the number of planes.)
+        let mut decoder = decoder(config, stream, shard, id, layout);
+        for packet in (0..message.packets()).map(|index| message.packet(index)) {
+            // The decoder refuses none of them: they come from an encoder of the same layout.
+            let _ = decoder.receive(packet);
+        }
         if consistent {
             let merged = CutMap::from_planes(vec![FULL; message.packets()]);
-            let decoder = Decoder::new(layout, key(config, id, shard), config.decoding);
-            self.own = Some((message, decoder, merged, config.world - 1));
+            self.own = Some((decoder, merged, config.world - 1));
         } else {
-            self.result[own].copy_from_slice(&self.sum);
-            self.shards_left -= 1;
+            self.gathered(config, shard, &decoder);
         }
         Ok(())
     }
@@ -260,7 +284,7 @@ impl Step {
         config: &AllReduceConfig,
         endpoint: &mut Endpoint,
     ) -> Result<(), StepError> {
-        let Some((message, mut decoder, merged, _)) = self.own.take_if(|(.., waiting)| *waiting == 0) else {
+        let Some((mut decoder, merged, _)) = self.own.take_if(|(.., waiting)| *waiting == 0) else {
             return Ok(());
         };
         let (step, shard) = (self.number, config.rank);
@@ -272,10 +296,6 @@ impl Step {
                 source: StartError::Send { step, source },
             })?;
         }
-        for packet in (0..message.packets()).map(|index| message.packet(index)) {
-            // The decoder refuses none of them: they come from an encoder of the same layout.
-            let _ = decoder.receive(packet);
-        }
         limit(&mut decoder, &merged);
         self.gathered(config, shard, &decoder);
         Ok(())
@@ -285,7 +305,8 @@ impl Step {
     fn gathered(&mut self, config: &AllReduceConfig, shard: u16, decoder: &Decoder) {
         let range = shard_range(self.result.len(), config.world, shard);
         let values = &mut self.result[range];
-        decoder.finish_into(values);
+        // As in `reduce`: of the shard's length.
+        let _ = decoder.decode_into(values);
         if config.replicas == Replicas::Consistent {
             // A row that no replica may use decodes to +0 where nothing of it arrived, and to ±0 where something did:
             // −0 + 0 is +0.

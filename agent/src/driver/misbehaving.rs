@@ -3,7 +3,7 @@
 
 use super::link::{Link, LinkError, LinkStats};
 use crate::endpoint::Transmit;
-use trimwire_encoder::packet::{HEADER_LEN, Kind, Prefix};
+use trimwire_encoder::wire::{HEADER_LEN, Kind, Prefix};
 
 /// What happens to arriving datagrams; shares are in [0, 1].
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

@@ -8,8 +8,8 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use trimwire_encoder::{
-    DEFAULT_COORDINATES_PER_PACKET, Decoder, Decoding, Encoder, Envelope, Layout, Message, PLANES,
-    RotationKey, nmse,
+    DEFAULT_COORDINATES_PER_PACKET, Decoder, Decoding, Encoder, Envelope, Job, Layout, Message, PLANES,
+    StreamId, nmse,
 };
 
 /// On stderr itself, because the test harness keeps what passing tests print.
@@ -28,8 +28,10 @@ fn layout() -> Layout {
     Layout::new(COORDINATES, DEFAULT_COORDINATES_PER_PACKET).expect("valid")
 }
 
-fn key() -> RotationKey {
-    RotationKey { job_seed: 3, message: 1, rank: 0 }
+const JOB: Job = Job::new(3);
+
+fn envelope() -> Envelope {
+    Envelope { stream: StreamId::new(0, 0).expect("fits"), message: 1 }
 }
 
 fn endpoint(rank: u16, reliability: Reliability) -> Endpoint {
@@ -46,9 +48,8 @@ fn transfer<L: Link + Send>(links: [L; 2], reliability: Reliability) -> (Vec<f32
         let sender = scope.spawn(move || {
             let mut driver = Driver::new(endpoint(0, reliability), a);
             let mut message = Message::default();
-            let envelope = Envelope { stream: driver.endpoint().stream(), message: 1, layer_class: 0 };
-            Encoder::new(layout(), key())
-                .encode(&gradient(), envelope, PLANES, &mut message)
+            Encoder::new(layout(), JOB)
+                .encode(&gradient(), envelope(), PLANES, &mut message)
                 .expect("finite");
             driver.endpoint().send(0, 1, Arc::new(message)).expect("sends");
             let sent = driver
@@ -61,7 +62,7 @@ fn transfer<L: Link + Send>(links: [L; 2], reliability: Reliability) -> (Vec<f32
             driver.link_stats()
         });
         let mut driver = Driver::new(endpoint(1, reliability), b);
-        let decoder = Decoder::new(layout(), key(), Decoding::Unbiased);
+        let decoder = Decoder::new(layout(), JOB, envelope(), Decoding::Unbiased);
         driver.endpoint().expect(0, 0, 1, decoder).expect("expects");
         let got = driver
             .run(20 * SECOND, |_, event, _| match event {
@@ -72,7 +73,7 @@ fn transfer<L: Link + Send>(links: [L; 2], reliability: Reliability) -> (Vec<f32
             .expect("received in time");
         driver.linger(SECOND / 5, 10 * SECOND).expect("link");
         let mut out = vec![0.0; COORDINATES];
-        got.finish_into(&mut out);
+        got.decode_into(&mut out).expect("of its length");
         (out, [sender.join().expect("sender"), driver.link_stats()])
     })
 }

@@ -2,7 +2,8 @@
 //!
 //! One socket listens; a pool of others, each on a source port of its own, sends: the source port is what switches choose a
 //! path by, so taking another socket per packet sprays packets over paths (MLT §4.2.1). An endpoint's
-//! [`Transmit::source_port`] picks the socket, modulo their number.
+//! [`Transmit::source_port`] picks the socket, modulo their number. DATA and control packets have a pool each: the former leave without a
+//! UDP checksum, the latter with a right one (docs/wire-format.md).
 #![forbid(unsafe_code)]
 
 use super::interfaces::{self, describe};
@@ -15,7 +16,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
-use trimwire_encoder::packet::Prefix;
+use trimwire_encoder::wire::{Kind, Prefix};
 
 /// The port on which agents listen.
 pub const DEFAULT_PORT: u16 = 9217;
@@ -44,7 +45,7 @@ pub struct UdpConfig {
     /// Learn the addresses of ranks that are not in `peers`: the source IP of the first datagram that names the rank, and
     /// the port of `bind`.
     pub learn: bool,
-    /// Sockets to spray over, 1 to 256.
+    /// Sockets to spray DATA over, 1 to 256, and control packets over as many others.
     pub source_sockets: u16,
     /// How to receive.
     pub receive: Receive,
@@ -57,6 +58,7 @@ pub struct UdpLink {
     listening: Socket,
     /// Reads whole IP packets of an interface.
     raw: Option<Socket>,
+    /// `source_sockets` for DATA, without checksums, and as many for control packets, with.
     sending: Vec<Socket>,
     inbox: Inbox,
     /// Indices into the batch, by socket; kept for their allocation.
@@ -95,17 +97,24 @@ impl UdpLink {
             Receive::Raw => Some(open_raw(own)?),
         };
         let mut sending = Vec::new();
-        for _ in 0..config.source_sockets {
-            let socket = open(SocketAddr::new(own, 0))?;
-            set_buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF);
-            // What a switch cuts has checksum 0 afterwards; sent so, it never has to be wrong in between.
-            let (level, name, what) = if own.is_ipv4() {
-                (libc::SOL_SOCKET, libc::SO_NO_CHECK, "SO_NO_CHECK")
-            } else {
-                (libc::IPPROTO_UDP, UDP_NO_CHECK6_TX, "UDP_NO_CHECK6_TX")
-            };
-            mmsg::set_option(socket.as_fd(), level, name, 1).map_err(|source| option(what, source))?;
-            sending.push(socket);
+        for data in [true, false] {
+            for _ in 0..config.source_sockets {
+                let socket = open(SocketAddr::new(own, 0))?;
+                set_buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF);
+                if data {
+                    // A cut makes a checksum wrong. A switch should set it to 0 then (docs/wire-format.md); one that mends
+                    // lengths alone cannot do harm where it is 0 from the start. Control packets are never cut, and have nothing
+                    // else that tells their damage, so theirs is the kernel's.
+                    let (level, name, what) = if own.is_ipv4() {
+                        (libc::SOL_SOCKET, libc::SO_NO_CHECK, "SO_NO_CHECK")
+                    } else {
+                        (libc::IPPROTO_UDP, UDP_NO_CHECK6_TX, "UDP_NO_CHECK6_TX")
+                    };
+                    mmsg::set_option(socket.as_fd(), level, name, 1)
+                        .map_err(|source| option(what, source))?;
+                }
+                sending.push(socket);
+            }
         }
         mmsg::sharpen_timers();
         let turns = vec![Vec::new(); sending.len()];
@@ -149,6 +158,10 @@ impl UdpLink {
 const UDP_NO_CHECK6_TX: i32 = 101;
 const UDP_NO_CHECK6_RX: i32 = 102;
 
+fn is_data(payload: &[u8]) -> bool {
+    Prefix::parse(payload).is_ok_and(|prefix| prefix.kind == Kind::Data)
+}
+
 fn open(address: SocketAddr) -> Result<Socket, LinkError> {
     let bind = |source| LinkError::Bind { address, source };
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP)).map_err(bind)?;
@@ -191,8 +204,9 @@ impl Link for UdpLink {
         self.full.clear();
         for (index, datagram) in batch.iter().enumerate() {
             if self.config.peers.contains_key(&datagram.to_rank) {
-                let socket = usize::from(datagram.source_port) % self.sending.len();
-                self.turns[socket].push(index);
+                let sockets = usize::from(self.config.source_sockets);
+                let control = if is_data(&datagram.payload) { 0 } else { sockets };
+                self.turns[control + usize::from(datagram.source_port) % sockets].push(index);
             } else {
                 self.stats.unaddressed += 1;
             }

@@ -4,7 +4,7 @@ use super::Reliability;
 use crate::transfer::{TransferError, TransferStats};
 use crate::wire::cut_map::CutMap;
 use trimwire_encoder::Decoder;
-use trimwire_encoder::packet::StreamId;
+use trimwire_encoder::wire::StreamId;
 
 /// Why a message is not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -4,7 +4,7 @@ use super::{Due, Endpoint, Event, Key, Side};
 use crate::rate::Feedback;
 use crate::transfer::agreement;
 use crate::wire::{Control, Probe, Report, Stop};
-use trimwire_encoder::packet::{HEADER_LEN, Kind, PLANES, PacketView, Prefix, plane_offset};
+use trimwire_encoder::wire::{HEADER_LEN, Kind, PLANES, PacketView, Prefix, plane_offset};
 
 impl Endpoint {
     /// Takes a datagram: the IP header's TOS or traffic class, and the UDP payload.
@@ -26,7 +26,7 @@ impl Endpoint {
             let marked_cut = last_hop || tos >> 2 == plan.trimmed;
             return self.on_data(now_ns, key, marked_cut, payload);
         }
-        let body = payload.get(trimwire_encoder::packet::PREFIX_LEN..).unwrap_or_default();
+        let body = payload.get(trimwire_encoder::wire::PREFIX_LEN..).unwrap_or_default();
         let Ok(control) = Control::parse(prefix.kind, body) else {
             self.stats.malformed += 1;
             return;

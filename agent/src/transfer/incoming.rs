@@ -6,7 +6,7 @@ use crate::endpoint::config::{Reliability, TimeoutConfig};
 use crate::wire::cut_map::{CutMap, Detail, FULL};
 use crate::wire::{Echo, Final, MapSource, Probe, Report, Status, Stop, Writer};
 use trimwire_encoder::Decoder;
-use trimwire_encoder::packet::PacketError;
+use trimwire_encoder::wire::PacketError;
 
 /// Progress of a message, counted whether or not the application expects it already.
 #[derive(Debug, Clone, Copy, Default)]

@@ -8,7 +8,7 @@ use crate::wire::{Echo, Probe, Report, Status, Stop};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use trimwire_encoder::Message;
-use trimwire_encoder::packet::Prefix;
+use trimwire_encoder::wire::Prefix;
 
 /// No repair of the packet is queued.
 const NOT_QUEUED: u8 = u8::MAX;

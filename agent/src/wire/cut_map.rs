@@ -13,7 +13,7 @@
 //!       four bits a packet, first packet in the high bits: whole planes held, 0…10
 //! ```
 
-use trimwire_encoder::packet::PLANES;
+use trimwire_encoder::wire::PLANES;
 
 /// Planes of a packet of which nothing was cut.
 pub const FULL: u8 = PLANES;

@@ -2,7 +2,7 @@ use super::cut_map::FULL;
 use super::*;
 use proptest::prelude::*;
 
-const BODY: usize = trimwire_encoder::packet::PREFIX_LEN;
+const BODY: usize = trimwire_encoder::wire::PREFIX_LEN;
 
 fn writer() -> Writer {
     Writer { stream: StreamId::new(5, 300).expect("fits") }
@@ -120,7 +120,7 @@ fn golden_bytes_of_a_probe() {
     assert_eq!(
         writer().probe(0x0102_0304, &probe),
         [
-            0x23, 0x10, 0x15, 0x2c, 1, 2, 3, 4, 0, 0, 0, 2, 0, 0, 3, 0xe8, 10, 2, 0, 0, 0, 0, 0x4e, 0x20, 0,
+            0x33, 0x10, 0x15, 0x2c, 1, 2, 3, 4, 0, 0, 0, 2, 0, 0, 3, 0xe8, 10, 2, 0, 0, 0, 0, 0x4e, 0x20, 0,
             0, 0, 0
         ]
     );
@@ -132,7 +132,7 @@ fn golden_bytes_of_an_ack() {
         Report { echo: Some(Echo { packet: 0xa_bcde, cut: true, hold_ns: 258 }), received: 11, cut: 4 };
     assert_eq!(
         writer().ack(9, &report),
-        [0x22, 0x10, 0x15, 0x2c, 0, 0, 0, 9, 0xc0, 0x0a, 0xbc, 0xde, 0, 0, 1, 2, 0, 0, 0, 11, 0, 0, 0, 4]
+        [0x32, 0x10, 0x15, 0x2c, 0, 0, 0, 9, 0xc0, 0x0a, 0xbc, 0xde, 0, 0, 1, 2, 0, 0, 0, 11, 0, 0, 0, 4]
     );
 }
 

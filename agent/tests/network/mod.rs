@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Event, Reliability, Transmit};
 use trimwire_agent::rate::RateConfig;
-use trimwire_encoder::packet::{Header, Kind, Prefix};
+use trimwire_encoder::wire::{Header, Kind, Prefix};
 use trimwire_encoder::{
-    DEFAULT_COORDINATES_PER_PACKET, Decoder, Decoding, Encoder, Envelope, Layout, Message, RotationKey,
+    DEFAULT_COORDINATES_PER_PACKET, Decoder, Decoding, Encoder, Envelope, Importance, Job, Layout, Message,
+    RowChoice, StreamId,
 };
 
 pub(crate) const LINE_BPS: u64 = 10_000_000_000;
@@ -245,19 +246,24 @@ pub(crate) fn layout(length: usize) -> Layout {
         .expect("valid layout")
 }
 
-pub(crate) fn key(message: u32) -> RotationKey {
-    RotationKey { job_seed: 1, message, rank: 0 }
+pub(crate) const JOB: Job = Job::new(1);
+
+/// A message of rank 0.
+pub(crate) fn envelope(message: u32) -> Envelope {
+    Envelope { stream: StreamId::new(0, 0).expect("fits"), message }
 }
 
 pub(crate) fn encode(endpoint: &Endpoint, message: u32, gradient: &[f32], planes: u8) -> Arc<Message> {
-    let envelope = Envelope { stream: endpoint.stream(), message, layer_class: 0 };
+    let envelope = Envelope { stream: endpoint.stream(), message };
     let mut out = Message::default();
-    Encoder::new(layout(gradient.len()), key(message))
-        .encode(gradient, envelope, planes, &mut out)
+    // `Random::gradient` has an energy of 4/3 a coordinate.
+    let choice = RowChoice { planes, importance: Importance::AtLeast(0.5) };
+    Encoder::new(layout(gradient.len()), JOB)
+        .encode_with(gradient, envelope, |_row| choice, &mut out)
         .expect("finite");
     Arc::new(out)
 }
 
 pub(crate) fn decoder(message: u32, length: usize) -> Decoder {
-    Decoder::new(layout(length), key(message), Decoding::Unbiased)
+    Decoder::new(layout(length), JOB, envelope(message), Decoding::Unbiased)
 }

@@ -117,13 +117,13 @@ fn best_effort_is_not_dropped_selectively_and_control_has_its_own_limits() {
 
 #[test]
 fn heads_that_can_fill_a_port_are_warned_of() {
-    // 10 Gbit/s can come for the 1 Gbit/s port; from 1404 to 508 bytes is 2.8:1.
+    // 10 Gbit/s can come for the 1 Gbit/s port; from 1406 to 510 bytes is 2.8:1.
     let fabric = fabric("policy:\n  deep_size: 8 planes\n");
     assert_eq!(
         fabric.warnings,
         [
             "f.yaml:11: policy.deep_size: heads alone can fill s1:2: if all other ports of s1 send to it, the overload is \
-             10.0:1, and frames cut from 1404 to 508 bytes fill the 50% of the link that trim_cap leaves them from 1.4:1 on; \
+             10.0:1, and frames cut from 1406 to 510 bytes fill the 50% of the link that trim_cap leaves them from 1.4:1 on; \
              heads beyond are dropped"
         ]
     );
@@ -133,7 +133,7 @@ fn heads_that_can_fill_a_port_are_warned_of() {
 fn impossible_sizes_and_limits_are_errors() {
     for (policy, expected) in [
         ("policy: { deep_size: 8 planes, shallow_size: 1 plane }", "deep cuts leave less"),
-        ("policy: { deep_size: 20B }", "less than Ethernet's smallest frame"),
+        ("policy: { deep_size: 61B }", "'61B' is less than the 62 bytes in front of a packet's planes"),
         ("policy: { shallow_size: 70000B }", "more than 65535 bytes"),
         ("policy: { drop_at: 10GB }", "'10GB' is more than the switch counts (4294967295 bytes) at s1:1"),
         ("policy: { trim: on, selective_drop: off }", "cannot be off while trim is on"),
@@ -146,6 +146,30 @@ fn impossible_sizes_and_limits_are_errors() {
     assert!(found.contains("needs the fabric's round-trip time; write rtt: 20us at the top"), "{found}");
 }
 
+/// A switch may cut to what it is told: heads have to stay whole for the longest header of the fabric's packets.
+#[test]
+fn no_size_cuts_into_the_heads_of_the_fabric_s_packets() {
+    let file = |size: &str| text(&format!("policy: {{ deep_size: {size} }}"));
+    assert!(Fabric::from_yaml(&file("62B"), "f").is_ok());
+    let with_ip6 = |size: &str| file(size).replacen("ip: 10.0.0.1,", "ip: 10.0.0.1, ip6: \"fd00::1\",", 1);
+    assert_ne!(with_ip6("62B"), file("62B"));
+    let found = Fabric::from_yaml(&with_ip6("81B"), "f").unwrap_err().to_string();
+    assert!(found.contains("'81B' is less than the 82 bytes"), "{found}");
+    assert!(Fabric::from_yaml(&with_ip6("82B"), "f").is_ok());
+}
+
+#[test]
+fn sizes_in_planes_keep_the_tags_of_sealed_packets() {
+    let sizes = |policy: &str| {
+        let fabric = fabric(policy);
+        let [_, important] = fabric.policies["s1"][&1].queues[&5];
+        (important.shallow_size, important.deep_size)
+    };
+    assert_eq!(sizes("policy: { sealed: off }"), (510, 118));
+    assert_eq!(sizes("policy: { sealed: on }"), (526, 126));
+    assert_eq!(sizes("policy: { sealed: true, shallow_size: 4 planes, deep_size: 118B }"), (294, 118));
+}
+
 #[test]
 fn cut_packets_get_half_the_line_unless_the_file_says_otherwise() {
     let cap = |policy: &str, port: u16| fabric(policy).policies["s1"][&port].trim_cap;
@@ -155,7 +179,7 @@ fn cut_packets_get_half_the_line_unless_the_file_says_otherwise() {
     let general = cap("policy: { trim_cap: 12.5%, trim_limit: 8us }", 1).unwrap();
     assert_eq!((general.rate_bps, general.burst), (1_250_000_000, 10_000));
     // The burst lets at least one packet through, however short the queue.
-    assert_eq!(cap("policy: { trim_limit: 1us }", 2).unwrap().burst, 1404);
+    assert_eq!(cap("policy: { trim_limit: 1us }", 2).unwrap().burst, 1406);
     let ports = "policy: { trim_cap: 100%, ports: { \"s1:2\": { trim_cap: never } } }";
     assert_eq!((cap(ports, 1).map(|cap| cap.share), cap(ports, 2)), (Some(1_000_000), None));
     assert_eq!(cap("policy: { trim: off }", 1), None);

@@ -75,6 +75,7 @@ pub(crate) const POLICY: &[&str] = &[
     "drop_at",
     "shallow_size",
     "deep_size",
+    "sealed",
     "trim_limit",
     "trim_cap",
     "trimmed_dscp",

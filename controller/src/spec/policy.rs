@@ -33,6 +33,7 @@ pub(crate) struct Layer {
 #[derive(Debug)]
 pub(crate) struct PolicySpec {
     pub overload: Overload,
+    pub sealed: bool,
     pub general: Layer,
     /// By switch and port.
     pub ports: BTreeMap<(String, u16), Layer>,
@@ -44,7 +45,12 @@ pub(super) fn read(
     (dscp, queues): (&DscpPlan, &QueuePlan),
     problems: &mut Problems,
 ) -> PolicySpec {
-    let mut spec = PolicySpec { overload: Overload::Trim, general: Layer::default(), ports: BTreeMap::new() };
+    let mut spec = PolicySpec {
+        overload: Overload::Trim,
+        sealed: false,
+        general: Layer::default(),
+        ports: BTreeMap::new(),
+    };
     let Some(node) = top.node("policy") else { return spec };
     let fields = Fields::of(node, "policy", keys::POLICY, problems);
     let trim = fields.parsed("trim", problems, switched).is_none_or(|trim| trim.value);
@@ -60,6 +66,7 @@ pub(super) fn read(
         (false, Some(Located { value: true, .. })) => Overload::SelectiveDrop,
         (false, _) => Overload::DropTail,
     };
+    spec.sealed = fields.parsed("sealed", problems, switched).is_some_and(|sealed| sealed.value);
     spec.general = layer(&fields, dscp, queues, problems);
     if let Some(node) = fields.node("ports") {
         for (name, line, node) in entries(node, "policy.ports", problems) {

@@ -64,7 +64,7 @@ impl Rules for Bmv2 {
     }
 
     fn doubts(&self, _: &str, ports: &Ports, fabric: &Fabric) -> Vec<(&'static str, String)> {
-        let full = units::full_frame(units::coordinates(fabric.mtu)).max(SMALLEST_FRAME);
+        let full = fabric.data_packet().full_frame().max(SMALLEST_FRAME);
         let holds = DEFAULT_DEPTH * full;
         let plan = &fabric.queues;
         let drop_at = |(queue, both): (&u8, &[QueuePolicy; 2])| {

@@ -91,8 +91,13 @@ impl Rules for StratumTofino2 {
         };
         let other = ports.values().flat_map(classes).find(|size| length(*size) != *size);
         let message = |size: u16| {
+            let lost = if fabric.sealed {
+                "; of a sealed packet that may cut off the tag by which its planes are believed, so give bytes"
+            } else {
+                ""
+            };
             format!(
-                "Tofino 2 cuts to multiples of {LENGTH_STEP} bytes: to {} instead of {size}",
+                "Tofino 2 cuts to multiples of {LENGTH_STEP} bytes: to {} instead of {size}{lost}",
                 length(size)
             )
         };

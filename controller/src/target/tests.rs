@@ -42,7 +42,7 @@ fn bytes_stay_bytes_where_the_program_counts_them() {
             [values.mark_at, values.shallow_at, values.deep_at, values.drop_at],
             [1000, 10_000, 30_001, u32::MAX]
         );
-        assert_eq!((values.shallow_size, values.deep_size), (508, 116));
+        assert_eq!((values.shallow_size, values.deep_size), (510, 118));
     }
 }
 
@@ -74,22 +74,28 @@ fn what_a_target_cannot_do_is_said_before_it_is_tried() {
     let uneven = "policy: { queues: { class0: { deep_size: 1 plane }, class1: { deep_size: 2 planes } } }\n";
     let warnings = fabric("stratum-tofino", uneven).warnings.join("\n");
     assert!(
-        warnings.contains("all queues of a port cut to the same sizes: port 4 to 508 and 172 bytes"),
+        warnings.contains("all queues of a port cut to the same sizes: port 4 to 510 and 174 bytes"),
         "{warnings}"
     );
     let warnings = fabric("stratum-tofino2", POLICY).warnings.join("\n");
-    assert!(warnings.contains("Tofino 2 cuts to multiples of 32 bytes: to 480 instead of 508"), "{warnings}");
-    let warnings = fabric("bmv2", "policy: { drop_at: 200000B }\n").warnings.join("\n");
-    // 64 × 1404 bytes; 200,000 / 60 = 3333.3.
+    assert!(warnings.contains("Tofino 2 cuts to multiples of 32 bytes: to 480 instead of 510"), "{warnings}");
+    let sealed = "policy: { sealed: on, shallow_size: 8 planes }\n";
+    let warnings = fabric("stratum-tofino2", sealed).warnings.join("\n");
     assert!(
-        warnings.contains("64 packets (89856 bytes of full ones)")
+        warnings.contains("to 512 instead of 526; of a sealed packet that may cut off the tag"),
+        "{warnings}"
+    );
+    let warnings = fabric("bmv2", "policy: { drop_at: 200000B }\n").warnings.join("\n");
+    // 64 × 1406 bytes; 200,000 / 60 = 3333.3.
+    assert!(
+        warnings.contains("64 packets (89984 bytes of full ones)")
             && warnings.contains("set_queue_depth 3334"),
         "{warnings}"
     );
-    // 64 × 116 bytes; 20,000 / 116 = 172.4.
+    // 64 × 118 bytes; 20,000 / 118 = 169.5.
     let warnings = fabric("bmv2", "policy: { drop_at: 85000B, trim_limit: 20000B }\n").warnings.join("\n");
     assert!(
-        warnings.contains("(7424 bytes of the most deeply cut)") && warnings.contains("set_queue_depth 173"),
+        warnings.contains("(7552 bytes of the most deeply cut)") && warnings.contains("set_queue_depth 170"),
         "{warnings}"
     );
     assert_eq!(

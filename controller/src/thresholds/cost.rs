@@ -1,17 +1,28 @@
 //! What a cut costs: the codec's error at that size, from the codec's own constants.
 
-use trimwire_encoder::{Codec, Decoding, HEADER_LEN, expected_nmse};
+use trimwire_encoder::wire::TAG_LEN;
+use trimwire_encoder::{Codec, Decoding, expected_nmse};
 
-use crate::units::FRAME_HEAD;
+use crate::units::{self, DataPacket};
 
 /// Share of a packet's energy that is lost when its frame is cut to `frame` bytes: D_b of the planes that are left, 1 when
-/// nothing is, 0 for a whole packet of `coordinates` coordinates.
+/// nothing is, 0 for a whole packet.
 ///
-/// Of a plane that is cut through, the coordinates that arrived count (docs/wire-format.md §6).
-pub(super) fn of_cut(frame: u64, coordinates: u64) -> f64 {
+/// Of a plane that is cut through, the coordinates that arrived count (docs/wire-format.md §6). Of a sealed packet, only planes in front of
+/// the last whole tag do (§12).
+pub(super) fn of_cut(frame: u64, packet: DataPacket) -> f64 {
     let codec = Codec::Rht;
-    let body = frame.saturating_sub(FRAME_HEAD + HEADER_LEN as u64) as usize;
-    let end_of = |planes: u8| codec.plane_offset(planes, coordinates as usize);
+    let body = frame.saturating_sub(units::head(false)) as usize;
+    let end_of = |planes: u8| codec.plane_offset(planes, packet.coordinates as usize);
+    if packet.sealed {
+        let tagged = codec.tagged_planes(0, codec.planes());
+        let ends = tagged.planes().iter().map(|plane| plane + 1).zip(1..);
+        let believed = ends.filter(|(planes, tags)| end_of(*planes) + TAG_LEN * tags <= body).last();
+        return match believed.map(|(planes, _)| planes) {
+            Some(planes) if planes == codec.planes() => 0.0,
+            planes => expected_nmse(codec, Decoding::Mmse, &[(planes.unwrap_or(0), 1.0)]).unwrap_or(1.0),
+        };
+    }
     let whole = (0..=codec.planes()).rev().find(|planes| end_of(*planes) <= body).unwrap_or(0);
     if whole == codec.planes() {
         return 0.0;
@@ -26,27 +37,43 @@ mod tests {
     use super::*;
     use crate::units::CutSize;
 
+    fn packet(coordinates: u64) -> DataPacket {
+        DataPacket { coordinates, sealed: false }
+    }
+
     /// Max's table (Quantizing for Minimum Distortion, 1960), not the crate's: an embedded quantiser comes near the best of each size.
     #[test]
     fn a_cut_costs_little_more_than_the_best_quantiser_of_as_many_bits() {
         for (planes, distortion) in [(1, 0.3634), (2, 0.1175), (4, 0.0095), (8, 4.1e-5)] {
-            let cost = of_cut(CutSize::Planes(planes).bytes(448), 448);
+            let cost = of_cut(CutSize::Planes(planes).bytes(packet(448)), packet(448));
             assert!((cost / distortion - 1.0).abs() < 0.05, "{planes} planes: {cost}");
         }
-        assert_eq!(of_cut(CutSize::Planes(10).bytes(448), 448), 0.0);
-        assert_eq!(of_cut(60, 448), 1.0);
+        assert_eq!(of_cut(CutSize::Planes(10).bytes(packet(448)), packet(448)), 0.0);
+        assert_eq!(of_cut(60, packet(448)), 1.0);
         // SONiC's default leaves 68 bytes, 1.21 planes, and Spectrum's least 196: three planes and half of the fourth. The wire
         // format's D_3 and D_4.
-        assert!((0.1175..0.3634).contains(&of_cut(128, 448)));
+        assert!((0.1175..0.3634).contains(&of_cut(128, packet(448))));
         let spectrum = 0.03547_f64.midpoint(0.00962);
-        assert!((of_cut(256, 448) - spectrum).abs() < 1e-4);
+        assert!((of_cut(256, packet(448)) - spectrum).abs() < 1e-4);
         // Of smaller packets the same bytes are more planes (4.4 planes, error 0.007).
-        assert!((of_cut(256, 352) - 0.007).abs() < 0.001);
+        assert!((of_cut(256, packet(352)) - 0.007).abs() < 0.001);
     }
 
     #[test]
     fn a_byte_more_never_costs_more() {
-        let costs: Vec<f64> = (0..=1500).map(|frame| of_cut(frame, 448)).collect();
-        assert!(costs.is_sorted_by(|shorter, longer| shorter >= longer));
+        for sealed in [false, true] {
+            let packet = DataPacket { coordinates: 448, sealed };
+            let costs: Vec<f64> = (0..=1500).map(|frame| of_cut(frame, packet)).collect();
+            assert!(costs.is_sorted_by(|shorter, longer| shorter >= longer));
+        }
+    }
+
+    #[test]
+    fn a_cut_of_a_sealed_packet_is_worth_the_planes_in_front_of_its_last_whole_tag() {
+        let sealed = DataPacket { coordinates: 448, sealed: true };
+        let cost = |planes: u8, less: u64| of_cut(CutSize::Planes(planes).bytes(sealed) - less, sealed);
+        let bare = |planes: u8| of_cut(CutSize::Planes(planes).bytes(packet(448)), packet(448));
+        assert_eq!([cost(1, 1), cost(1, 0), cost(4, 0), cost(8, 1)], [1.0, bare(1), bare(1), bare(1)]);
+        assert_eq!([cost(8, 0), cost(9, 0), cost(10, 1), cost(10, 0)], [bare(8), bare(8), bare(8), 0.0]);
     }
 }

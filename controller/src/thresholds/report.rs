@@ -14,7 +14,7 @@ use super::solve::{Solution, again, solve};
 use crate::PortPolicy;
 use crate::show::table::Table;
 use crate::spec::{Fabric, Problems, SpecError};
-use crate::units::{self, CutSize};
+use crate::units::{self, CutSize, DataPacket};
 
 /// Packets up to which appendix B is solved to the packet.
 const EXACT: u32 = 4096;
@@ -210,7 +210,7 @@ impl Settings {
 
 fn settings(model: &Model, fabric: Option<&Fabric>, problems: &mut Problems) -> Settings {
     let mtu = model.mtu.or(fabric.map(|fabric| fabric.mtu)).unwrap_or(MTU);
-    let coordinates = units::coordinates(mtu);
+    let packet = DataPacket::new(mtu, fabric.is_some_and(|fabric| fabric.sealed));
     // The slowest port is the one that congests.
     let port = fabric.and_then(|fabric| {
         fabric.policies.values().flat_map(|ports| ports.values()).min_by_key(|policy| policy.rate_bps)
@@ -224,11 +224,11 @@ fn settings(model: &Model, fabric: Option<&Fabric>, problems: &mut Problems) -> 
         port?.queues.get(first).map(|[_, important]| CutSize::Bytes(pick(important).into()))
     };
     let size = |given: Option<CutSize>, planned: Option<CutSize>, default: u8| {
-        given.or(planned).unwrap_or(CutSize::Planes(default)).bytes(coordinates)
+        given.or(planned).unwrap_or(CutSize::Planes(default)).bytes(packet)
     };
     let shallow_size = size(model.shallow_size, of_fabric(|queue| queue.shallow_size), 8);
     let deep_size = size(model.deep_size, of_fabric(|queue| queue.deep_size), 1);
-    let mean_packet = model.mean_packet.unwrap_or_else(|| units::full_frame(coordinates));
+    let mean_packet = model.mean_packet.unwrap_or_else(|| packet.full_frame());
     if deep_size > shallow_size {
         let message = format!("{deep_size} bytes are more than shallow_size, {shallow_size}");
         problems.add(model.line("deep_size"), "deep_size", message);
@@ -245,7 +245,7 @@ fn settings(model: &Model, fabric: Option<&Fabric>, problems: &mut Problems) -> 
         burst: model.burst,
         shallow_size,
         deep_size,
-        cut_costs: [shallow_size, deep_size].map(|size| cost::of_cut(size, coordinates)),
+        cut_costs: [shallow_size, deep_size].map(|size| cost::of_cut(size, packet)),
         trim_cap: model.trim_cap.or(of_port_cap(port)).unwrap_or(TRIM_CAP),
         less_important_share: model.less_important_share,
         less_important_energy: model.less_important_energy,

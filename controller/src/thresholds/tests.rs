@@ -366,18 +366,18 @@ fn what_does_not_fit_port_or_fabric_is_reported_with_its_line() {
         (
             GOOD.replace("buffer: 30KB", "buffer: 4KB"),
             None,
-            "layers.yaml:5: buffer: 4000 bytes are 2 bursts of 1404 bytes",
+            "layers.yaml:5: buffer: 4000 bytes are 2 bursts of 1406 bytes",
         ),
         (GOOD.replace("line_rate: 10Gbps\n", ""), None, "layers.yaml:1: 'line_rate' is missing"),
         (
             GOOD.replace("classes: 2", "shallow_size: 10 planes"),
             None,
-            "layers.yaml:6: shallow_size: 1404 bytes are a whole packet",
+            "layers.yaml:6: shallow_size: 1406 bytes are a whole packet",
         ),
         (
             GOOD.replace("classes: 2", "shallow_size: 1 plane\ndeep_size: 2 planes"),
             None,
-            "layers.yaml:7: deep_size: 172 bytes are more than shallow_size, 116",
+            "layers.yaml:7: deep_size: 174 bytes are more than shallow_size, 118",
         ),
         (
             GOOD.replace("classes: 2", "classes: 6") + &layers,

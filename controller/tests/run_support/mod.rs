@@ -163,9 +163,9 @@ pub(crate) fn single(address: SocketAddr, controller: &str) -> String {
     )
 }
 
-/// An Ethernet, IPv4 and UDP frame from h1 to h2 of the example, important and of class 0, 1404 bytes in all.
+/// An Ethernet, IPv4 and UDP frame from h1 to h2 of the example, important and of class 0, 1406 bytes in all.
 pub(crate) fn frame() -> Vec<u8> {
-    let length = 1404_u16;
+    let length = 1406_u16;
     let mut frame = vec![0; usize::from(length)];
     frame[0..12].copy_from_slice(&[6, 0, 0, 1, 0, 1, 2, 0, 0, 0, 0, 1]);
     frame[12..14].copy_from_slice(&[8, 0]);

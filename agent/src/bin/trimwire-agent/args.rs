@@ -13,9 +13,7 @@ use trimwire_agent::driver::udp::DEFAULT_PORT;
 use trimwire_agent::driver::{Driver, Receive, UdpConfig, UdpLink, on_sockets};
 use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Reliability, Traffic};
 use trimwire_agent::rate::{RateConfig, TimelyConfig, TrimTargetConfig};
-use trimwire_encoder::{
-    DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Decoding, Layout, PLANES, RotationKey,
-};
+use trimwire_encoder::{DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Decoding, Layout, PLANES};
 
 #[derive(Parser)]
 #[command(
@@ -32,7 +30,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Send gradients to a `recv`.
     Send(SendArgs),
-    /// Receive the gradients of one or more `send`s with the same -n, --seed and --messages, and compare.
+    /// Receive the gradients of one or more `send`s with the same -n, --seed, --messages and --layer-class, and compare.
     Recv(RecvArgs),
     /// Sum gradients across ranks, one process a rank, for a range of sizes (columns as in nccl-tests).
     AllReduce(AllReduceArgs),
@@ -208,7 +206,7 @@ pub(crate) struct CodecArgs {
     /// Rows of 2^this coordinates are rotated as one.
     #[arg(long, default_value_t = DEFAULT_ROW_LOG2)]
     pub(crate) row_log2: u8,
-    /// Layer class, 0 (front layers, served first) to 3.
+    /// Layer class, 0 (front layers, served first) to 3; packets of another one than the receiver's are refused.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=3))]
     pub(crate) layer_class: u8,
 }
@@ -367,7 +365,7 @@ impl LinkArgs {
 impl CodecArgs {
     pub(crate) fn layout(&self, coordinates: usize) -> Result<Layout, Failure> {
         Layout::new(coordinates, self.coordinates_per_packet)
-            .and_then(|layout| layout.with_row_log2(self.row_log2))
+            .and_then(|layout| layout.with_row_log2(self.row_log2)?.with_layer_class(self.layer_class))
             .map_err(bad_input)
     }
 }
@@ -384,11 +382,6 @@ impl GradientArgs {
             None => Ok((None, (self.bytes as usize / 4).max(1))),
         }
     }
-}
-
-/// The rotation of a message, the same at sender and receiver.
-pub(crate) fn rotation(seed: u64, message: u32, rank: u16) -> RotationKey {
-    RotationKey { job_seed: seed, message, rank }
 }
 
 #[cfg(test)]

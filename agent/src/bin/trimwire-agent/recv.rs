@@ -1,6 +1,6 @@
 //! `trimwire-agent recv`.
 
-use crate::args::{RecvArgs, rotation};
+use crate::args::RecvArgs;
 use crate::report::{Received, Report, Totals, table};
 use crate::units::rate_text;
 use crate::{Failure, bad_input, failed, gradient, print};
@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::ControlFlow;
 use trimwire_agent::endpoint::Event;
 use trimwire_agent::transfer::{TransferError, TransferStats};
-use trimwire_encoder::{Codec, Decoder, Decoding, PLANES, expected_nmse, nmse};
+use trimwire_encoder::{Codec, Decoder, Decoding, Envelope, Job, PLANES, StreamId, expected_nmse, nmse};
 
 /// A sender whose STOP was lost asks again within its longest time-out, 100 ms.
 const QUIET_NS: u64 = 250_000_000;
@@ -43,10 +43,17 @@ pub(crate) fn run(args: &RecvArgs) -> Result<bool, Failure> {
     let mut driver = args.link.driver(rank, world, peers, SocketAddr::new(any, port), None)?;
     let decoding = Decoding::from(args.decoding);
     let seed = args.link.seed;
-    let decoder = |from: u16, id: u32| Decoder::new(layout, rotation(seed, id, from), decoding);
+    let decoder = |from: u16, message: u32| {
+        let stream = StreamId::new(args.link.job, from).ok_or_else(|| {
+            bad_input(anyhow!("rank {from} of job {} does not fit a packet", args.link.job))
+        })?;
+        let envelope = Envelope { stream, message };
+        let decoder = Decoder::new(layout.clone(), Job::new(seed), envelope, decoding);
+        Ok(decoder.with_planes(args.codec.planes))
+    };
     for &from in left.keys() {
         let now_ns = driver.now_ns();
-        driver.endpoint().expect(now_ns, from, 0, decoder(from, 0)).map_err(failed)?;
+        driver.endpoint().expect(now_ns, from, 0, decoder(from, 0)?).map_err(failed)?;
     }
 
     let (mut delivered, mut failures) = (Vec::new(), Vec::new());
@@ -65,7 +72,7 @@ pub(crate) fn run(args: &RecvArgs) -> Result<bool, Failure> {
                 // The next message is expected before this one is decoded, which takes longer.
                 let next = id + 1;
                 if next < args.gradient.messages {
-                    driver.endpoint().expect(now_ns, from, next, decoder(from, next)).map_err(failed)?;
+                    driver.endpoint().expect(now_ns, from, next, decoder(from, next)?).map_err(failed)?;
                 } else {
                     left.remove(&from);
                 }
@@ -93,7 +100,7 @@ pub(crate) fn run(args: &RecvArgs) -> Result<bool, Failure> {
         };
         received(from, id, &decoder, decoding, expected, stats, took_ns, bytes)
     });
-    let messages: Vec<Received> = messages.collect();
+    let messages = messages.collect::<Result<Vec<Received>, Failure>>()?;
     let link = driver.link_stats();
     let totals = Totals::new(driver.endpoint().stats(), link);
     let report = Report { role: "recv", rank, seed, coordinates, messages, failures, totals };
@@ -116,16 +123,16 @@ fn received(
     stats: TransferStats,
     took_ns: u64,
     bytes: u64,
-) -> Received {
+) -> Result<Received, Failure> {
     let mut planes = BTreeMap::new();
     for index in 0..decoder.layout().packets() {
         *planes.entry(decoder.coverage(index)).or_insert(0) += 1;
     }
     let mut got = vec![0.0; expected.len()];
-    decoder.finish_into(&mut got);
+    decoder.decode_into(&mut got).map_err(failed)?;
     let seconds = took_ns as f64 / 1e9;
     let per_second = |bytes: u64| bytes as f64 * 8.0 / seconds.max(1e-9);
-    Received {
+    Ok(Received {
         from,
         message,
         packets: stats.packets,
@@ -139,7 +146,7 @@ fn received(
         seconds,
         goodput_bps: per_second(bytes),
         gradient_bps: per_second(expected.len() as u64 * 4),
-    }
+    })
 }
 
 /// The formula of docs/wire-format.md §9 for each row, weighted by the rows' energies.
@@ -160,7 +167,7 @@ fn predicted(decoder: &Decoder, decoding: Decoding, expected: &[f32]) -> f64 {
         // A row of which nothing arrived is decoded as zeros.
         let row_error =
             expected_nmse(Codec::Rht, decoding, &shares).filter(|nmse| nmse.is_finite()).unwrap_or(1.0);
-        let values = expected.get(range.start..range.end.min(expected.len())).unwrap_or_default();
+        let values = expected.get(layout.row_coordinates(row)).unwrap_or_default();
         let row_energy: f64 = values.iter().map(|&v| f64::from(v).powi(2)).sum();
         error += row_error * row_energy;
         energy += row_energy;

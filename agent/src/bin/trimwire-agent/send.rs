@@ -1,6 +1,6 @@
 //! `trimwire-agent send`.
 
-use crate::args::{SendArgs, rotation};
+use crate::args::SendArgs;
 use crate::report::{Report, Sent, Totals, table};
 use crate::units::rate_text;
 use crate::{Failure, bad_input, failed, gradient, print};
@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use trimwire_agent::endpoint::{Event, SendError};
-use trimwire_encoder::{Encoder, Envelope, Message};
+use trimwire_encoder::{Encoder, Envelope, Job, Message};
 
 pub(crate) fn run(args: &SendArgs) -> Result<bool, Failure> {
     let (rank, to_rank) = (args.rank, args.to_rank);
@@ -26,6 +26,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<bool, Failure> {
     let peers = BTreeMap::from([(to_rank, to)]);
     let mut driver = args.link.driver(rank, world, peers, fallback, Some((&args.rate, args.rate_law)))?;
 
+    let encoder = Encoder::new(layout, Job::new(args.link.seed));
     let (mut messages, mut failures) = (Vec::new(), Vec::new());
     for id in 0..args.gradient.messages {
         let made;
@@ -36,11 +37,9 @@ pub(crate) fn run(args: &SendArgs) -> Result<bool, Failure> {
             &made
         };
         let stream = driver.endpoint().stream();
-        let envelope = Envelope { stream, message: id, layer_class: args.codec.layer_class };
+        let envelope = Envelope { stream, message: id };
         let mut message = Message::default();
-        Encoder::new(layout, rotation(args.link.seed, id, rank))
-            .encode(values, envelope, args.codec.planes, &mut message)
-            .map_err(bad_input)?;
+        encoder.encode(values, envelope, args.codec.planes, &mut message).map_err(bad_input)?;
         let now_ns = driver.now_ns();
         driver.endpoint().send(now_ns, to_rank, Arc::new(message)).map_err(failed)?;
         // The endpoint's own time-outs end it earlier.
