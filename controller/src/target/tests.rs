@@ -26,7 +26,7 @@ links:
     Fabric::from_yaml(&text, "f.yaml").unwrap_or_else(|error| panic!("{error}"))
 }
 
-const POLICY: &str = "policy: { mark_at: 1000B, shallow_at: 10000B, deep_at: 30001B, drop_at: never, shallow_size: 508B, deep_size: 116B }\n";
+const POLICY: &str = "policy: { mark_at: 1000B, shallow_at: 10000B, deep_at: 30001B, drop_at: never, shallow_size: 510B, deep_size: 118B }\n";
 
 /// Class 0, important.
 fn class0(fabric: &Fabric) -> crate::policy::QueuePolicy {
