@@ -2,6 +2,7 @@
 //!
 //! Whoever works on planes sees packets without tags: they are spread out when they are sealed, and put together again when they are believed.
 
+use crate::simd::Ahead;
 use crate::wire::seal::Sealer;
 use crate::wire::{Codec, HEADER_LEN, Header, Layout, TAG_LEN};
 use std::cell::RefCell;
@@ -82,6 +83,8 @@ pub(super) fn seal_row(
         let (length, sealed) = part.lengths();
         let (from, rest) = bare.split_at(length);
         let (to, tail) = out.split_at_mut(sealed);
+        // Where the next packet goes: a tag takes long enough for memory to come.
+        Ahead::new(&tail[..sealed.min(tail.len())]).rest();
         part.seal(sealer, from, to);
         (bare, out) = (rest, tail);
     }
