@@ -25,7 +25,7 @@ SENDERS = ["h1", "h2"]
 DROP_TAIL = f"{{ trim: off, mark_at: 40KB, drop_at: 40KB, {CONTROL} }}"
 # An IPv6 header is 20 bytes longer than the IPv4 one that `8 planes` counts on: these cuts are at 8 planes and 1 exactly, and the
 # formula knows whole planes only.
-IPV6_SIZES = POLICY.replace("8 planes", "528B").replace("1 plane", "136B")
+IPV6_SIZES = POLICY.replace("8 planes", "530B").replace("1 plane", "138B")
 # simple_switch_grpc passes about 9,000 packets a second of processor time, and the leaf-spine's cross three of them.
 RATES = {("trimwire", "dumbbell"): 20.0, ("trimwire", "leafspine"): 20.0, ("bmv2", "dumbbell"): 12.0, ("bmv2", "leafspine"): 8.0}
 
