@@ -39,6 +39,11 @@ impl<T: Copy + Default> AlignedRow<T> {
         self.get_mut()
     }
 
+    /// The longest row that there is room for, wherever cache lines lie.
+    pub(crate) fn room(&self) -> usize {
+        self.room.len().saturating_sub(LINE)
+    }
+
     /// The row as it is.
     pub(crate) fn get(&self) -> &[T] {
         self.room.get(self.start..self.start + self.length).unwrap_or_default()

@@ -23,6 +23,11 @@ impl RowWords {
         self.words.of(length);
     }
 
+    /// Coordinates that it holds without growing.
+    pub(crate) fn room(&self) -> usize {
+        self.words.room()
+    }
+
     /// Makes room for thirty-third bits as well.
     pub(crate) fn prepare_last(&mut self, length: usize) {
         self.last.resize(length / BLOCK, 0);

@@ -218,10 +218,13 @@ impl RowReceiver {
             return Ok(receipt);
         }
         let words = self.words.get_or_insert_with(|| {
-            let mut words = spare.pop().unwrap_or_default();
-            // As much for every row, so that any row's room does for any other's.
-            let (longest, length) = (self.layout.row_range(0).len(), self.layout.row_range(self.row).len());
-            words.prepare(longest.max(length));
+            let length = self.layout.row_range(self.row).len();
+            // No more than the row needs: a message may have thousands of short ones.
+            let fits = spare.iter().rposition(|words| words.room() >= length);
+            let mut words = match fits {
+                Some(at) => spare.swap_remove(at),
+                None => spare.pop().unwrap_or_default(),
+            };
             words.prepare(length);
             if codec.planes() > 11 {
                 words.prepare_last(length);
