@@ -1,6 +1,6 @@
 # Every entry point of the project; `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust client-tests lint bench p4 p4-check bmv2-tests mininet-test
+.PHONY: help demo test test-rust test-aarch64 client-tests lint bench p4 p4-check bmv2-tests mininet-test
 
 CARGO ?= cargo
 DEMO_FLAGS ?=
@@ -19,6 +19,9 @@ test-rust: ## unit, property and integration tests of all crates
 	python3 host-encoder/tests/reference/seal.py --check
 	python3 host-encoder/tests/reference/sparse.py --check
 	$(CARGO) test --workspace --exclude trimwire-bmv2-tests --locked
+
+test-aarch64: ## the codec's tests on an emulated 64-bit ARM machine (no part of test: needs a cross compiler and qemu; skipped loudly otherwise)
+	host-encoder/tests/aarch64.sh
 
 bench: ## the codec's speed, and instruction counts where valgrind and gungraun-runner are installed
 	$(CARGO) bench -p trimwire-encoder --bench speed

@@ -14,6 +14,9 @@ mod prefetch;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+// On a machine with the other byte order lanes of bytes are not where this backend looks for them.
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+mod neon;
 #[cfg(test)]
 mod tests;
 
@@ -37,6 +40,8 @@ enum Backend {
     Avx2(avx2::Avx2),
     #[cfg(target_arch = "x86_64")]
     Avx512(avx512::Avx512),
+    #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+    Neon(neon::Neon),
 }
 
 /// A computation over lanes. `run` has to be `#[inline(always)]`: it takes on the target features of its caller. So must everything that
@@ -49,7 +54,7 @@ pub(crate) trait Kernel {
 }
 
 impl Isa {
-    /// Plain Rust, which compilers turn into whatever vectors the target guarantees (SSE2 on x86-64, NEON on aarch64).
+    /// Plain Rust, which compilers turn into whatever vectors the target guarantees.
     pub const PORTABLE: Self = Self(Backend::Portable(Portable));
 
     /// The sets that this machine has, the one to choose last. The portable one is always there.
@@ -62,7 +67,9 @@ impl Isa {
         let all = portable
             .chain(avx512::Avx512::detect().map(|set| Self(Backend::Avx512(set))))
             .chain(avx2::Avx2::detect().map(|set| Self(Backend::Avx2(set))));
-        #[cfg(not(target_arch = "x86_64"))]
+        #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+        let all = portable.chain(neon::Neon::detect().map(|set| Self(Backend::Neon(set))));
+        #[cfg(not(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little"))))]
         let all = portable;
         all
     }
@@ -80,6 +87,8 @@ impl Isa {
             Backend::Avx2(_) => "avx2",
             #[cfg(target_arch = "x86_64")]
             Backend::Avx512(_) => "avx512",
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            Backend::Neon(_) => "neon",
         }
     }
 
@@ -91,6 +100,8 @@ impl Isa {
             Backend::Avx2(lanes) => lanes.run(kernel),
             #[cfg(target_arch = "x86_64")]
             Backend::Avx512(lanes) => lanes.run(kernel),
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            Backend::Neon(lanes) => kernel.run(lanes),
         }
     }
 }

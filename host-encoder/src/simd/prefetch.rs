@@ -58,6 +58,12 @@ impl Ahead {
                 // SAFETY: a prefetch is a hint; it reads nothing that could be seen, whatever the address.
                 unsafe { _mm_prefetch::<_MM_HINT_T1>(self.next) };
             }
+            // The intrinsic is not stable (1.95).
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: as above.
+            unsafe {
+                std::arch::asm!("prfm pldl2keep, [{}]", in(reg) self.next, options(nostack, preserves_flags, readonly));
+            }
             self.next = self.next.wrapping_add(LINE);
         }
         self.lines -= count;

@@ -179,6 +179,12 @@ proptest! {
     }
 }
 
+#[cfg(target_arch = "aarch64")]
+#[test]
+fn arm_machines_have_neon_and_choose_it() {
+    assert_eq!(Isa::best().name(), "neon");
+}
+
 #[test]
 fn sums_of_opposites_are_the_same_zero_everywhere() {
     for (a, b) in [(1.0, 1.0), (0.0, -0.0), (-0.0, 0.0), (-0.0, -0.0), (1e-40, 1e-40)] {
