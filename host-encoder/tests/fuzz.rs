@@ -4,16 +4,14 @@
 //! Random bytes only test the first comparison of a parser. So every target starts from packets of a working encoder — rows of 2^15 and packets of every size among them —
 //! and damages them: cut, repeated, reordered, repaired, flipped, spliced, with the header's check right or wrong.
 
+mod arrival;
+mod corpus;
 mod input;
 
-use bolero::{TypeGenerator, check};
-use input::gaussian;
-use std::sync::LazyLock;
-use trimwire_encoder::wire::seal::{SealKey, Sealer};
-use trimwire_encoder::{
-    Codec, Decoder, Decoding, Encoder, Envelope, HEADER_LEN, Header, Job, Layout, Message, PacketView,
-    Prefix, RotatedSum, Rotation, RowChoice, StreamId, Tensor,
-};
+use arrival::{Arrival, JOB, LARGE, SEALED, SMALL, Subject, envelope, mend};
+use bolero::check;
+use corpus::{Reached, Target, generated, name, variant};
+use trimwire_encoder::{Codec, Decoder, Decoding, HEADER_LEN, Header, PacketView, Prefix, RotatedSum};
 
 /// Inputs of a `cargo test`; `TRIMWIRE_FUZZ` asks for another number.
 fn iterations(usual: usize) -> usize {
@@ -21,187 +19,6 @@ fn iterations(usual: usize) -> usize {
 }
 
 const DECODINGS: [Decoding; 3] = [Decoding::Unbiased, Decoding::Mmse, Decoding::Paper];
-const JOB: Job = Job { seed: 3, rotation: Rotation::Shared };
-
-/// Two messages of one layout.
-struct Subject {
-    layout: Layout,
-    codec: Codec,
-    sealer: Option<Sealer>,
-    messages: [Message; 2],
-}
-
-fn envelope(message: usize) -> Envelope {
-    Envelope { stream: StreamId::new(1, 5).unwrap(), message: 4 + message as u32 }
-}
-
-impl Subject {
-    fn new(layout: Layout, codec: Codec, planes: u8, sealed: bool) -> Self {
-        let sealer =
-            sealed.then(|| Sealer::new(&SealKey::from_bytes(&[7; 16]).expect("a key of 16 bytes"), 1));
-        let mut encoder = Encoder::new(layout.clone(), JOB).with_codec(codec);
-        if let Some(sealer) = &sealer {
-            encoder = encoder.sealed(sealer.clone());
-        }
-        let messages = [0, 1].map(|number| {
-            let mut gradient = gaussian(layout.coordinates(), 5 + number as u32);
-            // A spike, so that some rows are rotated twice, and one row that is not finite.
-            gradient[0] = 50.0;
-            if number == 1 && layout.rows() > 2 && codec != Codec::Raw {
-                gradient[layout.row_coordinates(1).start] = f32::NAN;
-            }
-            let mut message = Message::default();
-            let choice = RowChoice { planes, ..RowChoice::whole(codec) };
-            encoder.encode_with(&gradient, envelope(number), |_| choice, &mut message).expect("valid");
-            message
-        });
-        Self { layout, codec, sealer, messages }
-    }
-
-    fn decoder(&self, decoding: Decoding) -> Decoder {
-        let decoder = Decoder::new(self.layout.clone(), JOB, envelope(0), decoding)
-            .with_codec(self.codec)
-            .with_planes(self.messages[0].planes());
-        match &self.sealer {
-            Some(sealer) => decoder.sealed(sealer),
-            None => decoder,
-        }
-    }
-
-    fn decoded(&self, decoder: &Decoder) -> Vec<f32> {
-        let mut out = vec![0.0; self.layout.coordinates()];
-        decoder.decode_into(&mut out).expect("an output of the right length");
-        out
-    }
-}
-
-/// Small messages of every codec, with tails and several tensors.
-static SMALL: LazyLock<Vec<Subject>> = LazyLock::new(|| {
-    let tensors = [(137, 1), (5, 2), (64, 7)].map(|(n, layer_class)| Tensor { coordinates: n, layer_class });
-    let layout = Layout::of_tensors(&tensors, 32).and_then(|l| l.with_row_log2(6)).expect("a valid layout");
-    let whole = Codec::ALL.map(|codec| Subject::new(layout.clone(), codec, codec.planes(), false));
-    let fewer = [1, 5, 9].map(|planes| Subject::new(layout.clone(), Codec::Rht, planes, false));
-    whole.into_iter().chain(fewer).collect()
-});
-
-/// Sealed ones.
-static SEALED: LazyLock<Vec<Subject>> = LazyLock::new(|| {
-    let small = Layout::new(137, 32).and_then(|l| l.with_row_log2(6)).expect("a valid layout");
-    let planes = [1, 2, 8, 9, 10].map(|planes| Subject::new(small.clone(), Codec::Rht, planes, true));
-    let paper = Subject::new(small.clone(), Codec::RhtPaper, 11, true);
-    planes.into_iter().chain([paper, Subject::new(small.clone(), Codec::Raw, 1, true)]).collect()
-});
-
-/// Rows of 2^15 in packets of the usual, the smallest, and the largest size.
-static LARGE: LazyLock<Vec<Subject>> = LazyLock::new(|| {
-    [
-        (448, Codec::Rht),
-        (32, Codec::Rht),
-        (8_160, Codec::Rht),
-        (704, Codec::Rht),
-        (8_160, Codec::SubtractiveDithering),
-    ]
-    .into_iter()
-    .map(|(per_packet, codec)| {
-        let layout = Layout::new((1 << 15) + 1_700, per_packet).expect("a valid layout");
-        Subject::new(layout, codec, codec.planes(), false)
-    })
-    .collect()
-});
-
-/// A packet, and what happens to it under way.
-#[derive(Debug, TypeGenerator)]
-struct Arrival {
-    index: u16,
-    /// Of the other message.
-    foreign: bool,
-    repair: Option<(u8, u8)>,
-    /// The length that arrives, of the whole; the longer half of the range is no cut.
-    cut: u16,
-    damage: Option<Damage>,
-}
-
-#[derive(Debug, TypeGenerator)]
-enum Damage {
-    /// Bits of the header, with its check made right again or not.
-    Header { at: u8, mask: u8, right: bool },
-    /// Bits behind the header.
-    Body { at: u16, mask: u8 },
-    /// Another packet's body behind this one's header.
-    Splice { index: u16, foreign: bool },
-    /// Made-up statistics.
-    Statistics { sigma: u32, kappa: u8, peak: u8, twice: bool },
-    /// Anything behind the packet's end.
-    Longer { by: u8, fill: u8 },
-}
-
-impl Arrival {
-    /// What arrives, and whether it is a prefix of what was sent.
-    fn bytes(&self, subject: &Subject) -> (Vec<u8>, bool) {
-        let codec = subject.codec;
-        let message = &subject.messages[usize::from(self.foreign)];
-        let index = usize::from(self.index) % message.packets();
-        let repair = self
-            .repair
-            .and_then(|(from, to)| message.repair(index, from % codec.planes()..to % (codec.planes() + 1)));
-        let mut packet = repair.unwrap_or_else(|| message.packet(index).to_vec());
-        packet.truncate(usize::from(self.cut) % (2 * packet.len()));
-        let genuine = self.damage.is_none() && !self.foreign;
-        if let Some(damage) = &self.damage {
-            damage.inflict(subject, &mut packet);
-        }
-        (packet, genuine)
-    }
-}
-
-impl Damage {
-    fn inflict(&self, subject: &Subject, packet: &mut Vec<u8>) {
-        match *self {
-            Self::Header { at, mask, right } => {
-                let at = usize::from(at) % HEADER_LEN;
-                if let Some(byte) = packet.get_mut(at) {
-                    *byte ^= mask;
-                    if right {
-                        mend(packet);
-                    }
-                }
-            }
-            Self::Body { at, mask } => {
-                let length = packet.len().saturating_sub(HEADER_LEN).max(1);
-                if let Some(byte) = packet.get_mut(HEADER_LEN + usize::from(at) % length) {
-                    *byte ^= mask;
-                }
-            }
-            Self::Splice { index, foreign } => {
-                let other = &subject.messages[usize::from(foreign)];
-                let other = other.packet(usize::from(index) % other.packets());
-                packet.truncate(HEADER_LEN);
-                packet.extend(&other[HEADER_LEN..]);
-            }
-            Self::Statistics { sigma, kappa, peak, twice } => {
-                if let Ok(header) = Header::parse(packet) {
-                    let sigma = f32::from_bits(sigma & 0x7fff_ffff);
-                    let sigma = if sigma.is_finite() { sigma } else { f32::MAX };
-                    let twice = twice && subject.codec.rotates();
-                    packet[..HEADER_LEN]
-                        .copy_from_slice(&Header { sigma, kappa, peak, twice, ..header }.to_bytes());
-                }
-            }
-            Self::Longer { by, fill } => packet.extend(std::iter::repeat_n(fill, by.into())),
-        }
-    }
-}
-
-/// Makes the check of a header right: where it is, a known header's check, turned by what changes.
-fn mend(packet: &mut [u8]) {
-    let Some(head) = packet.first_chunk_mut::<HEADER_LEN>() else { return };
-    let check = head[..HEADER_LEN - 2].iter().fold(0xffff_u16, |register, byte| {
-        (0..8).fold(register ^ u16::from(*byte) << 8, |register, _| {
-            register << 1 ^ if register & 0x8000 == 0 { 0 } else { 0x5935 }
-        })
-    });
-    head[HEADER_LEN - 2..].copy_from_slice(&check.to_be_bytes());
-}
 
 /// What decoders are held to, whatever arrives.
 fn receive_and_decode(subject: &Subject, decoding: Decoding, arrivals: &[Arrival]) {
@@ -362,20 +179,218 @@ fn of_sealed_packets_nothing_counts_but_what_their_sender_wrote() {
     );
 }
 
+/// A packet with some of its header's bits flipped.
+fn with_wrong_bits(index: u8, bits: &[u8]) -> Vec<u8> {
+    let message = &SMALL[0].messages[0];
+    let mut packet = message.packet(usize::from(index) % message.packets()).to_vec();
+    for bit in bits {
+        let bit = usize::from(*bit) % (8 * HEADER_LEN);
+        packet[bit / 8] ^= 1 << (bit % 8);
+    }
+    packet
+}
+
 #[test]
 fn up_to_four_wrong_bits_in_a_header_are_refused() {
     check!().with_iterations(iterations(20_000)).with_type::<(u8, [u8; 4], u8)>().for_each(
         |(index, bits, count)| {
-            let subject = &SMALL[0];
-            let message = &subject.messages[0];
-            let mut packet = message.packet(usize::from(*index) % message.packets()).to_vec();
-            let sent = packet.clone();
-            for bit in &bits[..=usize::from(*count) % 4] {
-                let bit = usize::from(*bit) % (8 * HEADER_LEN);
-                packet[bit / 8] ^= 1 << (bit % 8);
-            }
-            let refused = subject.decoder(Decoding::Unbiased).receive(&packet).is_err();
+            let packet = with_wrong_bits(*index, &bits[..=usize::from(*count) % 4]);
+            let sent = with_wrong_bits(*index, &[]);
+            let refused = SMALL[0].decoder(Decoding::Unbiased).receive(&packet).is_err();
             assert_eq!(refused, packet != sent, "two flips of one bit are none");
         },
     );
+}
+
+fn targets() -> [Target; 5] {
+    let heads =
+        SMALL.iter().flat_map(|subject| (0..2).map(|packet| subject.messages[0].packet(packet).to_vec()));
+    [
+        Target {
+            name: name(any_bytes_are_a_header_or_an_error_and_headers_write_what_they_read),
+            reach: what_bytes_are,
+            first: heads.collect(),
+            tries: 100_000,
+            outcomes: &[
+                "Short",
+                "Version",
+                "Kind",
+                "NotData",
+                "Codec",
+                "Check",
+                "FirstPlane",
+                "Empty",
+                "Sigma",
+                "Twice",
+                "cut",
+                "whole",
+                "longer",
+            ],
+        },
+        Target {
+            name: name(small_messages_of_every_codec_are_refused_or_decoded),
+            reach: |bytes| {
+                let (subject, _, arrivals): (u8, u8, Vec<Arrival>) = generated(bytes);
+                what_arrivals_bring(&SMALL, subject, &arrivals)
+            },
+            first: Vec::new(),
+            tries: 200_000,
+            outcomes: &[
+                "Short",
+                "Version",
+                "Kind",
+                "NotData",
+                "Codec",
+                "Check",
+                "FirstPlane",
+                "Empty",
+                "Sigma",
+                "Twice",
+                "OtherMessage",
+                "OtherCodec",
+                "LayerClass",
+                "Index",
+                "Coordinates",
+                "Contradiction",
+                "no plane",
+                "planes",
+                "duplicate",
+                "completed",
+            ],
+        },
+        Target {
+            name: name(rows_of_full_length_in_packets_of_all_sizes_are_refused_or_decoded),
+            reach: |bytes| {
+                let (subject, _, arrivals): (u8, u8, Vec<Arrival>) = generated(bytes);
+                what_arrivals_bring(&LARGE, subject, &arrivals)
+            },
+            first: Vec::new(),
+            tries: 20_000,
+            outcomes: &[
+                "Short",
+                "Version",
+                "Kind",
+                "NotData",
+                "Codec",
+                "Check",
+                "FirstPlane",
+                "Empty",
+                "Sigma",
+                "Twice",
+                "OtherMessage",
+                "OtherCodec",
+                "LayerClass",
+                "Index",
+                "Coordinates",
+                "Contradiction",
+                "no plane",
+                "planes",
+                "duplicate",
+                "completed",
+            ],
+        },
+        Target {
+            name: name(of_sealed_packets_nothing_counts_but_what_their_sender_wrote),
+            reach: |bytes| {
+                let (subject, arrivals): (u8, Vec<Arrival>) = generated(bytes);
+                what_arrivals_bring(&SEALED, subject, &arrivals)
+            },
+            first: Vec::new(),
+            tries: 100_000,
+            outcomes: &[
+                "Short",
+                "Version",
+                "Kind",
+                "NotData",
+                "Codec",
+                "Check",
+                "FirstPlane",
+                "Empty",
+                "Sigma",
+                "Twice",
+                "OtherMessage",
+                "Index",
+                "Unsealed",
+                "no plane",
+                "planes",
+                "duplicate",
+                "completed",
+            ],
+        },
+        Target {
+            name: name(up_to_four_wrong_bits_in_a_header_are_refused),
+            reach: |bytes| {
+                let (index, bits, count): (u8, [u8; 4], u8) = generated(bytes);
+                let packet = with_wrong_bits(index, &bits[..=usize::from(count) % 4]);
+                let outcome = SMALL[0].decoder(Decoding::Unbiased).receive(&packet);
+                [outcome.map_or_else(|error| variant(&error), |_| "taken".to_owned())].into()
+            },
+            first: Vec::new(),
+            tries: 10_000,
+            outcomes: &["Version", "Kind", "NotData", "Check", "taken"],
+        },
+    ]
+}
+
+fn what_bytes_are(bytes: &[u8]) -> Reached {
+    let mut mended = bytes.to_vec();
+    mend(&mut mended);
+    let mut reached = Reached::new();
+    for bytes in [bytes, &mended] {
+        reached.insert(match PacketView::parse(bytes) {
+            Err(error) => variant(&error),
+            Ok(view) => {
+                let (header, body) = (view.header(), view.body().len());
+                let codec = header.codec();
+                let whole = codec.body_len(header.coordinates)
+                    - codec.plane_offset(header.first_plane, header.coordinates);
+                let length = ["cut", "whole", "longer"]
+                    [usize::from(body == whole) + usize::from(bytes.len() > HEADER_LEN + whole)];
+                format!("{length} ({codec})")
+            }
+        });
+    }
+    reached
+}
+
+/// What becomes of each packet of an input, by subject, damage, kind, sender, and what was held of it before.
+fn what_arrivals_bring(subjects: &[Subject], subject: u8, arrivals: &[Arrival]) -> Reached {
+    let number = usize::from(subject) % subjects.len();
+    let subject = &subjects[number];
+    let mut decoder = subject.decoder(Decoding::Unbiased);
+    let mut reached = Reached::new();
+    for arrival in arrivals {
+        let (packet, _) = arrival.bytes(subject);
+        let held = match decoder.coverage(usize::from(arrival.index) % subject.layout.packets()) {
+            0 => "no plane held",
+            planes if planes < subject.messages[0].planes() => "some planes held",
+            _ => "all planes held",
+        };
+        let outcome = match decoder.receive(&packet) {
+            Err(error) => variant(&error),
+            Ok(receipt) if receipt.duplicate => "duplicate".to_owned(),
+            Ok(receipt) if receipt.completed.is_some() => "completed".to_owned(),
+            Ok(receipt) if receipt.planes_now > receipt.planes_before => "planes".to_owned(),
+            Ok(_) => "no plane".to_owned(),
+        };
+        let damage = arrival.damage.as_ref().map_or_else(|| "unharmed".to_owned(), variant);
+        let kind = if arrival.repair.is_some() { "repair" } else { "first planes" };
+        let sender = if arrival.foreign { "another message's" } else { "the message's" };
+        for circumstance in [&format!("subject {number}"), &damage, kind, sender, held] {
+            reached.insert(format!("{outcome} ({circumstance})"));
+        }
+    }
+    reached
+}
+
+#[test]
+fn the_corpora_reach_what_they_are_there_for() {
+    corpus::check(&targets());
+}
+
+#[test]
+#[ignore = "writes the corpora anew"]
+fn the_corpora_are_made_anew() {
+    corpus::make(&targets());
+    corpus::check(&targets());
 }

@@ -1,8 +1,14 @@
-//! Fuzz target of sparse messages: packets that were tampered with behind a right check. `cargo test` runs it for a bounded number of inputs.
+//! Fuzz targets of sparse messages: packets that were tampered with behind a right check. `cargo test` runs them for a bounded number of inputs, after those in
+//! `tests/__fuzz__`.
+
+mod corpus;
 
 use bolero::{TypeGenerator, check};
+use corpus::{Reached, Target, generated, name, variant};
+use std::sync::LazyLock;
 use trimwire_encoder::sparse::{
-    Entry, SPARSE_HEAD_LEN, SparseEncoder, SparseHeader, SparseLayout, SparseMessage, SparseReceiver,
+    Entry, SPARSE_HEAD_LEN, SparseEncoder, SparseHeader, SparseLayout, SparseMessage, SparsePacketError,
+    SparseReceiver,
 };
 use trimwire_encoder::{Envelope, StreamId, Tensor};
 
@@ -57,21 +63,31 @@ struct Mishap {
     more: Vec<u8>,
 }
 
+static MESSAGES: LazyLock<[SparseMessage; 3]> =
+    LazyLock::new(|| [message(60, 4), message(N, 0), message(200, 23)]);
+
+impl Mishap {
+    /// What arrives of a message.
+    fn packet(&self, message: &SparseMessage) -> Vec<u8> {
+        let mut packet = message.packet(usize::from(self.packet) % message.packets()).to_vec();
+        for (at, byte) in self.damage.iter().take(3) {
+            let at = usize::from(*at) % if at % 2 == 0 { packet.len() } else { SPARSE_HEAD_LEN + 2 };
+            packet[at] = *byte;
+        }
+        packet.truncate(packet.len().saturating_sub(usize::from(self.cut) / 3));
+        packet.extend(&self.more);
+        checked(&mut packet);
+        packet
+    }
+}
+
 #[test]
 fn tampered_packets_are_refused_whole_or_decode_within_the_message() {
-    let messages = [message(60, 4), message(N, 0), message(200, 23)];
     check!().with_iterations(20_000).with_type::<(u8, Vec<Mishap>)>().for_each(|(which, mishaps)| {
-        let message = &messages[usize::from(*which) % messages.len()];
+        let message = &MESSAGES[usize::from(*which) % MESSAGES.len()];
         let mut receiver = SparseReceiver::new(layout(), envelope());
         for mishap in mishaps {
-            let mut packet = message.packet(usize::from(mishap.packet) % message.packets()).to_vec();
-            for (at, byte) in mishap.damage.iter().take(3) {
-                let at = usize::from(*at) % if at % 2 == 0 { packet.len() } else { SPARSE_HEAD_LEN + 2 };
-                packet[at] = *byte;
-            }
-            packet.truncate(packet.len().saturating_sub(usize::from(mishap.cut) / 3));
-            packet.extend(&mishap.more);
-            checked(&mut packet);
+            let packet = mishap.packet(message);
             let before: Vec<Entry> = receiver.entries().collect();
             match receiver.receive(&packet) {
                 Ok(receipt) => {
@@ -101,16 +117,114 @@ fn tampered_packets_are_refused_whole_or_decode_within_the_message() {
     });
 }
 
+/// Bytes that begin like a sparse packet's, with a right check.
+fn head(bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    if bytes.len() > 1 {
+        (bytes[0], bytes[1]) = (0x31, bytes[1] & 0x1f | 0xc0);
+    }
+    checked(&mut bytes);
+    bytes
+}
+
 #[test]
 fn any_bytes_are_heads_or_an_error() {
     check!().with_iterations(20_000).with_type::<Vec<u8>>().for_each(|bytes| {
-        let mut bytes = bytes.clone();
-        if bytes.len() > 1 {
-            (bytes[0], bytes[1]) = (0x31, bytes[1] & 0x1f | 0xc0);
-        }
-        checked(&mut bytes);
+        let bytes = head(bytes);
         if let Ok(header) = SparseHeader::parse(&bytes) {
             assert_eq!(header.to_bytes()[..], bytes[..SPARSE_HEAD_LEN]);
         }
     });
+}
+
+/// The kind of an error, and of that which it wraps.
+fn kind(error: &SparsePacketError) -> String {
+    match error {
+        SparsePacketError::Packet(error) => variant(error),
+        error => variant(error),
+    }
+}
+
+fn targets() -> [Target; 2] {
+    [
+        Target {
+            name: name(tampered_packets_are_refused_whole_or_decode_within_the_message),
+            reach: what_mishaps_bring,
+            first: Vec::new(),
+            tries: 200_000,
+            outcomes: &[
+                "Short",
+                "Version",
+                "Kind",
+                "NotData",
+                "OtherMessage",
+                "LayerClass",
+                "Index",
+                "Empty",
+                "Contradiction",
+                "Dense",
+                "FirstPlane",
+                "Field",
+                "Sigma",
+                "Entries",
+                "Range",
+                "Code",
+                "Twice",
+                "Packets",
+                "Overlap",
+                "entries",
+                "duplicate",
+                "complete",
+                "no entry",
+            ],
+        },
+        Target {
+            name: name(any_bytes_are_heads_or_an_error),
+            reach: |bytes| {
+                let bytes: Vec<u8> = generated(bytes);
+                let outcome = SparseHeader::parse(&head(&bytes));
+                [outcome.map_or_else(|error| kind(&error), |_| "head".to_owned())].into()
+            },
+            first: Vec::new(),
+            tries: 50_000,
+            outcomes: &["Short", "FirstPlane", "Index", "Empty", "Field", "Sigma", "head"],
+        },
+    ]
+}
+
+/// What becomes of each packet of an input, by message and by what happened to the packet.
+fn what_mishaps_bring(bytes: &[u8]) -> Reached {
+    let (which, mishaps): (u8, Vec<Mishap>) = generated(bytes);
+    let which = usize::from(which) % MESSAGES.len();
+    let mut receiver = SparseReceiver::new(layout(), envelope());
+    let mut reached = Reached::new();
+    for mishap in &mishaps {
+        let held = receiver.entries().count();
+        let outcome = match receiver.receive(&mishap.packet(&MESSAGES[which])) {
+            Err(error) => kind(&error),
+            Ok(receipt) if receipt.duplicate => "duplicate".to_owned(),
+            Ok(_) if receiver.is_complete() => "complete".to_owned(),
+            Ok(_) if receiver.entries().count() > held => "entries".to_owned(),
+            Ok(_) => "no entry".to_owned(),
+        };
+        let damage = format!("{} bytes wrong", mishap.damage.len().min(3));
+        let cut = if mishap.cut < 3 { "whole" } else { "cut" };
+        let more = if mishap.more.is_empty() { "nothing behind" } else { "more behind" };
+        for circumstance in [&format!("message {which}"), &damage, cut, more] {
+            reached.insert(format!("{outcome} ({circumstance})"));
+        }
+    }
+    reached
+}
+
+#[test]
+fn the_corpora_reach_what_they_are_there_for() {
+    corpus::check(&targets());
+}
+
+#[test]
+#[ignore = "writes the corpora anew"]
+fn the_corpora_are_made_anew() {
+    corpus::make(&targets());
+    corpus::check(&targets());
 }
