@@ -1,6 +1,6 @@
 # Every entry point of the project; `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust test-aarch64 client-tests lint bench p4 p4-check bmv2-tests mininet-test
+.PHONY: help demo test test-rust sanitize test-aarch64 client-tests lint bench p4 p4-check bmv2-tests mininet-test
 
 CARGO ?= cargo
 DEMO_FLAGS ?=
@@ -12,13 +12,16 @@ help: ## list the entry points
 demo: ## train a model through a congested, trimming switch (half a minute once built; flags: DEMO_FLAGS="--help")
 	$(CARGO) run --release --quiet -p trimwire -- demo $(DEMO_FLAGS)
 
-test: p4-check lint test-rust bmv2-tests mininet-test ## everything that CI runs
+test: p4-check lint test-rust sanitize bmv2-tests mininet-test ## everything that CI runs
 
 test-rust: ## unit, property and integration tests of all crates
 	python3 host-encoder/tests/reference/generate.py --check
 	python3 host-encoder/tests/reference/seal.py --check
 	python3 host-encoder/tests/reference/sparse.py --check
 	$(CARGO) test --workspace --exclude trimwire-bmv2-tests --locked
+
+sanitize: ## the codec's unit tests and fuzz targets under AddressSanitizer (skipped loudly where the toolchain has no runtime of it)
+	host-encoder/tests/sanitize.sh
 
 test-aarch64: ## the codec's tests on an emulated 64-bit ARM machine (no part of test: needs a cross compiler and qemu; skipped loudly otherwise)
 	host-encoder/tests/aarch64.sh
