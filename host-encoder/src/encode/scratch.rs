@@ -22,8 +22,6 @@ pub(crate) struct Scratch {
     pub(crate) codes: Vec<u32>,
     pub(crate) last: Vec<u32>,
     pub(crate) dither: Vec<u32>,
-    /// Packets that are to be sealed.
-    pub(crate) bare: Vec<u8>,
     /// What a receiver would hold of the row.
     pub(crate) own: super::own::Own,
 }

@@ -300,11 +300,9 @@ impl Encoder {
                 source: E::widen(values, &mut wide),
                 ahead: E::as_f32(ahead),
             };
-            let mut room = std::mem::take(&mut scratch.bare);
-            if self.sealer.is_some() {
-                room.resize(self.layout.row_len(self.codec, row, planes, false), 0);
-            }
-            let bare = if self.sealer.is_some() { &mut room[..] } else { &mut *packets };
+            // Room for tags is left in front of the first packet.
+            let (_, bare) =
+                packets.split_at_mut(packets.len() - self.layout.row_len(self.codec, row, planes, false));
             let written = task.encode(bare, |bare| match self.codec {
                 Codec::Rht => task.write(scratch, bare, own.is_some().then_some(&mut kept)),
                 _ => baselines::write_row(&task, scratch, bare),
@@ -317,9 +315,8 @@ impl Encoder {
                 }
             }
             if let (Ok(_), Some(sealer)) = (&written, &self.sealer) {
-                seal_row(sealer, &self.layout, row, (self.codec, planes), &room, packets);
+                seal_row(sealer, &self.layout, row, (self.codec, planes), packets);
             }
-            scratch.bare = room;
             (scratch.wide, scratch.own) = (wide, kept);
             let Written { energy, important, twice } =
                 written.map_err(|error| self.explain(row, values, error))?;

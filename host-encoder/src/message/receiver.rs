@@ -190,8 +190,8 @@ impl RowReceiver {
         // A clone of sixteen bytes, so that the believed bytes may be lent to the row.
         let Some(sealer) = self.sealer.clone() else { return self.take_in(view, spare) };
         let header = view.header();
-        with_believed(&sealer, header, self.planes, payload, |bare| {
-            self.take_in(&PacketView::parse(bare)?, spare)
+        with_believed(&sealer, header, self.planes, payload, |body| {
+            self.take_in(&view.with_body(body), spare)
         })
         .unwrap_or(Err(PacketError::Unsealed(header.index)))
     }

@@ -2,99 +2,92 @@
 //!
 //! Whoever works on planes sees packets without tags: they are spread out when they are sealed, and put together again when they are believed.
 
-use crate::simd::Ahead;
 use crate::wire::seal::Sealer;
 use crate::wire::{Codec, HEADER_LEN, Header, Layout, TAG_LEN};
 use std::cell::RefCell;
 
-/// The planes of a packet.
+/// What planes are in a packet, by where the tags go among them.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Part {
-    pub(super) codec: Codec,
-    /// Coordinates.
-    pub(super) n: usize,
-    /// First plane, and the one behind the last.
-    pub(super) first: u8,
-    pub(super) end: u8,
+struct Part {
+    /// Bits of each coordinate in front of each tag.
+    bits: [usize; 3],
+    tags: usize,
 }
 
 impl Part {
-    /// Where pieces between tags end in a packet without tags.
-    fn pieces(&self) -> ([usize; 3], usize) {
-        let Self { codec, n, first, end } = *self;
+    /// Planes `first` to `end` (exclusive).
+    fn new(codec: Codec, first: u8, end: u8) -> Self {
         let tagged = codec.tagged_planes(first, end);
-        let mut ends = [0; 3];
-        for (to, plane) in ends.iter_mut().zip(tagged.planes()) {
-            *to = HEADER_LEN + codec.plane_offset(plane + 1, n) - codec.plane_offset(first, n);
+        let mut bits = [0; 3];
+        for (to, plane) in bits.iter_mut().zip(tagged.planes()) {
+            // A coordinate's bits are the bytes of eight.
+            *to = codec.plane_offset(plane + 1, 8) - codec.plane_offset(first, 8);
         }
-        (ends, tagged.planes().len())
+        Self { bits, tags: tagged.planes().len() }
     }
 
-    /// Length without tags and with them.
-    fn lengths(&self) -> (usize, usize) {
-        let (ends, count) = self.pieces();
-        let bare = ends[..count].last().copied().unwrap_or(HEADER_LEN);
-        (bare, bare + TAG_LEN * count)
+    /// Where pieces between tags end in a packet of `n` coordinates without tags; as many as there are tags.
+    fn ends(&self, n: usize) -> [usize; 3] {
+        self.bits.map(|bits| HEADER_LEN + bits * (n / 8))
     }
 
-    /// Copies a packet without tags to `out`, as long as it is with them, and seals it.
-    pub(super) fn seal(&self, sealer: &Sealer, bare: &[u8], out: &mut [u8]) {
-        let (ends, count) = self.pieces();
+    /// Length of a packet of `n` coordinates without tags and with them.
+    fn lengths(&self, n: usize) -> (usize, usize) {
+        let bare = if self.tags == 0 { HEADER_LEN } else { self.ends(n)[self.tags - 1] };
+        (bare, bare + TAG_LEN * self.tags)
+    }
+
+    /// Moves a packet of `n` coordinates without tags, which begins at byte `at` of `buffer`, to its front, as long as it is with tags, and seals it. There have to be
+    /// as many bytes in front of it as the tags take.
+    fn seal(&self, sealer: &Sealer, n: usize, buffer: &mut [u8], at: usize) {
         let (mut from, mut places) = (0, [0; 3]);
-        for (nth, end) in ends[..count].iter().enumerate() {
+        for (nth, end) in self.ends(n)[..self.tags].iter().enumerate() {
             let to = from + TAG_LEN * nth;
             places[nth] = to + end - from;
-            out[to..places[nth]].copy_from_slice(&bare[from..*end]);
+            buffer.copy_within(at + from..at + end, to);
             from = *end;
         }
-        sealer.seal(out, &places[..count]);
+        sealer.seal(buffer, &places[..self.tags]);
     }
 
-    /// Copies what may be believed of a packet that arrived to `bare`, without tags. Returns whether anything may.
-    fn unseal(&self, sealer: &Sealer, payload: &[u8], bare: &mut Vec<u8>) -> bool {
-        let (ends, count) = self.pieces();
-        let mut places = ends;
+    /// Copies the planes that may be believed of a packet that arrived to `body`. Returns whether any may.
+    fn unseal(&self, sealer: &Sealer, n: usize, payload: &[u8], body: &mut Vec<u8>) -> bool {
+        let mut places = self.ends(n);
         places.iter_mut().enumerate().for_each(|(nth, place)| *place += TAG_LEN * nth);
-        let believed = sealer.believed(payload, &places[..count]);
-        let (mut from, mut start) = (0, 0);
-        for (place, end) in places[..count].iter().zip(ends) {
-            if *place > believed {
-                break;
-            }
-            bare.extend_from_slice(&payload[start..*place]);
-            (from, start) = (end, place + TAG_LEN);
+        let believed = sealer.believed(payload, &places[..self.tags]);
+        let mut start = HEADER_LEN;
+        for place in places[..self.tags].iter().take_while(|place| **place <= believed) {
+            body.extend_from_slice(&payload[start..*place]);
+            start = place + TAG_LEN;
         }
-        from > 0
+        start > HEADER_LEN
     }
 }
 
-/// Seals a row's packets, which lie one behind the other in `bare` and will in `out`.
+/// Seals a row's packets where they lie: one behind the other without tags, at the end of `packets`, which they fill with tags.
 pub(super) fn seal_row(
     sealer: &Sealer,
     layout: &Layout,
     row: usize,
     (codec, planes): (Codec, u8),
-    bare: &[u8],
-    out: &mut [u8],
+    packets: &mut [u8],
 ) {
-    let (mut bare, mut out) = (bare, out);
+    let part = Part::new(codec, 0, planes);
+    let mut at = packets.len() - layout.row_len(codec, row, planes, false);
+    let mut rest = packets;
     for (_, place) in layout.row_places(row) {
-        let part = Part { codec, n: place.len(), first: 0, end: planes };
-        let (length, sealed) = part.lengths();
-        let (from, rest) = bare.split_at(length);
-        let (to, tail) = out.split_at_mut(sealed);
-        // Where the next packet goes: a tag takes long enough for memory to come.
-        Ahead::new(&tail[..sealed.min(tail.len())]).rest();
-        part.seal(sealer, from, to);
-        (bare, out) = (rest, tail);
+        let (length, sealed) = part.lengths(place.len());
+        part.seal(sealer, place.len(), rest, at);
+        rest = rest.split_at_mut(sealed).1;
+        at = at + length - sealed;
     }
 }
 
 thread_local! {
-    static BARE: RefCell<Vec<u8>> = RefCell::default();
+    static BODY: RefCell<Vec<u8>> = RefCell::default();
 }
 
-/// Lends `work` what may be believed of a sealed packet, without tags; `None` where that is nothing. `planes` are those that are sent.
+/// Lends `work` the planes of a sealed packet that may be believed; `None` where that is none. `planes` are those that are sent.
 ///
 /// A packet does not say how many planes it had when it was sent. Usually that is what is sent, or, of a repair, what its length tells;
 /// if the tag that would be last then is wrong, the packet was cut to such a length by chance.
@@ -106,15 +99,19 @@ pub(super) fn with_believed<T>(
     work: impl FnOnce(&[u8]) -> T,
 ) -> Option<T> {
     let (codec, n, first) = (header.codec(), header.coordinates, header.first_plane);
-    let part = |end| Part { codec, n, first, end };
-    let whole = (first + 1..=codec.planes()).map(part).find(|part| part.lengths().1 == payload.len());
+    let part = |end| Part::new(codec, first, end);
     let sent = part(planes.max(first + 1));
-    let mut bare = BARE.take();
-    bare.clear();
-    let believed = whole.is_some_and(|part| part.unseal(sealer, payload, &mut bare))
-        || sent.unseal(sealer, payload, &mut bare);
-    let result = believed.then(|| work(&bare));
-    BARE.replace(bare);
+    let of_this_length = |part: &Part| part.lengths(n).1 == payload.len();
+    let mut body = BODY.take();
+    body.clear();
+    let believed = !of_this_length(&sent)
+        && (first + 1..=codec.planes())
+            .map(part)
+            .find(of_this_length)
+            .is_some_and(|part| part.unseal(sealer, n, payload, &mut body))
+        || sent.unseal(sealer, n, payload, &mut body);
+    let result = believed.then(|| work(&body));
+    BODY.replace(body);
     result
 }
 
@@ -127,19 +124,20 @@ pub(super) fn repair(
 ) -> Option<Vec<u8>> {
     let header = Header::parse(sealed).ok()?;
     let (codec, n) = (header.codec(), header.coordinates);
-    let mut bare = Vec::new();
-    if !(Part { codec, n, first: 0, end: sent }).unseal(sealer, sealed, &mut bare) {
+    let mut believed = Vec::new();
+    if !Part::new(codec, 0, sent).unseal(sealer, n, sealed, &mut believed) {
         return None;
     }
     let end = planes.end.min(sent);
-    let part = Part { codec, n, first: planes.start, end };
-    let body =
-        bare.get(HEADER_LEN + codec.plane_offset(planes.start, n)..HEADER_LEN + codec.plane_offset(end, n))?;
+    let part = Part::new(codec, planes.start, end);
+    let body = believed.get(codec.plane_offset(planes.start, n)..codec.plane_offset(end, n))?;
     if body.is_empty() {
         return None;
     }
-    let repair = [&Header { first_plane: planes.start, ..header }.to_bytes(), body].concat();
-    let mut out = vec![0; part.lengths().1];
-    part.seal(sealer, &repair, &mut out);
+    let (length, sealed) = part.lengths(n);
+    let mut out = vec![0; sealed - length];
+    out.extend_from_slice(&Header { first_plane: planes.start, ..header }.to_bytes());
+    out.extend_from_slice(body);
+    part.seal(sealer, n, &mut out, sealed - length);
     Some(out)
 }

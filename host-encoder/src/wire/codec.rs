@@ -110,13 +110,20 @@ impl Codec {
     pub const fn tagged_planes(self, first: u8, end: u8) -> Tagged {
         let end = if end < self.planes() { end } else { self.planes() };
         let (mut planes, mut count) = ([0; 3], 0);
-        let mut plane = first;
-        while plane < end {
-            if plane == 0 || plane == 7 || plane + 1 == end {
-                planes[count] = plane;
-                count += 1;
-            }
-            plane += 1;
+        if first >= end {
+            return Tagged { planes, count };
+        }
+        if first == 0 {
+            count = 1;
+        }
+        if first <= 7 && end > 7 {
+            planes[count] = 7;
+            count += 1;
+        }
+        let last = end - 1;
+        if last != 0 && last != 7 {
+            planes[count] = last;
+            count += 1;
         }
         Tagged { planes, count }
     }

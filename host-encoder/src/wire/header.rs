@@ -152,6 +152,11 @@ impl<'a> PacketView<'a> {
         Ok(Self { header, body: &body[..body.len().min(all)] })
     }
 
+    /// The same packet with other bytes from `first_plane` on, at most as many as its planes have.
+    pub(crate) fn with_body<'b>(&self, body: &'b [u8]) -> PacketView<'b> {
+        PacketView { header: self.header, body }
+    }
+
     /// The header.
     pub fn header(&self) -> &Header {
         &self.header
