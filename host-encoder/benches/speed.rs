@@ -3,7 +3,7 @@
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
 use trimwire_encoder::{
-    Codec, Decoder, Decoding, Encoder, Envelope, Isa, Job, Layout, Message, StreamId, rotate,
+    Codec, Decoder, Decoding, Encoder, Envelope, Isa, Job, Layout, Message, RowChoice, StreamId, rotate,
 };
 
 const COORDINATES: usize = 16 << 15;
@@ -56,5 +56,35 @@ fn codec(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, transform, codec);
+/// Rows of a gradient of 64 MiB, which comes from memory: one by one, and with the next one asked for.
+fn rows(criterion: &mut Criterion) {
+    const ROW: usize = 1 << 15;
+    const ROWS: usize = 512;
+    let gradient: Vec<f32> = gradient().into_iter().cycle().take(ROWS * ROW).collect();
+    let layout = Layout::new(gradient.len(), 448).expect("a valid layout");
+    let encoder = Encoder::new(layout, Job::new(1));
+    let envelope = Envelope { stream: StreamId::new(0, 0).expect("a valid stream"), message: 1 };
+    let choice = RowChoice::whole(Codec::Rht);
+    let length = encoder.row_len(0, choice.planes);
+    let mut packets = vec![0; ROWS * length];
+    let mut group = criterion.benchmark_group("rows from memory");
+    group.throughput(Throughput::Bytes(4 * gradient.len() as u64)).sample_size(30);
+    for (name, ahead) in [("encode_row", 0), ("encode_row_before", ROW)] {
+        group.bench_function(name, |b| {
+            b.iter(|| {
+                let mut rest = black_box(&gradient[..]);
+                for (row, packets) in packets.chunks_exact_mut(length).enumerate() {
+                    let (values, others) = rest.split_at(ROW);
+                    let next = &others[..ahead.min(others.len())];
+                    encoder
+                        .encode_row_before(row, values, next, envelope, choice, packets)
+                        .expect("a row of the layout");
+                    rest = others;
+                }
+            });
+        });
+    }
+}
+
+criterion_group!(benches, transform, codec, rows);
 criterion_main!(benches);

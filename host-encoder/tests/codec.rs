@@ -424,6 +424,12 @@ fn a_row_alone_has_the_bytes_that_it_has_within_its_message() {
         encoder.encode_row(row, values, ENVELOPE, choice(row), &mut packets).unwrap();
         let together: Vec<u8> = layout.row_packets(row).flat_map(|i| sent.packet(i).to_vec()).collect();
         assert_eq!(packets, together, "row {row}");
+        // What is asked for meanwhile changes nothing, however much it is.
+        for next in [&gradient[..], &gradient[..1], &[]] {
+            packets.fill(0xa5);
+            encoder.encode_row_before(row, values, next, ENVELOPE, choice(row), &mut packets).unwrap();
+            assert_eq!(packets, together, "row {row}, with {} values asked for", next.len());
+        }
     }
 }
 
