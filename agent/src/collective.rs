@@ -13,10 +13,17 @@
 //!
 //! The order of the additions is that of the ranks, whatever the order of arrival, so that the same packets give
 //! the same bits. Steps may overlap: a fast rank can be a step ahead of a slow one.
+//!
+//! Everything goes row by row: a row is encoded when the network is about to run out of packets for its receiver, a row of the own shard is summed and sent on as soon as it is there from
+//! every rank, a row of another's sum is decoded when it arrives. All of it happens in [`AllReduce::work`], a row at a time, so that a caller can look at its sockets in between.
 #![forbid(unsafe_code)]
 
+mod buffers;
 mod figures;
+mod gather;
 mod message_id;
+mod parts;
+mod reduce;
 mod shards;
 mod step;
 
@@ -25,6 +32,8 @@ pub use shards::shard_range;
 
 use crate::endpoint::{Endpoint, Event, ExpectError, SendError};
 use crate::transfer::TransferError;
+use crate::wire::Reason;
+use buffers::Buffers;
 use figures::Figures;
 use std::collections::BTreeMap;
 use step::Step;
@@ -107,11 +116,15 @@ pub enum StartError {
         /// Ranks of the endpoint.
         endpoint_world: u16,
     },
-    /// The step has begun already, or the one that shares its message ids has not ended.
-    #[error("step {step} (or a step a multiple of 2^{STEP_BITS} away) has begun and not ended")]
-    Busy {
+    /// Steps are numbered in ascending order (modulo 2^[`STEP_BITS`]), and each number is used once, whether its step ended well or not.
+    #[error(
+        "step {step} does not come after step {last}; numbers ascend, and those of steps that failed are not used again"
+    )]
+    Order {
         /// The step.
         step: u32,
+        /// The last one that began.
+        last: u32,
     },
     /// A shard cannot be divided into packets.
     #[error("shard {shard} of step {step}: {source}")]
@@ -132,6 +145,14 @@ pub enum StartError {
         shard: u16,
         /// Why.
         source: EncodeError,
+    },
+    /// The encoder wrote something else than a row's packets.
+    #[error("shard {shard} of step {step} was encoded to packets of other lengths than its layout's")]
+    Mismatch {
+        /// The step.
+        step: u32,
+        /// The shard.
+        shard: u16,
     },
     /// The endpoint refuses to send.
     #[error("step {step}: {source}")]
@@ -214,19 +235,41 @@ pub struct Outcome {
     pub duration_ns: u64,
 }
 
-/// Sums one gradient per step across the ranks. Give it every event of its endpoint.
+/// What a piece of work came to.
+#[derive(Debug)]
+pub enum Worked {
+    /// There was nothing to do: only an event of the endpoint, or room in its queues, brings more.
+    Nothing,
+    /// A row of something. There may be more.
+    Row,
+    /// A step is finished.
+    Finished(Box<Outcome>),
+}
+
+/// Sums one gradient per step across the ranks.
+///
+/// After every [`Self::start`] and [`Self::handle_event`], and after packets have left, call [`Self::work`] until it has [`Worked::Nothing`] to do. It needs the time between two looks at the
+/// sockets, a row's worth at a time.
 #[derive(Debug)]
 pub struct AllReduce {
     config: AllReduceConfig,
     /// By the step's bits that are in message ids.
     steps: BTreeMap<u32, Step>,
+    last: Option<u32>,
     figures: Figures,
+    buffers: Buffers,
 }
 
 impl AllReduce {
     /// A collective with no step begun. The configuration is checked by [`Self::start`].
     pub fn new(config: AllReduceConfig) -> Self {
-        Self { config, steps: BTreeMap::new(), figures: Figures::default() }
+        Self {
+            config,
+            steps: BTreeMap::new(),
+            last: None,
+            figures: Figures::default(),
+            buffers: Buffers::default(),
+        }
     }
 
     /// The configuration.
@@ -234,7 +277,7 @@ impl AllReduce {
         &self.config
     }
 
-    /// Begins a step with this rank's gradient, of the same length on all ranks. A lone rank has its result at once.
+    /// Begins a step with this rank's gradient, of the same length on all ranks; the outcome's sum is in the same memory. A lone rank has its result at once.
     pub fn start(
         &mut self,
         now_ns: u64,
@@ -250,47 +293,109 @@ impl AllReduce {
         if gradient.is_empty() {
             return Err(StartError::Empty { step });
         }
-        let key = MessageId::step_key(step);
-        if self.steps.contains_key(&key) {
-            return Err(StartError::Busy { step });
+        if let Some(last) = self.last.filter(|&last| !MessageId::follows(step, last)) {
+            return Err(StartError::Order { step, last });
         }
         if world == 1 {
+            self.last = Some(step);
             let stats = OutcomeStats::default();
             return Ok(Some(Outcome { step, sum: gradient, stats, duration_ns: 0 }));
         }
-        let begun = Step::start(now_ns, step, gradient, &self.config, &mut self.figures, endpoint)?;
-        self.steps.insert(key, begun);
+        let begun = Step::start(now_ns, step, gradient, &self.config, &self.figures, &self.buffers, endpoint);
+        if !matches!(begun, Err(StartError::Layout { .. })) {
+            // Its messages have been opened, if only to be given up.
+            self.last = Some(step);
+        }
+        let begun = begun?;
+        self.steps.insert(MessageId::step_key(step), begun);
         Ok(None)
     }
 
-    /// Takes an event of the endpoint; events of messages that are not this collective's are ignored. Gives the
-    /// outcome of a step that ends with it.
+    /// Takes an event of the endpoint; events of messages that are not this collective's are ignored.
+    ///
+    /// # Errors
+    /// When a step has failed. It is over then, here and at the other ranks, who are told.
     pub fn handle_event(
         &mut self,
         now_ns: u64,
         event: Event,
         endpoint: &mut Endpoint,
-    ) -> Result<Option<Outcome>, StepError> {
-        let (Event::Received { message, .. }
+    ) -> Result<(), StepError> {
+        let (Event::Row { message, .. }
+        | Event::Received { message, .. }
         | Event::Sent { message, .. }
         | Event::Agreed { message, .. }
         | Event::Failed { message, .. }) = event;
         let id = MessageId::from_u32(message);
-        let Some(step) = self.steps.get_mut(&id.step) else { return Ok(None) };
-        match step.handle_event(now_ns, id, event, &self.config, &mut self.figures, endpoint) {
-            Ok(false) => Ok(None),
-            Ok(true) => Ok(self.steps.remove(&id.step).map(|step| step.outcome(now_ns, endpoint))),
-            Err(error) => {
-                if let Some(step) = self.steps.remove(&id.step) {
-                    step.cancel(endpoint);
-                }
-                Err(error)
-            }
-        }
+        let Some(step) = self.steps.get_mut(&id.step) else { return Ok(()) };
+        let taken = step.handle_event(now_ns, id, event, endpoint);
+        taken.inspect_err(|error| self.give_up(now_ns, id.step, error, endpoint))
     }
 
-    /// Steps that have begun and not ended, the low bits of their numbers.
+    fn give_up(&mut self, now_ns: u64, key: u32, error: &StepError, endpoint: &mut Endpoint) {
+        let (culprit, reason) = match error {
+            StepError::Transfer { source, .. } => source.blame(),
+            StepError::Sum { .. } => (self.config.rank, Reason::Cancelled),
+        };
+        if let Some(step) = self.steps.remove(&key) {
+            step.cancel(now_ns, culprit, reason, endpoint);
+        }
+        self.retire(endpoint);
+    }
+
+    /// Gives a step up, here and at the other ranks. `false`: no such step is on its way.
+    pub fn cancel(&mut self, now_ns: u64, step: u32, endpoint: &mut Endpoint) -> bool {
+        let begun = self.steps.remove(&MessageId::step_key(step));
+        if let Some(begun) = &begun {
+            begun.cancel(now_ns, self.config.rank, Reason::Cancelled, endpoint);
+        }
+        self.retire(endpoint);
+        begun.is_some()
+    }
+
+    /// Tells the endpoint which messages are over.
+    fn retire(&self, endpoint: &mut Endpoint) {
+        let Some(last) = self.last else { return };
+        let active = self.steps.values().map(Step::number);
+        let oldest =
+            active.fold(
+                last.wrapping_add(1),
+                |oldest, step| {
+                    if MessageId::follows(oldest, step) { step } else { oldest }
+                },
+            );
+        endpoint.retire(MessageId::new(oldest, Phase::ReduceScatter, 0).to_u32());
+    }
+
+    /// Does a piece of work, if there is any: the oldest step's first.
+    ///
+    /// # Errors
+    /// As [`Self::handle_event`].
+    pub fn work(&mut self, now_ns: u64, endpoint: &mut Endpoint) -> Result<Worked, StepError> {
+        let Self { steps, figures, .. } = self;
+        let mut failed = None;
+        for (&key, step) in steps.iter_mut() {
+            match step.work(now_ns, figures, endpoint) {
+                Ok(false) if step.is_finished() => {
+                    let outcome = steps.remove(&key).map(|step| step.outcome(now_ns, endpoint));
+                    self.retire(endpoint);
+                    return Ok(outcome.map_or(Worked::Nothing, |outcome| Worked::Finished(Box::new(outcome))));
+                }
+                Ok(false) => {}
+                Ok(true) => return Ok(Worked::Row),
+                Err(error) => {
+                    failed = Some((key, error));
+                    break;
+                }
+            }
+        }
+        let Some((key, error)) = failed else { return Ok(Worked::Nothing) };
+        self.give_up(now_ns, key, &error, endpoint);
+        Err(error)
+    }
+
+    /// Steps that have begun and not ended.
     pub fn active_steps(&self) -> impl Iterator<Item = u32> + '_ {
-        self.steps.keys().copied()
+        self.steps.values().map(Step::number)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  caller's thread:  receive a batch ─► handle_datagram ─► events ─► poll_transmit ─► send a batch ─► wait
-//!                        ▲  UdpLink: recvmmsg, TOS            sendmmsg, one socket per source port │  ppoll
+//!                        ▲  UdpLink: recvmmsg, GRO, TOS         sendmmsg, GSO, a socket per path │  ppoll
 //!                        └─────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
@@ -15,23 +15,39 @@ pub mod link;
 pub mod memory;
 pub mod misbehaving;
 mod mmsg;
+mod options;
 pub mod packet;
+mod refusal;
+mod sockets;
 pub mod udp;
+mod waiting;
 
 pub use link::{Link, LinkError, LinkStats};
-pub use udp::{Receive, UdpConfig, UdpLink};
+pub use udp::{Checksums, Receive, UdpConfig, UdpLink};
 
-use crate::endpoint::{Endpoint, EndpointConfig, Event, Transmit};
+use crate::burst::Burst;
+use crate::collective::{AllReduce, Outcome, StepError, Worked};
+use crate::endpoint::{Endpoint, EndpointConfig, Event};
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-/// Datagrams taken from the endpoint before they are handed to the link.
-const BATCH: usize = 128;
+/// Bursts taken from the endpoint before they are handed to the link.
+const BATCH: usize = 64;
 /// Batches received before the endpoint may send: bounds how long an ACK waits behind arrivals.
 const RECEIVE_ROUNDS: usize = 4;
 /// Time for which a late sender may catch up. Timers of an unprivileged Linux thread are late by the 50 µs of its timer
 /// slack and by the scheduler; at 10 Gbit/s this is 125 KB.
 const BURST_NS: u64 = 100_000;
+/// Time that a burst takes on the wire: half of the queue at which switches begin to cut. At 10 Gbit/s eight packets.
+const BURST_WIRE_NS: u64 = 10_000;
+/// But so many packets at least: at 1 Gbit/s a system call for each would cost more than the wire does.
+const BURST_PACKETS: u64 = 4;
+/// Packets that go one way: what the kernel takes in one call.
+const PACKETS_PER_PATH: u32 = 16;
+/// What scheduler and timers of a host add to a round trip.
+const HOST_JITTER_NS: u64 = 100_000;
 
 /// Nanoseconds of CLOCK_MONOTONIC since it was made.
 #[derive(Debug, Clone, Copy)]
@@ -50,15 +66,73 @@ impl Clock {
     }
 }
 
+/// A number that no endpoint has had before, but by one chance in four thousand million: from the system's source of randomness.
+pub fn incarnation() -> u32 {
+    (RandomState::new().build_hasher().finish() as u32).max(1)
+}
+
 /// What a real host's scheduler and timers make of a configuration meant for virtual time: bursts that make up for late
 /// timers, and time-outs that a descheduled peer does not trip.
 pub fn on_sockets(mut config: EndpointConfig) -> EndpointConfig {
+    config.incarnation = incarnation();
     config.burst_ns = config.burst_ns.max(BURST_NS);
+    let packets_ns = BURST_PACKETS * 12_000 * 1_000_000_000 / config.line_rate_bps.max(1);
+    config.burst_wire_ns = config.burst_wire_ns.max(BURST_WIRE_NS).max(packets_ns);
+    config.host_jitter_ns = config.host_jitter_ns.max(HOST_JITTER_NS);
+    config.pace_at_line = false;
+    config.packets_per_path = config.packets_per_path.max(PACKETS_PER_PATH);
+    config.ack_every = config.ack_every.max(32);
     let timeouts = &mut config.timeouts;
     timeouts.initial_ns = timeouts.initial_ns.max(20_000_000);
+    timeouts.ack_delay_ns = timeouts.ack_delay_ns.max(200_000);
     timeouts.min_ns = timeouts.min_ns.max(4_000_000);
     timeouts.min_loss_delay_ns = timeouts.min_loss_delay_ns.max(1_000_000);
     config
+}
+
+/// Who uses an endpoint. `T` is what it runs for.
+pub trait Application<T> {
+    /// Takes an event.
+    fn on_event(&mut self, now_ns: u64, event: Event, endpoint: &mut Endpoint) -> ControlFlow<T>;
+
+    /// Does a little work, some ten microseconds' worth: `Continue(false)` when there is none. Called between two looks at the sockets.
+    fn work(&mut self, now_ns: u64, endpoint: &mut Endpoint) -> ControlFlow<T, bool> {
+        let _ = (now_ns, endpoint);
+        ControlFlow::Continue(false)
+    }
+}
+
+impl<T, F: FnMut(u64, Event, &mut Endpoint) -> ControlFlow<T>> Application<T> for F {
+    fn on_event(&mut self, now_ns: u64, event: Event, endpoint: &mut Endpoint) -> ControlFlow<T> {
+        self(now_ns, event, endpoint)
+    }
+}
+
+impl Application<Result<Box<Outcome>, StepError>> for AllReduce {
+    fn on_event(
+        &mut self,
+        now_ns: u64,
+        event: Event,
+        endpoint: &mut Endpoint,
+    ) -> ControlFlow<Result<Box<Outcome>, StepError>> {
+        match self.handle_event(now_ns, event, endpoint) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(Err(error)),
+        }
+    }
+
+    fn work(
+        &mut self,
+        now_ns: u64,
+        endpoint: &mut Endpoint,
+    ) -> ControlFlow<Result<Box<Outcome>, StepError>, bool> {
+        match AllReduce::work(self, now_ns, endpoint) {
+            Ok(Worked::Nothing) => ControlFlow::Continue(false),
+            Ok(Worked::Row) => ControlFlow::Continue(true),
+            Ok(Worked::Finished(outcome)) => ControlFlow::Break(Ok(outcome)),
+            Err(error) => ControlFlow::Break(Err(error)),
+        }
+    }
 }
 
 /// One endpoint on one link.
@@ -68,15 +142,22 @@ pub struct Driver<L> {
     link: L,
     clock: Clock,
     /// Taken from the endpoint, not yet by the link.
-    outgoing: Vec<Transmit>,
+    outgoing: VecDeque<Burst>,
     first_received_ns: Option<u64>,
 }
 
 impl<L: Link> Driver<L> {
-    /// A driver whose clock begins now.
-    pub fn new(endpoint: Endpoint, link: L) -> Self {
-        let outgoing = Vec::with_capacity(BATCH);
-        Self { endpoint, link, clock: Clock::start(), outgoing, first_received_ns: None }
+    /// An endpoint that sprays over the link's source ports; its clock begins now.
+    pub fn new(mut config: EndpointConfig, link: L) -> Self {
+        config.source_ports = link.data_ports();
+        let outgoing = VecDeque::with_capacity(BATCH);
+        Self {
+            endpoint: Endpoint::new(config),
+            link,
+            clock: Clock::start(),
+            outgoing,
+            first_received_ns: None,
+        }
     }
 
     /// The time that the endpoint is told.
@@ -89,6 +170,11 @@ impl<L: Link> Driver<L> {
         &mut self.endpoint
     }
 
+    /// The link.
+    pub fn link(&self) -> &L {
+        &self.link
+    }
+
     /// Totals of the link.
     pub fn link_stats(&self) -> LinkStats {
         self.link.stats()
@@ -99,7 +185,7 @@ impl<L: Link> Driver<L> {
         self.first_received_ns.take()
     }
 
-    /// Moves datagrams, and hands events to `on_event`, until it breaks (`Some`) or `until_ns` has come (`None`).
+    /// Moves datagrams, and lets the application take events and work, until it breaks (`Some`) or `until_ns` has come (`None`).
     /// What is in flight then stays in flight: call again to go on.
     ///
     /// # Errors
@@ -107,21 +193,28 @@ impl<L: Link> Driver<L> {
     pub fn run<T>(
         &mut self,
         until_ns: u64,
-        mut on_event: impl FnMut(u64, Event, &mut Endpoint) -> ControlFlow<T>,
+        application: &mut impl Application<T>,
     ) -> Result<Option<T>, LinkError> {
         loop {
-            let more = self.receive()?;
+            let mut more = self.receive()?;
             let now_ns = self.clock.now_ns();
             if self.endpoint.poll_timeout().is_some_and(|at_ns| at_ns <= now_ns) {
                 self.endpoint.handle_timeout(now_ns);
             }
             while let Some(event) = self.endpoint.poll_event() {
-                if let ControlFlow::Break(value) = on_event(now_ns, event, &mut self.endpoint) {
+                if let ControlFlow::Break(value) = application.on_event(now_ns, event, &mut self.endpoint) {
                     self.transmit(now_ns)?;
                     return Ok(Some(value));
                 }
             }
-            let more = self.transmit(now_ns)? || more;
+            more |= self.transmit(now_ns)?;
+            match application.work(now_ns, &mut self.endpoint) {
+                ControlFlow::Continue(worked) => more |= worked,
+                ControlFlow::Break(value) => {
+                    self.transmit(self.clock.now_ns())?;
+                    return Ok(Some(value));
+                }
+            }
             if now_ns >= until_ns {
                 return Ok(None);
             }
@@ -149,7 +242,7 @@ impl<L: Link> Driver<L> {
         loop {
             let before = self.link.stats().received;
             let until_ns = self.now_ns().saturating_add(quiet_ns).min(end_ns);
-            self.run(until_ns, |_, _, _| ControlFlow::<()>::Continue(()))?;
+            self.run(until_ns, &mut |_, _, _: &mut Endpoint| ControlFlow::<()>::Continue(()))?;
             if self.link.stats().received == before || self.now_ns() >= end_ns {
                 return Ok(());
             }
@@ -161,14 +254,13 @@ impl<L: Link> Driver<L> {
         for _ in 0..RECEIVE_ROUNDS {
             let now_ns = self.clock.now_ns();
             let endpoint = &mut self.endpoint;
-            let count =
-                self.link.receive(&mut |tos, payload| endpoint.handle_datagram(now_ns, tos, payload))?;
-            if count > 0 {
-                self.first_received_ns.get_or_insert(now_ns);
-            }
-            if count < self.link.batch() {
+            let count = self
+                .link
+                .receive(&mut |arrived, payload| endpoint.handle_datagram(now_ns, arrived, payload))?;
+            if count == 0 {
                 return Ok(false);
             }
+            self.first_received_ns.get_or_insert(now_ns);
         }
         Ok(true)
     }
@@ -176,9 +268,9 @@ impl<L: Link> Driver<L> {
     /// Whether more may be due.
     fn transmit(&mut self, now_ns: u64) -> Result<bool, LinkError> {
         while self.outgoing.len() < BATCH
-            && let Some(datagram) = self.endpoint.poll_transmit(now_ns)
+            && let Some(burst) = self.endpoint.poll_transmit(now_ns)
         {
-            self.outgoing.push(datagram);
+            self.outgoing.push_back(burst);
         }
         let taken = self.outgoing.len();
         if taken > 0 {
@@ -190,3 +282,5 @@ impl<L: Link> Driver<L> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod udp_tests;

@@ -1,8 +1,8 @@
-//! One rank's transport: all of its outgoing and incoming transfers, paced onto one network card.
+//! One rank's transport: sorts what arrives by peer, and schedules what leaves onto one network card.
 //!
 //! # How to drive it
 //!
-//! 1. After every `send`, `expect`, [`Endpoint::handle_datagram`] and [`Endpoint::handle_timeout`]: take all of
+//! 1. After every call that takes `now_ns`: take all of
 //!    [`Endpoint::poll_event`], then call [`Endpoint::poll_transmit`] until it gives `None`.
 //! 2. Then ask [`Endpoint::poll_timeout`] and wait until that time or the next datagram, whichever is first. The time
 //!    covers pacing as well as retransmission timers.
@@ -12,111 +12,79 @@
 //!
 //! # What goes first
 //!
-//! Control packets, in the order in which they became due; then data, peer by peer: the peer whose last packet's
+//! Control packets, peer by peer in the order in which they became due; then data: the peer whose last packet's
 //! time is up earliest. Each peer is paced at its rate law's rate and all together at the card's, so that peers at line rate
-//! take turns. Messages to one peer go in the order of `send`, repairs of a message before the rest of it.
+//! take turns. Messages to one peer go by layer class, those of one class in the order of `open`; repairs of a message before the rest of it.
 #![forbid(unsafe_code)]
 
-pub mod config;
-mod interface;
-mod peer;
-mod receive;
-mod transmit;
+mod schedule;
 
-pub use config::{DscpPlan, EndpointConfig, Reliability, TimeoutConfig, Traffic};
-pub use interface::{EndpointStats, Event, ExpectError, Expectation, SendError, Transmit};
+pub use crate::config::{DscpPlan, EndpointConfig, Reliability, TimeoutConfig, Traffic};
+pub use crate::interface::{
+    EndpointStats, Event, ExpectError, Expectation, Outbound, SendError, SupplyError,
+};
 
+use crate::burst::{Arrived, Burst, Origin};
 use crate::pacing::Pacer;
-use crate::transfer::agreement::Agreement;
-use crate::transfer::incoming::Incoming;
-use crate::transfer::outgoing::{self, Outgoing};
-use crate::transfer::{TransferError, TransferStats};
-use crate::wire::Writer;
+use crate::peer::{Context, Data, DataArrival, Peer};
+use crate::row::Row;
+use crate::transfer::TransferStats;
+use crate::transfer::incoming::Arrival;
 use crate::wire::cut_map::CutMap;
-use peer::Peer;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use crate::wire::{Abort, Control, Reason};
+use bytes::Bytes;
+use schedule::Schedule;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use trimwire_encoder::wire::{PLANES, StreamId};
-use trimwire_encoder::{Decoder, Message};
+use trimwire_encoder::wire::{Kind, PREFIX_LEN, Prefix, StreamId, TAG_LEN};
+use trimwire_encoder::{Header, Message, RowReceiver, Sealer};
 
-/// Which transfer a timer or a control packet belongs to. The order is that of expiry at the same time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Side {
-    Outgoing,
-    Incoming,
-    Agreement,
-}
+/// ECN codepoints (RFC 3168 §5). MLT §5.2: not-ECT marks what switches may drop first.
+const ECT_0: u8 = 0b10;
+const NOT_ECT: u8 = 0b00;
+const CE: u8 = 0b11;
 
-/// A control packet that is due; its content is written when it leaves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Due {
-    Ack,
-    Status,
-    Stop,
-    NotExpected,
-    Probe,
-    Final,
-}
-
-type Key = (u16, u32);
-
-#[derive(Debug)]
-struct Timed<T> {
-    transfer: T,
-    /// Time of its entry in the timer queue.
-    armed_ns: Option<u64>,
-}
+/// Rows that are kept for their memory, 128 KiB each.
+const SPENT: usize = 64;
 
 /// One rank's transport; see the module for how to drive it.
 #[derive(Debug)]
 pub struct Endpoint {
     config: EndpointConfig,
-    writer: Writer,
+    stream: StreamId,
     peers: Vec<Peer>,
-    outgoing: BTreeMap<Key, Timed<Outgoing>>,
-    incoming: BTreeMap<Key, Timed<Incoming>>,
-    agreements: BTreeMap<Key, Timed<Agreement>>,
-    timers: BTreeSet<(u64, Side, u16, u32)>,
-    control: VecDeque<(Due, u16, u32)>,
-    /// Peers with data to send: (when the next packet may leave, turn, rank).
-    ready: BTreeSet<(u64, u64, u16)>,
-    turn: u64,
-    order: u64,
+    schedule: Schedule,
     nic: Pacer,
-    sprayed: u64,
     events: VecDeque<Event>,
     stats: EndpointStats,
+    spent: Vec<RowReceiver>,
+    /// Of this incarnation, in a sealed job.
+    sealer: Option<Sealer>,
 }
 
 impl Endpoint {
     /// An endpoint with nothing to do. Numbers that do not fit the wire are clamped: `job` to 63, `world` to 1 to 1,024,
-    /// `rank` below `world`.
+    /// `rank` below `world`, `incarnation` from 1.
     pub fn new(mut config: EndpointConfig) -> Self {
         config.world = config.world.clamp(1, StreamId::MAX_RANK + 1);
         config.rank = config.rank.min(config.world - 1);
         config.job = config.job.min(StreamId::MAX_JOB);
+        config.incarnation = config.incarnation.max(1);
         config.line_rate_bps = config.line_rate_bps.max(1);
-        let early = config.early_bytes_per_peer;
-        let peers =
-            (0..config.world).map(|_| Peer::new(config.rate.build(config.line_rate_bps), early)).collect();
+        config.source_ports.truncate(crate::wire::PORTS_MAX);
         let zero = StreamId::new(0, 0).unwrap_or_else(|| unreachable!("rank 0 of job 0 fits"));
         let stream = StreamId::new(config.job, config.rank).unwrap_or(zero);
         Self {
-            writer: Writer { stream },
+            peers: (0..config.world).map(|rank| Peer::new(rank, stream, &config)).collect(),
+            schedule: Schedule::new(usize::from(config.world)),
+            sealer: config.seal.as_ref().map(|key| Sealer::new(key, config.incarnation)),
             config,
-            peers,
-            outgoing: BTreeMap::new(),
-            incoming: BTreeMap::new(),
-            agreements: BTreeMap::new(),
-            timers: BTreeSet::new(),
-            control: VecDeque::new(),
-            ready: BTreeSet::new(),
-            turn: 0,
-            order: 0,
+            stream,
             nic: Pacer::default(),
-            sprayed: 0,
             events: VecDeque::new(),
             stats: EndpointStats::default(),
+            spent: Vec::new(),
         }
     }
 
@@ -127,43 +95,111 @@ impl Endpoint {
 
     /// Job and rank that this endpoint's packets carry.
     pub fn stream(&self) -> StreamId {
-        self.writer.stream
+        self.stream
     }
 
-    /// Starts to send a message, whose packets name its id, to a rank. Ends in [`Event::Sent`] or [`Event::Failed`].
-    pub fn send(&mut self, now_ns: u64, to_rank: u16, message: Arc<Message>) -> Result<(), SendError> {
-        self.send_message(now_ns, to_rank, message, false)
+    /// What this endpoint's encoders seal with, in a sealed job.
+    pub fn sealer(&self) -> Option<Sealer> {
+        self.sealer.clone()
+    }
+
+    /// Tells where a rank listens.
+    pub fn set_peer(&mut self, rank: u16, address: SocketAddr) {
+        if let Some(peer) = self.peers.get_mut(usize::from(rank)) {
+            peer.set_address(address);
+        }
+    }
+
+    /// Where a rank listens, as given or learned.
+    pub fn peer(&self, rank: u16) -> Option<SocketAddr> {
+        self.peers.get(usize::from(rank)).and_then(Peer::address)
+    }
+
+    /// Calls a peer, and brings the schedule in line with what it wants then.
+    fn with_peer<R>(
+        &mut self,
+        now_ns: u64,
+        rank: u16,
+        act: impl FnOnce(&mut Peer, &mut Context<'_>) -> R,
+    ) -> Option<R> {
+        let peer = self.peers.get_mut(usize::from(rank))?;
+        let Self { config, events, stats, spent, .. } = self;
+        let result = act(peer, &mut Context { now_ns, age_ns: 0, config, events, stats, spent });
+        let (data_ns, timeout_ns) = (peer.data_ns(config.window_bytes()), peer.timeout_ns());
+        self.schedule.update(rank, peer.has_control(), data_ns, timeout_ns);
+        Some(result)
+    }
+
+    /// Whether a rank is another one of this job.
+    fn is_other(&self, rank: u16) -> bool {
+        rank < self.config.world && rank != self.config.rank
+    }
+
+    /// Begins to send a message to a rank; [`Self::supply`] brings its rows. Ends in [`Event::Sent`] or [`Event::Failed`].
+    pub fn open(&mut self, now_ns: u64, to: u16, outbound: &Outbound) -> Result<(), SendError> {
+        let (rank, world) = (self.config.rank, self.config.world);
+        let wrong = SendError::Rank { rank, to, world };
+        if !self.is_other(to) {
+            return Err(wrong);
+        }
+        if outbound.layout.packets() == 0 {
+            return Err(SendError::Empty { to });
+        }
+        self.with_peer(now_ns, to, |peer, cx| peer.open(cx, outbound)).unwrap_or(Err(wrong))
+    }
+
+    /// Gives the next row of a message that was opened: it may leave at once.
+    pub fn supply(
+        &mut self,
+        now_ns: u64,
+        to: u16,
+        message: u32,
+        number: usize,
+        row: Row,
+    ) -> Result<(), SupplyError> {
+        let supplied = self.with_peer(now_ns, to, |peer, cx| peer.supply(cx, message, number, row));
+        supplied.unwrap_or(Err(SupplyError::Unknown { message, to }))
+    }
+
+    /// Packets of a message that were supplied and have not been sent: who encodes waits while they are many.
+    pub fn backlog(&self, to: u16, message: u32) -> u32 {
+        self.peers.get(usize::from(to)).map_or(0, |peer| peer.backlog(message))
+    }
+
+    /// Sends a message that is encoded already, whose packets name its id. Ends in [`Event::Sent`] or [`Event::Failed`].
+    pub fn send(&mut self, now_ns: u64, to: u16, message: &Message) -> Result<(), SendError> {
+        self.send_message(now_ns, to, message, false)
     }
 
     /// Likewise, and asks for the receiver's final cut map, which [`Event::Sent`] brings.
-    pub fn send_agreed(&mut self, now_ns: u64, to_rank: u16, message: Arc<Message>) -> Result<(), SendError> {
-        self.send_message(now_ns, to_rank, message, true)
+    pub fn send_agreed(&mut self, now_ns: u64, to: u16, message: &Message) -> Result<(), SendError> {
+        self.send_message(now_ns, to, message, true)
     }
 
     fn send_message(
         &mut self,
         now_ns: u64,
         to: u16,
-        message: Arc<Message>,
+        message: &Message,
         want_map: bool,
     ) -> Result<(), SendError> {
         let (rank, world) = (self.config.rank, self.config.world);
-        if to >= world || to == rank {
+        if !self.is_other(to) {
             return Err(SendError::Rank { rank, to, world });
         }
-        let Some(header) = message.header(0) else { return Err(SendError::Empty { to }) };
+        let (Some(header), Some(layout)) = (message.header(0), message.layout()) else {
+            return Err(SendError::Empty { to });
+        };
         let (stream, id) = (header.prefix.stream, header.prefix.message);
-        if stream != self.writer.stream {
-            return Err(SendError::Stream { message: id, stream, own: self.writer.stream });
+        if stream != self.stream {
+            return Err(SendError::Stream { message: id, stream, own: self.stream });
         }
-        if self.outgoing.contains_key(&(to, id)) || self.agreements.contains_key(&(to, id)) {
-            return Err(SendError::Busy { message: id, to });
+        let outbound = Outbound { message: id, layout: layout.clone(), planes: message.planes(), want_map };
+        self.open(now_ns, to, &outbound)?;
+        for (number, row) in Row::of_message(message).into_iter().enumerate() {
+            // Never refused: these are its rows, in order.
+            let _ = self.supply(now_ns, to, id, number, row);
         }
-        let full = self.config.reliability == Reliability::Full;
-        let transfer = Outgoing::new(now_ns, to, id, message, full, want_map, self.order);
-        self.order += 1;
-        self.outgoing.insert((to, id), Timed { transfer, armed_ns: None });
-        self.make_ready(to, id);
         Ok(())
     }
 
@@ -171,71 +207,53 @@ impl Endpoint {
     /// repeated until it confirms.
     pub fn agree(&mut self, now_ns: u64, to: u16, message: u32, map: Arc<CutMap>) -> Result<(), SendError> {
         let (rank, world) = (self.config.rank, self.config.world);
-        if to >= world || to == rank {
-            return Err(SendError::Rank { rank, to, world });
+        let wrong = SendError::Rank { rank, to, world };
+        if !self.is_other(to) {
+            return Err(wrong);
         }
         if map.packets() == 0 {
             return Err(SendError::Empty { to });
         }
-        if self.outgoing.contains_key(&(to, message)) || self.agreements.contains_key(&(to, message)) {
-            return Err(SendError::Busy { message, to });
-        }
-        let mut transfer = Agreement::new(now_ns, to, message, map);
-        transfer.queued = true;
-        self.agreements.insert((to, message), Timed { transfer, armed_ns: None });
-        self.control.push_back((Due::Final, to, message));
-        Ok(())
+        self.with_peer(now_ns, to, |peer, _| peer.agree(now_ns, message, map)).unwrap_or(Err(wrong))
     }
 
-    /// Expects a message with the endpoint's reliability; what has arrived of it already is taken in at once. Ends in
+    /// Expects a message; what has arrived of it already is taken in at once. Ends in
     /// [`Event::Received`] or [`Event::Failed`].
     pub fn expect(
         &mut self,
         now_ns: u64,
         from: u16,
         message: u32,
-        decoder: Decoder,
-    ) -> Result<(), ExpectError> {
-        let expectation = Expectation { reliability: self.config.reliability, planes: PLANES, agree: false };
-        self.expect_with(now_ns, from, message, decoder, expectation)
-    }
-
-    /// Likewise, with a reliability of its own, or with an agreement of replicas.
-    pub fn expect_with(
-        &mut self,
-        now_ns: u64,
-        from: u16,
-        message: u32,
-        decoder: Decoder,
         expectation: Expectation,
     ) -> Result<(), ExpectError> {
         let (rank, world) = (self.config.rank, self.config.world);
-        if from >= world || from == rank {
-            return Err(ExpectError::Rank { rank, from, world });
+        let wrong = ExpectError::Rank { rank, from, world };
+        if !self.is_other(from) {
+            return Err(wrong);
         }
-        if self.incoming.contains_key(&(from, message)) {
-            return Err(ExpectError::Busy { message, from });
-        }
-        let timeouts = &self.config.timeouts;
-        let transfer = Incoming::new(now_ns, from, message, decoder, expectation, timeouts);
-        self.incoming.insert((from, message), Timed { transfer, armed_ns: None });
-        self.rearm(Side::Incoming, (from, message));
-        self.replay_early(now_ns, (from, message));
-        Ok(())
+        self.with_peer(now_ns, from, |peer, cx| peer.expect(cx, message, expectation)).unwrap_or(Err(wrong))
     }
 
-    /// Stops sending a message; nothing is reported.
-    pub fn cancel_send(&mut self, to: u16, message: u32) {
-        self.remove_outgoing((to, message));
-        if let Some(entry) = self.agreements.remove(&(to, message)) {
-            self.disarm(Side::Agreement, (to, message), entry.armed_ns);
-        }
+    /// Stops sending a message, and tells the peer, who fails; nothing is reported here. `culprit` is the rank to blame.
+    pub fn abort_send(&mut self, now_ns: u64, to: u16, message: u32, culprit: u16, reason: Reason) {
+        self.with_peer(now_ns, to, |peer, _| peer.abort_send(message, Abort { reason, culprit }));
     }
 
-    /// Stops expecting a message; nothing is reported.
-    pub fn cancel_expect(&mut self, from: u16, message: u32) {
-        if let Some(entry) = self.incoming.remove(&(from, message)) {
-            self.disarm(Side::Incoming, (from, message), entry.armed_ns);
+    /// Stops expecting a message, likewise.
+    pub fn abort_expect(&mut self, now_ns: u64, from: u16, message: u32, culprit: u16, reason: Reason) {
+        self.with_peer(now_ns, from, |peer, _| peer.abort_expect(message, Abort { reason, culprit }));
+    }
+
+    /// Messages with numbers below are over, with all peers and in both directions, but for those that are still on their way: nothing need be remembered of
+    /// them, and their numbers are not used again.
+    pub fn retire(&mut self, below: u32) {
+        self.peers.iter_mut().for_each(|peer| peer.retire(below));
+    }
+
+    /// Takes back a row that is decoded: its memory serves the next one.
+    pub fn recycle(&mut self, row: RowReceiver) {
+        if self.spent.len() < SPENT {
+            self.spent.push(row);
         }
     }
 
@@ -251,157 +269,176 @@ impl Endpoint {
 
     /// The sender's counts of a message that is still on its way.
     pub fn transfer_stats(&self, to: u16, message: u32) -> Option<TransferStats> {
-        self.outgoing.get(&(to, message)).map(|entry| entry.transfer.stats)
+        self.peers.get(usize::from(to))?.send_stats(message)
     }
 
     /// The rate at which data goes to a peer, bit/s of whole frames; `None` for a rank that does not exist.
     pub fn rate_bps(&self, peer: u16) -> Option<u64> {
-        self.peers.get(usize::from(peer)).map(|peer| peer.rate.rate_bps().min(self.config.line_rate_bps))
+        self.peers.get(usize::from(peer)).map(|peer| peer.rate_bps().min(self.config.line_rate_bps))
     }
 
     /// The smoothed round-trip time of whole data packets to a peer, ns, once measured.
     pub fn rtt_ns(&self, peer: u16) -> Option<u64> {
-        self.peers.get(usize::from(peer)).and_then(|peer| peer.path.data.smoothed_ns())
+        self.peers.get(usize::from(peer)).and_then(Peer::rtt_ns)
+    }
+
+    /// Bytes kept of messages that nobody has asked for, and endings remembered, over all peers.
+    pub fn footprint(&self) -> (usize, usize) {
+        let each = self.peers.iter().map(Peer::footprint);
+        each.fold((0, 0), |sum, peer| (sum.0 + peer.0, sum.1 + peer.1))
+    }
+
+    /// Takes a datagram: how it arrived, and the UDP payload. Nothing here panics, whatever the bytes: what does not
+    /// fit is counted and ignored.
+    pub fn handle_datagram(&mut self, now_ns: u64, arrived: Arrived, payload: &[u8]) {
+        let Ok(prefix) = Prefix::parse(payload) else {
+            self.stats.malformed += 1;
+            return;
+        };
+        let rank = prefix.stream.rank();
+        if prefix.stream.job() != self.config.job || !self.is_other(rank) {
+            self.stats.foreign += 1;
+            return;
+        }
+        if prefix.kind == Kind::Data {
+            return self.on_data(now_ns, rank, arrived, payload);
+        }
+        let Some(payload) = self.believed(rank, payload) else {
+            self.stats.unsealed += 1;
+            return;
+        };
+        let body = payload.get(PREFIX_LEN..).unwrap_or_default();
+        let Ok((identity, control)) = Control::parse(prefix.kind, body) else {
+            self.stats.malformed += 1;
+            return;
+        };
+        self.with_peer(now_ns, rank, |peer, cx| {
+            cx.age_ns = arrived.age_ns;
+            peer.on_control(cx, arrived.source, prefix.message, identity, &control);
+        });
+    }
+
+    /// A control packet without its tag, in a sealed job; `None` where that is not of the rank's incarnation that the packet names.
+    fn believed<'a>(&mut self, rank: u16, payload: &'a [u8]) -> Option<&'a [u8]> {
+        let Some(key) = &self.config.seal else { return Some(payload) };
+        let content = payload.len().checked_sub(TAG_LEN)?;
+        let from = payload.get(PREFIX_LEN..)?.first_chunk().map(|&bytes| u32::from_be_bytes(bytes))?;
+        let sealer = self.peers.get_mut(usize::from(rank))?.sealer_of(key, from);
+        (sealer.believed(payload, &[content]) == content).then_some(&payload[..content])
+    }
+
+    fn on_data(&mut self, now_ns: u64, rank: u16, arrived: Arrived, payload: &[u8]) {
+        let Arrived { source, tos, age_ns } = arrived;
+        if !self.peers.get(usize::from(rank)).is_some_and(|peer| peer.sends_data_from(source)) {
+            self.stats.foreign += 1;
+            return;
+        }
+        let Ok(header) = Header::parse(payload) else {
+            self.stats.malformed += 1;
+            return;
+        };
+        let (plan, dscp) = (self.config.dscp, tos >> 2);
+        let last_hop = dscp == plan.trimmed_last_hop;
+        self.stats.cut_last_hop_received += u64::from(last_hop);
+        let arrival = Arrival {
+            at_ns: now_ns.saturating_sub(age_ns),
+            marked_cut: last_hop || dscp == plan.trimmed,
+            congested: tos & CE == CE,
+        };
+        self.stats.cut_received += u64::from(arrival.marked_cut);
+        let data = DataArrival { arrival, header: &header, payload };
+        self.with_peer(now_ns, rank, |peer, cx| peer.on_data(cx, &data));
     }
 
     /// When to call [`Self::handle_timeout`] next, at the latest; `None`: only a datagram or a call can bring work. A time
     /// that has passed means that [`Self::poll_transmit`] or [`Self::handle_timeout`] has work now.
     pub fn poll_timeout(&self) -> Option<u64> {
         let nic_ns = self.nic.next_ns();
-        let control_ns = (!self.control.is_empty()).then_some(nic_ns);
-        let data_ns = self.ready.first().map(|&(next_ns, ..)| next_ns.max(nic_ns));
-        let timer_ns = self.timers.first().map(|&(at_ns, ..)| at_ns);
-        [control_ns, data_ns, timer_ns].into_iter().flatten().min()
+        let control_ns = self.schedule.has_control().then_some(nic_ns);
+        let data_ns = self.schedule.data_ns().map(|at_ns| at_ns.max(nic_ns));
+        [control_ns, data_ns, self.schedule.timeout_ns()].into_iter().flatten().min()
     }
 
     /// Lets every timer up to `now_ns` expire.
     pub fn handle_timeout(&mut self, now_ns: u64) {
-        while let Some(&(at_ns, side, peer, message)) = self.timers.first() {
-            if at_ns > now_ns {
-                break;
-            }
-            self.timers.pop_first();
-            self.expire(now_ns, side, (peer, message));
+        while let Some(rank) = self.schedule.expired(now_ns) {
+            self.with_peer(now_ns, rank, Peer::on_timeout);
         }
     }
 
-    fn expire(&mut self, now_ns: u64, side: Side, key: Key) {
-        let timeouts = self.config.timeouts;
-        match side {
-            Side::Outgoing => {
-                let Some(entry) = self.outgoing.get_mut(&key) else { return };
-                entry.armed_ns = None;
-                let next = entry.transfer.on_timeout(now_ns, &timeouts);
-                self.apply(key, next);
+    /// The next datagrams that may leave at `now_ns`, if any.
+    pub fn poll_transmit(&mut self, now_ns: u64) -> Option<Burst> {
+        if now_ns < self.nic.next_ns() {
+            return None;
+        }
+        loop {
+            if let Some(burst) = self.next_control(now_ns).or_else(|| self.next_data(now_ns)) {
+                return Some(burst);
             }
-            Side::Incoming => {
-                let Some(entry) = self.incoming.get_mut(&key) else { return };
-                entry.armed_ns = None;
-                match entry.transfer.on_timeout(now_ns, &timeouts) {
-                    Ok(true) => self.deliver(now_ns, key),
-                    Ok(false) => self.rearm(Side::Incoming, key),
-                    Err(error) => {
-                        self.incoming.remove(&key);
-                        self.fail(key, error);
-                    }
-                }
-            }
-            Side::Agreement => {
-                let Some(entry) = self.agreements.get_mut(&key) else { return };
-                entry.armed_ns = None;
-                let next = entry.transfer.on_timeout(now_ns, &timeouts);
-                self.apply_agreement(key, next);
+            // A message that had nothing to send after all may have a question instead.
+            if !self.schedule.has_control() {
+                return None;
             }
         }
     }
 
-    fn fail(&mut self, (peer, message): Key, error: TransferError) {
-        self.stats.failed += 1;
-        self.events.push_back(Event::Failed { peer, message, error });
-    }
-
-    /// Does what an outgoing transfer wants.
-    fn apply(&mut self, key: Key, next: outgoing::Next) {
-        let Some(entry) = self.outgoing.get_mut(&key) else { return };
-        match next {
-            outgoing::Next::Wait => self.rearm(Side::Outgoing, key),
-            outgoing::Next::Data => {
-                entry.transfer.timer_ns = None;
-                self.rearm(Side::Outgoing, key);
-                self.make_ready(key.0, key.1);
+    fn next_control(&mut self, now_ns: u64) -> Option<Burst> {
+        while let Some(rank) = self.schedule.next_control() {
+            let Some((to, mut payload)) = self.with_peer(now_ns, rank, Peer::next_control).flatten() else {
+                continue;
+            };
+            if let Some(sealer) = &self.sealer {
+                let content = payload.len();
+                payload.resize(content + TAG_LEN, 0);
+                sealer.seal(&mut payload, &[content]);
             }
-            outgoing::Next::Probe => {
-                self.rearm(Side::Outgoing, key);
-                self.queue_probe(key);
+            self.stats.control_sent += 1;
+            self.stats.control_bytes_sent += payload.len() as u64;
+            let (tos, segment) = (self.config.dscp.control << 2 | ECT_0, payload.len());
+            return Some(self.leave(
+                now_ns,
+                Burst { to, origin: Origin::Listening, tos, payload: Bytes::from(payload), segment },
+            ));
+        }
+        None
+    }
+
+    fn next_data(&mut self, now_ns: u64) -> Option<Burst> {
+        let window = self.config.window_bytes();
+        while let Some(rank) = self.schedule.next_data(now_ns) {
+            let data =
+                self.with_peer(now_ns, rank, |peer, cx| peer.address().zip(peer.next_data(cx, window)));
+            if let Some((to, data)) = data.flatten() {
+                return Some(self.leave_data(now_ns, to, data));
             }
-            outgoing::Next::Done => {
-                let map = entry.transfer.take_map();
-                let stats = entry.transfer.stats;
-                self.remove_outgoing(key);
-                self.events.push_back(Event::Sent { to: key.0, message: key.1, map, stats });
-            }
-            outgoing::Next::Failed(error) => {
-                self.remove_outgoing(key);
-                self.fail(key, error);
-            }
         }
+        None
     }
 
-    fn remove_outgoing(&mut self, key: Key) {
-        let Some(entry) = self.outgoing.remove(&key) else { return };
-        self.disarm(Side::Outgoing, key, entry.armed_ns);
-        if let Some(peer) = self.peers.get_mut(usize::from(key.0)) {
-            peer.sending.remove(&(entry.transfer.order, key.1));
+    fn leave_data(&mut self, now_ns: u64, to: SocketAddr, data: Data) -> Burst {
+        let Data { chunk, class, path } = data;
+        let (packets, bytes) = (u64::from(chunk.run.packets), chunk.run.payload.len() as u64);
+        self.stats.data_sent += packets;
+        self.stats.data_bytes_sent += bytes;
+        if chunk.repair {
+            self.stats.repairs_sent += packets;
+            self.stats.retransmitted_bytes += bytes;
         }
-    }
-
-    fn queue_probe(&mut self, key: Key) {
-        let Some(entry) = self.outgoing.get_mut(&key) else { return };
-        if !std::mem::replace(&mut entry.transfer.probe_queued, true) {
-            self.control.push_back((Due::Probe, key.0, key.1));
-        }
-    }
-
-    /// Puts a transfer that has data among those to be sent.
-    fn make_ready(&mut self, to: u16, id: u32) {
-        let Some(entry) = self.outgoing.get(&(to, id)) else { return };
-        let Some(peer) = self.peers.get_mut(usize::from(to)) else { return };
-        peer.sending.insert((entry.transfer.order, id));
-        if !std::mem::replace(&mut peer.ready, true) {
-            self.ready.insert((peer.pacer.next_ns(), self.turn, to));
-            self.turn += 1;
-        }
-    }
-
-    fn disarm(&mut self, side: Side, (peer, message): Key, armed_ns: Option<u64>) {
-        if let Some(at_ns) = armed_ns {
-            self.timers.remove(&(at_ns, side, peer, message));
-        }
-    }
-
-    /// Brings the timer queue in line with what a transfer wants.
-    fn rearm(&mut self, side: Side, key: Key) {
-        let (armed_ns, wanted_ns) = match side {
-            Side::Outgoing => match self.outgoing.get_mut(&key) {
-                Some(entry) => (&mut entry.armed_ns, entry.transfer.timer_ns),
-                None => return,
-            },
-            Side::Incoming => match self.incoming.get_mut(&key) {
-                Some(entry) => (&mut entry.armed_ns, entry.transfer.timer_ns),
-                None => return,
-            },
-            Side::Agreement => match self.agreements.get_mut(&key) {
-                Some(entry) => (&mut entry.armed_ns, entry.transfer.timer_ns),
-                None => return,
-            },
+        let classes = match self.config.traffic {
+            Traffic::Trimmable => &self.config.dscp.trimmable,
+            Traffic::Droppable => &self.config.dscp.droppable,
         };
-        if *armed_ns == wanted_ns {
-            return;
+        let dscp = classes[usize::from(class).min(classes.len() - 1)];
+        let tos = dscp << 2 | if chunk.important { ECT_0 } else { NOT_ECT };
+        let (payload, segment) = (chunk.run.payload, chunk.run.segment);
+        self.leave(now_ns, Burst { to, origin: Origin::Path(path), tos, payload, segment })
+    }
+
+    fn leave(&mut self, now_ns: u64, burst: Burst) -> Burst {
+        let bytes = burst.payload.len() as u64 + burst.count() as u64 * u64::from(self.config.overhead_bytes);
+        if self.config.pace_at_line {
+            self.nic.sent(now_ns, bytes, self.config.line_rate_bps, self.config.burst_ns);
         }
-        let old_ns = std::mem::replace(armed_ns, wanted_ns);
-        self.disarm(side, key, old_ns);
-        if let Some(at_ns) = wanted_ns {
-            self.timers.insert((at_ns, side, key.0, key.1));
-        }
+        burst
     }
 }

@@ -2,22 +2,38 @@
 //! reorder and duplicate packets.
 //!
 //! ```text
-//!  collective::AllReduce ── send/expect ──► endpoint::Endpoint ── poll_transmit ──► datagrams
-//!        ▲                                   │ transfers (one per peer and message)
-//!        └────────── events ─────────────────┤ rate law and pacer per peer, one pacer for the card
-//!                                            ◄── handle_datagram, handle_timeout(now_ns)
+//!  collective::AllReduce ── open, supply, expect ──► endpoint::Endpoint ── poll_transmit ──► bursts of datagrams
+//!        ▲                                             │ sorts and schedules
+//!        │                                           peer: session, transfers, pacing, paths (one per rank)
+//!        └──────────── rows and other events ──────────┤ rate law, spraying
+//!                                                      ◄── handle_datagram, handle_timeout(now_ns)
+//!
+//! collective   sums across ranks, row by row        driver     sockets, clocks, threads
+//! endpoint     all peers on one card                peer       the connection to one rank
+//! transfer     one message: send queue, loss detection, board, questions
+//! interface, outcome, config   what callers say and hear
+//! rate, pacing, rtt, spray     when and which way   wire, row, burst   what travels
 //! ```
+//!
+//! Each line uses those below it.
 //!
 //! Everything but [`driver`] is sans-IO: no socket, clock, thread or global random number generator. A driver passes the time
 //! and datagrams in and takes datagrams, timers and events out; the same code runs on sockets ([`driver`]) and in virtual
 //! time. What the crate deliberately does not do: it knows nothing of switches and P4, and the codec is
 //! `trimwire-encoder`'s.
 
+pub mod burst;
 pub mod collective;
+pub mod config;
 pub mod driver;
 pub mod endpoint;
+pub mod interface;
+pub mod outcome;
 pub mod pacing;
+mod peer;
 pub mod rate;
+pub mod row;
 pub mod rtt;
+pub mod spray;
 pub mod transfer;
 pub mod wire;

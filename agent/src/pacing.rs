@@ -1,19 +1,50 @@
-//! Pacing with exact integer arithmetic.
+//! Pacing with exact integer arithmetic: bursts that leave back to back, at a rate that is exact in the long run.
 #![forbid(unsafe_code)]
 
 /// Bits times nanoseconds in a second: bytes · this / rate is a duration in ns.
 const BIT_NS_PER_BYTE: u64 = 8 * 1_000_000_000;
 
+/// Longest burst unless told otherwise, ns on the wire: half the fabric file's least `shallow_at`, so that a burst that meets an empty
+/// queue is not cut, nor one that meets another.
+pub const BURST_TIME_NS: u64 = 10_000;
+/// Most packets of a burst: what a kernel segments in one piece (Linux's UDP_MAX_SEGMENTS was 64 up to 6.8).
+const BURST_MOST: u64 = 64;
+
 /// Releases frames at a rate. The fraction of a nanosecond that a frame's duration leaves over is carried to
 /// the next frame, so that the long-run rate is exact.
-#[derive(Debug, Clone, Default)]
+///
+/// A burst: ask [`burst_limit`](Pacer::burst_limit) how many frames may leave at [`next_ns`](Pacer::next_ns), send them, and call
+/// [`sent`](Pacer::sent) once with the bytes of all.
+#[derive(Debug, Clone)]
 pub struct Pacer {
     next_ns: u64,
     remainder: u64,
     rate_bps: u64,
+    burst_time_ns: u64,
+}
+
+impl Default for Pacer {
+    fn default() -> Self {
+        Self::with_burst_time(BURST_TIME_NS)
+    }
 }
 
 impl Pacer {
+    /// A pacer whose bursts take up to `burst_time_ns` on the wire.
+    pub fn with_burst_time(burst_time_ns: u64) -> Self {
+        Self { next_ns: 0, remainder: 0, rate_bps: 0, burst_time_ns }
+    }
+
+    /// How many frames of `bytes` may leave back to back at a rate: what it sends in the time of a burst, at least 1 and at most 64. With
+    /// the line rate this is the burst's time on the wire. With a peer's own rate slow peers send single packets, and that
+    /// is what to ask for: a burst meets the queue that it builds itself, so with bursts of one size the slow flows' packets are cut and
+    /// marked more often than the fast ones', and stay slow (docs/rate-control.md).
+    pub fn burst_limit(&self, rate_bps: u64, bytes: u64) -> usize {
+        let frame = u128::from(bytes.max(1)) * u128::from(BIT_NS_PER_BYTE);
+        let frames = u128::from(self.burst_time_ns) * u128::from(rate_bps) / frame;
+        frames.clamp(1, u128::from(BURST_MOST)) as usize
+    }
+
     /// The earliest time at which the next frame may leave.
     pub fn next_ns(&self) -> u64 {
         self.next_ns
@@ -60,6 +91,26 @@ mod tests {
         assert_eq!(pacer.next_ns(), 1_001_000);
         pacer.sent(5_000_000, 125, 1_000_000_000, 2_500);
         assert_eq!(pacer.next_ns(), 5_000_000 - 2_500 + 1_000);
+    }
+
+    #[test]
+    fn bursts_take_at_most_their_time_on_the_wire() {
+        let pacer = Pacer::default();
+        // 1,406 bytes take 1,124.8 ns at 10 Gbit/s: eight fit 10 µs, nine do not.
+        assert_eq!(pacer.burst_limit(10_000_000_000, 1_406), 8);
+        assert_eq!(pacer.burst_limit(100_000_000_000, 1_406), 64, "88 would fit; a kernel takes 64");
+        assert_eq!(pacer.burst_limit(1_000_000_000, 1_406), 1, "one takes 11 µs");
+        assert_eq!(Pacer::with_burst_time(20_000).burst_limit(10_000_000_000, 1_406), 17);
+        for (rate, bytes) in [(0, 0), (0, u64::MAX), (u64::MAX, 0), (u64::MAX, u64::MAX)] {
+            assert!((1..=64).contains(&pacer.burst_limit(rate, bytes)));
+        }
+    }
+
+    #[test]
+    fn a_burst_is_paid_for_before_the_next() {
+        let mut pacer = Pacer::default();
+        pacer.sent(1_000_000, 8 * 1_250, 1_000_000_000, 0);
+        assert_eq!(pacer.next_ns(), 1_000_000 + 80_000);
     }
 
     #[test]

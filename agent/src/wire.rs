@@ -1,40 +1,52 @@
 //! Control packets: what follows the 8-byte prefix that they share with DATA.
 //!
-//! Big-endian. ACK, STATUS and STOP go from the receiver of a message to its sender, PROBE and FINAL the other way;
-//! the prefix's stream always names the rank that sent the datagram, its message id the message in question.
+//! Big-endian. The prefix's stream names the rank that sent the datagram, its message the message in question (0 in HELLO). Then every body begins with
+//! two *incarnations*: numbers that endpoints draw when they are made, so that packets from before a restart, or of somebody who has never talked to us,
+//! are told from ours (RFC 9293 §3.4.1 wants the same of initial sequence numbers).
 //!
 //! ```text
-//! report (16 bytes)  0-3 echo: 1 valid | 1 the echoed packet was cut | 10 zero | 20 packet index
-//!                    4-7 ns since that packet arrived   8-11 packets received   12-15 of these, cut
+//! 0-3 incarnation of the sender   4-7 incarnation of the receiver, 0 where it is not known (HELLO only)   8- the body:
 //!
-//! ACK     0-15 report
+//! report (20 bytes)  0-3 echo: 1 valid | 1 the echoed packet was cut | 10 zero | 20 packet index
+//!                    4-7 ns since that packet arrived
+//!                    8-11 packets that arrived   12-15 of these, cut by the network   16-19 of these, with congestion experienced
+//!
+//! ACK     0-3 sequence of the newest PROBE, 0 before any   4-23 report   24-27 packets missing   28-31 packets that may be missing
+//!         32 flags (1 expected, 2 the bound holds, 4 every plane is wanted)   33-35 packets below this one are all there   36- map part, or nothing
+//! STATUS  as ACK: the answer to a PROBE
 //! PROBE   0-3 sequence  4-7 packets  8 planes  9 flags (1 send the map, 2 finish)  10-11 zero
 //!         12-15 grace, ns  16-19 first packet whose state the map shall tell
-//! STATUS  0-3 sequence  4-19 report  20-23 packets missing  24 flags (1 expected, 2 bound holds)  25-27 zero
-//!         28- map part, or nothing
-//! STOP    0-3 sequence  4-19 report  20-23 packets missing  24-27 packets agreed (FINAL)  28 zero  29-31 zero
-//!         32- map part, or nothing
+//! STOP    0-3 sequence  4-23 report  24-27 packets missing  28-31 packets agreed (FINAL)   32- map part, or nothing
 //! FINAL   0-3 sequence  4-7 packets  8-11 zero  12- map part
+//! ABORT   0 reason   1 zero   2-3 rank to blame
+//! HELLO   0 flags (1 answer)   1 zero   2-3 number of ports   4- source ports of the sender's DATA, 2 bytes each
 //! ```
 //!
 //! Fields called zero are sent as zero and ignored on arrival.
 #![forbid(unsafe_code)]
 
 pub mod cut_map;
+mod writer;
 
-use cut_map::{Detail, MAX_PACKETS, MapError, MapPart};
+pub use writer::{MapSource, Writer};
+
+use cut_map::{MAX_PACKETS, MapError, MapPart};
 use trimwire_encoder::DEFAULT_COORDINATES_PER_PACKET;
-use trimwire_encoder::wire::{HEADER_LEN, Kind, PLANES, Prefix, StreamId, plane_offset};
+use trimwire_encoder::wire::{HEADER_LEN, Kind, PLANES, plane_offset};
 
 /// Longest control payload written, prefix included: fits an MTU of 1500 with any encapsulation that whole DATA
 /// packets of the default size survive.
 pub const CONTROL_LEN_MAX: usize = HEADER_LEN + plane_offset(PLANES, DEFAULT_COORDINATES_PER_PACKET);
+/// Most source ports that a HELLO tells.
+pub const PORTS_MAX: usize = 256;
 
-const REPORT_LEN: usize = 16;
+const IDENTITY_LEN: usize = 8;
+const PROGRESS_LEN: usize = 36;
 const PROBE_LEN: usize = 20;
-const STATUS_LEN: usize = 28;
 const STOP_LEN: usize = 32;
 const FINAL_LEN: usize = 12;
+const ABORT_LEN: usize = 4;
+const HELLO_LEN: usize = 4;
 
 /// Why a control packet's body cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -66,9 +78,29 @@ pub enum WireError {
         /// What is wrong with it.
         error: MapError,
     },
+    /// Not a reason to abort.
+    #[error("unknown reason {0} to abort; valid are 1 to 5")]
+    Reason(u8),
+    /// More ports than there may be, or fewer bytes than they need.
+    #[error("HELLO of {ports} ports with room for {room}; valid are 1 to {PORTS_MAX}")]
+    Ports {
+        /// Ports there should be.
+        ports: u16,
+        /// Ports that the bytes hold.
+        room: usize,
+    },
     /// A kind that is not control.
-    #[error("{0:?} is not a control packet; those are ACK, PROBE, STATUS, STOP and FINAL")]
+    #[error("{0:?} is not a control packet; those are ACK, PROBE, STATUS, STOP, FINAL, ABORT and HELLO")]
     NotControl(Kind),
+}
+
+/// Who speaks to whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// Incarnation of the sender.
+    pub from: u32,
+    /// Incarnation of the receiver, as the sender knows it; 0 for not at all.
+    pub to: u32,
 }
 
 /// The packet whose arrival a report echoes, for the round-trip time.
@@ -89,44 +121,59 @@ pub struct Report {
     pub echo: Option<Echo>,
     /// Datagrams of the message that brought something, since the beginning.
     pub received: u32,
-    /// How many of these were cut.
+    /// How many of these the network cut.
     pub cut: u32,
+    /// How many of these had congestion experienced (RFC 3168).
+    pub marked: u32,
 }
 
-/// PROBE: the sender has sent everything and asks what arrived.
+/// How much of a message its receiver insists on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// Something of every packet but this many.
+    AllBut(u32),
+    /// Every plane of every packet.
+    EveryPlane,
+}
+
+/// ACK and STATUS: what has arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress<'a> {
+    /// Number of the newest probe seen.
+    pub sequence: u32,
+    /// Counts and echo.
+    pub report: Report,
+    /// Packets of which nothing has arrived.
+    pub missing: u32,
+    /// What the receiver insists on.
+    pub wanted: Wanted,
+    /// `false`: the application has not asked for this message yet.
+    pub expected: bool,
+    /// What there is is enough already.
+    pub bound_holds: bool,
+    /// Of all packets below this one there is what is wanted.
+    pub low: u32,
+    /// State of some packets.
+    pub map: Option<MapPart<'a>>,
+}
+
+/// PROBE: the sender tells what it sends, and asks what arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Probe {
-    /// Number of this probe.
+    /// Number of this probe, from 1.
     pub sequence: u32,
     /// Packets of the message, 1 to 2^20.
     pub packets: u32,
-    /// Planes that were sent of each packet; fewer than 10 when the sender truncated ahead of time.
+    /// Planes that are sent of each packet; fewer than 10 when the sender truncated ahead of time.
     pub planes: u8,
     /// The sender wants the final cut map.
     pub want_map: bool,
     /// Nothing is on its way any more: finish now if the loss bound holds.
     pub finish: bool,
-    /// Packets may still be on their way for so long, ns: finish then if the loss bound holds.
+    /// Everything has been sent, and may still be on its way for so long, ns: finish then if the loss bound holds. 0: more is to be sent.
     pub grace_ns: u32,
     /// The map is known up to here.
     pub map_offset: u32,
-}
-
-/// STATUS: what is still missing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Status<'a> {
-    /// Number of the probe that is answered.
-    pub sequence: u32,
-    /// Progress.
-    pub report: Report,
-    /// Packets of which nothing has arrived.
-    pub missing: u32,
-    /// `false`: the application has not asked for this message yet.
-    pub expected: bool,
-    /// The loss bound holds already.
-    pub bound_holds: bool,
-    /// State of some packets.
-    pub map: Option<MapPart<'a>>,
 }
 
 /// STOP: the message is delivered.
@@ -155,191 +202,190 @@ pub struct Final<'a> {
     pub map: MapPart<'a>,
 }
 
+/// Why a message will not be finished.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Reason {
+    /// The application does not want it any more.
+    Cancelled = 1,
+    /// A rank answers nothing any more.
+    Lost = 2,
+    /// A rank answers, but data does not get through.
+    Stalled = 3,
+    /// A rank has started anew.
+    Restarted = 4,
+    /// Both ends see different messages under the same number.
+    Mismatch = 5,
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Cancelled => "it was cancelled there",
+            Self::Lost => "that rank does not answer",
+            Self::Stalled => "data does not get through to or from that rank",
+            Self::Restarted => "that rank has started anew",
+            Self::Mismatch => "both ends see different messages under this number",
+        })
+    }
+}
+
+impl TryFrom<u8> for Reason {
+    type Error = WireError;
+
+    fn try_from(code: u8) -> Result<Self, WireError> {
+        Ok(match code {
+            1 => Self::Cancelled,
+            2 => Self::Lost,
+            3 => Self::Stalled,
+            4 => Self::Restarted,
+            5 => Self::Mismatch,
+            other => return Err(WireError::Reason(other)),
+        })
+    }
+}
+
+/// ABORT: a message will not be finished.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Abort {
+    /// Why.
+    pub reason: Reason,
+    /// The rank to blame.
+    pub culprit: u16,
+}
+
+/// HELLO: who the sender is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hello<'a> {
+    /// It answers a HELLO, and wants no answer itself.
+    pub answer: bool,
+    /// Source ports of DATA, big-endian, two bytes each.
+    ports: &'a [u8],
+}
+
+impl Hello<'_> {
+    /// Source ports of the sender's DATA.
+    pub fn ports(&self) -> impl Iterator<Item = u16> + '_ {
+        self.ports.as_chunks().0.iter().map(|&bytes| u16::from_be_bytes(bytes))
+    }
+}
+
 /// A checked control packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Control<'a> {
     /// Progress, every few packets.
-    Ack(Report),
+    Ack(Progress<'a>),
     /// Question.
     Probe(Probe),
     /// Answer: not yet.
-    Status(Status<'a>),
+    Status(Progress<'a>),
     /// Answer: enough.
     Stop(Stop<'a>),
     /// Agreement of replicas.
     Final(Final<'a>),
+    /// The end of a message, and not a good one.
+    Abort(Abort),
+    /// The beginning of everything.
+    Hello(Hello<'a>),
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).unwrap_or_default().iter().fold(0, |word, &byte| word << 8 | u32::from(byte))
 }
 
 impl<'a> Control<'a> {
     /// Reads the body (what follows the prefix) of a control packet.
-    pub fn parse(kind: Kind, body: &'a [u8]) -> Result<Self, WireError> {
-        let need = match kind {
-            Kind::Ack => REPORT_LEN,
+    pub fn parse(kind: Kind, body: &'a [u8]) -> Result<(Identity, Self), WireError> {
+        let fixed = match kind {
+            Kind::Ack | Kind::Status => PROGRESS_LEN,
             Kind::Probe => PROBE_LEN,
-            Kind::Status => STATUS_LEN,
             Kind::Stop => STOP_LEN,
             Kind::Final => FINAL_LEN,
+            Kind::Abort => ABORT_LEN,
+            Kind::Hello => HELLO_LEN,
             Kind::Data => return Err(WireError::NotControl(kind)),
         };
-        let Some((fixed, rest)) = body.split_at_checked(need) else {
+        let need = IDENTITY_LEN + fixed;
+        if body.len() < need {
             return Err(WireError::Short { kind, got: body.len(), need });
-        };
-        let word =
-            |at: usize| fixed[at..at + 4].iter().fold(0_u32, |word, &byte| word << 8 | u32::from(byte));
-        let packets = |at: usize| match word(at) {
+        }
+        let identity = Identity { from: word(body, 0), to: word(body, 4) };
+        let (fixed, rest) = body[IDENTITY_LEN..].split_at(fixed);
+        let packets = |at: usize| match word(fixed, at) {
             packets @ 1..=MAX_PACKETS => Ok(packets),
             packets => Err(WireError::Packets { kind, packets }),
         };
         let map = || MapPart::parse(rest).map_err(|error| WireError::Map { kind, error });
         let optional_map = || if rest.is_empty() { Ok(None) } else { map().map(Some) };
-        Ok(match kind {
-            Kind::Ack => Self::Ack(Report::read(fixed)),
+        let progress = || {
+            let flags = fixed[32];
+            let wanted = if flags & 4 != 0 { Wanted::EveryPlane } else { Wanted::AllBut(word(fixed, 28)) };
+            Ok(Progress {
+                sequence: word(fixed, 0),
+                report: Report::read(&fixed[4..]),
+                missing: word(fixed, 24),
+                wanted,
+                expected: flags & 1 != 0,
+                bound_holds: flags & 2 != 0,
+                low: word(fixed, 32) & 0x00ff_ffff,
+                map: optional_map()?,
+            })
+        };
+        let control = match kind {
+            Kind::Ack => Self::Ack(progress()?),
+            Kind::Status => Self::Status(progress()?),
             Kind::Probe => Self::Probe(Probe {
-                sequence: word(0),
+                sequence: word(fixed, 0),
                 packets: packets(4)?,
                 planes: fixed[8].clamp(1, cut_map::FULL),
                 want_map: fixed[9] & 1 != 0,
                 finish: fixed[9] & 2 != 0,
-                grace_ns: word(12),
-                map_offset: word(16),
-            }),
-            Kind::Status => Self::Status(Status {
-                sequence: word(0),
-                report: Report::read(&fixed[4..]),
-                missing: word(20),
-                expected: fixed[24] & 1 != 0,
-                bound_holds: fixed[24] & 2 != 0,
-                map: optional_map()?,
+                grace_ns: word(fixed, 12),
+                map_offset: word(fixed, 16),
             }),
             Kind::Stop => Self::Stop(Stop {
-                sequence: word(0),
+                sequence: word(fixed, 0),
                 report: Report::read(&fixed[4..]),
-                missing: word(20),
-                agreed: word(24),
+                missing: word(fixed, 24),
+                agreed: word(fixed, 28),
                 map: optional_map()?,
             }),
-            _ => Self::Final(Final { sequence: word(0), packets: packets(4)?, map: map()? }),
-        })
+            Kind::Abort => Self::Abort(Abort {
+                reason: Reason::try_from(fixed[0])?,
+                culprit: u16::from_be_bytes([fixed[2], fixed[3]]),
+            }),
+            Kind::Hello => {
+                let ports = u16::from_be_bytes([fixed[2], fixed[3]]);
+                let error = WireError::Ports { ports, room: rest.len() / 2 };
+                if ports == 0 || usize::from(ports) > PORTS_MAX {
+                    return Err(error);
+                }
+                let ports = rest.get(..2 * usize::from(ports)).ok_or(error)?;
+                Self::Hello(Hello { answer: fixed[0] & 1 != 0, ports })
+            }
+            Kind::Final | Kind::Data => {
+                Self::Final(Final { sequence: word(fixed, 0), packets: packets(4)?, map: map()? })
+            }
+        };
+        Ok((identity, control))
     }
 }
 
 impl Report {
-    /// Reads 16 bytes; the callers have checked the length.
+    /// Reads 20 bytes; the callers have checked the length.
     fn read(bytes: &[u8]) -> Self {
-        let word =
-            |at: usize| bytes[at..at + 4].iter().fold(0_u32, |word, &byte| word << 8 | u32::from(byte));
-        let echo = word(0);
+        let echo = word(bytes, 0);
         Self {
             echo: (echo >> 31 == 1).then(|| Echo {
                 packet: echo & (MAX_PACKETS - 1),
                 cut: echo >> 30 & 1 == 1,
-                hold_ns: word(4),
+                hold_ns: word(bytes, 4),
             }),
-            received: word(8),
-            cut: word(12),
+            received: word(bytes, 8),
+            cut: word(bytes, 12),
+            marked: word(bytes, 16),
         }
     }
-
-    fn write(&self, out: &mut Vec<u8>) {
-        let (echo, hold_ns) = self.echo.map_or((0, 0), |echo| {
-            (1 << 31 | u32::from(echo.cut) << 30 | (echo.packet & (MAX_PACKETS - 1)), echo.hold_ns)
-        });
-        put(out, &[echo, hold_ns, self.received, self.cut]);
-    }
-}
-
-fn put(out: &mut Vec<u8>, words: &[u32]) {
-    for word in words {
-        out.extend_from_slice(&word.to_be_bytes());
-    }
-}
-
-/// A map to be written behind a control packet.
-pub struct MapSource<'a> {
-    /// Planes held of a packet.
-    pub planes: &'a dyn Fn(u32) -> u8,
-    /// Packets of the message.
-    pub packets: u32,
-    /// First packet to tell of.
-    pub offset: u32,
-    /// How exactly.
-    pub detail: Detail,
-}
-
-impl std::fmt::Debug for MapSource<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MapSource").field("packets", &self.packets).field("offset", &self.offset).finish()
-    }
-}
-
-/// Writes control packets of one stream.
-#[derive(Debug, Clone, Copy)]
-pub struct Writer {
-    /// The rank that sends, and its job.
-    pub stream: StreamId,
-}
-
-impl Writer {
-    fn prefix(self, kind: Kind, message: u32) -> Vec<u8> {
-        let mut out = Vec::with_capacity(64);
-        let stream = self.stream;
-        // ECN says "important" of every control packet; the header's own bits are about DATA.
-        let prefix = Prefix { kind, codec: 0, important: true, layer_class: 0, last: false, stream, message };
-        out.extend_from_slice(&prefix.to_bytes());
-        out
-    }
-
-    /// An ACK.
-    pub fn ack(self, message: u32, report: &Report) -> Vec<u8> {
-        let mut out = self.prefix(Kind::Ack, message);
-        report.write(&mut out);
-        out
-    }
-
-    /// A PROBE.
-    pub fn probe(self, message: u32, probe: &Probe) -> Vec<u8> {
-        let mut out = self.prefix(Kind::Probe, message);
-        put(&mut out, &[probe.sequence, probe.packets]);
-        out.extend_from_slice(&[probe.planes, u8::from(probe.want_map) | u8::from(probe.finish) << 1, 0, 0]);
-        put(&mut out, &[probe.grace_ns, probe.map_offset]);
-        out
-    }
-
-    /// A STATUS with as much of the map as fits; `status.map` is not looked at. Returns the packet and one past
-    /// the last packet told of.
-    pub fn status(self, message: u32, status: &Status<'_>, map: Option<&MapSource<'_>>) -> (Vec<u8>, u32) {
-        let mut out = self.prefix(Kind::Status, message);
-        put(&mut out, &[status.sequence]);
-        status.report.write(&mut out);
-        put(&mut out, &[status.missing]);
-        out.extend_from_slice(&[u8::from(status.expected) | u8::from(status.bound_holds) << 1, 0, 0, 0]);
-        let end = write_map(map, &mut out);
-        (out, end)
-    }
-
-    /// A STOP with as much of the map as fits, likewise.
-    pub fn stop(self, message: u32, stop: &Stop<'_>, map: Option<&MapSource<'_>>) -> (Vec<u8>, u32) {
-        let mut out = self.prefix(Kind::Stop, message);
-        put(&mut out, &[stop.sequence]);
-        stop.report.write(&mut out);
-        put(&mut out, &[stop.missing, stop.agreed, 0]);
-        let end = write_map(map, &mut out);
-        (out, end)
-    }
-
-    /// A FINAL with as much of the map as fits, likewise.
-    pub fn agreed(self, message: u32, sequence: u32, map: &MapSource<'_>) -> (Vec<u8>, u32) {
-        let mut out = self.prefix(Kind::Final, message);
-        put(&mut out, &[sequence, map.packets, 0]);
-        let end = write_map(Some(map), &mut out);
-        (out, end)
-    }
-}
-
-fn write_map(map: Option<&MapSource<'_>>, out: &mut Vec<u8>) -> u32 {
-    let Some(map) = map else { return 0 };
-    let budget = CONTROL_LEN_MAX.saturating_sub(out.len());
-    cut_map::write_part(map.planes, map.packets, map.offset, map.detail, budget, out)
 }
 
 #[cfg(test)]

@@ -4,12 +4,14 @@ mod network;
 
 use network::{Faults, Network, PLANE_BYTES, Random};
 use proptest::prelude::*;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use trimwire_agent::collective::{
-    AllReduce, AllReduceConfig, Outcome, Replicas, StartError, StepError, shard_range,
+    AllReduce, AllReduceConfig, Outcome, Replicas, StartError, StepError, Worked, shard_range,
 };
 use trimwire_agent::collective::{MessageId, Phase};
 use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Reliability};
+use trimwire_agent::transfer::TransferError;
 use trimwire_encoder::{Decoding, HEADER_LEN, Header, PLANES, nmse};
 
 const SECOND: u64 = 1_000_000_000;
@@ -48,17 +50,29 @@ impl Job {
 
     /// Runs until nothing happens any more; gives (rank, outcome or error) in the order in which they came.
     fn run(&mut self, until_ns: u64) -> Vec<(usize, Result<Outcome, StepError>)> {
-        let mut results = Vec::new();
-        let collectives = &mut self.collectives;
-        self.network.run(until_ns, |network, rank, event| {
-            let now_ns = network.now_ns;
-            match collectives[rank].handle_event(now_ns, event, &mut network.endpoints[rank]) {
-                Ok(Some(outcome)) => results.push((rank, Ok(outcome))),
-                Ok(None) => {}
-                Err(error) => results.push((rank, Err(error))),
-            }
-        });
-        results
+        let results = RefCell::new(Vec::new());
+        let collectives = RefCell::new(&mut self.collectives);
+        self.network.run_with(
+            until_ns,
+            |network, rank, event| {
+                let now_ns = network.now_ns;
+                let collective = &mut collectives.borrow_mut()[rank];
+                if let Err(error) = collective.handle_event(now_ns, event, &mut network.endpoints[rank]) {
+                    results.borrow_mut().push((rank, Err(error)));
+                }
+            },
+            |network, rank| {
+                let now_ns = network.now_ns;
+                match collectives.borrow_mut()[rank].work(now_ns, &mut network.endpoints[rank]) {
+                    Ok(Worked::Nothing) => return false,
+                    Ok(Worked::Row) => {}
+                    Ok(Worked::Finished(outcome)) => results.borrow_mut().push((rank, Ok(*outcome))),
+                    Err(error) => results.borrow_mut().push((rank, Err(error))),
+                }
+                true
+            },
+        );
+        results.into_inner()
     }
 
     /// One step on all ranks; sums by rank.
@@ -75,6 +89,8 @@ impl Job {
         outcomes.sort_by_key(|(rank, _)| *rank);
         assert!(outcomes.iter().map(|(rank, _)| *rank).eq(0..gradients.len()), "every rank once");
         assert!(outcomes.iter().all(|(_, outcome)| outcome.step == step));
+        let quiet = self.network.endpoints.iter().all(|endpoint| endpoint.poll_timeout().is_none());
+        assert!(quiet, "something goes on after step {step}");
         outcomes.into_iter().map(|(_, outcome)| outcome).collect()
     }
 }
@@ -175,7 +191,7 @@ fn cuts_cost_what_the_closed_form_says() {
     // of the three contributions that travelled, and once more of the whole in the all-gather for the shards that did.
     let faults = Faults { cut: 1.0, cut_to_at_least: HEADER_LEN + 4 * PLANE_BYTES, ..Faults::NONE };
     let mut job = Job::new(4, faults, 5, Reliability::Bounded { loss: 0.0 }, |config| config.row_log2 = 13);
-    let four = |from: usize, datagram: &trimwire_agent::endpoint::Transmit, _| {
+    let four = |from: usize, datagram: &network::Datagram, _| {
         assert!(from < 4 && !datagram.payload.is_empty());
         false
     };
@@ -185,8 +201,8 @@ fn cuts_cost_what_the_closed_form_says() {
     let sum = exact(&gradients);
     for outcome in &outcomes {
         let error = nmse(&outcome.sum, &sum);
-        // Cuts are uniform between four planes and all: the error is below that of four planes everywhere.
-        assert!(error > 1e-7 && error < 0.0096 * 2.0, "{error}");
+        // Cuts are uniform between four planes and all of ten: the mean of the squared error lies between those of five and of eight.
+        assert!(error > 1e-5 && error < 5e-3, "{error}");
         assert_eq!(outcome.stats.missing, 0);
     }
     // The owner of a shard has all of what it sent (free replicas): its error comes from the reduce-scatter alone.
@@ -275,8 +291,8 @@ fn steps_may_overlap() {
         }
     }
     assert!(job.run(SECOND).is_empty());
-    job.start(2, 1, &second[2]);
     job.start(2, 0, &first[2]);
+    job.start(2, 1, &second[2]);
     let results = job.run(2 * SECOND);
     assert_eq!(results.len(), 6);
     for (_, result) in results {
@@ -298,7 +314,20 @@ fn a_lone_rank_has_its_sum_at_once() {
 #[test]
 fn steps_wrap_around() {
     let mut job = Job::new(2, Faults::NONE, 1, Reliability::Full, |_| ());
-    for step in [0, (1 << 21) - 1, 1 << 21, u32::MAX, 0] {
+    for step in [
+        0,
+        1,
+        (1 << 20) - 1,
+        (1 << 21) - 3,
+        (1 << 21) - 1,
+        1 << 21,
+        (1 << 21) + 9,
+        3 << 20,
+        u32::MAX - 5,
+        u32::MAX,
+        0,
+        7,
+    ] {
         let gradients = gradients(2, 900, u64::from(step));
         assert!(nmse(&job.reduce(step, &gradients)[1].sum, &exact(&gradients)) < 1e-12);
     }
@@ -360,5 +389,126 @@ fn steps_that_cannot_start_say_why_and_leave_nothing_behind() {
     assert!(endpoint.poll_transmit(0).is_none() && endpoint.poll_timeout().is_none());
     let mut collective = AllReduce::new(AllReduceConfig::new(0, 2));
     assert!(collective.start(0, 6, vec![1.0; 9], &mut endpoint).is_ok_and(|outcome| outcome.is_none()));
-    assert!(matches!(collective.start(0, 6, vec![1.0; 9], &mut endpoint), Err(StartError::Busy { step: 6 })));
+    for step in [6, 5] {
+        let again = collective.start(0, step, vec![1.0; 9], &mut endpoint);
+        assert!(matches!(again, Err(StartError::Order { last: 6, .. })), "{again:?}");
+    }
+}
+
+#[test]
+fn a_rank_that_has_retired_an_agreed_step_still_confirms_it() {
+    // The last confirmations are lost on their way to a rank whose peers have gone on.
+    let faults = Faults { jitter_ns: 30_000, drop_control: 0.5, ..Faults::NONE };
+    for seed in 0..20 {
+        let mut job =
+            Job::new(3, faults, seed, Reliability::Full, |config| config.replicas = Replicas::Consistent);
+        job.reduce(0, &gradients(3, 10_000, seed));
+        assert!(job.network.now_ns < 60 * SECOND, "still busy at {} ns", job.network.now_ns);
+        assert!(job.network.endpoints.iter().all(|endpoint| endpoint.poll_timeout().is_none()));
+    }
+}
+
+/// (rank, culprit, text) of what failed.
+fn failures(results: &[(usize, Result<Outcome, StepError>)]) -> Vec<(usize, Option<u16>, String)> {
+    let culprit = |error: &StepError| match error {
+        StepError::Transfer { source: TransferError::Aborted { culprit, .. }, .. } => Some(*culprit),
+        StepError::Transfer {
+            source:
+                TransferError::Restarted { peer, .. }
+                | TransferError::Silent { peer, .. }
+                | TransferError::Unanswered { peer, .. },
+            ..
+        } => Some(*peer),
+        _ => None,
+    };
+    let failed = results.iter().filter_map(|(rank, result)| Some((*rank, result.as_ref().err()?)));
+    failed.map(|(rank, error)| (rank, culprit(error), error.to_string())).collect()
+}
+
+#[test]
+fn a_rank_that_starts_anew_in_the_middle_of_a_step_is_named_and_the_next_step_goes_through() {
+    let mut job = Job::new(3, Faults::NONE, 1, Reliability::Full, |_| ());
+    let gradients = gradients(3, 60_000, 1);
+    for (rank, gradient) in gradients.iter().enumerate() {
+        job.start(rank, 4, gradient);
+    }
+    assert!(job.run(10_000).is_empty());
+    let mut config = network::config(2, 3);
+    (config.incarnation, config.reliability) = (77, Reliability::Full);
+    config.source_ports = (60_000..60_016).collect();
+    job.network.restart(2, Endpoint::new(config));
+    job.collectives[2] = AllReduce::new(job.collectives[2].config().clone());
+    let failed = failures(&job.run(SECOND));
+    assert!(matches!(failed[..], [(_, Some(2), _), (_, Some(2), _)]), "{failed:?}");
+    for outcome in job.reduce(5, &gradients) {
+        assert!(nmse(&outcome.sum, &exact(&gradients)) < 1e-12);
+    }
+}
+
+#[test]
+fn a_way_that_fails_in_one_direction_ends_the_step_everywhere_and_names_the_rank() {
+    let mut job = Job::new(3, Faults::NONE, 1, Reliability::Full, |_| ());
+    for (rank, gradient) in gradients(3, 60_000, 1).iter().enumerate() {
+        job.start(rank, 4, gradient);
+    }
+    assert!(job.run(20_000).is_empty());
+    job.network.script = Some(|from, datagram, _| from == 0 && datagram.to == 1);
+    let results = job.run(60 * SECOND);
+    let mut failed = failures(&results);
+    failed.sort();
+    assert!(matches!(failed[..], [(0, Some(0), _), (1, Some(0), _), (2, Some(0), _)]), "{failed:?}");
+    assert!(job.network.endpoints.iter().all(|endpoint| endpoint.poll_timeout().is_none()));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn a_cancelled_step_never_enters_the_sum_of_the_next(
+        faults in adversary(), world in 2_u16..4, seed: u64, consistent: bool,
+        tries in prop::collection::vec((0_u64..400_000, any::<u8>(), any::<u8>()), 1..5),
+    ) {
+        let mut job = Job::new(world, faults, seed, Reliability::Full, |config| {
+            config.replicas = if consistent { Replicas::Consistent } else { Replicas::Free };
+        });
+        let of = |step: u32| gradients(world, 6_000, seed ^ u64::from(step) << 20);
+        let check = |rank: usize, outcome: &Outcome| {
+            let error = nmse(&outcome.sum, &exact(&of(outcome.step)));
+            prop_assert!(error < 1e-12, "step {} at rank {rank}: {error}", outcome.step);
+            Ok(())
+        };
+        for (step, (wait_ns, by, late)) in tries.into_iter().enumerate() {
+            let (step, late) = (step as u32, usize::from(late) % usize::from(world));
+            let start = |job: &mut Job, rank: usize| {
+                let now_ns = job.network.now_ns;
+                let gradient = of(step)[rank].clone();
+                // Another rank's ABORT may have come first.
+                let _ = job.collectives[rank].start(now_ns, step, gradient, &mut job.network.endpoints[rank]);
+            };
+            (0..usize::from(world)).filter(|&rank| rank != late).for_each(|rank| start(&mut job, rank));
+            let until_ns = job.network.now_ns + wait_ns;
+            let mut results = job.run(until_ns);
+            start(&mut job, late);
+            let until_ns = job.network.now_ns + wait_ns;
+            results.extend(job.run(until_ns));
+            let by = usize::from(by) % usize::from(world);
+            let now_ns = job.network.now_ns;
+            job.collectives[by].cancel(now_ns, step, &mut job.network.endpoints[by]);
+            for (rank, result) in results {
+                if let Ok(outcome) = result {
+                    check(rank, &outcome)?;
+                }
+            }
+        }
+        let until_ns = job.network.now_ns + 30 * SECOND;
+        for (rank, result) in job.run(until_ns) {
+            if let Ok(outcome) = result {
+                check(rank, &outcome)?;
+            }
+        }
+        prop_assert!(job.collectives.iter().all(|c| c.active_steps().count() == 0), "cancelled everywhere");
+        for (rank, outcome) in job.reduce(9, &of(9)).iter().enumerate() {
+            check(rank, outcome)?;
+        }
+    }
 }

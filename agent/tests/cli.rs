@@ -80,6 +80,34 @@ fn all_reduce_prints_nccl_tests_columns_and_sums() {
 }
 
 #[test]
+fn sealed_ranks_sum_among_themselves_and_hear_nobody_else() {
+    let port = free_port(2);
+    let key = std::env::temp_dir().join(format!("trimwire-key-{port}"));
+    std::fs::write(&key, [7; 32]).expect("a key");
+    let words = format!(
+        "--world 2 --peers 127.0.0.1,127.0.0.2 --port {port} -b 64K -e 64K -n 2 --planes 9 --timeout 20s --json"
+    );
+    let sealed = format!("{words} --seal-key {}", key.display());
+    let other = start(&format!("all-reduce --rank 1 {sealed}"));
+    let report = json(start(&format!("all-reduce --rank 0 {sealed}")));
+    assert!(report["rows"][0]["nmse"].as_f64().is_some_and(|nmse| nmse < 0.05), "{report}");
+    assert_eq!(report["totals"]["unsealed"], 0);
+    json(other);
+    // One has no key: they never meet, and say who was missing.
+    let short = |words: &str| words.replace("--timeout 20s", "--timeout 1s");
+    let other = start(&short(&format!("all-reduce --rank 1 {words}")));
+    let (code, _, stderr) = finish(start(&short(&format!("all-reduce --rank 0 {sealed}"))));
+    assert!(code == Some(1) && stderr.contains("rank 1"), "{code:?} {stderr}");
+    finish(other);
+    let (code, _, stderr) = finish(start(&format!("send --to 127.0.0.1 --seal-key {}x", key.display())));
+    assert!(code == Some(3) && stderr.contains(&format!("{}x", key.display())), "{code:?} {stderr}");
+    std::fs::write(&key, [7; 5]).expect("a key");
+    let (code, _, stderr) = finish(start(&format!("send --to 127.0.0.1 --seal-key {}", key.display())));
+    assert!(code == Some(3) && stderr.contains("5 bytes (valid: 16, 32)"), "{code:?} {stderr}");
+    std::fs::remove_file(&key).expect("the key");
+}
+
+#[test]
 fn exit_codes_tell_usage_from_bad_input_from_failure() {
     let port = free_port(1);
     let code = |words: &str, says: &str| {

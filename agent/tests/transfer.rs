@@ -2,18 +2,22 @@
 
 mod network;
 
-use network::{Faults, LINE_BPS, Network, PLANE_BYTES, Random, decoder, encode, kind, layout};
+use network::{
+    Faults, LINE_BPS, Network, PLANE_BYTES, Random, Rows, address, encode, encode_in, expectation, kind,
+    layout,
+};
 use proptest::prelude::*;
+use trimwire_agent::burst::Arrived;
 use trimwire_agent::endpoint::{Event, Expectation, Reliability, Traffic};
 use trimwire_agent::transfer::{TransferError, TransferStats};
 use trimwire_encoder::wire::{Header, Kind, VERSION};
-use trimwire_encoder::{Decoder, HEADER_LEN, PLANES, nmse};
+use trimwire_encoder::{HEADER_LEN, Layout, PLANES, nmse};
 
 const SECOND: u64 = 1_000_000_000;
 const MESSAGE: u32 = 77;
 
 struct Delivered {
-    decoder: Decoder,
+    rows: Rows,
     received: TransferStats,
     sent: TransferStats,
 }
@@ -21,24 +25,23 @@ struct Delivered {
 /// Sends a gradient from rank 0 to rank 1 and waits for both ends to be done.
 fn try_deliver(network: &mut Network, gradient: &[f32], planes: u8) -> Result<Delivered, TestCaseError> {
     let message = encode(&network.endpoints[0], MESSAGE, gradient, planes);
-    let reliability = network.endpoints[1].config().reliability;
-    let expectation = Expectation { reliability, planes, agree: false };
-    let decoder = decoder(MESSAGE, gradient.len());
-    network.endpoints[1].expect_with(0, 0, MESSAGE, decoder, expectation).expect("expected once");
-    network.endpoints[0].send(0, 1, message).expect("sent once");
-    let (mut got, mut sent) = (None, None);
-    for (rank, event) in network.finish(300 * SECOND) {
+    let expectation = Expectation { planes, ..expectation(&network.endpoints[1], gradient.len()) };
+    network.endpoints[1].expect(0, 0, MESSAGE, expectation).expect("expected once");
+    network.endpoints[0].send(0, 1, &message).expect("sent once");
+    let (mut rows, mut received, mut sent) = (Rows::default(), None, None);
+    for (rank, event) in network.finish_with_rows(300 * SECOND) {
         match event {
-            Event::Received { from: 0, message: MESSAGE, decoder, stats } if rank == 1 => {
-                got = Some((decoder, stats));
+            Event::Row { from: 0, message: MESSAGE, row } if rank == 1 && received.is_none() => {
+                rows.take(*row);
             }
+            Event::Received { from: 0, message: MESSAGE, stats } if rank == 1 => received = Some(stats),
             Event::Sent { to: 1, message: MESSAGE, stats, .. } if rank == 0 => sent = Some(stats),
             other => return Err(TestCaseError::fail(format!("rank {rank}: {other:?}"))),
         }
     }
-    let (decoder, received) = got.ok_or_else(|| TestCaseError::fail("not delivered"))?;
+    let received = received.ok_or_else(|| TestCaseError::fail("not delivered"))?;
     let sent = sent.ok_or_else(|| TestCaseError::fail("the sender does not know"))?;
-    Ok(Delivered { decoder: *decoder, received, sent })
+    Ok(Delivered { rows, received, sent })
 }
 
 fn deliver(network: &mut Network, gradient: &[f32], planes: u8) -> Delivered {
@@ -80,7 +83,7 @@ proptest! {
     ) {
         let mut network = Network::new(2, faults, seed, Reliability::Bounded { loss });
         let gradient = Random(seed).gradient(length);
-        let Delivered { decoder, received, .. } = try_deliver(&mut network, &gradient, planes)?;
+        let Delivered { rows, received, .. } = try_deliver(&mut network, &gradient, planes)?;
         let packets = layout(length).packets();
         prop_assert_eq!(received.packets as usize, packets);
         prop_assert_eq!(received.full + received.cut + received.missing, received.packets);
@@ -90,7 +93,7 @@ proptest! {
         let range = |index| layout(length).packet_range(index).len();
         let there = (0..packets).filter(|&i| best.get(&(i as u32)).is_some_and(|&b| b >= HEADER_LEN + range(i) / 8)).count();
         prop_assert!(packets - received.missing as usize <= there);
-        let count = |f: &dyn Fn(u8) -> bool| (0..packets).filter(|&i| f(decoder.coverage(i))).count();
+        let count = |f: &dyn Fn(u8) -> bool| (0..packets).filter(|&i| f(rows.coverage(&layout(length), i))).count();
         prop_assert_eq!(received.missing as usize, count(&|held| held == 0));
         prop_assert_eq!(received.full as usize, count(&|held| held >= planes));
     }
@@ -99,19 +102,18 @@ proptest! {
     fn full_reliability_delivers_every_bit(faults in adversary(), seed: u64, length in 1_usize..20_000) {
         let mut network = Network::new(2, faults, seed, Reliability::Full);
         let gradient = Random(seed).gradient(length);
-        let Delivered { decoder, received, .. } = try_deliver(&mut network, &gradient, PLANES)?;
+        let Delivered { rows, received, .. } = try_deliver(&mut network, &gradient, PLANES)?;
         prop_assert_eq!((received.full, received.cut, received.missing), (received.packets, 0, 0));
-        let mut out = vec![0.0; length];
-        decoder.decode_into(&mut out).expect("of its length");
+        let out = rows.decode(&layout(length));
         prop_assert!(nmse(&out, &gradient) < 1e-12, "{}", nmse(&out, &gradient));
     }
 
     #[test]
     fn full_reliability_of_a_truncated_message_is_all_that_was_sent(faults in adversary(), seed: u64, planes in 1_u8..PLANES) {
         let mut network = Network::new(2, faults, seed, Reliability::Full);
-        let Delivered { decoder, received, .. } = try_deliver(&mut network, &Random(seed).gradient(9_000), planes)?;
+        let Delivered { rows, received, .. } = try_deliver(&mut network, &Random(seed).gradient(9_000), planes)?;
         prop_assert_eq!(received.full, received.packets);
-        prop_assert!((0..received.packets as usize).all(|index| decoder.coverage(index) == planes));
+        prop_assert!((0..received.packets as usize).all(|index| rows.coverage(&layout(9_000), index) == planes));
     }
 
     #[test]
@@ -127,23 +129,27 @@ proptest! {
 
     #[test]
     fn control_packets_of_a_peer_gone_mad_cause_no_panic_and_no_endless_run(
-        seed: u64, garbage in prop::collection::vec((2_u8..=6, prop::collection::vec(0_u8..24, 12..60), 0_u64..200_000), 1..40),
+        seed: u64, garbage in prop::collection::vec((2_u8..=8, prop::collection::vec(0_u8..24, 4..60), 0_u64..200_000), 1..40),
     ) {
         let mut network = Network::new(2, Faults { jitter_ns: 20_000, ..Faults::NONE }, seed, Reliability::Full);
         let gradient = Random(seed).gradient(30_000);
         let message = encode(&network.endpoints[0], MESSAGE, &gradient, PLANES);
-        network.endpoints[1].expect(0, 0, MESSAGE, decoder(MESSAGE, 30_000)).expect("expected");
-        network.endpoints[0].send(0, 1, message).expect("sent");
+        network.expect(1, 0, MESSAGE, 30_000);
+        network.endpoints[0].send(0, 1, &message).expect("sent");
         for (kind, body, wait_ns) in garbage {
             network.finish(network.now_ns + wait_ns);
             for rank in 0..2_u8 {
-                let mut bytes = vec![VERSION << 4 | kind, 0, 0, 1 - rank, 0, 0, 0, MESSAGE as u8];
+                let other = 1 - rank;
+                let mut bytes = vec![VERSION << 4 | kind, 0, 0, other, 0, 0, 0, MESSAGE as u8];
+                // With the right incarnations, or nothing of it is looked at.
+                bytes.extend_from_slice(&[0, 0, 0, other + 1, 0, 0, 0, rank + 1]);
                 bytes.extend_from_slice(&body);
-                let now_ns = network.now_ns;
-                network.endpoints[usize::from(rank)].handle_datagram(now_ns, 0, &bytes);
+                let (now_ns, source) = (network.now_ns, address(usize::from(other)));
+                network.endpoints[usize::from(rank)].handle_datagram(now_ns, Arrived::now(source, 0), &bytes);
             }
         }
-        network.finish(1_000 * SECOND);
+        // Beyond the longest patience: what one of them was talked out of, the other may wait for.
+        network.finish(4_000 * SECOND);
         prop_assert!(network.endpoints.iter().all(|endpoint| endpoint.poll_timeout().is_none()));
     }
 
@@ -157,10 +163,10 @@ proptest! {
         for (index, mut bytes) in garbage.into_iter().enumerate() {
             // Half of them look like ours, of a rank that sends nothing, at first sight.
             if index % 2 == 0 && bytes.len() >= 8 {
-                bytes[..8].copy_from_slice(&[VERSION << 4 | (1 + index as u8 % 7), 0, 0, 2, 0, 0, 0, MESSAGE as u8]);
+                bytes[..8].copy_from_slice(&[VERSION << 4 | (1 + index as u8 % 9), 0, 0, 2, 0, 0, 0, MESSAGE as u8]);
             }
             for endpoint in &mut network.endpoints[..2] {
-                endpoint.handle_datagram(0, index as u8, &bytes);
+                endpoint.handle_datagram(0, Arrived::now(address(2), index as u8), &bytes);
                 hostile += 1;
             }
         }
@@ -217,11 +223,12 @@ fn late_data_of_a_finished_message_brings_another_stop() {
     let late = network.log.iter().find(|(.., d)| kind(d) == Kind::Data).expect("data").2.clone();
     let now_ns = network.now_ns;
     let receiver = &mut network.endpoints[1];
-    for _ in 0..10 {
+    for _ in 0..receiver.config().ack_every {
         assert!(receiver.poll_transmit(now_ns).is_none());
-        receiver.handle_datagram(now_ns, late.tos, &late.payload);
+        receiver.handle_datagram(now_ns, Arrived::now(late.source, late.tos), &late.payload);
     }
-    assert_eq!(receiver.poll_transmit(now_ns).map(|d| kind(&d)), Some(Kind::Stop));
+    let answer = receiver.poll_transmit(now_ns).expect("an answer");
+    assert_eq!(answer.payload[0] & 15, Kind::Stop as u8);
     assert!(receiver.poll_transmit(now_ns + SECOND).is_none() && receiver.poll_event().is_none());
 }
 
@@ -240,15 +247,15 @@ fn only_the_missing_planes_of_a_cut_packet_are_repaired() {
     let mut network = Network::new(2, faults, 3, Reliability::Full);
     network.keep_log = true;
     deliver(&mut network, &Random(3).gradient(20_000), PLANES);
-    let first = |bytes: &[u8]| Header::parse(bytes).expect("own packet").first_plane;
-    let repairs: Vec<u8> = network
-        .log
-        .iter()
-        .filter(|(.., d)| kind(d) == Kind::Data)
-        .skip(layout(20_000).packets())
-        .map(|(.., d)| first(&d.payload))
-        .collect();
-    assert!(!repairs.is_empty() && repairs.iter().all(|&plane| plane >= 4), "{repairs:?}");
+    let mut seen = std::collections::BTreeSet::new();
+    let mut repairs = Vec::new();
+    for (.., datagram) in network.log.iter().filter(|(.., d)| kind(d) == Kind::Data) {
+        let header = Header::parse(&datagram.payload).expect("own packet");
+        if !seen.insert(header.index) {
+            repairs.push(header.first_plane);
+        }
+    }
+    assert!(!repairs.is_empty() && repairs.iter().all(|&plane| plane >= 4));
 }
 
 #[test]
@@ -295,40 +302,45 @@ fn data_ahead_of_the_application_waits_for_it() {
     let mut network = Network::new(2, Faults::NONE, 3, Reliability::Full);
     let gradient = Random(3).gradient(50_000);
     let message = encode(&network.endpoints[0], MESSAGE, &gradient, PLANES);
-    network.endpoints[0].send(0, 1, message).expect("sent");
+    network.endpoints[0].send(0, 1, &message).expect("sent");
     assert!(network.finish(SECOND / 2).is_empty());
-    network.endpoints[1].expect(network.now_ns, 0, MESSAGE, decoder(MESSAGE, 50_000)).expect("expected");
+    network.expect(1, 0, MESSAGE, 50_000);
     let asked_ns = network.now_ns;
     let mut done = Vec::new();
-    network.run(2 * SECOND, |network, rank, event| done.push((rank, network.now_ns - asked_ns, event)));
+    network.run(2 * SECOND, |network, rank, event| {
+        if !matches!(event, Event::Row { .. }) {
+            done.push((rank, network.now_ns - asked_ns, event));
+        }
+    });
     assert!(matches!(done[0], (1, 0, Event::Received { .. })), "{done:?}");
     assert!(matches!(done[1], (0, 5_000..10_000, Event::Sent { .. })), "{done:?}");
     assert_eq!(network.endpoints[0].stats().repairs_sent, 0);
 }
 
 #[test]
-fn early_data_takes_bounded_memory_and_the_rest_is_repaired() {
+fn early_data_takes_a_window_of_memory_at_most_and_loses_nothing() {
     let mut network = Network::with(2, Faults::NONE, 3, |config| {
         config.reliability = Reliability::Full;
-        config.early_bytes_per_peer = 20_000;
+        config.window = 50_000;
     });
-    let gradient = Random(3).gradient(60_000);
-    let message = encode(&network.endpoints[0], MESSAGE, &gradient, PLANES);
-    network.endpoints[0].send(0, 1, message).expect("sent");
+    network.send(0, 1, MESSAGE, &Random(3).gradient(60_000));
     network.finish(SECOND / 2);
-    assert!(network.endpoints[1].stats().early_dropped > 100);
-    network.endpoints[1].expect(network.now_ns, 0, MESSAGE, decoder(MESSAGE, 60_000)).expect("expected");
+    let (bytes, _) = network.endpoints[1].footprint();
+    assert!((40_000..100_000).contains(&bytes), "{bytes}");
+    assert_eq!(network.endpoints[1].stats().early_dropped, 0);
+    network.expect(1, 0, MESSAGE, 60_000);
     let events = network.finish(2 * SECOND);
     assert!(
-        matches!(&events[..], [(1, Event::Received { stats, .. }), (0, Event::Sent { .. })] if stats.full == stats.packets)
+        matches!(&events[..], [.., (1, Event::Received { stats, .. }), (0, Event::Sent { .. })] if stats.full == stats.packets)
     );
+    assert_eq!((network.endpoints[0].stats().repairs_sent, network.endpoints[1].footprint().0), (0, 0));
 }
 
 #[test]
 fn a_receiver_that_never_asks_is_named() {
     let mut network = Network::with(2, Faults::NONE, 3, |config| config.timeouts.patience_ns = 2 * SECOND);
     let message = encode(&network.endpoints[0], MESSAGE, &[1.0; 100], PLANES);
-    network.endpoints[0].send(0, 1, message).expect("sent");
+    network.endpoints[0].send(0, 1, &message).expect("sent");
     let events = network.finish(100 * SECOND);
     let [(0, Event::Failed { error, .. })] = &events[..] else { panic!("{events:?}") };
     assert!(matches!(error, TransferError::NotExpected { peer: 1, .. }));
@@ -344,11 +356,12 @@ fn a_peer_that_vanishes_fails_both_sides_and_says_what_is_missing() {
     let mut network = Network::with(2, Faults::NONE, 3, |config| {
         config.timeouts.give_up_ns = SECOND;
         config.timeouts.patience_ns = 2 * SECOND;
+        config.timeouts.keep_alive_ns = SECOND / 2;
     });
     let gradient = Random(3).gradient(100_000);
     let message = encode(&network.endpoints[0], MESSAGE, &gradient, PLANES);
-    network.endpoints[1].expect(0, 0, MESSAGE, decoder(MESSAGE, 100_000)).expect("expected");
-    network.endpoints[0].send(0, 1, message).expect("sent");
+    network.expect(1, 0, MESSAGE, 100_000);
+    network.endpoints[0].send(0, 1, &message).expect("sent");
     network.finish(50_000);
     network.dead[1] = true;
     let events = network.finish(100 * SECOND);
@@ -366,7 +379,7 @@ fn a_peer_that_vanishes_fails_both_sides_and_says_what_is_missing() {
         "{texts:?}"
     );
     assert!(
-        texts[1].starts_with("1 0 nothing was heard from rank 0 of message 0x0000004d in 2"),
+        texts[1].starts_with("1 0 nothing was heard from rank 0 of message 0x0000004d in 1.5"),
         "{texts:?}"
     );
     assert_eq!(texts.len(), 2);
@@ -376,9 +389,9 @@ fn a_peer_that_vanishes_fails_both_sides_and_says_what_is_missing() {
 fn data_that_never_gets_through_fails_although_control_does() {
     let faults = Faults { drop_data: 1.0, ..Faults::NONE };
     let mut network = Network::with(2, faults, 3, |config| config.timeouts.patience_ns = SECOND);
-    network.endpoints[1].expect(0, 0, MESSAGE, decoder(MESSAGE, 100)).expect("expected");
+    network.expect(1, 0, MESSAGE, 100);
     let message = encode(&network.endpoints[0], MESSAGE, &[1.0; 100], PLANES);
-    network.endpoints[0].send(0, 1, message).expect("sent");
+    network.endpoints[0].send(0, 1, &message).expect("sent");
     let events = network.finish(100 * SECOND);
     assert!(
         matches!(&events[0], (0, Event::Failed { error: TransferError::Stalled { missing: 1, .. }, .. })),
@@ -392,18 +405,18 @@ fn all_datagrams_together_keep_to_the_line_rate_and_peers_take_turns() {
     network.keep_log = true;
     for to in 1..5 {
         let message = encode(&network.endpoints[0], MESSAGE, &Random(3).gradient(40_000), PLANES);
-        network.endpoints[usize::from(to)].expect(0, 0, MESSAGE, decoder(MESSAGE, 40_000)).expect("expected");
-        network.endpoints[0].send(0, to, message).expect("sent");
+        network.expect(usize::from(to), 0, MESSAGE, 40_000);
+        network.endpoints[0].send(0, to, &message).expect("sent");
     }
     network.finish(SECOND);
     let out: Vec<_> = network.log.iter().filter(|(_, from, _)| *from == 0).collect();
-    let frame = |d: &trimwire_agent::endpoint::Transmit| (d.payload.len() as u64 + 42) * 8;
+    let frame = |d: &network::Datagram| (d.payload.len() as u64 + 42) * 8;
     for pair in out.windows(2) {
         let need_ns = frame(&pair[0].2) * SECOND / LINE_BPS;
         assert!(pair[1].0 - pair[0].0 >= need_ns, "{} to {}", pair[0].0, pair[1].0);
     }
-    let first: Vec<u16> =
-        out.iter().filter(|(.., d)| kind(d) == Kind::Data).take(12).map(|(.., d)| d.to_rank).collect();
+    let first: Vec<usize> =
+        out.iter().filter(|(.., d)| kind(d) == Kind::Data).take(12).map(|(.., d)| d.to).collect();
     assert_eq!(first, [1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4]);
     let bits: u64 = out.iter().map(|(.., d)| frame(d)).sum();
     let busy_ns = out.last().expect("sent").0;
@@ -419,7 +432,7 @@ fn packets_carry_dscp_ecn_and_a_source_port_each() {
     for (traffic, dscp) in [(Traffic::Trimmable, 3), (Traffic::Droppable, 19)] {
         let mut network = Network::with(2, Faults::NONE, 3, |config| {
             config.traffic = traffic;
-            config.source_ports = 50_000..=50_063;
+            config.source_ports = (50_000..50_064).collect();
         });
         network.keep_log = true;
         // Rows of very different energy: some packets are less important.
@@ -433,9 +446,9 @@ fn packets_carry_dscp_ecn_and_a_source_port_each() {
         let mut seen = [0; 2];
         let mut ports = std::collections::BTreeSet::new();
         for (_, _, datagram) in &network.log {
-            assert!((50_000..=50_063).contains(&datagram.source_port));
-            ports.insert(datagram.source_port);
             if kind(datagram) == Kind::Data {
+                assert!((50_000..50_064).contains(&datagram.source.port()));
+                ports.insert(datagram.source.port());
                 let important = Header::parse(&datagram.payload).expect("own packet").prefix.important;
                 assert_eq!(datagram.tos, dscp << 2 | if important { 2 } else { 0 });
                 seen[usize::from(important)] += 1;
@@ -453,18 +466,12 @@ fn a_message_of_a_hundred_thousand_packets_is_repaired_through_many_status_parts
     let faults = Faults { drop_data: 0.02, ..Faults::NONE };
     let mut network = Network::new(2, faults, 3, Reliability::Full);
     let gradient = vec![1.0; 32 * 100_000];
-    let message = {
-        use network::{JOB, envelope};
-        use trimwire_encoder::{Encoder, Layout, Message};
-        let layout = Layout::new(gradient.len(), 32).expect("valid");
-        let mut out = Message::default();
-        Encoder::new(layout.clone(), JOB).encode(&gradient, envelope(MESSAGE), 2, &mut out).expect("finite");
-        let decoder = Decoder::new(layout, JOB, envelope(MESSAGE), trimwire_encoder::Decoding::Unbiased);
-        network.endpoints[1].expect(0, 0, MESSAGE, decoder).expect("expected");
-        std::sync::Arc::new(out)
-    };
+    let layout = Layout::new(gradient.len(), 32).expect("valid");
+    let message = encode_in(layout.clone(), &network.endpoints[0], MESSAGE, &gradient, 2);
+    let expectation = Expectation { layout, ..expectation(&network.endpoints[1], 1) };
+    network.endpoints[1].expect(0, 0, MESSAGE, expectation).expect("expected");
     assert!(message.packets() >= 100_000);
-    network.endpoints[0].send(0, 1, message).expect("sent");
+    network.endpoints[0].send(0, 1, &message).expect("sent");
     let events = network.finish(10 * SECOND);
     assert!(
         matches!(&events[0], (1, Event::Received { stats, .. }) if stats.full == stats.packets),
@@ -482,7 +489,15 @@ fn rate_laws_hear_of_delay_and_of_cuts() {
     };
     let timely = RateConfig::Timely(TimelyConfig::default());
     assert_eq!(rate(timely, Faults::NONE), LINE_BPS);
-    assert!(rate(timely, Faults { data_delay_ns: 200_000, ..Faults::NONE }) < LINE_BPS / 2);
+    let long_route = Faults { data_delay_ns: 200_000, ..Faults::NONE };
+    assert_eq!(rate(timely, long_route), LINE_BPS, "a long way is no queue");
+    let explicit =
+        TimelyConfig { t_low_ns: Some(25_000), t_high_ns: Some(50_000), ..TimelyConfig::default() };
+    assert!(rate(RateConfig::Timely(explicit), long_route) < LINE_BPS / 2);
+    assert!(
+        rate(timely, Faults { cut: 1.0, cut_to_at_least: 100, ..Faults::NONE }) < LINE_BPS / 2,
+        "all cut"
+    );
     let target = RateConfig::TrimTarget(TrimTargetConfig::default());
     assert_eq!(rate(target, Faults::NONE), LINE_BPS);
     assert!(rate(target, Faults { cut: 0.5, cut_to_at_least: 100, ..Faults::NONE }) < LINE_BPS * 9 / 10);
@@ -494,8 +509,8 @@ fn messages_to_one_peer_go_in_the_order_of_send() {
     network.keep_log = true;
     for id in [9, 4, 7] {
         let message = encode(&network.endpoints[0], id, &Random(3).gradient(5_000), PLANES);
-        network.endpoints[1].expect(0, 0, id, decoder(id, 5_000)).expect("expected");
-        network.endpoints[0].send(0, 1, message).expect("sent");
+        network.expect(1, 0, id, 5_000);
+        network.endpoints[0].send(0, 1, &message).expect("sent");
     }
     assert_eq!(network.finish(SECOND).len(), 6);
     let mut ids: Vec<u32> = network
@@ -512,8 +527,8 @@ fn messages_to_one_peer_go_in_the_order_of_send() {
 fn a_sender_that_wants_an_agreement_with_a_receiver_that_does_not_says_so() {
     let mut network = Network::new(2, Faults::NONE, 3, Reliability::Full);
     let message = encode(&network.endpoints[0], MESSAGE, &[1.0; 100], PLANES);
-    network.endpoints[1].expect(0, 0, MESSAGE, decoder(MESSAGE, 100)).expect("expected");
-    network.endpoints[0].send_agreed(0, 1, message).expect("sent");
+    network.expect(1, 0, MESSAGE, 100);
+    network.endpoints[0].send_agreed(0, 1, &message).expect("sent");
     let events = network.finish(100 * SECOND);
     assert!(
         matches!(
@@ -531,20 +546,21 @@ fn wrong_ranks_and_messages_are_refused_by_name() {
     let [first, second] = &mut network.endpoints[..] else { panic!("two ranks") };
     let text = |error: &dyn std::error::Error| error.to_string();
     assert_eq!(
-        text(&first.send(0, 2, message.clone()).expect_err("no such rank")),
+        text(&first.send(0, 2, &message).expect_err("no such rank")),
         "rank 0 cannot send to rank 2; valid are the other ranks below 2"
     );
-    assert!(text(&second.send(0, 0, message.clone()).expect_err("not its message")).contains("is of stream"));
-    first.send(0, 1, message.clone()).expect("sent");
+    assert!(text(&second.send(0, 0, &message).expect_err("not its message")).contains("is of stream"));
+    first.send(0, 1, &message).expect("sent");
     assert_eq!(
-        text(&first.send(0, 1, message).expect_err("twice")),
+        text(&first.send(0, 1, &message).expect_err("twice")),
         "message 0x0000004d is already on its way to rank 1"
     );
-    let empty = std::sync::Arc::new(trimwire_encoder::Message::default());
-    assert_eq!(text(&first.send(0, 1, empty).expect_err("empty")), "the message for rank 1 has no packets");
-    first.expect(0, 1, 3, decoder(3, 10)).expect("expected");
+    let empty = trimwire_encoder::Message::default();
+    assert_eq!(text(&first.send(0, 1, &empty).expect_err("empty")), "the message for rank 1 has no packets");
+    let expected = expectation(first, 10);
+    first.expect(0, 1, 3, expected.clone()).expect("expected");
     assert_eq!(
-        text(&first.expect(0, 1, 3, decoder(3, 10)).expect_err("twice")),
+        text(&first.expect(0, 1, 3, expected).expect_err("twice")),
         "message 0x00000003 of rank 1 is expected already"
     );
 }

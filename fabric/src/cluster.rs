@@ -11,7 +11,7 @@ use crate::cross_traffic::{BurstSchedule, CrossSender, CrossTraffic};
 use crate::frame::Address;
 use crate::network::{LinkError, Network, NodeId};
 use crate::nodes::{ClusterNode, RankHost, with_switch};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use trimwire_agent::collective::{AllReduce, AllReduceConfig, Outcome};
 use trimwire_agent::endpoint::{Endpoint, EndpointConfig};
 use trimwire_switch::SharedSwitch;
@@ -144,7 +144,10 @@ impl Cluster {
         let peers: Vec<Address> = (0..config.workers).map(ClusterConfig::rank_address).collect();
         let mut ranks = Vec::new();
         for r in 0..config.workers {
-            let (endpoint, collective) = rank(r);
+            let (mut endpoint, collective) = rank(r);
+            let others = (0_u16..).zip(&peers).filter(|&(other, _)| other != r);
+            endpoint.peers =
+                others.map(|(other, peer)| (other, SocketAddr::new(IpAddr::V4(peer.ip), udp_port))).collect();
             let host = RankHost::new(
                 usize::from(r),
                 peers.clone(),

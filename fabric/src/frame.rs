@@ -24,6 +24,8 @@ pub struct Address {
 pub struct Datagram<'a> {
     /// Sender's address.
     pub source: Ipv4Addr,
+    /// UDP source port: what switches choose a path by.
+    pub source_port: u16,
     /// UDP destination port.
     pub destination_port: u16,
     /// IPv4 traffic class byte: DSCP << 2 | ECN.
@@ -79,6 +81,7 @@ pub fn read(frame: &[u8]) -> Option<Datagram<'_>> {
     let Some(TransportSlice::Udp(udp)) = &sliced.transport else { return None };
     Some(Datagram {
         source: header.source_addr(),
+        source_port: udp.source_port(),
         destination_port: udp.destination_port(),
         tos: header.dcp().value() << 2 | header.ecn().value(),
         payload: udp.payload(),
@@ -137,7 +140,9 @@ mod tests {
         fn a_datagram_survives_the_wire(payload in prop::collection::vec(any::<u8>(), 0..1480), tos: u8, port: u16) {
             let frame = write(address(1), address(2), tos, 4, port, &payload).unwrap();
             let got = read(&frame).unwrap();
-            prop_assert_eq!(got, Datagram { source: address(1).ip, destination_port: port, tos, payload: &payload });
+            let expected =
+                Datagram { source: address(1).ip, source_port: 4, destination_port: port, tos, payload: &payload };
+            prop_assert_eq!(got, expected);
         }
 
         #[test]

@@ -3,8 +3,10 @@
 use crate::cross_traffic::{CrossSender, serialisation_ns};
 use crate::frame::{self, Address};
 use crate::network::{Departure, Node};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::PoisonError;
-use trimwire_agent::collective::{AllReduce, Outcome};
+use trimwire_agent::burst::{Arrived, Burst, Origin};
+use trimwire_agent::collective::{AllReduce, Outcome, Worked};
 use trimwire_agent::endpoint::Endpoint;
 use trimwire_switch::{SharedSwitch, Switch};
 
@@ -18,6 +20,8 @@ pub struct RankHost {
     udp_port: u16,
     endpoint: Endpoint,
     collective: AllReduce,
+    /// A burst whose first frames have left.
+    leaving: Option<(Burst, usize)>,
     /// The card sends one frame at a time.
     free_at_ns: u64,
     done: Option<(u64, Outcome)>,
@@ -41,6 +45,7 @@ impl RankHost {
             udp_port,
             endpoint,
             collective,
+            leaving: None,
             free_at_ns: 0,
             done: None,
             failure: None,
@@ -72,10 +77,17 @@ impl RankHost {
     }
 
     fn drain(&mut self, now_ns: u64) {
-        while let Some(event) = self.endpoint.poll_event() {
-            match self.collective.handle_event(now_ns, event, &mut self.endpoint) {
-                Ok(Some(outcome)) => self.done = Some((now_ns, outcome)),
-                Ok(None) => {}
+        loop {
+            while let Some(event) = self.endpoint.poll_event() {
+                if let Err(error) = self.collective.handle_event(now_ns, event, &mut self.endpoint) {
+                    self.failure.get_or_insert(error.to_string());
+                }
+            }
+            // Codecs take no time here: what is studied is the network.
+            match self.collective.work(now_ns, &mut self.endpoint) {
+                Ok(Worked::Nothing) => return,
+                Ok(Worked::Row) => {}
+                Ok(Worked::Finished(outcome)) => self.done = Some((now_ns, *outcome)),
                 Err(error) => {
                     self.failure.get_or_insert(error.to_string());
                 }
@@ -87,7 +99,8 @@ impl RankHost {
         let Some(datagram) = frame::read(bytes).filter(|d| d.destination_port == self.udp_port) else {
             return;
         };
-        self.endpoint.handle_datagram(now_ns, datagram.tos, datagram.payload);
+        let source = SocketAddr::new(IpAddr::V4(datagram.source), datagram.source_port);
+        self.endpoint.handle_datagram(now_ns, Arrived::now(source, datagram.tos), datagram.payload);
         self.drain(now_ns);
     }
 
@@ -96,16 +109,36 @@ impl RankHost {
             return None;
         }
         loop {
-            let datagram = self.endpoint.poll_transmit(now_ns)?;
-            let Some(&to) = self.peers.get(usize::from(datagram.to_rank)) else { continue };
-            let (port, udp_port) = (datagram.source_port, self.udp_port);
-            let Some(frame) = frame::write(self.address, to, datagram.tos, port, udp_port, &datagram.payload)
-            else {
-                continue;
+            let (burst, nth) = match self.leaving.take() {
+                Some(leaving) => leaving,
+                None => (self.endpoint.poll_transmit(now_ns)?, 0),
             };
+            // Room in the queues is work for who fills them.
+            self.drain(now_ns);
+            let Some(payload) = burst.datagrams().nth(nth) else { continue };
+            let port = match burst.origin {
+                Origin::Listening => self.udp_port,
+                Origin::Path(path) => {
+                    let ports = &self.endpoint.config().source_ports;
+                    ports.get(usize::from(path)).copied().unwrap_or(self.udp_port)
+                }
+            };
+            let to = self.peers.iter().find(|peer| IpAddr::V4(peer.ip) == burst.to.ip());
+            let frame =
+                to.and_then(|&to| frame::write(self.address, to, burst.tos, port, self.udp_port, payload));
+            if nth + 1 < burst.count() {
+                self.leaving = Some((burst, nth + 1));
+            }
+            let Some(frame) = frame else { continue };
             self.free_at_ns = now_ns + serialisation_ns(frame.len(), self.rate_bps);
             return Some(Departure { port: 0, frame, end_ns: self.free_at_ns });
         }
+    }
+
+    fn poll_timeout(&self) -> Option<u64> {
+        // The card is free later than the endpoint would like to send: nothing can leave before.
+        let at_ns = if self.leaving.is_some() { Some(0) } else { self.endpoint.poll_timeout() };
+        at_ns.map(|at_ns| at_ns.max(self.free_at_ns))
     }
 }
 
@@ -157,8 +190,7 @@ impl Node for ClusterNode {
 
     fn poll_timeout(&self) -> Option<u64> {
         match self {
-            // The card is free later than the endpoint would like to send: nothing can leave before.
-            Self::Rank(rank) => rank.endpoint.poll_timeout().map(|at_ns| at_ns.max(rank.free_at_ns)),
+            Self::Rank(rank) => rank.poll_timeout(),
             Self::Cross(sender) => sender.poll_timeout(),
             Self::Switch(switch) => with_switch(switch, |s| s.poll_timeout()),
         }

@@ -227,5 +227,5 @@ fn a_rank_that_vanishes_is_named() {
     setup.cluster.set_rank_link(2, false);
     let error = setup.cluster.all_reduce(9, gradients(9)).unwrap_err();
     assert!(matches!(error, ClusterError::Rank { step: 9, .. }), "{error}");
-    assert!(error.to_string().contains("rank"), "{error}");
+    assert!(error.to_string().contains("rank 2 "), "{error}");
 }

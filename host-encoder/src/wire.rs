@@ -7,6 +7,7 @@ mod header;
 mod identity;
 mod layout;
 mod prefix;
+mod repair;
 pub mod seal;
 mod sizes;
 
@@ -17,6 +18,7 @@ pub(crate) use header::{checked_head, write_check};
 pub use identity::{Envelope, Kind, StreamId};
 pub use layout::{DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Layout, LayoutError, Tensor};
 pub use prefix::Prefix;
+pub use repair::repair;
 pub use sizes::{BLOCK, HEADER_LEN, MAX_INDEX, PREFIX_LEN, TAG_LEN, VERSION};
 
 /// All planes of the default codec: eight of bits, two of bytes.

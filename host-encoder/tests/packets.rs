@@ -66,7 +66,7 @@ fn what_is_not_a_packet_is_named() {
     assert_eq!(PacketView::parse(&[]), Err(PacketError::Short { got: 0, need: 8 }));
     assert_eq!(with(0, 0x21), PacketError::Version(2));
     assert_eq!(with(0, 0x21).to_string(), "unknown version 2 (this side speaks 3)");
-    assert_eq!(with(0, 0x37), PacketError::Kind(7));
+    assert_eq!(with(0, 0x39), PacketError::Kind(9));
     assert_eq!(with(0, 0x32), PacketError::NotData(Kind::Ack));
     assert_eq!(with(1, 0xfb), PacketError::Codec(7));
     assert_eq!(with(8, 0xaa), PacketError::FirstPlane { plane: 10, codec: Codec::Rht });

@@ -2,7 +2,7 @@
 
 use super::{MessageId, Phase};
 use std::collections::BTreeMap;
-use trimwire_encoder::{Importance, Message, RowFigures};
+use trimwire_encoder::{Importance, RowFigures};
 
 /// The figures of the messages that this rank sends in every step: its part of each shard in the reduce-scatter, its own shard's sum in
 /// the all-gather. Each is compared with itself one step ago (docs/wire-format.md §7).
@@ -16,12 +16,12 @@ impl Figures {
         figures.map_or(Importance::Always, |(_, figures)| figures.importance())
     }
 
-    /// Takes those of a message that is sent. Figures of another length are another gradient's, and forgotten.
-    pub(super) fn learn(&mut self, id: MessageId, coordinates: usize, message: &Message) {
+    /// Takes those of all rows of a message that is sent. Figures of another length are another gradient's, and forgotten.
+    pub(super) fn learn(&mut self, id: MessageId, coordinates: usize, figures: &[f64]) {
         let entry = self.0.entry((id.phase, id.shard)).or_default();
         if entry.0 != coordinates {
             *entry = (coordinates, RowFigures::default());
         }
-        entry.1.learn(message);
+        entry.1.learn_from(figures.iter().copied());
     }
 }

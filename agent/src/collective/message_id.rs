@@ -1,7 +1,6 @@
 //! Message ids of collectives.
 
-/// Bits of the step that fit a message id. A step shares its ids with the ones 2^21 steps away; since a rank is never that
-/// far ahead of another and transfers that are over are forgotten by then, they do not meet.
+/// Bits of the step that fit a message id. Steps are serial numbers (RFC 1982): they ascend, and are compared modulo 2^21, of which ranks are never half apart.
 pub const STEP_BITS: u32 = 21;
 
 const SHARD_BITS: u32 = 10;
@@ -39,6 +38,12 @@ impl MessageId {
     /// The bits of a step that are in its messages' ids.
     pub fn step_key(step: u32) -> u32 {
         step & ((1 << STEP_BITS) - 1)
+    }
+
+    /// Whether `step` comes after `last`, as serial numbers of [`STEP_BITS`] bits (RFC 1982).
+    pub fn follows(step: u32, last: u32) -> bool {
+        let ahead = Self::step_key(step.wrapping_sub(last));
+        ahead != 0 && ahead < 1 << (STEP_BITS - 1)
     }
 
     /// The message of a step; bits that do not fit are left out.

@@ -1,87 +1,98 @@
 //! One step of an all-reduce at one rank.
 
+use super::buffers::Buffers;
 use super::figures::Figures;
+use super::gather::Gathering;
+use super::parts::Parts;
+use super::reduce::Reduction;
 use super::{
     AllReduceConfig, MessageId, Outcome, OutcomeStats, Phase, Replicas, StartError, StepError, shard_range,
 };
-use crate::endpoint::{Endpoint, Event, Expectation, Reliability};
+use crate::endpoint::{Endpoint, Event, Expectation, Outbound, Reliability};
 use crate::transfer::TransferStats;
-use crate::wire::cut_map::{CutMap, FULL};
-use std::collections::BTreeMap;
+use crate::wire::Reason;
 use std::sync::Arc;
-use trimwire_encoder::{Decoder, Encoder, Envelope, Job, Layout, LayoutError, Message, RowChoice, StreamId};
+use trimwire_encoder::{Decoding, EncodeError, Encoder, Job, Layout, LayoutError, Sealer};
 
 /// A message of the step, as this rank sends or receives it.
 type MessageKey = (u16, u32);
 
+/// What all parts of a step know of it.
+#[derive(Debug)]
+pub(super) struct Scheme {
+    pub(super) step: u32,
+    pub(super) rank: u16,
+    pub(super) world: u16,
+    pub(super) planes: u8,
+    pub(super) decoding: Decoding,
+    pub(super) replicas: Replicas,
+    pub(super) sealer: Option<Sealer>,
+    pub(super) buffers: Buffers,
+    length: usize,
+    job_seed: u64,
+    coordinates_per_packet: usize,
+    row_log2: u8,
+    layer_class: u8,
+}
+
+pub(super) fn encode_error(step: u32, shard: u16) -> impl Fn(EncodeError) -> StartError {
+    move |source| StartError::Encode { step, shard, source }
+}
+
+impl Scheme {
+    /// The other ranks, in an order that starts behind this one: if all began with rank 0 its link would be the bottleneck.
+    pub(super) fn others(&self) -> impl Iterator<Item = u16> + use<> {
+        let (rank, world) = (u32::from(self.rank), u32::from(self.world));
+        (1..world).map(move |k| ((rank + k) % world) as u16)
+    }
+
+    /// Independent rotations: so are the errors of the reduce-scatter, where every rank encodes under its own.
+    pub(super) fn job(&self) -> Job {
+        Job::new(self.job_seed)
+    }
+
+    pub(super) fn is_sealed(&self) -> bool {
+        self.sealer.is_some()
+    }
+
+    fn layout(&self, shard: u16, length: usize) -> Result<Layout, StartError> {
+        let build = || -> Result<Layout, LayoutError> {
+            Layout::new(length, self.coordinates_per_packet)?
+                .with_row_log2(self.row_log2)?
+                .with_layer_class(self.layer_class)
+        };
+        build().map_err(|source| StartError::Layout { step: self.step, shard, source })
+    }
+
+    /// The layout of a shard, where it has one.
+    pub(super) fn layout_of(&self, shard: u16) -> Option<Layout> {
+        self.layout(shard, shard_range(self.length, self.world, shard).len()).ok()
+    }
+
+    pub(super) fn encoder(&self, shard: u16, length: usize) -> Result<Encoder, StartError> {
+        let encoder = Encoder::new(self.layout(shard, length)?, self.job());
+        Ok(match &self.sealer {
+            Some(sealer) => encoder.sealed(sealer.clone()),
+            None => encoder,
+        })
+    }
+}
+
 /// State between `start` and the outcome.
 #[derive(Debug)]
 pub(super) struct Step {
-    number: u32,
+    scheme: Scheme,
     started_ns: u64,
+    /// This rank's gradient, and row by row the sum in its place.
     gradient: Vec<f32>,
-    /// The own shard's sum so far: of the ranks below `next_rank`.
-    sum: Vec<f32>,
-    next_rank: u16,
-    /// Contributions that arrived before those of lower ranks.
-    contributions: BTreeMap<u16, Box<Decoder>>,
-    result: Vec<f32>,
-    /// Shards whose sum is not in `result`.
-    shards_left: usize,
-    /// Consistent replicas: what arrived of other shards, until the owner says at which precision to decode it.
-    undecided: BTreeMap<u16, Box<Decoder>>,
-    /// Likewise the own shard: what was sent of it, the merged map, and receivers that have not reported.
-    own: Option<(Decoder, CutMap, u16)>,
+    parts: Parts,
+    /// `None` where the own shard is empty.
+    reduction: Option<Reduction>,
+    gathering: Gathering,
     expected: Vec<MessageKey>,
     /// Messages sent, with their counts once they are over.
     sent: Vec<(MessageKey, Option<TransferStats>)>,
     stats: OutcomeStats,
-}
-
-/// The other ranks, in an order that starts behind `rank`: if all began with rank 0 its link would be the bottleneck.
-fn others(config: &AllReduceConfig) -> impl Iterator<Item = u16> + use<> {
-    let (rank, world) = (u32::from(config.rank), u32::from(config.world));
-    (1..world).map(move |k| ((rank + k) % world) as u16)
-}
-
-fn layout(config: &AllReduceConfig, step: u32, shard: u16, length: usize) -> Result<Layout, StartError> {
-    let build = || -> Result<Layout, LayoutError> {
-        Layout::new(length, config.coordinates_per_packet)?
-            .with_row_log2(config.row_log2)?
-            .with_layer_class(config.layer_class)
-    };
-    build().map_err(|source| StartError::Layout { step, shard, source })
-}
-
-/// Independent rotations: so are the errors of the reduce-scatter, where every rank encodes under its own.
-fn job(config: &AllReduceConfig) -> Job {
-    Job::new(config.job_seed)
-}
-
-fn encode(
-    config: &AllReduceConfig,
-    stream: StreamId,
-    step: u32,
-    id: MessageId,
-    values: &[f32],
-    figures: &Figures,
-) -> Result<(Message, Layout), StartError> {
-    let layout = layout(config, step, id.shard, values.len())?;
-    let envelope = Envelope { stream, message: id.to_u32() };
-    let choice = RowChoice { planes: config.planes, importance: figures.importance(id, values.len()) };
-    let mut message = Message::default();
-    Encoder::new(layout.clone(), job(config))
-        .encode_with(values, envelope, |_row| choice, &mut message)
-        .map_err(|source| StartError::Encode { step, shard: id.shard, source })?;
-    Ok((message, layout))
-}
-
-/// A decoder of what `rank`, of the same job as `own`, sends.
-fn decoder(config: &AllReduceConfig, own: StreamId, rank: u16, id: MessageId, layout: Layout) -> Decoder {
-    // Every rank of an endpoint's world fits a stream.
-    let stream = StreamId::new(own.job(), rank).unwrap_or(own);
-    let envelope = Envelope { stream, message: id.to_u32() };
-    Decoder::new(layout, job(config), envelope, config.decoding).with_planes(config.planes)
 }
 
 impl Step {
@@ -90,242 +101,215 @@ impl Step {
         step: u32,
         gradient: Vec<f32>,
         config: &AllReduceConfig,
-        figures: &mut Figures,
+        figures: &Figures,
+        buffers: &Buffers,
         endpoint: &mut Endpoint,
     ) -> Result<Self, StartError> {
         let length = gradient.len();
-        let own = shard_range(length, config.world, config.rank);
-        let mut this = Self {
-            number: step,
-            started_ns: now_ns,
-            sum: vec![0.0; own.len()],
-            next_rank: 0,
-            contributions: BTreeMap::new(),
-            result: vec![0.0; length],
-            shards_left: usize::from(config.world).min(length),
-            undecided: BTreeMap::new(),
-            own: None,
-            gradient,
-            expected: Vec::new(),
-            sent: Vec::new(),
-            stats: OutcomeStats::default(),
+        let scheme = Scheme {
+            step,
+            rank: config.rank,
+            world: config.world,
+            planes: config.planes,
+            decoding: config.decoding,
+            replicas: config.replicas,
+            sealer: endpoint.sealer(),
+            buffers: buffers.clone(),
+            length,
+            job_seed: config.job_seed,
+            coordinates_per_packet: config.coordinates_per_packet,
+            row_log2: config.row_log2,
+            layer_class: config.layer_class,
         };
+        let own = shard_range(length, config.world, config.rank);
         // Everything that can fail for the gradient's sake comes before the first packet.
-        let stream = endpoint.stream();
-        let mut messages = Vec::new();
-        let mut decoders = Vec::new();
-        for peer in others(config) {
+        let mut parts = Parts::default();
+        let mut gathering = Gathering::default();
+        for peer in scheme.others() {
             let range = shard_range(length, config.world, peer);
             if !range.is_empty() {
-                let id = MessageId::new(step, Phase::ReduceScatter, peer);
-                let (message, layout) = encode(config, stream, step, id, &this.gradient[range], figures)?;
-                messages.push((peer, id, message));
-                let id = MessageId::new(step, Phase::AllGather, peer);
-                decoders.push((peer, id, decoder(config, stream, peer, id, layout)));
-            }
-            if !own.is_empty() {
-                let id = MessageId::new(step, Phase::ReduceScatter, config.rank);
-                let layout = layout(config, step, config.rank, own.len())?;
-                decoders.push((peer, id, decoder(config, stream, peer, id, layout)));
+                gathering.expect(peer, scheme.layout(peer, range.len())?);
+                parts.push(&scheme, peer, range, figures)?;
             }
         }
-        for (peer, id, decoder) in decoders {
-            let agree = id.phase == Phase::AllGather && config.replicas == Replicas::Consistent;
-            let reliability = match endpoint.config().reliability {
-                // A union bound: at most `loss` of the packets are missing at any of the receivers.
-                Reliability::Bounded { loss } if agree => {
-                    Reliability::Bounded { loss: loss / f32::from((config.world - 1).max(1)) }
-                }
-                other => other,
-            };
-            let id = id.to_u32();
-            if let Err(source) = endpoint.expect_with(
-                now_ns,
-                peer,
-                id,
-                decoder,
-                Expectation { reliability, planes: config.planes, agree },
-            ) {
-                this.cancel(endpoint);
-                return Err(StartError::Expect { step, source });
-            }
-            this.expected.push((peer, id));
+        let reduction =
+            if own.is_empty() { None } else { Some(Reduction::new(&scheme, own.clone(), figures)?) };
+        if scheme.replicas == Replicas::Consistent && !own.is_empty() {
+            gathering.add_rows(scheme.layout(config.rank, own.len())?.rows());
         }
-        for (peer, id, message) in messages {
-            figures.learn(id, shard_range(length, config.world, peer).len(), &message);
-            this.stats.sent += message.packets() as u64;
-            if let Err(source) = endpoint.send(now_ns, peer, Arc::new(message)) {
-                this.cancel(endpoint);
-                return Err(StartError::Send { step, source });
-            }
-            this.sent.push(((peer, id.to_u32()), None));
-        }
+        let (expected, sent, stats) = (Vec::new(), Vec::new(), OutcomeStats::default());
+        let mut this =
+            Self { scheme, started_ns: now_ns, gradient, parts, reduction, gathering, expected, sent, stats };
+        this.open_all(now_ns, endpoint).inspect_err(|_| {
+            this.cancel(now_ns, config.rank, Reason::Cancelled, endpoint);
+        })?;
         Ok(this)
     }
 
-    /// Takes an event of one of the step's messages. `Ok(true)`: the result is complete.
+    /// Expects and opens all messages of the step.
+    fn open_all(&mut self, now_ns: u64, endpoint: &mut Endpoint) -> Result<(), StartError> {
+        let scheme = &self.scheme;
+        let step = scheme.step;
+        let own_length = shard_range(scheme.length, scheme.world, scheme.rank).len();
+        for peer in scheme.others() {
+            let length = shard_range(scheme.length, scheme.world, peer).len();
+            for (phase, shard, length) in
+                [(Phase::ReduceScatter, scheme.rank, own_length), (Phase::AllGather, peer, length)]
+            {
+                if length == 0 {
+                    continue;
+                }
+                let agree = phase == Phase::AllGather && scheme.replicas == Replicas::Consistent;
+                let reliability = match endpoint.config().reliability {
+                    // A union bound: at most `loss` of the packets are missing at any of the receivers.
+                    Reliability::Bounded { loss } if agree => {
+                        Reliability::Bounded { loss: loss / f32::from((scheme.world - 1).max(1)) }
+                    }
+                    other => other,
+                };
+                let id = MessageId::new(step, phase, shard).to_u32();
+                let expectation = Expectation {
+                    layout: scheme.layout(shard, length)?,
+                    job: scheme.job(),
+                    decoding: scheme.decoding,
+                    reliability,
+                    planes: scheme.planes,
+                    agree,
+                };
+                let expected = endpoint.expect(now_ns, peer, id, expectation);
+                expected.map_err(|source| StartError::Expect { step, source })?;
+                self.expected.push((peer, id));
+            }
+        }
+        for peer in scheme.others() {
+            let length = shard_range(scheme.length, scheme.world, peer).len();
+            for (phase, shard, length) in
+                [(Phase::ReduceScatter, peer, length), (Phase::AllGather, scheme.rank, own_length)]
+            {
+                if length == 0 {
+                    continue;
+                }
+                let layout = scheme.layout(shard, length)?;
+                self.stats.sent += layout.packets() as u64;
+                let want_map = phase == Phase::AllGather && scheme.replicas == Replicas::Consistent;
+                let message = MessageId::new(step, phase, shard).to_u32();
+                let outbound = Outbound { message, layout, planes: scheme.planes, want_map };
+                let opened = endpoint.open(now_ns, peer, &outbound);
+                opened.map_err(|source| StartError::Send { step, source })?;
+                self.sent.push(((peer, message), None));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn number(&self) -> u32 {
+        self.scheme.step
+    }
+
+    /// Takes an event of one of its messages.
     pub(super) fn handle_event(
         &mut self,
         now_ns: u64,
         id: MessageId,
         event: Event,
-        config: &AllReduceConfig,
-        figures: &mut Figures,
         endpoint: &mut Endpoint,
-    ) -> Result<bool, StepError> {
+    ) -> Result<(), StepError> {
         match event {
-            Event::Received { from, message, decoder, stats } => {
-                if !self.expected.contains(&(from, message)) {
-                    return Ok(false);
+            Event::Row { from, message, row } if self.expected.contains(&(from, message)) => match id.phase {
+                Phase::ReduceScatter => {
+                    if let Some(reduction) = &mut self.reduction {
+                        reduction.take(&self.scheme, from, row);
+                    }
                 }
+                Phase::AllGather => self.gathering.take(&self.scheme, from, row),
+            },
+            Event::Received { from, message, stats } if self.expected.contains(&(from, message)) => {
                 self.stats.packets += u64::from(stats.packets);
                 self.stats.full += u64::from(stats.full);
                 self.stats.cut += u64::from(stats.cut);
                 self.stats.missing += u64::from(stats.missing);
-                match (id.phase, config.replicas) {
-                    (Phase::ReduceScatter, _) => {
-                        self.contributions.insert(from, decoder);
-                        self.reduce(now_ns, config, figures, endpoint)?;
-                    }
-                    (Phase::AllGather, Replicas::Free) => self.gathered(config, from, &decoder),
-                    (Phase::AllGather, Replicas::Consistent) => {
-                        self.undecided.insert(from, decoder);
-                    }
-                }
             }
+            Event::Row { .. } | Event::Received { .. } => {}
             Event::Sent { to, message, map, stats } => {
                 if let Some(entry) = self.sent.iter_mut().find(|(key, _)| *key == (to, message)) {
                     entry.1 = Some(stats);
                 }
-                if let (Some(map), Some((_, merged, waiting))) = (map, &mut self.own) {
-                    merged.merge_minimum(&map);
-                    *waiting -= 1;
-                    self.agree(now_ns, id, config, endpoint)?;
+                let merged = map.and_then(|map| self.reduction.as_mut()?.merge(&map));
+                if let Some(merged) = merged {
+                    self.agree(now_ns, message, merged, endpoint)?;
                 }
             }
-            Event::Agreed { from, map, .. } => {
-                if let Some(mut decoder) = self.undecided.remove(&from) {
-                    limit(&mut decoder, &map);
-                    self.gathered(config, from, &decoder);
-                }
-            }
+            Event::Agreed { from, map, .. } => self.gathering.decide(&self.scheme, from, Vec::new(), &map),
             Event::Failed { peer, message, error } => {
                 let ours = (peer, message);
                 if self.expected.contains(&ours) || self.sent.iter().any(|(key, _)| *key == ours) {
-                    let (step, phase, shard) = (self.number, id.phase, id.shard);
+                    let (step, phase, shard) = (self.scheme.step, id.phase, id.shard);
                     return Err(StepError::Transfer { step, phase, shard, source: error });
                 }
             }
         }
-        Ok(self.shards_left == 0)
-    }
-
-    /// Adds what can be added to the own shard's sum, in the order of the ranks, and sends the sum when it is complete.
-    fn reduce(
-        &mut self,
-        now_ns: u64,
-        config: &AllReduceConfig,
-        figures: &mut Figures,
-        endpoint: &mut Endpoint,
-    ) -> Result<(), StepError> {
-        let own = shard_range(self.gradient.len(), config.world, config.rank);
-        while self.next_rank < config.world {
-            if self.next_rank == config.rank {
-                for (sum, value) in self.sum.iter_mut().zip(&self.gradient[own.clone()]) {
-                    *sum += value;
-                }
-            } else if let Some(decoder) = self.contributions.remove(&self.next_rank) {
-                // Never another length than the shard's, which its layout was made for.
-                let _ = decoder.add_into(&mut self.sum);
-            } else {
-                return Ok(());
-            }
-            self.next_rank += 1;
-        }
-        let (step, shard) = (self.number, config.rank);
-        let failed = |source| StepError::Sum { step, shard, source };
-        let id = MessageId::new(step, Phase::AllGather, shard);
-        let stream = endpoint.stream();
-        let (message, layout) = encode(config, stream, step, id, &self.sum, figures).map_err(failed)?;
-        figures.learn(id, self.sum.len(), &message);
-        let message = Arc::new(message);
-        let consistent = config.replicas == Replicas::Consistent;
-        for peer in others(config) {
-            let sent = if consistent {
-                endpoint.send_agreed(now_ns, peer, message.clone())
-            } else {
-                endpoint.send(now_ns, peer, message.clone())
-            };
-            sent.map_err(|source| failed(StartError::Send { step, source }))?;
-            self.sent.push(((peer, id.to_u32()), None));
-            self.stats.sent += message.packets() as u64;
-        }
-        // Others have what the packets say of the sum, so its owner takes that, too, rather than the sum itself. (That their
-        // decoder reads them makes it the same bits whatever the decoding and the number of planes.)
-        let mut decoder = decoder(config, stream, shard, id, layout);
-        for packet in (0..message.packets()).map(|index| message.packet(index)) {
-            // The decoder refuses none of them: they come from an encoder of the same layout.
-            let _ = decoder.receive(packet);
-        }
-        if consistent {
-            let merged = CutMap::from_planes(vec![FULL; message.packets()]);
-            self.own = Some((decoder, merged, config.world - 1));
-        } else {
-            self.gathered(config, shard, &decoder);
-        }
         Ok(())
     }
 
-    /// When all receivers have reported, tells them the precision to decode at and decodes the own shard likewise.
+    /// All receivers have reported: tells them the precision to decode at, and decodes the own shard likewise.
     fn agree(
         &mut self,
         now_ns: u64,
-        id: MessageId,
-        config: &AllReduceConfig,
+        message: u32,
+        merged: crate::wire::cut_map::CutMap,
         endpoint: &mut Endpoint,
     ) -> Result<(), StepError> {
-        let Some((mut decoder, merged, _)) = self.own.take_if(|(.., waiting)| *waiting == 0) else {
-            return Ok(());
-        };
-        let (step, shard) = (self.number, config.rank);
+        let (step, shard) = (self.scheme.step, self.scheme.rank);
         let merged = Arc::new(merged);
-        for peer in others(config) {
-            endpoint.agree(now_ns, peer, id.to_u32(), merged.clone()).map_err(|source| StepError::Sum {
+        for peer in self.scheme.others() {
+            endpoint.agree(now_ns, peer, message, merged.clone()).map_err(|source| StepError::Sum {
                 step,
                 shard,
                 source: StartError::Send { step, source },
             })?;
         }
-        limit(&mut decoder, &merged);
-        self.gathered(config, shard, &decoder);
+        let rows = self.reduction.as_mut().map(Reduction::take_undecided).unwrap_or_default();
+        self.gathering.decide(&self.scheme, shard, rows, &merged);
         Ok(())
     }
 
-    /// Puts the sum of a shard into the result.
-    fn gathered(&mut self, config: &AllReduceConfig, shard: u16, decoder: &Decoder) {
-        let range = shard_range(self.result.len(), config.world, shard);
-        let values = &mut self.result[range];
-        // As in `reduce`: of the shard's length.
-        let _ = decoder.decode_into(values);
-        if config.replicas == Replicas::Consistent {
-            // A row that no replica may use decodes to +0 where nothing of it arrived, and to ±0 where something did:
-            // −0 + 0 is +0.
-            values.iter_mut().for_each(|value| *value += 0.0);
+    /// Does a row's worth of work: what others wait for first. `false`: there is none.
+    pub(super) fn work(
+        &mut self,
+        now_ns: u64,
+        figures: &mut Figures,
+        endpoint: &mut Endpoint,
+    ) -> Result<bool, StepError> {
+        let Self { scheme, gradient, parts, reduction, gathering, .. } = self;
+        let (step, shard) = (scheme.step, scheme.rank);
+        let failed = |source| StepError::Sum { step, shard, source };
+        if let Some(reduction) = reduction
+            && reduction.work(now_ns, scheme, gradient, figures, endpoint).map_err(failed)?
+        {
+            return Ok(true);
         }
-        self.shards_left = self.shards_left.saturating_sub(1);
+        if parts.work(now_ns, scheme, gradient, figures, endpoint).map_err(failed)? {
+            return Ok(true);
+        }
+        Ok(gathering.work(scheme, parts, gradient, endpoint))
     }
 
-    /// Stops everything.
-    pub(super) fn cancel(&self, endpoint: &mut Endpoint) {
+    /// Whether this rank has its result. Transfers to slower ranks go on.
+    pub(super) fn is_finished(&self) -> bool {
+        self.gathering.is_finished() && self.reduction.as_ref().is_none_or(Reduction::is_finished)
+    }
+
+    /// Stops everything, and tells the other ranks.
+    pub(super) fn cancel(&self, now_ns: u64, culprit: u16, reason: Reason, endpoint: &mut Endpoint) {
         for &(peer, id) in &self.expected {
-            endpoint.cancel_expect(peer, id);
+            endpoint.abort_expect(now_ns, peer, id, culprit, reason);
         }
         for &((peer, id), _) in &self.sent {
-            endpoint.cancel_send(peer, id);
+            endpoint.abort_send(now_ns, peer, id, culprit, reason);
         }
     }
 
-    /// The result. Transfers to slower ranks go on.
+    /// The result.
     pub(super) fn outcome(self, now_ns: u64, endpoint: &Endpoint) -> Outcome {
         let mut stats = self.stats;
         for &((peer, id), over) in &self.sent {
@@ -335,15 +319,6 @@ impl Step {
             stats.retransmitted_bytes += counts.retransmitted_bytes;
         }
         let duration_ns = now_ns.saturating_sub(self.started_ns);
-        Outcome { step: self.number, sum: self.result, stats, duration_ns }
-    }
-}
-
-/// Makes a decoder forget what not every replica has.
-fn limit(decoder: &mut Decoder, map: &CutMap) {
-    for (index, &planes) in map.as_slice().iter().enumerate() {
-        if planes < FULL {
-            decoder.limit(index, planes);
-        }
+        Outcome { step: self.scheme.step, sum: self.gradient, stats, duration_ns }
     }
 }

@@ -1,9 +1,12 @@
-//! The host's interfaces and their addresses.
-#![expect(unsafe_code, reason = "getifaddrs has no wrapper among the dependencies")]
+//! The host's interfaces: addresses, MTU, line rate.
+#![forbid(unsafe_code)]
 
-use std::ffi::CStr;
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
+use nix::sys::socket::SockaddrStorage;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
+use std::path::PathBuf;
 
 /// An interface's address. An interface with several has several of these.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,53 +24,37 @@ pub struct Interface {
 /// # Errors
 /// Those of getifaddrs.
 pub fn interfaces() -> io::Result<Vec<Interface>> {
-    let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
-    // SAFETY: `list` is a place for the pointer that the call writes.
-    if unsafe { libc::getifaddrs(&raw mut list) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let mut found = Vec::new();
-    let mut next = list;
-    while !next.is_null() {
-        // SAFETY: `next` is an element of the list, which is alive until freeifaddrs below.
-        let entry = unsafe { &*next };
-        next = entry.ifa_next;
-        if entry.ifa_addr.is_null() {
-            continue;
-        }
-        // SAFETY: the address is not null, and its family says which structure it is; the name is NUL-terminated.
-        let (address, name) = unsafe {
-            let address = match i32::from((*entry.ifa_addr).sa_family) {
-                libc::AF_INET => {
-                    let v4 = entry.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned();
-                    IpAddr::V4(Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes()))
-                }
-                libc::AF_INET6 => {
-                    let v6 = entry.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned();
-                    IpAddr::V6(Ipv6Addr::from(v6.sin6_addr.s6_addr))
-                }
-                _ => continue,
-            };
-            (address, CStr::from_ptr(entry.ifa_name).to_string_lossy().into_owned())
-        };
-        found.push(Interface { name, address, up: entry.ifa_flags & libc::IFF_UP as u32 != 0 });
-    }
-    // SAFETY: `list` came from getifaddrs and is not used after this.
-    unsafe { libc::freeifaddrs(list) };
-    Ok(found)
+    let found = getifaddrs()?.filter_map(|entry| {
+        let address = ip(&entry.address?)?;
+        let up = entry.flags.contains(InterfaceFlags::IFF_UP);
+        Some(Interface { name: entry.interface_name, address, up })
+    });
+    Ok(found.collect())
 }
 
-/// The number of an interface.
-///
-/// # Errors
-/// Those of if_nametoindex; a name with a NUL is invalid input.
-pub(super) fn index(name: &str) -> io::Result<u32> {
-    let name = std::ffi::CString::new(name).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-    // SAFETY: `name` is a NUL-terminated string that lives through the call.
-    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
-        0 => Err(io::Error::last_os_error()),
-        index => Ok(index),
+fn ip(address: &SockaddrStorage) -> Option<IpAddr> {
+    let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
+    v4.or_else(|| address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())))
+}
+
+/// Bits a second of an interface's link; `None` where the system does not know (virtual ones, mostly).
+pub fn line_rate_bps(name: &str) -> Option<u64> {
+    // In Mbit/s; -1, or no number at all, where it is unknown.
+    attribute(name, "speed")?.parse::<u64>().ok().filter(|&mbps| mbps > 0)?.checked_mul(1_000_000)
+}
+
+/// Bytes of the longest IP packet that an interface sends.
+pub fn mtu(name: &str) -> Option<u32> {
+    attribute(name, "mtu")?.parse().ok()
+}
+
+fn attribute(name: &str, attribute: &str) -> Option<String> {
+    // Names of interfaces have no slash and are not `.` or `..`.
+    if name.contains('/') || name.starts_with('.') {
+        return None;
     }
+    let path: PathBuf = ["/sys/class/net", name, attribute].iter().collect();
+    Some(std::fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
 /// The first address that a pattern in the form of `NCCL_SOCKET_IFNAME` selects: comma-separated prefixes of names
@@ -128,5 +115,11 @@ mod tests {
     fn the_loopback_interface_is_found_by_its_address() {
         let found = interfaces().expect("getifaddrs");
         assert!(found.iter().all(|interface| !interface.name.is_empty()));
+        let local = found.iter().find(|interface| interface.address.is_loopback());
+        if let Some(local) = local {
+            assert!(mtu(&local.name).is_some_and(|mtu| mtu >= 1_280), "{local:?}");
+            assert_eq!(line_rate_bps(&local.name), None, "loopback has no line");
+        }
+        assert_eq!((mtu("../lo"), mtu("no such interface")), (None, None));
     }
 }

@@ -1,7 +1,8 @@
 //! What carries datagrams between endpoints.
 #![forbid(unsafe_code)]
 
-use crate::endpoint::Transmit;
+use crate::burst::{Arrived, Burst};
+use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
@@ -82,32 +83,39 @@ pub struct LinkStats {
     pub received: u64,
     /// Their payload bytes.
     pub received_bytes: u64,
+    /// Datagrams, or runs of them that the kernel had put together, that came and found the receive buffer full: lost, at this end. Known
+    /// when the next one is received.
+    pub overflowed: u64,
     /// Datagrams sent.
     pub sent: u64,
     /// Their payload bytes.
     pub sent_bytes: u64,
     /// Datagrams that the system refused (no route, too long); lost.
     pub refused: u64,
-    /// Datagrams for ranks whose address is not known; lost.
+    /// Of these, the ones longer than the path's MTU allows.
+    pub too_long: u64,
+    /// Datagrams for nobody that is known; lost.
     pub unaddressed: u64,
 }
 
+/// What a link hands an arrival and its payload to.
+pub type Take<'a> = dyn FnMut(Arrived, &[u8]) + 'a;
+
 /// Carries datagrams. Losing, cutting, duplicating and reordering them is allowed.
 pub trait Link {
-    /// Most datagrams that one [`Self::receive`] hands over.
-    fn batch(&self) -> usize;
+    /// Takes bursts from the front of `batch` and sends their datagrams, in order for each origin. What is left there, whole bursts or
+    /// the ends of some, found no room and is to be offered again after a [`Self::wait`] with `room`.
+    ///
+    /// # Errors
+    /// When the link cannot be used any more. A datagram that cannot be sent is counted and lost.
+    fn send(&mut self, batch: &mut VecDeque<Burst>) -> Result<(), LinkError>;
 
-    /// Takes datagrams out of `batch`; what is left there found no room and is to be offered again after a [`Self::wait`].
+    /// Hands over some of what waits, one datagram a call of `take`; gives their number, which is 0 when nothing waits. Does a bounded
+    /// amount of work and does not block.
     ///
     /// # Errors
     /// When the link cannot be used any more.
-    fn send(&mut self, batch: &mut Vec<Transmit>) -> Result<(), LinkError>;
-
-    /// Hands over what waits, at most a batch, as (TOS, payload); gives the number. Does not block.
-    ///
-    /// # Errors
-    /// When the link cannot be used any more.
-    fn receive(&mut self, take: &mut dyn FnMut(u8, &[u8])) -> Result<usize, LinkError>;
+    fn receive(&mut self, take: &mut Take<'_>) -> Result<usize, LinkError>;
 
     /// Waits until there may be something to receive, at most `timeout_ns`; with `room`, also until there may be room to
     /// send. May return early.
@@ -118,4 +126,11 @@ pub trait Link {
 
     /// Totals.
     fn stats(&self) -> LinkStats;
+
+    /// The source ports that bursts of [`Origin::Path`](crate::burst::Origin::Path) leave from, by index; at least one. Higher indices
+    /// begin again at the first.
+    fn data_ports(&self) -> Vec<u16>;
+
+    /// The address that is listened on, with its port, and that bursts of [`Origin::Listening`](crate::burst::Origin::Listening) leave from.
+    fn local_address(&self) -> SocketAddr;
 }

@@ -1,8 +1,10 @@
 //! A link that loses, cuts, duplicates and reorders on purpose.
 #![forbid(unsafe_code)]
 
-use super::link::{Link, LinkError, LinkStats};
-use crate::endpoint::Transmit;
+use super::link::{Link, LinkError, LinkStats, Take};
+use crate::burst::{Arrived, Burst};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
 use trimwire_encoder::wire::{HEADER_LEN, Kind, Prefix};
 
 /// What happens to arriving datagrams; shares are in [0, 1].
@@ -26,7 +28,7 @@ pub struct Misbehaving<L> {
     link: L,
     faults: Faults,
     state: u64,
-    held: Option<(u8, Vec<u8>)>,
+    held: Option<(Arrived, Vec<u8>)>,
     /// DSCP written on what is cut.
     trimmed_dscp: u8,
 }
@@ -52,26 +54,22 @@ fn chance(state: &mut u64, share: f64) -> bool {
 }
 
 impl<L: Link> Link for Misbehaving<L> {
-    fn batch(&self) -> usize {
-        self.link.batch()
-    }
-
-    fn send(&mut self, batch: &mut Vec<Transmit>) -> Result<(), LinkError> {
+    fn send(&mut self, batch: &mut VecDeque<Burst>) -> Result<(), LinkError> {
         self.link.send(batch)
     }
 
-    fn receive(&mut self, take: &mut dyn FnMut(u8, &[u8])) -> Result<usize, LinkError> {
+    fn receive(&mut self, take: &mut Take<'_>) -> Result<usize, LinkError> {
         let Self { link, faults, state, held, trimmed_dscp } = self;
-        let count = link.receive(&mut |tos, payload| {
+        let count = link.receive(&mut |arrived, payload| {
             if chance(state, faults.drop) {
                 return;
             }
-            let (mut tos, mut payload) = (tos, payload.to_vec());
+            let (mut arrived, mut payload) = (arrived, payload.to_vec());
             let data = Prefix::parse(&payload).is_ok_and(|prefix| prefix.kind == Kind::Data);
             if data && chance(state, faults.cut) && payload.len() > HEADER_LEN {
                 let room = (payload.len() - HEADER_LEN) as u64;
                 payload.truncate(HEADER_LEN + (next(state) % room) as usize);
-                tos = *trimmed_dscp << 2 | tos & 3;
+                arrived.tos = *trimmed_dscp << 2 | arrived.tos & 3;
             }
             if chance(state, faults.corrupt) {
                 let at = next(state) as usize % payload.len().max(1);
@@ -81,21 +79,21 @@ impl<L: Link> Link for Misbehaving<L> {
             }
             let copies = 1 + usize::from(chance(state, faults.duplicate));
             if held.is_none() && chance(state, faults.reorder) {
-                *held = Some((tos, payload));
+                *held = Some((arrived, payload));
                 return;
             }
             for _ in 0..copies {
-                take(tos, &payload);
+                take(arrived, &payload);
             }
-            if let Some((tos, payload)) = held.take() {
-                take(tos, &payload);
+            if let Some((arrived, payload)) = held.take() {
+                take(arrived, &payload);
             }
         })?;
         // A datagram with none behind it is not held for ever.
         if count == 0
-            && let Some((tos, payload)) = held.take()
+            && let Some((arrived, payload)) = held.take()
         {
-            take(tos, &payload);
+            take(arrived, &payload);
         }
         Ok(count)
     }
@@ -106,5 +104,13 @@ impl<L: Link> Link for Misbehaving<L> {
 
     fn stats(&self) -> LinkStats {
         self.link.stats()
+    }
+
+    fn data_ports(&self) -> Vec<u16> {
+        self.link.data_ports()
+    }
+
+    fn local_address(&self) -> SocketAddr {
+        self.link.local_address()
     }
 }

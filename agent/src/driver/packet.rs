@@ -15,6 +15,8 @@ pub struct Datagram<'a> {
     pub source: [u8; 16],
     /// Destination address, likewise.
     pub destination: [u8; 16],
+    /// Source port.
+    pub source_port: u16,
     /// Destination port.
     pub port: u16,
     /// TOS or traffic class.
@@ -63,7 +65,22 @@ pub fn parse(packet: &[u8]) -> Option<Datagram<'_>> {
     let port = u16::from_be_bytes([*udp.get(2)?, *udp.get(3)?]);
     // A UDP length of less than its header, or 0 (a jumbogram), says nothing.
     let end = if length < UDP_HEADER { udp.len() } else { length.min(udp.len()) };
-    Some(Datagram { source, destination, port, tos, payload: udp.get(UDP_HEADER..end)? })
+    let source_port = u16::from_be_bytes([*udp.first()?, *udp.get(1)?]);
+    Some(Datagram { source, destination, source_port, port, tos, payload: udp.get(UDP_HEADER..end)? })
+}
+
+/// Length of what PACKET_VNET_HDR puts before a frame: `struct virtio_net_hdr`, in the machine's byte order.
+pub const OFFLOADS: usize = 10;
+/// UDP datagrams of one length, that one IP packet stands for (VIRTIO_NET_HDR_GSO_UDP_L4).
+const GSO_UDP_L4: u8 = 5;
+const GSO_ECN: u8 = 0x80;
+
+/// Payload bytes of each of the datagrams, but the last, that a packet stands for because nobody has cut it up yet; `None`: it is
+/// one datagram. `offloads` is a [`OFFLOADS`] bytes long virtio_net_hdr.
+pub fn segment(offloads: &[u8]) -> Option<usize> {
+    let &[_, kind, _, _, low, high, ..] = offloads else { return None };
+    let segment = usize::from(u16::from_ne_bytes([low, high]));
+    (kind & !GSO_ECN == GSO_UDP_L4 && segment > 0).then_some(segment)
 }
 
 #[cfg(test)]

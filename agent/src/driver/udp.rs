@@ -1,27 +1,51 @@
 //! The link on UDP sockets.
 //!
-//! One socket listens; a pool of others, each on a source port of its own, sends: the source port is what switches choose a
-//! path by, so taking another socket per packet sprays packets over paths (MLT §4.2.1). An endpoint's
-//! [`Transmit::source_port`] picks the socket, modulo their number. DATA and control packets have a pool each: the former leave without a
-//! UDP checksum, the latter with a right one (docs/wire-format.md).
+//! ```text
+//!   Burst ─► socket of its origin ─ sendmmsg: one message a burst (UDP_SEGMENT), or one a datagram where the kernel cannot cut them up
+//!   take  ◄─ listening socket ─ recvmmsg: runs of datagrams as the kernel has put them together (UDP_GRO), taken apart here
+//!         ◄─ or packet socket (Receive::Raw), with a filter in the kernel, sized by the bytes that came
+//! ```
+//!
+//! One socket listens and sends control packets; a pool of others, each on a source port of its own, sends DATA: the source port is what
+//! switches choose a path by (MLT §4.2.1). Payloads go from the burst's memory to the kernel without a copy in between. Datagrams are
+//! never fragmented: those longer than the path's MTU are refused, counted and reported ([`Refusal`]).
 #![forbid(unsafe_code)]
 
-use super::interfaces::{self, describe};
-use super::link::{Link, LinkError, LinkStats};
-use super::mmsg::{self, BATCH, Inbox, Outgoing};
+use super::link::{Link, LinkError, LinkStats, Take};
+use super::mmsg::{self, Inbox, Incoming, Outgoing};
+use super::options;
 use super::packet;
-use crate::endpoint::Transmit;
-use socket2::{Domain, Protocol, Socket, Type};
-use std::collections::BTreeMap;
+pub use super::refusal::Refusal;
+use super::refusal::{Refusals, is_too_long};
+use super::sockets::{open, open_raw, path_mtu, set_buffers};
+use super::waiting::wait;
+use crate::burst::{Arrived, Burst, Origin};
+use bytes::Buf;
+use nix::errno::Errno;
+use nix::sys::prctl::set_timerslack;
+use nix::sys::socket::{setsockopt, sockopt};
+use socket2::Socket;
+use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, RawFd};
-use trimwire_encoder::wire::{Kind, Prefix};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The port on which agents listen.
 pub const DEFAULT_PORT: u16 = 9217;
-/// Half a second of 100 Mbit/s, or 5 ms of 10 Gbit/s, waits in a socket at most.
-const BUFFER_BYTES: i32 = 8 << 20;
+/// Datagrams that the kernel cuts one message into: 64 before Linux 6.10, 128 since (UDP_MAX_SEGMENTS).
+const SEGMENTS: usize = 64;
+/// Longest UDP payload of IPv4.
+const PAYLOAD: usize = 65_507;
+
+/// A datagram has not waited longer: somebody has set the clock.
+const AGE_MOST_NS: u64 = 1_000_000_000;
+
+/// The clock that the kernel stamps arrivals with, ns.
+#[expect(clippy::disallowed_methods, reason = "the driver is where the real clock comes in")]
+fn real_time_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64)
+}
 
 /// How datagrams are received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,8 +53,19 @@ pub enum Receive {
     /// From an ordinary UDP socket: for switches that fix the lengths of what they cut.
     #[default]
     Socket,
-    /// From a packet socket, sized by the bytes that came: for switches that leave the lengths alone. Needs CAP_NET_RAW.
+    /// From a packet socket, sized by the bytes that came: for switches that leave the lengths alone. Needs CAP_NET_RAW. UDP
+    /// checksums are not looked at.
     Raw,
+}
+
+/// What stands in the checksum field of DATA. Control packets always have a right one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Checksums {
+    /// The right checksum: for switches that set it to 0 when they cut (docs/wire-format.md). Segmentation offload needs it.
+    #[default]
+    Filled,
+    /// 0: for switches that mend lengths and leave the checksum alone, which a cut makes wrong.
+    Zero,
 }
 
 /// What a link is opened with.
@@ -38,34 +73,52 @@ pub enum Receive {
 pub struct UdpConfig {
     /// Address and port to listen on.
     pub bind: SocketAddr,
-    /// The job; an address is learned from this job's datagrams only.
-    pub job: u8,
-    /// Addresses of ranks.
-    pub peers: BTreeMap<u16, SocketAddr>,
-    /// Learn the addresses of ranks that are not in `peers`: the source IP of the first datagram that names the rank, and
-    /// the port of `bind`.
-    pub learn: bool,
-    /// Sockets to spray DATA over, 1 to 256, and control packets over as many others.
-    pub source_sockets: u16,
+    /// Sockets to spray DATA over, 1 to 256.
+    pub data_sockets: u16,
     /// How to receive.
     pub receive: Receive,
+    /// Checksums of DATA.
+    pub checksums: Checksums,
+    /// Let the kernel or the card cut bursts into datagrams where it can.
+    pub segmentation: bool,
+    /// The end of a wait of up to a millisecond that is spent looking instead of sleeping, ns: sleepers wake up late, and pacing waits
+    /// are short. 0 sleeps only.
+    pub spin_ns: u64,
+}
+
+impl UdpConfig {
+    /// The defaults at an address: 16 sockets for DATA, ordinary reception, right checksums, segmentation, 20 µs of spinning.
+    pub const fn new(bind: SocketAddr) -> Self {
+        Self {
+            bind,
+            data_sockets: 16,
+            receive: Receive::Socket,
+            checksums: Checksums::Filled,
+            segmentation: true,
+            spin_ns: 20_000,
+        }
+    }
 }
 
 /// UDP sockets of one endpoint.
 #[derive(Debug)]
 pub struct UdpLink {
     config: UdpConfig,
+    local: SocketAddr,
     listening: Socket,
-    /// Reads whole IP packets of an interface.
+    /// Reads whole packets of an interface.
     raw: Option<Socket>,
-    /// `source_sockets` for DATA, without checksums, and as many for control packets, with.
-    sending: Vec<Socket>,
+    /// DATA's.
+    paths: Vec<Socket>,
     inbox: Inbox,
-    /// Indices into the batch, by socket; kept for their allocation.
-    turns: Vec<Vec<usize>>,
-    full: Vec<RawFd>,
+    /// Whether bursts are left to the kernel to cut up.
+    segmentation: bool,
+    /// Indices into the batch; kept for their allocation.
+    order: Vec<usize>,
+    /// Sockets without room: 0 is the listening one, then those of the paths.
+    full: Vec<usize>,
     stats: LinkStats,
-    warned: bool,
+    refusals: Refusals,
 }
 
 impl UdpLink {
@@ -74,243 +127,368 @@ impl UdpLink {
     /// # Errors
     /// When an address cannot be bound or an option is refused; see [`LinkError`].
     pub fn open(mut config: UdpConfig) -> Result<Self, LinkError> {
-        config.source_sockets = config.source_sockets.clamp(1, 256);
+        config.data_sockets = config.data_sockets.clamp(1, 256);
         let own = config.bind.ip();
-        for (&rank, &peer) in &config.peers {
-            if peer.is_ipv4() != own.is_ipv4() {
-                return Err(LinkError::Family { rank, peer, own });
-            }
-        }
-        let listening = open(config.bind)?;
-        set_buffer(&listening, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF);
         let option = |option, source| LinkError::Option { address: own, option, source };
+        let listening = open(config.bind, config.receive == Receive::Raw)?;
+        set_buffers(&listening);
         if own.is_ipv4() {
             listening.set_recv_tos_v4(true).map_err(|source| option("IP_RECVTOS", source))?;
         } else {
             listening.set_recv_tclass_v6(true).map_err(|source| option("IPV6_RECVTCLASS", source))?;
+            // What comes over IPv4 to [::] has its TOS there. Harmless elsewhere.
+            let _ = listening.set_recv_tos_v4(true);
             // RFC 6935: cut packets come with checksum 0, which IPv6 sockets refuse unless told.
-            mmsg::set_option(listening.as_fd(), libc::IPPROTO_UDP, UDP_NO_CHECK6_RX, 1)
-                .map_err(|source| option("UDP_NO_CHECK6_RX", source))?;
+            let check = options::UDP_NO_CHECK6_RX;
+            options::set(&listening, check, 1).map_err(|source| option(check.2, source))?;
+        }
+        let local = listening.local_addr().ok().and_then(|a| a.as_socket()).unwrap_or(config.bind);
+        // In the way of a packet socket, too: a socket that takes datagrams one by one has the kernel cut bursts up before its filter
+        // refuses them.
+        if let Err(error) = setsockopt(&listening, sockopt::UdpGroSegment, &true) {
+            tracing::info!("no UDP_GRO here: {error}; each datagram is received on its own");
         }
         let raw = match config.receive {
             Receive::Socket => None,
-            Receive::Raw => Some(open_raw(own)?),
+            Receive::Raw => Some(open_raw(local)?),
         };
-        let mut sending = Vec::new();
-        for data in [true, false] {
-            for _ in 0..config.source_sockets {
-                let socket = open(SocketAddr::new(own, 0))?;
-                set_buffer(&socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF);
-                if data {
-                    // A cut makes a checksum wrong. A switch should set it to 0 then (docs/wire-format.md); one that mends
-                    // lengths alone cannot do harm where it is 0 from the start. Control packets are never cut, and have nothing
-                    // else that tells their damage, so theirs is the kernel's.
-                    let (level, name, what) = if own.is_ipv4() {
-                        (libc::SOL_SOCKET, libc::SO_NO_CHECK, "SO_NO_CHECK")
-                    } else {
-                        (libc::IPPROTO_UDP, UDP_NO_CHECK6_TX, "UDP_NO_CHECK6_TX")
-                    };
-                    mmsg::set_option(socket.as_fd(), level, name, 1)
-                        .map_err(|source| option(what, source))?;
-                }
-                sending.push(socket);
-            }
+        // What a datagram waits here is not the network's doing. Without, round trips are longer, and vary with what this host does.
+        for socket in raw.iter().chain([&listening]) {
+            let _ = options::set(socket, options::SO_TIMESTAMPNS, 1);
         }
-        mmsg::sharpen_timers();
-        let turns = vec![Vec::new(); sending.len()];
+        let mut paths = Vec::new();
+        for _ in 0..config.data_sockets {
+            // Nobody reads these; what a stranger sends them must not stay.
+            let socket = open(SocketAddr::new(own, 0), true)?;
+            set_buffers(&socket);
+            if config.checksums == Checksums::Zero {
+                let check = if own.is_ipv4() { options::SO_NO_CHECK } else { options::UDP_NO_CHECK6_TX };
+                options::set(&socket, check, 1).map_err(|source| option(check.2, source))?;
+            }
+            paths.push(socket);
+        }
+        // The kernel cuts up only what it may write checksums into. One that does not know the option would take a burst for a datagram.
+        let segmentation = config.segmentation
+            && config.checksums == Checksums::Filled
+            && paths.iter().all(|socket| setsockopt(socket, sockopt::UdpGsoSegment, &0).is_ok());
+        // Failure leaves the default of 50 µs, which is only less exact.
+        let _ = set_timerslack(1_000);
         Ok(Self {
-            config,
+            local,
             listening,
             raw,
-            sending,
             inbox: Inbox::new(),
-            turns,
+            segmentation,
+            order: Vec::new(),
+            paths,
             full: Vec::new(),
             stats: LinkStats::default(),
-            warned: false,
+            refusals: Refusals::default(),
+            config,
         })
     }
 
-    /// The address that is listened on, with the port that port 0 became.
-    pub fn local_address(&self) -> SocketAddr {
-        self.listening.local_addr().ok().and_then(|a| a.as_socket()).unwrap_or(self.config.bind)
+    /// Whether bursts are left to the kernel to cut up: asked for, and not refused so far.
+    pub fn segments(&self) -> bool {
+        self.segmentation
     }
 
-    /// Tells the address of a rank.
-    pub fn set_peer(&mut self, rank: u16, address: SocketAddr) {
-        self.config.peers.insert(rank, address);
+    /// The latest datagram, of those whose address and reason had not been met before, that the system would not send.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        self.refusals.latest()
     }
 
-    /// The address of a rank, as given or learned.
-    pub fn peer(&self, rank: u16) -> Option<SocketAddr> {
-        self.config.peers.get(&rank).copied()
+    /// Bytes that wait in the socket that listens, with the kernel's bookkeeping; 0 where the system does not tell.
+    #[cfg(test)]
+    pub(super) fn waiting_bytes(&self) -> usize {
+        options::receive_memory(&self.listening)
     }
 
-    fn refuse(&mut self, to: SocketAddr, error: &io::Error) {
-        self.stats.refused += 1;
-        if !std::mem::replace(&mut self.warned, true) {
-            tracing::warn!("cannot send to {to}: {error}; counted, and not reported again");
+    /// Makes the kernel refuse to cut bursts up, as an old one does.
+    #[cfg(test)]
+    pub(super) fn forbid_checksums(&self) {
+        let check = if self.local.is_ipv4() { options::SO_NO_CHECK } else { options::UDP_NO_CHECK6_TX };
+        for socket in &self.paths {
+            options::set(socket, check, 1).expect("known option");
         }
     }
-}
 
-// linux/udp.h; the libc crate has them for some targets only.
-const UDP_NO_CHECK6_TX: i32 = 101;
-const UDP_NO_CHECK6_RX: i32 = 102;
+    /// Leaves room for few arrivals.
+    #[cfg(test)]
+    pub(super) fn shrink_receive_buffers(&self) {
+        for socket in self.raw.iter().chain([&self.listening]) {
+            socket.set_recv_buffer_size(1).expect("rounded up");
+        }
+    }
 
-fn is_data(payload: &[u8]) -> bool {
-    Prefix::parse(payload).is_ok_and(|prefix| prefix.kind == Kind::Data)
-}
+    /// Leaves room for little, with or without segmentation.
+    #[cfg(test)]
+    pub(super) fn shrink_send_buffers(&mut self, segmentation: bool) {
+        self.segmentation = segmentation;
+        for socket in &self.paths {
+            socket.set_send_buffer_size(1).expect("rounded up");
+        }
+    }
 
-fn open(address: SocketAddr) -> Result<Socket, LinkError> {
-    let bind = |source| LinkError::Bind { address, source };
-    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP)).map_err(bind)?;
-    socket.set_nonblocking(true).map_err(bind)?;
-    socket.bind(&address.into()).map_err(bind)?;
-    Ok(socket)
-}
+    fn refuse(&mut self, to: SocketAddr, length: usize, datagrams: usize, error: io::Error) {
+        self.stats.refused += datagrams as u64;
+        if is_too_long(&error) {
+            self.stats.too_long += datagrams as u64;
+        }
+        if self.refusals.is_news(to, &error) {
+            self.refusals.report(Refusal { to, length, mtu: path_mtu(self.local, to), error });
+        }
+    }
 
-/// As root beyond the system's limit, otherwise up to it. Neither has to succeed: what overflows is repaired.
-fn set_buffer(socket: &Socket, force: i32, ordinary: i32) {
-    if mmsg::set_option(socket.as_fd(), libc::SOL_SOCKET, force, BUFFER_BYTES).is_err() {
-        let _ = mmsg::set_option(socket.as_fd(), libc::SOL_SOCKET, ordinary, BUFFER_BYTES);
+    /// The socket that a burst leaves from, by its number in `full`.
+    fn socket_of(&self, burst: &Burst) -> usize {
+        match burst.origin {
+            Origin::Listening => 0,
+            Origin::Path(path) => 1 + usize::from(path) % self.paths.len().max(1),
+        }
+    }
+
+    /// Sends what of `turn` finds room in one socket; gives whether all of it did.
+    fn send_turn(&mut self, socket: usize, turn: &[usize], batch: &mut VecDeque<Burst>) -> bool {
+        let mapped = self.local.is_ipv6();
+        let mut rest = turn;
+        // The burst at the front, sent one datagram a message, because the kernel refused it in one piece, and why.
+        let mut singly: Option<io::Error> = None;
+        while let Some(&front) = rest.first() {
+            let together = self.segmentation && singly.is_none();
+            let turn = if singly.is_some() { &rest[..1] } else { rest };
+            let messages = turn
+                .iter()
+                .filter_map(|&index| batch.get(index))
+                .flat_map(|burst| messages(burst, together, mapped));
+            let (taken, error) = mmsg::send(self.fd(socket), messages);
+            if taken > 0
+                && let Some(error) = &singly
+                && !is_too_long(error)
+                && batch.get(front).is_some_and(|burst| burst.payload.len() >= burst.segment.max(1))
+            {
+                self.segmentation = false;
+                tracing::warn!(
+                    "the kernel does not segment UDP on this path ({error}): each datagram is sent on its own from here on, which costs \
+                     about twice the processor time"
+                );
+                singly = None;
+            }
+            for _ in 0..taken {
+                let Some(burst) = rest.first().and_then(|&index| batch.get_mut(index)) else { break };
+                let length = message_length(burst, together).min(burst.payload.len());
+                self.stats.sent += length.div_ceil(burst.segment.max(1)) as u64;
+                self.stats.sent_bytes += length as u64;
+                burst.payload.advance(length);
+                if burst.payload.is_empty() {
+                    rest = &rest[1..];
+                    singly = None;
+                }
+            }
+            let Some(burst) = rest.first().and_then(|&index| batch.get_mut(index)) else { break };
+            let Some(error) = error else {
+                if taken == 0 {
+                    return false;
+                }
+                continue;
+            };
+            let cuts = together && burst.count() > 1;
+            match error.raw_os_error().map(Errno::from_raw) {
+                Some(Errno::EINTR) => {}
+                Some(Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM) => return false,
+                Some(
+                    Errno::EINVAL | Errno::EIO | Errno::EOPNOTSUPP | Errno::ENOPROTOOPT | Errno::EMSGSIZE,
+                ) if cuts => singly = Some(error),
+                _ => {
+                    let (to, length) = (burst.to, message_length(burst, together).min(burst.payload.len()));
+                    let datagram = burst.segment.max(1).min(length);
+                    burst.payload.advance(length);
+                    if burst.payload.is_empty() {
+                        rest = &rest[1..];
+                        singly = None;
+                    }
+                    self.refuse(to, datagram, length.div_ceil(datagram), error);
+                }
+            }
+        }
+        true
+    }
+
+    /// The socket at an index of `turns`.
+    fn fd(&self, socket: usize) -> BorrowedFd<'_> {
+        socket.checked_sub(1).and_then(|path| self.paths.get(path)).unwrap_or(&self.listening).as_fd()
     }
 }
 
-fn open_raw(own: IpAddr) -> Result<Socket, LinkError> {
-    let all = interfaces::interfaces().map_err(|source| LinkError::Io { what: "list interfaces", source })?;
-    let Some(interface) = all.iter().find(|interface| interface.address == own) else {
-        return Err(LinkError::NoInterface { address: own, available: describe(&all) });
+/// Bytes of a burst that are one message.
+fn message_length(burst: &Burst, together: bool) -> usize {
+    let segment = burst.segment.max(1);
+    if together { segment * SEGMENTS.min(PAYLOAD / segment).max(1) } else { segment }
+}
+
+fn messages(burst: &Burst, together: bool, mapped: bool) -> impl Iterator<Item = Outgoing<'_>> {
+    let to = match (burst.to, burst.to.ip()) {
+        (to, IpAddr::V4(v4)) if mapped => SocketAddr::new(v4.to_ipv6_mapped().into(), to.port()),
+        (to, _) => to,
     };
-    let raw = |source| LinkError::Raw { interface: interface.name.clone(), source };
-    let protocol = if own.is_ipv4() { libc::ETH_P_IP } else { libc::ETH_P_IPV6 } as u16;
-    let index = interfaces::index(&interface.name).map_err(raw)?;
-    // SOCK_DGRAM: the link layer's header is taken off, whatever it is. No protocol yet, or packets of all interfaces would come
-    // until it is bound.
-    let socket = Socket::new(Domain::PACKET, Type::DGRAM, None).map_err(raw)?;
-    socket.set_nonblocking(true).map_err(raw)?;
-    mmsg::set_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1).map_err(raw)?;
-    mmsg::bind_packet(socket.as_fd(), index, protocol).map_err(raw)?;
-    set_buffer(&socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF);
-    Ok(socket)
+    burst.payload.chunks(message_length(burst, together)).map(move |payload| Outgoing {
+        to,
+        tos: burst.tos,
+        payload,
+        segment: u16::try_from(burst.segment.max(1))
+            .ok()
+            .filter(|&segment| payload.len() > usize::from(segment)),
+    })
+}
+
+/// Source, TOS, payload and segment of a frame from the packet socket.
+fn read_frame<'a>(frame: &Incoming<'a>, own: [u8; 16], port: u16) -> Option<Incoming<'a>> {
+    let (offloads, link) = frame.payload.split_at_checked(packet::OFFLOADS)?;
+    const ETHERNET: usize = 14;
+    let found = packet::parse(link.get(frame.network.unwrap_or(ETHERNET)..)?)?;
+    // The filter lets nothing else up; another's, changed from outside, might.
+    if found.port != port || found.destination != own {
+        return None;
+    }
+    Some(Incoming {
+        source: Some(SocketAddr::new(IpAddr::from(found.source).to_canonical(), found.source_port)),
+        tos: found.tos,
+        segment: packet::segment(offloads),
+        stamp_ns: frame.stamp_ns,
+        network: None,
+        lost: frame.lost,
+        payload: found.payload,
+    })
+}
+
+/// [`read_frame`] of any bytes; gives the number of datagrams.
+#[cfg(test)]
+pub(super) fn read_any_frame(
+    frame: &[u8],
+    network: Option<usize>,
+    own: std::net::Ipv4Addr,
+    port: u16,
+) -> usize {
+    let frame =
+        Incoming { source: None, tos: 0, segment: None, stamp_ns: None, network, lost: None, payload: frame };
+    read_frame(&frame, own.to_ipv6_mapped().octets(), port)
+        .map_or(0, |found| found.payload.chunks(found.segment.unwrap_or(1)).count())
 }
 
 impl Link for UdpLink {
-    fn batch(&self) -> usize {
-        BATCH
-    }
-
-    fn send(&mut self, batch: &mut Vec<Transmit>) -> Result<(), LinkError> {
+    fn send(&mut self, batch: &mut VecDeque<Burst>) -> Result<(), LinkError> {
         self.full.clear();
-        for (index, datagram) in batch.iter().enumerate() {
-            if self.config.peers.contains_key(&datagram.to_rank) {
-                let sockets = usize::from(self.config.source_sockets);
-                let control = if is_data(&datagram.payload) { 0 } else { sockets };
-                self.turns[control + usize::from(datagram.source_port) % sockets].push(index);
-            } else {
-                self.stats.unaddressed += 1;
+        let mut order = std::mem::take(&mut self.order);
+        order.clear();
+        order.extend(
+            (0..batch.len()).filter(|&index| batch.get(index).is_some_and(|burst| !burst.payload.is_empty())),
+        );
+        // In the order in which they came, or receivers would see as lost what merely another socket's turn came before.
+        let mut rest = &order[..];
+        while let Some(socket) =
+            rest.first().and_then(|&index| batch.get(index)).map(|burst| self.socket_of(burst))
+        {
+            let same =
+                |&&index: &&usize| batch.get(index).is_some_and(|burst| self.socket_of(burst) == socket);
+            let (turn, others) = rest.split_at(rest.iter().take_while(same).count());
+            rest = others;
+            if !self.full.contains(&socket) && !self.send_turn(socket, turn, batch) {
+                self.full.push(socket);
             }
         }
-        let mut left = Vec::new();
-        let mut turns = std::mem::take(&mut self.turns);
-        for (socket, turn) in turns.iter_mut().enumerate() {
-            let mut rest = turn.as_slice();
-            while !rest.is_empty() {
-                let outgoing: Vec<Outgoing<'_>> = rest
-                    .iter()
-                    .take(BATCH)
-                    .filter_map(|&index| batch.get(index))
-                    .filter_map(|datagram| {
-                        let to = *self.config.peers.get(&datagram.to_rank)?;
-                        Some(Outgoing { to, tos: datagram.tos, payload: &datagram.payload })
-                    })
-                    .collect();
-                let (taken, error) = mmsg::send(self.sending[socket].as_fd(), &outgoing);
-                let taken = taken.min(outgoing.len());
-                self.stats.sent += taken as u64;
-                self.stats.sent_bytes +=
-                    outgoing[..taken].iter().map(|o| o.payload.len() as u64).sum::<u64>();
-                let first_to = outgoing.get(taken).map(|o| o.to);
-                rest = rest.get(taken..).unwrap_or_default();
-                match error.as_ref().map(io::Error::raw_os_error) {
-                    None if taken > 0 => {}
-                    Some(Some(libc::EINTR)) => {}
-                    None | Some(Some(libc::EAGAIN | libc::ENOBUFS)) => {
-                        self.full.push(self.sending[socket].as_raw_fd());
-                        left.extend_from_slice(rest);
-                        break;
-                    }
-                    Some(_) => {
-                        if let (Some(to), Some(error)) = (first_to, &error) {
-                            self.refuse(to, error);
-                        }
-                        rest = rest.get(1..).unwrap_or_default();
-                    }
-                }
-            }
-            turn.clear();
-        }
-        self.turns = turns;
-        if left.is_empty() {
+        self.order = order;
+        if self.full.is_empty() {
             batch.clear();
         } else {
-            left.sort_unstable();
-            let mut index = 0;
-            batch.retain(|_| {
-                index += 1;
-                left.binary_search(&(index - 1)).is_ok()
-            });
+            batch.retain(|burst| !burst.payload.is_empty());
         }
         Ok(())
     }
 
-    fn receive(&mut self, take: &mut dyn FnMut(u8, &[u8])) -> Result<usize, LinkError> {
-        let Self { config, inbox, stats, listening, raw, .. } = self;
-        let receive = |source| LinkError::Io { what: "receive", source };
-        let mut deliver = |source: Option<IpAddr>, tos: u8, payload: &[u8]| {
-            stats.received += 1;
-            stats.received_bytes += payload.len() as u64;
-            if config.learn
-                && let (Ok(prefix), Some(source)) = (Prefix::parse(payload), source)
-                && prefix.stream.job() == config.job
-            {
-                let address = SocketAddr::new(source, config.bind.port());
-                config.peers.entry(prefix.stream.rank()).or_insert(address);
+    fn receive(&mut self, take: &mut Take<'_>) -> Result<usize, LinkError> {
+        let Self { local, inbox, stats, listening, raw, .. } = self;
+        let mut count = 0;
+        let mut real_ns = None;
+        let mut deliver = |incoming: Incoming<'_>| {
+            if let Some(lost) = incoming.lost {
+                // The kernel's count begins again at 0 behind 2^32.
+                stats.overflowed += u64::from(lost.wrapping_sub(stats.overflowed as u32));
             }
-            take(tos, payload);
+            let Some(source) = incoming.source else { return };
+            let segment = incoming.segment.unwrap_or(incoming.payload.len()).max(1);
+            stats.received_bytes += incoming.payload.len() as u64;
+            let age_ns = incoming.stamp_ns.map_or(0, |stamp_ns| {
+                real_ns.get_or_insert_with(real_time_ns).saturating_sub(stamp_ns).min(AGE_MOST_NS)
+            });
+            let arrived = Arrived { source, tos: incoming.tos, age_ns };
+            for datagram in incoming.payload.chunks(segment) {
+                stats.received += 1;
+                count += 1;
+                take(arrived, datagram);
+            }
         };
-        let Some(raw) = raw else {
-            let mut from_socket = |source: Option<SocketAddr>, tos: u8, payload: &[u8]| {
-                deliver(source.map(|s| s.ip()), tos, payload);
-            };
-            return inbox.receive(listening.as_fd(), &mut from_socket).map_err(receive);
+        let outcome = match raw {
+            None => inbox.receive(listening.as_fd(), deliver),
+            Some(raw) => {
+                let own = match local.ip() {
+                    IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+                    IpAddr::V6(v6) => v6,
+                };
+                let own = Ipv6Addr::octets(&own);
+                inbox.receive(raw.as_fd(), |frame| {
+                    if let Some(incoming) = read_frame(&frame, own, local.port()) {
+                        deliver(incoming);
+                    }
+                })
+            }
         };
-        let own = match config.bind.ip() {
-            IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-            IpAddr::V6(v6) => v6.octets(),
-        };
-        let port = config.bind.port();
-        inbox
-            .receive(raw.as_fd(), &mut |_, _, bytes| {
-                if let Some(found) = packet::parse(bytes)
-                    && found.port == port
-                    && found.destination == own
-                {
-                    deliver(Some(IpAddr::from(found.source).to_canonical()), found.tos, found.payload);
+        match outcome {
+            Ok(_) => Ok(count),
+            Err(error) => match error.raw_os_error().map(Errno::from_raw) {
+                // The latter ones are said once: an ICMP error about something sent earlier, an interface that went down and may come back.
+                Some(
+                    Errno::EAGAIN
+                    | Errno::EINTR
+                    | Errno::ENETDOWN
+                    | Errno::ECONNREFUSED
+                    | Errno::EHOSTUNREACH
+                    | Errno::ENETUNREACH,
+                ) => Ok(0),
+                // PACKET_VNET_HDR has no words for it; the frame was taken off the socket.
+                Some(Errno::EINVAL) if self.raw.is_some() => {
+                    if self.refusals.is_news(self.local, &error) {
+                        tracing::warn!(
+                            "this kernel cannot hand over bursts that a sender on this machine left whole; they are lost. Turn that off at \
+                             the sender: ethtool -K IFACE tx-udp-segmentation off"
+                        );
+                    }
+                    Ok(0)
                 }
-            })
-            .map_err(receive)
+                _ => Err(LinkError::Io { what: "receive", source: error }),
+            },
+        }
     }
 
     fn wait(&mut self, timeout_ns: u64, room: bool) -> Result<(), LinkError> {
-        let readable = self.raw.as_ref().unwrap_or(&self.listening).as_raw_fd();
-        let writable = if room { self.full.as_slice() } else { &[] };
+        let readable = self.raw.as_ref().unwrap_or(&self.listening).as_fd();
+        let full = if room { self.full.as_slice() } else { &[] };
         // ENOBUFS says that a queue of the system is full, which poll does not see: look again soon.
         let timeout_ns = if room { timeout_ns.min(1_000_000) } else { timeout_ns };
-        mmsg::wait(&[readable], writable, timeout_ns).map_err(|source| LinkError::Io { what: "wait", source })
+        let writable = full.iter().map(|&socket| self.fd(socket));
+        wait(readable, writable, timeout_ns, self.config.spin_ns)
+            .map_err(|source| LinkError::Io { what: "wait", source })
     }
 
     fn stats(&self) -> LinkStats {
         self.stats
+    }
+
+    fn data_ports(&self) -> Vec<u16> {
+        let port = |socket: &Socket| Some(socket.local_addr().ok()?.as_socket()?.port());
+        self.paths.iter().filter_map(port).collect()
+    }
+
+    fn local_address(&self) -> SocketAddr {
+        self.local
     }
 }

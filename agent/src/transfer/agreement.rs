@@ -2,8 +2,8 @@
 //! decodes, until the receiver confirms.
 
 use super::TransferError;
-use super::outgoing::Path;
-use crate::endpoint::config::TimeoutConfig;
+use super::path::PathEstimate;
+use crate::config::TimeoutConfig;
 use crate::wire::cut_map::{CutMap, Detail};
 use crate::wire::{MapSource, Stop, Writer};
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl Agreement {
         &mut self,
         now_ns: u64,
         writer: Writer,
-        path: &Path,
+        estimate: &PathEstimate,
         timeouts: &TimeoutConfig,
     ) -> Option<(Vec<u8>, bool)> {
         let packets = self.map.packets();
@@ -69,7 +69,7 @@ impl Agreement {
         let source = MapSource { planes: &planes, packets, offset: self.cursor, detail: Detail::Planes };
         let (payload, end) = writer.agreed(self.id, self.sequence, &source);
         self.cursor = end;
-        self.timer_ns = Some(now_ns.saturating_add(path.answer_timeout_ns(self.unanswered, timeouts)));
+        self.timer_ns = Some(now_ns.saturating_add(estimate.answer_timeout_ns(self.unanswered, timeouts)));
         Some((payload, self.cursor < packets))
     }
 

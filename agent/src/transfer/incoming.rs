@@ -1,31 +1,46 @@
-//! The receiving side of a transfer.
+//! The receiving side of a transfer: each row is handed over as soon as it is there.
 
+use super::board::Board;
 use super::{TransferError, TransferStats};
-use crate::endpoint::Expectation;
-use crate::endpoint::config::{Reliability, TimeoutConfig};
+use crate::config::{Reliability, TimeoutConfig};
+use crate::interface::Expectation;
 use crate::wire::cut_map::{CutMap, Detail, FULL};
-use crate::wire::{Echo, Final, MapSource, Probe, Report, Status, Stop, Writer};
-use trimwire_encoder::Decoder;
-use trimwire_encoder::wire::PacketError;
+use crate::wire::{Echo, Final, MapSource, Probe, Progress, Report, Stop, Wanted, Writer};
+use std::collections::VecDeque;
+use trimwire_encoder::wire::{Header, PacketError};
+use trimwire_encoder::{Envelope, RowReceiver, Sealer};
 
-/// Progress of a message, counted whether or not the application expects it already.
+/// What a receiver counts of a message, whether or not the application expects it already.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Progress {
+pub(crate) struct Tally {
     received: u32,
     cut: u32,
+    marked: u32,
     since_ack: u32,
     /// Newest packet since the last report, and when it came; a whole one is preferred.
     newest: Option<(u32, bool, u64)>,
 }
 
-impl Progress {
+/// How a DATA datagram came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Arrival {
+    /// When it came to this host.
+    pub(crate) at_ns: u64,
+    /// Its DSCP says that a switch cut it.
+    pub(crate) marked_cut: bool,
+    /// Congestion experienced.
+    pub(crate) congested: bool,
+}
+
+impl Tally {
     /// Counts a DATA datagram that brought something. Returns whether an ACK is due: for the first one, so that the
     /// sender has a round trip early, and for every `ack_every`-th after it.
-    pub(crate) fn count(&mut self, now_ns: u64, packet: u32, cut: bool, ack_every: u32) -> bool {
+    pub(crate) fn count(&mut self, arrival: Arrival, packet: u32, cut: bool, ack_every: u32) -> bool {
         self.received = self.received.saturating_add(1);
         self.cut = self.cut.saturating_add(u32::from(cut));
+        self.marked = self.marked.saturating_add(u32::from(arrival.congested));
         if !cut || self.newest.is_none_or(|(_, was_cut, _)| was_cut) {
-            self.newest = Some((packet, cut, now_ns));
+            self.newest = Some((packet, cut, arrival.at_ns));
         }
         if self.since_ack == 0 {
             self.since_ack = ack_every.max(1);
@@ -41,15 +56,26 @@ impl Progress {
             cut,
             hold_ns: now_ns.saturating_sub(at_ns).min(u64::from(u32::MAX)) as u32,
         });
-        Report { echo, received: self.received, cut: self.cut }
+        Report { echo, received: self.received, cut: self.cut, marked: self.marked }
     }
+}
+
+/// A row.
+#[derive(Debug)]
+enum Slot {
+    /// Nothing has arrived of it.
+    Empty,
+    /// Packets are missing.
+    Receiving(Box<RowReceiver>),
+    /// The application has it.
+    HandedOver,
 }
 
 /// How far a transfer is.
 #[derive(Debug)]
 enum Phase {
     /// Packets are missing.
-    Receiving(Box<Decoder>),
+    Receiving,
     /// The application has the message; the replicas have not agreed on its precision yet.
     Agreeing { map: CutMap, agreed: CutMap },
 }
@@ -61,8 +87,6 @@ pub(crate) struct Taken {
     pub(crate) ack: bool,
     /// It brought something, but not all that was sent.
     pub(crate) cut: bool,
-    /// The message is delivered.
-    pub(crate) finished: bool,
 }
 
 /// A message on its way from one rank.
@@ -70,15 +94,19 @@ pub(crate) struct Taken {
 pub(crate) struct Incoming {
     from: u16,
     id: u32,
+    envelope: Envelope,
+    expectation: Expectation,
+    sealer: Option<Sealer>,
     phase: Phase,
-    packets: u32,
-    planes: u8,
+    board: Board,
+    slots: Vec<Slot>,
+    /// Packets of each row that are not satisfied.
+    wants: Vec<u32>,
+    /// Rows that are there, for the application.
+    pub(crate) ready: VecDeque<Box<RowReceiver>>,
     /// `None`: every plane of every packet. Else this many packets may be missing.
     may_miss: Option<u32>,
-    missing: u32,
-    /// Packets of which not every plane is there.
-    unfinished: u32,
-    pub(crate) progress: Progress,
+    pub(crate) tally: Tally,
     /// The last PROBE or FINAL seen.
     sequence: u32,
     /// First packet of the next map part to send.
@@ -87,31 +115,27 @@ pub(crate) struct Incoming {
     heard_ns: u64,
     /// With the loss bound holding, finish then.
     deadline_ns: Option<u64>,
+    /// Something has arrived that no ACK has told of: one is due then.
+    ack_due_ns: Option<u64>,
     pub(crate) timer_ns: Option<u64>,
     pub(crate) ack_queued: bool,
     pub(crate) status_queued: bool,
     pub(crate) stop_queued: bool,
-    agree: bool,
     stats: TransferStats,
 }
 
 impl Incoming {
     pub(crate) fn new(
         now_ns: u64,
-        from: u16,
-        id: u32,
-        decoder: Decoder,
+        envelope: Envelope,
         expectation: Expectation,
+        sealer: Option<Sealer>,
         timeouts: &TimeoutConfig,
     ) -> Self {
-        let packets = decoder.layout().packets() as u32;
-        let Expectation { reliability, planes, agree } = expectation;
-        let planes = planes.clamp(1, FULL);
-        // A decoder may have been fed already, from a file say.
-        let held = |packet: u32| decoder.coverage(packet as usize);
-        let missing = (0..packets).filter(|&p| held(p) == 0).count() as u32;
-        let unfinished = (0..packets).filter(|&p| held(p) < planes).count() as u32;
-        let may_miss = match reliability {
+        let layout = &expectation.layout;
+        let packets = layout.packets() as u32;
+        let planes = expectation.planes.clamp(1, FULL);
+        let may_miss = match expectation.reliability {
             Reliability::Full => None,
             Reliability::Bounded { loss } => {
                 let share = if loss.is_finite() { f64::from(loss).clamp(0.0, 1.0) } else { 0.0 };
@@ -119,182 +143,258 @@ impl Incoming {
                 Some(((share * f64::from(packets)) as u32).min(packets.saturating_sub(1)))
             }
         };
+        let wants = (0..layout.rows()).map(|row| layout.row_packets(row).len() as u32).collect();
+        let slots = (0..layout.rows()).map(|_| Slot::Empty).collect();
         Self {
-            from,
-            id,
-            phase: Phase::Receiving(Box::new(decoder)),
-            packets,
-            planes,
+            from: envelope.stream.rank(),
+            id: envelope.message,
+            envelope,
+            sealer,
+            phase: Phase::Receiving,
+            board: Board::new(packets, planes, may_miss.is_none()),
+            slots,
+            wants,
+            ready: VecDeque::new(),
             may_miss,
-            missing,
-            unfinished,
-            progress: Progress::default(),
+            tally: Tally::default(),
             sequence: 0,
             cursor: 0,
             started_ns: now_ns,
             heard_ns: now_ns,
             deadline_ns: None,
-            timer_ns: Some(now_ns.saturating_add(timeouts.patience_ns)),
+            ack_due_ns: None,
+            timer_ns: Some(now_ns.saturating_add(timeouts.keep_alive_ns)),
             ack_queued: false,
             status_queued: false,
             stop_queued: false,
-            agree,
             stats: TransferStats { packets, ..TransferStats::default() },
+            expectation,
         }
+    }
+
+    /// What the sender seals its packets with, once it is known who it is.
+    pub(crate) fn set_sealer(&mut self, sealer: Option<Sealer>) {
+        self.sealer = sealer;
     }
 
     /// Whether packets are still wanted.
     pub(crate) fn is_receiving(&self) -> bool {
-        matches!(self.phase, Phase::Receiving(_))
+        matches!(self.phase, Phase::Receiving)
     }
 
     /// Whether the replicas' agreement is waited for.
     pub(crate) fn agrees(&self) -> bool {
-        self.agree
+        self.expectation.agree
     }
 
-    fn all_there(&self) -> bool {
-        if self.may_miss.is_some() { self.missing == 0 } else { self.unfinished == 0 }
+    /// Whether everything that is wanted is there.
+    pub(crate) fn all_there(&self) -> bool {
+        self.board.unsatisfied() == 0
     }
 
     fn bound_holds(&self) -> bool {
-        self.may_miss.map_or(self.unfinished == 0, |may_miss| self.missing <= may_miss)
+        self.may_miss.map_or(self.all_there(), |may_miss| self.board.missing() <= may_miss)
     }
 
-    /// Takes a DATA datagram; `marked_cut` when its DSCP says that a switch cut it.
+    fn receiver(&self, row: usize) -> RowReceiver {
+        let Expectation { layout, job, decoding, .. } = &self.expectation;
+        // Where a sealed packet's tags are follows from the planes that were sent.
+        let receiver =
+            RowReceiver::new(layout, row, *job, self.envelope, *decoding).with_planes(self.board.planes());
+        match &self.sealer {
+            Some(sealer) => receiver.sealed(sealer.clone()),
+            None => receiver,
+        }
+    }
+
+    /// Takes a DATA datagram. `count`: how often an ACK is due; `None` where it was counted when it came. `spent` are rows whose memory may be used.
     pub(crate) fn on_data(
         &mut self,
-        now_ns: u64,
+        arrival: Arrival,
+        header: &Header,
         payload: &[u8],
-        marked_cut: bool,
-        ack_every: u32,
-        counted: bool,
+        count: Option<u32>,
+        spent: &mut Vec<RowReceiver>,
     ) -> Result<Taken, PacketError> {
-        let Phase::Receiving(decoder) = &mut self.phase else {
-            return Ok(Taken { ack: false, cut: false, finished: false });
+        let index = header.index;
+        if !self.is_receiving() || index >= self.board.packets() {
+            // Beyond the message: the first row's receiver says so in the right words.
+            if self.is_receiving() {
+                self.receiver(0).receive(payload)?;
+            }
+            return Ok(Taken { ack: false, cut: false });
+        }
+        let row = self.expectation.layout.packet_row(index as usize);
+        let (held, first) = match &mut self.slots[row] {
+            Slot::HandedOver => {
+                self.heard_ns = arrival.at_ns;
+                self.stats.duplicates += 1;
+                return Ok(Taken { ack: false, cut: false });
+            }
+            Slot::Receiving(receiver) => {
+                let receipt = receiver.receive(payload)?;
+                if receipt.duplicate {
+                    self.heard_ns = arrival.at_ns;
+                    self.stats.duplicates += 1;
+                    return Ok(Taken { ack: false, cut: false });
+                }
+                (receipt.planes_now, None)
+            }
+            Slot::Empty => {
+                let mut receiver = self.receiver(row);
+                if let Some(memory) = spent.pop() {
+                    receiver = receiver.reusing(memory);
+                }
+                let receipt = receiver.receive(payload)?;
+                (receipt.planes_now, Some(receiver))
+            }
         };
-        let receipt = decoder.receive(payload)?;
-        self.heard_ns = now_ns;
-        if receipt.planes_before == 0 && receipt.planes_now > 0 {
-            self.missing = self.missing.saturating_sub(1);
+        if let Some(receiver) = first {
+            self.slots[row] = Slot::Receiving(Box::new(receiver));
         }
-        if receipt.planes_before < self.planes && receipt.planes_now >= self.planes {
-            self.unfinished = self.unfinished.saturating_sub(1);
+        self.heard_ns = arrival.at_ns;
+        let satisfied = self.board.set(index, held);
+        let cut = arrival.marked_cut || held < self.board.planes();
+        let mut ack = count.is_some_and(|ack_every| self.tally.count(arrival, index, cut, ack_every));
+        if satisfied {
+            // A row's end is news to its sender: its memory is free.
+            ack |= self.satisfied(row);
         }
-        let mut ack = false;
-        let cut = !receipt.duplicate && (marked_cut || receipt.planes_now < self.planes);
-        if receipt.duplicate {
-            self.stats.duplicates += 1;
-        } else if counted {
-            ack = self.progress.count(now_ns, receipt.index as u32, cut, ack_every);
-        }
-        Ok(Taken { ack, cut, finished: self.all_there() })
+        Ok(Taken { ack, cut })
     }
 
-    /// Takes a PROBE. `None`: it is about a message of another shape. Otherwise whether the message is delivered; if
-    /// not, a STATUS is due, and the timer may have changed.
-    pub(crate) fn on_probe(&mut self, now_ns: u64, probe: &Probe, timeouts: &TimeoutConfig) -> Option<bool> {
-        if probe.packets != self.packets {
-            return None;
+    /// A packet of a row is satisfied. Whether the row is, too.
+    fn satisfied(&mut self, row: usize) -> bool {
+        self.wants[row] -= 1;
+        if self.wants[row] == 0 {
+            self.hand_over(row);
+        }
+        self.wants[row] == 0
+    }
+
+    fn hand_over(&mut self, row: usize) {
+        match std::mem::replace(&mut self.slots[row], Slot::HandedOver) {
+            Slot::Receiving(receiver) => self.ready.push_back(receiver),
+            Slot::Empty => {
+                let empty = self.receiver(row);
+                self.ready.push_back(Box::new(empty));
+            }
+            Slot::HandedOver => {}
+        }
+    }
+
+    /// Takes a PROBE. `false`: it is about a message of another shape. Otherwise a STATUS is due unless everything is there, and the timer may have changed.
+    pub(crate) fn on_probe(&mut self, now_ns: u64, probe: &Probe, timeouts: &TimeoutConfig) -> bool {
+        if probe.packets != self.board.packets() {
+            return false;
         }
         self.heard_ns = now_ns;
         self.sequence = probe.sequence;
         self.stats.probes += 1;
         if !self.is_receiving() {
             self.cursor = probe.map_offset;
-            return Some(false);
+            return true;
         }
-        if probe.planes < self.planes {
-            self.set_planes(probe.planes);
+        if probe.planes < self.board.planes() {
+            for index in self.board.set_planes(probe.planes) {
+                let row = self.expectation.layout.packet_row(index as usize);
+                self.satisfied(row);
+            }
         }
-        self.cursor = 0;
-        if self.all_there() || (probe.finish && self.bound_holds()) {
-            return Some(true);
-        }
-        if self.bound_holds() {
-            let deadline_ns = now_ns.saturating_add(u64::from(probe.grace_ns));
+        self.cursor = self.board.span().0;
+        if self.bound_holds() && probe.grace_ns > 0 {
+            let grace_ns = if probe.finish { 0 } else { u64::from(probe.grace_ns) };
+            let deadline_ns = now_ns.saturating_add(grace_ns);
             self.deadline_ns = Some(self.deadline_ns.map_or(deadline_ns, |old| old.min(deadline_ns)));
             self.set_timer(timeouts);
         }
-        Some(false)
+        true
     }
 
-    /// The sender sends fewer planes than the application thought.
-    fn set_planes(&mut self, planes: u8) {
-        self.planes = planes;
-        if let Phase::Receiving(decoder) = &self.phase {
-            let short = (0..self.packets).filter(|&packet| decoder.coverage(packet as usize) < planes);
-            self.unfinished = short.count() as u32;
-        }
+    /// Whether enough is there, and nothing more to be waited for.
+    pub(crate) fn is_over(&self, now_ns: u64) -> bool {
+        self.all_there() || (self.deadline_ns.is_some_and(|at_ns| at_ns <= now_ns) && self.bound_holds())
     }
 
     fn set_timer(&mut self, timeouts: &TimeoutConfig) {
-        let silence_ns = self.heard_ns.saturating_add(timeouts.patience_ns);
-        self.timer_ns = Some(self.deadline_ns.map_or(silence_ns, |deadline| deadline.min(silence_ns)));
+        let silence_ns = self.heard_ns.saturating_add(timeouts.keep_alive_ns);
+        self.timer_ns = [self.deadline_ns, self.ack_due_ns, Some(silence_ns)].into_iter().flatten().min();
     }
 
-    /// The timer has expired: `Ok(true)` when the message is delivered.
+    /// Data has come that is not reported at once: it will be, however slowly more comes.
+    pub(crate) fn report_later(&mut self, now_ns: u64, timeouts: &TimeoutConfig) {
+        if self.ack_due_ns.is_none() && self.is_receiving() {
+            self.ack_due_ns = Some(now_ns.saturating_add(timeouts.ack_delay_ns));
+            self.set_timer(timeouts);
+        }
+    }
+
+    /// Whether an ACK is due because of the time.
+    pub(crate) fn take_ack_due(&mut self, now_ns: u64) -> bool {
+        self.ack_due_ns.take_if(|at_ns| *at_ns <= now_ns).is_some()
+    }
+
+    /// The timer has expired. `Ok(true)`: nothing has been heard for a while.
     pub(crate) fn on_timeout(
         &mut self,
         now_ns: u64,
         timeouts: &TimeoutConfig,
     ) -> Result<bool, TransferError> {
-        if self.deadline_ns.is_some_and(|deadline| deadline <= now_ns) {
-            self.deadline_ns = None;
-            if self.is_receiving() && self.bound_holds() {
-                return Ok(true);
-            }
-        }
         let silent_ns = now_ns.saturating_sub(self.heard_ns);
         if silent_ns >= timeouts.patience_ns {
-            return Err(TransferError::Silent {
-                peer: self.from,
-                message: self.id,
-                packets: self.packets,
-                missing: self.missing,
-                cut: self.unfinished.saturating_sub(self.missing),
-                silent_ns,
-            });
+            return Err(self.silent(now_ns));
         }
+        let silent = silent_ns >= timeouts.keep_alive_ns;
         self.set_timer(timeouts);
-        Ok(false)
+        if let Some(timer_ns) = self.timer_ns.filter(|&at_ns| at_ns <= now_ns) {
+            self.timer_ns = Some(timer_ns.max(now_ns.saturating_add(timeouts.keep_alive_ns)));
+        }
+        Ok(silent)
     }
 
-    /// Hands the decoder over and goes on to the agreement, if there is to be one.
-    pub(crate) fn finish(
-        &mut self,
-        now_ns: u64,
-        timeouts: &TimeoutConfig,
-    ) -> Option<(Box<Decoder>, TransferStats)> {
-        self.stats.missing = self.missing;
-        self.stats.cut = self.unfinished.saturating_sub(self.missing);
-        self.stats.full = self.packets.saturating_sub(self.unfinished);
-        self.stats.duration_ns = now_ns.saturating_sub(self.started_ns);
-        let map = match &self.phase {
-            Phase::Receiving(decoder) if self.agree => {
-                let state = |p| match decoder.coverage(p) {
-                    planes if planes >= self.planes => FULL,
-                    planes => planes,
-                };
-                CutMap::from_planes((0..self.packets as usize).map(state).collect())
-            }
-            Phase::Receiving(_) => CutMap::unknown(0),
-            Phase::Agreeing { .. } => return None,
-        };
-        self.cursor = 0;
-        self.deadline_ns = None;
-        self.set_timer(timeouts);
-        let agreed = CutMap::unknown(if self.agree { self.packets } else { 0 });
-        match std::mem::replace(&mut self.phase, Phase::Agreeing { map, agreed }) {
-            Phase::Receiving(decoder) => Some((decoder, self.stats)),
-            Phase::Agreeing { .. } => None,
+    /// What is to be said when the sender is gone.
+    pub(crate) fn silent(&self, now_ns: u64) -> TransferError {
+        let silent_ns = now_ns.saturating_sub(self.heard_ns);
+        TransferError::Silent {
+            peer: self.from,
+            message: self.id,
+            packets: self.board.packets(),
+            missing: self.board.missing(),
+            cut: self.board.unfinished().saturating_sub(self.board.missing()),
+            silent_ns,
         }
+    }
+
+    /// Hands all that is left over, and goes on to the agreement, if there is to be one. `None` when that has happened already.
+    pub(crate) fn finish(&mut self, now_ns: u64, timeouts: &TimeoutConfig) -> Option<TransferStats> {
+        if !self.is_receiving() {
+            return None;
+        }
+        for row in 0..self.slots.len() {
+            self.hand_over(row);
+        }
+        let (missing, unfinished) = (self.board.missing(), self.board.unfinished());
+        self.stats.missing = missing;
+        self.stats.cut = unfinished.saturating_sub(missing);
+        self.stats.full = self.board.packets().saturating_sub(unfinished);
+        self.stats.duration_ns = now_ns.saturating_sub(self.started_ns);
+        self.cursor = 0;
+        (self.deadline_ns, self.ack_due_ns) = (None, None);
+        self.set_timer(timeouts);
+        let (map, agreed) = if self.agrees() {
+            (self.board.map(), CutMap::unknown(self.board.packets()))
+        } else {
+            (CutMap::unknown(0), CutMap::unknown(0))
+        };
+        self.phase = Phase::Agreeing { map, agreed };
+        Some(self.stats)
     }
 
     /// Takes a FINAL. Returns (the agreed map if it is complete, whether a confirmation is due).
     pub(crate) fn on_final(&mut self, now_ns: u64, agreed: &Final<'_>) -> (Option<CutMap>, bool) {
+        let agrees = self.agrees();
         let Phase::Agreeing { agreed: map, .. } = &mut self.phase else { return (None, false) };
-        if agreed.packets != self.packets || !self.agree {
+        if agreed.packets != self.board.packets() || !agrees {
             return (None, false);
         }
         self.heard_ns = now_ns;
@@ -303,41 +403,64 @@ impl Incoming {
         if map.is_complete() {
             return (Some(std::mem::replace(map, CutMap::unknown(0))), true);
         }
-        (None, agreed.map.end() >= self.packets)
+        (None, agreed.map.end() >= self.board.packets())
+    }
+
+    /// The next ACK: what has changed lately, as far as one packet holds it.
+    pub(crate) fn ack(&mut self, now_ns: u64, writer: Writer) -> Option<Vec<u8>> {
+        self.is_receiving().then(|| {
+            let (low, high) = self.board.span();
+            self.progress(now_ns, writer, false, low, high).0
+        })
     }
 
     /// The next STATUS, and whether another one follows.
     pub(crate) fn status(&mut self, now_ns: u64, writer: Writer) -> Option<(Vec<u8>, bool)> {
-        let report = self.progress.report(now_ns);
-        let Phase::Receiving(decoder) = &self.phase else { return None };
-        let all = self.planes;
-        let planes = |packet: u32| match decoder.coverage(packet as usize) {
-            planes if planes >= all => FULL,
-            planes => planes,
-        };
-        let detail = if self.may_miss.is_some() { Detail::Coarse } else { Detail::Planes };
-        let source = MapSource { planes: &planes, packets: self.packets, offset: self.cursor, detail };
-        let status = Status {
+        if !self.is_receiving() {
+            return None;
+        }
+        let packets = self.board.packets();
+        let (payload, end) = self.progress(now_ns, writer, true, self.cursor, packets);
+        self.cursor = end;
+        Some((payload, end < packets))
+    }
+
+    fn progress(
+        &mut self,
+        now_ns: u64,
+        writer: Writer,
+        answer: bool,
+        offset: u32,
+        end: u32,
+    ) -> (Vec<u8>, u32) {
+        self.ack_due_ns = None;
+        let progress = Progress {
             sequence: self.sequence,
-            report,
-            missing: self.missing,
+            report: self.tally.report(now_ns),
+            missing: self.board.missing(),
+            wanted: self.may_miss.map_or(Wanted::EveryPlane, Wanted::AllBut),
             expected: true,
             bound_holds: self.bound_holds(),
+            low: self.board.span().0,
             map: None,
         };
-        let (payload, end) = writer.status(self.id, &status, Some(&source));
-        self.cursor = end;
-        Some((payload, end < self.packets))
+        let detail = if self.may_miss.is_some() { Detail::Coarse } else { Detail::Planes };
+        // Of those below, too: what arrived since the last ACK shows what did not, and whether it was cut.
+        let offset = if answer { offset } else { offset.saturating_sub(RETOLD) };
+        let board = &self.board;
+        let planes = |packet: u32| board.state(packet);
+        let source = MapSource { planes: &planes, packets: end, offset, detail };
+        writer.progress(self.id, answer, &progress, (offset < end).then_some(&source))
     }
 
     /// The next STOP, and whether another one follows.
     pub(crate) fn stop(&mut self, now_ns: u64, writer: Writer) -> Option<(Vec<u8>, bool)> {
-        let report = self.progress.report(now_ns);
+        let report = self.tally.report(now_ns);
         let Phase::Agreeing { map, agreed } = &self.phase else { return None };
         let stop = Stop {
             sequence: self.sequence,
             report,
-            missing: self.missing,
+            missing: self.board.missing(),
             agreed: agreed.known_until(),
             map: None,
         };
@@ -354,38 +477,43 @@ impl Incoming {
 
     /// No map parts in the next STOP: it confirms FINALs.
     pub(crate) fn confirm_only(&mut self) {
-        self.cursor = self.packets;
+        self.cursor = self.board.packets();
+    }
+
+    /// Number of the newest PROBE or FINAL seen.
+    pub(crate) fn sequence(&self) -> u32 {
+        self.sequence
     }
 
     /// What is remembered of the transfer when it is over.
-    pub(crate) fn epitaph(&self) -> Finished {
-        Finished {
-            report: Report { echo: None, ..self.progress.clone().report(0) },
-            missing: self.missing,
-            agreed: if self.agree { self.packets } else { 0 },
-            sequence: self.sequence,
-            late: 0,
-            stop_queued: false,
+    pub(crate) fn epitaph(&self) -> Epitaph {
+        Epitaph {
+            report: Report { echo: None, ..self.tally.clone().report(0) },
+            missing: self.board.missing(),
+            agreed: if self.agrees() { self.board.packets() } else { 0 },
         }
     }
 }
 
+/// An ACK tells the state of so many packets that are satisfied, too: of those that have arrived since the one before, and, since that may be lost, some more.
+const RETOLD: u32 = 128;
+
 /// A transfer that is over: enough to answer STOP again.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Finished {
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Epitaph {
     report: Report,
     missing: u32,
     agreed: u32,
-    pub(crate) sequence: u32,
-    /// Late DATA datagrams seen.
-    pub(crate) late: u32,
-    pub(crate) stop_queued: bool,
 }
 
-impl Finished {
+impl Epitaph {
+    /// Of a message of which nothing is remembered but that it is over: the agreement on it, where there was one, is, too.
+    pub(crate) const RETIRED: Self =
+        Self { report: Report { echo: None, received: 0, cut: 0, marked: 0 }, missing: 0, agreed: u32::MAX };
+
     /// A STOP.
-    pub(crate) fn stop(&self, id: u32, writer: Writer) -> Vec<u8> {
-        let (report, missing, agreed, sequence) = (self.report, self.missing, self.agreed, self.sequence);
+    pub(crate) fn stop(&self, id: u32, sequence: u32, writer: Writer) -> Vec<u8> {
+        let (report, missing, agreed) = (self.report, self.missing, self.agreed);
         writer.stop(id, &Stop { sequence, report, missing, agreed, map: None }, None).0
     }
 }

@@ -1,49 +1,18 @@
-//! The sending side of a transfer.
+//! The sending side of a transfer: rows as the application supplies them, repairs of what is lost, and questions at the end.
 
-use super::{TransferError, TransferStats, backoff};
-use crate::endpoint::config::TimeoutConfig;
-use crate::rtt::RttEstimator;
-use crate::wire::cut_map::{CutMap, FULL};
-use crate::wire::{Echo, Probe, Report, Status, Stop};
-use std::collections::VecDeque;
-use std::sync::Arc;
-use trimwire_encoder::Message;
-use trimwire_encoder::wire::Prefix;
-
-/// No repair of the packet is queued.
-const NOT_QUEUED: u8 = u8::MAX;
-
-/// What is known of the path to a peer.
-#[derive(Debug, Default)]
-pub(crate) struct Path {
-    /// Round trips of whole DATA packets: forth in the data queue, back in the control queue.
-    pub(crate) data: RttEstimator,
-    /// Round trips of control packets.
-    pub(crate) control: RttEstimator,
-}
-
-impl Path {
-    /// A data packet sent longer ago than this, and not there, is lost.
-    pub(crate) fn loss_delay_ns(&self, timeouts: &TimeoutConfig) -> u64 {
-        self.data.timeout_ns().unwrap_or(timeouts.initial_ns).max(timeouts.min_loss_delay_ns)
-    }
-
-    /// A data packet should have been answered for so long after it was sent: 9/8 of the round trip (RFC 9002 §6.1.2).
-    fn expected_ns(&self) -> Option<u64> {
-        self.data.smoothed_ns().map(|rtt| rtt.saturating_add(rtt / 8))
-    }
-
-    /// Packets overtake each other by no more than this (RFC 8985 §6.2 step 4 starts at a quarter of the RTT).
-    fn reorder_ns(&self) -> Option<u64> {
-        self.data.smoothed_ns().map(|rtt| rtt / 4)
-    }
-
-    /// Wait for the answer to a control packet that `unanswered` others went before.
-    pub(crate) fn answer_timeout_ns(&self, unanswered: u32, timeouts: &TimeoutConfig) -> u64 {
-        let base = self.control.timeout_ns().unwrap_or(timeouts.initial_ns).max(timeouts.min_ns);
-        backoff(base, unanswered, timeouts.max_ns)
-    }
-}
+use super::flight::{Flight, Late, Repair};
+use super::inquiry::Inquiry;
+use super::path::PathEstimate;
+use super::{TransferError, TransferStats};
+use crate::config::TimeoutConfig;
+use crate::interface::{Outbound, SupplyError};
+use crate::rate::Feedback;
+use crate::row::{Row, Run};
+use crate::spray::Spray;
+use crate::wire::cut_map::CutMap;
+use crate::wire::{Probe, Progress, Report, Stop};
+use std::collections::{BTreeSet, VecDeque};
+use trimwire_encoder::Layout;
 
 /// What to do after something happened to a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,10 +29,17 @@ pub(crate) enum Next {
     Failed(TransferError),
 }
 
-/// A datagram of data.
+/// When a control packet is taken, and when it came to this host: what it has waited between is no part of a round trip.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct When {
+    pub(crate) now_ns: u64,
+    pub(crate) arrived_ns: u64,
+}
+
+/// Datagrams of data that leave together.
 #[derive(Debug)]
-pub(crate) struct DataPacket {
-    pub(crate) payload: Vec<u8>,
+pub(crate) struct Chunk {
+    pub(crate) run: Run,
     pub(crate) important: bool,
     pub(crate) repair: bool,
 }
@@ -73,36 +49,31 @@ pub(crate) struct DataPacket {
 pub(crate) struct Outgoing {
     to: u16,
     id: u32,
-    message: Arc<Message>,
-    packets: u32,
-    /// Planes that are sent of each packet.
+    layout: Layout,
     planes: u8,
-    pub(crate) layer_class: u8,
-    full_repair: bool,
-    /// Messages to one peer are sent in the order of `send`.
-    pub(crate) order: u64,
-    /// Next packet to be sent for the first time.
+    /// Layer class of its packets, 0 to 7.
+    pub(crate) class: u8,
+    /// Rows supplied so far; `None` where the receiver has what it wants.
+    rows: Vec<Option<Row>>,
+    /// Of these, packets that the receiver still wants.
+    wants: Vec<u32>,
+    packets: u32,
+    /// Packets of the rows supplied so far.
+    supplied: u32,
+    /// Next packet to be sent for the first time, and its row.
     next: u32,
-    stopped: bool,
-    /// When each packet was sent last, and how often (saturating).
-    sent_ns: Vec<u64>,
-    attempts: Vec<u8>,
-    repairs: VecDeque<u32>,
-    repair_from: Vec<u8>,
-    /// Newest time of sending of a packet that is known to have arrived whole.
-    delivered_ns: u64,
-    probe: u32,
-    probe_sent_ns: u64,
-    probe_answered: bool,
+    next_row: usize,
+    flight: Flight,
+    repairs: VecDeque<Repair>,
+    /// Those in `repairs`.
+    repairing: BTreeSet<u32>,
+    inquiry: Inquiry,
+    /// `Some`: the receiver's application has not asked for it, since then; so often asked.
+    not_expected: Option<(u64, u32)>,
     finish: bool,
-    /// Newest time of sending among packets that are missing but not lost yet, by the current probe's answer.
-    pending_ns: Option<u64>,
-    unanswered: u32,
-    heard_ns: Option<u64>,
-    progress_ns: Option<u64>,
-    not_expected: u32,
-    not_expected_since_ns: Option<u64>,
-    acked: (u32, u32),
+    stopped: bool,
+    progress_ns: u64,
+    reported: Report,
     map: Option<CutMap>,
     started_ns: u64,
     pub(crate) timer_ns: Option<u64>,
@@ -111,46 +82,30 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    pub(crate) fn new(
-        now_ns: u64,
-        to: u16,
-        id: u32,
-        message: Arc<Message>,
-        full_repair: bool,
-        want_map: bool,
-        order: u64,
-    ) -> Self {
-        let count = message.packets();
-        let packets = count as u32;
-        let layer_class = message.header(0).map_or(0, |header| header.prefix.layer_class);
+    pub(crate) fn new(now_ns: u64, to: u16, outbound: &Outbound) -> Self {
+        let packets = outbound.layout.packets() as u32;
         Self {
             to,
-            id,
+            id: outbound.message,
+            layout: outbound.layout.clone(),
+            planes: outbound.planes,
+            class: outbound.layout.layer_class(0),
+            rows: Vec::with_capacity(outbound.layout.rows()),
+            wants: Vec::with_capacity(outbound.layout.rows()),
             packets,
-            planes: message.planes(),
-            layer_class,
-            full_repair,
-            message,
-            order,
+            supplied: 0,
             next: 0,
-            stopped: false,
-            sent_ns: vec![0; count],
-            attempts: vec![0; count],
+            next_row: 0,
+            flight: Flight::new(packets, outbound.planes),
             repairs: VecDeque::new(),
-            repair_from: Vec::new(),
-            delivered_ns: 0,
-            probe: 0,
-            probe_sent_ns: 0,
-            probe_answered: true,
+            repairing: BTreeSet::new(),
+            inquiry: Inquiry::default(),
+            not_expected: None,
             finish: false,
-            pending_ns: None,
-            unanswered: 0,
-            heard_ns: None,
-            progress_ns: None,
-            not_expected: 0,
-            not_expected_since_ns: None,
-            acked: (0, 0),
-            map: want_map.then(|| CutMap::unknown(packets)),
+            stopped: false,
+            progress_ns: now_ns,
+            reported: Report::default(),
+            map: outbound.want_map.then(|| CutMap::unknown(packets)),
             started_ns: now_ns,
             timer_ns: None,
             probe_queued: false,
@@ -158,265 +113,330 @@ impl Outgoing {
         }
     }
 
-    /// Whether there is data to send.
-    pub(crate) fn has_data(&self) -> bool {
-        !self.stopped && (self.next < self.packets || !self.repairs.is_empty())
+    /// Takes the next row.
+    pub(crate) fn supply(&mut self, now_ns: u64, number: usize, row: Row) -> Result<(), SupplyError> {
+        let (to, message, expected) = (self.to, self.id, self.rows.len());
+        if number != expected || expected >= self.layout.rows() {
+            let rows = self.layout.rows();
+            return Err(SupplyError::Order { message, to, got: number, expected, rows });
+        }
+        let range = self.layout.row_packets(number);
+        self.rows.push(Some(row));
+        self.wants.push(range.len() as u32);
+        self.supplied = range.end as u32;
+        self.progress_ns = self.progress_ns.max(now_ns);
+        Ok(())
     }
 
-    /// The next datagram of data; repairs go first. After the last one a PROBE is due.
-    pub(crate) fn next_data(&mut self, now_ns: u64) -> Option<DataPacket> {
+    /// Whether there is data that may be sent, where `room` more bytes may be on their way.
+    pub(crate) fn has_data(&self, room: u64) -> bool {
+        !self.stopped && room > 0 && (!self.repairs.is_empty() || self.has_first())
+    }
+
+    fn has_first(&self) -> bool {
+        // Of a message that nobody asks for, what is kept for later has been sent.
+        self.next < self.supplied
+    }
+
+    fn all_sent(&self) -> bool {
+        self.next >= self.packets && self.repairs.is_empty()
+    }
+
+    /// Bytes on their way.
+    pub(crate) fn in_flight_bytes(&self) -> u64 {
+        self.flight.in_flight_bytes()
+    }
+
+    /// Planes that are sent of each packet.
+    pub(crate) fn planes(&self) -> u8 {
+        self.planes
+    }
+
+    /// Whether the receiver's application has not asked for it, as far as is known.
+    pub(crate) fn is_not_expected(&self) -> bool {
+        self.not_expected.is_some()
+    }
+
+    /// Packets supplied and not sent.
+    pub(crate) fn backlog(&self) -> u32 {
+        self.supplied.saturating_sub(self.next)
+    }
+
+    /// The next data, at most `most` packets, which leave on `path`; repairs go first. After the last one a PROBE is due.
+    pub(crate) fn next_data(&mut self, now_ns: u64, most: usize, path: u16) -> Option<Chunk> {
         if self.stopped {
             return None;
         }
-        let packet = if let Some(index) = self.repairs.pop_front() {
-            let from = std::mem::replace(self.repair_from.get_mut(index as usize)?, NOT_QUEUED);
-            let payload = self.message.repair(index as usize, from..self.planes)?;
-            self.stats.repaired += 1;
-            self.stats.retransmitted_bytes += payload.len() as u64;
-            self.sent(index, now_ns);
-            // Contract: what is sent again is important, so that it is not the first to be dropped.
-            DataPacket { payload, important: true, repair: true }
-        } else {
-            let index = self.next;
-            if index >= self.packets {
-                return None;
-            }
-            self.next += 1;
-            self.sent(index, now_ns);
-            let payload = self.message.packet(index as usize).to_vec();
-            let important = Prefix::parse(&payload).is_ok_and(|prefix| prefix.important);
-            DataPacket { payload, important, repair: false }
+        let (chunk, first) = match self.next_repair() {
+            Some(repair) => repair,
+            None => self.next_first(most)?,
         };
-        self.stats.bytes_sent += packet.payload.len() as u64;
-        Some(packet)
+        for (nth, packet) in chunk.run.payload.chunks(chunk.run.segment).enumerate() {
+            self.flight.sent(now_ns, first + nth as u32, path, packet.len());
+        }
+        self.stats.bytes_sent += chunk.run.payload.len() as u64;
+        if !chunk.repair {
+            self.progress_ns = self.progress_ns.max(now_ns);
+        }
+        Some(chunk)
     }
 
-    fn sent(&mut self, index: u32, now_ns: u64) {
-        if let (Some(sent_ns), Some(attempts)) =
-            (self.sent_ns.get_mut(index as usize), self.attempts.get_mut(index as usize))
-        {
-            *sent_ns = now_ns;
-            *attempts = attempts.saturating_add(1);
+    fn next_first(&mut self, most: usize) -> Option<(Chunk, u32)> {
+        if self.next >= self.supplied {
+            return None;
+        }
+        let range = self.layout.row_packets(self.next_row);
+        let row = self.rows.get(self.next_row)?.as_ref()?;
+        let first = self.next;
+        let run = row.run(first as usize - range.start, most)?;
+        let important = row.important();
+        self.next += run.packets;
+        if self.next as usize >= range.end {
+            self.next_row += 1;
+        }
+        Some((Chunk { run, important, repair: false }, first))
+    }
+
+    fn next_repair(&mut self) -> Option<(Chunk, u32)> {
+        loop {
+            let Repair { index, from_plane } = self.repairs.pop_front()?;
+            self.repairing.remove(&index);
+            if self.flight.satisfied(index) {
+                continue;
+            }
+            let number = self.layout.packet_row(index as usize);
+            let Some(Some(row)) = self.rows.get(number) else { continue };
+            let nth = index as usize - self.layout.row_packets(number).start;
+            let payload = row.repair(nth, from_plane, self.planes);
+            self.stats.repaired += 1;
+            self.stats.retransmitted_bytes += payload.len() as u64;
+            let run = Run { segment: payload.len().max(1), payload, packets: 1 };
+            // Contract: what is sent again is important, so that it is not the first to be dropped.
+            return Some((Chunk { run, important: true, repair: true }, index));
         }
     }
 
+    /// Data has left: when to ask, if nobody says anything. `true`: at once, because it was the last of it.
+    pub(crate) fn after_data(
+        &mut self,
+        now_ns: u64,
+        estimate: &PathEstimate,
+        timeouts: &TimeoutConfig,
+    ) -> bool {
+        if self.all_sent() {
+            return true;
+        }
+        if self.timer_ns.is_none() {
+            self.timer_ns = Some(now_ns.saturating_add(estimate.answer_timeout_ns(0, timeouts)));
+        }
+        false
+    }
+
     /// The PROBE that leaves at `now_ns`.
-    pub(crate) fn probe(&mut self, now_ns: u64, path: &Path, timeouts: &TimeoutConfig) -> Probe {
-        self.probe = self.probe.wrapping_add(1);
-        self.probe_sent_ns = now_ns;
-        self.probe_answered = false;
-        self.pending_ns = None;
-        self.heard_ns.get_or_insert(now_ns);
-        self.progress_ns.get_or_insert(now_ns);
+    pub(crate) fn probe(&mut self, now_ns: u64, estimate: &PathEstimate, timeouts: &TimeoutConfig) -> Probe {
+        let patience = self.not_expected.map_or(0, |(_, times)| times);
+        let (sequence, again_ns) = self.inquiry.ask(now_ns, patience, estimate, timeouts);
+        self.timer_ns = Some(again_ns);
         self.stats.probes += 1;
-        let backoff = self.unanswered.max(self.not_expected);
-        self.timer_ns = Some(now_ns.saturating_add(path.answer_timeout_ns(backoff, timeouts)));
+        let grace_ns = if self.all_sent() { estimate.loss_delay_ns(timeouts).max(1) } else { 0 };
         Probe {
-            sequence: self.probe,
+            sequence,
             packets: self.packets,
             planes: self.planes,
             want_map: self.map.is_some(),
-            finish: self.finish,
-            grace_ns: path.loss_delay_ns(timeouts).min(u64::from(u32::MAX)) as u32,
+            finish: self.finish && self.all_sent(),
+            grace_ns: grace_ns.min(u64::from(u32::MAX)) as u32,
             map_offset: self.map.as_ref().map_or(0, CutMap::known_until),
         }
     }
 
-    /// Takes the report that every packet of the receiver carries. Returns (RTT of a whole packet if it was
-    /// measured, share of the packets since the last report that were cut) if there is news.
-    pub(crate) fn on_report(
+    /// Takes what an ACK or STATUS says. The feedback is for the rate law, when there is news.
+    pub(crate) fn on_progress(
         &mut self,
-        now_ns: u64,
-        report: &Report,
-        path: &mut Path,
-    ) -> Option<(Option<u64>, f32)> {
-        self.heard_ns = Some(now_ns);
-        self.unanswered = 0;
-        let rtt_ns = report.echo.and_then(|echo| self.on_echo(now_ns, echo, path));
-        let received = report.received.saturating_sub(self.acked.0);
-        let cut = report.cut.saturating_sub(self.acked.1).min(received);
-        if received == 0 {
-            return None;
+        when: When,
+        progress: &Progress<'_>,
+        answer: bool,
+        estimate: &mut PathEstimate,
+        spray: &mut Spray,
+        timeouts: &TimeoutConfig,
+    ) -> (Option<Feedback>, Next) {
+        let When { now_ns, arrived_ns } = when;
+        self.inquiry.heard();
+        if answer {
+            self.inquiry.on_answer(arrived_ns, progress.sequence, estimate);
         }
-        self.acked = (report.received, report.cut);
-        self.progress_ns = Some(now_ns);
-        self.stats.missing = self.packets.saturating_sub(report.received);
-        Some((rtt_ns, cut as f32 / received as f32))
-    }
-
-    fn on_echo(&mut self, now_ns: u64, echo: Echo, path: &mut Path) -> Option<u64> {
-        let index = echo.packet as usize;
-        let (&sent_ns, &attempts) = (self.sent_ns.get(index)?, self.attempts.get(index)?);
-        if echo.cut || attempts == 0 {
-            return None;
+        if self.stopped {
+            return (None, Next::Wait);
         }
-        let rtt_ns = now_ns.checked_sub(sent_ns)?.checked_sub(u64::from(echo.hold_ns))?;
-        if attempts > 1 {
-            // It may be the first copy that arrived. RFC 8985 §6.2 step 2: not if the round trip is too short for
-            // the second; and no sample either way (Karn).
-            if path.data.minimum_ns().is_some_and(|minimum| rtt_ns >= minimum) {
-                self.delivered_ns = self.delivered_ns.max(sent_ns);
+        let mut feedback = self.take_report(when, &progress.report, estimate);
+        if !progress.expected {
+            return (feedback, self.on_not_expected(now_ns, timeouts));
+        }
+        if self.not_expected.take().is_some() {
+            self.progress_ns = now_ns;
+        }
+        self.flight.set_wanted(progress.wanted);
+        self.stats.missing = progress.missing.min(self.packets);
+        let (rows, wants, layout) = (&mut self.rows, &mut self.wants, &self.layout);
+        let (mut at, mut row) = (0..0, 0);
+        let mut satisfied = |index: u32| {
+            if !at.contains(&(index as usize)) {
+                row = layout.packet_row(index as usize);
+                at = layout.row_packets(row);
             }
-            return None;
+            if let Some(left) = wants.get_mut(row) {
+                *left = left.saturating_sub(1);
+                if *left == 0 {
+                    rows[row] = None;
+                }
+            }
+        };
+        let known = progress.map.map_or(0, |part| part.end());
+        if let Some(part) = &progress.map {
+            let news = self.flight.learn(now_ns, part, estimate, spray, &mut satisfied);
+            if news.arrived > 0 {
+                self.progress_ns = now_ns;
+            }
         }
-        // The same echo may come in several reports; only the first is a sample.
-        let newer = sent_ns > self.delivered_ns || self.acked == (0, 0);
-        self.delivered_ns = self.delivered_ns.max(sent_ns);
-        newer.then(|| {
-            path.data.sample(rtt_ns);
-            rtt_ns
-        })
+        self.flight.satisfy_below(progress.low, satisfied);
+        let asked_ns =
+            self.inquiry.asked_ns().filter(|_| answer && progress.sequence == self.inquiry.sequence());
+        let late = asked_ns.map(|asked_ns| Late { asked_ns, delay_ns: estimate.loss_delay_ns(timeouts) });
+        let lost = self.flight.lost(now_ns, known, estimate, late, spray);
+        let count = lost.iter().filter(|repair| repair.from_plane == 0).count() as u32;
+        if count > 0 {
+            let quiet = Feedback { now_ns, ..Feedback::default() };
+            feedback.get_or_insert(quiet).lost = count;
+        }
+        for repair in lost {
+            self.repair(repair);
+        }
+        self.rest(now_ns, estimate, timeouts);
+        if !self.all_sent() || !answer || progress.sequence != self.inquiry.sequence() {
+            return (feedback, self.ready());
+        }
+        (feedback, self.on_last_answer(now_ns, progress, known, estimate, timeouts))
     }
 
-    fn on_answer(&mut self, now_ns: u64, sequence: u32, path: &mut Path) {
-        if sequence == self.probe && !self.probe_answered {
-            self.probe_answered = true;
-            path.control.sample(now_ns.saturating_sub(self.probe_sent_ns));
+    fn repair(&mut self, repair: Repair) {
+        if !self.flight.leave_out(repair.index) && self.repairing.insert(repair.index) {
+            self.repairs.push_back(repair);
         }
     }
 
-    /// Takes a STATUS (its report has been taken already).
-    pub(crate) fn on_status(
+    /// The answer to the newest question, when everything was sent before it.
+    fn on_last_answer(
         &mut self,
         now_ns: u64,
-        status: &Status<'_>,
-        path: &mut Path,
+        progress: &Progress<'_>,
+        known: u32,
+        estimate: &PathEstimate,
         timeouts: &TimeoutConfig,
     ) -> Next {
-        if self.stopped {
-            return Next::Wait;
-        }
-        self.on_answer(now_ns, status.sequence, path);
-        if !status.expected {
-            let since_ns = *self.not_expected_since_ns.get_or_insert(now_ns);
-            let waited_ns = now_ns.saturating_sub(since_ns);
-            if waited_ns >= timeouts.patience_ns {
-                let (peer, message, packets) = (self.to, self.id, self.packets);
-                return Next::Failed(TransferError::NotExpected { peer, message, packets, waited_ns });
-            }
-            // The timer of the probe stays: the receiver answers by itself as soon as it is asked.
-            return Next::Wait;
-        }
-        if self.not_expected_since_ns.take().is_some() {
-            (self.not_expected, self.progress_ns) = (0, Some(now_ns));
-        }
-        let waited_ns = now_ns.saturating_sub(self.progress_ns.unwrap_or(now_ns));
+        let waited_ns = now_ns.saturating_sub(self.progress_ns);
         if waited_ns >= timeouts.patience_ns {
-            let (peer, message, packets, missing) = (self.to, self.id, self.packets, status.missing);
+            let (peer, message, packets, missing) = (self.to, self.id, self.packets, progress.missing);
             return Next::Failed(TransferError::Stalled { peer, message, packets, missing, waited_ns });
         }
-        // An answer to an older question knows nothing of the repairs sent since.
-        if status.sequence != self.probe || self.next < self.packets {
+        if known < self.packets {
             return Next::Wait;
         }
-        self.stats.missing = status.missing.min(self.packets);
-        let Some(part) = status.map else { return Next::Wait };
-        for run in part.runs() {
-            let whole = run.planes >= if self.full_repair { self.planes } else { 1 };
-            if whole {
-                continue;
-            }
-            for index in run.start..(run.start + run.count).min(self.packets) {
-                self.consider(now_ns, index, run.planes, status.bound_holds, path, timeouts);
-            }
-        }
-        if self.has_data() {
-            return Next::Data;
-        }
-        if part.end() < self.packets {
+        if let Some(sent_ns) = self.flight.newest_in_flight_ns() {
+            self.timer_ns = Some(Self::ask_again_ns(now_ns, sent_ns, estimate, timeouts));
             return Next::Wait;
         }
-        match self.pending_ns {
-            Some(_) => {
-                self.timer_ns = self.ask_again_ns(now_ns, path, timeouts);
-                Next::Wait
+        if progress.bound_holds {
+            if std::mem::replace(&mut self.finish, true) {
+                return Next::Wait;
             }
-            None if status.bound_holds && !self.finish => {
-                self.finish = true;
-                Next::Probe
+            return Next::Probe;
+        }
+        for repair in self.flight.take_left_out() {
+            if self.repairing.insert(repair.index) {
+                self.repairs.push_back(repair);
             }
-            None => Next::Wait,
         }
+        self.ready()
     }
 
-    /// When to ask about the packets that may still be on their way: when the last of them should be there, since then
-    /// their order tells what is lost, and at last when they count as lost anyhow.
-    fn ask_again_ns(&self, now_ns: u64, path: &Path, timeouts: &TimeoutConfig) -> Option<u64> {
-        let sent_ns = self.pending_ns?;
-        let expected_ns = path.expected_ns().map(|expected_ns| sent_ns.saturating_add(expected_ns));
-        let lost_ns = sent_ns.saturating_add(path.loss_delay_ns(timeouts));
-        Some(expected_ns.filter(|&at_ns| at_ns > now_ns).unwrap_or(lost_ns.max(now_ns + 1)))
+    /// When to ask about packets that may still be on their way: when the last of them should be there, since then their order tells what is lost, and at
+    /// last when they count as lost anyhow.
+    fn ask_again_ns(now_ns: u64, sent_ns: u64, estimate: &PathEstimate, timeouts: &TimeoutConfig) -> u64 {
+        let expected_ns = estimate.expected_ns().map(|expected_ns| sent_ns.saturating_add(expected_ns));
+        let lost_ns = sent_ns.saturating_add(estimate.loss_delay_ns(timeouts));
+        expected_ns.filter(|&at_ns| at_ns > now_ns).unwrap_or(u64::MAX).min(lost_ns.max(now_ns + 1))
     }
 
-    /// The round trip may have become known only after the question: whether the timer is earlier for it.
-    pub(crate) fn hasten(&mut self, now_ns: u64, path: &Path, timeouts: &TimeoutConfig) -> bool {
-        let Some(at_ns) = self.ask_again_ns(now_ns, path, timeouts) else { return false };
-        let earlier = self.probe_answered && self.timer_ns.is_some_and(|timer_ns| at_ns < timer_ns);
-        if earlier {
-            self.timer_ns = Some(at_ns);
+    fn on_not_expected(&mut self, now_ns: u64, timeouts: &TimeoutConfig) -> Next {
+        let (since_ns, _) = *self.not_expected.get_or_insert((now_ns, 0));
+        let waited_ns = now_ns.saturating_sub(since_ns);
+        if waited_ns >= timeouts.patience_ns {
+            let (peer, message, packets) = (self.to, self.id, self.packets);
+            return Next::Failed(TransferError::NotExpected { peer, message, packets, waited_ns });
         }
-        earlier
+        // The timer of the probe stays: the receiver answers by itself as soon as it is asked.
+        self.ready()
     }
 
-    /// Decides about a packet of which the receiver has only `held` planes.
-    fn consider(
-        &mut self,
-        now_ns: u64,
-        index: u32,
-        held: u8,
-        bound_holds: bool,
-        path: &Path,
-        timeouts: &TimeoutConfig,
-    ) {
-        let at = index as usize;
-        let (Some(&sent_ns), Some(&attempts)) = (self.sent_ns.get(at), self.attempts.get(at)) else { return };
-        if self.repair_from.get(at).is_some_and(|&from| from != NOT_QUEUED) {
-            return;
-        }
-        // The tail of a packet that arrived cut will not come; that of a repair may.
-        let gone = held > 0 && attempts == 1;
-        let overtaken =
-            path.reorder_ns().is_some_and(|window| sent_ns.saturating_add(window) < self.delivered_ns);
-        let late = now_ns.saturating_sub(sent_ns) >= path.loss_delay_ns(timeouts);
-        if !(gone || overtaken || late) {
-            self.pending_ns = Some(self.pending_ns.map_or(sent_ns, |pending| pending.max(sent_ns)));
-            return;
-        }
-        if bound_holds {
-            return;
-        }
-        if self.repair_from.is_empty() {
-            self.repair_from = vec![NOT_QUEUED; self.packets as usize];
-        }
-        self.repair_from[at] = held.min(self.planes.saturating_sub(1));
-        self.repairs.push_back(index);
+    fn ready(&self) -> Next {
+        if self.has_data(1) { Next::Data } else { Next::Wait }
     }
 
-    /// Takes a STOP (its report has been taken already).
+    /// Something was heard: asks again later.
+    fn rest(&mut self, now_ns: u64, estimate: &PathEstimate, timeouts: &TimeoutConfig) {
+        self.timer_ns = if self.flight.in_flight_bytes() == 0 && !self.all_sent() && !self.inquiry.is_open() {
+            None
+        } else {
+            Some(now_ns.saturating_add(estimate.answer_timeout_ns(0, timeouts)))
+        };
+    }
+
+    /// Takes the counts that every packet of the receiver carries.
+    fn take_report(&mut self, when: When, report: &Report, estimate: &mut PathEstimate) -> Option<Feedback> {
+        let now_ns = when.now_ns;
+        let rtt_ns = report.echo.and_then(|echo| self.flight.round_trip_ns(when.arrived_ns, echo));
+        if let Some(rtt_ns) = rtt_ns {
+            estimate.data.sample(rtt_ns);
+        }
+        let before = self.reported;
+        let arrived = report.received.saturating_sub(before.received);
+        if arrived == 0 {
+            return None;
+        }
+        let cut = report.cut.saturating_sub(before.cut).min(arrived);
+        let marked = report.marked.saturating_sub(before.marked).min(arrived);
+        self.reported = *report;
+        Some(Feedback { now_ns, rtt_ns, arrived, cut, marked, lost: 0 })
+    }
+
+    /// Takes a STOP.
     pub(crate) fn on_stop(
         &mut self,
-        now_ns: u64,
+        when: When,
         stop: &Stop<'_>,
-        path: &mut Path,
+        estimate: &mut PathEstimate,
         timeouts: &TimeoutConfig,
-    ) -> Next {
-        self.on_answer(now_ns, stop.sequence, path);
+    ) -> (Option<Feedback>, Next) {
+        let now_ns = when.now_ns;
+        self.inquiry.on_answer(when.arrived_ns, stop.sequence, estimate);
+        let feedback = self.take_report(when, &stop.report, estimate);
         self.stopped = true;
         self.repairs.clear();
+        self.rows.clear();
         self.stats.missing = stop.missing.min(self.packets);
         if let (Some(map), Some(part)) = (&mut self.map, &stop.map) {
             map.take(part);
         }
         if self.map.as_ref().is_none_or(CutMap::is_complete) {
             self.stats.duration_ns = now_ns.saturating_sub(self.started_ns);
-            return Next::Done;
+            return (feedback, Next::Done);
         }
         if stop.map.is_none() {
             let (peer, message, packets) = (self.to, self.id, self.packets);
-            return Next::Failed(TransferError::NoMap { peer, message, packets });
+            return (feedback, Next::Failed(TransferError::NoMap { peer, message, packets }));
         }
-        self.timer_ns = Some(now_ns.saturating_add(path.answer_timeout_ns(0, timeouts)));
-        Next::Wait
+        self.timer_ns = Some(now_ns.saturating_add(estimate.answer_timeout_ns(0, timeouts)));
+        (feedback, Next::Wait)
     }
 
     /// The receiver's final cut map, where it was asked for.
@@ -427,28 +447,20 @@ impl Outgoing {
     /// The timer has expired.
     pub(crate) fn on_timeout(&mut self, now_ns: u64, timeouts: &TimeoutConfig) -> Next {
         self.timer_ns = None;
-        if self.has_data() {
-            return Next::Data;
+        let (silent_ns, probes) = self.inquiry.on_timeout(now_ns);
+        if silent_ns >= timeouts.give_up_ns {
+            return Next::Failed(TransferError::Unanswered {
+                peer: self.to,
+                message: self.id,
+                packets: self.packets,
+                missing: self.stats.missing,
+                probes,
+                silent_ns,
+            });
         }
-        let silent_ns = now_ns.saturating_sub(self.heard_ns.unwrap_or(now_ns));
-        if !self.probe_answered {
-            if silent_ns >= timeouts.give_up_ns {
-                return Next::Failed(TransferError::Unanswered {
-                    peer: self.to,
-                    message: self.id,
-                    packets: self.packets,
-                    missing: self.stats.missing,
-                    probes: self.unanswered.saturating_add(1),
-                    silent_ns,
-                });
-            }
-            self.unanswered = self.unanswered.saturating_add(1);
-        }
-        if self.not_expected_since_ns.is_some() {
-            self.not_expected = self.not_expected.saturating_add(1);
+        if let Some((_, times)) = &mut self.not_expected {
+            *times = times.saturating_add(1);
         }
         Next::Probe
     }
 }
-
-const _: () = assert!(FULL < NOT_QUEUED);

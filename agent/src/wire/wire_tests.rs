@@ -1,35 +1,58 @@
-use super::cut_map::FULL;
+use super::cut_map::{Detail, FULL};
 use super::*;
 use proptest::prelude::*;
+use trimwire_encoder::wire::{PREFIX_LEN, Prefix, StreamId};
 
-const BODY: usize = trimwire_encoder::wire::PREFIX_LEN;
+const IDENTITY: Identity = Identity { from: 0x0a0b_0c0d, to: 7 };
 
 fn writer() -> Writer {
-    Writer { stream: StreamId::new(5, 300).expect("fits") }
+    Writer { stream: StreamId::new(5, 300).expect("fits"), identity: IDENTITY }
 }
 
 fn report() -> impl Strategy<Value = Report> {
     let echo = (0..MAX_PACKETS, any::<bool>(), any::<u32>());
-    (prop::option::of(echo), any::<u32>(), any::<u32>()).prop_map(|(echo, received, cut)| Report {
+    (prop::option::of(echo), any::<[u32; 3]>()).prop_map(|(echo, [received, cut, marked])| Report {
         echo: echo.map(|(packet, cut, hold_ns)| Echo { packet, cut, hold_ns }),
         received,
         cut,
+        marked,
     })
+}
+
+fn progress() -> impl Strategy<Value = Progress<'static>> {
+    let wanted = prop_oneof![Just(Wanted::EveryPlane), any::<u32>().prop_map(Wanted::AllBut)];
+    (report(), any::<[u32; 2]>(), wanted, any::<[bool; 2]>(), 0..1_u32 << 24).prop_map(
+        |(report, [sequence, missing], wanted, [expected, bound_holds], low)| Progress {
+            sequence,
+            report,
+            missing,
+            wanted,
+            expected,
+            bound_holds,
+            low,
+            map: None,
+        },
+    )
 }
 
 fn read(bytes: &[u8]) -> (Prefix, Control<'_>) {
     let prefix = Prefix::parse(bytes).expect("own prefix");
-    (prefix, Control::parse(prefix.kind, &bytes[BODY..]).expect("own body"))
+    let (identity, control) = Control::parse(prefix.kind, &bytes[PREFIX_LEN..]).expect("own body");
+    assert_eq!(identity, IDENTITY);
+    (prefix, control)
 }
 
 proptest! {
     #[test]
     fn what_is_written_is_read_back(
-        report in report(), message: u32, words: [u32; 4], packets in 1..=MAX_PACKETS, planes in 1..=FULL, flags: [bool; 2],
+        progress in progress(), message: u32, words: [u32; 4], packets in 1..=MAX_PACKETS, planes in 1..=FULL, flags: [bool; 2],
+        reason in 1_u8..=5, culprit: u16, ports in prop::collection::vec(any::<u16>(), 1..=PORTS_MAX),
     ) {
-        let bytes = writer().ack(message, &report);
-        prop_assert_eq!(read(&bytes).1, Control::Ack(report));
+        let bytes = writer().progress(message, false, &progress, None).0;
+        prop_assert_eq!(read(&bytes).1, Control::Ack(progress));
         prop_assert_eq!((read(&bytes).0.stream, read(&bytes).0.message), (writer().stream, message));
+        let bytes = writer().progress(message, true, &progress, None).0;
+        prop_assert_eq!(read(&bytes).1, Control::Status(progress));
 
         let [sequence, grace_ns, map_offset, missing] = words;
         let [want_map, finish] = flags;
@@ -37,31 +60,35 @@ proptest! {
         let bytes = writer().probe(message, &probe);
         prop_assert_eq!(read(&bytes).1, Control::Probe(probe));
 
-        let status = Status { sequence, report, missing, expected: want_map, bound_holds: finish, map: None };
-        let bytes = writer().status(message, &status, None).0;
-        prop_assert_eq!(read(&bytes).1, Control::Status(status));
-
-        let stop = Stop { sequence, report, missing, agreed: grace_ns, map: None };
+        let stop = Stop { sequence, report: progress.report, missing, agreed: grace_ns, map: None };
         let bytes = writer().stop(message, &stop, None).0;
         prop_assert_eq!(read(&bytes).1, Control::Stop(stop));
+
+        let abort = Abort { reason: Reason::try_from(reason).expect("valid"), culprit };
+        let bytes = writer().abort(message, abort);
+        prop_assert_eq!(read(&bytes).1, Control::Abort(abort));
+
+        let bytes = writer().hello(finish, &ports);
+        prop_assert!(bytes.len() <= CONTROL_LEN_MAX);
+        let Control::Hello(hello) = read(&bytes).1 else { panic!("no HELLO") };
+        prop_assert_eq!((hello.answer, hello.ports().collect::<Vec<_>>()), (finish, ports));
     }
 
     #[test]
-    fn maps_travel_behind_status_stop_and_final(states in prop::collection::vec(0..=FULL, 1..5_000)) {
+    fn maps_travel_behind_ack_status_stop_and_final(progress in progress(), states in prop::collection::vec(0..=FULL, 1..5_000)) {
         let planes = |packet: u32| states[packet as usize];
         let source = MapSource { planes: &planes, packets: states.len() as u32, offset: 0, detail: Detail::Planes };
-        let status = Status {
-            sequence: 1, report: Report::default(), missing: 0, expected: true, bound_holds: false, map: None,
-        };
         let stop = Stop { sequence: 1, report: Report::default(), missing: 0, agreed: 0, map: None };
         for (bytes, end) in [
-            writer().status(7, &status, Some(&source)),
+            writer().progress(7, false, &progress, Some(&source)),
+            writer().progress(7, true, &progress, Some(&source)),
             writer().stop(7, &stop, Some(&source)),
             writer().agreed(7, 1, &source),
         ] {
             prop_assert!(bytes.len() <= CONTROL_LEN_MAX);
             let part = match read(&bytes).1 {
-                Control::Status(Status { map: Some(part), .. })
+                Control::Ack(Progress { map: Some(part), .. })
+                | Control::Status(Progress { map: Some(part), .. })
                 | Control::Stop(Stop { map: Some(part), .. })
                 | Control::Final(Final { map: part, .. }) => part,
                 other => panic!("{other:?} has no map"),
@@ -73,33 +100,36 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_an_error_or_a_packet_that_is_written_back(kind in 2_u8..=6, body in prop::collection::vec(any::<u8>(), 0..90)) {
+    fn any_bytes_are_an_error_or_a_packet_that_is_written_back(kind in 2_u8..=8, body in prop::collection::vec(any::<u8>(), 0..90)) {
         let kind = Kind::try_from(kind).expect("valid kind");
         match Control::parse(kind, &body) {
-            Ok(Control::Ack(report)) => {
-                let bytes = writer().ack(0, &report);
-                prop_assert_eq!(read(&bytes).1, Control::Ack(report));
+            Ok((identity, control)) => {
+                let writer = Writer { identity, ..writer() };
+                let bytes = match control {
+                    Control::Ack(progress) | Control::Status(progress) if progress.map.is_none() => {
+                        // Where every plane is wanted nothing may be missing.
+                        writer.progress(0, kind == Kind::Status, &progress, None).0
+                    }
+                    Control::Probe(probe) => writer.probe(0, &probe),
+                    Control::Abort(abort) => writer.abort(0, abort),
+                    Control::Hello(hello) => writer.hello(hello.answer, &hello.ports().collect::<Vec<_>>()),
+                    _ => return Ok(()),
+                };
+                let again = Control::parse(kind, &bytes[PREFIX_LEN..]);
+                prop_assert_eq!(again, Ok((identity, control)));
             }
-            Ok(Control::Probe(probe)) => {
-                let bytes = writer().probe(0, &probe);
-                prop_assert_eq!(read(&bytes).1, Control::Probe(probe));
-            }
-            Ok(_) => {}
             Err(error) => prop_assert!(!error.to_string().is_empty()),
         }
     }
 
     #[test]
-    fn every_cut_of_a_control_packet_is_refused_or_says_less(at in 0_usize..100) {
+    fn every_cut_of_a_control_packet_is_refused_or_says_less(progress in progress(), at in 0_usize..140) {
         let planes = |packet: u32| if packet.is_multiple_of(7) { 0 } else { FULL };
         let source = MapSource { planes: &planes, packets: 300, offset: 0, detail: Detail::Coarse };
-        let status = Status {
-            sequence: 1, report: Report::default(), missing: 43, expected: true, bound_holds: false, map: None,
-        };
-        let (bytes, _) = writer().status(7, &status, Some(&source));
-        let cut = &bytes[BODY..][..at.min(bytes.len() - BODY)];
+        let (bytes, _) = writer().progress(7, true, &progress, Some(&source));
+        let cut = &bytes[PREFIX_LEN..][..at.min(bytes.len() - PREFIX_LEN)];
         match Control::parse(Kind::Status, cut) {
-            Ok(Control::Status(read)) => prop_assert!(read.map.is_none() || cut.len() == bytes.len() - BODY),
+            Ok((_, Control::Status(read))) => prop_assert!(read.map.is_none() || cut.len() == bytes.len() - PREFIX_LEN),
             Ok(other) => panic!("{other:?}"),
             Err(_) => {}
         }
@@ -120,29 +150,43 @@ fn golden_bytes_of_a_probe() {
     assert_eq!(
         writer().probe(0x0102_0304, &probe),
         [
-            0x33, 0x10, 0x15, 0x2c, 1, 2, 3, 4, 0, 0, 0, 2, 0, 0, 3, 0xe8, 10, 2, 0, 0, 0, 0, 0x4e, 0x20, 0,
-            0, 0, 0
+            0x33, 0x10, 0x15, 0x2c, 1, 2, 3, 4, 10, 11, 12, 13, 0, 0, 0, 7, 0, 0, 0, 2, 0, 0, 3, 0xe8, 10, 2,
+            0, 0, 0, 0, 0x4e, 0x20, 0, 0, 0, 0
         ]
     );
 }
 
 #[test]
 fn golden_bytes_of_an_ack() {
-    let report =
-        Report { echo: Some(Echo { packet: 0xa_bcde, cut: true, hold_ns: 258 }), received: 11, cut: 4 };
+    let echo = Some(Echo { packet: 0xa_bcde, cut: true, hold_ns: 258 });
+    let progress = Progress {
+        sequence: 1,
+        report: Report { echo, received: 11, cut: 4, marked: 3 },
+        missing: 6,
+        wanted: Wanted::AllBut(2),
+        expected: true,
+        bound_holds: false,
+        low: 0x1_0203,
+        map: None,
+    };
     assert_eq!(
-        writer().ack(9, &report),
-        [0x32, 0x10, 0x15, 0x2c, 0, 0, 0, 9, 0xc0, 0x0a, 0xbc, 0xde, 0, 0, 1, 2, 0, 0, 0, 11, 0, 0, 0, 4]
+        writer().progress(9, false, &progress, None).0,
+        [
+            0x32, 0x10, 0x15, 0x2c, 0, 0, 0, 9, 10, 11, 12, 13, 0, 0, 0, 7, 0, 0, 0, 1, 0xc0, 0x0a, 0xbc,
+            0xde, 0, 0, 1, 2, 0, 0, 0, 11, 0, 0, 0, 4, 0, 0, 0, 3, 0, 0, 0, 6, 0, 0, 0, 2, 1, 1, 2, 3
+        ]
     );
 }
 
 #[test]
 fn errors_name_the_kind_and_what_is_valid() {
     let text = |kind, body: &[u8]| Control::parse(kind, body).expect_err("invalid").to_string();
-    assert_eq!(text(Kind::Probe, &[0; 19]), "Probe body has 19 bytes, at least 20 are needed");
-    assert_eq!(text(Kind::Probe, &[0; 20]), "Probe speaks of a message of 0 packets; valid are 1 to 1048576");
+    assert_eq!(text(Kind::Probe, &[0; 27]), "Probe body has 27 bytes, at least 28 are needed");
+    assert_eq!(text(Kind::Probe, &[0; 28]), "Probe speaks of a message of 0 packets; valid are 1 to 1048576");
+    assert_eq!(text(Kind::Abort, &[0; 12]), "unknown reason 0 to abort; valid are 1 to 5");
+    assert_eq!(text(Kind::Hello, &[0; 12]), "HELLO of 0 ports with room for 0; valid are 1 to 256");
     assert_eq!(
         text(Kind::Data, &[]),
-        "Data is not a control packet; those are ACK, PROBE, STATUS, STOP and FINAL"
+        "Data is not a control packet; those are ACK, PROBE, STATUS, STOP, FINAL, ABORT and HELLO"
     );
 }

@@ -3,13 +3,14 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use std::sync::Arc;
-use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Event, Reliability, Transmit};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use trimwire_agent::burst::{Arrived, Burst, Origin};
+use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Event, Expectation, Reliability};
 use trimwire_agent::rate::RateConfig;
-use trimwire_encoder::wire::{Header, Kind, Prefix};
+use trimwire_encoder::wire::{Header, Kind, PLANES, Prefix};
 use trimwire_encoder::{
-    DEFAULT_COORDINATES_PER_PACKET, Decoder, Decoding, Encoder, Envelope, Importance, Job, Layout, Message,
-    RowChoice, StreamId,
+    DEFAULT_COORDINATES_PER_PACKET, Decoding, Encoder, Envelope, Importance, Job, Layout, Message, RowChoice,
+    RowReceiver,
 };
 
 pub(crate) const LINE_BPS: u64 = 10_000_000_000;
@@ -74,7 +75,35 @@ impl Random {
     }
 }
 
-type Flying = Reverse<(u64, u64, usize, u8, Vec<u8>)>;
+/// The port on which every rank listens.
+pub(crate) const PORT: u16 = 9217;
+
+/// Where a rank listens.
+pub(crate) fn address(rank: usize) -> SocketAddr {
+    let [high, low] = (rank as u16 + 1).to_be_bytes();
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, high, low)), PORT)
+}
+
+/// A rank that sends at line rate to the others.
+pub(crate) fn config(rank: u16, world: u16) -> EndpointConfig {
+    let mut config = EndpointConfig::new(rank, world, LINE_BPS);
+    config.rate = RateConfig::Fixed(None);
+    let others = (0..usize::from(world)).filter(|&other| other != usize::from(rank));
+    config.peers = others.map(|other| (other as u16, address(other))).collect();
+    config
+}
+
+/// A datagram on the network.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Datagram {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) source: SocketAddr,
+    pub(crate) tos: u8,
+    pub(crate) payload: Vec<u8>,
+}
+
+type Flying = Reverse<(u64, u64, Datagram)>;
 
 #[derive(Debug)]
 pub(crate) struct Network {
@@ -82,18 +111,24 @@ pub(crate) struct Network {
     pub(crate) endpoints: Vec<Endpoint>,
     /// Ranks whose datagrams vanish, both ways.
     pub(crate) dead: Vec<bool>,
+    /// Ranks that nobody drives until then: what arrives waits in their sockets.
+    pub(crate) paused_until_ns: Vec<u64>,
+    inboxes: Vec<Vec<Datagram>>,
     pub(crate) faults: Faults,
     pub(crate) random: Random,
     /// Drops or changes a datagram before chance does: (from, datagram, how many of this kind before).
-    pub(crate) script: Option<fn(usize, &Transmit, u64) -> bool>,
+    pub(crate) script: Option<fn(usize, &Datagram, u64) -> bool>,
     seen: BTreeMap<u8, u64>,
     flying: BinaryHeap<Flying>,
     sent: u64,
     /// (from, to) → packet index → most bytes of it that have been delivered in one datagram from plane 0.
     pub(crate) delivered: BTreeMap<(usize, usize, u32), BTreeMap<u32, usize>>,
     /// All departures: (time, from, datagram).
-    pub(crate) log: Vec<(u64, usize, Transmit)>,
+    pub(crate) log: Vec<(u64, usize, Datagram)>,
     pub(crate) keep_log: bool,
+    departed: u64,
+    /// More datagrams than this, and 500 a second, are a failure.
+    pub(crate) most: u64,
 }
 
 impl Network {
@@ -103,8 +138,7 @@ impl Network {
 
     pub(crate) fn with(world: u16, faults: Faults, seed: u64, change: impl Fn(&mut EndpointConfig)) -> Self {
         let endpoint = |rank| {
-            let mut config = EndpointConfig::new(rank, world, LINE_BPS);
-            config.rate = RateConfig::Fixed(None);
+            let mut config = config(rank, world);
             change(&mut config);
             Endpoint::new(config)
         };
@@ -112,6 +146,8 @@ impl Network {
             now_ns: 0,
             endpoints: (0..world).map(endpoint).collect(),
             dead: vec![false; usize::from(world)],
+            paused_until_ns: vec![0; usize::from(world)],
+            inboxes: vec![Vec::new(); usize::from(world)],
             faults,
             random: Random(seed),
             script: None,
@@ -121,21 +157,33 @@ impl Network {
             delivered: BTreeMap::new(),
             log: Vec::new(),
             keep_log: false,
+            departed: 0,
+            most: u64::MAX,
         }
     }
 
     /// Puts what the endpoints want to send into flight, and hands their events to `on_event`.
-    fn drain(&mut self, on_event: &mut impl FnMut(&mut Self, usize, Event)) {
+    fn drain(
+        &mut self,
+        on_event: &mut impl FnMut(&mut Self, usize, Event),
+        work: &mut impl FnMut(&mut Self, usize) -> bool,
+    ) {
         loop {
             let mut quiet = true;
             for rank in 0..self.endpoints.len() {
+                if self.is_paused(rank) {
+                    continue;
+                }
                 while let Some(event) = self.endpoints[rank].poll_event() {
                     quiet = false;
                     on_event(self, rank, event);
                 }
-                while let Some(datagram) = self.endpoints[rank].poll_transmit(self.now_ns) {
+                while work(self, rank) {
                     quiet = false;
-                    self.fly(rank, datagram);
+                }
+                while let Some(burst) = self.endpoints[rank].poll_transmit(self.now_ns) {
+                    quiet = false;
+                    self.depart(rank, &burst);
                 }
             }
             if quiet {
@@ -144,10 +192,48 @@ impl Network {
         }
     }
 
-    fn fly(&mut self, from: usize, mut datagram: Transmit) {
+    fn is_paused(&self, rank: usize) -> bool {
+        self.paused_until_ns[rank] > self.now_ns
+    }
+
+    /// Puts a new endpoint in the place of a rank's.
+    pub(crate) fn restart(&mut self, rank: usize, endpoint: Endpoint) {
+        self.endpoints[rank] = endpoint;
+        self.inboxes[rank].clear();
+        self.paused_until_ns[rank] = 0;
+    }
+
+    /// A datagram arrives at a time, whatever the network does to others.
+    pub(crate) fn inject(&mut self, at_ns: u64, datagram: Datagram) {
+        self.sent += 1;
+        self.flying.push(Reverse((at_ns.max(self.now_ns), self.sent, datagram)));
+    }
+
+    fn depart(&mut self, from: usize, burst: &Burst) {
+        let Some(to) = (0..self.endpoints.len()).find(|&rank| address(rank) == burst.to) else { return };
+        let port = match burst.origin {
+            Origin::Listening => PORT,
+            Origin::Path(path) => self.endpoints[from].config().source_ports[usize::from(path)],
+        };
+        let source = SocketAddr::new(address(from).ip(), port);
+        for payload in burst.datagrams() {
+            self.fly(Datagram { from, to, source, tos: burst.tos, payload: payload.to_vec() });
+        }
+    }
+
+    pub(crate) fn fly(&mut self, mut datagram: Datagram) {
+        let from = datagram.from;
         if self.keep_log {
             self.log.push((self.now_ns, from, datagram.clone()));
         }
+        let most = self.most.saturating_add(self.now_ns / 2_000_000);
+        assert!(
+            self.departed < most,
+            "{} datagrams by {} ns: somebody goes round in circles",
+            self.departed,
+            self.now_ns
+        );
+        self.departed += 1;
         let kind = datagram.payload[0] & 15;
         let before = self.seen.entry(kind).or_default();
         *before += 1;
@@ -155,7 +241,7 @@ impl Network {
         if self.script.is_some_and(|script| script(from, &datagram, before)) {
             return;
         }
-        let to = usize::from(datagram.to_rank);
+        let to = datagram.to;
         if self.dead[from] || self.dead[to] {
             return;
         }
@@ -178,21 +264,31 @@ impl Network {
         for _ in 0..copies {
             let at_ns = self.now_ns + delay_ns + self.random.below(self.faults.jitter_ns + 1);
             self.sent += 1;
-            self.flying.push(Reverse((
-                at_ns,
-                self.sent,
-                from << 16 | to,
-                datagram.tos,
-                datagram.payload.clone(),
-            )));
+            self.flying.push(Reverse((at_ns, self.sent, datagram.clone())));
         }
     }
 
     /// Runs until nothing is left to happen or `until_ns` has come.
-    pub(crate) fn run(&mut self, until_ns: u64, mut on_event: impl FnMut(&mut Self, usize, Event)) {
+    pub(crate) fn run(&mut self, until_ns: u64, on_event: impl FnMut(&mut Self, usize, Event)) {
+        self.run_with(until_ns, on_event, |_, _| false);
+    }
+
+    /// Likewise, and lets ranks work: `work` tells whether there was anything to do.
+    pub(crate) fn run_with(
+        &mut self,
+        until_ns: u64,
+        mut on_event: impl FnMut(&mut Self, usize, Event),
+        mut work: impl FnMut(&mut Self, usize) -> bool,
+    ) {
         loop {
-            self.drain(&mut on_event);
-            let timeouts = self.endpoints.iter().filter_map(Endpoint::poll_timeout).min();
+            self.drain(&mut on_event, &mut work);
+            let timeouts = (0..self.endpoints.len()).filter_map(|rank| {
+                if self.is_paused(rank) {
+                    return Some(self.paused_until_ns[rank]);
+                }
+                self.endpoints[rank].poll_timeout()
+            });
+            let timeouts = timeouts.min();
             let arrival = self.flying.peek().map(|Reverse((at_ns, ..))| *at_ns);
             let Some(next_ns) = [timeouts, arrival].into_iter().flatten().min() else { return };
             // Or a driver would spin.
@@ -206,10 +302,17 @@ impl Network {
                 if *at_ns > self.now_ns {
                     break;
                 }
-                let Some(Reverse((_, _, route, tos, payload))) = self.flying.pop() else { break };
-                self.arrive(route >> 16, route & 0xffff, tos, &payload);
+                let Some(Reverse((_, _, datagram))) = self.flying.pop() else { break };
+                self.arrive(&datagram);
             }
-            for endpoint in &mut self.endpoints {
+            for rank in 0..self.endpoints.len() {
+                if self.is_paused(rank) {
+                    continue;
+                }
+                for datagram in std::mem::take(&mut self.inboxes[rank]) {
+                    self.arrive(&datagram);
+                }
+                let endpoint = &mut self.endpoints[rank];
                 if endpoint.poll_timeout().is_some_and(|at_ns| at_ns <= self.now_ns) {
                     endpoint.handle_timeout(self.now_ns);
                 }
@@ -217,26 +320,41 @@ impl Network {
         }
     }
 
-    fn arrive(&mut self, from: usize, to: usize, tos: u8, payload: &[u8]) {
+    fn arrive(&mut self, datagram: &Datagram) {
+        let Datagram { from, to, source, tos, payload } = datagram;
+        if self.is_paused(*to) {
+            // A socket's buffer holds so many.
+            if self.inboxes[*to].len() < 1_000 {
+                self.inboxes[*to].push(datagram.clone());
+            }
+            return;
+        }
         if let Ok(header) = Header::parse(payload)
             && header.first_plane == 0
         {
-            let best = self.delivered.entry((from, to, header.prefix.message)).or_default();
+            let best = self.delivered.entry((*from, *to, header.prefix.message)).or_default();
             let bytes = best.entry(header.index).or_default();
             *bytes = (*bytes).max(payload.len());
         }
-        self.endpoints[to].handle_datagram(self.now_ns, tos, payload);
+        self.endpoints[*to].handle_datagram(self.now_ns, Arrived::now(*source, *tos), payload);
+    }
+
+    /// Runs to the end and gives all events but rows.
+    pub(crate) fn finish(&mut self, until_ns: u64) -> Vec<(usize, Event)> {
+        let mut events = self.finish_with_rows(until_ns);
+        events.retain(|(_, event)| !matches!(event, Event::Row { .. }));
+        events
     }
 
     /// Runs to the end and gives all events.
-    pub(crate) fn finish(&mut self, until_ns: u64) -> Vec<(usize, Event)> {
+    pub(crate) fn finish_with_rows(&mut self, until_ns: u64) -> Vec<(usize, Event)> {
         let mut events = Vec::new();
         self.run(until_ns, |_, rank, event| events.push((rank, event)));
         events
     }
 }
 
-pub(crate) fn kind(datagram: &Transmit) -> Kind {
+pub(crate) fn kind(datagram: &Datagram) -> Kind {
     Prefix::parse(&datagram.payload).expect("own packet").kind
 }
 
@@ -248,22 +366,73 @@ pub(crate) fn layout(length: usize) -> Layout {
 
 pub(crate) const JOB: Job = Job::new(1);
 
-/// A message of rank 0.
-pub(crate) fn envelope(message: u32) -> Envelope {
-    Envelope { stream: StreamId::new(0, 0).expect("fits"), message }
+pub(crate) fn encode(endpoint: &Endpoint, message: u32, gradient: &[f32], planes: u8) -> Message {
+    encode_in(layout(gradient.len()), endpoint, message, gradient, planes)
 }
 
-pub(crate) fn encode(endpoint: &Endpoint, message: u32, gradient: &[f32], planes: u8) -> Arc<Message> {
+pub(crate) fn encode_in(
+    layout: Layout,
+    endpoint: &Endpoint,
+    message: u32,
+    gradient: &[f32],
+    planes: u8,
+) -> Message {
     let envelope = Envelope { stream: endpoint.stream(), message };
     let mut out = Message::default();
     // `Random::gradient` has an energy of 4/3 a coordinate.
     let choice = RowChoice { planes, importance: Importance::AtLeast(0.5) };
-    Encoder::new(layout(gradient.len()), JOB)
-        .encode_with(gradient, envelope, |_row| choice, &mut out)
-        .expect("finite");
-    Arc::new(out)
+    Encoder::new(layout, JOB).encode_with(gradient, envelope, |_row| choice, &mut out).expect("finite");
+    out
 }
 
-pub(crate) fn decoder(message: u32, length: usize) -> Decoder {
-    Decoder::new(layout(length), JOB, envelope(message), Decoding::Unbiased)
+/// To receive a gradient with an endpoint's reliability.
+pub(crate) fn expectation(endpoint: &Endpoint, length: usize) -> Expectation {
+    Expectation {
+        layout: layout(length),
+        job: JOB,
+        decoding: Decoding::Unbiased,
+        reliability: endpoint.config().reliability,
+        planes: PLANES,
+        agree: false,
+    }
+}
+
+impl Network {
+    /// `rank` expects a gradient of so many coordinates from `from`.
+    pub(crate) fn expect(&mut self, rank: usize, from: u16, message: u32, length: usize) {
+        let expectation = expectation(&self.endpoints[rank], length);
+        self.endpoints[rank].expect(self.now_ns, from, message, expectation).expect("expected once");
+    }
+
+    /// `rank` sends a gradient to `to`.
+    pub(crate) fn send(&mut self, rank: usize, to: u16, message: u32, gradient: &[f32]) {
+        let encoded = encode(&self.endpoints[rank], message, gradient, PLANES);
+        self.endpoints[rank].send(self.now_ns, to, &encoded).expect("sent once");
+    }
+}
+
+/// The rows of a message, as they came.
+#[derive(Debug, Default)]
+pub(crate) struct Rows(pub(crate) BTreeMap<usize, RowReceiver>);
+
+impl Rows {
+    /// Takes a row; each comes once.
+    pub(crate) fn take(&mut self, row: RowReceiver) {
+        assert!(self.0.insert(row.row(), row).is_none(), "a row came twice");
+    }
+
+    /// Planes held of a packet.
+    pub(crate) fn coverage(&self, layout: &Layout, index: usize) -> u8 {
+        self.0[&layout.packet_row(index)].coverage(index)
+    }
+
+    /// The decoded gradient.
+    pub(crate) fn decode(&self, layout: &Layout) -> Vec<f32> {
+        assert_eq!(self.0.len(), layout.rows(), "all rows came");
+        let mut out = vec![0.0; layout.coordinates()];
+        for (&row, receiver) in &self.0 {
+            receiver.decode_into(&mut out[layout.row_coordinates(row)]).expect("of its length");
+        }
+        out
+    }
 }

@@ -81,7 +81,8 @@ impl Scenario {
 
     fn queue_policy(self, options: &Options) -> String {
         if !self.trims() {
-            return "policy:\n  trim: off\n  drop_at: 120us\n".to_owned();
+            // Marks where the cutting port would mark: the baseline is to have what its rate law needs.
+            return "policy:\n  trim: off\n  mark_at: 20us\n  drop_at: 120us\n".to_owned();
         }
         let (shallow_at, deep_at, shallow_size, deep_size) = match self.policy(options) {
             Policy::Ladder => ("20us", "60us", "8 planes", "1 plane"),

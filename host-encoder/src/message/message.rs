@@ -3,7 +3,7 @@
 use super::choice::EncodedRow;
 use super::sealing;
 use crate::wire::seal::Sealer;
-use crate::wire::{Codec, HEADER_LEN, Header, Layout};
+use crate::wire::{Codec, Header, Layout, repair};
 use std::ops::Range;
 
 /// The packets of one message, as they go on the wire. Reuse it: a second encoding of the same size does not allocate.
@@ -30,6 +30,23 @@ impl Message {
     /// Number of packets.
     pub fn packets(&self) -> usize {
         self.shape.as_ref().map_or(0, |shape| shape.layout.packets())
+    }
+
+    /// How it is divided; `None` before the first encoding.
+    pub fn layout(&self) -> Option<&Layout> {
+        self.shape.as_ref().map(|shape| &shape.layout)
+    }
+
+    /// Whether its packets are sealed.
+    pub fn is_sealed(&self) -> bool {
+        self.shape.as_ref().is_some_and(|shape| shape.sealer.is_some())
+    }
+
+    /// A row's packets, one behind the other; empty beyond the last row.
+    pub fn row(&self, row: usize) -> &[u8] {
+        let end = self.starts.get(row + 1).copied().unwrap_or(self.bytes.len());
+        let start = self.starts.get(row).copied().filter(|_| self.shape.is_some());
+        start.and_then(|start| self.bytes.get(start..end)).unwrap_or_default()
     }
 
     /// The rows, in order; none before the first encoding.
@@ -80,11 +97,6 @@ impl Message {
             let sent = self.rows.get(layout.packet_row(index))?.planes;
             return sealing::repair(sealer, self.packet(index), planes, sent);
         }
-        let (packet, header) = (self.packet(index), self.header(index)?);
-        let (codec, n) = (header.codec(), header.coordinates);
-        let start = HEADER_LEN + codec.plane_offset(planes.start, n);
-        let end = (HEADER_LEN + codec.plane_offset(planes.end, n)).min(packet.len());
-        let body = packet.get(start..end).filter(|body| !body.is_empty())?;
-        Some([&Header { first_plane: planes.start, ..header }.to_bytes(), body].concat())
+        repair(self.packet(index), planes)
     }
 }

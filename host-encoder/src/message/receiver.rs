@@ -168,6 +168,22 @@ impl RowReceiver {
         (self.twice, self.missing, self.taken) = (None, self.packets.len(), false);
     }
 
+    /// Takes over the memory of a receiver that is not needed any more, of whatever row: the largest part of what a receiver needs is the row's code words, four bytes a
+    /// coordinate. To be called before anything is received.
+    pub fn reusing(mut self, spent: Self) -> Self {
+        if self.words.is_none() {
+            self.words = spent.words;
+            if let Some(words) = &mut self.words {
+                let length = self.layout.row_range(self.row).len();
+                words.prepare(length);
+                if self.codec.planes() > 11 {
+                    words.prepare_last(length);
+                }
+            }
+        }
+        self
+    }
+
     /// The row's number in its message.
     pub fn row(&self) -> usize {
         self.row

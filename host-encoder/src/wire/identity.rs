@@ -16,6 +16,10 @@ pub enum Kind {
     Stop = 5,
     /// The precision at which all receivers decode.
     Final = 6,
+    /// A message will not be finished, and who is to blame.
+    Abort = 7,
+    /// Two hosts agree on who they are.
+    Hello = 8,
 }
 
 /// A job and the rank in it that a packet comes from.

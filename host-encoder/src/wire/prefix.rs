@@ -15,6 +15,8 @@ impl TryFrom<u8> for Kind {
             4 => Self::Status,
             5 => Self::Stop,
             6 => Self::Final,
+            7 => Self::Abort,
+            8 => Self::Hello,
             other => return Err(PacketError::Kind(other)),
         })
     }

@@ -6,11 +6,12 @@ use crate::{Failure, bad_input, failed, gradient, print};
 use anyhow::anyhow;
 use serde::Serialize;
 use std::net::SocketAddr;
-use std::ops::ControlFlow;
 use trimwire_agent::collective::{AllReduce, AllReduceConfig, Outcome, OutcomeStats, Replicas};
 use trimwire_agent::driver::{Driver, UdpLink};
-use trimwire_encoder::{Decoding, nmse};
+use trimwire_encoder::{Codec, Decoding, nmse};
 
+/// What packets are made to fit, bytes.
+const MTU: usize = 1_500;
 const QUIET_NS: u64 = 300_000_000;
 const LINGER_NS: u64 = 10_000_000_000;
 
@@ -20,8 +21,13 @@ struct Row {
     bytes: u64,
     coordinates: usize,
     iters: u32,
-    /// Mean, s.
+    planes: u8,
+    /// Mean, median and 99th percentile, s.
     seconds: f64,
+    seconds_p50: f64,
+    seconds_p99: f64,
+    /// Processor time of this process, s: mean of an all-reduce.
+    cpu_seconds: f64,
     /// As nccl-tests defines them: bytes / time, and that times 2(n−1)/n; byte/s.
     algbw: f64,
     busbw: f64,
@@ -63,7 +69,9 @@ pub(crate) fn run(args: &AllReduceArgs) -> Result<bool, Failure> {
     let mut driver = args.link.driver(rank, world, peers, own, Some((&args.rate, args.rate_law)))?;
     let config = AllReduceConfig {
         job_seed: args.link.seed,
-        coordinates_per_packet: args.codec.coordinates_per_packet,
+        coordinates_per_packet: args.codec.coordinates_per_packet.unwrap_or_else(|| {
+            Codec::Rht.coordinates_per_packet(MTU, args.codec.planes, args.link.seal_key.is_some())
+        }),
         row_log2: args.codec.row_log2,
         planes: args.codec.planes,
         decoding: Decoding::from(args.decoding),
@@ -113,22 +121,33 @@ fn measure(
         exact.iter_mut().zip(part).for_each(|(sum, value)| *sum += value);
     }
     let mut total = OutcomeStats::default();
-    let (mut error, mut duration_ns) = (0.0, 0);
+    let mut error = 0.0;
+    let mut durations_ns = Vec::new();
+    let (mut cpu, mut cpu_before) = (0.0, cpu_seconds());
     for iteration in 0..args.warmup_iters + args.iters {
         let outcome = one(*step, gradient.clone(), collective, driver)?;
         *step += 1;
         if iteration < args.warmup_iters {
+            cpu_before = cpu_seconds();
             continue;
         }
+        cpu += cpu_seconds() - cpu_before;
         error += nmse(&outcome.sum, &exact);
-        duration_ns += outcome.duration_ns;
+        durations_ns.push(outcome.duration_ns);
         total.packets += outcome.stats.packets;
         total.cut += outcome.stats.cut;
         total.missing += outcome.stats.missing;
         total.repaired += outcome.stats.repaired;
+        cpu_before = cpu_seconds();
     }
     let iters = f64::from(args.iters);
-    let seconds = duration_ns as f64 / 1e9 / iters;
+    durations_ns.sort_unstable();
+    let seconds = durations_ns.iter().sum::<u64>() as f64 / 1e9 / iters;
+    // Nearest rank, as nccl-tests' users expect of few samples.
+    let quantile = |q: f64| {
+        let at = ((durations_ns.len() as f64 * q).ceil() as usize).clamp(1, durations_ns.len().max(1)) - 1;
+        durations_ns.get(at).map_or(0.0, |&ns| ns as f64 / 1e9)
+    };
     let algbw = (coordinates * 4) as f64 / seconds.max(1e-9);
     let world = f64::from(args.world);
     let share = |count: u64| count as f64 / (total.packets.max(1)) as f64;
@@ -136,7 +155,11 @@ fn measure(
         bytes: coordinates as u64 * 4,
         coordinates,
         iters: args.iters,
+        planes: args.codec.planes,
         seconds,
+        seconds_p50: quantile(0.5),
+        seconds_p99: quantile(0.99),
+        cpu_seconds: cpu / iters,
         algbw,
         busbw: algbw * 2.0 * (world - 1.0) / world,
         packets: total.packets,
@@ -145,6 +168,13 @@ fn measure(
         repaired: total.repaired,
         nmse: error / iters,
     })
+}
+
+/// Processor time that this process has used, s.
+fn cpu_seconds() -> f64 {
+    let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF);
+    let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    usage.map_or(f64::NAN, |usage| seconds(usage.user_time()) + seconds(usage.system_time()))
 }
 
 fn one(
@@ -157,14 +187,9 @@ fn one(
     if let Some(outcome) = collective.start(now_ns, step, gradient, driver.endpoint()).map_err(failed)? {
         return Ok(outcome);
     }
-    let outcome = driver.run(u64::MAX, |now_ns, event, endpoint| {
-        match collective.handle_event(now_ns, event, endpoint).transpose() {
-            Some(outcome) => ControlFlow::Break(outcome),
-            None => ControlFlow::Continue(()),
-        }
-    });
-    let outcome = outcome.map_err(failed)?.ok_or_else(|| failed(anyhow!("step {step} did not end")))?;
-    outcome.map_err(failed)
+    let outcome = driver.run(u64::MAX, collective).map_err(failed)?;
+    let outcome = outcome.ok_or_else(|| failed(anyhow!("step {step} did not end")))?;
+    outcome.map(|outcome| *outcome).map_err(failed)
 }
 
 fn text(report: &Report) -> String {

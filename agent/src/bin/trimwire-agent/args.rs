@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
-use trimwire_agent::driver::interfaces::{describe, interfaces, select};
+use trimwire_agent::driver::interfaces::{describe, interfaces, line_rate_bps, select};
 use trimwire_agent::driver::udp::DEFAULT_PORT;
-use trimwire_agent::driver::{Driver, Receive, UdpConfig, UdpLink, on_sockets};
-use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Reliability, Traffic};
-use trimwire_agent::rate::{RateConfig, TimelyConfig, TrimTargetConfig};
-use trimwire_encoder::{DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Decoding, Layout, PLANES};
+use trimwire_agent::driver::{Checksums, Driver, Link, LinkError, Receive, UdpConfig, UdpLink, on_sockets};
+use trimwire_agent::endpoint::{EndpointConfig, Reliability, Traffic};
+use trimwire_agent::rate::{DctcpConfig, RateConfig, TimelyConfig, TrimTargetConfig};
+use trimwire_encoder::{DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Decoding, Layout, PLANES, SealKey};
 
 #[derive(Parser)]
 #[command(
@@ -117,8 +117,8 @@ pub(crate) struct AllReduceArgs {
     pub(crate) link: LinkArgs,
     #[command(flatten)]
     pub(crate) rate: RateArgs,
-    /// How a rate is found: a fixed one, MLT's TIMELY-like law, or a share of cut packets.
-    #[arg(long, value_enum, default_value = "timely")]
+    /// How a rate is found: a fixed one, by cuts, marks and losses as DCTCP does, by delay as TIMELY does, or by a share of cut packets.
+    #[arg(long, value_enum, default_value = "dctcp")]
     pub(crate) rate_law: RateLaw,
     #[command(flatten)]
     pub(crate) codec: CodecArgs,
@@ -165,6 +165,13 @@ pub(crate) struct LinkArgs {
     /// `raw` reads whole IP packets, for switches that leave lengths alone when they cut. Needs root.
     #[arg(long, value_enum, default_value = "socket")]
     pub(crate) receive: ReceiveName,
+    /// What stands in the UDP checksum of DATA: `filled` lets the kernel send and receive many packets in one piece, and is for switches that set it to 0 when they cut; `zero` is for
+    /// those that do not.
+    #[arg(long, value_enum, default_value = "filled")]
+    pub(crate) checksums: ChecksumsName,
+    /// A file of 16 or 32 bytes, the same on all ranks: packets are believed only if they are sealed with it.
+    #[arg(long, env = "TRIMWIRE_SEAL_KEY", value_name = "FILE")]
+    pub(crate) seal_key: Option<PathBuf>,
     /// Share of packets that may be missing altogether.
     #[arg(long, default_value_t = 0.01, value_name = "SHARE", value_parser = share)]
     pub(crate) loss: f32,
@@ -181,15 +188,16 @@ pub(crate) struct LinkArgs {
 
 #[derive(Args)]
 pub(crate) struct RateArgs {
-    /// Most bits of frames per second.
-    #[arg(long, default_value = "1G", value_parser = rate, value_name = "RATE")]
-    pub(crate) bitrate: u64,
-    /// TIMELY: below this round-trip time the rate rises.
-    #[arg(long, default_value = "25us", value_parser = time_ns, value_name = "TIME")]
-    pub(crate) t_low: u64,
-    /// TIMELY: above this one it falls. Sockets see the scheduler in it: the paper's 125us is for network cards.
-    #[arg(long, default_value = "2ms", value_parser = time_ns, value_name = "TIME")]
-    pub(crate) t_high: u64,
+    /// Most bits of frames per second [default: the speed of the interface; 10G where it has none].
+    #[arg(long, value_parser = rate, value_name = "RATE")]
+    pub(crate) bitrate: Option<u64>,
+    /// TIMELY: below this round-trip time the rate rises. The default follows the least round-trip time, the queues' thresholds and
+    /// the host's timers.
+    #[arg(long, value_parser = time_ns, value_name = "TIME")]
+    pub(crate) t_low: Option<u64>,
+    /// TIMELY: above this one it falls. The default does likewise.
+    #[arg(long, value_parser = time_ns, value_name = "TIME")]
+    pub(crate) t_high: Option<u64>,
     /// Send as DROPPABLE: switches drop under congestion and never cut.
     #[arg(long)]
     pub(crate) droppable: bool,
@@ -200,9 +208,10 @@ pub(crate) struct CodecArgs {
     /// Planes sent of each packet; fewer than 10 compress ahead of time.
     #[arg(long, default_value_t = PLANES, value_parser = clap::value_parser!(u8).range(1..=i64::from(PLANES)))]
     pub(crate) planes: u8,
-    /// Most coordinates of a packet, a multiple of 32; the default is what an MTU of 1500 bytes holds over IPv4 and IPv6.
-    #[arg(long, default_value_t = DEFAULT_COORDINATES_PER_PACKET)]
-    pub(crate) coordinates_per_packet: usize,
+    /// Most coordinates of a packet, a multiple of 32 [default: what an MTU of 1500 bytes holds over IPv4 and IPv6: 448, and of all-reduce as many as fit with the planes that are
+    /// sent].
+    #[arg(long)]
+    pub(crate) coordinates_per_packet: Option<usize>,
     /// Rows of 2^this coordinates are rotated as one.
     #[arg(long, default_value_t = DEFAULT_ROW_LOG2)]
     pub(crate) row_log2: u8,
@@ -216,12 +225,19 @@ pub(crate) enum RateLaw {
     Fixed,
     Timely,
     TrimTarget,
+    Dctcp,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ReceiveName {
     Socket,
     Raw,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ChecksumsName {
+    Filled,
+    Zero,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -310,6 +326,13 @@ impl LinkArgs {
         })
     }
 
+    fn seal_key(&self) -> Result<Option<SealKey>, Failure> {
+        let Some(path) = &self.seal_key else { return Ok(None) };
+        let named = |error: &dyn std::fmt::Display| bad_input(anyhow!("{}: {error}", path.display()));
+        let bytes = std::fs::read(path).map_err(|error| named(&error))?;
+        SealKey::from_bytes(&bytes).map(Some).map_err(|error| named(&error))
+    }
+
     pub(crate) fn reliability(&self) -> Reliability {
         if self.reliable { Reliability::Full } else { Reliability::Bounded { loss: self.loss } }
     }
@@ -323,13 +346,13 @@ impl LinkArgs {
         fallback: SocketAddr,
         rate: Option<(&RateArgs, RateLaw)>,
     ) -> Result<Driver<UdpLink>, Failure> {
-        // A receiver sends control packets only.
-        let line_rate_bps = rate.map_or(100_000_000_000, |(rate, _)| rate.bitrate);
-        let mut config = EndpointConfig::new(rank, world, line_rate_bps);
+        let ip = self.own_address(fallback.ip())?;
+        let bitrate = rate.and_then(|(rate, _)| rate.bitrate);
+        let mut config = EndpointConfig::new(rank, world, bitrate.unwrap_or_else(|| speed_of(ip)));
         config.job = self.job;
+        config.seal = self.seal_key()?;
         config.seed = self.seed;
         config.reliability = self.reliability();
-        config.source_ports = 0..=self.source_ports - 1;
         if let Some((args, law)) = rate {
             config.rate = match law {
                 RateLaw::Fixed => RateConfig::Fixed(None),
@@ -339,32 +362,47 @@ impl LinkArgs {
                     ..TimelyConfig::default()
                 }),
                 RateLaw::TrimTarget => RateConfig::TrimTarget(TrimTargetConfig::default()),
+                RateLaw::Dctcp => RateConfig::Dctcp(DctcpConfig::default()),
             };
             config.traffic = if args.droppable { Traffic::Droppable } else { Traffic::Trimmable };
         }
         let mut config = on_sockets(config);
+        // What was asked for is kept to; what the card does is the card's business.
+        config.pace_at_line = bitrate.is_some();
         config.timeouts.give_up_ns = self.timeout;
         config.timeouts.patience_ns = self.timeout;
-        let ip = self.own_address(fallback.ip())?;
+        config.timeouts.keep_alive_ns = config.timeouts.keep_alive_ns.min(self.timeout / 4);
         let port =
             if self.bind.is_none() && self.socket_ifname.is_none() { fallback.port() } else { self.port };
+        if let Some((&rank, &peer)) = peers.iter().find(|(_, peer)| peer.is_ipv4() != ip.is_ipv4()) {
+            return Err(failed(LinkError::Family { rank, peer, own: ip }));
+        }
+        config.peers = peers;
         let link = UdpLink::open(UdpConfig {
-            bind: SocketAddr::new(ip, port),
-            job: self.job,
-            peers,
-            learn: true,
-            source_sockets: self.source_ports,
+            data_sockets: self.source_ports,
             receive: if self.receive == ReceiveName::Raw { Receive::Raw } else { Receive::Socket },
+            checksums: match self.checksums {
+                ChecksumsName::Filled => Checksums::Filled,
+                ChecksumsName::Zero => Checksums::Zero,
+            },
+            ..UdpConfig::new(SocketAddr::new(ip, port))
         });
-        let link = link.map_err(failed)?;
-        tracing::info!("rank {rank} of {world} listens on UDP {}", link.local_address());
-        Ok(Driver::new(Endpoint::new(config), link))
+        let driver = Driver::new(config, link.map_err(failed)?);
+        tracing::info!("rank {rank} of {world} listens on UDP {}", driver.link().local_address());
+        Ok(driver)
     }
+}
+
+/// Speed of the interface that has an address, bit/s; a guess where the system does not say.
+fn speed_of(ip: IpAddr) -> u64 {
+    let all = interfaces().unwrap_or_default();
+    let own = all.iter().find(|interface| interface.address == ip);
+    own.and_then(|interface| line_rate_bps(&interface.name)).unwrap_or(10_000_000_000)
 }
 
 impl CodecArgs {
     pub(crate) fn layout(&self, coordinates: usize) -> Result<Layout, Failure> {
-        Layout::new(coordinates, self.coordinates_per_packet)
+        Layout::new(coordinates, self.coordinates_per_packet.unwrap_or(DEFAULT_COORDINATES_PER_PACKET))
             .and_then(|layout| layout.with_row_log2(self.row_log2)?.with_layer_class(self.layer_class))
             .map_err(bad_input)
     }

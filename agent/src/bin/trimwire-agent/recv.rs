@@ -8,16 +8,19 @@ use anyhow::anyhow;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::ControlFlow;
-use trimwire_agent::endpoint::Event;
+use trimwire_agent::endpoint::{Endpoint, Event, Expectation};
 use trimwire_agent::transfer::{TransferError, TransferStats};
-use trimwire_encoder::{Codec, Decoder, Decoding, Envelope, Job, PLANES, StreamId, expected_nmse, nmse};
+use trimwire_encoder::{Codec, Decoding, Job, Layout, PLANES, RowReceiver, expected_nmse, nmse};
 
 /// A sender whose STOP was lost asks again within its longest time-out, 100 ms.
 const QUIET_NS: u64 = 250_000_000;
 const LINGER_NS: u64 = 5_000_000_000;
 
+/// Rows of a message, as they came.
+type Rows = Vec<Box<RowReceiver>>;
+
 enum End {
-    Delivered(u64, u16, u32, Box<Decoder>, TransferStats),
+    Delivered(u64, u16, u32, TransferStats),
     Failed(u16, TransferError),
 }
 
@@ -43,36 +46,42 @@ pub(crate) fn run(args: &RecvArgs) -> Result<bool, Failure> {
     let mut driver = args.link.driver(rank, world, peers, SocketAddr::new(any, port), None)?;
     let decoding = Decoding::from(args.decoding);
     let seed = args.link.seed;
-    let decoder = |from: u16, message: u32| {
-        let stream = StreamId::new(args.link.job, from).ok_or_else(|| {
-            bad_input(anyhow!("rank {from} of job {} does not fit a packet", args.link.job))
-        })?;
-        let envelope = Envelope { stream, message };
-        let decoder = Decoder::new(layout.clone(), Job::new(seed), envelope, decoding);
-        Ok(decoder.with_planes(args.codec.planes))
+    let expectation = Expectation {
+        layout: layout.clone(),
+        job: Job::new(seed),
+        decoding,
+        reliability: args.link.reliability(),
+        planes: args.codec.planes,
+        agree: false,
     };
     for &from in left.keys() {
         let now_ns = driver.now_ns();
-        driver.endpoint().expect(now_ns, from, 0, decoder(from, 0)?).map_err(failed)?;
+        driver.endpoint().expect(now_ns, from, 0, expectation.clone()).map_err(failed)?;
     }
 
+    let mut arriving: BTreeMap<u16, Rows> = BTreeMap::new();
     let (mut delivered, mut failures) = (Vec::new(), Vec::new());
     let mut bytes_before = 0;
     let mut started_ns = None;
     while !left.is_empty() {
-        let end = driver.run(u64::MAX, |now_ns, event, _| match event {
-            Event::Received { from, message, decoder, stats } => {
-                ControlFlow::Break(End::Delivered(now_ns, from, message, decoder, stats))
+        let end = driver.run(u64::MAX, &mut |now_ns, event, _: &mut Endpoint| match event {
+            Event::Row { from, row, .. } => {
+                arriving.entry(from).or_default().push(row);
+                ControlFlow::Continue(())
+            }
+            Event::Received { from, message, stats } => {
+                ControlFlow::Break(End::Delivered(now_ns, from, message, stats))
             }
             Event::Failed { peer, error, .. } => ControlFlow::Break(End::Failed(peer, error)),
             _ => ControlFlow::Continue(()),
         });
         match end.map_err(failed)?.ok_or_else(|| failed(anyhow!("the transfer did not end")))? {
-            End::Delivered(now_ns, from, id, done, stats) => {
+            End::Delivered(now_ns, from, id, stats) => {
+                let done = arriving.remove(&from).unwrap_or_default();
                 // The next message is expected before this one is decoded, which takes longer.
                 let next = id + 1;
                 if next < args.gradient.messages {
-                    driver.endpoint().expect(now_ns, from, next, decoder(from, next)?).map_err(failed)?;
+                    driver.endpoint().expect(now_ns, from, next, expectation.clone()).map_err(failed)?;
                 } else {
                     left.remove(&from);
                 }
@@ -90,7 +99,7 @@ pub(crate) fn run(args: &RecvArgs) -> Result<bool, Failure> {
     }
     driver.linger(QUIET_NS, LINGER_NS).map_err(failed)?;
 
-    let messages = delivered.into_iter().map(|(from, id, decoder, stats, took_ns, bytes)| {
+    let messages = delivered.into_iter().map(|(from, id, rows, stats, took_ns, bytes)| {
         let made;
         let expected = if let Some(values) = &file {
             values
@@ -98,7 +107,7 @@ pub(crate) fn run(args: &RecvArgs) -> Result<bool, Failure> {
             made = gradient::gaussian(coordinates, seed, from, id);
             &made
         };
-        received(from, id, &decoder, decoding, expected, stats, took_ns, bytes)
+        received(from, id, &layout, &rows, decoding, expected, stats, took_ns, bytes)
     });
     let messages = messages.collect::<Result<Vec<Received>, Failure>>()?;
     let link = driver.link_stats();
@@ -117,7 +126,8 @@ pub(crate) fn run(args: &RecvArgs) -> Result<bool, Failure> {
 fn received(
     from: u16,
     message: u32,
-    decoder: &Decoder,
+    layout: &Layout,
+    rows: &Rows,
     decoding: Decoding,
     expected: &[f32],
     stats: TransferStats,
@@ -125,11 +135,13 @@ fn received(
     bytes: u64,
 ) -> Result<Received, Failure> {
     let mut planes = BTreeMap::new();
-    for index in 0..decoder.layout().packets() {
-        *planes.entry(decoder.coverage(index)).or_insert(0) += 1;
-    }
     let mut got = vec![0.0; expected.len()];
-    decoder.decode_into(&mut got).map_err(failed)?;
+    for row in rows {
+        for index in layout.row_packets(row.row()) {
+            *planes.entry(row.coverage(index)).or_insert(0) += 1;
+        }
+        row.decode_into(&mut got[layout.row_coordinates(row.row())]).map_err(failed)?;
+    }
     let seconds = took_ns as f64 / 1e9;
     let per_second = |bytes: u64| bytes as f64 * 8.0 / seconds.max(1e-9);
     Ok(Received {
@@ -142,7 +154,7 @@ fn received(
         duplicates: stats.duplicates,
         planes,
         nmse: nmse(&got, expected),
-        nmse_expected: predicted(decoder, decoding, expected),
+        nmse_expected: predicted(layout, rows, decoding, expected),
         seconds,
         goodput_bps: per_second(bytes),
         gradient_bps: per_second(expected.len() as u64 * 4),
@@ -150,14 +162,14 @@ fn received(
 }
 
 /// The formula of docs/wire-format.md §9 for each row, weighted by the rows' energies.
-fn predicted(decoder: &Decoder, decoding: Decoding, expected: &[f32]) -> f64 {
-    let layout = decoder.layout();
+fn predicted(layout: &Layout, rows: &Rows, decoding: Decoding, expected: &[f32]) -> f64 {
     let (mut error, mut energy) = (0.0, 0.0);
-    for row in 0..layout.rows() {
+    for receiver in rows {
+        let row = receiver.row();
         let range = layout.row_range(row);
         let mut shares: BTreeMap<u8, f64> = BTreeMap::new();
         for index in layout.row_packets(row) {
-            let planes = decoder.coverage(index);
+            let planes = receiver.coverage(index);
             if planes < PLANES {
                 let share = layout.packet_range(index).len() as f64 / range.len() as f64;
                 *shares.entry(planes).or_default() += share;

@@ -19,7 +19,13 @@ pub(crate) struct Totals {
     pub(crate) control_sent: u64,
     pub(crate) control_received: u64,
     pub(crate) repairs_sent: u64,
+    /// Datagrams that found the own receive buffer full.
+    pub(crate) overflowed: u64,
     pub(crate) malformed: u64,
+    /// Of another job, from somewhere else than where the rank is, or from before a restart.
+    pub(crate) foreign: u64,
+    /// Control packets without the right tag, in a sealed job.
+    pub(crate) unsealed: u64,
     pub(crate) refused: u64,
 }
 
@@ -37,7 +43,10 @@ impl Totals {
             control_sent: endpoint.control_sent,
             control_received: endpoint.control_received,
             repairs_sent: endpoint.repairs_sent,
+            overflowed: link.overflowed,
             malformed: endpoint.malformed,
+            foreign: endpoint.foreign,
+            unsealed: endpoint.unsealed,
             refused: link.refused + link.unaddressed,
         }
     }

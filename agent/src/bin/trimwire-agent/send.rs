@@ -8,8 +8,7 @@ use anyhow::anyhow;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::ControlFlow;
-use std::sync::Arc;
-use trimwire_agent::endpoint::{Event, SendError};
+use trimwire_agent::endpoint::{Endpoint, Event, SendError};
 use trimwire_encoder::{Encoder, Envelope, Job, Message};
 
 pub(crate) fn run(args: &SendArgs) -> Result<bool, Failure> {
@@ -27,6 +26,10 @@ pub(crate) fn run(args: &SendArgs) -> Result<bool, Failure> {
     let mut driver = args.link.driver(rank, world, peers, fallback, Some((&args.rate, args.rate_law)))?;
 
     let encoder = Encoder::new(layout, Job::new(args.link.seed));
+    let encoder = match driver.endpoint().sealer() {
+        Some(sealer) => encoder.sealed(sealer),
+        None => encoder,
+    };
     let (mut messages, mut failures) = (Vec::new(), Vec::new());
     for id in 0..args.gradient.messages {
         let made;
@@ -41,9 +44,9 @@ pub(crate) fn run(args: &SendArgs) -> Result<bool, Failure> {
         let mut message = Message::default();
         encoder.encode(values, envelope, args.codec.planes, &mut message).map_err(bad_input)?;
         let now_ns = driver.now_ns();
-        driver.endpoint().send(now_ns, to_rank, Arc::new(message)).map_err(failed)?;
+        driver.endpoint().send(now_ns, to_rank, &message).map_err(failed)?;
         // The endpoint's own time-outs end it earlier.
-        let outcome = driver.run(u64::MAX, |_, event, _| match event {
+        let outcome = driver.run(u64::MAX, &mut |_, event, _: &mut Endpoint| match event {
             Event::Sent { stats, .. } => ControlFlow::Break(Ok(stats)),
             Event::Failed { error, .. } => ControlFlow::Break(Err(error)),
             _ => ControlFlow::Continue(()),

@@ -320,6 +320,8 @@ fn name(kind: Kind) -> &'static str {
         Kind::Status => "STATUS",
         Kind::Stop => "STOP",
         Kind::Final => "FINAL",
+        Kind::Abort => "ABORT",
+        Kind::Hello => "HELLO",
     }
 }
 

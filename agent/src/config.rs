@@ -1,7 +1,10 @@
 //! What an endpoint can be told.
+#![forbid(unsafe_code)]
 
-use crate::rate::{RateConfig, TimelyConfig};
-use std::ops::RangeInclusive;
+use crate::rate::{DctcpConfig, RateConfig};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use trimwire_encoder::SealKey;
 
 /// How much of a message has to arrive.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -68,10 +71,14 @@ pub struct TimeoutConfig {
     pub max_ns: u64,
     /// A packet counts as lost at least so long after it was sent, where no later packet's arrival shows it.
     pub min_loss_delay_ns: u64,
+    /// Data that has arrived is acknowledged at the latest after this time.
+    pub ack_delay_ns: u64,
+    /// A peer of whose messages nothing has come for so long is asked for a sign of life.
+    pub keep_alive_ns: u64,
     /// A transfer fails when the peer has answered nothing for so long although it was asked.
     pub give_up_ns: u64,
-    /// A transfer fails when the peer answers, but its application never asks for the message; and a receiver fails
-    /// when it has heard nothing of an expected message for so long.
+    /// A transfer fails when the peer answers, but its application never asks for the message, or never sends what is expected of it; and when a peer that
+    /// has never been heard of does not come up. Longer than the longest pause of a rank that is well: ranks write checkpoints.
     pub patience_ns: u64,
 }
 
@@ -82,14 +89,16 @@ impl Default for TimeoutConfig {
             min_ns: 1_000_000,
             max_ns: 100_000_000,
             min_loss_delay_ns: 20_000,
-            give_up_ns: 5_000_000_000,
-            patience_ns: 60_000_000_000,
+            ack_delay_ns: 25_000,
+            keep_alive_ns: 1_000_000_000,
+            give_up_ns: 10_000_000_000,
+            patience_ns: 1_800_000_000_000,
         }
     }
 }
 
 /// One rank's transport.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct EndpointConfig {
     /// This rank, below `world`.
     pub rank: u16,
@@ -97,16 +106,28 @@ pub struct EndpointConfig {
     pub job: u8,
     /// Ranks of the job, at most 1,024.
     pub world: u16,
+    /// A number that this endpoint has and none before it had under this rank, not 0: drawn at random, or given by who starts the job. It tells packets from before
+    /// a restart.
+    pub incarnation: u32,
+    /// Where the other ranks listen. A rank that is not among them is where its first answer to our HELLO comes from.
+    pub peers: BTreeMap<u16, SocketAddr>,
+    /// Key of a sealed job: DATA is believed only with its tags, control packets only with theirs.
+    pub seal: Option<SealKey>,
     /// Speed of the network card, bit/s; all datagrams together stay below it.
     pub line_rate_bps: u64,
+    /// Hold data back that would leave faster than the card's speed. In virtual time the card is ours; a real one, and the system's queue in front of it, hold back what is too fast by
+    /// themselves, and keep the wire busy while this thread is not.
+    pub pace_at_line: bool,
     /// Rate law, one instance per peer.
     pub rate: RateConfig,
     /// How much has to arrive.
     pub reliability: Reliability,
     /// What may happen to it on the way.
     pub traffic: Traffic,
-    /// UDP source ports over which packets are sprayed: the entropy that makes switches choose a path per packet.
-    pub source_ports: RangeInclusive<u16>,
+    /// UDP source ports over which DATA is sprayed, at most 256: the entropy that makes switches choose a path.
+    pub source_ports: Vec<u16>,
+    /// So many packets go one way before another path is chosen: what leaves from one socket costs one system call.
+    pub packets_per_path: u32,
     /// DSCP values.
     pub dscp: DscpPlan,
     /// Seed of the spraying.
@@ -115,9 +136,15 @@ pub struct EndpointConfig {
     pub timeouts: TimeoutConfig,
     /// One ACK per so many data packets (MLT §4.2.3: ten).
     pub ack_every: u32,
-    /// Data that arrives before the application expects it is kept up to this many bytes per peer; the rest is
-    /// dropped and repaired later.
-    pub early_bytes_per_peer: usize,
+    /// Bytes of DATA that may be on their way to all peers together, and as many from all peers: each has an equal part, [`Self::window_bytes`]. What arrives before the application
+    /// expects it is kept up to twice that part.
+    pub window: u64,
+    /// Data leaves in bursts that take so long at the peer's rate, ns, and of at least one packet: what a queue that is about to be cut still has room for.
+    pub burst_wire_ns: u64,
+    /// Time that a queue takes which switches are about to cut: the ladder's `shallow_at` over the link's rate.
+    pub trim_delay_ns: u64,
+    /// What the host adds to a round trip: timers, scheduler. 0 in virtual time.
+    pub host_jitter_ns: u64,
     /// Time for which a late caller may catch up by sending faster, ns. 0 in virtual time; a socket driver sets it
     /// to the granularity of its timers.
     pub burst_ns: u64,
@@ -127,24 +154,37 @@ pub struct EndpointConfig {
 
 impl EndpointConfig {
     /// A rank of a job of `world` ranks with everything else at its default: bounded loss of 1 %, trimmable data, the
-    /// TIMELY-like law.
+    /// DCTCP-like law, which hears of cuts, marks and losses, and not of what hosts' schedulers add to delays.
     pub fn new(rank: u16, world: u16, line_rate_bps: u64) -> Self {
         Self {
             rank,
             job: 0,
             world,
             line_rate_bps,
-            rate: RateConfig::Timely(TimelyConfig::default()),
+            rate: RateConfig::Dctcp(DctcpConfig::default()),
             reliability: Reliability::Bounded { loss: 0.01 },
             traffic: Traffic::Trimmable,
-            source_ports: 49_152..=65_535,
+            source_ports: (49_152..49_152 + 64).collect(),
+            pace_at_line: true,
+            packets_per_path: 1,
+            incarnation: u32::from(rank) + 1,
+            peers: BTreeMap::new(),
+            seal: None,
             dscp: DscpPlan::default(),
             seed: 0,
             timeouts: TimeoutConfig::default(),
             ack_every: 10,
-            early_bytes_per_peer: 8 << 20,
+            window: 8 << 20,
+            burst_wire_ns: 0,
+            trim_delay_ns: 20_000,
+            host_jitter_ns: 0,
             burst_ns: 0,
             overhead_bytes: 42,
         }
+    }
+
+    /// One peer's part of the window: at least what a handful of packets take.
+    pub fn window_bytes(&self) -> u64 {
+        (self.window / u64::from(self.world.saturating_sub(1).max(1))).max(24_000)
     }
 }

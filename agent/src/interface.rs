@@ -1,10 +1,12 @@
 //! What an endpoint and its caller say to each other.
+#![forbid(unsafe_code)]
 
-use super::Reliability;
-use crate::transfer::{TransferError, TransferStats};
+use crate::config::Reliability;
+use crate::outcome::{TransferError, TransferStats};
+use crate::wire::Reason;
 use crate::wire::cut_map::CutMap;
-use trimwire_encoder::Decoder;
 use trimwire_encoder::wire::StreamId;
+use trimwire_encoder::{Decoding, Job, Layout, RowReceiver};
 
 /// Why a message is not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -36,6 +38,26 @@ pub enum SendError {
         /// This endpoint's.
         own: StreamId,
     },
+    /// A message of that number has been sent there before, or its number is below the watermark.
+    #[error("message {message:#010x} for rank {to} is over; numbers are used once, in ascending order")]
+    Reused {
+        /// The message.
+        message: u32,
+        /// The rank asked for.
+        to: u16,
+    },
+    /// It was given up before it began.
+    #[error("message {message:#010x} for rank {to} was given up, because of rank {culprit}: {reason}")]
+    Aborted {
+        /// The message.
+        message: u32,
+        /// The rank asked for.
+        to: u16,
+        /// The rank to blame.
+        culprit: u16,
+        /// Why.
+        reason: Reason,
+    },
     /// The same message is on its way to the same rank.
     #[error("message {message:#010x} is already on its way to rank {to}")]
     Busy {
@@ -43,6 +65,34 @@ pub enum SendError {
         message: u32,
         /// The rank asked for.
         to: u16,
+    },
+}
+
+/// Why a row is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SupplyError {
+    /// No such message is on its way: it was not opened, or is over already.
+    #[error("message {message:#010x} is not on its way to rank {to}")]
+    Unknown {
+        /// The message.
+        message: u32,
+        /// The rank asked for.
+        to: u16,
+    },
+    /// Not the next row.
+    #[error("row {got} of message {message:#010x} for rank {to} is not the next one, {expected} of {rows}")]
+    Order {
+        /// The message.
+        message: u32,
+        /// Its receiver.
+        to: u16,
+        /// The row given.
+        got: usize,
+        /// The row that comes next.
+        expected: usize,
+        /// Rows of the message.
+        rows: usize,
     },
 }
 
@@ -60,6 +110,26 @@ pub enum ExpectError {
         /// Ranks of the job.
         world: u16,
     },
+    /// A message of that number has been received from there before, or its number is below the watermark.
+    #[error("message {message:#010x} of rank {from} is over; numbers are used once, in ascending order")]
+    Reused {
+        /// The message.
+        message: u32,
+        /// The rank asked for.
+        from: u16,
+    },
+    /// It was given up before it was expected.
+    #[error("message {message:#010x} of rank {from} was given up, because of rank {culprit}: {reason}")]
+    Aborted {
+        /// The message.
+        message: u32,
+        /// The rank asked for.
+        from: u16,
+        /// The rank to blame.
+        culprit: u16,
+        /// Why.
+        reason: Reason,
+    },
     /// It is expected already.
     #[error("message {message:#010x} of rank {from} is expected already")]
     Busy {
@@ -70,29 +140,55 @@ pub enum ExpectError {
     },
 }
 
-/// How a message is expected, beside its decoder.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// A message that is to be sent; its rows follow.
+#[derive(Debug, Clone)]
+pub struct Outbound {
+    /// Its id: used in ascending order (RFC 1982 serial numbers), and never again.
+    pub message: u32,
+    /// How it is divided.
+    pub layout: Layout,
+    /// Planes that are sent of each packet, 1 to 10.
+    pub planes: u8,
+    /// Ask for the receiver's final cut map, which [`Event::Sent`] brings.
+    pub want_map: bool,
+}
+
+/// A message that is to be received.
+#[derive(Debug, Clone)]
 pub struct Expectation {
+    /// How it is divided, as its sender has it.
+    pub layout: Layout,
+    /// Job of its rotations.
+    pub job: Job,
+    /// How cut packets are decoded.
+    pub decoding: Decoding,
     /// How much of it has to arrive.
     pub reliability: Reliability,
     /// Planes that the sender sends of each packet, 1 to 10; the sender's PROBE corrects a number that is too large.
     pub planes: u8,
-    /// Tell the sender the final cut map and wait for its FINAL ([`Event::Agreed`]); the sender must use
-    /// [`super::Endpoint::send_agreed`] and [`super::Endpoint::agree`].
+    /// Tell the sender the final cut map and wait for its FINAL ([`Event::Agreed`]); the sender must ask for it
+    /// ([`Outbound::want_map`]) and [`crate::endpoint::Endpoint::agree`].
     pub agree: bool,
 }
 
 /// What happened.
 #[derive(Debug)]
 pub enum Event {
+    /// A row is there: all of its packets, or all that will come. Rows of a message come in any order, each once, all of them before [`Event::Received`].
+    Row {
+        /// Its sender.
+        from: u16,
+        /// The message.
+        message: u32,
+        /// What arrived of it, ready to decode.
+        row: Box<RowReceiver>,
+    },
     /// A message is delivered.
     Received {
         /// Its sender.
         from: u16,
         /// Its id.
         message: u32,
-        /// All that arrived of it, ready to decode.
-        decoder: Box<Decoder>,
         /// What became of its packets.
         stats: TransferStats,
     },
@@ -102,7 +198,7 @@ pub enum Event {
         to: u16,
         /// Its id.
         message: u32,
-        /// What the receiver has, for [`super::Endpoint::send_agreed`].
+        /// What the receiver has, where it was asked for.
         map: Option<CutMap>,
         /// What became of its packets.
         stats: TransferStats,
@@ -127,19 +223,6 @@ pub enum Event {
     },
 }
 
-/// A datagram to be sent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Transmit {
-    /// The rank it is for.
-    pub to_rank: u16,
-    /// UDP source port: the entropy for the switches' choice of a path.
-    pub source_port: u16,
-    /// DSCP << 2 | ECN.
-    pub tos: u8,
-    /// UDP payload.
-    pub payload: Vec<u8>,
-}
-
 /// Totals since the beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EndpointStats {
@@ -157,7 +240,7 @@ pub struct EndpointStats {
     pub control_bytes_sent: u64,
     /// Valid DATA datagrams received.
     pub data_received: u64,
-    /// Of these, cut ones (by their DSCP or length).
+    /// Of all DATA datagrams, cut ones (by their DSCP, whether they were of use or not, or by their length).
     pub cut_received: u64,
     /// DATA datagrams that were cut on the link to this rank, by their DSCP, whether they were of use or not.
     pub cut_last_hop_received: u64,
@@ -167,8 +250,10 @@ pub struct EndpointStats {
     pub early_dropped: u64,
     /// Datagrams ignored because they are not ours: bytes that are no packet, or a packet that fits no message.
     pub malformed: u64,
-    /// Datagrams ignored because they are of another job, of this rank itself, or of no rank of the job.
+    /// Datagrams ignored because they are of another job, of this rank itself, of no rank of the job, from somewhere else than where that rank is, or from before a restart.
     pub foreign: u64,
+    /// Control packets of a sealed job that came without the right tag.
+    pub unsealed: u64,
     /// Valid datagrams about transfers that are over, or never were.
     pub stray: u64,
     /// Transfers given up.

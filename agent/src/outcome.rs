@@ -1,0 +1,171 @@
+//! What becomes of a transfer: counts, or why it was given up.
+#![forbid(unsafe_code)]
+
+use crate::wire::Reason;
+use std::time::Duration;
+
+/// What became of a message's packets, on the side that counts them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TransferStats {
+    /// Packets of the message.
+    pub packets: u32,
+    /// Receiver: packets of which every plane that was sent has arrived.
+    pub full: u32,
+    /// Receiver: packets of which some planes have arrived.
+    pub cut: u32,
+    /// Receiver: packets of which nothing has. Sender: what the receiver said last.
+    pub missing: u32,
+    /// Receiver: DATA datagrams that brought nothing new.
+    pub duplicates: u32,
+    /// Sender: repairs sent.
+    pub repaired: u32,
+    /// Sender: payload bytes of DATA sent, repairs included.
+    pub bytes_sent: u64,
+    /// Sender: payload bytes of repairs.
+    pub retransmitted_bytes: u64,
+    /// Sender: probes sent. Receiver: probes seen.
+    pub probes: u32,
+    /// From the first `send` or `expect` to the end, ns.
+    pub duration_ns: u64,
+}
+
+/// Why a transfer was given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransferError {
+    /// The peer answers nothing.
+    #[error(
+        "rank {peer} has not answered {probes} probes in {:?}: {missing} of {packets} packets of message {message:#010x} \
+         are not known to have arrived", Duration::from_nanos(*.silent_ns)
+    )]
+    Unanswered {
+        /// The receiver.
+        peer: u16,
+        /// The message.
+        message: u32,
+        /// Packets of the message.
+        packets: u32,
+        /// Packets not known to have arrived.
+        missing: u32,
+        /// Probes sent since the last answer.
+        probes: u32,
+        /// Time since the last answer, ns.
+        silent_ns: u64,
+    },
+    /// The peer answers that its application has not asked for the message, for too long.
+    #[error(
+        "rank {peer} is alive but has not asked for message {message:#010x} ({packets} packets) in {:?}",
+        Duration::from_nanos(*.waited_ns)
+    )]
+    NotExpected {
+        /// The receiver.
+        peer: u16,
+        /// The message.
+        message: u32,
+        /// Packets of the message.
+        packets: u32,
+        /// Time since the peer said so first, ns.
+        waited_ns: u64,
+    },
+    /// The peer answers, but data does not get through.
+    #[error(
+        "rank {peer} answers, but nothing more of message {message:#010x} has arrived in {:?}: {missing} of {packets} packets \
+         are missing", Duration::from_nanos(*.waited_ns)
+    )]
+    Stalled {
+        /// The receiver.
+        peer: u16,
+        /// The message.
+        message: u32,
+        /// Packets of the message.
+        packets: u32,
+        /// Packets missing.
+        missing: u32,
+        /// Time since the last progress, ns.
+        waited_ns: u64,
+    },
+    /// An expected message stopped arriving, or never began to.
+    #[error(
+        "nothing was heard from rank {peer} of message {message:#010x} in {:?}: {missing} of {packets} packets are missing, \
+         {cut} are cut", Duration::from_nanos(*.silent_ns)
+    )]
+    Silent {
+        /// The sender.
+        peer: u16,
+        /// The message.
+        message: u32,
+        /// Packets of the message.
+        packets: u32,
+        /// Packets of which nothing has arrived.
+        missing: u32,
+        /// Packets of which some planes have arrived.
+        cut: u32,
+        /// Time since the last datagram of it, ns.
+        silent_ns: u64,
+    },
+    /// The peer has given the message up.
+    #[error("rank {peer} has given up message {message:#010x}, because of rank {culprit}: {reason}")]
+    Aborted {
+        /// Who says so.
+        peer: u16,
+        /// The message.
+        message: u32,
+        /// The rank to blame.
+        culprit: u16,
+        /// Why.
+        reason: Reason,
+    },
+    /// The peer has started anew, and knows nothing of the message.
+    #[error("rank {peer} has started anew in the middle of message {message:#010x}")]
+    Restarted {
+        /// The other rank.
+        peer: u16,
+        /// The message.
+        message: u32,
+    },
+    /// The receiver has the message, but does not tell its cut map.
+    #[error(
+        "rank {peer} has message {message:#010x} but tells no cut map of its {packets} packets: it does not expect the \
+         message with an agreement of replicas, this rank does"
+    )]
+    NoMap {
+        /// The receiver.
+        peer: u16,
+        /// The message.
+        message: u32,
+        /// Packets of the message.
+        packets: u32,
+    },
+    /// The replicas' agreement on a message was not reached.
+    #[error(
+        "rank {peer} has confirmed the agreed precision of {agreed} of {packets} packets of message {message:#010x}, and \
+         nothing more in {:?}", Duration::from_nanos(*.silent_ns)
+    )]
+    Disagreement {
+        /// The receiver.
+        peer: u16,
+        /// The message.
+        message: u32,
+        /// Packets of the message.
+        packets: u32,
+        /// Packets whose agreed state the peer has.
+        agreed: u32,
+        /// Time since the last answer, ns.
+        silent_ns: u64,
+    },
+}
+
+impl TransferError {
+    /// The rank to blame, and why, to be told to others.
+    pub(crate) fn blame(&self) -> (u16, Reason) {
+        match *self {
+            Self::Aborted { reason, culprit, .. } => (culprit, reason),
+            Self::Restarted { peer, .. } => (peer, Reason::Restarted),
+            Self::Stalled { peer, .. } | Self::NotExpected { peer, .. } => (peer, Reason::Stalled),
+            Self::NoMap { peer, .. } => (peer, Reason::Mismatch),
+            Self::Unanswered { peer, .. } | Self::Silent { peer, .. } | Self::Disagreement { peer, .. } => {
+                (peer, Reason::Lost)
+            }
+        }
+    }
+}

@@ -1,0 +1,579 @@
+//! A peer: the connection to one other rank, with its transfers, timers, pacing and paths.
+//!
+//! [`Peer`] is driven by its endpoint alone, which hands it the datagrams of its rank, tells it when time is up, and asks it what to send.
+#![forbid(unsafe_code)]
+
+mod early;
+mod over;
+mod receive;
+mod session;
+mod timers;
+mod transmit;
+
+pub(crate) use transmit::Data;
+
+use crate::config::EndpointConfig;
+use crate::interface::{EndpointStats, Event, ExpectError, Expectation, Outbound, SendError, SupplyError};
+use crate::pacing::Pacer;
+use crate::rate::{PathModel, RateLaw};
+use crate::row::Row;
+use crate::spray::Spray;
+use crate::transfer::agreement::{self, Agreement};
+use crate::transfer::incoming::{Arrival, Incoming};
+use crate::transfer::outgoing::{self, Outgoing};
+use crate::transfer::path::PathEstimate;
+use crate::transfer::{TransferError, backoff};
+use crate::wire::cut_map::CutMap;
+use crate::wire::{Abort, Reason};
+use early::Early;
+use over::{Ending, Over, before};
+use session::Session;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use timers::{Timer, Timers};
+use trimwire_encoder::wire::{Header, PLANES, StreamId};
+use trimwire_encoder::{Envelope, RowReceiver, SealKey, Sealer};
+
+/// A control packet that is due; its content is written when it leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    Hello { answer: bool, to: Option<(SocketAddr, u32)> },
+    Ack(u32),
+    Status(u32),
+    Stop { message: u32, sequence: u32 },
+    EarlyAck { message: u32 },
+    EarlyStatus { message: u32, sequence: u32 },
+    Probe(u32),
+    Final(u32),
+    Abort(u32),
+}
+
+/// What a peer works with at each call.
+pub(crate) struct Context<'a> {
+    pub(crate) now_ns: u64,
+    /// How long the datagram that it is about has waited in this host, ns.
+    pub(crate) age_ns: u64,
+    pub(crate) config: &'a EndpointConfig,
+    pub(crate) events: &'a mut VecDeque<Event>,
+    pub(crate) stats: &'a mut EndpointStats,
+    /// Rows whose memory may be used.
+    pub(crate) spent: &'a mut Vec<RowReceiver>,
+}
+
+/// The connection to another rank.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    rank: u16,
+    stream: StreamId,
+    session: Session,
+    /// HELLOs that nobody has answered, and since when.
+    hellos: Option<(u64, u32)>,
+    /// Since when the peer has been asked for a sign of life, and given none.
+    asked_since_ns: Option<u64>,
+    rate: Box<dyn RateLaw>,
+    pacer: Pacer,
+    spray: Spray,
+    /// The path in use, and packets that are still to go that way.
+    on_path: (u16, u32),
+    estimate: PathEstimate,
+    sends: BTreeMap<u32, Outgoing>,
+    receives: BTreeMap<u32, Incoming>,
+    agreements: BTreeMap<u32, Agreement>,
+    /// Messages with data to send: (class, order of `send`, id).
+    sending: BTreeSet<(u8, u64, u32)>,
+    /// Their order.
+    orders: BTreeMap<u32, u64>,
+    next_order: u64,
+    early: Early,
+    sent: Over,
+    received: Over,
+    timers: Timers,
+    control: VecDeque<Due>,
+    /// DATA seen of messages that are over.
+    late: u32,
+    /// Of an incarnation of the peer, in a sealed job.
+    sealer: Option<(u32, Sealer)>,
+}
+
+impl Peer {
+    pub(crate) fn new(rank: u16, stream: StreamId, config: &EndpointConfig) -> Self {
+        let address = config.peers.get(&rank).copied();
+        let path = PathModel {
+            line_rate_bps: config.line_rate_bps,
+            trim_delay_ns: config.trim_delay_ns,
+            host_jitter_ns: config.host_jitter_ns,
+        };
+        let paths = config.source_ports.len().clamp(1, usize::from(u16::MAX)) as u16;
+        let seed = config.seed ^ u64::from(stream.rank()) << 48 ^ u64::from(rank) << 32;
+        Self {
+            rank,
+            stream,
+            session: Session::new(config.incarnation, address),
+            hellos: None,
+            asked_since_ns: None,
+            rate: config.rate.build(&path),
+            pacer: Pacer::with_burst_time(config.burst_wire_ns),
+            spray: Spray::new(paths, seed),
+            estimate: PathEstimate { host_jitter_ns: config.host_jitter_ns, ..PathEstimate::default() },
+            on_path: (0, 0),
+            sends: BTreeMap::new(),
+            receives: BTreeMap::new(),
+            agreements: BTreeMap::new(),
+            sending: BTreeSet::new(),
+            orders: BTreeMap::new(),
+            next_order: 0,
+            early: Early::new(config.window_bytes() as usize * 2),
+            sent: Over::default(),
+            received: Over::default(),
+            timers: Timers::default(),
+            control: VecDeque::new(),
+            late: 0,
+            sealer: None,
+        }
+    }
+
+    /// Where the peer listens.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.session.address()
+    }
+
+    pub(crate) fn set_address(&mut self, address: SocketAddr) {
+        self.session.set_address(address);
+    }
+
+    /// Bit/s of whole frames.
+    pub(crate) fn rate_bps(&self) -> u64 {
+        self.rate.rate_bps()
+    }
+
+    pub(crate) fn rtt_ns(&self) -> Option<u64> {
+        self.estimate.data.smoothed_ns()
+    }
+
+    /// Packets supplied for a message and not sent yet.
+    pub(crate) fn backlog(&self, message: u32) -> u32 {
+        self.sends.get(&message).map_or(0, Outgoing::backlog)
+    }
+
+    /// What the sender counts of a message that is on its way.
+    pub(crate) fn send_stats(&self, message: u32) -> Option<crate::transfer::TransferStats> {
+        self.sends.get(&message).map(|transfer| transfer.stats)
+    }
+
+    /// Bytes kept of messages that nobody has asked for, and endings remembered.
+    pub(crate) fn footprint(&self) -> (usize, usize) {
+        (self.early.bytes(), self.sent.remembered() + self.received.remembered())
+    }
+
+    /// Whether anything is between us.
+    fn is_idle(&self) -> bool {
+        self.sends.is_empty() && self.receives.is_empty() && self.agreements.is_empty()
+    }
+
+    pub(crate) fn open(&mut self, cx: &mut Context<'_>, outbound: &Outbound) -> Result<(), SendError> {
+        let (to, message) = (self.rank, outbound.message);
+        if self.sends.contains_key(&message) || self.agreements.contains_key(&message) {
+            return Err(SendError::Busy { message, to });
+        }
+        match self.sent.ending(message) {
+            Some(Ending::Delivered(_) | Ending::Forgotten) => return Err(SendError::Reused { message, to }),
+            Some(Ending::Aborted(Abort { reason, culprit })) => {
+                return Err(SendError::Aborted { message, to, culprit, reason });
+            }
+            None => {}
+        }
+        let transfer = Outgoing::new(cx.now_ns, to, outbound);
+        self.sends.insert(message, transfer);
+        self.orders.insert(message, self.next_order);
+        self.next_order += 1;
+        if self.session.is_open() {
+            self.announce(message, outbound.planes);
+        } else {
+            self.greet(cx);
+        }
+        Ok(())
+    }
+
+    /// Planes sent on purpose are told in advance; all of them need not be.
+    fn announce(&mut self, message: u32, planes: u8) {
+        if planes < PLANES {
+            self.queue_probe(message);
+        }
+    }
+
+    pub(crate) fn supply(
+        &mut self,
+        cx: &mut Context<'_>,
+        message: u32,
+        number: usize,
+        row: Row,
+    ) -> Result<(), SupplyError> {
+        let to = self.rank;
+        let transfer = self.sends.get_mut(&message).ok_or(SupplyError::Unknown { message, to })?;
+        transfer.supply(cx.now_ns, number, row)?;
+        self.queue_data(message);
+        Ok(())
+    }
+
+    pub(crate) fn agree(&mut self, now_ns: u64, message: u32, map: Arc<CutMap>) -> Result<(), SendError> {
+        let to = self.rank;
+        if self.sends.contains_key(&message) || self.agreements.contains_key(&message) {
+            return Err(SendError::Busy { message, to });
+        }
+        let mut agreement = Agreement::new(now_ns, to, message, map);
+        agreement.queued = true;
+        self.agreements.insert(message, agreement);
+        self.control.push_back(Due::Final(message));
+        Ok(())
+    }
+
+    pub(crate) fn expect(
+        &mut self,
+        cx: &mut Context<'_>,
+        message: u32,
+        expectation: Expectation,
+    ) -> Result<(), ExpectError> {
+        let from = self.rank;
+        if self.receives.contains_key(&message) {
+            return Err(ExpectError::Busy { message, from });
+        }
+        match self.received.ending(message) {
+            Some(Ending::Delivered(_) | Ending::Forgotten) => {
+                return Err(ExpectError::Reused { message, from });
+            }
+            Some(Ending::Aborted(Abort { reason, culprit })) => {
+                return Err(ExpectError::Aborted { message, from, culprit, reason });
+            }
+            None => {}
+        }
+        // Every rank of an endpoint's world fits a stream.
+        let stream = StreamId::new(self.stream.job(), from).unwrap_or(self.stream);
+        let envelope = Envelope { stream, message };
+        let sealer = self.sealer(cx.config);
+        let transfer = Incoming::new(cx.now_ns, envelope, expectation, sealer, &cx.config.timeouts);
+        self.timers.set(Timer::Incoming(message), transfer.timer_ns);
+        self.receives.insert(message, transfer);
+        self.replay_early(cx, message);
+        Ok(())
+    }
+
+    /// What the peer seals its packets with, once it is known who it is.
+    fn sealer(&mut self, config: &EndpointConfig) -> Option<Sealer> {
+        let key = config.seal.as_ref()?;
+        Some(self.sealer_of(key, self.session.peer().unwrap_or(0)))
+    }
+
+    /// What an incarnation of the peer seals with. Deriving a key takes microseconds, so the session's is kept; a stranger's costs just that.
+    pub(crate) fn sealer_of(&mut self, key: &SealKey, incarnation: u32) -> Sealer {
+        if let Some((known, sealer)) = &self.sealer
+            && *known == incarnation
+        {
+            return sealer.clone();
+        }
+        let sealer = Sealer::new(key, incarnation);
+        if self.session.peer() == Some(incarnation) {
+            self.sealer = Some((incarnation, sealer.clone()));
+        }
+        sealer
+    }
+
+    /// Ends a message on its way to the peer, and tells the peer.
+    pub(crate) fn abort_send(&mut self, message: u32, abort: Abort) {
+        if self.sends.contains_key(&message) || self.agreements.contains_key(&message) {
+            self.end_send(message, Ending::Aborted(abort));
+            self.control.push_back(Due::Abort(message));
+        }
+    }
+
+    /// Ends a message on its way from the peer, and tells the peer.
+    pub(crate) fn abort_expect(&mut self, message: u32, abort: Abort) {
+        if self.receives.contains_key(&message) {
+            self.end_receive(message, Ending::Aborted(abort));
+            self.control.push_back(Due::Abort(message));
+        }
+    }
+
+    /// Nothing below is used any more, in either direction.
+    pub(crate) fn retire(&mut self, below: u32) {
+        let live = self.sends.keys().chain(self.receives.keys()).chain(self.agreements.keys());
+        let below = live.copied().fold(below, |below, id| if before(id, below) { id } else { below });
+        self.sent.retire(below);
+        self.received.retire(below);
+        self.early.forget(|id| before(id, below));
+    }
+
+    fn end_send(&mut self, message: u32, ending: Ending) {
+        if let Some(transfer) = self.sends.remove(&message) {
+            let order = self.orders.remove(&message).unwrap_or(0);
+            self.sending.remove(&(transfer.class, order, message));
+        }
+        self.agreements.remove(&message);
+        self.timers.set(Timer::Outgoing(message), None);
+        self.timers.set(Timer::Agreement(message), None);
+        self.sent.end(message, ending);
+    }
+
+    fn end_receive(&mut self, message: u32, ending: Ending) {
+        self.receives.remove(&message);
+        self.timers.set(Timer::Incoming(message), None);
+        self.received.end(message, ending);
+    }
+
+    fn fail(&mut self, cx: &mut Context<'_>, message: u32, error: TransferError) {
+        cx.stats.failed += 1;
+        cx.events.push_back(Event::Failed { peer: self.rank, message, error });
+    }
+
+    fn fail_send(&mut self, cx: &mut Context<'_>, message: u32, error: TransferError) {
+        let (culprit, reason) = error.blame();
+        self.abort_send(message, Abort { reason, culprit });
+        self.fail(cx, message, error);
+    }
+
+    fn fail_receive(&mut self, cx: &mut Context<'_>, message: u32, error: TransferError) {
+        let (culprit, reason) = error.blame();
+        self.abort_expect(message, Abort { reason, culprit });
+        self.fail(cx, message, error);
+    }
+
+    /// The peer has started anew: all that was between us is void.
+    fn restarted(&mut self, cx: &mut Context<'_>) {
+        let peer = self.rank;
+        let mut ids: Vec<u32> = std::mem::take(&mut self.sends).into_keys().collect();
+        ids.extend(std::mem::take(&mut self.agreements).into_keys());
+        // Numbers are used once in an incarnation: our packets of before may still be on their way, and say nothing of whom they are for.
+        for &message in &ids {
+            self.sent.end(message, Ending::Aborted(Abort { reason: Reason::Restarted, culprit: peer }));
+        }
+        for message in ids.into_iter().chain(std::mem::take(&mut self.receives).into_keys()) {
+            self.fail(cx, message, TransferError::Restarted { peer, message });
+        }
+        self.sending.clear();
+        self.orders.clear();
+        self.timers.clear();
+        self.control.clear();
+        self.early.forget(|_| true);
+        self.received = Over::default();
+        (self.hellos, self.asked_since_ns) = (None, None);
+    }
+
+    /// Sends a HELLO, and more until one is answered.
+    fn greet(&mut self, cx: &mut Context<'_>) {
+        if self.hellos.is_none() && self.session.address().is_some() {
+            self.hellos = Some((cx.now_ns, 0));
+            self.control.push_back(Due::Hello { answer: false, to: None });
+            self.arm_hello(cx);
+        }
+    }
+
+    fn arm_hello(&mut self, cx: &Context<'_>) {
+        let timeouts = &cx.config.timeouts;
+        let times = self.hellos.map_or(0, |(_, times)| times);
+        let wait_ns = backoff(timeouts.initial_ns.max(timeouts.min_ns), times, timeouts.max_ns);
+        self.timers.set(Timer::Session, Some(cx.now_ns.saturating_add(wait_ns)));
+    }
+
+    fn on_session_timeout(&mut self, cx: &mut Context<'_>) {
+        let Some((since_ns, times)) = self.hellos else { return };
+        if self.session.is_open() || self.is_idle() {
+            self.hellos = None;
+            return;
+        }
+        let silent_ns = cx.now_ns.saturating_sub(since_ns);
+        if silent_ns >= cx.config.timeouts.patience_ns {
+            self.hellos = None;
+            let probes = times + 1;
+            let ids: Vec<u32> = self.sends.keys().copied().collect();
+            for message in ids {
+                let (peer, stats) =
+                    (self.rank, self.sends.get(&message).map(|t| t.stats).unwrap_or_default());
+                let (packets, missing) = (stats.packets, stats.missing);
+                self.fail_send(
+                    cx,
+                    message,
+                    TransferError::Unanswered { peer, message, packets, missing, probes, silent_ns },
+                );
+            }
+            return;
+        }
+        self.hellos = Some((since_ns, times.saturating_add(1)));
+        self.control.push_back(Due::Hello { answer: false, to: None });
+        self.arm_hello(cx);
+    }
+
+    /// When to call [`Self::on_timeout`] next.
+    pub(crate) fn timeout_ns(&self) -> Option<u64> {
+        self.timers.next_ns()
+    }
+
+    /// Lets every timer expire whose time has come.
+    pub(crate) fn on_timeout(&mut self, cx: &mut Context<'_>) {
+        while let Some(timer) = self.timers.expire(cx.now_ns) {
+            match timer {
+                Timer::Session => self.on_session_timeout(cx),
+                Timer::Outgoing(message) => {
+                    if let Some(transfer) = self.sends.get_mut(&message) {
+                        let next = transfer.on_timeout(cx.now_ns, &cx.config.timeouts);
+                        self.apply(cx, message, next);
+                    }
+                }
+                Timer::Incoming(message) => self.on_incoming_timeout(cx, message),
+                Timer::Agreement(message) => {
+                    if let Some(agreement) = self.agreements.get_mut(&message) {
+                        let next = agreement.on_timeout(cx.now_ns, &cx.config.timeouts);
+                        self.apply_agreement(cx, message, next);
+                    }
+                }
+            }
+        }
+    }
+
+    fn on_incoming_timeout(&mut self, cx: &mut Context<'_>, message: u32) {
+        let Some(transfer) = self.receives.get_mut(&message) else { return };
+        if transfer.is_receiving() && transfer.is_over(cx.now_ns) {
+            return self.deliver(cx, message);
+        }
+        let ack = transfer.take_ack_due(cx.now_ns);
+        match transfer.on_timeout(cx.now_ns, &cx.config.timeouts) {
+            Err(error) => self.fail_receive(cx, message, error),
+            Ok(silent) => {
+                let timer_ns = transfer.timer_ns;
+                self.timers.set(Timer::Incoming(message), timer_ns);
+                if ack {
+                    self.queue_ack(message);
+                }
+                if silent {
+                    self.ask_for_life(cx, message);
+                }
+            }
+        }
+    }
+
+    /// Nothing has come of an expected message for a while: is its sender alive, and does it know that it is waited for?
+    fn ask_for_life(&mut self, cx: &mut Context<'_>, message: u32) {
+        if !self.session.is_open() {
+            return self.greet(cx);
+        }
+        let since_ns = *self.asked_since_ns.get_or_insert(cx.now_ns);
+        if cx.now_ns.saturating_sub(since_ns) >= cx.config.timeouts.give_up_ns {
+            if let Some(error) = self.receives.get(&message).map(|transfer| transfer.silent(cx.now_ns)) {
+                self.fail_receive(cx, message, error);
+            }
+            return;
+        }
+        self.control.push_back(Due::Hello { answer: false, to: None });
+        // A sender that has given the message up says so again.
+        self.queue_ack(message);
+    }
+
+    /// Does what an outgoing transfer wants.
+    fn apply(&mut self, cx: &mut Context<'_>, message: u32, next: outgoing::Next) {
+        let Some(transfer) = self.sends.get_mut(&message) else { return };
+        match next {
+            outgoing::Next::Wait => self.timers.set(Timer::Outgoing(message), transfer.timer_ns),
+            outgoing::Next::Data => {
+                self.timers.set(Timer::Outgoing(message), transfer.timer_ns);
+                self.queue_data(message);
+            }
+            outgoing::Next::Probe => self.queue_probe(message),
+            outgoing::Next::Done => {
+                let (map, stats) = (transfer.take_map(), transfer.stats);
+                let agreeing = map.is_some();
+                if agreeing {
+                    // The id goes on to be the agreement's.
+                    let order = self.orders.remove(&message).unwrap_or(0);
+                    self.sending.remove(&(transfer.class, order, message));
+                    self.sends.remove(&message);
+                    self.timers.set(Timer::Outgoing(message), None);
+                } else {
+                    self.end_send(message, Ending::Delivered(crate::transfer::incoming::Epitaph::default()));
+                }
+                cx.events.push_back(Event::Sent { to: self.rank, message, map, stats });
+            }
+            outgoing::Next::Failed(error) => self.fail_send(cx, message, error),
+        }
+    }
+
+    fn apply_agreement(&mut self, cx: &mut Context<'_>, message: u32, next: agreement::Next) {
+        let Some(agreement) = self.agreements.get_mut(&message) else { return };
+        match next {
+            agreement::Next::Wait => self.timers.set(Timer::Agreement(message), agreement.timer_ns),
+            agreement::Next::Send => {
+                if !std::mem::replace(&mut agreement.queued, true) {
+                    self.control.push_back(Due::Final(message));
+                }
+            }
+            agreement::Next::Done => {
+                self.end_send(message, Ending::Delivered(crate::transfer::incoming::Epitaph::default()));
+            }
+            agreement::Next::Failed(error) => self.fail_send(cx, message, error),
+        }
+    }
+
+    fn queue_probe(&mut self, message: u32) {
+        let Some(transfer) = self.sends.get_mut(&message) else { return };
+        if !std::mem::replace(&mut transfer.probe_queued, true) {
+            self.control.push_back(Due::Probe(message));
+        }
+    }
+
+    fn queue_ack(&mut self, message: u32) {
+        let Some(transfer) = self.receives.get_mut(&message) else { return };
+        if !std::mem::replace(&mut transfer.ack_queued, true) {
+            self.control.push_back(Due::Ack(message));
+        }
+    }
+
+    fn queue_data(&mut self, message: u32) {
+        let (Some(transfer), Some(&order)) = (self.sends.get(&message), self.orders.get(&message)) else {
+            return;
+        };
+        self.sending.insert((transfer.class, order, message));
+    }
+
+    /// Hands a message to the application and tells the sender.
+    fn deliver(&mut self, cx: &mut Context<'_>, message: u32) {
+        let Some(transfer) = self.receives.get_mut(&message) else { return };
+        let Some(stats) = transfer.finish(cx.now_ns, &cx.config.timeouts) else { return };
+        let agrees = transfer.agrees();
+        self.hand_over(cx, message);
+        cx.events.push_back(Event::Received { from: self.rank, message, stats });
+        if agrees {
+            self.queue_stop(message);
+        } else {
+            self.bury(message);
+        }
+    }
+
+    /// Hands rows that are there to the application.
+    fn hand_over(&mut self, cx: &mut Context<'_>, message: u32) {
+        let Some(transfer) = self.receives.get_mut(&message) else { return };
+        for row in transfer.ready.drain(..) {
+            cx.events.push_back(Event::Row { from: self.rank, message, row });
+        }
+    }
+
+    fn queue_stop(&mut self, message: u32) {
+        let Some(transfer) = self.receives.get_mut(&message) else { return };
+        if !std::mem::replace(&mut transfer.stop_queued, true) {
+            self.control.push_back(Due::Stop { message, sequence: 0 });
+        }
+        self.timers.set(Timer::Incoming(message), transfer.timer_ns);
+    }
+
+    /// Ends a message that was received, remembering enough to answer late questions.
+    fn bury(&mut self, message: u32) {
+        let Some(transfer) = self.receives.get(&message) else { return };
+        let (epitaph, sequence) = (transfer.epitaph(), transfer.sequence());
+        self.end_receive(message, Ending::Delivered(epitaph));
+        self.control.push_back(Due::Stop { message, sequence });
+    }
+}
+
+/// A datagram of the peer's, sorted.
+pub(crate) struct DataArrival<'a> {
+    pub(crate) arrival: Arrival,
+    pub(crate) header: &'a Header,
+    pub(crate) payload: &'a [u8],
+}

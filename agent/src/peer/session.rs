@@ -1,0 +1,149 @@
+//! Who is at the other end, and since when: incarnations, address, source ports.
+//!
+//! ```text
+//!  A                                          B
+//!  HELLO from a, to 0          ───────────►   (B keeps nothing)
+//!                              ◄───────────   HELLO from b, to a
+//!  (A knows B: it has seen a)
+//!  HELLO from a, to b, answer  ───────────►   (B knows A)
+//! ```
+//!
+//! An incarnation is taken over only from a HELLO that echoes ours, so that it was us whom its sender heard: a stranger cannot end a session by claiming that a rank
+//! has started anew. One that was superseded never comes back, or a HELLO of before, repeated, would end the session that came after it. After that every control packet carries both incarnations, and DATA comes from the address and the source ports that the HELLO named.
+
+use crate::wire::{Hello, Identity};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+/// Incarnations that are remembered after they were superseded.
+const FORMER: usize = 64;
+/// So many packets of a former incarnation, with none of the present one between, and it is believed to live after all: a HELLO that was never
+/// delivered in its time may have come late and looked like a restart.
+const KNOCKS: u32 = 40;
+
+/// What a control packet's identity means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Of this session.
+    Ours,
+    /// From a peer that does not know us, or that we do not know: our HELLO would help.
+    Strange,
+    /// Not from where the peer is, or from before it started anew.
+    Foreign,
+}
+
+/// What a HELLO did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Greeting {
+    /// Nothing: it is not from where the peer is, or from before it started anew.
+    Foreign,
+    /// The peer does not know us yet.
+    Unconfirmed,
+    /// The peer is who it was.
+    Known,
+    /// The session begins.
+    Begun,
+    /// The peer has started anew: what was between us is void.
+    Restarted,
+}
+
+/// The session with a peer.
+#[derive(Debug)]
+pub(super) struct Session {
+    own: u32,
+    /// Where the peer listens.
+    address: Option<SocketAddr>,
+    peer: Option<u32>,
+    /// Incarnations of the peer from before, the newest last.
+    former: VecDeque<u32>,
+    /// Packets of former incarnations since the last one of the present one.
+    knocks: u32,
+    /// Sorted.
+    ports: Vec<u16>,
+}
+
+impl Session {
+    pub(super) fn new(own: u32, address: Option<SocketAddr>) -> Self {
+        Self { own, address, peer: None, former: VecDeque::new(), knocks: 0, ports: Vec::new() }
+    }
+
+    /// Where the peer listens, as given or learned.
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    pub(super) fn set_address(&mut self, address: SocketAddr) {
+        self.address = Some(address);
+    }
+
+    /// Whether both ends know each other.
+    pub(super) fn is_open(&self) -> bool {
+        self.peer.is_some()
+    }
+
+    /// The peer's incarnation.
+    pub(super) fn peer(&self) -> Option<u32> {
+        self.peer
+    }
+
+    /// What our packets say.
+    pub(super) fn identity(&self) -> Identity {
+        Identity { from: self.own, to: self.peer.unwrap_or(0) }
+    }
+
+    /// Whether a packet for this endpoint is from before a restart of its sender.
+    fn is_former(&mut self, identity: Identity) -> bool {
+        let former = identity.to == self.own && self.former.contains(&identity.from);
+        self.knocks += u32::from(former);
+        former && self.knocks < KNOCKS
+    }
+
+    /// Of a control packet other than HELLO.
+    pub(super) fn judge(&mut self, source: SocketAddr, identity: Identity) -> Verdict {
+        if self.address.is_none_or(|address| address != source) || self.is_former(identity) {
+            return Verdict::Foreign;
+        }
+        if identity.to == self.own && self.peer == Some(identity.from) {
+            self.knocks = 0;
+            Verdict::Ours
+        } else {
+            Verdict::Strange
+        }
+    }
+
+    /// Whether DATA from there is the peer's.
+    pub(super) fn sends_data_from(&self, source: SocketAddr) -> bool {
+        self.address.is_some_and(|address| address.ip() == source.ip())
+            && self.ports.binary_search(&source.port()).is_ok()
+    }
+
+    /// Takes a HELLO.
+    pub(super) fn on_hello(&mut self, source: SocketAddr, identity: Identity, hello: &Hello<'_>) -> Greeting {
+        let elsewhere = self.address.is_some_and(|address| address != source);
+        if identity.from == 0 || elsewhere || self.is_former(identity) {
+            return Greeting::Foreign;
+        }
+        if identity.to != self.own {
+            return Greeting::Unconfirmed;
+        }
+        self.address = Some(source);
+        self.ports = hello.ports().collect();
+        self.ports.sort_unstable();
+        match self.peer.replace(identity.from) {
+            None => Greeting::Begun,
+            Some(before) if before == identity.from => {
+                self.knocks = 0;
+                Greeting::Known
+            }
+            Some(before) => {
+                self.knocks = 0;
+                self.former.retain(|&former| former != identity.from);
+                if self.former.len() == FORMER {
+                    self.former.pop_front();
+                }
+                self.former.push_back(before);
+                Greeting::Restarted
+            }
+        }
+    }
+}

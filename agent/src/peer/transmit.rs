@@ -1,0 +1,192 @@
+//! What is to be sent to a peer.
+
+use super::timers::Timer;
+use super::{Context, Due, Peer};
+use crate::transfer::outgoing::{Chunk, Outgoing};
+use crate::wire::{Identity, Progress, Report, Wanted, Writer};
+use std::net::SocketAddr;
+
+/// Bytes of a frame, by which bursts are measured.
+const FRAME: u64 = 1_500;
+
+/// Data that leaves.
+#[derive(Debug)]
+pub(crate) struct Data {
+    pub(crate) chunk: Chunk,
+    pub(crate) class: u8,
+    pub(crate) path: u16,
+}
+
+impl Peer {
+    fn writer(&self) -> Writer {
+        Writer { stream: self.stream, identity: self.session.identity() }
+    }
+
+    /// Whether control packets are due.
+    pub(crate) fn has_control(&self) -> bool {
+        !self.control.is_empty()
+    }
+
+    /// The next control packet that is still called for, and where to.
+    pub(crate) fn next_control(&mut self, cx: &mut Context<'_>) -> Option<(SocketAddr, Vec<u8>)> {
+        while let Some(due) = self.control.pop_front() {
+            let to = match due {
+                Due::Hello { to: Some((to, _)), .. } => Some(to),
+                _ => self.session.address(),
+            };
+            if let (Some(to), Some(payload)) = (to, self.write(cx, due)) {
+                return Some((to, payload));
+            }
+        }
+        None
+    }
+
+    fn write(&mut self, cx: &mut Context<'_>, due: Due) -> Option<Vec<u8>> {
+        let (now_ns, timeouts, writer) = (cx.now_ns, &cx.config.timeouts, self.writer());
+        match due {
+            Due::Hello { answer, to } => {
+                let incarnation = to.map_or(writer.identity.to, |(_, incarnation)| incarnation);
+                let identity = Identity { to: incarnation, ..writer.identity };
+                Some(Writer { identity, ..writer }.hello(answer, &cx.config.source_ports))
+            }
+            Due::Ack(message) => {
+                let transfer = self.receives.get_mut(&message)?;
+                transfer.ack_queued = false;
+                transfer.ack(now_ns, writer)
+            }
+            Due::Status(message) => {
+                let transfer = self.receives.get_mut(&message)?;
+                transfer.status_queued = false;
+                let (payload, more) = transfer.status(now_ns, writer)?;
+                if more {
+                    transfer.status_queued = true;
+                    self.control.push_back(due);
+                }
+                Some(payload)
+            }
+            Due::Stop { message, sequence } => {
+                let Some(transfer) = self.receives.get_mut(&message) else {
+                    return Some(self.epitaph(message)?.stop(message, sequence, writer));
+                };
+                transfer.stop_queued = false;
+                let (payload, more) = transfer.stop(now_ns, writer)?;
+                if more {
+                    transfer.stop_queued = true;
+                    self.control.push_back(due);
+                }
+                Some(payload)
+            }
+            Due::EarlyAck { message } => {
+                let early = self.early.get_mut(message)?;
+                early.ack_queued = false;
+                let report = early.tally.report(now_ns);
+                Some(not_expected(writer, message, false, 0, report))
+            }
+            Due::EarlyStatus { message, sequence } => {
+                if self.receives.contains_key(&message) {
+                    return None;
+                }
+                let report = self.early.get_mut(message).map(|early| early.tally.report(now_ns));
+                Some(not_expected(writer, message, true, sequence, report.unwrap_or_default()))
+            }
+            Due::Probe(message) => {
+                let transfer = self.sends.get_mut(&message)?;
+                transfer.probe_queued = false;
+                let probe = transfer.probe(now_ns, &self.estimate, timeouts);
+                let timer_ns = transfer.timer_ns;
+                self.timers.set(Timer::Outgoing(message), timer_ns);
+                Some(writer.probe(message, &probe))
+            }
+            Due::Final(message) => {
+                let agreement = self.agreements.get_mut(&message)?;
+                agreement.queued = false;
+                let (payload, more) = agreement.next_packet(now_ns, writer, &self.estimate, timeouts)?;
+                if more {
+                    agreement.queued = true;
+                    self.control.push_back(due);
+                }
+                let timer_ns = agreement.timer_ns;
+                self.timers.set(Timer::Agreement(message), timer_ns);
+                Some(payload)
+            }
+            Due::Abort(message) => Some(writer.abort(message, self.abortion(message)?)),
+        }
+    }
+
+    /// When data may leave; `None` while there is none, or no more may be on its way.
+    pub(crate) fn data_ns(&self, window: u64) -> Option<u64> {
+        self.next_message(window).map(|_| self.pacer.next_ns())
+    }
+
+    /// The message that goes first among those that may send.
+    fn next_message(&self, window: u64) -> Option<(u8, u64, u32)> {
+        if !self.session.is_open() {
+            return None;
+        }
+        // What nobody has asked for yet has a window of its own, and leaves room for what is asked for.
+        let expected = self.sends.values().filter(|transfer| !transfer.is_not_expected());
+        let in_flight: u64 = expected.map(Outgoing::in_flight_bytes).sum();
+        let may_send = |&&(_, _, message): &&(u8, u64, u32)| {
+            self.sends.get(&message).is_some_and(|transfer| {
+                let used = if transfer.is_not_expected() { transfer.in_flight_bytes() } else { in_flight };
+                transfer.has_data(window.saturating_sub(used))
+            })
+        };
+        self.sending.iter().find(may_send).copied()
+    }
+
+    /// The next data that may leave at `now_ns`: a burst as long as the peer's rate allows.
+    pub(crate) fn next_data(&mut self, cx: &mut Context<'_>, window: u64) -> Option<Data> {
+        let most = self.pacer.burst_limit(self.rate.rate_bps(), FRAME);
+        while let Some(key @ (class, _, message)) = self.next_message(window) {
+            if self.on_path.1 == 0 {
+                self.on_path = (self.spray.choose(cx.now_ns), cx.config.packets_per_path.max(1));
+            }
+            let path = self.on_path.0;
+            let transfer = self.sends.get_mut(&message)?;
+            let Some(chunk) = transfer.next_data(cx.now_ns, most, path) else {
+                // What was to be repaired has arrived after all: that may have been the last of it.
+                self.sending.remove(&key);
+                if transfer.after_data(cx.now_ns, &self.estimate, &cx.config.timeouts) {
+                    self.queue_probe(message);
+                } else {
+                    let timer_ns = transfer.timer_ns;
+                    self.timers.set(Timer::Outgoing(message), timer_ns);
+                }
+                continue;
+            };
+            if transfer.after_data(cx.now_ns, &self.estimate, &cx.config.timeouts) {
+                self.queue_probe(message);
+            } else {
+                let timer_ns = transfer.timer_ns;
+                self.timers.set(Timer::Outgoing(message), timer_ns);
+            }
+            if !self.sends.get(&message).is_some_and(|transfer| transfer.has_data(1)) {
+                self.sending.remove(&key);
+            }
+            self.on_path.1 = self.on_path.1.saturating_sub(chunk.run.packets);
+            let overhead = u64::from(cx.config.overhead_bytes) * u64::from(chunk.run.packets);
+            let bytes = chunk.run.payload.len() as u64 + overhead;
+            let rate_bps = self.rate.rate_bps();
+            if cx.config.pace_at_line || rate_bps < cx.config.line_rate_bps {
+                self.pacer.sent(cx.now_ns, bytes, rate_bps, cx.config.burst_ns);
+            }
+            return Some(Data { chunk, class, path });
+        }
+        None
+    }
+}
+
+fn not_expected(writer: Writer, message: u32, answer: bool, sequence: u32, report: Report) -> Vec<u8> {
+    let progress = Progress {
+        sequence,
+        report,
+        missing: 0,
+        wanted: Wanted::AllBut(0),
+        expected: false,
+        bound_holds: false,
+        low: 0,
+        map: None,
+    };
+    writer.progress(message, answer, &progress, None).0
+}

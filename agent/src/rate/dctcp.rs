@@ -1,0 +1,73 @@
+//! ECN marks: DCTCP with a rate in place of a window.
+
+use super::round::{ROUND_PACKETS, Round, Rounds};
+use super::{Feedback, Limits, PathModel, Rate, RateLaw};
+
+/// Parameters of [`Dctcp`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DctcpConfig {
+    /// Weight of the newest round in the estimated share of marked packets, in (0, 1] (RFC 8257 §4.2: 1/16).
+    pub gain: f64,
+    /// Start, increase, least rate.
+    pub limits: Limits,
+}
+
+impl Default for DctcpConfig {
+    fn default() -> Self {
+        Self { gain: 1.0 / 16.0, limits: Limits::default() }
+    }
+}
+
+/// RFC 8257 §3.3 per round: α ← (1 − g) α + g F with F the marked share. Where §3.4 takes α/2 off a window in which anything was
+/// marked, and a window without marks grows, this takes F α/2 off a round and adds 1 − F of the increase: a slow flow's rounds
+/// are longer, so that more of them see a mark, and it would stay slow. A cut packet has met a queue above every mark and counts as marked
+/// (trimmable packets never are: without cuts this law would be deaf to them). A loss in sixteen packets halves the rate (§3.5).
+#[derive(Debug, Clone)]
+pub struct Dctcp {
+    config: DctcpConfig,
+    rate: Rate,
+    rounds: Rounds,
+    alpha: f64,
+}
+
+/// Reductions below this are answered round by round.
+const WAIT_FROM: f64 = 0.03;
+
+impl Dctcp {
+    /// A law for one path; α starts at 1 (§3.3, step 6).
+    pub fn new(config: DctcpConfig, path: &PathModel) -> Self {
+        Self { config, rate: Rate::new(&config.limits, path), rounds: Rounds::new(path), alpha: 1.0 }
+    }
+
+    fn on_round(&mut self, now_ns: u64, round: &Round) {
+        let marked = (round.marked + round.cut + round.lost).min(round.packets) / round.packets;
+        // Also of what was reported while a reduction had yet to show: else fast flows, which wait, would hear of fewer marks than slow ones.
+        let all = round.packets + round.unheard;
+        let all_marked = marked * round.packets + round.unheard_marked;
+        let gain = (self.config.gain * round.weight * all / round.packets).clamp(0.0, 1.0);
+        self.alpha = (1.0 - gain) * self.alpha + gain * all_marked / all;
+        if marked == 0.0 {
+            let increase = self.rate.calm_increase(round);
+            return self.rate.set(self.rate.bps + increase);
+        }
+        self.rate.set(self.rate.bps + (1.0 - marked) * round.increase_weight * self.rate.increase());
+        let lost = (round.lost * f64::from(ROUND_PACKETS) / round.packets).min(1.0);
+        let share = (marked * self.alpha / 2.0).max(lost / 2.0);
+        self.rate.reduce(share, round.weight);
+        if share >= WAIT_FROM {
+            self.rounds.wait_for_effect(now_ns, (round.cut + round.lost) / round.packets);
+        }
+    }
+}
+
+impl RateLaw for Dctcp {
+    fn on_feedback(&mut self, feedback: &Feedback) {
+        if let Some(round) = self.rounds.take(feedback) {
+            self.on_round(feedback.now_ns, &round);
+        }
+    }
+
+    fn rate_bps(&self) -> u64 {
+        self.rate.bps as u64
+    }
+}

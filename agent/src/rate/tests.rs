@@ -1,0 +1,314 @@
+//! What each law does with reports; docs/rate-control.md and `tests/rate_laws.rs` show what comes of it on a link.
+use super::*;
+use proptest::prelude::*;
+
+const LINE: u64 = 10_000_000_000;
+const RTT: u64 = 20_000;
+
+fn path() -> PathModel {
+    PathModel::new(LINE)
+}
+
+/// A law and a clock: each report covers 24 packets, a round trip of line rate.
+struct Sender {
+    law: Box<dyn RateLaw>,
+    now_ns: u64,
+}
+
+impl Sender {
+    fn new(config: RateConfig) -> Self {
+        Self { law: config.build(&path()), now_ns: 1_000_000 }
+    }
+
+    fn timely() -> Self {
+        Self::new(RateConfig::Timely(TimelyConfig::default()))
+    }
+
+    fn report(&mut self, rtt_ns: Option<u64>, cut: u32, marked: u32, lost: u32) -> u64 {
+        self.now_ns += 1_000_000;
+        let now_ns = self.now_ns;
+        self.law.on_feedback(&Feedback { now_ns, rtt_ns, arrived: 24, cut, marked, lost });
+        self.law.rate_bps()
+    }
+
+    fn calm(&mut self) -> u64 {
+        self.report(Some(RTT), 0, 0, 0)
+    }
+}
+
+fn laws() -> [RateConfig; 3] {
+    [
+        RateConfig::Timely(TimelyConfig::default()),
+        RateConfig::TrimTarget(TrimTargetConfig::default()),
+        RateConfig::Dctcp(DctcpConfig::default()),
+    ]
+}
+
+#[test]
+fn laws_start_at_line_rate_or_as_told_and_stay_there_while_nothing_is_congested() {
+    for config in laws() {
+        let mut sender = Sender::new(config);
+        assert_eq!(sender.law.rate_bps(), LINE);
+        assert_eq!((0..50).map(|_| sender.calm()).min(), Some(LINE), "{config:?}");
+    }
+    let limits = Limits { start_bps: Some(LINE / 4), ..Limits::default() };
+    let law = RateConfig::Dctcp(DctcpConfig { limits, ..DctcpConfig::default() }).build(&path());
+    assert_eq!(law.rate_bps(), LINE / 4);
+}
+
+#[test]
+fn fixed_hears_nothing() {
+    let mut sender = Sender::new(RateConfig::Fixed(Some(5)));
+    assert_eq!(sender.report(Some(u64::MAX), 24, 24, 24), 5);
+    assert_eq!(RateConfig::Fixed(None).build(&path()).rate_bps(), LINE);
+    assert_eq!(RateConfig::Fixed(Some(0)).build(&path()).rate_bps(), 1);
+}
+
+#[test]
+fn a_report_in_which_all_is_cut_counts_as_queueing_though_it_has_no_round_trip() {
+    for config in laws() {
+        let mut sender = Sender::new(config);
+        sender.calm();
+        let after = sender.report(None, 24, 0, 0);
+        assert!(after <= LINE / 2, "{config:?}: {after}");
+        let mut other = Sender::new(config);
+        other.calm();
+        let partly = other.report(None, 6, 0, 0);
+        assert!(after < partly && partly < LINE, "{config:?}: a quarter cut gives {partly}");
+    }
+}
+
+#[test]
+fn losses_count_at_least_as_much_as_cuts() {
+    for config in laws() {
+        let (mut cut, mut lost) = (Sender::new(config), Sender::new(config));
+        cut.calm();
+        lost.calm();
+        let (cut, lost) = (cut.report(Some(RTT), 12, 0, 0), lost.report(Some(RTT), 0, 0, 12));
+        assert!(lost < LINE, "{config:?}");
+        assert!(lost as f64 <= cut as f64 * 1.15, "{config:?}: {lost} after losses, {cut} after cuts");
+    }
+}
+
+#[test]
+fn timely_falls_as_the_paper_prints_it_above_t_high() {
+    let explicit =
+        TimelyConfig { t_low_ns: Some(12_500), t_high_ns: Some(125_000), ..TimelyConfig::default() };
+    let mut sender = Sender::new(RateConfig::Timely(explicit));
+    // rate · (1 − 0.8 · (1 − 125/250)) = 0.6 · rate.
+    assert_eq!(sender.report(Some(250_000), 0, 0, 0), 6_000_000_000);
+}
+
+#[test]
+fn timely_takes_its_thresholds_from_the_path() {
+    let mut law = Timely::new(TimelyConfig::default(), &PathModel { host_jitter_ns: 7_000, ..path() });
+    assert_eq!(law.thresholds_ns(), None);
+    law.on_feedback(&Feedback { now_ns: 1, rtt_ns: Some(RTT), arrived: 1, ..Feedback::default() });
+    assert_eq!(law.thresholds_ns(), Some((20_000.0 + 10_000.0 + 7_000.0, 20_000.0 + 20_000.0 + 7_000.0)));
+}
+
+#[test]
+fn timely_lets_one_percent_vanish_while_the_delay_is_low_but_not_while_it_is_high() {
+    let run = |rtt_ns: u64| {
+        let mut sender = Sender::timely();
+        sender.calm();
+        for _ in 0..40 {
+            sender.now_ns += 1_000_000;
+            let now_ns = sender.now_ns;
+            sender.law.on_feedback(&Feedback {
+                now_ns,
+                rtt_ns: Some(rtt_ns),
+                arrived: 99,
+                lost: 1,
+                ..Feedback::default()
+            });
+        }
+        sender.law.rate_bps()
+    };
+    assert_eq!(run(RTT), LINE);
+    assert!(run(RTT + 35_000) < LINE / 2);
+}
+
+#[test]
+fn timely_forgets_a_least_round_trip_of_a_route_that_is_gone() {
+    let mut sender = Sender::timely();
+    sender.calm();
+    let longer = 10 * RTT;
+    for _ in 0..6_000 {
+        sender.report(Some(longer), 0, 0, 0);
+    }
+    let starved = sender.law.rate_bps();
+    assert!(starved < LINE / 100, "a longer route looks like a queue at first: {starved}");
+    for _ in 0..12_000 {
+        sender.report(Some(longer), 0, 0, 0);
+    }
+    assert!(sender.law.rate_bps() > LINE / 2, "{}", sender.law.rate_bps());
+}
+
+#[test]
+fn trim_target_rests_where_its_formula_says() {
+    // A path that carries 4 Gbit/s whole and cuts the rest: the share is 1 − 4/rate.
+    let mut sender = Sender::new(RateConfig::TrimTarget(TrimTargetConfig::default()));
+    let mut sum = 0.0;
+    for round in 0..4_000 {
+        let rate = sender.law.rate_bps() as f64;
+        let share = (1.0 - 4e9 / rate).max(0.0);
+        sender.now_ns += RTT;
+        let now_ns = sender.now_ns;
+        let cut = (share * 1_600.0).round() as u32;
+        sender.law.on_feedback(&Feedback {
+            now_ns,
+            rtt_ns: Some(RTT),
+            arrived: 1_600,
+            cut,
+            ..Feedback::default()
+        });
+        sum += if round >= 2_000 { share / 2_000.0 } else { 0.0 };
+    }
+    // target · √(line / r), at r = 4 / (1 − share) Gbit/s.
+    let expected = 0.01 * (10.0_f64 / 4.06).sqrt();
+    assert!((sum - expected).abs() < 0.001, "{sum} against {expected}");
+}
+
+#[test]
+fn dctcp_takes_half_of_its_estimate_off_a_round_of_marks_and_halves_on_a_loss() {
+    let mut sender = Sender::new(RateConfig::Dctcp(DctcpConfig::default()));
+    for _ in 0..200 {
+        sender.calm();
+    }
+    // α has decayed to nothing: one round of marks raises it to 1.5/16.
+    let alpha = 1.5 / 16.0;
+    let expected = LINE as f64 / (1.0 + 1.5 * (alpha / 2.0) / (1.0 - alpha / 2.0));
+    let marked = sender.report(Some(RTT), 0, 24, 0);
+    assert!((marked as f64 / expected - 1.0).abs() < 0.01, "{marked} against {expected}");
+    let lost = sender.report(Some(RTT), 0, 0, 4);
+    assert!(lost as f64 <= marked as f64 * 0.5, "{lost}");
+}
+
+#[test]
+fn the_number_of_reports_does_not_change_what_a_law_does() {
+    // A twelfth is cut in every fourth round of two round trips: mild enough that no law waits for its reductions to show.
+    for config in laws() {
+        let after = |per_round: u32| {
+            let mut sender = Sender::new(config);
+            for round in 0..400_u64 {
+                let begin_ns = sender.now_ns + round * 2 * RTT;
+                for part in 0..per_round {
+                    let congested = round % 4 == 0;
+                    sender.law.on_feedback(&Feedback {
+                        now_ns: begin_ns + u64::from(part + 1) * 2 * RTT / u64::from(per_round),
+                        rtt_ns: Some(RTT),
+                        arrived: 48 / per_round,
+                        cut: if congested { 4 / per_round } else { 0 },
+                        marked: 0,
+                        lost: 0,
+                    });
+                }
+            }
+            sender.law.rate_bps() as f64
+        };
+        let (one, two, four) = (after(1), after(2), after(4));
+        assert!(
+            (0.67..1.5).contains(&(two / one)) && (0.67..1.5).contains(&(four / one)),
+            "{config:?}: {one} {two} {four}"
+        );
+    }
+}
+
+#[test]
+fn a_reduction_is_not_repeated_before_it_can_show() {
+    for config in laws() {
+        let mut sender = Sender::new(config);
+        sender.calm();
+        let once = sender.report(Some(RTT), 24, 0, 0);
+        let now_ns = sender.now_ns + RTT / 2;
+        sender.law.on_feedback(&Feedback { now_ns, arrived: 24, cut: 24, ..Feedback::default() });
+        assert_eq!(sender.law.rate_bps(), once, "{config:?}");
+    }
+}
+
+/// Reports as an enemy would write them.
+fn hostile() -> impl Strategy<Value = Feedback> {
+    let count = || prop_oneof![Just(0_u32), Just(u32::MAX), 0_u32..40, any::<u32>()];
+    let time = || prop_oneof![Just(0_u64), Just(u64::MAX), 0_u64..10_000_000, any::<u64>()];
+    (time(), prop::option::of(time()), count(), count(), count(), count()).prop_map(
+        |(now_ns, rtt_ns, arrived, cut, marked, lost)| Feedback {
+            now_ns,
+            rtt_ns,
+            arrived,
+            cut,
+            marked,
+            lost,
+        },
+    )
+}
+
+/// Parameters that are no numbers, or out of range.
+fn hostile_laws() -> impl Strategy<Value = RateConfig> {
+    let number = || prop_oneof![Just(f64::NAN), Just(f64::INFINITY), Just(-1.0), 0.0..1.0, any::<f64>()];
+    let bps = || prop::option::of(prop_oneof![Just(0_u64), Just(u64::MAX), 1..LINE]);
+    let limits = (bps(), bps(), bps()).prop_map(|(start_bps, increase_bps, min_rate_bps)| Limits {
+        start_bps,
+        increase_bps,
+        min_rate_bps,
+    });
+    (limits, number(), number(), number(), bps(), bps(), 0..3).prop_map(
+        |(limits, beta, gentle_beta, loss_tolerance, t_low_ns, t_high_ns, law)| match law {
+            0 => RateConfig::Timely(TimelyConfig {
+                t_low_ns,
+                t_high_ns,
+                beta,
+                gentle_beta,
+                loss_tolerance,
+                limits,
+            }),
+            1 => RateConfig::TrimTarget(TrimTargetConfig { target: gentle_beta, beta, limits }),
+            _ => RateConfig::Dctcp(DctcpConfig { gain: beta, limits }),
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_reported_the_rate_stays_within_its_limits(
+        config in prop_oneof![hostile_laws(), prop::sample::select(laws().to_vec())],
+        line_rate_bps in prop_oneof![Just(0_u64), Just(u64::MAX), 1_000_u64..1_000_000_000_000],
+        trim_delay_ns in prop_oneof![Just(0_u64), Just(u64::MAX), 0_u64..1_000_000],
+        host_jitter_ns in prop_oneof![Just(0_u64), Just(u64::MAX), 0_u64..1_000_000],
+        reports in prop::collection::vec(hostile(), 0..60),
+    ) {
+        let mut law = config.build(&PathModel { line_rate_bps, trim_delay_ns, host_jitter_ns });
+        let line = line_rate_bps.max(1);
+        let limits = match config {
+            RateConfig::Timely(TimelyConfig { limits, .. })
+            | RateConfig::TrimTarget(TrimTargetConfig { limits, .. })
+            | RateConfig::Dctcp(DctcpConfig { limits, .. }) => limits,
+            RateConfig::Fixed(_) => Limits::default(),
+        };
+        let least = limits.min_rate_bps.unwrap_or(line / 1_000).clamp(1, line);
+        for report in reports {
+            law.on_feedback(&report);
+            let rate = law.rate_bps();
+            prop_assert!((least..=line).contains(&rate) || line > 1 << 53, "{rate} is not in {least}..={line}");
+            prop_assert!(rate > 0);
+        }
+    }
+
+    #[test]
+    fn whatever_was_reported_a_law_recovers_on_a_calm_path(
+        config in prop::sample::select(laws().to_vec()),
+        reports in prop::collection::vec(hostile(), 0..40),
+    ) {
+        let mut law = config.build(&path());
+        for report in &reports {
+            law.on_feedback(&Feedback { now_ns: report.now_ns.min(1 << 50), ..*report });
+        }
+        // A time beyond all that were claimed; the least round trip that was claimed may take ten seconds to be forgotten.
+        let mut now_ns = 1 << 51;
+        for _ in 0..40_000 {
+            now_ns += 1_000_000;
+            law.on_feedback(&Feedback { now_ns, rtt_ns: Some(RTT), arrived: 24, ..Feedback::default() });
+        }
+        prop_assert_eq!(law.rate_bps(), LINE);
+    }
+}

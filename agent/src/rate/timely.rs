@@ -1,0 +1,129 @@
+//! Delay: TIMELY as MLT uses it, with what a cut packet says about the queue.
+
+use super::round::{Round, Rounds};
+use super::{Feedback, Limits, PathModel, Rate, RateLaw};
+
+/// Parameters of [`Timely`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TimelyConfig {
+    /// Below this round-trip time the rate always rises, ns. `None`: the least round trip, plus a quarter of the path's trim delay,
+    /// plus the hosts' jitter.
+    pub t_low_ns: Option<u64>,
+    /// Above this round-trip time the rate always falls, ns. `None`: likewise, with three quarters.
+    pub t_high_ns: Option<u64>,
+    /// Strength of the decrease above `T_high` and for cut and lost packets, in [0, 1] (MLT §4.2.3).
+    pub beta: f64,
+    /// Strength of the decrease between the thresholds, in [0, 1].
+    pub gentle_beta: f64,
+    /// Share of packets that may vanish without being taken for congestion while the delay is low. Links with gray failures lose
+    /// 0.01 to 1 % at random (MLT §6.3); slowing down does not help against that.
+    pub loss_tolerance: f64,
+    /// Start, increase, least rate.
+    pub limits: Limits,
+}
+
+impl Default for TimelyConfig {
+    fn default() -> Self {
+        Self {
+            t_low_ns: None,
+            t_high_ns: None,
+            beta: 0.8,
+            gentle_beta: 0.25,
+            loss_tolerance: 0.01,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// MLT §4.2.3 per round: + α below `T_low`, · (1 − β (1 − `T_high` / RTT)) above `T_high`. In between the paper goes by the sign of the
+/// gradient alone, and any division of the link is at rest there; so that only equal rates are, this is patched TIMELY's rule (Zhu
+/// et al., ECN or Delay, CoNEXT 2016, Algorithm 2): with w from 0 (delay falls) to 1 (rises), + α (1 − w), and · (1 − β' w e), e being how far the delay
+/// has gone from `T_low` (0) to `T_high` (1). It rests where α = β' r e, so the queue grows with the number of flows.
+///
+/// A cut packet has met a queue of at least the trim delay, and a lost one a full one, whatever the others' round trips: their share x of
+/// a round takes it · (1 − β x), if that is the stronger.
+#[derive(Debug, Clone)]
+pub struct Timely {
+    config: TimelyConfig,
+    trim_delay_ns: f64,
+    jitter_ns: f64,
+    rate: Rate,
+    rounds: Rounds,
+}
+
+/// Of the trim delay, where the default thresholds lie.
+const LOW: f64 = 0.5;
+const HIGH: f64 = 1.0;
+/// Reductions below this are answered round by round.
+const WAIT_FROM: f64 = 0.1;
+
+impl Timely {
+    /// A law for one path.
+    pub fn new(config: TimelyConfig, path: &PathModel) -> Self {
+        Self {
+            config,
+            trim_delay_ns: path.trim_delay_ns as f64,
+            jitter_ns: path.host_jitter_ns as f64,
+            rate: Rate::new(&config.limits, path),
+            rounds: Rounds::new(path),
+        }
+    }
+
+    /// `T_low` and `T_high` as they stand, ns; `None` before a round trip was measured, unless both were given.
+    pub fn thresholds_ns(&self) -> Option<(f64, f64)> {
+        let by_path = |given: Option<u64>, share: f64| {
+            let least = self.rounds.least_rtt_ns().map(|least| least as f64);
+            given.map_or_else(
+                || least.map(|least| least + share * self.trim_delay_ns + self.jitter_ns),
+                |given| Some(given as f64),
+            )
+        };
+        let low = by_path(self.config.t_low_ns, LOW)?;
+        let high = by_path(self.config.t_high_ns, HIGH)?;
+        Some((low, high.max(low + 1.0)))
+    }
+
+    fn on_round(&mut self, now_ns: u64, round: &Round) {
+        let weight = round.weight;
+        let mut queueing = 0.0;
+        let mut low_delay = false;
+        if let (Some(rtt_ns), Some((low, high))) = (round.rtt_ns, self.thresholds_ns()) {
+            low_delay = rtt_ns < low;
+            if rtt_ns > high {
+                queueing = self.config.beta * (1.0 - high / rtt_ns);
+            } else if !low_delay {
+                let far = (rtt_ns - low) / (high - low);
+                queueing = self.config.gentle_beta * far;
+                self.rate.set(self.rate.bps + round.increase_weight * self.rate.increase());
+            }
+        }
+        let tolerated = if low_delay || round.rtt_ns.is_none() {
+            self.config.loss_tolerance * round.packets
+        } else {
+            0.0
+        };
+        let share = (round.cut + (round.lost - tolerated).max(0.0)) / round.packets;
+        if low_delay && share == 0.0 {
+            let increase = self.rate.calm_increase(round);
+            self.rate.set(self.rate.bps + increase);
+            return;
+        }
+        let reduction = queueing.max(self.config.beta * share);
+        self.rate.reduce(reduction, weight);
+        if reduction >= WAIT_FROM {
+            self.rounds.wait_for_effect(now_ns, share);
+        }
+    }
+}
+
+impl RateLaw for Timely {
+    fn on_feedback(&mut self, feedback: &Feedback) {
+        if let Some(round) = self.rounds.take(feedback) {
+            self.on_round(feedback.now_ns, &round);
+        }
+    }
+
+    fn rate_bps(&self) -> u64 {
+        self.rate.bps as u64
+    }
+}

@@ -1,0 +1,395 @@
+//! What a sender knows of its packets: which are on their way, which are there, and which are lost.
+//!
+//! A packet is lost when later ones, by time of sending, have arrived (RACK, RFC 8985): at once after those of its own path, which keeps their order, and a
+//! reordering window after those of others. Only packets that arrived *whole* tell: cut ones travel in a queue that is served first, and overtake.
+
+use super::path::PathEstimate;
+use crate::spray::Spray;
+use crate::wire::cut_map::MapPart;
+use crate::wire::{Echo, Wanted};
+use std::collections::{BTreeMap, VecDeque};
+
+/// A packet of a message.
+#[derive(Debug, Clone, Copy, Default)]
+struct Packet {
+    /// When it was sent last.
+    sent_ns: u64,
+    bytes: u16,
+    path: u16,
+    /// How often it was sent (saturating).
+    attempts: u8,
+    /// Planes that the receiver is known to hold.
+    held: u8,
+    /// Sent, and neither there nor lost.
+    in_flight: bool,
+    /// Lost, and not sent again because the receiver can do without.
+    left_out: bool,
+}
+
+/// What a report says that was not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct News {
+    /// Packets that have arrived.
+    pub(super) arrived: u32,
+    /// Of these, not with every plane that was sent.
+    pub(super) cut: u32,
+}
+
+/// A packet to be sent again, from a plane on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Repair {
+    pub(super) index: u32,
+    pub(super) from_plane: u8,
+}
+
+/// When packets count as lost for their age.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Late {
+    /// When the receiver was asked what it has.
+    pub(super) asked_ns: u64,
+    /// Age.
+    pub(super) delay_ns: u64,
+}
+
+/// Packets that left on one path, in order.
+#[derive(Debug, Default)]
+struct Lane {
+    /// (when, which); entries of packets that were sent again, are there or are lost are skipped.
+    sent: VecDeque<(u64, u32)>,
+    /// Newest time of sending of a packet that arrived whole.
+    delivered_ns: u64,
+}
+
+/// All packets of a message.
+#[derive(Debug)]
+pub(super) struct Flight {
+    packets: Vec<Packet>,
+    planes: u8,
+    lanes: BTreeMap<u16, Lane>,
+    /// The newest over all lanes.
+    delivered_ns: u64,
+    in_flight_bytes: u64,
+    left_out: u32,
+    /// The receiver says that it has what it wants of all packets below.
+    low: u32,
+    wanted: Wanted,
+}
+
+impl Flight {
+    pub(super) fn new(packets: u32, planes: u8) -> Self {
+        Self {
+            packets: vec![Packet::default(); packets as usize],
+            planes,
+            lanes: BTreeMap::new(),
+            delivered_ns: 0,
+            in_flight_bytes: 0,
+            left_out: 0,
+            low: 0,
+            wanted: Wanted::AllBut(0),
+        }
+    }
+
+    /// Bytes that are on their way.
+    pub(super) fn in_flight_bytes(&self) -> u64 {
+        self.in_flight_bytes
+    }
+
+    /// Takes what the receiver insists on.
+    pub(super) fn set_wanted(&mut self, wanted: Wanted) {
+        self.wanted = wanted;
+    }
+
+    /// Whether the receiver is known to have what it wants of a packet.
+    pub(super) fn satisfied(&self, index: u32) -> bool {
+        self.packets.get(index as usize).is_none_or(|packet| self.satisfies(packet.held))
+    }
+
+    fn satisfies(&self, held: u8) -> bool {
+        held >= if self.wanted == Wanted::EveryPlane { self.planes } else { 1 }
+    }
+
+    /// Takes note of a packet that leaves.
+    pub(super) fn sent(&mut self, now_ns: u64, index: u32, path: u16, bytes: usize) {
+        let Some(packet) = self.packets.get_mut(index as usize) else { return };
+        if packet.in_flight {
+            self.in_flight_bytes -= u64::from(packet.bytes);
+        }
+        (packet.sent_ns, packet.path, packet.bytes) = (now_ns, path, bytes as u16);
+        packet.attempts = packet.attempts.saturating_add(1);
+        packet.in_flight = true;
+        if std::mem::take(&mut packet.left_out) {
+            self.left_out -= 1;
+        }
+        self.in_flight_bytes += bytes as u64;
+        self.lanes.entry(path).or_default().sent.push_back((now_ns, index));
+    }
+
+    /// Takes the state of some packets. `satisfied` is told of each that the receiver needs no more of.
+    pub(super) fn learn(
+        &mut self,
+        now_ns: u64,
+        part: &MapPart<'_>,
+        estimate: &PathEstimate,
+        spray: &mut Spray,
+        mut satisfied: impl FnMut(u32),
+    ) -> News {
+        let mut news = News::default();
+        let fastest_ns = estimate.data.minimum_ns();
+        for run in part.runs() {
+            let end = (run.start + run.count).min(self.packets.len() as u32);
+            for index in run.start..end {
+                let packet = &mut self.packets[index as usize];
+                // More than was sent is a lie, and harmless: every plane is there.
+                let held = run.planes.min(self.planes);
+                if held <= packet.held || packet.attempts == 0 {
+                    continue;
+                }
+                let before = std::mem::replace(&mut packet.held, held);
+                let whole = held == self.planes;
+                if before == 0 {
+                    news.arrived += 1;
+                    news.cut += u32::from(!whole);
+                    spray.on_arrived(packet.path, 1, u32::from(!whole));
+                    if std::mem::take(&mut packet.left_out) {
+                        self.left_out -= 1;
+                    }
+                }
+                // Of a packet that was sent twice the first copy may have arrived: not if the round trip would be too short for the second (RFC 8985 §6.2 step 2).
+                let plausible =
+                    fastest_ns.is_some_and(|least| now_ns.saturating_sub(packet.sent_ns) >= least);
+                if whole && (packet.attempts == 1 || plausible) {
+                    let lane = self.lanes.entry(packet.path).or_default();
+                    lane.delivered_ns = lane.delivered_ns.max(packet.sent_ns);
+                    self.delivered_ns = self.delivered_ns.max(packet.sent_ns);
+                }
+                let (attempts, in_flight, bytes) = (packet.attempts, packet.in_flight, packet.bytes);
+                let least = if self.wanted == Wanted::EveryPlane { self.planes } else { 1 };
+                let enough = held >= least;
+                // The tail of a packet that arrived cut will not come; that of a repair may.
+                if in_flight && (enough || (!whole && attempts == 1)) {
+                    self.packets[index as usize].in_flight = false;
+                    self.in_flight_bytes -= u64::from(bytes);
+                }
+                if enough && before < least {
+                    satisfied(index);
+                }
+            }
+        }
+        news
+    }
+
+    /// Takes that the receiver has what it wants of all packets below `low`; `satisfied` is told of those that were not known to be.
+    pub(super) fn satisfy_below(&mut self, low: u32, mut satisfied: impl FnMut(u32)) {
+        let low = low.min(self.packets.len() as u32);
+        let enough = if self.wanted == Wanted::EveryPlane { self.planes } else { 1 };
+        while self.low < low {
+            let packet = &mut self.packets[self.low as usize];
+            if packet.attempts == 0 {
+                // It says more than was sent.
+                return;
+            }
+            if packet.held < enough {
+                packet.held = enough;
+                satisfied(self.low);
+            }
+            if std::mem::take(&mut packet.in_flight) {
+                self.in_flight_bytes -= u64::from(packet.bytes);
+            }
+            if std::mem::take(&mut packet.left_out) {
+                self.left_out -= 1;
+            }
+            self.low += 1;
+        }
+    }
+
+    /// The round trip that an echo tells: `None` where the packet arrived cut, or may have been another copy (Karn).
+    pub(super) fn round_trip_ns(&self, now_ns: u64, echo: Echo) -> Option<u64> {
+        let packet = self.packets.get(echo.packet as usize)?;
+        if echo.cut || packet.attempts != 1 {
+            return None;
+        }
+        now_ns.checked_sub(packet.sent_ns)?.checked_sub(u64::from(echo.hold_ns))
+    }
+
+    /// Packets below `known`, of which the receiver has just told what it has, that are lost: overtaken by later ones; or sent before `asked_ns`, when it was asked, and
+    /// too long ago. (What was sent after the question may still be on its way however long that is: queues may be longer than any round trip so far.)
+    /// Those whose tail was cut off are among them where the receiver wants every plane.
+    pub(super) fn lost(
+        &mut self,
+        now_ns: u64,
+        known: u32,
+        estimate: &PathEstimate,
+        late: Option<Late>,
+        spray: &mut Spray,
+    ) -> Vec<Repair> {
+        let mut lost = Vec::new();
+        let across_ns = estimate.reorder_ns();
+        let within_ns = estimate.reorder_within_path_ns();
+        for lane in self.lanes.values_mut() {
+            while let Some(&(sent_ns, index)) = lane.sent.front() {
+                let Some(packet) = self.packets.get_mut(index as usize) else { break };
+                let current = packet.sent_ns == sent_ns;
+                if current && packet.in_flight {
+                    if index >= known {
+                        break;
+                    }
+                    let overtaken = across_ns
+                        .is_some_and(|window| sent_ns.saturating_add(window) < self.delivered_ns)
+                        || within_ns.is_some_and(|window| sent_ns.saturating_add(window) < lane.delivered_ns);
+                    let late = late.is_some_and(|late| {
+                        sent_ns <= late.asked_ns && now_ns.saturating_sub(sent_ns) >= late.delay_ns
+                    });
+                    if !overtaken && !late {
+                        break;
+                    }
+                    packet.in_flight = false;
+                    self.in_flight_bytes -= u64::from(packet.bytes);
+                    spray.on_lost(packet.path, 1);
+                    lost.push(Repair { index, from_plane: packet.held });
+                } else if current
+                    && packet.held > 0
+                    && packet.held < self.planes
+                    && self.wanted == Wanted::EveryPlane
+                {
+                    // Arrived cut, and not sent again yet.
+                    lost.push(Repair { index, from_plane: packet.held });
+                }
+                lane.sent.pop_front();
+            }
+        }
+        lost.sort_unstable_by_key(|repair| repair.index);
+        lost
+    }
+
+    /// Keeps a lost packet from being sent again, where the receiver can do without so many. `false`: it has to be.
+    pub(super) fn leave_out(&mut self, index: u32) -> bool {
+        let Wanted::AllBut(most) = self.wanted else { return false };
+        let Some(packet) = self.packets.get_mut(index as usize) else { return true };
+        if self.left_out >= most {
+            return false;
+        }
+        if !std::mem::replace(&mut packet.left_out, true) {
+            self.left_out += 1;
+        }
+        true
+    }
+
+    /// Packets that were left out and are missing after all, as repairs.
+    pub(super) fn take_left_out(&mut self) -> Vec<Repair> {
+        if self.left_out == 0 {
+            return Vec::new();
+        }
+        self.left_out = 0;
+        let packets = self.packets.iter_mut().enumerate();
+        packets
+            .filter_map(|(index, packet)| {
+                let again = std::mem::take(&mut packet.left_out) && packet.held == 0;
+                again.then_some(Repair { index: index as u32, from_plane: 0 })
+            })
+            .collect()
+    }
+
+    /// Newest time of sending among packets that are on their way.
+    pub(super) fn newest_in_flight_ns(&self) -> Option<u64> {
+        let newest = |lane: &Lane| {
+            lane.sent.iter().rev().find_map(|&(sent_ns, index)| {
+                let packet = self.packets.get(index as usize)?;
+                (packet.in_flight && packet.sent_ns == sent_ns).then_some(sent_ns)
+            })
+        };
+        self.lanes.values().filter_map(newest).max()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::cut_map::{Detail, FULL, write_part};
+
+    const RTT: u64 = 20_000;
+    const LATE: Option<Late> = Some(Late { asked_ns: 60_000, delay_ns: 100_000 });
+
+    fn estimate() -> PathEstimate {
+        let mut estimate = PathEstimate::default();
+        estimate.data.sample(RTT);
+        estimate
+    }
+
+    fn learn(flight: &mut Flight, now_ns: u64, states: &[u8]) -> News {
+        let mut bytes = Vec::new();
+        write_part(|p| states[p as usize], states.len() as u32, 0, Detail::Planes, 1_000, &mut bytes);
+        let part = MapPart::parse(&bytes).expect("own map");
+        flight.learn(now_ns, &part, &estimate(), &mut Spray::new(4, 1), |_| ())
+    }
+
+    fn lost(flight: &mut Flight, now_ns: u64, known: u32) -> Vec<u32> {
+        let lost = flight.lost(now_ns, known, &estimate(), LATE, &mut Spray::new(4, 1));
+        lost.iter().map(|repair| repair.index).collect()
+    }
+
+    #[test]
+    fn a_later_packet_of_the_same_path_shows_a_loss_at_once_and_one_of_another_path_after_a_window() {
+        let mut flight = Flight::new(4, FULL);
+        for (index, path) in [(0, 0), (1, 1), (2, 0), (3, 1)] {
+            flight.sent(u64::from(index) * 3_000, index, path, 100);
+        }
+        assert_eq!(learn(&mut flight, RTT + 6_000, &[0, 0, FULL, 0]), News { arrived: 1, cut: 0 });
+        assert_eq!(lost(&mut flight, RTT + 6_000, 4), [0], "packet 1 may be late, on its own path");
+        learn(&mut flight, RTT + 9_000, &[0, 0, FULL, FULL]);
+        assert_eq!(lost(&mut flight, RTT + 9_000, 4), [1]);
+        assert_eq!(flight.in_flight_bytes(), 0);
+    }
+
+    #[test]
+    fn a_cut_packet_overtakes_and_shows_nothing() {
+        let mut flight = Flight::new(2, FULL);
+        flight.sent(0, 0, 0, 100);
+        flight.sent(50_000, 1, 0, 100);
+        assert_eq!(learn(&mut flight, 60_000, &[0, 3]), News { arrived: 1, cut: 1 });
+        assert!(lost(&mut flight, 60_000, 2).is_empty());
+        assert_eq!(lost(&mut flight, 100_000, 2), [0], "but time does");
+    }
+
+    #[test]
+    fn what_was_sent_after_the_question_is_not_late() {
+        let mut flight = Flight::new(2, FULL);
+        flight.sent(0, 0, 0, 100);
+        flight.sent(60_001, 1, 1, 100);
+        assert_eq!(lost(&mut flight, 1_000_000, 2), [0]);
+    }
+
+    #[test]
+    fn a_repair_counts_from_its_own_time_of_sending() {
+        let mut flight = Flight::new(2, FULL);
+        flight.sent(0, 0, 0, 100);
+        flight.sent(1_000, 1, 0, 100);
+        learn(&mut flight, RTT, &[0, FULL]);
+        assert!(lost(&mut flight, RTT, 2).is_empty(), "within the window of its path");
+        flight.sent(RTT, 0, 1, 100);
+        assert!(lost(&mut flight, RTT + 1_000, 2).is_empty());
+        assert_eq!(flight.in_flight_bytes(), 100);
+    }
+
+    #[test]
+    fn a_message_may_do_without_as_many_as_its_receiver_says() {
+        let mut flight = Flight::new(3, FULL);
+        flight.set_wanted(Wanted::AllBut(1));
+        (0..3).for_each(|index| flight.sent(0, index, 0, 100));
+        assert!(flight.leave_out(0) && !flight.leave_out(1));
+        assert_eq!(flight.take_left_out(), [Repair { index: 0, from_plane: 0 }]);
+        flight.set_wanted(Wanted::EveryPlane);
+        assert!(!flight.leave_out(0));
+    }
+
+    #[test]
+    fn the_tail_of_a_cut_packet_is_asked_for_where_every_plane_is_wanted() {
+        let mut flight = Flight::new(2, FULL);
+        flight.set_wanted(Wanted::EveryPlane);
+        flight.sent(0, 0, 0, 100);
+        flight.sent(1_000, 1, 0, 100);
+        learn(&mut flight, RTT, &[4, FULL]);
+        let lost = flight.lost(RTT, 2, &estimate(), LATE, &mut Spray::new(4, 1));
+        assert_eq!(lost, [Repair { index: 0, from_plane: 4 }]);
+        assert!(!flight.satisfied(0) && flight.satisfied(1));
+    }
+}

@@ -1,0 +1,71 @@
+//! Asking until there is an answer: number, time-out, back-off.
+
+use super::path::PathEstimate;
+use crate::config::TimeoutConfig;
+
+/// A question that is repeated until it is answered, each time with another number.
+#[derive(Debug, Default)]
+pub(super) struct Inquiry {
+    sequence: u32,
+    asked_ns: u64,
+    answered: bool,
+    /// Questions since the last sign of life.
+    unanswered: u32,
+    /// Since when there has been none, though asked.
+    since_ns: Option<u64>,
+}
+
+impl Inquiry {
+    /// Number of the newest question, from 1; 0 before the first.
+    pub(super) fn sequence(&self) -> u32 {
+        self.sequence
+    }
+
+    /// When the newest question was asked.
+    pub(super) fn asked_ns(&self) -> Option<u64> {
+        (self.sequence > 0).then_some(self.asked_ns)
+    }
+
+    /// Asks at `now_ns`. Gives the number and when to ask again.
+    pub(super) fn ask(
+        &mut self,
+        now_ns: u64,
+        patience: u32,
+        estimate: &PathEstimate,
+        timeouts: &TimeoutConfig,
+    ) -> (u32, u64) {
+        self.sequence = self.sequence.wrapping_add(1).max(1);
+        self.asked_ns = now_ns;
+        self.answered = false;
+        self.since_ns.get_or_insert(now_ns);
+        let wait_ns = estimate.answer_timeout_ns(self.unanswered.max(patience), timeouts);
+        (self.sequence, now_ns.saturating_add(wait_ns))
+    }
+
+    /// Something came from the peer.
+    pub(super) fn heard(&mut self) {
+        self.unanswered = 0;
+        self.since_ns = None;
+    }
+
+    /// The answer to question `sequence` came; it counts once, and only if it is the newest one's.
+    pub(super) fn on_answer(&mut self, now_ns: u64, sequence: u32, estimate: &mut PathEstimate) {
+        self.heard();
+        if sequence == self.sequence && !std::mem::replace(&mut self.answered, true) {
+            estimate.control.sample(now_ns.saturating_sub(self.asked_ns));
+        }
+    }
+
+    /// Whether the newest question is open.
+    pub(super) fn is_open(&self) -> bool {
+        self.sequence > 0 && !self.answered
+    }
+
+    /// Time is up. Gives how long nothing has been heard, and the questions since.
+    pub(super) fn on_timeout(&mut self, now_ns: u64) -> (u64, u32) {
+        if self.is_open() {
+            self.unanswered = self.unanswered.saturating_add(1);
+        }
+        (self.since_ns.map_or(0, |since| now_ns.saturating_sub(since)), self.unanswered)
+    }
+}

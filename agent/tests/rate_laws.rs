@@ -1,0 +1,261 @@
+//! The rate laws on one congested port, in virtual time. The table in docs/rate-control.md is a snapshot of what they come to:
+//! `TRIMWIRE_UPDATE_GOLDENS=1 cargo test -p trimwire-agent --test rate_laws` writes it anew; the difference is for review.
+
+mod bottleneck;
+
+use bottleneck::{Bottleneck, Figures, Flow, Port, Sample, jain};
+use std::fmt::Write as _;
+use std::path::Path;
+use trimwire_agent::rate::{DctcpConfig, Limits, RateConfig, TimelyConfig, TrimTargetConfig};
+
+const MS: u64 = 1_000_000;
+const G: u64 = 1_000_000_000;
+
+fn timely() -> RateConfig {
+    RateConfig::Timely(TimelyConfig::default())
+}
+
+fn trim_target() -> RateConfig {
+    RateConfig::TrimTarget(TrimTargetConfig::default())
+}
+
+fn dctcp() -> RateConfig {
+    RateConfig::Dctcp(DctcpConfig::default())
+}
+
+/// Flows that all start within microseconds, at line rate, and stay.
+fn together(law: RateConfig, flows: usize) -> Vec<Flow> {
+    (0..flows).map(|index| Flow { law, start_ns: index as u64 * 1_500, stop_ns: u64::MAX }).collect()
+}
+
+/// Samples of a millisecond.
+fn run(port: Port, flows: &[Flow], milliseconds: u64, seed: u64) -> Vec<Sample> {
+    Bottleneck::new(port, flows, MS, seed).run(milliseconds * MS)
+}
+
+fn steady(port: Port, law: RateConfig, flows: usize, seed: u64) -> Figures {
+    // At 100 Gbit/s ten times as much happens in a millisecond.
+    let (begin, end) = if port.rate_bps > 10 * G { (10, 30) } else { (20, 60) };
+    let samples = run(port, &together(law, flows), end, seed);
+    Figures::of(&samples[begin..], 0..flows, &port, MS)
+}
+
+/// Share of the line that a flow's whole and cut packets took, by millisecond.
+fn share(samples: &[Sample], flow: usize, port: &Port) -> Vec<f64> {
+    let line = MS as f64 * port.rate_bps as f64 / 8e9;
+    let packets = |sample: &Sample| f64::from(sample.flows[flow].whole + sample.flows[flow].cut);
+    samples.iter().map(|sample| packets(sample) * bottleneck::WHOLE as f64 / line).collect()
+}
+
+#[test]
+fn flows_that_share_a_port_get_equal_parts_of_it() {
+    for (name, law, port) in [
+        ("timely", timely(), Port::trimming(10 * G)),
+        ("trim-target", trim_target(), Port::trimming(10 * G)),
+        ("dctcp", dctcp(), Port::dropping(10 * G)),
+        ("timely", timely(), Port::trimming(100 * G)),
+        ("trim-target", trim_target(), Port::trimming(100 * G)),
+    ] {
+        for flows in [2, 8, 32] {
+            for seed in [1, 2, 3] {
+                let figures = steady(port, law, flows, seed);
+                assert!(
+                    figures.jain >= 0.9,
+                    "{name}, {flows} flows, {} bit/s, seed {seed}: {figures:?}",
+                    port.rate_bps
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_trimming_port_stays_full_with_a_short_queue() {
+    for flows in [2, 8, 32] {
+        let target = steady(Port::trimming(10 * G), trim_target(), flows, 1);
+        assert!(
+            target.whole_share + 0.36 * (target.coordinates_share - target.whole_share) > 0.97,
+            "{target:?}"
+        );
+        let timely = steady(Port::trimming(10 * G), timely(), flows, 1);
+        assert!(timely.whole_share > 0.9, "{timely:?}");
+        assert!(timely.queue_p99_ns < 25_000 && timely.cut_share < 0.05, "{timely:?}");
+        assert!(timely.loss + target.loss < 1e-4);
+    }
+}
+
+#[test]
+fn without_a_law_the_same_ports_lose_most_of_what_is_sent() {
+    let fixed = RateConfig::Fixed(None);
+    for port in [Port::trimming(10 * G), Port::dropping(10 * G)] {
+        let figures = steady(port, fixed, 8, 1);
+        assert!(figures.loss > 0.6, "{figures:?}");
+    }
+}
+
+#[test]
+fn an_incast_of_thirty_two_line_rates_is_under_control_within_five_milliseconds() {
+    for law in [timely(), trim_target(), dctcp()] {
+        let port = Port::trimming(10 * G);
+        let samples = run(port, &together(law, 32), 20, 1);
+        let lost =
+            |samples: &[Sample]| -> u32 { samples.iter().flat_map(|s| &s.flows).map(|flow| flow.lost).sum() };
+        assert!(lost(&samples[..1]) > 0, "nothing to control");
+        assert_eq!(lost(&samples[5..]), 0, "{law:?}");
+        let after = Figures::of(&samples[10..], 0..32, &port, MS);
+        assert!(after.whole_share > 0.8, "{law:?}: {after:?}");
+    }
+}
+
+#[test]
+fn what_departing_flows_leave_is_filled_within_five_milliseconds() {
+    for law in [timely(), trim_target(), dctcp()] {
+        for flows in [2, 8] {
+            let port = Port::trimming(10 * G);
+            let mut all = together(law, flows);
+            for flow in &mut all[1..] {
+                flow.stop_ns = 20 * MS;
+            }
+            let samples = run(port, &all, 35, 1);
+            let shares = share(&samples, 0, &port);
+            let before = shares[15..20].iter().sum::<f64>() / 5.0;
+            assert!(before < 1.3 / flows as f64, "{law:?}: {before} of the line beside {flows}");
+            assert!(shares[25..].iter().all(|&share| share > 0.95), "{law:?} after {flows}: {shares:?}");
+        }
+    }
+}
+
+#[test]
+fn a_flow_that_joins_gets_its_part_within_twenty_milliseconds() {
+    for law in [timely(), trim_target(), dctcp()] {
+        let port = Port::trimming(10 * G);
+        let mut all = together(law, 4);
+        all[3].start_ns = 20 * MS;
+        let samples = run(port, &all, 60, 1);
+        let parts: Vec<f64> = (0..4).map(|flow| share(&samples[40..], flow, &port).iter().sum()).collect();
+        assert!(jain(&parts) > 0.9, "{law:?}: {parts:?}");
+    }
+}
+
+#[test]
+fn a_link_that_loses_one_percent_at_random_is_not_taken_for_a_full_one() {
+    for law in [timely(), trim_target()] {
+        let port = Port { random_loss: 0.01, ..Port::trimming(10 * G) };
+        let figures = steady(port, law, 2, 1);
+        assert!(figures.coordinates_share > 0.88, "{law:?}: {figures:?}");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let text = |seed| format!("{:?}", run(Port::trimming(10 * G), &together(timely(), 8), 3, seed));
+    assert_eq!(text(1), text(1));
+    assert_ne!(text(1), text(2));
+}
+
+struct Row {
+    law: &'static str,
+    config: RateConfig,
+    port: Port,
+    kind: &'static str,
+    flows: usize,
+}
+
+fn rows() -> Vec<Row> {
+    let laws = [
+        ("timely", timely()),
+        ("trim-target", trim_target()),
+        ("dctcp", dctcp()),
+        ("none", RateConfig::Fixed(None)),
+    ];
+    let mut rows = Vec::new();
+    for rate_bps in [10 * G, 100 * G] {
+        for (kind, port) in [("cut", Port::trimming(rate_bps)), ("drop", Port::dropping(rate_bps))] {
+            for (law, config) in laws {
+                for flows in [2, 8, 32] {
+                    let shown = law != "none" || (rate_bps == 10 * G && flows == 8);
+                    if shown && (kind == "cut" || law != "trim-target") {
+                        rows.push(Row { law, config, port, kind, flows });
+                    }
+                }
+            }
+        }
+    }
+    for (law, config) in &laws[..3] {
+        let (law, config, flows) = (*law, *config, 8);
+        let port = Port::trimming(10 * G);
+        rows.push(Row {
+            law,
+            config,
+            port: Port { base_rtt_ns: 50_000, ..port },
+            kind: "cut, round trip 50 µs",
+            flows,
+        });
+        rows.push(Row {
+            law,
+            config,
+            port: Port { random_loss: 0.01, ..port },
+            kind: "cut, 1 % lost at random",
+            flows,
+        });
+        rows.push(Row { law, config, port: Port { jitter_ns: 0, ..port }, kind: "cut, no jitter", flows: 2 });
+    }
+    let limits = Limits { start_bps: Some(10 * G / 32), ..Limits::default() };
+    let known = [
+        ("timely", RateConfig::Timely(TimelyConfig { limits, ..TimelyConfig::default() })),
+        ("trim-target", RateConfig::TrimTarget(TrimTargetConfig { limits, ..TrimTargetConfig::default() })),
+    ];
+    for (law, config) in &laws[..3] {
+        for (kind, least_burst) in [("cut, bursts of 4 at least", 4), ("cut, bursts of 8", 8)] {
+            let port = Port { least_burst, ..Port::trimming(10 * G) };
+            rows.push(Row { law, config: *config, port, kind, flows: 8 });
+        }
+    }
+    for (law, config) in known {
+        rows.push(Row { law, config, port: Port::trimming(10 * G), kind: "cut, start at 1/32", flows: 32 });
+    }
+    rows
+}
+
+fn table() -> String {
+    let mut text = String::from(
+        "| Gbit/s | port | law | flows | whole | coordinates | Jain | queue p50 µs | p99 µs | cut | lost | lost at start |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|\n",
+    );
+    for Row { law, config, port, kind, flows } in rows() {
+        let figures = steady(port, config, flows, 1);
+        let start = Figures::of(&run(port, &together(config, flows), 5, 1), 0..flows, &port, MS);
+        let _ = writeln!(
+            text,
+            "| {} | {kind} | {law} | {flows} | {:.3} | {:.3} | {:.3} | {:.1} | {:.1} | {:.2} % | {:.2} % | {:.1} % |",
+            port.rate_bps / G,
+            figures.whole_share,
+            figures.coordinates_share,
+            figures.jain,
+            f64::from(figures.queue_p50_ns) / 1e3,
+            f64::from(figures.queue_p99_ns) / 1e3,
+            100.0 * figures.cut_share,
+            100.0 * figures.loss,
+            100.0 * start.loss
+        );
+    }
+    text
+}
+
+#[test]
+fn the_documented_table_is_what_the_laws_do() {
+    const BEGIN: &str = "<!-- generated: rate laws -->\n";
+    const END: &str = "<!-- end -->";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/rate-control.md");
+    let page = std::fs::read_to_string(&path).expect("docs/rate-control.md");
+    let (before, rest) = page.split_once(BEGIN).expect("the table's beginning");
+    let (committed, after) = rest.split_once(END).expect("the table's end");
+    let found = table();
+    if std::env::var_os("TRIMWIRE_UPDATE_GOLDENS").is_some() {
+        return std::fs::write(&path, format!("{before}{BEGIN}{found}{END}{after}")).expect("writable");
+    }
+    for (old, new) in committed.lines().zip(found.lines()) {
+        assert_eq!(old, new, "review with TRIMWIRE_UPDATE_GOLDENS=1");
+    }
+    assert_eq!(committed, found);
+}
