@@ -30,9 +30,12 @@ impl PathEstimate {
         self.data.smoothed_ns().map(|rtt| rtt.saturating_add(rtt / 8))
     }
 
-    /// Packets on different paths overtake each other by no more than this (RFC 8985 §6.2 step 4 starts at a quarter of the RTT).
+    /// Packets on different paths overtake each other by no more than this: a quarter of the round trip (RFC 8985 §6.2 step 4 starts there), and twice what queues add to it
+    /// just now, which may be none on one path and all on another.
     pub(crate) fn reorder_ns(&self) -> Option<u64> {
-        self.data.smoothed_ns().map(|rtt| (rtt / 4).max(self.host_jitter_ns))
+        let (smoothed_ns, least_ns) = self.data.smoothed_ns().zip(self.data.minimum_ns())?;
+        let queues_ns = smoothed_ns.saturating_sub(least_ns);
+        Some((smoothed_ns / 4).saturating_add(2 * queues_ns).max(self.host_jitter_ns))
     }
 
     /// Packets on one path: those of one burst have one time of sending, and a host's own queues are not always in order.
