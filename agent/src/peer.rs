@@ -115,7 +115,7 @@ impl Peer {
             rate: config.rate.build(&path),
             pacer: Pacer::with_burst_time(config.burst_wire_ns),
             spray: Spray::new(paths, seed),
-            estimate: PathEstimate { host_jitter_ns: config.host_jitter_ns, ..PathEstimate::default() },
+            estimate: PathEstimate::new(config.host_jitter_ns),
             on_path: (0, 0),
             sends: BTreeMap::new(),
             receives: BTreeMap::new(),
@@ -187,7 +187,7 @@ impl Peer {
         self.sends.insert(message, transfer);
         self.orders.insert(message, self.next_order);
         self.next_order += 1;
-        if self.session.is_open() {
+        if self.session.is_confirmed() {
             self.announce(message, outbound.planes);
         } else {
             self.greet(cx);
@@ -358,7 +358,7 @@ impl Peer {
         (self.hellos, self.asked_since_ns) = (None, None);
     }
 
-    /// Sends a HELLO, and more until one is answered.
+    /// Sends a HELLO, and more until the peer shows that it knows us.
     fn greet(&mut self, cx: &mut Context<'_>) {
         if self.hellos.is_none() && self.session.address().is_some() {
             self.hellos = Some((cx.now_ns, 0));
@@ -376,7 +376,9 @@ impl Peer {
 
     fn on_session_timeout(&mut self, cx: &mut Context<'_>) {
         let Some((since_ns, times)) = self.hellos else { return };
-        if self.session.is_open() || self.is_idle() {
+        // Who only receives need not be known.
+        let content = self.session.is_open() && self.sends.is_empty();
+        if self.session.is_confirmed() || content || self.is_idle() {
             self.hellos = None;
             return;
         }

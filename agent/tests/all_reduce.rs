@@ -14,6 +14,18 @@ use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Reliability};
 use trimwire_agent::transfer::TransferError;
 use trimwire_encoder::{Decoding, HEADER_LEN, Header, PLANES, nmse};
 
+const ADVERSARY: Faults = Faults {
+    data_delay_ns: 100_000,
+    control_delay_ns: 50_000,
+    jitter_ns: 200_000,
+    drop_data: 0.5,
+    drop_control: 0.5,
+    cut: 0.9,
+    cut_to_at_least: 600,
+    duplicate: 0.3,
+    ..Faults::NONE
+};
+
 const SECOND: u64 = 1_000_000_000;
 
 struct Job {
@@ -104,32 +116,6 @@ fn exact(gradients: &[Vec<f32>]) -> Vec<f32> {
     (0..gradients[0].len()).map(|i| gradients.iter().map(|g| f64::from(g[i])).sum::<f64>() as f32).collect()
 }
 
-fn adversary() -> impl Strategy<Value = Faults> {
-    (0_u64..100_000, 0_u64..50_000, 0_u64..200_000, 0.0..0.5, 0.0..0.5, 0.0..0.9, 0_usize..600, 0.0..0.3)
-        .prop_map(
-            |(
-                data_delay_ns,
-                control_delay_ns,
-                jitter_ns,
-                drop_data,
-                drop_control,
-                cut,
-                cut_to_at_least,
-                duplicate,
-            )| Faults {
-                data_delay_ns,
-                control_delay_ns,
-                jitter_ns,
-                drop_data,
-                drop_control,
-                cut,
-                cut_to_at_least,
-                duplicate,
-                ..Faults::NONE
-            },
-        )
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
@@ -145,7 +131,7 @@ proptest! {
     }
 
     #[test]
-    fn full_reliability_gives_the_same_bits_as_a_quiet_network(faults in adversary(), world in 2_u16..5, length in 1_usize..4_000, seed: u64) {
+    fn full_reliability_gives_the_same_bits_as_a_quiet_network(faults in ADVERSARY.any_up_to(), world in 2_u16..5, length in 1_usize..4_000, seed: u64) {
         let gradients = gradients(world, length, seed);
         let sums = |faults| {
             let mut job = Job::new(world, faults, seed, Reliability::Full, |_| ());
@@ -158,7 +144,7 @@ proptest! {
 
     #[test]
     fn consistent_replicas_are_bit_identical_under_any_adversary(
-        faults in adversary(), world in 2_u16..6, length in 1_usize..6_000, seed: u64, loss in 0.0_f32..0.2, planes in 1_u8..=PLANES,
+        faults in ADVERSARY.any_up_to(), world in 2_u16..6, length in 1_usize..6_000, seed: u64, loss in 0.0_f32..0.2, planes in 1_u8..=PLANES,
         decoding in prop_oneof![Just(Decoding::Unbiased), Just(Decoding::Mmse), Just(Decoding::Paper)],
     ) {
         let gradients = gradients(world, length, seed);
@@ -177,7 +163,7 @@ proptest! {
     }
 
     #[test]
-    fn losses_stay_within_the_bound_at_every_rank(faults in adversary(), world in 2_u16..5, seed: u64, loss in 0.0_f32..0.3) {
+    fn losses_stay_within_the_bound_at_every_rank(faults in ADVERSARY.any_up_to(), world in 2_u16..5, seed: u64, loss in 0.0_f32..0.3) {
         let mut job = Job::new(world, faults, seed, Reliability::Bounded { loss }, |_| ());
         for outcome in job.reduce(0, &gradients(world, 8_000, seed)) {
             prop_assert!(outcome.stats.missing as f64 <= f64::from(loss) * outcome.stats.packets as f64);
@@ -347,7 +333,10 @@ fn a_rank_that_vanishes_fails_the_step_and_is_named() {
         results.iter().map(|(rank, r)| format!("{rank}: {}", r.as_ref().expect_err("failed"))).collect();
     assert_eq!(texts.len(), 3, "{texts:?}");
     for text in texts.iter().filter(|text| !text.starts_with('2')) {
-        assert!(text.contains("step 4, reduce-scatter of shard 2: rank 2 has not answered"), "{text}");
+        // Found out alone, or heard from the rank that was first to.
+        let found = text.contains("step 4, reduce-scatter of shard 2: rank 2 has not answered");
+        let heard = text.contains("step 4, ") && text.contains("because of rank 2");
+        assert!(found || heard, "{text}");
     }
     assert!(job.collectives.iter().all(|c| c.active_steps().count() == 0));
     assert!(
@@ -465,7 +454,7 @@ proptest! {
 
     #[test]
     fn a_cancelled_step_never_enters_the_sum_of_the_next(
-        faults in adversary(), world in 2_u16..4, seed: u64, consistent: bool,
+        faults in ADVERSARY.any_up_to(), world in 2_u16..4, seed: u64, consistent: bool,
         tries in prop::collection::vec((0_u64..400_000, any::<u8>(), any::<u8>()), 1..5),
     ) {
         let mut job = Job::new(world, faults, seed, Reliability::Full, |config| {

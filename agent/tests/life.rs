@@ -449,3 +449,22 @@ fn a_rank_that_gave_up_what_another_begins_says_so_at_once() {
         assert_eq!(*reason, Reason::Mismatch);
     }
 }
+
+#[test]
+fn data_that_overtakes_the_greeting_is_not_lost() {
+    // Another path than the control packets': what a HELLO says comes later than what follows it.
+    let faults = Faults { control_delay_ns: 200_000, data_delay_ns: 5_000, ..Faults::NONE };
+    for planes in [PLANES, 4] {
+        let mut network = Network::new(2, faults, 1, Reliability::Bounded { loss: 0.2 });
+        let expectation = Expectation { planes, ..expectation(&network.endpoints[1], 30_000) };
+        network.endpoints[1].expect(0, 0, 7, expectation).expect("expected once");
+        let message = encode(&network.endpoints[0], 7, &Random(1).gradient(30_000), planes);
+        network.endpoints[0].send(0, 1, &message).expect("sent once");
+        let events = network.finish(10 * SECOND);
+        let [(1, Event::Received { stats, .. }), (0, Event::Sent { .. })] = &events[..] else {
+            panic!("{events:?}")
+        };
+        assert_eq!((stats.missing, network.endpoints[1].stats().foreign), (0, 0));
+        assert_eq!(network.endpoints[0].stats().repairs_sent, 0);
+    }
+}

@@ -18,6 +18,18 @@ use trimwire_encoder::{
     RowChoice, RowReceiver, SealKey,
 };
 
+const ADVERSARY: Faults = Faults {
+    data_delay_ns: 100_000,
+    control_delay_ns: 50_000,
+    jitter_ns: 100_000,
+    drop_data: 0.4,
+    drop_control: 0.4,
+    cut: 0.6,
+    cut_to_at_least: 200,
+    duplicate: 0.3,
+    ..Faults::NONE
+};
+
 const SECOND: u64 = 1_000_000_000;
 const MILLISECOND: u64 = 1_000_000;
 /// Ports of an incarnation.
@@ -75,34 +87,6 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (any::<u8>(), any::<u8>(), any::<u8>(), any::<bool>())
             .prop_map(|(pair, message, what, knows)| Op::Forge { pair, message, what, knows }),
     ]
-}
-
-fn faults() -> impl Strategy<Value = Faults> {
-    (0_u64..100_000, 0_u64..50_000, 0_u64..100_000, 0.0..0.4, 0.0..0.4, 0.0..0.6, 0_usize..200, 0.0..0.3)
-        .prop_map(
-            |(
-                data_delay_ns,
-                control_delay_ns,
-                jitter_ns,
-                drop_data,
-                drop_control,
-                cut,
-                cut_to_at_least,
-                duplicate,
-            )| {
-                Faults {
-                    data_delay_ns,
-                    control_delay_ns,
-                    jitter_ns,
-                    drop_data,
-                    drop_control,
-                    cut,
-                    cut_to_at_least,
-                    duplicate,
-                    ..Faults::NONE
-                }
-            },
-        )
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -703,7 +687,7 @@ proptest! {
 
     #[test]
     fn any_sequence_of_operations_ends_and_delivers_nothing_wrong_or_stale(
-        world in 2_u16..4, faults in faults(), seed: u64, sealed: bool,
+        world in 2_u16..4, faults in ADVERSARY.any_up_to(), seed: u64, sealed: bool,
         loss in prop_oneof![Just(None), (0.0_f32..0.3).prop_map(Some)],
         ops in prop::collection::vec(op(), 1..40),
     ) {

@@ -13,6 +13,18 @@ use trimwire_agent::transfer::{TransferError, TransferStats};
 use trimwire_encoder::wire::{Header, Kind, VERSION};
 use trimwire_encoder::{HEADER_LEN, Layout, PLANES, nmse};
 
+const ADVERSARY: Faults = Faults {
+    data_delay_ns: 200_000,
+    control_delay_ns: 100_000,
+    jitter_ns: 300_000,
+    drop_data: 0.7,
+    drop_control: 0.6,
+    cut: 0.9,
+    cut_to_at_least: 200,
+    duplicate: 0.4,
+    ..Faults::NONE
+};
+
 const SECOND: u64 = 1_000_000_000;
 const MESSAGE: u32 = 77;
 
@@ -48,38 +60,12 @@ fn deliver(network: &mut Network, gradient: &[f32], planes: u8) -> Delivered {
     try_deliver(network, gradient, planes).expect("delivered")
 }
 
-fn adversary() -> impl Strategy<Value = Faults> {
-    (0_u64..200_000, 0_u64..100_000, 0_u64..300_000, 0.0..0.7, 0.0..0.6, 0.0..0.9, 0_usize..200, 0.0..0.4)
-        .prop_map(
-            |(
-                data_delay_ns,
-                control_delay_ns,
-                jitter_ns,
-                drop_data,
-                drop_control,
-                cut,
-                cut_to_at_least,
-                duplicate,
-            )| Faults {
-                data_delay_ns,
-                control_delay_ns,
-                jitter_ns,
-                drop_data,
-                drop_control,
-                cut,
-                cut_to_at_least,
-                duplicate,
-                ..Faults::NONE
-            },
-        )
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
     fn every_transfer_ends_within_its_loss_bound(
-        faults in adversary(), seed: u64, length in 1_usize..30_000, loss in 0.0_f32..0.3, planes in 1_u8..=PLANES,
+        faults in ADVERSARY.any_up_to(), seed: u64, length in 1_usize..30_000, loss in 0.0_f32..0.3, planes in 1_u8..=PLANES,
     ) {
         let mut network = Network::new(2, faults, seed, Reliability::Bounded { loss });
         let gradient = Random(seed).gradient(length);
@@ -99,7 +85,7 @@ proptest! {
     }
 
     #[test]
-    fn full_reliability_delivers_every_bit(faults in adversary(), seed: u64, length in 1_usize..20_000) {
+    fn full_reliability_delivers_every_bit(faults in ADVERSARY.any_up_to(), seed: u64, length in 1_usize..20_000) {
         let mut network = Network::new(2, faults, seed, Reliability::Full);
         let gradient = Random(seed).gradient(length);
         let Delivered { rows, received, .. } = try_deliver(&mut network, &gradient, PLANES)?;
@@ -109,7 +95,7 @@ proptest! {
     }
 
     #[test]
-    fn full_reliability_of_a_truncated_message_is_all_that_was_sent(faults in adversary(), seed: u64, planes in 1_u8..PLANES) {
+    fn full_reliability_of_a_truncated_message_is_all_that_was_sent(faults in ADVERSARY.any_up_to(), seed: u64, planes in 1_u8..PLANES) {
         let mut network = Network::new(2, faults, seed, Reliability::Full);
         let Delivered { rows, received, .. } = try_deliver(&mut network, &Random(seed).gradient(9_000), planes)?;
         prop_assert_eq!(received.full, received.packets);
@@ -117,7 +103,7 @@ proptest! {
     }
 
     #[test]
-    fn same_seed_same_datagrams(faults in adversary(), seed: u64) {
+    fn same_seed_same_datagrams(faults in ADVERSARY.any_up_to(), seed: u64) {
         let run = || {
             let mut network = Network::new(2, faults, seed, Reliability::Bounded { loss: 0.05 });
             network.keep_log = true;

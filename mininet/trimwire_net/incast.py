@@ -125,8 +125,7 @@ def incast(
         raise Problem(f"incast to {receiver} from {' '.join(senders) or 'nobody'}: each sender once, and not the receiver")
     ranks = ",".join(str(rank) for rank in range(1, len(senders) + 1))
     info(f"*** Incast: {' '.join(senders)} -> {receiver}\n")
-    bound = "" if "--reliable" in words else "--loss 0"
-    agents = [_Agent(to, f"recv {bound} --bind {own} --rank 0 --from {ranks} {words} --timeout 20s")]
+    agents = [_Agent(to, f"recv --bind {own} --rank 0 --from {ranks} {words} --timeout 20s")]
     try:
         # What comes before it listens would be lost, and sent again.
         poll(f"{receiver}: trimwire-agent on UDP port {UDP_PORT}", 10, lambda: agents[0].process.poll() or _listens(to))

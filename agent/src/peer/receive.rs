@@ -40,6 +40,7 @@ impl Peer {
         }
         cx.stats.control_received += 1;
         self.asked_since_ns = None;
+        self.confirm();
         match control {
             Control::Ack(progress) => self.on_progress(cx, message, progress, false),
             Control::Status(progress) => self.on_progress(cx, message, progress, true),
@@ -71,19 +72,32 @@ impl Peer {
         }
         cx.stats.control_received += 1;
         self.asked_since_ns = None;
-        if !hello.answer {
+        if hello.answer {
+            self.confirm();
+        } else {
             self.answer_hello(source, identity.from, true);
         }
     }
 
-    /// The session has begun: what waited for it goes on.
+    /// We know the peer. Who has something to send asks whether the peer knows us.
     fn begin(&mut self, cx: &mut Context<'_>) {
         self.hellos = None;
-        self.timers.set(Timer::Session, None);
+        if !self.sends.is_empty() {
+            self.greet(cx);
+        }
         let sealer = self.sealer(cx.config);
         for transfer in self.receives.values_mut() {
             transfer.set_sealer(sealer.clone());
         }
+    }
+
+    /// The peer knows us: what waited for that goes on.
+    fn confirm(&mut self) {
+        if !self.session.confirm() {
+            return;
+        }
+        self.hellos = None;
+        self.timers.set(Timer::Session, None);
         let waiting: Vec<(u32, u8)> =
             self.sends.iter().map(|(&id, transfer)| (id, transfer.planes())).collect();
         for (message, planes) in waiting {
@@ -93,7 +107,7 @@ impl Peer {
 
     fn answer_hello(&mut self, to: SocketAddr, incarnation: u32, answer: bool) {
         if self.control.len() < DUE_MAX {
-            // Before everything else: DATA may follow at once, and is only believed after it.
+            // Before everything else: without it nothing else is believed.
             self.control.push_front(Due::Hello { answer, to: Some((to, incarnation)) });
         }
     }

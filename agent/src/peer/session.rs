@@ -5,8 +5,13 @@
 //!  HELLO from a, to 0          ───────────►   (B keeps nothing)
 //!                              ◄───────────   HELLO from b, to a
 //!  (A knows B: it has seen a)
-//!  HELLO from a, to b, answer  ───────────►   (B knows A)
+//!  HELLO from a, to b, answer  ───────────►   (B knows A, and that A knows B)
+//!  HELLO from a, to b          ───────────►
+//!                              ◄───────────   HELLO from b, to a, answer
+//!  (A knows that B knows A)
 //! ```
+//!
+//! DATA waits for the last step: it may take another path than control packets, and overtake the HELLO without which it is not believed.
 //!
 //! An incarnation is taken over only from a HELLO that echoes ours, so that it was us whom its sender heard: a stranger cannot end a session by claiming that a rank
 //! has started anew. One that was superseded never comes back, or a HELLO of before, repeated, would end the session that came after it. After that every control packet carries both incarnations, and DATA comes from the address and the source ports that the HELLO named.
@@ -60,11 +65,21 @@ pub(super) struct Session {
     knocks: u32,
     /// Sorted.
     ports: Vec<u16>,
+    /// Whether the peer is known to know us.
+    confirmed: bool,
 }
 
 impl Session {
     pub(super) fn new(own: u32, address: Option<SocketAddr>) -> Self {
-        Self { own, address, peer: None, former: VecDeque::new(), knocks: 0, ports: Vec::new() }
+        Self {
+            own,
+            address,
+            peer: None,
+            former: VecDeque::new(),
+            knocks: 0,
+            ports: Vec::new(),
+            confirmed: false,
+        }
     }
 
     /// Where the peer listens, as given or learned.
@@ -76,9 +91,19 @@ impl Session {
         self.address = Some(address);
     }
 
-    /// Whether both ends know each other.
+    /// Whether we know the peer.
     pub(super) fn is_open(&self) -> bool {
         self.peer.is_some()
+    }
+
+    /// Whether the peer knows us, too: what we send is believed.
+    pub(super) fn is_confirmed(&self) -> bool {
+        self.confirmed
+    }
+
+    /// The peer has shown that it knows us. Whether that is news.
+    pub(super) fn confirm(&mut self) -> bool {
+        !std::mem::replace(&mut self.confirmed, true)
     }
 
     /// The peer's incarnation.
@@ -136,7 +161,7 @@ impl Session {
                 Greeting::Known
             }
             Some(before) => {
-                self.knocks = 0;
+                (self.knocks, self.confirmed) = (0, false);
                 self.former.retain(|&former| former != identity.from);
                 if self.former.len() == FORMER {
                     self.former.pop_front();

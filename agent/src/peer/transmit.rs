@@ -120,7 +120,7 @@ impl Peer {
 
     /// The message that goes first among those that may send.
     fn next_message(&self, window: u64) -> Option<(u8, u64, u32)> {
-        if !self.session.is_open() {
+        if !self.session.is_confirmed() {
             return None;
         }
         // What nobody has asked for yet has a window of its own, and leaves room for what is asked for.
@@ -144,26 +144,18 @@ impl Peer {
             }
             let path = self.on_path.0;
             let transfer = self.sends.get_mut(&message)?;
-            let Some(chunk) = transfer.next_data(cx.now_ns, most, path) else {
-                // What was to be repaired has arrived after all: that may have been the last of it.
-                self.sending.remove(&key);
-                if transfer.after_data(cx.now_ns, &self.estimate, &cx.config.timeouts) {
-                    self.queue_probe(message);
-                } else {
-                    let timer_ns = transfer.timer_ns;
-                    self.timers.set(Timer::Outgoing(message), timer_ns);
-                }
-                continue;
-            };
+            let chunk = transfer.next_data(cx.now_ns, most, path);
             if transfer.after_data(cx.now_ns, &self.estimate, &cx.config.timeouts) {
                 self.queue_probe(message);
             } else {
                 let timer_ns = transfer.timer_ns;
                 self.timers.set(Timer::Outgoing(message), timer_ns);
             }
-            if !self.sends.get(&message).is_some_and(|transfer| transfer.has_data(1)) {
+            if chunk.is_none() || !self.sends.get(&message).is_some_and(|transfer| transfer.has_data(1)) {
                 self.sending.remove(&key);
             }
+            // What was to be repaired has arrived after all: that may have been the last of it.
+            let Some(chunk) = chunk else { continue };
             self.on_path.1 = self.on_path.1.saturating_sub(chunk.run.packets);
             let overhead = u64::from(cx.config.overhead_bytes) * u64::from(chunk.run.packets);
             let bytes = chunk.run.payload.len() as u64 + overhead;

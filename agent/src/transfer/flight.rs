@@ -3,7 +3,7 @@
 //! A packet is lost when later ones, by time of sending, have arrived (RACK, RFC 8985): at once after those of its own path, which keeps their order, and a
 //! reordering window after those of others. Only packets that arrived *whole* tell: cut ones travel in a queue that is served first, and overtake.
 
-use super::path::PathEstimate;
+use super::path::{Overtaken, PathEstimate};
 use crate::spray::Spray;
 use crate::wire::cut_map::MapPart;
 use crate::wire::{Echo, Wanted};
@@ -33,6 +33,8 @@ pub(super) struct News {
     pub(super) arrived: u32,
     /// Of these, not with every plane that was sent.
     pub(super) cut: u32,
+    /// The most by which one that arrived whole had been overtaken.
+    pub(super) overtaken: Overtaken,
 }
 
 /// A packet to be sent again, from a plane on.
@@ -58,6 +60,8 @@ struct Lane {
     sent: VecDeque<(u64, u32)>,
     /// Newest time of sending of a packet that arrived whole.
     delivered_ns: u64,
+    /// The same before the latest report.
+    told_ns: u64,
 }
 
 /// All packets of a message.
@@ -135,6 +139,9 @@ impl Flight {
     ) -> News {
         let mut news = News::default();
         let fastest_ns = estimate.data.minimum_ns();
+        // What arrived together is in no order.
+        let newest_ns = self.delivered_ns;
+        self.lanes.values_mut().for_each(|lane| lane.told_ns = lane.delivered_ns);
         for run in part.runs() {
             let end = (run.start + run.count).min(self.packets.len() as u32);
             for index in run.start..end {
@@ -159,6 +166,13 @@ impl Flight {
                     fastest_ns.is_some_and(|least| now_ns.saturating_sub(packet.sent_ns) >= least);
                 if whole && (packet.attempts == 1 || plausible) {
                     let lane = self.lanes.entry(packet.path).or_default();
+                    if packet.attempts == 1 {
+                        let overtaken = Overtaken {
+                            within_ns: lane.told_ns.saturating_sub(packet.sent_ns),
+                            across_ns: newest_ns.saturating_sub(packet.sent_ns),
+                        };
+                        news.overtaken = news.overtaken.max(overtaken);
+                    }
                     lane.delivered_ns = lane.delivered_ns.max(packet.sent_ns);
                     self.delivered_ns = self.delivered_ns.max(packet.sent_ns);
                 }
@@ -333,7 +347,7 @@ mod tests {
         for (index, path) in [(0, 0), (1, 1), (2, 0), (3, 1)] {
             flight.sent(u64::from(index) * 3_000, index, path, 100);
         }
-        assert_eq!(learn(&mut flight, RTT + 6_000, &[0, 0, FULL, 0]), News { arrived: 1, cut: 0 });
+        assert_eq!(learn(&mut flight, RTT + 6_000, &[0, 0, FULL, 0]), News { arrived: 1, ..News::default() });
         assert_eq!(lost(&mut flight, RTT + 6_000, 4), [0], "packet 1 may be late, on its own path");
         learn(&mut flight, RTT + 9_000, &[0, 0, FULL, FULL]);
         assert_eq!(lost(&mut flight, RTT + 9_000, 4), [1]);
@@ -345,9 +359,24 @@ mod tests {
         let mut flight = Flight::new(2, FULL);
         flight.sent(0, 0, 0, 100);
         flight.sent(50_000, 1, 0, 100);
-        assert_eq!(learn(&mut flight, 60_000, &[0, 3]), News { arrived: 1, cut: 1 });
+        assert_eq!(learn(&mut flight, 60_000, &[0, 3]), News { arrived: 1, cut: 1, ..News::default() });
         assert!(lost(&mut flight, 60_000, 2).is_empty());
         assert_eq!(lost(&mut flight, 100_000, 2), [0], "but time does");
+    }
+
+    #[test]
+    fn a_report_tells_by_how_much_packets_that_were_late_had_been_overtaken() {
+        let mut flight = Flight::new(4, FULL);
+        for (index, path) in [(0, 0), (1, 1), (2, 0), (3, 1)] {
+            flight.sent(u64::from(index) * 3_000, index, path, 100);
+        }
+        assert_eq!(learn(&mut flight, RTT, &[0, 0, FULL, 0]).overtaken, Overtaken::default());
+        let late = learn(&mut flight, RTT, &[0, FULL, FULL, FULL]).overtaken;
+        assert_eq!(late, Overtaken { within_ns: 0, across_ns: 3_000 }, "1 after 2; 1 and 3 came together");
+        let late = learn(&mut flight, RTT, &[FULL; 4]).overtaken;
+        assert_eq!(late, Overtaken { within_ns: 6_000, across_ns: 9_000 });
+        flight.sent(90_000, 3, 0, 100);
+        assert_eq!(learn(&mut flight, 90_000 + RTT, &[FULL; 4]).overtaken, Overtaken::default());
     }
 
     #[test]

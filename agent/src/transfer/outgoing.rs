@@ -294,6 +294,7 @@ impl Outgoing {
         let known = progress.map.map_or(0, |part| part.end());
         if let Some(part) = &progress.map {
             let news = self.flight.learn(now_ns, part, estimate, spray, &mut satisfied);
+            estimate.overtook(news.overtaken);
             if news.arrived > 0 {
                 self.progress_ns = now_ns;
             }

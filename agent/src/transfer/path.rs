@@ -12,18 +12,41 @@ pub(crate) struct PathEstimate {
     /// Of control packets.
     pub(crate) control: RttEstimator,
     /// What hosts add, ns: a packet is on the wire so much later than was noted.
-    pub(crate) host_jitter_ns: u64,
+    host_jitter_ns: u64,
+    /// The most by which packets that arrived had been overtaken, of late.
+    overtaken: Overtaken,
+}
+
+/// By how much a packet that arrived had been overtaken: how much later, ns, the newest of those that were there before it was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Overtaken {
+    /// Among those of its own path.
+    pub(crate) within_ns: u64,
+    /// Among all.
+    pub(crate) across_ns: u64,
+}
+
+impl Overtaken {
+    pub(crate) fn max(self, other: Self) -> Self {
+        Self {
+            within_ns: self.within_ns.max(other.within_ns),
+            across_ns: self.across_ns.max(other.across_ns),
+        }
+    }
 }
 
 impl PathEstimate {
-    /// A data packet sent longer ago than this, and not there, is lost. On hosts four time-outs: round trips are sampled from the newest whole packets, which come by the fastest path,
-    /// and another one's queue may be several times as long.
+    pub(crate) fn new(host_jitter_ns: u64) -> Self {
+        Self { host_jitter_ns, ..Self::default() }
+    }
+
+    /// A data packet sent longer ago than this, and not there, is lost. A host that stood still for seconds makes no round trips of
+    /// seconds.
     pub(crate) fn loss_delay_ns(&self, timeouts: &TimeoutConfig) -> u64 {
-        // A host that stood still for seconds makes no round trips of seconds.
-        let least_ns = |timeout_ns: u64| timeout_ns.min(timeouts.max_ns);
-        let timeout_ns = self.data.timeout_ns().map_or(timeouts.initial_ns, least_ns);
-        let times = if self.host_jitter_ns == 0 { 1 } else { 4 };
-        timeout_ns.saturating_mul(times).max(timeouts.min_loss_delay_ns + self.host_jitter_ns)
+        self.data
+            .timeout_ns()
+            .map_or(timeouts.initial_ns, |timeout_ns| timeout_ns.min(timeouts.max_ns))
+            .max(timeouts.min_loss_delay_ns + self.host_jitter_ns)
     }
 
     /// A data packet should have been answered for so long after it was sent: 9/8 of the round trip (RFC 9002 §6.1.2).
@@ -31,30 +54,28 @@ impl PathEstimate {
         self.data.smoothed_ns().map(|rtt| rtt.saturating_add(rtt / 8))
     }
 
-    /// Packets on different paths overtake each other by no more than this: a quarter of the round trip (RFC 8985 §6.2 step 4 starts there), and twice what queues add to it
-    /// just now, which may be none on one path and all on another. On hosts, where only the newest packet of many is timed and it is one of the fastest path, twice the time-out.
+    /// Takes by how much the packets of a report had been overtaken. Windows follow at once, and shrink by and by, as paths change (RFC 8985 §6.2 step 4 doubles its
+    /// window for each packet that it repaired for nothing; here packets tell that were late and not lost, before anything is repaired).
+    pub(crate) fn overtook(&mut self, new: Overtaken) {
+        let Overtaken { within_ns, across_ns } = self.overtaken;
+        let faded =
+            Overtaken { within_ns: within_ns - within_ns / 64, across_ns: across_ns - across_ns / 64 };
+        self.overtaken = faded.max(new);
+    }
+
+    /// Packets on different paths overtake each other by no more than this: a quarter of the round trip (RFC 8985 §6.2 step 4 starts there); what queues add to it just
+    /// now, which may be all on one path and nothing on another; or half as much again as was seen.
     pub(crate) fn reorder_ns(&self) -> Option<u64> {
         let (smoothed_ns, least_ns) = self.data.smoothed_ns().zip(self.data.minimum_ns())?;
+        let seen_ns = self.overtaken.across_ns.saturating_add(self.overtaken.across_ns / 2);
         let queues_ns = smoothed_ns.saturating_sub(least_ns);
-        let paths_ns = (smoothed_ns / 4).saturating_add(2 * queues_ns);
-        if self.host_jitter_ns == 0 {
-            return Some(paths_ns);
-        }
-        let timeout_ns = self.data.timeout_ns().unwrap_or(0);
-        Some(paths_ns.max(timeout_ns.saturating_mul(2)).max(self.host_reorder_ns()))
+        Some((smoothed_ns / 4).max(queues_ns).max(seen_ns).max(self.host_jitter_ns))
     }
 
-    /// Packets on one path keep their order in the network, and on hosts not always: a thread that changes its processor is overtaken by itself.
+    /// Packets on one path: those of one burst have one time of sending, and a host's own queues are not always in order.
     pub(crate) fn reorder_within_path_ns(&self) -> Option<u64> {
-        if self.host_jitter_ns > 0 {
-            return self.reorder_ns();
-        }
-        self.data.minimum_ns().map(|rtt| rtt / 16)
-    }
-
-    /// A host with several processors hands packets on in another order when a thread changes from one to another.
-    fn host_reorder_ns(&self) -> u64 {
-        4 * self.host_jitter_ns
+        let seen_ns = self.overtaken.within_ns.saturating_add(self.overtaken.within_ns / 2);
+        self.data.minimum_ns().map(|rtt| (rtt / 16).max(seen_ns))
     }
 
     /// Wait for the answer to a control packet that `unanswered` others went before.
@@ -76,5 +97,37 @@ mod tests {
         estimate.data.sample(5_000_000_000);
         assert_eq!(estimate.answer_timeout_ns(0, &timeouts), timeouts.max_ns);
         assert_eq!(estimate.loss_delay_ns(&timeouts), timeouts.max_ns);
+    }
+    #[test]
+    fn windows_widen_at_once_and_shrink_by_and_by() {
+        let mut estimate = PathEstimate::default();
+        estimate.overtook(Overtaken { within_ns: 1_000, across_ns: 80_000 });
+        assert_eq!(
+            (estimate.reorder_ns(), estimate.reorder_within_path_ns()),
+            (None, None),
+            "no round trip yet"
+        );
+        estimate.data.sample(40_000);
+        assert_eq!(estimate.reorder_ns(), Some(120_000));
+        assert_eq!(
+            estimate.reorder_within_path_ns(),
+            Some(2_500),
+            "a sixteenth of the round trip is more than was seen"
+        );
+        estimate.overtook(Overtaken { within_ns: 8_000, across_ns: 0 });
+        assert_eq!(estimate.reorder_within_path_ns(), Some(12_000));
+        (0..1_000).for_each(|_| estimate.overtook(Overtaken::default()));
+        assert_eq!((estimate.reorder_ns(), estimate.reorder_within_path_ns()), (Some(10_000), Some(2_500)));
+    }
+
+    #[test]
+    fn a_path_whose_queue_is_as_long_as_they_get_is_waited_for() {
+        let mut estimate = PathEstimate::default();
+        estimate.data.sample(10_000);
+        (0..100).for_each(|_| estimate.data.sample(100_000));
+        assert!(
+            estimate.reorder_ns().is_some_and(|window| (85_000..=90_000).contains(&window)),
+            "{estimate:?}"
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! A deterministic network in virtual time that delays, reorders, cuts, drops and duplicates on purpose.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+use proptest::prelude::*;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -46,6 +47,24 @@ impl Faults {
         trimmed_dscp: 35,
         duplicate: 0.0,
     };
+
+    /// Any network that is less bad than this one.
+    pub(crate) fn any_up_to(self) -> impl Strategy<Value = Self> {
+        let delays = (0..self.data_delay_ns, 0..self.control_delay_ns, 0..self.jitter_ns);
+        let drops = (0.0..self.drop_data, 0.0..self.drop_control, 0.0..self.duplicate);
+        let cuts = (0.0..self.cut, 0..self.cut_to_at_least);
+        (delays, drops, cuts).prop_map(move |(delays, drops, cuts)| Self {
+            data_delay_ns: delays.0,
+            control_delay_ns: delays.1,
+            jitter_ns: delays.2,
+            drop_data: drops.0,
+            drop_control: drops.1,
+            duplicate: drops.2,
+            cut: cuts.0,
+            cut_to_at_least: cuts.1,
+            ..self
+        })
+    }
 }
 
 /// SplitMix64.
