@@ -117,7 +117,7 @@ def main():
                 theirs.setdefault(int(bytes_), []).append(statistics.median(times))
             for planes in args.planes:
                 for bytes_ in args.sizes:
-                    words = f"all-reduce --world {args.ranks} --peers {peers} -b {bytes_} -e {bytes_} -n {args.iters} -w 3"
+                    words = f"perf all-reduce --world {args.ranks} --peers {peers} -b {bytes_} -e {bytes_} -n {args.iters} -w 3"
                     words += f" --planes {planes} --json"
                     row = json.loads(ranks.run(lambda rank: [args.agent, *words.split(), "--rank", str(rank)]))["rows"][0]
                     ours.setdefault((bytes_, planes), []).append(row)

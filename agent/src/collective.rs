@@ -1,45 +1,50 @@
-//! Collectives: sums across ranks.
+//! Collectives: operations that all ranks take part in.
 //!
-//! [`AllReduce`] is a direct reduce-scatter followed by an all-gather: shard s of the gradient belongs to rank s.
+//! A [`Communicator`] runs any number of them at once over one endpoint. What an operation is made of at a rank is a plan (`plan.rs`): for each shard of the tensor, whose
+//! contributions are summed, who gets the sum, and where it is written. Each entry of a plan is a stage (`stage.rs`), which works row by row:
 //!
 //! ```text
-//!  reduce-scatter   every rank r ── its part of shard s, encoded under its own rotation ──► rank s
-//!  reduce           rank s: exact own part + decoded parts, in f32, in the order of the ranks
-//!  all-gather       rank s ── the sum, encoded once ──► every other rank
+//!  packets of other ranks ─► rows ─┐
+//!                                  ├─► sum, in the order of the ranks ─┬─► encoded once ─► other ranks
+//!  the row in memory ──────────────┘                                   └─► the row in memory: what the packets say, not the sum itself
 //! ```
 //!
-//! Rows are important (docs/wire-format.md §7) where the same message's were worth at least their median one step ago; in the first step, and
-//! after one of a gradient of another length, all are.
+//! A row is encoded when the network is about to run out of packets for its receiver, summed and sent on as soon as it is there from every rank, and decoded when it arrives. This coding is done
+//! in [`Task`]s, each a row's worth, which own or lease (`memory.rs`) what they need: by the thread that looks after the sockets, between two looks ([`Communicator::work`]), or by others
+//! ([`Communicator::poll_task`], [`Communicator::complete`]).
 //!
-//! The order of the additions is that of the ranks, whatever the order of arrival, so that the same packets give
-//! the same bits. Steps may overlap: a fast rank can be a step ahead of a slow one.
+//! The order of the additions is that of the ranks, whatever the order of arrival and however many threads work, so that the same packets give the same bits. Operations may overlap: a fast rank
+//! can be ahead of a slow one.
 //!
-//! Everything goes row by row: a row is encoded when the network is about to run out of packets for its receiver, a row of the own shard is summed and sent on as soon as it is there from
-//! every rank, a row of another's sum is decoded when it arrives. All of it happens in [`AllReduce::work`], a row at a time, so that a caller can look at its sockets in between.
-#![forbid(unsafe_code)]
+//! Rows are important (docs/wire-format.md §7) where the same message's were worth at least their median one operation of the same [`Options::tag`] ago; in the first one, and
+//! after one of another length, all are.
 
 mod buffers;
+mod error;
 mod figures;
-mod gather;
+mod memory;
 mod message_id;
-mod parts;
-mod reduce;
+mod operation;
+mod plan;
 mod shards;
-mod step;
+mod stage;
+mod task;
 
-pub use message_id::{MessageId, Phase, STEP_BITS};
+pub use error::{OperationError, StartError};
+pub use memory::{ElementType, Memory, Number};
+pub use message_id::{MessageId, NUMBER_BITS, Phase};
 pub use shards::shard_range;
+pub use task::{Done, Task};
 
-use crate::endpoint::{Endpoint, Event, ExpectError, SendError};
-use crate::transfer::TransferError;
-use crate::wire::Reason;
+use crate::config::Reliability;
+use crate::endpoint::{Endpoint, Event};
 use buffers::Buffers;
 use figures::Figures;
+use operation::{Operation, Scheme};
+use plan::Ranks;
+use stage::Tensors;
 use std::collections::BTreeMap;
-use step::Step;
-use trimwire_encoder::{
-    DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Decoding, EncodeError, LayoutError, PLANES,
-};
+use trimwire_encoder::{DEFAULT_ROW_LOG2, Decoding, PLANES};
 
 /// What the ranks' results have to do with each other. Each receiver of the all-gather sees other cuts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -54,153 +59,115 @@ pub enum Replicas {
     Consistent,
 }
 
-/// How gradients are summed; the same on all ranks, but for `rank`.
+/// A rank of a group.
 #[derive(Debug, Clone, PartialEq)]
-pub struct AllReduceConfig {
+pub struct CommunicatorConfig {
     /// This rank, the endpoint's.
     pub rank: u16,
     /// Number of ranks, the endpoint's.
     pub world: u16,
-    /// Seed of the rotations.
+    /// Seed of the rotations; the same on all ranks.
     pub job_seed: u64,
-    /// Coordinates in a packet, a multiple of 32.
-    pub coordinates_per_packet: usize,
-    /// Rows of 2^this coordinates are rotated as one.
+    /// Longest IP packet that the fabric carries, bytes: packets are made to fit; the same on all ranks.
+    pub mtu: usize,
+    /// Rows of 2^this coordinates are rotated as one; the same on all ranks.
     pub row_log2: u8,
-    /// Planes that are sent, 1 to [`PLANES`]: fewer compress ahead of time.
-    pub planes: u8,
-    /// How cut packets are decoded.
-    pub decoding: Decoding,
-    /// Layer class of the gradient, 0 (front layers) to 7.
-    pub layer_class: u8,
-    /// What the ranks' results have to do with each other.
-    pub replicas: Replicas,
 }
 
-impl AllReduceConfig {
+impl CommunicatorConfig {
     /// Rank `rank` of `world` with everything else at its default.
     pub fn new(rank: u16, world: u16) -> Self {
+        Self { rank, world, job_seed: 0, mtu: 1_500, row_log2: DEFAULT_ROW_LOG2 }
+    }
+}
+
+/// How an operation is done; the same on all ranks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// Planes that are sent, 1 to [`PLANES`]: fewer compress ahead of time.
+    pub planes: u8,
+    /// Every bit as it is, whatever it means (NaNs, integers): nothing is rotated, and what is cut is sent again. Four bytes a coordinate.
+    pub exact: bool,
+    /// Sums are divided by the number of ranks that contribute.
+    pub average: bool,
+    /// How cut packets are decoded.
+    pub decoding: Decoding,
+    /// What the ranks' results have to do with each other.
+    pub replicas: Replicas,
+    /// How much has to arrive; `None`: as the endpoint is configured.
+    pub reliability: Option<Reliability>,
+    /// Layer class of the tensor, 0 (front layers, which go first) to 7.
+    pub layer_class: u8,
+    /// Which tensor this is, of those that are summed again and again: a DDP bucket's number.
+    pub tag: u32,
+    /// Coordinates in a packet, a multiple of 32; `None`: as many as fit.
+    pub coordinates_per_packet: Option<usize>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
         Self {
-            rank,
-            world,
-            job_seed: 0,
-            coordinates_per_packet: DEFAULT_COORDINATES_PER_PACKET,
-            row_log2: DEFAULT_ROW_LOG2,
             planes: PLANES,
+            exact: false,
+            average: false,
             decoding: Decoding::Unbiased,
-            layer_class: 0,
             replicas: Replicas::Free,
+            reliability: None,
+            layer_class: 0,
+            tag: 0,
+            coordinates_per_packet: None,
         }
     }
 }
 
-/// Why a step is not started. Nothing has been sent then.
-#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// Nothing to sum.
-    #[error("the gradient of step {step} is empty; an all-reduce needs at least one coordinate")]
-    Empty {
-        /// The step.
-        step: u32,
+/// What is to be done, and the memory that it is done to.
+#[derive(Debug)]
+pub enum Collective {
+    /// The sum over all ranks, for all ranks; in place. Shape: the same on all ranks.
+    AllReduce {
+        /// This rank's part, then the sum.
+        tensor: Memory,
     },
-    /// The endpoint is another rank's, or of another number of ranks.
-    #[error("all-reduce is rank {rank} of {world}, its endpoint rank {endpoint_rank} of {endpoint_world}")]
-    Rank {
-        /// Rank of the collective.
-        rank: u16,
-        /// Ranks of the collective.
-        world: u16,
-        /// Rank of the endpoint.
-        endpoint_rank: u16,
-        /// Ranks of the endpoint.
-        endpoint_world: u16,
+    /// The sum over all ranks, divided among them.
+    ReduceScatter {
+        /// This rank's part, shape: the same on all ranks.
+        input: Memory,
+        /// This rank's shard of the sum, shape: its [`shard_range`] of the input's.
+        output: Memory,
     },
-    /// Steps are numbered in ascending order (modulo 2^[`STEP_BITS`]), and each number is used once, whether its step ended well or not.
-    #[error(
-        "step {step} does not come after step {last}; numbers ascend, and those of steps that failed are not used again"
-    )]
-    Order {
-        /// The step.
-        step: u32,
-        /// The last one that began.
-        last: u32,
+    /// All ranks' shards, for all of them.
+    AllGather {
+        /// This rank's shard, shape: its [`shard_range`] of the output's.
+        input: Memory,
+        /// All shards, by rank; shape: the same on all ranks.
+        output: Memory,
     },
-    /// A shard cannot be divided into packets.
-    #[error("shard {shard} of step {step}: {source}")]
-    Layout {
-        /// The step.
-        step: u32,
-        /// The shard.
-        shard: u16,
-        /// Why.
-        source: LayoutError,
+    /// One rank's tensor, for all; in place.
+    Broadcast {
+        /// The root's is sent, the others' overwritten. Where packets say less than the tensor, the root has what they say, too.
+        tensor: Memory,
+        /// Whose.
+        root: u16,
     },
-    /// A shard cannot be encoded.
-    #[error("shard {shard} of step {step}: {source}")]
-    Encode {
-        /// The step.
-        step: u32,
-        /// The shard; coordinates are counted from its beginning.
-        shard: u16,
-        /// Why.
-        source: EncodeError,
+    /// The sum over all ranks, for one of them; in place there.
+    Reduce {
+        /// This rank's part, and at the root the sum.
+        tensor: Memory,
+        /// Who gets it.
+        root: u16,
     },
-    /// The encoder wrote something else than a row's packets.
-    #[error("shard {shard} of step {step} was encoded to packets of other lengths than its layout's")]
-    Mismatch {
-        /// The step.
-        step: u32,
-        /// The shard.
-        shard: u16,
-    },
-    /// The endpoint refuses to send.
-    #[error("step {step}: {source}")]
-    Send {
-        /// The step.
-        step: u32,
-        /// Why.
-        source: SendError,
-    },
-    /// The endpoint refuses to expect.
-    #[error("step {step}: {source}")]
-    Expect {
-        /// The step.
-        step: u32,
-        /// Why.
-        source: ExpectError,
+    /// The sum over the ranks that are no servers, for all of them, by way of the servers: an all-reduce whose shards belong to these.
+    PushPull {
+        /// A worker's part, then the sum; at a server, which contributes nothing, `None`.
+        tensor: Option<Memory>,
+        /// Coordinates of the tensor.
+        length: usize,
+        /// Ranks of the servers.
+        servers: Vec<u16>,
     },
 }
 
-/// Why a step failed. It is over then, its other transfers are cancelled.
-#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum StepError {
-    /// A transfer was given up.
-    #[error("step {step}, {phase} of shard {shard}: {source}")]
-    Transfer {
-        /// The step.
-        step: u32,
-        /// In which phase.
-        phase: Phase,
-        /// The shard.
-        shard: u16,
-        /// Why.
-        source: TransferError,
-    },
-    /// The sum of a shard cannot be sent.
-    #[error("step {step}, sum of shard {shard}: {source}")]
-    Sum {
-        /// The step.
-        step: u32,
-        /// The shard.
-        shard: u16,
-        /// Why, as an error of starting the second phase.
-        source: StartError,
-    },
-}
-
-/// What became of a step's packets at one rank.
+/// What became of an operation's packets at one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OutcomeStats {
     /// Packets of the messages this rank received.
@@ -222,50 +189,50 @@ pub struct OutcomeStats {
     pub retransmitted_bytes: u64,
 }
 
-/// A finished step.
-#[derive(Debug, Clone)]
+/// A finished operation.
+#[derive(Debug)]
 pub struct Outcome {
-    /// The step.
-    pub step: u32,
-    /// Sum of the ranks' gradients; the mean is this divided by `world`.
-    pub sum: Vec<f32>,
+    /// Its number.
+    pub number: u32,
+    /// How it ended. Where it failed, the tensors hold anything.
+    pub result: Result<(), OperationError>,
+    /// The input, if there was one apart.
+    pub input: Option<Memory>,
+    /// The tensor, or the output.
+    pub output: Option<Memory>,
     /// How its packets fared.
     pub stats: OutcomeStats,
     /// From the start at this rank to its result, ns.
     pub duration_ns: u64,
 }
 
-/// What a piece of work came to.
-#[derive(Debug)]
-pub enum Worked {
-    /// There was nothing to do: only an event of the endpoint, or room in its queues, brings more.
-    Nothing,
-    /// A row of something. There may be more.
-    Row,
-    /// A step is finished.
-    Finished(Box<Outcome>),
+impl Outcome {
+    /// The output's vector, where it was made from one of f32.
+    pub fn into_f32(self) -> Option<Vec<f32>> {
+        self.output?.into_vec().ok()
+    }
 }
 
-/// Sums one gradient per step across the ranks.
+/// Runs operations, several at once, in a group of ranks.
 ///
-/// After every [`Self::start`] and [`Self::handle_event`], and after packets have left, call [`Self::work`] until it has [`Worked::Nothing`] to do. It needs the time between two looks at the
-/// sockets, a row's worth at a time.
+/// After every [`Self::start`] and [`Self::handle_event`], and after packets have left, there may be work: call [`Self::work`] until there is none, or hand out what [`Self::poll_task`] gives and bring it back
+/// by [`Self::complete`]. Then [`Self::poll_outcome`] tells what is over.
 #[derive(Debug)]
-pub struct AllReduce {
-    config: AllReduceConfig,
-    /// By the step's bits that are in message ids.
-    steps: BTreeMap<u32, Step>,
+pub struct Communicator {
+    config: CommunicatorConfig,
+    /// By the number's bits that are in message ids.
+    operations: BTreeMap<u32, Operation>,
     last: Option<u32>,
     figures: Figures,
     buffers: Buffers,
 }
 
-impl AllReduce {
-    /// A collective with no step begun. The configuration is checked by [`Self::start`].
-    pub fn new(config: AllReduceConfig) -> Self {
+impl Communicator {
+    /// A communicator without operations. The configuration is checked by [`Self::start`].
+    pub fn new(config: CommunicatorConfig) -> Self {
         Self {
             config,
-            steps: BTreeMap::new(),
+            operations: BTreeMap::new(),
             last: None,
             figures: Figures::default(),
             buffers: Buffers::default(),
@@ -273,129 +240,176 @@ impl AllReduce {
     }
 
     /// The configuration.
-    pub fn config(&self) -> &AllReduceConfig {
+    pub fn config(&self) -> &CommunicatorConfig {
         &self.config
     }
 
-    /// Begins a step with this rank's gradient, of the same length on all ranks; the outcome's sum is in the same memory. A lone rank has its result at once.
+    /// Begins an operation, which has the same number on all ranks. It ends in [`Self::poll_outcome`].
+    ///
+    /// # Errors
+    /// [`StartError`] when it does not begin; its memory is gone then.
     pub fn start(
         &mut self,
         now_ns: u64,
-        step: u32,
-        gradient: Vec<f32>,
+        number: u32,
+        collective: Collective,
+        options: Options,
         endpoint: &mut Endpoint,
-    ) -> Result<Option<Outcome>, StartError> {
+    ) -> Result<(), StartError> {
         let (rank, world) = (self.config.rank, self.config.world);
         let (endpoint_rank, endpoint_world) = (endpoint.config().rank, endpoint.config().world);
         if (rank, world) != (endpoint_rank, endpoint_world) {
             return Err(StartError::Rank { rank, world, endpoint_rank, endpoint_world });
         }
-        if gradient.is_empty() {
-            return Err(StartError::Empty { step });
+        if let Some(last) = self.last.filter(|&last| !MessageId::follows(number, last)) {
+            return Err(StartError::Order { number, last });
         }
-        if let Some(last) = self.last.filter(|&last| !MessageId::follows(step, last)) {
-            return Err(StartError::Order { step, last });
-        }
-        if world == 1 {
-            self.last = Some(step);
-            let stats = OutcomeStats::default();
-            return Ok(Some(Outcome { step, sum: gradient, stats, duration_ns: 0 }));
-        }
-        let begun = Step::start(now_ns, step, gradient, &self.config, &self.figures, &self.buffers, endpoint);
+        let workers = match &collective {
+            Collective::PushPull { servers, .. } => {
+                (0..world).filter(|rank| !servers.contains(rank)).collect()
+            }
+            _ => (0..world).collect::<Vec<_>>(),
+        };
+        let (plan, tensors) = self.plan(number, collective, &workers, options.exact)?;
+        let sealer = endpoint.sealer();
+        let scheme = Scheme::new(number, &self.config, options, workers.len(), sealer, self.buffers.clone());
+        let begun = Operation::start(now_ns, scheme, plan, tensors, &self.figures, endpoint);
         if !matches!(begun, Err(StartError::Layout { .. })) {
             // Its messages have been opened, if only to be given up.
-            self.last = Some(step);
+            self.last = Some(number);
         }
-        let begun = begun?;
-        self.steps.insert(MessageId::step_key(step), begun);
-        Ok(None)
+        self.operations.insert(MessageId::number_key(number), begun?);
+        Ok(())
     }
 
-    /// Takes an event of the endpoint; events of messages that are not this collective's are ignored.
-    ///
-    /// # Errors
-    /// When a step has failed. It is over then, here and at the other ranks, who are told.
-    pub fn handle_event(
-        &mut self,
-        now_ns: u64,
-        event: Event,
-        endpoint: &mut Endpoint,
-    ) -> Result<(), StepError> {
+    fn plan(
+        &self,
+        number: u32,
+        collective: Collective,
+        workers: &[u16],
+        exact: bool,
+    ) -> Result<(Vec<plan::Blueprint>, Tensors), StartError> {
+        let (rank, world) = (self.config.rank, self.config.world);
+        let ranks = Ranks { rank, world };
+        let length = |what, tensor: &Memory, expected| match tensor.len() {
+            got if got == expected => Ok(()),
+            got => Err(StartError::Length { number, what, got, expected, world }),
+        };
+        let known =
+            |rank| if rank < world { Ok(()) } else { Err(StartError::NoRank { number, rank, world }) };
+        let like = |input: &Memory, output: &Memory| {
+            let (input, output) = (input.element(), output.element());
+            if input == output { Ok(()) } else { Err(StartError::Type { number, input, output }) }
+        };
+        let apart = |input, output| Tensors { input: Some(input), output: Some(output) };
+        let in_place = |output| Tensors { input: None, output };
+        Ok(match collective {
+            Collective::AllReduce { tensor } => {
+                (plan::all_reduce(ranks, tensor.len(), workers, workers), in_place(Some(tensor)))
+            }
+            Collective::ReduceScatter { input, output } => {
+                length("output", &output, shard_range(input.len(), world, rank).len())?;
+                like(&input, &output)?;
+                (plan::reduce_scatter(ranks, input.len()), apart(input, output))
+            }
+            Collective::AllGather { input, output } => {
+                length("input", &input, shard_range(output.len(), world, rank).len())?;
+                like(&input, &output)?;
+                (plan::all_gather(ranks, output.len()), apart(input, output))
+            }
+            Collective::Broadcast { tensor, root } => {
+                known(root)?;
+                (plan::broadcast(ranks, tensor.len(), root, exact), in_place(Some(tensor)))
+            }
+            Collective::Reduce { tensor, root } => {
+                known(root)?;
+                (plan::reduce(ranks, tensor.len(), root), in_place(Some(tensor)))
+            }
+            Collective::PushPull { tensor, length: coordinates, servers } => {
+                servers.iter().try_for_each(|&server| known(server))?;
+                if let Some(tensor) = &tensor {
+                    length("tensor", tensor, coordinates)?;
+                } else if !servers.contains(&rank) {
+                    return Err(StartError::Length {
+                        number,
+                        what: "tensor",
+                        got: 0,
+                        expected: coordinates,
+                        world,
+                    });
+                }
+                (plan::all_reduce(ranks, coordinates, &servers, workers), in_place(tensor))
+            }
+        })
+    }
+
+    /// Takes an event of the endpoint; events of messages that are not this communicator's are ignored.
+    pub fn handle_event(&mut self, now_ns: u64, event: Event, endpoint: &mut Endpoint) {
         let (Event::Row { message, .. }
         | Event::Received { message, .. }
         | Event::Sent { message, .. }
         | Event::Agreed { message, .. }
         | Event::Failed { message, .. }) = event;
         let id = MessageId::from_u32(message);
-        let Some(step) = self.steps.get_mut(&id.step) else { return Ok(()) };
-        let taken = step.handle_event(now_ns, id, event, endpoint);
-        taken.inspect_err(|error| self.give_up(now_ns, id.step, error, endpoint))
+        let Some(operation) = self.operations.get_mut(&id.number) else { return };
+        if operation.has_failed() {
+            return;
+        }
+        if let Err(error) = operation.handle_event(now_ns, id, event, endpoint) {
+            operation.give_up(now_ns, error, endpoint);
+        }
     }
 
-    fn give_up(&mut self, now_ns: u64, key: u32, error: &StepError, endpoint: &mut Endpoint) {
-        let (culprit, reason) = match error {
-            StepError::Transfer { source, .. } => source.blame(),
-            StepError::Sum { .. } => (self.config.rank, Reason::Cancelled),
-        };
-        if let Some(step) = self.steps.remove(&key) {
-            step.cancel(now_ns, culprit, reason, endpoint);
-        }
-        self.retire(endpoint);
+    /// Gives an operation up, here and at the other ranks. `false`: no such operation is on its way.
+    pub fn cancel(&mut self, now_ns: u64, number: u32, endpoint: &mut Endpoint) -> bool {
+        let Some(operation) = self.operations.get_mut(&MessageId::number_key(number)) else { return false };
+        operation.give_up(now_ns, OperationError::Cancelled { number }, endpoint);
+        true
     }
 
-    /// Gives a step up, here and at the other ranks. `false`: no such step is on its way.
-    pub fn cancel(&mut self, now_ns: u64, step: u32, endpoint: &mut Endpoint) -> bool {
-        let begun = self.steps.remove(&MessageId::step_key(step));
-        if let Some(begun) = &begun {
-            begun.cancel(now_ns, self.config.rank, Reason::Cancelled, endpoint);
+    /// A piece of work, if there is any: of the most urgent class first, then of the oldest operation. It is to be run, anywhere, and brought back.
+    pub fn poll_task(&mut self, endpoint: &Endpoint) -> Option<Task> {
+        let mut order: Vec<(u8, u32)> =
+            self.operations.iter().map(|(&key, operation)| (operation.class(), key)).collect();
+        order.sort_by_key(|&(class, _)| class);
+        order.into_iter().find_map(|(_, key)| self.operations.get_mut(&key)?.poll_task(key, endpoint))
+    }
+
+    /// Takes a task back that is done.
+    pub fn complete(&mut self, now_ns: u64, done: Done, endpoint: &mut Endpoint) {
+        let Some(operation) = self.operations.get_mut(&done.key.operation) else { return };
+        if let Err(error) = operation.complete(now_ns, done, &mut self.figures, endpoint) {
+            operation.give_up(now_ns, error, endpoint);
         }
+    }
+
+    /// Does a piece of work itself. `false`: there is none; only an event of the endpoint, or room in its queues, brings more.
+    pub fn work(&mut self, now_ns: u64, endpoint: &mut Endpoint) -> bool {
+        let Some(task) = self.poll_task(endpoint) else { return false };
+        self.complete(now_ns, task.run(), endpoint);
+        true
+    }
+
+    /// An operation that is over.
+    pub fn poll_outcome(&mut self, now_ns: u64, endpoint: &mut Endpoint) -> Option<Outcome> {
+        let over = self.operations.iter().find(|(_, operation)| operation.is_over());
+        let key = over.map(|(&key, _)| key)?;
+        let operation = self.operations.remove(&key)?;
         self.retire(endpoint);
-        begun.is_some()
+        Some(operation.outcome(now_ns, endpoint))
     }
 
     /// Tells the endpoint which messages are over.
     fn retire(&self, endpoint: &mut Endpoint) {
         let Some(last) = self.last else { return };
-        let active = self.steps.values().map(Step::number);
-        let oldest =
-            active.fold(
-                last.wrapping_add(1),
-                |oldest, step| {
-                    if MessageId::follows(oldest, step) { step } else { oldest }
-                },
-            );
+        let active = self.operations.values().map(Operation::number);
+        let older = |oldest, number| if MessageId::follows(oldest, number) { number } else { oldest };
+        let oldest = active.fold(last.wrapping_add(1), older);
         endpoint.retire(MessageId::new(oldest, Phase::ReduceScatter, 0).to_u32());
     }
 
-    /// Does a piece of work, if there is any: the oldest step's first.
-    ///
-    /// # Errors
-    /// As [`Self::handle_event`].
-    pub fn work(&mut self, now_ns: u64, endpoint: &mut Endpoint) -> Result<Worked, StepError> {
-        let Self { steps, figures, .. } = self;
-        let mut failed = None;
-        for (&key, step) in steps.iter_mut() {
-            match step.work(now_ns, figures, endpoint) {
-                Ok(false) if step.is_finished() => {
-                    let outcome = steps.remove(&key).map(|step| step.outcome(now_ns, endpoint));
-                    self.retire(endpoint);
-                    return Ok(outcome.map_or(Worked::Nothing, |outcome| Worked::Finished(Box::new(outcome))));
-                }
-                Ok(false) => {}
-                Ok(true) => return Ok(Worked::Row),
-                Err(error) => {
-                    failed = Some((key, error));
-                    break;
-                }
-            }
-        }
-        let Some((key, error)) = failed else { return Ok(Worked::Nothing) };
-        self.give_up(now_ns, key, &error, endpoint);
-        Err(error)
-    }
-
-    /// Steps that have begun and not ended.
-    pub fn active_steps(&self) -> impl Iterator<Item = u32> + '_ {
-        self.steps.values().map(Step::number)
+    /// Operations that have begun and not ended.
+    pub fn active(&self) -> impl Iterator<Item = u32> + '_ {
+        self.operations.values().map(Operation::number)
     }
 }

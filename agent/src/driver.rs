@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Backends of [`Link`]: [`udp::UdpLink`] on sockets, [`memory::MemoryLink`] between threads, and [`misbehaving::Misbehaving`]
-//! around either, which drops, cuts, duplicates and reorders on purpose. No thread is started here and no lock is
-//! held: an endpoint belongs to the thread that runs it.
+//! around either, which drops, cuts, duplicates and reorders on purpose. An endpoint belongs to the thread that runs it, and no lock is held on its way; coding may be
+//! done by threads of its own ([`Driver::set_threads`]), which meet it in two queues.
 
 pub mod interfaces;
 pub mod link;
@@ -21,17 +21,22 @@ mod refusal;
 mod sockets;
 pub mod udp;
 mod waiting;
+mod wake;
+mod workers;
 
 pub use link::{Link, LinkError, LinkStats};
 pub use udp::{Checksums, Receive, UdpConfig, UdpLink};
+pub use wake::Wake;
 
 use crate::burst::Burst;
-use crate::collective::{AllReduce, Outcome, StepError, Worked};
+use crate::collective::{Communicator, Done, Outcome, Task};
 use crate::endpoint::{Endpoint, EndpointConfig, Event};
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Instant;
+use workers::Workers;
 
 /// Bursts taken from the endpoint before they are handed to the link.
 const BATCH: usize = 64;
@@ -46,6 +51,8 @@ const BURST_WIRE_NS: u64 = 10_000;
 const BURST_PACKETS: u64 = 4;
 /// Packets that go one way: what the kernel takes in one call.
 const PACKETS_PER_PATH: u32 = 16;
+/// A wait for tasks, where nothing tells that they are done.
+const BUSY_WAIT_NS: u64 = 20_000;
 /// What scheduler and timers of a host add to a round trip.
 const HOST_JITTER_NS: u64 = 100_000;
 
@@ -95,10 +102,21 @@ pub trait Application<T> {
     /// Takes an event.
     fn on_event(&mut self, now_ns: u64, event: Event, endpoint: &mut Endpoint) -> ControlFlow<T>;
 
-    /// Does a little work, some ten microseconds' worth: `Continue(false)` when there is none. Called between two looks at the sockets.
-    fn work(&mut self, now_ns: u64, endpoint: &mut Endpoint) -> ControlFlow<T, bool> {
+    /// A row's worth of work, if there is any, for whatever thread.
+    fn poll_task(&mut self, endpoint: &Endpoint) -> Option<Task> {
+        let _ = endpoint;
+        None
+    }
+
+    /// Takes a task back that is done.
+    fn complete(&mut self, now_ns: u64, done: Done, endpoint: &mut Endpoint) {
+        let _ = (now_ns, done, endpoint);
+    }
+
+    /// Breaks when what it runs for has come.
+    fn poll(&mut self, now_ns: u64, endpoint: &mut Endpoint) -> ControlFlow<T> {
         let _ = (now_ns, endpoint);
-        ControlFlow::Continue(false)
+        ControlFlow::Continue(())
     }
 }
 
@@ -108,30 +126,22 @@ impl<T, F: FnMut(u64, Event, &mut Endpoint) -> ControlFlow<T>> Application<T> fo
     }
 }
 
-impl Application<Result<Box<Outcome>, StepError>> for AllReduce {
-    fn on_event(
-        &mut self,
-        now_ns: u64,
-        event: Event,
-        endpoint: &mut Endpoint,
-    ) -> ControlFlow<Result<Box<Outcome>, StepError>> {
-        match self.handle_event(now_ns, event, endpoint) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => ControlFlow::Break(Err(error)),
-        }
+impl Application<Outcome> for Communicator {
+    fn on_event(&mut self, now_ns: u64, event: Event, endpoint: &mut Endpoint) -> ControlFlow<Outcome> {
+        self.handle_event(now_ns, event, endpoint);
+        ControlFlow::Continue(())
     }
 
-    fn work(
-        &mut self,
-        now_ns: u64,
-        endpoint: &mut Endpoint,
-    ) -> ControlFlow<Result<Box<Outcome>, StepError>, bool> {
-        match AllReduce::work(self, now_ns, endpoint) {
-            Ok(Worked::Nothing) => ControlFlow::Continue(false),
-            Ok(Worked::Row) => ControlFlow::Continue(true),
-            Ok(Worked::Finished(outcome)) => ControlFlow::Break(Ok(outcome)),
-            Err(error) => ControlFlow::Break(Err(error)),
-        }
+    fn poll_task(&mut self, endpoint: &Endpoint) -> Option<Task> {
+        Communicator::poll_task(self, endpoint)
+    }
+
+    fn complete(&mut self, now_ns: u64, done: Done, endpoint: &mut Endpoint) {
+        Communicator::complete(self, now_ns, done, endpoint);
+    }
+
+    fn poll(&mut self, now_ns: u64, endpoint: &mut Endpoint) -> ControlFlow<Outcome> {
+        self.poll_outcome(now_ns, endpoint).map_or(ControlFlow::Continue(()), ControlFlow::Break)
     }
 }
 
@@ -144,6 +154,9 @@ pub struct Driver<L> {
     /// Taken from the endpoint, not yet by the link.
     outgoing: VecDeque<Burst>,
     first_received_ns: Option<u64>,
+    /// `None`: tasks are run between two looks at the sockets.
+    workers: Option<Workers>,
+    wake: Option<Arc<Wake>>,
 }
 
 impl<L: Link> Driver<L> {
@@ -157,7 +170,40 @@ impl<L: Link> Driver<L> {
             clock: Clock::start(),
             outgoing,
             first_received_ns: None,
+            workers: None,
+            wake: None,
         }
+    }
+
+    /// From now on this many threads run the application's tasks, and the caller's thread does nothing but move datagrams; 0: it runs them itself, between two looks at the sockets, which is
+    /// faster where there is one processor.
+    ///
+    /// # Errors
+    /// When the system refuses threads.
+    pub fn set_threads(&mut self, threads: usize) -> Result<(), LinkError> {
+        let refused = |source| LinkError::Io { what: "start codec threads", source };
+        self.workers = None;
+        if threads > 0 {
+            let wake = self.wake()?;
+            self.workers = Some(Workers::start(threads, wake).map_err(refused)?);
+        }
+        Ok(())
+    }
+
+    /// What ends a wait in [`Self::run`] from another thread.
+    ///
+    /// # Errors
+    /// When the system refuses a descriptor.
+    pub fn wake(&mut self) -> Result<Arc<Wake>, LinkError> {
+        if let Some(wake) = &self.wake {
+            return Ok(Arc::clone(wake));
+        }
+        let wake = Wake::new().map_err(|source| LinkError::Io { what: "open an eventfd", source })?;
+        let wake = Arc::new(wake);
+        if self.link.wake_by(Arc::clone(&wake)) {
+            self.wake = Some(Arc::clone(&wake));
+        }
+        Ok(wake)
     }
 
     /// The time that the endpoint is told.
@@ -208,12 +254,10 @@ impl<L: Link> Driver<L> {
                 }
             }
             more |= self.transmit(now_ns)?;
-            match application.work(now_ns, &mut self.endpoint) {
-                ControlFlow::Continue(worked) => more |= worked,
-                ControlFlow::Break(value) => {
-                    self.transmit(self.clock.now_ns())?;
-                    return Ok(Some(value));
-                }
+            more |= self.work(now_ns, application);
+            if let ControlFlow::Break(value) = application.poll(now_ns, &mut self.endpoint) {
+                self.transmit(self.clock.now_ns())?;
+                return Ok(Some(value));
             }
             if now_ns >= until_ns {
                 return Ok(None);
@@ -227,9 +271,47 @@ impl<L: Link> Driver<L> {
             // What a full socket holds back is not due again before there is room.
             let at_ns = if congested { until_ns } else { at_ns };
             if at_ns > now_ns {
-                self.link.wait(at_ns - now_ns, congested)?;
+                self.wait(at_ns - now_ns, congested)?;
             }
         }
+    }
+
+    fn wait(&mut self, timeout_ns: u64, congested: bool) -> Result<(), LinkError> {
+        let Some(wake) = &self.wake else {
+            // Nothing tells when a task is done.
+            let busy = self.workers.as_ref().is_some_and(Workers::is_busy);
+            return self.link.wait(if busy { timeout_ns.min(BUSY_WAIT_NS) } else { timeout_ns }, congested);
+        };
+        if !wake.prepare() {
+            return Ok(());
+        }
+        let waited = self.link.wait(timeout_ns, congested);
+        wake.clear();
+        waited
+    }
+
+    /// Does a task, or hands tasks out and takes back what is done. Whether anything happened.
+    fn work<T>(&mut self, now_ns: u64, application: &mut impl Application<T>) -> bool {
+        let endpoint = &mut self.endpoint;
+        let Some(workers) = &mut self.workers else {
+            let Some(task) = application.poll_task(endpoint) else { return false };
+            application.complete(now_ns, task.run(), endpoint);
+            return true;
+        };
+        let mut worked = false;
+        while let Some(done) = workers.poll_done() {
+            application.complete(now_ns, done, endpoint);
+            worked = true;
+        }
+        while workers.has_room()
+            && let Some(task) = application.poll_task(endpoint)
+        {
+            if let Some(done) = workers.submit(task) {
+                application.complete(now_ns, done, endpoint);
+            }
+            worked = true;
+        }
+        worked
     }
 
     /// Goes on answering peers until nothing has arrived for `quiet_ns`: a STOP may have been lost, and its sender asks

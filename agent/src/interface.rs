@@ -6,7 +6,7 @@ use crate::outcome::{TransferError, TransferStats};
 use crate::wire::Reason;
 use crate::wire::cut_map::CutMap;
 use trimwire_encoder::wire::StreamId;
-use trimwire_encoder::{Decoding, Job, Layout, RowReceiver};
+use trimwire_encoder::{Codec, Decoding, Job, Layout, RowReceiver};
 
 /// Why a message is not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -158,6 +158,8 @@ pub struct Outbound {
 pub struct Expectation {
     /// How it is divided, as its sender has it.
     pub layout: Layout,
+    /// Its codec.
+    pub codec: Codec,
     /// Job of its rotations.
     pub job: Job,
     /// How cut packets are decoded.

@@ -2,13 +2,13 @@
 //! reorder and duplicate packets.
 //!
 //! ```text
-//!  collective::AllReduce ── open, supply, expect ──► endpoint::Endpoint ── poll_transmit ──► bursts of datagrams
+//!  collective::Communicator ── open, supply, expect ─► endpoint::Endpoint ── poll_transmit ──► bursts of datagrams
 //!        ▲                                             │ sorts and schedules
 //!        │                                           peer: session, transfers, pacing, paths (one per rank)
 //!        └──────────── rows and other events ──────────┤ rate law, spraying
 //!                                                      ◄── handle_datagram, handle_timeout(now_ns)
 //!
-//! collective   sums across ranks, row by row        driver     sockets, clocks, threads
+//! collective   operations of all ranks, by rows     driver     sockets, clocks, threads
 //! endpoint     all peers on one card                peer       the connection to one rank
 //! transfer     one message: send queue, loss detection, board, questions
 //! interface, outcome, config   what callers say and hear

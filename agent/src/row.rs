@@ -38,12 +38,13 @@ pub(crate) struct Run {
 }
 
 impl Row {
-    /// The packets of row `row` of a message of the default codec, one behind the other, as [`trimwire_encoder::Encoder::encode_row`] writes them. Panics
+    /// The packets of row `row` of a message of `codec`, one behind the other, as [`trimwire_encoder::Encoder::encode_row`] writes them. Panics
     /// unless `row < layout.rows()`.
     ///
     /// # Errors
     /// [`RowError`] when there are more bytes or fewer.
     pub fn new(
+        codec: Codec,
         layout: &Layout,
         row: usize,
         encoded: &EncodedRow,
@@ -55,7 +56,7 @@ impl Row {
         let ends: Arc<[u32]> = layout
             .row_places(row)
             .map(|(_, place)| {
-                end += Codec::default().packet_len(encoded.planes, place.len(), sealed);
+                end += codec.packet_len(encoded.planes, place.len(), sealed);
                 end as u32
             })
             .collect();
@@ -72,7 +73,7 @@ impl Row {
         rows.filter_map(|(row, encoded)| {
             let bytes = Bytes::copy_from_slice(message.row(row));
             // A message's rows are of its layout.
-            Self::new(layout, row, encoded, message.is_sealed(), bytes).ok()
+            Self::new(message.codec(), layout, row, encoded, message.is_sealed(), bytes).ok()
         })
         .collect()
     }

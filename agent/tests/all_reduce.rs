@@ -1,18 +1,20 @@
 //! Promises of the all-reduce, over a network that misbehaves.
 
+mod group;
 mod network;
 
+use group::Group;
 use network::{Faults, Network, PLANE_BYTES, Random};
 use proptest::prelude::*;
-use std::cell::RefCell;
 use std::collections::BTreeMap;
+use trimwire_agent::collective;
 use trimwire_agent::collective::{
-    AllReduce, AllReduceConfig, Outcome, Replicas, StartError, StepError, Worked, shard_range,
+    Collective, Communicator, CommunicatorConfig, Memory, MessageId, OperationError, Options, Phase,
+    Replicas, StartError, shard_range,
 };
-use trimwire_agent::collective::{MessageId, Phase};
 use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Reliability};
 use trimwire_agent::transfer::TransferError;
-use trimwire_encoder::{Decoding, HEADER_LEN, Header, PLANES, nmse};
+use trimwire_encoder::{DEFAULT_COORDINATES_PER_PACKET, Decoding, HEADER_LEN, Header, PLANES, nmse};
 
 const ADVERSARY: Faults = Faults {
     data_delay_ns: 100_000,
@@ -28,9 +30,17 @@ const ADVERSARY: Faults = Faults {
 
 const SECOND: u64 = 1_000_000_000;
 
+/// What a rank has of a sum.
+#[derive(Debug)]
+struct Outcome {
+    number: u32,
+    sum: Vec<f32>,
+    stats: trimwire_agent::collective::OutcomeStats,
+}
+
 struct Job {
-    network: Network,
-    collectives: Vec<AllReduce>,
+    group: Group,
+    options: Options,
 }
 
 impl Job {
@@ -39,60 +49,52 @@ impl Job {
         faults: Faults,
         seed: u64,
         reliability: Reliability,
-        change: impl Fn(&mut AllReduceConfig),
+        change: impl Fn(&mut Options),
     ) -> Self {
-        let collective = |rank| {
-            let mut config =
-                AllReduceConfig { job_seed: 7, row_log2: 10, ..AllReduceConfig::new(rank, world) };
-            change(&mut config);
-            AllReduce::new(config)
-        };
-        Self {
-            network: Network::new(world, faults, seed, reliability),
-            collectives: (0..world).map(collective).collect(),
-        }
+        Self::with_rows(10, world, faults, seed, reliability, change)
     }
 
-    fn start(&mut self, rank: usize, step: u32, gradient: &[f32]) -> Option<Outcome> {
-        let now_ns = self.network.now_ns;
-        self.collectives[rank]
-            .start(now_ns, step, gradient.to_vec(), &mut self.network.endpoints[rank])
-            .expect("a valid step")
+    fn with_rows(
+        row_log2: u8,
+        world: u16,
+        faults: Faults,
+        seed: u64,
+        reliability: Reliability,
+        change: impl Fn(&mut Options),
+    ) -> Self {
+        let mut options =
+            Options { coordinates_per_packet: Some(DEFAULT_COORDINATES_PER_PACKET), ..Options::default() };
+        change(&mut options);
+        Self { group: Group::new(world, faults, seed, reliability, row_log2), options }
+    }
+
+    fn try_start(&mut self, rank: usize, number: u32, gradient: &[f32]) -> Result<(), StartError> {
+        let tensor = Memory::from_vec(gradient.to_vec());
+        self.group.start(rank, number, Collective::AllReduce { tensor }, &self.options)
+    }
+
+    fn start(&mut self, rank: usize, number: u32, gradient: &[f32]) {
+        self.try_start(rank, number, gradient).expect("a valid operation");
     }
 
     /// Runs until nothing happens any more; gives (rank, outcome or error) in the order in which they came.
-    fn run(&mut self, until_ns: u64) -> Vec<(usize, Result<Outcome, StepError>)> {
-        let results = RefCell::new(Vec::new());
-        let collectives = RefCell::new(&mut self.collectives);
-        self.network.run_with(
-            until_ns,
-            |network, rank, event| {
-                let now_ns = network.now_ns;
-                let collective = &mut collectives.borrow_mut()[rank];
-                if let Err(error) = collective.handle_event(now_ns, event, &mut network.endpoints[rank]) {
-                    results.borrow_mut().push((rank, Err(error)));
-                }
-            },
-            |network, rank| {
-                let now_ns = network.now_ns;
-                match collectives.borrow_mut()[rank].work(now_ns, &mut network.endpoints[rank]) {
-                    Ok(Worked::Nothing) => return false,
-                    Ok(Worked::Row) => {}
-                    Ok(Worked::Finished(outcome)) => results.borrow_mut().push((rank, Ok(*outcome))),
-                    Err(error) => results.borrow_mut().push((rank, Err(error))),
-                }
-                true
-            },
-        );
-        results.into_inner()
+    fn run(&mut self, until_ns: u64) -> Vec<(usize, Result<Outcome, OperationError>)> {
+        let result = |outcome: collective::Outcome| {
+            let (number, stats) = (outcome.number, outcome.stats);
+            outcome.result.map(|()| {
+                let sum = outcome.into_f32().expect("a vector, which nobody uses any more");
+                Outcome { number, sum, stats }
+            })
+        };
+        self.group.run(until_ns).into_iter().map(|(rank, outcome)| (rank, result(outcome))).collect()
     }
 
     /// One step on all ranks; sums by rank.
     fn reduce(&mut self, step: u32, gradients: &[Vec<f32>]) -> Vec<Outcome> {
         for (rank, gradient) in gradients.iter().enumerate() {
-            assert!(self.start(rank, step, gradient).is_none());
+            self.start(rank, step, gradient);
         }
-        let until_ns = self.network.now_ns + 300 * SECOND;
+        let until_ns = self.group.network.now_ns + 300 * SECOND;
         let mut outcomes: Vec<_> = self
             .run(until_ns)
             .into_iter()
@@ -100,8 +102,8 @@ impl Job {
             .collect();
         outcomes.sort_by_key(|(rank, _)| *rank);
         assert!(outcomes.iter().map(|(rank, _)| *rank).eq(0..gradients.len()), "every rank once");
-        assert!(outcomes.iter().all(|(_, outcome)| outcome.step == step));
-        let quiet = self.network.endpoints.iter().all(|endpoint| endpoint.poll_timeout().is_none());
+        assert!(outcomes.iter().all(|(_, outcome)| outcome.number == step));
+        let quiet = self.group.network.endpoints.iter().all(|endpoint| endpoint.poll_timeout().is_none());
         assert!(quiet, "something goes on after step {step}");
         outcomes.into_iter().map(|(_, outcome)| outcome).collect()
     }
@@ -159,7 +161,7 @@ proptest! {
             let differ = bits(outcome).iter().zip(&bits(&outcomes[0])).filter(|(a, b)| a != b).count();
             prop_assert_eq!(differ, 0, "of {} coordinates", outcome.sum.len());
         }
-        prop_assert!(job.collectives.iter().all(|c| c.active_steps().count() == 0));
+        prop_assert!(job.group.communicators.iter().all(|c| c.active().count() == 0));
     }
 
     #[test]
@@ -176,12 +178,12 @@ fn cuts_cost_what_the_closed_form_says() {
     // Every packet loses all but its first four planes, in both phases: the sum of 4 contributions errs by D_4/(1 − D_4)
     // of the three contributions that travelled, and once more of the whole in the all-gather for the shards that did.
     let faults = Faults { cut: 1.0, cut_to_at_least: HEADER_LEN + 4 * PLANE_BYTES, ..Faults::NONE };
-    let mut job = Job::new(4, faults, 5, Reliability::Bounded { loss: 0.0 }, |config| config.row_log2 = 13);
+    let mut job = Job::with_rows(13, 4, faults, 5, Reliability::Bounded { loss: 0.0 }, |_| ());
     let four = |from: usize, datagram: &network::Datagram, _| {
         assert!(from < 4 && !datagram.payload.is_empty());
         false
     };
-    job.network.script = Some(four);
+    job.group.network.script = Some(four);
     let gradients = gradients(4, 1 << 17, 5);
     let outcomes = job.reduce(0, &gradients);
     let sum = exact(&gradients);
@@ -226,7 +228,7 @@ fn importance(network: &Network, step: u32, packets: u32) -> BTreeMap<(Phase, u1
     let mut rows: BTreeMap<_, BTreeMap<u32, bool>> = BTreeMap::new();
     for header in network.log.iter().filter_map(|(.., datagram)| Header::parse(&datagram.payload).ok()) {
         let id = MessageId::from_u32(header.prefix.message);
-        if id.step == step {
+        if id.number == step {
             let important = header.prefix.important;
             let before =
                 rows.entry((id.phase, id.shard)).or_default().insert(header.index / packets, important);
@@ -240,7 +242,7 @@ fn importance(network: &Network, step: u32, packets: u32) -> BTreeMap<(Phase, u1
 fn rows_are_important_that_were_worth_the_median_of_their_message_one_step_ago() {
     // Shards of four rows, of 1024 coordinates in three packets, as large on both ranks.
     let mut job = Job::new(2, Faults::NONE, 1, Reliability::Full, |_| ());
-    job.network.keep_log = true;
+    job.group.network.keep_log = true;
     let scaled = |sizes: [f32; 4]| {
         let mut gradients = gradients(2, 8 * 1_024, 1);
         for (i, value) in gradients.iter_mut().flat_map(|gradient| gradient.iter_mut().enumerate()) {
@@ -259,10 +261,10 @@ fn rows_are_important_that_were_worth_the_median_of_their_message_one_step_ago()
             [Phase::ReduceScatter, Phase::AllGather].map(|phase| [0, 1].map(|shard| (phase, shard)));
         messages.into_iter().flatten().map(|message| (message, rows.to_vec())).collect::<BTreeMap<_, _>>()
     };
-    assert_eq!(importance(&job.network, 0, 3), expected(&[true; 4]), "the first step");
-    assert_eq!(importance(&job.network, 1, 3), expected(&[true, true, false, false]));
-    assert_eq!(importance(&job.network, 2, 3), expected(&[false, false, true, true]));
-    assert_eq!(importance(&job.network, 3, 3), expected(&[true; 2]));
+    assert_eq!(importance(&job.group.network, 0, 3), expected(&[true; 4]), "the first step");
+    assert_eq!(importance(&job.group.network, 1, 3), expected(&[true, true, false, false]));
+    assert_eq!(importance(&job.group.network, 2, 3), expected(&[false, false, true, true]));
+    assert_eq!(importance(&job.group.network, 3, 3), expected(&[true; 2]));
 }
 
 #[test]
@@ -283,7 +285,7 @@ fn steps_may_overlap() {
     assert_eq!(results.len(), 6);
     for (_, result) in results {
         let outcome = result.expect("no failure");
-        let expected = exact(if outcome.step == 0 { &first } else { &second });
+        let expected = exact(if outcome.number == 0 { &first } else { &second });
         assert!(nmse(&outcome.sum, &expected) < 1e-12);
     }
 }
@@ -291,10 +293,10 @@ fn steps_may_overlap() {
 #[test]
 fn a_lone_rank_has_its_sum_at_once() {
     let mut job = Job::new(1, Faults::NONE, 1, Reliability::Full, |_| ());
-    assert_eq!(
-        job.start(0, 9, &[1.0, 2.0]).map(|outcome| (outcome.step, outcome.sum)),
-        Some((9, vec![1.0, 2.0]))
-    );
+    job.start(0, 9, &[1.0, 2.0]);
+    let results = job.run(0);
+    let [(0, Ok(outcome))] = &results[..] else { panic!("{results:?}") };
+    assert_eq!((outcome.number, &outcome.sum[..]), (9, &[1.0, 2.0][..]));
 }
 
 #[test]
@@ -327,20 +329,20 @@ fn a_rank_that_vanishes_fails_the_step_and_is_named() {
         job.start(rank, 4, gradient);
     }
     assert!(job.run(10_000).is_empty());
-    job.network.dead[2] = true;
+    job.group.network.dead[2] = true;
     let results = job.run(400 * SECOND);
     let texts: Vec<String> =
         results.iter().map(|(rank, r)| format!("{rank}: {}", r.as_ref().expect_err("failed"))).collect();
     assert_eq!(texts.len(), 3, "{texts:?}");
     for text in texts.iter().filter(|text| !text.starts_with('2')) {
         // Found out alone, or heard from the rank that was first to.
-        let found = text.contains("step 4, reduce-scatter of shard 2: rank 2 has not answered");
-        let heard = text.contains("step 4, ") && text.contains("because of rank 2");
+        let found = text.contains("operation 4, reduce-scatter of shard 2: rank 2 has not answered");
+        let heard = text.contains("operation 4, ") && text.contains("because of rank 2");
         assert!(found || heard, "{text}");
     }
-    assert!(job.collectives.iter().all(|c| c.active_steps().count() == 0));
+    assert!(job.group.communicators.iter().all(|c| c.active().count() == 0));
     assert!(
-        job.network.endpoints.iter().all(|e| e.poll_timeout().is_none()),
+        job.group.network.endpoints.iter().all(|e| e.poll_timeout().is_none()),
         "nothing goes on for a failed step"
     );
 }
@@ -364,22 +366,40 @@ fn a_gradient_that_overflowed_on_one_rank_is_not_finite_on_any() {
 }
 
 #[test]
-fn steps_that_cannot_start_say_why_and_leave_nothing_behind() {
+fn operations_that_cannot_start_say_why_and_leave_nothing_behind() {
     let mut endpoint = Endpoint::new(EndpointConfig::new(0, 2, 1_000_000_000));
-    let text = |endpoint: &mut Endpoint, world, gradient: Vec<f32>| {
-        let mut collective = AllReduce::new(AllReduceConfig::new(0, world));
-        collective.start(0, 6, gradient, endpoint).expect_err("invalid").to_string()
+    let memory = |length| Memory::from_vec(vec![1.0_f32; length]);
+    let start = |communicator: &mut Communicator, number, collective, endpoint: &mut Endpoint| {
+        communicator.start(0, number, collective, Options::default(), endpoint)
+    };
+    let mut text = |world, collective| {
+        let mut communicator = Communicator::new(CommunicatorConfig::new(0, world));
+        start(&mut communicator, 6, collective, &mut endpoint).expect_err("invalid").to_string()
     };
     assert_eq!(
-        text(&mut endpoint, 2, vec![]),
-        "the gradient of step 6 is empty; an all-reduce needs at least one coordinate"
+        text(3, Collective::AllReduce { tensor: memory(1) }),
+        "the communicator is rank 0 of 3, its endpoint rank 0 of 2"
     );
-    assert_eq!(text(&mut endpoint, 3, vec![1.0]), "all-reduce is rank 0 of 3, its endpoint rank 0 of 2");
+    assert_eq!(
+        text(2, Collective::ReduceScatter { input: memory(9), output: memory(4) }),
+        "operation 6: the output has 4 elements, and has to have 5 for 2 ranks"
+    );
+    let output = Memory::from_vec(vec![half::f16::ONE; 9]);
+    assert_eq!(
+        text(2, Collective::AllGather { input: memory(5), output }),
+        "operation 6: the input is f32, the output f16; they have to be of one type"
+    );
+    assert_eq!(
+        text(2, Collective::Broadcast { tensor: memory(5), root: 2 }),
+        "operation 6: there is no rank 2; valid are those below 2"
+    );
     assert!(endpoint.poll_transmit(0).is_none() && endpoint.poll_timeout().is_none());
-    let mut collective = AllReduce::new(AllReduceConfig::new(0, 2));
-    assert!(collective.start(0, 6, vec![1.0; 9], &mut endpoint).is_ok_and(|outcome| outcome.is_none()));
-    for step in [6, 5] {
-        let again = collective.start(0, step, vec![1.0; 9], &mut endpoint);
+    let mut communicator = Communicator::new(CommunicatorConfig::new(0, 2));
+    let mut start =
+        |number| start(&mut communicator, number, Collective::AllReduce { tensor: memory(9) }, &mut endpoint);
+    assert_eq!(start(6), Ok(()));
+    for number in [6, 5] {
+        let again = start(number);
         assert!(matches!(again, Err(StartError::Order { last: 6, .. })), "{again:?}");
     }
 }
@@ -392,17 +412,17 @@ fn a_rank_that_has_retired_an_agreed_step_still_confirms_it() {
         let mut job =
             Job::new(3, faults, seed, Reliability::Full, |config| config.replicas = Replicas::Consistent);
         job.reduce(0, &gradients(3, 10_000, seed));
-        assert!(job.network.now_ns < 60 * SECOND, "still busy at {} ns", job.network.now_ns);
-        assert!(job.network.endpoints.iter().all(|endpoint| endpoint.poll_timeout().is_none()));
+        assert!(job.group.network.now_ns < 60 * SECOND, "still busy at {} ns", job.group.network.now_ns);
+        assert!(job.group.network.endpoints.iter().all(|endpoint| endpoint.poll_timeout().is_none()));
     }
 }
 
 /// (rank, culprit, text) of what failed.
-fn failures(results: &[(usize, Result<Outcome, StepError>)]) -> Vec<(usize, Option<u16>, String)> {
-    let culprit = |error: &StepError| match error {
-        StepError::Transfer { source: TransferError::Aborted { culprit, .. }, .. } => Some(*culprit),
-        StepError::Transfer {
-            source:
+fn failures(results: &[(usize, Result<Outcome, OperationError>)]) -> Vec<(usize, Option<u16>, String)> {
+    let culprit = |error: &OperationError| match error {
+        OperationError::Transfer { reason: TransferError::Aborted { culprit, .. }, .. } => Some(*culprit),
+        OperationError::Transfer {
+            reason:
                 TransferError::Restarted { peer, .. }
                 | TransferError::Silent { peer, .. }
                 | TransferError::Unanswered { peer, .. },
@@ -425,8 +445,8 @@ fn a_rank_that_starts_anew_in_the_middle_of_a_step_is_named_and_the_next_step_go
     let mut config = network::config(2, 3);
     (config.incarnation, config.reliability) = (77, Reliability::Full);
     config.source_ports = (60_000..60_016).collect();
-    job.network.restart(2, Endpoint::new(config));
-    job.collectives[2] = AllReduce::new(job.collectives[2].config().clone());
+    job.group.network.restart(2, Endpoint::new(config));
+    job.group.communicators[2] = Communicator::new(job.group.communicators[2].config().clone());
     let failed = failures(&job.run(SECOND));
     assert!(matches!(failed[..], [(_, Some(2), _), (_, Some(2), _)]), "{failed:?}");
     for outcome in job.reduce(5, &gradients) {
@@ -441,12 +461,12 @@ fn a_way_that_fails_in_one_direction_ends_the_step_everywhere_and_names_the_rank
         job.start(rank, 4, gradient);
     }
     assert!(job.run(20_000).is_empty());
-    job.network.script = Some(|from, datagram, _| from == 0 && datagram.to == 1);
+    job.group.network.script = Some(|from, datagram, _| from == 0 && datagram.to == 1);
     let results = job.run(60 * SECOND);
     let mut failed = failures(&results);
     failed.sort();
     assert!(matches!(failed[..], [(0, Some(0), _), (1, Some(0), _), (2, Some(0), _)]), "{failed:?}");
-    assert!(job.network.endpoints.iter().all(|endpoint| endpoint.poll_timeout().is_none()));
+    assert!(job.group.network.endpoints.iter().all(|endpoint| endpoint.poll_timeout().is_none()));
 }
 
 proptest! {
@@ -462,40 +482,37 @@ proptest! {
         });
         let of = |step: u32| gradients(world, 6_000, seed ^ u64::from(step) << 20);
         let check = |rank: usize, outcome: &Outcome| {
-            let error = nmse(&outcome.sum, &exact(&of(outcome.step)));
-            prop_assert!(error < 1e-12, "step {} at rank {rank}: {error}", outcome.step);
+            let error = nmse(&outcome.sum, &exact(&of(outcome.number)));
+            prop_assert!(error < 1e-12, "step {} at rank {rank}: {error}", outcome.number);
             Ok(())
         };
         for (step, (wait_ns, by, late)) in tries.into_iter().enumerate() {
             let (step, late) = (step as u32, usize::from(late) % usize::from(world));
             let start = |job: &mut Job, rank: usize| {
-                let now_ns = job.network.now_ns;
-                let gradient = of(step)[rank].clone();
                 // Another rank's ABORT may have come first.
-                let _ = job.collectives[rank].start(now_ns, step, gradient, &mut job.network.endpoints[rank]);
+                let _ = job.try_start(rank, step, &of(step)[rank]);
             };
             (0..usize::from(world)).filter(|&rank| rank != late).for_each(|rank| start(&mut job, rank));
-            let until_ns = job.network.now_ns + wait_ns;
+            let until_ns = job.group.network.now_ns + wait_ns;
             let mut results = job.run(until_ns);
             start(&mut job, late);
-            let until_ns = job.network.now_ns + wait_ns;
+            let until_ns = job.group.network.now_ns + wait_ns;
             results.extend(job.run(until_ns));
             let by = usize::from(by) % usize::from(world);
-            let now_ns = job.network.now_ns;
-            job.collectives[by].cancel(now_ns, step, &mut job.network.endpoints[by]);
+            job.group.cancel(by, step);
             for (rank, result) in results {
                 if let Ok(outcome) = result {
                     check(rank, &outcome)?;
                 }
             }
         }
-        let until_ns = job.network.now_ns + 30 * SECOND;
+        let until_ns = job.group.network.now_ns + 30 * SECOND;
         for (rank, result) in job.run(until_ns) {
             if let Ok(outcome) = result {
                 check(rank, &outcome)?;
             }
         }
-        prop_assert!(job.collectives.iter().all(|c| c.active_steps().count() == 0), "cancelled everywhere");
+        prop_assert!(job.group.communicators.iter().all(|c| c.active().count() == 0), "cancelled everywhere");
         for (rank, outcome) in job.reduce(9, &of(9)).iter().enumerate() {
             check(rank, outcome)?;
         }

@@ -63,8 +63,8 @@ fn all_reduce_prints_nccl_tests_columns_and_sums() {
         "--world 3 --peers 127.0.0.1,127.0.0.2,127.0.0.3 --port {port} -b 16K -e 64K -n 2 --bitrate 200M --timeout 20s"
     );
     let others: Vec<Child> =
-        (1..3).map(|rank| start(&format!("all-reduce --rank {rank} {words} --json"))).collect();
-    let (code, stdout, stderr) = finish(start(&format!("all-reduce --rank 0 {words}")));
+        (1..3).map(|rank| start(&format!("perf all-reduce --rank {rank} {words} --json"))).collect();
+    let (code, stdout, stderr) = finish(start(&format!("perf all-reduce --rank 0 {words}")));
     assert_eq!(code, Some(0), "{stderr}");
     for column in ["size (B)", "time (us)", "algbw", "busbw", "cut %", "nmse"] {
         assert!(stdout.contains(column), "{stdout}");
@@ -88,15 +88,15 @@ fn sealed_ranks_sum_among_themselves_and_hear_nobody_else() {
         "--world 2 --peers 127.0.0.1,127.0.0.2 --port {port} -b 64K -e 64K -n 2 --planes 9 --timeout 20s --json"
     );
     let sealed = format!("{words} --seal-key {}", key.display());
-    let other = start(&format!("all-reduce --rank 1 {sealed}"));
-    let report = json(start(&format!("all-reduce --rank 0 {sealed}")));
+    let other = start(&format!("perf all-reduce --rank 1 {sealed}"));
+    let report = json(start(&format!("perf all-reduce --rank 0 {sealed}")));
     assert!(report["rows"][0]["nmse"].as_f64().is_some_and(|nmse| nmse < 0.05), "{report}");
     assert_eq!(report["totals"]["unsealed"], 0);
     json(other);
     // One has no key: they never meet, and say who was missing.
     let short = |words: &str| words.replace("--timeout 20s", "--timeout 1s");
-    let other = start(&short(&format!("all-reduce --rank 1 {words}")));
-    let (code, _, stderr) = finish(start(&short(&format!("all-reduce --rank 0 {sealed}"))));
+    let other = start(&short(&format!("perf all-reduce --rank 1 {words}")));
+    let (code, _, stderr) = finish(start(&short(&format!("perf all-reduce --rank 0 {sealed}"))));
     assert!(code == Some(1) && stderr.contains("rank 1"), "{code:?} {stderr}");
     finish(other);
     let (code, _, stderr) = finish(start(&format!("send --to 127.0.0.1 --seal-key {}x", key.display())));
@@ -122,8 +122,11 @@ fn exit_codes_tell_usage_from_bad_input_from_failure() {
     assert_eq!(code("send --to 127.0.0.1 --coordinates-per-packet 33", "33"), Some(3));
     assert_eq!(code("recv --from 0", "--rank"), Some(3));
     assert_eq!(code("recv --socket-ifname =nosuchinterface", "nosuchinterface"), Some(3));
-    assert_eq!(code("all-reduce --rank 0 --world 2 --peers 127.0.0.1", "2 ranks"), Some(3));
-    assert_eq!(code("all-reduce --rank 5 --world 2 --peers 127.0.0.1,127.0.0.2", "rank 5 of 2"), Some(3));
+    assert_eq!(code("perf all-reduce --rank 0 --world 2 --peers 127.0.0.1", "2 ranks"), Some(3));
+    assert_eq!(
+        code("perf all-reduce --rank 5 --world 2 --peers 127.0.0.1,127.0.0.2", "rank 5 of 2"),
+        Some(3)
+    );
     assert_eq!(code(&format!("recv --bind 192.0.2.1 --port {port}"), "192.0.2.1"), Some(1));
     assert_eq!(
         code(

@@ -10,9 +10,9 @@
 use crate::cross_traffic::{BurstSchedule, CrossSender, CrossTraffic};
 use crate::frame::Address;
 use crate::network::{LinkError, Network, NodeId};
-use crate::nodes::{ClusterNode, RankHost, with_switch};
+use crate::nodes::{ClusterNode, RankHost, Sum, with_switch};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use trimwire_agent::collective::{AllReduce, AllReduceConfig, Outcome};
+use trimwire_agent::collective::{Communicator, CommunicatorConfig, Options};
 use trimwire_agent::endpoint::{Endpoint, EndpointConfig};
 use trimwire_switch::SharedSwitch;
 
@@ -114,7 +114,7 @@ pub struct Completed {
     /// When it had the sum, ns.
     pub at_ns: u64,
     /// The sum and how its packets fared.
-    pub outcome: Outcome,
+    pub outcome: Sum,
 }
 
 /// A step may take this long in virtual time before it counts as stalled.
@@ -132,19 +132,19 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Wires the hosts to `switch`. `rank` makes the two configurations of a rank's cores.
+    /// Wires the hosts to `switch`. `rank` makes the configurations of a rank's cores, and says how its all-reduces are done.
     pub fn new(
         config: &ClusterConfig,
         switch: SharedSwitch,
         udp_port: u16,
-        mut rank: impl FnMut(u16) -> (EndpointConfig, AllReduceConfig),
+        mut rank: impl FnMut(u16) -> (EndpointConfig, CommunicatorConfig, Options),
     ) -> Result<Self, ClusterError> {
         let mut network = Network::default();
         let hub = network.add(ClusterNode::Switch(switch.clone()));
         let peers: Vec<Address> = (0..config.workers).map(ClusterConfig::rank_address).collect();
         let mut ranks = Vec::new();
         for r in 0..config.workers {
-            let (mut endpoint, collective) = rank(r);
+            let (mut endpoint, communicator, options) = rank(r);
             let others = (0_u16..).zip(&peers).filter(|&(other, _)| other != r);
             endpoint.peers =
                 others.map(|(other, peer)| (other, SocketAddr::new(IpAddr::V4(peer.ip), udp_port))).collect();
@@ -154,7 +154,8 @@ impl Cluster {
                 config.link_bps,
                 udp_port,
                 Endpoint::new(endpoint),
-                AllReduce::new(collective),
+                Communicator::new(communicator),
+                options,
             );
             let id = network.add(ClusterNode::Rank(Box::new(host)));
             network.link((id, 0), (hub, r + 1), config.delay_ns)?;

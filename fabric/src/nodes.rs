@@ -6,9 +6,20 @@ use crate::network::{Departure, Node};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::PoisonError;
 use trimwire_agent::burst::{Arrived, Burst, Origin};
-use trimwire_agent::collective::{AllReduce, Outcome, Worked};
+use trimwire_agent::collective::{Collective, Communicator, Memory, Options, OutcomeStats};
 use trimwire_agent::endpoint::Endpoint;
 use trimwire_switch::{SharedSwitch, Switch};
+
+/// A rank's result of an all-reduce.
+#[derive(Debug, Clone)]
+pub struct Sum {
+    /// The sum, shape: the gradient's.
+    pub sum: Vec<f32>,
+    /// How its packets fared.
+    pub stats: OutcomeStats,
+    /// From the start at this rank to its result, ns.
+    pub duration_ns: u64,
+}
 
 /// A rank: the agent's cores behind a network card of one port.
 #[derive(Debug)]
@@ -19,12 +30,13 @@ pub struct RankHost {
     rate_bps: u64,
     udp_port: u16,
     endpoint: Endpoint,
-    collective: AllReduce,
+    communicator: Communicator,
+    options: Options,
     /// A burst whose first frames have left.
     leaving: Option<(Burst, usize)>,
     /// The card sends one frame at a time.
     free_at_ns: u64,
-    done: Option<(u64, Outcome)>,
+    done: Option<(u64, Sum)>,
     failure: Option<String>,
 }
 
@@ -35,7 +47,8 @@ impl RankHost {
         rate_bps: u64,
         udp_port: u16,
         endpoint: Endpoint,
-        collective: AllReduce,
+        communicator: Communicator,
+        options: Options,
     ) -> Self {
         let address = peers[rank];
         Self {
@@ -44,7 +57,8 @@ impl RankHost {
             rate_bps,
             udp_port,
             endpoint,
-            collective,
+            communicator,
+            options,
             leaving: None,
             free_at_ns: 0,
             done: None,
@@ -54,16 +68,15 @@ impl RankHost {
 
     pub(crate) fn start(&mut self, now_ns: u64, step: u32, gradient: Vec<f32>) {
         self.done = None;
-        match self.collective.start(now_ns, step, gradient, &mut self.endpoint) {
-            Ok(outcome) => self.done = outcome.map(|outcome| (now_ns, outcome)),
-            Err(error) => {
-                self.failure.get_or_insert(error.to_string());
-            }
+        let collective = Collective::AllReduce { tensor: Memory::from_vec(gradient) };
+        let options = self.options.clone();
+        if let Err(error) = self.communicator.start(now_ns, step, collective, options, &mut self.endpoint) {
+            self.failure.get_or_insert(error.to_string());
         }
         self.drain(now_ns);
     }
 
-    pub(crate) fn take_done(&mut self) -> Option<(u64, Outcome)> {
+    pub(crate) fn take_done(&mut self) -> Option<(u64, Sum)> {
         self.done.take()
     }
 
@@ -77,17 +90,25 @@ impl RankHost {
     }
 
     fn drain(&mut self, now_ns: u64) {
+        let Self { endpoint, communicator, .. } = self;
         loop {
-            while let Some(event) = self.endpoint.poll_event() {
-                if let Err(error) = self.collective.handle_event(now_ns, event, &mut self.endpoint) {
-                    self.failure.get_or_insert(error.to_string());
-                }
+            while let Some(event) = endpoint.poll_event() {
+                communicator.handle_event(now_ns, event, endpoint);
             }
             // Codecs take no time here: what is studied is the network.
-            match self.collective.work(now_ns, &mut self.endpoint) {
-                Ok(Worked::Nothing) => return,
-                Ok(Worked::Row) => {}
-                Ok(Worked::Finished(outcome)) => self.done = Some((now_ns, *outcome)),
+            let worked = communicator.work(now_ns, endpoint);
+            let Some(outcome) = communicator.poll_outcome(now_ns, endpoint) else {
+                if worked {
+                    continue;
+                }
+                return;
+            };
+            let (stats, duration_ns) = (outcome.stats, outcome.duration_ns);
+            match outcome.result {
+                Ok(()) => {
+                    let sum = outcome.into_f32().unwrap_or_default();
+                    self.done = Some((now_ns, Sum { sum, stats, duration_ns }));
+                }
                 Err(error) => {
                     self.failure.get_or_insert(error.to_string());
                 }

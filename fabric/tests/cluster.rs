@@ -1,7 +1,7 @@
 //! A cluster on the committed P4 program. Tables are written straight into the engine here: the controller has tests of its own.
 
 use std::sync::{Arc, Mutex};
-use trimwire_agent::collective::AllReduceConfig;
+use trimwire_agent::collective::{CommunicatorConfig, Options};
 use trimwire_agent::endpoint::{EndpointConfig, Reliability, Traffic};
 use trimwire_encoder::nmse;
 use trimwire_fabric::cluster::{Cluster, ClusterConfig, ClusterError, Completed};
@@ -119,7 +119,7 @@ fn setup(congested: bool, trim: bool) -> Setup {
             (Reliability::Full, Traffic::Droppable)
         };
         let endpoint = EndpointConfig { reliability, traffic, ..EndpointConfig::new(rank, WORKERS, RATE) };
-        (endpoint, AllReduceConfig::new(rank, WORKERS))
+        (endpoint, CommunicatorConfig::new(rank, WORKERS), Options::default())
     })
     .unwrap();
     Setup { cluster, switch }

@@ -1,10 +1,12 @@
 //! What carries datagrams between endpoints.
 #![forbid(unsafe_code)]
 
+use super::wake::Wake;
 use crate::burst::{Arrived, Burst};
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 /// Why a link cannot be opened or used.
 #[derive(Debug, thiserror::Error)]
@@ -123,6 +125,12 @@ pub trait Link {
     /// # Errors
     /// When the link cannot be used any more.
     fn wait(&mut self, timeout_ns: u64, room: bool) -> Result<(), LinkError>;
+
+    /// From now on [`Self::wait`] ends, too, when `wake` is woken. `false`: this link cannot do that.
+    fn wake_by(&mut self, wake: Arc<Wake>) -> bool {
+        let _ = wake;
+        false
+    }
 
     /// Totals.
     fn stats(&self) -> LinkStats;

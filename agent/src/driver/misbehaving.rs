@@ -2,9 +2,11 @@
 #![forbid(unsafe_code)]
 
 use super::link::{Link, LinkError, LinkStats, Take};
+use super::wake::Wake;
 use crate::burst::{Arrived, Burst};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use trimwire_encoder::wire::{HEADER_LEN, Kind, Prefix};
 
 /// What happens to arriving datagrams; shares are in [0, 1].
@@ -96,6 +98,10 @@ impl<L: Link> Link for Misbehaving<L> {
             take(arrived, &payload);
         }
         Ok(count)
+    }
+
+    fn wake_by(&mut self, wake: Arc<Wake>) -> bool {
+        self.link.wake_by(wake)
     }
 
     fn wait(&mut self, timeout_ns: u64, room: bool) -> Result<(), LinkError> {

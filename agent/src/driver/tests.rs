@@ -2,12 +2,14 @@ use super::memory::MemoryLink;
 use super::misbehaving::{Faults, Misbehaving};
 use super::udp_tests::skip;
 use super::*;
+use crate::collective::{Collective, CommunicatorConfig, Memory, Options};
 use crate::endpoint::Expectation;
 use crate::endpoint::Reliability;
 use crate::rate::RateConfig;
 use std::net::SocketAddr;
 use trimwire_encoder::{
-    DEFAULT_COORDINATES_PER_PACKET, Decoding, Encoder, Envelope, Job, Layout, Message, PLANES, StreamId, nmse,
+    Codec, DEFAULT_COORDINATES_PER_PACKET, Decoding, Encoder, Envelope, Job, Layout, Message, PLANES,
+    StreamId, nmse,
 };
 
 const COORDINATES: usize = 40_000;
@@ -59,6 +61,7 @@ fn transfer<L: Link + Send>(links: [L; 2], reliability: Reliability) -> (Vec<f32
         let mut driver = Driver::new(config(1, reliability, at_a), b);
         let expectation = Expectation {
             layout: layout(),
+            codec: Codec::Rht,
             job: JOB,
             decoding: Decoding::Unbiased,
             reliability,
@@ -149,4 +152,55 @@ fn raw_reception_gives_what_a_socket_gives() {
     };
     let (got, _) = transfer(links, Reliability::Full);
     assert!(nmse(&got, &gradient()) < 1e-9);
+}
+
+/// Sums `steps` gradients over two links, one thread a rank and `threads` codec threads each; gives every rank's sums.
+fn all_reduce<L: Link + Send>(links: [L; 2], threads: usize, steps: u32) -> [Vec<Vec<f32>>; 2] {
+    let addresses = [0, 1].map(|rank: usize| links[rank].local_address());
+    let sums = std::thread::scope(|scope| {
+        let ranks: Vec<_> = (0..)
+            .zip(links)
+            .map(|(rank, link): (u16, L)| {
+                scope.spawn(move || {
+                    let other = addresses[usize::from(1 - rank)];
+                    let mut driver = Driver::new(config(rank, Reliability::Full, other), link);
+                    driver.set_threads(threads).expect("threads");
+                    let mut communicator = Communicator::new(CommunicatorConfig::new(rank, 2));
+                    let mut sums = Vec::new();
+                    for step in 0..steps {
+                        let tensor =
+                            Memory::from_vec(gradient().iter().map(|v| v * f32::from(rank + 1)).collect());
+                        let collective = Collective::AllReduce { tensor };
+                        let now_ns = driver.now_ns();
+                        communicator
+                            .start(now_ns, step, collective, Options::default(), driver.endpoint())
+                            .expect("valid");
+                        let outcome =
+                            driver.run(60 * SECOND, &mut communicator).expect("link").expect("in time");
+                        outcome.result.expect("it succeeds");
+                        sums.push(outcome.into_f32().expect("a vector"));
+                    }
+                    driver.linger(SECOND / 5, 10 * SECOND).expect("link");
+                    sums
+                })
+            })
+            .collect();
+        ranks.into_iter().map(|rank| rank.join().expect("rank")).collect::<Vec<_>>()
+    });
+    sums.try_into().expect("two")
+}
+
+#[test]
+fn codec_threads_give_what_none_give_on_links_that_wake_and_on_those_that_do_not() {
+    let memory = || -> [MemoryLink; 2] { MemoryLink::network(2).try_into().expect("two") };
+    let expected = all_reduce(memory(), 0, 3);
+    let exact: Vec<f32> = gradient().iter().map(|value| value * 3.0).collect();
+    assert!(expected.iter().flatten().all(|sum| nmse(sum, &exact) < 1e-12));
+    for threads in [1, 3] {
+        assert!(all_reduce(memory(), threads, 3) == expected, "{threads} threads in memory");
+        match on_loopback(Receive::Socket, "127.0.0.1") {
+            Ok(links) => assert!(all_reduce(links, threads, 3) == expected, "{threads} threads on sockets"),
+            Err(error) => skip(&format!("UDP on loopback: {error}")),
+        }
+    }
 }

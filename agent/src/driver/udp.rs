@@ -19,6 +19,7 @@ pub use super::refusal::Refusal;
 use super::refusal::{Refusals, is_too_long};
 use super::sockets::{open, open_raw, path_mtu, set_buffers};
 use super::waiting::wait;
+use super::wake::Wake;
 use crate::burst::{Arrived, Burst, Origin};
 use bytes::Buf;
 use nix::errno::Errno;
@@ -29,6 +30,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The port on which agents listen.
@@ -119,6 +121,8 @@ pub struct UdpLink {
     full: Vec<usize>,
     stats: LinkStats,
     refusals: Refusals,
+    /// Ends a wait.
+    wake: Option<Arc<Wake>>,
 }
 
 impl UdpLink {
@@ -184,6 +188,7 @@ impl UdpLink {
             full: Vec::new(),
             stats: LinkStats::default(),
             refusals: Refusals::default(),
+            wake: None,
             config,
         })
     }
@@ -470,13 +475,19 @@ impl Link for UdpLink {
     }
 
     fn wait(&mut self, timeout_ns: u64, room: bool) -> Result<(), LinkError> {
-        let readable = self.raw.as_ref().unwrap_or(&self.listening).as_fd();
+        let socket = self.raw.as_ref().unwrap_or(&self.listening).as_fd();
+        let readable = std::iter::once(socket).chain(self.wake.iter().map(|wake| wake.as_fd()));
         let full = if room { self.full.as_slice() } else { &[] };
         // ENOBUFS says that a queue of the system is full, which poll does not see: look again soon.
         let timeout_ns = if room { timeout_ns.min(1_000_000) } else { timeout_ns };
         let writable = full.iter().map(|&socket| self.fd(socket));
         wait(readable, writable, timeout_ns, self.config.spin_ns)
             .map_err(|source| LinkError::Io { what: "wait", source })
+    }
+
+    fn wake_by(&mut self, wake: Arc<Wake>) -> bool {
+        self.wake = Some(wake);
+        true
     }
 
     fn stats(&self) -> LinkStats {

@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 /// Longest wait whose end is met by spinning. Those of pacing are shorter; time-outs, for which a late end does no harm, longer.
 const SHORT_NS: u64 = 1_000_000;
 
-/// Waits until `readable` can be read or one of `writable` written, at most `timeout_ns`. Of a short wait the last `spin_ns` are spent
+/// Waits until one of `readable` can be read or one of `writable` written, at most `timeout_ns`. Of a short wait the last `spin_ns` are spent
 /// looking instead of sleeping. A signal ends it early.
 pub(super) fn wait<'a>(
-    readable: BorrowedFd<'a>,
+    readable: impl Iterator<Item = BorrowedFd<'a>>,
     writable: impl Iterator<Item = BorrowedFd<'a>>,
     timeout_ns: u64,
     spin_ns: u64,
 ) -> io::Result<()> {
-    let mut sockets = vec![PollFd::new(readable, PollFlags::POLLIN)];
+    let mut sockets: Vec<_> = readable.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
     sockets.extend(writable.map(|fd| PollFd::new(fd, PollFlags::POLLOUT)));
     let spin_ns = if timeout_ns <= SHORT_NS { spin_ns.min(timeout_ns) } else { 0 };
     let start = now();
@@ -69,14 +69,15 @@ mod tests {
             [(0, 0), (0, 20_000), (30_000, 20_000), (10_000, 20_000), (2_000_000, 20_000)]
         {
             let start = now();
-            wait(socket.as_fd(), std::iter::empty(), timeout_ns, spin_ns).expect("waits");
+            wait(std::iter::once(socket.as_fd()), std::iter::empty(), timeout_ns, spin_ns).expect("waits");
             assert!(start.elapsed() >= Duration::from_nanos(timeout_ns), "{timeout_ns} ns");
         }
         socket.send_to(&[1], socket.local_addr().expect("bound")).expect("sends");
         for timeout_ns in [10_000, 500_000, 600_000_000_000] {
-            wait(socket.as_fd(), std::iter::empty(), timeout_ns, 20_000).expect("waits");
+            wait(std::iter::once(socket.as_fd()), std::iter::empty(), timeout_ns, 20_000).expect("waits");
         }
-        wait(socket.as_fd(), [socket.as_fd()].into_iter(), 600_000_000_000, 0).expect("waits");
+        wait(std::iter::once(socket.as_fd()), [socket.as_fd()].into_iter(), 600_000_000_000, 0)
+            .expect("waits");
         assert!(start.elapsed() < Duration::from_secs(60), "did not sleep its time out");
     }
 
@@ -98,7 +99,8 @@ mod tests {
                 let mut late: Vec<u64> = (0..2_000)
                     .map(|_| {
                         let start = now();
-                        wait(socket.as_fd(), std::iter::empty(), timeout_ns, spin_ns).expect("waits");
+                        wait(std::iter::once(socket.as_fd()), std::iter::empty(), timeout_ns, spin_ns)
+                            .expect("waits");
                         (start.elapsed().as_nanos() as u64).saturating_sub(timeout_ns)
                     })
                     .collect();

@@ -197,10 +197,10 @@ impl Incoming {
     }
 
     fn receiver(&self, row: usize) -> RowReceiver {
-        let Expectation { layout, job, decoding, .. } = &self.expectation;
+        let Expectation { layout, codec, job, decoding, .. } = &self.expectation;
         // Where a sealed packet's tags are follows from the planes that were sent.
-        let receiver =
-            RowReceiver::new(layout, row, *job, self.envelope, *decoding).with_planes(self.board.planes());
+        let receiver = RowReceiver::new(layout, row, *job, self.envelope, *decoding);
+        let receiver = receiver.with_codec(*codec).with_planes(self.board.planes());
         match &self.sealer {
             Some(sealer) => receiver.sealed(sealer.clone()),
             None => receiver,

@@ -10,8 +10,8 @@ use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Event, Expectation, Rel
 use trimwire_agent::rate::RateConfig;
 use trimwire_encoder::wire::{Header, Kind, PLANES, Prefix};
 use trimwire_encoder::{
-    DEFAULT_COORDINATES_PER_PACKET, Decoding, Encoder, Envelope, Importance, Job, Layout, Message, RowChoice,
-    RowReceiver,
+    Codec, DEFAULT_COORDINATES_PER_PACKET, Decoding, Encoder, Envelope, Importance, Job, Layout, Message,
+    RowChoice, RowReceiver,
 };
 
 pub(crate) const LINE_BPS: u64 = 10_000_000_000;
@@ -408,6 +408,7 @@ pub(crate) fn encode_in(
 pub(crate) fn expectation(endpoint: &Endpoint, length: usize) -> Expectation {
     Expectation {
         layout: layout(length),
+        codec: Codec::Rht,
         job: JOB,
         decoding: Decoding::Unbiased,
         reliability: endpoint.config().reliability,

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
-use trimwire_agent::collective::{self, AllReduceConfig};
+use trimwire_agent::collective::{self, CommunicatorConfig};
 use trimwire_agent::endpoint::{EndpointConfig, Reliability, Traffic};
 use trimwire_controller as controller;
 use trimwire_controller::show::{Rows, What, show_blocking};
@@ -128,7 +128,11 @@ fn switch_counters(fabric: &Fabric) -> Result<BTreeMap<String, i64>> {
     Ok(totals)
 }
 
-fn rank_config(scenario: Scenario, options: &Options, rank: u16) -> (EndpointConfig, AllReduceConfig) {
+fn rank_config(
+    scenario: Scenario,
+    options: &Options,
+    rank: u16,
+) -> (EndpointConfig, CommunicatorConfig, collective::Options) {
     let (reliability, traffic) = if scenario.trims() {
         // No packet may be missing in the end: what is lost in a full trim queue is repaired, what is cut is not.
         (Reliability::Bounded { loss: 0.0 }, Traffic::Trimmable)
@@ -141,16 +145,17 @@ fn rank_config(scenario: Scenario, options: &Options, rank: u16) -> (EndpointCon
         seed: options.seed,
         ..EndpointConfig::new(rank, options.workers, options.link_speed)
     };
-    let collective = AllReduceConfig {
-        job_seed: options.seed,
+    let communicator =
+        CommunicatorConfig { job_seed: options.seed, ..CommunicatorConfig::new(rank, options.workers) };
+    let all_reduce = collective::Options {
         decoding: if scenario == Scenario::TrimPaper { Decoding::Paper } else { Decoding::Unbiased },
         replicas: match options.replicas {
             Replicas::Consistent if scenario == Scenario::Trim => collective::Replicas::Consistent,
             _ => collective::Replicas::Free,
         },
-        ..AllReduceConfig::new(rank, options.workers)
+        ..collective::Options::default()
     };
-    (endpoint, collective)
+    (endpoint, communicator, all_reduce)
 }
 
 /// Sums while a scenario runs.

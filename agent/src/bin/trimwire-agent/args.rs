@@ -32,8 +32,8 @@ pub(crate) enum Command {
     Send(SendArgs),
     /// Receive the gradients of one or more `send`s with the same -n, --seed, --messages and --layer-class, and compare.
     Recv(RecvArgs),
-    /// Sum gradients across ranks, one process a rank, for a range of sizes (columns as in nccl-tests).
-    AllReduce(AllReduceArgs),
+    /// Measure a collective, one process a rank, for a range of sizes (columns as in nccl-tests).
+    Perf(PerfArgs),
     /// Print completions for a shell.
     Completions {
         /// The shell.
@@ -85,7 +85,10 @@ pub(crate) struct RecvArgs {
 }
 
 #[derive(Args)]
-pub(crate) struct AllReduceArgs {
+pub(crate) struct PerfArgs {
+    /// What is measured.
+    #[arg(value_enum)]
+    pub(crate) operation: Operation,
     /// This rank.
     #[arg(long, env = "RANK", value_parser = clap::value_parser!(u16).range(..=1023))]
     pub(crate) rank: u16,
@@ -104,15 +107,24 @@ pub(crate) struct AllReduceArgs {
     /// Each size is so many times the one before.
     #[arg(short = 'f', long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(2..=1024))]
     pub(crate) step_factor: u64,
-    /// All-reduces measured of each size.
+    /// Operations measured of each size.
     #[arg(short = 'n', long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) iters: u32,
-    /// All-reduces of each size before that.
+    /// Operations of each size before that.
     #[arg(short = 'w', long, default_value_t = 1)]
     pub(crate) warmup_iters: u32,
     /// All ranks decode at the lowest precision that any of them got, and end bit-identical.
     #[arg(long)]
     pub(crate) consistent: bool,
+    /// Send every bit as it is (four bytes a coordinate), and what was cut again.
+    #[arg(long)]
+    pub(crate) exact: bool,
+    /// Rank whose tensor is broadcast, or who gets the sum of a reduce.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=1023))]
+    pub(crate) root: u16,
+    /// Threads that encode and decode [default: the processors of this process but one, at most 4]; 0: the one that moves packets does.
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<usize>,
     #[command(flatten)]
     pub(crate) link: LinkArgs,
     #[command(flatten)]
@@ -125,6 +137,52 @@ pub(crate) struct AllReduceArgs {
     /// Decode cut packets so.
     #[arg(long, value_enum, default_value = "unbiased")]
     pub(crate) decoding: DecodingName,
+}
+
+/// A collective.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Operation {
+    /// The sum of all ranks' gradients, for all.
+    AllReduce,
+    /// The sum, a shard for each rank.
+    ReduceScatter,
+    /// A shard of each rank, for all.
+    AllGather,
+    /// One rank's gradient, for all.
+    Broadcast,
+    /// The sum, for one rank.
+    Reduce,
+}
+
+impl Operation {
+    /// As on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::AllReduce => "all-reduce",
+            Self::ReduceScatter => "reduce-scatter",
+            Self::AllGather => "all-gather",
+            Self::Broadcast => "broadcast",
+            Self::Reduce => "reduce",
+        }
+    }
+
+    /// What its result is made by, in nccl-tests' column.
+    pub(crate) fn reduction(self) -> &'static str {
+        match self {
+            Self::AllReduce | Self::ReduceScatter | Self::Reduce => "sum",
+            Self::AllGather | Self::Broadcast => "none",
+        }
+    }
+
+    /// Bytes that the busiest link carries at least, for each of the tensor (nccl-tests, PERFORMANCE.md).
+    pub(crate) fn bus_factor(self, world: u16) -> f64 {
+        let n = f64::from(world);
+        match self {
+            Self::AllReduce => 2.0 * (n - 1.0) / n,
+            Self::ReduceScatter | Self::AllGather => (n - 1.0) / n,
+            Self::Broadcast | Self::Reduce => 1.0,
+        }
+    }
 }
 
 /// What is sent; the same on both sides.

@@ -3,9 +3,9 @@
 //! Tables and JSON go to stdout, logs to stderr. Exit codes: 0 ok, 1 a transfer failed, 2 usage, 3 bad input.
 #![forbid(unsafe_code)]
 
-mod all_reduce;
 mod args;
 mod gradient;
+mod perf;
 mod recv;
 mod report;
 mod send;
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Send(args) => send::run(&args),
         Command::Recv(args) => recv::run(&args),
-        Command::AllReduce(args) => all_reduce::run(&args),
+        Command::Perf(args) => perf::run(&args),
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "trimwire-agent", &mut text);

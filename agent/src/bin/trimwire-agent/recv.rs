@@ -48,6 +48,7 @@ pub(crate) fn run(args: &RecvArgs) -> Result<bool, Failure> {
     let seed = args.link.seed;
     let expectation = Expectation {
         layout: layout.clone(),
+        codec: Codec::Rht,
         job: Job::new(seed),
         decoding,
         reliability: args.link.reliability(),

@@ -1,0 +1,298 @@
+//! `trimwire-agent perf`.
+
+use crate::args::{Operation, PerfArgs};
+use crate::report::{Totals, table};
+use crate::{Failure, bad_input, failed, gradient, print};
+use anyhow::anyhow;
+use serde::Serialize;
+use std::net::SocketAddr;
+use trimwire_agent::collective::{
+    Collective, Communicator, CommunicatorConfig, Memory, Options, Outcome, OutcomeStats, Replicas,
+    shard_range,
+};
+use trimwire_agent::driver::{Driver, UdpLink};
+use trimwire_encoder::{Decoding, nmse};
+
+const QUIET_NS: u64 = 300_000_000;
+const LINGER_NS: u64 = 10_000_000_000;
+
+/// One size.
+#[derive(Debug, Serialize)]
+struct Row {
+    bytes: u64,
+    coordinates: usize,
+    iters: u32,
+    planes: u8,
+    /// Mean, median and 99th percentile, s.
+    seconds: f64,
+    seconds_p50: f64,
+    seconds_p99: f64,
+    /// Processor time of this process, s: mean of an operation.
+    cpu_seconds: f64,
+    /// As nccl-tests defines them: bytes / time, and that times what a link carries of each of them at least; byte/s.
+    algbw: f64,
+    busbw: f64,
+    packets: u64,
+    cut_share: f64,
+    missing_share: f64,
+    repaired: u64,
+    nmse: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    role: &'static str,
+    rank: u16,
+    world: u16,
+    seed: u64,
+    #[serde(skip)]
+    redop: &'static str,
+    rows: Vec<Row>,
+    totals: Totals,
+}
+
+pub(crate) fn run(args: &PerfArgs) -> Result<bool, Failure> {
+    let (rank, world) = (args.rank, args.world);
+    if rank >= world {
+        return Err(bad_input(anyhow!("rank {rank} of {world} ranks; valid are 0 to {}", world - 1)));
+    }
+    if args.peers.len() != usize::from(world) {
+        let got = args.peers.len();
+        return Err(bad_input(anyhow!(
+            "--peers names {got} addresses for {world} ranks (all ranks, this one included)"
+        )));
+    }
+    if args.min_bytes > args.max_bytes {
+        let (b, e) = (args.min_bytes, args.max_bytes);
+        return Err(bad_input(anyhow!("-b {b} is larger than -e {e}")));
+    }
+    if let Some(root) = [args.root].into_iter().find(|&root| root >= world) {
+        return Err(bad_input(anyhow!("--root {root} of {world} ranks; valid are 0 to {}", world - 1)));
+    }
+    let mut peers: std::collections::BTreeMap<u16, SocketAddr> =
+        (0..).zip(args.peers.iter().map(|peer| peer.or_port(args.link.port))).collect();
+    let own = peers.remove(&rank).ok_or_else(|| bad_input(anyhow!("--peers lacks rank {rank}")))?;
+    let mut driver = args.link.driver(rank, world, peers, own, Some((&args.rate, args.rate_law)))?;
+    driver.set_threads(args.threads.unwrap_or_else(codec_threads)).map_err(failed)?;
+    let config = CommunicatorConfig {
+        job_seed: args.link.seed,
+        row_log2: args.codec.row_log2,
+        ..CommunicatorConfig::new(rank, world)
+    };
+    let mut bench = Bench { args, communicator: Communicator::new(config), driver, number: 0 };
+    let mut rows = Vec::new();
+    let mut bytes = args.min_bytes;
+    while bytes <= args.max_bytes {
+        rows.push(bench.measure(bytes)?);
+        bytes = bytes.saturating_mul(args.step_factor);
+    }
+    let Bench { mut driver, .. } = bench;
+    driver.linger(QUIET_NS, LINGER_NS).map_err(failed)?;
+    let link = driver.link_stats();
+    let totals = Totals::new(driver.endpoint().stats(), link);
+    let report = Report {
+        role: args.operation.name(),
+        redop: args.operation.reduction(),
+        rank,
+        world,
+        seed: args.link.seed,
+        rows,
+        totals,
+    };
+    if args.link.json {
+        print(&serde_json::to_string_pretty(&report).map_err(failed)?)?;
+    } else {
+        print(&text(&report))?;
+    }
+    Ok(true)
+}
+
+/// The processors that this process may use, but for the one that moves datagrams: at most four, of which three saturate 10 Gbit/s.
+fn codec_threads() -> usize {
+    std::thread::available_parallelism().map_or(0, |processors| processors.get() - 1).min(4)
+}
+
+struct Bench<'a> {
+    args: &'a PerfArgs,
+    communicator: Communicator,
+    driver: Driver<UdpLink>,
+    number: u32,
+}
+
+impl Bench<'_> {
+    fn gradient(&self, coordinates: usize, rank: u16) -> Vec<f32> {
+        gradient::gaussian(coordinates, self.args.link.seed, rank, 0)
+    }
+
+    /// What this rank is to have after the operation, exactly; `None` where it is to have nothing.
+    fn expected(&self, coordinates: usize) -> Option<Vec<f32>> {
+        let Self { args, .. } = self;
+        let own = shard_range(coordinates, args.world, args.rank);
+        let sum = || {
+            let mut exact = vec![0.0_f32; coordinates];
+            for rank in 0..args.world {
+                let part = self.gradient(coordinates, rank);
+                exact.iter_mut().zip(&part).for_each(|(sum, value)| *sum += value);
+            }
+            exact
+        };
+        match args.operation {
+            Operation::AllReduce => Some(sum()),
+            Operation::ReduceScatter => sum().get(own).map(<[f32]>::to_vec),
+            Operation::AllGather => {
+                let shard = |rank| {
+                    let range = shard_range(coordinates, args.world, rank);
+                    self.gradient(coordinates, rank).get(range).map(<[f32]>::to_vec)
+                };
+                Some((0..args.world).filter_map(shard).flatten().collect())
+            }
+            Operation::Broadcast => Some(self.gradient(coordinates, args.root)),
+            Operation::Reduce => (args.rank == args.root).then(sum),
+        }
+    }
+
+    fn collective(&self, gradient: &[f32]) -> Collective {
+        let Self { args, .. } = self;
+        let own = shard_range(gradient.len(), args.world, args.rank);
+        let (root, tensor) = (args.root, Memory::from_vec(gradient.to_vec()));
+        match args.operation {
+            Operation::AllReduce => Collective::AllReduce { tensor },
+            Operation::ReduceScatter => Collective::ReduceScatter {
+                input: tensor,
+                output: Memory::from_vec(vec![0.0_f32; own.len()]),
+            },
+            Operation::AllGather => Collective::AllGather {
+                input: Memory::from_vec(gradient.get(own).unwrap_or_default().to_vec()),
+                output: Memory::from_vec(vec![0.0_f32; gradient.len()]),
+            },
+            Operation::Broadcast => Collective::Broadcast { tensor, root },
+            Operation::Reduce => Collective::Reduce { tensor, root },
+        }
+    }
+
+    fn measure(&mut self, bytes: u64) -> Result<Row, Failure> {
+        let args = self.args;
+        let coordinates = (bytes as usize / 4).max(1);
+        let gradient = self.gradient(coordinates, args.rank);
+        let exact = self.expected(coordinates);
+        let mut total = OutcomeStats::default();
+        let mut error = 0.0;
+        let mut durations_ns = Vec::new();
+        let (mut cpu, mut cpu_before) = (0.0, cpu_seconds());
+        for iteration in 0..args.warmup_iters + args.iters {
+            let collective = self.collective(&gradient);
+            let outcome = self.one(collective)?;
+            if iteration < args.warmup_iters {
+                cpu_before = cpu_seconds();
+                continue;
+            }
+            cpu += cpu_seconds() - cpu_before;
+            durations_ns.push(outcome.duration_ns);
+            total.packets += outcome.stats.packets;
+            total.cut += outcome.stats.cut;
+            total.missing += outcome.stats.missing;
+            total.repaired += outcome.stats.repaired;
+            if let (Some(exact), Some(result)) = (&exact, outcome.into_f32()) {
+                error += nmse(&result, exact);
+            }
+            cpu_before = cpu_seconds();
+        }
+        let iters = f64::from(args.iters);
+        durations_ns.sort_unstable();
+        let seconds = durations_ns.iter().sum::<u64>() as f64 / 1e9 / iters;
+        // Nearest rank, as nccl-tests' users expect of few samples.
+        let quantile = |q: f64| {
+            let at =
+                ((durations_ns.len() as f64 * q).ceil() as usize).clamp(1, durations_ns.len().max(1)) - 1;
+            durations_ns.get(at).map_or(0.0, |&ns| ns as f64 / 1e9)
+        };
+        let algbw = (coordinates * 4) as f64 / seconds.max(1e-9);
+        let share = |count: u64| count as f64 / (total.packets.max(1)) as f64;
+        Ok(Row {
+            bytes: coordinates as u64 * 4,
+            coordinates,
+            iters: args.iters,
+            planes: if args.exact { 1 } else { args.codec.planes },
+            seconds,
+            seconds_p50: quantile(0.5),
+            seconds_p99: quantile(0.99),
+            cpu_seconds: cpu / iters,
+            algbw,
+            busbw: algbw * args.operation.bus_factor(args.world),
+            packets: total.packets,
+            cut_share: share(total.cut),
+            missing_share: share(total.missing),
+            repaired: total.repaired,
+            nmse: error / iters,
+        })
+    }
+
+    fn one(&mut self, collective: Collective) -> Result<Outcome, Failure> {
+        let Self { args, communicator, driver, number } = self;
+        let options = Options {
+            planes: args.codec.planes,
+            exact: args.exact,
+            decoding: Decoding::from(args.decoding),
+            replicas: if args.consistent { Replicas::Consistent } else { Replicas::Free },
+            layer_class: args.codec.layer_class,
+            coordinates_per_packet: args.codec.coordinates_per_packet,
+            ..Options::default()
+        };
+        let now_ns = driver.now_ns();
+        communicator.start(now_ns, *number, collective, options, driver.endpoint()).map_err(failed)?;
+        let outcome = driver.run(u64::MAX, communicator).map_err(failed)?;
+        let outcome = outcome.ok_or_else(|| failed(anyhow!("operation {number} did not end")))?;
+        *number += 1;
+        outcome.result.map_err(failed)?;
+        Ok(outcome)
+    }
+}
+
+/// Processor time that this process has used, s.
+fn cpu_seconds() -> f64 {
+    let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF);
+    let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    usage.map_or(f64::NAN, |usage| seconds(usage.user_time()) + seconds(usage.system_time()))
+}
+
+fn text(report: &Report) -> String {
+    let rows: Vec<Vec<String>> = report
+        .rows
+        .iter()
+        .map(|row| {
+            vec![
+                row.bytes.to_string(),
+                row.coordinates.to_string(),
+                "float".to_owned(),
+                report.redop.to_owned(),
+                format!("{:.1}", row.seconds * 1e6),
+                format!("{:.3}", row.algbw / 1e9),
+                format!("{:.3}", row.busbw / 1e9),
+                format!("{:.2}", row.cut_share * 100.0),
+                format!("{:.2}", row.missing_share * 100.0),
+                row.repaired.to_string(),
+                format!("{:.3e}", row.nmse),
+            ]
+        })
+        .collect();
+    let headings = [
+        "size (B)",
+        "count",
+        "type",
+        "redop",
+        "time (us)",
+        "algbw (GB/s)",
+        "busbw (GB/s)",
+        "cut %",
+        "missing %",
+        "repaired",
+        "nmse",
+    ];
+    format!(
+        "# trimwire-agent perf {}, rank {} of {}\n{}",
+        report.role,
+        report.rank,
+        report.world,
+        table(&headings, &rows)
+    )
+}

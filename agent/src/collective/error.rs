@@ -1,0 +1,161 @@
+//! What can go wrong with an operation.
+
+use super::Phase;
+use super::memory::ElementType;
+use crate::endpoint::{ExpectError, SendError};
+use crate::transfer::TransferError;
+use trimwire_encoder::{EncodeError, LayoutError};
+
+/// Why an operation is not started. Nothing has been sent then, and its number is free.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The endpoint is another rank's, or of another number of ranks.
+    #[error(
+        "the communicator is rank {rank} of {world}, its endpoint rank {endpoint_rank} of {endpoint_world}"
+    )]
+    Rank {
+        /// Rank of the communicator.
+        rank: u16,
+        /// Its ranks.
+        world: u16,
+        /// Rank of the endpoint.
+        endpoint_rank: u16,
+        /// Ranks of the endpoint.
+        endpoint_world: u16,
+    },
+    /// Operations are numbered in ascending order (modulo 2^[`super::NUMBER_BITS`]), and each number is used once, whether its operation ended well or not.
+    #[error(
+        "operation {number} does not come after operation {last}; numbers ascend, and those of operations that failed are not used again"
+    )]
+    Order {
+        /// The number.
+        number: u32,
+        /// That of the last one that began.
+        last: u32,
+    },
+    /// There is no such rank.
+    #[error("operation {number}: there is no rank {rank}; valid are those below {world}")]
+    NoRank {
+        /// The operation.
+        number: u32,
+        /// The rank asked for.
+        rank: u16,
+        /// Ranks.
+        world: u16,
+    },
+    /// Two tensors do not fit each other.
+    #[error(
+        "operation {number}: the {what} has {got} elements, and has to have {expected} for {world} ranks"
+    )]
+    Length {
+        /// The operation.
+        number: u32,
+        /// Which tensor.
+        what: &'static str,
+        /// Its elements.
+        got: usize,
+        /// Those it should have.
+        expected: usize,
+        /// Ranks.
+        world: u16,
+    },
+    /// Two tensors are of different number formats.
+    #[error("operation {number}: the input is {input}, the output {output}; they have to be of one type")]
+    Type {
+        /// The operation.
+        number: u32,
+        /// Type of the input.
+        input: ElementType,
+        /// Type of the output.
+        output: ElementType,
+    },
+    /// A shard cannot be divided into packets.
+    #[error("operation {number}, shard {shard}: {reason}")]
+    Layout {
+        /// The operation.
+        number: u32,
+        /// The shard.
+        shard: u16,
+        /// Why.
+        reason: LayoutError,
+    },
+    /// The endpoint refuses to send.
+    #[error("operation {number}: {reason}")]
+    Send {
+        /// The operation.
+        number: u32,
+        /// Why.
+        reason: SendError,
+    },
+    /// The endpoint refuses to expect.
+    #[error("operation {number}: {reason}")]
+    Expect {
+        /// The operation.
+        number: u32,
+        /// Why.
+        reason: ExpectError,
+    },
+}
+
+/// Why an operation failed. It is over then, here and at the other ranks, who are told.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OperationError {
+    /// A transfer was given up.
+    #[error("operation {number}, {phase} of shard {shard}: {reason}")]
+    Transfer {
+        /// The operation.
+        number: u32,
+        /// In which phase.
+        phase: Phase,
+        /// The shard.
+        shard: u16,
+        /// Why.
+        reason: TransferError,
+    },
+    /// A row cannot be encoded.
+    #[error("operation {number}, shard {shard}: {reason}")]
+    Encode {
+        /// The operation.
+        number: u32,
+        /// The shard; coordinates are counted from its beginning.
+        shard: u16,
+        /// Why.
+        reason: EncodeError,
+    },
+    /// The encoder wrote something else than a row's packets.
+    #[error(
+        "operation {number}, shard {shard}: a row was encoded to packets of other lengths than its layout's"
+    )]
+    Mismatch {
+        /// The operation.
+        number: u32,
+        /// The shard.
+        shard: u16,
+    },
+    /// The agreed precision cannot be told.
+    #[error("operation {number}, shard {shard}: {reason}")]
+    Agree {
+        /// The operation.
+        number: u32,
+        /// The shard.
+        shard: u16,
+        /// Why.
+        reason: SendError,
+    },
+    /// A codec thread panicked: a defect of this program.
+    #[error("operation {number}, shard {shard}: a codec thread panicked")]
+    Lost {
+        /// The operation.
+        number: u32,
+        /// The shard.
+        shard: u16,
+    },
+    /// It was cancelled at this rank.
+    #[error("operation {number} was cancelled")]
+    Cancelled {
+        /// The operation.
+        number: u32,
+    },
+}

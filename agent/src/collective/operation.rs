@@ -1,0 +1,385 @@
+//! One operation at one rank: its stages, messages and memory.
+
+use super::buffers::Buffers;
+use super::figures::Figures;
+use super::plan::Blueprint;
+use super::stage::{Stage, Tensors};
+use super::task::{Done, Key, Task};
+use super::{
+    CommunicatorConfig, MessageId, OperationError, Options, Outcome, OutcomeStats, Phase, Replicas,
+    StartError,
+};
+use crate::endpoint::{Endpoint, Event, Expectation, Outbound, Reliability};
+use crate::transfer::TransferStats;
+use crate::wire::Reason;
+use crate::wire::cut_map::CutMap;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use trimwire_encoder::{Codec, Encoder, Job, Layout, LayoutError, Sealer};
+
+/// What all stages of an operation know of it.
+#[derive(Debug)]
+pub(super) struct Scheme {
+    pub(super) number: u32,
+    pub(super) rank: u16,
+    pub(super) options: Options,
+    pub(super) sealer: Option<Sealer>,
+    pub(super) buffers: Buffers,
+    /// Ranks whose contributions are averaged.
+    workers: usize,
+    job_seed: u64,
+    coordinates_per_packet: usize,
+    row_log2: u8,
+}
+
+impl Scheme {
+    pub(super) fn new(
+        number: u32,
+        config: &CommunicatorConfig,
+        options: Options,
+        workers: usize,
+        sealer: Option<Sealer>,
+        buffers: Buffers,
+    ) -> Self {
+        let codec = codec(&options);
+        let planes = planes(&options);
+        let fits = || codec.coordinates_per_packet(config.mtu, planes, sealer.is_some());
+        let chosen = options.coordinates_per_packet.filter(|_| !options.exact);
+        let coordinates_per_packet = chosen.unwrap_or_else(fits);
+        let (rank, job_seed, row_log2) = (config.rank, config.job_seed, config.row_log2);
+        Self { number, rank, options, sealer, buffers, workers, job_seed, coordinates_per_packet, row_log2 }
+    }
+
+    pub(super) fn codec(&self) -> Codec {
+        codec(&self.options)
+    }
+
+    pub(super) fn planes(&self) -> u8 {
+        planes(&self.options)
+    }
+
+    /// What is exact is the same everywhere without an agreement.
+    pub(super) fn replicas(&self) -> Replicas {
+        if self.options.exact { Replicas::Free } else { self.options.replicas }
+    }
+
+    pub(super) fn scale(&self) -> Option<f32> {
+        (self.options.average && self.workers > 1).then(|| 1.0 / self.workers as f32)
+    }
+
+    /// Independent rotations: so are the errors of the reduce-scatter, where every rank encodes under its own.
+    pub(super) fn job(&self) -> Job {
+        Job::new(self.job_seed)
+    }
+
+    pub(super) fn layout(&self, shard: u16, length: usize) -> Result<Layout, StartError> {
+        let build = || -> Result<Layout, LayoutError> {
+            Layout::new(length, self.coordinates_per_packet)?
+                .with_row_log2(self.row_log2)?
+                .with_layer_class(self.options.layer_class)
+        };
+        build().map_err(|reason| StartError::Layout { number: self.number, shard, reason })
+    }
+
+    pub(super) fn encoder(&self, layout: Layout) -> Encoder {
+        let encoder = Encoder::new(layout, self.job()).with_codec(self.codec());
+        match &self.sealer {
+            Some(sealer) => encoder.sealed(sealer.clone()),
+            None => encoder,
+        }
+    }
+
+    fn reliability(&self, endpoint: &Endpoint) -> Reliability {
+        if self.options.exact {
+            return Reliability::Full;
+        }
+        self.options.reliability.unwrap_or(endpoint.config().reliability)
+    }
+}
+
+fn codec(options: &Options) -> Codec {
+    if options.exact { Codec::Raw } else { Codec::default() }
+}
+
+fn planes(options: &Options) -> u8 {
+    if options.exact { Codec::Raw.planes() } else { options.planes }
+}
+
+/// A message of the operation: the other rank, and the id.
+type MessageKey = (u16, u32);
+
+/// State between `start` and the outcome.
+#[derive(Debug)]
+pub(super) struct Operation {
+    scheme: Scheme,
+    started_ns: u64,
+    tensors: Tensors,
+    stages: Vec<Stage>,
+    /// Of each stage, rows whose place in memory has been read.
+    read: Vec<Vec<bool>>,
+    /// The source whose turn it is: peers take turns, so that all links are in use.
+    turn: usize,
+    /// Which stage a message is for.
+    expected: BTreeMap<MessageKey, usize>,
+    /// Which stage sends it; its counts once it is over.
+    sent: BTreeMap<MessageKey, (usize, Option<TransferStats>)>,
+    stats: OutcomeStats,
+    /// Tasks that threads have.
+    in_work: usize,
+    failure: Option<OperationError>,
+}
+
+impl Operation {
+    pub(super) fn start(
+        now_ns: u64,
+        scheme: Scheme,
+        plan: Vec<Blueprint>,
+        tensors: Tensors,
+        figures: &Figures,
+        endpoint: &mut Endpoint,
+    ) -> Result<Self, StartError> {
+        // Everything that can fail for the tensors' sake comes before the first packet.
+        let stages = plan.into_iter().map(|blueprint| Stage::new(&scheme, blueprint, figures));
+        let stages = stages.collect::<Result<Vec<_>, _>>()?;
+        let read = stages.iter().map(|stage| vec![false; stage.rows()]).collect();
+        let mut this = Self {
+            scheme,
+            started_ns: now_ns,
+            tensors,
+            stages,
+            read,
+            turn: 0,
+            expected: BTreeMap::new(),
+            sent: BTreeMap::new(),
+            stats: OutcomeStats::default(),
+            in_work: 0,
+            failure: None,
+        };
+        let rank = this.scheme.rank;
+        this.open_all(now_ns, endpoint)
+            .inspect_err(|_| this.abort(now_ns, rank, Reason::Cancelled, endpoint))?;
+        Ok(this)
+    }
+
+    /// Expects and opens all messages.
+    fn open_all(&mut self, now_ns: u64, endpoint: &mut Endpoint) -> Result<(), StartError> {
+        let scheme = &self.scheme;
+        let number = scheme.number;
+        let consistent = scheme.replicas() == Replicas::Consistent;
+        let world = endpoint.config().world;
+        for (at, stage) in self.stages.iter().enumerate() {
+            let blueprint = &stage.blueprint;
+            let agree = consistent && blueprint.phase_in == Phase::AllGather;
+            let reliability = match scheme.reliability(endpoint) {
+                // A union bound: at most `loss` of the packets are missing at any of the receivers.
+                Reliability::Bounded { loss } if agree => {
+                    Reliability::Bounded { loss: loss / f32::from((world - 1).max(1)) }
+                }
+                other => other,
+            };
+            let id = MessageId::new(number, blueprint.phase_in, blueprint.shard).to_u32();
+            for &peer in &blueprint.from {
+                let expectation = Expectation {
+                    layout: stage.layout().clone(),
+                    codec: scheme.codec(),
+                    job: scheme.job(),
+                    decoding: scheme.options.decoding,
+                    reliability,
+                    planes: scheme.planes(),
+                    agree,
+                };
+                let expected = endpoint.expect(now_ns, peer, id, expectation);
+                expected.map_err(|reason| StartError::Expect { number, reason })?;
+                self.expected.insert((peer, id), at);
+            }
+        }
+        for (at, stage) in self.stages.iter().enumerate() {
+            let want_map = consistent && stage.blueprint.phase_out == Phase::AllGather;
+            let message = stage.message(scheme).to_u32();
+            for &peer in &stage.blueprint.to {
+                let layout = stage.layout().clone();
+                self.stats.sent += layout.packets() as u64;
+                let outbound = Outbound { message, layout, planes: scheme.planes(), want_map };
+                let opened = endpoint.open(now_ns, peer, &outbound);
+                opened.map_err(|reason| StartError::Send { number, reason })?;
+                self.sent.insert((peer, message), (at, None));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn number(&self) -> u32 {
+        self.scheme.number
+    }
+
+    /// Which goes first: by layer class.
+    pub(super) fn class(&self) -> u8 {
+        self.scheme.options.layer_class
+    }
+
+    /// Takes an event of one of its messages.
+    pub(super) fn handle_event(
+        &mut self,
+        now_ns: u64,
+        id: MessageId,
+        event: Event,
+        endpoint: &mut Endpoint,
+    ) -> Result<(), OperationError> {
+        match event {
+            Event::Row { from, message, row } => {
+                if let Some(&at) = self.expected.get(&(from, message)) {
+                    self.stages[at].take(&self.scheme, from, row);
+                }
+            }
+            Event::Received { from, message, stats } => {
+                if self.expected.contains_key(&(from, message)) {
+                    self.stats.packets += u64::from(stats.packets);
+                    self.stats.full += u64::from(stats.full);
+                    self.stats.cut += u64::from(stats.cut);
+                    self.stats.missing += u64::from(stats.missing);
+                }
+            }
+            Event::Sent { to, message, map, stats } => {
+                let Some((at, counts)) = self.sent.get_mut(&(to, message)) else { return Ok(()) };
+                *counts = Some(stats);
+                let at = *at;
+                if let Some(merged) = map.and_then(|map| self.stages[at].merge(&map)) {
+                    self.agree(now_ns, at, message, merged, endpoint)?;
+                }
+            }
+            Event::Agreed { from, message, map } => {
+                if let Some(&at) = self.expected.get(&(from, message)) {
+                    self.stages[at].decide(&map);
+                }
+            }
+            Event::Failed { peer, message, error } => {
+                let ours = (peer, message);
+                if self.expected.contains_key(&ours) || self.sent.contains_key(&ours) {
+                    let (number, phase, shard) = (self.scheme.number, id.phase, id.shard);
+                    return Err(OperationError::Transfer { number, phase, shard, reason: error });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All receivers have reported: tells them the precision to decode at, and decodes likewise.
+    fn agree(
+        &mut self,
+        now_ns: u64,
+        at: usize,
+        message: u32,
+        merged: CutMap,
+        endpoint: &mut Endpoint,
+    ) -> Result<(), OperationError> {
+        let stage = &mut self.stages[at];
+        let (number, shard) = (self.scheme.number, stage.blueprint.shard);
+        let merged = Arc::new(merged);
+        for &peer in &stage.blueprint.to {
+            let told = endpoint.agree(now_ns, peer, message, merged.clone());
+            told.map_err(|reason| OperationError::Agree { number, shard, reason })?;
+        }
+        stage.decide(&merged);
+        Ok(())
+    }
+
+    /// A row's worth of work: what others wait for first.
+    pub(super) fn poll_task(&mut self, key: u32, endpoint: &Endpoint) -> Option<Task> {
+        if self.failure.is_some() {
+            return None;
+        }
+        let task = self.next_task(key, endpoint);
+        self.in_work += usize::from(task.is_some());
+        task
+    }
+
+    fn next_task(&mut self, operation: u32, endpoint: &Endpoint) -> Option<Task> {
+        let Self { scheme, tensors, stages, read, turn, .. } = self;
+        let key = |stage| Key { operation, stage, row: 0 };
+        for (at, stage) in stages.iter_mut().enumerate().filter(|(_, stage)| stage.relays()) {
+            if let Some(task) = stage.poll_fold(key(at), scheme, tensors, endpoint) {
+                return Some(task);
+            }
+        }
+        let count = stages.len();
+        for at in (*turn..count).chain(0..*turn) {
+            if let Some(task) = stages[at].poll_source(key(at), scheme, tensors, endpoint) {
+                *turn = (at + 1) % count;
+                return Some(task);
+            }
+        }
+        stages.iter_mut().enumerate().find_map(|(at, stage)| {
+            let read = stage.blueprint.after.and_then(|after| read.get(after));
+            let free = |row: usize| read.is_none_or(|read| read.get(row).is_some_and(|&read| read));
+            stage.poll_store(key(at), scheme, tensors, free)
+        })
+    }
+
+    /// Takes finished work.
+    pub(super) fn complete(
+        &mut self,
+        now_ns: u64,
+        done: Done,
+        figures: &mut Figures,
+        endpoint: &mut Endpoint,
+    ) -> Result<(), OperationError> {
+        self.in_work -= 1;
+        if self.failure.is_some() {
+            return Ok(());
+        }
+        let Key { stage, row, .. } = done.key;
+        self.stages[stage].complete(now_ns, done, &self.scheme, figures, endpoint)?;
+        self.read[stage][row] = true;
+        Ok(())
+    }
+
+    /// Whether this rank has its result, or has given up, and nobody works on its memory any more. Transfers to slower ranks go on.
+    pub(super) fn is_over(&self) -> bool {
+        self.in_work == 0 && (self.failure.is_some() || self.stages.iter().all(Stage::is_finished))
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    /// Stops everything, and tells the other ranks.
+    pub(super) fn give_up(&mut self, now_ns: u64, error: OperationError, endpoint: &mut Endpoint) {
+        if self.failure.is_some() {
+            return;
+        }
+        let (culprit, reason) = match error {
+            OperationError::Transfer { reason, .. } => reason.blame(),
+            _ => (self.scheme.rank, Reason::Cancelled),
+        };
+        self.abort(now_ns, culprit, reason, endpoint);
+        self.failure = Some(error);
+    }
+
+    fn abort(&self, now_ns: u64, culprit: u16, reason: Reason, endpoint: &mut Endpoint) {
+        for &(peer, id) in self.expected.keys() {
+            endpoint.abort_expect(now_ns, peer, id, culprit, reason);
+        }
+        for &(peer, id) in self.sent.keys() {
+            endpoint.abort_send(now_ns, peer, id, culprit, reason);
+        }
+    }
+
+    /// The result.
+    pub(super) fn outcome(self, now_ns: u64, endpoint: &Endpoint) -> Outcome {
+        let mut stats = self.stats;
+        for (&(peer, id), &(_, over)) in &self.sent {
+            let counts = over.or_else(|| endpoint.transfer_stats(peer, id)).unwrap_or_default();
+            stats.repaired += u64::from(counts.repaired);
+            stats.bytes_sent += counts.bytes_sent;
+            stats.retransmitted_bytes += counts.retransmitted_bytes;
+        }
+        Outcome {
+            number: self.scheme.number,
+            result: self.failure.map_or(Ok(()), Err),
+            input: self.tensors.input,
+            output: self.tensors.output,
+            stats,
+            duration_ns: now_ns.saturating_sub(self.started_ns),
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! What happens to one shard at this rank, row by row, as its [`Blueprint`] says.
+
+use super::figures::Figures;
+use super::memory::Memory;
+use super::operation::Scheme;
+use super::plan::{Blueprint, Place, Tensor};
+use super::task::{Done, Encoded, Encoding, Fold, Key, Kind, Own, Store, Task, Work};
+use super::{MessageId, OperationError, Phase, Replicas, StartError};
+use crate::endpoint::Endpoint;
+use crate::row::Row;
+use crate::wire::cut_map::{CutMap, FULL};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+use trimwire_encoder::{Encoder, Envelope, Importance, Layout, RowReceiver};
+
+/// Packets that wait for the network, of one message: a row and what is being sent of the one before.
+const AHEAD: usize = 128;
+
+/// The two tensors of an operation.
+#[derive(Debug, Default)]
+pub(super) struct Tensors {
+    pub(super) input: Option<Memory>,
+    pub(super) output: Option<Memory>,
+}
+
+impl Tensors {
+    fn at(&self, place: Place) -> Option<&Memory> {
+        match place.tensor {
+            Tensor::Input => self.input.as_ref(),
+            Tensor::Output => self.output.as_ref(),
+        }
+    }
+}
+
+/// Consistent replicas: what this rank's receivers have of its sum.
+#[derive(Debug)]
+struct Agreement {
+    /// The least of all reports so far.
+    merged: CutMap,
+    /// Receivers that have not reported.
+    waiting: usize,
+}
+
+/// A shard under way.
+#[derive(Debug)]
+pub(super) struct Stage {
+    pub(super) blueprint: Blueprint,
+    layout: Layout,
+    encoder: Option<Arc<Encoder>>,
+    importance: Importance,
+    /// Of each row, what other ranks contribute, until all are there.
+    contributions: Vec<BTreeMap<u16, Box<RowReceiver>>>,
+    /// Rows of which all contributions are there.
+    foldable: VecDeque<usize>,
+    /// The next row that needs no contributions.
+    next_source: usize,
+    /// Received rows that are to be written as they are.
+    storable: VecDeque<Box<RowReceiver>>,
+    /// Consistent replicas: rows whose precision is not agreed yet.
+    undecided: Vec<RowReceiver>,
+    agreement: Option<Agreement>,
+    /// Rows that threads work on.
+    in_work: usize,
+    /// Rows that are encoded; they are supplied in order.
+    encoded: BTreeMap<usize, Row>,
+    next_supply: usize,
+    figures: Vec<f64>,
+    /// Rows that are still to be folded, and to be stored.
+    folds_left: usize,
+    stores_left: usize,
+}
+
+impl Stage {
+    pub(super) fn new(scheme: &Scheme, blueprint: Blueprint, figures: &Figures) -> Result<Self, StartError> {
+        let layout = scheme.layout(blueprint.shard, blueprint.length)?;
+        let rows = layout.rows();
+        let sends = !blueprint.to.is_empty();
+        let encoder = sends.then(|| Arc::new(scheme.encoder(layout.clone())));
+        let id = MessageId::new(scheme.number, blueprint.phase_out, blueprint.shard);
+        let agrees = scheme.replicas() == Replicas::Consistent && blueprint.phase_out == Phase::AllGather;
+        let agreement = (agrees && sends).then(|| Agreement {
+            merged: CutMap::from_planes(vec![FULL; layout.packets()]),
+            waiting: blueprint.to.len(),
+        });
+        let stores = blueprint.only_stores();
+        // What this rank sent is decoded here, too, once it is agreed how much of it counts.
+        let stores_again = agreement.is_some() && blueprint.write.is_some();
+        Ok(Self {
+            importance: figures.importance(scheme.options.tag, id, blueprint.length),
+            contributions: (0..if stores { 0 } else { rows }).map(|_| BTreeMap::new()).collect(),
+            foldable: VecDeque::new(),
+            next_source: if blueprint.from.is_empty() { 0 } else { rows },
+            storable: VecDeque::new(),
+            undecided: Vec::new(),
+            agreement,
+            in_work: 0,
+            encoded: BTreeMap::new(),
+            next_supply: 0,
+            figures: vec![0.0; rows],
+            folds_left: if stores { 0 } else { rows },
+            stores_left: if stores || stores_again { rows } else { 0 },
+            blueprint,
+            layout,
+            encoder,
+        })
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        self.layout.rows()
+    }
+
+    pub(super) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The message that it sends.
+    pub(super) fn message(&self, scheme: &Scheme) -> MessageId {
+        MessageId::new(scheme.number, self.blueprint.phase_out, self.blueprint.shard)
+    }
+
+    /// Whether others wait for its sums.
+    pub(super) fn relays(&self) -> bool {
+        !self.blueprint.from.is_empty() && !self.blueprint.only_stores()
+    }
+
+    /// Takes a row that came from another rank.
+    pub(super) fn take(&mut self, scheme: &Scheme, from: u16, receiver: Box<RowReceiver>) {
+        if self.blueprint.only_stores() {
+            match scheme.replicas() {
+                Replicas::Free => self.storable.push_back(receiver),
+                Replicas::Consistent => self.undecided.push(*receiver),
+            }
+            return;
+        }
+        let row = receiver.row();
+        let Some(contributions) = self.contributions.get_mut(row) else { return };
+        if contributions.insert(from, receiver).is_none() && contributions.len() == self.blueprint.from.len()
+        {
+            self.foldable.push_back(row);
+        }
+    }
+
+    /// Consistent replicas: a receiver has reported what it has. Gives the map that all decode by, when it was the last.
+    pub(super) fn merge(&mut self, map: &CutMap) -> Option<CutMap> {
+        let agreement = self.agreement.as_mut()?;
+        agreement.merged.merge_minimum(map);
+        agreement.waiting = agreement.waiting.saturating_sub(1);
+        if agreement.waiting > 0 {
+            return None;
+        }
+        self.agreement.take().map(|agreement| agreement.merged)
+    }
+
+    /// The precision is agreed: rows forget what not every replica has.
+    pub(super) fn decide(&mut self, map: &CutMap) {
+        for mut row in std::mem::take(&mut self.undecided) {
+            for index in self.layout.row_packets(row.row()) {
+                let planes = map.planes(index as u32);
+                if planes < FULL {
+                    row.limit(index, planes);
+                }
+            }
+            self.storable.push_back(Box::new(row));
+        }
+    }
+
+    /// Work on a row whose contributions are all there.
+    pub(super) fn poll_fold(
+        &mut self,
+        key: Key,
+        scheme: &Scheme,
+        tensors: &Tensors,
+        endpoint: &Endpoint,
+    ) -> Option<Task> {
+        let row = *self.foldable.front()?;
+        let task = self.fold(Key { row, ..key }, scheme, tensors, endpoint)?;
+        self.foldable.pop_front();
+        Some(task)
+    }
+
+    /// Work on the next row that needs no contributions, if a receiver is about to run out of packets.
+    pub(super) fn poll_source(
+        &mut self,
+        key: Key,
+        scheme: &Scheme,
+        tensors: &Tensors,
+        endpoint: &Endpoint,
+    ) -> Option<Task> {
+        let row = self.next_source;
+        if row >= self.rows() {
+            return None;
+        }
+        let ahead: usize = (self.next_supply..row).map(|row| self.layout.row_packets(row).len()).sum();
+        let message = self.message(scheme).to_u32();
+        let waits = |&to: &u16| endpoint.backlog(to, message) as usize + ahead > AHEAD;
+        if !self.blueprint.to.is_empty() && self.blueprint.to.iter().any(waits) {
+            return None;
+        }
+        let task = self.fold(Key { row, ..key }, scheme, tensors, endpoint)?;
+        self.next_source += 1;
+        Some(task)
+    }
+
+    fn fold(&mut self, key: Key, scheme: &Scheme, tensors: &Tensors, endpoint: &Endpoint) -> Option<Task> {
+        let (row, blueprint) = (key.row, &self.blueprint);
+        let coordinates = self.layout.row_coordinates(row);
+        let lease = |place: Place, coordinates: &Range<usize>, write| {
+            tensors.at(place)?.lease(place.start + coordinates.start..place.start + coordinates.end, write)
+        };
+        let write = match blueprint.write {
+            Some(place) => Some(lease(place, &coordinates, true)?),
+            None => None,
+        };
+        let own = match blueprint.own {
+            None => Own::None,
+            Some(_) if blueprint.own == blueprint.write => Own::InPlace,
+            // With the next row, that the machine can be asked for it.
+            Some(place) if blueprint.from.is_empty() && row + 1 < self.rows() => Own::Apart(lease(
+                place,
+                &(coordinates.start..self.layout.row_coordinates(row + 1).end),
+                false,
+            )?),
+            Some(place) => Own::Apart(lease(place, &coordinates, false)?),
+        };
+        let encoding = self.encoder.as_ref().map(|encoder| Encoding {
+            encoder: Arc::clone(encoder),
+            codec: scheme.codec(),
+            job: scheme.job(),
+            envelope: Envelope { stream: endpoint.stream(), message: self.message(scheme).to_u32() },
+            planes: scheme.planes(),
+            importance: self.importance,
+            buffers: scheme.buffers.clone(),
+            sealer: scheme.sealer.clone(),
+            decoding: scheme.options.decoding,
+            undecided: self.agreement.is_some(),
+        });
+        let contributions = self.contributions.get_mut(row).map(std::mem::take).unwrap_or_default();
+        self.in_work += 1;
+        let fold = Fold {
+            rank: scheme.rank,
+            own,
+            length: coordinates.len(),
+            contributions: contributions.into_iter().collect(),
+            scale: scheme.scale().filter(|_| blueprint.sums),
+            encoding,
+            write,
+        };
+        Some(Task { key, work: Work::Fold(Box::new(fold)) })
+    }
+
+    /// Work on a received row that is to be written. `free` tells whether a row's place is.
+    pub(super) fn poll_store(
+        &mut self,
+        key: Key,
+        scheme: &Scheme,
+        tensors: &Tensors,
+        free: impl Fn(usize) -> bool,
+    ) -> Option<Task> {
+        // The sum takes the place of this rank's part, which has long been sent, or there would be no sum; but for owners who do without it.
+        let at = self.storable.iter().position(|row| free(row.row()))?;
+        let place = self.blueprint.write?;
+        let coordinates = self.layout.row_coordinates(self.storable[at].row());
+        let range = place.start + coordinates.start..place.start + coordinates.end;
+        let write = tensors.at(place)?.lease(range, true)?;
+        let row = self.storable.remove(at)?;
+        self.in_work += 1;
+        let key = Key { row: row.row(), ..key };
+        let positive_zeros = scheme.replicas() == Replicas::Consistent;
+        Some(Task { key, work: Work::Store(Box::new(Store { row, write, positive_zeros })) })
+    }
+
+    /// Takes finished work. What is encoded leaves, in order.
+    pub(super) fn complete(
+        &mut self,
+        now_ns: u64,
+        done: Done,
+        scheme: &Scheme,
+        figures: &mut Figures,
+        endpoint: &mut Endpoint,
+    ) -> Result<(), OperationError> {
+        self.in_work -= 1;
+        for receiver in done.spent {
+            endpoint.recycle(receiver);
+        }
+        let (number, shard) = (scheme.number, self.blueprint.shard);
+        let encoded = match done.kind {
+            Kind::Stored => {
+                self.stores_left -= 1;
+                return Ok(());
+            }
+            Kind::Lost => return Err(OperationError::Lost { number, shard }),
+            Kind::Folded(folded) => {
+                folded.map_err(|reason| OperationError::Encode { number, shard, reason })?
+            }
+        };
+        self.folds_left -= 1;
+        let Some(Encoded { row, figure, kept }) = encoded else { return Ok(()) };
+        let row = row.ok_or(OperationError::Mismatch { number, shard })?;
+        self.undecided.extend(kept.map(|kept| *kept));
+        self.figures[done.key.row] = figure;
+        self.encoded.insert(done.key.row, row);
+        let id = self.message(scheme);
+        while let Some(ready) = self.encoded.remove(&self.next_supply) {
+            for &peer in &self.blueprint.to {
+                // A message that has been given up takes no more rows; its operation ends with the event that says so.
+                let _ = endpoint.supply(now_ns, peer, id.to_u32(), self.next_supply, ready.clone());
+            }
+            self.next_supply += 1;
+        }
+        if self.folds_left == 0 && !scheme.options.exact {
+            figures.learn(scheme.options.tag, id, self.blueprint.length, &self.figures);
+        }
+        Ok(())
+    }
+
+    /// Whether this rank has what it should have of the shard, and has sent what it should send.
+    pub(super) fn is_finished(&self) -> bool {
+        self.folds_left == 0 && self.stores_left == 0 && self.agreement.is_none() && self.in_work == 0
+    }
+}

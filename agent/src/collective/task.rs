@@ -1,0 +1,306 @@
+//! Work on one row, which any thread may do: it owns what it needs, and leases the row's place in memory.
+
+use super::buffers::Buffers;
+use super::memory::{Lease, Number, View, ViewMut};
+use crate::row::Row;
+use half::{bf16, f16};
+use std::cell::RefCell;
+use std::sync::Arc;
+use trimwire_encoder::{
+    Codec, Decoding, Element, EncodeError, EncodedRow, Encoder, Envelope, Importance, Job, RowChoice,
+    RowReceiver, Sealer,
+};
+
+/// Whose work it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Key {
+    pub(super) operation: u32,
+    pub(super) stage: usize,
+    pub(super) row: usize,
+}
+
+/// A row's worth of coding: some ten to a hundred microseconds. Dropping one unfinished leaves its operation waiting for ever.
+#[derive(Debug)]
+pub struct Task {
+    pub(super) key: Key,
+    pub(super) work: Work,
+}
+
+#[derive(Debug)]
+pub(super) enum Work {
+    Fold(Box<Fold>),
+    Store(Box<Store>),
+}
+
+/// A task that is done.
+#[derive(Debug)]
+pub struct Done {
+    pub(super) key: Key,
+    pub(super) kind: Kind,
+    /// Receivers whose memory may be used again.
+    pub(super) spent: Vec<RowReceiver>,
+}
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    /// What is to be sent, where something is.
+    Folded(Result<Option<Encoded>, EncodeError>),
+    Stored,
+    /// The thread that ran it panicked.
+    Lost,
+}
+
+/// An encoded row.
+#[derive(Debug)]
+pub(super) struct Encoded {
+    /// `None`: the encoder wrote something else than a row's packets.
+    pub(super) row: Option<Row>,
+    pub(super) figure: f64,
+    /// What a receiver of all packets has, where the precision is still to be agreed on.
+    pub(super) kept: Option<Box<RowReceiver>>,
+}
+
+/// Sums what is there of a row, in the order of the ranks; then encodes the sum, or writes it, or both.
+#[derive(Debug)]
+pub(super) struct Fold {
+    pub(super) rank: u16,
+    pub(super) own: Own,
+    /// Coordinates of the row.
+    pub(super) length: usize,
+    /// By rank, ascending.
+    pub(super) contributions: Vec<(u16, Box<RowReceiver>)>,
+    /// The sum is multiplied by this.
+    pub(super) scale: Option<f32>,
+    pub(super) encoding: Option<Encoding>,
+    pub(super) write: Option<Lease>,
+}
+
+/// This rank's contribution.
+#[derive(Debug)]
+pub(super) enum Own {
+    None,
+    /// The row's values, and perhaps more behind them, which are encoded next.
+    Apart(Lease),
+    /// Where the result goes.
+    InPlace,
+}
+
+/// How a row is encoded.
+#[derive(Debug)]
+pub(super) struct Encoding {
+    pub(super) encoder: Arc<Encoder>,
+    pub(super) codec: Codec,
+    pub(super) job: Job,
+    pub(super) envelope: Envelope,
+    pub(super) planes: u8,
+    pub(super) importance: Importance,
+    pub(super) buffers: Buffers,
+    pub(super) sealer: Option<Sealer>,
+    pub(super) decoding: Decoding,
+    /// Keep what the packets say for later, when it is known how much of it all replicas have.
+    pub(super) undecided: bool,
+}
+
+/// Decodes a row.
+#[derive(Debug)]
+pub(super) struct Store {
+    pub(super) row: Box<RowReceiver>,
+    pub(super) write: Lease,
+    /// A row that no replica may use decodes to +0 where nothing of it arrived, and to ±0 where something did: −0 + 0 is +0.
+    pub(super) positive_zeros: bool,
+}
+
+thread_local! {
+    /// A row's sum.
+    static SUM: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Task {
+    /// What is said of it where its thread did not come back: a defect, which ends its operation instead of letting it wait for ever.
+    pub(crate) fn lost(&self) -> Done {
+        Done { key: self.key, kind: Kind::Lost, spent: Vec::new() }
+    }
+
+    /// Does it.
+    pub fn run(self) -> Done {
+        let (key, row) = (self.key, self.key.row);
+        match self.work {
+            Work::Store(store) => {
+                let Store { row, mut write, positive_zeros } = *store;
+                match write.view_mut() {
+                    ViewMut::F32(values) => decode(&row, values, positive_zeros),
+                    ViewMut::F16(values) => decode(&row, values, positive_zeros),
+                    ViewMut::Bf16(values) => decode(&row, values, positive_zeros),
+                }
+                Done { key, kind: Kind::Stored, spent: vec![*row] }
+            }
+            Work::Fold(mut fold) => {
+                let folded = SUM.with_borrow_mut(|sum| fold.run(row, sum));
+                let spent = fold.contributions.into_iter().map(|(_, receiver)| *receiver).collect();
+                Done { key, kind: Kind::Folded(folded), spent }
+            }
+        }
+    }
+}
+
+fn decode<E: Number>(row: &RowReceiver, values: &mut [E], positive_zeros: bool) {
+    // Never of another length: the lease is the row's.
+    let _ = row.decode_into(values);
+    if positive_zeros {
+        values.iter_mut().for_each(|value| E::add(&[0.0], std::slice::from_mut(value)));
+    }
+}
+
+impl Fold {
+    fn run(&mut self, row: usize, sum: &mut Vec<f32>) -> Result<Option<Encoded>, EncodeError> {
+        let direct = self.contributions.is_empty() && self.scale.is_none() && self.write.is_none();
+        if let (true, Own::Apart(own), Some(encoding)) = (direct, &self.own, &self.encoding) {
+            // Straight from the caller's memory.
+            return match own.view() {
+                View::F32(values) => encoding.source(row, values, self.length),
+                View::F16(values) => encoding.source(row, values, self.length),
+                View::Bf16(values) => encoding.source(row, values, self.length),
+            }
+            .map(Some);
+        }
+        self.add_up(sum);
+        match (self.encoding.as_ref(), self.write.as_mut().map(Lease::view_mut)) {
+            (None, None) => Ok(None),
+            (None, Some(write)) => {
+                match write {
+                    ViewMut::F32(out) => out.copy_from_slice(sum),
+                    ViewMut::F16(out) => f16::narrow(sum, out),
+                    ViewMut::Bf16(out) => bf16::narrow(sum, out),
+                }
+                Ok(None)
+            }
+            (Some(encoding), None) => encoding.relay::<f32>(row, sum, None).map(Some),
+            (Some(encoding), Some(ViewMut::F32(out))) => encoding.relay(row, sum, Some(out)).map(Some),
+            (Some(encoding), Some(ViewMut::F16(out))) => encoding.relay(row, sum, Some(out)).map(Some),
+            (Some(encoding), Some(ViewMut::Bf16(out))) => encoding.relay(row, sum, Some(out)).map(Some),
+        }
+    }
+
+    /// Adds the contributions up, in the order of the ranks, whatever the order in which they came: the same packets give the same bits.
+    fn add_up(&self, sum: &mut Vec<f32>) {
+        sum.resize(self.length, 0.0);
+        let mut first = true;
+        let mut own = !matches!(self.own, Own::None);
+        for (rank, receiver) in &self.contributions {
+            if own && *rank > self.rank {
+                self.add_own(sum, std::mem::take(&mut first));
+                own = false;
+            }
+            // Never another length than the row's, which its layout was made for.
+            let _ =
+                if std::mem::take(&mut first) { receiver.decode_into(sum) } else { receiver.add_into(sum) };
+        }
+        if own {
+            self.add_own(sum, first);
+        }
+        if let Some(scale) = self.scale {
+            sum.iter_mut().for_each(|value| *value *= scale);
+        }
+    }
+
+    fn add_own(&self, sum: &mut [f32], first: bool) {
+        let ((Own::Apart(lease), _) | (Own::InPlace, Some(lease))) = (&self.own, &self.write) else { return };
+        match lease.view() {
+            View::F32(values) => add(values, sum, first),
+            View::F16(values) => add(values, sum, first),
+            View::Bf16(values) => add(values, sum, first),
+        }
+    }
+}
+
+fn add<E: Number>(values: &[E], sum: &mut [f32], first: bool) {
+    let mut buffer = Vec::new();
+    let values = E::widen(&values[..sum.len().min(values.len())], &mut buffer);
+    if first {
+        sum[..values.len()].copy_from_slice(values);
+    } else {
+        sum.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+    }
+}
+
+impl Encoding {
+    fn choice(&self) -> RowChoice {
+        RowChoice { planes: self.planes, importance: self.importance }
+    }
+
+    /// `values` that are not sums: the row's first, and those of the next one behind them.
+    fn source<E: Number>(&self, row: usize, values: &[E], length: usize) -> Result<Encoded, EncodeError> {
+        let (values, rest) = values.split_at(length.min(values.len()));
+        let mut packets = self.buffers.take(self.encoder.row_len(row, self.planes));
+        let encoded =
+            self.encoder.encode_row_before(row, values, rest, self.envelope, self.choice(), &mut packets)?;
+        Ok(self.wrap(row, encoded, packets, None))
+    }
+
+    /// A sum. Others have what the packets say of it, so `own` becomes that, too, rather than the sum itself.
+    fn relay<E: Number>(
+        &self,
+        row: usize,
+        sum: &[f32],
+        own: Option<&mut [E]>,
+    ) -> Result<Encoded, EncodeError> {
+        let (envelope, choice) = (self.envelope, self.choice());
+        let mut packets = self.buffers.take(self.encoder.row_len(row, self.planes));
+        let exact = self.codec == Codec::Raw;
+        let mut own = own;
+        let keeps = self.decoding == Decoding::Unbiased && !self.undecided && !exact;
+        let encoded = match &mut own {
+            Some(own) if keeps => {
+                self.encoder.encode_row_keeping(row, sum, envelope, choice, &mut packets, own)
+            }
+            _ => self.encoder.encode_row(row, sum, envelope, choice, &mut packets),
+        }?;
+        let mut kept = None;
+        match own {
+            Some(own) if exact => E::narrow(sum, own),
+            Some(_) if keeps => {}
+            Some(own) => {
+                let receiver = self.receive_own(row, &packets);
+                if self.undecided {
+                    kept = Some(Box::new(receiver));
+                } else {
+                    let _ = receiver.decode_into(own);
+                }
+            }
+            None => {}
+        }
+        Ok(self.wrap(row, encoded, packets, kept))
+    }
+
+    /// What a receiver of all packets has.
+    fn receive_own(&self, row: usize, packets: &[u8]) -> RowReceiver {
+        let layout = self.encoder.layout();
+        let mut receiver = RowReceiver::new(layout, row, self.job, self.envelope, self.decoding)
+            .with_codec(self.codec)
+            .with_planes(self.planes);
+        if let Some(sealer) = &self.sealer {
+            receiver = receiver.sealed(sealer.clone());
+        }
+        let mut rest = packets;
+        for (_, place) in layout.row_places(row) {
+            let length = self.codec.packet_len(self.planes, place.len(), self.sealer.is_some());
+            let (packet, tail) = rest.split_at(length.min(rest.len()));
+            // Refuses none of them: they come from an encoder of the same layout.
+            let _ = receiver.receive(packet);
+            rest = tail;
+        }
+        receiver
+    }
+
+    fn wrap(
+        &self,
+        row: usize,
+        encoded: EncodedRow,
+        packets: Vec<u8>,
+        kept: Option<Box<RowReceiver>>,
+    ) -> Encoded {
+        let bytes = self.buffers.lend(packets);
+        let ready = Row::new(self.codec, self.encoder.layout(), row, &encoded, self.sealer.is_some(), bytes);
+        Encoded { row: ready.ok(), figure: encoded.figure, kept }
+    }
+}

@@ -1,0 +1,69 @@
+//! A group of ranks over the deterministic network.
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use crate::network::{Faults, Network};
+use std::cell::RefCell;
+use trimwire_agent::collective::{
+    Collective, Communicator, CommunicatorConfig, Options, Outcome, StartError,
+};
+use trimwire_agent::endpoint::Reliability;
+
+pub(crate) struct Group {
+    pub(crate) network: Network,
+    pub(crate) communicators: Vec<Communicator>,
+}
+
+impl Group {
+    pub(crate) fn new(world: u16, faults: Faults, seed: u64, reliability: Reliability, row_log2: u8) -> Self {
+        let config =
+            |rank| CommunicatorConfig { job_seed: 7, row_log2, ..CommunicatorConfig::new(rank, world) };
+        Self {
+            network: Network::new(world, faults, seed, reliability),
+            communicators: (0..world).map(|rank| Communicator::new(config(rank))).collect(),
+        }
+    }
+
+    pub(crate) fn start(
+        &mut self,
+        rank: usize,
+        number: u32,
+        collective: Collective,
+        options: &Options,
+    ) -> Result<(), StartError> {
+        let (now_ns, endpoint) = (self.network.now_ns, &mut self.network.endpoints[rank]);
+        self.communicators[rank].start(now_ns, number, collective, options.clone(), endpoint)
+    }
+
+    pub(crate) fn cancel(&mut self, rank: usize, number: u32) -> bool {
+        let (now_ns, endpoint) = (self.network.now_ns, &mut self.network.endpoints[rank]);
+        self.communicators[rank].cancel(now_ns, number, endpoint)
+    }
+
+    /// Runs until nothing happens any more; gives (rank, outcome) in the order in which they came.
+    pub(crate) fn run(&mut self, until_ns: u64) -> Vec<(usize, Outcome)> {
+        let results = RefCell::new(Vec::new());
+        let communicators = RefCell::new(&mut self.communicators);
+        self.network.run_with(
+            until_ns,
+            |network, rank, event| {
+                let now_ns = network.now_ns;
+                communicators.borrow_mut()[rank].handle_event(now_ns, event, &mut network.endpoints[rank]);
+            },
+            |network, rank| {
+                let (now_ns, endpoint) = (network.now_ns, &mut network.endpoints[rank]);
+                let communicator = &mut communicators.borrow_mut()[rank];
+                let worked = communicator.work(now_ns, endpoint);
+                let Some(outcome) = communicator.poll_outcome(now_ns, endpoint) else { return worked };
+                results.borrow_mut().push((rank, outcome));
+                true
+            },
+        );
+        results.into_inner()
+    }
+
+    /// Nothing is under way at any rank, and no timer runs.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.communicators.iter().all(|communicator| communicator.active().count() == 0)
+            && self.network.endpoints.iter().all(|endpoint| endpoint.poll_timeout().is_none())
+    }
+}
