@@ -22,6 +22,7 @@ pub(crate) mod incoming;
 mod inquiry;
 pub(crate) mod outgoing;
 pub(crate) mod path;
+mod trial;
 
 pub use crate::outcome::{TransferError, TransferStats};
 /// Exponential backoff: `base` doubled `times` times, at most `most`.

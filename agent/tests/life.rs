@@ -468,3 +468,40 @@ fn data_that_overtakes_the_greeting_is_not_lost() {
         assert_eq!(network.endpoints[0].stats().repairs_sent, 0);
     }
 }
+
+#[test]
+fn data_that_never_gets_through_is_tried_a_packet_at_a_time_and_given_up_by_name() {
+    for reliability in [Reliability::Full, Reliability::Bounded { loss: 0.1 }] {
+        let mut network = Network::new(2, Faults::NONE, 1, reliability);
+        // A path that carries short packets only.
+        network.script = Some(|_, datagram, _| datagram.payload.len() > 1_000);
+        let gradient = Random(1).gradient(1_000_000);
+        network.expect(1, 0, 7, gradient.len());
+        let message = encode(&network.endpoints[0], 7, &gradient, PLANES);
+        network.endpoints[0].send(0, 1, &message).expect("sent once");
+        let events = network.finish(60 * SECOND);
+        let stalled = |event: &(usize, Event)| {
+            matches!(event, (0, Event::Failed { error: TransferError::Stalled { peer: 1, .. }, .. }))
+        };
+        assert!(events.iter().any(stalled), "{events:?}");
+        assert!((10 * SECOND..12 * SECOND).contains(&network.now_ns), "{} ns", network.now_ns);
+        let stats = network.endpoints[0].stats();
+        // A few rounds of what the window lets out, and then one by one.
+        assert!(stats.data_sent < 4 * message.packets() as u64 + 300, "{stats:?}");
+    }
+}
+
+#[test]
+fn a_path_that_carries_nothing_for_a_while_is_used_again_soon_after() {
+    let mut network = Network::new(2, Faults::NONE, 1, Reliability::Full);
+    network.script = Some(|_, datagram, _| datagram.payload.len() > 1_000);
+    let gradient = Random(1).gradient(100_000);
+    network.expect(1, 0, 7, gradient.len());
+    let message = encode(&network.endpoints[0], 7, &gradient, PLANES);
+    network.endpoints[0].send(0, 1, &message).expect("sent once");
+    assert!(network.finish(3 * SECOND).is_empty());
+    network.script = None;
+    let events = network.finish(10 * SECOND);
+    assert!(matches!(events[..], [(1, Event::Received { .. }), (0, Event::Sent { .. })]), "{events:?}");
+    assert!(network.now_ns < 3_300_000_000, "{} ns", network.now_ns);
+}

@@ -33,6 +33,8 @@ pub(super) struct News {
     pub(super) arrived: u32,
     /// Of these, not with every plane that was sent.
     pub(super) cut: u32,
+    /// Whether more is there of any packet.
+    pub(super) improved: bool,
     /// The most by which one that arrived whole had been overtaken.
     pub(super) overtaken: Overtaken,
 }
@@ -152,6 +154,7 @@ impl Flight {
                     continue;
                 }
                 let before = std::mem::replace(&mut packet.held, held);
+                news.improved = true;
                 let whole = held == self.planes;
                 if before == 0 {
                     news.arrived += 1;
@@ -275,6 +278,12 @@ impl Flight {
         lost
     }
 
+    /// How often a packet has been sent, if the last time was after `since_ns`.
+    pub(super) fn attempts_since(&self, index: u32, since_ns: u64) -> Option<u8> {
+        let packet = self.packets.get(index as usize)?;
+        (packet.sent_ns > since_ns).then_some(packet.attempts)
+    }
+
     /// Keeps a lost packet from being sent again, where the receiver can do without so many. `false`: it has to be.
     pub(super) fn leave_out(&mut self, index: u32) -> bool {
         let Wanted::AllBut(most) = self.wanted else { return false };
@@ -347,7 +356,10 @@ mod tests {
         for (index, path) in [(0, 0), (1, 1), (2, 0), (3, 1)] {
             flight.sent(u64::from(index) * 3_000, index, path, 100);
         }
-        assert_eq!(learn(&mut flight, RTT + 6_000, &[0, 0, FULL, 0]), News { arrived: 1, ..News::default() });
+        assert_eq!(
+            learn(&mut flight, RTT + 6_000, &[0, 0, FULL, 0]),
+            News { arrived: 1, improved: true, ..News::default() }
+        );
         assert_eq!(lost(&mut flight, RTT + 6_000, 4), [0], "packet 1 may be late, on its own path");
         learn(&mut flight, RTT + 9_000, &[0, 0, FULL, FULL]);
         assert_eq!(lost(&mut flight, RTT + 9_000, 4), [1]);
@@ -359,7 +371,10 @@ mod tests {
         let mut flight = Flight::new(2, FULL);
         flight.sent(0, 0, 0, 100);
         flight.sent(50_000, 1, 0, 100);
-        assert_eq!(learn(&mut flight, 60_000, &[0, 3]), News { arrived: 1, cut: 1, ..News::default() });
+        assert_eq!(
+            learn(&mut flight, 60_000, &[0, 3]),
+            News { arrived: 1, cut: 1, improved: true, ..News::default() }
+        );
         assert!(lost(&mut flight, 60_000, 2).is_empty());
         assert_eq!(lost(&mut flight, 100_000, 2), [0], "but time does");
     }

@@ -3,7 +3,8 @@
 use super::flight::{Flight, Late, Repair};
 use super::inquiry::Inquiry;
 use super::path::PathEstimate;
-use super::{TransferError, TransferStats};
+use super::trial::Trial;
+use super::{TransferError, TransferStats, backoff};
 use crate::config::TimeoutConfig;
 use crate::interface::{Outbound, SupplyError};
 use crate::rate::Feedback;
@@ -68,6 +69,7 @@ pub(crate) struct Outgoing {
     /// Those in `repairs`.
     repairing: BTreeSet<u32>,
     inquiry: Inquiry,
+    trial: Trial,
     /// `Some`: the receiver's application has not asked for it, since then; so often asked.
     not_expected: Option<(u64, u32)>,
     finish: bool,
@@ -100,6 +102,7 @@ impl Outgoing {
             repairs: VecDeque::new(),
             repairing: BTreeSet::new(),
             inquiry: Inquiry::default(),
+            trial: Trial::default(),
             not_expected: None,
             finish: false,
             stopped: false,
@@ -130,7 +133,7 @@ impl Outgoing {
 
     /// Whether there is data that may be sent, where `room` more bytes may be on their way.
     pub(crate) fn has_data(&self, room: u64) -> bool {
-        !self.stopped && room > 0 && (!self.repairs.is_empty() || self.has_first())
+        !self.stopped && room > 0 && self.trial.may_send() && (!self.repairs.is_empty() || self.has_first())
     }
 
     fn has_first(&self) -> bool {
@@ -164,7 +167,7 @@ impl Outgoing {
 
     /// The next data, at most `most` packets, which leave on `path`; repairs go first. After the last one a PROBE is due.
     pub(crate) fn next_data(&mut self, now_ns: u64, most: usize, path: u16) -> Option<Chunk> {
-        if self.stopped {
+        if self.stopped || !self.trial.may_send() {
             return None;
         }
         let (chunk, first) = match self.next_repair() {
@@ -175,6 +178,7 @@ impl Outgoing {
             self.flight.sent(now_ns, first + nth as u32, path, packet.len());
         }
         self.stats.bytes_sent += chunk.run.payload.len() as u64;
+        self.trial.sent();
         if !chunk.repair {
             self.progress_ns = self.progress_ns.max(now_ns);
         }
@@ -223,6 +227,9 @@ impl Outgoing {
         estimate: &PathEstimate,
         timeouts: &TimeoutConfig,
     ) -> bool {
+        if self.wait_for_trial(now_ns, estimate, timeouts) {
+            return false;
+        }
         if self.all_sent() {
             return true;
         }
@@ -295,8 +302,9 @@ impl Outgoing {
         if let Some(part) = &progress.map {
             let news = self.flight.learn(now_ns, part, estimate, spray, &mut satisfied);
             estimate.overtook(news.overtaken);
-            if news.arrived > 0 {
+            if news.improved {
                 self.progress_ns = now_ns;
+                self.trial.improved();
             }
         }
         self.flight.satisfy_below(progress.low, satisfied);
@@ -310,7 +318,19 @@ impl Outgoing {
             feedback.get_or_insert(quiet).lost = count;
         }
         for repair in lost {
+            // Of what is cut again and again something does get through; that is the rate law's.
+            if repair.from_plane == 0
+                && let Some(attempts) = self.flight.attempts_since(repair.index, self.progress_ns)
+            {
+                self.trial.lost_in_vain(attempts);
+            }
             self.repair(repair);
+        }
+        let waited_ns = now_ns.saturating_sub(self.progress_ns);
+        if self.trial.is_on() && waited_ns >= timeouts.give_up_ns.min(timeouts.patience_ns) {
+            let (peer, message, packets, missing) = (self.to, self.id, self.packets, progress.missing);
+            let error = TransferError::Stalled { peer, message, packets, missing, waited_ns };
+            return (feedback, Next::Failed(error));
         }
         self.rest(now_ns, estimate, timeouts);
         if !self.all_sent() || !answer || progress.sequence != self.inquiry.sequence() {
@@ -383,8 +403,20 @@ impl Outgoing {
         if self.has_data(1) { Next::Data } else { Next::Wait }
     }
 
+    /// Nothing gets through: the next packet is tried when the timer expires. `false`: something does.
+    fn wait_for_trial(&mut self, now_ns: u64, estimate: &PathEstimate, timeouts: &TimeoutConfig) -> bool {
+        let Some(times) = self.trial.waits() else { return false };
+        let wait_ns = backoff(estimate.answer_timeout_ns(0, timeouts), times, timeouts.max_ns);
+        let at_ns = now_ns.saturating_add(wait_ns);
+        self.timer_ns = Some(self.timer_ns.map_or(at_ns, |timer_ns| timer_ns.min(at_ns)));
+        true
+    }
+
     /// Something was heard: asks again later.
     fn rest(&mut self, now_ns: u64, estimate: &PathEstimate, timeouts: &TimeoutConfig) {
+        if self.wait_for_trial(now_ns, estimate, timeouts) {
+            return;
+        }
         self.timer_ns = if self.flight.in_flight_bytes() == 0 && !self.all_sent() && !self.inquiry.is_open() {
             None
         } else {
@@ -448,6 +480,7 @@ impl Outgoing {
     /// The timer has expired.
     pub(crate) fn on_timeout(&mut self, now_ns: u64, timeouts: &TimeoutConfig) -> Next {
         self.timer_ns = None;
+        self.trial.on_timeout();
         let (silent_ns, probes) = self.inquiry.on_timeout(now_ns);
         if silent_ns >= timeouts.give_up_ns {
             return Next::Failed(TransferError::Unanswered {

@@ -1,0 +1,88 @@
+//! What to do when nothing gets through.
+//!
+//! A receiver may answer every question and get no data: a path that carries short packets and not long ones, a source port that it does not believe, a filter. What is lost would be sent again as fast as
+//! the answers come, for ever. So when packets have been lost a few times while nothing at all arrived, one packet at a time tries whether that is still so, after waits that double (RFC 6298 §5.5; TCP
+//! falls back to one segment likewise).
+
+/// A packet may be lost so often, by chance or to bursts of others.
+const LOST: u8 = 3;
+
+/// Whether anything gets through.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) enum Trial {
+    /// As far as is known.
+    #[default]
+    No,
+    /// The next packet may be tried; so many were before.
+    Ready(u32),
+    /// One has been.
+    Waiting(u32),
+}
+
+impl Trial {
+    /// More of some packet has arrived.
+    pub(super) fn improved(&mut self) {
+        *self = Self::No;
+    }
+
+    /// A packet is lost that was sent so often, and since then nothing has arrived.
+    pub(super) fn lost_in_vain(&mut self, attempts: u8) {
+        if *self == Self::No && attempts >= LOST {
+            *self = Self::Waiting(0);
+        }
+    }
+
+    /// The wait is over.
+    pub(super) fn on_timeout(&mut self) {
+        if let Self::Waiting(times) = *self {
+            *self = Self::Ready(times.saturating_add(1));
+        }
+    }
+
+    /// Whether data may be sent.
+    pub(super) fn may_send(&self) -> bool {
+        !matches!(self, Self::Waiting(_))
+    }
+
+    /// A packet has left.
+    pub(super) fn sent(&mut self) {
+        if let Self::Ready(times) = *self {
+            *self = Self::Waiting(times);
+        }
+    }
+
+    /// How often the wait for the next try doubles, where there is to be one.
+    pub(super) fn waits(&self) -> Option<u32> {
+        if let Self::Waiting(times) = *self { Some(times) } else { None }
+    }
+
+    /// Whether nothing gets through.
+    pub(super) fn is_on(&self) -> bool {
+        *self != Self::No
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lost_three_times_is_tried_once_a_wait_until_something_arrives() {
+        let mut trial = Trial::default();
+        trial.lost_in_vain(2);
+        trial.sent();
+        trial.on_timeout();
+        assert!(trial.may_send() && !trial.is_on());
+        trial.lost_in_vain(3);
+        for times in 0..4 {
+            assert!(!trial.may_send() && trial.is_on());
+            assert_eq!(trial.waits(), Some(times));
+            trial.on_timeout();
+            trial.lost_in_vain(9);
+            assert!(trial.may_send());
+            trial.sent();
+        }
+        trial.improved();
+        assert!(trial.may_send() && !trial.is_on());
+    }
+}
