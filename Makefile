@@ -1,6 +1,6 @@
 # Every entry point of the project; `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust sanitize test-aarch64 client-tests lint bench p4 p4-check bmv2-tests mininet-test
+.PHONY: help demo test test-rust test-python test-torch sanitize test-aarch64 client-tests lint bench p4 p4-check bmv2-tests mininet-test
 
 CARGO ?= cargo
 DEMO_FLAGS ?=
@@ -12,13 +12,19 @@ help: ## list the entry points
 demo: ## train a model through a congested, trimming switch (half a minute once built; flags: DEMO_FLAGS="--help")
 	$(CARGO) run --release --quiet -p trimwire -- demo $(DEMO_FLAGS)
 
-test: p4-check lint test-rust sanitize bmv2-tests mininet-test ## everything that CI runs
+test: p4-check lint test-rust test-python sanitize bmv2-tests mininet-test ## everything that CI runs
 
 test-rust: ## unit, property and integration tests of all crates
 	python3 host-encoder/tests/reference/generate.py --check
 	python3 host-encoder/tests/reference/seal.py --check
 	python3 host-encoder/tests/reference/sparse.py --check
 	$(CARGO) test --workspace --exclude trimwire-bmv2-tests --locked
+
+test-python: ## the Python package: wheel, types, tests, without PyTorch (skipped loudly where there is no Python 3.10 or no PyPI)
+	python/test.sh
+
+test-torch: ## the same with PyTorch, its backend and its hook (no part of test: PyTorch is some gigabytes; TORCH=torch==2.5.1 chooses another)
+	python/test.sh torch
 
 sanitize: ## the codec's unit tests and fuzz targets under AddressSanitizer (skipped loudly where the toolchain has no runtime of it)
 	host-encoder/tests/sanitize.sh

@@ -253,12 +253,13 @@ impl<L: Link> Driver<L> {
                     return Ok(Some(value));
                 }
             }
-            more |= self.transmit(now_ns)?;
-            more |= self.work(now_ns, application);
+            // Before the network and the codecs are served: what it begins has something for both.
             if let ControlFlow::Break(value) = application.poll(now_ns, &mut self.endpoint) {
-                self.transmit(self.clock.now_ns())?;
+                self.transmit(now_ns)?;
                 return Ok(Some(value));
             }
+            more |= self.transmit(now_ns)?;
+            more |= self.work(now_ns, application);
             if now_ns >= until_ns {
                 return Ok(None);
             }

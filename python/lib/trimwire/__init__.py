@@ -1,0 +1,27 @@
+"""Gradients in packets that congested switches cut instead of dropping.
+
+- `encode`, `cut`, `decode`, `simulate`: the codec, on arrays of numpy and tensors of the host.
+- `Group`: collectives over the network, between processes.
+- `trimwire.torch`: a backend of torch.distributed and a hook for DistributedDataParallel (needs PyTorch).
+"""
+
+from ._codec import Packets, cut, decode, encode, expected_nmse, nmse, simulate
+from ._group import Group, Work, default_address
+from ._native import PLANES, TransportError
+from ._native import VERSION as __version__
+
+__all__ = [
+    "PLANES",
+    "Group",
+    "Packets",
+    "TransportError",
+    "Work",
+    "__version__",
+    "cut",
+    "decode",
+    "default_address",
+    "encode",
+    "expected_nmse",
+    "nmse",
+    "simulate",
+]

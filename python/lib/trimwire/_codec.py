@@ -1,0 +1,163 @@
+"""The codec: what becomes of a tensor in packets, of which a network leaves a part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _native
+
+Tensor = TypeVar("Tensor")
+_MOST_ROW_LOG2 = 15
+
+
+@dataclass(frozen=True)
+class _Agreement:
+    """What both ends agree on."""
+
+    seed: int = 0
+    message: int = 0
+    rank: int = 0
+    coordinates_per_packet: int | None = None
+    row_log2: int = _MOST_ROW_LOG2
+
+
+@dataclass(frozen=True)
+class _Network:
+    trim_rate: float
+    planes_left: int
+    drop_rate: float
+    chance: int
+
+
+@dataclass(frozen=True)
+class Packets(Sequence[bytes]):
+    """The packets of a tensor, in order, and what a receiver has to know to decode them.
+
+    `shape` is the tensor's; `planes` are those that were sent of each packet.
+    """
+
+    packets: tuple[bytes, ...]
+    shape: tuple[int, ...]
+    codec: str
+    planes: int | None
+    agreement: _Agreement
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[bytes, ...]: ...
+    def __getitem__(self, index: int | slice) -> bytes | tuple[bytes, ...]:
+        return self.packets[index]
+
+    def __len__(self) -> int:
+        return len(self.packets)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.packets)
+
+
+def _array(tensor: Any, name: str) -> Any:
+    """The tensor itself if it can be read in place, else an array of it."""
+    if isinstance(tensor, np.ndarray):
+        # A read-only array, which older numpys do not export, is copied.
+        return tensor if tensor.flags.writeable and tensor.flags.c_contiguous else np.array(tensor, order="C")
+    if hasattr(tensor, "__dlpack__"):
+        return tensor.detach() if getattr(tensor, "requires_grad", False) else tensor
+    try:
+        return np.array(tensor, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name}: not an array: {error}") from None
+
+
+def encode(
+    tensor: Any,
+    *,
+    planes: int | None = None,
+    codec: str = "rht",
+    seed: int = 0,
+    message: int = 0,
+    rank: int = 0,
+    coordinates_per_packet: int | None = None,
+) -> Packets:
+    """Encodes a tensor (float32, float16 or bfloat16, of any shape) into packets.
+
+    `planes` are sent of each packet (None: all), `seed` is the job's; `message` and `rank` make rotations independent.
+    """
+    tensor = _array(tensor, "tensor")
+    agreement = _Agreement(seed, message, rank, coordinates_per_packet)
+    packets = _native.encode(tensor, codec, planes, agreement)
+    return Packets(tuple(packets), tuple(tensor.shape), codec, planes, agreement)
+
+
+def cut(packet: bytes, planes: int) -> bytes:
+    """The packet as a switch leaves it that cuts it to its first `planes` planes."""
+    return _native.cut(packet, planes)
+
+
+def decode(
+    packets: Packets,
+    received: Iterable[bytes] | None = None,
+    *,
+    decoding: str = "unbiased",
+    out: npt.NDArray[np.float32] | None = None,
+) -> npt.NDArray[np.float32]:
+    """Decodes what arrived of a tensor's packets: `received` holds any of them, in any order, cut anywhere (None: all, whole).
+
+    `decoding` is 'unbiased', 'mmse' (least error, biased) or 'paper'. Gives float32 of the tensor's shape.
+    """
+    if out is None:
+        out = np.empty(packets.shape, dtype=np.float32)
+    elif out.shape != packets.shape or out.dtype != np.float32:
+        raise ValueError(f"out: {out.dtype} of shape {out.shape}; float32 of shape {packets.shape} is needed")
+    arrived = list(packets if received is None else received)
+    _native.decode_into(arrived, out, packets.codec, packets.planes, decoding, packets.agreement)
+    return out
+
+
+def simulate(
+    tensor: Tensor,
+    *,
+    trim_rate: float = 0.5,
+    planes: int = 1,
+    drop_rate: float = 0.0,
+    sent_planes: int | None = None,
+    codec: str = "rht",
+    decoding: str = "unbiased",
+    seed: int = 0,
+    message: int = 0,
+    rank: int = 0,
+) -> Tensor:
+    """What a receiver would have of `tensor` after a network that cuts a share `trim_rate` of its packets to `planes` planes and loses a share `drop_rate`.
+
+    The same arguments give the same result. Other `message`s (one a step and tensor) have other rotations and other packets cut. Gives
+    a tensor of the same kind, shape and type.
+    """
+    source = _array(tensor, "tensor")
+    out = np.empty(tuple(source.shape), dtype=np.float32)
+    agreement = _Agreement(seed, message, rank)
+    chance = (seed * 0x9E3779B97F4A7C15 + message * 0xD1B54A32D192ED03 + rank * 0x94D049BB133111EB + 1) % 2**64
+    network = _Network(trim_rate, planes, drop_rate, chance)
+    _native.simulate_into(source, out, codec, sent_planes, decoding, agreement, network)
+    if isinstance(tensor, np.ndarray):
+        return out.astype(tensor.dtype, copy=False)  # type: ignore[return-value]
+    if hasattr(tensor, "new_tensor"):
+        import torch
+
+        return cast(Tensor, torch.from_numpy(out).to(tensor.dtype))  # type: ignore[attr-defined]
+    return out  # type: ignore[return-value]
+
+
+def expected_nmse(shares: dict[int, float], *, codec: str = "rht", decoding: str = "unbiased") -> float | None:
+    """The error to expect of a Gaussian tensor where `shares` of the packets keep so many planes (0: lost); None where no formula is known."""
+    return _native.expected_nmse(list(shares.items()), codec, decoding)
+
+
+def nmse(got: npt.ArrayLike, exact: npt.ArrayLike) -> float:
+    """Σ(got − exact)² / Σ exact², in double precision."""
+    a, b = np.asarray(got, dtype=np.float64), np.asarray(exact, dtype=np.float64)
+    return float(((a - b) ** 2).sum() / max((b**2).sum(), np.finfo(np.float64).tiny))

@@ -1,0 +1,198 @@
+"""Collectives between processes."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from . import _native
+from ._native import Work
+
+__all__ = ["Group", "Work", "default_address"]
+
+#: Planes that are sent unless somebody says otherwise: two bytes a coordinate.
+DEFAULT_PLANES = 9
+
+
+def default_address(towards: str | None = None) -> str:
+    """The address to listen on: of the interface that TRIMWIRE_SOCKET_IFNAME selects (as NCCL_SOCKET_IFNAME does), or else the one that this host reaches `towards` from."""
+    return _native.own_address(os.environ.get("TRIMWIRE_SOCKET_IFNAME") or None, towards)
+
+
+@dataclass(frozen=True)
+class _GroupOptions:
+    seed: int
+    rate_bps: int | None
+    threads: int | None
+    give_up_s: float
+    patience_s: float
+    loss: float
+    key: bytes | None
+    job: int
+
+
+@dataclass(frozen=True)
+class _OperationOptions:
+    exact: bool = False
+    average: bool = False
+    planes: int = DEFAULT_PLANES
+    layer_class: int = 0
+    tag: int = 0
+    consistent: bool = False
+    full: bool = False
+
+
+#: Closed before the interpreter goes: their threads call back into it.
+_live: weakref.WeakSet[Group] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    for group in list(_live):
+        group.close()
+
+
+atexit.register(_close_all)
+
+
+class Group:
+    """One rank of a group of processes, which call the same operations in the same order.
+
+    Listens as soon as it is made; `connect` begins when the addresses of all ranks are known, by whatever means: a launcher's store, a file.
+
+        group = Group("10.0.0.1")
+        addresses = exchange(group.address)      # those of all ranks, in order of rank
+        group.connect(rank, addresses)
+        group.all_reduce(gradient, average=True).wait()
+
+    Tensors are numpy arrays or tensors in the host's memory, contiguous; they are not to be touched before the work has ended.
+    """
+
+    def __init__(self, address: str | None = None, *, port: int = 0, paths: int = 16) -> None:
+        self._socket = _native.Socket(address or default_address(), port, paths)
+        self._group: _native.Group | None = None
+
+    @property
+    def address(self) -> str:
+        """Where this rank listens: `IP:PORT`."""
+        return self._socket.address
+
+    def connect(
+        self,
+        rank: int,
+        addresses: Sequence[str],
+        *,
+        seed: int = 0,
+        job: int = 0,
+        loss: float = 0.0,
+        key: bytes | None = None,
+        rate_bps: int | None = None,
+        threads: int | None = None,
+        give_up: float = 10.0,
+        patience: float = 1_800.0,
+    ) -> Group:
+        """Begins, with the addresses of all ranks in order of rank.
+
+        `seed` is the rotations', the same everywhere; `loss` the share of a message's packets that may be missing; `key` seals every packet (32 bytes, a
+        secret of the job); `rate_bps` limits sending (None: the interface's speed); `threads` encode and decode (None: the processors of this process but
+        one, at most 4). A rank that is silent for `give_up` seconds is given up; one that has not called an operation is waited for `patience` seconds.
+        """
+        if self._group is not None:
+            raise RuntimeError("the group is connected already")
+        options = _GroupOptions(seed, rate_bps, threads, give_up, patience, loss, key, job)
+        self._group = _native.Group(self._socket, rank, list(addresses), options)
+        _live.add(self)
+        return self
+
+    def _native_group(self) -> _native.Group:
+        if self._group is None:
+            raise RuntimeError("the group is not connected: connect(rank, addresses) comes first")
+        return self._group
+
+    @property
+    def rank(self) -> int:
+        """This rank."""
+        return self._native_group().rank
+
+    @property
+    def world(self) -> int:
+        """Number of ranks."""
+        return self._native_group().world
+
+    def all_reduce(
+        self,
+        tensor: Any,
+        *,
+        average: bool = False,
+        exact: bool = False,
+        planes: int = DEFAULT_PLANES,
+        layer_class: int = 0,
+        tag: int = 0,
+        consistent: bool = False,
+        full: bool = False,
+    ) -> Work:
+        """The sum over all ranks, or their mean, in place (float32, float16, bfloat16).
+
+        Packets that the network cuts are decoded as they are, without bias; `full` has them sent again, `exact` sends every bit. `consistent` has all ranks
+        decode alike, at the precision of the one that got least. Lower `layer_class`es (0 to 7) go first; `tag` tells tensors apart that are summed again
+        and again.
+        """
+        options = _OperationOptions(exact, average, planes, layer_class, tag, consistent, full)
+        # Of every bit there is no sum, but of f32 there is.
+        return self._native_group().all_reduce(tensor, options)
+
+    def reduce_scatter(
+        self,
+        input: Any,
+        output: Any,
+        *,
+        average: bool = False,
+        exact: bool = False,
+        planes: int = DEFAULT_PLANES,
+        layer_class: int = 0,
+        tag: int = 0,
+        full: bool = False,
+    ) -> Work:
+        """The sum of all ranks' `input`s, of which `output` gets this rank's part: as even a division as possible, in order of rank."""
+        options = _OperationOptions(exact, average, planes, layer_class, tag, False, full)
+        return self._native_group().reduce_scatter(input, output, options)
+
+    def all_gather(self, input: Any, output: Any, *, exact: bool = True, planes: int = DEFAULT_PLANES, full: bool = False) -> Work:
+        """All ranks' `input`s, one behind the other; every bit unless `exact` is False."""
+        return self._native_group().all_gather(input, output, _OperationOptions(exact, planes=planes, full=full))
+
+    def broadcast(self, tensor: Any, root: int = 0, *, exact: bool = True, planes: int = DEFAULT_PLANES, full: bool = False) -> Work:
+        """The tensor of rank `root`, for all, in place; every bit unless `exact` is False."""
+        return self._native_group().broadcast(tensor, root, _OperationOptions(exact, planes=planes, full=full))
+
+    def reduce(self, tensor: Any, root: int = 0, *, average: bool = False, planes: int = DEFAULT_PLANES, full: bool = False) -> Work:
+        """The sum over all ranks, for rank `root`, in place there; the others' tensors stay as they are."""
+        return self._native_group().reduce(tensor, root, _OperationOptions(False, average, planes, full=full))
+
+    def barrier(self) -> Work:
+        """Over when every rank has called it."""
+        import numpy as np
+
+        return self._native_group().all_reduce(np.zeros(1, dtype=np.float32), _OperationOptions(exact=True))
+
+    def stats(self) -> dict[str, float]:
+        """Totals since `connect`: operations, packets received, cut and missing, bytes sent, seconds in operations."""
+        return self._native_group().stats()
+
+    def close(self) -> None:
+        """Gives up what is under way, and ends. Peers who have not heard that they are done are answered for a moment."""
+        if self._group is not None:
+            self._group.close()
+
+    def __enter__(self) -> Group:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+Callback = Callable[[], object]

@@ -1,0 +1,37 @@
+"""How ranks learn each other's addresses: by the launcher's store."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import secrets
+from typing import Any
+
+import torch.distributed as dist
+
+from .._group import Group, default_address
+
+_AGREED = ("version", "planes")
+
+
+def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timedelta, planes: int, **arguments: Any) -> Group:
+    """A group of all ranks that share `store` (a torch.distributed.Store, or a PrefixStore for each group).
+
+    Rank 0 draws the seed of the rotations, unless it is given. Ranks that would not understand each other are told so.
+    """
+    from .. import __version__
+
+    store.set_timeout(timeout)
+    group = Group(os.environ.get("TRIMWIRE_ADDRESS") or default_address(os.environ.get("MASTER_ADDR")))
+    own: dict[str, Any] = {"address": group.address, "version": __version__, "planes": planes}
+    if rank == 0:
+        own["seed"] = arguments.get("seed", secrets.randbits(63))
+    store.set(f"trimwire/{rank}", json.dumps(own))
+    others = [json.loads(store.get(f"trimwire/{other}")) for other in range(world)]
+    for other, said in enumerate(others):
+        for what in _AGREED:
+            if said[what] != others[0][what]:
+                raise RuntimeError(f"rank {other} has {what} {said[what]}, rank 0 {others[0][what]}: they have to be the same")
+    arguments["seed"] = others[0]["seed"]
+    return group.connect(rank, [said["address"] for said in others], **arguments)

@@ -1,0 +1,287 @@
+//! Packets of tensors, without a network.
+
+use crate::dlpack::{Tensor, Values};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+use trimwire_encoder::{
+    Codec, Decoder, Decoding, Element, Encoder, Envelope, Header, Importance, Job, Layout, Message,
+    RowChoice, RowReceiver, StreamId,
+};
+
+fn invalid(error: impl std::fmt::Display) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+fn codec(name: &str) -> PyResult<Codec> {
+    name.parse().map_err(|error| PyValueError::new_err(format!("codec: {error}")))
+}
+
+fn decoding(name: &str) -> PyResult<Decoding> {
+    match name {
+        "unbiased" => Ok(Decoding::Unbiased),
+        "mmse" => Ok(Decoding::Mmse),
+        "paper" => Ok(Decoding::Paper),
+        _ => Err(PyValueError::new_err(format!(
+            "decoding: {name:?}; valid are 'unbiased', 'mmse' and 'paper'"
+        ))),
+    }
+}
+
+/// `planes`, where it is given, of a codec.
+fn planes(codec: Codec, planes: Option<u8>, name: &str) -> PyResult<u8> {
+    let most = codec.planes();
+    match planes.unwrap_or(most) {
+        planes if (1..=most).contains(&planes) => Ok(planes),
+        planes => Err(PyValueError::new_err(format!("{name}: {planes}; {codec} has planes 1 to {most}"))),
+    }
+}
+
+/// What both ends agree on.
+#[derive(Debug, Clone, Copy, FromPyObject)]
+pub(crate) struct Agreement {
+    seed: u64,
+    message: u32,
+    rank: u16,
+    coordinates_per_packet: Option<usize>,
+    row_log2: u8,
+}
+
+impl Agreement {
+    fn layout(&self, length: usize, codec: Codec, planes: u8) -> PyResult<Layout> {
+        let fits = codec.coordinates_per_packet(1_500, planes, false);
+        let layout = Layout::new(length, self.coordinates_per_packet.unwrap_or(fits)).map_err(invalid)?;
+        layout.with_row_log2(self.row_log2).map_err(invalid)
+    }
+
+    fn envelope(&self) -> PyResult<Envelope> {
+        let stream = StreamId::new(0, self.rank);
+        let stream = stream
+            .ok_or_else(|| PyValueError::new_err(format!("rank: {}; valid are 0 to 1023", self.rank)))?;
+        Ok(Envelope { stream, message: self.message })
+    }
+
+    fn job(&self) -> Job {
+        Job::new(self.seed)
+    }
+}
+
+/// The packets of a tensor, as bytes.
+#[pyfunction]
+pub(crate) fn encode<'py>(
+    py: Python<'py>,
+    tensor: &Bound<'py, PyAny>,
+    codec_name: &str,
+    planes_sent: Option<u8>,
+    agreement: Agreement,
+) -> PyResult<Bound<'py, PyList>> {
+    let tensor = Tensor::import(tensor, "tensor")?;
+    let codec = codec(codec_name)?;
+    let sent = planes(codec, planes_sent, "planes")?;
+    let envelope = agreement.envelope()?;
+    let encoder =
+        Encoder::new(agreement.layout(tensor.len(), codec, sent)?, agreement.job()).with_codec(codec);
+    let values = tensor.values()?;
+    let message = py.detach(|| {
+        let mut message = Message::default();
+        match values {
+            Values::F32(values) => encoder.encode(values, envelope, sent, &mut message),
+            Values::F16(values) => encoder.encode(values, envelope, sent, &mut message),
+            Values::Bf16(values) => encoder.encode(values, envelope, sent, &mut message),
+        }
+        .map(|()| message)
+    });
+    let message = message.map_err(|error| PyValueError::new_err(format!("tensor: {error}")))?;
+    PyList::new(py, (0..message.packets()).map(|index| PyBytes::new(py, message.packet(index))))
+}
+
+/// The first planes of a packet, as a switch leaves them.
+#[pyfunction]
+pub(crate) fn cut<'py>(py: Python<'py>, packet: &[u8], planes_left: u8) -> PyResult<Bound<'py, PyBytes>> {
+    let header = Header::parse(packet).map_err(|error| PyValueError::new_err(format!("packet: {error}")))?;
+    let codec = header.codec();
+    let left = planes(codec, Some(planes_left), "planes")?;
+    let length = codec.packet_len(left, header.coordinates, false).min(packet.len());
+    Ok(PyBytes::new(py, &packet[..length]))
+}
+
+/// Decodes what there is of a tensor's packets into `out`; gives how many packets were whole, cut and missing.
+#[pyfunction]
+pub(crate) fn decode_into(
+    py: Python<'_>,
+    packets: Vec<Vec<u8>>,
+    out: &Bound<'_, PyAny>,
+    codec_name: &str,
+    planes_sent: Option<u8>,
+    decoding_name: &str,
+    agreement: Agreement,
+) -> PyResult<(usize, usize, usize)> {
+    let mut out = Tensor::import(out, "out")?;
+    let codec = codec(codec_name)?;
+    let sent = planes(codec, planes_sent, "planes")?;
+    let layout = agreement.layout(out.len(), codec, sent)?;
+    let (job, envelope, decoding) = (agreement.job(), agreement.envelope()?, decoding(decoding_name)?);
+    let values = out.values_mut()?;
+    py.detach(|| {
+        let mut decoder = Decoder::new(layout, job, envelope, decoding).with_codec(codec).with_planes(sent);
+        for (nth, packet) in packets.iter().enumerate() {
+            decoder
+                .receive(packet)
+                .map_err(|error| PyValueError::new_err(format!("packets[{nth}]: {error}")))?;
+        }
+        decoder.decode_into(values).map_err(invalid)?;
+        let total = decoder.layout().packets();
+        let arrived = (0..total).filter(|&index| decoder.arrived(index)).count();
+        let whole = (0..total).filter(|&index| decoder.coverage(index) >= sent).count();
+        Ok((whole, arrived - whole, total - arrived))
+    })
+}
+
+/// What happens to packets, by chance.
+#[derive(Debug, Clone, Copy, FromPyObject)]
+pub(crate) struct Network {
+    trim_rate: f64,
+    planes_left: u8,
+    drop_rate: f64,
+    chance: u64,
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014): a share in [0, 1) for a packet.
+fn share(seed: u64, packet: usize) -> f64 {
+    let mut z = seed.wrapping_add((packet as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// Rows that a thread takes at a time: less is not worth a thread.
+const ROWS: usize = 4;
+
+/// Encodes, cuts and decodes without a network, row by row on all processors: what receivers would have.
+#[pyfunction]
+pub(crate) fn simulate_into(
+    py: Python<'_>,
+    tensor: &Bound<'_, PyAny>,
+    out: &Bound<'_, PyAny>,
+    codec_name: &str,
+    planes_sent: Option<u8>,
+    decoding_name: &str,
+    agreement: Agreement,
+    network: Network,
+) -> PyResult<()> {
+    let (tensor, mut out) = (Tensor::import(tensor, "tensor")?, Tensor::import(out, "out")?);
+    let codec = codec(codec_name)?;
+    let sent = planes(codec, planes_sent, "sent_planes")?;
+    let left = planes(codec, Some(network.planes_left), "planes")?;
+    for (name, rate) in [("trim_rate", network.trim_rate), ("drop_rate", network.drop_rate)] {
+        if !(0.0..=1.0).contains(&rate) {
+            return Err(PyValueError::new_err(format!("{name}: {rate}; a share is in [0, 1]")));
+        }
+    }
+    let simulation = Simulation {
+        encoder: Encoder::new(agreement.layout(tensor.len(), codec, sent)?, agreement.job())
+            .with_codec(codec),
+        codec,
+        job: agreement.job(),
+        envelope: agreement.envelope()?,
+        decoding: decoding(decoding_name)?,
+        sent,
+        left: left.min(sent),
+        network,
+    };
+    if out.len() != tensor.len() {
+        let text = format!("out: {} elements instead of {}", out.len(), tensor.len());
+        return Err(PyValueError::new_err(text));
+    }
+    let (values, out) = (tensor.values()?, out.values_mut()?);
+    py.detach(|| match values {
+        Values::F32(values) => simulation.run(values, out),
+        Values::F16(values) => simulation.run(values, out),
+        Values::Bf16(values) => simulation.run(values, out),
+    })
+}
+
+struct Simulation {
+    encoder: Encoder,
+    codec: Codec,
+    job: Job,
+    envelope: Envelope,
+    decoding: Decoding,
+    sent: u8,
+    left: u8,
+    network: Network,
+}
+
+impl Simulation {
+    fn run<E: Element>(&self, values: &[E], out: &mut [f32]) -> PyResult<()> {
+        let layout = self.encoder.layout();
+        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let mut rest = out;
+        let mut jobs: Vec<(usize, &mut [f32])> = Vec::new();
+        for row in 0..layout.rows() {
+            let (own, tail) = rest.split_at_mut(layout.row_coordinates(row).len());
+            jobs.push((row, own));
+            rest = tail;
+        }
+        let each = jobs.len().div_ceil(threads).max(ROWS);
+        let failed = std::thread::scope(|scope| {
+            let mut parts = Vec::new();
+            while !jobs.is_empty() {
+                let part = jobs.split_off(jobs.len().saturating_sub(each));
+                let work = move || {
+                    let mut packets = Vec::new();
+                    part.into_iter().try_for_each(|(row, out)| self.row(row, values, out, &mut packets))
+                };
+                parts.push(scope.spawn(work));
+            }
+            parts.into_iter().map(|part| part.join()).collect::<Vec<_>>()
+        });
+        for part in failed {
+            let ended = part.map_err(|_| invalid("tensor: a thread panicked"))?;
+            ended.map_err(|error| PyValueError::new_err(format!("tensor: {error}")))?;
+        }
+        Ok(())
+    }
+
+    fn row<E: Element>(
+        &self,
+        row: usize,
+        values: &[E],
+        out: &mut [f32],
+        packets: &mut Vec<u8>,
+    ) -> Result<(), trimwire_encoder::EncodeError> {
+        let layout = self.encoder.layout();
+        packets.resize(self.encoder.row_len(row, self.sent), 0);
+        let choice = RowChoice { planes: self.sent, importance: Importance::Always };
+        self.encoder.encode_row(row, &values[layout.row_coordinates(row)], self.envelope, choice, packets)?;
+        let receiver = RowReceiver::new(layout, row, self.job, self.envelope, self.decoding);
+        let mut receiver = receiver.with_codec(self.codec).with_planes(self.sent);
+        let Network { trim_rate, drop_rate, chance, .. } = self.network;
+        let mut rest = &packets[..];
+        for (index, place) in layout.row_places(row) {
+            let (packet, tail) = rest.split_at(self.codec.packet_len(self.sent, place.len(), false));
+            rest = tail;
+            let share = share(chance, index);
+            if share < drop_rate {
+                continue;
+            }
+            let trimmed = (share - drop_rate) / (1.0 - drop_rate).max(f64::MIN_POSITIVE) < trim_rate;
+            let planes = if trimmed { self.left } else { self.sent };
+            // Own packets of the same layout.
+            let _ = receiver
+                .receive(&packet[..self.codec.packet_len(planes, place.len(), false).min(packet.len())]);
+        }
+        let _ = receiver.decode_into(out);
+        Ok(())
+    }
+}
+
+/// The error to expect (docs/wire-format.md §9), where shares of the packets keep so many planes; `None` where no formula is known.
+#[pyfunction]
+pub(crate) fn expected_nmse(
+    shares: Vec<(u8, f64)>,
+    codec_name: &str,
+    decoding_name: &str,
+) -> PyResult<Option<f64>> {
+    Ok(trimwire_encoder::expected_nmse(codec(codec_name)?, decoding(decoding_name)?, &shares))
+}

@@ -1,0 +1,31 @@
+//! The native module of the Python package `trimwire`; what users call is in `lib/trimwire`.
+
+mod codec;
+mod dlpack;
+mod group;
+
+use pyo3::prelude::*;
+
+pyo3::create_exception!(
+    trimwire,
+    TransportError,
+    pyo3::exceptions::PyRuntimeError,
+    "A collective failed, or the network cannot be used."
+);
+
+/// Bindings.
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("TransportError", module.py().get_type::<TransportError>())?;
+    module.add("PLANES", trimwire_encoder::PLANES)?;
+    module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
+    module.add_function(wrap_pyfunction!(codec::encode, module)?)?;
+    module.add_function(wrap_pyfunction!(codec::cut, module)?)?;
+    module.add_function(wrap_pyfunction!(codec::decode_into, module)?)?;
+    module.add_function(wrap_pyfunction!(codec::simulate_into, module)?)?;
+    module.add_function(wrap_pyfunction!(codec::expected_nmse, module)?)?;
+    module.add_function(wrap_pyfunction!(group::own_address, module)?)?;
+    module.add_class::<group::Socket>()?;
+    module.add_class::<group::Group>()?;
+    module.add_class::<group::Work>()
+}

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# The wheel, as users get it: built, installed into a fresh environment, its types checked, its tests run.
+#   python/test.sh            without PyTorch (needs a Python from 3.10 on and PyPI)
+#   python/test.sh torch      with PyTorch for the processor, some gigabytes (TORCH says which: torch==2.5.1)
+# Skipped loudly where that cannot be had; TRIMWIRE_REQUIRE_PYTHON=1 makes a skip a failure.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+skip() {
+  echo "SKIPPED: Python package ($1)"
+  [ -z "${TRIMWIRE_REQUIRE_PYTHON:-}" ] || exit 1
+  exit 0
+}
+
+python=${PYTHON:-python3}
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || skip "no Python from 3.10 on; PYTHON= names one"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# Debian's Python has venv in a package of its own.
+if ! "$python" -m venv "$work/build" >"$work/log" 2>&1; then
+  if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv; } >"$work/log" 2>&1 || true
+  fi
+  rm -rf "$work/build"
+  "$python" -m venv "$work/build" >"$work/log" 2>&1 || skip "no venv: $(tail -1 "$work/log")"
+fi
+"$work/build/bin/pip" install -q --disable-pip-version-check 'maturin>=1.9,<2' >"$work/log" 2>&1 || skip "PyPI cannot be reached: $(tail -1 "$work/log")"
+"$work/build/bin/maturin" build --release --locked --quiet --interpreter "$work/build/bin/python" --out "$work/wheel"
+
+"$python" -m venv "$work/use"
+"$work/use/bin/pip" install -q --disable-pip-version-check "$(echo "$work"/wheel/*.whl)[test]"
+if [ "${1:-}" = torch ]; then
+  "$work/use/bin/pip" install -q --disable-pip-version-check "${TORCH:-torch}"
+fi
+# From elsewhere: what is imported is what was installed.
+"$work/use/bin/python" -m mypy --config-file pyproject.toml -p trimwire
+cp -r tests "$work/tests"
+cd "$work"
+"$work/use/bin/python" -m pytest -q "$work/tests"

@@ -1,0 +1,157 @@
+"""Promises of a group without PyTorch: threads of one process are its ranks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import trimwire
+
+
+def ranks(world: int, function: Callable[[trimwire.Group, int], Any], **options: Any) -> list[Any]:
+    groups = [trimwire.Group("127.0.0.1") for _ in range(world)]
+    addresses = [group.address for group in groups]
+    results: list[Any] = [None] * world
+
+    def one(rank: int) -> None:
+        try:
+            results[rank] = function(groups[rank].connect(rank, addresses, **options), rank)
+        except BaseException as error:
+            results[rank] = error
+
+    threads = [threading.Thread(target=one, args=(rank,)) for rank in range(world)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    for group in groups:
+        group.close()
+    return results
+
+
+def part(rank: int, length: int = 50_000) -> np.ndarray:
+    return np.random.default_rng(rank).standard_normal(length).astype(np.float32)
+
+
+def succeeded(results: list[Any]) -> list[Any]:
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return results
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_sums_means_and_shards(threads: int) -> None:
+    def work(group: trimwire.Group, rank: int) -> None:
+        total = sum(part(other).astype(np.float64) for other in range(group.world))
+        tensor = part(rank)
+        group.all_reduce(tensor).wait(30)
+        assert trimwire.nmse(tensor, total) < 1e-8
+        tensor = part(rank)
+        group.all_reduce(tensor, average=True, exact=True).wait(30)
+        assert trimwire.nmse(tensor, total / group.world) < 1e-13
+        shard = np.empty(50_000 // group.world, dtype=np.float32)
+        group.reduce_scatter(part(rank)[: shard.size * group.world], shard).wait(30)
+        assert trimwire.nmse(shard, total[rank * shard.size : (rank + 1) * shard.size]) < 1e-8
+        everything = np.empty((group.world, 1_000), dtype=np.int64)
+        group.all_gather(np.full(1_000, rank, dtype=np.int64), everything).wait(30)
+        assert (everything == np.arange(group.world)[:, None]).all()
+        text = np.frombuffer(bytearray(b"hello, everybody"), dtype=np.uint8).copy() if rank == 1 else np.zeros(16, dtype=np.uint8)
+        group.broadcast(text, root=1).wait(30)
+        assert text.tobytes() == b"hello, everybody"
+        group.barrier().wait(30)
+        stats = group.stats()
+        assert stats["operations"] == 6 and stats["failed"] == 0 and stats["packets_missing"] == 0
+
+    succeeded(ranks(3, work, threads=threads))
+
+
+def test_a_sealed_group_sums_and_one_with_another_key_is_not_heard() -> None:
+    def work(group: trimwire.Group, rank: int) -> None:
+        tensor = np.ones(9_000, dtype=np.float32)
+        group.all_reduce(tensor).wait(30)
+        assert trimwire.nmse(tensor, np.full(9_000, 2.0)) < 1e-8
+
+    succeeded(ranks(2, work, key=bytes(range(32))))
+    groups = [trimwire.Group("127.0.0.1") for _ in range(2)]
+    addresses = [group.address for group in groups]
+    for rank, group in enumerate(groups):
+        group.connect(rank, addresses, key=bytes([rank] * 32), patience=1.0)
+    works = [group.all_reduce(np.ones(100, dtype=np.float32)) for group in groups]
+    for rank, work_ in enumerate(works):
+        with pytest.raises(trimwire.TransportError, match=f"rank {1 - rank}"):
+            work_.wait(30)
+    for group in groups:
+        group.close()
+
+
+def test_a_wait_may_be_short_and_what_is_under_way_when_a_group_closes_fails() -> None:
+    groups = [trimwire.Group("127.0.0.1") for _ in range(2)]
+    addresses = [group.address for group in groups]
+    first = groups[0].connect(0, addresses)
+    work = first.all_reduce(np.ones(100, dtype=np.float32))
+    called = threading.Event()
+    work.then(called.set)
+    with pytest.raises(TimeoutError):
+        work.wait(0.05)
+    assert not work.done() and work.stats() is None
+    first.close()
+    with pytest.raises(trimwire.TransportError, match="cancelled"):
+        work.wait(10)
+    assert called.wait(10) and work.done()
+    with pytest.raises(RuntimeError, match="closed"):
+        first.all_reduce(np.ones(1, dtype=np.float32))
+
+
+def test_tensors_live_as_long_as_they_are_needed() -> None:
+    def work(group: trimwire.Group, rank: int) -> None:
+        # Nobody else holds these.
+        works = [group.all_reduce(np.full(20_000, rank + 1.0, dtype=np.float32)) for _ in range(20)]
+        for one in works:
+            one.wait(30)
+
+    succeeded(ranks(2, work))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda group: group.all_reduce(np.zeros(3)), TypeError, "tensor: float64"),
+        (lambda group: group.all_reduce(np.zeros((4, 4), np.float32)[:, ::2]), ValueError, "tensor: not contiguous"),
+        (lambda group: group.all_reduce(np.zeros(3, np.float32), planes=0), ValueError, "planes: 0"),
+        (lambda group: group.all_gather(np.zeros(3, np.uint8), np.zeros(3, np.uint8)), ValueError, "input: 3 bytes"),
+    ],
+)
+def test_errors_name_the_argument(call: Callable[[trimwire.Group], object], error: type[Exception], text: str) -> None:
+    with trimwire.Group("127.0.0.1") as group:
+        group.connect(0, [group.address])
+        with pytest.raises(error, match=text):
+            call(group)
+
+
+def test_groups_that_cannot_begin_say_why() -> None:
+    with pytest.raises(ValueError, match="'nowhere' is no IP address"):
+        trimwire.Group("nowhere")
+    group = trimwire.Group("127.0.0.1")
+    with pytest.raises(RuntimeError, match="connect"):
+        group.all_reduce(np.zeros(3, np.float32))
+    with pytest.raises(ValueError, match=r"peers\[1\]: 'x' is no IP:PORT"):
+        group.connect(0, [group.address, "x"])
+    with pytest.raises(ValueError, match="rank: 2 of 2"):
+        group.connect(2, [group.address, "127.0.0.1:9"])
+    with pytest.raises(ValueError, match="another family"):
+        group.connect(0, [group.address, "[::1]:9"])
+    with pytest.raises(ValueError, match="key"):
+        trimwire.Group("127.0.0.1").connect(0, [group.address], key=b"short")
+
+
+def test_mismatched_lengths_fail_on_the_rank_that_sees_them() -> None:
+    with trimwire.Group("127.0.0.1") as group:
+        group.connect(0, [group.address])
+        work = group.reduce_scatter(np.zeros(8, np.float32), np.zeros(3, np.float32))
+        with pytest.raises(trimwire.TransportError, match="output has 3 elements, and has to have 8"):
+            work.wait(10)

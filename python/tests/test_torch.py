@@ -1,0 +1,274 @@
+"""Promises of the backend and the hook, against PyTorch's own sums on one process."""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import warnings
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.distributed as dist  # noqa: E402
+from ranks import run  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+
+import trimwire.torch  # noqa: E402
+from trimwire import nmse  # noqa: E402
+
+LARGE = 100_000
+
+
+def begin(backend: str = "trimwire", **options: Any) -> None:
+    trimwire.torch.options(**options)
+    dist.init_process_group(backend, timeout=datetime.timedelta(seconds=60))
+
+
+def values(rank: int, length: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(1_000 + rank)
+    if dtype.is_floating_point:
+        return torch.randn(length, generator=generator).to(dtype)
+    if dtype == torch.bool:
+        return torch.randint(0, 2, (length,), generator=generator).bool()
+    return torch.randint(0, 100, (length,), generator=generator).to(dtype)
+
+
+def collectives(rank: int, world: int) -> dict[str, Any]:
+    begin()
+    problems = []
+
+    def check(name: str, got: torch.Tensor, expected: torch.Tensor, error: float) -> None:
+        if error == 0.0 and not torch.equal(got, expected):
+            problems.append(f"{name}: not the same bits")
+        elif error > 0.0 and nmse(got.double(), expected.double()) > error:
+            problems.append(f"{name}: NMSE {nmse(got.double(), expected.double())}")
+
+    for dtype, error in [(torch.float32, 1e-8), (torch.float16, 1e-5), (torch.bfloat16, 1e-4)]:
+        parts = [values(other, LARGE, dtype) for other in range(world)]
+        total = torch.stack(parts).double().sum(0)
+        got = parts[rank].clone()
+        dist.all_reduce(got)
+        check(f"all_reduce {dtype}", got, total, error)
+        got = parts[rank].clone()
+        dist.all_reduce(got, op=dist.ReduceOp.AVG)
+        check(f"mean {dtype}", got, total / world, error)
+        shard = torch.empty(LARGE // world, dtype=dtype)
+        dist.reduce_scatter_tensor(shard, parts[rank][: LARGE // world * world].clone())
+        check(f"reduce_scatter {dtype}", shard, total[: LARGE // world * world].view(world, -1)[rank], error)
+    for dtype in [torch.float32, torch.float64, torch.int64, torch.uint8, torch.bool, torch.bfloat16]:
+        for length in [0, 1, 7, 1_001]:
+            parts = [values(other, length, dtype) for other in range(world)]
+            got = parts[rank].clone()
+            dist.broadcast(got, src=world - 1)
+            check(f"broadcast {dtype} {length}", got, parts[world - 1], 0.0)
+            everything = torch.empty(world * length, dtype=dtype)
+            dist.all_gather_into_tensor(everything, parts[rank])
+            check(f"all_gather_into_tensor {dtype} {length}", everything, torch.cat(parts), 0.0)
+            gathered = [torch.empty(length, dtype=dtype) for _ in range(world)]
+            dist.all_gather(gathered, parts[rank])
+            check(f"all_gather {dtype} {length}", torch.cat(gathered), torch.cat(parts), 0.0)
+            if length > 0 and dtype != torch.bool:
+                got = parts[rank].clone()
+                dist.all_reduce(got, op=dist.ReduceOp.MAX)
+                check(f"max {dtype} {length}", got, torch.stack(parts).amax(0), 0.0)
+                got = parts[rank].clone()
+                dist.reduce(got, dst=0)
+                expected = torch.stack(parts).sum(0, dtype=dtype) if rank == 0 else parts[rank]
+                check(f"reduce {dtype} {length}", got, expected, 0.0)
+    # Of any strides.
+    matrix = values(rank, 60_000).view(200, 300)
+    got = matrix.clone().t()
+    dist.all_reduce(got)
+    check("transposed", got, sum(values(other, 60_000).view(200, 300).t().double() for other in range(world)), 1e-8)
+    # Small sums are exact: every rank adds the same numbers in the same order.
+    small = torch.tensor([0.1 * (rank + 1)], dtype=torch.float32)
+    dist.all_reduce(small)
+    exact = torch.tensor(0.0)
+    for other in range(world):
+        exact = exact + torch.tensor(0.1 * (other + 1), dtype=torch.float32)
+    check("small", small, exact.view(1), 0.0)
+    said: list[Any] = [None] * world
+    dist.all_gather_object(said, {"rank": rank, "text": "x" * rank})
+    if said != [{"rank": other, "text": "x" * other} for other in range(world)]:
+        problems.append(f"all_gather_object: {said}")
+    dist.barrier()
+    # NaN anywhere reaches every rank.
+    got = values(rank, LARGE)
+    if rank == world - 1:
+        got[5] = float("nan")
+    dist.all_reduce(got)
+    if not got[5].isnan():
+        problems.append("a NaN is lost")
+    # Several at once, waited for in another order.
+    tensors = [values(rank, LARGE) * (n + 1) for n in range(4)]
+    works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+    for work in reversed(works):
+        work.wait()
+    total = torch.stack([values(other, LARGE) for other in range(world)]).double().sum(0)
+    for n, tensor in enumerate(tensors):
+        check(f"at once {n}", tensor, total * (n + 1), 1e-8)
+    half = dist.new_group(list(range(world // 2 + 1)))
+    if rank <= world // 2:
+        got = values(rank, LARGE)
+        dist.all_reduce(got, group=half)
+        check("subgroup", got, torch.stack([values(other, LARGE) for other in range(world // 2 + 1)]).double().sum(0), 1e-8)
+    dist.barrier()
+    dist.destroy_process_group()
+    return {"problems": problems}
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_every_collective_gives_what_it_should(world: int) -> None:
+    for result in run(collectives, world):
+        assert result["problems"] == []
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(5)
+        self.front = nn.Linear(64, 512)
+        self.norm = nn.BatchNorm1d(512)
+        self.middle = nn.Linear(512, 512)
+        self.back = nn.Linear(512, 10)
+        self.unused = nn.Linear(512, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.relu(self.norm(self.front(x)))
+        return self.back(torch.relu(self.middle(x)))
+
+
+def batch(rank: int, step: int) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(rank * 1_000 + step)
+    x = torch.randn(32, 64, generator=generator)
+    return x, (x.sum(1) > 0).long()
+
+
+def train(rank: int, world: int, how: str, steps: int) -> dict[str, Any]:
+    begin("trimwire" if how == "backend" else "gloo")
+    model = DistributedDataParallel(Net(), find_unused_parameters=True, bucket_cap_mb=1)
+    hook = trimwire.torch.register(model) if how == "hook" else None
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    losses = []
+    for step in range(steps):
+        x, y = batch(rank, step)
+        optimiser.zero_grad()
+        if step % 3 == 2:
+            with model.no_sync():
+                nn.functional.cross_entropy(model(x), y).backward()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 5.0)
+        optimiser.step()
+        losses.append(loss.item())
+    state = torch.cat([parameter.detach().view(-1) for parameter in model.parameters()])
+    stats = hook.stats() if hook else {}
+    if hook:
+        hook.close()
+    dist.barrier()
+    dist.destroy_process_group()
+    return {"losses": losses, "state": state.numpy(), "stats": stats}
+
+
+@pytest.mark.parametrize("how", ["backend", "hook"])
+def test_models_train_as_with_gloo_and_replicas_stay_the_same_bits(how: str) -> None:
+    ours, theirs = run(train, 2, how, 12), run(train, 2, "gloo", 12)
+    assert (ours[0]["state"] == ours[1]["state"]).all()
+    # Nine planes of every step's gradients: 6e-10 each.
+    assert nmse(ours[0]["state"], theirs[0]["state"]) < 1e-6
+    assert ours[0]["losses"] == pytest.approx(theirs[0]["losses"], rel=1e-2)
+    if how == "hook":
+        assert ours[0]["stats"]["operations"] >= 12 and ours[0]["stats"]["failed"] == 0
+
+
+def sharded(rank: int, world: int, backend: str) -> Any:
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    begin(backend)
+    model = FullyShardedDataParallel(Net(), device_id=torch.device("cpu"), use_orig_params=True)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.05)
+    losses = []
+    for step in range(4):
+        x, y = batch(rank, step)
+        optimiser.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    dist.barrier()
+    dist.destroy_process_group()
+    return losses
+
+
+def test_fsdp_trains_as_with_gloo() -> None:
+    ours, theirs = run(sharded, 2, "trimwire"), run(sharded, 2, "gloo")
+    for mine, other in zip(ours, theirs, strict=True):
+        assert mine == pytest.approx(other, rel=1e-3)
+
+
+def cannot_start(rank: int, world: int, fallback: bool) -> Any:
+    begin("gloo")
+    model = DistributedDataParallel(copy.deepcopy(Net()), find_unused_parameters=True)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            # A key of the wrong length, at one rank only.
+            hook = trimwire.torch.register(model, fallback=fallback, key=b"short" if rank == 1 else None)
+            said = "; ".join(str(warning.message) for warning in caught)
+        except RuntimeError as error:
+            return str(error)
+    assert hook is None
+    x, y = batch(rank, 0)
+    nn.functional.cross_entropy(model(x), y).backward()
+    return said
+
+
+@pytest.mark.parametrize("fallback", [True, False])
+def test_a_transport_that_cannot_start_at_one_rank_says_so_at_all(fallback: bool) -> None:
+    for said in run(cannot_start, 2, fallback):
+        assert "trimwire cannot start" in said and "rank 1" in said and "key" in said
+
+
+def dies(rank: int, world: int) -> Any:
+    import os
+    import time
+
+    begin(give_up=2.0)
+    got = values(rank, LARGE)
+    dist.all_reduce(got)
+    if rank == 2:
+        os._exit(7)
+    begun = time.monotonic()
+    try:
+        dist.all_reduce(got)
+    except Exception as error:
+        return str(error), time.monotonic() - begun
+    return "no error", 0.0
+
+
+def test_a_rank_that_dies_is_named_in_time() -> None:
+    import multiprocessing
+
+    from ranks import _one, free_port
+
+    context = multiprocessing.get_context("spawn")
+    results, port = context.Queue(), free_port()
+    processes = [context.Process(target=_one, args=(dies, rank, 3, port, results, ()), daemon=True) for rank in range(3)]
+    for process in processes:
+        process.start()
+    said = [results.get(timeout=60) for _ in range(2)]
+    for process in processes:
+        process.join(timeout=20)
+    for rank, result, error in said:
+        assert error is None and rank in (0, 1), error
+        text, took = result
+        assert "rank 2" in text, text
+        assert took < 10.0
+
+
+def test_errors_name_what_is_wrong() -> None:
+    with pytest.raises(TypeError, match="nonsense"):
+        trimwire.torch.options(nonsense=1)
