@@ -19,6 +19,7 @@
 //! Rows are important (docs/wire-format.md §7) where the same message's were worth at least their median one operation of the same [`Options::tag`] ago; in the first one, and
 //! after one of another length, all are.
 
+mod agenda;
 mod buffers;
 mod error;
 mod figures;

@@ -1,5 +1,6 @@
 //! One operation at one rank: its stages, messages and memory.
 
+use super::agenda::{Agenda, first};
 use super::buffers::Buffers;
 use super::figures::Figures;
 use super::plan::Blueprint;
@@ -117,8 +118,10 @@ pub(super) struct Operation {
     stages: Vec<Stage>,
     /// Of each stage, rows whose place in memory has been read.
     read: Vec<Vec<bool>>,
-    /// The source whose turn it is: peers take turns, so that all links are in use.
-    turn: usize,
+    agenda: Agenda,
+    /// Which stages have nothing left to do, and how many have.
+    finished: Vec<bool>,
+    unfinished: usize,
     /// Which stage a message is for.
     expected: BTreeMap<MessageKey, usize>,
     /// Which stage sends it; its counts once it is over.
@@ -142,13 +145,17 @@ impl Operation {
         let stages = plan.into_iter().map(|blueprint| Stage::new(&scheme, blueprint, figures));
         let stages = stages.collect::<Result<Vec<_>, _>>()?;
         let read = stages.iter().map(|stage| vec![false; stage.rows()]).collect();
+        let sources = stages.iter().enumerate().filter(|(_, stage)| stage.has_sources()).map(|(at, _)| at);
+        let (agenda, unfinished) = (Agenda { sources: sources.collect(), ..Agenda::default() }, stages.len());
         let mut this = Self {
             scheme,
             started_ns: now_ns,
             tensors,
             stages,
             read,
-            turn: 0,
+            agenda,
+            finished: vec![false; unfinished],
+            unfinished,
             expected: BTreeMap::new(),
             sent: BTreeMap::new(),
             stats: OutcomeStats::default(),
@@ -228,7 +235,8 @@ impl Operation {
         match event {
             Event::Row { from, message, row } => {
                 if let Some(&at) = self.expected.get(&(from, message)) {
-                    self.stages[at].take(&self.scheme, from, row);
+                    let ready = self.stages[at].take(&self.scheme, from, row);
+                    self.agenda.add(at, ready);
                 }
             }
             Event::Received { from, message, stats } => {
@@ -249,7 +257,9 @@ impl Operation {
             }
             Event::Agreed { from, message, map } => {
                 if let Some(&at) = self.expected.get(&(from, message)) {
-                    self.stages[at].decide(&map);
+                    let ready = self.stages[at].decide(&map);
+                    self.agenda.add(at, ready);
+                    self.look_at(at);
                 }
             }
             Event::Failed { peer, message, error } => {
@@ -279,8 +289,18 @@ impl Operation {
             let told = endpoint.agree(now_ns, peer, message, merged.clone());
             told.map_err(|reason| OperationError::Agree { number, shard, reason })?;
         }
-        stage.decide(&merged);
+        let ready = stage.decide(&merged);
+        self.agenda.add(at, ready);
+        self.look_at(at);
         Ok(())
+    }
+
+    /// Takes note of a stage that has become finished.
+    fn look_at(&mut self, at: usize) {
+        if !self.finished[at] && self.stages[at].is_finished() {
+            self.finished[at] = true;
+            self.unfinished -= 1;
+        }
     }
 
     /// A row's worth of work: what others wait for first.
@@ -294,25 +314,25 @@ impl Operation {
     }
 
     fn next_task(&mut self, operation: u32, endpoint: &Endpoint) -> Option<Task> {
-        let Self { scheme, tensors, stages, read, turn, .. } = self;
+        let Self { scheme, tensors, stages, read, agenda, .. } = self;
         let key = |stage| Key { operation, stage, row: 0 };
-        for (at, stage) in stages.iter_mut().enumerate().filter(|(_, stage)| stage.relays()) {
-            if let Some(task) = stage.poll_fold(key(at), scheme, tensors, endpoint) {
-                return Some(task);
-            }
+        let fold = |at: usize| stages[at].poll_fold(key(at), scheme, tensors, endpoint);
+        if let Some((_, task)) = first(&mut agenda.folds, fold) {
+            return Some(task);
         }
-        let count = stages.len();
-        for at in (*turn..count).chain(0..*turn) {
-            if let Some(task) = stages[at].poll_source(key(at), scheme, tensors, endpoint) {
-                *turn = (at + 1) % count;
-                return Some(task);
+        let source = |at: usize| stages[at].poll_source(key(at), scheme, tensors, endpoint);
+        if let Some((at, task)) = first(&mut agenda.sources, source) {
+            if stages[at].has_sources() {
+                agenda.sources.push_back(at);
             }
+            return Some(task);
         }
-        stages.iter_mut().enumerate().find_map(|(at, stage)| {
-            let read = stage.blueprint.after.and_then(|after| read.get(after));
+        let store = |at: usize| {
+            let read = stages[at].blueprint.after.and_then(|after| read.get(after));
             let free = |row: usize| read.is_none_or(|read| read.get(row).is_some_and(|&read| read));
-            stage.poll_store(key(at), scheme, tensors, free)
-        })
+            stages[at].poll_store(key(at), scheme, tensors, free)
+        };
+        first(&mut agenda.stores, store).map(|(_, task)| task)
     }
 
     /// Takes finished work.
@@ -330,12 +350,13 @@ impl Operation {
         let Key { stage, row, .. } = done.key;
         self.stages[stage].complete(now_ns, done, &self.scheme, figures, endpoint)?;
         self.read[stage][row] = true;
+        self.look_at(stage);
         Ok(())
     }
 
     /// Whether this rank has its result, or has given up, and nobody works on its memory any more. Transfers to slower ranks go on.
     pub(super) fn is_over(&self) -> bool {
-        self.in_work == 0 && (self.failure.is_some() || self.stages.iter().all(Stage::is_finished))
+        self.in_work == 0 && (self.failure.is_some() || self.unfinished == 0)
     }
 
     pub(super) fn has_failed(&self) -> bool {

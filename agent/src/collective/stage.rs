@@ -1,5 +1,6 @@
 //! What happens to one shard at this rank, row by row, as its [`Blueprint`] says.
 
+use super::agenda::Ready;
 use super::figures::Figures;
 use super::memory::Memory;
 use super::operation::Scheme;
@@ -119,26 +120,28 @@ impl Stage {
         MessageId::new(scheme.number, self.blueprint.phase_out, self.blueprint.shard)
     }
 
-    /// Whether others wait for its sums.
-    pub(super) fn relays(&self) -> bool {
-        !self.blueprint.from.is_empty() && !self.blueprint.only_stores()
+    /// Whether rows are left that need no contributions.
+    pub(super) fn has_sources(&self) -> bool {
+        self.next_source < self.rows()
     }
 
     /// Takes a row that came from another rank.
-    pub(super) fn take(&mut self, scheme: &Scheme, from: u16, receiver: Box<RowReceiver>) {
+    pub(super) fn take(&mut self, scheme: &Scheme, from: u16, receiver: Box<RowReceiver>) -> Ready {
         if self.blueprint.only_stores() {
-            match scheme.replicas() {
-                Replicas::Free => self.storable.push_back(receiver),
-                Replicas::Consistent => self.undecided.push(*receiver),
+            if scheme.replicas() == Replicas::Consistent {
+                self.undecided.push(*receiver);
+                return Ready::Nothing;
             }
-            return;
+            self.storable.push_back(receiver);
+            return Ready::Store(1);
         }
         let row = receiver.row();
-        let Some(contributions) = self.contributions.get_mut(row) else { return };
-        if contributions.insert(from, receiver).is_none() && contributions.len() == self.blueprint.from.len()
-        {
-            self.foldable.push_back(row);
+        let Some(contributions) = self.contributions.get_mut(row) else { return Ready::Nothing };
+        if contributions.insert(from, receiver).is_some() || contributions.len() < self.blueprint.from.len() {
+            return Ready::Nothing;
         }
+        self.foldable.push_back(row);
+        Ready::Fold
     }
 
     /// Consistent replicas: a receiver has reported what it has. Gives the map that all decode by, when it was the last.
@@ -153,8 +156,10 @@ impl Stage {
     }
 
     /// The precision is agreed: rows forget what not every replica has.
-    pub(super) fn decide(&mut self, map: &CutMap) {
-        for mut row in std::mem::take(&mut self.undecided) {
+    pub(super) fn decide(&mut self, map: &CutMap) -> Ready {
+        let undecided = std::mem::take(&mut self.undecided);
+        let rows = undecided.len();
+        for mut row in undecided {
             for index in self.layout.row_packets(row.row()) {
                 let planes = map.planes(index as u32);
                 if planes < FULL {
@@ -163,6 +168,7 @@ impl Stage {
             }
             self.storable.push_back(Box::new(row));
         }
+        Ready::Store(rows)
     }
 
     /// Work on a row whose contributions are all there.

@@ -204,3 +204,58 @@ fn codec_threads_give_what_none_give_on_links_that_wake_and_on_those_that_do_not
         }
     }
 }
+
+/// Begins an operation when it is told to, from another thread.
+struct Told {
+    communicator: Communicator,
+    tell: std::sync::mpsc::Receiver<()>,
+}
+
+impl Application<Outcome> for Told {
+    fn on_event(&mut self, now_ns: u64, event: Event, endpoint: &mut Endpoint) -> ControlFlow<Outcome> {
+        self.communicator.on_event(now_ns, event, endpoint)
+    }
+
+    fn poll_task(&mut self, endpoint: &Endpoint) -> Option<Task> {
+        self.communicator.poll_task(endpoint)
+    }
+
+    fn complete(&mut self, now_ns: u64, done: Done, endpoint: &mut Endpoint) {
+        self.communicator.complete(now_ns, done, endpoint);
+    }
+
+    fn poll(&mut self, now_ns: u64, endpoint: &mut Endpoint) -> ControlFlow<Outcome> {
+        if self.tell.try_recv().is_ok() {
+            let collective = Collective::AllReduce { tensor: Memory::from_vec(gradient()) };
+            let started = self.communicator.start(now_ns, 0, collective, Options::default(), endpoint);
+            started.expect("valid");
+        }
+        self.communicator.poll(now_ns, endpoint)
+    }
+}
+
+#[test]
+fn what_is_begun_during_a_wait_is_served_at_once() {
+    for threads in [0, 1] {
+        let [link, _] = match on_loopback(Receive::Socket, "127.0.0.1") {
+            Ok(links) => links,
+            Err(error) => {
+                skip(&format!("UDP on loopback: {error}"));
+                return;
+            }
+        };
+        let mut driver = Driver::new(on_sockets(EndpointConfig::new(0, 1, 1_000_000_000)), link);
+        driver.set_threads(threads).expect("threads");
+        let wake = driver.wake().expect("a descriptor");
+        let (told, tell) = std::sync::mpsc::channel();
+        let communicator = Communicator::new(CommunicatorConfig::new(0, 1));
+        let other = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            told.send(()).expect("somebody listens");
+            wake.wake();
+        });
+        let outcome = driver.run(120 * SECOND, &mut Told { communicator, tell }).expect("link");
+        assert!(outcome.is_some_and(|outcome| outcome.result.is_ok()), "slept through it");
+        other.join().expect("ends");
+    }
+}

@@ -75,8 +75,11 @@ impl Traffic {
             .zip(row_packets(&encoder, self.sent.planes, &mut self.packets))
             .enumerate()
             .collect();
+        let layout = &self.layout;
         timed(parallel, &mut rows, |(row, (values, packets))| {
-            encoder.encode_row(*row, values, envelope(MESSAGE), choice, black_box(packets))?;
+            // As collectives do it.
+            let next = gradient.get(layout.row_coordinates(*row).end..).unwrap_or_default();
+            encoder.encode_row_before(*row, values, next, envelope(MESSAGE), choice, black_box(packets))?;
             Ok(())
         })
         .context("cannot encode")
