@@ -356,7 +356,7 @@ fn an_all_reduce_of_three_ranks_sums_through_the_switch() {
     let ranks: Vec<_> = (0..3)
         .map(|rank| {
             let words = format!(
-                "all-reduce --rank {rank} --world 3 --peers 10.0.0.1,10.0.0.2,10.0.0.3 -b 64K -e 1M -n 3 --bitrate 150M"
+                "perf all-reduce --rank {rank} --world 3 --peers 10.0.0.1,10.0.0.2,10.0.0.3 -b 64K -e 1M -n 3 --bitrate 150M"
             );
             network.agent(rank + 1, &words).expect("rank starts")
         })
