@@ -42,7 +42,7 @@ client-tests: ## p4runtime-shell and finsy from PyPI against the switch (part of
 	TRIMWIRE_REQUIRE_CLIENTS=1 $(CARGO) test --locked -p trimwire-switch --test server_clients
 
 lint: ## formatting and clippy, where the toolchain has them
-	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; \
+	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check && $(CARGO) fmt --manifest-path python/Cargo.toml --check; \
 		else echo 'SKIPPED: formatting check (rustfmt is not installed)'; fi
 	@if $(CARGO) clippy --version >/dev/null 2>&1; then $(CARGO) clippy --workspace --all-targets --locked -- -D warnings; \
 		else echo 'SKIPPED: clippy (not installed)'; fi

@@ -214,6 +214,9 @@ impl Outcome {
     }
 }
 
+/// Layer classes of a packet's header.
+const LAYER_CLASSES: u8 = 8;
+
 /// Runs operations, several at once, in a group of ranks.
 ///
 /// After every [`Self::start`] and [`Self::handle_event`], and after packets have left, there may be work: call [`Self::work`] until there is none, or hand out what [`Self::poll_task`] gives and bring it back
@@ -272,8 +275,8 @@ impl Communicator {
             _ => (0..world).collect::<Vec<_>>(),
         };
         let (plan, tensors) = self.plan(number, collective, &workers, options.exact)?;
-        let sealer = endpoint.sealer();
-        let scheme = Scheme::new(number, &self.config, options, workers.len(), sealer, self.buffers.clone());
+        let buffers = self.buffers.clone();
+        let scheme = Scheme::new(number, &self.config, options, workers.len(), buffers, endpoint);
         let begun = Operation::start(now_ns, scheme, plan, tensors, &self.figures, endpoint);
         if !matches!(begun, Err(StartError::Layout { .. })) {
             // Its messages have been opened, if only to be given up.
@@ -327,6 +330,9 @@ impl Communicator {
                 (plan::reduce(ranks, tensor.len(), root), in_place(Some(tensor)))
             }
             Collective::PushPull { tensor, length: coordinates, servers } => {
+                if servers.is_empty() {
+                    return Err(StartError::NoServer { number });
+                }
                 servers.iter().try_for_each(|&server| known(server))?;
                 if let Some(tensor) = &tensor {
                     length("tensor", tensor, coordinates)?;
@@ -370,10 +376,10 @@ impl Communicator {
 
     /// A piece of work, if there is any: of the most urgent class first, then of the oldest operation. It is to be run, anywhere, and brought back.
     pub fn poll_task(&mut self, endpoint: &Endpoint) -> Option<Task> {
-        let mut order: Vec<(u8, u32)> =
-            self.operations.iter().map(|(&key, operation)| (operation.class(), key)).collect();
-        order.sort_by_key(|&(class, _)| class);
-        order.into_iter().find_map(|(_, key)| self.operations.get_mut(&key)?.poll_task(key, endpoint))
+        (0..LAYER_CLASSES).find_map(|class| {
+            let mut urgent = self.operations.iter_mut().filter(|(_, operation)| operation.class() == class);
+            urgent.find_map(|(&key, operation)| operation.poll_task(key, endpoint))
+        })
     }
 
     /// Takes a task back that is done.

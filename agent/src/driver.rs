@@ -97,6 +97,14 @@ pub fn on_sockets(mut config: EndpointConfig) -> EndpointConfig {
     config
 }
 
+/// Of an interface that does not say its speed, bit/s.
+pub const DEFAULT_LINE_RATE_BPS: u64 = 10_000_000_000;
+
+/// Codec threads where nobody says how many: the processors that this process may use, but for the one that moves datagrams, and at most four.
+pub fn default_threads() -> usize {
+    std::thread::available_parallelism().map_or(0, |processors| processors.get() - 1).min(4)
+}
+
 /// Who uses an endpoint. `T` is what it runs for.
 pub trait Application<T> {
     /// Takes an event.

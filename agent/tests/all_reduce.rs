@@ -393,6 +393,10 @@ fn operations_that_cannot_start_say_why_and_leave_nothing_behind() {
         text(2, Collective::Broadcast { tensor: memory(5), root: 2 }),
         "operation 6: there is no rank 2; valid are those below 2"
     );
+    assert_eq!(
+        text(2, Collective::PushPull { tensor: Some(memory(5)), length: 5, servers: Vec::new() }),
+        "operation 6: there are no servers; a push-pull needs at least one"
+    );
     assert!(endpoint.poll_transmit(0).is_none() && endpoint.poll_timeout().is_none());
     let mut communicator = Communicator::new(CommunicatorConfig::new(0, 2));
     let mut start =

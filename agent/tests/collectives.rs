@@ -151,14 +151,18 @@ proptest! {
 
     #[test]
     fn exact_operations_move_every_bit_whatever_it_means(
-        faults in ADVERSARY.any_up_to(), world in 1_u16..6, seed: u64, root in 0_u16..6, bits in prop::collection::vec(any::<u32>(), 0..4_000),
+        faults in ADVERSARY.any_up_to(), world in 1_u16..6, seed: u64, root in 0_u16..6, bits in prop::collection::vec(any::<u32>(), 0..4_000), sealed: bool,
     ) {
         let options = Options { exact: true, ..Options::default() };
         let of = |rank: usize| -> Vec<f32> { bits.iter().map(|&word| f32::from_bits(word.rotate_left(rank as u32))).collect() };
         let same = |got: &[f32], expected: &[f32]| {
             got.len() == expected.len() && got.iter().zip(expected).all(|(a, b)| a.to_bits() == b.to_bits())
         };
-        let mut group = Group::new(world, faults, seed, Reliability::Bounded { loss: 0.1 }, 10);
+        let mut group = if sealed {
+            Group::sealed(world, faults, seed)
+        } else {
+            Group::new(world, faults, seed, Reliability::Bounded { loss: 0.1 }, 10)
+        };
         let root = root % world;
         let everywhere = all(&mut group, 0, &options, |rank| Collective::Broadcast { tensor: Memory::from_vec(of(rank)), root });
         prop_assert!(everywhere.iter().all(|got| same(got, &of(usize::from(root)))));

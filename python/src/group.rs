@@ -17,16 +17,16 @@ use trimwire_agent::collective::{
     Collective, Communicator, CommunicatorConfig, Done, Memory, Options, Outcome, OutcomeStats, Replicas,
     Task,
 };
-use trimwire_agent::driver::interfaces::{describe, interfaces, line_rate_bps, select};
-use trimwire_agent::driver::{Application, Driver, UdpConfig, UdpLink, Wake, on_sockets};
+use trimwire_agent::driver::interfaces::{describe, interfaces, line_rate_of, select};
+use trimwire_agent::driver::{
+    Application, DEFAULT_LINE_RATE_BPS, Driver, UdpConfig, UdpLink, Wake, default_threads, on_sockets,
+};
 use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Event, Reliability};
 use trimwire_encoder::SealKey;
 
 /// Without news from anybody for so long, and nothing under way, a group that is closed is gone: whoever's STOP was lost has asked again by then.
 const QUIET_NS: u64 = 250_000_000;
 const LINGER_NS: u64 = 2_000_000_000;
-/// Of an interface that does not say.
-const RATE_BPS: u64 = 10_000_000_000;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -343,14 +343,8 @@ impl Group {
                 others.insert(peer, address);
             }
         }
-        let link = lock(&socket.link).take();
-        let link = link.ok_or_else(|| PyRuntimeError::new_err("socket: another group has begun with it"))?;
         let own = socket.address.ip();
-        let speed = || {
-            let all = interfaces().unwrap_or_default();
-            line_rate_bps(&all.iter().find(|interface| interface.address == own)?.name)
-        };
-        let rate_bps = options.rate_bps.or_else(speed).unwrap_or(RATE_BPS);
+        let rate_bps = options.rate_bps.or_else(|| line_rate_of(own)).unwrap_or(DEFAULT_LINE_RATE_BPS);
         let mut config = EndpointConfig::new(rank, world, rate_bps);
         config.job = options.job;
         config.seed = options.seed;
@@ -365,10 +359,11 @@ impl Group {
         config.timeouts.give_up_ns = seconds(options.give_up_s, "give_up")?;
         config.timeouts.patience_ns = seconds(options.patience_s, "patience")?;
         config.peers = others;
+        // Last: what is wrong with the rest can be mended, and tried again.
+        let link = lock(&socket.link).take();
+        let link = link.ok_or_else(|| PyRuntimeError::new_err("socket: another group has begun with it"))?;
         let mut driver = Driver::new(config, link);
-        let spare =
-            || std::thread::available_parallelism().map_or(0, |processors| processors.get() - 1).min(4);
-        driver.set_threads(options.threads.unwrap_or_else(spare)).map_err(network)?;
+        driver.set_threads(options.threads.unwrap_or_else(default_threads)).map_err(network)?;
         let wake = driver.wake().map_err(network)?;
         let totals = Arc::new(Totals::default());
         let (commands, queue) = channel();

@@ -75,6 +75,9 @@ def test_a_sealed_group_sums_and_one_with_another_key_is_not_heard() -> None:
         tensor = np.ones(9_000, dtype=np.float32)
         group.all_reduce(tensor).wait(30)
         assert trimwire.nmse(tensor, np.full(9_000, 2.0)) < 1e-8
+        exact = np.arange(50_000, dtype=np.int64) * (rank + 1)
+        group.broadcast(exact, root=1).wait(30)
+        assert (exact == np.arange(50_000) * 2).all()
 
     succeeded(ranks(2, work, key=bytes(range(32))))
     groups = [trimwire.Group("127.0.0.1") for _ in range(2)]

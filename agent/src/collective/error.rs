@@ -44,6 +44,12 @@ pub enum StartError {
         /// Ranks.
         world: u16,
     },
+    /// Nobody is there to sum.
+    #[error("operation {number}: there are no servers; a push-pull needs at least one")]
+    NoServer {
+        /// The operation.
+        number: u32,
+    },
     /// Two tensors do not fit each other.
     #[error(
         "operation {number}: the {what} has {got} elements, and has to have {expected} for {world} ranks"

@@ -16,13 +16,14 @@ use crate::wire::Reason;
 use crate::wire::cut_map::CutMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use trimwire_encoder::{Codec, Encoder, Job, Layout, LayoutError, Sealer};
+use trimwire_encoder::{Codec, Encoder, Job, Layout, LayoutError, Sealer, StreamId};
 
 /// What all stages of an operation know of it.
 #[derive(Debug)]
 pub(super) struct Scheme {
     pub(super) number: u32,
     pub(super) rank: u16,
+    pub(super) stream: StreamId,
     pub(super) options: Options,
     pub(super) sealer: Option<Sealer>,
     pub(super) buffers: Buffers,
@@ -39,16 +40,28 @@ impl Scheme {
         config: &CommunicatorConfig,
         options: Options,
         workers: usize,
-        sealer: Option<Sealer>,
         buffers: Buffers,
+        endpoint: &Endpoint,
     ) -> Self {
+        let (stream, sealer) = (endpoint.stream(), endpoint.sealer());
         let codec = codec(&options);
         let planes = planes(&options);
         let fits = || codec.coordinates_per_packet(config.mtu, planes, sealer.is_some());
         let chosen = options.coordinates_per_packet.filter(|_| !options.exact);
         let coordinates_per_packet = chosen.unwrap_or_else(fits);
         let (rank, job_seed, row_log2) = (config.rank, config.job_seed, config.row_log2);
-        Self { number, rank, options, sealer, buffers, workers, job_seed, coordinates_per_packet, row_log2 }
+        Self {
+            number,
+            rank,
+            stream,
+            options,
+            sealer,
+            buffers,
+            workers,
+            job_seed,
+            coordinates_per_packet,
+            row_log2,
+        }
     }
 
     pub(super) fn codec(&self) -> Codec {
@@ -316,7 +329,7 @@ impl Operation {
     fn next_task(&mut self, operation: u32, endpoint: &Endpoint) -> Option<Task> {
         let Self { scheme, tensors, stages, read, agenda, .. } = self;
         let key = |stage| Key { operation, stage, row: 0 };
-        let fold = |at: usize| stages[at].poll_fold(key(at), scheme, tensors, endpoint);
+        let fold = |at: usize| stages[at].poll_fold(key(at), scheme, tensors);
         if let Some((_, task)) = first(&mut agenda.folds, fold) {
             return Some(task);
         }

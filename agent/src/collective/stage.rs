@@ -13,7 +13,7 @@ use crate::wire::cut_map::{CutMap, FULL};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
-use trimwire_encoder::{Encoder, Envelope, Importance, Layout, RowReceiver};
+use trimwire_encoder::{Envelope, Layout, RowReceiver};
 
 /// Packets that wait for the network, of one message: a row and what is being sent of the one before.
 const AHEAD: usize = 128;
@@ -48,8 +48,8 @@ struct Agreement {
 pub(super) struct Stage {
     pub(super) blueprint: Blueprint,
     layout: Layout,
-    encoder: Option<Arc<Encoder>>,
-    importance: Importance,
+    /// `None` where nothing is sent.
+    encoding: Option<Arc<Encoding>>,
     /// Of each row, what other ranks contribute, until all are there.
     contributions: Vec<BTreeMap<u16, Box<RowReceiver>>>,
     /// Rows of which all contributions are there.
@@ -77,18 +77,29 @@ impl Stage {
         let layout = scheme.layout(blueprint.shard, blueprint.length)?;
         let rows = layout.rows();
         let sends = !blueprint.to.is_empty();
-        let encoder = sends.then(|| Arc::new(scheme.encoder(layout.clone())));
         let id = MessageId::new(scheme.number, blueprint.phase_out, blueprint.shard);
         let agrees = scheme.replicas() == Replicas::Consistent && blueprint.phase_out == Phase::AllGather;
         let agreement = (agrees && sends).then(|| Agreement {
             merged: CutMap::from_planes(vec![FULL; layout.packets()]),
             waiting: blueprint.to.len(),
         });
+        let encoding = || Encoding {
+            encoder: scheme.encoder(layout.clone()),
+            codec: scheme.codec(),
+            job: scheme.job(),
+            envelope: Envelope { stream: scheme.stream, message: id.to_u32() },
+            planes: scheme.planes(),
+            importance: figures.importance(scheme.options.tag, id, blueprint.length),
+            buffers: scheme.buffers.clone(),
+            sealer: scheme.sealer.clone(),
+            decoding: scheme.options.decoding,
+            undecided: agreement.is_some(),
+        };
+        let encoding = sends.then(|| Arc::new(encoding()));
         let stores = blueprint.only_stores();
         // What this rank sent is decoded here, too, once it is agreed how much of it counts.
         let stores_again = agreement.is_some() && blueprint.write.is_some();
         Ok(Self {
-            importance: figures.importance(scheme.options.tag, id, blueprint.length),
             contributions: (0..if stores { 0 } else { rows }).map(|_| BTreeMap::new()).collect(),
             foldable: VecDeque::new(),
             next_source: if blueprint.from.is_empty() { 0 } else { rows },
@@ -103,7 +114,7 @@ impl Stage {
             stores_left: if stores || stores_again { rows } else { 0 },
             blueprint,
             layout,
-            encoder,
+            encoding,
         })
     }
 
@@ -172,15 +183,9 @@ impl Stage {
     }
 
     /// Work on a row whose contributions are all there.
-    pub(super) fn poll_fold(
-        &mut self,
-        key: Key,
-        scheme: &Scheme,
-        tensors: &Tensors,
-        endpoint: &Endpoint,
-    ) -> Option<Task> {
+    pub(super) fn poll_fold(&mut self, key: Key, scheme: &Scheme, tensors: &Tensors) -> Option<Task> {
         let row = *self.foldable.front()?;
-        let task = self.fold(Key { row, ..key }, scheme, tensors, endpoint)?;
+        let task = self.fold(Key { row, ..key }, scheme, tensors)?;
         self.foldable.pop_front();
         Some(task)
     }
@@ -203,12 +208,12 @@ impl Stage {
         if !self.blueprint.to.is_empty() && self.blueprint.to.iter().any(waits) {
             return None;
         }
-        let task = self.fold(Key { row, ..key }, scheme, tensors, endpoint)?;
+        let task = self.fold(Key { row, ..key }, scheme, tensors)?;
         self.next_source += 1;
         Some(task)
     }
 
-    fn fold(&mut self, key: Key, scheme: &Scheme, tensors: &Tensors, endpoint: &Endpoint) -> Option<Task> {
+    fn fold(&mut self, key: Key, scheme: &Scheme, tensors: &Tensors) -> Option<Task> {
         let (row, blueprint) = (key.row, &self.blueprint);
         let coordinates = self.layout.row_coordinates(row);
         let lease = |place: Place, coordinates: &Range<usize>, write| {
@@ -229,18 +234,6 @@ impl Stage {
             )?),
             Some(place) => Own::Apart(lease(place, &coordinates, false)?),
         };
-        let encoding = self.encoder.as_ref().map(|encoder| Encoding {
-            encoder: Arc::clone(encoder),
-            codec: scheme.codec(),
-            job: scheme.job(),
-            envelope: Envelope { stream: endpoint.stream(), message: self.message(scheme).to_u32() },
-            planes: scheme.planes(),
-            importance: self.importance,
-            buffers: scheme.buffers.clone(),
-            sealer: scheme.sealer.clone(),
-            decoding: scheme.options.decoding,
-            undecided: self.agreement.is_some(),
-        });
         let contributions = self.contributions.get_mut(row).map(std::mem::take).unwrap_or_default();
         self.in_work += 1;
         let fold = Fold {
@@ -249,7 +242,7 @@ impl Stage {
             length: coordinates.len(),
             contributions: contributions.into_iter().collect(),
             scale: scheme.scale().filter(|_| blueprint.sums),
-            encoding,
+            encoding: self.encoding.clone(),
             write,
         };
         Some(Task { key, work: Work::Fold(Box::new(fold)) })

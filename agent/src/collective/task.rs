@@ -71,7 +71,7 @@ pub(super) struct Fold {
     pub(super) contributions: Vec<(u16, Box<RowReceiver>)>,
     /// The sum is multiplied by this.
     pub(super) scale: Option<f32>,
-    pub(super) encoding: Option<Encoding>,
+    pub(super) encoding: Option<Arc<Encoding>>,
     pub(super) write: Option<Lease>,
 }
 
@@ -85,10 +85,10 @@ pub(super) enum Own {
     InPlace,
 }
 
-/// How a row is encoded.
+/// How the rows of a message are encoded.
 #[derive(Debug)]
 pub(super) struct Encoding {
-    pub(super) encoder: Arc<Encoder>,
+    pub(super) encoder: Encoder,
     pub(super) codec: Codec,
     pub(super) job: Job,
     pub(super) envelope: Envelope,
@@ -143,11 +143,13 @@ impl Task {
     }
 }
 
+const ZEROS: [f32; 256] = [0.0; 256];
+
 fn decode<E: Number>(row: &RowReceiver, values: &mut [E], positive_zeros: bool) {
     // Never of another length: the lease is the row's.
     let _ = row.decode_into(values);
     if positive_zeros {
-        values.iter_mut().for_each(|value| E::add(&[0.0], std::slice::from_mut(value)));
+        values.chunks_mut(ZEROS.len()).for_each(|values| E::add(&ZEROS, values));
     }
 }
 
@@ -164,7 +166,7 @@ impl Fold {
             .map(Some);
         }
         self.add_up(sum);
-        match (self.encoding.as_ref(), self.write.as_mut().map(Lease::view_mut)) {
+        match (self.encoding.as_deref(), self.write.as_mut().map(Lease::view_mut)) {
             (None, None) => Ok(None),
             (None, Some(write)) => {
                 match write {

@@ -43,6 +43,12 @@ pub fn line_rate_bps(name: &str) -> Option<u64> {
     attribute(name, "speed")?.parse::<u64>().ok().filter(|&mbps| mbps > 0)?.checked_mul(1_000_000)
 }
 
+/// The same of the interface that has an address.
+pub fn line_rate_of(address: IpAddr) -> Option<u64> {
+    let all = interfaces().ok()?;
+    line_rate_bps(&all.iter().find(|interface| interface.address == address)?.name)
+}
+
 /// Bytes of the longest IP packet that an interface sends.
 pub fn mtu(name: &str) -> Option<u32> {
     attribute(name, "mtu")?.parse().ok()

@@ -7,6 +7,7 @@ use trimwire_agent::collective::{
     Collective, Communicator, CommunicatorConfig, Options, Outcome, StartError,
 };
 use trimwire_agent::endpoint::Reliability;
+use trimwire_encoder::SealKey;
 
 pub(crate) struct Group {
     pub(crate) network: Network,
@@ -21,6 +22,13 @@ impl Group {
             network: Network::new(world, faults, seed, reliability),
             communicators: (0..world).map(|rank| Communicator::new(config(rank))).collect(),
         }
+    }
+
+    /// The same of a job with a key.
+    pub(crate) fn sealed(world: u16, faults: Faults, seed: u64) -> Self {
+        let key = SealKey::from_bytes(&[7; 32]).expect("32 bytes");
+        let network = Network::with(world, faults, seed, |config| config.seal = Some(key.clone()));
+        Self { network, ..Self::new(world, Faults::NONE, seed, Reliability::Full, 10) }
     }
 
     pub(crate) fn start(

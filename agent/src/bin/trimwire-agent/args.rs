@@ -8,9 +8,11 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
-use trimwire_agent::driver::interfaces::{describe, interfaces, line_rate_bps, select};
+use trimwire_agent::driver::interfaces::{describe, interfaces, line_rate_of, select};
 use trimwire_agent::driver::udp::DEFAULT_PORT;
-use trimwire_agent::driver::{Checksums, Driver, Link, LinkError, Receive, UdpConfig, UdpLink, on_sockets};
+use trimwire_agent::driver::{
+    Checksums, DEFAULT_LINE_RATE_BPS, Driver, Link, LinkError, Receive, UdpConfig, UdpLink, on_sockets,
+};
 use trimwire_agent::endpoint::{EndpointConfig, Reliability, Traffic};
 use trimwire_agent::rate::{DctcpConfig, RateConfig, TimelyConfig, TrimTargetConfig};
 use trimwire_encoder::{DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Decoding, Layout, PLANES, SealKey};
@@ -406,7 +408,11 @@ impl LinkArgs {
     ) -> Result<Driver<UdpLink>, Failure> {
         let ip = self.own_address(fallback.ip())?;
         let bitrate = rate.and_then(|(rate, _)| rate.bitrate);
-        let mut config = EndpointConfig::new(rank, world, bitrate.unwrap_or_else(|| speed_of(ip)));
+        let mut config = EndpointConfig::new(
+            rank,
+            world,
+            bitrate.or_else(|| line_rate_of(ip)).unwrap_or(DEFAULT_LINE_RATE_BPS),
+        );
         config.job = self.job;
         config.seal = self.seal_key()?;
         config.seed = self.seed;
@@ -449,13 +455,6 @@ impl LinkArgs {
         tracing::info!("rank {rank} of {world} listens on UDP {}", driver.link().local_address());
         Ok(driver)
     }
-}
-
-/// Speed of the interface that has an address, bit/s; a guess where the system does not say.
-fn speed_of(ip: IpAddr) -> u64 {
-    let all = interfaces().unwrap_or_default();
-    let own = all.iter().find(|interface| interface.address == ip);
-    own.and_then(|interface| line_rate_bps(&interface.name)).unwrap_or(10_000_000_000)
 }
 
 impl CodecArgs {

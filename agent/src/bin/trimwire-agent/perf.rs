@@ -10,7 +10,7 @@ use trimwire_agent::collective::{
     Collective, Communicator, CommunicatorConfig, Memory, Options, Outcome, OutcomeStats, Replicas,
     shard_range,
 };
-use trimwire_agent::driver::{Driver, UdpLink};
+use trimwire_agent::driver::{Driver, UdpLink, default_threads};
 use trimwire_encoder::{Decoding, nmse};
 
 const QUIET_NS: u64 = 300_000_000;
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &PerfArgs) -> Result<bool, Failure> {
         (0..).zip(args.peers.iter().map(|peer| peer.or_port(args.link.port))).collect();
     let own = peers.remove(&rank).ok_or_else(|| bad_input(anyhow!("--peers lacks rank {rank}")))?;
     let mut driver = args.link.driver(rank, world, peers, own, Some((&args.rate, args.rate_law)))?;
-    driver.set_threads(args.threads.unwrap_or_else(codec_threads)).map_err(failed)?;
+    driver.set_threads(args.threads.unwrap_or_else(default_threads)).map_err(failed)?;
     let config = CommunicatorConfig {
         job_seed: args.link.seed,
         row_log2: args.codec.row_log2,
@@ -105,11 +105,6 @@ pub(crate) fn run(args: &PerfArgs) -> Result<bool, Failure> {
         print(&text(&report))?;
     }
     Ok(true)
-}
-
-/// The processors that this process may use, but for the one that moves datagrams: at most four, of which three saturate 10 Gbit/s.
-fn codec_threads() -> usize {
-    std::thread::available_parallelism().map_or(0, |processors| processors.get() - 1).min(4)
 }
 
 struct Bench<'a> {
