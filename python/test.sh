@@ -12,6 +12,10 @@ skip() {
   exit 0
 }
 
+if cargo clippy --version >/dev/null 2>&1; then
+  cargo clippy --release --locked --quiet -- -D warnings
+fi
+
 python=${PYTHON:-python3}
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || skip "no Python from 3.10 on; PYTHON= names one"
 work=$(mktemp -d)

@@ -159,6 +159,7 @@ const ROWS: usize = 4;
 
 /// Encodes, cuts and decodes without a network, row by row on all processors: what receivers would have.
 #[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "one Python function calls it, which has names for them")]
 pub(crate) fn simulate_into(
     py: Python<'_>,
     tensor: &Bound<'_, PyAny>,

@@ -521,6 +521,7 @@ impl Work {
 
     /// Waits until it is over, at most `timeout` seconds.
     #[pyo3(signature = (timeout = None))]
+    #[expect(clippy::disallowed_methods, reason = "Python waits in real time")]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         let end = match timeout {
             Some(timeout) => Some(Instant::now() + Duration::from_nanos(seconds(timeout, "timeout")?)),
