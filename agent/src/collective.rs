@@ -20,6 +20,7 @@
 //! after one of another length, all are.
 
 mod agenda;
+mod algorithm;
 mod buffers;
 mod error;
 mod figures;
@@ -31,6 +32,7 @@ mod shards;
 mod stage;
 mod task;
 
+pub use algorithm::{Algorithm, Hosts};
 pub use error::{OperationError, StartError};
 pub use memory::{ElementType, Memory, Number};
 pub use message_id::{MessageId, NUMBER_BITS, Phase};
@@ -39,13 +41,14 @@ pub use task::{Done, Task};
 
 use crate::config::Reliability;
 use crate::endpoint::{Endpoint, Event};
+use algorithm::Trees;
 use buffers::Buffers;
 use figures::Figures;
 use operation::{Operation, Scheme};
 use plan::Ranks;
 use stage::Tensors;
 use std::collections::BTreeMap;
-use trimwire_encoder::{DEFAULT_ROW_LOG2, Decoding, PLANES};
+use trimwire_encoder::{DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Decoding, PLANES};
 
 /// What the ranks' results have to do with each other. Each receiver of the all-gather sees other cuts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -73,12 +76,14 @@ pub struct CommunicatorConfig {
     pub mtu: usize,
     /// Rows of 2^this coordinates are rotated as one; the same on all ranks.
     pub row_log2: u8,
+    /// A number for each rank, the same for ranks that are on one host; empty: every rank has a host of its own. The same on all ranks.
+    pub hosts: Vec<u32>,
 }
 
 impl CommunicatorConfig {
     /// Rank `rank` of `world` with everything else at its default.
     pub fn new(rank: u16, world: u16) -> Self {
-        Self { rank, world, job_seed: 0, mtu: 1_500, row_log2: DEFAULT_ROW_LOG2 }
+        Self { rank, world, job_seed: 0, mtu: 1_500, row_log2: DEFAULT_ROW_LOG2, hosts: Vec::new() }
     }
 }
 
@@ -91,10 +96,15 @@ pub struct Options {
     pub exact: bool,
     /// Sums are divided by the number of ranks that contribute.
     pub average: bool,
+    /// Which way parts and sums go.
+    pub algorithm: Algorithm,
     /// How cut packets are decoded.
     pub decoding: Decoding,
     /// What the ranks' results have to do with each other.
     pub replicas: Replicas,
+    /// Best effort until so long after the start at each rank, ns: cut and missing packets are sent again, those first that take most off the error per byte; then
+    /// everybody takes what is there, however little: what has not come counts as zero, and [`OutcomeStats`] says how much that was. Takes the place of `reliability`; what is exact has no deadline.
+    pub deadline_ns: Option<u64>,
     /// How much has to arrive; `None`: as the endpoint is configured.
     pub reliability: Option<Reliability>,
     /// Layer class of the tensor, 0 (front layers, which go first) to 7.
@@ -111,8 +121,10 @@ impl Default for Options {
             planes: PLANES,
             exact: false,
             average: false,
+            algorithm: Algorithm::Automatic,
             decoding: Decoding::Unbiased,
             replicas: Replicas::Free,
+            deadline_ns: None,
             reliability: None,
             layer_class: 0,
             tag: 0,
@@ -224,6 +236,7 @@ const LAYER_CLASSES: u8 = 8;
 #[derive(Debug)]
 pub struct Communicator {
     config: CommunicatorConfig,
+    hosts: Hosts,
     /// By the number's bits that are in message ids.
     operations: BTreeMap<u32, Operation>,
     last: Option<u32>,
@@ -235,6 +248,7 @@ impl Communicator {
     /// A communicator without operations. The configuration is checked by [`Self::start`].
     pub fn new(config: CommunicatorConfig) -> Self {
         Self {
+            hosts: Hosts::new(config.world, &config.hosts),
             config,
             operations: BTreeMap::new(),
             last: None,
@@ -268,13 +282,16 @@ impl Communicator {
         if let Some(last) = self.last.filter(|&last| !MessageId::follows(number, last)) {
             return Err(StartError::Order { number, last });
         }
+        if options.exact && options.deadline_ns.is_some() {
+            return Err(StartError::ExactDeadline { number });
+        }
         let workers = match &collective {
             Collective::PushPull { servers, .. } => {
                 (0..world).filter(|rank| !servers.contains(rank)).collect()
             }
             _ => (0..world).collect::<Vec<_>>(),
         };
-        let (plan, tensors) = self.plan(number, collective, &workers, options.exact)?;
+        let (plan, tensors) = self.plan(number, collective, &workers, &options)?;
         let buffers = self.buffers.clone();
         let scheme = Scheme::new(number, &self.config, options, workers.len(), buffers, endpoint);
         let begun = Operation::start(now_ns, scheme, plan, tensors, &self.figures, endpoint);
@@ -291,7 +308,7 @@ impl Communicator {
         number: u32,
         collective: Collective,
         workers: &[u16],
-        exact: bool,
+        options: &Options,
     ) -> Result<(Vec<plan::Blueprint>, Tensors), StartError> {
         let (rank, world) = (self.config.rank, self.config.world);
         let ranks = Ranks { rank, world };
@@ -305,29 +322,45 @@ impl Communicator {
             let (input, output) = (input.element(), output.element());
             if input == output { Ok(()) } else { Err(StartError::Type { number, input, output }) }
         };
+        let consistent = options.replicas == Replicas::Consistent && !options.exact;
+        let trees = |length: usize| match options.algorithm.choose(length, &self.hosts, options) {
+            // Owners agree with each receiver on what all decode.
+            algorithm @ (Algorithm::Ring | Algorithm::TwoLevel) if consistent => {
+                Err(StartError::Algorithm { number, algorithm })
+            }
+            algorithm => Ok(Trees::new(algorithm, &self.hosts)),
+        };
+        // Of how many coordinates, at least, a packet is worth a message.
+        let packets = |length: usize| length.div_ceil(DEFAULT_COORDINATES_PER_PACKET);
         let apart = |input, output| Tensors { input: Some(input), output: Some(output) };
         let in_place = |output| Tensors { input: None, output };
         Ok(match collective {
             Collective::AllReduce { tensor } => {
-                (plan::all_reduce(ranks, tensor.len(), workers, workers), in_place(Some(tensor)))
+                let trees = trees(tensor.len())?;
+                let owners = trees.owners(world, packets(tensor.len()));
+                (plan::all_reduce(ranks, tensor.len(), trees, &owners), in_place(Some(tensor)))
             }
             Collective::ReduceScatter { input, output } => {
                 length("output", &output, shard_range(input.len(), world, rank).len())?;
                 like(&input, &output)?;
-                (plan::reduce_scatter(ranks, input.len()), apart(input, output))
+                let trees = trees(input.len())?.with_all_owners();
+                (plan::reduce_scatter(ranks, input.len(), trees), apart(input, output))
             }
             Collective::AllGather { input, output } => {
                 length("input", &input, shard_range(output.len(), world, rank).len())?;
                 like(&input, &output)?;
-                (plan::all_gather(ranks, output.len()), apart(input, output))
+                let trees = trees(output.len())?.with_all_owners();
+                (plan::all_gather(ranks, output.len(), trees), apart(input, output))
             }
             Collective::Broadcast { tensor, root } => {
                 known(root)?;
-                (plan::broadcast(ranks, tensor.len(), root, exact), in_place(Some(tensor)))
+                let direct = consistent || options.algorithm == Algorithm::Direct;
+                (plan::broadcast(ranks, tensor.len(), root, direct), in_place(Some(tensor)))
             }
             Collective::Reduce { tensor, root } => {
                 known(root)?;
-                (plan::reduce(ranks, tensor.len(), root), in_place(Some(tensor)))
+                let trees = trees(tensor.len())?;
+                (plan::reduce(ranks, tensor.len(), root, trees), in_place(Some(tensor)))
             }
             Collective::PushPull { tensor, length: coordinates, servers } => {
                 if servers.is_empty() {
@@ -345,7 +378,7 @@ impl Communicator {
                         world,
                     });
                 }
-                (plan::all_reduce(ranks, coordinates, &servers, workers), in_place(tensor))
+                (plan::push_pull(ranks, coordinates, &servers, workers), in_place(tensor))
             }
         })
     }

@@ -194,7 +194,8 @@ impl Endpoint {
         if stream != self.stream {
             return Err(SendError::Stream { message: id, stream, own: self.stream });
         }
-        let outbound = Outbound { message: id, layout: layout.clone(), planes: message.planes(), want_map };
+        let (layout, planes) = (layout.clone(), message.planes());
+        let outbound = Outbound { message: id, layout, planes, want_map, best_effort: false };
         self.open(now_ns, to, &outbound)?;
         for (number, row) in Row::of_message(message).into_iter().enumerate() {
             // Never refused: these are its rows, in order.

@@ -6,7 +6,7 @@ use crate::outcome::{TransferError, TransferStats};
 use crate::wire::Reason;
 use crate::wire::cut_map::CutMap;
 use trimwire_encoder::wire::StreamId;
-use trimwire_encoder::{Codec, Decoding, Job, Layout, RowReceiver};
+use trimwire_encoder::{Codec, Decoding, Envelope, Job, Layout, RowReceiver};
 
 /// Why a message is not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -151,6 +151,8 @@ pub struct Outbound {
     pub planes: u8,
     /// Ask for the receiver's final cut map, which [`Event::Sent`] brings.
     pub want_map: bool,
+    /// The receiver takes what there is at some time ([`Expectation::until_ns`]): what was not sent at all goes before repairs, and of these what is worth most, by energy per byte.
+    pub best_effort: bool,
 }
 
 /// A message that is to be received.
@@ -168,6 +170,10 @@ pub struct Expectation {
     pub reliability: Reliability,
     /// Planes that the sender sends of each packet, 1 to 10; the sender's PROBE corrects a number that is too large.
     pub planes: u8,
+    /// Be content with what is there at that time, however little, on the clock that the endpoint is told.
+    pub until_ns: Option<u64>,
+    /// Whose rows they were first, where the sender passes them on: their keys are those of that envelope.
+    pub origin: Option<Envelope>,
     /// Tell the sender the final cut map and wait for its FINAL ([`Event::Agreed`]); the sender must ask for it
     /// ([`Outbound::want_map`]) and [`crate::endpoint::Endpoint::agree`].
     pub agree: bool,

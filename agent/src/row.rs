@@ -26,6 +26,9 @@ pub struct Row {
     ends: Arc<[u32]>,
     important: bool,
     sealed: bool,
+    codec: Codec,
+    /// Energy per coordinate; NaN where it is not finite.
+    energy: f64,
 }
 
 /// Packets that leave in one piece.
@@ -63,7 +66,8 @@ impl Row {
         if bytes.len() != end {
             return Err(RowError { row, got: bytes.len(), expected: end });
         }
-        Ok(Self { bytes, ends, important: encoded.important, sealed })
+        let EncodedRow { important, figure: energy, .. } = *encoded;
+        Ok(Self { bytes, ends, important, sealed, codec, energy })
     }
 
     /// The rows of a message, copied out of it.
@@ -81,6 +85,11 @@ impl Row {
     /// Whether its packets are cut and dropped after those of other rows.
     pub(crate) fn important(&self) -> bool {
         self.important
+    }
+
+    /// The codec of its packets, and the energy of a coordinate: what a repair is worth follows from them.
+    pub(crate) fn codec_and_energy(&self) -> (Codec, f64) {
+        (self.codec, self.energy)
     }
 
     /// Planes of a packet, from `first` to `end` (exclusive), as a packet of their own. Sealed packets are sent again whole: their tags are over all before them.

@@ -21,6 +21,7 @@ mod flight;
 pub(crate) mod incoming;
 mod inquiry;
 pub(crate) mod outgoing;
+mod repairs;
 pub(crate) mod path;
 mod trial;
 

@@ -9,7 +9,7 @@ use network::{Faults, Random};
 use proptest::prelude::*;
 use std::sync::mpsc;
 use trimwire_agent::collective::{
-    Collective, ElementType, Memory, Options, Outcome, Replicas, Task, shard_range,
+    Algorithm, Collective, ElementType, Memory, Options, Outcome, Replicas, Task, shard_range,
 };
 use trimwire_agent::endpoint::Reliability;
 use trimwire_encoder::{PLANES, nmse};
@@ -77,6 +77,13 @@ fn element() -> impl Strategy<Value = ElementType> {
     prop_oneof![Just(ElementType::F32), Just(ElementType::F16), Just(ElementType::Bf16)]
 }
 
+/// Ways to go, and which ranks are on one host.
+fn ways() -> impl Strategy<Value = (Algorithm, Vec<u32>)> {
+    let algorithm =
+        prop_oneof![Just(Algorithm::Automatic), Just(Algorithm::Direct), Just(Algorithm::Ring), Just(Algorithm::TwoLevel)];
+    (algorithm, prop::collection::vec(0_u32..3, 0..7))
+}
+
 /// NMSE of sums that are rounded to a format, with room for what ten planes leave of f32.
 fn rounding(element: ElementType) -> f64 {
     match element {
@@ -98,16 +105,16 @@ proptest! {
     #[test]
     fn sums_reach_whom_they_should_in_every_format(
         faults in ADVERSARY.any_up_to(), world in 1_u16..6, length in 0_usize..5_000, seed: u64, element in element(), average: bool,
-        exact: bool, root in 0_u16..6,
+        exact: bool, root in 0_u16..6, (algorithm, hosts) in ways(),
     ) {
-        let options = full(|options| (options.average, options.exact) = (average, exact));
+        let options = full(|options| (options.average, options.exact, options.algorithm) = (average, exact, algorithm));
         let parts: Vec<Vec<f32>> =
             (0..usize::from(world)).map(|rank| tensor(element, &values(rank, length, seed)).1).collect();
         let scale = if average { f32::from(world) } else { 1.0 };
         let expected: Vec<f32> = sum(&parts).iter().map(|sum| sum / scale).collect();
         let part = |rank: usize| tensor(element, &parts[rank]).0;
         let most = rounding(element);
-        let mut group = Group::new(world, faults, seed, Reliability::Full, 10);
+        let mut group = Group::new(world, faults, seed, Reliability::Full, 10).on_hosts(&hosts);
 
         let everywhere = all(&mut group, 0, &options, |rank| Collective::AllReduce { tensor: part(rank) });
         for got in &everywhere {
@@ -151,9 +158,9 @@ proptest! {
 
     #[test]
     fn exact_operations_move_every_bit_whatever_it_means(
-        faults in ADVERSARY.any_up_to(), world in 1_u16..6, seed: u64, root in 0_u16..6, bits in prop::collection::vec(any::<u32>(), 0..4_000), sealed: bool,
+        faults in ADVERSARY.any_up_to(), world in 1_u16..6, seed: u64, root in 0_u16..6, bits in prop::collection::vec(any::<u32>(), 0..4_000), sealed: bool, (algorithm, hosts) in ways(),
     ) {
-        let options = Options { exact: true, ..Options::default() };
+        let options = Options { exact: true, algorithm, ..Options::default() };
         let of = |rank: usize| -> Vec<f32> { bits.iter().map(|&word| f32::from_bits(word.rotate_left(rank as u32))).collect() };
         let same = |got: &[f32], expected: &[f32]| {
             got.len() == expected.len() && got.iter().zip(expected).all(|(a, b)| a.to_bits() == b.to_bits())
@@ -163,6 +170,7 @@ proptest! {
         } else {
             Group::new(world, faults, seed, Reliability::Bounded { loss: 0.1 }, 10)
         };
+        group = group.on_hosts(&hosts);
         let root = root % world;
         let everywhere = all(&mut group, 0, &options, |rank| Collective::Broadcast { tensor: Memory::from_vec(of(rank)), root });
         prop_assert!(everywhere.iter().all(|got| same(got, &of(usize::from(root)))));
@@ -177,14 +185,17 @@ proptest! {
     }
 
     #[test]
-    fn gathered_and_broadcast_gradients_are_the_same_bits_everywhere_where_nothing_stays_cut(
-        faults in ADVERSARY.any_up_to(), world in 2_u16..6, length in 1_usize..6_000, seed: u64, planes in 1_u8..=PLANES, consistent: bool,
+    fn gradients_gathered_broadcast_or_summed_are_the_same_bits_everywhere_where_nothing_stays_cut(
+        faults in ADVERSARY.any_up_to(), world in 2_u16..6, length in 1_usize..6_000, seed: u64, planes in 1_u8..=PLANES, consistent: bool, sealed: bool,
+        (algorithm, hosts) in ways(),
     ) {
         let options = full(|options| {
             options.planes = planes;
-            options.replicas = if consistent { Replicas::Consistent } else { Replicas::Free };
+            (options.replicas, options.algorithm) =
+                if consistent { (Replicas::Consistent, Algorithm::Direct) } else { (Replicas::Free, algorithm) };
         });
-        let mut group = Group::new(world, faults, seed, Reliability::Full, 10);
+        let group = if sealed { Group::sealed(world, faults, seed) } else { Group::new(world, faults, seed, Reliability::Full, 10) };
+        let mut group = group.on_hosts(&hosts);
         let gathered = all(&mut group, 0, &options, |rank| Collective::AllGather {
             input: Memory::from_vec(values(rank, shard_range(length, world, rank as u16).len(), seed)),
             output: Memory::from_vec(vec![0.0_f32; length]),
@@ -193,7 +204,8 @@ proptest! {
             tensor: Memory::from_vec(values(rank, length, seed)),
             root: 1,
         });
-        for results in [gathered, broadcast] {
+        let summed = all(&mut group, 2, &options, |rank| Collective::AllReduce { tensor: Memory::from_vec(values(rank, length, seed)) });
+        for results in [gathered, broadcast, summed] {
             for got in &results {
                 let differ = got.iter().zip(&results[0]).filter(|(a, b)| a.to_bits() != b.to_bits()).count();
                 prop_assert_eq!(differ, 0);

@@ -1,6 +1,6 @@
 //! What can go wrong with an operation.
 
-use super::Phase;
+use super::{Algorithm, Phase};
 use super::memory::ElementType;
 use crate::endpoint::{ExpectError, SendError};
 use crate::transfer::TransferError;
@@ -47,6 +47,20 @@ pub enum StartError {
     /// Nobody is there to sum.
     #[error("operation {number}: there are no servers; a push-pull needs at least one")]
     NoServer {
+        /// The operation.
+        number: u32,
+    },
+    /// Consistent replicas need the direct algorithm.
+    #[error("operation {number}: replicas that are to be consistent need the direct algorithm, not {algorithm}")]
+    Algorithm {
+        /// The operation.
+        number: u32,
+        /// The algorithm asked for.
+        algorithm: Algorithm,
+    },
+    /// Until when something arrives bit by bit cannot be said.
+    #[error("operation {number}: what is exact has no deadline")]
+    ExactDeadline {
         /// The operation.
         number: u32,
     },

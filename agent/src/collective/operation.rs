@@ -16,7 +16,7 @@ use crate::wire::Reason;
 use crate::wire::cut_map::CutMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use trimwire_encoder::{Codec, Encoder, Job, Layout, LayoutError, Sealer, StreamId};
+use trimwire_encoder::{Codec, Encoder, Envelope, Job, Layout, LayoutError, Sealer, StreamId};
 
 /// What all stages of an operation know of it.
 #[derive(Debug)]
@@ -103,8 +103,21 @@ impl Scheme {
         }
     }
 
+    /// Under whose keys a message was encoded that is passed on.
+    pub(super) fn origin(&self, (rank, phase): (u16, Phase), shard: u16) -> Option<Envelope> {
+        let stream = StreamId::new(self.stream.job(), rank)?;
+        Some(Envelope { stream, message: MessageId::new(self.number, phase, shard).to_u32() })
+    }
+
+    /// When what comes by a hop is taken as it is: hops of an operation with a deadline have equal shares of its time.
+    fn until_ns(&self, now_ns: u64, (hop, hops): (u16, u16)) -> Option<u64> {
+        let deadline_ns = u128::from(self.options.deadline_ns?);
+        let share_ns = deadline_ns * u128::from(hop.min(hops)) / u128::from(hops.max(1));
+        Some(now_ns.saturating_add(share_ns as u64))
+    }
+
     fn reliability(&self, endpoint: &Endpoint) -> Reliability {
-        if self.options.exact {
+        if self.options.exact || self.options.deadline_ns.is_some() {
             return Reliability::Full;
         }
         self.options.reliability.unwrap_or(endpoint.config().reliability)
@@ -191,13 +204,15 @@ impl Operation {
             let blueprint = &stage.blueprint;
             let agree = consistent && blueprint.phase_in == Phase::AllGather;
             let reliability = match scheme.reliability(endpoint) {
-                // A union bound: at most `loss` of the packets are missing at any of the receivers.
-                Reliability::Bounded { loss } if agree => {
-                    Reliability::Bounded { loss: loss / f32::from((world - 1).max(1)) }
+                // A union bound: at most `loss` of the packets are missing at any of the receivers, and after all of the hops.
+                Reliability::Bounded { loss } => {
+                    let times = if agree { world - 1 } else { blueprint.depth };
+                    Reliability::Bounded { loss: loss / f32::from(times.max(1)) }
                 }
-                other => other,
+                Reliability::Full => Reliability::Full,
             };
             let id = MessageId::new(number, blueprint.phase_in, blueprint.shard).to_u32();
+            let origin = blueprint.origin.and_then(|origin| scheme.origin(origin, blueprint.shard));
             for &peer in &blueprint.from {
                 let expectation = Expectation {
                     layout: stage.layout().clone(),
@@ -206,6 +221,8 @@ impl Operation {
                     decoding: scheme.options.decoding,
                     reliability,
                     planes: scheme.planes(),
+                    origin,
+                    until_ns: scheme.until_ns(now_ns, blueprint.hop),
                     agree,
                 };
                 let expected = endpoint.expect(now_ns, peer, id, expectation);
@@ -219,7 +236,13 @@ impl Operation {
             for &peer in &stage.blueprint.to {
                 let layout = stage.layout().clone();
                 self.stats.sent += layout.packets() as u64;
-                let outbound = Outbound { message, layout, planes: scheme.planes(), want_map };
+                let outbound = Outbound {
+                    message,
+                    layout,
+                    planes: scheme.planes(),
+                    want_map,
+                    best_effort: scheme.options.deadline_ns.is_some(),
+                };
                 let opened = endpoint.open(now_ns, peer, &outbound);
                 opened.map_err(|reason| StartError::Send { number, reason })?;
                 self.sent.insert((peer, message), (at, None));
@@ -329,7 +352,14 @@ impl Operation {
     fn next_task(&mut self, operation: u32, endpoint: &Endpoint) -> Option<Task> {
         let Self { scheme, tensors, stages, read, agenda, .. } = self;
         let key = |stage| Key { operation, stage, row: 0 };
-        let fold = |at: usize| stages[at].poll_fold(key(at), scheme, tensors);
+        let free = |after: Option<usize>, row: usize| {
+            let read = after.and_then(|after| read.get(after));
+            read.is_none_or(|read| read.get(row).is_some_and(|&read| read))
+        };
+        let fold = |at: usize| {
+            let after = stages[at].blueprint.after;
+            stages[at].poll_fold(key(at), scheme, tensors, |row| free(after, row))
+        };
         if let Some((_, task)) = first(&mut agenda.folds, fold) {
             return Some(task);
         }
@@ -341,9 +371,8 @@ impl Operation {
             return Some(task);
         }
         let store = |at: usize| {
-            let read = stages[at].blueprint.after.and_then(|after| read.get(after));
-            let free = |row: usize| read.is_none_or(|read| read.get(row).is_some_and(|&read| read));
-            stages[at].poll_store(key(at), scheme, tensors, free)
+            let after = stages[at].blueprint.after;
+            stages[at].poll_store(key(at), scheme, tensors, |row| free(after, row))
         };
         first(&mut agenda.stores, store).map(|(_, task)| task)
     }

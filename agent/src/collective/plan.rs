@@ -1,13 +1,16 @@
-//! Algorithms: what an operation is made of at one rank.
+//! What an operation is made of at one rank.
 //!
 //! ```text
-//!  all-reduce       every rank ── its part of shard s ──► rank s: sum ── encoded once ──► every other rank
-//!  reduce-scatter   the first half of that, all-gather the second
-//!  broadcast        root ── shard s ──► rank s ── as it is ──► every other rank but the root      (exact, of some size)
+//!  all-reduce       every rank's part of a shard ── up its tree, summed on the way ──► owner ── down the tree, as it is ──► every rank
+//!  reduce-scatter   the first half of that, all-gather the second; reduce the first half of one shard's
+//!  broadcast        root ── shard s ──► rank s ── as it is ──► every other rank but the root      (of some size)
 //!                   root ── everything ──► every other rank                                       (otherwise)
 //!  parameter server as all-reduce, where shards belong to some ranks, who may have no part of their own
 //! ```
+//!
+//! Trees are those of [`Trees`]: a star, a ring that is cut open at the owner, or two levels.
 
+use super::algorithm::Trees;
 use super::{Phase, shard_range};
 use std::ops::Range;
 
@@ -43,6 +46,12 @@ pub(super) struct Blueprint {
     pub(super) sums: bool,
     /// Index of what has to have read a row from memory before this may write it.
     pub(super) after: Option<usize>,
+    /// Whose message it was first, and in which phase, where what comes, or goes on, is not its sender's own.
+    pub(super) origin: Option<(u16, Phase)>,
+    /// Which hop what comes has come by, of how many from the first contribution to the last result.
+    pub(super) hop: (u16, u16),
+    /// Hops of a way up or down: each may lose its part of what may be lost.
+    pub(super) depth: u16,
 }
 
 impl Blueprint {
@@ -58,6 +67,9 @@ impl Blueprint {
             write: None,
             sums: false,
             after: None,
+            origin: None,
+            hop: (1, 1),
+            depth: 1,
         }
     }
 
@@ -86,18 +98,73 @@ fn at(tensor: Tensor, start: usize) -> Place {
     Place { tensor, start }
 }
 
-/// A sum of `length` coordinates whose shards belong to `owners`, of what `workers` have, for all of them. In place.
-pub(super) fn all_reduce(ranks: Ranks, length: usize, owners: &[u16], workers: &[u16]) -> Vec<Blueprint> {
+/// What a rank does for a shard that belongs to `owner`: its part and its contributors' go up (`own`), the sum comes down (`write`).
+fn shard(
+    ranks: Ranks,
+    trees: Trees<'_>,
+    owner: u16,
+    part: &Blueprint,
+    own: Option<Place>,
+    write: Option<Place>,
+    plan: &mut Vec<Blueprint>,
+) {
+    let Ranks { rank, world } = ranks;
+    let node = trees.node(world, rank, owner);
+    let (height, depth) = trees.height_and_depth(world, rank, owner);
+    let hops = 2 * trees.depth(world);
+    let (up, down) = (Some((owner, Phase::AllGather)), (hops / 2 + depth, hops));
+    let origin = up.filter(|_| trees.depth(world) > 1);
+    let part = Blueprint { depth: trees.depth(world), ..part.clone() };
+    let mut read = None;
+    if own.is_some() {
+        let from = node.contributors;
+        let part = Blueprint { own, from, hop: (height, hops), ..part.clone() };
+        let Some(to) = node.up else {
+            let to = if write.is_some() { node.receivers } else { Vec::new() };
+            return plan.push(Blueprint { to, write, sums: true, ..part });
+        };
+        read = Some(plan.len());
+        plan.push(Blueprint { to: vec![to], phase_out: Phase::ReduceScatter, ..part });
+    }
+    if let (Some(from), true) = (node.down, write.is_some()) {
+        let (from, to) = (vec![from], node.receivers);
+        let phase_in = Phase::AllGather;
+        plan.push(Blueprint { from, phase_in, to, write, after: read, origin, hop: down, ..part.clone() });
+    } else if write.is_some() {
+        // The owner of what needs no sum.
+        plan.push(Blueprint { to: node.receivers, write, ..part.clone() });
+    }
+}
+
+/// A sum of `length` coordinates of all ranks, for all of them, whose shards belong to `owners`. In place.
+pub(super) fn all_reduce(ranks: Ranks, length: usize, trees: Trees<'_>, owners: &[u16]) -> Vec<Blueprint> {
+    let mut plan = Vec::new();
+    for (k, owner) in behind(ranks.rank, owners) {
+        let range = shard_range(length, owners.len() as u16, k as u16);
+        if !range.is_empty() {
+            let place = Some(at(Tensor::Output, range.start));
+            shard(ranks, trees, owner, &Blueprint::new(k, &range), place, place, &mut plan);
+        }
+    }
+    plan
+}
+
+/// Shards of some ranks, in an order that starts behind this one.
+fn behind(rank: u16, owners: &[u16]) -> impl Iterator<Item = (usize, u16)> {
+    let turn = owners.iter().position(|&owner| owner > rank).unwrap_or(0);
+    (turn..owners.len()).chain(0..turn).map(|k| (k, owners[k]))
+}
+
+/// A sum of `length` coordinates whose shards belong to `servers`, of what `workers` have, for all of them. In place.
+pub(super) fn push_pull(ranks: Ranks, length: usize, servers: &[u16], workers: &[u16]) -> Vec<Blueprint> {
     let works = workers.contains(&ranks.rank);
     let mut plan = Vec::new();
-    // Other owners first behind this rank come first here, too.
-    let turn = owners.iter().position(|&owner| owner > ranks.rank).unwrap_or(0);
-    for k in (turn..owners.len()).chain(0..turn) {
-        let (owner, range) = (owners[k], shard_range(length, owners.len() as u16, k as u16));
+    for (k, owner) in behind(ranks.rank, servers) {
+        let range = shard_range(length, servers.len() as u16, k as u16);
         if range.is_empty() {
             continue;
         }
-        let shard = Blueprint::new(k, &range);
+        let shard = Blueprint { hop: (1, 2), ..Blueprint::new(k, &range) };
         let place = works.then(|| at(Tensor::Output, range.start));
         if owner == ranks.rank {
             let mut from: Vec<u16> = workers.iter().copied().filter(|&worker| worker != owner).collect();
@@ -109,66 +176,68 @@ pub(super) fn all_reduce(ranks: Ranks, length: usize, owners: &[u16], workers: &
             let (to, phase_out) = (vec![owner], Phase::ReduceScatter);
             plan.push(Blueprint { own: place, to, phase_out, ..shard.clone() });
             let (from, phase_in) = (vec![owner], Phase::AllGather);
-            plan.push(Blueprint { from, phase_in, write: place, after: Some(source), ..shard });
+            let (after, hop) = (Some(source), (2, 2));
+            plan.push(Blueprint { from, phase_in, write: place, after, hop, ..shard });
         }
     }
     plan
 }
 
 /// Shard s of the sum, for rank s.
-pub(super) fn reduce_scatter(ranks: Ranks, length: usize) -> Vec<Blueprint> {
+pub(super) fn reduce_scatter(ranks: Ranks, length: usize, trees: Trees<'_>) -> Vec<Blueprint> {
     let mut plan = Vec::new();
-    for rank in ranks.others().chain([ranks.rank]) {
-        let range = shard_range(length, ranks.world, rank);
+    for owner in ranks.others().chain([ranks.rank]) {
+        let range = shard_range(length, ranks.world, owner);
         if range.is_empty() {
             continue;
         }
-        let shard = Blueprint {
-            own: Some(at(Tensor::Input, range.start)),
-            ..Blueprint::new(usize::from(rank), &range)
-        };
-        plan.push(if rank == ranks.rank {
-            let from = (0..ranks.world).filter(|&other| other != rank).collect();
-            Blueprint { from, write: Some(at(Tensor::Output, 0)), sums: true, ..shard }
-        } else {
-            Blueprint { to: vec![rank], phase_out: Phase::ReduceScatter, ..shard }
-        });
+        let own = Some(at(Tensor::Input, range.start));
+        let write = (owner == ranks.rank).then(|| at(Tensor::Output, 0));
+        let from = plan.len();
+        shard(ranks, trees, owner, &Blueprint::new(usize::from(owner), &range), own, write, &mut plan);
+        one_way(&mut plan[from..], 0);
     }
     plan
 }
 
-/// The sum, for one rank. In place there; the others' memory stays as it is.
-pub(super) fn reduce(ranks: Ranks, length: usize, root: u16) -> Vec<Blueprint> {
-    if length == 0 {
-        return Vec::new();
+/// Half of an all-reduce has half of its hops: `before` of them are not there.
+fn one_way(plan: &mut [Blueprint], before: u16) {
+    for part in plan {
+        let (hop, hops) = part.hop;
+        part.hop = (hop.saturating_sub(before), hops / 2);
+        if before == 0 {
+            // The sum stays.
+            part.to.retain(|_| part.phase_out == Phase::ReduceScatter);
+        }
     }
-    let own = Some(at(Tensor::Output, 0));
-    let shard = Blueprint { own, ..Blueprint::new(0, &(0..length)) };
-    vec![if root == ranks.rank {
-        let from = (0..ranks.world).filter(|&other| other != root).collect();
-        Blueprint { from, write: own, sums: true, ..shard }
-    } else {
-        Blueprint { to: vec![root], phase_out: Phase::ReduceScatter, ..shard }
-    }]
+}
+
+/// The sum, for one rank. In place there; the others' memory stays as it is.
+pub(super) fn reduce(ranks: Ranks, length: usize, root: u16, trees: Trees<'_>) -> Vec<Blueprint> {
+    let mut plan = Vec::new();
+    if length > 0 {
+        let own = Some(at(Tensor::Output, 0));
+        let write = own.filter(|_| root == ranks.rank);
+        shard(ranks, trees, root, &Blueprint::new(0, &(0..length)), own, write, &mut plan);
+        one_way(&mut plan, 0);
+    }
+    plan
 }
 
 /// Every rank's shard, for all. The own one comes from the input.
-pub(super) fn all_gather(ranks: Ranks, length: usize) -> Vec<Blueprint> {
+pub(super) fn all_gather(ranks: Ranks, length: usize, trees: Trees<'_>) -> Vec<Blueprint> {
     let mut plan = Vec::new();
-    for rank in [ranks.rank].into_iter().chain(ranks.others()) {
-        let range = shard_range(length, ranks.world, rank);
+    for owner in [ranks.rank].into_iter().chain(ranks.others()) {
+        let range = shard_range(length, ranks.world, owner);
         if range.is_empty() {
             continue;
         }
-        let shard = Blueprint {
-            write: Some(at(Tensor::Output, range.start)),
-            ..Blueprint::new(usize::from(rank), &range)
-        };
-        plan.push(if rank == ranks.rank {
-            Blueprint { own: Some(at(Tensor::Input, 0)), to: ranks.others().collect(), ..shard }
-        } else {
-            Blueprint { from: vec![rank], phase_in: Phase::AllGather, ..shard }
-        });
+        let (from, write) = (plan.len(), Some(at(Tensor::Output, range.start)));
+        shard(ranks, trees, owner, &Blueprint::new(usize::from(owner), &range), None, write, &mut plan);
+        if owner == ranks.rank {
+            plan[from].own = Some(at(Tensor::Input, 0));
+        }
+        one_way(&mut plan[from..], trees.depth(ranks.world));
     }
     plan
 }
@@ -176,13 +245,13 @@ pub(super) fn all_gather(ranks: Ranks, length: usize) -> Vec<Blueprint> {
 /// Coordinates of a shard below which the root sends everything to everyone: packets that are nearly empty.
 const SCATTERED: usize = 1_024;
 
-/// The root's values, for all. Where what is sent on is what came, the root sends each shard once, and its receivers send it on.
-pub(super) fn broadcast(ranks: Ranks, length: usize, root: u16, exact: bool) -> Vec<Blueprint> {
+/// The root's values, for all. Unless it is to be `direct`, the root sends each shard of a large one once, and its receivers send it on as it came.
+pub(super) fn broadcast(ranks: Ranks, length: usize, root: u16, direct: bool) -> Vec<Blueprint> {
     let receivers: Vec<u16> = (0..ranks.world).filter(|&rank| rank != root).collect();
     if length == 0 || receivers.is_empty() {
         return Vec::new();
     }
-    let relayed = exact && receivers.len() > 1 && length / receivers.len() >= SCATTERED;
+    let relayed = !direct && receivers.len() > 1 && length / receivers.len() >= SCATTERED;
     if !relayed {
         let everything = Blueprint::new(0, &(0..length));
         let memory = Some(at(Tensor::Output, 0));
@@ -196,14 +265,18 @@ pub(super) fn broadcast(ranks: Ranks, length: usize, root: u16, exact: bool) -> 
     let mut plan = Vec::new();
     for (k, &relay) in receivers.iter().enumerate() {
         let range = shard_range(length, receivers.len() as u16, k as u16);
-        let (shard, memory) = (Blueprint::new(k, &range), Some(at(Tensor::Output, range.start)));
+        let memory = Some(at(Tensor::Output, range.start));
+        let origin = Some((root, Phase::ReduceScatter));
+        let shard = Blueprint { hop: (1, 2), depth: 2, ..Blueprint::new(k, &range) };
         plan.push(if ranks.rank == root {
-            Blueprint { own: memory, to: vec![relay], phase_out: Phase::ReduceScatter, ..shard }
+            let (to, phase_out) = (vec![relay], Phase::ReduceScatter);
+            Blueprint { own: memory, to, phase_out, write: memory, ..shard }
         } else if ranks.rank == relay {
             let to = ranks.others().filter(|&other| other != root).collect();
-            Blueprint { from: vec![root], to, write: memory, ..shard }
+            Blueprint { from: vec![root], to, write: memory, origin, ..shard }
         } else {
-            Blueprint { from: vec![relay], phase_in: Phase::AllGather, write: memory, ..shard }
+            let (from, phase_in) = (vec![relay], Phase::AllGather);
+            Blueprint { from, phase_in, write: memory, origin, hop: (2, 2), ..shard }
         });
     }
     plan
@@ -211,6 +284,7 @@ pub(super) fn broadcast(ranks: Ranks, length: usize, root: u16, exact: bool) -> 
 
 #[cfg(test)]
 mod tests {
+    use super::super::algorithm::Hosts;
     use super::*;
     use std::collections::BTreeMap;
 
@@ -268,30 +342,34 @@ mod tests {
     fn every_message_has_a_sender_and_a_receiver_and_every_result_is_written_once() {
         for world in 1..=9 {
             let all: Vec<u16> = (0..world).collect();
-            for length in [0, 1, 5, 40_000] {
-                for plan in check(world, "all-reduce", |ranks| all_reduce(ranks, length, &all, &all)) {
+            let (alone, mixed) = (Hosts::new(world, &[]), Hosts::new(world, &[0, 1, 0, 1, 0, 1, 2, 2, 2]));
+            let shapes = [Trees::Star, Trees::Ring, Trees::Hosts(&alone), Trees::Hosts(&mixed)];
+            for (length, trees) in [0, 1, 5, 40_000].into_iter().flat_map(|length| shapes.map(|trees| (length, trees))) {
+                let owners = trees.owners(world, length / 448);
+                for plan in check(world, "all-reduce", |ranks| all_reduce(ranks, length, trees, &owners)) {
                     assert!(tiles(&plan, length));
                 }
+                let trees = trees.with_all_owners();
                 for (rank, plan) in
-                    check(world, "reduce-scatter", |ranks| reduce_scatter(ranks, length)).iter().enumerate()
+                    check(world, "reduce-scatter", |ranks| reduce_scatter(ranks, length, trees)).iter().enumerate()
                 {
                     assert!(tiles(plan, shard_range(length, world, rank as u16).len()));
                 }
-                for plan in check(world, "all-gather", |ranks| all_gather(ranks, length)) {
+                for plan in check(world, "all-gather", |ranks| all_gather(ranks, length, trees)) {
                     assert!(tiles(&plan, length));
                 }
                 for root in 0..world {
-                    check(world, "reduce", |ranks| reduce(ranks, length, root));
-                    for exact in [false, true] {
-                        let plans = check(world, "broadcast", |ranks| broadcast(ranks, length, root, exact));
-                        let receivers =
-                            plans.iter().enumerate().filter(|(rank, _)| *rank != usize::from(root));
-                        assert!(receivers.into_iter().all(|(_, plan)| tiles(plan, length)));
+                    let plans = check(world, "reduce", |ranks| reduce(ranks, length, root, trees));
+                    assert!(tiles(&plans[usize::from(root)], length));
+                    for direct in [false, true] {
+                        for plan in check(world, "broadcast", |ranks| broadcast(ranks, length, root, direct)) {
+                            assert!(tiles(&plan, length) || world == 1);
+                        }
                     }
                 }
                 let (servers, workers) = all.split_at(usize::from(world).div_ceil(3));
                 let plans =
-                    check(world, "parameter servers", |ranks| all_reduce(ranks, length, servers, workers));
+                    check(world, "parameter servers", |ranks| push_pull(ranks, length, servers, workers));
                 for plan in &plans[servers.len()..] {
                     assert!(tiles(plan, length));
                 }
@@ -299,9 +377,22 @@ mod tests {
         }
     }
 
+    /// Bytes of rank r in each direction, in shards: 2 (world − 1) / world of the tensor, whatever the algorithm, is the least that an all-reduce can do with.
     #[test]
-    fn the_root_of_a_large_exact_broadcast_sends_everything_once() {
-        let plans = check(5, "broadcast", |ranks| broadcast(ranks, 1 << 20, 2, true));
+    fn every_rank_sends_as_little_as_an_all_reduce_can() {
+        let world = 8;
+        for trees in [Trees::Star, Trees::Ring] {
+            let owners = trees.owners(world, 1_000);
+            for plan in check(world, "all-reduce", |ranks| all_reduce(ranks, 8_000, trees, &owners)) {
+                let sent: usize = plan.iter().map(|part| part.length * part.to.len()).sum();
+                assert_eq!(sent, 2 * 7 * 1_000, "{trees:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_root_of_a_large_broadcast_sends_everything_once() {
+        let plans = check(5, "broadcast", |ranks| broadcast(ranks, 1 << 20, 2, false));
         let sent: usize = plans[2].iter().map(|part| part.length * part.to.len()).sum();
         assert_eq!(sent, 1 << 20);
     }

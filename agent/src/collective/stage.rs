@@ -13,7 +13,7 @@ use crate::wire::cut_map::{CutMap, FULL};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
-use trimwire_encoder::{Envelope, Layout, RowReceiver};
+use trimwire_encoder::{Encoder, Envelope, Layout, RowReceiver};
 
 /// Packets that wait for the network, of one message: a row and what is being sent of the one before.
 const AHEAD: usize = 128;
@@ -83,8 +83,14 @@ impl Stage {
             merged: CutMap::from_planes(vec![FULL; layout.packets()]),
             waiting: blueprint.to.len(),
         });
+        let origin = blueprint.origin.and_then(|origin| scheme.origin(origin, blueprint.shard));
+        let encoder = |encoder: Encoder| match origin {
+            Some(origin) => encoder.with_origin(origin),
+            None => encoder,
+        };
         let encoding = || Encoding {
-            encoder: scheme.encoder(layout.clone()),
+            encoder: encoder(scheme.encoder(layout.clone())),
+            passes: origin.is_some(),
             codec: scheme.codec(),
             job: scheme.job(),
             envelope: Envelope { stream: scheme.stream, message: id.to_u32() },
@@ -182,11 +188,18 @@ impl Stage {
         Ready::Store(rows)
     }
 
-    /// Work on a row whose contributions are all there.
-    pub(super) fn poll_fold(&mut self, key: Key, scheme: &Scheme, tensors: &Tensors) -> Option<Task> {
-        let row = *self.foldable.front()?;
+    /// Work on a row whose contributions are all there. `free` tells whether a row's place in memory is.
+    pub(super) fn poll_fold(
+        &mut self,
+        key: Key,
+        scheme: &Scheme,
+        tensors: &Tensors,
+        free: impl Fn(usize) -> bool,
+    ) -> Option<Task> {
+        let at = self.foldable.iter().position(|&row| free(row))?;
+        let row = *self.foldable.get(at)?;
         let task = self.fold(Key { row, ..key }, scheme, tensors)?;
-        self.foldable.pop_front();
+        self.foldable.remove(at);
         Some(task)
     }
 

@@ -89,6 +89,8 @@ pub(super) enum Own {
 #[derive(Debug)]
 pub(super) struct Encoding {
     pub(super) encoder: Encoder,
+    /// Rows that come whole are sent on as they came.
+    pub(super) passes: bool,
     pub(super) codec: Codec,
     pub(super) job: Job,
     pub(super) envelope: Envelope,
@@ -165,6 +167,9 @@ impl Fold {
             }
             .map(Some);
         }
+        if let Some(passed) = self.pass(row) {
+            return Ok(Some(passed));
+        }
         self.add_up(sum);
         match (self.encoding.as_deref(), self.write.as_mut().map(Lease::view_mut)) {
             (None, None) => Ok(None),
@@ -181,6 +186,20 @@ impl Fold {
             (Some(encoding), Some(ViewMut::F16(out))) => encoding.relay(row, sum, Some(out)).map(Some),
             (Some(encoding), Some(ViewMut::Bf16(out))) => encoding.relay(row, sum, Some(out)).map(Some),
         }
+    }
+
+    /// Sends a row on as it came, if it is one of those and came whole; what it says goes to memory.
+    fn pass(&mut self, row: usize) -> Option<Encoded> {
+        let encoding = self.encoding.as_deref().filter(|encoding| encoding.passes)?;
+        let [(_, receiver)] = &self.contributions[..] else { return None };
+        let passed = encoding.pass(row, receiver)?;
+        match self.write.as_mut().map(Lease::view_mut) {
+            None => {}
+            Some(ViewMut::F32(out)) => decode(receiver, out, false),
+            Some(ViewMut::F16(out)) => decode(receiver, out, false),
+            Some(ViewMut::Bf16(out)) => decode(receiver, out, false),
+        }
+        Some(passed)
     }
 
     /// Adds the contributions up, in the order of the ranks, whatever the order in which they came: the same packets give the same bits.
@@ -228,6 +247,13 @@ fn add<E: Number>(values: &[E], sum: &mut [f32], first: bool) {
 impl Encoding {
     fn choice(&self) -> RowChoice {
         RowChoice { planes: self.planes, importance: self.importance }
+    }
+
+    /// A row as it came.
+    fn pass(&self, row: usize, receiver: &RowReceiver) -> Option<Encoded> {
+        let mut packets = self.buffers.take(self.encoder.row_len(row, self.planes));
+        let encoded = receiver.repack(self.envelope, self.sealer.as_ref(), &mut packets)?;
+        Some(self.wrap(row, encoded, packets, None))
     }
 
     /// `values` that are not sums: the row's first, and those of the next one behind them.

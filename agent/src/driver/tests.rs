@@ -66,6 +66,8 @@ fn transfer<L: Link + Send>(links: [L; 2], reliability: Reliability) -> (Vec<f32
             decoding: Decoding::Unbiased,
             reliability,
             planes: PLANES,
+            until_ns: None,
+            origin: None,
             agree: false,
         };
         driver.endpoint().expect(0, 0, 1, expectation).expect("expects");

@@ -145,6 +145,8 @@ impl Incoming {
         };
         let wants = (0..layout.rows()).map(|row| layout.row_packets(row).len() as u32).collect();
         let slots = (0..layout.rows()).map(|_| Slot::Empty).collect();
+        let silence_ns = now_ns.saturating_add(timeouts.keep_alive_ns);
+        let timer_ns = Some(expectation.until_ns.map_or(silence_ns, |until_ns| until_ns.min(silence_ns)));
         Self {
             from: envelope.stream.rank(),
             id: envelope.message,
@@ -163,7 +165,7 @@ impl Incoming {
             heard_ns: now_ns,
             deadline_ns: None,
             ack_due_ns: None,
-            timer_ns: Some(now_ns.saturating_add(timeouts.keep_alive_ns)),
+            timer_ns,
             ack_queued: false,
             status_queued: false,
             stop_queued: false,
@@ -197,10 +199,11 @@ impl Incoming {
     }
 
     fn receiver(&self, row: usize) -> RowReceiver {
-        let Expectation { layout, codec, job, decoding, .. } = &self.expectation;
+        let Expectation { layout, codec, job, decoding, origin, .. } = &self.expectation;
         // Where a sealed packet's tags are follows from the planes that were sent.
         let receiver = RowReceiver::new(layout, row, *job, self.envelope, *decoding);
         let receiver = receiver.with_codec(*codec).with_planes(self.board.planes());
+        let receiver = receiver.with_origin(origin.unwrap_or(self.envelope));
         match &self.sealer {
             Some(sealer) => receiver.sealed(sealer.clone()),
             None => receiver,
@@ -313,12 +316,14 @@ impl Incoming {
 
     /// Whether enough is there, and nothing more to be waited for.
     pub(crate) fn is_over(&self, now_ns: u64) -> bool {
-        self.all_there() || (self.deadline_ns.is_some_and(|at_ns| at_ns <= now_ns) && self.bound_holds())
+        let past = |at_ns: Option<u64>| at_ns.is_some_and(|at_ns| at_ns <= now_ns);
+        self.all_there() || past(self.expectation.until_ns) || (past(self.deadline_ns) && self.bound_holds())
     }
 
     fn set_timer(&mut self, timeouts: &TimeoutConfig) {
         let silence_ns = self.heard_ns.saturating_add(timeouts.keep_alive_ns);
-        self.timer_ns = [self.deadline_ns, self.ack_due_ns, Some(silence_ns)].into_iter().flatten().min();
+        let until_ns = self.expectation.until_ns.filter(|_| self.is_receiving());
+        self.timer_ns = [self.deadline_ns, until_ns, self.ack_due_ns, Some(silence_ns)].into_iter().flatten().min();
     }
 
     /// Data has come that is not reported at once: it will be, however slowly more comes.

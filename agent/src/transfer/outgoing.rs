@@ -3,6 +3,7 @@
 use super::flight::{Flight, Late, Repair};
 use super::inquiry::Inquiry;
 use super::path::PathEstimate;
+use super::repairs::{Repairs, worth};
 use super::trial::Trial;
 use super::{TransferError, TransferStats, backoff};
 use crate::config::TimeoutConfig;
@@ -12,7 +13,6 @@ use crate::row::{Row, Run};
 use crate::spray::Spray;
 use crate::wire::cut_map::CutMap;
 use crate::wire::{Probe, Progress, Report, Stop};
-use std::collections::{BTreeSet, VecDeque};
 use trimwire_encoder::Layout;
 
 /// What to do after something happened to a transfer.
@@ -65,9 +65,9 @@ pub(crate) struct Outgoing {
     next: u32,
     next_row: usize,
     flight: Flight,
-    repairs: VecDeque<Repair>,
-    /// Those in `repairs`.
-    repairing: BTreeSet<u32>,
+    repairs: Repairs,
+    /// What is sent for the first time goes before repairs, and these by what they are worth.
+    best_effort: bool,
     inquiry: Inquiry,
     trial: Trial,
     /// `Some`: the receiver's application has not asked for it, since then; so often asked.
@@ -99,8 +99,8 @@ impl Outgoing {
             next: 0,
             next_row: 0,
             flight: Flight::new(packets, outbound.planes),
-            repairs: VecDeque::new(),
-            repairing: BTreeSet::new(),
+            repairs: Repairs::default(),
+            best_effort: outbound.best_effort,
             inquiry: Inquiry::default(),
             trial: Trial::default(),
             not_expected: None,
@@ -170,10 +170,11 @@ impl Outgoing {
         if self.stopped || !self.trial.may_send() {
             return None;
         }
-        let (chunk, first) = match self.next_repair() {
-            Some(repair) => repair,
-            None => self.next_first(most)?,
-        };
+        let (chunk, first) = if self.best_effort {
+            self.next_first(most).or_else(|| self.next_repair())
+        } else {
+            self.next_repair().or_else(|| self.next_first(most))
+        }?;
         for (nth, packet) in chunk.run.payload.chunks(chunk.run.segment).enumerate() {
             self.flight.sent(now_ns, first + nth as u32, path, packet.len());
         }
@@ -203,8 +204,7 @@ impl Outgoing {
 
     fn next_repair(&mut self) -> Option<(Chunk, u32)> {
         loop {
-            let Repair { index, from_plane } = self.repairs.pop_front()?;
-            self.repairing.remove(&index);
+            let Repair { index, from_plane } = self.repairs.pop()?;
             if self.flight.satisfied(index) {
                 continue;
             }
@@ -340,9 +340,18 @@ impl Outgoing {
     }
 
     fn repair(&mut self, repair: Repair) {
-        if !self.flight.leave_out(repair.index) && self.repairing.insert(repair.index) {
-            self.repairs.push_back(repair);
+        if !self.flight.leave_out(repair.index) {
+            self.queue(repair);
         }
+    }
+
+    fn queue(&mut self, repair: Repair) {
+        let row = self.rows.get(self.layout.packet_row(repair.index as usize)).and_then(Option::as_ref);
+        let worth = row.filter(|_| self.best_effort).map(|row| {
+            let (codec, energy) = row.codec_and_energy();
+            worth(codec, energy, repair.from_plane, self.planes)
+        });
+        self.repairs.push(repair, worth.unwrap_or(0.0));
     }
 
     /// The answer to the newest question, when everything was sent before it.
@@ -373,9 +382,7 @@ impl Outgoing {
             return Next::Probe;
         }
         for repair in self.flight.take_left_out() {
-            if self.repairing.insert(repair.index) {
-                self.repairs.push_back(repair);
-            }
+            self.queue(repair);
         }
         self.ready()
     }

@@ -24,6 +24,15 @@ impl Group {
         }
     }
 
+    /// The same with a host's number for each rank.
+    pub(crate) fn on_hosts(mut self, hosts: &[u32]) -> Self {
+        for communicator in &mut self.communicators {
+            let config = CommunicatorConfig { hosts: hosts.to_vec(), ..communicator.config().clone() };
+            *communicator = Communicator::new(config);
+        }
+        self
+    }
+
     /// The same of a job with a key.
     pub(crate) fn sealed(world: u16, faults: Faults, seed: u64) -> Self {
         let key = SealKey::from_bytes(&[7; 32]).expect("32 bytes");

@@ -413,6 +413,8 @@ pub(crate) fn expectation(endpoint: &Endpoint, length: usize) -> Expectation {
         decoding: Decoding::Unbiased,
         reliability: endpoint.config().reliability,
         planes: PLANES,
+        until_ns: None,
+        origin: None,
         agree: false,
     }
 }

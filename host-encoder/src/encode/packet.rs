@@ -18,7 +18,7 @@ const BLOCKS: usize = 255;
 pub(crate) struct Room {
     codes: [[u32; BLOCK]; RUN],
     /// Upper bytes of code words, in the backend's order.
-    upper: [[u8; BLOCK]; BLOCKS],
+    pub(super) upper: [[u8; BLOCK]; BLOCKS],
 }
 
 impl Default for Room {
@@ -80,24 +80,37 @@ impl Kernel for Quantise<'_> {
                 lanes.split_codes(values, codes, upper, [b, c]);
             }
         }
-        // Not all of the planes, or not all of a piece, go by way of here.
-        let (mut pieces, part) = ([0; 8 * BLOCK], planes < 8 || blocks.len() < 8);
-        let mut block = 0;
-        while block < blocks.len() {
-            // Eight blocks at a time, the last ones together with some that are done already.
-            let first = block.min(blocks.len().saturating_sub(8));
-            let Some(upper) = upper[first..].first_chunk() else { return };
-            let (to, at) = if part { (&mut pieces[..], 0) } else { (&mut *bits, 4 * first) };
-            lanes.turn_back(upper, to, at);
-            if part {
-                for (plane, piece) in bits.chunks_exact_mut(n / 8).zip(pieces.as_chunks::<BLOCK>().0) {
-                    let plane = &mut plane[4 * first..];
-                    let length = plane.len().min(BLOCK);
-                    plane[..length].copy_from_slice(&piece[..length]);
-                }
+        turn_planes(lanes, upper, n, planes, bits);
+    }
+}
+
+/// The upper bytes of a packet's code words, of `n` coordinates, to its first planes, eight at most.
+#[inline(always)]
+pub(super) fn turn_planes<L: Planes>(
+    lanes: L,
+    upper: &[[u8; BLOCK]; BLOCKS],
+    n: usize,
+    planes: u8,
+    bits: &mut [u8],
+) {
+    let blocks = n / BLOCK;
+    // Not all of the planes, or not all of a piece, go by way of here.
+    let (mut pieces, part) = ([0; 8 * BLOCK], planes < 8 || blocks < 8);
+    let mut block = 0;
+    while block < blocks {
+        // Eight blocks at a time, the last ones together with some that are done already.
+        let first = block.min(blocks.saturating_sub(8));
+        let Some(upper) = upper[first..].first_chunk() else { return };
+        let (to, at) = if part { (&mut pieces[..], 0) } else { (&mut *bits, 4 * first) };
+        lanes.turn_back(upper, to, at);
+        if part {
+            for (plane, piece) in bits.chunks_exact_mut(n / 8).zip(pieces.as_chunks::<BLOCK>().0) {
+                let plane = &mut plane[4 * first..];
+                let length = plane.len().min(BLOCK);
+                plane[..length].copy_from_slice(&piece[..length]);
             }
-            block = first + 8;
         }
+        block = first + 8;
     }
 }
 

@@ -93,13 +93,14 @@ pub struct Encoder {
     strict: bool,
     parallel: bool,
     sealer: Option<Sealer>,
+    origin: Option<Envelope>,
 }
 
 impl Encoder {
     /// An encoder for messages of `layout` in a job, with the default codec, on one thread.
     pub fn new(layout: Layout, job: Job) -> Self {
         let (codec, isa) = (Codec::default(), Isa::best());
-        Self { layout, job, codec, isa, strict: false, parallel: false, sealer: None }
+        Self { layout, job, codec, isa, strict: false, parallel: false, sealer: None, origin: None }
     }
 
     /// With another codec.
@@ -126,6 +127,12 @@ impl Encoder {
     /// Seals the packets (docs/wire-format.md §12).
     pub fn sealed(self, sealer: Sealer) -> Self {
         Self { sealer: Some(sealer), ..self }
+    }
+
+    /// Rotates under the keys of another envelope than the packets': of a message that is passed on, and whose rows are encoded anew where they came damaged.
+    /// Receivers have to know ([`RowReceiver::with_origin`]).
+    pub fn with_origin(self, origin: Envelope) -> Self {
+        Self { origin: Some(origin), ..self }
     }
 
     /// The messages' layout.
@@ -298,7 +305,7 @@ impl Encoder {
             let task = RowTask {
                 layout: &self.layout,
                 row,
-                key: self.job.key(envelope),
+                key: self.job.key(self.origin.unwrap_or(envelope)),
                 codec: self.codec,
                 isa: self.isa,
                 planes,
@@ -352,7 +359,8 @@ impl Encoder {
     ) {
         let mut receiver = RowReceiver::new(&self.layout, row, self.job, envelope, Decoding::Unbiased)
             .with_codec(self.codec)
-            .with_isa(self.isa);
+            .with_isa(self.isa)
+            .with_origin(self.origin.unwrap_or(envelope));
         let mut rest = packets;
         for (_, place) in self.layout.row_places(row) {
             let (packet, tail) = rest.split_at(self.codec.packet_len(planes, place.len(), false));

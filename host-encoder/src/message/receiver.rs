@@ -1,6 +1,7 @@
 //! One row under reception.
 
-use super::sealing::with_believed;
+use super::choice::EncodedRow;
+use super::sealing::{seal_row, with_believed};
 use crate::baselines;
 use crate::decode::decoding::Decoding;
 use crate::decode::reception::{Precision, Reception};
@@ -8,11 +9,13 @@ use crate::decode::row::{Put, RowDecoder};
 use crate::decode::scratch::{Scratch, with_scratch};
 use crate::decode::words::RowWords;
 use crate::element::Element;
+use crate::encode::repack::Repack;
+use crate::encode::scratch::with_scratch as encode_scratch;
 use crate::quantise::statistics::Statistics;
 use crate::rotate::Job;
 use crate::simd::Isa;
 use crate::wire::seal::Sealer;
-use crate::wire::{Codec, Envelope, Layout, PacketError, PacketView};
+use crate::wire::{Codec, Envelope, HEADER_LEN, Header, Kind, Layout, PacketError, PacketView, Prefix};
 use std::ops::Range;
 
 /// What a packet added.
@@ -75,6 +78,8 @@ pub struct RowReceiver {
     row: usize,
     job: Job,
     envelope: Envelope,
+    /// Whose keys it was rotated under, where that is not who sends it.
+    origin: Option<Envelope>,
     codec: Codec,
     decoding: Decoding,
     isa: Isa,
@@ -88,6 +93,8 @@ pub struct RowReceiver {
     words: Option<RowWords>,
     /// Whether the row was rotated twice: its first packet says it.
     twice: Option<bool>,
+    /// Whether its packets are marked as important.
+    important: bool,
     /// How many of its packets are not complete.
     missing: usize,
     /// It was decoded, and its words are gone.
@@ -121,6 +128,7 @@ impl RowReceiver {
             row,
             job,
             envelope,
+            origin: None,
             codec: Codec::default(),
             decoding,
             isa: Isa::best(),
@@ -131,6 +139,7 @@ impl RowReceiver {
             packets,
             words: None,
             twice: None,
+            important: false,
             taken: false,
         }
     }
@@ -159,6 +168,11 @@ impl RowReceiver {
         Self { sealer: Some(sealer), ..self }
     }
 
+    /// For a row that its sender passes on ([`Self::repack`]): whose keys it was rotated under.
+    pub fn with_origin(self, origin: Envelope) -> Self {
+        Self { origin: Some(origin), ..self }
+    }
+
     /// Forgets all packets and expects the same row of another message; keeps the buffers.
     pub fn reset(&mut self, envelope: Envelope) {
         self.envelope = envelope;
@@ -166,6 +180,7 @@ impl RowReceiver {
             (packet.reception, packet.limit) = (None, u8::MAX);
         }
         (self.twice, self.missing, self.taken) = (None, self.packets.len(), false);
+        self.important = false;
     }
 
     /// Takes over the memory of a receiver that is not needed any more, of whatever row: the largest part of what a receiver needs is the row's code words, four bytes a
@@ -226,6 +241,7 @@ impl RowReceiver {
         if contradicts || *self.twice.get_or_insert(header.twice) != header.twice {
             return Err(PacketError::Contradiction(header.index));
         }
+        self.important |= header.prefix.important;
         let reception = packet.reception.get_or_insert_with(|| Reception::new(statistics, place.len()));
         let planes_before = reception.leading();
         let mut receipt =
@@ -331,6 +347,56 @@ impl RowReceiver {
         Ok(())
     }
 
+    /// Writes the row's packets anew as the sender of `to` sends them on: the same planes of the same code words, so that who receives those decodes
+    /// ([`Self::with_origin`]) the same bits. `packets` is as long as [`super::Encoder::encode_row`]'s with the same layout, planes and sealer.
+    /// `None`, and nothing of use in `packets`, where not all planes that are sent of all packets are held, the buffer has another length, or the codec is a baseline.
+    pub fn repack(&self, to: Envelope, sealer: Option<&Sealer>, packets: &mut [u8]) -> Option<EncodedRow> {
+        let (row, codec, planes) = (self.row, self.codec, self.planes);
+        let length = |sealed| self.layout.row_len(codec, row, planes, sealed);
+        let fits = packets.len() == length(sealer.is_some());
+        let limited = self.packets.iter().any(|packet| packet.limit < planes);
+        let words = self.words.as_ref().filter(|_| self.is_complete() && fits && !limited)?;
+        if codec != Codec::Rht {
+            return None;
+        }
+        let (important, twice) = (self.important, self.twice.unwrap_or(false));
+        let mut energy = 0.0;
+        // Room for tags is left in front of the first packet.
+        let (_, mut rest) = packets.split_at_mut(packets.len() - length(false));
+        for (nth, (index, place)) in self.layout.row_places(row).enumerate() {
+            let (packet, tail) = rest.split_at_mut(HEADER_LEN + codec.plane_offset(planes, place.len()));
+            rest = tail;
+            let Statistics { sigma, kappa, peak } = self.packets.get(nth)?.reception.as_ref()?.statistics();
+            let header = Header {
+                prefix: Prefix {
+                    kind: Kind::Data,
+                    codec: codec.id(),
+                    important,
+                    layer_class: self.layout.layer_class(row),
+                    last: index + 1 == self.layout.packets(),
+                    stream: to.stream,
+                    message: to.message,
+                },
+                first_plane: 0,
+                index: index as u32,
+                coordinates: place.len(),
+                twice,
+                sigma,
+                kappa,
+                peak,
+            };
+            packet[..HEADER_LEN].copy_from_slice(&header.to_bytes());
+            energy += place.len() as f64 * f64::from(sigma).powi(2);
+            let (words, body) = (words.of(place), &mut packet[HEADER_LEN..]);
+            encode_scratch(|scratch| self.isa.run(Repack { words, planes, body, room: &mut scratch.room }));
+        }
+        if let Some(sealer) = sealer {
+            seal_row(sealer, &self.layout, row, (codec, planes), packets);
+        }
+        let figure = energy / self.layout.row_range(row).len() as f64;
+        Some(EncodedRow { planes, figure, important, twice })
+    }
+
     /// Adds the row to `sum` (padding included) before it is rotated back.
     pub(super) fn add_rotated_into(&self, sum: &mut [f32]) {
         self.with_decoder(|decoder, words| put_row(self.codec, decoder, words, Put::AddRotated, sum));
@@ -342,7 +408,7 @@ impl RowReceiver {
         let decoder = RowDecoder {
             layout: &self.layout,
             row: self.row,
-            key: self.job.key(self.envelope),
+            key: self.job.key(self.origin.unwrap_or(self.envelope)),
             decoding: self.decoding,
             isa: self.isa,
             twice: self.twice.unwrap_or(false),

@@ -53,6 +53,8 @@ pub(crate) fn run(args: &RecvArgs) -> Result<bool, Failure> {
         decoding,
         reliability: args.link.reliability(),
         planes: args.codec.planes,
+        until_ns: None,
+        origin: None,
         agree: false,
     };
     for &from in left.keys() {
