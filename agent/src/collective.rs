@@ -20,6 +20,7 @@
 //! after one of another length, all are.
 
 mod agenda;
+mod agreement;
 mod algorithm;
 mod buffers;
 mod error;
@@ -58,8 +59,8 @@ pub enum Replicas {
     #[default]
     Free,
     /// Every rank, the owner included, decodes each packet at the lowest precision that any rank got: results are
-    /// bit-identical. Costs a round trip, and a packet that is missing at one rank is missing at all, so each
-    /// transfer of the all-gather has to keep to the loss bound divided by the number of receivers.
+    /// bit-identical. Before that the tails that take most off the error are sent again, until all together err by no more than each alone would on average. Costs two round trips, and a
+    /// packet that is missing at one rank is missing at all, so each transfer of the all-gather has to keep to the loss bound divided by the number of receivers.
     Consistent,
 }
 
@@ -387,6 +388,7 @@ impl Communicator {
     pub fn handle_event(&mut self, now_ns: u64, event: Event, endpoint: &mut Endpoint) {
         let (Event::Row { message, .. }
         | Event::Received { message, .. }
+        | Event::Passed { message, .. }
         | Event::Sent { message, .. }
         | Event::Agreed { message, .. }
         | Event::Failed { message, .. }) = event;

@@ -204,6 +204,12 @@ impl Endpoint {
         Ok(())
     }
 
+    /// Answers [`Event::Passed`]: sends the tails of these packets, from where the receiver has them cut, once, and reports again; where there are none the receiver may be content, which
+    /// [`Event::Sent`] says. Packets that there are not, and messages that do not wait for this, are ignored.
+    pub fn settle(&mut self, now_ns: u64, to: u16, message: u32, packets: &[u32]) {
+        self.with_peer(now_ns, to, |peer, cx| peer.settle(cx, message, packets));
+    }
+
     /// Tells the receiver of a message that [`Event::Sent`] has reported the precision at which all replicas decode;
     /// repeated until it confirms.
     pub fn agree(&mut self, now_ns: u64, to: u16, message: u32, map: Arc<CutMap>) -> Result<(), SendError> {

@@ -200,6 +200,16 @@ pub enum Event {
         /// What became of its packets.
         stats: TransferStats,
     },
+    /// Consistent replicas: every packet of a message whose map was asked for ([`Outbound::want_map`]) was sent, and its receiver has said what it has. It keeps what lacks tails until
+    /// [`crate::endpoint::Endpoint::settle`]. Left out where it has everything: it is content then.
+    Passed {
+        /// Its receiver.
+        to: u16,
+        /// Its id.
+        message: u32,
+        /// What it has.
+        map: CutMap,
+    },
     /// The receiver of a message is content.
     Sent {
         /// Its receiver.

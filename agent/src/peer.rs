@@ -278,6 +278,14 @@ impl Peer {
         sealer
     }
 
+    /// Consistent replicas: which tails of a message the peer gets before it may be content.
+    pub(crate) fn settle(&mut self, cx: &mut Context<'_>, message: u32, packets: &[u32]) {
+        if let Some(transfer) = self.sends.get_mut(&message) {
+            let next = transfer.settle(packets);
+            self.apply(cx, message, next);
+        }
+    }
+
     /// Ends a message on its way to the peer, and tells the peer.
     pub(crate) fn abort_send(&mut self, message: u32, abort: Abort) {
         if self.sends.contains_key(&message) || self.agreements.contains_key(&message) {
@@ -479,6 +487,11 @@ impl Peer {
                 self.queue_data(message);
             }
             outgoing::Next::Probe => self.queue_probe(message),
+            outgoing::Next::Passed => {
+                let map = transfer.reported();
+                self.timers.set(Timer::Outgoing(message), transfer.timer_ns);
+                cx.events.push_back(Event::Passed { to: self.rank, message, map });
+            }
             outgoing::Next::Done => {
                 let (map, stats) = (transfer.take_map(), transfer.stats);
                 let agreeing = map.is_some();

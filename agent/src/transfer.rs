@@ -21,8 +21,8 @@ mod flight;
 pub(crate) mod incoming;
 mod inquiry;
 pub(crate) mod outgoing;
-mod repairs;
 pub(crate) mod path;
+mod repairs;
 mod trial;
 
 pub use crate::outcome::{TransferError, TransferStats};

@@ -79,8 +79,12 @@ fn element() -> impl Strategy<Value = ElementType> {
 
 /// Ways to go, and which ranks are on one host.
 fn ways() -> impl Strategy<Value = (Algorithm, Vec<u32>)> {
-    let algorithm =
-        prop_oneof![Just(Algorithm::Automatic), Just(Algorithm::Direct), Just(Algorithm::Ring), Just(Algorithm::TwoLevel)];
+    let algorithm = prop_oneof![
+        Just(Algorithm::Automatic),
+        Just(Algorithm::Direct),
+        Just(Algorithm::Ring),
+        Just(Algorithm::TwoLevel)
+    ];
     (algorithm, prop::collection::vec(0_u32..3, 0..7))
 }
 

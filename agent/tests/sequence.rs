@@ -315,7 +315,7 @@ impl World {
                     }
                 }
             }
-            Event::Agreed { .. } => prop_assert!(false, "nothing is agreed"),
+            Event::Passed { .. } | Event::Agreed { .. } => prop_assert!(false, "nothing is agreed"),
         }
         Ok(())
     }

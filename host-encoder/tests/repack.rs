@@ -2,14 +2,22 @@
 
 use proptest::prelude::*;
 use trimwire_encoder::{
-    Codec, Decoding, Encoder, Envelope, Importance, Isa, Job, Layout, RowChoice, RowReceiver, SealKey, Sealer, StreamId,
+    Codec, Decoding, Encoder, Envelope, Importance, Isa, Job, Layout, RowChoice, RowReceiver, SealKey,
+    Sealer, StreamId,
 };
 
 fn envelope(rank: u16, message: u32) -> Envelope {
     Envelope { stream: StreamId::new(1, rank).expect("fits"), message }
 }
 
-fn receive(receiver: &mut RowReceiver, layout: &Layout, row: usize, planes: u8, sealed: bool, packets: &[u8]) {
+fn receive(
+    receiver: &mut RowReceiver,
+    layout: &Layout,
+    row: usize,
+    planes: u8,
+    sealed: bool,
+    packets: &[u8],
+) {
     let mut rest = packets;
     for (_, place) in layout.row_places(row) {
         let (packet, tail) = rest.split_at(Codec::Rht.packet_len(planes, place.len(), sealed));

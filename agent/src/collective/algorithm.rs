@@ -143,8 +143,12 @@ impl<'a> Trees<'a> {
             Self::Star => (0..world).take(most.max(1)).collect(),
             Self::Ring => (0..world).collect(),
             Self::Hosts(hosts) => {
-                let mut owners: Vec<u16> =
-                    hosts.members.iter().flat_map(|ranks| ranks.iter().take(hosts.columns())).copied().collect();
+                let mut owners: Vec<u16> = hosts
+                    .members
+                    .iter()
+                    .flat_map(|ranks| ranks.iter().take(hosts.columns()))
+                    .copied()
+                    .collect();
                 owners.sort_unstable();
                 owners
             }
@@ -174,7 +178,11 @@ impl<'a> Trees<'a> {
                 if rank == owner {
                     return (2, 0);
                 }
-                if hosts.leader(rank, owner) == rank { (1, 1) } else { (0, 2 - u16::from(hosts.are_together(rank, owner))) }
+                if hosts.leader(rank, owner) == rank {
+                    (1, 1)
+                } else {
+                    (0, 2 - u16::from(hosts.are_together(rank, owner)))
+                }
             }
         }
     }
@@ -265,14 +273,19 @@ mod tests {
         let free = options(false, Replicas::Free);
         let alone = Hosts::new(16, &[]);
         let four = Hosts::new(16, &[0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3]);
-        let choose = |length, hosts: &Hosts, options: &Options| Algorithm::Automatic.choose(length, hosts, options);
+        let choose =
+            |length, hosts: &Hosts, options: &Options| Algorithm::Automatic.choose(length, hosts, options);
         assert_eq!(choose(1 << 24, &alone, &free), Algorithm::Direct);
         assert_eq!(choose(1 << 24, &four, &free), Algorithm::TwoLevel);
         assert_eq!(choose(1 << 24, &four, &options(false, Replicas::Consistent)), Algorithm::Direct);
         assert_eq!(choose(1 << 24, &alone, &options(true, Replicas::Free)), Algorithm::Ring);
         assert_eq!(choose(1 << 10, &alone, &options(true, Replicas::Free)), Algorithm::Direct);
         let mixed = Hosts::new(5, &[7, 7, 7, 7, 9]);
-        assert_eq!(choose(1 << 24, &mixed, &free), Algorithm::Direct, "one rank would do all of a host's work");
+        assert_eq!(
+            choose(1 << 24, &mixed, &free),
+            Algorithm::Direct,
+            "one rank would do all of a host's work"
+        );
         let one = Hosts::new(4, &[1, 1, 1, 1]);
         assert_eq!(choose(1 << 24, &one, &free), Algorithm::Direct, "there is no second level");
         assert_eq!(Algorithm::Ring.choose(1, &four, &free), Algorithm::Ring);
@@ -310,7 +323,10 @@ mod tests {
                             let heights = [at, next].map(|rank| trees.height_and_depth(world, rank, owner).0);
                             assert!(heights[0] < heights[1], "{trees:?}: contributions climb");
                             (at, hops) = (next, hops + 1);
-                            assert!(hops <= trees.depth(world), "{trees:?} of {world}: rank {rank} to {owner}");
+                            assert!(
+                                hops <= trees.depth(world),
+                                "{trees:?} of {world}: rank {rank} to {owner}"
+                            );
                         }
                         assert_eq!(at, owner);
                         let (mut at, mut hops) = (rank, 0);
@@ -318,7 +334,11 @@ mod tests {
                             assert!(nodes[usize::from(next)].receivers.contains(&at), "{trees:?}");
                             (at, hops) = (next, hops + 1);
                         }
-                        assert_eq!((at, hops), (owner, trees.height_and_depth(world, rank, owner).1), "{trees:?}");
+                        assert_eq!(
+                            (at, hops),
+                            (owner, trees.height_and_depth(world, rank, owner).1),
+                            "{trees:?}"
+                        );
                     }
                 }
             }

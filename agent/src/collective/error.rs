@@ -1,7 +1,7 @@
 //! What can go wrong with an operation.
 
-use super::{Algorithm, Phase};
 use super::memory::ElementType;
+use super::{Algorithm, Phase};
 use crate::endpoint::{ExpectError, SendError};
 use crate::transfer::TransferError;
 use trimwire_encoder::{EncodeError, LayoutError};
@@ -51,7 +51,9 @@ pub enum StartError {
         number: u32,
     },
     /// Consistent replicas need the direct algorithm.
-    #[error("operation {number}: replicas that are to be consistent need the direct algorithm, not {algorithm}")]
+    #[error(
+        "operation {number}: replicas that are to be consistent need the direct algorithm, not {algorithm}"
+    )]
     Algorithm {
         /// The operation.
         number: u32,

@@ -1,6 +1,7 @@
 //! One operation at one rank: its stages, messages and memory.
 
 use super::agenda::{Agenda, first};
+use super::agreement::Step;
 use super::buffers::Buffers;
 use super::figures::Figures;
 use super::plan::Blueprint;
@@ -13,7 +14,6 @@ use super::{
 use crate::endpoint::{Endpoint, Event, Expectation, Outbound, Reliability};
 use crate::transfer::TransferStats;
 use crate::wire::Reason;
-use crate::wire::cut_map::CutMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use trimwire_encoder::{Codec, Encoder, Envelope, Job, Layout, LayoutError, Sealer, StreamId};
@@ -287,8 +287,15 @@ impl Operation {
                 let Some((at, counts)) = self.sent.get_mut(&(to, message)) else { return Ok(()) };
                 *counts = Some(stats);
                 let at = *at;
-                if let Some(merged) = map.and_then(|map| self.stages[at].merge(&map)) {
-                    self.agree(now_ns, at, message, merged, endpoint)?;
+                if let Some(map) = map {
+                    let step = self.stages[at].report(to, map, true);
+                    self.agree(now_ns, at, message, step, endpoint)?;
+                }
+            }
+            Event::Passed { to, message, map } => {
+                if let Some(&(at, _)) = self.sent.get(&(to, message)) {
+                    let step = self.stages[at].report(to, map, false);
+                    self.agree(now_ns, at, message, step, endpoint)?;
                 }
             }
             Event::Agreed { from, message, map } => {
@@ -309,15 +316,25 @@ impl Operation {
         Ok(())
     }
 
-    /// All receivers have reported: tells them the precision to decode at, and decodes likewise.
+    /// All receivers have reported: sends them tails, or tells them the precision to decode at, and decodes likewise.
     fn agree(
         &mut self,
         now_ns: u64,
         at: usize,
         message: u32,
-        merged: CutMap,
+        step: Step,
         endpoint: &mut Endpoint,
     ) -> Result<(), OperationError> {
+        let merged = match step {
+            Step::Wait => return Ok(()),
+            Step::Fetch(tails) => {
+                for (peer, packets) in tails {
+                    endpoint.settle(now_ns, peer, message, &packets);
+                }
+                return Ok(());
+            }
+            Step::Agreed(merged) => merged,
+        };
         let stage = &mut self.stages[at];
         let (number, shard) = (self.scheme.number, stage.blueprint.shard);
         let merged = Arc::new(merged);

@@ -344,14 +344,18 @@ mod tests {
             let all: Vec<u16> = (0..world).collect();
             let (alone, mixed) = (Hosts::new(world, &[]), Hosts::new(world, &[0, 1, 0, 1, 0, 1, 2, 2, 2]));
             let shapes = [Trees::Star, Trees::Ring, Trees::Hosts(&alone), Trees::Hosts(&mixed)];
-            for (length, trees) in [0, 1, 5, 40_000].into_iter().flat_map(|length| shapes.map(|trees| (length, trees))) {
+            for (length, trees) in
+                [0, 1, 5, 40_000].into_iter().flat_map(|length| shapes.map(|trees| (length, trees)))
+            {
                 let owners = trees.owners(world, length / 448);
                 for plan in check(world, "all-reduce", |ranks| all_reduce(ranks, length, trees, &owners)) {
                     assert!(tiles(&plan, length));
                 }
                 let trees = trees.with_all_owners();
                 for (rank, plan) in
-                    check(world, "reduce-scatter", |ranks| reduce_scatter(ranks, length, trees)).iter().enumerate()
+                    check(world, "reduce-scatter", |ranks| reduce_scatter(ranks, length, trees))
+                        .iter()
+                        .enumerate()
                 {
                     assert!(tiles(plan, shard_range(length, world, rank as u16).len()));
                 }
@@ -362,7 +366,8 @@ mod tests {
                     let plans = check(world, "reduce", |ranks| reduce(ranks, length, root, trees));
                     assert!(tiles(&plans[usize::from(root)], length));
                     for direct in [false, true] {
-                        for plan in check(world, "broadcast", |ranks| broadcast(ranks, length, root, direct)) {
+                        for plan in check(world, "broadcast", |ranks| broadcast(ranks, length, root, direct))
+                        {
                             assert!(tiles(&plan, length) || world == 1);
                         }
                     }

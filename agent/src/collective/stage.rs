@@ -1,6 +1,7 @@
 //! What happens to one shard at this rank, row by row, as its [`Blueprint`] says.
 
 use super::agenda::Ready;
+use super::agreement::{Agreement, Step};
 use super::figures::Figures;
 use super::memory::Memory;
 use super::operation::Scheme;
@@ -32,15 +33,6 @@ impl Tensors {
             Tensor::Output => self.output.as_ref(),
         }
     }
-}
-
-/// Consistent replicas: what this rank's receivers have of its sum.
-#[derive(Debug)]
-struct Agreement {
-    /// The least of all reports so far.
-    merged: CutMap,
-    /// Receivers that have not reported.
-    waiting: usize,
 }
 
 /// A shard under way.
@@ -79,10 +71,8 @@ impl Stage {
         let sends = !blueprint.to.is_empty();
         let id = MessageId::new(scheme.number, blueprint.phase_out, blueprint.shard);
         let agrees = scheme.replicas() == Replicas::Consistent && blueprint.phase_out == Phase::AllGather;
-        let agreement = (agrees && sends).then(|| Agreement {
-            merged: CutMap::from_planes(vec![FULL; layout.packets()]),
-            waiting: blueprint.to.len(),
-        });
+        let agreement =
+            (agrees && sends).then(|| Agreement::new(scheme.codec(), scheme.planes(), blueprint.to.len()));
         let origin = blueprint.origin.and_then(|origin| scheme.origin(origin, blueprint.shard));
         let encoder = |encoder: Encoder| match origin {
             Some(origin) => encoder.with_origin(origin),
@@ -161,15 +151,18 @@ impl Stage {
         Ready::Fold
     }
 
-    /// Consistent replicas: a receiver has reported what it has. Gives the map that all decode by, when it was the last.
-    pub(super) fn merge(&mut self, map: &CutMap) -> Option<CutMap> {
-        let agreement = self.agreement.as_mut()?;
-        agreement.merged.merge_minimum(map);
-        agreement.waiting = agreement.waiting.saturating_sub(1);
-        if agreement.waiting > 0 {
-            return None;
+    /// Consistent replicas: a receiver has reported what it has, and whether that is all it will have.
+    pub(super) fn report(&mut self, from: u16, map: CutMap, content: bool) -> Step {
+        let Some(agreement) = &mut self.agreement else { return Step::Wait };
+        let energy = |packet: u32| {
+            let row = self.layout.packet_row(packet as usize);
+            self.figures.get(row).copied().unwrap_or(0.0)
+        };
+        let step = agreement.report(from, map, content, energy);
+        if matches!(step, Step::Agreed(_)) {
+            self.agreement = None;
         }
-        self.agreement.take().map(|agreement| agreement.merged)
+        step
     }
 
     /// The precision is agreed: rows forget what not every replica has.

@@ -5,7 +5,7 @@
 
 use super::path::{Overtaken, PathEstimate};
 use crate::spray::Spray;
-use crate::wire::cut_map::MapPart;
+use crate::wire::cut_map::{CutMap, FULL, MapPart};
 use crate::wire::{Echo, Wanted};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -78,11 +78,13 @@ pub(super) struct Flight {
     left_out: u32,
     /// The receiver says that it has what it wants of all packets below.
     low: u32,
+    /// That is every plane of them.
+    low_is_whole: bool,
     wanted: Wanted,
 }
 
 impl Flight {
-    pub(super) fn new(packets: u32, planes: u8) -> Self {
+    pub(super) fn new(packets: u32, planes: u8, low_is_whole: bool) -> Self {
         Self {
             packets: vec![Packet::default(); packets as usize],
             planes,
@@ -91,6 +93,7 @@ impl Flight {
             in_flight_bytes: 0,
             left_out: 0,
             low: 0,
+            low_is_whole,
             wanted: Wanted::AllBut(0),
         }
     }
@@ -112,6 +115,22 @@ impl Flight {
 
     fn satisfies(&self, held: u8) -> bool {
         held >= if self.wanted == Wanted::EveryPlane { self.planes } else { 1 }
+    }
+
+    /// Planes that the receiver is known to hold of a packet.
+    pub(super) fn held(&self, index: u32) -> u8 {
+        self.packets.get(index as usize).map_or(0, |packet| packet.held)
+    }
+
+    /// Whether it is known to hold all of them.
+    pub(super) fn whole(&self, index: u32) -> bool {
+        self.held(index) >= self.planes
+    }
+
+    /// The same of all packets.
+    pub(super) fn map(&self) -> CutMap {
+        let state = |packet: &Packet| if packet.held >= self.planes { FULL } else { packet.held };
+        CutMap::from_planes(self.packets.iter().map(state).collect())
     }
 
     /// Takes note of a packet that leaves.
@@ -198,7 +217,8 @@ impl Flight {
     /// Takes that the receiver has what it wants of all packets below `low`; `satisfied` is told of those that were not known to be.
     pub(super) fn satisfy_below(&mut self, low: u32, mut satisfied: impl FnMut(u32)) {
         let low = low.min(self.packets.len() as u32);
-        let enough = if self.wanted == Wanted::EveryPlane { self.planes } else { 1 };
+        let every_plane = self.wanted == Wanted::EveryPlane || self.low_is_whole;
+        let enough = if every_plane { self.planes } else { 1 };
         while self.low < low {
             let packet = &mut self.packets[self.low as usize];
             if packet.attempts == 0 {
@@ -327,7 +347,7 @@ impl Flight {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::cut_map::{Detail, FULL, write_part};
+    use crate::wire::cut_map::{Detail, write_part};
 
     const RTT: u64 = 20_000;
     const LATE: Option<Late> = Some(Late { asked_ns: 60_000, delay_ns: 100_000 });
@@ -352,7 +372,7 @@ mod tests {
 
     #[test]
     fn a_later_packet_of_the_same_path_shows_a_loss_at_once_and_one_of_another_path_after_a_window() {
-        let mut flight = Flight::new(4, FULL);
+        let mut flight = Flight::new(4, FULL, false);
         for (index, path) in [(0, 0), (1, 1), (2, 0), (3, 1)] {
             flight.sent(u64::from(index) * 3_000, index, path, 100);
         }
@@ -368,7 +388,7 @@ mod tests {
 
     #[test]
     fn a_cut_packet_overtakes_and_shows_nothing() {
-        let mut flight = Flight::new(2, FULL);
+        let mut flight = Flight::new(2, FULL, false);
         flight.sent(0, 0, 0, 100);
         flight.sent(50_000, 1, 0, 100);
         assert_eq!(
@@ -381,7 +401,7 @@ mod tests {
 
     #[test]
     fn a_report_tells_by_how_much_packets_that_were_late_had_been_overtaken() {
-        let mut flight = Flight::new(4, FULL);
+        let mut flight = Flight::new(4, FULL, false);
         for (index, path) in [(0, 0), (1, 1), (2, 0), (3, 1)] {
             flight.sent(u64::from(index) * 3_000, index, path, 100);
         }
@@ -396,7 +416,7 @@ mod tests {
 
     #[test]
     fn what_was_sent_after_the_question_is_not_late() {
-        let mut flight = Flight::new(2, FULL);
+        let mut flight = Flight::new(2, FULL, false);
         flight.sent(0, 0, 0, 100);
         flight.sent(60_001, 1, 1, 100);
         assert_eq!(lost(&mut flight, 1_000_000, 2), [0]);
@@ -404,7 +424,7 @@ mod tests {
 
     #[test]
     fn a_repair_counts_from_its_own_time_of_sending() {
-        let mut flight = Flight::new(2, FULL);
+        let mut flight = Flight::new(2, FULL, false);
         flight.sent(0, 0, 0, 100);
         flight.sent(1_000, 1, 0, 100);
         learn(&mut flight, RTT, &[0, FULL]);
@@ -416,7 +436,7 @@ mod tests {
 
     #[test]
     fn a_message_may_do_without_as_many_as_its_receiver_says() {
-        let mut flight = Flight::new(3, FULL);
+        let mut flight = Flight::new(3, FULL, false);
         flight.set_wanted(Wanted::AllBut(1));
         (0..3).for_each(|index| flight.sent(0, index, 0, 100));
         assert!(flight.leave_out(0) && !flight.leave_out(1));
@@ -427,7 +447,7 @@ mod tests {
 
     #[test]
     fn the_tail_of_a_cut_packet_is_asked_for_where_every_plane_is_wanted() {
-        let mut flight = Flight::new(2, FULL);
+        let mut flight = Flight::new(2, FULL, false);
         flight.set_wanted(Wanted::EveryPlane);
         flight.sent(0, 0, 0, 100);
         flight.sent(1_000, 1, 0, 100);

@@ -153,7 +153,8 @@ impl Incoming {
             envelope,
             sealer,
             phase: Phase::Receiving,
-            board: Board::new(packets, planes, may_miss.is_none()),
+            // Tails may still be fetched until the replicas agree: rows that lack some are kept.
+            board: Board::new(packets, planes, may_miss.is_none() || expectation.agree),
             slots,
             wants,
             ready: VecDeque::new(),
@@ -323,7 +324,8 @@ impl Incoming {
     fn set_timer(&mut self, timeouts: &TimeoutConfig) {
         let silence_ns = self.heard_ns.saturating_add(timeouts.keep_alive_ns);
         let until_ns = self.expectation.until_ns.filter(|_| self.is_receiving());
-        self.timer_ns = [self.deadline_ns, until_ns, self.ack_due_ns, Some(silence_ns)].into_iter().flatten().min();
+        self.timer_ns =
+            [self.deadline_ns, until_ns, self.ack_due_ns, Some(silence_ns)].into_iter().flatten().min();
     }
 
     /// Data has come that is not reported at once: it will be, however slowly more comes.
@@ -449,7 +451,8 @@ impl Incoming {
             low: self.board.span().0,
             map: None,
         };
-        let detail = if self.may_miss.is_some() { Detail::Coarse } else { Detail::Planes };
+        let coarse = self.may_miss.is_some() && !self.agrees();
+        let detail = if coarse { Detail::Coarse } else { Detail::Planes };
         // Of those below, too: what arrived since the last ACK shows what did not, and whether it was cut.
         let offset = if answer { offset } else { offset.saturating_sub(RETOLD) };
         let board = &self.board;

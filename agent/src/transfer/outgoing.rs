@@ -12,7 +12,7 @@ use crate::rate::Feedback;
 use crate::row::{Row, Run};
 use crate::spray::Spray;
 use crate::wire::cut_map::CutMap;
-use crate::wire::{Probe, Progress, Report, Stop};
+use crate::wire::{Probe, Progress, Report, Stop, Wanted};
 use trimwire_encoder::Layout;
 
 /// What to do after something happened to a transfer.
@@ -24,10 +24,23 @@ pub(crate) enum Next {
     Data,
     /// Send a PROBE.
     Probe,
+    /// Consistent replicas: everything was sent once, and the receiver has said what it has of it.
+    Passed,
     /// The receiver is content.
     Done,
     /// Give up.
     Failed(TransferError),
+}
+
+/// Consistent replicas: how far a message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    /// What there is to send is sent, and told of.
+    Sending,
+    /// Its caller considers which tails are worth fetching.
+    Over,
+    /// What was to be fetched is; the receiver may be content.
+    Settled,
 }
 
 /// When a control packet is taken, and when it came to this host: what it has waited between is no part of a round trip.
@@ -77,6 +90,7 @@ pub(crate) struct Outgoing {
     progress_ns: u64,
     reported: Report,
     map: Option<CutMap>,
+    pass: Pass,
     started_ns: u64,
     pub(crate) timer_ns: Option<u64>,
     pub(crate) probe_queued: bool,
@@ -98,7 +112,7 @@ impl Outgoing {
             supplied: 0,
             next: 0,
             next_row: 0,
-            flight: Flight::new(packets, outbound.planes),
+            flight: Flight::new(packets, outbound.planes, outbound.want_map),
             repairs: Repairs::default(),
             best_effort: outbound.best_effort,
             inquiry: Inquiry::default(),
@@ -109,6 +123,7 @@ impl Outgoing {
             progress_ns: now_ns,
             reported: Report::default(),
             map: outbound.want_map.then(|| CutMap::unknown(packets)),
+            pass: if outbound.want_map { Pass::Sending } else { Pass::Settled },
             started_ns: now_ns,
             timer_ns: None,
             probe_queued: false,
@@ -205,7 +220,9 @@ impl Outgoing {
     fn next_repair(&mut self) -> Option<(Chunk, u32)> {
         loop {
             let Repair { index, from_plane } = self.repairs.pop()?;
-            if self.flight.satisfied(index) {
+            // Tails are asked for where every plane is wanted, or fetched.
+            let enough = if from_plane > 0 { self.flight.whole(index) } else { self.flight.satisfied(index) };
+            if enough {
                 continue;
             }
             let number = self.layout.packet_row(index as usize);
@@ -245,7 +262,11 @@ impl Outgoing {
         let (sequence, again_ns) = self.inquiry.ask(now_ns, patience, estimate, timeouts);
         self.timer_ns = Some(again_ns);
         self.stats.probes += 1;
-        let grace_ns = if self.all_sent() { estimate.loss_delay_ns(timeouts).max(1) } else { 0 };
+        let grace_ns = if self.all_sent() && self.pass == Pass::Settled {
+            estimate.loss_delay_ns(timeouts).max(1)
+        } else {
+            0
+        };
         Probe {
             sequence,
             packets: self.packets,
@@ -285,6 +306,8 @@ impl Outgoing {
         self.flight.set_wanted(progress.wanted);
         self.stats.missing = progress.missing.min(self.packets);
         let (rows, wants, layout) = (&mut self.rows, &mut self.wants, &self.layout);
+        // Tails may be fetched until the receiver is content.
+        let keeps = self.map.is_some();
         let (mut at, mut row) = (0..0, 0);
         let mut satisfied = |index: u32| {
             if !at.contains(&(index as usize)) {
@@ -293,7 +316,7 @@ impl Outgoing {
             }
             if let Some(left) = wants.get_mut(row) {
                 *left = left.saturating_sub(1);
-                if *left == 0 {
+                if *left == 0 && !keeps {
                     rows[row] = None;
                 }
             }
@@ -317,7 +340,12 @@ impl Outgoing {
             let quiet = Feedback { now_ns, ..Feedback::default() };
             feedback.get_or_insert(quiet).lost = count;
         }
+        let every_plane = progress.wanted == Wanted::EveryPlane;
         for repair in lost {
+            if repair.from_plane > 0 && !every_plane {
+                // A tail that was fetched once is not worth more.
+                continue;
+            }
             // Of what is cut again and again something does get through; that is the rate law's.
             if repair.from_plane == 0
                 && let Some(attempts) = self.flight.attempts_since(repair.index, self.progress_ns)
@@ -376,6 +404,17 @@ impl Outgoing {
             return Next::Wait;
         }
         if progress.bound_holds {
+            match self.pass {
+                Pass::Sending => {
+                    self.pass = Pass::Over;
+                    return Next::Passed;
+                }
+                Pass::Over => {
+                    self.timer_ns = Some(now_ns.saturating_add(timeouts.keep_alive_ns));
+                    return Next::Wait;
+                }
+                Pass::Settled => {}
+            }
             if std::mem::replace(&mut self.finish, true) {
                 return Next::Wait;
             }
@@ -385,6 +424,28 @@ impl Outgoing {
             self.queue(repair);
         }
         self.ready()
+    }
+
+    /// What the receiver is known to have.
+    pub(crate) fn reported(&self) -> CutMap {
+        self.flight.map()
+    }
+
+    /// Consistent replicas: sends the tails of these packets, from where they were cut, and asks again what is there; without any the receiver may be content.
+    pub(crate) fn settle(&mut self, packets: &[u32]) -> Next {
+        if self.pass != Pass::Over {
+            return Next::Wait;
+        }
+        let known = self.packets;
+        for &index in packets.iter().filter(|&&index| index < known) {
+            self.queue(Repair { index, from_plane: self.flight.held(index) });
+        }
+        if self.has_data(1) {
+            self.pass = Pass::Sending;
+            return Next::Data;
+        }
+        (self.pass, self.finish) = (Pass::Settled, true);
+        Next::Probe
     }
 
     /// When to ask about packets that may still be on their way: when the last of them should be there, since then their order tells what is lost, and at

@@ -60,7 +60,9 @@ mod tests {
     fn the_most_energy_a_byte_goes_first_and_every_packet_once() {
         let mut repairs = Repairs::default();
         let rht = |energy, from_plane| worth(Codec::Rht, energy, from_plane, 10);
-        for (index, energy, from_plane) in [(0, 1.0, 8), (1, 1.0, 1), (2, 1.0, 0), (3, 9.0, 1), (4, 1.0, 1), (5, f64::NAN, 9)] {
+        for (index, energy, from_plane) in
+            [(0, 1.0, 8), (1, 1.0, 1), (2, 1.0, 0), (3, 9.0, 1), (4, 1.0, 1), (5, f64::NAN, 9)]
+        {
             repairs.push(Repair { index, from_plane }, rht(energy, from_plane));
         }
         repairs.push(Repair { index: 2, from_plane: 0 }, 1e9);
