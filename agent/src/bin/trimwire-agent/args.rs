@@ -115,9 +115,8 @@ pub(crate) struct PerfArgs {
     /// Operations of each size before that.
     #[arg(short = 'w', long, default_value_t = 1)]
     pub(crate) warmup_iters: u32,
-    /// All ranks decode at the lowest precision that any of them got, and end bit-identical.
-    #[arg(long)]
-    pub(crate) consistent: bool,
+    #[command(flatten)]
+    pub(crate) way: crate::way::WayArgs,
     /// Send every bit as it is (four bytes a coordinate), and what was cut again.
     #[arg(long)]
     pub(crate) exact: bool,

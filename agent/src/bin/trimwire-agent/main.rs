@@ -10,6 +10,7 @@ mod recv;
 mod report;
 mod send;
 mod units;
+mod way;
 
 use args::{Cli, Command};
 use clap::{CommandFactory, Parser};

@@ -7,8 +7,7 @@ use anyhow::anyhow;
 use serde::Serialize;
 use std::net::SocketAddr;
 use trimwire_agent::collective::{
-    Collective, Communicator, CommunicatorConfig, Memory, Options, Outcome, OutcomeStats, Replicas,
-    shard_range,
+    Collective, Communicator, CommunicatorConfig, Memory, Options, Outcome, OutcomeStats, shard_range,
 };
 use trimwire_agent::driver::{Driver, UdpLink, default_threads};
 use trimwire_encoder::{Decoding, nmse};
@@ -77,6 +76,7 @@ pub(crate) fn run(args: &PerfArgs) -> Result<bool, Failure> {
     let config = CommunicatorConfig {
         job_seed: args.link.seed,
         row_log2: args.codec.row_log2,
+        hosts: crate::way::hosts(args.peers.iter().map(|peer| peer.or_port(0).ip())),
         ..CommunicatorConfig::new(rank, world)
     };
     let mut bench = Bench { args, communicator: Communicator::new(config), driver, number: 0 };
@@ -228,11 +228,11 @@ impl Bench<'_> {
             planes: args.codec.planes,
             exact: args.exact,
             decoding: Decoding::from(args.decoding),
-            replicas: if args.consistent { Replicas::Consistent } else { Replicas::Free },
             layer_class: args.codec.layer_class,
             coordinates_per_packet: args.codec.coordinates_per_packet,
             ..Options::default()
         };
+        let options = args.way.apply(options);
         let now_ns = driver.now_ns();
         communicator.start(now_ns, *number, collective, options, driver.endpoint()).map_err(failed)?;
         let outcome = driver.run(u64::MAX, communicator).map_err(failed)?;
