@@ -37,7 +37,7 @@ pub use algorithm::{Algorithm, Hosts};
 pub use error::{OperationError, StartError};
 pub use memory::{ElementType, Memory, Number};
 pub use message_id::{MessageId, NUMBER_BITS, Phase};
-pub use shards::shard_range;
+pub use shards::{resync_range, shard_range};
 pub use task::{Done, Task};
 
 use crate::config::Reliability;

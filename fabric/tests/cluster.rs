@@ -1,90 +1,18 @@
-//! A cluster on the committed P4 program. Tables are written straight into the engine here: the controller has tests of its own.
+//! A cluster on the committed P4 program.
 
+mod fabric_program;
+
+use fabric_program::{RATE, program};
 use std::sync::{Arc, Mutex};
 use trimwire_agent::collective::{CommunicatorConfig, Options};
 use trimwire_agent::endpoint::{EndpointConfig, Reliability, Traffic};
 use trimwire_encoder::nmse;
 use trimwire_fabric::cluster::{Cluster, ClusterConfig, ClusterError, Completed};
 use trimwire_fabric::cross_traffic::CrossTraffic;
-use trimwire_switch::engine::Pipeline;
-use trimwire_switch::engine::entity::{ActionCall, ActionSpec, MatchValue, TableEntry, Value};
 use trimwire_switch::{PortConfig, SharedSwitch, Switch, SwitchConfig};
 
 const WORKERS: u16 = 4;
-const RATE: u64 = 10_000_000_000;
 const LENGTH: usize = 40_000;
-
-fn bytes(number: u128, width: usize) -> Value {
-    let all = number.to_be_bytes();
-    all[all.len() - width.div_ceil(8)..].to_vec()
-}
-
-fn call(action: &str, params: &[(u128, usize)]) -> ActionCall {
-    ActionCall {
-        action: action.to_owned(),
-        params: params.iter().map(|&(number, width)| bytes(number, width)).collect(),
-    }
-}
-
-fn entry(matches: Vec<MatchValue>, action: ActionSpec) -> TableEntry {
-    TableEntry { matches, priority: 0, action, metadata: Vec::new() }
-}
-
-/// Routes, DSCP plan and, with `trim`, thresholds of 20 and 60 µs; without, drop-tail at 120 µs.
-fn program(pipeline: &mut Pipeline, config: &ClusterConfig, trim: bool) {
-    let control = pipeline.control();
-    for rank in 0..config.workers {
-        let address = ClusterConfig::rank_address(rank);
-        let mac = address.mac.iter().fold(0u128, |mac, byte| mac << 8 | u128::from(*byte));
-        let forward = call("Ingress.forward", &[(u128::from(rank + 1), 9), (mac, 48)]);
-        control.member_insert("Ingress.ecmp", u32::from(rank) + 1, &forward).unwrap();
-        let route = MatchValue::Lpm { value: address.ip.octets().to_vec(), prefix_len: 32 };
-        control
-            .table_insert("Ingress.ipv4_route", &entry(vec![route], ActionSpec::Member(u32::from(rank) + 1)))
-            .unwrap();
-    }
-    let trimmable = if trim { "Ingress.set_trimmable" } else { "Ingress.set_plain" };
-    for (dscp, action, queue) in [
-        (3, trimmable, 5),
-        (19, "Ingress.set_plain", 5),
-        (35, "Ingress.set_trimmed", 6),
-        (39, "Ingress.set_plain", 7),
-    ] {
-        let class = ActionSpec::Direct(call(action, &[(queue, 3)]));
-        control
-            .table_insert("Ingress.classify", &entry(vec![MatchValue::Exact(bytes(dscp, 6))], class))
-            .unwrap();
-    }
-    let us = |time: u128| time * u128::from(RATE) / 8_000_000;
-    for port in 1..=config.workers {
-        for queue in [5, 6, 7] {
-            for importance in [0, 1] {
-                let (shallow, deep) = if trim { (us(20), us(60)) } else { (us(120), us(120)) };
-                let thresholds = [
-                    (us(120), 32),
-                    (shallow, 32),
-                    (deep, 32),
-                    (us(120), 32),
-                    (510, 16),
-                    (118, 16),
-                    (35, 6),
-                    (6, 3),
-                    (us(60), 32),
-                ];
-                let key = [(u128::from(port), 9), (queue, 3), (importance, 1)];
-                control
-                    .table_insert(
-                        "Ingress.queue_policy.policy",
-                        &entry(
-                            key.iter().map(|&(v, w)| MatchValue::Exact(bytes(v, w))).collect(),
-                            ActionSpec::Direct(call("Ingress.queue_policy.set_thresholds", &thresholds)),
-                        ),
-                    )
-                    .unwrap();
-            }
-        }
-    }
-}
 
 struct Setup {
     cluster: Cluster,

@@ -14,12 +14,34 @@ pub fn shard_range(length: usize, world: u16, shard: u16) -> Range<usize> {
     start..start + share + usize::from(shard < longer)
 }
 
+/// Replicas that are free drift apart where packets are cut. The coordinates (of `length` parameters) of which all ranks take the same bits after step `step`, by an exact broadcast, where
+/// each is to be taken every `every` steps: a different slice each step, so that all steps cost the same. `every` 0 counts as 1: all, every step.
+pub fn resync_range(length: usize, every: u32, step: u64) -> Range<usize> {
+    let slices = u64::from(every.max(1));
+    let slice = (step % slices) as usize;
+    let at = |slice: usize| (length as u128 * slice as u128 / u128::from(slices)) as usize;
+    at(slice)..at(slice + 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
     proptest! {
+        #[test]
+        fn every_parameter_is_taken_anew_once_in_so_many_steps(length in 0_usize..10_000, every in 0_u32..300, first: u32) {
+            let first = u64::from(first) * u64::from(every.max(1));
+            let mut next = 0;
+            for step in 0..u64::from(every.max(1)) {
+                let range = resync_range(length, every, first + step);
+                prop_assert_eq!(range.start, next);
+                prop_assert!(range.len() <= length.div_ceil(every.max(1) as usize));
+                next = range.end;
+            }
+            prop_assert_eq!(next, length);
+        }
+
         #[test]
         fn shards_tile_the_gradient_and_differ_by_at_most_one(length in 0_usize..10_000, world in 1_u16..200) {
             let mut next = 0;
