@@ -103,20 +103,32 @@ impl Reception {
         self.leading
     }
 
-    /// The precision to decode at when no more than `limit` planes may be used; `None` at 0.
+    /// Bytes held of the planes, from the first one on without a gap.
+    pub(crate) fn prefix(&self, codec: Codec) -> usize {
+        codec.plane_offset(self.leading, self.coordinates.into()) + self.bytes_of(self.leading)
+    }
+
+    /// The precision to decode at when no more than `limit` planes may be used, none at 0, and no more than the first `most` bytes of all planes; [`u16::MAX`] is more than a
+    /// packet has. `None` where nothing may be used.
     #[inline]
-    pub(crate) fn precision(&self, codec: Codec, limit: u8) -> Option<Precision> {
+    pub(crate) fn precision(&self, codec: Codec, limit: u8, most: u16) -> Option<Precision> {
         if limit == 0 {
             return None;
         }
         let Self { statistics, coordinates, leading, .. } = *self;
-        let mut more = 0;
-        let held = self.bytes_of(leading);
-        if held > 0 && leading < limit {
+        let n = usize::from(coordinates);
+        let (mut planes, mut more) = (leading, 0);
+        if most < u16::MAX {
+            let reach = codec.reach(self.prefix(codec).min(most.into()), n);
+            (planes, more) = (reach.planes, reach.more);
+        } else if self.bytes_of(leading) > 0 {
             let bits = codec.plane_bits().get(usize::from(leading)).copied().unwrap_or(1);
-            more = (held * 8 / usize::from(bits)).min(coordinates.into()) as u16;
+            more = self.bytes_of(leading) * 8 / usize::from(bits);
         }
-        Some(Precision { statistics, planes: leading.min(limit), more })
+        if planes >= limit {
+            (planes, more) = (limit, 0);
+        }
+        Some(Precision { statistics, planes, more: more.min(n) as u16 })
     }
 
     fn bytes_of(&self, plane: u8) -> usize {

@@ -109,6 +109,8 @@ struct Packet {
     end: u32,
     /// Planes that may be used.
     limit: u8,
+    /// Bytes of its planes that may be used; `None`: it counts as lost.
+    most: Option<u16>,
     reception: Option<Reception>,
 }
 
@@ -120,6 +122,7 @@ impl RowReceiver {
             start: place.start as u32,
             end: place.end as u32,
             limit: u8::MAX,
+            most: Some(u16::MAX),
             reception: None,
         };
         let packets: Vec<_> = layout.row_places(row).map(packet).collect();
@@ -177,7 +180,7 @@ impl RowReceiver {
     pub fn reset(&mut self, envelope: Envelope) {
         self.envelope = envelope;
         for packet in &mut self.packets {
-            (packet.reception, packet.limit) = (None, u8::MAX);
+            (packet.reception, packet.limit, packet.most) = (None, u8::MAX, Some(u16::MAX));
         }
         (self.twice, self.missing, self.taken) = (None, self.packets.len(), false);
         self.important = false;
@@ -202,6 +205,21 @@ impl RowReceiver {
     /// The row's number in its message.
     pub fn row(&self) -> usize {
         self.row
+    }
+
+    /// The division of its message.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Its codec.
+    pub fn codec(&self) -> Codec {
+        self.codec
+    }
+
+    /// Planes at which a packet counts as complete.
+    pub fn planes(&self) -> u8 {
+        self.planes
     }
 
     /// Takes the UDP payload of a DATA packet in. Its length is what arrived; nothing is changed on an error.
@@ -321,6 +339,21 @@ impl RowReceiver {
         self.packets.get(index.wrapping_sub(self.first))?.reception.as_ref()
     }
 
+    /// Bytes of planes that a packet of the message is decoded from: those that arrived, from the first plane on without a gap, as far as [`Self::cut_to`] lets them count. Neither
+    /// header nor tags. `Some(0)`: its header arrived. `None`: nothing did, or it is not of this row.
+    pub fn held(&self, index: usize) -> Option<usize> {
+        let packet = self.packets.get(index.wrapping_sub(self.first))?;
+        Some(packet.reception.as_ref()?.prefix(self.codec).min(packet.most?.into()))
+    }
+
+    /// Decodes a packet as if no more than the first `held` bytes of its planes had arrived; `None`: as if it were lost. What [`Self::held`] said of a packet gives, of the same packet whole,
+    /// the same bits.
+    pub fn cut_to(&mut self, index: usize, held: Option<usize>) {
+        if let Some(packet) = self.packets.get_mut(index.wrapping_sub(self.first)) {
+            packet.most = held.map(|bytes| bytes.min(u16::MAX.into()) as u16);
+        }
+    }
+
     /// Decodes a packet as if no more than `planes` planes of it had arrived, none at 0 (replica-consistent decoding).
     pub fn limit(&mut self, index: usize, planes: u8) {
         if let Some(packet) = self.packets.get_mut(index.wrapping_sub(self.first)) {
@@ -354,7 +387,11 @@ impl RowReceiver {
         let (row, codec, planes) = (self.row, self.codec, self.planes);
         let length = |sealed| self.layout.row_len(codec, row, planes, sealed);
         let fits = packets.len() == length(sealer.is_some());
-        let limited = self.packets.iter().any(|packet| packet.limit < planes);
+        let whole = |packet: &Packet| {
+            let length = codec.plane_offset(planes, (packet.end - packet.start) as usize);
+            packet.limit >= planes && packet.most.is_some_and(|most| usize::from(most) >= length)
+        };
+        let limited = !self.packets.iter().all(whole);
         let words = self.words.as_ref().filter(|_| self.is_complete() && fits && !limited)?;
         if codec != Codec::Rht {
             return None;
@@ -421,7 +458,7 @@ impl RowReceiver {
     #[inline]
     fn precision(&self, nth: usize) -> Option<Precision> {
         let packet = self.packets.get(nth)?;
-        packet.reception.as_ref()?.precision(self.codec, packet.limit)
+        packet.reception.as_ref()?.precision(self.codec, packet.limit, packet.most?)
     }
 
     /// The row was decoded for good: gives its words back.
