@@ -8,6 +8,7 @@
 //!        └──────────── rows and other events ──────────┤ rate law, spraying
 //!                                                      ◄── handle_datagram, handle_timeout(now_ns)
 //!
+//! transcript   what arrived of each packet, written down and repeated
 //! collective   operations of all ranks, by rows     driver     sockets, clocks, threads
 //! endpoint     all peers on one card                peer       the connection to one rank
 //! transfer     one message: send queue, loss detection, board, questions
@@ -17,7 +18,7 @@
 //!
 //! Each line uses those below it.
 //!
-//! Everything but [`driver`] is sans-IO: no socket, clock, thread or global random number generator. A driver passes the time
+//! Everything but [`driver`] and the files of [`transcript`] is sans-IO: no socket, clock, thread or global random number generator. A driver passes the time
 //! and datagrams in and takes datagrams, timers and events out; the same code runs on sockets ([`driver`]) and in virtual
 //! time. What the crate deliberately does not do: it knows nothing of switches and P4, and the codec is
 //! `trimwire-encoder`'s.
@@ -35,5 +36,6 @@ pub mod rate;
 pub mod row;
 pub mod rtt;
 pub mod spray;
+pub mod transcript;
 pub mod transfer;
 pub mod wire;

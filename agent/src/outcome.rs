@@ -27,6 +27,12 @@ pub struct TransferStats {
     pub probes: u32,
     /// From the first `send` or `expect` to the end, ns.
     pub duration_ns: u64,
+    /// Receiver: from `expect` to the first and to the last packet that brought something, ns; 0 where it was there before.
+    pub first_ns: Option<u64>,
+    /// See [`Self::first_ns`].
+    pub last_ns: Option<u64>,
+    /// Receiver: packets that its answers to probes named as wanting, each as often as it was named.
+    pub asked: u32,
 }
 
 /// Why a transfer was given up.

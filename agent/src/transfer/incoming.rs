@@ -257,6 +257,8 @@ impl Incoming {
             self.slots[row] = Slot::Receiving(Box::new(receiver));
         }
         self.heard_ns = arrival.at_ns;
+        self.stats.last_ns = Some(arrival.at_ns.saturating_sub(self.started_ns));
+        self.stats.first_ns = self.stats.first_ns.or(self.stats.last_ns);
         let satisfied = self.board.set(index, held);
         let cut = arrival.marked_cut || held < self.board.planes();
         let mut ack = count.is_some_and(|ack_every| self.tally.count(arrival, index, cut, ack_every));
@@ -428,6 +430,8 @@ impl Incoming {
         }
         let packets = self.board.packets();
         let (payload, end) = self.progress(now_ns, writer, true, self.cursor, packets);
+        let wanting = (self.cursor..end).filter(|&packet| !self.board.satisfies(self.board.held(packet)));
+        self.stats.asked = self.stats.asked.saturating_add(wanting.count() as u32);
         self.cursor = end;
         Some((payload, end < packets))
     }

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use trimwire_agent::collective::{
     Collective, Communicator, CommunicatorConfig, Options, Outcome, StartError,
 };
-use trimwire_agent::endpoint::Reliability;
+use trimwire_agent::endpoint::{Event, Reliability};
 use trimwire_encoder::SealKey;
 
 pub(crate) struct Group {
@@ -58,12 +58,22 @@ impl Group {
 
     /// Runs until nothing happens any more; gives (rank, outcome) in the order in which they came.
     pub(crate) fn run(&mut self, until_ns: u64) -> Vec<(usize, Outcome)> {
+        self.run_seen(until_ns, |_, _, _| {})
+    }
+
+    /// Likewise; `see` is shown each event of each rank before its communicator.
+    pub(crate) fn run_seen(
+        &mut self,
+        until_ns: u64,
+        mut see: impl FnMut(u64, usize, &mut Event),
+    ) -> Vec<(usize, Outcome)> {
         let results = RefCell::new(Vec::new());
         let communicators = RefCell::new(&mut self.communicators);
         self.network.run_with(
             until_ns,
-            |network, rank, event| {
+            |network, rank, mut event| {
                 let now_ns = network.now_ns;
+                see(now_ns, rank, &mut event);
                 communicators.borrow_mut()[rank].handle_event(now_ns, event, &mut network.endpoints[rank]);
             },
             |network, rank| {

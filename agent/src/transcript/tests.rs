@@ -1,0 +1,321 @@
+//! Files of records: whatever happens to them.
+
+use super::*;
+use crate::wire::cut_map::{FULL, MAX_PACKETS};
+use proptest::prelude::*;
+use std::io::{self, Cursor, Write};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use trimwire_encoder::{Codec, Decoding, Layout, Tensor};
+
+const HEADER: Header = Header { job: 3, rank: 2, world: 4, seed: 0x0123_4567_89ab_cdef };
+
+fn held() -> impl Strategy<Value = Held> {
+    prop_oneof![
+        6 => Just(Held::Whole),
+        2 => Just(Held::Part(56)),
+        1 => Just(Held::Missing),
+        1 => any::<u16>().prop_map(Held::Part),
+    ]
+}
+
+fn message() -> impl Strategy<Value = Record> {
+    let shape = (
+        prop::sample::select(Codec::ALL.to_vec()),
+        1_u8..13,
+        1_usize..10_000,
+        0_u8..40,
+        prop::collection::vec((0_usize..1_000_000, 0_u8..8), 1..4),
+    );
+    let shape = shape.prop_map(|(codec, planes, coordinates_per_packet, row_log2, tensors)| {
+        let tensors = tensors.into_iter();
+        let tensors = tensors.map(|(coordinates, layer_class)| Tensor { coordinates, layer_class }).collect();
+        Shape { codec, planes, coordinates_per_packet, row_log2, tensors }
+    });
+    let times = (any::<u64>(), any::<u64>(), prop::option::of(0..u64::MAX), prop::option::of(0..u64::MAX));
+    let counts = any::<(u32, u32, u32)>();
+    (0_u16..1_024, any::<u32>(), shape, any::<bool>(), times, counts, prop::collection::vec(held(), 0..300))
+        .prop_map(|(from, message, shape, delivered, times, counts, held)| {
+            Record::Message(MessageRecord {
+                from,
+                message,
+                shape,
+                delivered,
+                started_ns: times.0,
+                duration_ns: times.1,
+                first_ns: times.2,
+                last_ns: times.3,
+                duplicates: counts.0,
+                probes: counts.1,
+                asked: counts.2,
+                held,
+            })
+        })
+}
+
+fn operation() -> impl Strategy<Value = Record> {
+    let decoding = prop::sample::select(vec![Decoding::Unbiased, Decoding::Mmse, Decoding::Paper]);
+    let numbers = any::<(u32, u64, u8, u64, u64, u64)>();
+    let ending = (prop::option::of(any::<[u8; 32]>()), prop::option::of(".{0,40}"));
+    (numbers, ".{0,20}", decoding, any::<(bool, bool)>(), ending).prop_map(
+        |(numbers, name, decoding, (exact, consistent), (digest, failure))| {
+            Record::Operation(OperationRecord {
+                number: numbers.0,
+                name,
+                coordinates: numbers.1,
+                planes: numbers.2,
+                decoding,
+                exact,
+                consistent,
+                started_ns: numbers.3,
+                duration_ns: numbers.4,
+                repaired: numbers.5,
+                digest,
+                failure,
+            })
+        },
+    )
+}
+
+fn record() -> impl Strategy<Value = Record> {
+    let map = (0_u16..1_024, any::<u32>(), prop::collection::vec(0_u8..=FULL, 0..200));
+    prop_oneof![
+        4 => message(),
+        1 => map.prop_map(|(to, message, planes)| Record::Map(MapRecord { to, message, planes })),
+        2 => operation(),
+        1 => any::<u64>().prop_map(Record::Gap),
+    ]
+}
+
+fn file_of(records: &[Record]) -> Vec<u8> {
+    let mut bytes = file::header_bytes(&HEADER);
+    records.iter().for_each(|record| bytes.extend(file::framed(record)));
+    bytes
+}
+
+/// What can be read, and why no more can.
+fn read(bytes: &[u8]) -> (Vec<Record>, Option<ReadError>) {
+    let mut records = Vec::new();
+    let mut reader = match Reader::new(bytes) {
+        Ok(reader) => reader,
+        Err(error) => return (records, Some(error)),
+    };
+    assert_eq!(*reader.header(), HEADER);
+    loop {
+        match reader.next_record() {
+            Ok(Some(record)) => records.push(record),
+            Ok(None) => return (records, None),
+            Err(error) => {
+                assert!(matches!(reader.next_record(), Ok(None)), "after an error it is over");
+                return (records, Some(error));
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn records_come_back_as_they_were_written(records in prop::collection::vec(record(), 0..8)) {
+        let (got, error) = read(&file_of(&records));
+        prop_assert!(error.is_none(), "{:?}", error);
+        prop_assert_eq!(got, records);
+    }
+
+    #[test]
+    fn a_file_that_ends_anywhere_gives_the_records_before(
+        records in prop::collection::vec(record(), 1..6), at in any::<prop::sample::Index>(),
+    ) {
+        let bytes = file_of(&records);
+        let end = at.index(bytes.len());
+        let (got, error) = read(&bytes[..end]);
+        let mut whole = HEADER_LEN;
+        let fits = |record: &&Record| {
+            whole += file::framed(record).len();
+            whole <= end
+        };
+        let before: Vec<Record> = records.iter().take_while(fits).cloned().collect();
+        prop_assert_eq!(&got, &before);
+        let at_an_end = end == HEADER_LEN + before.iter().map(|record| file::framed(record).len()).sum::<usize>();
+        match error {
+            None => prop_assert!(at_an_end),
+            Some(ReadError::Truncated { records, .. }) => prop_assert!(!at_an_end && records == before.len() as u64),
+            Some(_) => prop_assert!(end < HEADER_LEN),
+        }
+    }
+
+    #[test]
+    fn a_damaged_byte_is_found_and_what_lies_before_it_is_read(
+        records in prop::collection::vec(record(), 1..6), at in any::<prop::sample::Index>(), mask in 1_u8..=255,
+    ) {
+        let mut bytes = file_of(&records);
+        let at = at.index(bytes.len());
+        bytes[at] ^= mask;
+        let (got, error) = read(&bytes);
+        prop_assert!(error.is_some());
+        prop_assert_eq!(&records[..got.len()], &got[..]);
+    }
+
+    /// The checksum keeps accidents out, not who wants to do harm.
+    #[test]
+    fn bodies_with_a_right_checksum_and_anything_in_them_do_not_panic(record in record(), at in any::<prop::sample::Index>(), byte: u8, cut in any::<prop::sample::Index>()) {
+        let mut body = record.to_bytes();
+        let at = at.index(body.len());
+        body[at] = byte;
+        let cut = cut.index(body.len() + 1);
+        for bytes in [&body[..], &body[..cut]] {
+            if let Ok(Some(Record::Message(message))) = Record::parse(bytes) {
+                prop_assert!(message.held.len() <= MAX_PACKETS as usize);
+                let _ = message.planes();
+            }
+        }
+    }
+}
+
+#[test]
+fn files_that_are_no_transcripts_are_refused_by_what_they_are() {
+    let error = |bytes: &[u8]| Reader::new(bytes).expect_err("refused").to_string();
+    assert!(error(b"").contains("empty"));
+    assert!(error(b"#!/bin/sh\necho this is something else\n").contains("no transcript"));
+    let mut other = file_of(&[]);
+    other[9] = 2;
+    assert!(error(&other).contains("version 2; valid is 1"));
+    let mut damaged = file_of(&[]);
+    damaged[20] ^= 1;
+    assert!(error(&damaged).contains("checksum"));
+    let mut long = file_of(&[Record::Gap(1)]);
+    long[HEADER_LEN] = 0xff;
+    let (_, error) = read(&long);
+    assert!(matches!(error, Some(ReadError::Damaged { at: 28, records: 0, .. })), "{error:?}");
+}
+
+#[test]
+fn records_of_kinds_that_are_not_known_are_passed_over() {
+    let mut bytes = file_of(&[Record::Gap(1)]);
+    let body = [200, 1, 2, 3];
+    bytes.extend((body.len() as u32).to_be_bytes());
+    bytes.extend(crc::Crc::<u32>::new(&crc::CRC_32_ISO_HDLC).checksum(&body).to_be_bytes());
+    bytes.extend(body);
+    bytes.extend(file::framed(&Record::Gap(2)));
+    let (got, error) = read(&bytes);
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(got, [Record::Gap(1), Record::Gap(2)]);
+}
+
+fn whole(message: u32, packets: usize) -> Record {
+    let layout = Layout::new(packets * 448, 448).expect("a layout");
+    Record::Message(MessageRecord {
+        from: 1,
+        message,
+        shape: Shape::new(&layout, Codec::Rht, 10),
+        delivered: true,
+        started_ns: 0,
+        duration_ns: 0,
+        first_ns: None,
+        last_ns: None,
+        duplicates: 0,
+        probes: 0,
+        asked: 0,
+        held: vec![Held::Whole; packets],
+    })
+}
+
+#[test]
+fn planes_follow_from_held_bytes_and_the_layout() {
+    let Record::Message(mut message) = whole(0, 4) else { unreachable!("a message") };
+    let packets = message.shape.layout().expect("a layout").packets();
+    message.held = vec![Held::Whole; packets];
+    // 448 coordinates at most: a plane of one bit takes 56 bytes at most.
+    message.held[1] = Held::Part(60);
+    message.held[2] = Held::Missing;
+    let planes = message.planes().expect("a layout");
+    assert_eq!(planes.len(), packets);
+    assert!(planes[0].is_some_and(|reach| (reach.planes, reach.more) == (10, 0)));
+    assert!(planes[1].is_some_and(|reach| reach.planes == 1 && reach.more > 0));
+    assert!(planes[2].is_none());
+}
+
+/// A file in memory, whose writes wait for somebody to let them.
+struct Slow {
+    gate: Receiver<()>,
+    file: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Write for Slow {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // Once nobody holds the gate any more everything passes.
+        let _ = self.gate.recv();
+        self.file.lock().expect("no panic").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_disk_slower_than_the_network_loses_records_and_the_file_says_how_many() {
+    let (open, gate): (Sender<()>, _) = channel();
+    let file = Arc::new(Mutex::new(Vec::new()));
+    let slow = Slow { gate, file: Arc::clone(&file) };
+    let mut writer = Writer::start(slow, "slow", &HEADER).expect("a thread");
+    // Nothing is written meanwhile, and no call waits for it: this would not end if one did.
+    for number in 0..5_000 {
+        writer.push(whole(number, 2));
+    }
+    drop(open);
+    // Once there is room again, the next record follows what says how many are missing.
+    let mut tries = 0;
+    while writer.queued() > 0 && tries < 10_000 {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        tries += 1;
+    }
+    writer.push(whole(9_999, 2));
+    let written = writer.finish();
+    assert!(written.error.is_none() && written.lost > 0, "{written:?}");
+    assert_eq!(written.records + written.lost, 5_001);
+    let (records, error) = read(&file.lock().expect("no panic"));
+    assert!(error.is_none(), "{error:?}");
+    let gaps: u64 = records.iter().map(|r| if let Record::Gap(lost) = r { *lost } else { 0 }).sum();
+    assert_eq!(gaps, written.lost);
+    assert_eq!(records.last(), Some(&whole(9_999, 2)));
+}
+
+/// A disk with so many bytes left.
+struct Full(usize);
+
+impl Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = bytes.len().min(self.0);
+        self.0 -= taken;
+        if taken == 0 { Err(io::Error::from(io::ErrorKind::StorageFull)) } else { Ok(taken) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_full_disk_ends_the_transcript_and_nothing_else() {
+    for room in [0, 10, 100, 1_000] {
+        let mut writer = Writer::start(Full(room), "full", &HEADER).expect("a thread");
+        for number in 0..100 {
+            writer.push(whole(number, 100));
+        }
+        let written = writer.finish();
+        assert!(written.error.as_deref().is_some_and(|error| error.contains("storage")), "{written:?}");
+        assert_eq!(written.records + written.lost, 100, "{written:?}");
+    }
+}
+
+#[test]
+fn a_transcript_of_another_job_or_rank_is_refused_by_what_differs() {
+    let replay = || Replay::open(Cursor::new(file_of(&[]))).expect("a transcript");
+    let error = |here: Header| replay().check(&here).expect_err("another").to_string();
+    replay().check(&HEADER).expect("the same");
+    assert!(error(Header { job: 4, ..HEADER }).contains("job 3, this run of job 4"));
+    assert!(error(Header { rank: 1, ..HEADER }).contains("rank 2, this run of rank 1"));
+    assert!(error(Header { world: 8, ..HEADER }).contains("world size 4, this run of world size 8"));
+    assert!(error(Header { seed: 5, ..HEADER }).contains("seed"));
+}
