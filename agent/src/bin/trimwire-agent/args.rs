@@ -1,5 +1,7 @@
 //! The command line, and what it means for endpoints and links.
 
+use crate::show::TranscriptCommand;
+use crate::transcript::TranscriptArgs;
 use crate::units::{bytes, rate, time_ns};
 use crate::{Failure, bad_input, failed};
 use anyhow::anyhow;
@@ -36,6 +38,9 @@ pub(crate) enum Command {
     Recv(RecvArgs),
     /// Measure a collective, one process a rank, for a range of sizes (columns as in nccl-tests).
     Perf(PerfArgs),
+    /// Look into transcripts that `perf --record` wrote.
+    #[command(subcommand)]
+    Transcript(TranscriptCommand),
     /// Print completions for a shell.
     Completions {
         /// The shell.
@@ -138,6 +143,8 @@ pub(crate) struct PerfArgs {
     /// Decode cut packets so.
     #[arg(long, value_enum, default_value = "unbiased")]
     pub(crate) decoding: DecodingName,
+    #[command(flatten)]
+    pub(crate) transcript: TranscriptArgs,
 }
 
 /// A collective.
@@ -405,6 +412,19 @@ impl LinkArgs {
         fallback: SocketAddr,
         rate: Option<(&RateArgs, RateLaw)>,
     ) -> Result<Driver<UdpLink>, Failure> {
+        self.driver_on(rank, world, peers, fallback, rate, |link, _| link)
+    }
+
+    /// Likewise; `wrap` puts something around the link, and is told the DSCP of what is cut.
+    pub(crate) fn driver_on<L: Link>(
+        &self,
+        rank: u16,
+        world: u16,
+        peers: BTreeMap<u16, SocketAddr>,
+        fallback: SocketAddr,
+        rate: Option<(&RateArgs, RateLaw)>,
+        wrap: impl FnOnce(UdpLink, u8) -> L,
+    ) -> Result<Driver<L>, Failure> {
         let ip = self.own_address(fallback.ip())?;
         let bitrate = rate.and_then(|(rate, _)| rate.bitrate);
         let mut config = EndpointConfig::new(
@@ -450,7 +470,8 @@ impl LinkArgs {
             },
             ..UdpConfig::new(SocketAddr::new(ip, port))
         });
-        let driver = Driver::new(config, link.map_err(failed)?);
+        let trimmed = config.dscp.trimmed;
+        let driver = Driver::new(config, wrap(link.map_err(failed)?, trimmed));
         tracing::info!("rank {rank} of {world} listens on UDP {}", driver.link().local_address());
         Ok(driver)
     }

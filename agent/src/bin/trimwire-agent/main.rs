@@ -9,6 +9,8 @@ mod perf;
 mod recv;
 mod report;
 mod send;
+mod show;
+mod transcript;
 mod units;
 mod way;
 
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         Command::Send(args) => send::run(&args),
         Command::Recv(args) => recv::run(&args),
         Command::Perf(args) => perf::run(&args),
+        Command::Transcript(args) => show::run(&args),
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "trimwire-agent", &mut text);

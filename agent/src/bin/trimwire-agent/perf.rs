@@ -2,14 +2,18 @@
 
 use crate::args::{Operation, PerfArgs};
 use crate::report::{Totals, table};
+use crate::transcript::{FaultShares, Recorded, hash, operation, over, tap};
 use crate::{Failure, bad_input, failed, gradient, print};
 use anyhow::anyhow;
 use serde::Serialize;
+use sha2::{Digest, Sha256};
 use std::net::SocketAddr;
 use trimwire_agent::collective::{
     Collective, Communicator, CommunicatorConfig, Memory, Options, Outcome, OutcomeStats, shard_range,
 };
-use trimwire_agent::driver::{Driver, UdpLink, default_threads};
+use trimwire_agent::driver::misbehaving::Misbehaving;
+use trimwire_agent::driver::{Driver, Link, default_threads};
+use trimwire_agent::transcript::{Tap, Tapped};
 use trimwire_encoder::{Decoding, nmse};
 
 const QUIET_NS: u64 = 300_000_000;
@@ -36,6 +40,9 @@ struct Row {
     missing_share: f64,
     repaired: u64,
     nmse: f64,
+    /// Where a transcript is written or replayed: SHA-256 of those of all results, those of warm-up included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sha256: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -47,6 +54,8 @@ struct Report {
     #[serde(skip)]
     redop: &'static str,
     rows: Vec<Row>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recorded: Option<Recorded>,
     totals: Totals,
 }
 
@@ -71,7 +80,26 @@ pub(crate) fn run(args: &PerfArgs) -> Result<bool, Failure> {
     let mut peers: std::collections::BTreeMap<u16, SocketAddr> =
         (0..).zip(args.peers.iter().map(|peer| peer.or_port(args.link.port))).collect();
     let own = peers.remove(&rank).ok_or_else(|| bad_input(anyhow!("--peers lacks rank {rank}")))?;
-    let mut driver = args.link.driver(rank, world, peers, own, Some((&args.rate, args.rate_law)))?;
+    let mut tap = tap(args)?;
+    if let Some(replay) = tap.replay() {
+        // Before the first packet: a run that cannot be repeated does not begin.
+        for (number, coordinates) in (0..).zip(args.coordinates()) {
+            replay.check_operation(&operation(args, number, coordinates)).map_err(bad_input)?;
+        }
+    }
+    let rate = Some((&args.rate, args.rate_law));
+    match args.transcript.faults {
+        None => bench(args, args.link.driver(rank, world, peers, own, rate)?, tap),
+        Some(FaultShares(faults)) => {
+            let seed = args.link.seed ^ u64::from(rank) << 32;
+            let wrap = |link, trimmed| Misbehaving::new(link, faults, seed, trimmed);
+            bench(args, args.link.driver_on(rank, world, peers, own, rate, wrap)?, tap)
+        }
+    }
+}
+
+fn bench<L: Link>(args: &PerfArgs, mut driver: Driver<L>, tap: Tap) -> Result<bool, Failure> {
+    let (rank, world) = (args.rank, args.world);
     driver.set_threads(args.threads.unwrap_or_else(default_threads)).map_err(failed)?;
     let config = CommunicatorConfig {
         job_seed: args.link.seed,
@@ -79,14 +107,11 @@ pub(crate) fn run(args: &PerfArgs) -> Result<bool, Failure> {
         hosts: crate::way::hosts(args.peers.iter().map(|peer| peer.or_port(0).ip())),
         ..CommunicatorConfig::new(rank, world)
     };
-    let mut bench = Bench { args, communicator: Communicator::new(config), driver, number: 0 };
-    let mut rows = Vec::new();
-    let mut bytes = args.min_bytes;
-    while bytes <= args.max_bytes {
-        rows.push(bench.measure(bytes)?);
-        bytes = bytes.saturating_mul(args.step_factor);
-    }
-    let Bench { mut driver, .. } = bench;
+    let mut bench = Bench { args, communicator: Communicator::new(config), driver, tap, number: 0 };
+    let rows: Result<Vec<Row>, Failure> = args.sizes().map(|bytes| bench.measure(bytes)).collect();
+    let Bench { mut driver, tap, .. } = bench;
+    let recorded = tap.finish().and_then(|written| Recorded::new(args, written));
+    let rows = rows?;
     driver.linger(QUIET_NS, LINGER_NS).map_err(failed)?;
     let link = driver.link_stats();
     let totals = Totals::new(driver.endpoint().stats(), link);
@@ -97,6 +122,7 @@ pub(crate) fn run(args: &PerfArgs) -> Result<bool, Failure> {
         world,
         seed: args.link.seed,
         rows,
+        recorded,
         totals,
     };
     if args.link.json {
@@ -107,14 +133,33 @@ pub(crate) fn run(args: &PerfArgs) -> Result<bool, Failure> {
     Ok(true)
 }
 
-struct Bench<'a> {
+struct Bench<'a, L> {
     args: &'a PerfArgs,
     communicator: Communicator,
-    driver: Driver<UdpLink>,
+    driver: Driver<L>,
+    tap: Tap,
     number: u32,
 }
 
-impl Bench<'_> {
+impl PerfArgs {
+    /// Bytes of each size.
+    fn sizes(&self) -> impl Iterator<Item = u64> {
+        let next = |bytes: &u64| bytes.checked_mul(self.step_factor);
+        std::iter::successors(Some(self.min_bytes), next).take_while(|&bytes| bytes <= self.max_bytes)
+    }
+
+    /// Coordinates of each operation, in order.
+    fn coordinates(&self) -> impl Iterator<Item = usize> {
+        let times = self.warmup_iters as usize + self.iters as usize;
+        self.sizes().flat_map(move |bytes| std::iter::repeat_n(coordinates(bytes), times))
+    }
+}
+
+fn coordinates(bytes: u64) -> usize {
+    (bytes as usize / 4).max(1)
+}
+
+impl<L: Link> Bench<'_, L> {
     fn gradient(&self, coordinates: usize, rank: u16) -> Vec<f32> {
         gradient::gaussian(coordinates, self.args.link.seed, rank, 0)
     }
@@ -167,7 +212,8 @@ impl Bench<'_> {
 
     fn measure(&mut self, bytes: u64) -> Result<Row, Failure> {
         let args = self.args;
-        let coordinates = (bytes as usize / 4).max(1);
+        let coordinates = coordinates(bytes);
+        let mut results = Sha256::new();
         let gradient = self.gradient(coordinates, args.rank);
         let exact = self.expected(coordinates);
         let mut total = OutcomeStats::default();
@@ -176,7 +222,7 @@ impl Bench<'_> {
         let (mut cpu, mut cpu_before) = (0.0, cpu_seconds());
         for iteration in 0..args.warmup_iters + args.iters {
             let collective = self.collective(&gradient);
-            let outcome = self.one(collective)?;
+            let outcome = self.one(collective, coordinates, &mut results)?;
             if iteration < args.warmup_iters {
                 cpu_before = cpu_seconds();
                 continue;
@@ -219,11 +265,17 @@ impl Bench<'_> {
             missing_share: share(total.missing),
             repaired: total.repaired,
             nmse: error / iters,
+            sha256: self.tap.is_used().then(|| hash(results)),
         })
     }
 
-    fn one(&mut self, collective: Collective) -> Result<Outcome, Failure> {
-        let Self { args, communicator, driver, number } = self;
+    fn one(
+        &mut self,
+        collective: Collective,
+        coordinates: usize,
+        results: &mut Sha256,
+    ) -> Result<Outcome, Failure> {
+        let Self { args, communicator, driver, tap, number } = self;
         let options = Options {
             planes: args.codec.planes,
             exact: args.exact,
@@ -235,8 +287,21 @@ impl Bench<'_> {
         let options = args.way.apply(options);
         let now_ns = driver.now_ns();
         communicator.start(now_ns, *number, collective, options, driver.endpoint()).map_err(failed)?;
-        let outcome = driver.run(u64::MAX, communicator).map_err(failed)?;
+        let outcome = driver.run(u64::MAX, &mut Tapped { application: communicator, tap }).map_err(failed)?;
         let outcome = outcome.ok_or_else(|| failed(anyhow!("operation {number} did not end")))?;
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                // The others are told, rather than left to wait.
+                communicator.cancel(now_ns, *number, driver.endpoint());
+                driver.linger(QUIET_NS, LINGER_NS).map_err(failed)?;
+                return Err(failed(error));
+            }
+        };
+        if tap.is_used() {
+            let record = over(operation(args, *number, coordinates), now_ns, &outcome, results);
+            tap.on_operation(driver.now_ns(), record).map_err(failed)?;
+        }
         *number += 1;
         outcome.result.map_err(failed)?;
         Ok(outcome)
@@ -283,11 +348,11 @@ fn text(report: &Report) -> String {
         "repaired",
         "nmse",
     ];
-    format!(
-        "# trimwire-agent perf {}, rank {} of {}\n{}",
-        report.role,
-        report.rank,
-        report.world,
-        table(&headings, &rows)
-    )
+    let title = format!("# trimwire-agent perf {}, rank {} of {}", report.role, report.rank, report.world);
+    let mut lines = vec![title, table(&headings, &rows)];
+    for Row { bytes, sha256, .. } in &report.rows {
+        lines.extend(sha256.iter().map(|sha256| format!("# {bytes} B: SHA-256 of all results {sha256}")));
+    }
+    lines.extend(report.recorded.as_ref().map(Recorded::text));
+    lines.join("\n")
 }

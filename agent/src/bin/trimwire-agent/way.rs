@@ -16,7 +16,7 @@ pub(crate) struct WayArgs {
     deadline: Option<u64>,
     /// All ranks decode at the lowest precision that any of them got, and end bit-identical.
     #[arg(long)]
-    consistent: bool,
+    pub(crate) consistent: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

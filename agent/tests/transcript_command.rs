@@ -1,0 +1,214 @@
+//! `trimwire-agent perf --record` and `--replay`, and `trimwire-agent transcript`, on loopback.
+
+use serde_json::Value;
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+fn start(words: &str) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trimwire-agent"));
+    for variable in ["RANK", "WORLD_SIZE", "TRIMWIRE_PEERS", "TRIMWIRE_SOCKET_IFNAME", "TRIMWIRE_DEBUG"] {
+        command.env_remove(variable);
+    }
+    command.args(words.split_whitespace()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("starts")
+}
+
+fn finish(child: Child) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = child.wait_with_output().expect("ends");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    (status.code(), text(stdout), text(stderr))
+}
+
+/// A folder that goes with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("trimwire-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A port that is free on both ranks' addresses.
+fn free_port() -> u16 {
+    loop {
+        let first = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+        let port = first.local_addr().expect("bound").port();
+        if UdpSocket::bind(("127.0.0.2", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// Two ranks' reports, and their exit codes and complaints.
+fn pair(words: &str) -> [(Option<i32>, Value, String); 2] {
+    let port = free_port();
+    let peers = format!("--world 2 --peers 127.0.0.1,127.0.0.2 --port {port} --timeout 20s --json");
+    let ranks = [0, 1].map(|rank| start(&format!("perf all-reduce --rank {rank} {peers} {words}")));
+    ranks.map(|rank| {
+        let (code, stdout, stderr) = finish(rank);
+        (code, serde_json::from_str(&stdout).unwrap_or_default(), stderr)
+    })
+}
+
+fn hashes(report: &Value) -> Vec<String> {
+    let rows = report["rows"].as_array().expect("rows");
+    rows.iter().map(|row| row["sha256"].as_str().expect("a hash").to_owned()).collect()
+}
+
+const SIZES: &str = "-b 64K -e 256K -n 2 --bitrate 400M --seed 5";
+const LOSSY: &str = "--faults drop=0.004,cut=0.2,duplicate=0.02,reorder=0.05";
+
+#[test]
+fn a_replay_has_the_hash_of_the_run_that_was_recorded_over_a_lossy_link() {
+    for replicas in ["", "--consistent"] {
+        let folder = Folder::new(&format!("replay{replicas}"));
+        let (run, again) = (folder.file("run"), folder.file("again-{rank}"));
+        let recorded = pair(&format!("{SIZES} {replicas} {LOSSY} --record {run}"));
+        for (code, report, stderr) in &recorded {
+            assert_eq!(*code, Some(0), "{stderr}");
+            let rows = report["rows"].as_array().expect("rows");
+            assert!(rows.iter().all(|row| row["cut_share"].as_f64() > Some(0.05)), "{report}");
+            assert_eq!(report["recorded"]["lost"], 0, "{report}");
+            let bytes = report["recorded"]["bytes_per_packet"].as_f64();
+            // Every length is another one here: nine bits or so each, and a table of them.
+            assert!(bytes.is_some_and(|bytes| bytes < 4.0), "{report}");
+        }
+        let replay = format!("{SIZES} {replicas} --reliable --replay {run} --record {again}");
+        let replayed = pair(&replay);
+        for ((_, was, _), (code, is, stderr)) in recorded.iter().zip(&replayed) {
+            assert_eq!(*code, Some(0), "{stderr}");
+            assert_eq!(hashes(was), hashes(is), "{replicas}");
+        }
+        for name in ["again-0", "again-1"] {
+            assert!(Path::new(&folder.file(name)).exists(), "{name}");
+        }
+
+        let refused = |words: &str| {
+            let rank = start(&format!("perf all-reduce --rank 0 --peers 127.0.0.1,127.0.0.2 {words}"));
+            let (code, _, stderr) = finish(rank);
+            (code, stderr)
+        };
+        let (code, stderr) = refused(&format!("--world 2 {SIZES} --replay {run}"));
+        assert!(code == Some(2) && stderr.contains("--reliable"), "{code:?} {stderr}");
+        let (code, stderr) = refused(&format!("--world 2 --seed 6 --reliable --replay {run}"));
+        assert!(code == Some(3) && stderr.contains("seed 5, this run of seed 6"), "{code:?} {stderr}");
+        let (code, stderr) = refused(&format!("--world 2 --seed 5 -b 4K -e 4K --reliable --replay {run}"));
+        assert!(code == Some(3) && stderr.contains("coordinates 16384"), "{code:?} {stderr}");
+        let (code, stderr) = refused(
+            &format!("--world 2 {SIZES} {replicas} -n 9 --reliable --replay {run}").replacen("-n 2", "", 1),
+        );
+        assert!(code == Some(3) && stderr.contains("operation 3 had coordinates 65536"), "{code:?} {stderr}");
+        let (code, stderr) = refused(&format!("--world 2 {SIZES} --reliable --replay {run} --record {run}"));
+        assert!(code == Some(3) && stderr.contains("same file"), "{code:?} {stderr}");
+    }
+}
+
+#[test]
+fn a_transcript_is_shown_by_operation_and_by_step_and_damage_is_named() {
+    let folder = Folder::new("show");
+    let run = folder.file("run");
+    for (code, _, stderr) in pair(&format!("{SIZES} {LOSSY} --record {run}")) {
+        assert_eq!(code, Some(0), "{stderr}");
+    }
+    let show = |words: &str| finish(start(&format!("transcript show {words}")));
+    let (code, stdout, stderr) = show(&format!("{run}.0 {run}.1"));
+    assert_eq!(code, Some(0), "{stderr}");
+    for column in ["slowest rank", "slowest link", "cut %", "missing %", "bits/packet"] {
+        assert!(stdout.contains(column), "{stdout}");
+    }
+    assert_eq!(stdout.trim().lines().count(), 8, "a title, headings, six operations: {stdout}");
+    let (code, stdout, _) = show(&format!("{run}.0 {run}.1 --step 4"));
+    assert!(code == Some(0) && stdout.contains("slowest link: rank"), "{stdout}");
+    for link in ["0 > 1  reduce-scatter", "1 > 0  reduce-scatter", "0 > 1      all-gather"] {
+        assert!(stdout.contains(link), "{link}: {stdout}");
+    }
+    let (_, stdout, _) = show(&format!("{run}.1 --step 4 --json"));
+    let report: Value = serde_json::from_str(&stdout).expect("JSON");
+    let messages = report["story"]["messages"].as_array().expect("messages");
+    let sum = |field: &str| messages.iter().filter_map(|message| message[field].as_u64()).sum::<u64>();
+    assert_eq!(Some(sum("cut")), report["operations"][0]["cut"].as_u64());
+    let rungs = |message: &Value| {
+        message["cut_to"]
+            .as_array()
+            .map(|rungs| rungs.iter().filter_map(|rung| rung["packets"].as_u64()).sum())
+    };
+    for message in messages {
+        assert_eq!(rungs(message), message["cut"].as_u64(), "{message}");
+    }
+
+    let (code, _, stderr) = show(&format!("{run}.0 --step 99"));
+    assert!(code == Some(3) && stderr.contains("no operation 99; there are 0 to 5"), "{stderr}");
+    let (code, _, stderr) = show(&format!("{run}.0 {run}.0"));
+    assert!(code == Some(3) && stderr.contains("both of rank 0"), "{stderr}");
+    let bytes = std::fs::read(format!("{run}.0")).expect("a transcript");
+    std::fs::write(folder.file("short"), &bytes[..bytes.len() - 3]).expect("written");
+    let (code, stdout, _) = show(&folder.file("short"));
+    assert!(code == Some(0) && stdout.contains("in the middle of a record"), "{stdout}");
+    let mut damaged = bytes.clone();
+    damaged[bytes.len() / 2] ^= 1;
+    std::fs::write(folder.file("damaged"), &damaged).expect("written");
+    let (code, stdout, _) = show(&folder.file("damaged"));
+    assert!(code == Some(1) && stdout.contains("is damaged"), "{stdout}");
+    std::fs::write(folder.file("other"), "gradients").expect("written");
+    let (code, _, stderr) = show(&folder.file("other"));
+    assert!(code == Some(3) && stderr.contains("no transcript"), "{stderr}");
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_a_transcript_that_can_be_read() {
+    let folder = Folder::new("killed");
+    let run = folder.file("run");
+    let peers = format!("--world 2 --peers 127.0.0.1,127.0.0.2 --port {} --timeout 20s", free_port());
+    let words = format!("{peers} -b 64K -e 64K -n 10000 --record {run} {LOSSY}");
+    let mut ranks = [0, 1].map(|rank| start(&format!("perf all-reduce --rank {rank} {words}")));
+    let recorded = || std::fs::metadata(format!("{run}.0")).is_ok_and(|file| file.len() > 2_000);
+    for _ in 0..12_000 {
+        if recorded() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    for rank in &mut ranks {
+        rank.kill().expect("it runs");
+        rank.wait().expect("it ends");
+    }
+    let (code, stdout, stderr) = finish(start(&format!("transcript show {run}.0 {run}.1")));
+    assert_eq!(code, Some(0), "{stdout} {stderr}");
+    assert!(stdout.lines().any(|line| line.contains("all-reduce  16384")), "{stdout}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_costs_the_transcript_and_not_the_sum() {
+    let folder = Folder::new("full");
+    let run = folder.file("run");
+    std::os::unix::fs::symlink("/dev/full", format!("{run}.1")).expect("a link");
+    let [(code_0, whole, stderr_0), (code_1, full, stderr_1)] =
+        pair(&format!("{SIZES} --reliable --record {run}"));
+    assert_eq!((code_0, code_1), (Some(0), Some(0)), "{stderr_0} {stderr_1}");
+    for row in [&whole, &full].into_iter().flat_map(|report| report["rows"].as_array().expect("rows")) {
+        assert!(row["nmse"].as_f64().is_some_and(|nmse| nmse < 1e-10), "{row}");
+    }
+    assert_eq!(whole["recorded"]["error"], Value::Null);
+    assert!(full["recorded"]["error"].as_str().is_some_and(|error| error.contains("No space")), "{full}");
+    assert_eq!(full["recorded"]["records"], 0);
+    assert!(stderr_1.contains("run.1: the transcript ends here, the run goes on"), "{stderr_1}");
+    // What cannot be made at all is found before the run.
+    let nowhere = folder.file("no/such/folder/run");
+    let words = format!("perf all-reduce --rank 0 --world 2 --peers 127.0.0.1,127.0.0.2 --record {nowhere}");
+    let (code, _, stderr) = finish(start(&words));
+    assert!(code == Some(3) && stderr.contains("cannot record to") && stderr.contains("no/such"), "{stderr}");
+}
