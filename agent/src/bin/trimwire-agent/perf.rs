@@ -284,7 +284,7 @@ impl<L: Link> Bench<'_, L> {
             coordinates_per_packet: args.codec.coordinates_per_packet,
             ..Options::default()
         };
-        let options = args.way.apply(options);
+        let options = args.way.apply(&options);
         let now_ns = driver.now_ns();
         communicator.start(now_ns, *number, collective, options, driver.endpoint()).map_err(failed)?;
         let outcome = driver.run(u64::MAX, &mut Tapped { application: communicator, tap }).map_err(failed)?;

@@ -29,7 +29,7 @@ enum AlgorithmName {
 
 impl WayArgs {
     /// These options, with what was asked for.
-    pub(crate) fn apply(&self, options: Options) -> Options {
+    pub(crate) fn apply(&self, options: &Options) -> Options {
         Options {
             algorithm: match self.algorithm {
                 AlgorithmName::Auto => Algorithm::Automatic,
@@ -39,7 +39,7 @@ impl WayArgs {
             },
             deadline_ns: self.deadline,
             replicas: if self.consistent { Replicas::Consistent } else { Replicas::Free },
-            ..options
+            ..options.clone()
         }
     }
 }
