@@ -453,7 +453,8 @@ impl LinkArgs {
         // What was asked for is kept to; what the card does is the card's business.
         config.pace_at_line = bitrate.is_some();
         config.timeouts.give_up_ns = self.timeout;
-        config.timeouts.patience_ns = self.timeout;
+        // Who waits for somebody who waits for a dead rank is told of that rank by then.
+        config.timeouts.patience_ns = self.timeout.saturating_mul(6);
         config.timeouts.keep_alive_ns = config.timeouts.keep_alive_ns.min(self.timeout / 4);
         let port =
             if self.bind.is_none() && self.socket_ifname.is_none() { fallback.port() } else { self.port };
