@@ -111,6 +111,8 @@ pub struct EndpointConfig {
     pub incarnation: u32,
     /// Where the other ranks listen. A rank that is not among them is where its first answer to our HELLO comes from.
     pub peers: BTreeMap<u16, SocketAddr>,
+    /// Incarnations of other ranks, where a rendezvous has agreed on them: such a rank is believed under its own and no other one, and knows us from our first HELLO on.
+    pub incarnations: BTreeMap<u16, u32>,
     /// Key of a sealed job: DATA is believed only with its tags, control packets only with theirs.
     pub seal: Option<SealKey>,
     /// Speed of the network card, bit/s; all datagrams together stay below it.
@@ -169,6 +171,7 @@ impl EndpointConfig {
             packets_per_path: 1,
             incarnation: u32::from(rank) + 1,
             peers: BTreeMap::new(),
+            incarnations: BTreeMap::new(),
             seal: None,
             dscp: DscpPlan::default(),
             seed: 0,

@@ -13,12 +13,13 @@
 //! endpoint     all peers on one card                peer       the connection to one rank
 //! transfer     one message: send queue, loss detection, board, questions
 //! interface, outcome, config   what callers say and hear
+//! rendezvous   how ranks find each other
 //! rate, pacing, rtt, spray     when and which way   wire, row, burst   what travels
 //! ```
 //!
 //! Each line uses those below it.
 //!
-//! Everything but [`driver`] and the files of [`transcript`] is sans-IO: no socket, clock, thread or global random number generator. A driver passes the time
+//! Everything but [`driver`], the files of [`transcript`] and the connections of [`rendezvous`] is sans-IO: no socket, clock, thread or global random number generator. A driver passes the time
 //! and datagrams in and takes datagrams, timers and events out; the same code runs on sockets ([`driver`]) and in virtual
 //! time. What the crate deliberately does not do: it knows nothing of switches and P4, and the codec is
 //! `trimwire-encoder`'s.
@@ -33,6 +34,7 @@ pub mod outcome;
 pub mod pacing;
 mod peer;
 pub mod rate;
+pub mod rendezvous;
 pub mod row;
 pub mod rtt;
 pub mod spray;

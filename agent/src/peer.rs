@@ -109,7 +109,7 @@ impl Peer {
         Self {
             rank,
             stream,
-            session: Session::new(config.incarnation, address),
+            session: Session::new(config.incarnation, address, config.incarnations.get(&rank).copied()),
             hellos: None,
             asked_since_ns: None,
             rate: config.rate.build(&path),

@@ -66,9 +66,9 @@ impl Peer {
             Greeting::Known => {}
             Greeting::Restarted => {
                 self.restarted(cx);
-                self.begin(cx);
+                self.begin(cx, hello.answer);
             }
-            Greeting::Begun => self.begin(cx),
+            Greeting::Begun => self.begin(cx, hello.answer),
         }
         cx.stats.control_received += 1;
         self.asked_since_ns = None;
@@ -79,10 +79,10 @@ impl Peer {
         }
     }
 
-    /// We know the peer. Who has something to send asks whether the peer knows us.
-    fn begin(&mut self, cx: &mut Context<'_>) {
+    /// We know the peer. Who has something to send asks whether the peer knows us, unless it has said so.
+    fn begin(&mut self, cx: &mut Context<'_>, known: bool) {
         self.hellos = None;
-        if !self.sends.is_empty() {
+        if !known && !self.sends.is_empty() {
             self.greet(cx);
         }
         let sealer = self.sealer(cx.config);

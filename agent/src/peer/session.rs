@@ -13,6 +13,8 @@
 //!
 //! DATA waits for the last step: it may take another path than control packets, and overtake the HELLO without which it is not believed.
 //!
+//! Where a rendezvous has told the incarnations, A's first HELLO echoes b already, and the third line begins it. No other incarnation is believed then.
+//!
 //! An incarnation is taken over only from a HELLO that echoes ours, so that it was us whom its sender heard: a stranger cannot end a session by claiming that a rank
 //! has started anew. One that was superseded never comes back, or a HELLO of before, repeated, would end the session that came after it. After that every control packet carries both incarnations, and DATA comes from the address and the source ports that the HELLO named.
 
@@ -58,6 +60,8 @@ pub(super) struct Session {
     own: u32,
     /// Where the peer listens.
     address: Option<SocketAddr>,
+    /// The only incarnation of the peer that there is, where that was agreed on.
+    agreed: Option<u32>,
     peer: Option<u32>,
     /// Incarnations of the peer from before, the newest last.
     former: VecDeque<u32>,
@@ -70,10 +74,11 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(own: u32, address: Option<SocketAddr>) -> Self {
+    pub(super) fn new(own: u32, address: Option<SocketAddr>, agreed: Option<u32>) -> Self {
         Self {
             own,
             address,
+            agreed,
             peer: None,
             former: VecDeque::new(),
             knocks: 0,
@@ -113,7 +118,7 @@ impl Session {
 
     /// What our packets say.
     pub(super) fn identity(&self) -> Identity {
-        Identity { from: self.own, to: self.peer.unwrap_or(0) }
+        Identity { from: self.own, to: self.peer.or(self.agreed).unwrap_or(0) }
     }
 
     /// Whether a packet for this endpoint is from before a restart of its sender.
@@ -145,7 +150,8 @@ impl Session {
     /// Takes a HELLO.
     pub(super) fn on_hello(&mut self, source: SocketAddr, identity: Identity, hello: &Hello<'_>) -> Greeting {
         let elsewhere = self.address.is_some_and(|address| address != source);
-        if identity.from == 0 || elsewhere || self.is_former(identity) {
+        let other = self.agreed.is_some_and(|agreed| agreed != identity.from);
+        if identity.from == 0 || elsewhere || other || self.is_former(identity) {
             return Greeting::Foreign;
         }
         if identity.to != self.own {

@@ -53,6 +53,15 @@ impl SealKey {
             other => Err(SealKeyError(other)),
         }
     }
+
+    /// 32 bytes for another use of the key (HKDF-SHA256, RFC 5869): `salt` makes them fresh, `info` names the use.
+    pub fn derive(&self, salt: &[u8], info: &[u8]) -> Zeroizing<[u8; 32]> {
+        let mut derived = Zeroizing::new([0; 32]);
+        Hkdf::<Sha256>::new(Some(salt), &self.0)
+            .expand(info, derived.as_mut())
+            .expect("32 bytes are within what HKDF can give");
+        derived
+    }
 }
 
 impl fmt::Debug for SealKey {

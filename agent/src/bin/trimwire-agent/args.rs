@@ -1,5 +1,6 @@
 //! The command line, and what it means for endpoints and links.
 
+use crate::meet::RendezvousArgs;
 use crate::show::TranscriptCommand;
 use crate::transcript::TranscriptArgs;
 use crate::units::{bytes, rate, time_ns};
@@ -37,7 +38,7 @@ pub(crate) enum Command {
     /// Receive the gradients of one or more `send`s with the same -n, --seed, --messages and --layer-class, and compare.
     Recv(RecvArgs),
     /// Measure a collective, one process a rank, for a range of sizes (columns as in nccl-tests).
-    Perf(PerfArgs),
+    Perf(Box<PerfArgs>),
     /// Look into transcripts that `perf --record` wrote.
     #[command(subcommand)]
     Transcript(TranscriptCommand),
@@ -96,15 +97,8 @@ pub(crate) struct PerfArgs {
     /// What is measured.
     #[arg(value_enum)]
     pub(crate) operation: Operation,
-    /// This rank.
-    #[arg(long, env = "RANK", value_parser = clap::value_parser!(u16).range(..=1023))]
-    pub(crate) rank: u16,
-    /// Number of ranks.
-    #[arg(long, env = "WORLD_SIZE", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(crate) world: u16,
-    /// Addresses of all ranks, in order of rank, this one included.
-    #[arg(long, env = "TRIMWIRE_PEERS", value_delimiter = ',', value_name = "IP[:PORT],…")]
-    pub(crate) peers: Vec<Address>,
+    #[command(flatten)]
+    pub(crate) rendezvous: RendezvousArgs,
     /// Smallest size of a gradient, bytes (f32 coordinates).
     #[arg(short = 'b', long, default_value = "64K", value_parser = bytes)]
     pub(crate) min_bytes: u64,
@@ -216,15 +210,15 @@ pub(crate) struct LinkArgs {
     /// Interfaces to take the own address from, in the form of NCCL_SOCKET_IFNAME.
     #[arg(long, env = "TRIMWIRE_SOCKET_IFNAME", value_name = "PREFIX,…|=NAME,…|^PREFIX,…")]
     pub(crate) socket_ifname: Option<String>,
-    /// UDP port to listen on, and the peers' where none is given.
-    #[arg(long, default_value_t = DEFAULT_PORT)]
-    pub(crate) port: u16,
-    /// Number of the job.
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=63))]
-    pub(crate) job: u8,
-    /// Seed of gradients and rotations; the same on all ranks.
-    #[arg(long, default_value_t = 0)]
-    pub(crate) seed: u64,
+    /// UDP port to listen on, and the peers' where none is given [default: 9217; of ranks that meet, one that is free].
+    #[arg(long)]
+    pub(crate) port: Option<u16>,
+    /// Number of the job [default: 0; of ranks that meet, rank 0's].
+    #[arg(long, value_parser = clap::value_parser!(u8).range(..=63))]
+    pub(crate) job: Option<u8>,
+    /// Seed of gradients and rotations; the same on all ranks [default: 0; of ranks that meet, drawn by rank 0].
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
     /// UDP source ports to spray over.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) source_ports: u16,
@@ -376,15 +370,32 @@ fn share(text: &str) -> Result<f32, String> {
         .ok_or_else(|| format!("'{text}' is not in [0, 1)"))
 }
 
+/// An endpoint on a link.
+pub(crate) fn start<L: Link>(config: EndpointConfig, link: L) -> Driver<L> {
+    let (rank, world) = (config.rank, config.world);
+    let driver = Driver::new(config, link);
+    tracing::info!("rank {rank} of {world} listens on UDP {}", driver.link().local_address());
+    driver
+}
+
 impl LinkArgs {
-    fn own_address(&self, fallback: IpAddr) -> Result<IpAddr, Failure> {
-        if let Some(ip) = self.bind {
-            return Ok(ip);
+    pub(crate) fn port(&self) -> u16 {
+        self.port.unwrap_or(DEFAULT_PORT)
+    }
+
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed.unwrap_or(0)
+    }
+
+    /// Own address where one is given, or an interface.
+    pub(crate) fn own_address(&self) -> Result<Option<IpAddr>, Failure> {
+        if self.bind.is_some() {
+            return Ok(self.bind);
         }
-        let Some(pattern) = &self.socket_ifname else { return Ok(fallback) };
+        let Some(pattern) = &self.socket_ifname else { return Ok(None) };
         let all = interfaces().map_err(failed)?;
         let found = select(&all, pattern).map(|interface| interface.address);
-        found.ok_or_else(|| {
+        found.map(Some).ok_or_else(|| {
             let all = describe(&all);
             bad_input(anyhow!(
                 "TRIMWIRE_SOCKET_IFNAME '{pattern}' selects none of the interfaces; there are: {all}"
@@ -392,7 +403,7 @@ impl LinkArgs {
         })
     }
 
-    fn seal_key(&self) -> Result<Option<SealKey>, Failure> {
+    pub(crate) fn seal_key(&self) -> Result<Option<SealKey>, Failure> {
         let Some(path) = &self.seal_key else { return Ok(None) };
         let named = |error: &dyn std::fmt::Display| bad_input(anyhow!("{}: {error}", path.display()));
         let bytes = std::fs::read(path).map_err(|error| named(&error))?;
@@ -412,29 +423,47 @@ impl LinkArgs {
         fallback: SocketAddr,
         rate: Option<(&RateArgs, RateLaw)>,
     ) -> Result<Driver<UdpLink>, Failure> {
-        self.driver_on(rank, world, peers, fallback, rate, |link, _| link)
+        let (config, link) = self.parts(rank, world, peers, fallback, rate)?;
+        Ok(start(config, link))
     }
 
-    /// Likewise; `wrap` puts something around the link, and is told the DSCP of what is cut.
-    pub(crate) fn driver_on<L: Link>(
+    /// Likewise, before it begins.
+    pub(crate) fn parts(
         &self,
         rank: u16,
         world: u16,
         peers: BTreeMap<u16, SocketAddr>,
         fallback: SocketAddr,
         rate: Option<(&RateArgs, RateLaw)>,
-        wrap: impl FnOnce(UdpLink, u8) -> L,
-    ) -> Result<Driver<L>, Failure> {
-        let ip = self.own_address(fallback.ip())?;
+    ) -> Result<(EndpointConfig, UdpLink), Failure> {
+        let given = self.own_address()?;
+        let ip = given.unwrap_or(fallback.ip());
+        let port = if given.is_none() { fallback.port() } else { self.port() };
+        let mut config = self.endpoint(rank, world, ip, rate);
+        config.seal = self.seal_key()?;
+        if let Some((&rank, &peer)) = peers.iter().find(|(_, peer)| peer.is_ipv4() != ip.is_ipv4()) {
+            return Err(failed(LinkError::Family { rank, peer, own: ip }));
+        }
+        config.peers = peers;
+        Ok((config, self.link(SocketAddr::new(ip, port))?))
+    }
+
+    /// An endpoint's configuration, without key and peers.
+    pub(crate) fn endpoint(
+        &self,
+        rank: u16,
+        world: u16,
+        ip: IpAddr,
+        rate: Option<(&RateArgs, RateLaw)>,
+    ) -> EndpointConfig {
         let bitrate = rate.and_then(|(rate, _)| rate.bitrate);
         let mut config = EndpointConfig::new(
             rank,
             world,
             bitrate.or_else(|| line_rate_of(ip)).unwrap_or(DEFAULT_LINE_RATE_BPS),
         );
-        config.job = self.job;
-        config.seal = self.seal_key()?;
-        config.seed = self.seed;
+        config.job = self.job.unwrap_or(0);
+        config.seed = self.seed();
         config.reliability = self.reliability();
         if let Some((args, law)) = rate {
             config.rate = match law {
@@ -456,12 +485,11 @@ impl LinkArgs {
         // Who waits for somebody who waits for a dead rank is told of that rank by then.
         config.timeouts.patience_ns = self.timeout.saturating_mul(6);
         config.timeouts.keep_alive_ns = config.timeouts.keep_alive_ns.min(self.timeout / 4);
-        let port =
-            if self.bind.is_none() && self.socket_ifname.is_none() { fallback.port() } else { self.port };
-        if let Some((&rank, &peer)) = peers.iter().find(|(_, peer)| peer.is_ipv4() != ip.is_ipv4()) {
-            return Err(failed(LinkError::Family { rank, peer, own: ip }));
-        }
-        config.peers = peers;
+        config
+    }
+
+    /// The sockets.
+    pub(crate) fn link(&self, bind: SocketAddr) -> Result<UdpLink, Failure> {
         let link = UdpLink::open(UdpConfig {
             data_sockets: self.source_ports,
             receive: if self.receive == ReceiveName::Raw { Receive::Raw } else { Receive::Socket },
@@ -469,12 +497,9 @@ impl LinkArgs {
                 ChecksumsName::Filled => Checksums::Filled,
                 ChecksumsName::Zero => Checksums::Zero,
             },
-            ..UdpConfig::new(SocketAddr::new(ip, port))
+            ..UdpConfig::new(bind)
         });
-        let trimmed = config.dscp.trimmed;
-        let driver = Driver::new(config, wrap(link.map_err(failed)?, trimmed));
-        tracing::info!("rank {rank} of {world} listens on UDP {}", driver.link().local_address());
-        Ok(driver)
+        link.map_err(failed)
     }
 }
 

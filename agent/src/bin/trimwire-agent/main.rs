@@ -5,6 +5,7 @@
 
 mod args;
 mod gradient;
+mod meet;
 mod perf;
 mod recv;
 mod report;

@@ -1,19 +1,19 @@
 //! `trimwire-agent perf`.
 
-use crate::args::{Operation, PerfArgs};
+use crate::args::{Operation, PerfArgs, start};
+use crate::meet::{Met, meet};
 use crate::report::{Totals, table};
 use crate::transcript::{FaultShares, Recorded, hash, operation, over, tap};
 use crate::{Failure, bad_input, failed, gradient, print};
 use anyhow::anyhow;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
-use std::net::SocketAddr;
 use trimwire_agent::collective::{
     Collective, Communicator, CommunicatorConfig, Memory, Options, Outcome, OutcomeStats, shard_range,
 };
 use trimwire_agent::driver::misbehaving::Misbehaving;
 use trimwire_agent::driver::{Driver, Link, default_threads};
-use trimwire_agent::transcript::{Tap, Tapped};
+use trimwire_agent::transcript::{Header, Tap, Tapped};
 use trimwire_encoder::{Decoding, nmse};
 
 const QUIET_NS: u64 = 300_000_000;
@@ -60,57 +60,48 @@ struct Report {
 }
 
 pub(crate) fn run(args: &PerfArgs) -> Result<bool, Failure> {
-    let (rank, world) = (args.rank, args.world);
-    if rank >= world {
-        return Err(bad_input(anyhow!("rank {rank} of {world} ranks; valid are 0 to {}", world - 1)));
-    }
-    if args.peers.len() != usize::from(world) {
-        let got = args.peers.len();
-        return Err(bad_input(anyhow!(
-            "--peers names {got} addresses for {world} ranks (all ranks, this one included)"
-        )));
-    }
     if args.min_bytes > args.max_bytes {
         let (b, e) = (args.min_bytes, args.max_bytes);
         return Err(bad_input(anyhow!("-b {b} is larger than -e {e}")));
     }
-    if let Some(root) = [args.root].into_iter().find(|&root| root >= world) {
-        return Err(bad_input(anyhow!("--root {root} of {world} ranks; valid are 0 to {}", world - 1)));
-    }
-    let mut peers: std::collections::BTreeMap<u16, SocketAddr> =
-        (0..).zip(args.peers.iter().map(|peer| peer.or_port(args.link.port))).collect();
-    let own = peers.remove(&rank).ok_or_else(|| bad_input(anyhow!("--peers lacks rank {rank}")))?;
-    let mut tap = tap(args)?;
+    let Met { rank, world, job, seed, hosts, mtu, endpoint, link } = meet(args)?;
+    let mut tap = tap(args, &Header { job, rank, world, seed })?;
     if let Some(replay) = tap.replay() {
         // Before the first packet: a run that cannot be repeated does not begin.
         for (number, coordinates) in (0..).zip(args.coordinates()) {
             replay.check_operation(&operation(args, number, coordinates)).map_err(bad_input)?;
         }
     }
-    let rate = Some((&args.rate, args.rate_law));
+    let mut config = CommunicatorConfig {
+        job_seed: seed,
+        row_log2: args.codec.row_log2,
+        hosts,
+        ..CommunicatorConfig::new(rank, world)
+    };
+    config.mtu = config.mtu.min(mtu.map_or(usize::MAX, |mtu| mtu as usize));
     match args.transcript.faults {
-        None => bench(args, args.link.driver(rank, world, peers, own, rate)?, tap),
+        None => bench(args, config, start(endpoint, link), tap),
         Some(FaultShares(faults)) => {
-            let seed = args.link.seed ^ u64::from(rank) << 32;
-            let wrap = |link, trimmed| Misbehaving::new(link, faults, seed, trimmed);
-            bench(args, args.link.driver_on(rank, world, peers, own, rate, wrap)?, tap)
+            let trimmed = endpoint.dscp.trimmed;
+            let link = Misbehaving::new(link, faults, seed ^ u64::from(rank) << 32, trimmed);
+            bench(args, config, start(endpoint, link), tap)
         }
     }
 }
 
-fn bench<L: Link>(args: &PerfArgs, mut driver: Driver<L>, tap: Tap) -> Result<bool, Failure> {
-    let (rank, world) = (args.rank, args.world);
+fn bench<L: Link>(
+    args: &PerfArgs,
+    config: CommunicatorConfig,
+    mut driver: Driver<L>,
+    tap: Tap,
+) -> Result<bool, Failure> {
+    let (rank, world, seed) = (config.rank, config.world, config.job_seed);
     driver.set_threads(args.threads.unwrap_or_else(default_threads)).map_err(failed)?;
-    let config = CommunicatorConfig {
-        job_seed: args.link.seed,
-        row_log2: args.codec.row_log2,
-        hosts: crate::way::hosts(args.peers.iter().map(|peer| peer.or_port(0).ip())),
-        ..CommunicatorConfig::new(rank, world)
-    };
-    let mut bench = Bench { args, communicator: Communicator::new(config), driver, tap, number: 0 };
+    let communicator = Communicator::new(config);
+    let mut bench = Bench { args, rank, world, seed, communicator, driver, tap, number: 0 };
     let rows: Result<Vec<Row>, Failure> = args.sizes().map(|bytes| bench.measure(bytes)).collect();
     let Bench { mut driver, tap, .. } = bench;
-    let recorded = tap.finish().and_then(|written| Recorded::new(args, written));
+    let recorded = tap.finish().and_then(|written| Recorded::new(args, rank, written));
     let rows = rows?;
     driver.linger(QUIET_NS, LINGER_NS).map_err(failed)?;
     let link = driver.link_stats();
@@ -120,7 +111,7 @@ fn bench<L: Link>(args: &PerfArgs, mut driver: Driver<L>, tap: Tap) -> Result<bo
         redop: args.operation.reduction(),
         rank,
         world,
-        seed: args.link.seed,
+        seed,
         rows,
         recorded,
         totals,
@@ -135,6 +126,9 @@ fn bench<L: Link>(args: &PerfArgs, mut driver: Driver<L>, tap: Tap) -> Result<bo
 
 struct Bench<'a, L> {
     args: &'a PerfArgs,
+    rank: u16,
+    world: u16,
+    seed: u64,
     communicator: Communicator,
     driver: Driver<L>,
     tap: Tap,
@@ -161,16 +155,16 @@ fn coordinates(bytes: u64) -> usize {
 
 impl<L: Link> Bench<'_, L> {
     fn gradient(&self, coordinates: usize, rank: u16) -> Vec<f32> {
-        gradient::gaussian(coordinates, self.args.link.seed, rank, 0)
+        gradient::gaussian(coordinates, self.seed, rank, 0)
     }
 
     /// What this rank is to have after the operation, exactly; `None` where it is to have nothing.
     fn expected(&self, coordinates: usize) -> Option<Vec<f32>> {
         let Self { args, .. } = self;
-        let own = shard_range(coordinates, args.world, args.rank);
+        let own = shard_range(coordinates, self.world, self.rank);
         let sum = || {
             let mut exact = vec![0.0_f32; coordinates];
-            for rank in 0..args.world {
+            for rank in 0..self.world {
                 let part = self.gradient(coordinates, rank);
                 exact.iter_mut().zip(&part).for_each(|(sum, value)| *sum += value);
             }
@@ -181,19 +175,19 @@ impl<L: Link> Bench<'_, L> {
             Operation::ReduceScatter => sum().get(own).map(<[f32]>::to_vec),
             Operation::AllGather => {
                 let shard = |rank| {
-                    let range = shard_range(coordinates, args.world, rank);
+                    let range = shard_range(coordinates, self.world, rank);
                     self.gradient(coordinates, rank).get(range).map(<[f32]>::to_vec)
                 };
-                Some((0..args.world).filter_map(shard).flatten().collect())
+                Some((0..self.world).filter_map(shard).flatten().collect())
             }
             Operation::Broadcast => Some(self.gradient(coordinates, args.root)),
-            Operation::Reduce => (args.rank == args.root).then(sum),
+            Operation::Reduce => (self.rank == args.root).then(sum),
         }
     }
 
     fn collective(&self, gradient: &[f32]) -> Collective {
         let Self { args, .. } = self;
-        let own = shard_range(gradient.len(), args.world, args.rank);
+        let own = shard_range(gradient.len(), self.world, self.rank);
         let (root, tensor) = (args.root, Memory::from_vec(gradient.to_vec()));
         match args.operation {
             Operation::AllReduce => Collective::AllReduce { tensor },
@@ -214,7 +208,7 @@ impl<L: Link> Bench<'_, L> {
         let args = self.args;
         let coordinates = coordinates(bytes);
         let mut results = Sha256::new();
-        let gradient = self.gradient(coordinates, args.rank);
+        let gradient = self.gradient(coordinates, self.rank);
         let exact = self.expected(coordinates);
         let mut total = OutcomeStats::default();
         let mut error = 0.0;
@@ -259,7 +253,7 @@ impl<L: Link> Bench<'_, L> {
             seconds_p99: quantile(0.99),
             cpu_seconds: cpu / iters,
             algbw,
-            busbw: algbw * args.operation.bus_factor(args.world),
+            busbw: algbw * args.operation.bus_factor(self.world),
             packets: total.packets,
             cut_share: share(total.cut),
             missing_share: share(total.missing),
@@ -275,7 +269,7 @@ impl<L: Link> Bench<'_, L> {
         coordinates: usize,
         results: &mut Sha256,
     ) -> Result<Outcome, Failure> {
-        let Self { args, communicator, driver, tap, number } = self;
+        let Self { args, communicator, driver, tap, number, .. } = self;
         let options = Options {
             planes: args.codec.planes,
             exact: args.exact,

@@ -29,7 +29,7 @@ pub(crate) fn run(args: &RecvArgs) -> Result<bool, Failure> {
     let world = args.from.iter().map(|source| source.rank).chain([rank]).max().unwrap_or(0) + 1;
     let (file, coordinates) = args.gradient.load()?;
     let layout = args.codec.layout(coordinates)?;
-    let port = args.link.port;
+    let port = args.link.port();
     let mut peers = BTreeMap::new();
     let mut left = BTreeMap::new();
     for source in &args.from {
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &RecvArgs) -> Result<bool, Failure> {
     let any = if v6 { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { Ipv4Addr::UNSPECIFIED.into() };
     let mut driver = args.link.driver(rank, world, peers, SocketAddr::new(any, port), None)?;
     let decoding = Decoding::from(args.decoding);
-    let seed = args.link.seed;
+    let seed = args.link.seed();
     let expectation = Expectation {
         layout: layout.clone(),
         codec: Codec::Rht,

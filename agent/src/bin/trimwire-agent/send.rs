@@ -19,13 +19,13 @@ pub(crate) fn run(args: &SendArgs) -> Result<bool, Failure> {
     }
     let (file, coordinates) = args.gradient.load()?;
     let layout = args.codec.layout(coordinates)?;
-    let to = args.to.or_port(args.link.port);
+    let to = args.to.or_port(args.link.port());
     let any = if to.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
-    let fallback = SocketAddr::new(any, args.link.port);
+    let fallback = SocketAddr::new(any, args.link.port());
     let peers = BTreeMap::from([(to_rank, to)]);
     let mut driver = args.link.driver(rank, world, peers, fallback, Some((&args.rate, args.rate_law)))?;
 
-    let encoder = Encoder::new(layout, Job::new(args.link.seed));
+    let encoder = Encoder::new(layout, Job::new(args.link.seed()));
     let encoder = match driver.endpoint().sealer() {
         Some(sealer) => encoder.sealed(sealer),
         None => encoder,
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<bool, Failure> {
         let values = if let Some(values) = &file {
             values
         } else {
-            made = gradient::gaussian(coordinates, args.link.seed, rank, id);
+            made = gradient::gaussian(coordinates, args.link.seed(), rank, id);
             &made
         };
         let stream = driver.endpoint().stream();
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<bool, Failure> {
     }
     let link = driver.link_stats();
     let totals = Totals::new(driver.endpoint().stats(), link);
-    let seed = args.link.seed;
+    let seed = args.link.seed();
     let report = Report { role: "send", rank, seed, coordinates, messages, failures, totals };
     if args.link.json {
         print(&serde_json::to_string_pretty(&report).map_err(failed)?)?;

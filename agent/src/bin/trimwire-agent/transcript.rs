@@ -67,11 +67,10 @@ fn of_rank(path: &Path, rank: u16) -> PathBuf {
 }
 
 /// Opens what is recorded and what is replayed; of the latter it is checked that it is this rank's.
-pub(crate) fn tap(args: &PerfArgs) -> Result<Tap, Failure> {
-    let header = Header { job: args.link.job, rank: args.rank, world: args.world, seed: args.link.seed };
+pub(crate) fn tap(args: &PerfArgs, header: &Header) -> Result<Tap, Failure> {
     let files = &args.transcript;
-    let replay = files.replay.as_ref().map(|path| of_rank(path, args.rank));
-    let record = files.record.as_ref().map(|path| of_rank(path, args.rank));
+    let replay = files.replay.as_ref().map(|path| of_rank(path, header.rank));
+    let record = files.record.as_ref().map(|path| of_rank(path, header.rank));
     if let (Some(replay), Some(record)) = (&replay, &record)
         && (replay == record
             || std::fs::canonicalize(record)
@@ -81,7 +80,7 @@ pub(crate) fn tap(args: &PerfArgs) -> Result<Tap, Failure> {
     }
     let open = |path: PathBuf| -> anyhow::Result<Replay<BufReader<File>>> {
         let replay = Replay::open(BufReader::new(File::open(&path)?))?;
-        replay.check(&header)?;
+        replay.check(header)?;
         Ok(replay)
     };
     let replay = replay.map(|path| {
@@ -90,10 +89,19 @@ pub(crate) fn tap(args: &PerfArgs) -> Result<Tap, Failure> {
     });
     let replay = replay.transpose().map_err(bad_input)?;
     let create = |path: PathBuf| {
-        Writer::create(&path, &header).with_context(|| format!("cannot record to {}", path.display()))
+        Writer::create(&path, header).with_context(|| format!("cannot record to {}", path.display()))
     };
     let writer = record.map(create).transpose().map_err(bad_input)?;
     Ok(Tap::new(writer, replay))
+}
+
+/// Of the run that is to be repeated.
+pub(crate) fn repeated(args: &PerfArgs, rank: u16) -> Result<Option<Header>, Failure> {
+    let Some(path) = &args.transcript.replay else { return Ok(None) };
+    let path = of_rank(path, rank);
+    let open =
+        || -> anyhow::Result<Header> { Ok(*Replay::open(BufReader::new(File::open(&path)?))?.header()) };
+    open().with_context(|| path.display().to_string()).map(Some).map_err(bad_input)
 }
 
 /// What a transcript says of an operation that has not begun.
@@ -161,8 +169,8 @@ pub(crate) struct Recorded {
 }
 
 impl Recorded {
-    pub(crate) fn new(args: &PerfArgs, written: Written) -> Option<Self> {
-        let file = of_rank(args.transcript.record.as_ref()?, args.rank).display().to_string();
+    pub(crate) fn new(args: &PerfArgs, rank: u16, written: Written) -> Option<Self> {
+        let file = of_rank(args.transcript.record.as_ref()?, rank).display().to_string();
         let Written { records, packets, bytes, lost, error } = written;
         let bytes_per_packet = bytes as f64 / packets.max(1) as f64;
         Some(Self { file, records, bytes, bytes_per_packet, lost, error })

@@ -1,0 +1,234 @@
+//! How the ranks of `perf` find each other: as torchrun says, by a file of hosts, or by addresses written out.
+
+use crate::args::{Address, PerfArgs};
+use crate::transcript::repeated;
+use crate::units::time_ns;
+use crate::way::hosts;
+use crate::{Failure, bad_input, failed};
+use anyhow::anyhow;
+use clap::Args;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use trimwire_agent::driver::interfaces::{interfaces, mtu};
+use trimwire_agent::driver::{Link, UdpLink};
+use trimwire_agent::endpoint::EndpointConfig;
+use trimwire_agent::rendezvous::{
+    Certificates, Config, Hosts, Launch, LaunchError, Member, Offer, RendezvousError, Security, Settings,
+    own_address,
+};
+
+/// Who this rank is, and where the others are.
+#[derive(Args)]
+pub(crate) struct RendezvousArgs {
+    /// This rank [default: the one that a file of hosts gives this host].
+    #[arg(long, env = "RANK", value_parser = clap::value_parser!(u16).range(..=1023))]
+    rank: Option<u16>,
+    /// Number of ranks [default: those of a file of hosts].
+    #[arg(long, env = "WORLD_SIZE", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    world: Option<u16>,
+    /// Addresses of all ranks, in order of rank, this one included: no rendezvous.
+    #[arg(
+        long,
+        env = "TRIMWIRE_PEERS",
+        value_delimiter = ',',
+        value_name = "IP[:PORT],…",
+        conflicts_with = "hosts"
+    )]
+    peers: Vec<Address>,
+    /// A file of all hosts, one a line: `10.0.0.1 slots=4`. Rank 0 is on the first.
+    #[arg(long, env = "TRIMWIRE_HOSTS", value_name = "FILE")]
+    hosts: Option<PathBuf>,
+    /// Which of the ranks on its host this is, with a file of hosts.
+    #[arg(long, env = "LOCAL_RANK", value_name = "SLOT")]
+    local_rank: Option<u16>,
+    /// Where rank 0 is.
+    #[arg(long, env = "MASTER_ADDR", value_name = "HOST")]
+    master_addr: Option<String>,
+    /// TCP port on which rank 0 meets the others; under torchrun, whose own store is there, the one behind it is taken.
+    #[arg(long, env = "MASTER_PORT", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    master_port: Option<u16>,
+    /// TCP port on which rank 0 meets the others, whatever MASTER_PORT is.
+    #[arg(long, env = "TRIMWIRE_RENDEZVOUS_PORT", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    rendezvous_port: Option<u16>,
+    /// How long ranks wait for each other.
+    #[arg(long, env = "TRIMWIRE_RENDEZVOUS_TIMEOUT", default_value = "60s", value_parser = time_ns, value_name = "TIME")]
+    rendezvous_timeout: u64,
+    /// How often the job has been started; ranks of another one are refused [default: rank 0's].
+    #[arg(long, env = "TRIMWIRE_GENERATION", value_name = "N")]
+    generation: Option<u32>,
+    /// Certificates of who signed the ranks' (PEM): they meet over TLS, and all show theirs.
+    #[arg(long, env = "TRIMWIRE_TLS_CA", value_name = "FILE", requires_all = ["tls_cert", "tls_key"])]
+    tls_ca: Option<PathBuf>,
+    /// This rank's certificate (PEM).
+    #[arg(long, env = "TRIMWIRE_TLS_CERT", value_name = "FILE", requires_all = ["tls_ca", "tls_key"])]
+    tls_cert: Option<PathBuf>,
+    /// Its private key (PEM).
+    #[arg(long, env = "TRIMWIRE_TLS_KEY", value_name = "FILE", requires_all = ["tls_ca", "tls_cert"])]
+    tls_key: Option<PathBuf>,
+    /// The name in rank 0's certificate [default: where rank 0 is].
+    #[arg(long, env = "TRIMWIRE_TLS_SERVER_NAME", value_name = "NAME")]
+    tls_server_name: Option<String>,
+}
+
+/// A rank that knows the others.
+pub(crate) struct Met {
+    pub(crate) rank: u16,
+    pub(crate) world: u16,
+    pub(crate) job: u8,
+    pub(crate) seed: u64,
+    /// A number for each rank, the same for those on one host.
+    pub(crate) hosts: Vec<u32>,
+    /// Of the smallest interface, where ranks have told theirs.
+    pub(crate) mtu: Option<u32>,
+    pub(crate) endpoint: EndpointConfig,
+    pub(crate) link: UdpLink,
+}
+
+/// Meets the other ranks, unless their addresses are given.
+pub(crate) fn meet(args: &PerfArgs) -> Result<Met, Failure> {
+    let given = &args.rendezvous;
+    if given.peers.is_empty() {
+        return at_rank_0(args, &given.launch()?);
+    }
+    let rank = given.rank.ok_or_else(|| bad_input(LaunchError::Missing("RANK")))?;
+    let world = given.world.ok_or_else(|| bad_input(LaunchError::Missing("WORLD_SIZE")))?;
+    if rank >= world {
+        return Err(bad_input(LaunchError::Rank { rank, world }));
+    }
+    if given.peers.len() != usize::from(world) {
+        let got = given.peers.len();
+        return Err(bad_input(anyhow!(
+            "--peers names {got} addresses for {world} ranks (all ranks, this one included)"
+        )));
+    }
+    check_root(args.root, world)?;
+    let port = args.link.port();
+    let hosts = hosts(given.peers.iter().map(|peer| peer.or_port(port).ip()));
+    let mut peers: BTreeMap<u16, SocketAddr> =
+        (0..).zip(given.peers.iter().map(|peer| peer.or_port(port))).collect();
+    let own = peers.remove(&rank).ok_or_else(|| bad_input(anyhow!("--peers lacks rank {rank}")))?;
+    let (endpoint, link) = args.link.parts(rank, world, peers, own, Some((&args.rate, args.rate_law)))?;
+    Ok(Met { rank, world, job: endpoint.job, seed: args.link.seed(), hosts, mtu: None, endpoint, link })
+}
+
+fn check_root(root: u16, world: u16) -> Result<(), Failure> {
+    if root < world {
+        return Ok(());
+    }
+    Err(bad_input(anyhow!("--root {root} of {world} ranks; valid are 0 to {}", world - 1)))
+}
+
+fn at_rank_0(args: &PerfArgs, launch: &Launch) -> Result<Met, Failure> {
+    let &Launch { rank, world, ref master } = launch;
+    check_root(args.root, world)?;
+    let config = Config {
+        master: master.clone(),
+        security: args.rendezvous.security(args.link.seal_key()?)?,
+        timeout: Duration::from_nanos(args.rendezvous.rendezvous_timeout),
+    };
+    let own = match args.link.own_address()? {
+        Some(ip) => ip,
+        None => own_address(&config).map_err(failure)?,
+    };
+    let link = args.link.link(SocketAddr::new(own, args.link.port.unwrap_or(0)))?;
+    let mut endpoint = args.link.endpoint(rank, world, own, Some((&args.rate, args.rate_law)));
+    // A run that is repeated has the job and seed that it had.
+    let (job, seed) = repeated(args, rank)?.map(|header| (header.job, header.seed)).unzip();
+    let offer = Offer {
+        generation: args.rendezvous.generation,
+        job: args.link.job.or(job),
+        seed: args.link.seed.or(seed),
+        mtu: mtu_of(own),
+        ..Offer::new(rank, world, link.local_address(), endpoint.incarnation)
+    };
+    tracing::info!("rank {rank} of {world} at {} meets the others at {master}", link.local_address());
+    let agreed = trimwire_agent::rendezvous::meet(terms(offer, args), &config).map_err(failure)?;
+    let hosts = hosts(agreed.members.iter().map(|member| member.address.ip()));
+    tracing::info!("generation {} of job {}: seed {}", agreed.generation, agreed.job, agreed.seed);
+    for (other, Member { address, incarnation }) in
+        (0..).zip(agreed.members).filter(|&(other, _)| other != rank)
+    {
+        endpoint.peers.insert(other, address);
+        endpoint.incarnations.insert(other, incarnation);
+    }
+    (endpoint.job, endpoint.seed, endpoint.seal) = (agreed.job, agreed.seed, agreed.seal);
+    let (job, seed, mtu) = (agreed.job, agreed.seed, agreed.mtu);
+    Ok(Met { rank, world, job, seed, hosts, mtu, endpoint, link })
+}
+
+/// What ranks cannot measure together without.
+fn terms(offer: Offer, args: &PerfArgs) -> Offer {
+    let PerfArgs { codec, link, .. } = args;
+    let offer = args.way.terms().iter().fold(offer, |offer, (name, value)| offer.term(name, value));
+    offer
+        .term("operation", &args.operation.name())
+        .term("planes", &codec.planes)
+        .term("coordinates-per-packet", &codec.coordinates_per_packet.unwrap_or(0))
+        .term("row-log2", &codec.row_log2)
+        .term("layer-class", &codec.layer_class)
+        .term("min-bytes", &args.min_bytes)
+        .term("max-bytes", &args.max_bytes)
+        .term("step-factor", &args.step_factor)
+        .term("iters", &args.iters)
+        .term("warmup-iters", &args.warmup_iters)
+        .term("exact", &args.exact)
+        .term("root", &args.root)
+        .term("loss", &link.loss)
+        .term("reliable", &link.reliable)
+}
+
+/// Of the interface that has an address.
+fn mtu_of(address: IpAddr) -> Option<u32> {
+    let all = interfaces().ok()?;
+    mtu(&all.iter().find(|interface| interface.address == address)?.name)
+}
+
+fn failure(error: RendezvousError) -> Failure {
+    match error {
+        RendezvousError::Credentials { .. } | RendezvousError::Offer(_) => bad_input(error),
+        error => failed(error),
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path).map_err(|error| bad_input(anyhow!("{}: {error}", path.display())))
+}
+
+impl RendezvousArgs {
+    fn launch(&self) -> Result<Launch, Failure> {
+        let hosts = self.hosts.as_deref().map(|path| {
+            let text = read(path)?;
+            let hosts = Hosts::parse(&String::from_utf8_lossy(&text));
+            hosts.map_err(|error| bad_input(anyhow!("{}: {error}", path.display())))
+        });
+        let settings = Settings {
+            rank: self.rank,
+            world: self.world,
+            local_rank: self.local_rank,
+            master_addr: self.master_addr.clone(),
+            master_port: self.master_port,
+            launcher_listens: std::env::var("TORCHELASTIC_USE_AGENT_STORE")
+                .is_ok_and(|value| value == "True"),
+            port: self.rendezvous_port,
+            hosts: hosts.transpose()?,
+        };
+        let own: Vec<IpAddr> =
+            interfaces().map_err(failed)?.into_iter().map(|interface| interface.address).collect();
+        Launch::new(settings, &own).map_err(|error| match &self.hosts {
+            Some(path) => bad_input(anyhow!("{}: {error}", path.display())),
+            None => bad_input(error),
+        })
+    }
+
+    fn security(&self, key: Option<trimwire_encoder::SealKey>) -> Result<Security, Failure> {
+        let files = (self.tls_ca.as_deref(), self.tls_cert.as_deref(), self.tls_key.as_deref());
+        let (Some(ca), Some(certificate), Some(private)) = files else {
+            return Ok(Security { key, certificates: None });
+        };
+        let (ca, certificate, private) = (read(ca)?, read(certificate)?, read(private)?);
+        let server_name = self.tls_server_name.clone();
+        Ok(Security { key, certificates: Some(Certificates { ca, certificate, key: private, server_name }) })
+    }
+}
