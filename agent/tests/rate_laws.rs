@@ -139,7 +139,7 @@ fn a_flow_that_joins_gets_its_part_within_twenty_milliseconds() {
 
 #[test]
 fn a_link_that_loses_one_percent_at_random_is_not_taken_for_a_full_one() {
-    for law in [timely(), trim_target()] {
+    for law in [timely(), trim_target(), dctcp()] {
         let port = Port { random_loss: 0.01, ..Port::trimming(10 * G) };
         let figures = steady(port, law, 2, 1);
         assert!(figures.coordinates_share > 0.88, "{law:?}: {figures:?}");

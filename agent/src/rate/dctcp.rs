@@ -21,14 +21,24 @@ impl Default for DctcpConfig {
 /// RFC 8257 §3.3 per round: α ← (1 − g) α + g F with F the marked share. Where §3.4 takes α/2 off a window in which anything was
 /// marked, and a window without marks grows, this takes F α/2 off a round and adds 1 − F of the increase: a slow flow's rounds
 /// are longer, so that more of them see a mark, and it would stay slow. A cut packet has met a queue above every mark and counts as marked
-/// (trimmable packets never are: without cuts this law would be deaf to them). A loss in sixteen packets halves the rate (§3.5).
+/// (trimmable packets never are: without cuts this law would be deaf to them). A loss in sixteen packets halves the rate (§3.5) where more than a few are lost: a link that loses one packet in
+/// a hundred whatever the rate would otherwise starve its flows (MLT §6.3), and what queues do shows in cuts and marks before it shows in losses. Below that losses count as marks.
 #[derive(Debug, Clone)]
 pub struct Dctcp {
     config: DctcpConfig,
     rate: Rate,
     rounds: Rounds,
     alpha: f64,
+    /// The estimated share of lost packets.
+    loss: f64,
 }
+
+/// Losses up to this share of many rounds may be the link's, not a queue's (BBR tolerates 2 % of one: draft-ietf-ccwg-bbr, `LossThresh`).
+const RANDOM_LOSS: f64 = 0.03;
+/// Weight of the newest round in that share.
+const LOSS_GAIN: f64 = 1.0 / 16.0;
+/// A round that loses as large a share, and so many packets, has met a queue.
+const BURST: (f64, f64) = (0.1, 3.0);
 
 /// Reductions below this are answered round by round.
 const WAIT_FROM: f64 = 0.03;
@@ -36,7 +46,13 @@ const WAIT_FROM: f64 = 0.03;
 impl Dctcp {
     /// A law for one path; α starts at 1 (§3.3, step 6).
     pub fn new(config: DctcpConfig, path: &PathModel) -> Self {
-        Self { config, rate: Rate::new(&config.limits, path), rounds: Rounds::new(path), alpha: 1.0 }
+        Self {
+            config,
+            rate: Rate::new(&config.limits, path),
+            rounds: Rounds::new(path),
+            alpha: 1.0,
+            loss: 0.0,
+        }
     }
 
     fn on_round(&mut self, now_ns: u64, round: &Round) {
@@ -46,12 +62,16 @@ impl Dctcp {
         let all_marked = marked * round.packets + round.unheard_marked;
         let gain = (self.config.gain * round.weight * all / round.packets).clamp(0.0, 1.0);
         self.alpha = (1.0 - gain) * self.alpha + gain * all_marked / all;
+        let gain = (LOSS_GAIN * round.weight).min(1.0);
+        self.loss = (1.0 - gain) * self.loss + gain * (round.lost / round.packets).min(1.0);
         if marked == 0.0 {
             let increase = self.rate.calm_increase(round);
             return self.rate.set(self.rate.bps + increase);
         }
         self.rate.set(self.rate.bps + (1.0 - marked) * round.increase_weight * self.rate.increase());
         let lost = (round.lost * f64::from(ROUND_PACKETS) / round.packets).min(1.0);
+        let burst = round.lost >= BURST.0 * round.packets && round.lost >= BURST.1;
+        let lost = if burst || self.loss > RANDOM_LOSS { lost } else { 0.0 };
         let share = (marked * self.alpha / 2.0).max(lost / 2.0);
         self.rate.reduce(share, round.weight);
         if share >= WAIT_FROM {

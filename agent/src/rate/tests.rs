@@ -171,7 +171,7 @@ fn trim_target_rests_where_its_formula_says() {
 }
 
 #[test]
-fn dctcp_takes_half_of_its_estimate_off_a_round_of_marks_and_halves_on_a_loss() {
+fn dctcp_takes_half_of_its_estimate_off_a_round_of_marks_and_halves_on_losses() {
     let mut sender = Sender::new(RateConfig::Dctcp(DctcpConfig::default()));
     for _ in 0..200 {
         sender.calm();
