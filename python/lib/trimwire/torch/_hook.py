@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from .._group import DEFAULT_PLANES, Group
+from ._future import Promise
 from ._rendezvous import connect
 
 _CLASSES = 8
@@ -33,19 +34,19 @@ class Hook:
         work = self.group.all_reduce(
             flat, average=True, planes=self.planes, consistent=self.consistent, tag=index, layer_class=layer_class
         )
-        future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        promise = Promise()
 
         def over() -> None:
             error = work.error()
             if error is not None:
-                future.set_exception(RuntimeError(f"bucket {index}: {error}"))  # type: ignore[arg-type]
+                promise.fail(RuntimeError(f"bucket {index}: {error}"))
                 return
             if flat is not tensor:
                 tensor.copy_(flat)
-            future.set_result(tensor)
+            promise.fulfil(tensor)
 
         work.then(over)
-        return future
+        return promise.future
 
     def stats(self) -> dict[str, float]:
         """Totals: operations, packets received, cut and missing, bytes sent, seconds."""
