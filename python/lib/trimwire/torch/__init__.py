@@ -9,10 +9,15 @@ Beside another backend, for gradients only:
 
     model = DistributedDataParallel(model)
     trimwire.torch.register(model)
+
+Without a network:
+
+    trimwire.torch.register(model, simulate=trimwire.torch.Simulation(trim_rate=0.25))
 """
 
 from ._backend import BACKEND, ProcessGroupTrimwire, options
 from ._hook import Hook, register
 from ._rendezvous import connect
+from ._simulated import SimulatedHook, Simulation
 
-__all__ = ["BACKEND", "Hook", "ProcessGroupTrimwire", "connect", "options", "register"]
+__all__ = ["BACKEND", "Hook", "ProcessGroupTrimwire", "SimulatedHook", "Simulation", "connect", "options", "register"]

@@ -12,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from .._group import DEFAULT_PLANES, Group
 from ._future import Promise
 from ._rendezvous import connect
+from ._simulated import SimulatedHook, Simulation
 
 _CLASSES = 8
 
@@ -69,14 +70,21 @@ def register(
     consistent: bool = False,
     fallback: bool = False,
     store: dist.Store | None = None,
+    simulate: Simulation | None = None,
     **arguments: Any,
-) -> Hook | None:
+) -> Hook | SimulatedHook | None:
     """Has `model` average its gradients through Trimwire. Its process group, of whatever backend, does everything else.
 
     With `fallback`, a transport that cannot start is a warning, and gradients go the ordinary way (gives None); otherwise it is an error. Where some ranks can
     start and others cannot, all of them do the same. Further arguments are those of `trimwire.Group.connect`.
+
+    With `simulate` nothing of that: gradients go through the model's own group, and lose on their way what packets would lose in such a network.
     """
     process_group = model.process_group
+    if simulate is not None:
+        simulated = SimulatedHook(process_group, simulate)
+        model.register_comm_hook(simulated, _average)
+        return simulated
     rank, world = dist.get_rank(process_group), dist.get_world_size(process_group)
     shared = store if store is not None else _store(process_group)
     group: Group | None = None
