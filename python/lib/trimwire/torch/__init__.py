@@ -17,7 +17,9 @@ Without a network:
 
 from ._backend import BACKEND, ProcessGroupTrimwire, options
 from ._hook import Hook, register
+from ._profile import Profile, profile
 from ._rendezvous import connect
+from ._scalars import Scalars
 from ._simulated import SimulatedHook, Simulation
 
-__all__ = ["BACKEND", "Hook", "ProcessGroupTrimwire", "SimulatedHook", "Simulation", "connect", "options", "register"]
+__all__ = ["BACKEND", "Hook", "ProcessGroupTrimwire", "Profile", "Scalars", "SimulatedHook", "Simulation", "connect", "options", "profile", "register"]

@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.profiler import record_function
 
 from .._group import DEFAULT_PLANES, Group
 from .._native import Work
-from ._future import Promise
+from ._future import Promise, until_done
 from ._rendezvous import connect
 from ._tags import Tags
 
@@ -80,10 +81,12 @@ class _Work(dist._Work):
         self._lock = threading.Lock()
 
     def begin(self) -> None:
-        for work in self._works:
-            work.then(self._one_over)
-        if not self._works:
-            self._all_over()
+        with record_function("trimwire::collective") as whole:
+            for work in self._works:
+                work.then(self._one_over)
+            if not self._works:
+                self._all_over()
+            until_done(whole, self._promise.future)
 
     def _one_over(self) -> None:
         with self._lock:
@@ -107,7 +110,8 @@ class _Work(dist._Work):
         if timeout is not None and timeout.total_seconds() > 0:
             for work in self._works:
                 work.wait(timeout.total_seconds())
-        self._promise.future.wait()
+        with record_function("trimwire::wait"):
+            self._promise.future.wait()
         return True
 
     def is_completed(self) -> bool:

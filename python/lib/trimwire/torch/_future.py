@@ -5,6 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.profiler import record_function
+
+
+def until_done(range_: record_function, future: torch.futures.Future[Any]) -> torch.futures.Future[Any]:
+    """Has a profiler's range, which has begun, last as long as what `future` stands for."""
+    return range_._call_end_callbacks_on_future(future) if torch.autograd._profiler_enabled() else future
 
 
 class Promise:

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+from torch.profiler import record_function
 
 from .._group import DEFAULT_PLANES, Group
-from ._future import Promise
+from ._future import Promise, until_done
 from ._rendezvous import connect
 from ._simulated import SimulatedHook, Simulation
 
@@ -26,6 +27,10 @@ class Hook:
 
     def average(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
         """The mean of a bucket (torch.distributed.GradBucket) over the ranks, in place."""
+        with record_function(f"trimwire::bucket {bucket.index()}") as whole:
+            return until_done(whole, self._begin(bucket))
+
+    def _begin(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
         tensor: torch.Tensor = bucket.buffer()
         index: int = bucket.index()
         self._buckets = max(self._buckets, index + 1)
@@ -42,8 +47,12 @@ class Hook:
             if error is not None:
                 promise.fail(RuntimeError(f"bucket {index}: {error}"))
                 return
-            if flat is not tensor:
-                tensor.copy_(flat)
+            try:
+                if flat is not tensor:
+                    tensor.copy_(flat)
+            except Exception as reason:  # Who waits has to hear of it.
+                promise.fail(reason)
+                return
             promise.fulfil(tensor)
 
         work.then(over)

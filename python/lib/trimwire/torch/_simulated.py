@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.profiler import record_function
 
 from .._codec import shares_of, through_network
 from .._group import DEFAULT_PLANES
@@ -115,7 +116,8 @@ class SimulatedHook:
         residual = self._residuals.get(index)
         if residual is not None and residual.numel() == own.numel():
             own = own.float() + residual
-        cut = self._contribute(own, message)
+        with record_function("trimwire::simulate parts"):
+            cut = self._contribute(own, message)
         if self.simulation.error_feedback:
             self._residuals[index] = torch.nan_to_num(own.float() - cut, 0.0, 0.0, 0.0)
         together = [cut]
@@ -130,7 +132,8 @@ class SimulatedHook:
             mean = summed.to("cpu") / self._world
             got = mean[: tensor.numel()]
             if self.simulation.both_ways:
-                got = self._hand_out(got, message + 1)
+                with record_function("trimwire::simulate sums"):
+                    got = self._hand_out(got, message + 1)
             if self.simulation.measure:
                 exact = mean[tensor.numel() :].double()
                 self._error += float((got.double() - exact).square().sum())
