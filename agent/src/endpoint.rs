@@ -269,6 +269,11 @@ impl Endpoint {
         self.events.pop_front()
     }
 
+    /// Whether [`Self::poll_event`] has something.
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     /// Totals since the beginning.
     pub fn stats(&self) -> &EndpointStats {
         &self.stats

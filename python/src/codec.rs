@@ -137,13 +137,25 @@ pub(crate) fn decode_into(
     })
 }
 
-/// What happens to packets, by chance.
-#[derive(Debug, Clone, Copy, FromPyObject)]
+/// What happens to packets, by chance: shares of them keep so many planes, 0 is lost, all others arrive whole.
+#[derive(Debug, Clone, FromPyObject)]
 pub(crate) struct Network {
-    trim_rate: f64,
-    planes_left: u8,
-    drop_rate: f64,
+    shares: Vec<(u8, f64)>,
     chance: u64,
+}
+
+impl Network {
+    /// Planes that are left of a packet of which `sent` were sent.
+    fn left(&self, packet: usize, sent: u8) -> u8 {
+        let mut place = share(self.chance, packet);
+        for &(planes, share) in &self.shares {
+            if place < share {
+                return planes.min(sent);
+            }
+            place -= share;
+        }
+        sent
+    }
 }
 
 /// SplitMix64 (Steele, Lea, Flood 2014): a share in [0, 1) for a packet.
@@ -173,10 +185,12 @@ pub(crate) fn simulate_into(
     let (tensor, mut out) = (Tensor::import(tensor, "tensor")?, Tensor::import(out, "out")?);
     let codec = codec(codec_name)?;
     let sent = planes(codec, planes_sent, "sent_planes")?;
-    let left = planes(codec, Some(network.planes_left), "planes")?;
-    for (name, rate) in [("trim_rate", network.trim_rate), ("drop_rate", network.drop_rate)] {
-        if !(0.0..=1.0).contains(&rate) {
-            return Err(PyValueError::new_err(format!("{name}: {rate}; a share is in [0, 1]")));
+    for &(left, share) in &network.shares {
+        if left > 0 {
+            planes(codec, Some(left), "planes")?;
+        }
+        if !(0.0..=1.0).contains(&share) {
+            return Err(PyValueError::new_err(format!("planes: a share of {share}; a share is in [0, 1]")));
         }
     }
     let simulation = Simulation {
@@ -187,7 +201,6 @@ pub(crate) fn simulate_into(
         envelope: agreement.envelope()?,
         decoding: decoding(decoding_name)?,
         sent,
-        left: left.min(sent),
         network,
     };
     if out.len() != tensor.len() {
@@ -209,7 +222,6 @@ struct Simulation {
     envelope: Envelope,
     decoding: Decoding,
     sent: u8,
-    left: u8,
     network: Network,
 }
 
@@ -257,17 +269,14 @@ impl Simulation {
         self.encoder.encode_row(row, &values[layout.row_coordinates(row)], self.envelope, choice, packets)?;
         let receiver = RowReceiver::new(layout, row, self.job, self.envelope, self.decoding);
         let mut receiver = receiver.with_codec(self.codec).with_planes(self.sent);
-        let Network { trim_rate, drop_rate, chance, .. } = self.network;
         let mut rest = &packets[..];
         for (index, place) in layout.row_places(row) {
             let (packet, tail) = rest.split_at(self.codec.packet_len(self.sent, place.len(), false));
             rest = tail;
-            let share = share(chance, index);
-            if share < drop_rate {
+            let planes = self.network.left(index, self.sent);
+            if planes == 0 {
                 continue;
             }
-            let trimmed = (share - drop_rate) / (1.0 - drop_rate).max(f64::MIN_POSITIVE) < trim_rate;
-            let planes = if trimmed { self.left } else { self.sent };
             // Own packets of the same layout.
             let _ = receiver
                 .receive(&packet[..self.codec.packet_len(planes, place.len(), false).min(packet.len())]);

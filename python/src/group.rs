@@ -5,7 +5,7 @@ use crate::dlpack::Tensor;
 use pyo3::exceptions::{PyRuntimeError, PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -141,6 +141,21 @@ struct Totals {
     repaired: AtomicU64,
     bytes_sent: AtomicU64,
     busy_ns: AtomicU64,
+    /// How long the latest operations took that may be cut.
+    lossy_ns: Mutex<VecDeque<u64>>,
+}
+
+/// So many durations are kept: enough for a 99th percentile.
+const DURATIONS: usize = 1_024;
+
+impl Totals {
+    fn took(&self, duration_ns: u64) {
+        let mut latest = lock(&self.lossy_ns);
+        if latest.len() == DURATIONS {
+            latest.pop_front();
+        }
+        latest.push_back(duration_ns);
+    }
 }
 
 /// How an operation ended.
@@ -153,6 +168,8 @@ struct Ending {
 
 #[derive(Default)]
 struct State {
+    /// Whether it may be cut.
+    lossy: bool,
     ending: Mutex<Option<Ending>>,
     ended: Condvar,
     callback: Mutex<Option<Py<PyAny>>>,
@@ -202,6 +219,9 @@ impl App {
         add(&totals.repaired, stats.repaired);
         add(&totals.bytes_sent, stats.bytes_sent);
         add(&totals.busy_ns, duration_ns);
+        if state.lossy && result.is_ok() {
+            totals.took(duration_ns);
+        }
         state.end(Ending { error: result.err().map(|error| error.to_string()), stats, duration_ns });
         // Freeing a tensor may have to wait for the interpreter, which this thread never does.
         let _ = self.leftovers.send(Leftover { state, _memory: (input, output) });
@@ -441,7 +461,7 @@ impl Group {
     /// Totals since the beginning.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = PyDict::new(py);
-        let Totals { operations, failed, packets, cut, missing, sent, repaired, bytes_sent, busy_ns } =
+        let Totals { operations, failed, packets, cut, missing, sent, repaired, bytes_sent, busy_ns, .. } =
             &*self.totals;
         for (name, total) in [
             ("operations", operations),
@@ -457,6 +477,11 @@ impl Group {
         }
         stats.set_item("seconds", busy_ns.load(Ordering::Relaxed) as f64 / 1e9)?;
         Ok(stats)
+    }
+
+    /// Seconds that each of the latest operations took that may be cut, oldest first.
+    fn durations(&self) -> Vec<f64> {
+        lock(&self.totals.lossy_ns).iter().map(|&took| took as f64 / 1e9).collect()
     }
 
     /// Gives up what is under way, and ends.
@@ -481,7 +506,7 @@ impl Group {
         }
         let threads = lock(&self.threads);
         let threads = threads.as_ref().ok_or_else(|| PyRuntimeError::new_err("the group is closed"))?;
-        let state = Arc::new(State::default());
+        let state = Arc::new(State { lossy: !options.exact, ..State::default() });
         let collective = Box::new(collective);
         let command = Command::Start { collective, options: options.into(), state: Arc::clone(&state) };
         threads

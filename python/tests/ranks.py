@@ -24,8 +24,11 @@ def _one(function: Callable[..., Any], rank: int, world: int, port: int, results
         results.put((rank, None, traceback.format_exc()))
 
 
-def run(function: Callable[..., Any], world: int, *arguments: Any, timeout: float = 120.0) -> list[Any]:
-    """What `function(rank, world, *arguments)` returns on each rank; fails with all tracebacks if one fails."""
+def run(function: Callable[..., Any], world: int, *arguments: Any, timeout: float = 120.0, dying: int = 0) -> list[Any]:
+    """What `function(rank, world, *arguments)` returns on each rank; fails with all tracebacks if one fails.
+
+    Of `dying` ranks nothing is expected.
+    """
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
     port = free_port()
@@ -37,7 +40,7 @@ def run(function: Callable[..., Any], world: int, *arguments: Any, timeout: floa
     got: dict[int, Any] = {}
     errors = []
     try:
-        for _ in range(world):
+        for _ in range(world - dying):
             rank, result, error = results.get(timeout=timeout)
             got[rank] = result
             if error is not None:
@@ -48,4 +51,4 @@ def run(function: Callable[..., Any], world: int, *arguments: Any, timeout: floa
             if process.is_alive():
                 process.kill()
     assert not errors, "\n".join(errors)
-    return [got[rank] for rank in range(world)]
+    return [got[rank] for rank in sorted(got)]

@@ -54,6 +54,14 @@ def test_a_simulated_network_costs_what_the_formula_says(trim_rate: float) -> No
     assert trimwire.nmse(got, gradient) == pytest.approx(expected, rel=0.02 + chance, abs=1e-12)
 
 
+def test_a_mix_of_cuts_and_losses_costs_what_the_formula_says() -> None:
+    gradient = RANDOM.standard_normal(3_000_000).astype(np.float32)
+    got = trimwire.simulate(gradient, trim_rate=0.5, planes={1: 1.0, 4: 3.0}, drop_rate=0.2, seed=4)
+    expected = trimwire.expected_nmse({0: 0.2, 1: 0.1, 4: 0.3, trimwire.PLANES: 0.4})
+    assert expected is not None
+    assert trimwire.nmse(got, gradient) == pytest.approx(expected, rel=0.08)
+
+
 def test_simulations_are_unbiased_and_the_same_for_the_same_arguments(gradient: np.ndarray) -> None:
     def once(message: int) -> np.ndarray:
         return trimwire.simulate(gradient, trim_rate=0.5, planes=1, message=message)
@@ -99,6 +107,8 @@ def test_odd_arrays() -> None:
         (lambda: trimwire.cut(b"abc", 1), ValueError, "packet"),
         (lambda: trimwire.simulate(np.zeros(3, dtype=np.float32), trim_rate=1.5), ValueError, "trim_rate: 1.5"),
         (lambda: trimwire.simulate(np.zeros(3, dtype=np.float32), planes=0), ValueError, "planes: 0"),
+        (lambda: trimwire.simulate(np.zeros(3, dtype=np.float32), planes={1: -1.0}), ValueError, "planes: {1: -1.0}"),
+        (lambda: trimwire.simulate(np.zeros(3, dtype=np.float32), drop_rate=float("nan")), ValueError, "drop_rate: nan"),
         (lambda: trimwire.decode(trimwire.encode(np.zeros(3, dtype=np.float32)), [b"\x00" * 40]), ValueError, r"packets\[0\]"),
         (lambda: trimwire.decode(trimwire.encode(np.zeros(3, dtype=np.float32)), decoding="best"), ValueError, "decoding"),
         (lambda: trimwire.decode(trimwire.encode(np.zeros(3, dtype=np.float32)), out=np.zeros(4, np.float32)), ValueError, "out"),

@@ -70,6 +70,14 @@ def collectives(rank: int, world: int) -> dict[str, Any]:
             gathered = [torch.empty(length, dtype=dtype) for _ in range(world)]
             dist.all_gather(gathered, parts[rank])
             check(f"all_gather {dtype} {length}", torch.cat(gathered), torch.cat(parts), 0.0)
+            parts_of = [values(100 + other, length, dtype) for other in range(world)]
+            got = torch.empty(length, dtype=dtype)
+            dist.scatter(got, parts_of if rank == world - 1 else None, src=world - 1)
+            check(f"scatter {dtype} {length}", got, parts_of[rank], 0.0)
+            gathered = [torch.empty(length, dtype=dtype) for _ in range(world)] if rank == 0 else None
+            dist.gather(parts[rank], gathered, dst=0)
+            if gathered is not None:
+                check(f"gather {dtype} {length}", torch.cat(gathered), torch.cat(parts), 0.0)
             if length > 0 and dtype != torch.bool:
                 got = parts[rank].clone()
                 dist.all_reduce(got, op=dist.ReduceOp.MAX)
@@ -250,21 +258,7 @@ def dies(rank: int, world: int) -> Any:
 
 
 def test_a_rank_that_dies_is_named_in_time() -> None:
-    import multiprocessing
-
-    from ranks import _one, free_port
-
-    context = multiprocessing.get_context("spawn")
-    results, port = context.Queue(), free_port()
-    processes = [context.Process(target=_one, args=(dies, rank, 3, port, results, ()), daemon=True) for rank in range(3)]
-    for process in processes:
-        process.start()
-    said = [results.get(timeout=60) for _ in range(2)]
-    for process in processes:
-        process.join(timeout=20)
-    for rank, result, error in said:
-        assert error is None and rank in (0, 1), error
-        text, took = result
+    for text, took in run(dies, 3, dying=1):
         assert "rank 2" in text, text
         assert took < 10.0
 

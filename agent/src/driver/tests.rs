@@ -37,6 +37,20 @@ fn config(rank: u16, reliability: Reliability, other: SocketAddr) -> EndpointCon
     on_sockets(config)
 }
 
+fn expectation(reliability: Reliability) -> Expectation {
+    Expectation {
+        layout: layout(),
+        codec: Codec::Rht,
+        job: JOB,
+        decoding: Decoding::Unbiased,
+        reliability,
+        planes: PLANES,
+        until_ns: None,
+        origin: None,
+        agree: false,
+    }
+}
+
 /// Sends one message from rank 0 to rank 1, each on its thread; gives what rank 1 decoded.
 fn transfer<L: Link + Send>(links: [L; 2], reliability: Reliability) -> (Vec<f32>, [LinkStats; 2]) {
     let [a, b] = links;
@@ -59,18 +73,7 @@ fn transfer<L: Link + Send>(links: [L; 2], reliability: Reliability) -> (Vec<f32
             driver.link_stats()
         });
         let mut driver = Driver::new(config(1, reliability, at_a), b);
-        let expectation = Expectation {
-            layout: layout(),
-            codec: Codec::Rht,
-            job: JOB,
-            decoding: Decoding::Unbiased,
-            reliability,
-            planes: PLANES,
-            until_ns: None,
-            origin: None,
-            agree: false,
-        };
-        driver.endpoint().expect(0, 0, 1, expectation).expect("expects");
+        driver.endpoint().expect(0, 0, 1, expectation(reliability)).expect("expects");
         let mut out = vec![0.0; COORDINATES];
         let mut take = |_, event, _: &mut Endpoint| match event {
             Event::Row { row, .. } => {
@@ -91,6 +94,53 @@ fn a_message_crosses_a_perfect_link_whole() {
     let links: [MemoryLink; 2] = MemoryLink::network(2).try_into().expect("two");
     let (got, _) = transfer(links, Reliability::Bounded { loss: 0.0 });
     assert!(nmse(&got, &gradient()) < 1e-9);
+}
+
+/// Expects the message when it is first asked, as applications do that are told by another thread.
+struct ExpectsInPoll {
+    asked: bool,
+}
+
+impl Application<()> for ExpectsInPoll {
+    fn on_event(&mut self, _: u64, event: Event, _: &mut Endpoint) -> ControlFlow<()> {
+        if matches!(event, Event::Received { .. }) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
+
+    fn poll(&mut self, _: u64, endpoint: &mut Endpoint) -> ControlFlow<()> {
+        if !std::mem::replace(&mut self.asked, true) {
+            endpoint.expect(0, 0, 1, expectation(Reliability::Full)).expect("expects");
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+#[test]
+fn a_message_that_is_there_before_it_is_expected_is_received_without_another_sign_of_life() {
+    let [a, b]: [MemoryLink; 2] = MemoryLink::network(2).try_into().expect("two");
+    let (at_a, at_b) = (a.local_address(), b.local_address());
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut driver = Driver::new(config(0, Reliability::Full, at_b), a);
+            let mut message = Message::default();
+            Encoder::new(layout(), JOB)
+                .encode(&gradient(), envelope(), PLANES, &mut message)
+                .expect("finite");
+            driver.endpoint().send(0, 1, &message).expect("sends");
+            driver.run(20 * SECOND, &mut |_, _, _: &mut Endpoint| ControlFlow::Break(())).expect("link")
+        });
+        let mut driver = Driver::new(config(1, Reliability::Full, at_a), b);
+        while driver.link_stats().received < layout().packets() as u64 {
+            let soon_ns = driver.now_ns() + SECOND / 100;
+            driver.run(soon_ns, &mut |_, _, _: &mut Endpoint| ControlFlow::<()>::Continue(())).expect("link");
+        }
+        let soon_ns = driver.now_ns() + 20 * SECOND;
+        let received = driver.run(soon_ns, &mut ExpectsInPoll { asked: false }).expect("link");
+        assert!(received.is_some() && driver.now_ns() < soon_ns, "what was there was not taken");
+    });
 }
 
 #[test]

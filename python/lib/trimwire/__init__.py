@@ -1,12 +1,12 @@
 """Gradients in packets that congested switches cut instead of dropping.
 
 - `encode`, `cut`, `decode`, `simulate`: the codec, on arrays of numpy and tensors of the host.
-- `Group`: collectives over the network, between processes.
+- `Group`: collectives over the network, between processes; `stats`: how packets fare.
 - `trimwire.torch`: a backend of torch.distributed and a hook for DistributedDataParallel (needs PyTorch).
 """
 
 from ._codec import Packets, cut, decode, encode, expected_nmse, nmse, simulate
-from ._group import Group, Work, default_address
+from ._group import Group, Work, default_address, stats
 from ._native import PLANES, TransportError
 from ._native import VERSION as __version__
 
@@ -24,4 +24,5 @@ __all__ = [
     "expected_nmse",
     "nmse",
     "simulate",
+    "stats",
 ]

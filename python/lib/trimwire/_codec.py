@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast, overload
 
@@ -28,9 +28,7 @@ class _Agreement:
 
 @dataclass(frozen=True)
 class _Network:
-    trim_rate: float
-    planes_left: int
-    drop_rate: float
+    shares: list[tuple[int, float]]
     chance: int
 
 
@@ -119,11 +117,45 @@ def decode(
     return out
 
 
+def shares_of(trim_rate: float, planes: int | Mapping[int, float], drop_rate: float) -> list[tuple[int, float]]:
+    """How many planes (0: lost) what share of the packets keeps; all others arrive whole."""
+    for name, rate in (("trim_rate", trim_rate), ("drop_rate", drop_rate)):
+        if not 0.0 <= rate <= 1.0:
+            raise ValueError(f"{name}: {rate}; a share is in [0, 1]")
+    mix = dict(planes) if isinstance(planes, Mapping) else {planes: 1.0}
+    total = sum(mix.values())
+    for left, weight in mix.items():
+        if left < 1:
+            raise ValueError(f"planes: {left}; a packet that is cut keeps one at least")
+        if weight < 0.0 or not total > 0.0:
+            raise ValueError(f"planes: {mix}; planes and their weights, of which none is negative and not all are 0")
+    return [(0, drop_rate), *((left, (1.0 - drop_rate) * trim_rate * weight / total) for left, weight in mix.items())]
+
+
+def through_network(
+    source: Any,
+    out: npt.NDArray[np.float32],
+    shares: list[tuple[int, float]],
+    *,
+    sent_planes: int | None,
+    codec: str,
+    decoding: str,
+    seed: int,
+    message: int,
+    rank: int,
+    receiver: int = 0,
+) -> None:
+    """As `simulate`, into `out`; receivers of one message have other packets cut."""
+    agreement = _Agreement(seed, message, rank)
+    chance = seed * 0x9E3779B97F4A7C15 + message * 0xD1B54A32D192ED03 + rank * 0x94D049BB133111EB + receiver * 0xBF58476D1CE4E5B9 + 1
+    _native.simulate_into(source, out, codec, sent_planes, decoding, agreement, _Network(shares, chance % 2**64))
+
+
 def simulate(
     tensor: Tensor,
     *,
     trim_rate: float = 0.5,
-    planes: int = 1,
+    planes: int | Mapping[int, float] = 1,
     drop_rate: float = 0.0,
     sent_planes: int | None = None,
     codec: str = "rht",
@@ -134,15 +166,22 @@ def simulate(
 ) -> Tensor:
     """What a receiver would have of `tensor` after a network that cuts a share `trim_rate` of its packets to `planes` planes and loses a share `drop_rate`.
 
-    The same arguments give the same result. Other `message`s (one a step and tensor) have other rotations and other packets cut. Gives
-    a tensor of the same kind, shape and type.
+    `planes` may be several, with their weights: `{1: 0.2, 8: 0.8}`. The same arguments give the same result. Other `message`s (one a step and tensor) have other
+    rotations and other packets cut. Gives a tensor of the same kind, shape and type.
     """
     source = _array(tensor, "tensor")
     out = np.empty(tuple(source.shape), dtype=np.float32)
-    agreement = _Agreement(seed, message, rank)
-    chance = (seed * 0x9E3779B97F4A7C15 + message * 0xD1B54A32D192ED03 + rank * 0x94D049BB133111EB + 1) % 2**64
-    network = _Network(trim_rate, planes, drop_rate, chance)
-    _native.simulate_into(source, out, codec, sent_planes, decoding, agreement, network)
+    through_network(
+        source,
+        out,
+        shares_of(trim_rate, planes, drop_rate),
+        sent_planes=sent_planes,
+        codec=codec,
+        decoding=decoding,
+        seed=seed,
+        message=message,
+        rank=rank,
+    )
     if isinstance(tensor, np.ndarray):
         return out.astype(tensor.dtype, copy=False)  # type: ignore[return-value]
     if hasattr(tensor, "new_tensor"):

@@ -9,10 +9,17 @@ Beside another backend, for gradients only:
 
     model = DistributedDataParallel(model)
     trimwire.torch.register(model)
+
+Without a network:
+
+    trimwire.torch.register(model, simulate=trimwire.torch.Simulation(trim_rate=0.25))
 """
 
 from ._backend import BACKEND, ProcessGroupTrimwire, options
 from ._hook import Hook, register
+from ._profile import Profile, profile
 from ._rendezvous import connect
+from ._scalars import Scalars
+from ._simulated import SimulatedHook, Simulation
 
-__all__ = ["BACKEND", "Hook", "ProcessGroupTrimwire", "connect", "options", "register"]
+__all__ = ["BACKEND", "Hook", "ProcessGroupTrimwire", "Profile", "Scalars", "SimulatedHook", "Simulation", "connect", "options", "profile", "register"]

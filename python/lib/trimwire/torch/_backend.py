@@ -12,10 +12,13 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.profiler import record_function
 
 from .._group import DEFAULT_PLANES, Group
 from .._native import Work
+from ._future import Promise, until_done
 from ._rendezvous import connect
+from ._tags import Tags
 
 BACKEND = "trimwire"
 
@@ -73,15 +76,17 @@ class _Work(dist._Work):
     def __init__(self, works: list[Work], result: list[torch.Tensor], finish: Callable[[], None] | None) -> None:
         super().__init__()
         self._works, self._result, self._finish = works, result, finish
-        self._future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
+        self._promise = Promise()
         self._left = len(works)
         self._lock = threading.Lock()
 
     def begin(self) -> None:
-        for work in self._works:
-            work.then(self._one_over)
-        if not self._works:
-            self._all_over()
+        with record_function("trimwire::collective") as whole:
+            for work in self._works:
+                work.then(self._one_over)
+            if not self._works:
+                self._all_over()
+            until_done(whole, self._promise.future)
 
     def _one_over(self) -> None:
         with self._lock:
@@ -97,29 +102,30 @@ class _Work(dist._Work):
             if self._finish is not None:
                 self._finish()
         except BaseException as error:  # Whatever it is, who waits has to hear of it.
-            self._future.set_exception(error)  # type: ignore[arg-type]
+            self._promise.fail(error)
         else:
-            self._future.set_result(self._result)
+            self._promise.fulfil(self._result)
 
     def wait(self, timeout: datetime.timedelta | None = None) -> bool:
         if timeout is not None and timeout.total_seconds() > 0:
             for work in self._works:
                 work.wait(timeout.total_seconds())
-        self._future.wait()
+        with record_function("trimwire::wait"):
+            self._promise.future.wait()
         return True
 
     def is_completed(self) -> bool:
-        return bool(self._future.done())
+        return bool(self._promise.future.done())
 
     def is_success(self) -> bool:
-        return bool(self._future.done()) and all(work.error() is None for work in self._works)
+        return bool(self._promise.future.done()) and all(work.error() is None for work in self._works)
 
     def result(self) -> list[torch.Tensor]:
-        self._future.wait()
+        self._promise.future.wait()
         return self._result
 
     def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
-        return self._future
+        return self._promise.future
 
 
 #: Before PyTorch 2.8 a work that is a Python object may die while C++ still waits for it (PyProcessGroup did not hold it): the latest are held here.
@@ -212,6 +218,7 @@ class ProcessGroupTrimwire(dist.ProcessGroup):
         super().__init__(rank, world)
         self._own_rank, self._world, self._chosen = rank, world, _options
         chosen = self._chosen
+        self._tags = Tags()
         self.native: Group = connect(
             store,
             rank,
@@ -226,6 +233,14 @@ class ProcessGroupTrimwire(dist.ProcessGroup):
 
     def getBackendName(self) -> str:
         return BACKEND
+
+    @property
+    def group_name(self) -> str:
+        """What torch.distributed calls this group; device meshes look it up."""
+        # The class below keeps it only for groups that are made of backends.
+        return str(dist.distributed_c10d._world.pg_names[self])
+
+    pg_name = group_name
 
     def size(self) -> int:
         return self._world
@@ -264,7 +279,7 @@ class ProcessGroupTrimwire(dist.ProcessGroup):
                         exact=not lossy,
                         planes=self._chosen.planes,
                         consistent=self._chosen.consistent,
-                        tag=flat.numel() % 2**32,
+                        tag=self._tags.next("all_reduce", flat) if lossy else 0,
                     )
                 )
                 steps.append(back)
@@ -345,7 +360,12 @@ class ProcessGroupTrimwire(dist.ProcessGroup):
         if self._sums(everything, op, 0):
             lossy = self._chosen.lossy_reduce_scatter and everything.numel() >= self._chosen.smallest
             work = self.native.reduce_scatter(
-                everything, flat, average=op == dist.ReduceOp.AVG, exact=not lossy, planes=self._chosen.planes, tag=everything.numel() % 2**32
+                everything,
+                flat,
+                average=op == dist.ReduceOp.AVG,
+                exact=not lossy,
+                planes=self._chosen.planes,
+                tag=self._tags.next("reduce_scatter", everything) if lossy else 0,
             )
             return work, back
         summed = everything.clone()
@@ -387,6 +407,29 @@ class ProcessGroupTrimwire(dist.ProcessGroup):
             steps += [step, back]
         return _work(works, tensors, _then(*steps))
 
+    def scatter(self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any) -> dist.Work:
+        """By a broadcast of everything: DTensors are made with it once, which gradients never are."""
+        works, steps = [], []
+        for nth, output in enumerate(outputs):
+            everything = output.new_empty((self._world, output.numel()), device="cpu")
+            if opts.rootRank == self._own_rank:
+                for row, part in zip(everything, inputs[nth], strict=True):
+                    row.copy_(part.detach().reshape(-1))
+            words, unpad = _words(everything.view(-1), copy_back=True)
+            works.append(self.native.broadcast(words, opts.rootRank))
+
+            def take(output: torch.Tensor = output, everything: torch.Tensor = everything) -> None:
+                output.detach().copy_(everything[self._own_rank].view(output.shape))
+
+            steps += [unpad, take]
+        return _work(works, outputs, _then(*steps))
+
+    def gather(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any) -> dist.Work:
+        """By gathering everything everywhere."""
+        if opts.rootRank == self._own_rank:
+            return self.allgather(outputs, inputs)
+        return self.allgather([[torch.empty_like(own) for _ in range(self._world)] for own in inputs], inputs)
+
     def barrier(self, opts: Any = None) -> dist.Work:
         return _work([self.native.barrier()], [])
 
@@ -398,11 +441,11 @@ class ProcessGroupTrimwire(dist.ProcessGroup):
 
     def _unsupported(self, *arguments: Any, **options: Any) -> dist.Work:
         raise NotImplementedError(
-            "trimwire has all_reduce, reduce, reduce_scatter, all_gather, broadcast and barrier; for others (send, recv, all_to_all, gather, scatter) make a group of "
+            "trimwire has all_reduce, reduce, reduce_scatter, all_gather, broadcast, gather, scatter and barrier; for others (send, recv, all_to_all) make a group of "
             "another backend: torch.distributed.new_group(backend='gloo')"
         )
 
-    send = recv = recv_anysource = alltoall = alltoall_base = all_to_all_single = gather = gather_single = scatter = _unsupported
+    send = recv = recv_anysource = alltoall = alltoall_base = all_to_all_single = gather_single = _unsupported
 
 
 def _create(store: dist.Store, rank: int, world: int, timeout: datetime.timedelta) -> ProcessGroupTrimwire:

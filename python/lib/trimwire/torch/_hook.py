@@ -8,9 +8,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+from torch.profiler import record_function
 
 from .._group import DEFAULT_PLANES, Group
+from ._future import Promise, until_done
 from ._rendezvous import connect
+from ._simulated import SimulatedHook, Simulation
 
 _CLASSES = 8
 
@@ -24,6 +27,10 @@ class Hook:
 
     def average(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
         """The mean of a bucket (torch.distributed.GradBucket) over the ranks, in place."""
+        with record_function(f"trimwire::bucket {bucket.index()}") as whole:
+            return until_done(whole, self._begin(bucket))
+
+    def _begin(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
         tensor: torch.Tensor = bucket.buffer()
         index: int = bucket.index()
         self._buckets = max(self._buckets, index + 1)
@@ -33,19 +40,23 @@ class Hook:
         work = self.group.all_reduce(
             flat, average=True, planes=self.planes, consistent=self.consistent, tag=index, layer_class=layer_class
         )
-        future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        promise = Promise()
 
         def over() -> None:
             error = work.error()
             if error is not None:
-                future.set_exception(RuntimeError(f"bucket {index}: {error}"))  # type: ignore[arg-type]
+                promise.fail(RuntimeError(f"bucket {index}: {error}"))
                 return
-            if flat is not tensor:
-                tensor.copy_(flat)
-            future.set_result(tensor)
+            try:
+                if flat is not tensor:
+                    tensor.copy_(flat)
+            except Exception as reason:  # Who waits has to hear of it.
+                promise.fail(reason)
+                return
+            promise.fulfil(tensor)
 
         work.then(over)
-        return future
+        return promise.future
 
     def stats(self) -> dict[str, float]:
         """Totals: operations, packets received, cut and missing, bytes sent, seconds."""
@@ -68,14 +79,21 @@ def register(
     consistent: bool = False,
     fallback: bool = False,
     store: dist.Store | None = None,
+    simulate: Simulation | None = None,
     **arguments: Any,
-) -> Hook | None:
+) -> Hook | SimulatedHook | None:
     """Has `model` average its gradients through Trimwire. Its process group, of whatever backend, does everything else.
 
     With `fallback`, a transport that cannot start is a warning, and gradients go the ordinary way (gives None); otherwise it is an error. Where some ranks can
     start and others cannot, all of them do the same. Further arguments are those of `trimwire.Group.connect`.
+
+    With `simulate` nothing of that: gradients go through the model's own group, and lose on their way what packets would lose in such a network.
     """
     process_group = model.process_group
+    if simulate is not None:
+        simulated = SimulatedHook(process_group, simulate)
+        model.register_comm_hook(simulated, _average)
+        return simulated
     rank, world = dist.get_rank(process_group), dist.get_world_size(process_group)
     shared = store if store is not None else _store(process_group)
     group: Group | None = None

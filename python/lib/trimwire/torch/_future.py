@@ -1,0 +1,40 @@
+"""Futures that C++ waits for, too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.profiler import record_function
+
+
+def until_done(range_: record_function, future: torch.futures.Future[Any]) -> torch.futures.Future[Any]:
+    """Has a profiler's range, which has begun, last as long as what `future` stands for."""
+    return range_._call_end_callbacks_on_future(future) if torch.autograd._profiler_enabled() else future
+
+
+class Promise:
+    """A value or an error that comes from another thread.
+
+    `Future.set_exception` makes the error its value, which only `wait` in Python raises: C++ would take it for tensors, and crash. What a callback raises is an
+    error everywhere.
+    """
+
+    def __init__(self) -> None:
+        self._source: torch.futures.Future[Any] = torch.futures.Future()
+        self._error: BaseException | None = None
+        self.future: torch.futures.Future[Any] = self._source.then(self._take)
+
+    def _take(self, source: torch.futures.Future[Any]) -> Any:
+        if self._error is not None:
+            raise self._error
+        return source.value()
+
+    def fulfil(self, value: Any) -> None:
+        """What was waited for."""
+        self._source.set_result(value)
+
+    def fail(self, error: BaseException) -> None:
+        """It will not come."""
+        self._error = error
+        self._source.set_result(None)

@@ -1,0 +1,127 @@
+"""Promises of simulated trimming, against closed forms and against the same sums with nothing cut."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.distributed as dist  # noqa: E402
+from ranks import run  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+
+import trimwire  # noqa: E402
+from trimwire.torch import Simulation, register  # noqa: E402
+
+LENGTH = 400_000
+SIMULATIONS: dict[str, Simulation] = {
+    "nothing cut": Simulation(trim_rate=0.0, measure=True),
+    "one way": Simulation(trim_rate=0.5, both_ways=False, measure=True),
+    "both ways": Simulation(trim_rate=0.5, measure=True),
+    "consistent": Simulation(trim_rate=0.5, consistent=True, measure=True),
+    "mixed": Simulation(trim_rate=0.5, planes={1: 1, 8: 9}, drop_rate=0.05, both_ways=False, measure=True),
+    "paper": Simulation(trim_rate=0.2, codec="rht-paper", decoding="paper", measure=True),
+    "sign-magnitude": Simulation(trim_rate=0.2, codec="sign-magnitude", measure=True),
+}
+
+
+class Gradient(nn.Module):
+    """Whose gradient is whatever it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(LENGTH))
+
+    def forward(self, gradient: torch.Tensor) -> torch.Tensor:
+        return (self.weight * gradient).sum()
+
+
+def gradient(rank: int) -> torch.Tensor:
+    return torch.randn(LENGTH, generator=torch.Generator().manual_seed(rank))
+
+
+def means(rank: int, world: int) -> dict[str, Any]:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
+    got: dict[str, Any] = {}
+    for name, simulation in SIMULATIONS.items():
+        model = DistributedDataParallel(Gradient())
+        hook = register(model, simulate=simulation)
+        model(gradient(rank)).backward()
+        got[name] = (model.module.weight.grad.numpy().copy(), hook.stats()["nmse"])
+    # What was cut comes later: with the same gradient again and again, the mean over the steps gets ever nearer.
+    for name, feedback in (("feedback", True), ("no feedback", False)):
+        model = DistributedDataParallel(Gradient())
+        register(model, simulate=Simulation(trim_rate=0.5, both_ways=False, error_feedback=feedback))
+        total = torch.zeros(LENGTH)
+        for _ in range(16):
+            model.zero_grad()
+            model(gradient(rank)).backward()
+            total += model.module.weight.grad
+        got[name] = (total / 16).numpy()
+    model = DistributedDataParallel(Gradient())
+    register(model, simulate=Simulation(trim_rate=0.5))
+    own = gradient(rank)
+    if rank == 1:
+        own[7] = float("nan")
+    model(own).backward()
+    got["nan"] = bool(model.module.weight.grad.isnan().any())
+    try:
+        register(DistributedDataParallel(Gradient()), simulate=Simulation(trim_rate=1.5))
+    except ValueError as error:
+        got["error"] = str(error)
+    dist.barrier()
+    dist.destroy_process_group()
+    return got
+
+
+@pytest.fixture(scope="module")
+def simulated() -> list[dict[str, Any]]:
+    return run(means, 2)
+
+
+EXACT = sum(gradient(rank).double() for rank in range(2)).numpy() / 2
+
+
+def test_nothing_cut_loses_nothing_and_replicas_are_the_same_bits(simulated: list[dict[str, Any]]) -> None:
+    (first, measured), (second, _) = (result["nothing cut"] for result in simulated)
+    assert (first == second).all()
+    assert trimwire.nmse(first, EXACT) < 1e-8 and measured < 1e-8
+
+
+@pytest.mark.parametrize(("name", "shares", "ways"), [("one way", {1: 0.5}, 1), ("both ways", {1: 0.5}, 2), ("mixed", {0: 0.05, 1: 0.0475, 8: 0.4275}, 1)])
+def test_a_mean_loses_what_the_formula_says(simulated: list[dict[str, Any]], name: str, shares: dict[int, float], ways: int) -> None:
+    error = trimwire.expected_nmse({**shares, trimwire.PLANES: 1.0 - sum(shares.values())})
+    assert error is not None
+    # Of two independent contributions one travels, of two shards of the mean one: half of each way's error.
+    expected = error / 2
+    if ways == 2:
+        expected += (1 + error / 2) * error / 2
+    for result in simulated:
+        got, measured = result[name]
+        assert measured == pytest.approx(expected, rel=0.1)
+        assert measured == pytest.approx(trimwire.nmse(got, EXACT), rel=0.05)
+
+
+def test_consistent_ranks_lose_the_same_and_others_do_not(simulated: list[dict[str, Any]]) -> None:
+    assert (simulated[0]["consistent"][0] == simulated[1]["consistent"][0]).all()
+    assert (simulated[0]["both ways"][0] != simulated[1]["both ways"][0]).any()
+
+
+def test_other_codecs_can_be_compared(simulated: list[dict[str, Any]]) -> None:
+    for name in ("paper", "sign-magnitude"):
+        assert 0.01 < simulated[0][name][1] < 1.0
+
+
+def test_what_was_cut_is_added_to_the_next_gradient(simulated: list[dict[str, Any]]) -> None:
+    for result in simulated:
+        assert trimwire.nmse(result["feedback"], EXACT) < trimwire.nmse(result["no feedback"], EXACT) / 4
+
+
+def test_a_nan_reaches_every_rank_and_wrong_rates_are_refused(simulated: list[dict[str, Any]]) -> None:
+    for result in simulated:
+        assert result["nan"] and "trim_rate: 1.5" in result["error"]
