@@ -141,3 +141,27 @@ fn ranks_with_the_jobs_key_meet_and_one_with_another_key_is_sent_away() {
     assert!(code == Some(1) && stderr.contains("does not have rank 0's job key"), "{stderr}");
     summed(vec![rank_0, keyed(1, &right)]);
 }
+
+#[test]
+fn a_run_that_is_repeated_has_the_seed_that_it_drew() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let port = ports::free("127.0.0.1");
+    let run = |how: &str| {
+        let words = format!(
+            "perf all-reduce -b 64K -e 64K -n 2 --timeout 20s --json {how} {}",
+            folder.path().join("t").display()
+        );
+        let ranks: Vec<Child> =
+            (0..2).map(|number| rank(number, 2, "127.0.0.1", port, &words, &[])).collect();
+        let reports = ranks.into_iter().map(|rank| {
+            let (code, stdout, stderr) = finish(rank);
+            assert_eq!(code, Some(0), "{stderr}");
+            let report: Value = serde_json::from_str(&stdout).expect("JSON");
+            (report["seed"].clone(), report["rows"][0]["sha256"].clone())
+        });
+        reports.collect::<Vec<_>>()
+    };
+    let recorded = run("--faults cut=0.1 --record");
+    assert!(recorded.iter().all(|(seed, digest)| seed.is_u64() && digest.is_string()), "{recorded:?}");
+    assert_eq!(run("--reliable --replay"), recorded);
+}

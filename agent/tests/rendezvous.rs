@@ -293,7 +293,7 @@ fn a_rank_that_dies_while_it_waits_may_come_again() {
         serde_json::to_vec(&offer(1, 3, &config).term("version", &env!("CARGO_PKG_VERSION"))).expect("JSON");
     std::thread::scope(|scope| {
         let rank_0 = scope.spawn(|| meet(offer(0, 3, &config), &config));
-        for _ in 0..3 {
+        for _ in 0..40 {
             // Whether this one was heard before it went makes no difference.
             connect(&config).write_all(&frame(2, json.len() as u32, &json)).expect("written");
         }

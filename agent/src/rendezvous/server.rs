@@ -252,14 +252,8 @@ impl Server {
 
     /// Likewise, just now: a rank that comes again has gone before.
     fn forget_gone(&mut self) {
-        let sockets = self.waiting.iter().map(|(_, channel)| PollFd::new(channel.as_fd(), PollFlags::POLLIN));
-        let mut sockets: Vec<PollFd<'_>> = sockets.collect();
-        let polled = poll(&mut sockets, PollTimeout::ZERO);
-        let ready: Vec<bool> = sockets.iter().map(|socket| socket.any().unwrap_or(false)).collect();
-        drop(sockets);
-        if polled.is_ok() {
-            self.forget(&ready);
-        }
+        let ready: Vec<bool> = self.waiting.iter().map(|(_, channel)| is_over(channel)).collect();
+        self.forget(&ready);
     }
 
     fn take(&mut self, heard: Heard) {
@@ -277,6 +271,11 @@ impl Server {
             }
         };
         let rank = offer.rank;
+        // Threads end in any order: one that came before its successor may be heard after it.
+        if is_over(&channel) {
+            tracing::info!("rank {rank} has hung up before it was heard");
+            return;
+        }
         if self.waiting.iter().any(|&(waiting, _)| waiting == rank) {
             self.forget_gone();
         }
@@ -361,6 +360,12 @@ impl Server {
             }
         });
     }
+}
+
+/// Whether who has nothing more to say has said or ended something.
+fn is_over(channel: &Channel) -> bool {
+    let mut sockets = [PollFd::new(channel.as_fd(), PollFlags::POLLIN)];
+    poll(&mut sockets, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
 }
 
 impl Drop for Server {
