@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use trimwire_agent::collective::{
-    Collective, Communicator, CommunicatorConfig, Done, Memory, Options, Outcome, OutcomeStats, Replicas,
+    Algorithm, Collective, Communicator, CommunicatorConfig, Done, Memory, Options, Outcome, OutcomeStats, Replicas,
     Task,
 };
 use trimwire_agent::driver::interfaces::{describe, interfaces, line_rate_of, select};
@@ -103,7 +103,7 @@ pub(crate) struct GroupOptions {
 }
 
 /// How an operation is done; attributes of a Python object.
-#[derive(Debug, Clone, Copy, FromPyObject)]
+#[derive(Debug, Clone, FromPyObject)]
 pub(crate) struct OperationOptions {
     exact: bool,
     average: bool,
@@ -112,11 +112,34 @@ pub(crate) struct OperationOptions {
     tag: u32,
     consistent: bool,
     full: bool,
+    algorithm: String,
+    deadline_s: Option<f64>,
 }
 
-impl From<OperationOptions> for Options {
-    fn from(options: OperationOptions) -> Self {
-        Self {
+impl TryFrom<OperationOptions> for Options {
+    type Error = PyErr;
+
+    fn try_from(options: OperationOptions) -> PyResult<Self> {
+        let algorithm = match options.algorithm.as_str() {
+            "auto" => Algorithm::Automatic,
+            "direct" => Algorithm::Direct,
+            "ring" => Algorithm::Ring,
+            "two-level" => Algorithm::TwoLevel,
+            other => {
+                let valid = "'auto', 'direct', 'ring', 'two-level'";
+                return Err(PyValueError::new_err(format!("algorithm is '{other}'; valid are {valid}")));
+            }
+        };
+        let deadline_ns = match options.deadline_s {
+            Some(seconds) if !(seconds > 0.0 && seconds.is_finite()) => {
+                let text = format!("deadline is {seconds} s; it has to be positive and finite");
+                return Err(PyValueError::new_err(text));
+            }
+            seconds => seconds.map(|seconds| (seconds * 1e9) as u64),
+        };
+        Ok(Self {
+            algorithm,
+            deadline_ns,
             exact: options.exact,
             average: options.average,
             planes: options.planes,
@@ -125,7 +148,7 @@ impl From<OperationOptions> for Options {
             replicas: if options.consistent { Replicas::Consistent } else { Replicas::Free },
             reliability: options.full.then_some(Reliability::Full),
             ..Self::default()
-        }
+        })
     }
 }
 
@@ -348,11 +371,14 @@ impl Group {
         if rank >= world {
             return Err(PyValueError::new_err(format!("rank: {rank} of {world}")));
         }
-        let mut others = BTreeMap::new();
+        // Ranks of one address are on one host.
+        let (mut others, mut hosts, mut known) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
         for (peer, text) in (0..).zip(&peers) {
             let address: SocketAddr = text
                 .parse()
                 .map_err(|_| PyValueError::new_err(format!("peers[{peer}]: '{text}' is no IP:PORT")))?;
+            let next = known.len() as u32;
+            hosts.push(*known.entry(address.ip()).or_insert(next));
             if peer != rank {
                 if address.is_ipv4() != socket.address.is_ipv4() {
                     let own = socket.address;
@@ -389,7 +415,7 @@ impl Group {
         let (commands, queue) = channel();
         let (leftovers, left) = channel();
         let communicator =
-            CommunicatorConfig { job_seed: options.seed, ..CommunicatorConfig::new(rank, world) };
+            CommunicatorConfig { job_seed: options.seed, hosts, ..CommunicatorConfig::new(rank, world) };
         let app = App {
             communicator: Communicator::new(communicator),
             commands: queue,
@@ -508,7 +534,7 @@ impl Group {
         let threads = threads.as_ref().ok_or_else(|| PyRuntimeError::new_err("the group is closed"))?;
         let state = Arc::new(State { lossy: !options.exact, ..State::default() });
         let collective = Box::new(collective);
-        let command = Command::Start { collective, options: options.into(), state: Arc::clone(&state) };
+        let command = Command::Start { collective, options: options.try_into()?, state: Arc::clone(&state) };
         threads
             .commands
             .send(command)

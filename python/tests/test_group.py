@@ -158,3 +158,48 @@ def test_mismatched_lengths_fail_on_the_rank_that_sees_them() -> None:
         work = group.reduce_scatter(np.zeros(8, np.float32), np.zeros(3, np.float32))
         with pytest.raises(trimwire.TransportError, match="output has 3 elements, and has to have 8"):
             work.wait(10)
+
+
+@pytest.mark.parametrize("algorithm", ["direct", "ring"])
+def test_every_algorithm_gives_the_sum_and_the_same_bits_everywhere(algorithm: str) -> None:
+    def work(group: trimwire.Group, rank: int) -> np.ndarray:
+        tensor = part(rank)
+        group.all_reduce(tensor, algorithm=algorithm).wait(30)
+        return tensor
+
+    results = succeeded(ranks(4, work, threads=0))
+    total = sum(part(other).astype(np.float64) for other in range(4))
+    assert all(trimwire.nmse(result, total) < 1e-8 for result in results)
+    assert all((result == results[0]).all() for result in results)
+
+
+def test_at_a_deadline_a_rank_that_is_late_is_not_waited_for() -> None:
+    late = threading.Event()
+
+    def work(group: trimwire.Group, rank: int) -> np.ndarray:
+        group.barrier().wait(30)
+        if rank == 2:
+            late.wait(30)
+        tensor = part(rank)
+        group.all_reduce(tensor, deadline=0.3).wait(30)
+        if rank == 0:
+            late.set()
+        return tensor
+
+    results = succeeded(ranks(3, work, threads=0))
+    without = part(0).astype(np.float64) + part(1)
+    first = 50_000 // 3
+    # The shard that the late rank would have summed is nobody's; the others lack its part.
+    assert trimwire.nmse(results[0][:first], without[:first]) < 1e-8
+
+
+def test_what_cannot_be_is_said_by_name() -> None:
+    def work(group: trimwire.Group, rank: int) -> None:
+        with pytest.raises(ValueError, match="algorithm is 'star'; valid are 'auto', 'direct', 'ring', 'two-level'"):
+            group.all_reduce(part(rank), algorithm="star")
+        with pytest.raises(ValueError, match="deadline is 0 s"):
+            group.all_reduce(part(rank), deadline=0.0)
+        with pytest.raises(trimwire.TransportError, match="direct algorithm, not ring"):
+            group.all_reduce(part(rank), algorithm="ring", consistent=True).wait(30)
+
+    succeeded(ranks(2, work, threads=0))

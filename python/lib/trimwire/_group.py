@@ -45,6 +45,8 @@ class _OperationOptions:
     tag: int = 0
     consistent: bool = False
     full: bool = False
+    algorithm: str = "auto"
+    deadline_s: float | None = None
 
 
 #: Closed before the interpreter goes: their threads call back into it.
@@ -134,14 +136,17 @@ class Group:
         tag: int = 0,
         consistent: bool = False,
         full: bool = False,
+        algorithm: str = "auto",
+        deadline: float | None = None,
     ) -> Work:
         """The sum over all ranks, or their mean, in place (float32, float16, bfloat16).
 
         Packets that the network cuts are decoded as they are, without bias; `full` has them sent again, `exact` sends every bit. `consistent` has all ranks
         decode alike, at the precision of the one that got least. Lower `layer_class`es (0 to 7) go first; `tag` tells tensors apart that are summed again
-        and again.
+        and again. `algorithm` is 'direct', 'ring', 'two-level' or 'auto'. With a `deadline` (seconds from the call) what is cut or lost is sent again until then, what is
+        worth most first; then every rank takes what is there, and what has not come counts as zero.
         """
-        options = _OperationOptions(exact, average, planes, layer_class, tag, consistent, full)
+        options = _OperationOptions(exact, average, planes, layer_class, tag, consistent, full, algorithm, deadline)
         # Of every bit there is no sum, but of f32 there is.
         return self._native_group().all_reduce(tensor, options)
 
@@ -156,9 +161,11 @@ class Group:
         layer_class: int = 0,
         tag: int = 0,
         full: bool = False,
+        algorithm: str = "auto",
+        deadline: float | None = None,
     ) -> Work:
         """The sum of all ranks' `input`s, of which `output` gets this rank's part: as even a division as possible, in order of rank."""
-        options = _OperationOptions(exact, average, planes, layer_class, tag, False, full)
+        options = _OperationOptions(exact, average, planes, layer_class, tag, False, full, algorithm, deadline)
         return self._native_group().reduce_scatter(input, output, options)
 
     def all_gather(self, input: Any, output: Any, *, exact: bool = True, planes: int = DEFAULT_PLANES, full: bool = False) -> Work:

@@ -19,7 +19,8 @@ from ._backend import BACKEND, ProcessGroupTrimwire, options
 from ._hook import Hook, register
 from ._profile import Profile, profile
 from ._rendezvous import connect
+from ._resync import Resync
 from ._scalars import Scalars
 from ._simulated import SimulatedHook, Simulation
 
-__all__ = ["BACKEND", "Hook", "ProcessGroupTrimwire", "Profile", "Scalars", "SimulatedHook", "Simulation", "connect", "options", "profile", "register"]
+__all__ = ["BACKEND", "Hook", "ProcessGroupTrimwire", "Profile", "Resync", "Scalars", "SimulatedHook", "Simulation", "connect", "options", "profile", "register"]
