@@ -15,6 +15,7 @@
 //! interface, outcome, config   what callers say and hear
 //! rendezvous   how ranks find each other
 //! rate, pacing, rtt, spray     when and which way   wire, row, burst   what travels
+//! snapshot     what is told of peers and paths
 //! ```
 //!
 //! Each line uses those below it.
@@ -37,6 +38,7 @@ pub mod rate;
 pub mod rendezvous;
 pub mod row;
 pub mod rtt;
+pub mod snapshot;
 pub mod spray;
 pub mod transcript;
 pub mod transfer;
