@@ -9,6 +9,7 @@
 //!                                                      ◄── handle_datagram, handle_timeout(now_ns)
 //!
 //! transcript   what arrived of each packet, written down and repeated
+//! serve        what parameter servers are told
 //! collective   operations of all ranks, by rows     driver     sockets, clocks, threads
 //! endpoint     all peers on one card                peer       the connection to one rank
 //! transfer     one message: send queue, loss detection, board, questions
@@ -38,6 +39,7 @@ pub mod rate;
 pub mod rendezvous;
 pub mod row;
 pub mod rtt;
+pub mod serve;
 pub mod snapshot;
 pub mod spray;
 pub mod transcript;
