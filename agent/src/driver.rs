@@ -15,6 +15,7 @@ pub mod link;
 pub mod memory;
 pub mod misbehaving;
 mod mmsg;
+pub mod offloads;
 mod options;
 pub mod packet;
 mod refusal;

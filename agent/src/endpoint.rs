@@ -17,6 +17,7 @@
 //! take turns. Messages to one peer go by layer class, those of one class in the order of `open`; repairs of a message before the rest of it.
 #![forbid(unsafe_code)]
 
+mod figures;
 mod schedule;
 
 pub use crate::config::{DscpPlan, EndpointConfig, Reliability, TimeoutConfig, Traffic};

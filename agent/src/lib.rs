@@ -9,12 +9,14 @@
 //!                                                      ◄── handle_datagram, handle_timeout(now_ns)
 //!
 //! transcript   what arrived of each packet, written down and repeated
+//! serve        what parameter servers are told
 //! collective   operations of all ranks, by rows     driver     sockets, clocks, threads
 //! endpoint     all peers on one card                peer       the connection to one rank
 //! transfer     one message: send queue, loss detection, board, questions
 //! interface, outcome, config   what callers say and hear
 //! rendezvous   how ranks find each other
 //! rate, pacing, rtt, spray     when and which way   wire, row, burst   what travels
+//! snapshot     what is told of peers and paths
 //! ```
 //!
 //! Each line uses those below it.
@@ -37,6 +39,8 @@ pub mod rate;
 pub mod rendezvous;
 pub mod row;
 pub mod rtt;
+pub mod serve;
+pub mod snapshot;
 pub mod spray;
 pub mod transcript;
 pub mod transfer;

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod early;
+mod figures;
 mod over;
 mod receive;
 mod session;
@@ -17,6 +18,7 @@ use crate::interface::{EndpointStats, Event, ExpectError, Expectation, Outbound,
 use crate::pacing::Pacer;
 use crate::rate::{PathModel, RateLaw};
 use crate::row::Row;
+use crate::snapshot::PeerStats;
 use crate::spray::Spray;
 use crate::transfer::agreement::{self, Agreement};
 use crate::transfer::incoming::{Arrival, Incoming};
@@ -92,6 +94,9 @@ pub(crate) struct Peer {
     control: VecDeque<Due>,
     /// DATA seen of messages that are over.
     late: u32,
+    stats: PeerStats,
+    /// When DATA came first since somebody asked.
+    first_data_ns: Option<u64>,
     /// Of an incarnation of the peer, in a sealed job.
     sealer: Option<(u32, Sealer)>,
 }
@@ -129,6 +134,8 @@ impl Peer {
             timers: Timers::default(),
             control: VecDeque::new(),
             late: 0,
+            stats: PeerStats::default(),
+            first_data_ns: None,
             sealer: None,
         }
     }
@@ -330,6 +337,7 @@ impl Peer {
 
     fn fail(&mut self, cx: &mut Context<'_>, message: u32, error: TransferError) {
         cx.stats.failed += 1;
+        self.stats.failed += 1;
         cx.events.push_back(Event::Failed { peer: self.rank, message, error });
     }
 
@@ -504,6 +512,7 @@ impl Peer {
                 } else {
                     self.end_send(message, Ending::Delivered(crate::transfer::incoming::Epitaph::default()));
                 }
+                self.stats.messages_sent += 1;
                 cx.events.push_back(Event::Sent { to: self.rank, message, map, stats });
             }
             outgoing::Next::Failed(error) => self.fail_send(cx, message, error),
@@ -552,6 +561,9 @@ impl Peer {
         let Some(transfer) = self.receives.get_mut(&message) else { return };
         let Some(stats) = transfer.finish(cx.now_ns, &cx.config.timeouts) else { return };
         let agrees = transfer.agrees();
+        self.stats.messages_received += 1;
+        self.stats.packets_delivered += u64::from(stats.packets);
+        self.stats.missing += u64::from(stats.missing);
         self.hand_over(cx, message);
         cx.events.push_back(Event::Received { from: self.rank, message, stats });
         if agrees {

@@ -4,6 +4,8 @@
 //! 0.1 % a link counts as broken). A sender that sprays sees it: one source port's packets arrive less often than the others'.
 #![forbid(unsafe_code)]
 
+use crate::snapshot::PathStats;
+
 /// The least weight of a path: as few packets as still show when it has healed.
 const PROBE: f64 = 1.0 / 64.0;
 /// Shares are estimated over so many packets where they are small, and over fewer where they are large: a share p needs some 1/p
@@ -49,13 +51,14 @@ struct Path {
     weight: f64,
     /// What it has coming, in choices.
     credit: f64,
+    stats: PathStats,
 }
 
 /// The paths to one peer (source ports, or whatever switches choose a path by), and which to use next. Same seed and same calls, same
 /// choices.
 ///
 /// Call [`choose`](Spray::choose) once per burst, and [`on_arrived`](Spray::on_arrived) and [`on_lost`](Spray::on_lost) when reports
-/// say what became of it. 40 bytes a path; a choice costs O(1), amortised over a turn of all paths.
+/// say what became of it. 88 bytes a path; a choice costs O(1), amortised over a turn of all paths.
 #[derive(Debug, Clone)]
 pub struct Spray {
     paths: Vec<Path>,
@@ -71,7 +74,13 @@ impl Spray {
     /// Equal paths; 0 counts as 1.
     pub fn new(paths: u16, seed: u64) -> Self {
         let paths = paths.max(1);
-        let path = Path { lost: Share::default(), cut: Share::default(), weight: 1.0, credit: 0.0 };
+        let path = Path {
+            lost: Share::default(),
+            cut: Share::default(),
+            weight: 1.0,
+            credit: 0.0,
+            stats: PathStats::default(),
+        };
         Self {
             paths: vec![path; usize::from(paths)],
             order: (0..paths).collect(),
@@ -106,6 +115,8 @@ impl Spray {
     /// So many of a path's packets arrived, `cut` of them cut. Paths that there are not count as none.
     pub fn on_arrived(&mut self, path: u16, packets: u32, cut: u32) {
         let Some(path) = self.paths.get_mut(usize::from(path)) else { return };
+        path.stats.arrived += u64::from(packets);
+        path.stats.cut += u64::from(cut.min(packets));
         if packets > 0 {
             path.lost.observe(packets, 0.0);
             path.cut.observe(packets, f64::from(cut.min(packets)) / f64::from(packets));
@@ -116,7 +127,31 @@ impl Spray {
     pub fn on_lost(&mut self, path: u16, packets: u32) {
         if let Some(path) = self.paths.get_mut(usize::from(path)) {
             path.lost.observe(packets, 1.0);
+            path.stats.lost += u64::from(packets);
         }
+    }
+
+    /// So many packets of so many payload bytes left on a path.
+    pub fn on_sent(&mut self, path: u16, packets: u32, bytes: u64) {
+        if let Some(path) = self.paths.get_mut(usize::from(path)) {
+            path.stats.sent += u64::from(packets);
+            path.stats.bytes_sent += bytes;
+        }
+    }
+
+    /// A packet of a path arrived whole, and its round trip is known (RFC 6298 §2.3's α for the mean).
+    pub fn on_round_trip(&mut self, path: u16, rtt_ns: u64) {
+        let Some(PathStats { rtt_ns: mean, .. }) =
+            self.paths.get_mut(usize::from(path)).map(|path| &mut path.stats)
+        else {
+            return;
+        };
+        *mean = if *mean == 0 { rtt_ns.max(1) } else { *mean - *mean / 8 + rtt_ns / 8 };
+    }
+
+    /// A path's totals.
+    pub fn stats(&self, path: u16) -> Option<&PathStats> {
+        self.paths.get(usize::from(path)).map(|path| &path.stats)
     }
 
     /// The share of the bursts that a path gets, in [0, 1].

@@ -1,6 +1,7 @@
 //! The command `trimwire-agent` on loopback: what it prints, and its exit codes.
 
 use serde_json::Value;
+use std::io::{Read as _, Write as _};
 use std::net::UdpSocket;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -39,13 +40,16 @@ fn free_port(last: u8) -> u16 {
 }
 
 #[test]
-fn send_and_recv_report_the_same_messages_in_json() {
+fn a_transfer_needs_nothing_said_twice_and_both_sides_report_it() {
     let port = free_port(2);
-    let same = format!("--port {port} -n 256K --messages 3 --seed 9 --timeout 20s --json");
-    let receiver = start(&format!("recv --bind 127.0.0.1 --from 1 {same}"));
-    let sender = start(&format!("send --bind 127.0.0.2 --to 127.0.0.1 --planes 4 --bitrate 200M {same}"));
-    let (sent, received) = (json(sender), json(receiver));
-    for (report, role) in [(&sent, "send"), (&received, "recv")] {
+    let server =
+        start(&format!("perf transfer --server --bind 127.0.0.1 --port {port} --timeout 20s --json"));
+    let client = start(&format!(
+        "perf transfer --client 127.0.0.1:{port} --bind 127.0.0.2 -n 256K --messages 3 --seed 9 --planes 4 --layer-class 2 \
+         --bitrate 200M --timeout 20s --json"
+    ));
+    let (sent, received) = (json(client), json(server));
+    for (report, role) in [(&sent, "sender"), (&received, "receiver")] {
         assert_eq!(report["role"], role);
         assert_eq!(report["messages"].as_array().map(Vec::len), Some(3), "{report}");
     }
@@ -54,8 +58,135 @@ fn send_and_recv_report_the_same_messages_in_json() {
         let nmse = message["nmse"].as_f64().expect("a number");
         assert!((0.008..0.0125).contains(&nmse), "{message}");
         assert_eq!(message["planes"], serde_json::json!({ "4": message["packets"] }), "{message}");
+        assert_eq!(message["seed"], 9);
     }
     assert!(received["totals"]["data_received"].as_u64() >= sent["messages"][0]["packets"].as_u64());
+    assert_eq!(sent["flow"], received["flows"][0], "the client says what the server measured");
+}
+
+#[test]
+fn rates_of_several_senders_are_no_higher_than_what_they_were_let_send() {
+    let port = free_port(1);
+    let server = start(&format!(
+        "perf transfer -s --bind 127.0.0.1 --port {port} --senders 2 --timeout 20s --json -i 100ms"
+    ));
+    let client = format!(
+        "perf transfer -c 127.0.0.1 --port {port} --bind 127.0.0.1 --bitrate 50M --timeout 20s --json"
+    );
+    let clients = [
+        start(&format!("{client} -n 1M --messages 2 --seed 1")),
+        // Another size and seed: nothing has to be the same.
+        start(&format!("{client} -n 2M --seed 2")),
+    ];
+    let sent = clients.map(json);
+    let received = json(server);
+    // Payloads are 1,400 of 1,442 bytes that are paced; a late sender may catch up for 100 us.
+    let least_rate = |path: &str| received.pointer(path).and_then(Value::as_f64).expect("a rate");
+    for flow in ["/flows/0/goodput_bps", "/flows/1/goodput_bps"] {
+        assert!(least_rate(flow) < 52e6, "{received}");
+    }
+    assert!(least_rate("/together/goodput_bps") < 104e6, "{received}");
+    for message in received["messages"].as_array().expect("messages") {
+        assert!(message["goodput_bps"].as_f64().is_some_and(|bps| bps < 55e6), "{message}");
+        assert!(message["nmse"].as_f64().is_some_and(|nmse| nmse < 0.05), "{message}");
+    }
+    let bytes: u64 = received["intervals"]
+        .as_array()
+        .expect("intervals")
+        .iter()
+        .map(|interval| {
+            interval["peers"]
+                .as_array()
+                .expect("peers")
+                .iter()
+                .map(|peer| peer["bytes"].as_u64().unwrap_or(0))
+                .sum::<u64>()
+        })
+        .sum();
+    let all: u64 = received["flows"]
+        .as_array()
+        .expect("flows")
+        .iter()
+        .map(|flow| flow["bytes"].as_u64().unwrap_or(0))
+        .sum();
+    assert!(bytes <= all && bytes * 2 > all, "{bytes} of {all} in whole intervals");
+    let mut ranks: Vec<u64> = sent.iter().map(|report| report["rank"].as_u64().expect("a rank")).collect();
+    ranks.sort_unstable();
+    assert_eq!(ranks, [1, 2]);
+}
+
+#[test]
+fn a_file_is_sent_and_what_came_is_kept_as_numpy_keeps_it() {
+    let port = free_port(1);
+    let folder = std::env::temp_dir().join(format!("trimwire-transfer-{port}"));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let (file, kept) = (folder.join("sent.f32"), folder.join("got.npy"));
+    let values: Vec<f32> = (0..5_000).map(|n| (n as f32).sin()).collect();
+    std::fs::write(&file, values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>())
+        .expect("a file");
+    let transfer = |file: &std::path::Path| {
+        let server = start(&format!(
+            "perf transfer -s --bind 127.0.0.1 --port {port} --timeout 20s --json --save {}",
+            kept.display()
+        ));
+        let words = format!(
+            "perf transfer -c 127.0.0.1 --port {port} --reliable --timeout 20s --json --bitrate 200M --file {}",
+            file.display()
+        );
+        json(start(&words));
+        json(server)
+    };
+    let received = transfer(&file);
+    assert!(received["messages"][0]["nmse"].is_null(), "nobody knows here what was sent: {received}");
+    let written = std::fs::read(&kept).expect("kept");
+    let (header, data) = written.split_at(written.len() - values.len() * 4);
+    assert!(header.starts_with(b"\x93NUMPY") && header.len() % 64 == 0 && header.ends_with(b"\n"));
+    let got: Vec<f32> = data.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect();
+    let error: f64 = got.iter().zip(&values).map(|(g, v)| f64::from(g - v).powi(2)).sum();
+    let energy: f64 = values.iter().map(|&v| f64::from(v).powi(2)).sum();
+    assert!(error / energy < 1e-9, "{}", error / energy);
+    // What was kept can be sent.
+    let sent = folder.join("again.npy");
+    std::fs::rename(&kept, &sent).expect("renamed");
+    transfer(&sent);
+    assert_eq!(std::fs::read(&kept).expect("kept").len(), written.len());
+    std::fs::remove_dir_all(&folder).expect("the folder");
+}
+
+#[test]
+fn what_two_sides_cannot_agree_on_both_say_and_both_fail() {
+    let port = free_port(2);
+    let key = std::env::temp_dir().join(format!("trimwire-transfer-key-{port}"));
+    std::fs::write(&key, [7; 32]).expect("a key");
+    let server =
+        |more: &str| start(&format!("perf transfer -s --bind 127.0.0.1 --port {port} --timeout 5s {more}"));
+    let client = |more: &str| {
+        start(&format!("perf transfer -c 127.0.0.1 --port {port} --bind 127.0.0.2 -n 4K --timeout 5s {more}"))
+    };
+    let sealed = format!("--seal-key {}", key.display());
+    let ends = [server(&sealed), client("")].map(finish);
+    for (code, _, stderr) in &ends {
+        assert!(!matches!(code, Some(0)) && stderr.contains("--seal-key: the server has one"), "{stderr}");
+    }
+    let ends = [server("--senders 2"), client("--job 1"), client("--job 2")].map(finish);
+    for (code, _, stderr) in &ends {
+        assert!(
+            !matches!(code, Some(0)) && stderr.contains("another client of this test has --job"),
+            "{stderr}"
+        );
+    }
+    // Who is no client does not end a test.
+    let waiting = server("--json");
+    let stranger = loop {
+        match std::net::TcpStream::connect(("127.0.0.1", port)) {
+            Ok(stream) => break stream,
+            Err(_) => std::thread::sleep(std::time::Duration::from_millis(5)),
+        }
+    };
+    (&stranger).write_all(b"GET / HTTP/1.1\r\n\r\n").expect("said");
+    json(client("--json"));
+    json(waiting);
+    std::fs::remove_file(&key).expect("the key");
 }
 
 #[test]
@@ -81,6 +212,146 @@ fn all_reduce_prints_nccl_tests_columns_and_sums() {
     }
 }
 
+/// The metrics at a port once they are served and what is wanted of them holds.
+fn metrics_once(port: u16, wanted: impl Fn(&str) -> bool) -> String {
+    let scrape = || -> std::io::Result<String> {
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", port))?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).map(|_| text)
+    };
+    let look = |_| {
+        let text = scrape().ok().filter(|text| wanted(text));
+        if text.is_none() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        text
+    };
+    (0..4_000).find_map(look).expect("metrics in time")
+}
+
+/// What a metric of `text` says; 0 before it is there.
+fn metric(text: &str, series: &str) -> f64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok());
+    line.unwrap_or(0.0)
+}
+
+#[test]
+fn a_running_rank_tells_prometheus_what_it_does() {
+    let (port, web) = (free_port(2), free_port(1));
+    let words = format!(
+        "--world 2 --peers 127.0.0.1,127.0.0.2 --port {port} -b 256K -e 256K -n 400 --bitrate 200M --timeout 20s --json"
+    );
+    let ranks = [
+        start(&format!("perf all-reduce --rank 0 --metrics 127.0.0.1:{web} {words}")),
+        start(&format!("perf all-reduce --rank 1 {words}")),
+    ];
+    let text =
+        metrics_once(web, |text| metric(text, "trimwire_agent_peer_arrived_packets_total{peer=\"1\"}") > 0.0);
+    assert!(
+        metric(&text, "trimwire_agent_operation_seconds_count{operation=\"all-reduce\"}") > 0.0,
+        "{text}"
+    );
+    assert!(text.contains("trimwire_agent_path_sent_packets_total{peer=\"1\",source_port="), "{text}");
+    let (code, table, stderr) = finish(start(&format!("top 127.0.0.1:{web} --once --paths -i 100ms")));
+    assert_eq!(code, Some(0), "{stderr}");
+    let first: Vec<&str> = table.lines().nth(1).expect("a peer").split_whitespace().collect();
+    assert_eq!(first[..3], ["0", "1", "all"], "{table}");
+    assert!(table.lines().count() > 3, "its paths below it: {table}");
+    for mut rank in ranks {
+        // The rest of it shows nothing more.
+        rank.kill().expect("runs");
+        rank.wait().expect("ends");
+    }
+    let (code, _, stderr) = finish(start(&format!("top 127.0.0.1:{web} --once -i 10ms")));
+    assert!(code == Some(1) && stderr.contains(&format!("--metrics 127.0.0.1:{web}")), "{stderr}");
+}
+
+#[test]
+fn ranks_that_were_told_different_things_all_say_so() {
+    let port = free_port(3);
+    let words = format!(
+        "--world 3 --peers 127.0.0.1,127.0.0.2,127.0.0.3 --port {port} -b 64K -e 64K -n 1 --timeout 20s"
+    );
+    let ranks = ["--seed 5", "--seed 5", "--seed 6"];
+    let ranks: Vec<Child> = (0..)
+        .zip(ranks)
+        .map(|(rank, more)| start(&format!("perf all-reduce --rank {rank} {words} {more}")))
+        .collect();
+    for (rank, child) in ranks.into_iter().enumerate() {
+        let (code, _, stderr) = finish(child);
+        assert_eq!(code, Some(3), "rank {rank}: {stderr}");
+        assert!(stderr.contains("--seed is") && stderr.contains("6 at rank 2"), "rank {rank}: {stderr}");
+    }
+}
+
+/// Of a running program.
+fn signal(child: &Child, signal: nix::sys::signal::Signal) {
+    let pid = nix::unistd::Pid::from_raw(child.id().cast_signed());
+    nix::sys::signal::kill(pid, signal).expect("runs");
+}
+
+#[test]
+fn servers_serve_any_sizes_until_their_workers_leave() {
+    let port = free_port(4);
+    let group = format!(
+        "--world 4 --peers 127.0.0.1,127.0.0.2,127.0.0.3,127.0.0.4 --port {port} --servers 0,3 --bitrate 200M --timeout 20s --json"
+    );
+    let servers: Vec<Child> = [0, 3].map(|rank| start(&format!("serve --rank {rank} {group}"))).into();
+    // The servers are told neither sizes, nor seed, nor planes.
+    let words = format!("{group} -b 16K -e 256K -n 2 --seed 3 --planes 9");
+    let workers = [1, 2].map(|rank| start(&format!("perf push-pull --rank {rank} {words}")));
+    for worker in workers {
+        let report = json(worker);
+        assert_eq!(report["rows"].as_array().map(Vec::len), Some(3), "{report}");
+        for row in report["rows"].as_array().expect("rows") {
+            assert!(row["nmse"].as_f64().is_some_and(|nmse| nmse < 0.05), "{row}");
+        }
+    }
+    for server in servers {
+        let report = json(server);
+        // Three sizes, one warm-up and two measured of each.
+        assert_eq!(report["operations"], 9, "{report}");
+    }
+}
+
+#[test]
+fn a_server_says_who_died_waits_for_another_start_and_ends_when_told() {
+    let port = free_port(3);
+    let group = format!("--world 3 --peers 127.0.0.1,127.0.0.2,127.0.0.3 --port {port} --servers 2 --json");
+    let web = free_port(1);
+    let mut server = start(&format!("serve --rank 2 {group} --timeout 1s --metrics 127.0.0.1:{web}"));
+    let words = format!("{group} -b 64K -e 64K --bitrate 100M");
+    let long = format!("{words} -n 10000 --timeout 2s");
+    let mut workers = [0, 1].map(|rank| start(&format!("perf push-pull --rank {rank} {long}")));
+    metrics_once(web, |text| {
+        metric(text, "trimwire_agent_operation_seconds_count{operation=\"push-pull\"}") > 0.0
+    });
+    workers[1].kill().expect("runs");
+    let said = std::io::BufReader::new(server.stderr.take().expect("piped"));
+    let said = std::io::BufRead::lines(said)
+        .map_while(Result::ok)
+        .find(|line| line.contains("waits for the workers"));
+    assert!(said.as_ref().is_some_and(|said| said.contains("rank 1")), "{said:?}");
+    for worker in workers {
+        let (code, _, stderr) = finish(worker);
+        // The other one fails by itself, because of the same rank.
+        assert!(code.is_none() || (code == Some(1) && stderr.contains("rank 1")), "{code:?} {stderr}");
+    }
+    let again = format!("{words} -n 2 --timeout 20s");
+    let workers = [0, 1].map(|rank| start(&format!("perf push-pull --rank {rank} {again}")));
+    workers.into_iter().for_each(|worker| drop(json(worker)));
+    let (code, stdout, _) = finish(server);
+    let report: Value = serde_json::from_str(&stdout).expect("JSON");
+    assert_eq!(code, Some(1), "it has failures to tell of: {report}");
+    assert!(report["operations"].as_u64() >= Some(3), "{report}");
+    // One that nobody comes to ends when it is told to.
+    let idle = start(&format!("serve --rank 2 {group} --timeout 20s --metrics 127.0.0.1:{web}"));
+    metrics_once(web, |_| true);
+    signal(&idle, nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(finish(idle).0, Some(0));
+}
+
 #[test]
 fn sealed_ranks_sum_among_themselves_and_hear_nobody_else() {
     let port = free_port(2);
@@ -101,12 +372,40 @@ fn sealed_ranks_sum_among_themselves_and_hear_nobody_else() {
     let (code, _, stderr) = finish(start(&short(&format!("perf all-reduce --rank 0 {sealed}"))));
     assert!(code == Some(1) && stderr.contains("rank 1"), "{code:?} {stderr}");
     finish(other);
-    let (code, _, stderr) = finish(start(&format!("send --to 127.0.0.1 --seal-key {}x", key.display())));
+    let (code, _, stderr) =
+        finish(start(&format!("perf transfer -c 127.0.0.1 --seal-key {}x", key.display())));
     assert!(code == Some(3) && stderr.contains(&format!("{}x", key.display())), "{code:?} {stderr}");
     std::fs::write(&key, [7; 5]).expect("a key");
-    let (code, _, stderr) = finish(start(&format!("send --to 127.0.0.1 --seal-key {}", key.display())));
+    let (code, _, stderr) = finish(start(&format!("perf transfer -s --seal-key {}", key.display())));
     assert!(code == Some(3) && stderr.contains("5 bytes (valid: 16, 32)"), "{code:?} {stderr}");
     std::fs::remove_file(&key).expect("the key");
+}
+
+#[test]
+fn the_doctor_looks_at_this_host_and_at_the_way_to_another() {
+    let port = free_port(1);
+    let listener = start(&format!("doctor --listen --bind 127.0.0.1 --port {port}"));
+    let (code, stdout, stderr) = finish(start(&format!("doctor --peer 127.0.0.1 --port {port} --json")));
+    let report: Value = serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("JSON: {stdout} {stderr}"));
+    assert_eq!(code, Some(i32::from(report["fine"] == false)), "{report}");
+    let findings = report["findings"].as_array().expect("findings");
+    let state = |check: &str| {
+        let found = findings.iter().find(|finding| finding["check"] == check);
+        found.unwrap_or_else(|| panic!("no {check}: {report}"))["state"].as_str().expect("a state").to_owned()
+    };
+    for check in ["receive buffer", "bursts", "timer slack", "processors", "to 127.0.0.1: round trip"] {
+        state(check);
+    }
+    // Nothing rewrites DSCPs or shortens packets on loopback.
+    for way in ["to 127.0.0.1", "from 127.0.0.1"] {
+        for check in ["MTU of the path", "DSCP", "UDP without checksums"] {
+            assert_eq!(state(&format!("{way}: {check}")), "fine", "{report}");
+        }
+        assert_ne!(state(&format!("{way}: cutting")), "fine", "nothing cuts: {report}");
+    }
+    assert_eq!(finish(listener).0, Some(0));
+    let (code, stdout, _) = finish(start("doctor"));
+    assert!(matches!(code, Some(0 | 1)) && stdout.contains("receive buffer: "), "{stdout}");
 }
 
 #[test]
@@ -117,26 +416,21 @@ fn exit_codes_tell_usage_from_bad_input_from_failure() {
         assert!(stderr.contains(says), "{words}: {stderr}");
         code
     };
-    assert_eq!(code("send --to nowhere", "IP:PORT"), Some(2));
-    assert_eq!(code("send --to 127.0.0.1 -n 4Q", "'4Q'"), Some(2));
-    assert_eq!(code("send --to 127.0.0.1 --file /nonexistent", "/nonexistent"), Some(3));
-    assert_eq!(code("send --to 127.0.0.1 --rank 0", "rank 0 cannot send to rank 0"), Some(3));
-    assert_eq!(code("send --to 127.0.0.1 --coordinates-per-packet 33", "33"), Some(3));
-    assert_eq!(code("recv --from 0", "--rank"), Some(3));
-    assert_eq!(code("recv --socket-ifname =nosuchinterface", "nosuchinterface"), Some(3));
+    assert_eq!(code("perf transfer", "--server"), Some(2));
+    assert_eq!(code("perf transfer -s --planes 4", "--planes"), Some(2));
+    assert_eq!(code("perf transfer -s -c 127.0.0.1", "--client"), Some(2));
+    assert_eq!(code("perf transfer -c 127.0.0.1 -n 4Q", "'4Q'"), Some(2));
+    assert_eq!(code("perf transfer -c 127.0.0.1 --save got.npy", "--save"), Some(2));
+    assert_eq!(code("perf transfer -c 127.0.0.1 --file /nonexistent", "/nonexistent"), Some(3));
+    assert_eq!(code("perf transfer -c no.such.host.invalid", "no.such.host.invalid"), Some(3));
+    assert_eq!(code("perf transfer -c 127.0.0.1 --coordinates-per-packet 33", "33"), Some(3));
+    assert_eq!(code("perf transfer -s --socket-ifname =nosuchinterface", "nosuchinterface"), Some(3));
     assert_eq!(code("perf all-reduce --rank 0 --world 2 --peers 127.0.0.1", "2 ranks"), Some(3));
     assert_eq!(
         code("perf all-reduce --rank 5 --world 2 --peers 127.0.0.1,127.0.0.2", "rank 5 of 2"),
         Some(3)
     );
-    assert_eq!(code(&format!("recv --bind 192.0.2.1 --port {port}"), "192.0.2.1"), Some(1));
-    assert_eq!(
-        code(
-            &format!("recv --bind 127.0.0.1 --port {port} --timeout 200ms"),
-            "nothing was heard from rank 1"
-        ),
-        Some(1)
-    );
-    let alone = format!("send --bind 127.0.0.1 --to 127.0.0.1:9 --port {port} -n 4K --timeout 200ms");
-    assert_eq!(code(&alone, "rank 0 has not answered"), Some(1));
+    assert_eq!(code(&format!("perf transfer -s --bind 192.0.2.1 --port {port}"), "192.0.2.1"), Some(1));
+    let alone = format!("perf transfer -c 127.0.0.1 --port {port} -n 4K --timeout 200ms");
+    assert_eq!(code(&alone, "does `perf transfer --server` run there?"), Some(1));
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use trimwire_bmv2_tests::frames::FrameSocket;
 use trimwire_bmv2_tests::namespace::connect;
 use trimwire_bmv2_tests::network::Counters;
-use trimwire_bmv2_tests::process::{Running, poll};
+use trimwire_bmv2_tests::process::Running;
 use trimwire_bmv2_tests::programs::bmv2_or_skip;
 use trimwire_bmv2_tests::{Kind, Namespace, Network, Programs, exclusive};
 
@@ -31,14 +31,13 @@ struct Outcome {
 
 /// h2 receives from the senders (hosts), all at once.
 fn transfer(network: &Network, senders: &[usize], words: &str, bitrate: &str) -> Outcome {
-    let ranks: Vec<String> = senders.iter().map(ToString::to_string).collect();
-    let receive = format!("recv --bind 10.0.0.2 --rank 0 --from {} {words} --timeout 20s", ranks.join(","));
+    let receive = format!("perf transfer --server --bind 10.0.0.2 --senders {} --timeout 20s", senders.len());
     let receiver = network.agent(2, &receive).expect("receiver starts");
     let senders: Vec<_> = senders
         .iter()
         .map(|&host| {
             let send = format!(
-                "send --bind 10.0.0.{host} --rank {host} --to 10.0.0.2 {words} --bitrate {bitrate} --timeout 20s"
+                "perf transfer --client 10.0.0.2 --bind 10.0.0.{host} {words} --bitrate {bitrate} --timeout 20s"
             );
             network.agent(host, &send).expect("sender starts")
         })
@@ -270,18 +269,18 @@ fn raw_reception_decodes_what_a_switch_cut_without_mending_lengths() {
     let stop = AtomicBool::new(false);
     let agent = |host: &Namespace, words: &str| {
         let mut command = host.command(&programs.agent);
-        command.args(words.split_whitespace()).args(["-n", "512K", "--timeout", "15s", "--json"]);
+        command.args(words.split_whitespace()).args(["--timeout", "15s", "--json"]);
         Running::start(&mut command).expect("agent")
     };
     std::thread::scope(|scope| {
         // Four planes of 448 coordinates.
         let switch = scope.spawn(|| careless_switch(&ends, 286, &stop));
-        let receiver = agent(h2, "recv --bind 10.0.0.2 --from 1 --receive raw");
-        // One line is the heading, one the receiver's socket.
-        let listens = || Ok((h2.run("cat", &["/proc/net/packet"])?.lines().count() > 1).then_some(()));
-        poll("the receiver's packet socket", LIMIT, listens).expect("listens");
+        let receiver = agent(h2, "perf transfer --server --bind 10.0.0.2 --receive raw");
         // It leaves checksums alone, too.
-        let sender = agent(h1, "send --bind 10.0.0.1 --to 10.0.0.2 --bitrate 50M --checksums zero");
+        let sender = agent(
+            h1,
+            "perf transfer --client 10.0.0.2 --bind 10.0.0.1 -n 512K --bitrate 50M --checksums zero",
+        );
         let (sent, received) = (sender.json(LIMIT), receiver.json(LIMIT));
         stop.store(true, Ordering::Relaxed);
         let relayed = switch.join().expect("no panic").expect("relays");
@@ -334,9 +333,10 @@ fn hostile_datagrams_are_counted_and_ignored() {
                 std::thread::sleep(JUNK_EVERY);
             }
         });
-        let receiver = network.agent(2, "recv --bind 10.0.0.2 --from 1 -n 1M --timeout 15s");
+        let receiver = network.agent(2, "perf transfer --server --bind 10.0.0.2 --timeout 15s");
         let receiver = receiver.expect("receiver");
-        let sender = network.agent(1, "send --bind 10.0.0.1 --to 10.0.0.2 -n 1M --bitrate 40M --timeout 15s");
+        let send = "perf transfer --client 10.0.0.2 --bind 10.0.0.1 -n 1M --bitrate 40M --timeout 15s";
+        let sender = network.agent(1, send);
         sender.expect("sender").json(LIMIT).expect("sender reports");
         let received = receiver.json(LIMIT).expect("receiver reports");
         over.store(true, Ordering::Relaxed);

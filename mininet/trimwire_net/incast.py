@@ -17,7 +17,7 @@ from trimwire_net.problem import Problem
 from trimwire_net.run_folder import keep, run_folder
 from trimwire_net.waiting import own_session, poll
 
-UDP_PORT = 9217
+PORT = 9217
 
 
 @dataclass
@@ -25,6 +25,7 @@ class Outcome:
     """The agents' reports."""
 
     receiver: str
+    # By rank, from 1.
     senders: list[str]
     received: dict[str, Any]
     sent: list[dict[str, Any]]
@@ -56,10 +57,10 @@ class Outcome:
 class _Agent:
     """A running trimwire-agent."""
 
-    def __init__(self, host: Any, words: str) -> None:
+    def __init__(self, host: Any, role: str, words: str) -> None:
         command = [programs.ours("trimwire-agent"), *words.split(), "--json"]
         self.what = f"{host.name}: {' '.join(command)}"
-        self.files = [run_folder() / f"{host.name}-{command[1]}.{kind}" for kind in ("json", "log")]
+        self.files = [run_folder() / f"{host.name}-{role}.{kind}" for kind in ("json", "log")]
         with open(self.files[0], "wb") as stdout, open(self.files[1], "wb") as stderr:
             # Without mnexec's -d, which makes another session.
             self.process = host.popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True,
@@ -85,9 +86,9 @@ class _Agent:
 
 
 def _listens(host: Any) -> bool | None:
-    """Whether somebody in the host's namespace has the agents' port."""
-    for sockets in (Path(f"/proc/{host.pid}/net/{table}") for table in ("udp", "udp6")):
-        if sockets.exists() and f":{UDP_PORT:04X} " in sockets.read_text():
+    """Whether somebody in the host's namespace waits for senders."""
+    for sockets in (Path(f"/proc/{host.pid}/net/{table}") for table in ("tcp", "tcp6")):
+        if sockets.exists() and f":{PORT:04X} " in sockets.read_text():
             return True
     return None
 
@@ -118,26 +119,29 @@ def address(host: Any, ipv6: bool) -> str:
 def incast(
     fabric: Fabric, receiver: str, senders: list[str], words: str = "-n 4M", ipv6: bool = False, timeout: float = 40
 ) -> Outcome:
-    """The senders each send one gradient to the receiver, which decodes and compares."""
+    """The senders each send one gradient to the receiver, which decodes and compares. Every packet is asked for, whole or cut, unless the words
+    say how many may be missing."""
     to = fabric.host(receiver)
     own = address(to, ipv6)
     if receiver in senders or len(set(senders)) < len(senders) or not senders:
         raise Problem(f"incast to {receiver} from {' '.join(senders) or 'nobody'}: each sender once, and not the receiver")
-    ranks = ",".join(str(rank) for rank in range(1, len(senders) + 1))
+    if "--loss" not in words and "--reliable" not in words:
+        words += " --loss 0"
     info(f"*** Incast: {' '.join(senders)} -> {receiver}\n")
-    agents = [_Agent(to, f"recv --bind {own} --rank 0 --from {ranks} {words} --timeout 20s")]
+    agents = [_Agent(to, "server", f"perf transfer --server --bind {own} --senders {len(senders)} --timeout 20s")]
     try:
-        # What comes before it listens would be lost, and sent again.
-        poll(f"{receiver}: trimwire-agent on UDP port {UDP_PORT}", 10, lambda: agents[0].process.poll() or _listens(to))
-        for rank, name in enumerate(senders, 1):
+        poll(f"{receiver}: trimwire-agent on TCP port {PORT}", 10, lambda: agents[0].process.poll() or _listens(to))
+        for name in senders:
             host = fabric.host(name)
             rate = bits_per_second(host.defaultIntf())
             # 256 source ports: sprayed over the equal paths.
-            agents.append(_Agent(host, f"send --bind {address(host, ipv6)} --rank {rank} --to {own} {words} "
-                                       f"--bitrate {rate} --source-ports 256 --timeout 20s"))
+            agents.append(_Agent(host, "client", f"perf transfer --client {own} --bind {address(host, ipv6)} {words} "
+                                                 f"--bitrate {rate} --source-ports 256 --timeout 20s"))
         end = time.monotonic() + timeout
         sent = [agent.report(end) for agent in agents[1:]]
-        return Outcome(receiver, senders, agents[0].report(end), sent)
+        # Ranks are given in the order in which the senders come.
+        ranks = sorted(zip(senders, sent), key=lambda pair: int(pair[1]["rank"]))
+        return Outcome(receiver, [name for name, _ in ranks], agents[0].report(end), [report for _, report in ranks])
     finally:
         for agent in agents:
             agent.end()

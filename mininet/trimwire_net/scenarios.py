@@ -137,7 +137,7 @@ def trimming(fabric: Fabric, scenario: str, several_paths: bool, ipv6: bool = Fa
         # At eight planes the error sits in a few outer cells: a hundred cut packets leave some 10 % to chance. A packet's
         # depth mistaken by one plane would be a factor of 3.
         tolerance = 0.08 + 1.5 / max(1, message["cut"]) ** 0.5
-        book.check(f"what arrived of {SENDERS[message['from'] - 1]}'s gradient decodes as predicted",
+        book.check(f"what arrived of {outcome.senders[message['from'] - 1]}'s gradient decodes as predicted",
                    predicted > 0 and abs(nmse / predicted - 1) < tolerance, f"NMSE {nmse:.3e}, formula {predicted:.3e}")
     repairs, missing = outcome.sent_total("repairs_sent"), outcome.packets("missing")
     book.check("nothing is sent twice without a loss", repairs == 0 and missing == 0 if not dropped else repairs <= dropped,

@@ -39,6 +39,7 @@ impl Peer {
             Verdict::Ours => {}
         }
         cx.stats.control_received += 1;
+        self.stats.control_received += 1;
         self.asked_since_ns = None;
         self.confirm();
         match control {
@@ -61,6 +62,7 @@ impl Peer {
             // Nothing is kept of it.
             Greeting::Unconfirmed => {
                 cx.stats.control_received += 1;
+                self.stats.control_received += 1;
                 return self.answer_hello(source, identity.from, false);
             }
             Greeting::Known => {}
@@ -71,6 +73,7 @@ impl Peer {
             Greeting::Begun => self.begin(cx, hello.answer),
         }
         cx.stats.control_received += 1;
+        self.stats.control_received += 1;
         self.asked_since_ns = None;
         if hello.answer {
             self.confirm();
@@ -134,9 +137,12 @@ impl Peer {
         };
         cx.stats.data_received += 1;
         cx.stats.cut_received += u64::from(taken.cut && !data.arrival.marked_cut);
-        if transfer.is_over(cx.now_ns) {
+        let over = transfer.is_over(cx.now_ns);
+        self.count_data(data.arrival.at_ns, data.payload.len(), taken.cut || data.arrival.marked_cut);
+        if over {
             return self.deliver(cx, message);
         }
+        let Some(transfer) = self.receives.get_mut(&message) else { return };
         if !taken.ack {
             transfer.report_later(cx.now_ns, &cx.config.timeouts);
             let timer_ns = transfer.timer_ns;
@@ -172,6 +178,7 @@ impl Peer {
         if ack && !std::mem::replace(&mut early.ack_queued, true) {
             self.control.push_back(Due::EarlyAck { message });
         }
+        self.count_data(data.arrival.at_ns, data.payload.len(), cut);
     }
 
     fn answer_ended(&mut self, message: u32, ending: Ending, sequence: u32) {
@@ -219,7 +226,7 @@ impl Peer {
         let when = When { now_ns: cx.now_ns, arrived_ns: cx.now_ns.saturating_sub(cx.age_ns) };
         let (feedback, next) = transfer.on_progress(when, progress, answer, estimate, spray, timeouts);
         if let Some(feedback) = feedback {
-            self.rate.on_feedback(&feedback);
+            self.take_feedback(&feedback);
         }
         self.apply(cx, message, next);
     }
@@ -260,7 +267,7 @@ impl Peer {
             let when = When { now_ns: cx.now_ns, arrived_ns: cx.now_ns.saturating_sub(cx.age_ns) };
             let (feedback, next) = transfer.on_stop(when, stop, &mut self.estimate, &cx.config.timeouts);
             if let Some(feedback) = feedback {
-                self.rate.on_feedback(&feedback);
+                self.take_feedback(&feedback);
             }
             self.apply(cx, message, next);
         } else if let Some(agreement) = self.agreements.get_mut(&message) {

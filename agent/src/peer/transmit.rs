@@ -35,6 +35,7 @@ impl Peer {
                 _ => self.session.address(),
             };
             if let (Some(to), Some(payload)) = (to, self.write(cx, due)) {
+                self.stats.control_sent += 1;
                 return Some((to, payload));
             }
         }
@@ -158,7 +159,12 @@ impl Peer {
             let Some(chunk) = chunk else { continue };
             self.on_path.1 = self.on_path.1.saturating_sub(chunk.run.packets);
             let overhead = u64::from(cx.config.overhead_bytes) * u64::from(chunk.run.packets);
-            let bytes = chunk.run.payload.len() as u64 + overhead;
+            let payload = chunk.run.payload.len() as u64;
+            let bytes = payload + overhead;
+            self.spray.on_sent(path, chunk.run.packets, payload);
+            self.stats.data_sent += u64::from(chunk.run.packets);
+            self.stats.data_bytes_sent += payload;
+            self.stats.repairs_sent += u64::from(chunk.run.packets * u32::from(chunk.repair));
             let rate_bps = self.rate.rate_bps();
             if cx.config.pace_at_line || rate_bps < cx.config.line_rate_bps {
                 self.pacer.sent(cx.now_ns, bytes, rate_bps, cx.config.burst_ns);

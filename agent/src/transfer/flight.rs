@@ -239,6 +239,11 @@ impl Flight {
         }
     }
 
+    /// The way that a packet went last.
+    pub(super) fn path(&self, index: u32) -> Option<u16> {
+        self.packets.get(index as usize).map(|packet| packet.path)
+    }
+
     /// The round trip that an echo tells: `None` where the packet arrived cut, or may have been another copy (Karn).
     pub(super) fn round_trip_ns(&self, now_ns: u64, echo: Echo) -> Option<u64> {
         let packet = self.packets.get(echo.packet as usize)?;

@@ -297,6 +297,10 @@ impl Outgoing {
             return (None, Next::Wait);
         }
         let mut feedback = self.take_report(when, &progress.report, estimate);
+        let echoed = progress.report.echo.and_then(|echo| self.flight.path(echo.packet));
+        if let (Some(path), Some(rtt_ns)) = (echoed, feedback.and_then(|feedback| feedback.rtt_ns)) {
+            spray.on_round_trip(path, rtt_ns);
+        }
         if !progress.expected {
             return (feedback, self.on_not_expected(now_ns, timeouts));
         }

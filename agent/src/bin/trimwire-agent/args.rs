@@ -1,8 +1,12 @@
 //! The command line, and what it means for endpoints and links.
 
+use crate::doctor::DoctorArgs;
 use crate::meet::RendezvousArgs;
+use crate::serve::ServeArgs;
 use crate::show::TranscriptCommand;
+use crate::top::TopArgs;
 use crate::transcript::TranscriptArgs;
+use crate::transfer::TransferArgs;
 use crate::units::{bytes, rate, time_ns};
 use crate::{Failure, bad_input, failed};
 use anyhow::anyhow;
@@ -33,12 +37,15 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Send gradients to a `recv`.
-    Send(SendArgs),
-    /// Receive the gradients of one or more `send`s with the same -n, --seed, --messages and --layer-class, and compare.
-    Recv(RecvArgs),
-    /// Measure a collective, one process a rank, for a range of sizes (columns as in nccl-tests).
-    Perf(Box<PerfArgs>),
+    /// Measure, one process a rank.
+    #[command(subcommand)]
+    Perf(Perf),
+    /// Be a parameter server: sum what workers push, until they leave.
+    Serve(Box<ServeArgs>),
+    /// Look at running ranks: rates, cuts, losses and round trips, by peer and path.
+    Top(TopArgs),
+    /// Say what would keep this host, and the way to another, from their best.
+    Doctor(Box<DoctorArgs>),
     /// Look into transcripts that `perf --record` wrote.
     #[command(subcommand)]
     Transcript(TranscriptCommand),
@@ -49,54 +56,33 @@ pub(crate) enum Command {
     },
 }
 
-#[derive(Args)]
-pub(crate) struct SendArgs {
-    /// Address of the receiver.
-    #[arg(long, value_name = "IP[:PORT]")]
-    pub(crate) to: Address,
-    /// Rank of the receiver.
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=1023))]
-    pub(crate) to_rank: u16,
-    /// This rank.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(..=1023))]
-    pub(crate) rank: u16,
-    #[command(flatten)]
-    pub(crate) gradient: GradientArgs,
-    #[command(flatten)]
-    pub(crate) link: LinkArgs,
-    #[command(flatten)]
-    pub(crate) rate: RateArgs,
-    /// How a rate is found: iperf3's fixed one, MLT's TIMELY-like law, or a share of cut packets.
-    #[arg(long, value_enum, default_value = "fixed")]
-    pub(crate) rate_law: RateLaw,
-    #[command(flatten)]
-    pub(crate) codec: CodecArgs,
-}
-
-#[derive(Args)]
-pub(crate) struct RecvArgs {
-    /// Ranks to receive from; the addresses of those without one are learned from what they send.
-    #[arg(long, value_name = "RANK[=IP[:PORT]]", value_delimiter = ',', num_args = 1.., default_value = "1")]
-    pub(crate) from: Vec<Source>,
-    /// This rank.
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=1023))]
-    pub(crate) rank: u16,
-    #[command(flatten)]
-    pub(crate) gradient: GradientArgs,
-    #[command(flatten)]
-    pub(crate) link: LinkArgs,
-    #[command(flatten)]
-    pub(crate) codec: CodecArgs,
-    /// Decode cut packets so.
-    #[arg(long, value_enum, default_value = "unbiased")]
-    pub(crate) decoding: DecodingName,
+/// What is measured.
+#[derive(Subcommand)]
+pub(crate) enum Perf {
+    /// Gradients one way, from one or several clients to a server, in iperf3's manner.
+    Transfer(Box<TransferArgs>),
+    /// The sum of all ranks' gradients, for all (columns as in nccl-tests).
+    AllReduce(Box<PerfArgs>),
+    /// The sum, a shard for each rank.
+    ReduceScatter(Box<PerfArgs>),
+    /// A shard of each rank, for all.
+    AllGather(Box<PerfArgs>),
+    /// One rank's gradient, for all.
+    Broadcast(Box<PerfArgs>),
+    /// The sum, for one rank.
+    Reduce(Box<PerfArgs>),
+    /// The workers' sum, by way of servers, which run `trimwire-agent serve`.
+    PushPull(Box<PushPullArgs>),
 }
 
 #[derive(Args)]
 pub(crate) struct PerfArgs {
-    /// What is measured.
-    #[arg(value_enum)]
+    /// What is measured: the subcommand.
+    #[arg(skip)]
     pub(crate) operation: Operation,
+    /// Of a push-pull.
+    #[arg(skip)]
+    pub(crate) servers: Vec<u16>,
     #[command(flatten)]
     pub(crate) rendezvous: RendezvousArgs,
     /// Smallest size of a gradient, bytes (f32 coordinates).
@@ -141,19 +127,25 @@ pub(crate) struct PerfArgs {
     pub(crate) transcript: TranscriptArgs,
 }
 
+#[derive(Args)]
+pub(crate) struct PushPullArgs {
+    /// Ranks of the servers, the same on all ranks.
+    #[arg(long, value_delimiter = ',', required = true, value_name = "RANK,…")]
+    pub(crate) servers: Vec<u16>,
+    #[command(flatten)]
+    pub(crate) perf: PerfArgs,
+}
+
 /// A collective.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Operation {
-    /// The sum of all ranks' gradients, for all.
+    #[default]
     AllReduce,
-    /// The sum, a shard for each rank.
     ReduceScatter,
-    /// A shard of each rank, for all.
     AllGather,
-    /// One rank's gradient, for all.
     Broadcast,
-    /// The sum, for one rank.
     Reduce,
+    PushPull,
 }
 
 impl Operation {
@@ -165,13 +157,14 @@ impl Operation {
             Self::AllGather => "all-gather",
             Self::Broadcast => "broadcast",
             Self::Reduce => "reduce",
+            Self::PushPull => "push-pull",
         }
     }
 
     /// What its result is made by, in nccl-tests' column.
     pub(crate) fn reduction(self) -> &'static str {
         match self {
-            Self::AllReduce | Self::ReduceScatter | Self::Reduce => "sum",
+            Self::AllReduce | Self::ReduceScatter | Self::Reduce | Self::PushPull => "sum",
             Self::AllGather | Self::Broadcast => "none",
         }
     }
@@ -182,18 +175,19 @@ impl Operation {
         match self {
             Self::AllReduce => 2.0 * (n - 1.0) / n,
             Self::ReduceScatter | Self::AllGather => (n - 1.0) / n,
-            Self::Broadcast | Self::Reduce => 1.0,
+            // A worker's link carries it once each way.
+            Self::Broadcast | Self::Reduce | Self::PushPull => 1.0,
         }
     }
 }
 
-/// What is sent; the same on both sides.
+/// What is sent.
 #[derive(Args)]
 pub(crate) struct GradientArgs {
     /// Size of a gradient in bytes, four a coordinate: seeded N(0, 1) coordinates.
     #[arg(short = 'n', long, default_value = "4M", value_parser = bytes)]
     pub(crate) bytes: u64,
-    /// A file of little-endian f32 instead.
+    /// A file instead: .npy of float32, or little-endian f32.
     #[arg(long, value_name = "FILE", conflicts_with = "bytes")]
     pub(crate) file: Option<PathBuf>,
     /// Gradients, one after the other.
@@ -202,7 +196,7 @@ pub(crate) struct GradientArgs {
 }
 
 /// What both sides agree on, and how sockets are opened.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct LinkArgs {
     /// Own address [default: the first of the interfaces that TRIMWIRE_SOCKET_IFNAME names].
     #[arg(long, value_name = "IP")]
@@ -241,6 +235,12 @@ pub(crate) struct LinkArgs {
     /// Give up on a peer that is silent for so long.
     #[arg(long, default_value = "30s", value_parser = time_ns, value_name = "TIME")]
     pub(crate) timeout: u64,
+    /// Serve Prometheus metrics of this rank at /metrics there.
+    #[arg(long, env = "TRIMWIRE_METRICS", value_name = "IP:PORT")]
+    pub(crate) metrics: Option<SocketAddr>,
+    /// How long ranks may have nothing for us, if not as --timeout says.
+    #[arg(skip)]
+    pub(crate) patience: Option<u64>,
     /// Print JSON instead of tables.
     #[arg(long)]
     pub(crate) json: bool,
@@ -342,24 +342,6 @@ impl FromStr for Address {
 impl Address {
     pub(crate) fn or_port(self, port: u16) -> SocketAddr {
         SocketAddr::new(self.ip, self.port.unwrap_or(port))
-    }
-}
-
-/// `RANK` or `RANK=ADDRESS`.
-#[derive(Clone, Copy)]
-pub(crate) struct Source {
-    pub(crate) rank: u16,
-    pub(crate) address: Option<Address>,
-}
-
-impl FromStr for Source {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (rank, address) = text.split_once('=').map_or((text, None), |(rank, rest)| (rank, Some(rest)));
-        let rank = rank.trim().parse().ok().filter(|&rank: &u16| rank <= 1023);
-        let rank = rank.ok_or_else(|| format!("'{text}' does not begin with a rank (0 to 1023)"))?;
-        Ok(Self { rank, address: address.map(str::parse).transpose()? })
     }
 }
 
@@ -483,7 +465,7 @@ impl LinkArgs {
         config.pace_at_line = bitrate.is_some();
         config.timeouts.give_up_ns = self.timeout;
         // Who waits for somebody who waits for a dead rank is told of that rank by then.
-        config.timeouts.patience_ns = self.timeout.saturating_mul(6);
+        config.timeouts.patience_ns = self.patience.unwrap_or(self.timeout.saturating_mul(6));
         config.timeouts.keep_alive_ns = config.timeouts.keep_alive_ns.min(self.timeout / 4);
         config
     }
@@ -542,9 +524,5 @@ mod tests {
         assert_eq!(port("10.0.0.1:5").as_deref(), Ok("10.0.0.1:5"));
         assert_eq!(port("fd00::1").as_deref(), Ok("[fd00::1]:9217"));
         assert!(port("h1").is_err_and(|error| error.contains("'h1'") && error.contains("IP:PORT")));
-        assert!("1024".parse::<Source>().is_err());
-        assert!(
-            "3=10.0.0.1".parse::<Source>().is_ok_and(|source| source.rank == 3 && source.address.is_some())
-        );
     }
 }

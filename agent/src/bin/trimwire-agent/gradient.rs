@@ -28,10 +28,11 @@ pub(crate) fn gaussian(coordinates: usize, seed: u64, rank: u16, message: u32) -
     out
 }
 
-/// The little-endian f32s of a file.
+/// The little-endian f32s of a file, which may be a .npy.
 pub(crate) fn from_file(path: &Path) -> anyhow::Result<Vec<f32>> {
     let name = path.display();
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read {name}"))?;
+    let file = std::fs::read(path).with_context(|| format!("cannot read {name}"))?;
+    let bytes = crate::npy::data(&file).with_context(|| name.to_string())?.unwrap_or(&file);
     let (words, rest) = bytes.as_chunks::<4>();
     if words.is_empty() || !rest.is_empty() {
         bail!("{name}: {} bytes are no gradient (a positive multiple of 4: little-endian f32)", bytes.len());

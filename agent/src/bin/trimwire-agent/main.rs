@@ -3,19 +3,27 @@
 //! Tables and JSON go to stdout, logs to stderr. Exit codes: 0 ok, 1 a transfer failed, 2 usage, 3 bad input.
 #![forbid(unsafe_code)]
 
+mod agreement;
 mod args;
+mod doctor;
 mod gradient;
+mod http;
 mod meet;
+mod metrics;
+mod npy;
 mod perf;
-mod recv;
+mod publish;
 mod report;
-mod send;
+mod serve;
 mod show;
+mod talk;
+mod top;
 mod transcript;
+mod transfer;
 mod units;
 mod way;
 
-use args::{Cli, Command};
+use args::{Cli, Command, Operation, Perf};
 use clap::{CommandFactory, Parser};
 use std::io::Write;
 use std::process::ExitCode;
@@ -47,9 +55,16 @@ fn main() -> ExitCode {
         .init();
     // clap exits with 2 by itself on wrong usage.
     let outcome = match Cli::parse().command {
-        Command::Send(args) => send::run(&args),
-        Command::Recv(args) => recv::run(&args),
-        Command::Perf(args) => perf::run(&args),
+        Command::Perf(Perf::Transfer(args)) => transfer::run(&args),
+        Command::Perf(Perf::AllReduce(args)) => perf::run(Operation::AllReduce, *args),
+        Command::Perf(Perf::ReduceScatter(args)) => perf::run(Operation::ReduceScatter, *args),
+        Command::Perf(Perf::AllGather(args)) => perf::run(Operation::AllGather, *args),
+        Command::Perf(Perf::Broadcast(args)) => perf::run(Operation::Broadcast, *args),
+        Command::Perf(Perf::Reduce(args)) => perf::run(Operation::Reduce, *args),
+        Command::Perf(Perf::PushPull(args)) => perf::push_pull(*args),
+        Command::Serve(args) => serve::run(&args),
+        Command::Top(args) => top::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Transcript(args) => show::run(&args),
         Command::Completions { shell } => {
             let mut text = Vec::new();

@@ -1,6 +1,6 @@
 //! How the ranks of `perf` find each other: as torchrun says, by a file of hosts, or by addresses written out.
 
-use crate::args::{Address, PerfArgs};
+use crate::args::{Address, LinkArgs, Operation, PerfArgs, RateArgs, RateLaw};
 use crate::transcript::repeated;
 use crate::units::time_ns;
 use crate::way::hosts;
@@ -80,18 +80,53 @@ pub(crate) struct Met {
     pub(crate) seed: u64,
     /// A number for each rank, the same for those on one host.
     pub(crate) hosts: Vec<u32>,
+    /// Whether they have agreed on what each was told to do; not where addresses are written out.
+    pub(crate) agreed: bool,
     /// Of the smallest interface, where ranks have told theirs.
     pub(crate) mtu: Option<u32>,
     pub(crate) endpoint: EndpointConfig,
     pub(crate) link: UdpLink,
 }
 
-/// Meets the other ranks, unless their addresses are given.
+/// Who meets others.
+pub(crate) struct Caller<'a> {
+    pub(crate) rendezvous: &'a RendezvousArgs,
+    pub(crate) link: &'a LinkArgs,
+    pub(crate) rate: (&'a RateArgs, RateLaw),
+    /// A rank that there has to be.
+    pub(crate) root: u16,
+    /// Job and seed that the rank must have, where it repeats a run.
+    pub(crate) repeats: &'a dyn Fn(u16) -> Result<Option<(u8, u64)>, Failure>,
+    /// Adds what ranks cannot work together without.
+    pub(crate) terms: &'a dyn Fn(Offer) -> Offer,
+}
+
+/// Meets the other ranks of a measurement, unless their addresses are given.
 pub(crate) fn meet(args: &PerfArgs) -> Result<Met, Failure> {
-    let given = &args.rendezvous;
-    if given.peers.is_empty() {
-        return at_rank_0(args, &given.launch()?);
+    let repeats = |rank| Ok(repeated(args, rank)?.map(|header| (header.job, header.seed)));
+    Caller {
+        rendezvous: &args.rendezvous,
+        link: &args.link,
+        rate: (&args.rate, args.rate_law),
+        root: args.root,
+        repeats: &repeats,
+        terms: &|offer| terms(offer, args),
     }
+    .meet()
+}
+
+impl Caller<'_> {
+    pub(crate) fn meet(&self) -> Result<Met, Failure> {
+        if self.rendezvous.peers.is_empty() {
+            at_rank_0(self, &self.rendezvous.launch()?)
+        } else {
+            at_peers(self)
+        }
+    }
+}
+
+fn at_peers(args: &Caller<'_>) -> Result<Met, Failure> {
+    let given = args.rendezvous;
     let rank = given.rank.ok_or_else(|| bad_input(LaunchError::Missing("RANK")))?;
     let world = given.world.ok_or_else(|| bad_input(LaunchError::Missing("WORLD_SIZE")))?;
     if rank >= world {
@@ -109,8 +144,9 @@ pub(crate) fn meet(args: &PerfArgs) -> Result<Met, Failure> {
     let mut peers: BTreeMap<u16, SocketAddr> =
         (0..).zip(given.peers.iter().map(|peer| peer.or_port(port))).collect();
     let own = peers.remove(&rank).ok_or_else(|| bad_input(anyhow!("--peers lacks rank {rank}")))?;
-    let (endpoint, link) = args.link.parts(rank, world, peers, own, Some((&args.rate, args.rate_law)))?;
-    Ok(Met { rank, world, job: endpoint.job, seed: args.link.seed(), hosts, mtu: None, endpoint, link })
+    let (endpoint, link) = args.link.parts(rank, world, peers, own, Some(args.rate))?;
+    let (job, seed) = (endpoint.job, args.link.seed());
+    Ok(Met { rank, world, job, seed, hosts, agreed: false, mtu: None, endpoint, link })
 }
 
 fn check_root(root: u16, world: u16) -> Result<(), Failure> {
@@ -120,7 +156,7 @@ fn check_root(root: u16, world: u16) -> Result<(), Failure> {
     Err(bad_input(anyhow!("--root {root} of {world} ranks; valid are 0 to {}", world - 1)))
 }
 
-fn at_rank_0(args: &PerfArgs, launch: &Launch) -> Result<Met, Failure> {
+fn at_rank_0(args: &Caller<'_>, launch: &Launch) -> Result<Met, Failure> {
     let &Launch { rank, world, ref master } = launch;
     check_root(args.root, world)?;
     let config = Config {
@@ -133,9 +169,9 @@ fn at_rank_0(args: &PerfArgs, launch: &Launch) -> Result<Met, Failure> {
         None => own_address(&config).map_err(failure)?,
     };
     let link = args.link.link(SocketAddr::new(own, args.link.port.unwrap_or(0)))?;
-    let mut endpoint = args.link.endpoint(rank, world, own, Some((&args.rate, args.rate_law)));
+    let mut endpoint = args.link.endpoint(rank, world, own, Some(args.rate));
     // A run that is repeated has the job and seed that it had.
-    let (job, seed) = repeated(args, rank)?.map(|header| (header.job, header.seed)).unzip();
+    let (job, seed) = (args.repeats)(rank)?.unzip();
     let offer = Offer {
         generation: args.rendezvous.generation,
         job: args.link.job.or(job),
@@ -144,7 +180,7 @@ fn at_rank_0(args: &PerfArgs, launch: &Launch) -> Result<Met, Failure> {
         ..Offer::new(rank, world, link.local_address(), endpoint.incarnation)
     };
     tracing::info!("rank {rank} of {world} at {} meets the others at {master}", link.local_address());
-    let agreed = trimwire_agent::rendezvous::meet(terms(offer, args), &config).map_err(failure)?;
+    let agreed = trimwire_agent::rendezvous::meet((args.terms)(offer), &config).map_err(failure)?;
     let hosts = hosts(agreed.members.iter().map(|member| member.address.ip()));
     tracing::info!("generation {} of job {}: seed {}", agreed.generation, agreed.job, agreed.seed);
     for (other, Member { address, incarnation }) in
@@ -155,11 +191,20 @@ fn at_rank_0(args: &PerfArgs, launch: &Launch) -> Result<Met, Failure> {
     }
     (endpoint.job, endpoint.seed, endpoint.seal) = (agreed.job, agreed.seed, agreed.seal);
     let (job, seed, mtu) = (agreed.job, agreed.seed, agreed.mtu);
-    Ok(Met { rank, world, job, seed, hosts, mtu, endpoint, link })
+    Ok(Met { rank, world, job, seed, hosts, agreed: true, mtu, endpoint, link })
+}
+
+/// What a job with servers is called: they know nothing else of it.
+pub(crate) fn with_servers(offer: Offer, servers: &[u16]) -> Offer {
+    offer.term("operation", &Operation::PushPull.name()).term("servers", &format!("{servers:?}"))
 }
 
 /// What ranks cannot measure together without.
 fn terms(offer: Offer, args: &PerfArgs) -> Offer {
+    if args.operation == Operation::PushPull {
+        // The rest workers tell each other afterwards.
+        return with_servers(offer, &args.servers);
+    }
     let PerfArgs { codec, link, .. } = args;
     let offer = args.way.terms().iter().fold(offer, |offer, (name, value)| offer.term(name, value));
     offer

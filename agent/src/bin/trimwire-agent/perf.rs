@@ -1,7 +1,9 @@
 //! `trimwire-agent perf`.
 
-use crate::args::{Operation, PerfArgs, start};
+use crate::agreement::{Terms, agree};
+use crate::args::{Operation, PerfArgs, PushPullArgs, start};
 use crate::meet::{Met, meet};
+use crate::publish::Publisher;
 use crate::report::{Totals, table};
 use crate::transcript::{FaultShares, Recorded, hash, operation, over, tap};
 use crate::{Failure, bad_input, failed, gradient, print};
@@ -9,10 +11,12 @@ use anyhow::anyhow;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use trimwire_agent::collective::{
-    Collective, Communicator, CommunicatorConfig, Memory, Options, Outcome, OutcomeStats, shard_range,
+    Collective, Communicator, CommunicatorConfig, Memory, Options, Outcome, OutcomeStats, Replicas,
+    shard_range,
 };
 use trimwire_agent::driver::misbehaving::Misbehaving;
 use trimwire_agent::driver::{Driver, Link, default_threads};
+use trimwire_agent::serve::Notice;
 use trimwire_agent::transcript::{Header, Tap, Tapped};
 use trimwire_encoder::{Decoding, nmse};
 
@@ -59,16 +63,80 @@ struct Report {
     totals: Totals,
 }
 
-pub(crate) fn run(args: &PerfArgs) -> Result<bool, Failure> {
+pub(crate) fn run(operation: Operation, args: PerfArgs) -> Result<bool, Failure> {
+    measure(&PerfArgs { operation, ..args })
+}
+
+pub(crate) fn push_pull(args: PushPullArgs) -> Result<bool, Failure> {
+    let PushPullArgs { servers, perf } = args;
+    if perf.transcript.record.is_some() || perf.transcript.replay.is_some() {
+        return Err(bad_input(anyhow!(
+            "--record and --replay are not of push-pulls: servers keep no transcript"
+        )));
+    }
+    measure(&PerfArgs { operation: Operation::PushPull, servers, ..perf })
+}
+
+/// How each operation is done.
+fn options(args: &PerfArgs) -> Options {
+    args.way.apply(&Options {
+        planes: args.codec.planes,
+        exact: args.exact,
+        decoding: Decoding::from(args.decoding),
+        reliability: Some(args.link.reliability()),
+        layer_class: args.codec.layer_class,
+        coordinates_per_packet: args.codec.coordinates_per_packet,
+        ..Options::default()
+    })
+}
+
+/// What all ranks have to be told alike, where no rendezvous has found out.
+fn told(args: &PerfArgs, seed: u64) -> Terms {
+    let options = options(args);
+    let loss = if args.link.reliable { 0.0 } else { args.link.loss };
+    let servers = args.servers.iter().fold(0, |set, &server| set ^ 1_u64.rotate_left(server.into()));
+    vec![
+        ("--seed", seed),
+        ("--row-log2", args.codec.row_log2.into()),
+        ("the operation's number", args.operation as u64),
+        ("-b", args.min_bytes),
+        ("-e", args.max_bytes),
+        ("-f", args.step_factor),
+        ("-n", args.iters.into()),
+        ("-w", args.warmup_iters.into()),
+        ("--planes", args.codec.planes.into()),
+        ("--exact", args.exact.into()),
+        ("--consistent", (options.replicas == Replicas::Consistent).into()),
+        ("the number of --algorithm", options.algorithm as u64),
+        ("--deadline, ns,", options.deadline_ns.unwrap_or(0)),
+        ("--root", args.root.into()),
+        ("--layer-class", args.codec.layer_class.into()),
+        ("--coordinates-per-packet", args.codec.coordinates_per_packet.unwrap_or(0) as u64),
+        ("--loss, in millionths,", (f64::from(loss) * 1e6).round() as u64),
+        ("the sum of 2^--servers", servers),
+    ]
+}
+
+fn measure(args: &PerfArgs) -> Result<bool, Failure> {
     if args.min_bytes > args.max_bytes {
         let (b, e) = (args.min_bytes, args.max_bytes);
         return Err(bad_input(anyhow!("-b {b} is larger than -e {e}")));
     }
-    let Met { rank, world, job, seed, hosts, mtu, endpoint, link } = meet(args)?;
+    let Met { rank, world, job, seed, hosts, agreed, mtu, endpoint, link } = meet(args)?;
+    if let Some(server) = args.servers.iter().find(|server| **server >= world) {
+        return Err(bad_input(anyhow!("--servers {server} of {world} ranks; valid are 0 to {}", world - 1)));
+    }
+    if args.servers.contains(&rank) {
+        return Err(bad_input(anyhow!(
+            "rank {rank} is among --servers: `trimwire-agent serve` is what it runs"
+        )));
+    }
+    // Where there is something to agree on, that is operation 0.
+    let first = u32::from(!agreed || args.operation == Operation::PushPull);
     let mut tap = tap(args, &Header { job, rank, world, seed })?;
     if let Some(replay) = tap.replay() {
         // Before the first packet: a run that cannot be repeated does not begin.
-        for (number, coordinates) in (0..).zip(args.coordinates()) {
+        for (number, coordinates) in (first..).zip(args.coordinates()) {
             replay.check_operation(&operation(args, number, coordinates)).map_err(bad_input)?;
         }
     }
@@ -80,11 +148,11 @@ pub(crate) fn run(args: &PerfArgs) -> Result<bool, Failure> {
     };
     config.mtu = config.mtu.min(mtu.map_or(usize::MAX, |mtu| mtu as usize));
     match args.transcript.faults {
-        None => bench(args, config, start(endpoint, link), tap),
+        None => bench(args, config, start(endpoint, link), tap, first),
         Some(FaultShares(faults)) => {
             let trimmed = endpoint.dscp.trimmed;
             let link = Misbehaving::new(link, faults, seed ^ u64::from(rank) << 32, trimmed);
-            bench(args, config, start(endpoint, link), tap)
+            bench(args, config, start(endpoint, link), tap, first)
         }
     }
 }
@@ -94,12 +162,18 @@ fn bench<L: Link>(
     config: CommunicatorConfig,
     mut driver: Driver<L>,
     tap: Tap,
+    first: u32,
 ) -> Result<bool, Failure> {
     let (rank, world, seed) = (config.rank, config.world, config.job_seed);
     driver.set_threads(args.threads.unwrap_or_else(default_threads)).map_err(failed)?;
+    let mut publisher = Publisher::start(args.link.metrics)?;
+    if first > 0 {
+        agree(&told(args, seed), &mut driver, &mut publisher)?;
+    }
     let communicator = Communicator::new(config);
-    let mut bench = Bench { args, rank, world, seed, communicator, driver, tap, number: 0 };
+    let mut bench = Bench { args, rank, world, seed, communicator, driver, publisher, tap, number: first };
     let rows: Result<Vec<Row>, Failure> = args.sizes().map(|bytes| bench.measure(bytes)).collect();
+    let rows = rows.and_then(|rows| bench.leave().map(|()| rows));
     let Bench { mut driver, tap, .. } = bench;
     let recorded = tap.finish().and_then(|written| Recorded::new(args, rank, written));
     let rows = rows?;
@@ -131,6 +205,7 @@ struct Bench<'a, L> {
     seed: u64,
     communicator: Communicator,
     driver: Driver<L>,
+    publisher: Publisher,
     tap: Tap,
     number: u32,
 }
@@ -164,14 +239,14 @@ impl<L: Link> Bench<'_, L> {
         let own = shard_range(coordinates, self.world, self.rank);
         let sum = || {
             let mut exact = vec![0.0_f32; coordinates];
-            for rank in 0..self.world {
+            for rank in (0..self.world).filter(|rank| !args.servers.contains(rank)) {
                 let part = self.gradient(coordinates, rank);
                 exact.iter_mut().zip(&part).for_each(|(sum, value)| *sum += value);
             }
             exact
         };
         match args.operation {
-            Operation::AllReduce => Some(sum()),
+            Operation::AllReduce | Operation::PushPull => Some(sum()),
             Operation::ReduceScatter => sum().get(own).map(<[f32]>::to_vec),
             Operation::AllGather => {
                 let shard = |rank| {
@@ -201,6 +276,10 @@ impl<L: Link> Bench<'_, L> {
             },
             Operation::Broadcast => Collective::Broadcast { tensor, root },
             Operation::Reduce => Collective::Reduce { tensor, root },
+            Operation::PushPull => {
+                let (length, servers) = (tensor.len(), args.servers.clone());
+                Collective::PushPull { tensor: Some(tensor), length, servers }
+            }
         }
     }
 
@@ -269,36 +348,66 @@ impl<L: Link> Bench<'_, L> {
         coordinates: usize,
         results: &mut Sha256,
     ) -> Result<Outcome, Failure> {
-        let Self { args, communicator, driver, tap, number, .. } = self;
-        let options = Options {
-            planes: args.codec.planes,
-            exact: args.exact,
-            decoding: Decoding::from(args.decoding),
-            layer_class: args.codec.layer_class,
-            coordinates_per_packet: args.codec.coordinates_per_packet,
-            ..Options::default()
-        };
-        let options = args.way.apply(&options);
-        let now_ns = driver.now_ns();
-        communicator.start(now_ns, *number, collective, options, driver.endpoint()).map_err(failed)?;
-        let outcome = driver.run(u64::MAX, &mut Tapped { application: communicator, tap }).map_err(failed)?;
-        let outcome = outcome.ok_or_else(|| failed(anyhow!("operation {number} did not end")))?;
-        let outcome = match outcome {
-            Ok(outcome) => outcome,
-            Err(error) => {
-                // The others are told, rather than left to wait.
-                communicator.cancel(now_ns, *number, driver.endpoint());
-                driver.linger(QUIET_NS, LINGER_NS).map_err(failed)?;
-                return Err(failed(error));
-            }
-        };
-        if tap.is_used() {
-            let record = over(operation(args, *number, coordinates), now_ns, &outcome, results);
-            tap.on_operation(driver.now_ns(), record).map_err(failed)?;
+        let options = options(self.args);
+        if let Collective::PushPull { length, .. } = &collective {
+            self.tell(&Notice::PushPull { length: *length, options: options.clone() })?;
         }
-        *number += 1;
+        let number = self.number;
+        self.number += 1;
+        let now_ns = self.driver.now_ns();
+        let begun = self.communicator.start(now_ns, number, collective, options, self.driver.endpoint());
+        begun.map_err(failed)?;
+        let outcome = self.finish(number)?;
+        if self.tap.is_used() {
+            let record = over(operation(self.args, number, coordinates), now_ns, &outcome, results);
+            self.tap.on_operation(self.driver.now_ns(), record).map_err(failed)?;
+        }
+        let operations = self.publisher.operations();
+        match outcome.result {
+            Ok(()) => operations.took(self.args.operation.name(), outcome.duration_ns),
+            Err(_) => operations.failed(self.args.operation.name()),
+        }
         outcome.result.map_err(failed)?;
         Ok(outcome)
+    }
+
+    /// Begins to tell servers something.
+    fn tell(&mut self, notice: &Notice) -> Result<(), Failure> {
+        let Self { args, communicator, driver, number, .. } = self;
+        let now_ns = driver.now_ns();
+        notice.tell(now_ns, *number, &args.servers, communicator, driver.endpoint()).map_err(failed)?;
+        *number += 1;
+        Ok(())
+    }
+
+    /// Runs until an operation has ended. Others, which tell servers, may end well meanwhile; one that does not is what is wrong with this one.
+    fn finish(&mut self, wanted: u32) -> Result<Outcome, Failure> {
+        loop {
+            let Self { communicator, driver, publisher, tap, .. } = self;
+            let mut tapped = Tapped { application: communicator, tap };
+            let outcome = publisher.run(driver, u64::MAX, &mut tapped)?;
+            match outcome.ok_or_else(|| failed(anyhow!("operation {wanted} did not end")))? {
+                Ok(outcome) if outcome.number == wanted || outcome.result.is_err() => return Ok(outcome),
+                Ok(_) => {}
+                Err(error) => {
+                    // The others are told, rather than left to wait.
+                    let now_ns = driver.now_ns();
+                    communicator.cancel(now_ns, wanted, driver.endpoint());
+                    driver.linger(QUIET_NS, LINGER_NS).map_err(failed)?;
+                    return Err(failed(error));
+                }
+            }
+        }
+    }
+
+    /// Tells servers that nothing more comes.
+    fn leave(&mut self) -> Result<(), Failure> {
+        if self.args.servers.is_empty() {
+            return Ok(());
+        }
+        let number = self.number;
+        self.tell(&Notice::Leave)?;
+        self.finish(number)?.result.map_err(failed)
     }
 }
 

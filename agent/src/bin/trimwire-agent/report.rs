@@ -1,7 +1,6 @@
 //! What is printed at the end.
 
 use serde::Serialize;
-use std::collections::BTreeMap;
 use trimwire_agent::driver::LinkStats;
 use trimwire_agent::endpoint::EndpointStats;
 
@@ -50,57 +49,6 @@ impl Totals {
             refused: link.refused + link.unaddressed,
         }
     }
-}
-
-/// A message at its receiver.
-#[derive(Debug, Serialize)]
-pub(crate) struct Received {
-    pub(crate) from: u16,
-    pub(crate) message: u32,
-    pub(crate) packets: u32,
-    pub(crate) full: u32,
-    pub(crate) cut: u32,
-    pub(crate) missing: u32,
-    pub(crate) duplicates: u32,
-    /// Packets by whole planes held.
-    pub(crate) planes: BTreeMap<u8, u32>,
-    pub(crate) nmse: f64,
-    /// By the formula of docs/wire-format.md §9 from `planes`, row by row.
-    pub(crate) nmse_expected: f64,
-    pub(crate) seconds: f64,
-    /// Bits of the payloads that arrived meanwhile, from all senders, per second.
-    pub(crate) goodput_bps: f64,
-    /// Bits of the gradient as f32, per second.
-    pub(crate) gradient_bps: f64,
-}
-
-/// A message at its sender.
-#[derive(Debug, Serialize)]
-pub(crate) struct Sent {
-    pub(crate) to: u16,
-    pub(crate) message: u32,
-    pub(crate) packets: u32,
-    pub(crate) missing: u32,
-    pub(crate) repaired: u32,
-    pub(crate) probes: u32,
-    pub(crate) payload_bytes: u64,
-    pub(crate) retransmitted_bytes: u64,
-    pub(crate) seconds: f64,
-    /// Bits of DATA payloads sent, per second.
-    pub(crate) bitrate_bps: f64,
-}
-
-/// One side of a test.
-#[derive(Debug, Serialize)]
-pub(crate) struct Report<T> {
-    pub(crate) role: &'static str,
-    pub(crate) rank: u16,
-    pub(crate) seed: u64,
-    pub(crate) coordinates: usize,
-    pub(crate) messages: Vec<T>,
-    /// Transfers that were given up, in words.
-    pub(crate) failures: Vec<String>,
-    pub(crate) totals: Totals,
 }
 
 /// Columns, right-aligned under their headings.

@@ -59,6 +59,16 @@ pub(crate) fn time_ns(text: &str) -> Result<u64, String> {
     whole(number * factor, text)
 }
 
+/// `1.25 MiB`.
+pub(crate) fn bytes_text(bytes: u64) -> String {
+    let (value, unit) = match bytes {
+        _ if bytes >= 1 << 30 => (bytes as f64 / f64::from(1 << 30), "GiB"),
+        _ if bytes >= 1 << 20 => (bytes as f64 / f64::from(1 << 20), "MiB"),
+        _ => (bytes as f64 / 1024.0, "KiB"),
+    };
+    format!("{value:.2} {unit}")
+}
+
 /// `1.25 Gbit/s`.
 pub(crate) fn rate_text(bps: f64) -> String {
     let (value, unit) = match bps {

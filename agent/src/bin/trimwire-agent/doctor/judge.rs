@@ -1,0 +1,225 @@
+//! What became of probes, and what that means.
+
+use super::probe::{Tally, plan};
+use super::{Finding, State};
+
+/// One direction's probes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Way {
+    /// `to 10.0.0.2`, `from 10.0.0.2`.
+    pub(super) name: String,
+    /// Largest IP packet that the sending interface takes, and those tried, bytes.
+    pub(super) sizes: Vec<u32>,
+    pub(super) dscp: Tally,
+    pub(super) sized: Tally,
+    /// Small datagrams without a checksum.
+    pub(super) unchecked: Tally,
+    /// Packets of a burst, and what came of it: with checksums, without, and by raw reception where that may be.
+    pub(super) burst: u64,
+    pub(super) filled: Tally,
+    pub(super) zero: Tally,
+    pub(super) raw: Option<Tally>,
+}
+
+impl Way {
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        vec![self.mtu(), self.marks(), self.checksums(), self.cutting()]
+    }
+
+    fn check(&self, what: &str) -> String {
+        format!("{}: {what}", self.name)
+    }
+
+    fn mtu(&self) -> Finding {
+        let there = |size: &u32| self.sized.small.contains_key(size);
+        let largest = self.sizes.iter().copied().filter(|size| there(size)).max();
+        let all = self.sizes.iter().all(there) && !self.sizes.is_empty();
+        let found = match largest {
+            Some(size) if all => format!("{size} bytes get through, the most that was tried"),
+            Some(size) => format!("{size} bytes get through, and not all that the interface sends"),
+            None => "nothing gets through".to_owned(),
+        };
+        let most = largest.unwrap_or(0);
+        let advice = format!(
+            "lower the interfaces' MTU to {most} (ip link set IFACE mtu {most}), or raise the switches'"
+        );
+        Finding::fine_if(all, self.check("MTU of the path"), found, &advice)
+    }
+
+    /// DSCPs kept or erased.
+    fn marks(&self) -> Finding {
+        let mut changed = Vec::new();
+        let mut lost = Vec::new();
+        for sent in plan() {
+            match self.dscp.small.get(&u32::from(sent)) {
+                None => lost.push(sent.to_string()),
+                Some(came) => {
+                    if let Some(other) = came.iter().find(|&&dscp| dscp != sent) {
+                        changed.push(format!("{sent} becomes {other}"));
+                    }
+                }
+            }
+        }
+        let check = self.check("DSCP");
+        let advice = "switches tell by it what may be cut: trust DSCP on their ports, and let no router or host rewrite it";
+        if !lost.is_empty() {
+            let found = format!("nothing came of DSCP {}", lost.join(", "));
+            return Finding::new(check, State::Bad, found, advice);
+        }
+        let found =
+            if changed.is_empty() { format!("all {} kept", plan().len()) } else { changed.join(", ") };
+        Finding::fine_if(changed.is_empty(), check, found, advice)
+    }
+
+    fn checksums(&self) -> Finding {
+        let through = !self.unchecked.small.is_empty();
+        let found = if through { "get through" } else { "do not get through" };
+        let advice = "switches that cut set the checksum to 0: what is in the way drops such packets (a firewall, or conntrack)";
+        Finding::fine_if(through, self.check("UDP without checksums"), found, advice)
+    }
+
+    /// Whether the fabric cuts, and how.
+    fn cutting(&self) -> Finding {
+        let check = self.check("cutting");
+        let of = self.burst;
+        let told = |tally: &Tally| {
+            let Tally { whole, cut, overflowed, .. } = *tally;
+            let lost = of.saturating_sub(whole + cut);
+            let own = if overflowed > 0 {
+                format!(" ({overflowed} or more of them in this host)")
+            } else {
+                String::new()
+            };
+            format!("of {of} packets at once {whole} came whole, {cut} cut, {lost} did not{own}")
+        };
+        let raw_cut = self.raw.as_ref().is_some_and(|raw| raw.cut > 0);
+        if self.filled.cut > 0 {
+            let unmarked = self.filled.cut - self.filled.marked;
+            let found = format!("{}; lengths and checksums are mended", told(&self.filled));
+            if unmarked > 0 {
+                let advice = "cut packets without the DSCP for it wait behind whole ones, and receivers see cuts late: set the trimmed DSCP";
+                return Finding::new(
+                    check,
+                    State::Note,
+                    format!("{found}, {unmarked} without the DSCP of cut ones"),
+                    advice,
+                );
+            }
+            return Finding::new(check, State::Fine, found, "");
+        }
+        if self.zero.cut > 0 {
+            let advice = "--checksums zero: this fabric mends lengths, and leaves checksums wrong";
+            return Finding::new(check, State::Bad, told(&self.zero), advice);
+        }
+        if raw_cut {
+            let advice = "--receive raw --checksums zero: this fabric cuts and leaves lengths as they were, which ordinary sockets refuse";
+            return Finding::new(check, State::Bad, told(self.raw.as_ref().unwrap_or(&self.filled)), advice);
+        }
+        if of.saturating_sub(self.filled.whole) > of / 50 {
+            let advice = "nothing was cut and much was lost: trimming is off on the way, or the DSCP is not what its policy cuts, or raw \
+                          reception (as root at both ends) would show it";
+            return Finding::new(check, State::Bad, told(&self.filled), advice);
+        }
+        let advice = "one host alone did not congest anything; `perf transfer --server --senders 2` with two hosts would";
+        Finding::new(check, State::Note, told(&self.filled), advice)
+    }
+}
+
+/// Round trips of small datagrams one at a time.
+pub(super) fn round_trips(name: &str, mut trips: Vec<u64>, times: usize) -> Finding {
+    trips.sort_unstable();
+    let lost = times - trips.len();
+    let us = |at: usize| trips.get(at).map_or(f64::NAN, |&ns| ns as f64 / 1e3);
+    let (least, middle) = (us(0), us(trips.len() / 2));
+    let found = format!("{least:.0} us at least, {middle:.0} us in the middle; {lost} of {times} lost");
+    let advice = "a path that loses packets that nothing presses on is broken: cables, optics, or an interface's errors (ip -s link)";
+    // One may find a host asleep.
+    Finding::fine_if(lost * 50 <= times, format!("{name}: round trip"), found, advice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn healthy() -> Way {
+        let small = |values: &mut dyn Iterator<Item = u32>, dscp: fn(u32) -> u8| Tally {
+            small: values.map(|value| (value, vec![dscp(value); 3])).collect(),
+            ..Tally::default()
+        };
+        let cut = Tally { whole: 100, cut: 1_900, marked: 1_900, ..Tally::default() };
+        Way {
+            name: "to 10.0.0.2".to_owned(),
+            sizes: vec![576, 1_500],
+            dscp: small(&mut plan().into_iter().map(u32::from), |dscp| dscp as u8),
+            sized: small(&mut [576, 1_500].into_iter(), |_| 39),
+            unchecked: small(&mut [3].into_iter(), |_| 3),
+            burst: 2_000,
+            filled: cut.clone(),
+            zero: cut,
+            raw: None,
+        }
+    }
+
+    /// State and words of the finding on something.
+    fn finding(way: &Way, what: &str) -> (State, String) {
+        let found =
+            way.findings().into_iter().find(|finding| finding.check.contains(what)).expect("looked at");
+        (found.state, format!("{} {}", found.found, found.advice))
+    }
+
+    #[test]
+    fn a_healthy_fabric_is_fine() {
+        let findings = healthy().findings();
+        assert!(findings.iter().all(|finding| finding.state == State::Fine), "{findings:?}");
+    }
+
+    #[test]
+    fn each_ailment_is_named_with_its_cure() {
+        let bad = |change: fn(&mut Way), what: &str, says: &str| {
+            let mut way = healthy();
+            change(&mut way);
+            let (state, text) = finding(&way, what);
+            assert!(state == State::Bad && text.contains(says), "{state:?} {text}");
+        };
+        bad(|way| drop(way.sized.small.remove(&1_500)), "MTU", "mtu 576");
+        bad(|way| drop(way.dscp.small.insert(3, vec![0])), "DSCP", "3 becomes 0");
+        bad(|way| drop(way.dscp.small.remove(&7)), "DSCP", "nothing came of DSCP 7");
+        bad(|way| way.unchecked = Tally::default(), "checksums", "firewall");
+        let nothing_cut = |way: &mut Way| way.filled = Tally { whole: 100, ..Tally::default() };
+        bad(nothing_cut, "cutting", "--checksums zero");
+        bad(
+            |way| {
+                way.filled = Tally { whole: 100, ..Tally::default() };
+                way.zero = way.filled.clone();
+                way.raw = Some(Tally { whole: 100, cut: 1_900, ..Tally::default() });
+            },
+            "cutting",
+            "--receive raw",
+        );
+        bad(
+            |way| {
+                way.filled = Tally { whole: 1_900, ..Tally::default() };
+                way.zero = way.filled.clone();
+            },
+            "cutting",
+            "trimming is off",
+        );
+    }
+
+    #[test]
+    fn an_idle_network_and_cuts_without_a_mark_are_worth_a_note() {
+        let mut way = healthy();
+        way.filled.marked = 0;
+        assert_eq!(finding(&way, "cutting").0, State::Note);
+        way.filled = Tally { whole: 2_000, ..Tally::default() };
+        way.zero = way.filled.clone();
+        assert_eq!(finding(&way, "cutting").0, State::Note);
+    }
+
+    #[test]
+    fn round_trips_that_are_lost_without_a_reason_are_bad() {
+        assert_eq!(round_trips("to h", vec![5_000; 100], 100).state, State::Fine);
+        assert_eq!(round_trips("to h", vec![5_000; 90], 100).state, State::Bad);
+        assert!(round_trips("to h", Vec::new(), 100).found.contains("100 of 100 lost"));
+    }
+}

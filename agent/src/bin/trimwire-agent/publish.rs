@@ -1,0 +1,72 @@
+//! Lets others look at a rank while it runs: a copy of what its endpoint tells, made once a second by the thread that drives it.
+
+use crate::metrics::{self, Operations};
+use crate::{Failure, failed, http};
+use anyhow::anyhow;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use trimwire_agent::driver::{Application, Driver, Link, LinkStats};
+use trimwire_agent::snapshot::Snapshot;
+
+const EVERY_NS: u64 = 1_000_000_000;
+
+type Shared = Arc<Mutex<Option<(Snapshot, LinkStats)>>>;
+
+/// Publishes an endpoint, if anybody wants that.
+pub(crate) struct Publisher {
+    /// `None`: nobody does.
+    shared: Option<Shared>,
+    operations: Operations,
+    due_ns: u64,
+}
+
+impl Publisher {
+    /// Serves metrics at an address from now on.
+    pub(crate) fn start(address: Option<SocketAddr>) -> Result<Self, Failure> {
+        let (operations, shared) = (Operations::default(), Shared::default());
+        let Some(address) = address else {
+            return Ok(Self { shared: None, operations, due_ns: u64::MAX });
+        };
+        let (seen, counted) = (Arc::clone(&shared), operations.clone());
+        let text = move || {
+            let seen = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            seen.map_or_else(
+                || "# EOF\n".to_owned(),
+                |(snapshot, link)| metrics::text(&snapshot, link, &counted),
+            )
+        };
+        let address = http::serve(address, text)
+            .map_err(|error| failed(anyhow!("cannot serve metrics on TCP {address}: {error}")))?;
+        tracing::info!("metrics at http://{address}/metrics");
+        Ok(Self { shared: Some(shared), operations, due_ns: 0 })
+    }
+
+    /// What operations are counted in.
+    pub(crate) fn operations(&self) -> &Operations {
+        &self.operations
+    }
+
+    /// Copies what the endpoint tells.
+    pub(crate) fn publish<L: Link>(&mut self, driver: &mut Driver<L>) {
+        let Some(shared) = &self.shared else { return };
+        let told = (driver.endpoint().snapshot(), driver.link_stats());
+        *shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
+        self.due_ns = driver.now_ns().saturating_add(EVERY_NS);
+    }
+
+    /// [`Driver::run`], publishing meanwhile.
+    pub(crate) fn run<L: Link, T>(
+        &mut self,
+        driver: &mut Driver<L>,
+        until_ns: u64,
+        application: &mut impl Application<T>,
+    ) -> Result<Option<T>, Failure> {
+        loop {
+            let ended = driver.run(until_ns.min(self.due_ns), application).map_err(failed)?;
+            if ended.is_some() || self.due_ns >= until_ns {
+                return Ok(ended);
+            }
+            self.publish(driver);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! `trimwire-agent perf transfer`: gradients one way, from one or several senders to one receiver, in iperf3's manner.
+//!
+//! ```text
+//!  client                                server
+//!  connect                 ───────────►            TCP, on the port whose UDP namesake takes the data
+//!                          ◄───────────  hello
+//!  offer: what is sent     ───────────►
+//!                          ◄───────────  welcome: your rank (or: refused, and why)
+//!  ready: my UDP port      ───────────►            … until as many as --senders are
+//!                          ◄───────────  go
+//!  DATA over UDP           ═══════════►
+//!                          ◄───────────  result: what arrived, how fast
+//! ```
+
+mod client;
+mod flow;
+mod greeting;
+mod received;
+mod server;
+
+use crate::Failure;
+use crate::args::{CodecArgs, DecodingName, GradientArgs, LinkArgs, RateArgs, RateLaw};
+use crate::units::time_ns;
+use clap::{Arg, Args};
+use std::path::PathBuf;
+
+/// What the client tells the server, so that nobody has to say it twice.
+const CLIENTS_ALONE: [&str; 16] = [
+    "bytes",
+    "file",
+    "messages",
+    "seed",
+    "job",
+    "loss",
+    "reliable",
+    "planes",
+    "coordinates_per_packet",
+    "row_log2",
+    "layer_class",
+    "bitrate",
+    "t_low",
+    "t_high",
+    "droppable",
+    "rate_law",
+];
+
+fn roles(arg: Arg) -> Arg {
+    if CLIENTS_ALONE.contains(&arg.get_id().as_str()) { arg.conflicts_with("server") } else { arg }
+}
+
+#[derive(Args)]
+#[command(mut_args = roles)]
+pub(crate) struct TransferArgs {
+    /// Receive: serve one test, of what the clients say.
+    #[arg(short = 's', long, required_unless_present = "client", conflicts_with = "client")]
+    server: bool,
+    /// Send to the server there, which listens on the port of TCP that --port or this names.
+    #[arg(short = 'c', long, value_name = "HOST[:PORT]")]
+    client: Option<String>,
+    /// Server: so many clients, who begin together when the last one is there.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1023), conflicts_with = "client")]
+    senders: u16,
+    /// Time between two lines of progress; 0 prints none.
+    #[arg(short = 'i', long, default_value = "1s", value_parser = interval_ns, value_name = "TIME")]
+    interval: u64,
+    /// Server: keep what was received as a vector of float32 (.npy); of several messages each in a file of its own, FILE.RANK.MESSAGE.npy.
+    #[arg(long, value_name = "FILE.npy", conflicts_with = "client")]
+    save: Option<PathBuf>,
+    #[command(flatten)]
+    gradient: GradientArgs,
+    #[command(flatten)]
+    link: LinkArgs,
+    #[command(flatten)]
+    rate: RateArgs,
+    /// How a rate is found: iperf3's fixed one, MLT's TIMELY-like law, a share of cut packets, or as DCTCP does.
+    #[arg(long, value_enum, default_value = "fixed")]
+    rate_law: RateLaw,
+    #[command(flatten)]
+    codec: CodecArgs,
+    /// Server: decode cut packets so.
+    #[arg(long, value_enum, default_value = "unbiased", conflicts_with = "client")]
+    decoding: DecodingName,
+}
+
+fn interval_ns(text: &str) -> Result<u64, String> {
+    if text == "0" { Ok(0) } else { time_ns(text) }
+}
+
+pub(crate) fn run(args: &TransferArgs) -> Result<bool, Failure> {
+    match &args.client {
+        Some(host) => client::run(args, host),
+        None => server::run(args),
+    }
+}
+
+/// When the next line of progress is due.
+fn next_look(args: &TransferArgs, last_ns: u64) -> u64 {
+    if args.interval == 0 { u64::MAX } else { last_ns.saturating_add(args.interval) }
+}

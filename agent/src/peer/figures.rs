@@ -1,0 +1,52 @@
+//! What a peer counts of itself.
+
+use super::Peer;
+use crate::rate::Feedback;
+use crate::snapshot::{PathSnapshot, PeerSnapshot, PeerStats};
+use crate::transfer::outgoing::Outgoing;
+
+impl Peer {
+    pub(crate) fn stats(&self) -> &PeerStats {
+        &self.stats
+    }
+
+    pub(crate) fn take_first_data_ns(&mut self) -> Option<u64> {
+        self.first_data_ns.take()
+    }
+
+    /// Counts DATA that came at a time.
+    pub(super) fn count_data(&mut self, at_ns: u64, bytes: usize, cut: bool) {
+        self.stats.data_received += 1;
+        self.stats.data_bytes_received += bytes as u64;
+        self.stats.cut_received += u64::from(cut);
+        self.first_data_ns.get_or_insert(at_ns);
+        // Stamps of a burst may be in another order than the burst.
+        self.stats.last_data_ns = self.stats.last_data_ns.max(Some(at_ns));
+    }
+
+    /// Counts what the peer has told, and hands it to the rate law.
+    pub(super) fn take_feedback(&mut self, feedback: &Feedback) {
+        self.stats.arrived += u64::from(feedback.arrived);
+        self.stats.cut += u64::from(feedback.cut);
+        self.stats.marked += u64::from(feedback.marked);
+        self.stats.lost += u64::from(feedback.lost);
+        self.rate.on_feedback(feedback);
+    }
+
+    pub(crate) fn snapshot(&self, source_ports: &[u16]) -> PeerSnapshot {
+        let paths = (0_u16..).zip(source_ports).filter_map(|(path, &source_port)| {
+            let stats = *self.spray.stats(path).filter(|stats| stats.sent > 0)?;
+            Some(PathSnapshot { source_port, share: self.spray.share(path), stats })
+        });
+        PeerSnapshot {
+            rank: self.rank,
+            address: self.address(),
+            rate_bps: self.rate_bps(),
+            rtt_ns: self.rtt_ns(),
+            least_rtt_ns: self.estimate.data.minimum_ns(),
+            in_flight_bytes: self.sends.values().map(Outgoing::in_flight_bytes).sum(),
+            stats: self.stats,
+            paths: paths.collect(),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What an endpoint can tell of its peers and of the paths to them, to be published apart from the thread that drives it.
+#![forbid(unsafe_code)]
+
+use crate::interface::EndpointStats;
+use std::net::SocketAddr;
+
+/// Totals of one path to a peer since the beginning, as reports tell: what only a STOP without a map told is in none of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PathStats {
+    /// DATA packets sent this way, repairs included.
+    pub sent: u64,
+    /// Their payload bytes.
+    pub bytes_sent: u64,
+    /// Packets of which the peer has told that they are there.
+    pub arrived: u64,
+    /// Of these, the ones that were cut on the way.
+    pub cut: u64,
+    /// Packets found to be lost.
+    pub lost: u64,
+    /// Smoothed round trip of whole packets that went this way, ns; 0 before the first.
+    pub rtt_ns: u64,
+}
+
+/// Totals of what went between this rank and another since the beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PeerStats {
+    /// DATA packets sent, repairs included.
+    pub data_sent: u64,
+    /// Their payload bytes.
+    pub data_bytes_sent: u64,
+    /// Repairs sent.
+    pub repairs_sent: u64,
+    /// Packets that the peer says have arrived.
+    pub arrived: u64,
+    /// Of these, cut on the way there.
+    pub cut: u64,
+    /// Of these, with CE in the IP header.
+    pub marked: u64,
+    /// Packets found to be lost on the way there.
+    pub lost: u64,
+    /// Messages that the peer has taken.
+    pub messages_sent: u64,
+    /// DATA packets received for messages that were not over.
+    pub data_received: u64,
+    /// Their payload bytes.
+    pub data_bytes_received: u64,
+    /// Of these packets, cut ones.
+    pub cut_received: u64,
+    /// Messages delivered.
+    pub messages_received: u64,
+    /// Packets of the messages delivered.
+    pub packets_delivered: u64,
+    /// Of these, packets of which nothing came.
+    pub missing: u64,
+    /// Control packets sent.
+    pub control_sent: u64,
+    /// Valid control packets received.
+    pub control_received: u64,
+    /// Transfers given up, either way.
+    pub failed: u64,
+    /// When the latest DATA counted above came, ns of the endpoint's clock.
+    pub last_data_ns: Option<u64>,
+}
+
+/// One path to a peer.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PathSnapshot {
+    /// UDP source port of what goes this way.
+    pub source_port: u16,
+    /// Its share of the bursts, in [0, 1].
+    pub share: f64,
+    /// Its totals.
+    pub stats: PathStats,
+}
+
+/// One peer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PeerSnapshot {
+    /// Its rank.
+    pub rank: u16,
+    /// Where it listens, as given or learned.
+    pub address: Option<SocketAddr>,
+    /// Rate at which data goes to it, bit/s of whole frames.
+    pub rate_bps: u64,
+    /// Smoothed round trip of whole DATA packets, ns, once measured.
+    pub rtt_ns: Option<u64>,
+    /// The shortest one seen, ns.
+    pub least_rtt_ns: Option<u64>,
+    /// Payload bytes on their way.
+    pub in_flight_bytes: u64,
+    /// Totals.
+    pub stats: PeerStats,
+    /// The paths that something was sent on, by source port's index.
+    pub paths: Vec<PathSnapshot>,
+}
+
+/// An endpoint at one moment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Snapshot {
+    /// This rank.
+    pub rank: u16,
+    /// Ranks of the job.
+    pub world: u16,
+    /// Totals over all peers.
+    pub totals: EndpointStats,
+    /// The other ranks.
+    pub peers: Vec<PeerSnapshot>,
+}
