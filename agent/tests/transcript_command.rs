@@ -110,7 +110,7 @@ fn a_replay_has_the_hash_of_the_run_that_was_recorded_over_a_lossy_link() {
         let (code, stderr) = refused(
             &format!("--world 2 {SIZES} {replicas} -n 9 --reliable --replay {run}").replacen("-n 2", "", 1),
         );
-        assert!(code == Some(3) && stderr.contains("operation 3 had coordinates 65536"), "{code:?} {stderr}");
+        assert!(code == Some(3) && stderr.contains("operation 4 had coordinates 65536"), "{code:?} {stderr}");
         let (code, stderr) = refused(&format!("--world 2 {SIZES} --reliable --replay {run} --record {run}"));
         assert!(code == Some(3) && stderr.contains("same file"), "{code:?} {stderr}");
     }
@@ -150,7 +150,7 @@ fn a_transcript_is_shown_by_operation_and_by_step_and_damage_is_named() {
     }
 
     let (code, _, stderr) = show(&format!("{run}.0 --step 99"));
-    assert!(code == Some(3) && stderr.contains("no operation 99; there are 0 to 5"), "{stderr}");
+    assert!(code == Some(3) && stderr.contains("no operation 99; there are 1 to 6"), "{stderr}");
     let (code, _, stderr) = show(&format!("{run}.0 {run}.0"));
     assert!(code == Some(3) && stderr.contains("both of rank 0"), "{stderr}");
     let bytes = std::fs::read(format!("{run}.0")).expect("a transcript");

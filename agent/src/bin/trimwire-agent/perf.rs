@@ -22,6 +22,8 @@ use trimwire_encoder::{Decoding, nmse};
 
 const QUIET_NS: u64 = 300_000_000;
 const LINGER_NS: u64 = 10_000_000_000;
+/// Number of the first operation that is measured: 0 is the ranks' agreement, where a rendezvous has not brought it about.
+const FIRST: u32 = 1;
 
 /// One size.
 #[derive(Debug, Serialize)]
@@ -131,12 +133,11 @@ fn measure(args: &PerfArgs) -> Result<bool, Failure> {
             "rank {rank} is among --servers: `trimwire-agent serve` is what it runs"
         )));
     }
-    // Where there is something to agree on, that is operation 0.
-    let first = u32::from(!agreed || args.operation == Operation::PushPull);
+    let agrees = !agreed || args.operation == Operation::PushPull;
     let mut tap = tap(args, &Header { job, rank, world, seed })?;
     if let Some(replay) = tap.replay() {
         // Before the first packet: a run that cannot be repeated does not begin.
-        for (number, coordinates) in (first..).zip(args.coordinates()) {
+        for (number, coordinates) in (FIRST..).zip(args.coordinates()) {
             replay.check_operation(&operation(args, number, coordinates)).map_err(bad_input)?;
         }
     }
@@ -148,11 +149,11 @@ fn measure(args: &PerfArgs) -> Result<bool, Failure> {
     };
     config.mtu = config.mtu.min(mtu.map_or(usize::MAX, |mtu| mtu as usize));
     match args.transcript.faults {
-        None => bench(args, config, start(endpoint, link), tap, first),
+        None => bench(args, config, start(endpoint, link), tap, agrees),
         Some(FaultShares(faults)) => {
             let trimmed = endpoint.dscp.trimmed;
             let link = Misbehaving::new(link, faults, seed ^ u64::from(rank) << 32, trimmed);
-            bench(args, config, start(endpoint, link), tap, first)
+            bench(args, config, start(endpoint, link), tap, agrees)
         }
     }
 }
@@ -162,16 +163,16 @@ fn bench<L: Link>(
     config: CommunicatorConfig,
     mut driver: Driver<L>,
     tap: Tap,
-    first: u32,
+    agrees: bool,
 ) -> Result<bool, Failure> {
     let (rank, world, seed) = (config.rank, config.world, config.job_seed);
     driver.set_threads(args.threads.unwrap_or_else(default_threads)).map_err(failed)?;
     let mut publisher = Publisher::start(args.link.metrics)?;
-    if first > 0 {
+    if agrees {
         agree(&told(args, seed), &mut driver, &mut publisher)?;
     }
     let communicator = Communicator::new(config);
-    let mut bench = Bench { args, rank, world, seed, communicator, driver, publisher, tap, number: first };
+    let mut bench = Bench { args, rank, world, seed, communicator, driver, publisher, tap, number: FIRST };
     let rows: Result<Vec<Row>, Failure> = args.sizes().map(|bytes| bench.measure(bytes)).collect();
     let rows = rows.and_then(|rows| bench.leave().map(|()| rows));
     let Bench { mut driver, tap, .. } = bench;
