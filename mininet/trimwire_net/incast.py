@@ -119,14 +119,11 @@ def address(host: Any, ipv6: bool) -> str:
 def incast(
     fabric: Fabric, receiver: str, senders: list[str], words: str = "-n 4M", ipv6: bool = False, timeout: float = 40
 ) -> Outcome:
-    """The senders each send one gradient to the receiver, which decodes and compares. Every packet is asked for, whole or cut, unless the words
-    say how many may be missing."""
+    """The senders each send one gradient to the receiver, which decodes and compares."""
     to = fabric.host(receiver)
     own = address(to, ipv6)
     if receiver in senders or len(set(senders)) < len(senders) or not senders:
         raise Problem(f"incast to {receiver} from {' '.join(senders) or 'nobody'}: each sender once, and not the receiver")
-    if "--loss" not in words and "--reliable" not in words:
-        words += " --loss 0"
     info(f"*** Incast: {' '.join(senders)} -> {receiver}\n")
     agents = [_Agent(to, "server", f"perf transfer --server --bind {own} --senders {len(senders)} --timeout 20s")]
     try:

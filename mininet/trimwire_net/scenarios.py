@@ -140,7 +140,9 @@ def trimming(fabric: Fabric, scenario: str, several_paths: bool, ipv6: bool = Fa
         book.check(f"what arrived of {outcome.senders[message['from'] - 1]}'s gradient decodes as predicted",
                    predicted > 0 and abs(nmse / predicted - 1) < tolerance, f"NMSE {nmse:.3e}, formula {predicted:.3e}")
     repairs, missing = outcome.sent_total("repairs_sent"), outcome.packets("missing")
-    book.check("nothing is sent twice without a loss", repairs == 0 and missing == 0 if not dropped else repairs <= dropped,
+    # One packet in a hundred may be missing by default.
+    book.check("nothing is sent twice without a loss, and hardly anything is missing",
+               repairs <= dropped and missing * 100 <= outcome.packets("packets"),
                f"{dropped} dropped, {repairs} repairs, {missing} missing")
     if several_paths:
         spread(book, fabric, outcome, counted)
