@@ -29,20 +29,27 @@ DROPPABLE = 19 << 2 | 0b10
 """Traffic class of neighbours: droppable and ECN-capable, in the queue of the gradients of class 0."""
 MODES = {
     "trim": ("cut", ["--loss", "0.01"], DROPPABLE),
+    "trim, line rate": ("cut", ["--loss", "0.01", "--rate-law", "fixed"], DROPPABLE),
+    "trim, TIMELY": ("cut", ["--loss", "0.01", "--rate-law", "timely"], DROPPABLE),
     "drop": ("selective", ["--droppable", "--loss", "0.01"], DROPPABLE),
     "drop + repair": ("marking", ["--droppable", "--reliable"], DROPPABLE),
     "Gloo": ("drop-tail", None, 0),
 }
 """What the port does, what our agents are told (none: Gloo), what neighbours' packets carry: for Gloo best effort, as TCP."""
+EXPERIMENTS = {
+    "congestion": ["trim", "trim, line rate", "drop", "drop + repair", "Gloo"],
+    "gray": ["trim", "trim, TIMELY", "drop", "drop + repair", "Gloo"],
+}
+"""What takes turns; where no rate law is named it is the agent's default."""
 BURST, GAP = 0.04, 0.16
 """s, means: the demo's at 10 Gbit/s in as many bytes at 50 Mbit/s."""
 FIELDS = ["experiment", "ranks", "load", "mode", "round", "bytes", "operations", "p50", "p99", "mean", "cut", "missing", "repaired", "nmse"]
 
 GLOO = """
-import json, sys, time, torch, torch.distributed as dist
+import datetime, json, sys, time, torch, torch.distributed as dist
 torch.set_num_threads(1)
 rank, world, size = map(int, sys.argv[1:])
-dist.init_process_group("gloo", rank=rank, world_size=world)
+dist.init_process_group("gloo", rank=rank, world_size=world, timeout=datetime.timedelta(seconds=90))
 data = torch.randn(size // 4)
 print("ready", flush=True)
 for line in sys.stdin:
@@ -82,11 +89,11 @@ class Gloo:
         return {"seconds": [max(times) for times in zip(*each)]} if all(each) else None
 
 
-def ours(lab: Lab, options: argparse.Namespace, words: list[str], operations: int) -> dict[str, object] | None:
+def ours(lab: Lab, options: argparse.Namespace, words: list[str]) -> dict[str, object] | None:
     """All ranks of trimwire-agent; None where they did not come to an end."""
     peers = ",".join(address(rank) for rank in range(lab.world))
     common = ["perf", "all-reduce", "--world", str(lab.world), "--peers", peers, "-b", str(options.size), "-e", str(options.size), "-w", "2"]
-    common += ["-n", str(operations), "--bitrate", str(lab.rate), "--threads", "0", "--timeout", "30s", "--json", *words]
+    common += ["-n", str(options.operations), "--bitrate", str(lab.rate), "--threads", "0", "--timeout", "30s", "--json", *words]
     agent = str(options.programs / "trimwire-agent")
     ranks = [lab.start(f"r{rank}", [agent, *common, "--rank", str(rank)]) for rank in range(lab.world)]
     end = time.monotonic() + options.limit
@@ -134,11 +141,9 @@ class Results:
 def measure(lab: Lab, gloo: Gloo, options: argparse.Namespace, mode: str, place: dict[str, object], load: int) -> dict[str, object] | None:
     policy, words, tos = MODES[mode]
     lab.apply(policy)
-    bytes_on_link = options.size * 2 * (lab.world - 1) / lab.world
-    operations = max(10, round(options.seconds * options.rate / 8 / bytes_on_link))
     neighbours = lab.neighbours(load, tos, f"{options.seed}/{place['round']}", BURST, GAP)
     try:
-        return gloo.measure(operations, options.limit) if words is None else ours(lab, options, words, operations)
+        return gloo.measure(options.operations, options.limit) if words is None else ours(lab, options, words)
     finally:
         lab.stop(neighbours)
         # What still stands in queues is not the next one's.
@@ -155,7 +160,7 @@ def run(results: Results, options: argparse.Namespace, experiment: str, ranks: i
             for load in options.loss if gray else options.loads:
                 if gray:
                     lab.lose(load / 100)
-                for mode in options.modes:
+                for mode in options.modes or EXPERIMENTS[experiment]:
                     place = {"experiment": experiment, "ranks": ranks, "load": load, "mode": mode, "round": number, "bytes": options.size}
                     results.add(measure(lab, gloo, options, mode, place, 0 if gray else load), **place)
     if lab.missed:
@@ -166,15 +171,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", default=sys.executable, help="interpreter with PyTorch")
     parser.add_argument("--programs", type=Path, default=ROOT / "target/release", help="folder of trimwire-agent, -switch and -controller")
-    parser.add_argument("--experiments", nargs="+", choices=["congestion", "gray"], default=["congestion", "gray"])
+    parser.add_argument("--experiments", nargs="+", choices=EXPERIMENTS, default=list(EXPERIMENTS))
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8])
     parser.add_argument("--gray-ranks", type=int, default=2)
     parser.add_argument("--loads", type=int, nargs="+", default=[0, 3, 8], help="n of n:1; 0 is idle")
     parser.add_argument("--loss", type=float, nargs="+", default=[0, 0.01, 0.1, 1], help="of the frames on rank 0's link, each way, %%")
-    parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
+    parser.add_argument("--modes", nargs="+", choices=MODES, help="instead of those that an experiment has by itself")
     parser.add_argument("--rate", type=float, default=50, help="of every rank's link, Mbit/s")
     parser.add_argument("--size", type=int, default=1 << 20, help="of the tensor, bytes of f32")
-    parser.add_argument("--seconds", type=float, default=6, help="about so long a measurement where nothing is in its way")
+    parser.add_argument("--operations", type=int, default=20, help="of a measurement; two more go before")
     parser.add_argument("--limit", type=float, default=60, help="s after which a measurement is given up (Gloo: takes what it has)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1, help="of the bursts")

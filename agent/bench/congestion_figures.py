@@ -5,7 +5,14 @@ from __future__ import annotations
 import math
 import statistics
 
-COLOURS = {"trim": "#0072b2", "drop": "#e69f00", "drop + repair": "#d55e00", "Gloo": "#666"}
+COLOURS = {
+    "trim": "#0072b2",
+    "trim, line rate": "#56b4e9",
+    "trim, TIMELY": "#009e73",
+    "drop": "#e69f00",
+    "drop + repair": "#d55e00",
+    "Gloo": "#666",
+}
 LEFT, WIDTH, TOP, HEIGHT, GAP = 56, 230, 84, 240, 62
 
 
@@ -103,10 +110,11 @@ class Panel:
 def span(number: int, title: str, of: dict[tuple[float, str], dict[str, float]], low: float, high: float) -> Panel:
     """p50 (filled) to p99 (hollow) of a number of ranks."""
     loads = sorted({load for load, _ in of})
+    modes = [mode for mode in COLOURS if any(mode == other for _, other in of)]
     ticks = [base * 10**power for power in range(0, 6) for base in (1, 2, 5) if low <= base * 10**power <= high]
     panel = Panel(number, title, [load_name(load) for load in loads], low, high, True, ticks)
     for (load, mode), numbers in of.items():
-        x = panel.x(loads.index(load), (list(COLOURS).index(mode) - 1.5) * panel.step / 5)
+        x = panel.x(loads.index(load), (modes.index(mode) - (len(modes) - 1) / 2) * panel.step / (len(modes) + 1))
         if "p50" in numbers:
             y50, y99 = panel.y(1e3 * numbers["p50"]), panel.y(1e3 * numbers["p99"])
             panel.parts.append(

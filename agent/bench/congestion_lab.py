@@ -144,7 +144,9 @@ class Lab:
                 sh(f"ip netns exec {space} {sys.executable} {OFFLOADS} {end}")
                 sh(f"ip -n {space} link set {end} up txqueuelen 10000")
                 if space == "wire":
+                    # It has two ends, and what came in at one goes out at the other, whatever the switch has made of the addresses.
                     sh(f"ip -n wire link set {end} master br0")
+                    sh(f"ip -n wire link set {end} type bridge_slave learning off flood on")
         sh(f"ip -n {name} link set eth0 address {self.mac(port - 1)}")
         sh(f"ip -n {name} addr add {address(port - 1)}/24 dev eth0")
         if name != "neighbours":
