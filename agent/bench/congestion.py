@@ -43,7 +43,7 @@ EXPERIMENTS = {
 """What takes turns; where no rate law is named it is the agent's default."""
 BURST, GAP = 0.04, 0.16
 """s, means: the demo's at 10 Gbit/s in as many bytes at 50 Mbit/s."""
-FIELDS = ["experiment", "ranks", "load", "mode", "round", "bytes", "operations", "p50", "p99", "mean", "cut", "missing", "repaired", "nmse"]
+FIELDS = ["experiment", "ranks", "load", "mode", "round", "bytes", "operations", "p50", "p99", "mean", "cut", "missing", "repaired", "nmse", "offered"]
 
 GLOO = """
 import datetime, json, sys, time, torch, torch.distributed as dist
@@ -142,12 +142,11 @@ def measure(lab: Lab, gloo: Gloo, options: argparse.Namespace, mode: str, place:
     policy, words, tos = MODES[mode]
     lab.apply(policy)
     neighbours = lab.neighbours(load, tos, f"{options.seed}/{place['round']}", BURST, GAP)
-    try:
-        return gloo.measure(options.operations, options.limit) if words is None else ours(lab, options, words)
-    finally:
-        lab.stop(neighbours)
-        # What still stands in queues is not the next one's.
-        time.sleep(0.3)
+    result = gloo.measure(options.operations, options.limit) if words is None else ours(lab, options, words)
+    offered = lab.stop(neighbours)
+    # What still stands in queues is not the next one's.
+    time.sleep(0.3)
+    return result | {"offered": offered} if result and offered else result
 
 
 def run(results: Results, options: argparse.Namespace, experiment: str, ranks: int) -> None:

@@ -27,7 +27,7 @@ POLICIES = {
 """What a port does: bytes are the demo's at 10 Gbit/s (20, 60 and 120 µs)."""
 
 NEIGHBOURS = """
-import random, socket, sys, time
+import random, signal, socket, sys, time
 rate, load, tos, seed = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 burst, gap, victims = float(sys.argv[5]), float(sys.argv[6]), sys.argv[7:]
 draw = random.Random(seed)
@@ -36,6 +36,11 @@ out.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, tos)
 out.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
 payload = bytes(1472)
 interval = 1514 * 8 / (rate * (load - 1))
+sent = left_out = 0
+def stop(*_):
+    print(sent, left_out, flush=True)
+    sys.exit()
+signal.signal(signal.SIGTERM, stop)
 at = time.monotonic()
 while True:
     at += draw.expovariate(1 / gap)
@@ -46,9 +51,12 @@ while True:
         if now < at:
             time.sleep(min(at - now, 0.0005) if at - now < 0.001 else at - now - 0.0005)
             continue
-        # What was missed while off the processor is not made good: that would be another load than the one asked for.
-        at = max(at, now - 0.002)
+        # What was left out while off the processor for long is not made good: that would be another load than the one asked for.
+        if at < now - 0.002:
+            left_out += int((now - 0.002 - at) / interval)
+            at = now - 0.002
         out.sendto(payload, to)
+        sent += 1
         at += interval
     at = end
 """
@@ -223,7 +231,10 @@ class Lab:
             children.append(self.start("neighbours", [sys.executable, "-c", NEIGHBOURS, *map(str, words)]))
         return children
 
-    def stop(self, children: list[subprocess.Popen[str]]) -> None:
+    def stop(self, children: list[subprocess.Popen[str]]) -> float | None:
+        """Ends neighbours; the share of what they were to send that they did send."""
         for child in children:
-            child.kill()
-            self.end(child, 5)
+            child.terminate()
+        counts = [[int(word) for word in (self.end(child, 5) or "").split()] for child in children]
+        sent, left_out = (sum(count[at] for count in counts if len(count) == 2) for at in (0, 1))
+        return sent / (sent + left_out) if sent else None
