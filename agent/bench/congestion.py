@@ -30,12 +30,13 @@ DROPPABLE = 19 << 2 | 0b10
 MODES = {
     "trim": ("cut", ["--loss", "0.01"], DROPPABLE),
     "trim, line rate": ("cut", ["--loss", "0.01", "--rate-law", "fixed"], DROPPABLE),
-    "trim, TIMELY": ("cut", ["--loss", "0.01", "--rate-law", "timely"], DROPPABLE),
+    "trim, TIMELY": ("cut", ["--loss", "0.01", "--rate-law", "timely", "--t-low", "6ms", "--t-high", "20ms"], DROPPABLE),
     "drop": ("selective", ["--droppable", "--loss", "0.01"], DROPPABLE),
     "drop + repair": ("marking", ["--droppable", "--reliable"], DROPPABLE),
     "Gloo": ("drop-tail", None, 0),
 }
-"""What the port does, what our agents are told (none: Gloo), what neighbours' packets carry: for Gloo best effort, as TCP."""
+"""What the port does, what our agents are told (none: Gloo), what neighbours' packets carry: for Gloo best effort, as TCP.
+TIMELY's thresholds are for queues of milliseconds; its own go by 20 µs, less than a packet takes here, and it starves."""
 EXPERIMENTS = {
     "congestion": ["trim", "trim, line rate", "drop", "drop + repair", "Gloo"],
     "gray": ["trim", "trim, TIMELY", "drop", "drop + repair", "Gloo"],
