@@ -170,7 +170,7 @@ def drawing(rows: list[dict[str, str]]) -> str:
     for mode, colour in COLOURS.items():
         parts.append(f'<circle cx="{at + 4}" cy="44" r="4" fill="{colour}"/>' + text(at + 14, 48, mode, ""))
         at += 40 + 7 * len(mode)
-    parts.append(text(at, 48, "filled: p50, hollow: p99; medians over the rounds", 'fill="#666"'))
+    parts.append(text(at, 48, "filled: p50, hollow: p99", 'fill="#666"'))
     for panel in panels:
         parts += panel.parts
     return "\n".join([*parts, "</svg>"]) + "\n"
