@@ -53,7 +53,7 @@ while True:
             continue
         # What was left out while off the processor for long is not made good: that would be another load than the one asked for.
         if at < now - 0.002:
-            left_out += int((now - 0.002 - at) / interval)
+            left_out += int((min(now - 0.002, end) - at) / interval)
             at = now - 0.002
         out.sendto(payload, to)
         sent += 1
