@@ -36,6 +36,8 @@ struct Row {
     seconds: f64,
     seconds_p50: f64,
     seconds_p99: f64,
+    /// Of each operation, in order: a step waits for its slowest rank.
+    seconds_each: Vec<f64>,
     /// Processor time of this process, s: mean of an operation.
     cpu_seconds: f64,
     /// As nccl-tests defines them: bytes / time, and that times what a link carries of each of them at least; byte/s.
@@ -313,6 +315,7 @@ impl<L: Link> Bench<'_, L> {
             cpu_before = cpu_seconds();
         }
         let iters = f64::from(args.iters);
+        let seconds_each = durations_ns.iter().map(|&ns| ns as f64 / 1e9).collect();
         durations_ns.sort_unstable();
         let seconds = durations_ns.iter().sum::<u64>() as f64 / 1e9 / iters;
         // Nearest rank, as nccl-tests' users expect of few samples.
@@ -331,6 +334,7 @@ impl<L: Link> Bench<'_, L> {
             seconds,
             seconds_p50: quantile(0.5),
             seconds_p99: quantile(0.99),
+            seconds_each,
             cpu_seconds: cpu / iters,
             algbw,
             busbw: algbw * args.operation.bus_factor(self.world),
