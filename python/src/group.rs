@@ -14,8 +14,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use trimwire_agent::collective::{
-    Algorithm, Collective, Communicator, CommunicatorConfig, Done, Memory, Options, Outcome, OutcomeStats, Replicas,
-    Task,
+    Algorithm, Collective, Communicator, CommunicatorConfig, Done, Memory, Options, Outcome, OutcomeStats,
+    Replicas, Task,
 };
 use trimwire_agent::driver::interfaces::{describe, interfaces, line_rate_of, select};
 use trimwire_agent::driver::{
