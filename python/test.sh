@@ -38,6 +38,7 @@ if [ "${1:-}" = torch ]; then
 fi
 # From elsewhere: what is imported is what was installed.
 "$work/use/bin/python" -m mypy --config-file pyproject.toml -p trimwire
-cp -r tests "$work/tests"
+cp -r tests experiments "$work"
+export TRIMWIRE_DIGITS="$PWD/../cli/data/digits.csv.gz"
 cd "$work"
 "$work/use/bin/python" -m pytest -q "$work/tests"

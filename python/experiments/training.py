@@ -1,0 +1,223 @@
+"""Models, data and the loop that the experiments share: data-parallel training of several workers in one process, whose gradients go through a simulated network."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from trimwire.torch import Simulation
+
+DIGITS = Path(__file__).resolve().parents[2] / "cli/data/digits.csv.gz"
+#: A text that every Debian has.
+TEXT = Path("/usr/share/common-licenses/GPL-3")
+WORKERS = 4
+#: Looks at the held-out data, the last of which are averaged.
+LOOKS, LAST = 20, 3
+#: The quality of a model whose loss is no number.
+DIVERGED = -1e3
+
+
+@dataclass
+class Task:
+    """A model to make, batches to draw, and a quality that is better when higher."""
+
+    name: str
+    steps: int
+    rate: float
+    make: Callable[[], nn.Module]
+    loss: Callable[[nn.Module, torch.Generator], torch.Tensor]
+    quality: Callable[[nn.Module], float]
+    unit: str
+
+
+@dataclass
+class Outcome:
+    """What a training has come to."""
+
+    curve: list[tuple[int, float]] = field(default_factory=list)
+    #: Mean NMSE of the averaged gradients, and of the parameters where those are gathered through the network.
+    gradient_nmse: float = 0.0
+    parameter_nmse: float = 0.0
+
+    @property
+    def final(self) -> float:
+        """Mean of the last looks."""
+        return float(np.mean([quality for _, quality in self.curve[-LAST:]]))
+
+    def steps_to(self, quality: float) -> float:
+        """Steps until the mean of `LAST` looks is there; infinite where it never is."""
+        for end in range(LAST, len(self.curve) + 1):
+            if np.mean([found for _, found in self.curve[end - LAST : end]]) >= quality:
+                return self.curve[end - 1][0]
+        return math.inf
+
+
+def _classification(name: str, pixels: torch.Tensor, labels: torch.Tensor, make: Callable[[], nn.Module], steps: int, rate: float) -> Task:
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
+    pixels, labels = pixels[order], labels[order]
+    held_out = min(len(labels) // 5, 2_000)
+
+    def loss(model: nn.Module, generator: torch.Generator) -> torch.Tensor:
+        batch = torch.randint(held_out, len(labels), (32,), generator=generator)
+        return nn.functional.cross_entropy(model(pixels[batch]), labels[batch])
+
+    def quality(model: nn.Module) -> float:
+        return float((model(pixels[:held_out]).argmax(1) == labels[:held_out]).float().mean())
+
+    return Task(name, steps, rate, make, loss, quality, "accuracy")
+
+
+def digits(path: Path = DIGITS) -> tuple[torch.Tensor, torch.Tensor]:
+    """8 by 8 images of digits, and what they are."""
+    with gzip.open(path, "rt") as text:
+        table = np.loadtxt(text, delimiter=",", comments="#", dtype=np.float32)
+    return torch.from_numpy(table[:, :64] / 16.0).view(-1, 1, 8, 8), torch.from_numpy(table[:, 64]).long()
+
+
+def fashion(folder: Path) -> tuple[torch.Tensor, torch.Tensor]:
+    """Fashion-MNIST's training images (Debian: dataset-fashion-mnist), at half their size."""
+
+    def read(name: str) -> np.ndarray:
+        with gzip.open(folder / name) as file:
+            content = file.read()
+        _, dimensions = struct.unpack(">HxB", content[:4])
+        shape = struct.unpack(f">{dimensions}I", content[4 : 4 + 4 * dimensions])
+        return np.frombuffer(content, dtype=np.uint8, offset=4 + 4 * dimensions).reshape(shape)
+
+    images = torch.from_numpy(read("train-images-idx3-ubyte.gz").astype(np.float32) / 255.0).unsqueeze(1)
+    return nn.functional.avg_pool2d(images, 2), torch.from_numpy(read("train-labels-idx1-ubyte.gz").astype(np.int64))
+
+
+def perceptron(data: Path = DIGITS) -> Task:
+    def make() -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 10))
+
+    return _classification("perceptron", *digits(data), make, 200, 0.1)
+
+
+def convolutional(folder: Path | None = None) -> Task:
+    pixels, labels = digits() if folder is None else fashion(folder)
+    side = pixels.shape[-1] // 2
+
+    def make() -> nn.Module:
+        return nn.Sequential(
+            nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+            nn.Linear(32 * side * side, 128), nn.ReLU(), nn.Linear(128, 10),
+        )  # fmt: skip
+
+    return _classification("convolutional", pixels, labels, make, 200, 0.05)
+
+
+class _Transformer(nn.Module):
+    """The next byte from those before it."""
+
+    def __init__(self, context: int = 48, width: int = 64) -> None:
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(128, width), nn.Embedding(context, width)
+        layer = nn.TransformerEncoderLayer(width, 4, 4 * width, dropout=0.0, batch_first=True, norm_first=True)
+        self.blocks = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 128)
+        self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(context))
+
+    def forward(self, text: torch.Tensor) -> torch.Tensor:
+        x = self.tokens(text) + self.places.weight[: text.shape[1]]
+        return self.head(self.norm(self.blocks(x, mask=self.mask)))
+
+
+def transformer(path: Path = TEXT) -> Task:
+    context = 48
+    text = torch.from_numpy(np.frombuffer(path.read_bytes(), dtype=np.uint8).astype(np.int64)).clamp(max=127)
+    split = len(text) * 9 // 10
+
+    def windows(starts: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        both = torch.stack([text[start : start + context + 1] for start in starts.tolist()])
+        return both[:, :-1], both[:, 1:]
+
+    def loss(model: nn.Module, generator: torch.Generator) -> torch.Tensor:
+        inputs, targets = windows(torch.randint(0, split - context - 1, (8,), generator=generator))
+        return nn.functional.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())
+
+    held_out = windows(torch.arange(split, len(text) - context - 1, context))
+
+    def quality(model: nn.Module) -> float:
+        return -float(nn.functional.cross_entropy(model(held_out[0]).flatten(0, 1), held_out[1].flatten()))
+
+    return Task("transformer", 300, 0.2, _Transformer, loss, quality, "minus the loss")
+
+
+def _square(values: torch.Tensor) -> float:
+    return float(values.double().square().sum())
+
+
+def train(
+    task: Task,
+    seed: int,
+    network: Simulation | None = None,
+    *,
+    feedback: bool = False,
+    parameters: Simulation | None = None,
+    steps: int | None = None,
+) -> Outcome:
+    """Trains with `WORKERS` workers, whose gradients go through `network` to be summed, and their mean on its way back, the same for all.
+
+    `feedback`: what was cut of a worker's gradient is added to its next one. `parameters`: a network that every forward pass's parameters go through, as in FSDP's
+    all-gather; what the optimiser steps stays exact.
+    """
+    steps = steps or task.steps
+    torch.manual_seed(seed)
+    model = task.make()
+    learnt = list(model.parameters())
+    optimiser = torch.optim.SGD(learnt, lr=task.rate, momentum=0.9)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
+    generator = torch.Generator().manual_seed(1_000 + seed)
+    residuals = [torch.zeros(sum(parameter.numel() for parameter in learnt)) for _ in range(WORKERS)]
+    outcome, errors, parameter_errors = Outcome(), [], []
+    for step in range(steps):
+        message = 2 * step
+        exact = nn.utils.parameters_to_vector(learnt).detach().clone()
+        if parameters is not None:
+            gathered = parameters.carry(exact, step, WORKERS, 0)
+            parameter_errors.append(_square(gathered - exact) / _square(exact))
+            nn.utils.vector_to_parameters(gathered, learnt)
+        sums, truth = torch.zeros_like(exact), torch.zeros_like(exact)
+        for worker in range(WORKERS):
+            optimiser.zero_grad()
+            task.loss(model, generator).backward()
+            own = torch.cat([parameter.grad.reshape(-1) for parameter in learnt])
+            truth += own
+            if network is not None:
+                wanted = own + residuals[worker] if feedback else own
+                own = network.carry(wanted, message, worker, 0)
+                if feedback:
+                    residuals[worker] = wanted - own
+            sums += own
+        mean = sums / WORKERS
+        if network is not None:
+            mean = network.carry(mean, message + 1, WORKERS, 0)
+        energy = _square(truth / WORKERS)
+        errors.append(_square(mean - truth / WORKERS) / max(energy, 1e-30))
+        if parameters is not None:
+            nn.utils.vector_to_parameters(exact, learnt)
+        start = 0
+        for parameter in learnt:
+            parameter.grad = mean[start : start + parameter.numel()].view_as(parameter).clone()
+            start += parameter.numel()
+        optimiser.step()
+        schedule.step()
+        if (step + 1) % (steps // LOOKS) == 0:
+            model.eval()
+            with torch.no_grad():
+                found = task.quality(model)
+            model.train()
+            outcome.curve.append((step + 1, found if math.isfinite(found) else DIVERGED))
+    outcome.gradient_nmse = float(np.mean(errors))
+    outcome.parameter_nmse = float(np.mean(parameter_errors)) if parameter_errors else 0.0
+    return outcome
