@@ -199,6 +199,7 @@ def main():
     parser.add_argument("--bytes", default="1M")
     parser.add_argument("--iterations", type=int, default=300, help="operations a run: enough to be in the middle of them after a second")
     parser.add_argument("--only", help="faults with this in their name")
+    parser.add_argument("--way", choices=["direct", "ring", "servers"], help="this way only")
     args = parser.parse_args()
     kept = True
     print("| fault at rank 2 | way | what happened | s |\n|---|---|---|---|")
@@ -206,6 +207,8 @@ def main():
         if args.only and args.only not in fault.name:
             continue
         for way in fault.ways:
+            if args.way not in (None, way):
+                continue
             extra = fault.extra
             with Lab() as lab:
                 run = Run(lab, os.path.abspath(args.agent), way, args.bytes, args.iterations, extra)
