@@ -67,7 +67,7 @@ def parameters(rates: list[float]) -> dict[tuple[str, float], Run]:
     for planes in (8, 4, 2, 1):
         for rate in rates:
             network = Simulation(trim_rate=rate, planes=planes)
-            runs[f"{planes} planes", rate] = lambda task, seed, network=network: train(task, seed, parameters=replace(network, seed=seed))
+            runs[f"{planes} plane{'s' if planes > 1 else ''}", rate] = lambda task, seed, network=network: train(task, seed, parameters=replace(network, seed=seed))
     runs["9 planes, none cut", 0.0] = lambda task, seed: train(task, seed, parameters=Simulation(trim_rate=0.0, seed=seed))
     return runs
 

@@ -254,7 +254,7 @@ def test_compiled_models_train_as_with_gloo() -> None:
     agree(run(several, 2, ["compiled"], timeout=600.0), "compiled")
 
 
-def sharded(rank: int, world: int, backend: str) -> Any:
+def sharded(rank: int, world: int, lossy: bool) -> Any:
     try:
         from torch.distributed.fsdp import fully_shard
     except ImportError:
@@ -262,7 +262,8 @@ def sharded(rank: int, world: int, backend: str) -> Any:
     from torch.distributed.device_mesh import init_device_mesh
 
     torch.set_num_threads(1)
-    dist.init_process_group(backend, timeout=datetime.timedelta(seconds=120))
+    trimwire.torch.options(lossy_all_gather=lossy, smallest=1_000)
+    dist.init_process_group("trimwire", timeout=datetime.timedelta(seconds=120))
     mesh = init_device_mesh("cpu", (world,))
     net = Net()
     for layer in (net.front, net.first, net.second):
@@ -270,7 +271,7 @@ def sharded(rank: int, world: int, backend: str) -> Any:
     fully_shard(net, mesh=mesh)
     losses = steps(net, rank, 4, lambda model: nn.utils.clip_grad_norm_(model.parameters(), 5.0), use=True)
     whole = torch.cat([parameter.full_tensor().detach().reshape(-1) for parameter in net.parameters()]).numpy().copy()
-    stats = dist.group.WORLD.stats() if backend == "trimwire" else {}
+    stats = dist.group.WORLD.stats()
     dist.barrier()
     dist.destroy_process_group()
     return losses, whole, stats
@@ -290,15 +291,17 @@ def alone(world: int, count: int) -> Any:
     return weights(net)
 
 
-def test_fully_sharded_models_train_as_whole_ones() -> None:
+@pytest.mark.parametrize("lossy", [False, True])
+def test_fully_sharded_models_train_as_whole_ones_with_parameters_exact_and_of_nine_planes(lossy: bool) -> None:
     try:
-        results = run(sharded, 2, "trimwire", timeout=300.0)
+        results = run(sharded, 2, lossy, timeout=300.0)
     except AssertionError as error:
         if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 6) and "cuda" in str(error).lower():
             pytest.skip("SKIPPED: fully_shard of this PyTorch needs a GPU")
         raise
     (_, whole, stats), (_, other, _) = results
-    assert (whole == other).all()
+    # What is gathered in the end is gathered as parameters are: with nine planes a rank has its own shard better than others have it.
+    assert (whole == other).all() or (lossy and nmse(whole, other) < 1e-8)
     assert nmse(whole, alone(2, 4)) < NEAR
     assert stats["failed"] == 0
 

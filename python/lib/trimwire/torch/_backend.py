@@ -38,7 +38,7 @@ class Options:
     consistent: bool = False
     #: Gradients that are scattered (FSDP) may be cut.
     lossy_reduce_scatter: bool = True
-    #: Parameters that are gathered (FSDP) may be cut. Errors of parameters add up over steps.
+    #: Parameters that are gathered (FSDP) may be cut. What the optimiser steps stays exact, but a checkpoint that is gathered is cut, too.
     lossy_all_gather: bool = False
     #: Bits a second that a rank sends at most; None: the interface's speed.
     rate_bps: int | None = None
