@@ -111,6 +111,11 @@ class Run:
         for rank, child in self.children.items():
             threads.append(threading.Thread(target=wait, args=(rank, child)))
             threads[-1].start()
+        if self.way == "servers":
+            # It would wait for its workers to start anew.
+            while set(self.children) - set(results) - {SERVER}:
+                time.sleep(0.05)
+            self.children[SERVER].terminate()
         for thread in threads:
             thread.join()
         return results
