@@ -158,6 +158,10 @@ impl Network {
     pub(crate) fn with(world: u16, faults: Faults, seed: u64, change: impl Fn(&mut EndpointConfig)) -> Self {
         let endpoint = |rank| {
             let mut config = config(rank, world);
+            if faults.drop_data.max(faults.cut) > 0.3 {
+                // One packet in thirty gets through when half are dropped and cuts leave less than a plane: slow, not dead.
+                config.timeouts.give_up_ns = 600_000_000_000;
+            }
             change(&mut config);
             Endpoint::new(config)
         };
