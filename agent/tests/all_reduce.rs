@@ -223,6 +223,25 @@ fn with_nothing_cut_all_ranks_have_the_same_bits() {
     }
 }
 
+/// Questions overtake data in queues, so their answers speak of packets on their way. What is asked next must not wait for a time-out, which here is 1 ms.
+#[test]
+fn consistent_replicas_take_a_few_round_trips_and_no_timeout() {
+    for seed in 0..20 {
+        let faults = Faults { data_delay_ns: 40_000, cut: 0.4, cut_to_at_least: 600, ..Faults::NONE };
+        let mut job = Job::new(4, faults, seed, Reliability::Full, |config| {
+            config.replicas = Replicas::Consistent;
+        });
+        for (rank, gradient) in gradients(4, 20_000, seed).iter().enumerate() {
+            job.start(rank, 0, gradient);
+        }
+        let outcomes = job.run(900_000);
+        assert_eq!(outcomes.len(), 4, "seed {seed}");
+        let fetched: u64 =
+            outcomes.iter().map(|(_, outcome)| outcome.as_ref().expect("no failure").stats.repaired).sum();
+        assert!(fetched > 0, "seed {seed}: something was cut that others have");
+    }
+}
+
 /// The importance of a step's rows on the wire, by phase and shard; `packets` are those of a row.
 fn importance(network: &Network, step: u32, packets: u32) -> BTreeMap<(Phase, u16), Vec<bool>> {
     let mut rows: BTreeMap<_, BTreeMap<u32, bool>> = BTreeMap::new();

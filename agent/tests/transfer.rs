@@ -75,7 +75,8 @@ fn a_network_that_lets_one_packet_in_twenty_through_delivers_all_of_them() {
         ..Faults::NONE
     };
     let mut network = Network::new(2, faults, 2_346_600_424_257_776_791, Reliability::Full);
-    let Delivered { received, .. } = deliver(&mut network, &Random(2_346_600_424_257_776_791).gradient(9_000), 1);
+    let Delivered { received, .. } =
+        deliver(&mut network, &Random(2_346_600_424_257_776_791).gradient(9_000), 1);
     assert_eq!(received.full, received.packets);
 }
 

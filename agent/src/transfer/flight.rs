@@ -201,8 +201,9 @@ impl Flight {
                 let (attempts, in_flight, bytes) = (packet.attempts, packet.in_flight, packet.bytes);
                 let least = if self.wanted == Wanted::EveryPlane { self.planes } else { 1 };
                 let enough = held >= least;
-                // The tail of a packet that arrived cut will not come; that of a repair may.
-                if in_flight && (enough || (!whole && attempts == 1)) {
+                // The rest of a packet that arrived cut will not come. Of one that was sent twice, what comes first may be either; more of it is the second.
+                let told = !whole && (attempts == 1 || (before > 0 && plausible));
+                if in_flight && (enough || told) {
                     self.packets[index as usize].in_flight = false;
                     self.in_flight_bytes -= u64::from(bytes);
                 }

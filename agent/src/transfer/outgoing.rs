@@ -489,10 +489,16 @@ impl Outgoing {
         if self.wait_for_trial(now_ns, estimate, timeouts) {
             return;
         }
-        self.timer_ns = if self.flight.in_flight_bytes() == 0 && !self.all_sent() && !self.inquiry.is_open() {
-            None
-        } else {
-            Some(now_ns.saturating_add(estimate.answer_timeout_ns(0, timeouts)))
+        let later_ns = now_ns.saturating_add(estimate.answer_timeout_ns(0, timeouts));
+        self.timer_ns = match (self.all_sent(), self.inquiry.is_open()) {
+            (false, false) if self.flight.in_flight_bytes() == 0 => None,
+            // What is on its way says when to ask again, and not what comes meanwhile.
+            (true, false) => match self.flight.newest_in_flight_ns() {
+                Some(sent_ns) => Some(later_ns.min(Self::ask_again_ns(now_ns, sent_ns, estimate, timeouts))),
+                None if self.pass == Pass::Sending => Some(now_ns),
+                None => Some(later_ns),
+            },
+            _ => Some(later_ns),
         };
     }
 
