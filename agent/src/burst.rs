@@ -7,9 +7,10 @@ use std::net::SocketAddr;
 /// The socket that a burst leaves from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
-    /// The one that is listened on: control packets.
-    Listening,
-    /// One of those that DATA is sprayed over, by index: each has a source port of its own, by which switches choose a path.
+    /// One that is listened on: control packets. By index of the interface, counted round.
+    Listening(u16),
+    /// One of those that DATA is sprayed over, by index: each has a source port of its own, by which switches choose a path. With several interfaces it is on the one of
+    /// that index, counted round.
     Path(u16),
 }
 

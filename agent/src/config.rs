@@ -3,7 +3,7 @@
 
 use crate::rate::{DctcpConfig, RateConfig};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use trimwire_encoder::SealKey;
 
 /// How much of a message has to arrive.
@@ -128,6 +128,8 @@ pub struct EndpointConfig {
     pub traffic: Traffic,
     /// UDP source ports over which DATA is sprayed, at most 256: the entropy that makes switches choose a path.
     pub source_ports: Vec<u16>,
+    /// All addresses of this rank where it has several interfaces, at most 8 of one family: path p leaves from the p-th of them, counted round, and goes to the p-th of the peer's, which a HELLO has told. Empty where there is one.
+    pub addresses: Vec<IpAddr>,
     /// So many packets go one way before another path is chosen: what leaves from one socket costs one system call.
     pub packets_per_path: u32,
     /// DSCP values.
@@ -168,6 +170,7 @@ impl EndpointConfig {
             traffic: Traffic::Trimmable,
             source_ports: (49_152..49_152 + 64).collect(),
             pace_at_line: true,
+            addresses: Vec::new(),
             packets_per_path: 1,
             incarnation: u32::from(rank) + 1,
             peers: BTreeMap::new(),

@@ -10,6 +10,7 @@
 //! around either, which drops, cuts, duplicates and reorders on purpose. An endpoint belongs to the thread that runs it, and no lock is held on its way; coding may be
 //! done by threads of its own ([`Driver::set_threads`]), which meet it in two queues.
 
+mod ear;
 pub mod interfaces;
 pub mod link;
 pub mod memory;
@@ -172,6 +173,7 @@ impl<L: Link> Driver<L> {
     /// An endpoint that sprays over the link's source ports; its clock begins now.
     pub fn new(mut config: EndpointConfig, link: L) -> Self {
         config.source_ports = link.data_ports();
+        config.addresses = link.addresses();
         let outgoing = VecDeque::with_capacity(BATCH);
         Self {
             endpoint: Endpoint::new(config),

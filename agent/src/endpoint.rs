@@ -74,6 +74,7 @@ impl Endpoint {
         config.incarnation = config.incarnation.max(1);
         config.line_rate_bps = config.line_rate_bps.max(1);
         config.source_ports.truncate(crate::wire::PORTS_MAX);
+        config.addresses.truncate(crate::wire::ADDRESSES_MAX);
         let zero = StreamId::new(0, 0).unwrap_or_else(|| unreachable!("rank 0 of job 0 fits"));
         let stream = StreamId::new(config.job, config.rank).unwrap_or(zero);
         Self {
@@ -397,7 +398,8 @@ impl Endpoint {
 
     fn next_control(&mut self, now_ns: u64) -> Option<Burst> {
         while let Some(rank) = self.schedule.next_control() {
-            let Some((to, mut payload)) = self.with_peer(now_ns, rank, Peer::next_control).flatten() else {
+            let Some((to, way, mut payload)) = self.with_peer(now_ns, rank, Peer::next_control).flatten()
+            else {
                 continue;
             };
             if let Some(sealer) = &self.sealer {
@@ -410,7 +412,7 @@ impl Endpoint {
             let (tos, segment) = (self.config.dscp.control << 2 | ECT_0, payload.len());
             return Some(self.leave(
                 now_ns,
-                Burst { to, origin: Origin::Listening, tos, payload: Bytes::from(payload), segment },
+                Burst { to, origin: Origin::Listening(way), tos, payload: Bytes::from(payload), segment },
             ));
         }
         None
@@ -419,8 +421,10 @@ impl Endpoint {
     fn next_data(&mut self, now_ns: u64) -> Option<Burst> {
         let window = self.config.window_bytes();
         while let Some(rank) = self.schedule.next_data(now_ns) {
-            let data =
-                self.with_peer(now_ns, rank, |peer, cx| peer.address().zip(peer.next_data(cx, window)));
+            let data = self.with_peer(now_ns, rank, |peer, cx| {
+                let data = peer.next_data(cx, window)?;
+                Some((peer.address_of(data.path)?, data))
+            });
             if let Some((to, data)) = data.flatten() {
                 return Some(self.leave_data(now_ns, to, data));
             }

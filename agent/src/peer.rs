@@ -114,7 +114,12 @@ impl Peer {
         Self {
             rank,
             stream,
-            session: Session::new(config.incarnation, address, config.incarnations.get(&rank).copied()),
+            session: Session::new(
+                config.incarnation,
+                config.addresses.len() as u16,
+                address,
+                config.incarnations.get(&rank).copied(),
+            ),
             hellos: None,
             asked_since_ns: None,
             rate: config.rate.build(&path),
@@ -143,6 +148,11 @@ impl Peer {
     /// Where the peer listens.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.session.address()
+    }
+
+    /// Where DATA of a path goes.
+    pub(crate) fn address_of(&self, path: u16) -> Option<SocketAddr> {
+        self.session.address_of(path)
     }
 
     pub(crate) fn set_address(&mut self, address: SocketAddr) {
@@ -433,6 +443,9 @@ impl Peer {
                 Timer::Outgoing(message) => {
                     if let Some(transfer) = self.sends.get_mut(&message) {
                         let next = transfer.on_timeout(cx.now_ns, &cx.config.timeouts);
+                        if transfer.is_unanswered() {
+                            self.session.turn();
+                        }
                         self.apply(cx, message, next);
                     }
                 }
@@ -440,6 +453,7 @@ impl Peer {
                 Timer::Agreement(message) => {
                     if let Some(agreement) = self.agreements.get_mut(&message) {
                         let next = agreement.on_timeout(cx.now_ns, &cx.config.timeouts);
+                        self.session.turn();
                         self.apply_agreement(cx, message, next);
                     }
                 }
@@ -472,6 +486,9 @@ impl Peer {
     fn ask_for_life(&mut self, cx: &mut Context<'_>, message: u32) {
         if !self.session.is_open() {
             return self.greet(cx);
+        }
+        if self.asked_since_ns.is_some() {
+            self.session.turn();
         }
         let since_ns = *self.asked_since_ns.get_or_insert(cx.now_ns);
         if cx.now_ns.saturating_sub(since_ns) >= cx.config.timeouts.give_up_ns {

@@ -19,7 +19,8 @@
 //! STOP    0-3 sequence  4-23 report  24-27 packets missing  28-31 packets agreed (FINAL)   32- map part, or nothing
 //! FINAL   0-3 sequence  4-7 packets  8-11 zero  12- map part
 //! ABORT   0 reason   1 zero   2-3 rank to blame
-//! HELLO   0 flags (1 answer)   1 zero   2-3 number of ports   4- source ports of the sender's DATA, 2 bytes each
+//! HELLO   0 flags (1 answer, 2 addresses of 16 bytes instead of 4)   1 number of addresses   2-3 number of ports
+//!         4- source ports of the sender's DATA, 2 bytes each, then its addresses, where it has several
 //! ```
 //!
 //! Fields called zero are sent as zero and ignored on arrival.
@@ -31,6 +32,7 @@ mod writer;
 pub use writer::{MapSource, Writer};
 
 use cut_map::{MAX_PACKETS, MapError, MapPart};
+use std::net::IpAddr;
 use trimwire_encoder::DEFAULT_COORDINATES_PER_PACKET;
 use trimwire_encoder::wire::{HEADER_LEN, Kind, PLANES, plane_offset};
 
@@ -39,6 +41,8 @@ use trimwire_encoder::wire::{HEADER_LEN, Kind, PLANES, plane_offset};
 pub const CONTROL_LEN_MAX: usize = HEADER_LEN + plane_offset(PLANES, DEFAULT_COORDINATES_PER_PACKET);
 /// Most source ports that a HELLO tells.
 pub const PORTS_MAX: usize = 256;
+/// Most addresses that a HELLO tells.
+pub const ADDRESSES_MAX: usize = 8;
 
 const IDENTITY_LEN: usize = 8;
 const PROGRESS_LEN: usize = 36;
@@ -87,6 +91,14 @@ pub enum WireError {
         /// Ports there should be.
         ports: u16,
         /// Ports that the bytes hold.
+        room: usize,
+    },
+    /// More addresses than there may be, or fewer bytes than they need.
+    #[error("HELLO of {addresses} addresses with {room} bytes of them; valid are 0 to {ADDRESSES_MAX}")]
+    Addresses {
+        /// Addresses there should be.
+        addresses: u8,
+        /// Bytes there are.
         room: usize,
     },
     /// A kind that is not control.
@@ -261,12 +273,24 @@ pub struct Hello<'a> {
     pub answer: bool,
     /// Source ports of DATA, big-endian, two bytes each.
     ports: &'a [u8],
+    /// Four bytes each, or 16 where they are IPv6's.
+    addresses: &'a [u8],
+    v6: bool,
 }
 
 impl Hello<'_> {
     /// Source ports of the sender's DATA.
     pub fn ports(&self) -> impl Iterator<Item = u16> + '_ {
         self.ports.as_chunks().0.iter().map(|&bytes| u16::from_be_bytes(bytes))
+    }
+
+    /// All addresses that the sender listens on, in the order of its paths; none where it has one only.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        let v4 =
+            self.addresses.as_chunks::<4>().0.iter().filter(|_| !self.v6).map(|&bytes| IpAddr::from(bytes));
+        let v6 =
+            self.addresses.as_chunks::<16>().0.iter().filter(|_| self.v6).map(|&bytes| IpAddr::from(bytes));
+        v4.chain(v6)
     }
 }
 
@@ -360,8 +384,17 @@ impl<'a> Control<'a> {
                 if ports == 0 || usize::from(ports) > PORTS_MAX {
                     return Err(error);
                 }
-                let ports = rest.get(..2 * usize::from(ports)).ok_or(error)?;
-                Self::Hello(Hello { answer: fixed[0] & 1 != 0, ports })
+                let (ports, rest) = rest.split_at_checked(2 * usize::from(ports)).ok_or(error)?;
+                let (addresses, v6) = (fixed[1], fixed[0] & 2 != 0);
+                let length = usize::from(addresses) * if v6 { 16 } else { 4 };
+                let known = rest.get(..length).filter(|_| usize::from(addresses) <= ADDRESSES_MAX);
+                let bytes = known.ok_or(WireError::Addresses { addresses, room: rest.len() })?;
+                Self::Hello(Hello {
+                    answer: fixed[0] & 1 != 0,
+                    ports,
+                    addresses: bytes,
+                    v6: v6 && addresses > 0,
+                })
             }
             Kind::Final | Kind::Data => {
                 Self::Final(Final { sequence: word(fixed, 0), packets: packets(4)?, map: map()? })

@@ -226,7 +226,10 @@ fn a_strangers_packets_of_the_right_job_rank_and_message_change_nothing() {
                     ];
                     // A HELLO that does not name us is answered and not believed; one that does is of who knows us.
                     if identity.to != right.to || source != home {
-                        payloads.extend([writer.hello(false, &[40_000]), writer.hello(true, &[40_000])]);
+                        payloads.extend([
+                            writer.hello(false, &[40_000], &[]),
+                            writer.hello(true, &[40_000], &[]),
+                        ]);
                     }
                     for payload in payloads {
                         network.endpoints[to].handle_datagram(

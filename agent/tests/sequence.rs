@@ -614,8 +614,8 @@ impl World {
         let payload = match what % 5 {
             0 => writer.stop(id, &stop, None).0,
             1 => writer.abort(id, Abort { reason: Reason::Lost, culprit: 1 }),
-            2 => writer.hello(false, &[40_000]),
-            3 => writer.hello(true, &[40_000]),
+            2 => writer.hello(false, &[40_000], &[]),
+            3 => writer.hello(true, &[40_000], &[]),
             _ => {
                 source = SocketAddr::new(source.ip(), 40_000);
                 let layout = Layout::new(500, DEFAULT_COORDINATES_PER_PACKET).expect("valid");

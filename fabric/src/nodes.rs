@@ -138,7 +138,7 @@ impl RankHost {
             self.drain(now_ns);
             let Some(payload) = burst.datagrams().nth(nth) else { continue };
             let port = match burst.origin {
-                Origin::Listening => self.udp_port,
+                Origin::Listening(_) => self.udp_port,
                 Origin::Path(path) => {
                     let ports = &self.endpoint.config().source_ports;
                     ports.get(usize::from(path)).copied().unwrap_or(self.udp_port)

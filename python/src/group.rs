@@ -22,6 +22,7 @@ use trimwire_agent::driver::{
     Application, DEFAULT_LINE_RATE_BPS, Driver, UdpConfig, UdpLink, Wake, default_threads, on_sockets,
 };
 use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Event, Reliability};
+use trimwire_agent::wire::ADDRESSES_MAX;
 use trimwire_encoder::SealKey;
 
 /// Without news from anybody for so long, and nothing under way, a group that is closed is gone: whoever's STOP was lost has asked again by then.
@@ -36,16 +37,19 @@ fn network(error: impl std::fmt::Display) -> PyErr {
     TransportError::new_err(error.to_string())
 }
 
-/// The address of the first interface that matches `pattern` (as NCCL_SOCKET_IFNAME's), or else the one that the system would reach `towards` from.
+/// The addresses of the interfaces that match `pattern` (as NCCL_SOCKET_IFNAME's), with commas between, or else the one that the system would reach `towards` from.
 #[pyfunction]
 pub(crate) fn own_address(pattern: Option<String>, towards: Option<String>) -> PyResult<String> {
     if let Some(pattern) = pattern {
         let all = interfaces().map_err(network)?;
-        let found = select(&all, &pattern).map(|interface| interface.address.to_string());
-        return found.ok_or_else(|| {
+        let found = select(&all, &pattern);
+        if found.is_empty() {
             let all = describe(&all);
-            PyValueError::new_err(format!("interface: '{pattern}' selects none; there are: {all}"))
-        });
+            return Err(PyValueError::new_err(format!(
+                "interface: '{pattern}' selects none; there are: {all}"
+            )));
+        }
+        return Ok(found.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(","));
     }
     let towards = towards.unwrap_or_else(|| "127.0.0.1".to_owned());
     // No datagram is sent: the system only says which way it would go.
@@ -67,19 +71,33 @@ pub(crate) fn own_address(pattern: Option<String>, towards: Option<String>) -> P
 pub(crate) struct Socket {
     link: Mutex<Option<UdpLink>>,
     address: SocketAddr,
+    addresses: Vec<IpAddr>,
 }
 
 #[pymethods]
 impl Socket {
-    /// Listens on an address; port 0 is a free one.
+    /// Listens on an address, or on several of one family with commas between; port 0 is a free one.
     #[new]
     fn new(ip: &str, port: u16, paths: u16) -> PyResult<Self> {
-        let address: IpAddr =
-            ip.parse().map_err(|_| PyValueError::new_err(format!("address: '{ip}' is no IP address")))?;
-        let config = UdpConfig { data_sockets: paths, ..UdpConfig::new(SocketAddr::new(address, port)) };
+        let parse = |ip: &str| {
+            ip.trim().parse().map_err(|_| PyValueError::new_err(format!("address: '{ip}' is no IP address")))
+        };
+        let addresses: Vec<IpAddr> = ip.split(',').map(parse).collect::<PyResult<_>>()?;
+        let (&first, further) =
+            addresses.split_first().ok_or_else(|| PyValueError::new_err("address: there is none"))?;
+        if let Some(other) = further.iter().find(|other| other.is_ipv4() != first.is_ipv4()) {
+            return Err(PyValueError::new_err(format!("address: {other} is of another family than {first}")));
+        }
+        if addresses.len() > ADDRESSES_MAX {
+            let text = format!("address: {} addresses; at most {ADDRESSES_MAX}", addresses.len());
+            return Err(PyValueError::new_err(text));
+        }
+        let further = further.to_vec();
+        let config =
+            UdpConfig { data_sockets: paths, further, ..UdpConfig::new(SocketAddr::new(first, port)) };
         let link = UdpLink::open(config).map_err(network)?;
         let address = trimwire_agent::driver::Link::local_address(&link);
-        Ok(Self { link: Mutex::new(Some(link)), address })
+        Ok(Self { link: Mutex::new(Some(link)), address, addresses })
     }
 
     /// Where it listens: `IP:PORT`.
@@ -389,8 +407,8 @@ impl Group {
                 others.insert(peer, address);
             }
         }
-        let own = socket.address.ip();
-        let rate_bps = options.rate_bps.or_else(|| line_rate_of(own)).unwrap_or(DEFAULT_LINE_RATE_BPS);
+        let rate_bps =
+            options.rate_bps.or_else(|| line_rate_of(&socket.addresses)).unwrap_or(DEFAULT_LINE_RATE_BPS);
         let mut config = EndpointConfig::new(rank, world, rate_bps);
         config.job = options.job;
         config.seed = options.seed;

@@ -1,6 +1,7 @@
 //! The host's interfaces: addresses, MTU, line rate.
 #![forbid(unsafe_code)]
 
+use crate::wire::ADDRESSES_MAX;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use nix::sys::socket::SockaddrStorage;
@@ -43,10 +44,20 @@ pub fn line_rate_bps(name: &str) -> Option<u64> {
     attribute(name, "speed")?.parse::<u64>().ok().filter(|&mbps| mbps > 0)?.checked_mul(1_000_000)
 }
 
-/// The same of the interface that has an address.
-pub fn line_rate_of(address: IpAddr) -> Option<u64> {
+/// The same of the interfaces that have these addresses, together: as often the slowest one's as there are, since all carry as much.
+pub fn line_rate_of(addresses: &[IpAddr]) -> Option<u64> {
     let all = interfaces().ok()?;
-    line_rate_bps(&all.iter().find(|interface| interface.address == address)?.name)
+    let rate =
+        |&address: &IpAddr| line_rate_bps(&all.iter().find(|interface| interface.address == address)?.name);
+    let rates: Option<Vec<u64>> = addresses.iter().map(rate).collect();
+    rates?.into_iter().min()?.checked_mul(addresses.len() as u64)
+}
+
+/// The same of MTUs: the smallest.
+pub fn mtu_of(addresses: &[IpAddr]) -> Option<u32> {
+    let all = interfaces().ok()?;
+    let of = |&address: &IpAddr| mtu(&all.iter().find(|interface| interface.address == address)?.name);
+    addresses.iter().filter_map(of).min()
 }
 
 /// Bytes of the longest IP packet that an interface sends.
@@ -63,10 +74,10 @@ fn attribute(name: &str, attribute: &str) -> Option<String> {
     Some(std::fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
-/// The first address that a pattern in the form of `NCCL_SOCKET_IFNAME` selects: comma-separated prefixes of names
+/// The addresses that a pattern in the form of `NCCL_SOCKET_IFNAME` selects, one an interface and at most 8: comma-separated prefixes of names
 /// (`eth,ib`), exact names after `=` (`=eth0`), or all but those after `^` (`^docker,lo`). Interfaces that are up only;
-/// IPv4 before IPv6, and no link-local IPv6.
-pub fn select<'a>(interfaces: &'a [Interface], pattern: &str) -> Option<&'a Interface> {
+/// IPv4, or IPv6 where there is none, and no link-local IPv6. In the system's order.
+pub fn select(interfaces: &[Interface], pattern: &str) -> Vec<IpAddr> {
     let (except, rest) = pattern.strip_prefix('^').map_or((false, pattern), |rest| (true, rest));
     let (exact, rest) = rest.strip_prefix('=').map_or((false, rest), |rest| (true, rest));
     let named = |name: &str| {
@@ -77,7 +88,16 @@ pub fn select<'a>(interfaces: &'a [Interface], pattern: &str) -> Option<&'a Inte
         let link_local = matches!(interface.address, IpAddr::V6(v6) if v6.segments()[0] & 0xffc0 == 0xfe80);
         interface.up && !link_local && named(&interface.name) != except
     };
-    interfaces.iter().filter(usable).min_by_key(|interface| interface.address.is_ipv6())
+    let usable: Vec<&Interface> = interfaces.iter().filter(usable).collect();
+    let v4 = usable.iter().any(|interface| interface.address.is_ipv4());
+    let (mut names, mut addresses) = (Vec::new(), Vec::new());
+    for interface in usable.into_iter().filter(|interface| interface.address.is_ipv4() == v4) {
+        if addresses.len() < ADDRESSES_MAX && !names.contains(&&interface.name) {
+            names.push(&interface.name);
+            addresses.push(interface.address);
+        }
+    }
+    addresses
 }
 
 /// `eth0 10.0.0.1, lo 127.0.0.1`.
@@ -102,19 +122,20 @@ mod tests {
             .collect()
     }
 
-    fn selected(pattern: &str) -> Option<String> {
-        select(&host(), pattern).map(|interface| interface.address.to_string())
+    fn selected(pattern: &str) -> String {
+        select(&host(), pattern).iter().map(IpAddr::to_string).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
     fn patterns_select_as_nccl_socket_ifname_does() {
-        assert_eq!(selected("eth").as_deref(), Some("10.0.0.1"));
-        assert_eq!(selected("=eth1"), None);
-        assert_eq!(selected("=eth10").as_deref(), Some("10.0.1.1"));
-        assert_eq!(selected("^lo,eth0").as_deref(), Some("10.0.1.1"));
-        assert_eq!(selected("^=lo").as_deref(), Some("10.0.0.1"));
-        assert_eq!(selected("ib"), None, "interfaces that are down are not used");
-        assert_eq!(selected(""), None);
+        assert_eq!(selected("eth"), "10.0.0.1 10.0.1.1", "all of them, one address each");
+        assert_eq!(selected("eth0"), "10.0.0.1");
+        assert_eq!(selected("=eth1"), "");
+        assert_eq!(selected("=eth10"), "10.0.1.1");
+        assert_eq!(selected("^lo,eth0"), "10.0.1.1");
+        assert_eq!(selected("^=lo"), "10.0.0.1 10.0.1.1");
+        assert_eq!(selected("ib"), "", "interfaces that are down are not used");
+        assert_eq!(selected(""), "");
     }
 
     #[test]

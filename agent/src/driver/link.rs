@@ -139,6 +139,11 @@ pub trait Link {
     /// begin again at the first.
     fn data_ports(&self) -> Vec<u16>;
 
-    /// The address that is listened on, with its port, and that bursts of [`Origin::Listening`](crate::burst::Origin::Listening) leave from.
+    /// The address that is listened on, with its port, and that bursts of [`Origin::Listening`](crate::burst::Origin::Listening) leave from; with several interfaces, the first one's.
     fn local_address(&self) -> SocketAddr;
+
+    /// All addresses that are listened on, where there are several.
+    fn addresses(&self) -> Vec<IpAddr> {
+        Vec::new()
+    }
 }

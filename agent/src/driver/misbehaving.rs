@@ -5,7 +5,7 @@ use super::link::{Link, LinkError, LinkStats, Take};
 use super::wake::Wake;
 use crate::burst::{Arrived, Burst};
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use trimwire_encoder::wire::{HEADER_LEN, Kind, Prefix};
 
@@ -114,6 +114,10 @@ impl<L: Link> Link for Misbehaving<L> {
 
     fn data_ports(&self) -> Vec<u16> {
         self.link.data_ports()
+    }
+
+    fn addresses(&self) -> Vec<IpAddr> {
+        self.link.addresses()
     }
 
     fn local_address(&self) -> SocketAddr {

@@ -11,13 +11,13 @@
 //! never fragmented: those longer than the path's MTU are refused, counted and reported ([`Refusal`]).
 #![forbid(unsafe_code)]
 
+use super::ear::Ear;
 use super::link::{Link, LinkError, LinkStats, Take};
-use super::mmsg::{self, Inbox, Incoming, Outgoing};
+use super::mmsg::{self, Inbox, Outgoing};
 use super::options;
-use super::packet;
 pub use super::refusal::Refusal;
 use super::refusal::{Refusals, is_too_long};
-use super::sockets::{open, open_raw, path_mtu, set_buffers};
+use super::sockets::{open, path_mtu, set_buffers};
 use super::waiting::wait;
 use super::wake::Wake;
 use crate::burst::{Arrived, Burst, Origin};
@@ -28,7 +28,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use socket2::Socket;
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -75,6 +75,8 @@ pub enum Checksums {
 pub struct UdpConfig {
     /// Address and port to listen on.
     pub bind: SocketAddr,
+    /// Addresses of further interfaces, of the same family: the same port of each is listened on, and DATA's sockets are on all of them in turn.
+    pub further: Vec<IpAddr>,
     /// Sockets to spray DATA over, 1 to 256.
     pub data_sockets: u16,
     /// How to receive.
@@ -93,6 +95,7 @@ impl UdpConfig {
     pub const fn new(bind: SocketAddr) -> Self {
         Self {
             bind,
+            further: Vec::new(),
             data_sockets: 16,
             receive: Receive::Socket,
             checksums: Checksums::Filled,
@@ -106,10 +109,8 @@ impl UdpConfig {
 #[derive(Debug)]
 pub struct UdpLink {
     config: UdpConfig,
-    local: SocketAddr,
-    listening: Socket,
-    /// Reads whole packets of an interface.
-    raw: Option<Socket>,
+    /// One an interface.
+    ears: Vec<Ear>,
     /// DATA's.
     paths: Vec<Socket>,
     inbox: Inbox,
@@ -117,7 +118,7 @@ pub struct UdpLink {
     segmentation: bool,
     /// Indices into the batch; kept for their allocation.
     order: Vec<usize>,
-    /// Sockets without room: 0 is the listening one, then those of the paths.
+    /// Sockets without room: the listening ones, then those of the paths.
     full: Vec<usize>,
     stats: LinkStats,
     refusals: Refusals,
@@ -132,36 +133,16 @@ impl UdpLink {
     /// When an address cannot be bound or an option is refused; see [`LinkError`].
     pub fn open(mut config: UdpConfig) -> Result<Self, LinkError> {
         config.data_sockets = config.data_sockets.clamp(1, 256);
-        let own = config.bind.ip();
-        let option = |option, source| LinkError::Option { address: own, option, source };
-        let listening = open(config.bind, config.receive == Receive::Raw)?;
-        set_buffers(&listening);
-        if own.is_ipv4() {
-            listening.set_recv_tos_v4(true).map_err(|source| option("IP_RECVTOS", source))?;
-        } else {
-            listening.set_recv_tclass_v6(true).map_err(|source| option("IPV6_RECVTCLASS", source))?;
-            // What comes over IPv4 to [::] has its TOS there. Harmless elsewhere.
-            let _ = listening.set_recv_tos_v4(true);
-            // RFC 6935: cut packets come with checksum 0, which IPv6 sockets refuse unless told.
-            let check = options::UDP_NO_CHECK6_RX;
-            options::set(&listening, check, 1).map_err(|source| option(check.2, source))?;
-        }
-        let local = listening.local_addr().ok().and_then(|a| a.as_socket()).unwrap_or(config.bind);
-        // In the way of a packet socket, too: a socket that takes datagrams one by one has the kernel cut bursts up before its filter
-        // refuses them.
-        if let Err(error) = setsockopt(&listening, sockopt::UdpGroSegment, &true) {
-            tracing::info!("no UDP_GRO here: {error}; each datagram is received on its own");
-        }
-        let raw = match config.receive {
-            Receive::Socket => None,
-            Receive::Raw => Some(open_raw(local)?),
-        };
-        // What a datagram waits here is not the network's doing. Without, round trips are longer, and vary with what this host does.
-        for socket in raw.iter().chain([&listening]) {
-            let _ = options::set(socket, options::SO_TIMESTAMPNS, 1);
+        let mut ears = vec![Ear::open(config.bind, config.receive)?];
+        // A port that the system has chosen is the same on all.
+        let port = ears.first().map_or(config.bind, Ear::address).port();
+        for &own in &config.further {
+            ears.push(Ear::open(SocketAddr::new(own, port), config.receive)?);
         }
         let mut paths = Vec::new();
-        for _ in 0..config.data_sockets {
+        for path in 0..config.data_sockets {
+            let own = ears.get(usize::from(path) % ears.len()).map_or(config.bind, Ear::address).ip();
+            let option = |option, source| LinkError::Option { address: own, option, source };
             // Nobody reads these; what a stranger sends them must not stay.
             let socket = open(SocketAddr::new(own, 0), true)?;
             set_buffers(&socket);
@@ -178,9 +159,7 @@ impl UdpLink {
         // Failure leaves the default of 50 µs, which is only less exact.
         let _ = set_timerslack(1_000);
         Ok(Self {
-            local,
-            listening,
-            raw,
+            ears,
             inbox: Inbox::new(),
             segmentation,
             order: Vec::new(),
@@ -206,13 +185,13 @@ impl UdpLink {
     /// Bytes that wait in the socket that listens, with the kernel's bookkeeping; 0 where the system does not tell.
     #[cfg(test)]
     pub(super) fn waiting_bytes(&self) -> usize {
-        options::receive_memory(&self.listening)
+        self.ears.iter().map(Ear::waiting_bytes).sum()
     }
 
     /// Makes the kernel refuse to cut bursts up, as an old one does.
     #[cfg(test)]
     pub(super) fn forbid_checksums(&self) {
-        let check = if self.local.is_ipv4() { options::SO_NO_CHECK } else { options::UDP_NO_CHECK6_TX };
+        let check = if self.config.bind.is_ipv4() { options::SO_NO_CHECK } else { options::UDP_NO_CHECK6_TX };
         for socket in &self.paths {
             options::set(socket, check, 1).expect("known option");
         }
@@ -221,9 +200,7 @@ impl UdpLink {
     /// Leaves room for few arrivals.
     #[cfg(test)]
     pub(super) fn shrink_receive_buffers(&self) {
-        for socket in self.raw.iter().chain([&self.listening]) {
-            socket.set_recv_buffer_size(1).expect("rounded up");
-        }
+        self.ears.iter().for_each(Ear::shrink);
     }
 
     /// Leaves room for little, with or without segmentation.
@@ -241,21 +218,21 @@ impl UdpLink {
             self.stats.too_long += datagrams as u64;
         }
         if self.refusals.is_news(to, &error) {
-            self.refusals.report(Refusal { to, length, mtu: path_mtu(self.local, to), error });
+            self.refusals.report(Refusal { to, length, mtu: path_mtu(self.local_address(), to), error });
         }
     }
 
     /// The socket that a burst leaves from, by its number in `full`.
     fn socket_of(&self, burst: &Burst) -> usize {
         match burst.origin {
-            Origin::Listening => 0,
-            Origin::Path(path) => 1 + usize::from(path) % self.paths.len().max(1),
+            Origin::Listening(interface) => usize::from(interface) % self.ears.len().max(1),
+            Origin::Path(path) => self.ears.len() + usize::from(path) % self.paths.len().max(1),
         }
     }
 
     /// Sends what of `turn` finds room in one socket; gives whether all of it did.
     fn send_turn(&mut self, socket: usize, turn: &[usize], batch: &mut VecDeque<Burst>) -> bool {
-        let mapped = self.local.is_ipv6();
+        let mapped = self.config.bind.is_ipv6();
         let mut rest = turn;
         // The burst at the front, sent one datagram a message, because the kernel refused it in one piece, and why.
         let mut singly: Option<io::Error> = None;
@@ -266,7 +243,8 @@ impl UdpLink {
                 .iter()
                 .filter_map(|&index| batch.get(index))
                 .flat_map(|burst| messages(burst, together, mapped));
-            let (taken, error) = mmsg::send(self.fd(socket), messages);
+            let Some(fd) = self.fd(socket) else { return true };
+            let (taken, error) = mmsg::send(fd, messages);
             if taken > 0
                 && let Some(error) = &singly
                 && !is_too_long(error)
@@ -319,9 +297,10 @@ impl UdpLink {
         true
     }
 
-    /// The socket at an index of `turns`.
-    fn fd(&self, socket: usize) -> BorrowedFd<'_> {
-        socket.checked_sub(1).and_then(|path| self.paths.get(path)).unwrap_or(&self.listening).as_fd()
+    /// The socket of a number in `full`.
+    fn fd(&self, socket: usize) -> Option<BorrowedFd<'_>> {
+        let path = || self.paths.get(socket.checked_sub(self.ears.len())?).map(Socket::as_fd);
+        self.ears.get(socket).map(Ear::sending).or_else(path)
     }
 }
 
@@ -344,40 +323,6 @@ fn messages(burst: &Burst, together: bool, mapped: bool) -> impl Iterator<Item =
             .ok()
             .filter(|&segment| payload.len() > usize::from(segment)),
     })
-}
-
-/// Source, TOS, payload and segment of a frame from the packet socket.
-fn read_frame<'a>(frame: &Incoming<'a>, own: [u8; 16], port: u16) -> Option<Incoming<'a>> {
-    let (offloads, link) = frame.payload.split_at_checked(packet::OFFLOADS)?;
-    const ETHERNET: usize = 14;
-    let found = packet::parse(link.get(frame.network.unwrap_or(ETHERNET)..)?)?;
-    // The filter lets nothing else up; another's, changed from outside, might.
-    if found.port != port || found.destination != own {
-        return None;
-    }
-    Some(Incoming {
-        source: Some(SocketAddr::new(IpAddr::from(found.source).to_canonical(), found.source_port)),
-        tos: found.tos,
-        segment: packet::segment(offloads),
-        stamp_ns: frame.stamp_ns,
-        network: None,
-        lost: frame.lost,
-        payload: found.payload,
-    })
-}
-
-/// [`read_frame`] of any bytes; gives the number of datagrams.
-#[cfg(test)]
-pub(super) fn read_any_frame(
-    frame: &[u8],
-    network: Option<usize>,
-    own: std::net::Ipv4Addr,
-    port: u16,
-) -> usize {
-    let frame =
-        Incoming { source: None, tos: 0, segment: None, stamp_ns: None, network, lost: None, payload: frame };
-    read_frame(&frame, own.to_ipv6_mapped().octets(), port)
-        .map_or(0, |found| found.payload.chunks(found.segment.unwrap_or(1)).count())
 }
 
 impl Link for UdpLink {
@@ -411,45 +356,26 @@ impl Link for UdpLink {
     }
 
     fn receive(&mut self, take: &mut Take<'_>) -> Result<usize, LinkError> {
-        let Self { local, inbox, stats, listening, raw, .. } = self;
+        let Self { ears, inbox, stats, refusals, .. } = self;
         let mut count = 0;
         let mut real_ns = None;
-        let mut deliver = |incoming: Incoming<'_>| {
-            if let Some(lost) = incoming.lost {
-                // The kernel's count begins again at 0 behind 2^32.
-                stats.overflowed += u64::from(lost.wrapping_sub(stats.overflowed as u32));
-            }
-            let Some(source) = incoming.source else { return };
-            let segment = incoming.segment.unwrap_or(incoming.payload.len()).max(1);
-            stats.received_bytes += incoming.payload.len() as u64;
-            let age_ns = incoming.stamp_ns.map_or(0, |stamp_ns| {
-                real_ns.get_or_insert_with(real_time_ns).saturating_sub(stamp_ns).min(AGE_MOST_NS)
+        for ear in ears {
+            let outcome = ear.receive(inbox, &mut stats.overflowed, |incoming| {
+                let Some(source) = incoming.source else { return };
+                let segment = incoming.segment.unwrap_or(incoming.payload.len()).max(1);
+                stats.received_bytes += incoming.payload.len() as u64;
+                let age_ns = incoming.stamp_ns.map_or(0, |stamp_ns| {
+                    real_ns.get_or_insert_with(real_time_ns).saturating_sub(stamp_ns).min(AGE_MOST_NS)
+                });
+                let arrived = Arrived { source, tos: incoming.tos, age_ns };
+                for datagram in incoming.payload.chunks(segment) {
+                    stats.received += 1;
+                    count += 1;
+                    take(arrived, datagram);
+                }
             });
-            let arrived = Arrived { source, tos: incoming.tos, age_ns };
-            for datagram in incoming.payload.chunks(segment) {
-                stats.received += 1;
-                count += 1;
-                take(arrived, datagram);
-            }
-        };
-        let outcome = match raw {
-            None => inbox.receive(listening.as_fd(), deliver),
-            Some(raw) => {
-                let own = match local.ip() {
-                    IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-                    IpAddr::V6(v6) => v6,
-                };
-                let own = Ipv6Addr::octets(&own);
-                inbox.receive(raw.as_fd(), |frame| {
-                    if let Some(incoming) = read_frame(&frame, own, local.port()) {
-                        deliver(incoming);
-                    }
-                })
-            }
-        };
-        match outcome {
-            Ok(_) => Ok(count),
-            Err(error) => match error.raw_os_error().map(Errno::from_raw) {
+            let Err(error) = outcome else { continue };
+            match error.raw_os_error().map(Errno::from_raw) {
                 // The latter ones are said once: an ICMP error about something sent earlier, an interface that went down and may come back.
                 Some(
                     Errno::EAGAIN
@@ -458,29 +384,28 @@ impl Link for UdpLink {
                     | Errno::ECONNREFUSED
                     | Errno::EHOSTUNREACH
                     | Errno::ENETUNREACH,
-                ) => Ok(0),
+                ) => {}
                 // PACKET_VNET_HDR has no words for it; the frame was taken off the socket.
-                Some(Errno::EINVAL) if self.raw.is_some() => {
-                    if self.refusals.is_news(self.local, &error) {
+                Some(Errno::EINVAL) if ear.is_raw() => {
+                    if refusals.is_news(ear.address(), &error) {
                         tracing::warn!(
                             "this kernel cannot hand over bursts that a sender on this machine left whole; they are lost. Turn that off at \
                              the sender: ethtool -K IFACE tx-udp-segmentation off"
                         );
                     }
-                    Ok(0)
                 }
-                _ => Err(LinkError::Io { what: "receive", source: error }),
-            },
+                _ => return Err(LinkError::Io { what: "receive", source: error }),
+            }
         }
+        Ok(count)
     }
 
     fn wait(&mut self, timeout_ns: u64, room: bool) -> Result<(), LinkError> {
-        let socket = self.raw.as_ref().unwrap_or(&self.listening).as_fd();
-        let readable = std::iter::once(socket).chain(self.wake.iter().map(|wake| wake.as_fd()));
+        let readable = self.ears.iter().map(Ear::reading).chain(self.wake.iter().map(|wake| wake.as_fd()));
         let full = if room { self.full.as_slice() } else { &[] };
         // ENOBUFS says that a queue of the system is full, which poll does not see: look again soon.
         let timeout_ns = if room { timeout_ns.min(1_000_000) } else { timeout_ns };
-        let writable = full.iter().map(|&socket| self.fd(socket));
+        let writable = full.iter().filter_map(|&socket| self.fd(socket));
         wait(readable, writable, timeout_ns, self.config.spin_ns)
             .map_err(|source| LinkError::Io { what: "wait", source })
     }
@@ -500,6 +425,13 @@ impl Link for UdpLink {
     }
 
     fn local_address(&self) -> SocketAddr {
-        self.local
+        self.ears.first().map_or(self.config.bind, Ear::address)
+    }
+
+    fn addresses(&self) -> Vec<IpAddr> {
+        if self.config.further.is_empty() {
+            return Vec::new();
+        }
+        self.ears.iter().map(|ear| ear.address().ip()).collect()
     }
 }

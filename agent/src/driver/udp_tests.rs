@@ -74,7 +74,7 @@ fn expected(link: &impl Link, bursts: &[Burst]) -> Vec<Arrival> {
     let mut all = Vec::new();
     for burst in bursts {
         let port = match burst.origin {
-            Origin::Listening => own.port(),
+            Origin::Listening(_) => own.port(),
             Origin::Path(path) => ports[usize::from(path) % ports.len()],
         };
         all.extend(
@@ -100,7 +100,7 @@ fn mixed(to: SocketAddr) -> Vec<Burst> {
         burst(to, 3, 0xb8, 700, 1_400),
     ];
     let payload = Bytes::from_static(b"control");
-    bursts.push(Burst { to, origin: Origin::Listening, tos: 0xc0, payload, segment: 7 });
+    bursts.push(Burst { to, origin: Origin::Listening(0), tos: 0xc0, payload, segment: 7 });
     bursts
 }
 
@@ -492,7 +492,7 @@ proptest::proptest! {
         }
         let own = frame.get(40..44).map_or([0; 4], |v4| v4.try_into().expect("four"));
         let port = frame.get(46..48).map_or(0, |port| u16::from_be_bytes(port.try_into().expect("two")));
-        super::udp::read_any_frame(&frame, network, std::net::Ipv4Addr::from(own), port);
+        super::ear::read_any_frame(&frame, network, std::net::Ipv4Addr::from(own), port);
     }
 }
 

@@ -17,10 +17,12 @@
 //!
 //! An incarnation is taken over only from a HELLO that echoes ours, so that it was us whom its sender heard: a stranger cannot end a session by claiming that a rank
 //! has started anew. One that was superseded never comes back, or a HELLO of before, repeated, would end the session that came after it. After that every control packet carries both incarnations, and DATA comes from the address and the source ports that the HELLO named.
+//!
+//! A peer with several interfaces names all its addresses. Control packets keep to one way, the last that something was heard on, and try the next one when nobody answers.
 
 use crate::wire::{Hello, Identity};
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Incarnations that are remembered after they were superseded.
 const FORMER: usize = 64;
@@ -67,6 +69,12 @@ pub(super) struct Session {
     former: VecDeque<u32>,
     /// Packets of former incarnations since the last one of the present one.
     knocks: u32,
+    /// All of the peer's, in the order of its paths, where it has several.
+    addresses: Vec<IpAddr>,
+    /// How many this rank has.
+    own_addresses: u16,
+    /// The way of control packets: from the address of this index, to the peer's, each counted round.
+    way: u16,
     /// Sorted.
     ports: Vec<u16>,
     /// Whether the peer is known to know us.
@@ -74,7 +82,12 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(own: u32, address: Option<SocketAddr>, agreed: Option<u32>) -> Self {
+    pub(super) fn new(
+        own: u32,
+        own_addresses: u16,
+        address: Option<SocketAddr>,
+        agreed: Option<u32>,
+    ) -> Self {
         Self {
             own,
             address,
@@ -82,6 +95,9 @@ impl Session {
             peer: None,
             former: VecDeque::new(),
             knocks: 0,
+            addresses: Vec::new(),
+            own_addresses: own_addresses.max(1),
+            way: 0,
             ports: Vec::new(),
             confirmed: false,
         }
@@ -94,6 +110,45 @@ impl Session {
 
     pub(super) fn set_address(&mut self, address: SocketAddr) {
         self.address = Some(address);
+    }
+
+    /// Where a way leads to: of DATA's path, or of control packets.
+    pub(super) fn address_of(&self, way: u16) -> Option<SocketAddr> {
+        let at = usize::from(way).checked_rem(self.addresses.len());
+        let further = at.and_then(|at| self.addresses.get(at));
+        self.address.map(|address| SocketAddr::new(further.map_or(address.ip(), |&ip| ip), address.port()))
+    }
+
+    /// The way of control packets.
+    pub(super) fn way(&self) -> u16 {
+        self.way
+    }
+
+    fn ways(&self) -> u16 {
+        self.own_addresses.max(self.addresses.len() as u16)
+    }
+
+    /// Nobody answers: control packets try the next way.
+    pub(super) fn turn(&mut self) {
+        // Who does not know us yet believes what comes from our first address.
+        if self.confirmed {
+            self.way = (self.way + 1) % self.ways();
+        }
+    }
+
+    /// What was heard came that way.
+    fn heard_from(&mut self, source: SocketAddr) {
+        let here = self.address_of(self.way) == Some(source);
+        if !here && let Some(way) = (0..self.ways()).find(|&way| self.address_of(way) == Some(source)) {
+            self.way = way;
+        }
+    }
+
+    /// Whether the peer listens there.
+    fn is_at(&self, source: SocketAddr) -> bool {
+        self.address.is_some_and(|address| {
+            address == source || (address.port() == source.port() && self.addresses.contains(&source.ip()))
+        })
     }
 
     /// Whether we know the peer.
@@ -130,11 +185,12 @@ impl Session {
 
     /// Of a control packet other than HELLO.
     pub(super) fn judge(&mut self, source: SocketAddr, identity: Identity) -> Verdict {
-        if self.address.is_none_or(|address| address != source) || self.is_former(identity) {
+        if !self.is_at(source) || self.is_former(identity) {
             return Verdict::Foreign;
         }
         if identity.to == self.own && self.peer == Some(identity.from) {
             self.knocks = 0;
+            self.heard_from(source);
             Verdict::Ours
         } else {
             Verdict::Strange
@@ -143,13 +199,14 @@ impl Session {
 
     /// Whether DATA from there is the peer's.
     pub(super) fn sends_data_from(&self, source: SocketAddr) -> bool {
-        self.address.is_some_and(|address| address.ip() == source.ip())
+        self.address
+            .is_some_and(|address| address.ip() == source.ip() || self.addresses.contains(&source.ip()))
             && self.ports.binary_search(&source.port()).is_ok()
     }
 
     /// Takes a HELLO.
     pub(super) fn on_hello(&mut self, source: SocketAddr, identity: Identity, hello: &Hello<'_>) -> Greeting {
-        let elsewhere = self.address.is_some_and(|address| address != source);
+        let elsewhere = self.address.is_some() && !self.is_at(source);
         let other = self.agreed.is_some_and(|agreed| agreed != identity.from);
         if identity.from == 0 || elsewhere || other || self.is_former(identity) {
             return Greeting::Foreign;
@@ -157,17 +214,24 @@ impl Session {
         if identity.to != self.own {
             return Greeting::Unconfirmed;
         }
-        self.address = Some(source);
+        let address = *self.address.get_or_insert(source);
         self.ports = hello.ports().collect();
         self.ports.sort_unstable();
+        self.addresses = hello.addresses().collect();
+        // What a peer claims of itself is no reason to send data to anybody else who is not a host.
+        let hosts = self.addresses.iter().all(|ip| is_host(*ip) && ip.is_ipv4() == address.is_ipv4());
+        if !hosts || !self.addresses.contains(&address.ip()) {
+            self.addresses.clear();
+        }
         match self.peer.replace(identity.from) {
             None => Greeting::Begun,
             Some(before) if before == identity.from => {
                 self.knocks = 0;
+                self.heard_from(source);
                 Greeting::Known
             }
             Some(before) => {
-                (self.knocks, self.confirmed) = (0, false);
+                (self.knocks, self.confirmed, self.way) = (0, false, 0);
                 self.former.retain(|&former| former != identity.from);
                 if self.former.len() == FORMER {
                     self.former.pop_front();
@@ -177,4 +241,10 @@ impl Session {
             }
         }
     }
+}
+
+/// Whether an address can be one host's.
+fn is_host(address: IpAddr) -> bool {
+    let broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
+    !(address.is_unspecified() || address.is_multicast() || broadcast)
 }

@@ -27,16 +27,18 @@ impl Peer {
         !self.control.is_empty()
     }
 
-    /// The next control packet that is still called for, and where to.
-    pub(crate) fn next_control(&mut self, cx: &mut Context<'_>) -> Option<(SocketAddr, Vec<u8>)> {
+    /// The next control packet that is still called for, where to, and by which of this rank's addresses.
+    pub(crate) fn next_control(&mut self, cx: &mut Context<'_>) -> Option<(SocketAddr, u16, Vec<u8>)> {
         while let Some(due) = self.control.pop_front() {
             let to = match due {
                 Due::Hello { to: Some((to, _)), .. } => Some(to),
-                _ => self.session.address(),
+                _ => self.session.address_of(self.session.way()),
             };
             if let (Some(to), Some(payload)) = (to, self.write(cx, due)) {
                 self.stats.control_sent += 1;
-                return Some((to, payload));
+                let way = self.session.way();
+                let way = if self.session.address_of(way) == Some(to) { way } else { 0 };
+                return Some((to, way, payload));
             }
         }
         None
@@ -48,7 +50,11 @@ impl Peer {
             Due::Hello { answer, to } => {
                 let incarnation = to.map_or(writer.identity.to, |(_, incarnation)| incarnation);
                 let identity = Identity { to: incarnation, ..writer.identity };
-                Some(Writer { identity, ..writer }.hello(answer, &cx.config.source_ports))
+                Some(Writer { identity, ..writer }.hello(
+                    answer,
+                    &cx.config.source_ports,
+                    &cx.config.addresses,
+                ))
             }
             Due::Ack(message) => {
                 let transfer = self.receives.get_mut(&message)?;

@@ -61,6 +61,11 @@ impl Inquiry {
         self.sequence > 0 && !self.answered
     }
 
+    /// Whether time was up for a question, and nothing has come since.
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.unanswered > 0
+    }
+
     /// Time is up. Gives how long nothing has been heard, and the questions since.
     pub(super) fn on_timeout(&mut self, now_ns: u64) -> (u64, u32) {
         if self.is_open() {

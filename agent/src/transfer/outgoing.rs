@@ -555,6 +555,11 @@ impl Outgoing {
         self.map.take()
     }
 
+    /// Whether a question is open that was asked again.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.inquiry.is_unanswered()
+    }
+
     /// The timer has expired.
     pub(crate) fn on_timeout(&mut self, now_ns: u64, timeouts: &TimeoutConfig) -> Next {
         self.timer_ns = None;

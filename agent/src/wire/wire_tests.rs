@@ -42,11 +42,17 @@ fn read(bytes: &[u8]) -> (Prefix, Control<'_>) {
     (prefix, control)
 }
 
+fn addresses() -> impl Strategy<Value = Vec<IpAddr>> {
+    let v4 = prop::collection::vec(any::<[u8; 4]>().prop_map(IpAddr::from), 0..=ADDRESSES_MAX);
+    let v6 = prop::collection::vec(any::<[u8; 16]>().prop_map(IpAddr::from), 0..=ADDRESSES_MAX);
+    prop_oneof![v4, v6]
+}
+
 proptest! {
     #[test]
     fn what_is_written_is_read_back(
         progress in progress(), message: u32, words: [u32; 4], packets in 1..=MAX_PACKETS, planes in 1..=FULL, flags: [bool; 2],
-        reason in 1_u8..=5, culprit: u16, ports in prop::collection::vec(any::<u16>(), 1..=PORTS_MAX),
+        reason in 1_u8..=5, culprit: u16, ports in prop::collection::vec(any::<u16>(), 1..=PORTS_MAX), addresses in addresses(),
     ) {
         let bytes = writer().progress(message, false, &progress, None).0;
         prop_assert_eq!(read(&bytes).1, Control::Ack(progress));
@@ -68,10 +74,10 @@ proptest! {
         let bytes = writer().abort(message, abort);
         prop_assert_eq!(read(&bytes).1, Control::Abort(abort));
 
-        let bytes = writer().hello(finish, &ports);
+        let bytes = writer().hello(finish, &ports, &addresses);
         prop_assert!(bytes.len() <= CONTROL_LEN_MAX);
         let Control::Hello(hello) = read(&bytes).1 else { panic!("no HELLO") };
-        prop_assert_eq!((hello.answer, hello.ports().collect::<Vec<_>>()), (finish, ports));
+        prop_assert_eq!((hello.answer, hello.ports().collect::<Vec<_>>(), hello.addresses().collect::<Vec<_>>()), (finish, ports, addresses));
     }
 
     #[test]
@@ -112,7 +118,10 @@ proptest! {
                     }
                     Control::Probe(probe) => writer.probe(0, &probe),
                     Control::Abort(abort) => writer.abort(0, abort),
-                    Control::Hello(hello) => writer.hello(hello.answer, &hello.ports().collect::<Vec<_>>()),
+                    Control::Hello(hello) => {
+                        let addresses: Vec<_> = hello.addresses().collect();
+                        writer.hello(hello.answer, &hello.ports().collect::<Vec<_>>(), &addresses)
+                    },
                     _ => return Ok(()),
                 };
                 let again = Control::parse(kind, &bytes[PREFIX_LEN..]);
@@ -185,6 +194,8 @@ fn errors_name_the_kind_and_what_is_valid() {
     assert_eq!(text(Kind::Probe, &[0; 28]), "Probe speaks of a message of 0 packets; valid are 1 to 1048576");
     assert_eq!(text(Kind::Abort, &[0; 12]), "unknown reason 0 to abort; valid are 1 to 5");
     assert_eq!(text(Kind::Hello, &[0; 12]), "HELLO of 0 ports with room for 0; valid are 1 to 256");
+    let hello = [0, 0, 0, 1, 0, 0, 0, 2, 0, 2, 0, 1, 0xc0, 0, 10, 0, 0, 1, 10];
+    assert_eq!(text(Kind::Hello, &hello), "HELLO of 2 addresses with 5 bytes of them; valid are 0 to 8");
     assert_eq!(
         text(Kind::Data, &[]),
         "Data is not a control packet; those are ACK, PROBE, STATUS, STOP, FINAL, ABORT and HELLO"

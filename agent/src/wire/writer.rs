@@ -1,7 +1,10 @@
 //! Control packets as bytes.
 
 use super::cut_map::{self, Detail, MAX_PACKETS};
-use super::{Abort, CONTROL_LEN_MAX, Identity, PORTS_MAX, Probe, Progress, Report, Stop, Wanted};
+use super::{
+    ADDRESSES_MAX, Abort, CONTROL_LEN_MAX, Identity, PORTS_MAX, Probe, Progress, Report, Stop, Wanted,
+};
+use std::net::IpAddr;
 use trimwire_encoder::wire::{Kind, Prefix, StreamId};
 
 /// A map to be written behind a control packet.
@@ -114,14 +117,22 @@ impl Writer {
         out
     }
 
-    /// A HELLO with the source ports of this end's DATA, the first [`PORTS_MAX`] of them.
-    pub fn hello(self, answer: bool, ports: &[u16]) -> Vec<u8> {
+    /// A HELLO with the source ports of this end's DATA, the first [`PORTS_MAX`] of them, and its addresses where it has several: those of the first one's family, up to [`ADDRESSES_MAX`].
+    pub fn hello(self, answer: bool, ports: &[u16], addresses: &[IpAddr]) -> Vec<u8> {
         let mut out = self.begin(Kind::Hello, 0);
         let ports = &ports[..ports.len().min(PORTS_MAX)];
         let [high, low] = (ports.len() as u16).to_be_bytes();
-        out.extend_from_slice(&[u8::from(answer), 0, high, low]);
+        let v6 = addresses.first().is_some_and(IpAddr::is_ipv6);
+        let alike = || addresses.iter().filter(|address| address.is_ipv6() == v6).take(ADDRESSES_MAX);
+        out.extend_from_slice(&[u8::from(answer) | u8::from(v6) << 1, alike().count() as u8, high, low]);
         for port in ports {
             out.extend_from_slice(&port.to_be_bytes());
+        }
+        for address in alike() {
+            match address {
+                IpAddr::V4(v4) => out.extend_from_slice(&v4.octets()),
+                IpAddr::V6(v6) => out.extend_from_slice(&v6.octets()),
+            }
         }
         out
     }

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use trimwire_agent::burst::{Arrived, Burst, Origin};
 use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Event, Expectation, Reliability};
@@ -103,6 +103,12 @@ pub(crate) fn address(rank: usize) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, high, low)), PORT)
 }
 
+/// The address of one of a rank's interfaces; the first one's is [`address`].
+pub(crate) fn interface(rank: usize, index: usize) -> IpAddr {
+    let [high, low] = (rank as u16 + 1).to_be_bytes();
+    IpAddr::V4(Ipv4Addr::new(10, index as u8, high, low))
+}
+
 /// A rank that sends at line rate to the others.
 pub(crate) fn config(rank: u16, world: u16) -> EndpointConfig {
     let mut config = EndpointConfig::new(rank, world, LINE_BPS);
@@ -130,6 +136,10 @@ pub(crate) struct Network {
     pub(crate) endpoints: Vec<Endpoint>,
     /// Ranks whose datagrams vanish, both ways.
     pub(crate) dead: Vec<bool>,
+    /// Interfaces that lead nowhere.
+    pub(crate) down: BTreeSet<IpAddr>,
+    /// From where to where bursts went, and whether they were data.
+    pub(crate) ways: BTreeSet<(IpAddr, IpAddr, bool)>,
     /// Ranks that nobody drives until then: what arrives waits in their sockets.
     pub(crate) paused_until_ns: Vec<u64>,
     inboxes: Vec<Vec<Datagram>>,
@@ -169,6 +179,8 @@ impl Network {
             now_ns: 0,
             endpoints: (0..world).map(endpoint).collect(),
             dead: vec![false; usize::from(world)],
+            down: BTreeSet::new(),
+            ways: BTreeSet::new(),
             paused_until_ns: vec![0; usize::from(world)],
             inboxes: vec![Vec::new(); usize::from(world)],
             faults,
@@ -233,12 +245,20 @@ impl Network {
     }
 
     fn depart(&mut self, from: usize, burst: &Burst) {
-        let Some(to) = (0..self.endpoints.len()).find(|&rank| address(rank) == burst.to) else { return };
-        let port = match burst.origin {
-            Origin::Listening => PORT,
-            Origin::Path(path) => self.endpoints[from].config().source_ports[usize::from(path)],
+        let interfaces = |rank: usize| self.endpoints[rank].config().addresses.len().max(1);
+        let has = |rank: usize| (0..interfaces(rank)).any(|index| interface(rank, index) == burst.to.ip());
+        let Some(to) = (0..self.endpoints.len()).find(|&rank| has(rank) && burst.to.port() == PORT) else {
+            return;
         };
-        let source = SocketAddr::new(address(from).ip(), port);
+        let (port, index) = match burst.origin {
+            Origin::Listening(index) => (PORT, index),
+            Origin::Path(path) => (self.endpoints[from].config().source_ports[usize::from(path)], path),
+        };
+        let source = SocketAddr::new(interface(from, usize::from(index) % interfaces(from)), port);
+        self.ways.insert((source.ip(), burst.to.ip(), burst.payload[0] & 15 == Kind::Data as u8));
+        if self.down.contains(&source.ip()) || self.down.contains(&burst.to.ip()) {
+            return;
+        }
         for payload in burst.datagrams() {
             self.fly(Datagram { from, to, source, tos: burst.tos, payload: payload.to_vec() });
         }

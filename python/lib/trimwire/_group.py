@@ -20,7 +20,7 @@ DEFAULT_PLANES = 9
 
 
 def default_address(towards: str | None = None) -> str:
-    """The address to listen on: of the interface that TRIMWIRE_SOCKET_IFNAME selects (as NCCL_SOCKET_IFNAME does), or else the one that this host reaches `towards` from."""
+    """The addresses to listen on, with commas between: of the interfaces that TRIMWIRE_SOCKET_IFNAME selects (as NCCL_SOCKET_IFNAME does), or else the one that this host reaches `towards` from."""
     return _native.own_address(os.environ.get("TRIMWIRE_SOCKET_IFNAME") or None, towards)
 
 

@@ -22,6 +22,7 @@ use trimwire_agent::driver::{
 };
 use trimwire_agent::endpoint::{EndpointConfig, Reliability, Traffic};
 use trimwire_agent::rate::{DctcpConfig, RateConfig, TimelyConfig, TrimTargetConfig};
+use trimwire_agent::wire::ADDRESSES_MAX;
 use trimwire_encoder::{DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Decoding, Layout, PLANES, SealKey};
 
 #[derive(Parser)]
@@ -198,10 +199,10 @@ pub(crate) struct GradientArgs {
 /// What both sides agree on, and how sockets are opened.
 #[derive(Args, Clone)]
 pub(crate) struct LinkArgs {
-    /// Own address [default: the first of the interfaces that TRIMWIRE_SOCKET_IFNAME names].
-    #[arg(long, value_name = "IP")]
-    pub(crate) bind: Option<IpAddr>,
-    /// Interfaces to take the own address from, in the form of NCCL_SOCKET_IFNAME.
+    /// Own addresses, the first of which is told to others; data goes over the interfaces of all [default: those of the interfaces that TRIMWIRE_SOCKET_IFNAME names].
+    #[arg(long, value_name = "IP,…", value_delimiter = ',')]
+    pub(crate) bind: Vec<IpAddr>,
+    /// Interfaces to use, in the form of NCCL_SOCKET_IFNAME.
     #[arg(long, env = "TRIMWIRE_SOCKET_IFNAME", value_name = "PREFIX,…|=NAME,…|^PREFIX,…")]
     pub(crate) socket_ifname: Option<String>,
     /// UDP port to listen on, and the peers' where none is given [default: 9217; of ranks that meet, one that is free].
@@ -369,20 +370,36 @@ impl LinkArgs {
         self.seed.unwrap_or(0)
     }
 
-    /// Own address where one is given, or an interface.
+    /// The first of the own addresses, where any are given, or interfaces.
     pub(crate) fn own_address(&self) -> Result<Option<IpAddr>, Failure> {
-        if self.bind.is_some() {
-            return Ok(self.bind);
+        Ok(self.own_addresses()?.first().copied())
+    }
+
+    /// All of them.
+    pub(crate) fn own_addresses(&self) -> Result<Vec<IpAddr>, Failure> {
+        if let Some(first) = self.bind.first() {
+            let mut others = self.bind.iter().skip(1);
+            if let Some(other) = others.find(|other| other.is_ipv4() != first.is_ipv4()) {
+                return Err(bad_input(anyhow!("--bind: {other} is of another family than {first}")));
+            }
+            if self.bind.len() > ADDRESSES_MAX {
+                return Err(bad_input(anyhow!(
+                    "--bind: {} addresses; at most {ADDRESSES_MAX}",
+                    self.bind.len()
+                )));
+            }
+            return Ok(self.bind.clone());
         }
-        let Some(pattern) = &self.socket_ifname else { return Ok(None) };
+        let Some(pattern) = &self.socket_ifname else { return Ok(Vec::new()) };
         let all = interfaces().map_err(failed)?;
-        let found = select(&all, pattern).map(|interface| interface.address);
-        found.map(Some).ok_or_else(|| {
+        let found = select(&all, pattern);
+        if found.is_empty() {
             let all = describe(&all);
-            bad_input(anyhow!(
+            return Err(bad_input(anyhow!(
                 "TRIMWIRE_SOCKET_IFNAME '{pattern}' selects none of the interfaces; there are: {all}"
-            ))
-        })
+            )));
+        }
+        Ok(found)
     }
 
     pub(crate) fn seal_key(&self) -> Result<Option<SealKey>, Failure> {
@@ -418,16 +435,17 @@ impl LinkArgs {
         fallback: SocketAddr,
         rate: Option<(&RateArgs, RateLaw)>,
     ) -> Result<(EndpointConfig, UdpLink), Failure> {
-        let given = self.own_address()?;
-        let ip = given.unwrap_or(fallback.ip());
-        let port = if given.is_none() { fallback.port() } else { self.port() };
-        let mut config = self.endpoint(rank, world, ip, rate);
+        let given = self.own_addresses()?;
+        let own = if given.is_empty() { vec![fallback.ip()] } else { given.clone() };
+        let ip = own.first().copied().unwrap_or(fallback.ip());
+        let port = if given.is_empty() { fallback.port() } else { self.port() };
+        let mut config = self.endpoint(rank, world, &own, rate);
         config.seal = self.seal_key()?;
         if let Some((&rank, &peer)) = peers.iter().find(|(_, peer)| peer.is_ipv4() != ip.is_ipv4()) {
             return Err(failed(LinkError::Family { rank, peer, own: ip }));
         }
         config.peers = peers;
-        Ok((config, self.link(SocketAddr::new(ip, port))?))
+        Ok((config, self.link(&own, port)?))
     }
 
     /// An endpoint's configuration, without key and peers.
@@ -435,14 +453,14 @@ impl LinkArgs {
         &self,
         rank: u16,
         world: u16,
-        ip: IpAddr,
+        own: &[IpAddr],
         rate: Option<(&RateArgs, RateLaw)>,
     ) -> EndpointConfig {
         let bitrate = rate.and_then(|(rate, _)| rate.bitrate);
         let mut config = EndpointConfig::new(
             rank,
             world,
-            bitrate.or_else(|| line_rate_of(ip)).unwrap_or(DEFAULT_LINE_RATE_BPS),
+            bitrate.or_else(|| line_rate_of(own)).unwrap_or(DEFAULT_LINE_RATE_BPS),
         );
         config.job = self.job.unwrap_or(0);
         config.seed = self.seed();
@@ -470,16 +488,20 @@ impl LinkArgs {
         config
     }
 
-    /// The sockets.
-    pub(crate) fn link(&self, bind: SocketAddr) -> Result<UdpLink, Failure> {
+    /// The sockets, on a port of all of these addresses.
+    pub(crate) fn link(&self, own: &[IpAddr], port: u16) -> Result<UdpLink, Failure> {
+        let Some((&first, further)) = own.split_first() else {
+            return Err(bad_input(anyhow!("no address to listen on")));
+        };
         let link = UdpLink::open(UdpConfig {
+            further: further.to_vec(),
             data_sockets: self.source_ports,
             receive: if self.receive == ReceiveName::Raw { Receive::Raw } else { Receive::Socket },
             checksums: match self.checksums {
                 ChecksumsName::Filled => Checksums::Filled,
                 ChecksumsName::Zero => Checksums::Zero,
             },
-            ..UdpConfig::new(bind)
+            ..UdpConfig::new(SocketAddr::new(first, port))
         });
         link.map_err(failed)
     }

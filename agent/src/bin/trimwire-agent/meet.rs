@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use trimwire_agent::driver::interfaces::{interfaces, mtu};
+use trimwire_agent::driver::interfaces::{interfaces, mtu_of};
 use trimwire_agent::driver::{Link, UdpLink};
 use trimwire_agent::endpoint::EndpointConfig;
 use trimwire_agent::rendezvous::{
@@ -164,19 +164,19 @@ fn at_rank_0(args: &Caller<'_>, launch: &Launch) -> Result<Met, Failure> {
         security: args.rendezvous.security(args.link.seal_key()?)?,
         timeout: Duration::from_nanos(args.rendezvous.rendezvous_timeout),
     };
-    let own = match args.link.own_address()? {
-        Some(ip) => ip,
-        None => own_address(&config).map_err(failure)?,
-    };
-    let link = args.link.link(SocketAddr::new(own, args.link.port.unwrap_or(0)))?;
-    let mut endpoint = args.link.endpoint(rank, world, own, Some(args.rate));
+    let mut own = args.link.own_addresses()?;
+    if own.is_empty() {
+        own.push(own_address(&config).map_err(failure)?);
+    }
+    let link = args.link.link(&own, args.link.port.unwrap_or(0))?;
+    let mut endpoint = args.link.endpoint(rank, world, &own, Some(args.rate));
     // A run that is repeated has the job and seed that it had.
     let (job, seed) = (args.repeats)(rank)?.unzip();
     let offer = Offer {
         generation: args.rendezvous.generation,
         job: args.link.job.or(job),
         seed: args.link.seed.or(seed),
-        mtu: mtu_of(own),
+        mtu: mtu_of(&own),
         ..Offer::new(rank, world, link.local_address(), endpoint.incarnation)
     };
     tracing::info!("rank {rank} of {world} at {} meets the others at {master}", link.local_address());
@@ -222,12 +222,6 @@ fn terms(offer: Offer, args: &PerfArgs) -> Offer {
         .term("root", &args.root)
         .term("loss", &link.loss)
         .term("reliable", &link.reliable)
-}
-
-/// Of the interface that has an address.
-fn mtu_of(address: IpAddr) -> Option<u32> {
-    let all = interfaces().ok()?;
-    mtu(&all.iter().find(|interface| interface.address == address)?.name)
 }
 
 fn failure(error: RendezvousError) -> Failure {

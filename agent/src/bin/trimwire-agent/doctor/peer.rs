@@ -70,7 +70,7 @@ impl End {
             interfaces()?.into_iter().find(|interface| interface.address == own).map(|found| found.name);
         let card = Card {
             mtu: name.and_then(|name| mtu(&name)).unwrap_or(1_500),
-            rate_bps: line_rate_of(own).unwrap_or(UNKNOWN_RATE_BPS),
+            rate_bps: line_rate_of(&[own]).unwrap_or(UNKNOWN_RATE_BPS),
         };
         Ok(Self {
             own,

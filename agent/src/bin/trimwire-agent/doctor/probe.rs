@@ -189,7 +189,7 @@ pub(super) fn tally(link: &mut UdpLink, packets: &Packets, echo: bool) -> anyhow
                 }
                 if echo {
                     let (payload, segment) = (Bytes::copy_from_slice(payload), payload.len());
-                    let (to, origin) = (arrived.source, Origin::Listening);
+                    let (to, origin) = (arrived.source, Origin::Listening(0));
                     back.push_back(Burst { to, origin, tos: plan.control << 2, payload, segment });
                 }
                 return;
@@ -221,7 +221,7 @@ pub(super) fn round_trips(link: &mut UdpLink, to: SocketAddr, times: usize) -> a
     for _ in 0..times {
         let sent_ns = clock.now_ns();
         let payload = small(0, LENGTH);
-        let (tos, origin, segment) = (DscpPlan::default().control << 2, Origin::Listening, payload.len());
+        let (tos, origin, segment) = (DscpPlan::default().control << 2, Origin::Listening(0), payload.len());
         link.send(&mut VecDeque::from([Burst { to, origin, tos, payload, segment }]))?;
         while clock.now_ns() < sent_ns + 100_000_000 {
             let mut back = false;
