@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use trimwire_switch::config::quantity::{rate, size};
 use trimwire_switch::config::{FileConfig, QueueFlag, queue_flag};
 use trimwire_switch::driver::Attachment;
+use trimwire_switch::server::Limits;
 use trimwire_switch::trace::TraceFormat;
 use trimwire_switch::traffic::{DepthUnit, QUEUES};
 use trimwire_switch::{PortConfig, TrafficConfig};
@@ -72,6 +73,9 @@ pub(crate) struct Arguments {
     /// Serves Prometheus metrics, such as 127.0.0.1:9110; a port alone is on localhost.
     #[arg(long, value_name = "ADDR", value_parser = local_address)]
     pub(crate) metrics_addr: Option<SocketAddr>,
+    /// Sets what clients of P4Runtime may cost: NAME=VALUE, such as connections=16 or roles=/backup. Can be repeated.
+    #[arg(long = "limit", value_name = "NAME=VALUE")]
+    limits: Vec<String>,
     /// Seed of the program's random numbers.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
@@ -102,6 +106,9 @@ pub(crate) struct Arguments {
     /// Accepted and ignored: there is no Thrift server.
     #[arg(long, value_name = "N", hide = true)]
     thrift_port: Option<u16>,
+    /// Accepted and ignored: there is no debugger; --trace tells what happens to packets.
+    #[arg(long, value_name = "SOCKET", num_args = 0..=1, require_equals = true, default_missing_value = "", hide = true)]
+    debugger: Option<String>,
     /// Accepted and ignored: there is no nanomsg log.
     #[arg(long, value_name = "SOCKET", hide = true)]
     nanolog: Option<String>,
@@ -165,6 +172,8 @@ pub(crate) struct Options {
     pub(crate) grpc: SocketAddr,
     /// Absent: in the clear.
     pub(crate) tls: Option<TlsFiles>,
+    /// What clients may cost.
+    pub(crate) limits: Limits,
     /// The controller's port.
     pub(crate) cpu_port: Option<u16>,
     /// What was accepted but does nothing.
@@ -208,6 +217,10 @@ impl Options {
         }
         check_attachments(&attachments, target.cpu_port)?;
         let tls = tls_files(&target)?;
+        let mut limits = Limits::default();
+        for setting in &arguments.limits {
+            limits.set(setting).map_err(|error| usage(format!("--limit: {error}")))?;
+        }
         let mut once = BTreeSet::new();
         for (port, _) in &arguments.port_rates {
             if !once.insert(port) {
@@ -234,6 +247,9 @@ impl Options {
         if arguments.thrift_port.is_some() {
             notices.push("--thrift-port is ignored: tables are written over P4Runtime only".to_owned());
         }
+        if arguments.debugger.is_some() {
+            notices.push("--debugger is ignored: --trace tells what happens to every packet".to_owned());
+        }
         if arguments.nanolog.is_some() {
             notices.push("--nanolog is ignored: the log goes to stderr or --log-file".to_owned());
         }
@@ -245,6 +261,7 @@ impl Options {
             priority_queues: target.priority_queues,
             grpc: target.grpc_server_addr,
             tls,
+            limits,
             cpu_port: target.cpu_port,
             notices,
             pcap,

@@ -123,6 +123,7 @@ fn run(options: &mut Options) -> Result<(), (u8, anyhow::Error)> {
     let server_options = ServerOptions {
         waker: Some(Arc::new(move || waker.wake())),
         clock: Some(Arc::new(driver.clock())),
+        limits: options.limits.clone(),
         tls: options.tls.as_ref().map(read_tls).transpose().map_err(|error| (BAD_INPUT, error))?,
     };
     let server = server::serve_with(Arc::clone(&switch), options.grpc, server_options).map_err(|error| {

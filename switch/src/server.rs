@@ -2,14 +2,17 @@
 
 mod arbitration;
 mod batch;
+mod connections;
 mod digests;
 mod entities;
 mod ledger;
+mod limits;
 mod notify;
 mod outcome;
 mod p4data;
 mod packet_io;
 mod pipeline_config;
+mod reading;
 mod reconcile;
 mod refusal;
 mod role;
@@ -19,6 +22,7 @@ mod state;
 mod stream;
 mod tls;
 
+pub use limits::Limits;
 pub use tls::Tls;
 
 use crate::SharedSwitch;
@@ -28,7 +32,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::oneshot;
-use tonic::transport::server::TcpIncoming;
 
 /// A client that has vanished without a word (power, cable) is noticed after these two: its place as primary has to become
 /// free. C++ servers and clients alike take pings at this rate.
@@ -48,6 +51,8 @@ pub struct ServerOptions {
     pub clock: Option<Arc<dyn Fn() -> u64 + Send + Sync>>,
     /// Without it, connections are in the clear.
     pub tls: Option<Tls>,
+    /// What clients may cost.
+    pub limits: Limits,
 }
 
 /// Why a server does not start.
@@ -119,9 +124,11 @@ pub fn serve_with(
     let local_addr = listener.local_addr()?;
     let mut builder = tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
-        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT));
+        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+        .max_concurrent_streams(Some(options.limits.calls_per_connection.max(1)));
     if let Some(tls) = &options.tls {
-        builder = builder.tls_config(tls.config()).map_err(|error| ServeError::Tls(causes(&error)))?;
+        let config = tls.config().timeout(options.limits.greeting);
+        builder = builder.tls_config(config).map_err(|error| ServeError::Tls(causes(&error)))?;
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (stop, stopped) = oneshot::channel::<()>();
@@ -132,12 +139,13 @@ pub fn serve_with(
                 Err(error) => return tracing::error!("P4Runtime server: {error}"),
             };
             let admin = crate::admin::service(Arc::clone(&switch), options.waker.clone());
-            let service = state::Service::new(switch, options.waker, options.clock);
+            let connections = connections::accept(listener, &options.limits, options.tls.is_some());
+            let service = state::Service::new(switch, options.waker, options.clock, options.limits);
             tokio::spawn(service.clone().pump());
             let serving = builder
                 .add_service(admin)
                 .add_service(trimwire_p4runtime::server::service(service))
-                .serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true)));
+                .serve_with_incoming(connections);
             // Open streams never end by themselves, so the server is dropped rather than drained.
             tokio::select! {
                 result = serving => if let Err(error) = result {

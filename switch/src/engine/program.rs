@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::action::{self, Action, Names};
+use super::bits::limbs_for;
 use super::calculation::{self, Calculation, Checksum};
 use super::control_flow::{self, Node, Start};
 use super::entity::{CounterValue, DigestInfo};
@@ -88,6 +89,7 @@ pub(super) fn load(bytes: &[u8]) -> Result<(Program, InitialState)> {
     let layout = Layout::load(&root)?;
     let intrinsics = Intrinsics::load(&layout)?;
     let mut names = Names::default();
+    check_state(&root)?;
     let counters = load_counters(&root, &mut names)?;
     let registers = load_registers(&root, &mut names)?;
     let (meters, direct_meters) = load_meters(&root, &layout, &mut names)?;
@@ -147,6 +149,42 @@ pub(super) fn load(bytes: &[u8]) -> Result<(Program, InitialState)> {
         names: super::trace::Names::load(&root),
     };
     Ok((program, InitialState { actions, tables, profiles, counters, registers, meters, value_sets }))
+}
+
+/// Most bytes of all counters, registers and meters of a program.
+const STATE_BYTES: u128 = 1 << 30;
+
+/// Refuses programs whose state, which is there from the first packet on, would not fit: each array may be within its limit, and all together not.
+fn check_state(root: &Value) -> Result<()> {
+    let mut bytes = 0_u128;
+    for (arrays, cell) in [
+        ("counter_arrays", size_of::<CounterValue>() as u128),
+        ("register_arrays", 0),
+        ("meter_arrays", size_of::<Meter>() as u128),
+    ] {
+        for node in json::list(root, arrays)? {
+            if json::flag(node, "is_direct") {
+                continue;
+            }
+            let cell = match arrays {
+                "register_arrays" => limbs_for(json::array_size(node, "bitwidth")? as u32) as u128 * 8,
+                _ => cell,
+            };
+            bytes += json::array_size(node, "size")? as u128 * cell;
+            if bytes > STATE_BYTES {
+                let name = json::text(node, "name")?;
+                return Err(json::unsupported(
+                    node,
+                    format!(
+                        "`{name}`, with which counters, registers and meters take {bytes} bytes together, more than {STATE_BYTES}"
+                    ),
+                ));
+            }
+        }
+    }
+    let mut room: Vec<u8> = Vec::new();
+    let reserved = room.try_reserve_exact(bytes as usize);
+    reserved.map_err(|_| malformed(root, format!("there is no memory for its state of {bytes} bytes")))
 }
 
 fn load_counters(root: &Value, names: &mut Names) -> Result<Vec<Counter>> {

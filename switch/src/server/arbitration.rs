@@ -2,7 +2,7 @@
 
 use super::role::Access;
 use prost_types::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::mpsc;
 use tonic::{Code, Status};
 use trimwire_p4runtime::v1::stream_message_response::Update as Told;
@@ -43,13 +43,15 @@ pub(super) struct Arbitration {
     device_id: u64,
     controllers: BTreeMap<u64, Controller>,
     roles: BTreeMap<String, Role>,
+    /// Those that may bid; `None`: any.
+    known: Option<BTreeSet<String>>,
     next_stream: u64,
 }
 
 impl Arbitration {
-    pub(super) fn new(device_id: u64) -> Self {
+    pub(super) fn new(device_id: u64, known: Option<BTreeSet<String>>) -> Self {
         let roles = BTreeMap::from([(String::new(), Role::default())]);
-        Self { device_id, controllers: BTreeMap::new(), roles, next_stream: 0 }
+        Self { device_id, controllers: BTreeMap::new(), roles, known, next_stream: 0 }
     }
 
     /// A number for a stream.
@@ -81,6 +83,13 @@ impl Arbitration {
             return Err(Status::failed_precondition(format!(
                 "this stream is of role '{}'; open another one for role '{role}'",
                 live.role
+            )));
+        }
+        if let Some(known) = self.known.as_ref().filter(|known| !known.contains(&role)) {
+            let known: Vec<_> = known.iter().map(|name| format!("'{name}'")).collect();
+            return Err(Status::permission_denied(format!(
+                "role '{role}' is none of those that may bid here: {}",
+                known.join(", ")
             )));
         }
         let access = self.checked_access(&role, config.as_ref())?;

@@ -14,6 +14,7 @@ mod value_sets;
 use super::ledger::Ledger;
 use super::refusal::{Refusal, Result};
 use crate::engine::Control;
+use std::ops::Range;
 use trimwire_p4runtime::p4info::Index;
 use trimwire_p4runtime::v1;
 use trimwire_p4runtime::v1::entity::Entity as Kind;
@@ -52,23 +53,55 @@ impl Target<'_> {
         }
     }
 
-    /// Everything that a filter of a Read asks for, which [`trimwire_p4runtime::entity::check`] has accepted.
-    pub(super) fn read(&self, filter: &Kind) -> Result<Vec<Kind>> {
-        Ok(match filter {
+    /// What a filter of a Read asks for, which [`trimwire_p4runtime::entity::check`] has accepted, in pieces.
+    pub(super) fn pieces(&self, filter: Kind) -> Result<Vec<Piece>> {
+        let arrays = match &filter {
+            Kind::CounterEntry(filter) => self.counter_arrays(filter)?,
+            Kind::RegisterEntry(filter) => self.register_arrays(filter)?,
+            Kind::MeterEntry(filter) => self.meter_arrays(filter)?,
+            _ => return Ok(vec![Piece { filter, cells: None }]),
+        };
+        Ok(arrays.into_iter().map(|(filter, cells)| Piece { filter, cells: Some(cells) }).collect())
+    }
+
+    /// Everything in a piece.
+    pub(super) fn read(&self, piece: &Piece) -> Result<Vec<Kind>> {
+        let cells = piece.cells.clone().unwrap_or_default();
+        Ok(match &piece.filter {
             Kind::TableEntry(filter) => self.read_table(filter)?.into_iter().map(Kind::TableEntry).collect(),
             Kind::DirectCounterEntry(filter) => self.read_direct_counters(filter)?,
             Kind::DirectMeterEntry(filter) => self.read_direct_meters(filter)?,
             Kind::ActionProfileMember(filter) => self.read_members(filter)?,
             Kind::ActionProfileGroup(filter) => self.read_groups(filter)?,
-            Kind::CounterEntry(filter) => self.read_counters(filter)?,
-            Kind::RegisterEntry(filter) => self.read_registers(filter)?,
-            Kind::MeterEntry(filter) => self.read_meters(filter)?,
+            Kind::CounterEntry(filter) => self.read_counters(filter, cells)?,
+            Kind::RegisterEntry(filter) => self.read_registers(filter, cells)?,
+            Kind::MeterEntry(filter) => self.read_meters(filter, cells)?,
             Kind::PacketReplicationEngineEntry(filter) => self.read_replication(filter)?,
             Kind::ValueSetEntry(filter) => self.read_value_sets(filter)?,
             Kind::DigestEntry(filter) => self.read_digests(filter),
             // The wildcard is part of reading everything ("Wildcard Reads"); there is nothing of this kind.
             Kind::ExternEntry(filter) if filter.extern_type_id == 0 && filter.extern_id == 0 => Vec::new(),
             Kind::ExternEntry(_) => return Err(Refusal::unsupported("externs of its own")),
+        })
+    }
+}
+
+/// Part of what a filter asks for: cells of one array, or all there is of anything else.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Piece {
+    filter: Kind,
+    cells: Option<Range<u64>>,
+}
+
+impl Piece {
+    /// The same in pieces of at most so many cells.
+    pub(super) fn parts(self, most: u64) -> impl Iterator<Item = Self> {
+        let Self { filter, cells } = self;
+        let range = cells.clone().unwrap_or(0..1);
+        let step = usize::try_from(most).unwrap_or(usize::MAX);
+        range.clone().step_by(step).map(move |start| {
+            let cells = cells.as_ref().map(|_| start..start.saturating_add(most).min(range.end));
+            Self { filter: filter.clone(), cells }
         })
     }
 }

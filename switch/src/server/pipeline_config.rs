@@ -24,11 +24,31 @@ pub(super) fn verify(config: v1::ForwardingPipelineConfig) -> Result<(Realm, Pip
     let p4info: &P4Info =
         config.p4info.as_ref().ok_or_else(|| Status::invalid_argument("the P4Info is missing"))?;
     let index = Index::new(p4info).map_err(|error| bad("P4Info", &error))?;
-    let mut pipeline =
-        Pipeline::load(&config.p4_device_config).map_err(|error| bad("device config", &error))?;
+    let wrapped = unwrapped(&config.p4_device_config);
+    let program = wrapped.as_deref().unwrap_or(&config.p4_device_config);
+    let mut pipeline = Pipeline::load(program).map_err(|error| bad("device config", &error))?;
     matches_program(&index, pipeline.control())?;
-    let stages = Stages::of(&config.p4_device_config);
+    let stages = Stages::of(program);
     Ok((Realm { config, index, ledger: Ledger::default(), stages }, pipeline))
+}
+
+/// The program in a `p4.tmp.P4DeviceConfig`, which BMv2 takes as well as the JSON alone, and p4lang's tutorials send.
+#[derive(Clone, PartialEq, prost::Message)]
+struct P4DeviceConfig {
+    #[prost(bool, tag = "1")]
+    reassign: bool,
+    #[prost(bytes = "vec", tag = "3")]
+    device_data: Vec<u8>,
+}
+
+/// `None`: it is not wrapped.
+fn unwrapped(device_config: &[u8]) -> Option<Vec<u8>> {
+    // JSON's first byte would be field 15 of a wire type that there is not.
+    if device_config.trim_ascii_start().first() == Some(&b'{') {
+        return None;
+    }
+    let wrapped = <P4DeviceConfig as prost::Message>::decode(device_config).ok()?;
+    Some(wrapped.device_data).filter(|program| !program.is_empty())
 }
 
 /// Whether everything that the P4Info speaks of exists in the compiled program.

@@ -1,34 +1,29 @@
 //! The gRPC service: what each RPC checks, in the specification's order, and does.
 
-use super::entities::Target;
 use super::pipeline_config::{self, Realm};
 use super::refusal::Refusal;
-use super::role::Access;
 use super::state::{Service, State};
 use super::{batch, outcome, reconcile};
 use crate::engine::Pipeline;
-use prost::Message as _;
-use std::pin::Pin;
 use tokio::sync::mpsc;
-use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
-use trimwire_p4runtime::entity::{Purpose, check};
 use trimwire_p4runtime::server::{API_VERSION, P4Runtime, async_trait};
+use trimwire_p4runtime::v1;
 use trimwire_p4runtime::v1::set_forwarding_pipeline_config_request::Action;
 use trimwire_p4runtime::v1::write_request::Atomicity;
-use trimwire_p4runtime::{status, v1};
 
 /// Messages that wait for a controller that does not read.
 const STREAM_DEPTH: usize = 256;
-/// Bytes of entities in one ReadResponse, which clients take up to 4 MiB of.
-const READ_BYTES: usize = 256 << 10;
+/// Answers to a Read that wait for a client that does not read.
+const READ_DEPTH: usize = 4;
 
 impl Service {
     fn commit(&self, state: &mut State, realm: Realm, pipeline: Pipeline) {
         self.switch().install_pipeline(pipeline);
         state.running = Some(realm);
         state.saved = None;
+        state.generation += 1;
         state.digests.clear();
         state.subscribe();
     }
@@ -50,6 +45,7 @@ impl Service {
             drop(switch);
             state.running = Some(realm);
             state.saved = None;
+            state.generation += 1;
             state.digests.clear();
             state.subscribe();
             return Ok(());
@@ -62,38 +58,9 @@ impl Service {
     }
 }
 
-/// What a filter asks for and the role may see.
-fn read(target: &Target<'_>, access: &Access, filter: &v1::Entity) -> Result<Vec<v1::Entity>, Refusal> {
-    let filter = check(filter, target.index, Purpose::Read)?;
-    let Some(filter) = &filter.entity else { return Err(Refusal::invalid("a filter without an entity")) };
-    let mut found = target.read(filter)?;
-    if !access.is_full() {
-        found.retain(|entity| access.allows(target.index, entity));
-    }
-    Ok(found.into_iter().map(|entity| v1::Entity { entity: Some(entity) }).collect())
-}
-
-/// Entities in messages that clients take.
-fn in_responses(entities: Vec<v1::Entity>) -> Vec<Result<v1::ReadResponse, Status>> {
-    let mut responses = Vec::new();
-    let (mut batch, mut bytes) = (Vec::new(), 0);
-    for entity in entities {
-        bytes += entity.encoded_len();
-        batch.push(entity);
-        if bytes >= READ_BYTES {
-            responses.push(Ok(v1::ReadResponse { entities: std::mem::take(&mut batch) }));
-            bytes = 0;
-        }
-    }
-    if !batch.is_empty() {
-        responses.push(Ok(v1::ReadResponse { entities: batch }));
-    }
-    responses
-}
-
 #[async_trait]
 impl P4Runtime for Service {
-    type ReadStream = Pin<Box<dyn Stream<Item = Result<v1::ReadResponse, Status>> + Send>>;
+    type ReadStream = ReceiverStream<Result<v1::ReadResponse, Status>>;
     type StreamChannelStream = ReceiverStream<Result<v1::StreamMessageResponse, Status>>;
 
     async fn write(&self, request: Request<v1::WriteRequest>) -> Result<Response<v1::WriteResponse>, Status> {
@@ -142,27 +109,10 @@ impl P4Runtime for Service {
     async fn read(&self, request: Request<v1::ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
         let request = request.into_inner();
         self.check_device(request.device_id)?;
-        let mut state = self.state();
-        let access = state.arbitration.access(&request.role)?;
-        let mut switch = self.switch();
-        let now_ns = self.now_ns(&switch);
-        let target = state.target(&mut switch, now_ns)?;
-        let (mut entities, mut outcomes) = (Vec::new(), Vec::new());
-        for filter in &request.entities {
-            match read(&target, &access, filter) {
-                Ok(found) => {
-                    entities.extend(found);
-                    outcomes.push(status::ok());
-                }
-                Err(refusal) => outcomes.push(status::error(refusal.code, refusal.message)),
-            }
-        }
-        drop(switch);
-        drop(state);
-        // "Batch Processing": what was read comes first, then what was not.
-        let mut responses = in_responses(entities);
-        responses.extend(outcome::answer(outcomes).err().map(Err));
-        Ok(Response::new(Box::pin(tokio_stream::iter(responses))))
+        let reading = self.begin_read(&request)?;
+        let (outgoing, responses) = mpsc::channel(READ_DEPTH);
+        tokio::spawn(reading.answer(self.clone(), request, outgoing));
+        Ok(Response::new(ReceiverStream::new(responses)))
     }
 
     async fn set_forwarding_pipeline_config(
@@ -194,7 +144,10 @@ impl P4Runtime for Service {
             Action::Verify => {
                 pipeline_config::verify(config)?;
             }
-            Action::VerifyAndSave => state.saved = Some(pipeline_config::verify(config)?),
+            Action::VerifyAndSave => {
+                state.saved = Some(pipeline_config::verify(config)?);
+                state.generation += 1;
+            }
             Action::VerifyAndCommit => {
                 let (realm, pipeline) = pipeline_config::verify(config)?;
                 self.commit(&mut state, realm, pipeline);
@@ -247,8 +200,18 @@ impl P4Runtime for Service {
         &self,
         request: Request<Streaming<v1::StreamMessageRequest>>,
     ) -> Result<Response<Self::StreamChannelStream>, Status> {
+        let Some(place) = self.place() else {
+            let most = self.limits().streams;
+            return Err(Status::resource_exhausted(format!(
+                "{most} streams are open, and no more are taken"
+            )));
+        };
         let (outgoing, responses) = mpsc::channel(STREAM_DEPTH);
-        tokio::spawn(self.clone().serve_stream(request.into_inner(), outgoing));
+        let serving = self.clone().serve_stream(request.into_inner(), outgoing);
+        tokio::spawn(async move {
+            serving.await;
+            drop(place);
+        });
         Ok(Response::new(ReceiverStream::new(responses)))
     }
 

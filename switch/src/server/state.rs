@@ -4,12 +4,14 @@ use super::Wake;
 use super::arbitration::Arbitration;
 use super::digests::Digests;
 use super::entities::{self, Target};
+use super::limits::Limits;
 use super::pipeline_config::Realm;
 use super::refusal::Refusal;
 use crate::engine::Pipeline;
 use crate::{SharedSwitch, Switch};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
 
 /// The clock of a switch's driver, in ns.
@@ -23,6 +25,8 @@ pub(super) struct State {
     /// Verified and saved, to be committed: reads and writes go to it until then ("VERIFY_AND_SAVE").
     pub(super) saved: Option<(Realm, Pipeline)>,
     pub(super) digests: Digests,
+    /// Counts what pipelines reads and writes have been about.
+    pub(super) generation: u64,
 }
 
 impl State {
@@ -56,18 +60,29 @@ pub(super) struct Service {
     waker: Option<Wake>,
     clock: Option<Clock>,
     device_id: u64,
+    limits: Arc<Limits>,
+    /// Places for streams.
+    streams: Arc<Semaphore>,
 }
 
 impl Service {
-    pub(super) fn new(switch: SharedSwitch, waker: Option<Wake>, clock: Option<Clock>) -> Self {
+    pub(super) fn new(
+        switch: SharedSwitch,
+        waker: Option<Wake>,
+        clock: Option<Clock>,
+        limits: Limits,
+    ) -> Self {
         let device_id = switch.lock().unwrap_or_else(PoisonError::into_inner).device_id();
         let state = State {
-            arbitration: Arbitration::new(device_id),
+            arbitration: Arbitration::new(device_id, limits.roles.clone()),
             running: None,
             saved: None,
             digests: Digests::default(),
+            generation: 0,
         };
-        Self { switch, state: Arc::new(Mutex::new(state)), waker, clock, device_id }
+        let streams = Arc::new(Semaphore::new(limits.streams));
+        let limits = Arc::new(limits);
+        Self { switch, state: Arc::new(Mutex::new(state)), waker, clock, device_id, limits, streams }
     }
 
     // A poisoned lock means that another thread panicked; entries are changed one by one, so the state is usable.
@@ -82,6 +97,15 @@ impl Service {
     /// The switch's clock: its driver's, where there is one that runs by itself.
     pub(super) fn now_ns(&self, switch: &Switch) -> u64 {
         self.clock.as_ref().map_or(0, |clock| clock()).max(switch.now_ns())
+    }
+
+    pub(super) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// A place for another stream, where there is one.
+    pub(super) fn place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.streams).try_acquire_owned().ok()
     }
 
     pub(super) fn wake(&self) {

@@ -88,6 +88,13 @@ impl Service {
         }
         let realm = state.running.as_ref().ok_or_else(Refusal::no_pipeline)?;
         let frame = packet_io::packet_out(&realm.index, packet)?;
+        let most = self.limits().packet_out_bytes;
+        if frame.len() > most {
+            let length = frame.len();
+            return Err(Refusal::invalid(format!(
+                "a packet-out of {length} bytes; at most {most} are taken"
+            )));
+        }
         let mut switch = self.switch();
         if switch.cpu_port().is_none() {
             return Err(Refusal::new(

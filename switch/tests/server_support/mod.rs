@@ -14,7 +14,7 @@ use trimwire_p4runtime::v1::p4_runtime_client::P4RuntimeClient;
 use trimwire_p4runtime::v1::set_forwarding_pipeline_config_request::Action;
 use trimwire_p4runtime::v1::write_request::Atomicity;
 use trimwire_p4runtime::v1::{self, Entity, TableEntry, Update, entity::Entity as Kind};
-use trimwire_switch::server::{ServerHandle, serve};
+use trimwire_switch::server::{Limits, ServerHandle, ServerOptions, serve_with};
 use trimwire_switch::{SharedSwitch, Switch, SwitchConfig, Transmit};
 
 pub(crate) const DEVICE: u64 = 1;
@@ -39,9 +39,15 @@ pub(crate) struct Bench {
 
 /// A switch without pipeline, and its server.
 pub(crate) fn start() -> (SharedSwitch, ServerHandle) {
+    start_with(Limits::default())
+}
+
+/// Likewise, with other limits.
+pub(crate) fn start_with(limits: Limits) -> (SharedSwitch, ServerHandle) {
     let config = SwitchConfig { device_id: DEVICE, cpu_port: Some(CPU_PORT), ..SwitchConfig::default() };
     let switch: SharedSwitch = Arc::new(Mutex::new(Switch::new(config)));
-    let server = serve(switch.clone(), SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let options = ServerOptions { limits, ..ServerOptions::default() };
+    let server = serve_with(switch.clone(), SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), options).unwrap();
     (switch, server)
 }
 
@@ -57,7 +63,11 @@ pub(crate) async fn stub(server: &ServerHandle) -> P4RuntimeClient<Channel> {
 
 impl Bench {
     pub(crate) async fn new() -> Self {
-        let (switch, server) = start();
+        Self::with(Limits::default()).await
+    }
+
+    pub(crate) async fn with(limits: Limits) -> Self {
+        let (switch, server) = start_with(limits);
         let mut client = connect(&server).await;
         client.arbitrate(DEVICE, 1, Role::default()).await.unwrap();
         let bench = Self { index: Index::new(&program("server").0).unwrap(), switch, server, client };

@@ -24,7 +24,7 @@ fn told(heard: &mut Heard) -> Vec<(i32, Option<u128>)> {
 
 #[test]
 fn a_call_without_an_election_id_is_not_the_primarys() {
-    let mut arbitration = Arbitration::new(DEVICE);
+    let mut arbitration = Arbitration::new(DEVICE, None);
     let (outgoing, _heard) = mpsc::channel(100);
     let stream = arbitration.open();
     arbitration.bid(stream, bid(None), &outgoing).unwrap();
@@ -38,7 +38,7 @@ fn a_call_without_an_election_id_is_not_the_primarys() {
 fn a_role_keeps_the_config_of_its_last_primary() {
     use prost::Message as _;
     use trimwire_p4runtime::stratum::P4RoleConfig;
-    let mut arbitration = Arbitration::new(DEVICE);
+    let mut arbitration = Arbitration::new(DEVICE, None);
     let with = |election_id: u128, ids: &[u32]| {
         let config = P4RoleConfig { shared_p4_ids: ids.to_vec(), ..Default::default() };
         let type_url = "type.googleapis.com/stratum.P4RoleConfig".to_owned();
@@ -62,7 +62,7 @@ fn a_role_keeps_the_config_of_its_last_primary() {
 
 #[test]
 fn arbitration_finds_room_in_a_queue_that_packets_have_filled() {
-    let mut arbitration = Arbitration::new(DEVICE);
+    let mut arbitration = Arbitration::new(DEVICE, None);
     let (outgoing, mut heard) = mpsc::channel(64);
     let stream = arbitration.open();
     arbitration.bid(stream, bid(Some(1)), &outgoing).unwrap();
@@ -82,7 +82,7 @@ proptest! {
     fn the_highest_id_ever_is_primary_and_everybody_knows(
         steps in prop::collection::vec((0_usize..5, prop::option::of(0_u128..8), any::<bool>()), 1..60)
     ) {
-        let mut arbitration = Arbitration::new(DEVICE);
+        let mut arbitration = Arbitration::new(DEVICE, None);
         let mut live: Vec<Live> = (0..5).map(|_| None).collect();
         let mut last: Vec<Option<(i32, Option<u128>)>> = vec![None; 5];
         let mut highest: Option<u128> = None;

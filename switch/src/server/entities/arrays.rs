@@ -3,6 +3,7 @@
 use super::tables::direct_key_of;
 use super::{Kind, Refusal, Result, Target, elements};
 use crate::engine::entity::CounterValue;
+use std::ops::Range;
 use tonic::Code;
 use trimwire_p4runtime::bytes;
 use trimwire_p4runtime::config::p4_bitstring_like_type_spec::TypeSpec as Bits;
@@ -48,43 +49,66 @@ impl Target<'_> {
         Ok(())
     }
 
-    pub(super) fn read_counters(&self, filter: &v1::CounterEntry) -> Result<Vec<Kind>> {
+    /// The counters that a filter asks for, by id, and which of their cells.
+    pub(super) fn counter_arrays(&self, filter: &v1::CounterEntry) -> Result<Vec<(Kind, Range<u64>)>> {
         let mut found = Vec::new();
         for counter in &self.index.p4info().counters {
             let (id, name) = (counter.id(), counter.name());
             if filter.counter_id != 0 && filter.counter_id != id {
                 continue;
             }
-            for cell in elements("counter", name, self.counter_size(name)?, filter.index.as_ref())? {
-                found.push(Kind::CounterEntry(v1::CounterEntry {
-                    counter_id: id,
-                    index: Some(v1::Index { index: cell as i64 }),
-                    data: Some(value_out(self.control.counter(name, cell)?)),
-                }));
-            }
+            let cells = elements("counter", name, self.counter_size(name)?, filter.index.as_ref())?;
+            found.push((
+                Kind::CounterEntry(v1::CounterEntry { counter_id: id, index: None, data: None }),
+                cells,
+            ));
         }
         Ok(found)
     }
 
-    pub(super) fn read_registers(&self, filter: &v1::RegisterEntry) -> Result<Vec<Kind>> {
+    /// Cells of the counter that a filter names.
+    pub(super) fn read_counters(&self, filter: &v1::CounterEntry, cells: Range<u64>) -> Result<Vec<Kind>> {
+        let counter_id = filter.counter_id;
+        let name = self.index.counter(counter_id)?.name();
+        let read = |cell: u64| {
+            let data = Some(value_out(self.control.counter(name, cell)?));
+            let index = Some(v1::Index { index: cell as i64 });
+            Ok(Kind::CounterEntry(v1::CounterEntry { counter_id, index, data }))
+        };
+        cells.map(read).collect()
+    }
+
+    /// As [`Self::counter_arrays`].
+    pub(super) fn register_arrays(&self, filter: &v1::RegisterEntry) -> Result<Vec<(Kind, Range<u64>)>> {
         let mut found = Vec::new();
         for register in &self.index.p4info().registers {
             let (id, name) = (register.id(), register.name());
             if filter.register_id != 0 && filter.register_id != id {
                 continue;
             }
-            let (width, signed) = register_type(register)?;
-            for cell in elements("register", name, self.register_size(name)?, filter.index.as_ref())? {
-                let value = self.control.register(name, cell)?;
-                let value = if signed { shortest_signed(&value, width) } else { value };
-                found.push(Kind::RegisterEntry(v1::RegisterEntry {
-                    register_id: id,
-                    index: Some(v1::Index { index: cell as i64 }),
-                    data: Some(v1::P4Data { data: Some(v1::p4_data::Data::Bitstring(value)) }),
-                }));
-            }
+            register_type(register)?;
+            let cells = elements("register", name, self.register_size(name)?, filter.index.as_ref())?;
+            found.push((
+                Kind::RegisterEntry(v1::RegisterEntry { register_id: id, index: None, data: None }),
+                cells,
+            ));
         }
         Ok(found)
+    }
+
+    /// As [`Self::read_counters`].
+    pub(super) fn read_registers(&self, filter: &v1::RegisterEntry, cells: Range<u64>) -> Result<Vec<Kind>> {
+        let register_id = filter.register_id;
+        let register = self.index.register(register_id)?;
+        let (name, (width, signed)) = (register.name(), register_type(register)?);
+        let read = |cell: u64| {
+            let value = self.control.register(name, cell)?;
+            let value = if signed { shortest_signed(&value, width) } else { value };
+            let data = Some(v1::P4Data { data: Some(v1::p4_data::Data::Bitstring(value)) });
+            let index = Some(v1::Index { index: cell as i64 });
+            Ok(Kind::RegisterEntry(v1::RegisterEntry { register_id, index, data }))
+        };
+        cells.map(read).collect()
     }
 
     fn counter_size(&self, name: &str) -> Result<usize> {

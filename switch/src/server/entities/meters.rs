@@ -3,6 +3,7 @@
 use super::tables::direct_key_of;
 use super::{Kind, Refusal, Result, Target, elements};
 use crate::engine::entity::MeterConfig;
+use std::ops::Range;
 use tonic::Code;
 use trimwire_p4runtime::p4info::Named as _;
 use trimwire_p4runtime::v1;
@@ -29,23 +30,36 @@ impl Target<'_> {
     }
 
     /// The meters that a filter asks for; id 0 asks for all.
-    pub(super) fn read_meters(&self, filter: &v1::MeterEntry) -> Result<Vec<Kind>> {
+    /// The meters that a filter asks for, by id, and which of their cells.
+    pub(super) fn meter_arrays(&self, filter: &v1::MeterEntry) -> Result<Vec<(Kind, Range<u64>)>> {
         let mut found = Vec::new();
         for meter in &self.index.p4info().meters {
             let (id, name) = (meter.id(), meter.name());
             if filter.meter_id != 0 && filter.meter_id != id {
                 continue;
             }
-            for cell in elements("meter", name, self.meter_size(name)?, filter.index.as_ref())? {
-                found.push(Kind::MeterEntry(v1::MeterEntry {
-                    meter_id: id,
-                    index: Some(v1::Index { index: cell as i64 }),
-                    config: self.control.meter(name, cell)?.map(config_out),
-                    ..v1::MeterEntry::default()
-                }));
-            }
+            let cells = elements("meter", name, self.meter_size(name)?, filter.index.as_ref())?;
+            found.push((
+                Kind::MeterEntry(v1::MeterEntry { meter_id: id, ..v1::MeterEntry::default() }),
+                cells,
+            ));
         }
         Ok(found)
+    }
+
+    /// Cells of the meter that a filter names.
+    pub(super) fn read_meters(&self, filter: &v1::MeterEntry, cells: Range<u64>) -> Result<Vec<Kind>> {
+        let meter_id = filter.meter_id;
+        let name = self.index.meter(meter_id)?.name();
+        let read = |cell: u64| {
+            Ok(Kind::MeterEntry(v1::MeterEntry {
+                meter_id,
+                index: Some(v1::Index { index: cell as i64 }),
+                config: self.control.meter(name, cell)?.map(config_out),
+                ..v1::MeterEntry::default()
+            }))
+        };
+        cells.map(read).collect()
     }
 
     fn meter_size(&self, name: &str) -> Result<usize> {

@@ -1,0 +1,152 @@
+//! Reads, piece by piece: between two pieces packets and other clients have their turn, and no more is made than the client takes.
+
+use super::entities::Piece;
+use super::outcome;
+use super::refusal::Refusal;
+use super::role::Access;
+use super::state::Service;
+use prost::Message as _;
+use tokio::sync::mpsc;
+use tonic::Status;
+use trimwire_p4runtime::entity::{Purpose, check};
+use trimwire_p4runtime::v1::entity::Entity as Kind;
+use trimwire_p4runtime::{status, v1};
+
+/// Bytes of entities in one ReadResponse, which clients take up to 4 MiB of.
+const READ_BYTES: usize = 256 << 10;
+
+type Answers = mpsc::Sender<Result<v1::ReadResponse, Status>>;
+
+/// A Read that has been let in.
+pub(super) struct Reading {
+    access: Access,
+    generation: u64,
+    batch: Vec<v1::Entity>,
+    bytes: usize,
+}
+
+/// Why a Read ends early.
+enum End {
+    /// The client has gone.
+    Gone,
+    /// All of it is refused.
+    Refused(Status),
+}
+
+impl Service {
+    /// Whether a Read may begin.
+    pub(super) fn begin_read(&self, request: &v1::ReadRequest) -> Result<Reading, Status> {
+        let (filters, most) = (request.entities.len(), self.limits().read_filters);
+        if filters > most {
+            return Err(Status::resource_exhausted(format!(
+                "a Read of {filters} filters; at most {most} are taken"
+            )));
+        }
+        let mut state = self.state();
+        let access = state.arbitration.access(&request.role)?;
+        let mut switch = self.switch();
+        let now_ns = self.now_ns(&switch);
+        state.target(&mut switch, now_ns)?;
+        Ok(Reading { access, generation: state.generation, batch: Vec::new(), bytes: 0 })
+    }
+}
+
+impl Reading {
+    /// "Batch Processing": what was read comes first, then what was not.
+    pub(super) async fn answer(mut self, service: Service, request: v1::ReadRequest, answers: Answers) {
+        let mut outcomes = Vec::new();
+        for filter in &request.entities {
+            match self.read(&service, filter, &answers).await {
+                Ok(Ok(())) => outcomes.push(status::ok()),
+                Ok(Err(refusal)) => outcomes.push(status::error(refusal.code, refusal.message)),
+                Err(End::Gone) => return,
+                Err(End::Refused(status)) => {
+                    let _ = answers.send(Err(status)).await;
+                    return;
+                }
+            }
+        }
+        if self.flush(&answers).await.is_err() {
+            return;
+        }
+        if let Err(status) = outcome::answer(outcomes) {
+            let _ = answers.send(Err(status)).await;
+        }
+    }
+
+    /// What one filter asks for.
+    async fn read(
+        &mut self,
+        service: &Service,
+        filter: &v1::Entity,
+        answers: &Answers,
+    ) -> Result<Result<(), Refusal>, End> {
+        let pieces = match self.pieces(service, filter)? {
+            Ok(pieces) => pieces,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        for piece in pieces {
+            for part in piece.parts(service.limits().read_cells.max(1)) {
+                let found = match self.piece(service, &part)? {
+                    Ok(found) => found,
+                    Err(refusal) => return Ok(Err(refusal)),
+                };
+                for entity in found {
+                    let entity = v1::Entity { entity: Some(entity) };
+                    self.bytes += entity.encoded_len();
+                    self.batch.push(entity);
+                    if self.bytes >= READ_BYTES {
+                        self.flush(answers).await?;
+                    }
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    fn pieces(&self, service: &Service, filter: &v1::Entity) -> Result<Result<Vec<Piece>, Refusal>, End> {
+        let mut state = service.state();
+        let mut switch = service.switch();
+        let now_ns = service.now_ns(&switch);
+        self.check_generation(state.generation)?;
+        let target = state.target(&mut switch, now_ns).map_err(|refusal| End::Refused(refusal.into()))?;
+        let pieces = check(filter, target.index, Purpose::Read).map_err(Refusal::from).and_then(|filter| {
+            let filter = filter.entity.ok_or_else(|| Refusal::invalid("a filter without an entity"))?;
+            target.pieces(filter)
+        });
+        Ok(pieces)
+    }
+
+    /// What a piece holds and the role may see.
+    fn piece(&self, service: &Service, piece: &Piece) -> Result<Result<Vec<Kind>, Refusal>, End> {
+        let mut state = service.state();
+        let mut switch = service.switch();
+        let now_ns = service.now_ns(&switch);
+        self.check_generation(state.generation)?;
+        let target = state.target(&mut switch, now_ns).map_err(|refusal| End::Refused(refusal.into()))?;
+        let index = target.index;
+        Ok(target.read(piece).map(|mut found| {
+            if !self.access.is_full() {
+                found.retain(|entity| self.access.allows(index, entity));
+            }
+            found
+        }))
+    }
+
+    fn check_generation(&self, now: u64) -> Result<(), End> {
+        if now == self.generation {
+            return Ok(());
+        }
+        Err(End::Refused(Status::aborted("the pipeline was changed while it was read; read again")))
+    }
+
+    async fn flush(&mut self, answers: &Answers) -> Result<(), End> {
+        self.bytes = 0;
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        let entities = std::mem::take(&mut self.batch);
+        answers.send(Ok(v1::ReadResponse { entities })).await.map_err(|_| End::Gone)
+    }
+}
