@@ -7,7 +7,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Connections at a time; 64. More are closed at once.
+    /// Connections at a time; 128. More are closed at once.
     pub connections: usize,
     /// RPCs and streams that a connection may have open; 64. HTTP/2 holds the others back.
     pub calls_per_connection: u32,
@@ -28,7 +28,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            connections: 64,
+            connections: 128,
             calls_per_connection: 64,
             streams: 256,
             greeting: Duration::from_secs(10),
