@@ -2,8 +2,8 @@
 
 use clap::Parser;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{SocketAddr, ToSocketAddrs as _};
-use std::path::PathBuf;
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs as _};
+use std::path::{Path, PathBuf};
 use trimwire_switch::config::quantity::{rate, size};
 use trimwire_switch::config::{FileConfig, QueueFlag, queue_flag};
 use trimwire_switch::driver::Attachment;
@@ -21,7 +21,7 @@ const DROP_PORT: u16 = 511;
     name = "trimwire-switch",
     version,
     after_help = "Target options stand behind '--':\n  \
-        --grpc-server-addr ADDR  where to listen for P4Runtime [default: 0.0.0.0:9559]\n  \
+        --grpc-server-addr ADDR  where to listen for P4Runtime [default: 127.0.0.1:9559]\n  \
         --grpc-server-ssl        serve P4Runtime over TLS; takes the four options below\n  \
         --grpc-server-cert FILE  PEM: the server's certificate, with its chain\n  \
         --grpc-server-key FILE   PEM: its private key\n  \
@@ -73,6 +73,9 @@ pub(crate) struct Arguments {
     /// Serves Prometheus metrics, such as 127.0.0.1:9110; a port alone is on localhost.
     #[arg(long, value_name = "ADDR", value_parser = local_address)]
     pub(crate) metrics_addr: Option<SocketAddr>,
+    /// Serves P4Runtime beyond this host without TLS: whoever reaches it may program the switch.
+    #[arg(long)]
+    insecure: bool,
     /// Sets what clients of P4Runtime may cost: NAME=VALUE, such as connections=16 or roles=/backup. Can be repeated.
     #[arg(long = "limit", value_name = "NAME=VALUE")]
     limits: Vec<String>,
@@ -117,12 +120,15 @@ pub(crate) struct Arguments {
     target: Vec<String>,
 }
 
+/// P4Runtime's, as IANA has it.
+const DEFAULT_PORT: u16 = 9559;
+
 /// Options behind `--`.
 #[derive(Debug, Parser)]
 #[command(name = "trimwire-switch [OPTIONS] --", no_binary_name = true, disable_help_flag = true)]
 struct TargetArguments {
-    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:9559", value_parser = address)]
-    grpc_server_addr: SocketAddr,
+    #[arg(long, value_name = "ADDR", value_parser = address)]
+    grpc_server_addr: Option<SocketAddr>,
     #[arg(long)]
     grpc_server_ssl: bool,
     #[arg(long, value_name = "FILE")]
@@ -196,6 +202,10 @@ impl Options {
         I: IntoIterator,
         I::Item: Into<std::ffi::OsString> + Clone,
     {
+        let words: Vec<std::ffi::OsString> = words.into_iter().map(Into::into).collect();
+        // Scripts that were written for BMv2 find its defaults under its name, such as that of a link.
+        let name = words.first().and_then(|word| Path::new(word).file_name());
+        let as_bmv2 = name.is_some_and(|name| name.to_string_lossy().starts_with("simple_switch"));
         let mut arguments = Arguments::try_parse_from(words)?;
         let target = TargetArguments::try_parse_from(std::mem::take(&mut arguments.target))?;
         let attachments = std::mem::take(&mut arguments.interfaces);
@@ -217,6 +227,14 @@ impl Options {
         }
         check_attachments(&attachments, target.cpu_port)?;
         let tls = tls_files(&target)?;
+        let everywhere = if as_bmv2 { Ipv4Addr::UNSPECIFIED } else { Ipv4Addr::LOCALHOST };
+        let grpc = target.grpc_server_addr.unwrap_or(SocketAddr::from((everywhere, DEFAULT_PORT)));
+        if !grpc.ip().is_loopback() && tls.is_none() && !arguments.insecure && !as_bmv2 {
+            return Err(usage(format!(
+                "--grpc-server-addr {grpc}: whoever reaches it could program the switch; add --grpc-server-ssl with a certificate and key, or \
+                 --insecure (nothing is asked where the program goes by the name of simple_switch_grpc)"
+            )));
+        }
         let mut limits = Limits::default();
         for setting in &arguments.limits {
             limits.set(setting).map_err(|error| usage(format!("--limit: {error}")))?;
@@ -259,7 +277,7 @@ impl Options {
             default_port: PortConfig::default(),
             traffic: TrafficConfig::default(),
             priority_queues: target.priority_queues,
-            grpc: target.grpc_server_addr,
+            grpc,
             tls,
             limits,
             cpu_port: target.cpu_port,
@@ -442,6 +460,29 @@ mod tests {
     }
 
     #[test]
+    fn the_switch_is_programmed_from_elsewhere_with_tls_or_where_that_is_asked_for() {
+        let open = "--no-p4 -- --grpc-server-addr 0.0.0.0:50051";
+        let refused = parse(open).unwrap_err();
+        assert!(
+            ["0.0.0.0:50051", "--grpc-server-ssl", "--insecure"].iter().all(|word| refused.contains(word)),
+            "{refused}"
+        );
+        let tls = "--grpc-server-ssl --grpc-server-cert c.pem --grpc-server-key k.pem";
+        for line in
+            [format!("--insecure {open}"), format!("{open} {tls}"), open.replace("0.0.0.0", "127.1.2.3")]
+        {
+            assert_eq!(parse(&line).unwrap().grpc.port(), 50_051, "{line}");
+        }
+        let as_bmv2 = |line: &str| {
+            Options::parse(std::iter::once("/opt/simple_switch_grpc").chain(line.split_whitespace()))
+                .unwrap()
+                .grpc
+        };
+        assert_eq!(as_bmv2(open), "0.0.0.0:50051".parse().unwrap());
+        assert_eq!(as_bmv2("--no-p4"), "0.0.0.0:9559".parse().unwrap());
+    }
+
+    #[test]
     fn captures_are_asked_for_as_bmv2_and_its_scripts_do() {
         for (line, program, folder) in [
             ("--pcap /tmp program.json", Some("program.json"), Some("/tmp")),
@@ -467,7 +508,7 @@ mod tests {
 
     #[test]
     fn the_default_address_is_bmv2s() {
-        assert_eq!(parse("--no-p4").unwrap().grpc, "0.0.0.0:9559".parse().unwrap());
+        assert_eq!(parse("--no-p4").unwrap().grpc, "127.0.0.1:9559".parse().unwrap());
         assert_eq!(parse("program.json").unwrap().arguments.program, Some("program.json".into()));
     }
 
