@@ -203,3 +203,25 @@ def test_what_cannot_be_is_said_by_name() -> None:
             group.all_reduce(part(rank), algorithm="ring", consistent=True).wait(30)
 
     succeeded(ranks(2, work, threads=0))
+
+
+def test_a_rank_may_have_several_addresses() -> None:
+    groups = [trimwire.Group("127.0.0.1,127.0.0.2"), trimwire.Group("127.0.0.3,127.0.0.4")]
+    addresses = [group.address for group in groups]
+    assert [address.split(":")[0] for address in addresses] == ["127.0.0.1", "127.0.0.3"]
+    with groups[0], groups[1]:
+        for rank, group in enumerate(groups):
+            group.connect(rank, addresses)
+        arrays = [np.full(200_000, float(rank + 1), dtype=np.float32) for rank in range(2)]
+        works = [group.all_reduce(array) for group, array in zip(groups, arrays)]
+        for work in works:
+            work.wait()
+        for array in arrays:
+            assert trimwire.nmse(array, np.full(200_000, 3.0, dtype=np.float32)) < 1e-6
+
+
+def test_addresses_that_do_not_go_together_are_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="::1 is of another family than 127.0.0.1"):
+        trimwire.Group("127.0.0.1,::1")
+    with pytest.raises(ValueError, match="'nowhere' is no IP address"):
+        trimwire.Group("127.0.0.1,nowhere")
