@@ -108,12 +108,7 @@ class Lab:
                 if names[number] != name:
                     # The switch answers no ARP.
                     sh(f"ip -n {name} neigh add {address(number)} lladdr {self.mac(number)} dev eth0 nud permanent")
-        words = ["--no-p4", "--device-id", "1", "-L", "warn", "--stats-json", f"{self.folder.name}/switch.json"]
-        for port in range(1, len(names) + 1):
-            words += ["-i", f"{port}@p{port}"]
-        for port in range(1, self.world + 1):
-            words += ["--port-rate", f"{port}={self.rate}bps"]
-        self.switch = self.start("switch", [str(self.programs / "trimwire-switch"), *words, "--", "--grpc-server-addr", GRPC])
+        self.start_switch()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -161,6 +156,15 @@ class Lab:
             # Longer than what sockets may have waiting: senders block, nothing is lost here.
             sh(f"ip netns exec {name} tc qdisc add dev eth0 root tbf rate {self.rate}bit burst 6000 limit 20000000")
 
+    def start_switch(self) -> None:
+        """An empty one."""
+        words = ["--no-p4", "--device-id", "1", "-L", "warn", "--stats-json", f"{self.folder.name}/switch.json"]
+        for port in range(1, self.world + 2):
+            words += ["-i", f"{port}@p{port}"]
+        for port in range(1, self.world + 1):
+            words += ["--port-rate", f"{port}={self.rate}bps"]
+        self.switch = self.start("switch", [str(self.programs / "trimwire-switch"), *words, "--", "--grpc-server-addr", GRPC])
+
     def start(self, space: str, words: list[str], environment: dict[str, str] | None = None, talk: bool = False) -> subprocess.Popen[str]:
         """A program in a namespace; `talk` to keep its input open."""
         child = subprocess.Popen(
@@ -190,10 +194,8 @@ class Lab:
         finally:
             self.children.remove(child)
 
-    def apply(self, policy: str) -> None:
-        """Brings the switch to a policy of POLICIES."""
-        if policy == self.policy:
-            return
+    def fabric(self, policy: str) -> Path:
+        """The fabric file, with a policy of POLICIES."""
         hosts, links = ["hosts:"], ["links:"]
         for number in range(self.world + 1):
             hosts.append(f'  h{number}: {{ ip: {address(number)}, mac: "{self.mac(number)}" }}')
@@ -201,6 +203,13 @@ class Lab:
         head = ["version: 1", "switches:", f'  s1: {{ address: "{GRPC}", device_id: 1, target: trimwire }}']
         file = Path(self.folder.name, "fabric.yaml")
         file.write_text("\n".join([*head, *hosts, *links, f"policy: {POLICIES[policy]}"]) + "\n")
+        return file
+
+    def apply(self, policy: str) -> None:
+        """Brings the switch to a policy of POLICIES."""
+        if policy == self.policy:
+            return
+        file = self.fabric(policy)
         words = ["ip", "netns", "exec", "switch", str(self.programs / "trimwire-controller"), "apply", str(file)]
         for _ in range(20):
             done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30)
