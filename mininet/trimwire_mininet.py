@@ -15,6 +15,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath((lambda: 0).__code__.co_filen
 
 from mininet.node import NullController as _NullController  # noqa: E402
 
+from trimwire_net import all_reduce as _all_reduce  # noqa: E402
 from trimwire_net import incast as _incast  # noqa: E402
 from trimwire_net import shell as _shell  # noqa: E402
 from trimwire_net import switches as _switches  # noqa: E402
@@ -26,7 +27,7 @@ for _signal in (signal.SIGTERM, signal.SIGHUP):
 
 topos = _topologies.TOPOLOGIES
 switches = {**_switches.SWITCHES, "default": _switches.chosen()}
-tests = {"incast": _incast.test}
+tests = {"incast": _incast.test, "allreduce": _all_reduce.test}
 
 # `mn` makes every name of this file one of its own, which is how these three get in.
 CLI = _shell.Shell

@@ -1,23 +1,17 @@
 """Agents that congest a port: some hosts send gradients to one, all at once, each at its link's rate."""
 from __future__ import annotations
 
-import json
-import subprocess
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from mininet.log import info, output
 
-from trimwire_net import programs
+from trimwire_net.agents import PORT, address, agent, listens
 from trimwire_net.bring_up import Fabric
 from trimwire_net.fabric_file import bits_per_second, ports
 from trimwire_net.problem import Problem
-from trimwire_net.run_folder import keep, run_folder
-from trimwire_net.waiting import own_session, poll
-
-PORT = 9217
+from trimwire_net.waiting import poll
 
 
 @dataclass
@@ -54,45 +48,6 @@ class Outcome:
         return "\n".join(lines) + "\n"
 
 
-class _Agent:
-    """A running trimwire-agent."""
-
-    def __init__(self, host: Any, role: str, words: str) -> None:
-        command = [programs.ours("trimwire-agent"), *words.split(), "--json"]
-        self.what = f"{host.name}: {' '.join(command)}"
-        self.files = [run_folder() / f"{host.name}-{role}.{kind}" for kind in ("json", "log")]
-        with open(self.files[0], "wb") as stdout, open(self.files[1], "wb") as stderr:
-            # Without mnexec's -d, which makes another session.
-            self.process = host.popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True,
-                                      preexec_fn=own_session, mncmd=["mnexec", "-a", str(host.pid)])
-
-    def report(self, end: float) -> dict[str, Any]:
-        """What it says at its end."""
-        try:
-            code: int | None = self.process.wait(max(0.1, end - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            code = None
-        if code != 0:
-            keep()
-            how = "still runs" if code is None else f"exit code {code}"
-            raise Problem(f"{self.what}: {how}\n{self.files[1].read_text(errors='replace')}")
-        return dict(json.loads(self.files[0].read_text()))
-
-    def end(self) -> None:
-        """Kills it, if it still runs."""
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-
-
-def _listens(host: Any) -> bool | None:
-    """Whether somebody in the host's namespace waits for senders."""
-    for sockets in (Path(f"/proc/{host.pid}/net/{table}") for table in ("tcp", "tcp6")):
-        if sockets.exists() and f":{PORT:04X} " in sockets.read_text():
-            return True
-    return None
-
-
 def first_switch(host: Any) -> Any:
     """The switch that a host is linked to."""
     interface = host.defaultIntf()
@@ -111,11 +66,6 @@ def usual(fabric: Fabric) -> tuple[str, list[str]]:
     raise Problem("an incast needs two hosts")
 
 
-def address(host: Any, ipv6: bool) -> str:
-    """A host's."""
-    return str(host.ip6 if ipv6 else host.defaultIntf().IP())
-
-
 def incast(
     fabric: Fabric, receiver: str, senders: list[str], words: str = "-n 4M", ipv6: bool = False, timeout: float = 40
 ) -> Outcome:
@@ -125,23 +75,23 @@ def incast(
     if receiver in senders or len(set(senders)) < len(senders) or not senders:
         raise Problem(f"incast to {receiver} from {' '.join(senders) or 'nobody'}: each sender once, and not the receiver")
     info(f"*** Incast: {' '.join(senders)} -> {receiver}\n")
-    agents = [_Agent(to, "server", f"perf transfer --server --bind {own} --senders {len(senders)} --timeout 20s")]
+    agents = [agent(to, "server", f"perf transfer --server --bind {own} --senders {len(senders)} --timeout 20s")]
     try:
-        poll(f"{receiver}: trimwire-agent on TCP port {PORT}", 10, lambda: agents[0].process.poll() or _listens(to))
+        poll(f"{receiver}: trimwire-agent on TCP port {PORT}", 10, lambda: agents[0].process.poll() or listens(to))
         for name in senders:
             host = fabric.host(name)
             rate = bits_per_second(host.defaultIntf())
             # 256 source ports: sprayed over the equal paths.
-            agents.append(_Agent(host, "client", f"perf transfer --client {own} --bind {address(host, ipv6)} {words} "
+            agents.append(agent(host, "client", f"perf transfer --client {own} --bind {address(host, ipv6)} {words} "
                                                  f"--bitrate {rate} --source-ports 256 --timeout 20s"))
         end = time.monotonic() + timeout
-        sent = [agent.report(end) for agent in agents[1:]]
+        sent = [each.report(end) for each in agents[1:]]
         # Ranks are given in the order in which the senders come.
         ranks = sorted(zip(senders, sent), key=lambda pair: int(pair[1]["rank"]))
         return Outcome(receiver, [name for name, _ in ranks], agents[0].report(end), [report for _, report in ranks])
     finally:
-        for agent in agents:
-            agent.end()
+        for each in agents:
+            each.end()
 
 
 def test(net: Any, receiver: str = "", *senders: str) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 import contextlib
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from mininet.log import lg
 from mininet.net import Mininet
@@ -30,9 +30,10 @@ IPV6_SIZES = POLICY.replace("8 planes", "530B").replace("1 plane", "138B")
 RATES = {("trimwire", "dumbbell"): 20.0, ("trimwire", "leafspine"): 20.0, ("bmv2", "dumbbell"): 12.0, ("bmv2", "leafspine"): 8.0}
 
 Promises = list[tuple[str, bool]]
+T = TypeVar("T")
 
 
-class _Book:
+class Book:
     """Promises as they are checked, said aloud."""
 
     def __init__(self, scenario: str) -> None:
@@ -46,9 +47,9 @@ class _Book:
 
 
 @contextlib.contextmanager
-def network(topology: str, switch: type[FabricSwitch], bw: float) -> Iterator[Fabric]:
+def network(topology: str, switch: type[FabricSwitch], bw: float, **sizes: int) -> Iterator[Fabric]:
     """A fabric that is up, and gone afterwards, whatever happens."""
-    net = Mininet(topo=TOPOLOGIES[topology](bw=bw), switch=switch, controller=None, build=False)
+    net = Mininet(topo=TOPOLOGIES[topology](bw=bw, **sizes), switch=switch, controller=None, build=False)
     try:
         net.build()
         net.start()
@@ -79,12 +80,10 @@ def run(switch: str, topology: str, bw: float | None) -> Promises:
     return promises
 
 
-def observed(fabric: Fabric, words: str, ipv6: bool = False) -> tuple[Outcome, Accounts, list[str]]:
-    """An incast to the first host behind another switch than the senders', and what was counted meanwhile."""
-    home = first_switch(fabric.host(SENDERS[0]))
-    receiver = next(host.name for host in fabric.hosts if first_switch(host) is not home)
+def watched(fabric: Fabric, traffic: Callable[[], T]) -> tuple[T, Accounts, list[str]]:
+    """What traffic comes to, what was counted meanwhile, and where counters disagree when all has arrived."""
     before = Accounts(fabric)
-    outcome = incast(fabric, receiver, SENDERS, words, ipv6)
+    outcome = traffic()
     wrong: list[str] = []
 
     def settled() -> Accounts | None:
@@ -100,12 +99,19 @@ def observed(fabric: Fabric, words: str, ipv6: bool = False) -> tuple[Outcome, A
     return outcome, counted, wrong
 
 
-def conserved(book: _Book, fabric: Fabric, outcome: Outcome, counted: Accounts, wrong: list[str]) -> None:
+def observed(fabric: Fabric, words: str, ipv6: bool = False) -> tuple[Outcome, Accounts, list[str]]:
+    """An incast to the first host behind another switch than the senders', and what was counted meanwhile."""
+    home = first_switch(fabric.host(SENDERS[0]))
+    receiver = next(host.name for host in fabric.hosts if first_switch(host) is not home)
+    return watched(fabric, lambda: incast(fabric, receiver, SENDERS, words, ipv6))
+
+
+def conserved(book: Book, fabric: Fabric, outcome: Outcome, counted: Accounts, wrong: list[str]) -> None:
     """Nothing is lost on the way that no counter tells of: from socket to socket, over every switch."""
-    home, last = first_switch(fabric.host(SENDERS[0])), first_switch(fabric.host(outcome.receiver))
+    home, last = first_switch(fabric.host(outcome.senders[0])), first_switch(fabric.host(outcome.receiver))
     book.check("every packet that came into a switch is in one counter, every one that was taken left", not wrong,
                "; ".join(wrong) or f"{counted.sum(OFFERED)} offered over {len(fabric.switches)} switches")
-    onward = [port for port, _, other in ports(home) if other.node.name not in SENDERS]
+    onward = [port for port, _, other in ports(home) if other.node not in fabric.hosts]
     offered, full, cut, dropped = (sum(counted.sum(names, home.name, port, kernels=False) for port in onward)
                                    for names in (OFFERED, ["admitted"], ["trimmed"], DROPPED))
     book.check("sent by the agents = full + cut + dropped at their switch", outcome.sent_total("datagrams_sent") == offered,
@@ -123,7 +129,7 @@ def conserved(book: _Book, fabric: Fabric, outcome: Outcome, counted: Accounts, 
 def trimming(fabric: Fabric, scenario: str, several_paths: bool, ipv6: bool = False) -> Promises:
     """Two hosts at line rate into one port."""
     print(f"{scenario}: {' and '.join(SENDERS)} into one port", flush=True)
-    book = _Book(scenario)
+    book = Book(scenario)
     outcome, counted, wrong = observed(fabric, "-n 2M --seed 7" if ipv6 else "-n 4M --seed 7", ipv6)
     conserved(book, fabric, outcome, counted, wrong)
     cut, dropped = counted.sum(["trimmed"]), counted.sum(DROPPED, kernels=False)
@@ -132,13 +138,7 @@ def trimming(fabric: Fabric, scenario: str, several_paths: bool, ipv6: bool = Fa
     left = counted.sum(["trim_transmitted"])
     book.check("a packet is cut once, and arrives cut", outcome.total("cut_received") == left if not dropped else
                outcome.total("cut_received") <= left, f"{left} left cut, {outcome.total('cut_received')} arrived")
-    for message in outcome.received["messages"]:
-        nmse, predicted = message["nmse"], message["nmse_expected"]
-        # At eight planes the error sits in a few outer cells: a hundred cut packets leave some 10 % to chance. A packet's
-        # depth mistaken by one plane would be a factor of 3.
-        tolerance = 0.08 + 1.5 / max(1, message["cut"]) ** 0.5
-        book.check(f"what arrived of {outcome.senders[message['from'] - 1]}'s gradient decodes as predicted",
-                   predicted > 0 and abs(nmse / predicted - 1) < tolerance, f"NMSE {nmse:.3e}, formula {predicted:.3e}")
+    decodes(book, outcome)
     repairs, missing = outcome.sent_total("repairs_sent"), outcome.packets("missing")
     # One packet in a hundred may be missing by default.
     book.check("nothing is sent twice without a loss, and hardly anything is missing",
@@ -150,7 +150,18 @@ def trimming(fabric: Fabric, scenario: str, several_paths: bool, ipv6: bool = Fa
     return book.promises
 
 
-def spread(book: _Book, fabric: Fabric, outcome: Outcome, counted: Accounts) -> None:
+def decodes(book: Book, outcome: Outcome) -> None:
+    """Each gradient's error is the formula's for the packets as they were cut."""
+    for message in outcome.received["messages"]:
+        nmse, predicted = message["nmse"], message["nmse_expected"]
+        # At eight planes the error sits in a few outer cells: a hundred cut packets leave some 10 % to chance. A packet's
+        # depth mistaken by one plane would be a factor of 3.
+        tolerance = 0.08 + 1.5 / max(1, message["cut"]) ** 0.5
+        book.check(f"what arrived of {outcome.senders[message['from'] - 1]}'s gradient decodes as predicted",
+                   predicted > 0 and abs(nmse / predicted - 1) < tolerance, f"NMSE {nmse:.3e}, formula {predicted:.3e}")
+
+
+def spread(book: Book, fabric: Fabric, outcome: Outcome, counted: Accounts) -> None:
     """Every spine carries its share."""
     last = first_switch(fabric.host(outcome.receiver))
     shares: dict[str, int] = {}
@@ -166,7 +177,7 @@ def spread(book: _Book, fabric: Fabric, outcome: Outcome, counted: Accounts) -> 
 def drop_tail(fabric: Fabric, scenario: str) -> Promises:
     """The same without trimming: what does not fit is dropped and sent again, until all is there."""
     print(f"{scenario}: {' and '.join(SENDERS)} into one port", flush=True)
-    book = _Book(scenario)
+    book = Book(scenario)
     fabric.apply(DROP_TAIL)
     outcome, counted, wrong = observed(fabric, "-n 1M --seed 7 --reliable")
     conserved(book, fabric, outcome, counted, wrong)

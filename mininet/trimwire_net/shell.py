@@ -1,16 +1,17 @@
-"""Mininet's prompt, with a word for the fabric and one for traffic."""
+"""Mininet's prompt, with a word for the fabric and two for traffic."""
 from __future__ import annotations
 
 from mininet.cli import CLI
 from mininet.log import error, output
 
+from trimwire_net.all_reduce import all_reduce
 from trimwire_net.bring_up import Fabric
 from trimwire_net.incast import incast, usual
 from trimwire_net.problem import Problem
 
 
 class Shell(CLI):
-    """Mininet's, and two commands."""
+    """Mininet's, and three commands."""
 
     def _fabric(self) -> Fabric:
         fabric: Fabric = self.mn.switches[0].fabric
@@ -42,5 +43,14 @@ class Shell(CLI):
             receiver, *senders = line.split()
         try:
             output(incast(self._fabric(), receiver, senders).table())
+        except Problem as problem:
+            error(f"{problem}\n")
+
+    def do_allreduce(self, line: str) -> None:
+        """Sums a gradient of each host, eight times, all at once.
+           Usage: allreduce [HOST HOST…]"""
+        fabric = self._fabric()
+        try:
+            output(all_reduce(fabric, line.split() or [host.name for host in fabric.hosts]).table())
         except Problem as problem:
             error(f"{problem}\n")
