@@ -1,6 +1,6 @@
 # Every entry point of the project; `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust test-python test-torch sanitize test-aarch64 client-tests lint bench p4 p4-check bmv2-tests mininet-test
+.PHONY: help demo test test-rust test-python test-torch sanitize test-aarch64 client-tests lint bench p4 p4-check bmv2-tests mininet-test mininet-matrix
 
 CARGO ?= cargo
 DEMO_FLAGS ?=
@@ -58,3 +58,6 @@ bmv2-tests: ## traffic over real interfaces in network namespaces (needs root; s
 
 mininet-test: ## agents congest ports in Mininet (needs root and Debian's mininet package; skipped loudly otherwise)
 	mininet/run.sh
+
+mininet-matrix: ## 2:1, 3:1 and 8:1 beside TCP, in a dumbbell and a leaf-spine (two minutes; needs iperf3, too; no part of test)
+	mininet/run.sh matrix

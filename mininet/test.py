@@ -2,6 +2,7 @@
 """Agents congest a port in Mininet; what was cut, forwarded, dropped and decoded is asserted. Needs root.
 
     sudo mininet/test.py [--switch trimwire|bmv2] [--topology dumbbell|leafspine|both] [--bw MBIT]
+    sudo mininet/test.py --page                        # what docs/mininet.md says to type (needs iperf3)
     sudo mininet/test.py --matrix [--loads 2 3 8]      # n hosts into one link, beside TCP (needs iperf3); minutes
 
 Runs in network and process namespaces of its own: no interface or port of the machine is in the way, and nothing of it outlives
@@ -32,6 +33,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--switch", choices=("trimwire", "bmv2"), help="default: the environment's SWITCH, else trimwire")
     parser.add_argument("--topology", choices=("dumbbell", "leafspine", "both"), default="both")
     parser.add_argument("--bw", type=float, help="rate of links in Mbit/s (default: 20; with bmv2 12, in the leaf-spine 8)")
+    parser.add_argument("--page", action="store_true", help="what docs/mininet.md says to type, instead of the short test")
     parser.add_argument("--matrix", action="store_true", help="n:1 beside TCP, in each topology, instead of the short test")
     parser.add_argument("--loads", type=int, nargs="+", choices=(2, 3, 8), help="n of n:1 in the matrix (default: all)")
     options = parser.parse_args()
@@ -72,18 +74,20 @@ def main() -> int:
     except ImportError:
         sys.exit(f"trimwire-mininet: {sys.executable} has no mininet: apt-get install --no-install-recommends mininet, "
                  "and run this with /usr/bin/python3")
-    from trimwire_net import cross_traffic, matrix, run_folder, scenarios
+    from trimwire_net import cross_traffic, matrix, page, run_folder, scenarios
     from trimwire_net.switches import chosen
 
     start = time.monotonic()
     switch = options.switch or chosen().target
-    if options.matrix and cross_traffic.iperf3() is None:
-        print("SKIPPED: Mininet's matrix (iperf3 is not on PATH: apt-get install iperf3)", file=sys.stderr)
+    if (options.matrix or options.page) and cross_traffic.iperf3() is None:
+        print("SKIPPED: TCP beside gradients in Mininet (iperf3 is not on PATH: apt-get install iperf3)", file=sys.stderr)
         return 0
     topologies = ("dumbbell", "leafspine") if options.topology == "both" else (options.topology,)
     try:
         if options.matrix:
             promises = matrix.run(switch, topologies, tuple(options.loads or matrix.LOADS))
+        elif options.page:
+            promises = page.run()
         else:
             promises = scenarios.run(switch, options.topology, options.bw)
     except KeyboardInterrupt:
