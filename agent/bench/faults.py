@@ -9,7 +9,7 @@ Four ranks live in network namespaces joined by a bridge, or by a trimwire-switc
 sums, a rank is killed or stopped, a link goes down, packets are lost, doubled and reordered, a stranger sends, the switch dies. Of each fault and way
 (direct, ring, parameter server) the table says whether the sums were right, or which rank was named in every error, and the time from the fault until
 the last rank was gone, or from the beginning where nothing failed. Exit code 1: something hung, a sum was wrong, or somebody blamed the wrong rank.
---output writes the table into a page, too.
+--output writes the table into a page, too. What a rank that hangs has to say, its metrics and errors, goes into a file in the current folder.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ GIVE_UP = 5.0
 """s: --timeout of all ranks."""
 LIMIT = 90.0
 """s: who is not gone then hangs."""
+METRICS = "127.0.0.1:9551"
+"""Where a rank tells of itself, in its own namespace."""
 HOPS = {"direct": 2, "ring": 2 * (WORLD - 1), "servers": 2}
 """Most links that a part and its sum cross on the way to a rank, each of which may cut."""
 ONE_PLANE = 0.571
@@ -46,6 +48,7 @@ class Run:
         peers = ",".join(address(rank) for rank in range(WORLD))
         for rank in reversed(range(WORLD)):
             common = ["--rank", str(rank), "--world", str(WORLD), "--peers", peers, "--bind", address(rank), "--timeout", f"{GIVE_UP:.0f}s"]
+            common += ["--metrics", METRICS]
             measure = ["-b", size, "-e", size, "-n", str(fault.operations), "--bitrate", lab.bitrate, "--json", *fault.extra]
             if way == "servers":
                 words = ["serve", "--servers", str(SERVER), *common, "--json"] if rank == SERVER else ["perf", "push-pull", "--servers", str(SERVER), *common, *measure]
@@ -68,8 +71,10 @@ class Run:
                 results[rank] = (child.returncode, out, (err.strip().splitlines() or [""])[-1], time.monotonic())
             except subprocess.TimeoutExpired:
                 child.send_signal(signal.SIGCONT)
+                metrics = last_words(rank)
                 child.kill()
-                child.communicate()
+                errors = child.communicate()[1]
+                Path(f"faults-{self.way}-rank{rank}.txt").write_text(f"{metrics}\n{errors}")
                 results[rank] = None
 
         for rank, child in self.children.items():
@@ -83,6 +88,13 @@ class Run:
         for thread in threads:
             thread.join()
         return results
+
+
+def last_words(rank):
+    """Metrics of a rank that hangs."""
+    code = f"import urllib.request as u; print(u.urlopen('http://{METRICS}/metrics', timeout=5).read().decode())"
+    done = subprocess.run(["ip", "netns", "exec", f"r{rank}", sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    return done.stdout or done.stderr
 
 
 def lost(result, is_server):
@@ -100,7 +112,7 @@ def judge(run, fault, results, since):
     gone = {rank for rank in results if fault.ends and rank == VICTIM}
     hung = [rank for rank, result in results.items() if result is None and rank not in gone]
     if hung:
-        return f"**ranks {hung} hung**", False, LIMIT
+        return f"**ranks {sorted(hung)} hung**", False, LIMIT
     rest = {rank: result for rank, result in results.items() if rank not in gone and not (run.way == "servers" and rank == SERVER)}
     took = max(result[3] for result in rest.values()) - since
     if all(result[0] == 0 for result in rest.values()):
