@@ -82,6 +82,8 @@ pub(crate) struct Peer {
     sends: BTreeMap<u32, Outgoing>,
     receives: BTreeMap<u32, Incoming>,
     agreements: BTreeMap<u32, Agreement>,
+    /// Messages of which the peer has all that it is to get, and does not know how precisely to decode them.
+    undecided: BTreeSet<u32>,
     /// Messages with data to send: (class, order of `send`, id).
     sending: BTreeSet<(u8, u64, u32)>,
     /// Their order.
@@ -130,6 +132,7 @@ impl Peer {
             sends: BTreeMap::new(),
             receives: BTreeMap::new(),
             agreements: BTreeMap::new(),
+            undecided: BTreeSet::new(),
             sending: BTreeSet::new(),
             orders: BTreeMap::new(),
             next_order: 0,
@@ -238,6 +241,7 @@ impl Peer {
         if self.sends.contains_key(&message) || self.agreements.contains_key(&message) {
             return Err(SendError::Busy { message, to });
         }
+        self.undecided.remove(&message);
         let mut agreement = Agreement::new(now_ns, to, message, map);
         agreement.queued = true;
         self.agreements.insert(message, agreement);
@@ -305,7 +309,8 @@ impl Peer {
 
     /// Ends a message on its way to the peer, and tells the peer.
     pub(crate) fn abort_send(&mut self, message: u32, abort: Abort) {
-        if self.sends.contains_key(&message) || self.agreements.contains_key(&message) {
+        let undecided = self.undecided.contains(&message);
+        if undecided || self.sends.contains_key(&message) || self.agreements.contains_key(&message) {
             self.end_send(message, Ending::Aborted(abort));
             self.control.push_back(Due::Abort(message));
         }
@@ -322,6 +327,7 @@ impl Peer {
     /// Nothing below is used any more, in either direction.
     pub(crate) fn retire(&mut self, below: u32) {
         let live = self.sends.keys().chain(self.receives.keys()).chain(self.agreements.keys());
+        let live = live.chain(&self.undecided);
         let below = live.copied().fold(below, |below, id| if before(id, below) { id } else { below });
         self.sent.retire(below);
         self.received.retire(below);
@@ -334,6 +340,7 @@ impl Peer {
             self.sending.remove(&(transfer.class, order, message));
         }
         self.agreements.remove(&message);
+        self.undecided.remove(&message);
         self.timers.set(Timer::Outgoing(message), None);
         self.timers.set(Timer::Agreement(message), None);
         self.sent.end(message, ending);
@@ -368,6 +375,7 @@ impl Peer {
         let peer = self.rank;
         let mut ids: Vec<u32> = std::mem::take(&mut self.sends).into_keys().collect();
         ids.extend(std::mem::take(&mut self.agreements).into_keys());
+        ids.extend(std::mem::take(&mut self.undecided));
         // Numbers are used once in an incarnation: our packets of before may still be on their way, and say nothing of whom they are for.
         for &message in &ids {
             self.sent.end(message, Ending::Aborted(Abort { reason: Reason::Restarted, culprit: peer }));
@@ -498,8 +506,12 @@ impl Peer {
             return;
         }
         self.control.push_back(Due::Hello { answer: false, to: None });
-        // A sender that has given the message up says so again.
-        self.queue_ack(message);
+        // A sender that has given the message up says so again. Who waits for the precision to decode at has nothing to acknowledge.
+        if self.receives.get(&message).is_some_and(Incoming::is_receiving) {
+            self.queue_ack(message);
+        } else {
+            self.queue_stop(message);
+        }
     }
 
     /// Does what an outgoing transfer wants.
@@ -525,6 +537,7 @@ impl Peer {
                     let order = self.orders.remove(&message).unwrap_or(0);
                     self.sending.remove(&(transfer.class, order, message));
                     self.sends.remove(&message);
+                    self.undecided.insert(message);
                     self.timers.set(Timer::Outgoing(message), None);
                 } else {
                     self.end_send(message, Ending::Delivered(crate::transfer::incoming::Epitaph::default()));

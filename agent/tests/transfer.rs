@@ -570,3 +570,43 @@ fn wrong_ranks_and_messages_are_refused_by_name() {
         "message 0x00000003 of rank 1 is expected already"
     );
 }
+
+/// The receiver has everything and waits for the precision to decode at; its sender, waiting for other receivers, gives up, and says so once in vain.
+#[test]
+fn who_waits_for_an_agreement_hears_of_its_end_even_if_the_first_word_of_it_is_lost() {
+    for reported in [false, true] {
+        let mut network = Network::new(2, Faults::NONE, 3, Reliability::Full);
+        let gradient = Random(3).gradient(5_000);
+        let message = encode(&network.endpoints[0], MESSAGE, &gradient, PLANES);
+        let agreeing = Expectation { agree: true, ..expectation(&network.endpoints[1], gradient.len()) };
+        network.endpoints[1].expect(0, 0, MESSAGE, agreeing).expect("expected once");
+        network.endpoints[0].send_agreed(0, 1, &message).expect("sent once");
+        let mut received = false;
+        for (rank, event) in network.finish(SECOND / 2) {
+            match event {
+                Event::Passed { to, message, .. } if rank == 0 => {
+                    network.endpoints[0].settle(SECOND / 2, to, message, &[])
+                }
+                Event::Received { .. } => received = true,
+                Event::Sent { .. } => {}
+                other => panic!("rank {rank}: {other:?}"),
+            }
+        }
+        if reported {
+            network.run(SECOND, |_, _, event| received |= matches!(event, Event::Received { .. }));
+            assert!(received, "only the precision is missing");
+        }
+        network.script = Some(|_, datagram, before| kind(datagram) == Kind::Abort && before < 2);
+        let now_ns = network.now_ns;
+        network.endpoints[0].abort_send(now_ns, 1, MESSAGE, 0, trimwire_agent::wire::Reason::Cancelled);
+        let events = network.finish(now_ns + 9 * SECOND);
+        let failed = |(rank, event): &(usize, Event)| {
+            *rank == 1
+                && matches!(
+                    event,
+                    Event::Failed { peer: 0, message: MESSAGE, error: TransferError::Aborted { .. } }
+                )
+        };
+        assert!(events.iter().any(failed), "reported {reported}: {events:?}");
+    }
+}

@@ -275,6 +275,10 @@ impl Peer {
             self.apply_agreement(cx, message, next);
         } else {
             cx.stats.stray += 1;
+            // It waits for an agreement that will not come.
+            if let Some(ending @ (Ending::Aborted(_) | Ending::Forgotten)) = self.sent.ending(message) {
+                self.answer_ended(message, ending, 0);
+            }
         }
     }
 
