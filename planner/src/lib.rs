@@ -13,5 +13,6 @@
 //! It does not measure anything, and applies nothing: who calls it does.
 #![forbid(unsafe_code)]
 
+pub mod espresso;
 pub mod scenarios;
 pub mod sensing;

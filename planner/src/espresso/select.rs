@@ -1,0 +1,156 @@
+//! Algorithm 1: an option for every tensor, the largest first.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::chain::Chain;
+use super::cluster::{Cluster, Congestion};
+use super::frontier::{Candidate, candidates, frontier};
+use super::model::Model;
+use super::task::CompressionOption;
+use super::timeline::Timeline;
+
+/// Why a tensor has the option that it has.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Why {
+    /// Its communication ends before a bubble (property 1).
+    BeforeBubble,
+    /// Nothing else makes the iteration shorter.
+    NothingFaster,
+    /// It makes the iteration so much shorter, ns, given the options that had been chosen then.
+    Saves(f64),
+}
+
+/// A strategy: an option for each tensor.
+#[derive(Debug, Clone)]
+pub struct Selected {
+    /// By tensor, in the order of the backward pass: places among the options.
+    pub options: Vec<usize>,
+    /// By tensor.
+    pub why: Vec<Why>,
+    /// By state of the network, then by tensor.
+    pub chains: Vec<Vec<Chain>>,
+    /// How often F(S) was worked out.
+    pub evaluations: u64,
+}
+
+/// F(S) of strategies that differ in a tensor, over all states of the network.
+pub(super) struct Evaluator {
+    pub compute: Vec<f64>,
+    pub states: Vec<Congestion>,
+    timeline: Timeline,
+    pub evaluations: u64,
+}
+
+impl Evaluator {
+    pub(super) fn new(model: &Model, cluster: &Cluster) -> Self {
+        let compute = model.tensors.iter().map(|tensor| tensor.compute_us * 1e3).collect();
+        Self { compute, states: cluster.states(), timeline: Timeline::default(), evaluations: 0 }
+    }
+
+    /// The mean over the states of the network, ns from the beginning of the backward pass.
+    pub(super) fn end(&mut self, chains: &[Vec<Chain>]) -> f64 {
+        self.evaluations += 1;
+        let mut mean = 0.0;
+        for (state, chains) in self.states.iter().zip(chains) {
+            mean += state.share * self.timeline.end(&self.compute, chains);
+        }
+        mean
+    }
+
+    /// The last bubble that there is in every state.
+    fn bubble(&mut self, chains: &[Vec<Chain>]) -> usize {
+        let bubbles = chains.iter().map(|chains| self.timeline.schedule(&self.compute, chains).bubble());
+        bubbles.min().unwrap_or(0)
+    }
+}
+
+/// Rounds over all tensors. The paper has one; a second one sees what the options chosen behind a tensor did to it, and ends where nothing helps.
+const ROUNDS: usize = 3;
+
+/// Selects among `options`, of which the first has to be without compression.
+pub fn select(model: &Model, cluster: &Cluster, options: &[CompressionOption]) -> Selected {
+    let mut evaluator = Evaluator::new(model, cluster);
+    let mut by_size: BTreeMap<i64, Rc<Vec<Candidate>>> = BTreeMap::new();
+    for tensor in &model.tensors {
+        let states = &evaluator.states;
+        by_size.entry(tensor.elements).or_insert_with(|| {
+            Rc::new(frontier(candidates(options, tensor.elements as f64, cluster, states)))
+        });
+    }
+    let of: Vec<Rc<Vec<Candidate>>> =
+        model.tensors.iter().filter_map(|tensor| by_size.get(&tensor.elements).cloned()).collect();
+    // Without compression: the way through that is shortest.
+    let plain: Vec<&Candidate> = of.iter().filter_map(|all| plainest(all, options)).collect();
+    let mut selected = Selected {
+        options: plain.iter().map(|candidate| candidate.option).collect(),
+        why: vec![Why::NothingFaster; plain.len()],
+        chains: (0..evaluator.states.len())
+            .map(|state| plain.iter().map(|candidate| candidate.chains[state]).collect())
+            .collect(),
+        evaluations: 0,
+    };
+    if plain.len() < model.tensors.len() {
+        return selected;
+    }
+    let mut order: Vec<usize> = (0..model.tensors.len()).collect();
+    // Larger ones first, and of equal ones those that are computed last, nearest to the paper's output layer (property 2).
+    order.sort_by_key(|i| (std::cmp::Reverse(model.tensors[*i].elements), std::cmp::Reverse(*i)));
+    let mut best = evaluator.end(&selected.chains);
+    for _ in 0..ROUNDS {
+        let mut helped = false;
+        let mut bubble = evaluator.bubble(&selected.chains);
+        for tensor in &order {
+            let tensor = *tensor;
+            let is_plain = !options[selected.options[tensor]].compresses();
+            if tensor < bubble && is_plain {
+                selected.why[tensor] = Why::BeforeBubble;
+                continue;
+            }
+            if of[tensor].len() < 2 {
+                continue;
+            }
+            let before = best;
+            let mut chosen: Option<&Candidate> = None;
+            for candidate in of[tensor].iter() {
+                if candidate.option == selected.options[tensor] {
+                    continue;
+                }
+                let kept = put(&mut selected.chains, tensor, &candidate.chains);
+                let end = evaluator.end(&selected.chains);
+                put(&mut selected.chains, tensor, &kept);
+                // Less than rounding is no reason.
+                if end < best * (1.0 - 1e-9) {
+                    (best, chosen) = (end, Some(candidate));
+                }
+            }
+            if let Some(candidate) = chosen {
+                put(&mut selected.chains, tensor, &candidate.chains);
+                selected.options[tensor] = candidate.option;
+                selected.why[tensor] = Why::Saves(before - best);
+                bubble = evaluator.bubble(&selected.chains);
+                helped = true;
+            }
+        }
+        if !helped {
+            break;
+        }
+    }
+    selected.evaluations = evaluator.evaluations;
+    selected
+}
+
+fn plainest<'c>(all: &'c [Candidate], options: &[CompressionOption]) -> Option<&'c Candidate> {
+    let through = |candidate: &Candidate| {
+        candidate.chains.iter().map(|chain| chain.totals().iter().sum::<f64>()).sum::<f64>()
+    };
+    let plain = all.iter().filter(|candidate| !options[candidate.option].compresses());
+    plain.min_by(|a, b| through(a).total_cmp(&through(b)))
+}
+
+/// Gives a tensor other chains, and back those that it had.
+pub(super) fn put(chains: &mut [Vec<Chain>], tensor: usize, with: &[Chain]) -> Vec<Chain> {
+    chains.iter_mut().zip(with).map(|(chains, with)| std::mem::replace(&mut chains[tensor], *with)).collect()
+}
