@@ -14,5 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod espresso;
+pub mod models;
 pub mod scenarios;
 pub mod sensing;
+pub mod thresholds;

@@ -44,7 +44,9 @@ pub fn brute_force(
     }
     let mut places = vec![0; of.len()];
     let mut chains: Vec<_> = (0..evaluator.states.len())
-        .map(|state| of.iter().filter_map(|all| all.first()).map(|first| first.chains[state]).collect::<Vec<_>>())
+        .map(|state| {
+            of.iter().filter_map(|all| all.first()).map(|first| first.chains[state]).collect::<Vec<_>>()
+        })
         .collect();
     let (mut best, mut found) = (evaluator.end(&chains), places.clone());
     loop {

@@ -43,7 +43,8 @@ pub struct Chain {
 }
 
 impl Chain {
-    const EMPTY: Self = Self { operations: [Operation { resource: Resource::Gpu, time: 0.0 }; LONGEST], length: 0 };
+    const EMPTY: Self =
+        Self { operations: [Operation { resource: Resource::Gpu, time: 0.0 }; LONGEST], length: 0 };
 
     /// Its operations.
     pub fn operations(&self) -> &[Operation] {
@@ -148,7 +149,8 @@ pub fn chain(option: &CompressionOption, elements: f64, cluster: &Cluster, state
                 let spent = match (held.payload, &cluster.trimming) {
                     (Payload::Trimmed { planes }, Some(trimming)) => {
                         // What is cut takes no longer; heads have to get through.
-                        let floor = Trimming::share(trimming.floor_planes.min(planes)) / Trimming::share(planes);
+                        let floor =
+                            Trimming::share(trimming.floor_planes.min(planes)) / Trimming::share(planes);
                         of(through, speed(1.0)).max(of(through * floor, speed(left)))
                     }
                     _ => of(through, speed(left)),

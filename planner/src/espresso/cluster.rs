@@ -144,7 +144,11 @@ pub struct ClusterError {
 impl Cluster {
     /// The states of the network between machines.
     pub fn states(&self) -> Vec<Congestion> {
-        if self.congestion.is_empty() { vec![Congestion { share: 1.0, bandwidth: 1.0 }] } else { self.congestion.clone() }
+        if self.congestion.is_empty() {
+            vec![Congestion { share: 1.0, bandwidth: 1.0 }]
+        } else {
+            self.congestion.clone()
+        }
     }
 
     /// What a device takes for the compressor, or for the codec.
@@ -168,16 +172,18 @@ impl Cluster {
         if !(1..=1024).contains(&self.gpus) {
             return wrong("gpus", self.gpus.to_string(), "1 to 1024");
         }
-        let mut rates = vec![
-            ("compressor.gpu", self.compressor.gpu),
-            ("compressor.cpu", self.compressor.cpu),
-        ];
+        let mut rates =
+            vec![("compressor.gpu", self.compressor.gpu), ("compressor.cpu", self.compressor.cpu)];
         if let Some(trimming) = &self.trimming {
             rates.extend([("trimming.gpu", trimming.gpu), ("trimming.cpu", trimming.cpu)]);
         }
         for (key, link) in [("intra", self.intra), ("inter", self.inter)] {
             if !(link.gbps > 0.0 && link.gbps <= 1e6) {
-                return wrong(&format!("{key}.gbps"), link.gbps.to_string(), "bandwidths above 0, up to 1000000");
+                return wrong(
+                    &format!("{key}.gbps"),
+                    link.gbps.to_string(),
+                    "bandwidths above 0, up to 1000000",
+                );
             }
             if !(0.0..=1e9).contains(&link.latency_us) {
                 return wrong(&format!("{key}.latency_us"), link.latency_us.to_string(), "0 to 1000000000");
@@ -204,7 +210,11 @@ impl Cluster {
                 return wrong(&key, state.bandwidth.to_string(), "shares above 0, up to 1");
             }
             if !(0.0..=1.0).contains(&state.share) {
-                return wrong(&format!("congestion[{i}].share"), state.share.to_string(), "shares from 0 to 1");
+                return wrong(
+                    &format!("congestion[{i}].share"),
+                    state.share.to_string(),
+                    "shares from 0 to 1",
+                );
             }
         }
         let shares: f64 = self.congestion.iter().map(|state| state.share).sum();

@@ -42,7 +42,8 @@ pub fn draw(schedule: &Schedule, title: &str, subtitle: &str, forward_ns: f64) -
         escaped(title),
         escaped(subtitle)
     );
-    let legend = [(COMPUTATION, "computation"), (COMPRESSION, "compression"), (COMMUNICATION, "communication")];
+    let legend =
+        [(COMPUTATION, "computation"), (COMPRESSION, "compression"), (COMMUNICATION, "communication")];
     for (i, (colour, name)) in legend.into_iter().enumerate() {
         let left = LEFT + 130.0 * i as f64;
         let _ = writeln!(
@@ -53,7 +54,12 @@ pub fn draw(schedule: &Schedule, title: &str, subtitle: &str, forward_ns: f64) -
     }
     for (i, (row, name)) in rows.iter().enumerate() {
         let top = TOP + ROW * i as f64 + (ROW - BOX) / 2.0;
-        let _ = writeln!(svg, "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{name}</text>", LEFT - 10.0, top + 22.0);
+        let _ = writeln!(
+            svg,
+            "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{name}</text>",
+            LEFT - 10.0,
+            top + 22.0
+        );
         if *row == Resource::Gpu && forward_ns > 0.0 {
             let _ = writeln!(
                 svg,

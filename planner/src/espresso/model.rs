@@ -144,7 +144,9 @@ fn ordered(tensors: Vec<Tensor>) -> Result<Vec<Tensor>, ModelError> {
                 State::Open => {
                     let from = path.iter().position(|(on, _)| on == first).unwrap_or(0);
                     let names = path[from..].iter().map(|(on, _)| *on).chain([*first]);
-                    return Err(ModelError::Cycle { names: names.map(|i| tensors[i].name.clone()).collect() });
+                    return Err(ModelError::Cycle {
+                        names: names.map(|i| tensors[i].name.clone()).collect(),
+                    });
                 }
             }
         }

@@ -117,8 +117,32 @@ pub fn offload(
             }
         }
     }
+    // Lemma 1 looks at compression alone; decompression can make another tensor of the group the better one to move.
+    let mut moved: Vec<Vec<bool>> = Vec::new();
     for (group, count) in moves.iter().zip(&found) {
-        for tensor in &group.tensors[..*count] {
+        moved.push((0..group.tensors.len()).map(|place| place < *count).collect());
+        for (place, tensor) in group.tensors.iter().enumerate() {
+            put(&mut chains, *tensor, if place < *count { &group.cpu } else { &group.gpu });
+        }
+    }
+    let mut helped = true;
+    while helped {
+        helped = false;
+        for (group, moved) in moves.iter().zip(&mut moved) {
+            for (tensor, on_cpu) in group.tensors.iter().zip(moved) {
+                let (other, same) = if *on_cpu { (&group.gpu, &group.cpu) } else { (&group.cpu, &group.gpu) };
+                put(&mut chains, *tensor, other);
+                let end = evaluator.end(&chains);
+                if end < best * (1.0 - 1e-9) {
+                    (best, *on_cpu, helped) = (end, !*on_cpu, true);
+                } else {
+                    put(&mut chains, *tensor, same);
+                }
+            }
+        }
+    }
+    for (group, moved) in moves.iter().zip(&moved) {
+        for (tensor, _) in group.tensors.iter().zip(moved).filter(|(_, on_cpu)| **on_cpu) {
             put(&mut selected.chains, *tensor, &group.cpu);
             selected.options[*tensor] = group.place;
             outcome.tensors.push(*tensor);

@@ -178,7 +178,9 @@ pub fn plan(
 
 fn sentence(why: Why) -> String {
     match why {
-        Why::BeforeBubble => "its communication ends before a bubble: compressing it gains nothing".to_owned(),
+        Why::BeforeBubble => {
+            "its communication ends before a bubble: compressing it gains nothing".to_owned()
+        }
         Why::NothingFaster => "no other option makes the iteration shorter".to_owned(),
         Why::Saves(ns) => format!("makes the iteration {:.3} ms shorter", ns / 1e6),
     }

@@ -41,7 +41,8 @@ impl Watch {
             return Ok(None);
         }
         // A link that grew faster and one that grew slower in turns is not another link.
-        if self.differing.last().is_some_and(|last| (*last > self.planned_gbps) != (gbps > self.planned_gbps)) {
+        if self.differing.last().is_some_and(|last| (*last > self.planned_gbps) != (gbps > self.planned_gbps))
+        {
             self.differing.clear();
         }
         self.differing.push(gbps);

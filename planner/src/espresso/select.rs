@@ -60,6 +60,13 @@ impl Evaluator {
         mean
     }
 
+    /// The same where it is below `limit`, else anything that is not.
+    fn end_below(&mut self, chains: &[Vec<Chain>], limit: f64) -> f64 {
+        let [only] = chains else { return self.end(chains) };
+        self.evaluations += 1;
+        self.timeline.end_below(&self.compute, only, limit)
+    }
+
     /// The last bubble that there is in every state.
     fn bubble(&mut self, chains: &[Vec<Chain>]) -> usize {
         let bubbles = chains.iter().map(|chains| self.timeline.schedule(&self.compute, chains).bubble());
@@ -69,6 +76,9 @@ impl Evaluator {
 
 /// Rounds over all tensors. The paper has one; a second one sees what the options chosen behind a tensor did to it, and ends where nothing helps.
 const ROUNDS: usize = 3;
+/// Tensors up to which no option is left out before its time is worked out, and up to which there are rounds after the first.
+const FEW: usize = 10;
+const SEVERAL: usize = 64;
 
 /// Selects among `options`, of which the first has to be without compression.
 pub fn select(model: &Model, cluster: &Cluster, options: &[CompressionOption]) -> Selected {
@@ -77,7 +87,8 @@ pub fn select(model: &Model, cluster: &Cluster, options: &[CompressionOption]) -
     for tensor in &model.tensors {
         let states = &evaluator.states;
         by_size.entry(tensor.elements).or_insert_with(|| {
-            Rc::new(frontier(candidates(options, tensor.elements as f64, cluster, states)))
+            let all = candidates(options, tensor.elements as f64, cluster, states);
+            Rc::new(if model.tensors.len() <= FEW { all } else { frontier(all) })
         });
     }
     let of: Vec<Rc<Vec<Candidate>>> =
@@ -99,7 +110,7 @@ pub fn select(model: &Model, cluster: &Cluster, options: &[CompressionOption]) -
     // Larger ones first, and of equal ones those that are computed last, nearest to the paper's output layer (property 2).
     order.sort_by_key(|i| (std::cmp::Reverse(model.tensors[*i].elements), std::cmp::Reverse(*i)));
     let mut best = evaluator.end(&selected.chains);
-    for _ in 0..ROUNDS {
+    for _ in 0..if model.tensors.len() <= SEVERAL { ROUNDS } else { 1 } {
         let mut helped = false;
         let mut bubble = evaluator.bubble(&selected.chains);
         for tensor in &order {
@@ -119,7 +130,7 @@ pub fn select(model: &Model, cluster: &Cluster, options: &[CompressionOption]) -
                     continue;
                 }
                 let kept = put(&mut selected.chains, tensor, &candidate.chains);
-                let end = evaluator.end(&selected.chains);
+                let end = evaluator.end_below(&selected.chains, best);
                 put(&mut selected.chains, tensor, &kept);
                 // Less than rounding is no reason.
                 if end < best * (1.0 - 1e-9) {

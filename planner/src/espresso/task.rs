@@ -122,7 +122,9 @@ impl fmt::Display for CompressionOption {
 impl fmt::Display for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Compress(device, Payload::Trimmed { planes }) => write!(f, "{device} encode {planes} planes"),
+            Self::Compress(device, Payload::Trimmed { planes }) => {
+                write!(f, "{device} encode {planes} planes")
+            }
             Self::Compress(device, _) => write!(f, "{device} compress"),
             Self::Decompress(device) => write!(f, "{device} decompress"),
             Self::Communicate(scope, routine, payload) => {

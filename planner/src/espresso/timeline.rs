@@ -73,13 +73,18 @@ const COMPUTED: usize = 4;
 impl Timeline {
     /// When everything is synchronised, ns. `compute` has each tensor's computation, ns, and `chains` what is done to it then, in the order of the backward pass.
     pub fn end(&mut self, compute: &[f64], chains: &[Chain]) -> f64 {
-        self.run(compute, chains, |_| {})
+        self.run(compute, chains, f64::INFINITY, |_| {})
+    }
+
+    /// The same where it is below `limit`; else `limit` or more, found out as soon as what is left for some resource cannot be done before.
+    pub fn end_below(&mut self, compute: &[f64], chains: &[Chain], limit: f64) -> f64 {
+        self.run(compute, chains, limit, |_| {})
     }
 
     /// The same with everything that happens.
     pub fn schedule(&mut self, compute: &[f64], chains: &[Chain]) -> Schedule {
         let mut spans = Vec::new();
-        let end = self.run(compute, chains, |span| spans.push(span));
+        let end = self.run(compute, chains, f64::INFINITY, |span| spans.push(span));
         let (mut ready, mut done) = (vec![0.0; compute.len()], vec![0.0_f64; compute.len()]);
         for span in &spans {
             if span.operation.is_none() {
@@ -90,7 +95,7 @@ impl Timeline {
         Schedule { spans, ready, done, end }
     }
 
-    fn run(&mut self, compute: &[f64], chains: &[Chain], mut visit: impl FnMut(Span)) -> f64 {
+    fn run(&mut self, compute: &[f64], chains: &[Chain], limit: f64, mut visit: impl FnMut(Span)) -> f64 {
         for queue in &mut self.queues {
             queue.clear();
         }
@@ -100,6 +105,15 @@ impl Timeline {
         // The computation that is next, and since when it could begin.
         let (mut next, mut since) = (0, 0.0_f64);
         let mut end = 0.0_f64;
+        // What is left to do, ns; with a share for rounding.
+        let mut left = [0.0_f64; 4];
+        if limit.is_finite() {
+            left[Resource::Gpu as usize] = compute.iter().sum();
+            for operation in chains.iter().flat_map(|chain| chain.operations()) {
+                left[operation.resource as usize] += operation.time;
+            }
+        }
+        let late = limit * (1.0 + 1e-9);
         loop {
             let mut best: Option<(usize, Ready)> = None;
             for (i, queue) in self.queues.iter().enumerate() {
@@ -115,6 +129,7 @@ impl Timeline {
                 free[Resource::Gpu as usize] = ends;
                 visit(Span { tensor: next, operation: None, resource: Resource::Gpu, start, end: ends });
                 end = end.max(ends);
+                left[Resource::Gpu as usize] -= compute[next];
                 if !chains[next].operations().is_empty() {
                     self.queues[COMPUTED].push(Ready { at: ends, tensor: next as u32, operation: 0 });
                 }
@@ -129,8 +144,18 @@ impl Timeline {
             let start = at.max(free[resource]);
             let ends = start + now.time;
             free[resource] = ends;
+            left[resource] -= now.time;
+            if ends + left[resource] > late {
+                return ends + left[resource];
+            }
             let place = Some(operation as usize);
-            visit(Span { tensor: tensor as usize, operation: place, resource: now.resource, start, end: ends });
+            visit(Span {
+                tensor: tensor as usize,
+                operation: place,
+                resource: now.resource,
+                start,
+                end: ends,
+            });
             end = end.max(ends);
             if operation as usize + 1 < operations.len() {
                 self.queues[resource].push(Ready { at: ends, tensor, operation: operation + 1 });

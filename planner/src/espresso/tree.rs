@@ -32,8 +32,10 @@ impl Devices {
 
 /// The first step of a divisible scheme, with what its second step is.
 type Pair = (Routine, Routine);
-const PLAIN: [Pair; 2] = [(Routine::ReduceScatter, Routine::AllGather), (Routine::Reduce, Routine::Broadcast)];
-const COMPRESSED: [Pair; 2] = [(Routine::AllToAll, Routine::AllGather), (Routine::Gather, Routine::Broadcast)];
+const PLAIN: [Pair; 2] =
+    [(Routine::ReduceScatter, Routine::AllGather), (Routine::Reduce, Routine::Broadcast)];
+const COMPRESSED: [Pair; 2] =
+    [(Routine::AllToAll, Routine::AllGather), (Routine::Gather, Routine::Broadcast)];
 
 /// Every option of a tensor; those without compression come first.
 pub fn options(devices: Devices) -> Vec<CompressionOption> {
@@ -95,7 +97,8 @@ fn prefixed(head: &[Task], tails: Vec<Path>) -> Vec<Path> {
 
 impl Tree<'_> {
     fn compressed(&self, tails: &[Path]) -> Vec<Path> {
-        let head = |device: &Device| prefixed(&[Task::Compress(*device, Payload::Compressed)], tails.to_vec());
+        let head =
+            |device: &Device| prefixed(&[Task::Compress(*device, Payload::Compressed)], tails.to_vec());
         self.devices.iter().flat_map(head).collect()
     }
 
@@ -110,7 +113,12 @@ impl Tree<'_> {
     }
 
     /// A whole synchronisation in `scope` of a tensor that is not compressed, then what follows.
-    fn whole(&self, scope: Scope, from_compressed: bool, then: &dyn Fn(&Self, bool) -> Vec<Path>) -> Vec<Path> {
+    fn whole(
+        &self,
+        scope: Scope,
+        from_compressed: bool,
+        then: &dyn Fn(&Self, bool) -> Vec<Path>,
+    ) -> Vec<Path> {
         let mut paths = Vec::new();
         if from_compressed {
             let head = [Task::Communicate(scope, Routine::AllGather, Payload::Compressed)];
@@ -227,10 +235,12 @@ mod tests {
                             }
                             // Closes the first step of its own scope, or is an indivisible all-gather of what is compressed.
                             Routine::AllGather | Routine::Broadcast => {
-                                let open = if scope == Scope::IntraSecond { Scope::IntraFirst } else { scope };
+                                let open =
+                                    if scope == Scope::IntraSecond { Scope::IntraFirst } else { scope };
                                 match pending.last() {
                                     Some((first, opened)) if *first == open => {
-                                        let wide = matches!(opened, Routine::ReduceScatter | Routine::AllToAll);
+                                        let wide =
+                                            matches!(opened, Routine::ReduceScatter | Routine::AllToAll);
                                         assert_eq!(wide, routine == Routine::AllGather, "{option}");
                                         pending.pop();
                                     }

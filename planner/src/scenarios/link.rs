@@ -46,7 +46,8 @@ impl Link {
         let sending = (sent / line).max(WHOLE * sent / ratio.max(1e-9) / line);
         let room = available * sending + self.buffer;
         let head = if ratio >= SIGNS { SIGNS / ratio } else { SPARSE };
-        let cut = if sent <= room || head >= 1.0 { 0.0 } else { ((1.0 - room / sent) / (1.0 - head)).min(1.0) };
+        let cut =
+            if sent <= room || head >= 1.0 { 0.0 } else { ((1.0 - room / sent) / (1.0 - head)).min(1.0) };
         let arrived = 1.0 - cut * (1.0 - head);
         let delay = self.propagation_ns + sending.max(arrived * through);
         Step { cut, arrived, ..Step::whole(at_ns.saturating_add(delay as u64), bytes, delay.max(1.0) as u64) }
@@ -71,7 +72,8 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_cut_and_takes_no_longer() {
         let link = Link { line_bps: GBPS, propagation_ns: 0.0, buffer: 0.0, trims: true };
-        let (whole, half) = (link.carry(0, 1_000_000, 0.75, GBPS), link.carry(0, 1_000_000, 0.75, GBPS / 2.0));
+        let (whole, half) =
+            (link.carry(0, 1_000_000, 0.75, GBPS), link.carry(0, 1_000_000, 0.75, GBPS / 2.0));
         assert_eq!((whole.cut, whole.arrived), (0.0, 1.0));
         assert_eq!(half.delay_ns, whole.delay_ns);
         assert!((half.arrived - 0.5).abs() < 1e-9, "{half:?}");

@@ -28,7 +28,11 @@ impl Profile {
 
 /// The scenarios of NetSenseML §5.2 and DC2 §V-A. Where the papers show a curve only, the curve is like theirs, not theirs.
 pub fn profiles(seed: u64) -> Vec<Profile> {
-    let constrained = [("constrained, 200 Mbit/s", 0.2e9), ("constrained, 800 Mbit/s", 0.8e9), ("constrained, 10 Gbit/s", 10e9)];
+    let constrained = [
+        ("constrained, 200 Mbit/s", 0.2e9),
+        ("constrained, 800 Mbit/s", 0.8e9),
+        ("constrained, 10 Gbit/s", 10e9),
+    ];
     let mut all: Vec<Profile> = constrained
         .into_iter()
         .map(|(name, rate)| Profile { name, pieces: vec![(0, rate)], end_ns: 60 * SECOND })

@@ -79,7 +79,8 @@ pub struct Controller {
 impl Controller {
     /// A law that begins with `ratio`. Limits that are no limits, and a first ratio outside, are brought to the nearest that are.
     pub fn new(law: Laws, limits: Limits, ratio: f64) -> Self {
-        let share = |value: f64, otherwise: f64| if value.is_finite() { value.clamp(1e-6, 1.0) } else { otherwise };
+        let share =
+            |value: f64, otherwise: f64| if value.is_finite() { value.clamp(1e-6, 1.0) } else { otherwise };
         let k_min = share(limits.k_min, 1e-6);
         let limits = Limits { k_min, k_max: share(limits.k_max, 1.0).max(k_min) };
         let first = if ratio.is_finite() { ratio } else { limits.k_max };

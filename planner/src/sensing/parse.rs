@@ -42,7 +42,8 @@ pub enum LawError {
 }
 
 fn nearest(word: &str, valid: &[&str]) -> String {
-    let best = valid.iter().max_by(|a, b| strsim::jaro_winkler(word, a).total_cmp(&strsim::jaro_winkler(word, b)));
+    let best =
+        valid.iter().max_by(|a, b| strsim::jaro_winkler(word, a).total_cmp(&strsim::jaro_winkler(word, b)));
     match best {
         Some(best) if strsim::jaro_winkler(word, best) > 0.7 => format!("; did you mean '{best}'?"),
         _ => String::new(),
@@ -83,7 +84,10 @@ impl Slot<'_> {
 /// Reads `name` or `name:key=value,…`. Every law takes `k_min`, `k_max` and `first` (the ratio of the first step); the others are its fields' names.
 pub fn parse(text: &str) -> Result<Controller, LawError> {
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
-    let law = *LAWS.iter().find(|law| **law == name).ok_or_else(|| LawError::UnknownLaw { name: name.to_owned() })?;
+    let law = *LAWS
+        .iter()
+        .find(|law| **law == name)
+        .ok_or_else(|| LawError::UnknownLaw { name: name.to_owned() })?;
     let [mut first, mut k_min, mut k_max] = match law {
         "netsense" => [NetSense::FIRST, NetSense::FLOOR, 1.0],
         "trim-feedback" => [0.75, 0.005, 1.0],
@@ -92,7 +96,8 @@ pub fn parse(text: &str) -> Result<Controller, LawError> {
     };
     let mut window = if law == "netsense" { 10 } else { 50 };
     let mut netsense = NetSense::default();
-    let (mut da2, mut da3, mut da4, mut da5) = (Da2::default(), Da3::default(), Da4::default(), Da5::default());
+    let (mut da2, mut da3, mut da4, mut da5) =
+        (Da2::default(), Da3::default(), Da4::default(), Da5::default());
     let mut ours = TrimFeedback::default();
     for pair in rest.split(',').filter(|pair| !pair.trim().is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));

@@ -153,7 +153,10 @@ fn what_cannot_have_been_measured_is_refused_by_name_and_the_ratio_stays() {
     law.step(&good).unwrap();
     let before = law.clone();
     for (step, wanted) in [
-        (Step { at_ns: 999, ..good }, "the step ended at 999 ns, before the one before it (1000 ns): time ran backwards"),
+        (
+            Step { at_ns: 999, ..good },
+            "the step ended at 999 ns, before the one before it (1000 ns): time ran backwards",
+        ),
         (Step { delay_ns: 0, ..good }, "delay_ns is 0: no communication takes no time"),
         (Step { bytes: 0, ..good }, "bytes is 0 in 10 ns: a bandwidth of 0 says nothing of the network"),
         (Step { cut: f64::NAN, ..good }, "cut is NaN; valid are shares from 0 to 1"),
@@ -214,7 +217,8 @@ fn da1_jumps_between_its_limits_where_da2_stays() {
 #[test]
 fn ranks_that_began_apart_meet_under_da2_and_never_under_da3() {
     let apart = |law: &str| {
-        let mut ranks = [0.05, 0.25].map(|first| parse(&format!("{law}:first={first},k_min=0.0001,k_max=1")).unwrap());
+        let mut ranks =
+            [0.05, 0.25].map(|first| parse(&format!("{law}:first={first},k_min=0.0001,k_max=1")).unwrap());
         let (mut at, mut phase) = (0, 0_u32);
         for _ in 0..400 {
             phase = (phase + 1) % 7;
@@ -253,7 +257,11 @@ fn trim_feedback_sends_what_arrives_with_a_few_percent_cut() {
         assert!((0.005..0.07).contains(&mean), "{available}: {cuts:?}");
         // What there is room for while whole packets would be sent at the line's rate.
         let fits = 958.0 / 1792.0 * available / 10e9;
-        assert!((0.95..1.1).contains(&(controller.ratio() / fits)), "{available}: {} for {fits}", controller.ratio());
+        assert!(
+            (0.95..1.1).contains(&(controller.ratio() / fits)),
+            "{available}: {} for {fits}",
+            controller.ratio()
+        );
     }
 }
 
@@ -280,7 +288,10 @@ fn laws_are_read_by_name_and_mistakes_name_the_culprit() {
     assert_eq!((inner.alpha, inner.beta), (1.5, 0.8));
     for (text, wanted) in [
         ("da6", "unknown law 'da6'; did you mean"),
-        ("da5:gamma=1", "da5 has no parameter 'gamma' (valid: k_min, k_max, first, increase, beta, alpha, window)"),
+        (
+            "da5:gamma=1",
+            "da5 has no parameter 'gamma' (valid: k_min, k_max, first, increase, beta, alpha, window)",
+        ),
         ("da2:decrese=0.5", "da2 has no parameter 'decrese'; did you mean 'decrease'?"),
         ("netsense:alpha=nan", "netsense: alpha=nan; valid are numbers above 0, up to 1"),
         ("netsense:k_min=0.5,k_max=0.1", "netsense: k_min=0.5; valid are numbers up to k_max"),
