@@ -13,6 +13,7 @@
 //! It does not measure anything, and applies nothing: who calls it does.
 #![forbid(unsafe_code)]
 
+pub mod compress;
 pub mod espresso;
 pub mod models;
 pub mod scenarios;

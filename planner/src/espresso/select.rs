@@ -78,6 +78,8 @@ impl Evaluator {
 const ROUNDS: usize = 3;
 /// Tensors up to which no option is left out before its time is worked out, and up to which there are rounds after the first.
 const FEW: usize = 10;
+/// Tensors up to which two at a time are looked at as well.
+const FEWEST: usize = 5;
 const SEVERAL: usize = 64;
 
 /// Selects among `options`, of which the first has to be without compression.
@@ -145,6 +147,10 @@ pub fn select(model: &Model, cluster: &Cluster, options: &[CompressionOption]) -
                 helped = true;
             }
         }
+        if model.tensors.len() <= FEWEST {
+            let of: Vec<Vec<Candidate>> = of.iter().map(|all| frontier(all.to_vec())).collect();
+            helped |= pairs(&of, &order, &mut evaluator, &mut selected, &mut best);
+        }
         if !helped {
             break;
         }
@@ -159,6 +165,43 @@ fn plainest<'c>(all: &'c [Candidate], options: &[CompressionOption]) -> Option<&
     };
     let plain = all.iter().filter(|candidate| !options[candidate.option].compresses());
     plain.min_by(|a, b| through(a).total_cmp(&through(b)))
+}
+
+/// Two tensors at once, over the options that no other beats: what a search of one after the other cannot leave.
+fn pairs(
+    of: &[Vec<Candidate>],
+    order: &[usize],
+    evaluator: &mut Evaluator,
+    selected: &mut Selected,
+    best: &mut f64,
+) -> bool {
+    let mut helped = false;
+    for (i, first) in order.iter().enumerate() {
+        for second in &order[i + 1..] {
+            let (mut chosen, before) = (None, *best);
+            for a in &of[*first] {
+                let kept_first = put(&mut selected.chains, *first, &a.chains);
+                for b in &of[*second] {
+                    let kept = put(&mut selected.chains, *second, &b.chains);
+                    let end = evaluator.end_below(&selected.chains, *best);
+                    put(&mut selected.chains, *second, &kept);
+                    if end < *best * (1.0 - 1e-9) {
+                        (*best, chosen) = (end, Some((a, b)));
+                    }
+                }
+                put(&mut selected.chains, *first, &kept_first);
+            }
+            if let Some((a, b)) = chosen {
+                for (tensor, candidate) in [(*first, a), (*second, b)] {
+                    put(&mut selected.chains, tensor, &candidate.chains);
+                    selected.options[tensor] = candidate.option;
+                    selected.why[tensor] = Why::Saves(before - *best);
+                }
+                helped = true;
+            }
+        }
+    }
+    helped
 }
 
 /// Gives a tensor other chains, and back those that it had.

@@ -200,8 +200,7 @@ fn algorithm_1_comes_within_one_percent_of_brute_force() {
     assert!(worst < 1.01, "{worst}");
 }
 
-/// Three tensors and more, all strategies over the options that no other beats. Each tensor in turn is a search that can stop at a strategy which only
-/// two tensors at once would leave: it does, now and then.
+/// Three to five tensors, all strategies over the options that no other beats.
 #[test]
 fn algorithm_1_stays_near_brute_force_when_tensors_interact() {
     let mut random = 11;
@@ -227,19 +226,18 @@ fn algorithm_1_stays_near_brute_force_when_tensors_interact() {
         over += u32::from(ratio > 1.01);
         tried += 1;
     }
-    assert!(tried >= 20 && over <= 1 && worst < 1.05, "{over} of {tried} over one per cent, worst {worst}");
+    assert!(tried >= 20 && over == 0, "{over} of {tried} over one per cent, worst {worst}");
 }
 
-/// Lemma 1 is proven for a timeline in which compression only delays its own tensor's communication; where decompression waits in the same queues as
-/// everything else, another subset is better now and then, by little: what single moves do not find is at most two per cent.
+/// Up to ten tensors all subsets are tried: an odometer against a counter's bits.
 #[test]
-fn algorithm_2_is_the_best_of_all_offloadings_but_for_what_lemma_1_misses() {
+fn algorithm_2_is_the_best_of_all_offloadings() {
     let mut random = 5;
     let gpu = options(Devices::Gpu);
     let mut both = gpu.clone();
     both.extend(gpu.iter().filter(|option| option.compresses()).map(|option| option.on(Device::Cpu)));
-    let (mut moved, mut missed) = (0, 0);
-    for _ in 0..150 {
+    let mut moved = 0;
+    for _ in 0..100 {
         let (model, cluster) = (model(&mut random, 8), cluster(&mut random));
         let mut selected = select(&model, &cluster, &gpu);
         let least = brute_force_offload(&model, &cluster, &both, &selected).unwrap();
@@ -247,11 +245,9 @@ fn algorithm_2_is_the_best_of_all_offloadings_but_for_what_lemma_1_misses() {
         moved += offloaded.tensors.len();
         let strategy: Vec<_> = selected.options.iter().map(|option| &both[*option]).collect();
         let got = end(&model, &cluster, &strategy);
-        assert!(offloaded.is_exhaustive && got <= least * 1.02, "{got} for {least}");
-        missed += u32::from(got > least * (1.0 + 1e-6));
+        assert!(offloaded.is_exhaustive && got <= least * (1.0 + 1e-6), "{got} for {least}");
     }
     assert!(moved > 20, "only {moved} were offloaded: the test shows nothing");
-    assert!(missed <= 8, "{missed} of 150");
 }
 
 #[test]
