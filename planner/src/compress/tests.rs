@@ -82,7 +82,8 @@ proptest! {
                 Ok(sent) => prop_assert!(decoded(&sent, values.len()).iter().all(|value| value.is_finite())),
                 Err(error) => {
                     let finite = values.iter().all(|value| value.is_finite());
-                    prop_assert!(!finite && matches!(error, CompressError::NotFinite { .. }));
+                    let named = matches!(error, CompressError::NotFinite { .. });
+                    prop_assert!(!finite && named);
                 }
             }
             prop_assert!(feedback.residual().iter().all(|value| value.is_finite()));
@@ -190,7 +191,7 @@ fn trimmable_top_k_takes_the_bytes_that_its_ratio_gives_it() {
     for ratio in [0.002, 0.005, 0.02, 0.04] {
         let Rung::TopK(k) = rung(ratio, gradient.len()) else { panic!() };
         let mut message = SparseMessage::default();
-        let mut encoder = SparseEncoder::new(SparseLayout::new(gradient.len()).unwrap());
+        let encoder = SparseEncoder::new(SparseLayout::new(gradient.len()).unwrap());
         encoder.encode_top(&gradient, k, envelope, &mut message).unwrap();
         let bytes: usize = (0..message.packets()).map(|i| message.packet(i).len()).sum();
         let has = bytes as f64 / (4 * gradient.len()) as f64;
