@@ -132,14 +132,14 @@ pub fn chain(option: &CompressionOption, elements: f64, cluster: &Cluster, state
                     Scope::Flat if cluster.machines > 1 => {
                         (cluster.inter, Resource::Inter, machines * gpus, gpus)
                     }
-                    Scope::Flat => (cluster.intra, Resource::Intra, gpus, 1.0),
-                    Scope::IntraFirst | Scope::IntraSecond => (cluster.intra, Resource::Intra, gpus, 1.0),
+                    Scope::Flat | Scope::IntraFirst | Scope::IntraSecond => {
+                        (cluster.intra, Resource::Intra, gpus, 1.0)
+                    }
                     Scope::Inter => (cluster.inter, Resource::Inter, machines, held.active),
                 };
                 // Rings of a flat collective cross each machine's link once; those between machines once a rank.
                 let through = match (scope, routine) {
-                    (Scope::Flat, Routine::AllToAll) => crossing * bytes,
-                    (Scope::Inter, _) => crossing * bytes,
+                    (Scope::Flat, Routine::AllToAll) | (Scope::Inter, _) => crossing * bytes,
                     _ => bytes,
                 };
                 let left = if resource == Resource::Inter { state.bandwidth } else { 1.0 };
@@ -163,7 +163,7 @@ pub fn chain(option: &CompressionOption, elements: f64, cluster: &Cluster, state
                         held.length /= ranks;
                         held.copies *= ranks;
                     }
-                    Routine::AllGather if opened(option, task) => held.length *= ranks,
+                    Routine::AllGather if opened(option, *task) => held.length *= ranks,
                     // Everybody's whole tensor.
                     Routine::AllGather | Routine::Gather => held.copies *= ranks,
                 }
@@ -183,12 +183,12 @@ pub fn chain(option: &CompressionOption, elements: f64, cluster: &Cluster, state
 }
 
 /// Whether an all-gather is the second step of its scope's divisible scheme, so that regions come together.
-fn opened(option: &CompressionOption, task: &Task) -> bool {
+fn opened(option: &CompressionOption, task: Task) -> bool {
     let Task::Communicate(scope, ..) = task else { return false };
-    if *scope == Scope::IntraSecond {
+    if scope == Scope::IntraSecond {
         return true;
     }
-    let of_scope = |other: &&Task| matches!(other, Task::Communicate(of, ..) if of == scope);
+    let of_scope = |other: &&Task| matches!(other, Task::Communicate(of, ..) if *of == scope);
     option.tasks().iter().filter(of_scope).count() > 1
 }
 

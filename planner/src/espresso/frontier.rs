@@ -1,6 +1,6 @@
 //! The options of a size that can be best of any.
 
-use super::chain::{Chain, chain};
+use super::chain::{Chain, Resource, chain};
 use super::cluster::{Cluster, Congestion};
 use super::task::CompressionOption;
 
@@ -72,7 +72,6 @@ fn figures(candidate: &Candidate) -> Vec<f64> {
         figures.push(totals.iter().sum());
         let first = chain.operations().first();
         figures.push(first.map_or(0.0, |first| {
-            use super::chain::Resource;
             if matches!(first.resource, Resource::Gpu | Resource::Cpu) { first.time } else { 0.0 }
         }));
     }

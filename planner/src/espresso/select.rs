@@ -127,7 +127,7 @@ pub fn select(model: &Model, cluster: &Cluster, options: &[CompressionOption]) -
             }
             let before = best;
             let mut chosen: Option<&Candidate> = None;
-            for candidate in of[tensor].iter() {
+            for candidate in &*of[tensor] {
                 if candidate.option == selected.options[tensor] {
                     continue;
                 }

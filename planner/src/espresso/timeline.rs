@@ -109,7 +109,7 @@ impl Timeline {
         let mut left = [0.0_f64; 4];
         if limit.is_finite() {
             left[Resource::Gpu as usize] = compute.iter().sum();
-            for operation in chains.iter().flat_map(|chain| chain.operations()) {
+            for operation in chains.iter().flat_map(Chain::operations) {
                 left[operation.resource as usize] += operation.time;
             }
         }

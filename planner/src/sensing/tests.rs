@@ -93,13 +93,13 @@ proptest! {
         delays in prop::collection::vec(1_u64..1_000_000_000, 1..40), window in 1_u32..12,
     ) {
         let mut monitor = DelayMonitor::new(window);
-        for j in 0..delays.len() {
-            let got = monitor.push(delays[j]);
+        for (j, delay) in delays.iter().enumerate() {
+            let got = monitor.push(*delay);
             let last = &delays[j.saturating_sub(window as usize)..=j];
             let mean = last.iter().map(|d| *d as f64).sum::<f64>() / last.len() as f64;
             let differences: Vec<f64> = last.windows(2).map(|pair| pair[1] as f64 - pair[0] as f64).collect();
             let trend = if differences.is_empty() { 0.0 } else { differences.iter().sum::<f64>() / differences.len() as f64 };
-            prop_assert_eq!(got.delay, delays[j] as f64);
+            prop_assert_eq!(got.delay, *delay as f64);
             prop_assert_eq!(got.least, *delays[..=j].iter().min().unwrap() as f64);
             prop_assert!((got.mean - mean).abs() < 1e-3 && (got.trend - trend).abs() < 1e-3);
         }
