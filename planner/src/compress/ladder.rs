@@ -22,11 +22,9 @@ pub fn rung(ratio: f64, coordinates: usize) -> Rung {
     let fits = |planes: &u8| {
         Codec::Rht.packet_len(*planes, DEFAULT_COORDINATES_PER_PACKET, false) as f64 / whole <= ratio
     };
-    match (1..=PLANES).rev().find(fits) {
-        Some(planes) => Rung::Planes(planes),
-        None => {
-            let entries = (4.0 * coordinates as f64 * ratio.max(0.0) / ENTRY) as usize;
-            Rung::TopK(entries.clamp(coordinates.min(1), coordinates))
-        }
+    if let Some(planes) = (1..=PLANES).rev().find(fits) {
+        return Rung::Planes(planes);
     }
+    let entries = (4.0 * coordinates as f64 * ratio.max(0.0) / ENTRY) as usize;
+    Rung::TopK(entries.clamp(coordinates.min(1), coordinates))
 }
