@@ -22,7 +22,7 @@ pub struct Offloaded {
 }
 
 /// Combinations up to which all are tried.
-const MOST: usize = 20_000;
+const MOST: usize = 500;
 /// Tensors up to which all subsets are tried, whatever lemma 1 says.
 const FEW: usize = 10;
 
@@ -103,7 +103,7 @@ pub fn offload(
             if carried {
                 break;
             }
-            let end = evaluator.end(&chains);
+            let end = evaluator.end_below(&chains, best);
             if end < best * (1.0 - 1e-9) {
                 best = end;
                 found.clone_from(&counts);
@@ -119,7 +119,7 @@ pub fn offload(
                     for (place, tensor) in group.tensors.iter().enumerate() {
                         put(&mut chains, *tensor, if place < count { &group.cpu } else { &group.gpu });
                     }
-                    let end = evaluator.end(&chains);
+                    let end = evaluator.end_below(&chains, best);
                     if end < best * (1.0 - 1e-9) {
                         (best, found[i], helped) = (end, count, true);
                     }
@@ -144,7 +144,7 @@ pub fn offload(
             for (tensor, on_cpu) in group.tensors.iter().zip(moved) {
                 let (other, same) = if *on_cpu { (&group.gpu, &group.cpu) } else { (&group.cpu, &group.gpu) };
                 put(&mut chains, *tensor, other);
-                let end = evaluator.end(&chains);
+                let end = evaluator.end_below(&chains, best);
                 if end < best * (1.0 - 1e-9) {
                     (best, *on_cpu, helped) = (end, !*on_cpu, true);
                 } else {

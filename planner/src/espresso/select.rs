@@ -61,7 +61,7 @@ impl Evaluator {
     }
 
     /// The same where it is below `limit`, else anything that is not.
-    fn end_below(&mut self, chains: &[Vec<Chain>], limit: f64) -> f64 {
+    pub(super) fn end_below(&mut self, chains: &[Vec<Chain>], limit: f64) -> f64 {
         let [only] = chains else { return self.end(chains) };
         self.evaluations += 1;
         self.timeline.end_below(&self.compute, only, limit)
@@ -81,22 +81,26 @@ const FEW: usize = 10;
 /// Tensors up to which two at a time are looked at as well.
 const FEWEST: usize = 5;
 const SEVERAL: usize = 64;
+/// Options of a size that are tried again, in models of more tensors.
+const RANKED: usize = 4;
 
 /// Selects among `options`, of which the first has to be without compression.
 pub fn select(model: &Model, cluster: &Cluster, options: &[CompressionOption]) -> Selected {
     let mut evaluator = Evaluator::new(model, cluster);
-    let mut by_size: BTreeMap<i64, Rc<Vec<Candidate>>> = BTreeMap::new();
+    let mut by_size: BTreeMap<i64, Rc<OfSize>> = BTreeMap::new();
     for tensor in &model.tensors {
         let states = &evaluator.states;
         by_size.entry(tensor.elements).or_insert_with(|| {
             let all = candidates(options, tensor.elements as f64, cluster, states);
-            Rc::new(if model.tensors.len() <= FEW { all } else { frontier(all) })
+            let plain = plainest(&all, options).cloned();
+            let worth = if model.tensors.len() <= FEW { all } else { frontier(all) };
+            Rc::new(OfSize { plain, worth })
         });
     }
-    let of: Vec<Rc<Vec<Candidate>>> =
+    let of: Vec<Rc<OfSize>> =
         model.tensors.iter().filter_map(|tensor| by_size.get(&tensor.elements).cloned()).collect();
     // Without compression: the way through that is shortest.
-    let plain: Vec<&Candidate> = of.iter().filter_map(|all| plainest(all, options)).collect();
+    let plain: Vec<&Candidate> = of.iter().filter_map(|of| of.plain.as_ref()).collect();
     let mut selected = Selected {
         options: plain.iter().map(|candidate| candidate.option).collect(),
         why: vec![Why::NothingFaster; plain.len()],
@@ -112,6 +116,7 @@ pub fn select(model: &Model, cluster: &Cluster, options: &[CompressionOption]) -
     // Larger ones first, and of equal ones those that are computed last, nearest to the paper's output layer (property 2).
     order.sort_by_key(|i| (std::cmp::Reverse(model.tensors[*i].elements), std::cmp::Reverse(*i)));
     let mut best = evaluator.end(&selected.chains);
+    let mut ranking: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
     for _ in 0..if model.tensors.len() <= SEVERAL { ROUNDS } else { 1 } {
         let mut helped = false;
         let mut bubble = evaluator.bubble(&selected.chains);
@@ -122,22 +127,33 @@ pub fn select(model: &Model, cluster: &Cluster, options: &[CompressionOption]) -
                 selected.why[tensor] = Why::BeforeBubble;
                 continue;
             }
-            if of[tensor].len() < 2 {
-                continue;
-            }
             let before = best;
             let mut chosen: Option<&Candidate> = None;
-            for candidate in &*of[tensor] {
-                if candidate.option == selected.options[tensor] {
+            // Equal tensors want the same few options: in models of many tensors, those that were best for the first of them.
+            let size = model.tensors[tensor].elements;
+            let is_first = model.tensors.len() > SEVERAL && !ranking.contains_key(&size);
+            let few = ranking.get(&size);
+            let mut ranked = Vec::new();
+            for candidate in &of[tensor].worth {
+                if candidate.option == selected.options[tensor]
+                    || few.is_some_and(|few| !few.contains(&candidate.option))
+                {
                     continue;
                 }
                 let kept = put(&mut selected.chains, tensor, &candidate.chains);
-                let end = evaluator.end_below(&selected.chains, best);
+                let limit = if is_first { f64::INFINITY } else { best };
+                let end = evaluator.end_below(&selected.chains, limit);
                 put(&mut selected.chains, tensor, &kept);
+                ranked.push((end, candidate.option));
                 // Less than rounding is no reason.
                 if end < best * (1.0 - 1e-9) {
                     (best, chosen) = (end, Some(candidate));
                 }
+            }
+            if is_first {
+                ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+                ranking
+                    .insert(size, ranked.iter().take(RANKED).map(|(_, option)| *option).collect::<Vec<_>>());
             }
             if let Some(candidate) = chosen {
                 put(&mut selected.chains, tensor, &candidate.chains);
@@ -148,7 +164,7 @@ pub fn select(model: &Model, cluster: &Cluster, options: &[CompressionOption]) -
             }
         }
         if model.tensors.len() <= FEWEST {
-            let of: Vec<Vec<Candidate>> = of.iter().map(|all| frontier(all.to_vec())).collect();
+            let of: Vec<Vec<Candidate>> = of.iter().map(|of| frontier(of.worth.clone())).collect();
             helped |= pairs(&of, &order, &mut evaluator, &mut selected, &mut best);
         }
         if !helped {
@@ -157,6 +173,13 @@ pub fn select(model: &Model, cluster: &Cluster, options: &[CompressionOption]) -
     }
     selected.evaluations = evaluator.evaluations;
     selected
+}
+
+/// What a tensor of a size can have.
+struct OfSize {
+    /// The shortest way through without compression.
+    plain: Option<Candidate>,
+    worth: Vec<Candidate>,
 }
 
 fn plainest<'c>(all: &'c [Candidate], options: &[CompressionOption]) -> Option<&'c Candidate> {

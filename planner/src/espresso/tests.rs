@@ -254,14 +254,14 @@ fn algorithm_2_is_the_best_of_all_offloadings() {
 fn the_bound_is_above_no_strategy_and_compression_that_costs_nothing_meets_it() {
     let mut random = 9;
     let all = options(Devices::Gpu);
-    for _ in 0..40 {
-        let (model, cluster) = (model(&mut random, 6), cluster(&mut random));
+    for round in 0..40 {
+        let (model, cluster) = (model(&mut random, [6, 14, 70][round % 3]), cluster(&mut random));
         let selected = select(&model, &cluster, &all);
         let strategy: Vec<_> = selected.options.iter().map(|option| &all[*option]).collect();
         let bound = upper_bound(&model, &cluster, &all, &selected);
         assert!(bound <= end(&model, &cluster, &strategy) * (1.0 + 1e-9));
         let compute: f64 = model.tensors.iter().map(|tensor| tensor.compute_us * 1e3).sum();
-        assert!(bound >= compute * (1.0 - 1e-9));
+        assert!(bound.is_finite() && bound >= compute * (1.0 - 1e-9));
     }
 }
 
