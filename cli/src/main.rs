@@ -4,6 +4,7 @@ mod codec;
 mod demo;
 mod failure;
 mod output;
+mod plan;
 mod progress;
 mod training;
 
@@ -23,6 +24,7 @@ struct Cli {
 enum Command {
     Demo(demo::Options),
     Codec(codec::Options),
+    Plan(plan::Options),
     /// Write a shell's completions to stdout.
     Completions {
         /// The shell.
@@ -47,6 +49,7 @@ fn run(command: Command) -> Outcome {
             Ok(demo::demo(&options)?)
         }
         Command::Codec(options) => codec::run(&options),
+        Command::Plan(options) => plan::run(&options),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "trimwire", &mut std::io::stdout());
             Ok(())

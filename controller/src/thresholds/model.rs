@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use trimwire_planner::thresholds::{Grouping, Layer};
+
 use crate::spec::{Fields, Problems, SpecError, integer, word};
 use crate::units::{self, CutSize, Threshold};
 use crate::yaml::{self, Node, Value};
@@ -31,28 +33,6 @@ pub(super) const LAYER: &[&str] = &["name", "parameters", "bytes", "sensitivity"
 
 /// Most layers that are read.
 const MOST_LAYERS: usize = 100_000;
-
-/// How layers become classes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Grouping {
-    /// ⌊layer · classes / layers⌋, front layers first: MLT §4.2.2, and what the agent tags.
-    Depth,
-    /// The same over the layers in the order of their sensitivity, least sensitive first.
-    Sensitivity,
-}
-
-/// A layer.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Layer {
-    /// Its name.
-    pub name: String,
-    /// Size of its gradient in whatever all layers are counted in: only shares matter.
-    pub size: f64,
-    /// What the training loses when all of the layer's gradient is lost, in whatever unit all layers share.
-    pub sensitivity: f64,
-    /// Whether the sensitivity was given, or follows from the rule.
-    pub measured: bool,
-}
 
 /// What a layers file says, checked. What it does not say is `None`: a fabric or a default gives it.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,13 +4,12 @@ use std::fmt::{self, Display};
 
 use serde::Serialize;
 
-use super::appendix_b;
-use super::classes::Class;
-use super::cost;
-use super::model::{Grouping, Model};
-use super::port::{ClassLimits, PortLimits, Rungs, Traffic, fate};
-use super::queue::Limits;
-use super::solve::{Solution, again, solve};
+use trimwire_planner::thresholds::port::{ClassLimits, PortLimits, Rungs, Traffic, fate};
+use trimwire_planner::thresholds::queue::Limits;
+use trimwire_planner::thresholds::solve::{Solution, again, solve};
+use trimwire_planner::thresholds::{Class, Grouping, appendix_b, of_cut};
+
+use super::model::Model;
 use crate::PortPolicy;
 use crate::show::table::Table;
 use crate::spec::{Fabric, Problems, SpecError};
@@ -167,7 +166,7 @@ pub fn answer(model: &Model, fabric: Option<&Fabric>) -> Result<Answer, SpecErro
         return Err(problems.into_error(&model.file));
     }
 
-    let classes = Class::of(model, classes);
+    let classes = Class::of(&model.layers, model.grouping, classes);
     let traffic = Traffic {
         arrivals: classes.iter().map(|class| settings.load * class.share).collect(),
         weights: classes.iter().map(|class| class.weight).collect(),
@@ -245,7 +244,7 @@ fn settings(model: &Model, fabric: Option<&Fabric>, problems: &mut Problems) -> 
         burst: model.burst,
         shallow_size,
         deep_size,
-        cut_costs: [shallow_size, deep_size].map(|size| cost::of_cut(size, packet)),
+        cut_costs: [shallow_size, deep_size].map(|size| of_cut(size, packet.coordinates, packet.sealed)),
         trim_cap: model.trim_cap.or(of_port_cap(port)).unwrap_or(TRIM_CAP),
         less_important_share: model.less_important_share,
         less_important_energy: model.less_important_energy,

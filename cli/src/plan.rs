@@ -1,0 +1,65 @@
+//! `trimwire plan`: which tensors of a model to compress, how, and on which device.
+//!
+//! ```text
+//! MODEL.yaml, CLUSTER.yaml ─► trimwire_planner::espresso ─► table, JSON, SVG
+//! ```
+
+mod options;
+mod report;
+
+use crate::failure::{Failure, Outcome};
+use crate::output::{print, print_json};
+use anyhow::Context as _;
+pub(crate) use options::Options;
+use std::path::Path;
+use trimwire_planner::espresso::{Cluster, Model, Plan, check, draw, plan};
+
+/// Plans, or looks at a plan made earlier.
+pub(crate) fn run(options: &Options) -> Outcome {
+    let model = Model::from_yaml(&read(&options.model)?, &name(&options.model)).map_err(Failure::input)?;
+    let cluster =
+        Cluster::from_yaml(&read(&options.cluster)?, &name(&options.cluster)).map_err(Failure::input)?;
+    if let Some(file) = &options.plan {
+        let made: Plan = serde_json::from_str(&read(file)?)
+            .with_context(|| format!("{} is no plan", file.display()))
+            .map_err(Failure::input)?;
+        let seconds = check(&made, &model, &cluster).with_context(|| name(file)).map_err(Failure::input)?;
+        return if options.json {
+            Ok(print_json(&serde_json::json!({ "iteration_seconds_by_congestion": seconds }))?)
+        } else {
+            Ok(print(&report::checked(&made, &cluster, &seconds))?)
+        };
+    }
+    let (made, schedule) =
+        plan(&model, &cluster, options.brute_force, &mut clock()).map_err(Failure::input)?;
+    if let Some(file) = &options.output {
+        let title = format!("{} on {}", made.model, made.cluster);
+        let drawing = draw(&schedule, &title, &report::summary(&made), model.forward_ms * 1e6);
+        std::fs::write(file, drawing).with_context(|| format!("cannot write --output {}", file.display()))?;
+    }
+    if options.json {
+        Ok(print_json(&made)?)
+    } else {
+        Ok(print(&report::table(&made, &cluster, options.all))?)
+    }
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(path)
+        .with_context(|| format!("cannot read {}", path.display()))
+        .map_err(Failure::input)
+}
+
+fn name(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// Tells what planning takes.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a report of how long planning took; the plan does not depend on it"
+)]
+fn clock() -> impl FnMut() -> u64 {
+    let began = std::time::Instant::now();
+    move || u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,92 @@
+//! `trimwire plan`, as users run it.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+fn example(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples/plans").join(name)
+}
+
+fn run(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_trimwire")).arg("plan").args(args).output().expect("runs")
+}
+
+fn paths(model: &str, cluster: &str) -> [String; 2] {
+    [example(model), example(cluster)].map(|path| path.display().to_string())
+}
+
+fn json(args: &[&str]) -> serde_json::Value {
+    let output = run(args);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[test]
+fn every_network_of_espressos_table_5_has_a_plan_that_is_no_slower_than_none() {
+    for (model, tensors) in
+        [("vgg16", 32), ("resnet101", 314), ("ugatit", 148), ("bert-base", 207), ("gpt-2", 148), ("lstm", 10)]
+    {
+        for cluster in ["nvlink-100g.yaml", "pcie-25g.yaml"] {
+            let [model_file, cluster_file] = paths(&format!("{model}.yaml"), cluster);
+            let plan = json(&[&model_file, &cluster_file, "--json"]);
+            assert_eq!(plan["tensors"], tensors, "{model}");
+            assert_eq!(plan["options"], 4341);
+            assert_eq!(plan["strategy"].as_array().map(Vec::len), Some(tensors));
+            let seconds = |key: &str| plan[key].as_f64().expect("a number");
+            assert!(seconds("iteration_seconds") <= seconds("uncompressed_seconds"), "{model}: {plan}");
+            assert!(seconds("upper_bound_seconds") <= seconds("iteration_seconds"), "{model}");
+            assert!(plan["strategy"][0]["why"].is_string() && plan["strategy"][0]["option"].is_string());
+        }
+    }
+}
+
+#[test]
+fn a_plan_is_drawn_and_checked_against_its_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let [lstm, pcie] = paths("lstm.yaml", "pcie-25g.yaml");
+    let [gpt, _] = paths("gpt-2.yaml", "");
+    let drawing = folder.path().join("timeline.svg").display().to_string();
+    let made = run(&[&lstm, &pcie, "--json", "-o", &drawing]);
+    let plan = folder.path().join("plan.json");
+    std::fs::write(&plan, &made.stdout).unwrap();
+    let plan = plan.display().to_string();
+    let svg = std::fs::read_to_string(&drawing).unwrap();
+    assert!(svg.starts_with("<svg") && svg.contains("LSTM on 8 x 8 V100") && svg.contains(">T9<"), "{svg}");
+
+    let made: serde_json::Value = serde_json::from_slice(&made.stdout).unwrap();
+    let again = json(&[&lstm, &pcie, "--plan", &plan, "--json"]);
+    let (made, again) = (&made["iteration_seconds"], &again["iteration_seconds_by_congestion"][0]);
+    assert!((made.as_f64().unwrap() - again.as_f64().unwrap()).abs() < 1e-9);
+
+    let refused = run(&[&gpt, &pcie, "--plan", &plan]);
+    assert_eq!(refused.status.code(), Some(3));
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(message.contains("the plan was made for LSTM: it has 10 tensors, and GPT-2 148"), "{message}");
+}
+
+#[test]
+fn bad_input_names_the_culprit_and_leaves_with_3() {
+    let folder = tempfile::tempdir().unwrap();
+    let [lstm, pcie] = paths("lstm.yaml", "pcie-25g.yaml");
+    let damaged = |file: &str, from: &str, to: &str| {
+        let text = std::fs::read_to_string(file).unwrap();
+        assert!(text.contains(from), "{file}");
+        let path = folder.path().join("damaged.yaml");
+        std::fs::write(&path, text.replacen(from, to, 1)).unwrap();
+        path.display().to_string()
+    };
+    let message = |args: &[&str]| {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(3), "{args:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let model = damaged(&lstm, "elements: 6000", "elements: -6000");
+    let error = message(&[&model, &pcie]);
+    assert!(error.contains("rnn.bias_hh_l1.elements: -6000; valid are 1 to 2^40"), "{error}");
+    let cluster = damaged(&pcie, "gbps: 25", "gbps: 0");
+    assert!(message(&[&lstm, &cluster]).contains("inter.gbps: 0; valid are bandwidths above 0"));
+    let model = damaged(&lstm, "elements: 6000", "after: [rnn.bias_hh_l1], elements: 6000");
+    assert!(message(&[&model, &pcie]).contains("cycle of tensors that wait for each other: rnn.bias_hh_l1"));
+    assert!(message(&[&lstm, &pcie, "--brute-force"]).contains("brute force tries up to"));
+    assert!(message(&["no-such.yaml", &pcie]).contains("cannot read no-such.yaml"));
+}

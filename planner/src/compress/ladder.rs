@@ -1,0 +1,30 @@
+//! From a law's ratio to what Trimwire sends.
+
+use serde::Serialize;
+use trimwire_encoder::{Codec, DEFAULT_COORDINATES_PER_PACKET, PLANES};
+
+/// A rung of the continuum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rung {
+    /// All rows, with so many planes of the default codec.
+    Planes(u8),
+    /// Below one plane: the largest so many coordinates, as a sparse message that switches may cut, with error feedback.
+    TopK(usize),
+}
+
+/// Bytes that a sparse message takes an entry, place and value, headers included; fewer places a coordinate take more bits each.
+const ENTRY: f64 = 2.5;
+
+/// The most that a ratio of the f32s' bytes has room for, for a tensor of so many coordinates.
+pub fn rung(ratio: f64, coordinates: usize) -> Rung {
+    let whole = (4 * DEFAULT_COORDINATES_PER_PACKET) as f64;
+    let fits = |planes: &u8| {
+        Codec::Rht.packet_len(*planes, DEFAULT_COORDINATES_PER_PACKET, false) as f64 / whole <= ratio
+    };
+    if let Some(planes) = (1..=PLANES).rev().find(fits) {
+        return Rung::Planes(planes);
+    }
+    let entries = (4.0 * coordinates as f64 * ratio.max(0.0) / ENTRY) as usize;
+    Rung::TopK(entries.clamp(coordinates.min(1), coordinates))
+}

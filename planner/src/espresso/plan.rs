@@ -1,0 +1,223 @@
+//! From a model and a cluster to a plan that can be read, kept and applied.
+
+use serde::{Deserialize, Serialize};
+
+use super::bound::upper_bound;
+use super::brute_force::{TooMany, brute_force};
+use super::chain::{Chain, chain};
+use super::cluster::Cluster;
+use super::model::Model;
+use super::offload::offload;
+use super::select::{Evaluator, Why, select};
+use super::task::{CompressionOption, Device};
+use super::timeline::{Schedule, Timeline};
+use super::tree::{Devices, options, trimmed_options};
+
+/// Strategies that `brute` tries at most.
+const MOST: u64 = 20_000_000;
+
+/// A plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Name of the model.
+    pub model: String,
+    /// Name of the cluster.
+    pub cluster: String,
+    /// How many tensors.
+    pub tensors: usize,
+    /// How many options a tensor has.
+    pub options: usize,
+    /// What selection took (algorithm 1).
+    pub selection_seconds: f64,
+    /// What offloading took (algorithm 2).
+    pub offload_seconds: f64,
+    /// Whether all of offloading's combinations were tried, or ruled out.
+    pub offload_is_exhaustive: bool,
+    /// An iteration with the strategy, the mean over the states of the network.
+    pub iteration_seconds: f64,
+    /// By state of the network, in the order of the cluster's file.
+    pub iteration_seconds_by_congestion: Vec<f64>,
+    /// An iteration without compression.
+    pub uncompressed_seconds: f64,
+    /// An iteration if compression cost nothing: the bound on throughput.
+    pub upper_bound_seconds: f64,
+    /// The best iteration of all strategies, where they were tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub brute_force_seconds: Option<f64>,
+    /// By tensor, in the order of the backward pass.
+    pub strategy: Vec<Choice>,
+}
+
+/// What is done to a tensor.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Choice {
+    /// Its name.
+    pub tensor: String,
+    /// Its elements.
+    pub elements: i64,
+    /// The option: its tasks, in order.
+    pub option: String,
+    /// Why, in a sentence.
+    pub why: String,
+}
+
+/// Why a plan cannot be used for a model.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// Other tensors.
+    #[error("the plan was made for {planned}: {difference}")]
+    OtherModel {
+        /// The model that it was made for.
+        planned: String,
+        /// Where they differ first.
+        difference: String,
+    },
+    /// An option that there is not.
+    #[error("{tensor}: no option of this cluster is '{option}'")]
+    UnknownOption {
+        /// Whose.
+        tensor: String,
+        /// As written.
+        option: String,
+    },
+    /// Brute force would not end.
+    #[error(transparent)]
+    TooMany(#[from] TooMany),
+}
+
+/// Everything a tensor can have: GPU options first, then the same on processors.
+fn catalogue(cluster: &Cluster) -> (Vec<CompressionOption>, usize) {
+    let mut all = options(Devices::Gpu);
+    for planes in cluster.trimming.iter().flat_map(|trimming| &trimming.planes) {
+        all.extend(trimmed_options(Devices::Gpu, *planes));
+    }
+    let on_gpus = all.len();
+    let moved: Vec<CompressionOption> =
+        all.iter().filter(|option| option.compresses()).map(|option| option.on(Device::Cpu)).collect();
+    all.extend(moved);
+    (all, on_gpus)
+}
+
+/// Plans. `now_ns` is any clock that does not run backwards: it only tells what planning itself took. With `brute`, all strategies over the whole tree
+/// are tried as well, and the best of them is the plan.
+pub fn plan(
+    model: &Model,
+    cluster: &Cluster,
+    brute: bool,
+    now_ns: &mut dyn FnMut() -> u64,
+) -> Result<(Plan, Schedule), PlanError> {
+    let (all, on_gpus) = catalogue(cluster);
+    let began = now_ns();
+    let mut selected = select(model, cluster, &all[..on_gpus]);
+    let between = now_ns();
+    let offloaded = offload(model, cluster, &all, &mut selected);
+    let ended = now_ns();
+    let mut evaluator = Evaluator::new(model, cluster);
+    let before = model.forward_ms * 1e6;
+    let seconds = |ns: f64| (before + ns) / 1e9;
+    let mut iteration = evaluator.end(&selected.chains);
+    let bound = upper_bound(model, cluster, &all[..on_gpus], &selected);
+    let mut why: Vec<String> = selected.why.iter().map(|why| sentence(*why)).collect();
+    for tensor in &offloaded.tensors {
+        why[*tensor] += "; on processors, as that leaves the GPU to compute";
+    }
+    let mut names: Vec<String> = selected.options.iter().map(|option| all[*option].to_string()).collect();
+    let mut every = options(Devices::Both);
+    for planes in cluster.trimming.iter().flat_map(|trimming| &trimming.planes) {
+        every.extend(trimmed_options(Devices::Both, *planes));
+    }
+    let mut brute_force_seconds = None;
+    if brute {
+        let (best, end) = brute_force(model, cluster, &every, MOST)?;
+        brute_force_seconds = Some(seconds(end));
+        if end < iteration {
+            iteration = end;
+            names = best.iter().map(|option| every[*option].to_string()).collect();
+            why = best.iter().map(|_| "the best of all strategies, tried".to_owned()).collect();
+            for (state, chains) in evaluator.states.iter().zip(&mut selected.chains) {
+                let tensors = model.tensors.iter().zip(&best);
+                let of = |(tensor, option): (&super::Tensor, &usize)| {
+                    chain(&every[*option], tensor.elements as f64, cluster, *state)
+                };
+                *chains = tensors.map(of).collect();
+            }
+        }
+    }
+    let plain: Vec<CompressionOption> = all.iter().filter(|option| !option.compresses()).cloned().collect();
+    let uncompressed = select(model, cluster, &plain);
+    let mut timeline = Timeline::default();
+    let by_state: Vec<f64> =
+        selected.chains.iter().map(|chains| seconds(timeline.end(&evaluator.compute, chains))).collect();
+    let schedule = timeline.schedule(&evaluator.compute, selected.chains.first().map_or(&[], Vec::as_slice));
+    let strategy = model.tensors.iter().zip(names).zip(why);
+    let plan = Plan {
+        model: model.model.clone(),
+        cluster: cluster.cluster.clone(),
+        tensors: model.tensors.len(),
+        options: every.len(),
+        selection_seconds: between.saturating_sub(began) as f64 / 1e9,
+        offload_seconds: ended.saturating_sub(between) as f64 / 1e9,
+        offload_is_exhaustive: offloaded.is_exhaustive,
+        iteration_seconds: seconds(iteration),
+        iteration_seconds_by_congestion: by_state,
+        uncompressed_seconds: seconds(evaluator.end(&uncompressed.chains)),
+        upper_bound_seconds: seconds(bound.min(iteration)),
+        brute_force_seconds,
+        strategy: strategy
+            .map(|((tensor, option), why)| Choice {
+                tensor: tensor.name.clone(),
+                elements: tensor.elements,
+                option,
+                why,
+            })
+            .collect(),
+    };
+    Ok((plan, schedule))
+}
+
+fn sentence(why: Why) -> String {
+    match why {
+        Why::BeforeBubble => {
+            "its communication ends before a bubble: compressing it gains nothing".to_owned()
+        }
+        Why::NothingFaster => "no other option makes the iteration shorter".to_owned(),
+        Why::Saves(ns) => format!("makes the iteration {:.3} ms shorter", ns / 1e6),
+    }
+}
+
+/// What an iteration takes with a plan made earlier, s, by state of the network; an error where it was made for another model.
+pub fn check(plan: &Plan, model: &Model, cluster: &Cluster) -> Result<Vec<f64>, PlanError> {
+    let other = |difference: String| PlanError::OtherModel { planned: plan.model.clone(), difference };
+    if plan.strategy.len() != model.tensors.len() {
+        let (had, has) = (plan.strategy.len(), model.tensors.len());
+        return Err(other(format!("it has {had} tensors, and {} {has}", model.model)));
+    }
+    let mut every = options(Devices::Both);
+    for planes in cluster.trimming.iter().flat_map(|trimming| &trimming.planes) {
+        every.extend(trimmed_options(Devices::Both, *planes));
+    }
+    let names: std::collections::BTreeMap<String, usize> =
+        every.iter().enumerate().map(|(i, option)| (option.to_string(), i)).collect();
+    let evaluator = Evaluator::new(model, cluster);
+    let mut chains: Vec<Vec<Chain>> = vec![Vec::new(); evaluator.states.len()];
+    for (choice, tensor) in plan.strategy.iter().zip(&model.tensors) {
+        if choice.tensor != tensor.name || choice.elements != tensor.elements {
+            return Err(other(format!(
+                "it has '{}' of {} elements where {} has '{}' of {}",
+                choice.tensor, choice.elements, model.model, tensor.name, tensor.elements
+            )));
+        }
+        let usable = |option: &&usize| super::frontier::usable(&every[**option], cluster);
+        let Some(option) = names.get(&choice.option).filter(usable) else {
+            let (tensor, option) = (choice.tensor.clone(), choice.option.clone());
+            return Err(PlanError::UnknownOption { tensor, option });
+        };
+        for (state, chains) in evaluator.states.iter().zip(&mut chains) {
+            chains.push(chain(&every[*option], tensor.elements as f64, cluster, *state));
+        }
+    }
+    let mut timeline = Timeline::default();
+    let end = |chains: &Vec<Chain>| (model.forward_ms * 1e6 + timeline.end(&evaluator.compute, chains)) / 1e9;
+    Ok(chains.iter().map(end).collect())
+}

@@ -1,0 +1,15 @@
+//! A network in a few lines, on which laws are compared: virtual time, no randomness but a seed.
+//!
+//! ```text
+//!  profile: what the bottleneck has for us at a time ─► link: bytes in, delay and cuts out ─► a law ─► ratio ─► …
+//! ```
+//!
+//! One bottleneck and one job, step by step: what it is not, is packets. The agent in virtual time (the fabric crate) has those.
+
+mod link;
+mod profile;
+mod run;
+
+pub use link::Link;
+pub use profile::{Profile, profiles};
+pub use run::{Job, Outcome, Sample, run};
