@@ -40,5 +40,6 @@ fi
 "$work/use/bin/python" -m mypy --config-file pyproject.toml -p trimwire
 cp -r tests experiments "$work"
 export TRIMWIRE_DIGITS="$PWD/../cli/data/digits.csv.gz"
+export TRIMWIRE_REPOSITORY="$PWD/.."
 cd "$work"
 "$work/use/bin/python" -m pytest -q "$work/tests"

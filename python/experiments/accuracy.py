@@ -4,7 +4,7 @@
     python3 accuracy.py codecs                          codecs against trim rates (the HotNets'24 paper's figures 3 and 4)
     python3 accuracy.py feedback --model perceptron     with and without error feedback
     python3 accuracy.py parameters                      FSDP's parameters, gathered through a network that cuts them
-    python3 accuracy.py codecs --model transformer --text FILE    or --fashion FOLDER for --model convolutional
+    python3 accuracy.py codecs --model transformer --text FILE    or --data FOLDER, of Fashion-MNIST, for --model convolutional
 
 Every training is a line of OUT/EXPERIMENT-MODEL.csv as soon as it is done; the same command goes on where it was interrupted.
 """
@@ -114,7 +114,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("experiment", choices=EXPERIMENTS)
     parser.add_argument("--model", choices=("perceptron", "convolutional", "transformer"), default="convolutional")
-    parser.add_argument("--fashion", type=Path, help="folder of Fashion-MNIST (Debian: /usr/share/datasets/fashion-mnist)")
+    parser.add_argument("--data", type=Path, help="folder of Fashion-MNIST (Debian: /usr/share/datasets/fashion-mnist)")
     parser.add_argument("--text", type=Path, default=training.TEXT, help="a text for the transformer")
     parser.add_argument("--rates", type=float, nargs="+")
     parser.add_argument("--seeds", type=int, default=5)
@@ -124,12 +124,12 @@ def main() -> None:
     if options.model == "transformer":
         task = training.transformer(options.text)
     elif options.model == "convolutional":
-        task = training.convolutional(options.fashion)
+        task = training.convolutional(options.data)
     else:
         task = training.perceptron()
     make, rates = EXPERIMENTS[options.experiment]
     runs = {("exact", 0.0): lambda task, seed: train(task, seed), **make(options.rates or rates)}
-    name = f"{options.experiment}-{options.model}{'-fashion' if options.fashion else ''}"
+    name = f"{options.experiment}-{options.model}{'-fashion' if options.data else ''}"
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / f"{name}.csv"
     rows: list[dict[str, Any]] = []

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,7 +34,8 @@ class Task:
     steps: int
     rate: float
     make: Callable[[], nn.Module]
-    loss: Callable[[nn.Module, torch.Generator], torch.Tensor]
+    draw: Callable[[torch.Generator], Any]
+    loss: Callable[[nn.Module, Any], torch.Tensor]
     quality: Callable[[nn.Module], float]
     unit: str
 
@@ -65,14 +67,17 @@ def _classification(name: str, pixels: torch.Tensor, labels: torch.Tensor, make:
     pixels, labels = pixels[order], labels[order]
     held_out = min(len(labels) // 5, 2_000)
 
-    def loss(model: nn.Module, generator: torch.Generator) -> torch.Tensor:
+    def draw(generator: torch.Generator) -> Any:
         batch = torch.randint(held_out, len(labels), (32,), generator=generator)
-        return nn.functional.cross_entropy(model(pixels[batch]), labels[batch])
+        return pixels[batch], labels[batch]
+
+    def loss(model: nn.Module, batch: Any) -> torch.Tensor:
+        return nn.functional.cross_entropy(model(batch[0]), batch[1])
 
     def quality(model: nn.Module) -> float:
         return float((model(pixels[:held_out]).argmax(1) == labels[:held_out]).float().mean())
 
-    return Task(name, steps, rate, make, loss, quality, "accuracy")
+    return Task(name, steps, rate, make, draw, loss, quality, "accuracy")
 
 
 def digits(path: Path = DIGITS) -> tuple[torch.Tensor, torch.Tensor]:
@@ -141,16 +146,18 @@ def transformer(path: Path = TEXT) -> Task:
         both = torch.stack([text[start : start + context + 1] for start in starts.tolist()])
         return both[:, :-1], both[:, 1:]
 
-    def loss(model: nn.Module, generator: torch.Generator) -> torch.Tensor:
-        inputs, targets = windows(torch.randint(0, split - context - 1, (8,), generator=generator))
-        return nn.functional.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())
+    def draw(generator: torch.Generator) -> Any:
+        return windows(torch.randint(0, split - context - 1, (8,), generator=generator))
+
+    def loss(model: nn.Module, batch: Any) -> torch.Tensor:
+        return nn.functional.cross_entropy(model(batch[0]).flatten(0, 1), batch[1].flatten())
 
     held_out = windows(torch.arange(split, len(text) - context - 1, context))
 
     def quality(model: nn.Module) -> float:
-        return -float(nn.functional.cross_entropy(model(held_out[0]).flatten(0, 1), held_out[1].flatten()))
+        return -float(loss(model, held_out))
 
-    return Task("transformer", 300, 0.2, _Transformer, loss, quality, "minus the loss")
+    return Task("transformer", 300, 0.2, _Transformer, draw, loss, quality, "minus the loss")
 
 
 def _square(values: torch.Tensor) -> float:
@@ -190,7 +197,7 @@ def train(
         sums, truth = torch.zeros_like(exact), torch.zeros_like(exact)
         for worker in range(WORKERS):
             optimiser.zero_grad()
-            task.loss(model, generator).backward()
+            task.loss(model, task.draw(generator)).backward()
             own = torch.cat([parameter.grad.reshape(-1) for parameter in learnt])
             truth += own
             if network is not None:

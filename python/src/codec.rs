@@ -1,9 +1,11 @@
 //! Packets of tensors, without a network.
 
 use crate::dlpack::{Tensor, Values};
+use crate::transcript::Fate;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use trimwire_encoder::{
     Codec, Decoder, Decoding, Element, Encoder, Envelope, Header, Importance, Job, Layout, Message,
     RowChoice, RowReceiver, StreamId,
@@ -137,24 +139,29 @@ pub(crate) fn decode_into(
     })
 }
 
-/// What happens to packets, by chance: shares of them keep so many planes, 0 is lost, all others arrive whole.
+/// What happens to packets: by chance, when shares of them keep so many planes, 0 is lost, and all others arrive whole; or as it is written.
 #[derive(Debug, Clone, FromPyObject)]
 pub(crate) struct Network {
     shares: Vec<(u8, f64)>,
     chance: u64,
+    /// What was left of each packet of a message, [`Fate`]s; a message of more or fewer packets has the same at the same share of its way.
+    written: Option<Vec<u32>>,
 }
 
 impl Network {
-    /// Planes that are left of a packet of which `sent` were sent.
-    fn left(&self, packet: usize, sent: u8) -> u8 {
+    /// What is left of a packet, of so many, of which `sent` planes were sent.
+    fn left(&self, packet: usize, packets: usize, sent: u8) -> Fate {
+        if let Some(written) = self.written.as_ref().filter(|written| !written.is_empty()) {
+            return Fate(written[packet * written.len() / packets]);
+        }
         let mut place = share(self.chance, packet);
         for &(planes, share) in &self.shares {
             if place < share {
-                return planes.min(sent);
+                return Fate::of_planes(planes.min(sent), sent);
             }
             place -= share;
         }
-        sent
+        Fate::WHOLE
     }
 }
 
@@ -169,7 +176,7 @@ fn share(seed: u64, packet: usize) -> f64 {
 /// Rows that a thread takes at a time: less is not worth a thread.
 const ROWS: usize = 4;
 
-/// Encodes, cuts and decodes without a network, row by row on all processors: what receivers would have.
+/// Encodes, cuts and decodes without a network, row by row on all processors: what receivers would have. Gives how many packets were whole, cut and missing.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "one Python function calls it, which has names for them")]
 pub(crate) fn simulate_into(
@@ -181,7 +188,7 @@ pub(crate) fn simulate_into(
     decoding_name: &str,
     agreement: Agreement,
     network: Network,
-) -> PyResult<()> {
+) -> PyResult<(usize, usize, usize)> {
     let (tensor, mut out) = (Tensor::import(tensor, "tensor")?, Tensor::import(out, "out")?);
     let codec = codec(codec_name)?;
     let sent = planes(codec, planes_sent, "sent_planes")?;
@@ -202,6 +209,7 @@ pub(crate) fn simulate_into(
         decoding: decoding(decoding_name)?,
         sent,
         network,
+        arrived: Arrived::default(),
     };
     if out.len() != tensor.len() {
         let text = format!("out: {} elements instead of {}", out.len(), tensor.len());
@@ -212,7 +220,17 @@ pub(crate) fn simulate_into(
         Values::F32(values) => simulation.run(values, out),
         Values::F16(values) => simulation.run(values, out),
         Values::Bf16(values) => simulation.run(values, out),
-    })
+    })?;
+    let Arrived { cut, missing } = &simulation.arrived;
+    let (cut, missing) = (cut.load(Ordering::Relaxed), missing.load(Ordering::Relaxed));
+    Ok((simulation.encoder.layout().packets() - cut - missing, cut, missing))
+}
+
+/// Packets that did not arrive whole.
+#[derive(Default)]
+struct Arrived {
+    cut: AtomicUsize,
+    missing: AtomicUsize,
 }
 
 struct Simulation {
@@ -223,6 +241,7 @@ struct Simulation {
     decoding: Decoding,
     sent: u8,
     network: Network,
+    arrived: Arrived,
 }
 
 impl Simulation {
@@ -273,13 +292,16 @@ impl Simulation {
         for (index, place) in layout.row_places(row) {
             let (packet, tail) = rest.split_at(self.codec.packet_len(self.sent, place.len(), false));
             rest = tail;
-            let planes = self.network.left(index, self.sent);
-            if planes == 0 {
+            let fate = self.network.left(index, layout.packets(), self.sent);
+            let Some(left) = fate.bytes(self.codec, self.sent, place.len()) else {
+                self.arrived.missing.fetch_add(1, Ordering::Relaxed);
                 continue;
+            };
+            if left < packet.len() {
+                self.arrived.cut.fetch_add(1, Ordering::Relaxed);
             }
             // Own packets of the same layout.
-            let _ = receiver
-                .receive(&packet[..self.codec.packet_len(planes, place.len(), false).min(packet.len())]);
+            let _ = receiver.receive(&packet[..left.min(packet.len())]);
         }
         let _ = receiver.decode_into(out);
         Ok(())

@@ -2,7 +2,8 @@
 
 use crate::TransportError;
 use crate::dlpack::Tensor;
-use pyo3::exceptions::{PyRuntimeError, PyTimeoutError, PyValueError};
+use crate::transcript::{of_rank, operation, over};
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::collections::{BTreeMap, VecDeque};
@@ -22,6 +23,7 @@ use trimwire_agent::driver::{
     Application, DEFAULT_LINE_RATE_BPS, Driver, UdpConfig, UdpLink, Wake, default_threads, on_sockets,
 };
 use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Event, Reliability};
+use trimwire_agent::transcript::{Header, OperationRecord, Tap, Writer, Written};
 use trimwire_agent::wire::ADDRESSES_MAX;
 use trimwire_encoder::SealKey;
 
@@ -118,6 +120,7 @@ pub(crate) struct GroupOptions {
     loss: f32,
     key: Option<Vec<u8>>,
     job: u8,
+    record: Option<String>,
 }
 
 /// How an operation is done; attributes of a Python object.
@@ -235,12 +238,20 @@ struct Leftover {
     _memory: (Option<Memory>, Option<Memory>),
 }
 
+/// An operation under way.
+struct Pending {
+    state: Arc<State>,
+    /// What a transcript says of it, where one is written, and when it began.
+    record: Option<(OperationRecord, u64)>,
+}
+
 /// The application of the network's thread.
 struct App {
     communicator: Communicator,
     commands: Receiver<Command>,
     next: u32,
-    pending: BTreeMap<u32, Arc<State>>,
+    pending: BTreeMap<u32, Pending>,
+    tap: Tap,
     leftovers: Sender<Leftover>,
     totals: Arc<Totals>,
     stopping: bool,
@@ -276,7 +287,9 @@ impl App {
 }
 
 impl Application<()> for App {
-    fn on_event(&mut self, now_ns: u64, event: Event, endpoint: &mut Endpoint) -> ControlFlow<()> {
+    fn on_event(&mut self, now_ns: u64, mut event: Event, endpoint: &mut Endpoint) -> ControlFlow<()> {
+        // Only replays have errors.
+        let _ = self.tap.on_event(now_ns, &mut event);
         self.communicator.handle_event(now_ns, event, endpoint);
         ControlFlow::Continue(())
     }
@@ -295,8 +308,10 @@ impl Application<()> for App {
                 Command::Start { collective, options, state } => {
                     let number = self.next;
                     self.next = self.next.wrapping_add(1);
+                    let record =
+                        self.tap.is_used().then(|| (operation(number, &collective, &options), now_ns));
                     match self.communicator.start(now_ns, number, *collective, options, endpoint) {
-                        Ok(()) => drop(self.pending.insert(number, state)),
+                        Ok(()) => drop(self.pending.insert(number, Pending { state, record })),
                         Err(error) => self.fail(state, error.to_string()),
                     }
                 }
@@ -310,7 +325,10 @@ impl Application<()> for App {
             }
         }
         while let Some(outcome) = self.communicator.poll_outcome(now_ns, endpoint) {
-            if let Some(state) = self.pending.remove(&outcome.number) {
+            if let Some(Pending { state, record }) = self.pending.remove(&outcome.number) {
+                if let Some((record, begun)) = record {
+                    let _ = self.tap.on_operation(now_ns, over(record, begun, &outcome));
+                }
                 self.finish(state, outcome);
             }
         }
@@ -322,21 +340,24 @@ impl Application<()> for App {
     }
 }
 
-fn run(mut driver: Driver<UdpLink>, mut app: App) {
+fn run(mut driver: Driver<UdpLink>, mut app: App, recorded: &Mutex<Option<Written>>) {
     if let Err(error) = driver.run(u64::MAX, &mut app) {
-        for state in std::mem::take(&mut app.pending).into_values() {
+        for Pending { state, .. } in std::mem::take(&mut app.pending).into_values() {
             app.fail(state, error.to_string());
         }
         // Whoever comes later hears the same.
         while let Ok(command) = app.commands.recv() {
             match command {
                 Command::Start { state, .. } => app.fail(state, error.to_string()),
-                Command::Stop => return,
+                Command::Stop => break,
             }
         }
+        *lock(recorded) = app.tap.finish();
+        return;
     }
     // Others may not have heard that they are done.
     let _ = driver.linger(QUIET_NS, LINGER_NS);
+    *lock(recorded) = app.tap.finish();
 }
 
 /// Frees tensors, and calls back.
@@ -366,6 +387,8 @@ pub(crate) struct Group {
     threads: Mutex<Option<Threads>>,
     wake: Arc<Wake>,
     totals: Arc<Totals>,
+    /// What became of the transcript, once the group has ended.
+    recorded: Arc<Mutex<Option<Written>>>,
     rank: u16,
     world: u16,
 }
@@ -423,6 +446,14 @@ impl Group {
         config.timeouts.give_up_ns = seconds(options.give_up_s, "give_up")?;
         config.timeouts.patience_ns = seconds(options.patience_s, "patience")?;
         config.peers = others;
+        let header = Header { job: options.job, rank, world, seed: options.seed };
+        let writer = options.record.as_ref().map(|record| {
+            let path = of_rank(record, rank);
+            Writer::create(&path, &header).map_err(|error| {
+                PyOSError::new_err(format!("record: cannot record to {}: {error}", path.display()))
+            })
+        });
+        let writer = writer.transpose()?;
         // Last: what is wrong with the rest can be mended, and tried again.
         let link = lock(&socket.link).take();
         let link = link.ok_or_else(|| PyRuntimeError::new_err("socket: another group has begun with it"))?;
@@ -439,15 +470,18 @@ impl Group {
             commands: queue,
             next: 0,
             pending: BTreeMap::new(),
+            tap: Tap::new(writer, None),
             leftovers,
             totals: Arc::clone(&totals),
             stopping: false,
         };
         let thread = |name: &str| std::thread::Builder::new().name(format!("trimwire-{name}"));
         let notifier = thread("notify").spawn(move || notify(&left)).map_err(network)?;
-        let network = thread("network").spawn(move || run(driver, app)).map_err(network)?;
+        let recorded = Arc::new(Mutex::new(None));
+        let ended = Arc::clone(&recorded);
+        let network = thread("network").spawn(move || run(driver, app, &ended)).map_err(network)?;
         let threads = Mutex::new(Some(Threads { commands, network, notifier }));
-        Ok(Self { threads, wake, totals, rank, world })
+        Ok(Self { threads, wake, totals, recorded, rank, world })
     }
 
     #[getter]
@@ -526,6 +560,12 @@ impl Group {
     /// Seconds that each of the latest operations took that may be cut, oldest first.
     fn durations(&self) -> Vec<f64> {
         lock(&self.totals.lossy_ns).iter().map(|&took| took as f64 / 1e9).collect()
+    }
+
+    /// Of a transcript that has ended: records in it, its bytes, records that are not in it, and why it ends early.
+    fn recorded(&self) -> Option<(u64, u64, u64, Option<String>)> {
+        let Written { records, bytes, lost, error, .. } = lock(&self.recorded).clone()?;
+        Some((records, bytes, lost, error))
     }
 
     /// Gives up what is under way, and ends.

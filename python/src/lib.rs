@@ -3,6 +3,7 @@
 mod codec;
 mod dlpack;
 mod group;
+mod transcript;
 
 use pyo3::prelude::*;
 
@@ -25,6 +26,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(codec::simulate_into, module)?)?;
     module.add_function(wrap_pyfunction!(codec::expected_nmse, module)?)?;
     module.add_function(wrap_pyfunction!(group::own_address, module)?)?;
+    module.add_function(wrap_pyfunction!(transcript::read_transcript, module)?)?;
+    module.add_class::<transcript::RankTranscript>()?;
     module.add_class::<group::Socket>()?;
     module.add_class::<group::Group>()?;
     module.add_class::<group::Work>()

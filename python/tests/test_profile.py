@@ -69,6 +69,30 @@ def test_layers_are_in_the_order_of_the_forward_pass(found: trimwire.torch.Profi
     assert found.layers == [("Net", 1, 0), ("front", 64 * 21, 0), ("back", 2 * 65, 1)]
 
 
+def test_a_module_that_is_not_called_comes_behind_what_uses_it() -> None:
+    class Attentive(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.last, self.unused = nn.Linear(8, 2), nn.ModuleList([nn.Linear(8, 8)])
+            self.attention, self.table = nn.MultiheadAttention(8, 2), nn.Embedding(4, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.last(self.attention(x + self.table.weight, x, x)[0])
+
+    model = Attentive()
+    names = [layer.name for layer in layers_of(model, order_of(model, lambda: model(torch.zeros(4, 8))))]
+    assert names == ["unused.0", "table", "attention", "attention.out_proj", "last"]
+
+
+def test_curves_end_where_the_target_is_reached(found: trimwire.torch.Profile) -> None:
+    assert all(len(curve) == 20 for curve in found.curves["exact"][0.0])
+    for name, by_rate in found.runs.items():
+        for rate, rounds in by_rate.items():
+            for curve, end in zip(found.curves[name][rate], rounds, strict=True):
+                assert curve[-1][0] == min(end, 40)
+                assert reached(curve, found.target) == end
+
+
 def test_tables_plots_and_files_hold_all_of_it(found: trimwire.torch.Profile, tmp_path: Path) -> None:
     found.save(tmp_path)
     table = (tmp_path / "table.txt").read_text()

@@ -123,6 +123,21 @@ def collectives(rank: int, world: int) -> dict[str, Any]:
         got = values(rank, LARGE)
         dist.all_reduce(got, group=half)
         check("subgroup", got, torch.stack([values(other, LARGE) for other in range(world // 2 + 1)]).double().sum(0), 1e-8)
+        dist.destroy_process_group(half)
+    # Several tensors, by rank.
+    lists = [[torch.empty(7), torch.empty(3, 5)] for _ in range(world)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dist.all_gather_coalesced(lists, [values(rank, 7), values(rank, 15).view(3, 5)])
+    for other, (first, second) in enumerate(lists):
+        check("coalesced", first, values(other, 7), 0.0)
+        check("coalesced", second, values(other, 15).view(3, 5), 0.0)
+    try:
+        dist.all_reduce(torch.eye(4).to_sparse())
+        problems.append("a sparse tensor is taken")
+    except NotImplementedError as error:
+        if "sparse_coo" not in str(error):
+            problems.append(f"sparse: {error}")
     dist.barrier()
     dist.destroy_process_group()
     return {"problems": problems}

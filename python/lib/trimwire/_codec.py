@@ -30,6 +30,7 @@ class _Agreement:
 class _Network:
     shares: list[tuple[int, float]]
     chance: int
+    written: list[int] | None = None
 
 
 @dataclass(frozen=True)
@@ -144,11 +145,16 @@ def through_network(
     message: int,
     rank: int,
     receiver: int = 0,
-) -> None:
-    """As `simulate`, into `out`; receivers of one message have other packets cut."""
+    written: npt.NDArray[np.uint32] | None = None,
+) -> tuple[int, int, int]:
+    """As `simulate`, into `out`; receivers of one message have other packets cut. `written` says what is left of which (`_transcript.Fates`), instead of chance.
+
+    Gives how many packets were whole, cut and missing.
+    """
     agreement = _Agreement(seed, message, rank)
     chance = seed * 0x9E3779B97F4A7C15 + message * 0xD1B54A32D192ED03 + rank * 0x94D049BB133111EB + receiver * 0xBF58476D1CE4E5B9 + 1
-    _native.simulate_into(source, out, codec, sent_planes, decoding, agreement, _Network(shares, chance % 2**64))
+    network = _Network(shares, chance % 2**64, None if written is None else written.tolist())
+    return _native.simulate_into(source, out, codec, sent_planes, decoding, agreement, network)
 
 
 def simulate(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ class _GroupOptions:
     loss: float
     key: bytes | None
     job: int
+    record: str | None
 
 
 @dataclass(frozen=True)
@@ -96,16 +98,18 @@ class Group:
         threads: int | None = None,
         give_up: float = 10.0,
         patience: float = 1_800.0,
+        record: str | os.PathLike[str] | None = None,
     ) -> Group:
         """Begins, with the addresses of all ranks in order of rank.
 
         `seed` is the rotations', the same everywhere; `loss` the share of a message's packets that may be missing; `key` seals every packet (32 bytes, a
         secret of the job); `rate_bps` limits sending (None: the interface's speed); `threads` encode and decode (None: the processors of this process but
         one, at most 4). A rank that is silent for `give_up` seconds is given up; one that has not called an operation is waited for `patience` seconds.
+        With `record`, a file, what arrives of every packet is written down (docs/transcript.md): `{rank}` in its name is replaced, else `.RANK` appended; one that is there is overwritten.
         """
         if self._group is not None:
             raise RuntimeError("the group is connected already")
-        options = _GroupOptions(seed, rate_bps, threads, give_up, patience, loss, key, job)
+        options = _GroupOptions(seed, rate_bps, threads, give_up, patience, loss, key, job, None if record is None else os.fspath(record))
         self._group = _native.Group(self._socket, rank, list(addresses), options)
         _live.add(self)
         return self
@@ -194,11 +198,20 @@ class Group:
         native = self._native_group()
         return {**native.stats(), **_percentiles(native.durations())}
 
+    def recorded(self) -> dict[str, Any] | None:
+        """Of a transcript, once the group is closed: `records` in it, its `bytes`, records that were `lost` since the disk was slower, and the `error` that it ends early by, or None."""
+        said = self._native_group().recorded()
+        return None if said is None else dict(zip(("records", "bytes", "lost", "error"), said, strict=True))
+
     def close(self) -> None:
         """Gives up what is under way, and ends. Peers who have not heard that they are done are answered for a moment."""
         _live.discard(self)
         if self._group is not None:
             self._group.close()
+            said = self._group.recorded()
+            if said is not None and (said[2] or said[3]):
+                why = said[3] or f"{said[2]} records were lost: the disk is slower than the network"
+                warnings.warn(f"the transcript of rank {self._group.rank} is not whole: {why}", RuntimeWarning, stacklevel=2)
 
     def __enter__(self) -> Group:
         return self

@@ -48,6 +48,8 @@ class Options:
     give_up: float = 10.0
     #: 32 bytes, a secret of the job: packets are sealed.
     key: bytes | None = None
+    #: A file that what arrives of every packet is written into (docs/transcript.md): `{rank}` is replaced, else `.RANK` appended. Groups beside the default one have their seed behind the name, in hexadecimal digits.
+    record: str | None = None
 
 
 _options = Options()
@@ -144,6 +146,8 @@ def _work(works: list[Work], result: list[torch.Tensor], finish: Callable[[], No
 
 def _flat(tensor: torch.Tensor) -> tuple[torch.Tensor, Callable[[], None] | None]:
     """A contiguous tensor in the host's memory, and how its result gets back where it has to be copied."""
+    if tensor.layout != torch.strided:
+        raise NotImplementedError(f"trimwire: a tensor is {tensor.layout}; dense ones travel, of others make a group of another backend: torch.distributed.new_group(backend='gloo')")
     flat = tensor.detach()
     if flat.is_contiguous() and flat.device.type == "cpu":
         return flat.view(-1), None
@@ -216,7 +220,7 @@ class ProcessGroupTrimwire(dist.ProcessGroup):
 
     def __init__(self, store: dist.Store, rank: int, world: int, timeout: datetime.timedelta) -> None:
         super().__init__(rank, world)
-        self._own_rank, self._world, self._chosen = rank, world, _options
+        self._own_rank, self._world, self._chosen, self._name = rank, world, _options, ""
         chosen = self._chosen
         self._tags = Tags()
         self.native: Group = connect(
@@ -229,6 +233,8 @@ class ProcessGroupTrimwire(dist.ProcessGroup):
             threads=chosen.threads,
             give_up=chosen.give_up,
             key=chosen.key,
+            record=chosen.record,
+            apart=dist.is_initialized(),
         )
 
     def getBackendName(self) -> str:
@@ -237,8 +243,9 @@ class ProcessGroupTrimwire(dist.ProcessGroup):
     @property
     def group_name(self) -> str:
         """What torch.distributed calls this group; device meshes look it up."""
-        # The class below keeps it only for groups that are made of backends.
-        return str(dist.distributed_c10d._world.pg_names[self])
+        # The class below keeps it only for groups that are made of backends. Who destroys a group asks once more, when it is forgotten there.
+        self._name = str(dist.distributed_c10d._world.pg_names.get(self, self._name))
+        return self._name
 
     pg_name = group_name
 
@@ -350,6 +357,10 @@ class ProcessGroupTrimwire(dist.ProcessGroup):
 
             steps += [step, spread]
         return _work(works, [part for parts in outputs for part in parts], _then(*steps))
+
+    def allgather_coalesced(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None) -> dist.Work:
+        # By rank here, by tensor there.
+        return self.allgather([list(parts) for parts in zip(*outputs, strict=True)], inputs)
 
     def allgather_into_tensor_coalesced(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None) -> dist.Work:
         pairs = [self._gather(output, own) for output, own in zip(outputs, inputs, strict=True)]

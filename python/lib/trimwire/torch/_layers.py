@@ -23,7 +23,10 @@ class Layer:
 
 
 def order_of(model: nn.Module, forward: Callable[[], object]) -> list[str]:
-    """The names of all modules in the order in which `forward` first calls them; those it does not call come last."""
+    """The names of all modules in the order in which `forward` first calls them.
+
+    One that is not called, as what is around it uses its parameters (the projection that ends an attention), comes right behind the innermost around it that is.
+    """
     called: dict[str, None] = {}
     hooks = [
         module.register_forward_pre_hook(lambda *_, name=name: called.setdefault(name, None)) for name, module in model.named_modules()
@@ -33,7 +36,13 @@ def order_of(model: nn.Module, forward: Callable[[], object]) -> list[str]:
     finally:
         for hook in hooks:
             hook.remove()
-    return list(dict.fromkeys([*called, *(name for name, _ in model.named_modules())]))
+    behind: dict[str | None, list[str]] = {}
+    for name, _ in model.named_modules():
+        if name not in called:
+            parts = name.split(".")[:-1]
+            around = (".".join(parts[:length]) for length in range(len(parts), -1, -1))
+            behind.setdefault(next((outer for outer in around if outer in called), None), []).append(name)
+    return [name for outer in (*called, None) for name in ([] if outer is None else [outer]) + behind.get(outer, [])]
 
 
 def layers_of(model: nn.Module, order: Sequence[str]) -> list[Layer]:

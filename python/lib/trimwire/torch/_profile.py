@@ -48,7 +48,10 @@ EXACT = Condition("exact", 0.0)
 
 @dataclass
 class Profile:
-    """What `profile` has found. Rounds are those until the target, one a seed; infinite where it was not reached."""
+    """What `profile` has found. Rounds are those until the target, one a seed; infinite where it was not reached.
+
+    `curves` has (round, quality) of every look: by what happened and rate, one a seed. Those of `exact` (rate 0) are whole unless a target was given, others end where it is reached.
+    """
 
     model: str
     target: float
@@ -61,6 +64,7 @@ class Profile:
     layers: list[tuple[str, int, int]]
     parts: int
     low_energy: float | None
+    curves: dict[str, dict[float, list[list[tuple[int, float]]]]] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
 
     def tolerance(self, name: str) -> float:
@@ -373,10 +377,7 @@ def profile(
             target = min(
                 max(_mean([found for _, found in curve[end - _SMOOTH : end]]) for end in range(_SMOOTH, soon + 1)) for curve in exact
             )
-        runs = {
-            name: {rate: [reached(run(Condition(name, rate), seed, target), target) for seed in range(seeds)] for rate in rates}
-            for name in names
-        }
+        curves = {name: {rate: [run(Condition(name, rate), seed, target) for seed in range(seeds)] for rate in rates} for name in names}
     return Profile(
         model=type(model).__name__,
         target=target,
@@ -385,10 +386,11 @@ def profile(
         slack=slack,
         rates=list(rates),
         exact=[reached(curve, target) for curve in exact],
-        runs=runs,
+        runs={name: {rate: [reached(curve, target) for curve in found] for rate, found in by_rate.items()} for name, by_rate in curves.items()},
         layers=[(layer.name, layer.size, _part_of(nth, len(layers), parts)) for nth, layer in enumerate(layers)],
         parts=parts,
         low_energy=_mean(energies) if energies else None,
+        curves={EXACT.name: {0.0: exact}, **curves},
         settings=settings,
     )
 

@@ -15,10 +15,11 @@ from .._group import Group, default_address
 _AGREED = ("version", "planes")
 
 
-def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timedelta, planes: int, **arguments: Any) -> Group:
+def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timedelta, planes: int, record: str | None = None, apart: bool = False, **arguments: Any) -> Group:
     """A group of all ranks that share `store` (a torch.distributed.Store, or a PrefixStore for each group).
 
-    Rank 0 draws the seed of the rotations, unless it is given. Ranks that would not understand each other are told so.
+    Rank 0 draws the seed of the rotations, unless it is given. Ranks that would not understand each other are told so. A transcript (`record`) that is to be kept `apart` from other groups' has
+    the seed in its name.
     """
     from .. import __version__
 
@@ -34,4 +35,6 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
             if said[what] != others[0][what]:
                 raise RuntimeError(f"rank {other} has {what} {said[what]}, rank 0 {others[0][what]}: they have to be the same")
     arguments["seed"] = others[0]["seed"]
-    return group.connect(rank, [said["address"] for said in others], **arguments)
+    if record is not None and apart:
+        record = f"{record}-{arguments['seed']:016x}"
+    return group.connect(rank, [said["address"] for said in others], record=record, **arguments)

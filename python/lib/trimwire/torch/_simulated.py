@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch.profiler import record_function
 
 from .._codec import shares_of, through_network
 from .._group import DEFAULT_PLANES
+from .._transcript import Fates, Transcript
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """A network that cuts and loses packets of gradients by chance, as `trimwire.simulate` has it.
+    """A network that cuts and loses packets of gradients by chance, as `trimwire.simulate` has it, or as a recorded one did.
 
     All-reduce is the agent's: every rank sends its part of each shard to the shard's owner, who sends the sum to everyone. Both ways are cut; what a rank keeps for
     itself is not.
@@ -28,6 +31,9 @@ class Simulation:
     planes: int | Mapping[int, float] = 1
     #: Share of the packets that are lost.
     drop_rate: float = 0.0
+    #: Instead of chance: what all ranks of a job recorded (a file name as for `options(record=…)`). The hook's all-reduces take the recorded ones in order, and from the first again after the last; of
+    #: messages of another size each packet takes that at its share of the way.
+    transcript: str | os.PathLike[str] | None = None
     #: Planes sent, 1 to 10 (of codec `rht`); None: all.
     sent_planes: int | None = DEFAULT_PLANES
     #: `rht`, `rht-paper`, `sign-magnitude`, `sq`, `sd` or `raw`.
@@ -50,13 +56,21 @@ class Simulation:
         return shares_of(self.trim_rate, self.planes, self.drop_rate)
 
     def carry(self, source: torch.Tensor, message: int, sender: int, receiver: int, whole: bool = False) -> torch.Tensor:
-        """What `receiver` has of a flat tensor of `sender`, as float32; with nothing cut where it is `whole`."""
+        """What `receiver` has of a flat tensor of `sender`, as float32; with nothing cut where it is `whole`. By chance: who replays a transcript says which message it is."""
+        if self.transcript is not None:
+            raise ValueError("transcript: only all-reduces of the hook can be replayed (trimwire.torch.register)")
+        return self._carry(source, message, sender, receiver, whole)[0]
+
+    def _carry(
+        self, source: torch.Tensor, message: int, sender: int, receiver: int, whole: bool, written: Fates | None = None
+    ) -> tuple[torch.Tensor, tuple[int, int, int]]:
+        """Also gives how many packets were whole, cut and missing."""
         out = torch.empty(source.numel(), dtype=torch.float32)
         if source.numel() == 0:
-            return out
+            return out, (0, 0, 0)
         # The baselines have planes of their own number.
         sent = self.sent_planes if self.codec in ("rht", "rht-paper") else None
-        through_network(
+        counts = through_network(
             source,
             out.numpy(),
             [] if whole else self.shares(),
@@ -67,8 +81,9 @@ class Simulation:
             message=message,
             rank=sender,
             receiver=receiver,
+            written=None if whole else written,
         )
-        return out
+        return out, counts
 
 
 class SimulatedHook:
@@ -79,7 +94,11 @@ class SimulatedHook:
         self.simulation = simulation
         self._group = process_group
         self._rank, self._world = dist.get_rank(process_group), dist.get_world_size(process_group)
+        self._transcript = None if simulation.transcript is None else Transcript(simulation.transcript)
+        if self._transcript is not None and self._transcript.world != self._world:
+            raise ValueError(f"transcript: {simulation.transcript} is of {self._transcript.world} ranks; the model's group has {self._world}")
         self._operations = 0
+        self._packets = np.zeros(3, dtype=np.int64)
         #: By bucket: what was cut of this rank's contribution.
         self._residuals: dict[int, torch.Tensor] = {}
         self._error = self._energy = 0.0
@@ -88,36 +107,49 @@ class SimulatedHook:
         """As even a division as possible, in order of rank."""
         return list(torch.tensor_split(tensor, self._world))
 
-    def _contribute(self, own: torch.Tensor, message: int) -> torch.Tensor:
+    def _carried(self, source: torch.Tensor, message: int, sender: int, receiver: int, written: Fates | None) -> torch.Tensor:
+        got, counts = self.simulation._carry(source, message, sender, receiver, False, written)
+        self._packets += counts
+        return got
+
+    def _contribute(self, own: torch.Tensor, operation: int) -> torch.Tensor:
         """What the owners of the shards get of this rank's gradient."""
-        parts = [
-            shard.float() if owner == self._rank else self.simulation.carry(shard, message, self._rank, owner)
-            for owner, shard in enumerate(self._shards(own))
-        ]
+        parts = []
+        for owner, shard in enumerate(self._shards(own)):
+            if owner == self._rank or shard.numel() == 0:
+                parts.append(shard.float())
+            else:
+                written = None if self._transcript is None else self._transcript.to_owner(operation, self._rank, owner)
+                parts.append(self._carried(shard, 2 * operation, self._rank, owner, written))
         return torch.cat(parts)
 
-    def _hand_out(self, mean: torch.Tensor, message: int) -> torch.Tensor:
+    def _hand_out(self, mean: torch.Tensor, operation: int) -> torch.Tensor:
         """What this rank gets of the owners' means."""
-        receiver = 0 if self.simulation.consistent else self._rank
+        message, consistent = 2 * operation + 1, self.simulation.consistent
         parts = []
         for owner, shard in enumerate(self._shards(mean)):
-            # An owner keeps what whole packets decode to.
-            whole = owner == self._rank and not self.simulation.consistent
-            parts.append(self.simulation.carry(shard, message, owner, receiver, whole))
+            if owner == self._rank and not consistent:
+                # An owner keeps what whole packets decode to.
+                parts.append(self.simulation._carry(shard, message, owner, owner, True)[0])
+                continue
+            written = None
+            if self._transcript is not None and shard.numel() > 0:
+                written = self._transcript.least(operation, owner) if consistent else self._transcript.from_owner(operation, owner, self._rank)
+            parts.append(self._carried(shard, message, owner, 0 if consistent else self._rank, written))
         return torch.cat(parts)
 
     def average(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
         """The mean of a bucket (torch.distributed.GradBucket) over the ranks, less what was cut, in place."""
         tensor: torch.Tensor = bucket.buffer()
         index: int = bucket.index()
-        message = 2 * self._operations
+        operation = self._operations
         self._operations += 1
         own = tensor.detach().to("cpu")
         residual = self._residuals.get(index)
         if residual is not None and residual.numel() == own.numel():
             own = own.float() + residual
         with record_function("trimwire::simulate parts"):
-            cut = self._contribute(own, message)
+            cut = self._contribute(own, operation)
         if self.simulation.error_feedback:
             self._residuals[index] = torch.nan_to_num(own.float() - cut, 0.0, 0.0, 0.0)
         together = [cut]
@@ -133,7 +165,7 @@ class SimulatedHook:
             got = mean[: tensor.numel()]
             if self.simulation.both_ways:
                 with record_function("trimwire::simulate sums"):
-                    got = self._hand_out(got, message + 1)
+                    got = self._hand_out(got, operation)
             if self.simulation.measure:
                 exact = mean[tensor.numel() :].double()
                 self._error += float((got.double() - exact).square().sum())
@@ -144,8 +176,9 @@ class SimulatedHook:
         return future.then(finish)
 
     def stats(self) -> dict[str, float]:
-        """Operations, and with `measure` the NMSE of all means so far."""
-        stats: dict[str, float] = {"operations": self._operations}
+        """Operations, packets that this rank sent to owners and got from them, which of them were cut and which are missing, and with `measure` the NMSE of all means so far."""
+        stats: dict[str, float] = {"operations": self._operations, "packets": int(self._packets.sum())}
+        stats |= {"packets_cut": int(self._packets[1]), "packets_missing": int(self._packets[2])}
         if self.simulation.measure and self._energy > 0.0:
             stats["nmse"] = self._error / self._energy
         return stats
