@@ -1,0 +1,5 @@
+"""The codec on a GPU."""
+
+from ._codec import Decoder, Encoder
+
+__all__ = ["Decoder", "Encoder"]
