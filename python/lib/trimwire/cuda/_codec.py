@@ -11,7 +11,7 @@ import torch
 from ._decode import DECODINGS, decode_rows
 from ._encode import FINE, NOT_FINITE, encode_rows
 from ._launch import classes_of, interpreted, scratch_of, tables
-from ._rows import Layout, layout_of, packet_bytes
+from ._rows import Layout, layout_of
 from ._values import KINDS
 
 
@@ -225,5 +225,3 @@ class Decoder(_Plan):
                     ACCUMULATE=accumulate,
                 )
 
-
-__all__ = ["Decoder", "Encoder", "Layout", "packet_bytes"]

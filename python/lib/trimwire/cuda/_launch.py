@@ -14,6 +14,7 @@ import triton
 
 from . import _header, _quantise
 from ._rows import Layout, table_of
+from ._signs import flips
 from ._values import KINDS
 
 #: Words of scratch that a program has for each packet, besides the row's values.
@@ -22,10 +23,12 @@ SCRATCH_A_PACKET = 8
 
 def interpreted() -> bool:
     """Whether kernels run on the processor, in Triton's interpreter (TRITON_INTERPRET=1)."""
-    return isinstance(triton.jit(_nothing), triton.runtime.interpreter.InterpretedFunction)
+    return not isinstance(flips, triton.runtime.JITFunction)
 
 
-def _nothing() -> None: ...
+def warps_of(padded: int) -> int:
+    """Warps of a program: up to 16 coordinates of a row a thread, and 32 of the longest, as a block has 32 warps at most."""
+    return max(1, min(32, padded // 512))
 
 
 @lru_cache(maxsize=8)
@@ -65,7 +68,7 @@ def classes_of(layout: Layout, device: torch.device, dtype: torch.dtype, process
     for padded in sorted({row.padded for row in layout.rows}, reverse=True):
         rows = [row for row in layout.rows if row.padded == padded]
         packets = rows[0].packets
-        warps = max(1, min(32, padded // 512))
+        warps = warps_of(padded)
         # Short rows leave room for several programs on a multiprocessor of 64 warps.
         programs = min(len(rows), processors * max(1, 32 // warps))
         constants = {

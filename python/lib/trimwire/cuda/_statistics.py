@@ -51,6 +51,6 @@ def statistics(q, a, m, n, gain, peaks):
     ratio = (m * scale) * (17 / 32)
     peak = tl.zeros(sigma.shape, tl.int32)
     for level in tl.static_range(8):
-        half: tl.constexpr = 128 >> level
+        half = 128 >> level
         peak = tl.where(tl.load(peaks + peak + (half - 1)) < ratio, peak + half, peak)
     return sigma, kappa, tl.minimum(peak, 255), scale

@@ -16,6 +16,7 @@ from torch.profiler import record_function
 
 from .._group import DEFAULT_PLANES, Group
 from .._native import Work
+from ._device import on_host
 from ._future import Promise, until_done
 from ._rendezvous import connect
 from ._tags import Tags
@@ -145,7 +146,7 @@ def _work(works: list[Work], result: list[torch.Tensor], finish: Callable[[], No
 def _flat(tensor: torch.Tensor) -> tuple[torch.Tensor, Callable[[], None] | None]:
     """A contiguous tensor in the host's memory, and how its result gets back where it has to be copied."""
     flat = tensor.detach()
-    if flat.is_contiguous() and flat.device.type == "cpu":
+    if on_host(flat) and flat.is_contiguous():
         return flat.view(-1), None
     copy = flat.to("cpu", copy=True).contiguous()
     return copy.view(-1), lambda: tensor.detach().copy_(copy.view(tensor.shape))
