@@ -7,7 +7,7 @@ from ._header import MARK, check_of, first_word, swapped
 from ._quantise import inverse_line_of, zone_of
 from ._rotate import hadamard, power_f64, working_exponent
 from ._rows import COLUMNS
-from ._signs import flipped, flips
+from ._signs import SECOND, draw, flipped, flips
 from ._statistics import place_of
 from ._values import loaded, stored
 
@@ -117,9 +117,11 @@ def decode_rows(
     DECODING: tl.constexpr,
     ACCUMULATE: tl.constexpr,
 ):
-    """Rows of D coordinates in K packets each, of which `lengths` bytes arrived. Every program has D + 8 · KP words of `scratch`."""
-    values = scratch + tl.program_id(0).to(tl.int64) * (D + 8 * KP)
+    """Rows of D coordinates in K packets each, of which `lengths` bytes arrived. Every program has D + D/16 + 8 · KP words of `scratch`."""
+    values = scratch + tl.program_id(0).to(tl.int64) * (D + D // 16 + 8 * KP)
     figures = values + D
+    words = (figures + 8 * KP).to(tl.pointer_type(tl.int32))
+    position = tl.arange(0, D)
     seed, stream, message = tl.load(numbers), tl.load(numbers + 1).to(tl.int32), tl.load(numbers + 2).to(tl.int32)
     key_message, key_rank = tl.load(numbers + 3).to(tl.int32), tl.load(numbers + 4).to(tl.int32)
     packet = tl.arange(0, KP)
@@ -136,12 +138,12 @@ def decode_rows(
         # Only what says what is expected is read: a wrong header is a lost packet.
         length = tl.load(lengths + first_packet + packet, mask=packet < K, other=0)
         arrived = (length >= _HEADER) & (packet < K)
-        words = (packets + first_byte + (packet * _HEADER).to(tl.int64) + start // 8 * width).to(tl.pointer_type(tl.int32))
-        w0 = swapped(tl.load(words, mask=arrived, other=0))
-        w1 = swapped(tl.load(words + 1, mask=arrived, other=0))
-        w2 = swapped(tl.load(words + 2, mask=arrived, other=0))
-        w3 = swapped(tl.load(words + 3, mask=arrived, other=0))
-        w4 = swapped(tl.load(words + 4, mask=arrived, other=0))
+        head = (packets + first_byte + (packet * _HEADER).to(tl.int64) + start // 8 * width).to(tl.pointer_type(tl.int32))
+        w0 = swapped(tl.load(head, mask=arrived, other=0))
+        w1 = swapped(tl.load(head + 1, mask=arrived, other=0))
+        w2 = swapped(tl.load(head + 2, mask=arrived, other=0))
+        w3 = swapped(tl.load(head + 3, mask=arrived, other=0))
+        w4 = swapped(tl.load(head + 4, mask=arrived, other=0))
         # Importance and *last* are not compared.
         arrived &= ((w0 ^ first_word(layer_class, 0, 0, stream)) & ~0x110000) == 0
         arrived &= (w1 == message) & (((w2 >> 8) & 0xFFFFF) == first_packet + packet) & ((w2 & 0xFF) == n // 32)
@@ -187,22 +189,21 @@ def decode_rows(
         tl.store(at + 4 * KP, tl.load(offsets + peak))
         tl.store(at + 5 * KP, tl.load(stretches + peak))
         tl.store((at + 6 * KP).to(tl.pointer_type(tl.int32)), kappa)
+        draw(words, seed, row, key_message, key_rank, D)
+        draw(words + D // 32, seed, row, key_message, key_rank + SECOND, D)
         # Other threads of the program read what this one has written.
         tl.debug_barrier()
         _values(packets, values, figures, centroids, first_byte, sent, (paper * unit).to(tl.float32), D, K, KP, DECODING)
         tl.debug_barrier()
 
-        v = tl.load(values + tl.arange(0, D))
+        v = tl.load(values + position)
         if twice == 1:
-            again = tl.reshape(flips(seed, row, key_message, key_rank + 131072, D), (D,))
-            v = flipped(hadamard(v, D, LOG2) * (1 / ROOT), again)
-        v = hadamard(v, D, LOG2) * (1 / ROOT)
-        v = flipped(v, tl.reshape(flips(seed, row, key_message, key_rank, D), (D,)))
+            v = flipped(hadamard(v, D, LOG2) * (1 / ROOT), flips(words + D // 32, position))
+        v = flipped(hadamard(v, D, LOG2) * (1 / ROOT), flips(words, position))
         # Back from the working scale, in two steps, as 2^-149 is nobody's factor.
         half = -e // 2
         v = v * power_f64(half).to(tl.float32) * power_f64(-e - half).to(tl.float32)
         v = tl.where(marked, float("nan"), v)
-        position = tl.arange(0, D)
         here = position < used
         if ACCUMULATE:
             v = loaded(base, begin + position, here, KIND) + v

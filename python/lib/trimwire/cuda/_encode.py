@@ -7,7 +7,7 @@ from ._header import MARK, check_of, first_word, swapped
 from ._quantise import magnitude_code
 from ._rotate import estimated_concentration, folded, hadamard, is_between, is_doubtful, power_f64, scaled, working_exponent
 from ._rows import COLUMNS
-from ._signs import flipped, flips
+from ._signs import SECOND, draw, flipped, flips
 from ._statistics import place_of, statistics, sums
 from ._values import loaded
 
@@ -98,10 +98,11 @@ def encode_rows(
     ROOT: tl.constexpr,
     KIND: tl.constexpr,
 ):
-    """Rows of D coordinates in K packets each. Every program has D + 4 · KP words of `scratch`."""
+    """Rows of D coordinates in K packets each. Every program has D + D/16 + 8 · KP words of `scratch`."""
     BLOCKS: tl.constexpr = D // 32
-    values = scratch + tl.program_id(0).to(tl.int64) * (D + 4 * KP)
+    values = scratch + tl.program_id(0).to(tl.int64) * (D + D // 16 + 8 * KP)
     figures = values + D
+    words = (figures + 8 * KP).to(tl.pointer_type(tl.int32))
     seed, stream, message = tl.load(numbers), tl.load(numbers + 1).to(tl.int32), tl.load(numbers + 2).to(tl.int32)
     key_message, key_rank = tl.load(numbers + 3).to(tl.int32), tl.load(numbers + 4).to(tl.int32)
     threshold = tl.load(important_from)
@@ -128,13 +129,18 @@ def encode_rows(
             twice = is_between(_concentration(base, begin, used, e, D, KIND))
         twice = twice & finite
 
+        draw(words, seed, row, key_message, key_rank, D)
+        tl.debug_barrier()
         # Padding keeps its sign in the first rotation.
-        signs = tl.where(at < used, flips(seed, row, key_message, key_rank, D), 0)
+        signs = tl.where(at < used, flips(words, at), 0)
         v = hadamard(tl.reshape(flipped(x, signs), (D,)), D, LOG2)
         gain = power_f64(e) * tl.full((), ROOT, tl.float64)
         if twice:
-            again = tl.reshape(flips(seed, row, key_message, key_rank + 131072, D), (D,))
-            v = hadamard(flipped(v * (1.0 / (1 << ((LOG2 + 1) // 2))), again), D, LOG2)
+            # Other places than the first words', which others may still be reading.
+            draw(words + BLOCKS, seed, row, key_message, key_rank + SECOND, D)
+            tl.debug_barrier()
+            v = v * (1.0 / (1 << ((LOG2 + 1) // 2)))
+            v = hadamard(flipped(v, flips(words + BLOCKS, tl.arange(0, D))), D, LOG2)
             gain = power_f64(e) * (1 << (LOG2 // 2))
         tl.store(values + tl.arange(0, D), v)
         # Other threads of the program read what this one has written.
@@ -172,12 +178,12 @@ def encode_rows(
         w4 = w4 | check_of(w0, message, w2, w3, w4, checks)
         width = tl.minimum(planes, 8) + 8 * tl.maximum(planes - 8, 0)
         head = packets + first_byte + (packet * _HEADER).to(tl.int64) + start // 8 * width
-        words = head.to(tl.pointer_type(tl.int32))
-        tl.store(words, swapped(w0), mask=packet < K)
-        tl.store(words + 1, swapped(tl.zeros((KP,), tl.int32) + message), mask=packet < K)
-        tl.store(words + 2, swapped(w2), mask=packet < K)
-        tl.store(words + 3, swapped(w3), mask=packet < K)
-        tl.store(words + 4, swapped(w4), mask=packet < K)
+        head = head.to(tl.pointer_type(tl.int32))
+        tl.store(head, swapped(w0), mask=packet < K)
+        tl.store(head + 1, swapped(tl.zeros((KP,), tl.int32) + message), mask=packet < K)
+        tl.store(head + 2, swapped(w2), mask=packet < K)
+        tl.store(head + 3, swapped(w3), mask=packet < K)
+        tl.store(head + 4, swapped(w4), mask=packet < K)
 
         _planes(packets, values, figures, first_byte, planes, finite, D, K, KP)
         # The next row takes the same scratch.

@@ -89,5 +89,5 @@ def classes_of(layout: Layout, device: torch.device, dtype: torch.dtype, process
 
 def scratch_of(classes: Sequence[Class], device: torch.device) -> torch.Tensor:
     """Room for the programs of any one of the launches: they follow each other."""
-    most = max(one.programs * (one.constants["D"] + SCRATCH_A_PACKET * one.constants["KP"]) for one in classes)
+    most = max(one.programs * (one.constants["D"] + one.constants["D"] // 16 + SCRATCH_A_PACKET * one.constants["KP"]) for one in classes)
     return torch.empty(most, dtype=torch.float32, device=device)
