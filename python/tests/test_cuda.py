@@ -25,7 +25,20 @@ triton = pytest.importorskip("triton", reason="Triton is not installed: the code
 if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("there is no GPU; TRITON_INTERPRET=1 has the kernels interpreted", allow_module_level=True)
 
+import triton.language as tl
+
 import trimwire.cuda
+
+
+@triton.jit
+def _seven(out):  # type: ignore[no-untyped-def]
+    tl.store(out, 7)
+
+
+_probe = torch.zeros(1, dtype=torch.int32, device="cuda" if torch.cuda.is_available() else "cpu")
+_seven[(1,)](_probe)
+if int(_probe.item()) != 7:
+    pytest.skip(f"the interpreter of Triton {triton.__version__} stores nothing under NumPy {np.__version__}", allow_module_level=True)
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"
