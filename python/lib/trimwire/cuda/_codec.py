@@ -52,7 +52,7 @@ class _Plan:
         self.layout: Layout = layout_of(
             lengths, planes=planes, layer_classes=layer_classes, coordinates_per_packet=coordinates_per_packet, row_log2=row_log2
         )
-        processors = 1 if interpreting else torch.cuda.get_device_properties(chosen).multi_processor_count
+        processors = 0 if interpreting else torch.cuda.get_device_properties(chosen).multi_processor_count
         self._classes = classes_of(self.layout, chosen, dtype, processors)
         self._scratch = scratch_of(self._classes, chosen)
         self._tables = tables(chosen)

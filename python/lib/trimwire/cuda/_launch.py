@@ -69,8 +69,8 @@ def classes_of(layout: Layout, device: torch.device, dtype: torch.dtype, process
         rows = [row for row in layout.rows if row.padded == padded]
         packets = rows[0].packets
         warps = warps_of(padded)
-        # Short rows leave room for several programs on a multiprocessor of 64 warps.
-        programs = min(len(rows), processors * max(1, 32 // warps))
+        # Short rows leave room for several programs on a multiprocessor. In the interpreter, which has none, two go on from row to row.
+        programs = min(len(rows), processors * max(1, 32 // warps) or 2)
         constants = {
             "D": padded,
             "LOG2": padded.bit_length() - 1,
