@@ -13,6 +13,7 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -316,13 +317,24 @@ def test_importance_follows_the_figures_of_the_step_before() -> None:
 
 
 def test_a_row_whose_sigma_no_f32_holds_is_reported() -> None:
-    gradient = np.full(64, np.finfo(np.float32).max, dtype=np.float32)
+    # By the page's Philox in plain Python: a row of the largest f32s that its own signs turn into one coordinate.
+    sys.path.insert(0, str(VECTORS.parent / "reference"))
+    from philox import negated
+
+    minus = negated(SimpleNamespace(job_seed=0, message=0, rank=0), 0, 512)
+    gradient = np.where(minus, -1, 1).astype(np.float32) * np.finfo(np.float32).max
     with pytest.raises(ValueError, match="tensor"):
         trimwire.encode(gradient)
-    encoder = trimwire.cuda.Encoder([40, 64], device=DEVICE)
-    encoder.encode([torch.ones(40, device=DEVICE), torch.from_numpy(gradient).to(DEVICE)])
-    with pytest.raises(ValueError, match=r"tensors\[1\]: σ of coordinates 0 to 63"):
+    encoder = trimwire.cuda.Encoder([512, 40], device=DEVICE)
+    tensors = [torch.from_numpy(gradient).to(DEVICE), torch.ones(40, device=DEVICE)]
+    encoder.encode(tensors)
+    with pytest.raises(ValueError, match=r"tensors\[0\]: σ of coordinates 0 to 511"):
         encoder.check()
+    # Receivers have NaN of it, as of an infinity, and the other tensor.
+    decoder = trimwire.cuda.Decoder([512, 40], device=DEVICE)
+    decoder.put(encoder.to_bytes())
+    decoder.decode(tensors)
+    assert tensors[0].isnan().all() and torch.allclose(tensors[1].cpu(), torch.ones(40))
 
 
 @pytest.mark.parametrize(
