@@ -39,7 +39,11 @@ fi
 # From elsewhere: what is imported is what was installed.
 "$work/use/bin/python" -m mypy --config-file pyproject.toml -p trimwire
 cp -r tests experiments "$work"
-export TRIMWIRE_DIGITS="$PWD/../cli/data/digits.csv.gz"
+export TRIMWIRE_DIGITS="$PWD/../cli/data/digits.csv.gz" TRIMWIRE_VECTORS="$PWD/../host-encoder/tests/vectors.json"
 export TRIMWIRE_REPOSITORY="$PWD/.."
 cd "$work"
-"$work/use/bin/python" -m pytest -q "$work/tests"
+"$work/use/bin/python" -m pytest -q -rs "$work/tests"
+# Kernels for GPUs, on the processor: in a process of their own, as Triton is told once.
+if [ "${1:-}" = torch ]; then
+  TRITON_INTERPRET=1 "$work/use/bin/python" -m pytest -q -rs "$work/tests/test_cuda.py"
+fi

@@ -585,7 +585,7 @@ fn who_waits_for_an_agreement_hears_of_its_end_even_if_the_first_word_of_it_is_l
         for (rank, event) in network.finish(SECOND / 2) {
             match event {
                 Event::Passed { to, message, .. } if rank == 0 => {
-                    network.endpoints[0].settle(SECOND / 2, to, message, &[])
+                    network.endpoints[0].settle(SECOND / 2, to, message, &[]);
                 }
                 Event::Received { .. } => received = true,
                 Event::Sent { .. } => {}

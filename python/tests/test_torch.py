@@ -324,3 +324,15 @@ def test_resync_of_no_steps_is_an_error() -> None:
     model = nn.Linear(1, 1)
     with pytest.raises(ValueError, match="every is 0"):
         trimwire.torch.Resync(model, torch.optim.SGD(model.parameters(), lr=1.0), every=0)
+
+
+def test_it_is_said_once_that_a_gpus_tensors_go_through_the_host() -> None:
+    from trimwire.torch._device import on_host
+
+    assert on_host(torch.ones(1))
+    elsewhere = torch.empty(1, device="meta")
+    with pytest.warns(RuntimeWarning, match="tensors of meta are copied to the host"):
+        assert not on_host(elsewhere)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not on_host(elsewhere)

@@ -16,6 +16,7 @@ from torch.profiler import record_function
 
 from .._group import DEFAULT_PLANES, Group
 from .._native import Work
+from ._device import on_host
 from ._future import Promise, until_done
 from ._rendezvous import connect
 from ._tags import Tags
@@ -149,7 +150,7 @@ def _flat(tensor: torch.Tensor) -> tuple[torch.Tensor, Callable[[], None] | None
     if tensor.layout != torch.strided:
         raise NotImplementedError(f"trimwire: a tensor is {tensor.layout}; dense ones travel, of others make a group of another backend: torch.distributed.new_group(backend='gloo')")
     flat = tensor.detach()
-    if flat.is_contiguous() and flat.device.type == "cpu":
+    if on_host(flat) and flat.is_contiguous():
         return flat.view(-1), None
     copy = flat.to("cpu", copy=True).contiguous()
     return copy.view(-1), lambda: tensor.detach().copy_(copy.view(tensor.shape))

@@ -11,6 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import record_function
 
 from .._group import DEFAULT_PLANES, Group
+from ._device import on_host
 from ._future import Promise, until_done
 from ._rendezvous import connect
 from ._simulated import SimulatedHook, Simulation
@@ -36,7 +37,7 @@ class Hook:
         self._buckets = max(self._buckets, index + 1)
         # Buckets come from the last layers to the first, which the next forward pass needs first.
         layer_class = (_CLASSES - 1) * (self._buckets - 1 - index) // max(self._buckets - 1, 1)
-        flat = tensor if tensor.device.type == "cpu" else tensor.cpu()
+        flat = tensor if on_host(tensor) else tensor.cpu()
         work = self.group.all_reduce(
             flat, average=True, planes=self.planes, consistent=self.consistent, tag=index, layer_class=layer_class
         )

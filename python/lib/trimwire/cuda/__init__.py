@@ -1,0 +1,21 @@
+"""The codec on a GPU: tensors become packets, and what arrived of packets becomes tensors, without the host.
+
+    encoder = trimwire.cuda.Encoder([weight.numel(), bias.numel()])
+    packets = encoder.encode([weight.grad, bias.grad], seed=1, message=step, rank=rank)     # uint8, on the GPU
+    decoder = trimwire.cuda.Decoder([weight.numel(), bias.numel()])
+    decoder.put(arrived)                                                                    # cut anywhere, None: lost
+    decoder.decode([weight_sum, bias_sum], accumulate=True, seed=1, message=step, rank=rank)
+
+Packets are the host's to the byte (docs/wire-format.md, codec rht, rows of up to 2^15). Needs PyTorch and Triton; kernels are compiled when they
+are first launched. Without a GPU Triton's interpreter runs them (TRITON_INTERPRET=1), slowly. What is not there: docs/gpu.md.
+
+    _signs, _rotate, _statistics, _quantise, _header    the page's sections, as functions of kernels
+    _encode, _decode                                    the two kernels, a program a row
+    _rows, _launch, _codec                              layout, launches, what callers see
+    _staging                                            side streams and pinned buffers
+"""
+
+from ._codec import Decoder, Encoder
+from ._staging import Inbox, Outbox, Sent
+
+__all__ = ["Decoder", "Encoder", "Inbox", "Outbox", "Sent"]

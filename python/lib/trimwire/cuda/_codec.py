@@ -1,0 +1,227 @@
+"""The codec as PyTorch sees it: a plan for tensors of given lengths, and what runs when it is used."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+
+from ._decode import DECODINGS, decode_rows
+from ._encode import FINE, NOT_FINITE, encode_rows
+from ._launch import classes_of, interpreted, scratch_of, tables
+from ._rows import Layout, layout_of
+from ._values import KINDS
+
+
+def _numbers(seed: int, job: int, rank: int, message: int, rotation: str) -> list[int]:
+    """What kernels are told of a message; seed, stream and numbers as signed words."""
+    for name, value, most in (("seed", seed, 2**64), ("job", job, 64), ("rank", rank, 1024), ("message", message, 2**32)):
+        if not 0 <= value < most:
+            raise ValueError(f"{name}: {value}; valid are 0 to {most - 1}")
+    if rotation not in ("independent", "shared"):
+        raise ValueError(f"rotation: {rotation!r}; valid are 'independent' and 'shared'")
+    key_rank = rank if rotation == "independent" else 0
+    return [seed - 2**64 if seed >= 2**63 else seed, job << 10 | rank, message, message, key_rank]
+
+
+class _Plan:
+    """Tables, numbers and scratch on a device, for tensors of given lengths."""
+
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype = torch.float32,
+        planes: int | Sequence[int] = 10,
+        layer_classes: Sequence[int] | None = None,
+        coordinates_per_packet: int | None = None,
+        row_log2: int = 15,
+    ) -> None:
+        if dtype not in KINDS:
+            raise TypeError(f"dtype: {dtype}; {', '.join(str(kind) for kind in KINDS)} are")
+        interpreting = interpreted()
+        chosen = torch.device("cpu" if interpreting else "cuda") if device is None else torch.device(device)
+        if chosen.type == "cuda" and chosen.index is None:
+            chosen = torch.device("cuda", torch.cuda.current_device())
+        if (chosen.type == "cpu") != interpreting or chosen.type not in ("cpu", "cuda"):
+            raise ValueError(f"device: {chosen}; tensors of a GPU are needed, or TRITON_INTERPRET=1 and those of the host")
+        self.device, self.dtype = chosen, dtype
+        self.layout: Layout = layout_of(
+            lengths, planes=planes, layer_classes=layer_classes, coordinates_per_packet=coordinates_per_packet, row_log2=row_log2
+        )
+        processors = 0 if interpreting else torch.cuda.get_device_properties(chosen).multi_processor_count
+        self._classes = classes_of(self.layout, chosen, dtype, processors)
+        self._scratch = scratch_of(self._classes, chosen)
+        self._tables = tables(chosen)
+        self._bases = torch.zeros(len(lengths), dtype=torch.int64, device=chosen)
+        self._addresses: list[int] = []
+        #: Seed, job and rank, message, and message and rank of the rotation: device memory, so that a captured graph can be replayed with other numbers.
+        self.numbers = torch.zeros(5, dtype=torch.int64, device=chosen)
+        self._said: list[int] = []
+
+    def set_numbers(self, *, seed: int = 0, job: int = 0, rank: int = 0, message: int = 0, rotation: str = "independent") -> None:
+        """The numbers of the next message, in the order of the current stream. `rotation` "shared": the ranks' rotations are one."""
+        said = _numbers(seed, job, rank, message, rotation)
+        if said != self._said:
+            self._upload(self.numbers, said)
+            self._said = said
+
+    def bind(self, tensors: Sequence[torch.Tensor]) -> None:
+        """The tensors to work on from now on, in the order of the current stream; a captured graph works on those of its replay."""
+        if len(tensors) != len(self.layout.lengths):
+            raise ValueError(f"tensors: {len(tensors)} of them; {len(self.layout.lengths)} are planned")
+        for nth, (tensor, length) in enumerate(zip(tensors, self.layout.lengths, strict=True)):
+            if tensor.dtype != self.dtype or tensor.device != self.device:
+                raise ValueError(f"tensors[{nth}]: {tensor.dtype} of {tensor.device}; {self.dtype} of {self.device} is needed")
+            if tensor.numel() != length or not tensor.is_contiguous():
+                raise ValueError(f"tensors[{nth}]: {tensor.numel()} elements; {length} are planned, contiguous ones")
+        addresses = [tensor.data_ptr() for tensor in tensors]
+        if addresses != self._addresses:
+            self._upload(self._bases, addresses)
+            self._addresses = addresses
+
+    def _upload(self, there: torch.Tensor, values: list[int]) -> None:
+        if there.is_cuda and torch.cuda.is_current_stream_capturing():
+            raise RuntimeError("tensors and numbers are set before a graph is captured: bind, set_numbers")
+        here = torch.tensor(values, dtype=torch.int64)
+        # From memory that may be used again at once: the copy is over when it returns.
+        there.copy_(here)
+
+    def _guard(self) -> Any:
+        return torch.cuda.device(self.device) if self.device.type == "cuda" else _Nothing()
+
+
+class _Nothing:
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
+
+
+class Encoder(_Plan):
+    """Encodes tensors of given lengths (in coordinates) and one type into packets of codec rht, bit for bit as the host does.
+
+    All memory is taken here, so that `run` may be captured in a CUDA graph. `packets` has the packets' bytes one behind the other (uint8,
+    `layout.offsets`); `figures` the energy per coordinate of each row (float64, NaN for marked rows), `status` 0 where a row is fine.
+    """
+
+    def __init__(self, lengths: Sequence[int], **options: Any) -> None:
+        super().__init__(lengths, **options)
+        rows = len(self.layout.rows)
+        self.packets = torch.zeros(self.layout.bytes, dtype=torch.uint8, device=self.device)
+        self.figures = torch.zeros(rows, dtype=torch.float64, device=self.device)
+        self.status = torch.zeros(rows, dtype=torch.int32, device=self.device)
+        #: Rows are important whose figure is at least this; device memory, so that it may follow from figures of the step before without the host.
+        self.important_from = torch.full((1,), -math.inf, dtype=torch.float64, device=self.device)
+
+    def encode(self, tensors: Sequence[torch.Tensor], **numbers: Any) -> torch.Tensor:
+        """`bind`, `set_numbers` and `run`. Gives `packets`, in the order of the current stream."""
+        self.bind(tensors)
+        self.set_numbers(**numbers)
+        return self.run()
+
+    def run(self) -> torch.Tensor:
+        """The kernels alone, one for each length of rows, on the current stream."""
+        look = self._tables
+        with self._guard():
+            for one in self._classes:
+                encode_rows[(one.programs,)](
+                    self._bases,
+                    one.table,
+                    self.numbers,
+                    self.important_from,
+                    look["peaks"],
+                    look["slopes"],
+                    look["offsets"],
+                    look["checks"],
+                    self.packets,
+                    self.figures,
+                    self.status,
+                    self._scratch,
+                    one.rows,
+                    **one.constants,
+                )
+        return self.packets
+
+    def follow_figures(self) -> None:
+        """Takes the upper median of the figures of the last run for `important_from` of the next one, on the device (docs/wire-format.md, §7)."""
+        # NaNs, the marked rows', come last; without others all rows are important.
+        ordered = torch.sort(self.figures).values
+        counted = torch.isfinite(ordered).sum()
+        median = ordered[torch.clamp(counted // 2, max=ordered.numel() - 1)]
+        self.important_from.copy_(torch.where(counted > 0, median, -math.inf).reshape(1))
+
+    def check(self) -> None:
+        """Waits for the last run, and raises where a row's σ was beyond f32: it was sent with the mark, as if it held an infinity."""
+        for number, status in enumerate(self.status.tolist()):
+            if status not in (FINE, NOT_FINITE):
+                row = self.layout.rows[number]
+                raise ValueError(f"tensors[{row.tensor}]: σ of coordinates {row.begin} to {row.begin + row.used - 1} is beyond f32")
+
+    def to_bytes(self) -> list[bytes]:
+        """Waits for the last run, and gives the packets."""
+        content, offsets = self.packets.cpu().numpy().tobytes(), self.layout.offsets
+        return [content[a:b] for a, b in zip(offsets, offsets[1:], strict=False)]
+
+
+class Decoder(_Plan):
+    """Decodes what arrived of packets of codec rht, by the same plan as their encoder's.
+
+    `packets` (uint8) holds the first `lengths[i]` bytes (int32; 0: lost) of packet i at `layout.offsets[i]`; repairs are joined in front of it. A
+    packet of another message, or whose header is damaged, counts as lost.
+    """
+
+    def __init__(self, lengths: Sequence[int], *, decoding: str = "unbiased", **options: Any) -> None:
+        if decoding not in DECODINGS:
+            raise ValueError(f"decoding: {decoding!r}; valid are {', '.join(repr(name) for name in DECODINGS)}")
+        super().__init__(lengths, **options)
+        self._decoding = DECODINGS[decoding]
+        self.packets = torch.zeros(self.layout.bytes, dtype=torch.uint8, device=self.device)
+        self.lengths = torch.zeros(self.layout.packets, dtype=torch.int32, device=self.device)
+
+    def put(self, packets: Iterable[bytes | None]) -> None:
+        """Takes the packets of a message as they arrived, in order; None is lost."""
+        content, lengths = bytearray(self.layout.bytes), [0] * self.layout.packets
+        offsets = self.layout.offsets
+        for index, packet in enumerate(packets):
+            if index == len(lengths):
+                raise ValueError(f"packets[{index}]: the message has {len(lengths)}")
+            if packet is None:
+                continue
+            length = min(len(packet), offsets[index + 1] - offsets[index])
+            content[offsets[index] : offsets[index] + length] = packet[:length]
+            lengths[index] = length
+        self.packets.copy_(torch.frombuffer(content, dtype=torch.uint8))
+        self.lengths.copy_(torch.tensor(lengths, dtype=torch.int32))
+
+    def decode(self, tensors: Sequence[torch.Tensor], *, accumulate: bool = False, **numbers: Any) -> None:
+        """`bind`, `set_numbers` and `run`."""
+        self.bind(tensors)
+        self.set_numbers(**numbers)
+        self.run(accumulate=accumulate)
+
+    def run(self, *, accumulate: bool = False) -> None:
+        """The kernels alone, one for each length of rows, on the current stream: tensors take the values, or (`accumulate`) add them in f32."""
+        look = self._tables
+        with self._guard():
+            for one in self._classes:
+                decode_rows[(one.programs,)](
+                    self._bases,
+                    one.table,
+                    self.numbers,
+                    look["distortions"],
+                    look["centroids"],
+                    look["inverses"],
+                    look["offsets"],
+                    look["stretches"],
+                    look["checks"],
+                    self.packets,
+                    self.lengths,
+                    self._scratch,
+                    one.rows,
+                    **one.constants,
+                    DECODING=self._decoding,
+                    ACCUMULATE=accumulate,
+                )
+

@@ -1,0 +1,213 @@
+"""From what arrived of packets to tensors in one kernel, a program a row at a time (docs/wire-format.md, §8)."""
+
+import triton
+import triton.language as tl
+
+from ._header import MARK, check_of, first_word, swapped
+from ._quantise import inverse_line_of, zone_of
+from ._rotate import hadamard, power_f64, working_exponent
+from ._rows import COLUMNS
+from ._signs import SECOND, draw, flipped, flips
+from ._statistics import place_of
+from ._values import loaded, stored
+
+_COLUMNS = tl.constexpr(COLUMNS)
+_HEADER = tl.constexpr(20)
+_TILE = tl.constexpr(128)
+#: How a decoding is told.
+DECODINGS = {"unbiased": 0, "mmse": 1, "paper": 2}
+_UNBIASED, _PAPER = tl.constexpr(0), tl.constexpr(2)
+#: B_7, and the codes of the last zone.
+_B7, _LAST = tl.constexpr(8224768), tl.constexpr(163840)
+#: λ is at most this, and the paper's magnitude this times the largest σ.
+_CEILING = tl.constexpr(float(1 << 30))
+
+
+@triton.jit
+def _kept(planes, flat, kappa, distortions):
+    """1 − D_b of so many planes; `flat` is that of one."""
+    by_kappa = (planes == 1) | ((planes >= 2) & (planes <= 7) & (kappa == 255))
+    return tl.where(planes == 0, 0.0, tl.where(by_kappa, flat, 1.0 - tl.load(distortions + planes)))
+
+
+@triton.jit
+def _values(packets, values, figures, centroids, first_byte, sent, paper, D: tl.constexpr, K: tl.constexpr, KP: tl.constexpr, DECODING: tl.constexpr):
+    """What is known of a row's coordinates, as values at the working scale."""
+    BLOCKS: tl.constexpr = D // 32
+    TILE: tl.constexpr = min(BLOCKS, _TILE)
+    group = tl.arange(0, 4)[None, :]
+    within = tl.arange(0, 8)[None, None, :]
+    width = tl.minimum(sent, 8) + 8 * tl.maximum(sent - 8, 0)
+    for tile in range(0, BLOCKS // TILE):
+        block = tile * TILE + tl.arange(0, TILE)
+        packet = ((block + 1) * K - 1) // BLOCKS
+        start, n = place_of(packet, D, K)
+        at = figures + packet
+        state = tl.load(at.to(tl.pointer_type(tl.int32)))[:, None]
+        whole, partial = state & 15, state >> 4
+        amplitude = tl.load(at + KP)[:, None, None]
+        flat = tl.load(at + 2 * KP)[:, None, None]
+        inverse = tl.load(at + 3 * KP)[:, None, None]
+        offset = tl.load(at + 4 * KP)[:, None, None]
+        stretch = tl.load(at + 5 * KP)[:, None, None]
+        by_kappa = tl.load((at + 6 * KP).to(tl.pointer_type(tl.int32)))[:, None, None] == 255
+
+        # Eight coordinates of a bit plane are a byte: of all of them the plane is known, or of none.
+        place = (block * 32 - start)[:, None] + group * 8
+        planes = whole + (place < partial).to(tl.int32)
+        body = packets + first_byte + ((packet + 1) * _HEADER).to(tl.int64) + start // 8 * width
+        byte_at = body[:, None] + place // 8
+        upper = tl.zeros((TILE, 4), tl.int32)
+        lower = tl.zeros((TILE, 4), tl.int32)
+        for plane in tl.static_range(4):
+            upper |= tl.load(byte_at + plane * (n // 8)[:, None], mask=planes > plane, other=0).to(tl.int32) << (8 * plane)
+            lower |= tl.load(byte_at + (plane + 4) * (n // 8)[:, None], mask=planes > plane + 4, other=0).to(tl.int32) << (8 * plane)
+        # A product gathers four bits from four bytes, the first byte's highest.
+        index = (((((upper[:, :, None] >> within) & 0x01010101) * 0x08040201) >> 24) & 15) << 4
+        index |= ((((lower[:, :, None] >> within) & 0x01010101) * 0x08040201) >> 24) & 15
+
+        place3 = place[:, :, None] + within
+        planes3 = whole[:, :, None] + (place3 < partial[:, :, None]).to(tl.int32)
+        ninth = body[:, None, None] + n[:, None, None] + place3
+        eighth = tl.load(ninth, mask=planes3 > 8, other=0).to(tl.int32)
+        tenth = tl.load(ninth + n[:, None, None], mask=planes3 > 9, other=0).to(tl.int32)
+        code = ((index & 127) << 16) | (eighth << 8) | tenth
+
+        # Nine planes and ten: by the encoder's own line, nine in the middle of what they leave open.
+        by_line, line_offset = inverse_line_of(zone_of(code), inverse, offset)
+        middle = tl.where(planes3 == 9, 128, 0)
+        fine = (code + 8388608 + middle - line_offset.to(tl.int32)).to(tl.float32) * by_line * (17 / 32)
+        # Two to eight: the cell's centroid, or the middle of a cell of a stretched zone.
+        depth = tl.minimum(tl.maximum(planes3, 1), 8)
+        cell = code >> (24 - depth)
+        centre = tl.load(centroids + (1 << (depth - 1)) - 1 + cell)
+        low = cell << (24 - depth)
+        share = (low + (1 << (23 - depth)) - _B7).to(tl.float32) * (1 / _LAST)
+        stretched = (7.0 + share * stretch) * (17 / 32)
+        coarse = tl.where((low >= _B7) & (stretch > 1.625), stretched, centre)
+        magnitude = amplitude * tl.where(planes3 >= 9, fine, coarse)
+        magnitude = tl.where((planes3 <= 1) | ((planes3 <= 7) & by_kappa), flat, magnitude)
+        if DECODING == _PAPER:
+            magnitude = tl.where(planes3 < 10, paper, magnitude)
+        value = tl.where(planes3 == 0, 0.0, tl.where(index >= 128, -magnitude, magnitude))
+        tl.store(values + block[:, None, None] * 32 + group[:, :, None] * 8 + within, value)
+
+
+@triton.jit
+def decode_rows(
+    bases,
+    table,
+    numbers,
+    distortions,
+    centroids,
+    inverses,
+    offsets,
+    stretches,
+    checks,
+    packets,
+    lengths,
+    scratch,
+    rows,
+    D: tl.constexpr,
+    LOG2: tl.constexpr,
+    K: tl.constexpr,
+    KP: tl.constexpr,
+    ROOT: tl.constexpr,
+    KIND: tl.constexpr,
+    DECODING: tl.constexpr,
+    ACCUMULATE: tl.constexpr,
+):
+    """Rows of D coordinates in K packets each, of which `lengths` bytes arrived. Every program has D + D/16 + 8 · KP words of `scratch`."""
+    values = scratch + tl.program_id(0).to(tl.int64) * (D + D // 16 + 8 * KP)
+    figures = values + D
+    words = (figures + 8 * KP).to(tl.pointer_type(tl.int32))
+    position = tl.arange(0, D)
+    seed, stream, message = tl.load(numbers), tl.load(numbers + 1).to(tl.int32), tl.load(numbers + 2).to(tl.int32)
+    key_message, key_rank = tl.load(numbers + 3).to(tl.int32), tl.load(numbers + 4).to(tl.int32)
+    packet = tl.arange(0, KP)
+    start, n = place_of(packet, D, K)
+    index = tl.program_id(0)
+    while index < rows:
+        line = table + index * _COLUMNS
+        base, begin, used = tl.load(bases + tl.load(line)), tl.load(line + 1), tl.load(line + 2).to(tl.int32)
+        row, first_packet = tl.load(line + 3).to(tl.int32), tl.load(line + 4).to(tl.int32)
+        layer_class, sent = tl.load(line + 5).to(tl.int32), tl.load(line + 6).to(tl.int32)
+        first_byte = tl.load(line + 7)
+        width = tl.minimum(sent, 8) + 8 * tl.maximum(sent - 8, 0)
+
+        # Only what says what is expected is read: a wrong header is a lost packet.
+        length = tl.load(lengths + first_packet + packet, mask=packet < K, other=0)
+        arrived = (length >= _HEADER) & (packet < K)
+        head = (packets + first_byte + (packet * _HEADER).to(tl.int64) + start // 8 * width).to(tl.pointer_type(tl.int32))
+        w0 = swapped(tl.load(head, mask=arrived, other=0))
+        w1 = swapped(tl.load(head + 1, mask=arrived, other=0))
+        w2 = swapped(tl.load(head + 2, mask=arrived, other=0))
+        w3 = swapped(tl.load(head + 3, mask=arrived, other=0))
+        w4 = swapped(tl.load(head + 4, mask=arrived, other=0))
+        # Importance and *last* are not compared.
+        arrived &= ((w0 ^ first_word(layer_class, 0, 0, stream)) & ~0x110000) == 0
+        arrived &= (w1 == message) & (((w2 >> 8) & 0xFFFFF) == first_packet + packet) & ((w2 & 0xFF) == n // 32)
+        arrived &= (((w2 >> 28) & 15) < 10) & ((w4 & 0xFFFF) == check_of(w0, w1, w2, w3, w4, checks))
+        pattern = w3 & 0x7FFFFFFF
+        arrived &= (pattern < 0x7F800000) | (w3 == MARK)
+        # Of packets that disagree the first one is believed.
+        spun = (w3 < 0).to(tl.int32)
+        first = tl.min(tl.where(arrived, packet, KP), axis=0)
+        twice = tl.max(tl.where(packet == first, spun, 0), axis=0)
+        arrived &= spun == twice
+        marked = tl.max((arrived & (w3 == MARK)).to(tl.int32), axis=0) == 1
+
+        body = tl.where(arrived, tl.minimum(length - _HEADER, n // 8 * width), 0)
+        eighth = tl.maximum(n // 8, 1)
+        whole = tl.where(body < n, body // eighth, 8 + (body - n) // (eighth * 8))
+        partial = tl.where(body < n, (body - whole * eighth) * 8, body - n - (whole - 8) * n)
+        sigma = tl.where(arrived & (w3 != MARK), pattern, 0).to(tl.float32, bitcast=True)
+        kappa, peak = (w4 >> 24) & 0xFF, (w4 >> 16) & 0xFF
+        wide = sigma.to(tl.float64)
+        share = kappa.to(tl.float64) / 255.0
+        flat = share * share
+        kept = (n - partial) * _kept(whole, flat, kappa, distortions) + partial * _kept(tl.minimum(whole + 1, 10), flat, kappa, distortions)
+        count = tl.sum(tl.where(arrived, n, 0).to(tl.float64), axis=0)
+        energy = tl.sum(tl.where(arrived, n, 0) * (wide * wide), axis=0)
+        shrunk = tl.sum(tl.where(arrived, kept, 0.0) * (wide * wide), axis=0)
+        spread = tl.sum(tl.where(arrived, n, 0) * (wide * share), axis=0)
+        largest = tl.max(sigma, axis=0)
+        factor = tl.full((), 1.0, tl.float64)
+        if DECODING == _UNBIASED:
+            scale = D / tl.where(count > 0.0, count, 1.0) * energy / tl.where(shrunk > 0.0, shrunk, 1.0)
+            factor = tl.where(shrunk > 0.0, tl.minimum(scale, _CEILING), 0.0)
+        paper = tl.minimum(energy / tl.where(spread > 0.0, spread, 1.0), largest.to(tl.float64) * _CEILING)
+        paper = tl.where(spread > 0.0, paper, 0.0)
+        e = working_exponent(largest)
+        unit = power_f64(e)
+        amplitude = factor * wide * unit
+        at = figures + packet
+        tl.store(at.to(tl.pointer_type(tl.int32)), whole | (partial << 4))
+        tl.store(at + KP, amplitude.to(tl.float32))
+        tl.store(at + 2 * KP, (amplitude * share).to(tl.float32))
+        tl.store(at + 3 * KP, tl.load(inverses + peak))
+        tl.store(at + 4 * KP, tl.load(offsets + peak))
+        tl.store(at + 5 * KP, tl.load(stretches + peak))
+        tl.store((at + 6 * KP).to(tl.pointer_type(tl.int32)), kappa)
+        draw(words, seed, row, key_message, key_rank, D)
+        draw(words + D // 32, seed, row, key_message, key_rank + SECOND, D)
+        # Other threads of the program read what this one has written.
+        tl.debug_barrier()
+        _values(packets, values, figures, centroids, first_byte, sent, (paper * unit).to(tl.float32), D, K, KP, DECODING)
+        tl.debug_barrier()
+
+        v = tl.load(values + position)
+        if twice == 1:
+            v = flipped(hadamard(v, D, LOG2) * (1 / ROOT), flips(words + D // 32, position))
+        v = flipped(hadamard(v, D, LOG2) * (1 / ROOT), flips(words, position))
+        # Back from the working scale, in two steps, as 2^-149 is nobody's factor.
+        half = -e // 2
+        v = v * power_f64(half).to(tl.float32) * power_f64(-e - half).to(tl.float32)
+        v = tl.where(marked, float("nan"), v)
+        here = position < used
+        if ACCUMULATE:
+            v = loaded(base, begin + position, here, KIND) + v
+        stored(base, begin + position, v, here, KIND)
+        # The next row takes the same scratch.
+        tl.debug_barrier()
+        index += tl.num_programs(0)

@@ -1,0 +1,93 @@
+"""What kernels are launched with: rows by length, tables, scratch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy.typing as npt
+import torch
+import triton
+
+from . import _header, _quantise
+from ._rows import Layout, table_of
+from ._signs import flips
+from ._values import KINDS
+
+#: Words of scratch that a program has for each packet, besides the row's values.
+SCRATCH_A_PACKET = 8
+
+
+def interpreted() -> bool:
+    """Whether kernels run on the processor, in Triton's interpreter (TRITON_INTERPRET=1)."""
+    return not isinstance(flips, triton.runtime.JITFunction)
+
+
+def warps_of(padded: int) -> int:
+    """Warps of a program: up to 16 coordinates of a row a thread, and 32 of the longest, as a block has 32 warps at most."""
+    return max(1, min(32, padded // 512))
+
+
+@lru_cache(maxsize=8)
+def tables(device: torch.device) -> dict[str, torch.Tensor]:
+    """The tables that kernels look things up in, on a device."""
+    slopes, offsets = _quantise.last_lines()
+    inverses, stretches = _quantise.last_zone()
+
+    def there(array: npt.NDArray[Any]) -> torch.Tensor:
+        return torch.from_numpy(array).to(device)
+
+    return {
+        "peaks": there(_quantise.peaks()),
+        "slopes": there(slopes),
+        "offsets": there(offsets),
+        "inverses": there(inverses),
+        "stretches": there(stretches),
+        "centroids": there(_quantise.centroids()),
+        "distortions": there(_quantise.distortions()),
+        "checks": there(_header.check_table()),
+    }
+
+
+@dataclass(frozen=True)
+class Class:
+    """Rows of one length, which one launch works on."""
+
+    table: torch.Tensor
+    rows: int
+    programs: int
+    constants: dict[str, Any]
+
+
+def classes_of(layout: Layout, device: torch.device, dtype: torch.dtype, processors: int) -> list[Class]:
+    """The launches that a layout takes, longest rows first."""
+    found = []
+    for padded in sorted({row.padded for row in layout.rows}, reverse=True):
+        rows = [row for row in layout.rows if row.padded == padded]
+        packets = rows[0].packets
+        warps = warps_of(padded)
+        # Short rows leave room for several programs on a multiprocessor. In the interpreter, which has none, two go on from row to row.
+        programs = min(len(rows), processors * max(1, 32 // warps) or 2)
+        constants = {
+            "D": padded,
+            "LOG2": padded.bit_length() - 1,
+            "K": packets,
+            "KP": 1 << (packets - 1).bit_length(),
+            "ROOT": math.sqrt(padded),
+            "KIND": KINDS[dtype],
+            "num_warps": warps,
+            # Sums and products are rounded one by one: packets agree to the bit.
+            "enable_fp_fusion": False,
+        }
+        table = torch.tensor(table_of(layout, rows), dtype=torch.int64).to(device)
+        found.append(Class(table, len(rows), programs, constants))
+    return found
+
+
+def scratch_of(classes: Sequence[Class], device: torch.device) -> torch.Tensor:
+    """Room for the programs of any one of the launches: they follow each other."""
+    most = max(one.programs * (one.constants["D"] + one.constants["D"] // 16 + SCRATCH_A_PACKET * one.constants["KP"]) for one in classes)
+    return torch.empty(most, dtype=torch.float32, device=device)

@@ -1,0 +1,451 @@
+"""Promises of the codec on a GPU, against the vectors of the wire format and against the host's codec.
+
+    python -m pytest python/tests/test_cuda.py                         on a GPU
+    TRITON_INTERPRET=1 python -m pytest python/tests/test_cuda.py      without: Triton's interpreter runs the same kernels on the processor
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import trimwire
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: the codec on a GPU is not tested")
+triton = pytest.importorskip("triton", reason="Triton is not installed: the codec on a GPU is not tested")
+if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
+    pytest.skip("there is no GPU; TRITON_INTERPRET=1 has the kernels interpreted", allow_module_level=True)
+
+import triton.language as tl
+
+import trimwire.cuda
+
+
+@triton.jit
+def _seven(out):  # type: ignore[no-untyped-def]
+    tl.store(out, 7)
+
+
+_probe = torch.zeros(1, dtype=torch.int32, device="cuda" if torch.cuda.is_available() else "cpu")
+_seven[(1,)](_probe)
+if int(_probe.item()) != 7:
+    pytest.skip(f"the interpreter of Triton {triton.__version__} stores nothing under NumPy {np.__version__}", allow_module_level=True)
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = "cpu" if INTERPRETED else "cuda"
+RANDOM = np.random.default_rng(11)
+VECTORS = Path(os.environ.get("TRIMWIRE_VECTORS", Path(__file__).parents[2] / "host-encoder/tests/vectors.json"))
+
+
+def values_of(digits: str) -> np.ndarray:
+    return np.frombuffer(bytes.fromhex(digits), dtype=">u4").astype("<u4").view(np.float32)
+
+
+@pytest.fixture(scope="module")
+def vectors() -> dict[str, Any]:
+    return json.loads(VECTORS.read_text())
+
+
+CASES = [case["name"] for case in json.loads(VECTORS.read_text())["cases"] if case["codec"] == "rht"]
+
+
+def plan_of(case: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "planes": case["planes"],
+        "layer_classes": [tensor["layer_class"] for tensor in case["tensors"]],
+        "coordinates_per_packet": case["coordinates_per_packet"],
+        "row_log2": case["row_log2"],
+        "device": DEVICE,
+    }
+
+
+def numbers_of(vectors: dict[str, Any], case: dict[str, Any]) -> dict[str, Any]:
+    return {"seed": int(vectors["job_seed"], 16), "message": vectors["message"], "rotation": case["rotation"], **vectors["envelope"]}
+
+
+def assert_near(got: np.ndarray, expected: np.ndarray, rows: Sequence[int]) -> None:
+    """Within the page's tolerance, of each row's root mean square; `rows` are their lengths."""
+    for a, b in zip(np.split(got, np.cumsum(rows)[:-1]), np.split(expected, np.cumsum(rows)[:-1]), strict=True):
+        assert (np.isnan(a) == np.isnan(b)).all()
+        a, b = a.astype(np.float64), b.astype(np.float64)
+        limit = 1e-5 * np.sqrt(np.mean(b * b)) + 4 * 2.0**-149
+        assert (np.isnan(b) | (np.abs(a - b) <= limit)).all(), (np.nanmax(np.abs(a - b)), limit)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_packets_are_the_vectors_to_the_byte_and_decode_to_theirs(vectors: dict[str, Any], name: str) -> None:
+    case = next(case for case in vectors["cases"] if case["name"] == name)
+    lengths = [tensor["coordinates"] for tensor in case["tensors"]]
+    gradient = values_of(vectors["gradients"][case["gradient"]]["values"])
+    tensors = [torch.from_numpy(part.copy()).to(DEVICE) for part in np.split(gradient, np.cumsum(lengths)[:-1])]
+    encoder = trimwire.cuda.Encoder(lengths, **plan_of(case))
+    if case["important_from"] is not None:
+        encoder.important_from.fill_(case["important_from"])
+    encoder.encode(tensors, **numbers_of(vectors, case))
+    packets = [bytes.fromhex(packet) for packet in case["packets"]]
+    assert encoder.to_bytes() == packets
+    encoder.check()
+    for receiver in case["decoded"]:
+        decoder = trimwire.cuda.Decoder(lengths, decoding=receiver["decoding"], **plan_of(case))
+        arrived = [None if length is None else packet[:length] for packet, length in zip(packets, receiver["lengths"], strict=True)]
+        if "then" in receiver:
+            continue  # Repairs are joined by who receives them.
+        decoder.put(arrived)
+        out = [torch.full((length,), 7.0, device=DEVICE) for length in lengths]
+        decoder.decode(out, **numbers_of(vectors, case))
+        assert_near(torch.cat(out).cpu().numpy(), values_of(receiver["values"]), [row.used for row in decoder.layout.rows])
+
+
+def test_every_case_of_the_codec_is_there() -> None:
+    assert len(CASES) > 40
+
+
+def contents(length: int) -> dict[str, np.ndarray]:
+    gaussian = RANDOM.standard_normal(length).astype(np.float32)
+    spike = np.zeros(length, dtype=np.float32)
+    spike[length // 2] = -3.0
+    with_nan, with_infinity = gaussian.copy(), gaussian.copy()
+    with_nan[-1], with_infinity[0] = np.nan, -np.inf
+    few = np.where(RANDOM.random(length) < 0.02, gaussian, 0).astype(np.float32)
+    mixed = gaussian.copy()
+    mixed[::3], mixed[1::3] = 0.0, -0.0
+    return {
+        "gaussian": gaussian,
+        "zeros": np.zeros(length, dtype=np.float32),
+        "negative zeros": -np.zeros(length, dtype=np.float32),
+        "zeros of both signs": mixed,
+        "one spike": spike,
+        "equal values": np.full(length, 0.1, dtype=np.float32),
+        "few values": few,
+        "heavy tails": (gaussian / RANDOM.random(length)).astype(np.float32),
+        "NaN": with_nan,
+        "infinity": with_infinity,
+        "subnormal": (gaussian * np.float32(2.0**-140)).astype(np.float32),
+        "tiny": (gaussian * np.float32(2.0**-60)).astype(np.float32),
+        "huge": (gaussian * np.float32(2.0**100)).astype(np.float32),
+        "of all sizes": (gaussian * 2.0 ** RANDOM.uniform(-120, 20, length)).astype(np.float32),
+    }
+
+
+KINDS = list(contents(2))
+
+
+@pytest.mark.parametrize("length", [1, 70, 700])
+@pytest.mark.parametrize("kind", KINDS)
+def test_packets_are_the_hosts_whatever_the_values(kind: str, length: int) -> None:
+    gradient = contents(length)[kind]
+    encoder = trimwire.cuda.Encoder([length], device=DEVICE)
+    encoder.encode([torch.from_numpy(gradient).to(DEVICE)], seed=2**63 + 5, message=2**31 + 9, rank=1023)
+    expected = trimwire.encode(gradient, seed=2**63 + 5, message=2**31 + 9, rank=1023)
+    assert encoder.to_bytes() == list(expected)
+    decoder = trimwire.cuda.Decoder([length], device=DEVICE)
+    decoder.put(expected)
+    out = torch.empty(length, device=DEVICE)
+    decoder.decode([out], seed=2**63 + 5, message=2**31 + 9, rank=1023)
+    assert_near(out.cpu().numpy(), trimwire.decode(expected), [row.used for row in decoder.layout.rows])
+
+
+@pytest.mark.parametrize("length", [2**12, 2**15, 2**15 + 300])
+def test_packets_are_the_hosts_in_long_rows(length: int) -> None:
+    for kind in ("gaussian", "few values", "heavy tails"):
+        gradient = contents(length)[kind]
+        encoder = trimwire.cuda.Encoder([length], device=DEVICE)
+        encoder.encode([torch.from_numpy(gradient).to(DEVICE)], seed=3, message=4, rank=5)
+        expected = trimwire.encode(gradient, seed=3, message=4, rank=5)
+        assert encoder.to_bytes() == list(expected), kind
+        decoder = trimwire.cuda.Decoder([length], device=DEVICE)
+        decoder.put(expected)
+        out = torch.empty(length, device=DEVICE)
+        decoder.decode([out], seed=3, message=4, rank=5)
+        assert trimwire.nmse(out.cpu().numpy(), gradient) < 1e-12
+
+
+@pytest.mark.parametrize("planes", range(1, 11))
+def test_packets_are_the_hosts_for_every_number_of_planes(planes: int) -> None:
+    gradient = contents(1_000)["gaussian"]
+    encoder = trimwire.cuda.Encoder([1_000], planes=planes, device=DEVICE)
+    encoder.encode([torch.from_numpy(gradient).to(DEVICE)], seed=1)
+    expected = trimwire.encode(gradient, planes=planes, seed=1)
+    assert encoder.to_bytes() == list(expected)
+    decoder = trimwire.cuda.Decoder([1_000], planes=planes, device=DEVICE)
+    decoder.put(expected)
+    out = torch.empty(1_000, device=DEVICE)
+    decoder.decode([out], seed=1)
+    assert_near(out.cpu().numpy(), trimwire.decode(expected), [512, 488])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_packets_are_the_hosts_on_arbitrary_lengths_and_sizes_of_packets(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    length, size, planes = int(random.integers(1, 2_500)), 32 * int(random.integers(1, 40)), int(random.integers(1, 11))
+    gradient = (random.standard_normal(length) ** 3).astype(np.float32)
+    encoder = trimwire.cuda.Encoder([length], planes=planes, coordinates_per_packet=size, device=DEVICE)
+    encoder.encode([torch.from_numpy(gradient).to(DEVICE)], message=seed)
+    assert encoder.to_bytes() == list(trimwire.encode(gradient, planes=planes, coordinates_per_packet=size, message=seed))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_goes_in_and_comes_out(dtype: Any) -> None:
+    gradient = torch.from_numpy(contents(600)["gaussian"]).to(dtype)
+    gradient[5:9] = torch.tensor([0.0, -0.0, 6e-8, 1e-40]).to(dtype)
+    encoder = trimwire.cuda.Encoder([600], dtype=dtype, planes=9, device=DEVICE)
+    encoder.encode([gradient.to(DEVICE)], seed=8)
+    expected = trimwire.encode(gradient, planes=9, seed=8)
+    assert encoder.to_bytes() == list(expected)
+    decoder = trimwire.cuda.Decoder([600], dtype=dtype, planes=9, device=DEVICE)
+    decoder.put(expected)
+    out = torch.empty(600, dtype=dtype, device=DEVICE)
+    decoder.decode([out], seed=8)
+    whole = torch.from_numpy(trimwire.decode(expected))
+    # What rounds the other way is a neighbour.
+    spacing = torch.finfo(dtype).eps * whole.abs() + 1e-4
+    assert ((out.cpu().float() - whole).abs() <= spacing).all()
+    assert (out.cpu() == whole.to(dtype)).float().mean() > 0.98
+
+
+@pytest.mark.parametrize("decoding", ["unbiased", "mmse", "paper"])
+def test_any_cut_decodes_to_what_the_host_makes_of_it(decoding: str) -> None:
+    gradient = contents(3_000)["heavy tails"]
+    packets = trimwire.encode(gradient, seed=1, coordinates_per_packet=96)
+    decoder = trimwire.cuda.Decoder([3_000], decoding=decoding, coordinates_per_packet=96, device=DEVICE)
+    for _ in range(4):
+        arrived = [packet[: RANDOM.integers(20, len(packet) + 1)] if RANDOM.random() < 0.9 else None for packet in packets]
+        decoder.put(arrived)
+        out = torch.empty(3_000, device=DEVICE)
+        decoder.decode([out], seed=1)
+        expected = trimwire.decode(packets, [packet for packet in arrived if packet is not None], decoding=decoding)
+        assert_near(out.cpu().numpy(), expected, [row.used for row in decoder.layout.rows])
+
+
+def test_a_message_of_which_nothing_arrived_is_zero() -> None:
+    decoder = trimwire.cuda.Decoder([100], device=DEVICE)
+    out = torch.ones(100, device=DEVICE)
+    decoder.decode([out])
+    assert (out == 0).all()
+
+
+def test_a_damaged_header_is_a_lost_packet() -> None:
+    gradient = contents(512)["gaussian"]
+    packets = list(trimwire.encode(gradient, seed=1, message=6, rank=2, coordinates_per_packet=64))
+    decoder = trimwire.cuda.Decoder([512], coordinates_per_packet=64, device=DEVICE)
+    numbers = {"seed": 1, "message": 6, "rank": 2}
+    expected = torch.empty(512, device=DEVICE)
+    decoder.put([*packets[:3], None, *packets[4:]])
+    decoder.decode([expected], **numbers)
+    assert (expected != 0).all()
+    for byte in range(20):
+        damaged = bytearray(packets[3])
+        damaged[byte] ^= 1 << int(RANDOM.integers(8))
+        decoder.put([*packets[:3], bytes(damaged), *packets[4:]])
+        out = torch.empty(512, device=DEVICE)
+        decoder.decode([out], **numbers)
+        assert torch.equal(out, expected), byte
+
+
+@pytest.mark.parametrize("other", [{"message": 7}, {"rank": 3}, {"job": 1}])
+def test_packets_of_another_message_are_lost(other: dict[str, int]) -> None:
+    decoder = trimwire.cuda.Decoder([64], device=DEVICE)
+    decoder.put(trimwire.encode(np.ones(64, dtype=np.float32), seed=1, message=6, rank=2))
+    out = torch.ones(64, device=DEVICE)
+    decoder.decode([out], **{"seed": 1, "message": 6, "rank": 2, **other})
+    assert (out == 0).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_decoded_values_add_to_a_sum_in_place(dtype: Any) -> None:
+    first, second = contents(500)["gaussian"], contents(500)["heavy tails"]
+    decoder = trimwire.cuda.Decoder([500], dtype=dtype, device=DEVICE)
+    total = torch.from_numpy(first).to(dtype).to(DEVICE)
+    decoder.put(trimwire.encode(second, seed=1))
+    alone = torch.empty(500, device=DEVICE)
+    whole = trimwire.cuda.Decoder([500], device=DEVICE)
+    whole.put(trimwire.encode(second, seed=1))
+    whole.decode([alone], seed=1)
+    before = total.clone()
+    decoder.decode([total], accumulate=True, seed=1)
+    assert torch.equal(total, (before.float() + alone).to(dtype))
+
+
+def test_many_tensors_of_many_lengths_are_one_message() -> None:
+    lengths = [3, 40, 700, 1, 513, 32, 95]
+    tensors = [torch.from_numpy(contents(length)["gaussian"]) for length in lengths]
+    encoder = trimwire.cuda.Encoder(lengths, device=DEVICE, coordinates_per_packet=128)
+    encoder.encode([tensor.to(DEVICE) for tensor in tensors], seed=1, message=2)
+    decoder = trimwire.cuda.Decoder(lengths, device=DEVICE, coordinates_per_packet=128)
+    decoder.put(encoder.to_bytes())
+    out = [torch.empty(length, device=DEVICE) for length in lengths]
+    decoder.decode(out, seed=1, message=2)
+    for got, tensor in zip(out, tensors, strict=True):
+        assert trimwire.nmse(got.cpu().numpy(), tensor.numpy()) < 1e-12
+
+
+def test_equal_gradients_make_equal_packets_and_memory_is_taken_once() -> None:
+    gradient = torch.from_numpy(contents(900)["gaussian"]).to(DEVICE)
+    encoder = trimwire.cuda.Encoder([900], device=DEVICE)
+    addresses = [encoder.encode([gradient], message=message).data_ptr() for message in (1, 2, 1)]
+    first = trimwire.cuda.Encoder([900], device=DEVICE)
+    first.encode([gradient], message=1)
+    assert len(set(addresses)) == 1 and encoder.to_bytes() == first.to_bytes()
+    encoder.encode([gradient], message=2)
+    assert encoder.to_bytes() != first.to_bytes()
+
+
+def test_importance_follows_the_figures_of_the_step_before() -> None:
+    # Three rows of 256, the second is loud, the third not finite; and one of a few coordinates.
+    gradient = np.concatenate([RANDOM.standard_normal(256) * scale for scale in (1.0, 9.0, 1.0)] + [np.full(4, 5.0)]).astype(np.float32)
+    gradient[600] = np.nan
+    encoder = trimwire.cuda.Encoder([772], row_log2=8, device=DEVICE)
+    tensor = torch.from_numpy(gradient).to(DEVICE)
+    encoder.encode([tensor])
+    assert [packet[1] >> 4 & 1 for packet in encoder.to_bytes()] == [1, 1, 1, 1]
+    figures = encoder.figures.cpu().numpy()
+    assert figures[:2] == pytest.approx([np.mean(gradient[:256] ** 2), np.mean(gradient[256:512] ** 2)], rel=1e-5) and np.isnan(figures[2])
+    encoder.follow_figures()
+    assert float(encoder.important_from.item()) == sorted(figures[[0, 1, 3]])[1]
+    encoder.encode([tensor])
+    assert [packet[1] >> 4 & 1 for packet in encoder.to_bytes()] == [int(figure >= sorted(figures[[0, 1, 3]])[1]) for figure in figures[:2]] + [1, 1]
+
+
+def test_a_row_whose_sigma_no_f32_holds_is_reported() -> None:
+    # By the page's Philox in plain Python: a row of the largest f32s that its own signs turn into one coordinate.
+    sys.path.insert(0, str(VECTORS.parent / "reference"))
+    from philox import negated
+
+    minus = negated(SimpleNamespace(job_seed=0, message=0, rank=0), 0, 512)
+    gradient = np.where(minus, -1, 1).astype(np.float32) * np.finfo(np.float32).max
+    with pytest.raises(ValueError, match="tensor"):
+        trimwire.encode(gradient)
+    encoder = trimwire.cuda.Encoder([512, 40], device=DEVICE)
+    tensors = [torch.from_numpy(gradient).to(DEVICE), torch.ones(40, device=DEVICE)]
+    encoder.encode(tensors)
+    with pytest.raises(ValueError, match=r"tensors\[0\]: σ of coordinates 0 to 511"):
+        encoder.check()
+    # Receivers have NaN of it, as of an infinity, and the other tensor.
+    decoder = trimwire.cuda.Decoder([512, 40], device=DEVICE)
+    decoder.put(encoder.to_bytes())
+    decoder.decode(tensors)
+    assert tensors[0].isnan().all() and torch.allclose(tensors[1].cpu(), torch.ones(40))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda: trimwire.cuda.Encoder([]), ValueError, "tensors: none"),
+        (lambda: trimwire.cuda.Encoder([4, 0]), ValueError, r"tensors\[1\]: empty"),
+        (lambda: trimwire.cuda.Encoder([4], planes=11), ValueError, "planes: 11"),
+        (lambda: trimwire.cuda.Encoder([4], planes=[]), ValueError, "planes: 0"),
+        (lambda: trimwire.cuda.Encoder([4], coordinates_per_packet=33), ValueError, "coordinates_per_packet: 33"),
+        (lambda: trimwire.cuda.Encoder([4], row_log2=16), ValueError, "row_log2: 16"),
+        (lambda: trimwire.cuda.Encoder([4], layer_classes=[8]), ValueError, r"layer_classes\[0\]: 8"),
+        (lambda: trimwire.cuda.Encoder([4], layer_classes=[1, 1]), ValueError, "layer_classes: 2"),
+        (lambda: trimwire.cuda.Encoder([4], dtype=torch.float64), TypeError, "float64"),
+        (lambda: trimwire.cuda.Encoder([4], device="meta"), ValueError, "device: meta"),
+        (lambda: trimwire.cuda.Encoder([4], device=DEVICE).encode([torch.ones(5, device=DEVICE)]), ValueError, r"tensors\[0\]: 5 elements"),
+        (lambda: trimwire.cuda.Encoder([4], device=DEVICE).encode([]), ValueError, "tensors: 0"),
+        (lambda: trimwire.cuda.Encoder([4], device=DEVICE).encode([torch.ones(4, device=DEVICE).half()]), ValueError, "float16"),
+        (lambda: trimwire.cuda.Encoder([4], device=DEVICE).encode([torch.ones(8, device=DEVICE)[::2]]), ValueError, "contiguous"),
+        (lambda: trimwire.cuda.Encoder([4], device=DEVICE).set_numbers(rank=1024), ValueError, "rank: 1024"),
+        (lambda: trimwire.cuda.Encoder([4], device=DEVICE).set_numbers(rotation="both"), ValueError, "rotation: 'both'"),
+        (lambda: trimwire.cuda.Decoder([4], decoding="best", device=DEVICE), ValueError, "decoding: 'best'"),
+        (lambda: trimwire.cuda.Decoder([4], device=DEVICE).put([b"", b""]), ValueError, r"packets\[1\]"),
+    ],
+)
+def test_errors_name_the_argument(call: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        call()
+
+
+def test_packets_come_out_of_an_outbox_into_an_inbox_cut_and_in_any_order() -> None:
+    lengths = [600, 40]
+    tensors = [torch.from_numpy(contents(length)["gaussian"]) for length in lengths]
+    outbox = trimwire.cuda.Outbox(lengths, coordinates_per_packet=96, device=DEVICE)
+    inbox = trimwire.cuda.Inbox(lengths, coordinates_per_packet=96, device=DEVICE)
+    decoder = trimwire.cuda.Decoder(lengths, coordinates_per_packet=96, device=DEVICE)
+    earlier: list[np.ndarray] = []
+    for message in (1, 2):
+        sent = outbox.encode([tensor.to(DEVICE) for tensor in tensors], seed=5, message=message)
+        packets = sent.packets()
+        assert sent.done() and all(packet[7] == message for packet in packets)
+        # A buffer of its own for each of two messages.
+        assert all(packet[7] == 1 for packet in earlier)
+        earlier = packets
+        arrived = [bytes(packet[: RANDOM.integers(20, len(packet) + 1)]) for packet in packets]
+        inbox.clear()
+        for index in RANDOM.permutation(len(arrived)):
+            inbox.put(int(index), arrived[index])
+            # A shorter copy takes nothing back.
+            inbox.put(int(index), arrived[index][:20])
+        decoder.put(arrived)
+        got, expected = ([torch.ones(length, device=DEVICE) for length in lengths] for _ in range(2))
+        inbox.decode(got, accumulate=True, seed=5, message=message)
+        decoder.decode(expected, accumulate=True, seed=5, message=message)
+        assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
+    with pytest.raises(ValueError, match="index: 99"):
+        inbox.put(99, b"")
+    with pytest.raises(ValueError, match="buffers: 0"):
+        trimwire.cuda.Outbox([4], buffers=0, device=DEVICE)
+
+
+COMPILED = """
+    import sys
+    from trimwire.cuda import _decode, _encode
+    from trimwire.cuda._compiled import compiled
+    for kernel in (_encode.encode_rows, _decode.decode_rows):
+        for line in compiled(kernel, 64, 448, 80).asm["ptx"].splitlines():
+            if "fma" in line or ".ftz" in line:
+                sys.exit(f"{kernel.__name__}: {line}")
+    print("unfused")
+"""
+
+
+def test_compiled_kernels_fuse_no_product_with_a_sum_and_keep_subnormals() -> None:
+    # Needs no GPU: the compiler and its assembler come with Triton.
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    ran = subprocess.run([sys.executable, "-c", textwrap.dedent(COMPILED)], env=environment, capture_output=True, text=True, timeout=1_800)
+    assert ran.returncode == 0 and "unfused" in ran.stdout, ran.stdout + ran.stderr[-2_000:]
+
+
+@pytest.mark.skipif(INTERPRETED, reason="CUDA graphs need a GPU")
+def test_a_captured_graph_encodes_and_decodes_with_other_numbers_and_values() -> None:
+    gradient = torch.from_numpy(contents(40_000)["gaussian"]).to(DEVICE)
+    encoder, decoder = trimwire.cuda.Encoder([40_000]), trimwire.cuda.Decoder([40_000])
+    out = torch.empty_like(gradient)
+    encoder.encode([gradient], seed=1, message=1)
+    decoder.packets.copy_(encoder.packets)
+    decoder.lengths.copy_(torch.diff(torch.tensor(encoder.layout.offsets)).int())
+    decoder.decode([out], seed=1, message=1)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        encoder.run()
+        decoder.packets.copy_(encoder.packets)
+        decoder.run()
+    gradient.mul_(3.0)
+    encoder.set_numbers(seed=1, message=2)
+    decoder.set_numbers(seed=1, message=2)
+    graph.replay()
+    assert encoder.to_bytes() == list(trimwire.encode(gradient.cpu(), seed=1, message=2))
+    assert trimwire.nmse(out.cpu().numpy(), gradient.cpu().numpy()) < 1e-12
+
+
+@pytest.mark.skipif(INTERPRETED, reason="streams need a GPU")
+def test_a_side_stream_works_beside_others() -> None:
+    gradient = torch.from_numpy(contents(300_000)["gaussian"]).to(DEVICE)
+    encoder = trimwire.cuda.Encoder([300_000])
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        encoder.encode([gradient], seed=1)
+    stream.synchronize()
+    assert encoder.to_bytes() == list(trimwire.encode(gradient.cpu(), seed=1))
