@@ -441,6 +441,20 @@ mod tests {
     }
 
     #[test]
+    fn a_tail_that_is_cut_again_is_not_waited_for() {
+        let mut flight = Flight::new(1, FULL, false);
+        flight.set_wanted(Wanted::EveryPlane);
+        flight.sent(0, 0, 0, 100);
+        learn(&mut flight, RTT, &[1]);
+        assert_eq!(flight.in_flight_bytes(), 0, "the rest was cut off");
+        flight.sent(RTT, 0, 1, 90);
+        learn(&mut flight, 2 * RTT, &[1]);
+        assert_eq!(flight.in_flight_bytes(), 90, "nothing has come of the tail");
+        learn(&mut flight, 2 * RTT, &[3]);
+        assert_eq!(flight.in_flight_bytes(), 0, "what has come of it is all that will");
+    }
+
+    #[test]
     fn a_message_may_do_without_as_many_as_its_receiver_says() {
         let mut flight = Flight::new(3, FULL, false);
         flight.set_wanted(Wanted::AllBut(1));

@@ -78,7 +78,7 @@ async fn greets(stream: &TcpStream, tls: bool) -> io::Result<bool> {
             return Ok(true);
         }
         // What has been looked at stays readable, so that readiness says nothing about more.
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        tokio::time::sleep(Duration::from_millis(25)).await;
     }
 }
 
