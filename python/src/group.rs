@@ -24,7 +24,6 @@ use trimwire_agent::driver::{
 };
 use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Event, Reliability};
 use trimwire_agent::transcript::{Header, OperationRecord, Tap, Writer, Written};
-use trimwire_agent::wire::ADDRESSES_MAX;
 use trimwire_encoder::SealKey;
 
 /// Without news from anybody for so long, and nothing under way, a group that is closed is gone: whoever's STOP was lost has asked again by then.
@@ -85,18 +84,9 @@ impl Socket {
             ip.trim().parse().map_err(|_| PyValueError::new_err(format!("address: '{ip}' is no IP address")))
         };
         let addresses: Vec<IpAddr> = ip.split(',').map(parse).collect::<PyResult<_>>()?;
-        let (&first, further) =
-            addresses.split_first().ok_or_else(|| PyValueError::new_err("address: there is none"))?;
-        if let Some(other) = further.iter().find(|other| other.is_ipv4() != first.is_ipv4()) {
-            return Err(PyValueError::new_err(format!("address: {other} is of another family than {first}")));
-        }
-        if addresses.len() > ADDRESSES_MAX {
-            let text = format!("address: {} addresses; at most {ADDRESSES_MAX}", addresses.len());
-            return Err(PyValueError::new_err(text));
-        }
-        let further = further.to_vec();
-        let config =
-            UdpConfig { data_sockets: paths, further, ..UdpConfig::new(SocketAddr::new(first, port)) };
+        let config = UdpConfig::on(&addresses, port)
+            .map_err(|error| PyValueError::new_err(format!("address: {error}")))?;
+        let config = UdpConfig { data_sockets: paths, ..config };
         let link = UdpLink::open(config).map_err(network)?;
         let address = trimwire_agent::driver::Link::local_address(&link);
         Ok(Self { link: Mutex::new(Some(link)), address, addresses })

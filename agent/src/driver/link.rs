@@ -3,6 +3,7 @@
 
 use super::wake::Wake;
 use crate::burst::{Arrived, Burst};
+use crate::wire::ADDRESSES_MAX;
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -45,6 +46,23 @@ pub enum LinkError {
         address: IpAddr,
         /// Interfaces and their addresses.
         available: String,
+    },
+    /// There is none to listen on.
+    #[error("no address to listen on")]
+    NoAddress,
+    /// An endpoint's addresses are of one family.
+    #[error("{other} is of another family than {first}")]
+    Families {
+        /// The first of them.
+        first: IpAddr,
+        /// The one that differs.
+        other: IpAddr,
+    },
+    /// More of them than there may be.
+    #[error("{count} addresses; at most {ADDRESSES_MAX}")]
+    Addresses {
+        /// How many.
+        count: usize,
     },
     /// A peer cannot be reached from the address that is bound.
     #[error("rank {rank} has the address {peer}, of another family than this endpoint's {own}")]

@@ -21,6 +21,7 @@ use super::sockets::{open, path_mtu, set_buffers};
 use super::waiting::wait;
 use super::wake::Wake;
 use crate::burst::{Arrived, Burst, Origin};
+use crate::wire::ADDRESSES_MAX;
 use bytes::Buf;
 use nix::errno::Errno;
 use nix::sys::prctl::set_timerslack;
@@ -102,6 +103,21 @@ impl UdpConfig {
             segmentation: true,
             spin_ns: 20_000,
         }
+    }
+
+    /// The same on one port of several addresses, the first of which others are told.
+    ///
+    /// # Errors
+    /// [`LinkError::NoAddress`], [`LinkError::Families`], [`LinkError::Addresses`].
+    pub fn on(addresses: &[IpAddr], port: u16) -> Result<Self, LinkError> {
+        let (&first, further) = addresses.split_first().ok_or(LinkError::NoAddress)?;
+        if let Some(&other) = further.iter().find(|other| other.is_ipv4() != first.is_ipv4()) {
+            return Err(LinkError::Families { first, other });
+        }
+        if addresses.len() > ADDRESSES_MAX {
+            return Err(LinkError::Addresses { count: addresses.len() });
+        }
+        Ok(Self { further: further.to_vec(), ..Self::new(SocketAddr::new(first, port)) })
     }
 }
 

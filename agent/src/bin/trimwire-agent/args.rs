@@ -22,7 +22,6 @@ use trimwire_agent::driver::{
 };
 use trimwire_agent::endpoint::{EndpointConfig, Reliability, Traffic};
 use trimwire_agent::rate::{DctcpConfig, RateConfig, TimelyConfig, TrimTargetConfig};
-use trimwire_agent::wire::ADDRESSES_MAX;
 use trimwire_encoder::{DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Decoding, Layout, PLANES, SealKey};
 
 #[derive(Parser)]
@@ -377,17 +376,7 @@ impl LinkArgs {
 
     /// All of them.
     pub(crate) fn own_addresses(&self) -> Result<Vec<IpAddr>, Failure> {
-        if let Some(first) = self.bind.first() {
-            let mut others = self.bind.iter().skip(1);
-            if let Some(other) = others.find(|other| other.is_ipv4() != first.is_ipv4()) {
-                return Err(bad_input(anyhow!("--bind: {other} is of another family than {first}")));
-            }
-            if self.bind.len() > ADDRESSES_MAX {
-                return Err(bad_input(anyhow!(
-                    "--bind: {} addresses; at most {ADDRESSES_MAX}",
-                    self.bind.len()
-                )));
-            }
+        if !self.bind.is_empty() {
             return Ok(self.bind.clone());
         }
         let Some(pattern) = &self.socket_ifname else { return Ok(Vec::new()) };
@@ -436,9 +425,9 @@ impl LinkArgs {
         rate: Option<(&RateArgs, RateLaw)>,
     ) -> Result<(EndpointConfig, UdpLink), Failure> {
         let given = self.own_addresses()?;
-        let own = if given.is_empty() { vec![fallback.ip()] } else { given.clone() };
+        let (own, port) =
+            if given.is_empty() { (vec![fallback.ip()], fallback.port()) } else { (given, self.port()) };
         let ip = own.first().copied().unwrap_or(fallback.ip());
-        let port = if given.is_empty() { fallback.port() } else { self.port() };
         let mut config = self.endpoint(rank, world, &own, rate);
         config.seal = self.seal_key()?;
         if let Some((&rank, &peer)) = peers.iter().find(|(_, peer)| peer.is_ipv4() != ip.is_ipv4()) {
@@ -490,18 +479,14 @@ impl LinkArgs {
 
     /// The sockets, on a port of all of these addresses.
     pub(crate) fn link(&self, own: &[IpAddr], port: u16) -> Result<UdpLink, Failure> {
-        let Some((&first, further)) = own.split_first() else {
-            return Err(bad_input(anyhow!("no address to listen on")));
-        };
         let link = UdpLink::open(UdpConfig {
-            further: further.to_vec(),
             data_sockets: self.source_ports,
             receive: if self.receive == ReceiveName::Raw { Receive::Raw } else { Receive::Socket },
             checksums: match self.checksums {
                 ChecksumsName::Filled => Checksums::Filled,
                 ChecksumsName::Zero => Checksums::Zero,
             },
-            ..UdpConfig::new(SocketAddr::new(first, port))
+            ..UdpConfig::on(own, port).map_err(|error| bad_input(anyhow!("--bind: {error}")))?
         });
         link.map_err(failed)
     }
