@@ -65,6 +65,56 @@ fn a_transfer_needs_nothing_said_twice_and_both_sides_report_it() {
 }
 
 #[test]
+fn a_transfer_for_so_long_ends_with_a_whole_message_and_both_sides_count_the_same() {
+    let port = free_port(3);
+    let server = start(&format!(
+        "perf transfer --server --bind 127.0.0.1 --port {port} --senders 2 --timeout 20s --json"
+    ));
+    let client = |host: u8, time: &str| {
+        start(&format!(
+            "perf transfer --client 127.0.0.1:{port} --bind 127.0.0.{host} -n 64K --bitrate 100M --timeout 20s --json -t {time}"
+        ))
+    };
+    let (short, long) = (client(2, "200ms"), client(3, "2s"));
+    let (short, long, received) = (json(short), json(long), json(server));
+    let mut counts: Vec<usize> =
+        [&short, &long].map(|sent| sent["messages"].as_array().map_or(0, Vec::len)).into();
+    // 16,384 coordinates in ten planes, 49,892 B, take 4.1 ms at 100 Mbit/s with their frames; a busy machine may be slower, never faster.
+    assert!(counts[0] > 0 && counts[1] > counts[0] && counts[1] <= 490, "{counts:?}");
+    let of = |rank: u64| {
+        let messages = received["messages"].as_array().expect("messages");
+        messages.iter().filter(|message| message["from"].as_u64() == Some(rank)).count()
+    };
+    let mut arrived = vec![of(1), of(2)];
+    counts.sort_unstable();
+    arrived.sort_unstable();
+    assert_eq!(arrived, counts, "the server decoded what the clients sent");
+    for sent in [&short, &long] {
+        assert_eq!(sent["flow"]["missing"], 0, "{sent}");
+        assert!(sent["failures"].as_array().is_some_and(Vec::is_empty), "{sent}");
+    }
+    assert!(received["failures"].as_array().is_some_and(Vec::is_empty), "{received}");
+}
+
+#[test]
+fn a_server_learns_at_once_that_its_sender_was_killed() {
+    let port = free_port(2);
+    let server =
+        start(&format!("perf transfer --server --bind 127.0.0.1 --port {port} --timeout 60s -i 100ms"));
+    let mut client = start(&format!(
+        "perf transfer --client 127.0.0.1:{port} --bind 127.0.0.2 -n 64K --bitrate 50M --timeout 60s -t 60s -i 100ms"
+    ));
+    // It sends.
+    let mut line = [0; 8];
+    client.stdout.as_mut().expect("piped").read_exact(&mut line).expect("a line of progress");
+    client.kill().expect("killed");
+    client.wait().expect("ends");
+    let (code, _, stderr) = finish(server);
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(stderr.contains("127.0.0.2") && stderr.contains("has ended"), "not that it was silent: {stderr}");
+}
+
+#[test]
 fn rates_of_several_senders_are_no_higher_than_what_they_were_let_send() {
     let port = free_port(1);
     let server = start(&format!(

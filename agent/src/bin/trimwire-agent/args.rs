@@ -193,6 +193,9 @@ pub(crate) struct GradientArgs {
     /// Gradients, one after the other.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) messages: u32,
+    /// Gradients for so long instead, the last one to its end.
+    #[arg(short = 't', long, value_parser = time_ns, value_name = "TIME", conflicts_with = "messages")]
+    pub(crate) time: Option<u64>,
 }
 
 /// What both sides agree on, and how sockets are opened.
@@ -501,6 +504,11 @@ impl CodecArgs {
 }
 
 impl GradientArgs {
+    /// How many there will be; `None`: until the time is over.
+    pub(crate) fn messages(&self) -> Option<u32> {
+        self.time.is_none().then_some(self.messages)
+    }
+
     /// The file's gradient, and the number of coordinates.
     pub(crate) fn load(&self) -> Result<(Option<Vec<f32>>, usize), Failure> {
         match &self.file {

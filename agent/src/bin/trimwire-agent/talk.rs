@@ -44,6 +44,18 @@ impl Line {
         Ok(self.stream.local_addr()?.ip().to_canonical())
     }
 
+    /// Whether the other end has said something, or has ended: [`Self::hear`] does not wait long then.
+    pub(crate) fn has_word(&self) -> anyhow::Result<bool> {
+        if !self.reader.buffer().is_empty() {
+            return Ok(true);
+        }
+        self.stream.set_nonblocking(true)?;
+        let waiting = self.stream.peek(&mut [0]);
+        self.stream.set_nonblocking(false)?;
+        // A connection that was reset says so when it is read.
+        Ok(!waiting.is_err_and(|error| error.kind() == ErrorKind::WouldBlock))
+    }
+
     pub(crate) fn say(&mut self, word: &impl Serialize) -> anyhow::Result<()> {
         let mut text = serde_json::to_string(word)?;
         text.push('\n');

@@ -9,6 +9,7 @@
 //!  ready: my UDP port      ───────────►            … until as many as --senders are
 //!                          ◄───────────  go
 //!  DATA over UDP           ═══════════►
+//!  over: so many messages  ───────────►            of a test for so long (--time)
 //!                          ◄───────────  result: what arrived, how fast
 //! ```
 
@@ -25,10 +26,11 @@ use clap::{Arg, Args};
 use std::path::PathBuf;
 
 /// What the client tells the server, so that nobody has to say it twice.
-const CLIENTS_ALONE: [&str; 16] = [
+const CLIENTS_ALONE: [&str; 17] = [
     "bytes",
     "file",
     "messages",
+    "time",
     "seed",
     "job",
     "loss",
@@ -43,6 +45,9 @@ const CLIENTS_ALONE: [&str; 16] = [
     "droppable",
     "rate_law",
 ];
+
+/// More messages than this are one line of a table.
+const LINES: usize = 64;
 
 fn roles(arg: Arg) -> Arg {
     if CLIENTS_ALONE.contains(&arg.get_id().as_str()) { arg.conflicts_with("server") } else { arg }

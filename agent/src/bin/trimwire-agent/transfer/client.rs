@@ -59,7 +59,7 @@ pub(super) fn run(args: &TransferArgs, host: &str) -> Result<bool, Failure> {
     let (mut line, nonce) = greeting::call(to, own, Duration::from_nanos(args.link.timeout))?;
     line.say(&Word::Offer(Offer {
         coordinates,
-        messages: args.gradient.messages,
+        messages: args.gradient.messages(),
         seed: args.link.seed(),
         made: file.is_none(),
         job: args.link.job.unwrap_or(0),
@@ -98,7 +98,7 @@ pub(super) fn run(args: &TransferArgs, host: &str) -> Result<bool, Failure> {
         // The next one is encoded while one is on its way.
         let (encoded, next) = sync_channel::<Result<Message, EncodeError>>(1);
         scope.spawn(move || {
-            for id in 0..args.gradient.messages {
+            for id in 0..args.gradient.messages().unwrap_or(u32::MAX) {
                 let made;
                 let values = if let Some(values) = &file {
                     values
@@ -114,14 +114,22 @@ pub(super) fn run(args: &TransferArgs, host: &str) -> Result<bool, Failure> {
                 }
             }
         });
+        let end_ns = args.gradient.time.map_or(u64::MAX, |time_ns| now_ns.saturating_add(time_ns));
         for message in next {
             if let Err(error) = sending.send(&message.map_err(bad_input)?)? {
                 return Ok(vec![error.to_string()]);
+            }
+            // The encoder ends when nobody takes what it encodes.
+            if sending.driver.now_ns() >= end_ns {
+                break;
             }
         }
         Ok(Vec::new())
     })?;
     let flow = if failures.is_empty() {
+        if args.gradient.time.is_some() {
+            line.say(&Word::Over { messages: sending.messages.len() as u32 }).map_err(failed)?;
+        }
         match hear(&mut line, Some(Duration::from_nanos(args.link.timeout)))? {
             Word::Result(flow) => Some(flow),
             _ => None,
@@ -217,8 +225,27 @@ impl Sent {
 }
 
 fn text(report: &Report) -> String {
-    let rows: Vec<Vec<String>> = report
-        .messages
+    let told = if report.messages.len() > super::LINES {
+        let count = report.messages.len();
+        let sum =
+            |what: fn(&Sent) -> u32| report.messages.iter().map(|sent| u64::from(what(sent))).sum::<u64>();
+        let (packets, repaired, missing) =
+            (sum(|sent| sent.packets), sum(|sent| sent.repaired), sum(|sent| sent.missing));
+        format!(
+            "{count} messages: {packets} packets, {repaired} repaired, {missing} missing (--json has each)"
+        )
+    } else {
+        each(&report.messages)
+    };
+    match &report.flow {
+        Some(flow) => format!("{told}\n{}  (at the server)", flow.text(&report.rank.to_string())),
+        None => told,
+    }
+}
+
+/// A line a message.
+fn each(messages: &[Sent]) -> String {
+    let rows: Vec<Vec<String>> = messages
         .iter()
         .map(|sent| {
             vec![
@@ -232,9 +259,5 @@ fn text(report: &Report) -> String {
             ]
         })
         .collect();
-    let table = table(&["message", "packets", "repaired", "missing", "probes", "time ms", "bitrate"], &rows);
-    match &report.flow {
-        Some(flow) => format!("{table}\n{}  (at the server)", flow.text(&report.rank.to_string())),
-        None => table,
-    }
+    table(&["message", "packets", "repaired", "missing", "probes", "time ms", "bitrate"], &rows)
 }

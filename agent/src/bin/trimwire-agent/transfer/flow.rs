@@ -83,9 +83,10 @@ impl Overlap {
         self.begun.get_or_insert((now_ns, bytes));
     }
 
-    /// One has ended.
-    pub(super) fn end(&mut self, now_ns: u64, bytes: u64) {
-        self.ended.get_or_insert((now_ns, bytes));
+    /// One has ended; the earliest counts.
+    pub(super) fn end(&mut self, at_ns: u64, bytes: u64) {
+        let this = (at_ns, bytes);
+        self.ended = Some(self.ended.map_or(this, |other| other.min(this)));
     }
 
     /// `None`: they were one after the other.

@@ -11,12 +11,13 @@ use trimwire_encoder::wire::TAG_LEN;
 use trimwire_encoder::{Layout, SealKey, Sealer};
 
 /// Of this exchange. Ends of another one say so and part.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// What a client is going to send.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Offer {
     pub(crate) coordinates: usize,
-    pub(crate) messages: u32,
+    /// `None`: until it says [`Word::Over`].
+    pub(crate) messages: Option<u32>,
     /// Of the rotations, and of the coordinates where they are made.
     pub(crate) seed: u64,
     /// The coordinates are made from the seed: the server can compare.
@@ -52,7 +53,7 @@ impl Offer {
         if !(1..=10).contains(&self.planes) || !self.loss.is_none_or(|loss| (0.0..1.0).contains(&loss)) {
             bail!("planes {} and loss {:?} (valid: 1 to 10; 0 to below 1)", self.planes, self.loss);
         }
-        if self.messages == 0 {
+        if self.messages == Some(0) {
             bail!("no message");
         }
         self.layout().map(drop)
@@ -72,13 +73,27 @@ pub(super) fn proof(key: &SealKey, nonce: u32) -> [u8; TAG_LEN] {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "kebab-case")]
 pub(super) enum Word {
-    Hello { version: u32, nonce: u32 },
+    Hello {
+        version: u32,
+        nonce: u32,
+    },
     Offer(Offer),
-    Welcome { rank: u16, world: u16 },
-    Ready { port: u16 },
+    Welcome {
+        rank: u16,
+        world: u16,
+    },
+    Ready {
+        port: u16,
+    },
     Go,
+    /// So many messages were sent, and no more are.
+    Over {
+        messages: u32,
+    },
     Result(Flow),
-    Refused { why: String },
+    Refused {
+        why: String,
+    },
 }
 
 /// Connects to a server and takes its greeting. Gives its nonce, too.
@@ -111,7 +126,7 @@ mod tests {
     fn offer() -> Offer {
         Offer {
             coordinates: 1_000,
-            messages: 1,
+            messages: Some(1),
             seed: 0,
             made: true,
             job: 0,
@@ -152,9 +167,10 @@ mod tests {
     fn a_word_is_one_line_and_back() {
         for word in [
             Word::Hello { version: 1, nonce: 5 },
-            Word::Offer(Offer { loss: None, proof: Some([9; TAG_LEN]), ..offer() }),
+            Word::Offer(Offer { loss: None, messages: None, proof: Some([9; TAG_LEN]), ..offer() }),
             Word::Welcome { rank: 1, world: 2 },
             Word::Go,
+            Word::Over { messages: 3 },
             Word::Refused { why: "a \"reason\"\nof two lines".to_owned() },
         ] {
             let text = serde_json::to_string(&word).expect("JSON");

@@ -77,7 +77,7 @@ impl Arrived {
         let predict = |sent: &Vec<f32>| predicted(&layout, &rows, args.decoding.into(), sent);
         let saved = match &args.save {
             Some(path) => {
-                let several = args.senders > 1 || offer.messages > 1;
+                let several = args.senders > 1 || offer.messages != Some(1);
                 let path = if several { numbered(path, from, message) } else { path.clone() };
                 std::fs::write(&path, npy::write(&got))
                     .map_err(|error| failed(anyhow!("{}: {error}", path.display())))?;
@@ -142,6 +142,16 @@ fn predicted(layout: &Layout, rows: &Rows, decoding: Decoding, expected: &[f32])
 /// A line a message.
 pub(super) fn table(messages: &[Received]) -> String {
     let maybe = |nmse: Option<f64>| nmse.map_or_else(|| "-".to_owned(), |nmse| format!("{nmse:.3e}"));
+    if messages.len() > super::LINES {
+        let sum = |count: fn(&Received) -> u32| messages.iter().map(|got| u64::from(count(got))).sum::<u64>();
+        let (packets, cut, missing) = (sum(|got| got.packets), sum(|got| got.cut), sum(|got| got.missing));
+        let worst = messages.iter().filter_map(|got| got.nmse).max_by(f64::total_cmp);
+        let worst = maybe(worst);
+        let count = messages.len();
+        return format!(
+            "{count} messages: {packets} packets, {cut} cut, {missing} missing, nmse at most {worst} (--json has each)"
+        );
+    }
     let rows: Vec<Vec<String>> = messages
         .iter()
         .map(|got| {

@@ -17,11 +17,14 @@ use trimwire_agent::driver::{Application, Driver, UdpLink, incarnation};
 use trimwire_agent::endpoint::{Endpoint, Event, Expectation, Reliability};
 use trimwire_agent::snapshot::PeerStats;
 use trimwire_agent::transfer::{TransferError, TransferStats};
+use trimwire_agent::wire::Reason;
 use trimwire_encoder::{Codec, Job};
 
 /// A sender whose STOP was lost asks again within its longest time-out, 100 ms.
 const QUIET_NS: u64 = 250_000_000;
 const LINGER_NS: u64 = 5_000_000_000;
+/// Senders are listened to so often: for the end of a test, and for their own.
+const LISTEN_NS: u64 = 20_000_000;
 /// Bytes of gradients that wait to be decoded until the network is quiet; what is beyond is decoded meanwhile.
 const PENDING: usize = 512 << 20;
 
@@ -35,7 +38,14 @@ struct Client {
     /// Since its first packet.
     first_ns: Option<u64>,
     bytes_before: u64,
+    /// How many messages there are, once that is known.
+    messages: Option<u32>,
+    delivered: u32,
+    /// When the last one of them was, and the bytes of all senders by then.
+    latest: (u64, u64),
     ended: bool,
+    /// What its data came to, once it has ended.
+    flow: Option<Flow>,
 }
 
 #[derive(Debug, Serialize)]
@@ -83,9 +93,9 @@ impl Application<End> for Receiving<'_> {
                 ControlFlow::Continue(())
             }
             Event::Received { from, message, stats } => {
-                let last = self.clients.get(&from).is_some_and(|client| message + 1 == client.offer.messages);
-                if last {
-                    self.overlap.end(now_ns, self.bytes(endpoint));
+                let bytes = self.bytes(endpoint);
+                if let Some(client) = self.clients.get_mut(&from) {
+                    client.latest = (now_ns, bytes);
                 }
                 ControlFlow::Break(End::Delivered(from, message, stats))
             }
@@ -142,9 +152,7 @@ fn gather(args: &TransferArgs, clients: &mut BTreeMap<u16, Client>) -> Result<Dr
         }
         let rank = clients.len() as u16 + 1;
         line.say(&Word::Welcome { rank, world }).map_err(failed)?;
-        let data = line.address;
-        let (rows, first_ns, bytes_before) = (Rows::new(), None, 0);
-        clients.insert(rank, Client { rank, line, offer, data, rows, first_ns, bytes_before, ended: false });
+        clients.insert(rank, Client::new(rank, line, offer));
     }
     let mut addresses = Vec::new();
     for client in clients.values_mut() {
@@ -211,9 +219,20 @@ fn serve(
     let (mut overlap, mut intervals) = (Overlap::default(), Intervals::new(driver.now_ns()));
     let mut look_ns = next_look(args, driver.now_ns());
     let (mut pending, mut messages, mut failures) = (VecDeque::new(), Vec::new(), Vec::new());
+    let mut listen_ns = driver.now_ns();
     while clients.values().any(|client| !client.ended) {
         let mut receiving = Receiving { clients, overlap: &mut overlap };
-        match publisher.run(&mut driver, look_ns, &mut receiving)? {
+        let ended = publisher.run(&mut driver, look_ns.min(listen_ns), &mut receiving)?;
+        if driver.now_ns() >= listen_ns {
+            for client in clients.values_mut().filter(|client| !client.ended) {
+                if let Err(error) = client.listen(&mut driver, &mut overlap) {
+                    failures.push(format!("rank {}: {error:#}", client.rank));
+                }
+            }
+            listen_ns = driver.now_ns() + LISTEN_NS;
+        }
+        match ended {
+            None if driver.now_ns() < look_ns => {}
             None => {
                 let (now_ns, endpoint) = (driver.now_ns(), driver.endpoint());
                 let peers = clients.keys().map(|&rank| (rank, stats(endpoint, rank), None));
@@ -225,7 +244,7 @@ fn serve(
             }
             Some(End::Delivered(from, message, transfer)) => {
                 let Some(client) = clients.get_mut(&from) else { continue };
-                pending.push_back(client.delivered(args, message, transfer, &mut driver)?);
+                pending.push_back(client.delivered(args, message, transfer, &mut driver, &mut overlap)?);
                 while pending.iter().map(Arrived::bytes).sum::<usize>() > PENDING
                     && let Some(oldest) = pending.pop_front()
                 {
@@ -233,22 +252,19 @@ fn serve(
                 }
             }
             Some(End::Failed(peer, error)) => {
-                failures.push(error.to_string());
-                if let Some(client) = clients.get_mut(&peer) {
+                // Who has gone has been told of.
+                if let Some(client) = clients.get_mut(&peer).filter(|client| !client.ended) {
+                    failures.push(error.to_string());
                     client.ended = true;
                 }
             }
         }
+        for client in clients.values_mut().filter(|client| client.ended && client.flow.is_none()) {
+            client.tell(driver.endpoint());
+        }
     }
     driver.linger(QUIET_NS, LINGER_NS).map_err(failed)?;
-    let mut flows = Vec::new();
-    for (&rank, client) in clients.iter_mut() {
-        let stats = stats(driver.endpoint(), rank);
-        let flow = Flow::new(rank, client.data.ip().to_string(), &stats, client.first_ns);
-        // Who has gone does without.
-        let _ = client.line.say(&Word::Result(flow.clone()));
-        flows.push(flow);
-    }
+    let flows: Vec<Flow> = clients.values_mut().filter_map(|client| client.flow.take()).collect();
     for arrived in pending {
         messages.push(arrived.measure(args)?);
     }
@@ -275,6 +291,68 @@ fn serve(
 }
 
 impl Client {
+    fn new(rank: u16, line: Line, offer: Offer) -> Self {
+        let (data, messages) = (line.address, offer.messages);
+        Self {
+            rank,
+            line,
+            offer,
+            data,
+            rows: Rows::new(),
+            first_ns: None,
+            bytes_before: 0,
+            messages,
+            delivered: 0,
+            latest: (0, 0),
+            ended: false,
+            flow: None,
+        }
+    }
+
+    /// Hears what it has to say, if anything: that the test is over. `Err`: it has gone, or says something else, and that is its end.
+    fn listen(&mut self, driver: &mut Driver<UdpLink>, overlap: &mut Overlap) -> anyhow::Result<()> {
+        let word = match self.line.has_word() {
+            Ok(false) => return Ok(()),
+            Ok(true) => self.line.hear(Some(ANSWER)),
+            Err(error) => Err(error),
+        };
+        let word = match word {
+            Ok(Word::Over { messages }) if self.messages.is_none() && messages >= self.delivered => {
+                self.messages = Some(messages);
+                if messages == self.delivered {
+                    // It was expected in case there was another one.
+                    self.cancel(driver);
+                    self.end(overlap);
+                }
+                return Ok(());
+            }
+            other => other,
+        };
+        self.cancel(driver);
+        self.ended = true;
+        word.and_then(|word| Err(anyhow!("{} says {word:?} in the middle of a test", self.line.address)))
+    }
+
+    fn cancel(&self, driver: &mut Driver<UdpLink>) {
+        let now_ns = driver.now_ns();
+        driver.endpoint().abort_expect(now_ns, self.rank, self.delivered, 0, Reason::Cancelled);
+    }
+
+    /// Tells it what its data came to, whoever is still sending.
+    fn tell(&mut self, endpoint: &Endpoint) {
+        let stats = stats(endpoint, self.rank);
+        let flow = Flow::new(self.rank, self.data.ip().to_string(), &stats, self.first_ns);
+        // Who has gone does without.
+        let _ = self.line.say(&Word::Result(flow.clone()));
+        self.flow = Some(flow);
+    }
+
+    fn end(&mut self, overlap: &mut Overlap) {
+        let (at_ns, bytes) = self.latest;
+        overlap.end(at_ns, bytes);
+        self.ended = true;
+    }
+
     /// A message is there: expects the next one, and gives what is to be decoded.
     fn delivered(
         &mut self,
@@ -282,14 +360,15 @@ impl Client {
         message: u32,
         transfer: TransferStats,
         driver: &mut Driver<UdpLink>,
+        overlap: &mut Overlap,
     ) -> Result<Arrived, Failure> {
         let rows = std::mem::take(&mut self.rows);
         // The next message is expected before this one is decoded, which takes longer.
-        let next = message + 1;
-        if next < self.offer.messages {
-            expect(args, self, next, driver)?;
+        self.delivered = message + 1;
+        if self.messages == Some(self.delivered) {
+            self.end(overlap);
         } else {
-            self.ended = true;
+            expect(args, self, self.delivered, driver)?;
         }
         let first_ns = driver.endpoint().take_first_data_ns(self.rank);
         self.first_ns = self.first_ns.or(first_ns);
