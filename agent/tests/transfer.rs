@@ -36,18 +36,30 @@ struct Delivered {
 
 /// Sends a gradient from rank 0 to rank 1 and waits for both ends to be done.
 fn try_deliver(network: &mut Network, gradient: &[f32], planes: u8) -> Result<Delivered, TestCaseError> {
-    let message = encode(&network.endpoints[0], MESSAGE, gradient, planes);
+    deliver_number(network, MESSAGE, gradient, planes)
+}
+
+fn deliver_number(
+    network: &mut Network,
+    number: u32,
+    gradient: &[f32],
+    planes: u8,
+) -> Result<Delivered, TestCaseError> {
+    let now_ns = network.now_ns;
+    let encoded = encode(&network.endpoints[0], number, gradient, planes);
     let expectation = Expectation { planes, ..expectation(&network.endpoints[1], gradient.len()) };
-    network.endpoints[1].expect(0, 0, MESSAGE, expectation).expect("expected once");
-    network.endpoints[0].send(0, 1, &message).expect("sent once");
+    network.endpoints[1].expect(now_ns, 0, number, expectation).expect("expected once");
+    network.endpoints[0].send(now_ns, 1, &encoded).expect("sent once");
     let (mut rows, mut received, mut sent) = (Rows::default(), None, None);
-    for (rank, event) in network.finish_with_rows(1_000 * SECOND) {
+    for (rank, event) in network.finish_with_rows(now_ns + 1_000 * SECOND) {
         match event {
-            Event::Row { from: 0, message: MESSAGE, row } if rank == 1 && received.is_none() => {
+            Event::Row { from: 0, message, row } if rank == 1 && message == number && received.is_none() => {
                 rows.take(*row);
             }
-            Event::Received { from: 0, message: MESSAGE, stats } if rank == 1 => received = Some(stats),
-            Event::Sent { to: 1, message: MESSAGE, stats, .. } if rank == 0 => sent = Some(stats),
+            Event::Received { from: 0, message, stats } if rank == 1 && message == number => {
+                received = Some(stats);
+            }
+            Event::Sent { to: 1, message, stats, .. } if rank == 0 && message == number => sent = Some(stats),
             other => return Err(TestCaseError::fail(format!("rank {rank}: {other:?}"))),
         }
     }
@@ -193,6 +205,52 @@ fn nothing_is_repaired_when_nothing_is_lost_even_if_control_overtakes_data() {
     let mut network = Network::new(2, faults, 1, Reliability::Full);
     let Delivered { sent, received, .. } = deliver(&mut network, &Random(1).gradient(300_000), PLANES);
     assert_eq!((sent.repaired, received.full), (0, received.packets));
+}
+
+#[test]
+fn a_long_way_is_waited_for_and_not_taken_for_losses() {
+    // Half a second there and back, five times what questions are repeated after at most on short ways.
+    let far = Faults { data_delay_ns: 250_000_000, control_delay_ns: 250_000_000, ..Faults::NONE };
+    let mut network = Network::new(2, far, 1, Reliability::Full);
+    let Delivered { sent, received, .. } = deliver(&mut network, &Random(1).gradient(300_000), PLANES);
+    assert_eq!((sent.repaired, received.full), (0, received.packets));
+    let first = sent.probes;
+    assert!(first < 30, "{first} questions until the way is known");
+    let Delivered { sent, received, .. } =
+        deliver_number(&mut network, MESSAGE + 1, &Random(2).gradient(300_000), PLANES).expect("delivered");
+    assert_eq!((sent.repaired, received.full), (0, received.packets));
+    assert!(sent.probes <= 4, "{} questions", sent.probes);
+}
+
+#[test]
+fn a_queue_that_holds_data_up_for_long_is_waited_for() {
+    // As of a slow switch: control is served first, whole packets stand in a queue. The first ones cannot be told from lost ones, as no round trip is known.
+    let slow = Faults { data_delay_ns: 300_000_000, control_delay_ns: 2_000_000, ..Faults::NONE };
+    let mut network = Network::with(2, slow, 1, |config| {
+        config.reliability = Reliability::Full;
+        // 670 packets take as long as the way.
+        config.line_rate_bps = 20_000_000;
+    });
+    let mut send = |number, length| {
+        deliver_number(&mut network, number, &Random(1).gradient(length), PLANES).expect("delivered")
+    };
+    let (first, second) = (send(MESSAGE, 30_000), send(MESSAGE + 1, 30_000));
+    let again = first.sent.repaired + second.sent.repaired;
+    assert!(again < 10 * first.received.packets, "{again} packets sent again");
+    let Delivered { sent, received, .. } = send(MESSAGE + 2, 300_000);
+    assert_eq!((sent.repaired, received.full), (0, received.packets));
+}
+
+#[test]
+fn a_long_way_that_loses_packets_gets_them_again_in_a_few_round_trips() {
+    let far =
+        Faults { data_delay_ns: 250_000_000, control_delay_ns: 250_000_000, drop_data: 0.05, ..Faults::NONE };
+    let mut network = Network::new(2, far, 1, Reliability::Full);
+    let Delivered { sent, received, .. } = deliver(&mut network, &Random(1).gradient(300_000), PLANES);
+    assert_eq!(received.full, received.packets);
+    // A twentieth of 670 packets, and of what is sent again.
+    assert!(sent.repaired < 100, "{} of {} packets sent again", sent.repaired, received.packets);
+    assert!(received.duration_ns < 10 * SECOND, "{} ns", received.duration_ns);
 }
 
 #[test]

@@ -2,12 +2,17 @@
 
 use super::path::PathEstimate;
 use crate::config::TimeoutConfig;
+use std::collections::VecDeque;
+
+/// So many questions are remembered. On a long way the first answer comes after many of them, asked every 100 ms.
+const REMEMBERED: usize = 256;
 
 /// A question that is repeated until it is answered, each time with another number.
 #[derive(Debug, Default)]
 pub(super) struct Inquiry {
     sequence: u32,
-    asked_ns: u64,
+    /// (number, when) of those without an answer, oldest first.
+    asked: VecDeque<(u32, u64)>,
     answered: bool,
     /// Questions since the last sign of life.
     unanswered: u32,
@@ -21,11 +26,6 @@ impl Inquiry {
         self.sequence
     }
 
-    /// When the newest question was asked.
-    pub(super) fn asked_ns(&self) -> Option<u64> {
-        (self.sequence > 0).then_some(self.asked_ns)
-    }
-
     /// Asks at `now_ns`. Gives the number and when to ask again.
     pub(super) fn ask(
         &mut self,
@@ -35,7 +35,10 @@ impl Inquiry {
         timeouts: &TimeoutConfig,
     ) -> (u32, u64) {
         self.sequence = self.sequence.wrapping_add(1).max(1);
-        self.asked_ns = now_ns;
+        self.asked.push_back((self.sequence, now_ns));
+        if self.asked.len() > REMEMBERED {
+            self.asked.pop_front();
+        }
         self.answered = false;
         self.since_ns.get_or_insert(now_ns);
         let wait_ns = estimate.answer_timeout_ns(self.unanswered.max(patience), timeouts);
@@ -48,12 +51,21 @@ impl Inquiry {
         self.since_ns = None;
     }
 
-    /// The answer to question `sequence` came; it counts once, and only if it is the newest one's.
-    pub(super) fn on_answer(&mut self, now_ns: u64, sequence: u32, estimate: &mut PathEstimate) {
+    /// The answer to question `sequence` came; it counts once. Gives when that was asked. (Numbers tell answers apart, so that Karn's algorithm is not needed, and a way
+    /// on which many questions are under way at once can be measured.)
+    pub(super) fn on_answer(
+        &mut self,
+        now_ns: u64,
+        sequence: u32,
+        estimate: &mut PathEstimate,
+    ) -> Option<u64> {
         self.heard();
-        if sequence == self.sequence && !std::mem::replace(&mut self.answered, true) {
-            estimate.control.sample(now_ns.saturating_sub(self.asked_ns));
-        }
+        let at = self.asked.iter().position(|&(number, _)| number == sequence)?;
+        // What was asked before it will hardly be answered, and would say nothing new.
+        let (_, asked_ns) = self.asked.drain(..=at).next_back()?;
+        self.answered |= sequence == self.sequence;
+        estimate.control.sample(now_ns.saturating_sub(asked_ns));
+        Some(asked_ns)
     }
 
     /// Whether the newest question is open.

@@ -290,9 +290,8 @@ impl Outgoing {
     ) -> (Option<Feedback>, Next) {
         let When { now_ns, arrived_ns } = when;
         self.inquiry.heard();
-        if answer {
-            self.inquiry.on_answer(arrived_ns, progress.sequence, estimate);
-        }
+        let asked_ns =
+            if answer { self.inquiry.on_answer(arrived_ns, progress.sequence, estimate) } else { None };
         if self.stopped {
             return (None, Next::Wait);
         }
@@ -335,10 +334,11 @@ impl Outgoing {
             }
         }
         self.flight.satisfy_below(progress.low, satisfied);
-        let asked_ns =
-            self.inquiry.asked_ns().filter(|_| answer && progress.sequence == self.inquiry.sequence());
         let late = asked_ns.map(|asked_ns| Late { asked_ns, delay_ns: estimate.loss_delay_ns(timeouts) });
         let lost = self.flight.lost(now_ns, known, estimate, late, spray);
+        if !lost.is_empty() {
+            estimate.gave_up();
+        }
         let count = lost.iter().filter(|repair| repair.from_plane == 0).count() as u32;
         if count > 0 {
             let quiet = Feedback { now_ns, ..Feedback::default() };

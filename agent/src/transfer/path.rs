@@ -4,6 +4,9 @@ use super::backoff;
 use crate::config::TimeoutConfig;
 use crate::rtt::RttEstimator;
 
+/// The most that a way may take of which nothing is known.
+const UNKNOWN_NS: u64 = 1_000_000_000;
+
 /// Round trips to a peer, and what follows from them.
 #[derive(Debug, Default)]
 pub(crate) struct PathEstimate {
@@ -15,6 +18,8 @@ pub(crate) struct PathEstimate {
     host_jitter_ns: u64,
     /// The most by which packets that arrived had been overtaken, of late.
     overtaken: Overtaken,
+    /// How often packets counted as lost for their age while no round trip was known.
+    given_up: u32,
 }
 
 /// By how much a packet that arrived had been overtaken: how much later, ns, the newest of those that were there before it was sent.
@@ -40,13 +45,19 @@ impl PathEstimate {
         Self { host_jitter_ns, ..Self::default() }
     }
 
-    /// A data packet sent longer ago than this, and not there, is lost. A host that stood still for seconds makes no round trips of
-    /// seconds.
+    /// A data packet sent longer ago than this, and not there, is lost. Where packets are sent again before any is heard of nothing is measured (Karn's algorithm), so the
+    /// time doubles until one is (RFC 6298 §5.5), up to the second that TCP begins with (§2.1).
     pub(crate) fn loss_delay_ns(&self, timeouts: &TimeoutConfig) -> u64 {
-        self.data
-            .timeout_ns()
-            .map_or(timeouts.initial_ns, |timeout_ns| timeout_ns.min(timeouts.max_ns))
+        measured_ns(&self.data, timeouts)
+            .unwrap_or_else(|| backoff(timeouts.initial_ns, self.given_up, UNKNOWN_NS))
             .max(timeouts.min_loss_delay_ns + self.host_jitter_ns)
+    }
+
+    /// Packets counted as lost.
+    pub(crate) fn gave_up(&mut self) {
+        if self.data.smoothed_ns().is_none() {
+            self.given_up = self.given_up.saturating_add(1);
+        }
     }
 
     /// A data packet should have been answered for so long after it was sent: 9/8 of the round trip (RFC 9002 §6.1.2).
@@ -80,10 +91,17 @@ impl PathEstimate {
 
     /// Wait for the answer to a control packet that `unanswered` others went before.
     pub(crate) fn answer_timeout_ns(&self, unanswered: u32, timeouts: &TimeoutConfig) -> u64 {
-        let measured = self.control.timeout_ns().map(|timeout_ns| timeout_ns.min(timeouts.max_ns));
+        // Data takes no less time than control, and messages on long ways may be over before a question is answered.
+        let measured = measured_ns(&self.control, timeouts).or_else(|| measured_ns(&self.data, timeouts));
         let base = measured.unwrap_or(timeouts.initial_ns).max(timeouts.min_ns);
         backoff(base, unanswered, timeouts.max_ns)
     }
+}
+
+/// The time-out that round trips give. What one adds that took much longer than others is bounded, as hosts stand still at times; what all take is not: ways may be long.
+fn measured_ns(round_trips: &RttEstimator, timeouts: &TimeoutConfig) -> Option<u64> {
+    let (timeout_ns, smoothed_ns) = round_trips.timeout_ns().zip(round_trips.smoothed_ns())?;
+    Some(timeout_ns.min(smoothed_ns.saturating_add(timeouts.max_ns)))
 }
 
 #[cfg(test)]
@@ -91,13 +109,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_round_trip_of_seconds_makes_no_timeout_above_the_most() {
+    fn a_host_that_stood_still_once_is_not_waited_for_so_long_again() {
         let (mut estimate, timeouts) = (PathEstimate::default(), TimeoutConfig::default());
+        (0..100).for_each(|_| estimate.control.sample(100_000));
         estimate.control.sample(5_000_000_000);
-        estimate.data.sample(5_000_000_000);
-        assert_eq!(estimate.answer_timeout_ns(0, &timeouts), timeouts.max_ns);
-        assert_eq!(estimate.loss_delay_ns(&timeouts), timeouts.max_ns);
+        assert!(estimate.answer_timeout_ns(0, &timeouts) < 800_000_000, "an eighth of it, and the most");
+        (0..40).for_each(|_| estimate.control.sample(100_000));
+        assert!(estimate.answer_timeout_ns(0, &timeouts) < 110_000_000);
     }
+
+    #[test]
+    fn a_way_that_takes_longer_than_the_most_is_waited_for() {
+        let (mut estimate, timeouts) = (PathEstimate::default(), TimeoutConfig::default());
+        (0..100).for_each(|_| estimate.data.sample(325_000_000));
+        (0..100).for_each(|_| estimate.control.sample(250_000_000));
+        assert!(estimate.loss_delay_ns(&timeouts) > 325_000_000);
+        assert!((250_000_000..350_000_001).contains(&estimate.answer_timeout_ns(7, &timeouts)));
+    }
+
     #[test]
     fn windows_widen_at_once_and_shrink_by_and_by() {
         let mut estimate = PathEstimate::default();
