@@ -129,6 +129,21 @@ pub enum TransferError {
         /// The message.
         message: u32,
     },
+    /// The sender's message is not the one that is expected under this number.
+    #[error(
+        "rank {peer} sends another message under {message:#010x} than this rank expects: {packets} packets where it expects {expected}, or as many that are divided otherwise. All ranks have to give an \
+         operation tensors of the same lengths, types and layer classes, and their operations in the same order"
+    )]
+    Mismatch {
+        /// The sender.
+        peer: u16,
+        /// The message.
+        message: u32,
+        /// Packets that the sender has of it.
+        packets: u32,
+        /// Packets that are expected.
+        expected: u32,
+    },
     /// The receiver has the message, but does not tell its cut map.
     #[error(
         "rank {peer} has message {message:#010x} but tells no cut map of its {packets} packets: it does not expect the \
@@ -168,7 +183,7 @@ impl TransferError {
             Self::Aborted { reason, culprit, .. } => (culprit, reason),
             Self::Restarted { peer, .. } => (peer, Reason::Restarted),
             Self::Stalled { peer, .. } | Self::NotExpected { peer, .. } => (peer, Reason::Stalled),
-            Self::NoMap { peer, .. } => (peer, Reason::Mismatch),
+            Self::NoMap { peer, .. } | Self::Mismatch { peer, .. } => (peer, Reason::Mismatch),
             Self::Unanswered { peer, .. } | Self::Silent { peer, .. } | Self::Disagreement { peer, .. } => {
                 (peer, Reason::Lost)
             }

@@ -14,7 +14,7 @@
 //! ACK     0-3 sequence of the newest PROBE, 0 before any   4-23 report   24-27 packets missing   28-31 packets that may be missing
 //!         32 flags (1 expected, 2 the bound holds, 4 every plane is wanted)   33-35 packets below this one are all there   36- map part, or nothing
 //! STATUS  as ACK: the answer to a PROBE
-//! PROBE   0-3 sequence  4-7 packets  8 planes  9 flags (1 send the map, 2 finish)  10-11 zero
+//! PROBE   0-3 sequence  4-7 packets  8 planes  9 flags (1 send the map, 2 finish)  10-11 shape of the message, 0 where it is not told
 //!         12-15 grace, ns  16-19 first packet whose state the map shall tell
 //! STOP    0-3 sequence  4-23 report  24-27 packets missing  28-31 packets agreed (FINAL)   32- map part, or nothing
 //! FINAL   0-3 sequence  4-7 packets  8-11 zero  12- map part
@@ -33,8 +33,8 @@ pub use writer::{MapSource, Writer};
 
 use cut_map::{MAX_PACKETS, MapError, MapPart};
 use std::net::IpAddr;
-use trimwire_encoder::DEFAULT_COORDINATES_PER_PACKET;
 use trimwire_encoder::wire::{HEADER_LEN, Kind, PLANES, plane_offset};
+use trimwire_encoder::{DEFAULT_COORDINATES_PER_PACKET, Layout};
 
 /// Longest control payload written, prefix included: fits an MTU of 1500 with any encapsulation that whole DATA
 /// packets of the default size survive.
@@ -176,6 +176,8 @@ pub struct Probe {
     pub sequence: u32,
     /// Packets of the message, 1 to 2^20.
     pub packets: u32,
+    /// Tells messages apart that are divided otherwise, or have other layer classes ([`shape`]); 0: not told.
+    pub shape: u16,
     /// Planes that are sent of each packet; fewer than 10 when the sender truncated ahead of time.
     pub planes: u8,
     /// The sender wants the final cut map.
@@ -313,6 +315,22 @@ pub enum Control<'a> {
     Hello(Hello<'a>),
 }
 
+/// A number that layouts share if they are equal, and one in 65,535 others: FNV-1a over what they are made of, folded. Never 0.
+pub fn shape(layout: &Layout) -> u16 {
+    let tensors =
+        layout.tensors().iter().flat_map(|tensor| [tensor.coordinates as u64, tensor.layer_class.into()]);
+    let whole = [layout.coordinates_per_packet() as u64, layout.row_log2().into()];
+    let hash = whole
+        .into_iter()
+        .chain(tensors)
+        .flat_map(u64::to_be_bytes)
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+    let folded = (hash ^ hash >> 32) as u32;
+    ((folded ^ folded >> 16) as u16).max(1)
+}
+
 fn word(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).unwrap_or_default().iter().fold(0, |word, &byte| word << 8 | u32::from(byte))
 }
@@ -364,6 +382,7 @@ impl<'a> Control<'a> {
                 planes: fixed[8].clamp(1, cut_map::FULL),
                 want_map: fixed[9] & 1 != 0,
                 finish: fixed[9] & 2 != 0,
+                shape: u16::from_be_bytes([fixed[10], fixed[11]]),
                 grace_ns: word(fixed, 12),
                 map_offset: word(fixed, 16),
             }),

@@ -82,6 +82,7 @@ fn answered(network: &mut Network, probes: u32) -> usize {
     let probe = Probe {
         sequence: 9,
         packets: 3,
+        shape: 0,
         planes: PLANES,
         want_map: false,
         finish: false,

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use trimwire_agent::burst::Arrived;
 use trimwire_agent::endpoint::{Event, Expectation, Reliability, Traffic};
 use trimwire_agent::transfer::{TransferError, TransferStats};
+use trimwire_agent::wire::Reason;
 use trimwire_encoder::wire::{Header, Kind, VERSION};
 use trimwire_encoder::{HEADER_LEN, Layout, PLANES, nmse};
 
@@ -601,6 +602,37 @@ fn a_sender_that_wants_an_agreement_with_a_receiver_that_does_not_says_so() {
         ),
         "{events:?}"
     );
+}
+
+/// Of messages that differ in length by whole packets the front of the longer one would pass for the shorter one.
+#[test]
+fn ranks_that_see_different_messages_under_one_number_both_say_so_at_once() {
+    let classed = |length| layout(length).with_layer_class(1).expect("valid");
+    for (name, sent, expected) in [
+        ("longer by a packet", layout(1_344), layout(896)),
+        ("shorter by a packet", layout(896), layout(1_344)),
+        ("longer by a row", layout(8_192), layout(4_096)),
+        ("longer by less than a packet", layout(1_000), layout(900)),
+        ("of another layer class", classed(1_000), layout(1_000)),
+    ] {
+        let mut network = Network::new(2, Faults::NONE, 3, Reliability::Bounded { loss: 0.01 });
+        let gradient = Random(1).gradient(sent.coordinates());
+        let message = encode_in(sent, &network.endpoints[0], MESSAGE, &gradient, PLANES);
+        let other = Expectation { layout: expected, ..expectation(&network.endpoints[1], 1) };
+        network.endpoints[1].expect(0, 0, MESSAGE, other).expect("expected once");
+        network.endpoints[0].send(0, 1, &message).expect("sent once");
+        let mut events = network.finish(SECOND);
+        events.retain(|(_, event)| !matches!(event, Event::Row { .. }));
+        events.sort_by_key(|&(rank, _)| rank);
+        let [(0, Event::Failed { error: told, .. }), (1, Event::Failed { error, .. })] = &events[..] else {
+            panic!("{name}: {events:?}");
+        };
+        assert!(
+            matches!(told, TransferError::Aborted { reason: Reason::Mismatch, .. }),
+            "{name}: the sender hears {told}"
+        );
+        assert!(matches!(error, TransferError::Mismatch { peer: 0, .. }), "{name}: {error}");
+    }
 }
 
 #[test]

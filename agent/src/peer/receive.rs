@@ -246,7 +246,8 @@ impl Peer {
         };
         if !transfer.on_probe(cx.now_ns, probe, &cx.config.timeouts) {
             cx.stats.malformed += 1;
-            return;
+            let error = transfer.mismatch(probe);
+            return self.fail_receive(cx, message, error);
         }
         if !transfer.is_receiving() {
             return self.queue_stop(message);

@@ -21,7 +21,7 @@ impl Default for DctcpConfig {
 /// RFC 8257 §3.3 per round: α ← (1 − g) α + g F with F the marked share. Where §3.4 takes α/2 off a window in which anything was
 /// marked, and a window without marks grows, this takes F α/2 off a round and adds 1 − F of the increase: a slow flow's rounds
 /// are longer, so that more of them see a mark, and it would stay slow. A cut packet has met a queue above every mark and counts as marked
-/// (trimmable packets never are: without cuts this law would be deaf to them). A loss in sixteen packets halves the rate (§3.5) where more than a few are lost: a link that loses one packet in
+/// (trimmable packets never are: without cuts this law would be deaf to them). When a burst of others has gone, its rate comes back within a few rounds. A loss in sixteen packets halves the rate (§3.5) where more than a few are lost: a link that loses one packet in
 /// a hundred whatever the rate would otherwise starve its flows (MLT §6.3), and what queues do shows in cuts and marks before it shows in losses. Below that losses count as marks.
 #[derive(Debug, Clone)]
 pub struct Dctcp {
@@ -31,6 +31,8 @@ pub struct Dctcp {
     alpha: f64,
     /// The estimated share of lost packets.
     loss: f64,
+    /// The last one, or the one that goes on.
+    congestion: Congestion,
 }
 
 /// Losses up to this share of many rounds may be the link's, not a queue's (BBR tolerates 2 % of one: draft-ietf-ccwg-bbr, `LossThresh`).
@@ -43,6 +45,28 @@ const BURST: (f64, f64) = (0.1, 3.0);
 /// Reductions below this are answered round by round.
 const WAIT_FROM: f64 = 0.03;
 
+/// A round of which so much was cut met more than flows that answer to cuts send: these keep it below a third (docs/rate-control.md).
+const SWAMPED: f64 = 0.5;
+
+/// What is known of a time of congestion, from its first marked round on.
+#[derive(Debug, Clone, Copy, Default)]
+struct Congestion {
+    swamped: bool,
+    lossy: bool,
+}
+
+impl Congestion {
+    fn goes_on(&mut self, round: &Round) {
+        self.swamped |= round.cut >= SWAMPED * round.packets;
+        self.lossy |= round.lost > 0.0;
+    }
+
+    /// Whether it was a burst of neighbours who answer to nothing, and who have gone when it is over. Of many senders that begin at once heads are lost, too: they are still there.
+    fn was_others(self) -> bool {
+        self.swamped && !self.lossy
+    }
+}
+
 impl Dctcp {
     /// A law for one path; α starts at 1 (§3.3, step 6).
     pub fn new(config: DctcpConfig, path: &PathModel) -> Self {
@@ -52,6 +76,7 @@ impl Dctcp {
             rounds: Rounds::new(path),
             alpha: 1.0,
             loss: 0.0,
+            congestion: Congestion::default(),
         }
     }
 
@@ -66,6 +91,8 @@ impl Dctcp {
         self.loss = (1.0 - gain) * self.loss + gain * (round.lost / round.packets).min(1.0);
         if marked == 0.0 {
             let increase = self.rate.calm_increase(round);
+            let increase =
+                if self.congestion.was_others() { increase.max(self.rate.recovery(round)) } else { increase };
             return self.rate.set(self.rate.bps + increase);
         }
         self.rate.set(self.rate.bps + (1.0 - marked) * round.increase_weight * self.rate.increase());
@@ -73,6 +100,10 @@ impl Dctcp {
         let burst = round.lost >= BURST.0 * round.packets && round.lost >= BURST.1;
         let lost = if burst || self.loss > RANDOM_LOSS { lost } else { 0.0 };
         let share = (marked * self.alpha / 2.0).max(lost / 2.0);
+        if self.rate.is_calm() {
+            self.congestion = Congestion::default();
+        }
+        self.congestion.goes_on(round);
         self.rate.reduce(share, round.weight);
         if share >= WAIT_FROM {
             self.rounds.wait_for_effect(now_ns, (round.cut + round.lost) / round.packets);

@@ -5,9 +5,9 @@ use super::{TransferError, TransferStats};
 use crate::config::{Reliability, TimeoutConfig};
 use crate::interface::Expectation;
 use crate::wire::cut_map::{CutMap, Detail, FULL};
-use crate::wire::{Echo, Final, MapSource, Probe, Progress, Report, Stop, Wanted, Writer};
+use crate::wire::{Echo, Final, MapSource, Probe, Progress, Report, Stop, Wanted, Writer, shape};
 use std::collections::VecDeque;
-use trimwire_encoder::wire::{Header, PacketError};
+use trimwire_encoder::wire::Header;
 use trimwire_encoder::{Envelope, RowReceiver, Sealer};
 
 /// What a receiver counts of a message, whether or not the application expects it already.
@@ -89,6 +89,10 @@ pub(crate) struct Taken {
     pub(crate) cut: bool,
 }
 
+/// A DATA datagram that is none of the message's: damaged, forged, or of one that is divided otherwise.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Misfit;
+
 /// A message on its way from one rank.
 #[derive(Debug)]
 pub(crate) struct Incoming {
@@ -99,6 +103,7 @@ pub(crate) struct Incoming {
     sealer: Option<Sealer>,
     phase: Phase,
     board: Board,
+    shape: u16,
     slots: Vec<Slot>,
     /// Packets of each row that are not satisfied.
     wants: Vec<u32>,
@@ -155,6 +160,7 @@ impl Incoming {
             phase: Phase::Receiving,
             // Tails may still be fetched until the replicas agree: rows that lack some are kept.
             board: Board::new(packets, planes, may_miss.is_none() || expectation.agree),
+            shape: shape(layout),
             slots,
             wants,
             ready: VecDeque::new(),
@@ -219,14 +225,14 @@ impl Incoming {
         payload: &[u8],
         count: Option<u32>,
         spent: &mut Vec<RowReceiver>,
-    ) -> Result<Taken, PacketError> {
-        let index = header.index;
-        if !self.is_receiving() || index >= self.board.packets() {
-            // Beyond the message: the first row's receiver says so in the right words.
-            if self.is_receiving() {
-                self.receiver(0).receive(payload)?;
-            }
+    ) -> Result<Taken, Misfit> {
+        let (index, packets) = (header.index, self.board.packets());
+        if !self.is_receiving() {
             return Ok(Taken { ack: false, cut: false });
+        }
+        // The front of a longer message would be taken for all of it.
+        if index >= packets || header.prefix.last != (index + 1 == packets) {
+            return Err(Misfit);
         }
         let row = self.expectation.layout.packet_row(index as usize);
         let (held, first) = match &mut self.slots[row] {
@@ -236,7 +242,7 @@ impl Incoming {
                 return Ok(Taken { ack: false, cut: false });
             }
             Slot::Receiving(receiver) => {
-                let receipt = receiver.receive(payload)?;
+                let receipt = receiver.receive(payload).map_err(|_| Misfit)?;
                 if receipt.duplicate {
                     self.heard_ns = arrival.at_ns;
                     self.stats.duplicates += 1;
@@ -249,7 +255,7 @@ impl Incoming {
                 if let Some(memory) = spent.pop() {
                     receiver = receiver.reusing(memory);
                 }
-                let receipt = receiver.receive(payload)?;
+                let receipt = receiver.receive(payload).map_err(|_| Misfit)?;
                 (receipt.planes_now, Some(receiver))
             }
         };
@@ -289,9 +295,9 @@ impl Incoming {
         }
     }
 
-    /// Takes a PROBE. `false`: it is about a message of another shape. Otherwise a STATUS is due unless everything is there, and the timer may have changed.
+    /// Takes a PROBE. `false`: it is about a message of another shape, and this one will never be there. Otherwise a STATUS is due unless everything is there, and the timer may have changed.
     pub(crate) fn on_probe(&mut self, now_ns: u64, probe: &Probe, timeouts: &TimeoutConfig) -> bool {
-        if probe.packets != self.board.packets() {
+        if probe.packets != self.board.packets() || ![0, self.shape].contains(&probe.shape) {
             return false;
         }
         self.heard_ns = now_ns;
@@ -315,6 +321,12 @@ impl Incoming {
             self.set_timer(timeouts);
         }
         true
+    }
+
+    /// What is wrong with a PROBE that was not taken.
+    pub(crate) fn mismatch(&self, probe: &Probe) -> TransferError {
+        let (peer, message) = (self.from, self.id);
+        TransferError::Mismatch { peer, message, packets: probe.packets, expected: self.board.packets() }
     }
 
     /// Whether enough is there, and nothing more to be waited for.

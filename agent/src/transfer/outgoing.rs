@@ -12,7 +12,7 @@ use crate::rate::Feedback;
 use crate::row::{Row, Run};
 use crate::spray::Spray;
 use crate::wire::cut_map::CutMap;
-use crate::wire::{Probe, Progress, Report, Stop, Wanted};
+use crate::wire::{Probe, Progress, Report, Stop, Wanted, shape};
 use trimwire_encoder::Layout;
 
 /// What to do after something happened to a transfer.
@@ -64,6 +64,7 @@ pub(crate) struct Outgoing {
     to: u16,
     id: u32,
     layout: Layout,
+    shape: u16,
     planes: u8,
     /// Layer class of its packets, 0 to 7.
     pub(crate) class: u8,
@@ -104,6 +105,7 @@ impl Outgoing {
             to,
             id: outbound.message,
             layout: outbound.layout.clone(),
+            shape: shape(&outbound.layout),
             planes: outbound.planes,
             class: outbound.layout.layer_class(0),
             rows: Vec::with_capacity(outbound.layout.rows()),
@@ -270,6 +272,7 @@ impl Outgoing {
         Probe {
             sequence,
             packets: self.packets,
+            shape: self.shape,
             planes: self.planes,
             want_map: self.map.is_some(),
             finish: self.finish && self.all_sent(),

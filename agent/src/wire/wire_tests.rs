@@ -51,7 +51,7 @@ fn addresses() -> impl Strategy<Value = Vec<IpAddr>> {
 proptest! {
     #[test]
     fn what_is_written_is_read_back(
-        progress in progress(), message: u32, words: [u32; 4], packets in 1..=MAX_PACKETS, planes in 1..=FULL, flags: [bool; 2],
+        progress in progress(), message: u32, words: [u32; 4], shape: u16, packets in 1..=MAX_PACKETS, planes in 1..=FULL, flags: [bool; 2],
         reason in 1_u8..=5, culprit: u16, ports in prop::collection::vec(any::<u16>(), 1..=PORTS_MAX), addresses in addresses(),
     ) {
         let bytes = writer().progress(message, false, &progress, None).0;
@@ -62,7 +62,7 @@ proptest! {
 
         let [sequence, grace_ns, map_offset, missing] = words;
         let [want_map, finish] = flags;
-        let probe = Probe { sequence, packets, planes, want_map, finish, grace_ns, map_offset };
+        let probe = Probe { sequence, packets, shape, planes, want_map, finish, grace_ns, map_offset };
         let bytes = writer().probe(message, &probe);
         prop_assert_eq!(read(&bytes).1, Control::Probe(probe));
 
@@ -150,6 +150,7 @@ fn golden_bytes_of_a_probe() {
     let probe = Probe {
         sequence: 2,
         packets: 1_000,
+        shape: 0x1234,
         planes: FULL,
         want_map: false,
         finish: true,
@@ -160,7 +161,7 @@ fn golden_bytes_of_a_probe() {
         writer().probe(0x0102_0304, &probe),
         [
             0x33, 0x10, 0x15, 0x2c, 1, 2, 3, 4, 10, 11, 12, 13, 0, 0, 0, 7, 0, 0, 0, 2, 0, 0, 3, 0xe8, 10, 2,
-            0, 0, 0, 0, 0x4e, 0x20, 0, 0, 0, 0
+            0x12, 0x34, 0, 0, 0x4e, 0x20, 0, 0, 0, 0
         ]
     );
 }

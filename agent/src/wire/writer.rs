@@ -86,7 +86,8 @@ impl Writer {
     pub fn probe(self, message: u32, probe: &Probe) -> Vec<u8> {
         let mut out = self.begin(Kind::Probe, message);
         put(&mut out, &[probe.sequence, probe.packets]);
-        out.extend_from_slice(&[probe.planes, u8::from(probe.want_map) | u8::from(probe.finish) << 1, 0, 0]);
+        out.extend_from_slice(&[probe.planes, u8::from(probe.want_map) | u8::from(probe.finish) << 1]);
+        out.extend_from_slice(&probe.shape.to_be_bytes());
         put(&mut out, &[probe.grace_ns, probe.map_offset]);
         out
     }
