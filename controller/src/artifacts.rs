@@ -7,7 +7,8 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 use trimwire_p4runtime::p4info::{Index, IndexError, Named, P4Info, P4InfoError};
 
-use crate::spec::{Fabric, Located, PipelineFiles, Problems, SpecError, Target};
+use crate::model::{Fabric, PipelineFiles, Target};
+use crate::problem::{Located, Problems, SpecError};
 use crate::target;
 
 /// The program that this controller was built with.

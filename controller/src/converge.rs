@@ -7,10 +7,9 @@ use trimwire_p4runtime::status;
 use trimwire_p4runtime::v1::set_forwarding_pipeline_config_request::Action;
 use trimwire_p4runtime::v1::write_request::Atomicity;
 
-use crate::apply::Shared;
 use crate::artifacts::Artifacts;
-use crate::desired::Desired;
 use crate::device::{self, DeviceError};
+use crate::fleet::Shared;
 use crate::reconcile::{self, Change, Operation};
 use crate::report::{ChangeReport, Counts, PipelineState, Refusal, SwitchReport};
 
@@ -20,11 +19,11 @@ use crate::report::{ChangeReport, Counts, PipelineState, Refusal, SwitchReport};
 /// May be dropped at any time: nothing is written after that.
 pub(crate) async fn converge(
     client: &Client,
-    wanted: &Desired,
     shared: &Shared,
     report: &mut SwitchReport,
 ) -> Result<(), DeviceError> {
-    let artifacts = shared.artifacts.of(&report.switch);
+    let wanted = &shared.compiler.compile(&report.switch)?;
+    let artifacts = shared.artifacts(&report.switch);
     let index = artifacts.index();
     report.pipeline_before = pipeline_state(device::cookie(client).await?, artifacts);
     if report.pipeline_before != PipelineState::Same {

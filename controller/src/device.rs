@@ -8,6 +8,7 @@ use trimwire_p4runtime::entity::EntityError;
 use trimwire_p4runtime::p4info::Index;
 use trimwire_p4runtime::v1::get_forwarding_pipeline_config_request::ResponseType;
 
+use crate::compile::CompileError;
 use crate::reconcile::{self, Actual};
 
 /// Why work on a switch ended early.
@@ -47,6 +48,9 @@ pub enum DeviceError {
         /// What does not fit.
         source: Box<EntityError>,
     },
+    /// The switch's program cannot hold what it should.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
     /// The switch runs no program, or another one.
     #[error("switch {address} does not run this pipeline ({found}); run apply first")]
     Pipeline {

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::show::Table;
-use crate::spec::{End, Fabric, Target};
-use crate::{topology, units};
+use crate::model::{End, Fabric, Target};
+use crate::table::Table;
+use crate::topology::Topology;
+use crate::units;
 
 /// Everything by name, what was generated and what was written alike.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -65,9 +66,9 @@ pub struct ExpandedLink {
 impl Expanded {
     /// Of a fabric.
     pub fn of(fabric: &Fabric) -> Self {
-        let tiers = topology::tiers(fabric);
+        let topology = Topology::of(fabric);
         let switches = fabric.switches.iter().map(|(name, switch)| {
-            let tier = tiers.get(name.as_str()).copied();
+            let tier = topology.tier(name);
             let address = switch.address.clone();
             let (device_id, target) = (switch.device_id, switch.target);
             (name.clone(), ExpandedSwitch { address, device_id, target, tier })
@@ -113,8 +114,8 @@ pub struct Tier {
 
 /// Ports, capacities and oversubscription.
 pub fn tiers(fabric: &Fabric) -> Vec<Tier> {
-    let tiers = topology::tiers(fabric);
-    let tier = |name: &str| tiers.get(name).copied();
+    let topology = Topology::of(fabric);
+    let tier = |name: &str| topology.tier(name);
     let mut own: BTreeMap<&str, Tier> = fabric
         .switches
         .iter()

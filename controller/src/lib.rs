@@ -26,20 +26,27 @@
 
 mod apply;
 mod artifacts;
+mod compile;
 mod converge;
-mod desired;
 mod device;
 pub mod export;
+mod fields;
+mod fleet;
 pub mod inventory;
+mod load;
+pub mod model;
 mod places;
 mod policy;
+mod problem;
+mod program;
 mod progress;
 mod reconcile;
 pub mod report;
 pub mod run;
 pub mod sample;
 pub mod show;
-pub mod spec;
+mod spec;
+mod table;
 mod target;
 pub mod thresholds;
 pub mod topology;
@@ -47,16 +54,17 @@ pub mod units;
 pub mod watch;
 mod yaml;
 
-pub use self::apply::{ApplyError, Options, apply, apply_blocking, plan, plan_blocking};
+pub use self::apply::{apply, apply_blocking, plan, plan_blocking};
 pub use self::artifacts::{Artifacts, ArtifactsError};
-pub use self::desired::{Desired, DesiredError, Wanted, desired};
+pub use self::compile::{CompileError, Compiler, Desired, Wanted};
 pub use self::device::DeviceError;
-pub use self::policy::{PortPolicy, QueuePolicy};
+pub use self::fleet::{ApplyError, Options};
+pub use self::model::{Fabric, MetricsAt, PortPolicy, QueuePolicy, Target};
+pub use self::problem::{Problem, SpecError};
 pub use self::progress::Progress;
 pub use self::reconcile::{Actual, Change, Operation, actual, batches, difference, filters};
 pub use self::report::{Plan, Report};
-pub use self::spec::{Fabric, MetricsAt, Problem, SpecError};
-pub use self::target::{Target, manual_steps};
+pub use self::target::manual_steps;
 
 /// JSON Schema of the fabric file, for editors.
 pub const SCHEMA: &str = include_str!("../fabric.schema.json");

@@ -6,62 +6,12 @@
 //! so that `mark_at ≤ shallow_at ≤ deep_at ≤ drop_at` always holds; given values out of order are an error.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use serde::Serialize;
-
-use crate::spec::{End, Fabric, Layer, Located, Overload, PolicySpec, Problems};
+use crate::model::{End, Fabric, Overload, PortPolicy, QueuePolicy, TrimCap};
+use crate::problem::{Located, Problems};
+use crate::spec::{Layer, PolicySpec};
 use crate::units::{self, CutSize, DataPacket, NEVER, Threshold};
-
-/// What an egress port does with its queues.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PortPolicy {
-    /// The link's speed, bit/s.
-    pub rate_bps: u64,
-    /// By queue number and importance (`[less important, important]`).
-    pub queues: BTreeMap<u8, [QueuePolicy; 2]>,
-    /// Code point of packets that are cut on their way out here.
-    pub trimmed_dscp: u8,
-    /// What cut packets may take of the line; `None` for all of it.
-    pub trim_cap: Option<TrimCap>,
-}
-
-/// A token bucket for what leaves the trim queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TrimCap {
-    /// Millionths of the line rate.
-    pub share: u32,
-    /// bit/s.
-    pub rate_bps: u64,
-    /// Bytes that may leave at once: what the trim queue holds.
-    pub burst: u32,
-}
-
-impl TrimCap {
-    /// The rate as `set_cap` takes it, in bytes per 1,024 µs. A cap lets something through, however slow the line.
-    pub(crate) fn table_rate(self) -> u32 {
-        let bytes = u128::from(self.rate_bps) * 128 / 1_000_000;
-        u32::try_from(bytes.max(1)).unwrap_or(u32::MAX)
-    }
-}
-
-/// Action data of `set_thresholds` but for what the whole fabric shares. Occupancies and sizes in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct QueuePolicy {
-    /// ECT packets are marked CE from here.
-    pub mark_at: u32,
-    /// Trimmable packets are cut to `shallow_size` from here; less important others are dropped.
-    pub shallow_at: u32,
-    /// Trimmable packets are cut to `deep_size` from here.
-    pub deep_at: u32,
-    /// Everything that is not cut is dropped from here.
-    pub drop_at: u32,
-    /// Frame bytes.
-    pub shallow_size: u16,
-    /// Frame bytes.
-    pub deep_size: u16,
-    /// The trim queue takes no more from here.
-    pub trim_drop_at: u32,
-}
 
 /// Defaults for layer classes: times at line rate. `[less important, important]`.
 const CLASS_DEFAULTS: [[Threshold; 4]; 2] = [
@@ -91,21 +41,22 @@ pub(crate) fn resolve(
     rtt_given: bool,
     problems: &mut Problems,
     warnings: &mut Problems,
-) -> BTreeMap<String, BTreeMap<u16, PortPolicy>> {
+) -> BTreeMap<String, BTreeMap<u16, Arc<PortPolicy>>> {
     let mut resolver = Resolver {
         fabric,
         spec,
         rtt_given,
         packet: fabric.data_packet(),
         head: units::head(fabric.hosts.values().any(|host| host.ip6.is_some())),
-        found: BTreeMap::new(),
-        doubts: BTreeMap::new(),
+        found: Complaints::default(),
+        doubts: Complaints::default(),
+        known: BTreeMap::new(),
     };
-    let mut policies: BTreeMap<String, BTreeMap<u16, PortPolicy>> = BTreeMap::new();
+    let mut policies: BTreeMap<String, BTreeMap<u16, Arc<PortPolicy>>> = BTreeMap::new();
     for link in &fabric.links {
         for (end, far) in [(&link.a, &link.b), (&link.b, &link.a)] {
             let End::Port(switch, port) = end else { continue };
-            let policy = resolver.port(switch, *port, link.rate_bps, matches!(far, End::Host(_)));
+            let policy = resolver.shared(switch, *port, link.rate_bps, matches!(far, End::Host(_)));
             policies.entry(switch.clone()).or_default().insert(*port, policy);
         }
     }
@@ -114,18 +65,34 @@ pub(crate) fn resolve(
     }
     let Resolver { found, doubts, .. } = resolver;
     for (collected, sink) in [(found, problems), (doubts, warnings)] {
-        for ((line, path, kind), (message, places)) in collected {
+        for ((line, path, _), (message, places)) in collected.places {
             let more =
                 if places > 1 { format!(" (and in {} more places)", places - 1) } else { String::new() };
-            let _ = kind;
             sink.add(line, path, format!("{message}{more}"));
         }
     }
     policies
 }
 
-/// By line, path and kind of complaint: the first message and in how many places it applies.
-type Complaints = BTreeMap<(usize, String, &'static str), (String, usize)>;
+/// Line, path and kind of a complaint.
+type Place = (usize, String, &'static str);
+
+/// What is wrong, or doubtful: the first message of a place and at how many ports it applies.
+#[derive(Default)]
+struct Complaints {
+    places: BTreeMap<Place, (String, usize)>,
+    /// Those of the port that is being looked at.
+    of_port: Vec<Place>,
+}
+
+/// What a port is told by, where the file does not name it: speed, and whether a host is at the other end.
+type Kind = (u64, bool);
+
+/// A port's policy, and the complaints about it: of what is found wrong and of what is doubtful.
+struct Known {
+    policy: Arc<PortPolicy>,
+    complaints: [Vec<Place>; 2],
+}
 
 struct Resolver<'f> {
     fabric: &'f Fabric,
@@ -136,6 +103,7 @@ struct Resolver<'f> {
     head: u64,
     found: Complaints,
     doubts: Complaints,
+    known: BTreeMap<Kind, Known>,
 }
 
 fn complain(
@@ -145,7 +113,9 @@ fn complain(
     kind: &'static str,
     message: impl FnOnce() -> String,
 ) {
-    sink.entry((line, path.to_owned(), kind)).or_insert_with(|| (message(), 0)).1 += 1;
+    let place = (line, path.to_owned(), kind);
+    sink.places.entry(place.clone()).or_insert_with(|| (message(), 0)).1 += 1;
+    sink.of_port.push(place);
 }
 
 /// Where a value may be given, particular first.
@@ -158,6 +128,30 @@ impl<'f> Layers<'f> {
 }
 
 impl<'f> Resolver<'f> {
+    /// A port's policy. All that the file does not name and that are of a kind have one, and the same is wrong with all of them.
+    fn shared(&mut self, switch: &str, port: u16, rate_bps: u64, last_hop: bool) -> Arc<PortPolicy> {
+        if self.spec.ports.contains_key(&(switch.to_owned(), port)) {
+            return Arc::new(self.port(switch, port, rate_bps, last_hop));
+        }
+        let kind = (rate_bps, last_hop);
+        if let Some(Known { policy, complaints }) = self.known.get(&kind) {
+            for (sink, places) in [&mut self.found, &mut self.doubts].into_iter().zip(complaints) {
+                for place in places {
+                    if let Some((_, count)) = sink.places.get_mut(place) {
+                        *count += 1;
+                    }
+                }
+            }
+            return Arc::clone(policy);
+        }
+        self.found.of_port.clear();
+        self.doubts.of_port.clear();
+        let policy = Arc::new(self.port(switch, port, rate_bps, last_hop));
+        let complaints = [&mut self.found, &mut self.doubts].map(|sink| std::mem::take(&mut sink.of_port));
+        self.known.insert(kind, Known { policy: Arc::clone(&policy), complaints });
+        policy
+    }
+
     fn port(&mut self, switch: &str, port: u16, rate_bps: u64, last_hop: bool) -> PortPolicy {
         let Fabric { queues: plan, dscp, .. } = self.fabric;
         let mut queues = BTreeMap::new();
@@ -359,7 +353,7 @@ impl<'f> Resolver<'f> {
     }
 
     /// Heads alone fill a link beyond a sustained overload of full frame : cut frame, 12:1 at one plane.
-    fn header_overload(&mut self, policies: &BTreeMap<String, BTreeMap<u16, PortPolicy>>) {
+    fn header_overload(&mut self, policies: &BTreeMap<String, BTreeMap<u16, Arc<PortPolicy>>>) {
         let full = self.packet.full_frame().max(1);
         for (switch, ports) in policies {
             let all: u128 = ports.values().map(|port| u128::from(port.rate_bps)).sum();

@@ -15,7 +15,8 @@ use trimwire_p4runtime::v1::{
     TableEntry, Update, table_action,
 };
 
-use crate::desired::{Desired, names};
+use crate::compile::Desired;
+use crate::program as names;
 use crate::target;
 
 /// What a switch holds of what this controller owns, in canonical form.
@@ -92,7 +93,7 @@ pub fn filters(index: &Index) -> Result<Vec<Entity>, EntityError> {
     Ok(filters)
 }
 
-/// Our tables of a program; which ones it lacks, [`desired`](crate::desired::desired) says.
+/// Our tables of a program; which ones it lacks, [`desired`](crate::compile::desired) says.
 fn tables(index: &Index) -> impl Iterator<Item = TableRef<'_>> {
     names::TABLES.into_iter().filter_map(|name| index.table(name).ok())
 }

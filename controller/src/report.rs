@@ -298,8 +298,6 @@ impl fmt::Display for SwitchPlan {
 pub struct Plan {
     /// By name.
     pub switches: Vec<SwitchPlan>,
-    /// Thresholds in each target's unit, as they will be in the tables.
-    pub thresholds: Vec<crate::show::PolicyRow>,
     /// What P4Runtime does not reach and a person has to do.
     pub manual_steps: Vec<String>,
     /// Of the fabric file.
@@ -320,7 +318,6 @@ impl Plan {
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "thresholds:\n{}", crate::show::policy_table(&self.thresholds))?;
         for step in &self.manual_steps {
             writeln!(f, "by hand: {step}")?;
         }

@@ -28,12 +28,10 @@ use self::board::Board;
 pub use self::board::{CuttingStatus, Status, SwitchStatus};
 use self::driver::{Terms, Wanted, drive};
 pub use self::metrics::metrics_text;
-use crate::apply::{ApplyError, Options, Shared};
 use crate::artifacts::Artifacts;
-use crate::desired;
+use crate::fleet::{ApplyError, Options, Shared};
+use crate::model::{Fabric, MetricsAt};
 use crate::places::Places;
-use crate::spec::{Fabric, MetricsAt};
-use crate::topology::Routes;
 
 /// Where metrics are served if nobody says otherwise, and the port is free.
 pub const DEFAULT_METRICS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9550);
@@ -184,36 +182,34 @@ impl Controller {
     }
 
     fn take(&mut self, fabric: &Fabric) -> Result<(), RunError> {
-        let all = desired::desired(fabric, &Routes::of(fabric), &self.artifacts).map_err(ApplyError::from)?;
         let options = Options { election_id: self.options.election_id, ..Options::default() };
         let shared = Shared::new(fabric, &self.artifacts, &options);
+        shared.fits(&options)?;
         let places = Places::new(fabric.controller.concurrency);
         let mut drivers = std::mem::take(&mut self.drivers);
         self.board.change(|status| status.switches.retain(|name, _| fabric.switches.contains_key(name)));
-        for (name, desired) in all {
-            let Some(switch) = fabric.switches.get(&name) else { continue };
+        for (name, switch) in &fabric.switches {
             let terms = Terms {
                 name: name.clone(),
-                reach: shared.reach(&name, switch),
+                reach: shared.reach(name, switch),
                 election_id: shared.election_id,
                 interval_ns: fabric.controller.interval_ns,
             };
             let wanted = Arc::new(Wanted {
                 name: name.clone(),
-                desired,
-                ports: fabric.policies.get(&name).cloned().unwrap_or_default(),
+                ports: fabric.policies.get(name).cloned().unwrap_or_default(),
                 shared: Arc::clone(&shared),
                 places: places.clone(),
                 is_sampled: self.metrics.is_some(),
             });
-            let driver = match drivers.remove(&name).filter(|driver| driver.terms == terms) {
+            let driver = match drivers.remove(name).filter(|driver| driver.terms == terms) {
                 Some(driver) => {
                     driver.wanted.send_replace(wanted);
                     driver
                 }
                 None => self.start_driver(terms, wanted),
             };
-            self.drivers.insert(name, driver);
+            self.drivers.insert(name.clone(), driver);
         }
         // What is left in `drivers` is not in the file any more: dropped, its channel is closed, and it ends.
         Ok(())

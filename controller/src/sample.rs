@@ -3,6 +3,7 @@
 //! Cells are asked for one by one: a fabric's ports use few of the 4,096 cells of each array.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tonic::Code;
 use trimwire_p4runtime::bytes;
@@ -12,10 +13,10 @@ use trimwire_p4runtime::p4info::Index;
 use trimwire_p4runtime::v1::entity::Entity as Kind;
 use trimwire_p4runtime::v1::{Entity, p4_data};
 
-use crate::desired::names;
 use crate::device::DeviceError;
-use crate::policy::PortPolicy;
-use crate::show::Count;
+use crate::model::PortPolicy;
+use crate::program as names;
+use serde::Serialize;
 
 /// Queues of a port, and so cells of the program's arrays per port.
 const QUEUES: u16 = 8;
@@ -68,6 +69,15 @@ impl Counter {
     }
 }
 
+/// What a counter holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Count {
+    /// Packets.
+    pub packets: i64,
+    /// Bytes of frames as they arrived.
+    pub bytes: i64,
+}
+
 /// One queue of one port.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QueueSample {
@@ -84,7 +94,7 @@ pub type Sample = BTreeMap<(u16, u8), QueueSample>;
 pub(crate) async fn sample(
     client: &Client,
     index: &Index,
-    ports: &BTreeMap<u16, PortPolicy>,
+    ports: &BTreeMap<u16, Arc<PortPolicy>>,
 ) -> Result<Sample, DeviceError> {
     let places = || ports.iter().flat_map(|(port, policy)| policy.queues.keys().map(|queue| (*port, *queue)));
     let mut sample: Sample = places().map(|place| (place, QueueSample::default())).collect();

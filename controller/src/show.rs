@@ -1,7 +1,6 @@
 //! What switches hold and count, in the fabric's words. Looks only: takes no mastership.
 
 mod decode;
-pub(crate) mod table;
 mod text;
 
 use std::collections::BTreeMap;
@@ -9,13 +8,13 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-pub(crate) use self::table::Table;
 pub use self::text::policy_table;
-use crate::apply::{ApplyError, Options, Shared, blocking, each};
 use crate::artifacts::Artifacts;
 use crate::device::{self, DeviceError};
-use crate::policy::QueuePolicy;
-use crate::spec::{Fabric, Switch};
+use crate::fleet::{ApplyError, Options, Shared, blocking, each};
+use crate::sample::Count;
+
+use crate::model::{Fabric, PortPolicy, QueuePolicy, Switch};
 
 /// What to look at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +36,7 @@ pub struct RouteRow {
     pub switch: String,
     /// `10.0.0.1/32`.
     pub prefix: String,
-    /// Whose address it is; empty for nobody's in the file.
+    /// Whose addresses they are: a host's name, or a rack's; empty for nobody's in the file.
     pub host: String,
     /// In order of ports.
     pub next_hops: Vec<NextHop>,
@@ -106,15 +105,6 @@ pub struct PolicyRow {
     pub trim_cap: Option<CapRow>,
 }
 
-/// What a counter holds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Count {
-    /// Packets.
-    pub packets: i64,
-    /// Bytes of frames as they arrived.
-    pub bytes: i64,
-}
-
 /// The counters of a port's queue.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct CounterRow {
@@ -178,11 +168,10 @@ pub async fn show(
     what: What,
 ) -> Result<Shown, ApplyError> {
     let shared = Shared::new(fabric, artifacts, options);
-    let whole = Arc::new(fabric.clone());
-    let seen = each(fabric, options, BTreeMap::new(), |name, switch, _: Option<()>| {
-        let (shared, whole) = (Arc::clone(&shared), Arc::clone(&whole));
+    let seen = each(fabric, options, |name, switch| {
+        let shared = Arc::clone(&shared);
         async move {
-            let rows = look(&whole, &name, &switch, &shared, what).await;
+            let rows = look(&name, &switch, &shared, what).await;
             (name, rows.map_err(|error| error.to_string()))
         }
     })
@@ -230,16 +219,15 @@ fn extend(rows: &mut Rows, more: Rows) {
     }
 }
 
-async fn look(
-    fabric: &Fabric,
-    name: &str,
-    switch: &Switch,
-    shared: &Shared,
-    what: What,
-) -> Result<Rows, DeviceError> {
+async fn look(name: &str, switch: &Switch, shared: &Shared, what: What) -> Result<Rows, DeviceError> {
     let client = shared.reach(name, switch).observe().await?;
-    device::expect_program(&client, shared.artifacts.of(name).cookie()).await?;
-    let decoder = decode::Decoder { fabric, switch: name, index: shared.index(name), client: &client };
+    device::expect_program(&client, shared.artifacts(name).cookie()).await?;
+    let decoder = decode::Decoder {
+        compiler: &shared.compiler,
+        switch: name,
+        index: shared.index(name),
+        client: &client,
+    };
     match what {
         What::Routes => decoder.routes().await.map(Rows::Routes),
         What::Policy => decoder.policy().await.map(Rows::Policy),
@@ -248,20 +236,44 @@ async fn look(
     }
 }
 
-/// The policy that the fabric file asks for, in each target's unit.
-pub fn planned(fabric: &Fabric) -> Vec<PolicyRow> {
+/// The policy that a fabric file asks for, in each target's unit. As JSON a row for each table entry, for people a table for all ports
+/// that are alike; a large fabric has more rows than anybody wants to hold.
+#[derive(Debug, Clone, Copy)]
+pub struct Planned<'f>(pub &'f Fabric);
+
+impl<'f> Planned<'f> {
+    /// Row by row, in order of switch, port, queue, importance.
+    pub fn rows(self) -> impl Iterator<Item = PolicyRow> + 'f {
+        let Self(fabric) = self;
+        self.ports().flat_map(move |(switch, port, policy)| port_rows(fabric, switch, port, &policy))
+    }
+
+    /// Every linked port with its policy in its target's unit.
+    fn ports(self) -> impl Iterator<Item = (&'f str, u16, Arc<PortPolicy>)> {
+        let Self(fabric) = self;
+        fabric.policies.iter().flat_map(move |(switch, ports)| {
+            let target = fabric.switches.get(switch).map(|switch| switch.target);
+            let converted = target.map(|target| target.convert(ports, &fabric.queues)).unwrap_or_default();
+            converted.into_iter().map(move |(port, policy)| (switch.as_str(), port, policy))
+        })
+    }
+}
+
+impl Serialize for Planned<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.rows())
+    }
+}
+
+fn port_rows(fabric: &Fabric, switch: &str, port: u16, policy: &PortPolicy) -> Vec<PolicyRow> {
+    let caps_by_table = fabric.switches.get(switch).is_some_and(|switch| switch.target.caps_by_table());
+    let cap = policy.trim_cap.filter(|_| caps_by_table);
+    let cap = cap.map(|cap| CapRow::of_table(cap.table_rate(), cap.burst));
     let mut rows = Vec::new();
-    for (switch, ports) in &fabric.policies {
-        let Some(target) = fabric.switches.get(switch).map(|switch| switch.target) else { continue };
-        for (port, policy) in target.convert(ports, &fabric.queues) {
-            let cap = policy.trim_cap.filter(|_| target.caps_by_table());
-            let cap = cap.map(|cap| CapRow::of_table(cap.table_rate(), cap.burst));
-            for (queue, both) in &policy.queues {
-                for (important, values) in [false, true].into_iter().zip(both) {
-                    let entry = Entry { port, queue: *queue, important, trimmed_dscp: policy.trimmed_dscp };
-                    rows.push(row(fabric, switch, &entry, values, cap));
-                }
-            }
+    for (queue, both) in &policy.queues {
+        for (important, values) in [false, true].into_iter().zip(both) {
+            let entry = Entry { port, queue: *queue, important, trimmed_dscp: policy.trimmed_dscp };
+            rows.push(row(fabric, switch, &entry, values, cap));
         }
     }
     rows

@@ -10,35 +10,21 @@ mod stratum_tofino;
 mod stratum_tofino2;
 mod trimwire;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
-use serde::Serialize;
 use trimwire_p4runtime::entity::EntityError;
 use trimwire_p4runtime::p4info::Index;
 use trimwire_p4runtime::v1::Entity;
 
 pub(crate) use self::stratum::device_config as stratum_device_config;
-use crate::policy::PortPolicy;
-use crate::spec::{Fabric, Problems, QueuePlan};
-
-/// A kind of switch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Target {
-    /// `trimwire-switch`, and its engine in virtual time.
-    Trimwire,
-    /// `simple_switch_grpc`.
-    Bmv2,
-    /// Tofino 1 under Stratum.
-    StratumTofino,
-    /// Tofino 2 under Stratum.
-    #[serde(rename = "stratum-tofino2")]
-    StratumTofino2,
-}
+use crate::model::PortPolicy;
+use crate::model::{End, Fabric, QueuePlan, Switch, Target};
+use crate::problem::Problems;
 
 /// Ports of a switch in its linked order, with what their queues do.
-pub(crate) type Ports = BTreeMap<u16, PortPolicy>;
+pub(crate) type Ports = BTreeMap<u16, Arc<PortPolicy>>;
 
 /// What a kind of switch is like.
 trait Rules: Sync {
@@ -70,24 +56,6 @@ trait Rules: Sync {
 }
 
 impl Target {
-    /// All of them, in the order of messages.
-    pub const ALL: [Self; 4] = [Self::Trimwire, Self::Bmv2, Self::StratumTofino, Self::StratumTofino2];
-
-    /// Its name in fabric files.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Trimwire => "trimwire",
-            Self::Bmv2 => "bmv2",
-            Self::StratumTofino => "stratum-tofino",
-            Self::StratumTofino2 => "stratum-tofino2",
-        }
-    }
-
-    /// Whether Stratum runs it: then the program is wrapped in Stratum's own message.
-    pub fn is_stratum(self) -> bool {
-        matches!(self, Self::StratumTofino | Self::StratumTofino2)
-    }
-
     /// The architecture that the P4Info of its program names.
     pub(crate) fn architecture(self) -> &'static str {
         match self {
@@ -122,7 +90,20 @@ impl Target {
 
     /// A switch's policies in its own units.
     pub(crate) fn convert(self, ports: &Ports, plan: &QueuePlan) -> Ports {
-        ports.iter().map(|(port, policy)| (*port, self.rules().convert(policy, plan))).collect()
+        // Ports that share a policy share the converted one.
+        let mut converted: Vec<(&Arc<PortPolicy>, Arc<PortPolicy>)> = Vec::new();
+        let mut one = |policy| {
+            let known = converted
+                .iter()
+                .find(|(other, _)| Arc::ptr_eq(other, policy))
+                .map(|(_, new)| Arc::clone(new));
+            known.unwrap_or_else(|| {
+                let new = Arc::new(self.rules().convert(policy, plan));
+                converted.push((policy, Arc::clone(&new)));
+                new
+            })
+        };
+        ports.iter().map(|(port, policy)| (*port, one(policy))).collect()
     }
 
     pub(crate) fn extras(
@@ -170,6 +151,24 @@ pub(crate) fn doubts(fabric: &Fabric, lines: &BTreeMap<String, usize>, warnings:
     for ((line, _), (path, message, places)) in found {
         let more = if places > 1 { format!(" (and {} more switches)", places - 1) } else { String::new() };
         warnings.add(line, path, format!("{message}{more}"));
+    }
+}
+
+/// Adds the ports that a switch's target does not have, at the lines of their links.
+pub(crate) fn check_ports(fabric: &Fabric, lines: &[(usize, String)], problems: &mut Problems) {
+    let mut reported: BTreeSet<(usize, &str)> = BTreeSet::new();
+    for (link, (line, path)) in fabric.links.iter().zip(lines) {
+        for end in [&link.a, &link.b] {
+            let End::Port(name, port) = end else { continue };
+            let Some(Switch { target, .. }) = fabric.switches.get(name) else { continue };
+            let ports = target.ports();
+            // A generated fabric is one line: one of its ports says it all.
+            if !ports.contains(port) && reported.insert((*line, name)) {
+                let (first, last) = (ports.start(), ports.end());
+                let message = format!("{end} is no port of a {}: they are {first} to {last}", target.word());
+                problems.add(*line, path, message);
+            }
+        }
     }
 }
 

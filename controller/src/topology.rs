@@ -1,9 +1,17 @@
-//! Routes: shortest paths over the links that are up, all of equal length used (ECMP).
+//! Who is linked to whom, and routes: shortest paths over the links that are up, all of equal length used (ECMP).
+//!
+//! A [`Topology`] is looked at once; [`Topology::routes`] gives one switch's routes from it, in time that grows with the links and not
+//! with the hosts.
+
+mod aggregate;
+mod prefix;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
-use crate::spec::{End, Fabric, Link, Mac};
+use self::aggregate::Block;
+pub use self::prefix::Prefix;
+use crate::model::{End, Fabric, Link, Mac};
 
 /// Where a port leads: the neighbour and the Ethernet address that frames to it carry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,151 +22,298 @@ pub struct Neighbour {
     pub mac: Mac,
 }
 
+/// Where packets to some addresses go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// Those on shortest paths; never empty.
+    pub ports: BTreeSet<u16>,
+    /// In words: a host's name, a rack's, or how many racks.
+    pub to: String,
+}
+
 /// The routes of one switch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SwitchRoutes {
-    /// By host: the ports on shortest paths; never empty.
-    pub next_hops: BTreeMap<String, BTreeSet<u16>>,
+    /// None is part of another. Hosts of the switch have one each; racks elsewhere share theirs where the way is the same.
+    pub prefixes: BTreeMap<Prefix, Route>,
     /// Every linked port.
     pub neighbours: BTreeMap<u16, Neighbour>,
 }
 
-/// The routes of a fabric.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Routes {
-    /// By switch; every switch is there.
-    pub switches: BTreeMap<String, SwitchRoutes>,
-    /// Hosts that a switch has no path to.
-    unreachable: BTreeMap<String, Vec<String>>,
+impl SwitchRoutes {
+    /// The route of an address.
+    pub fn lookup(&self, address: IpAddr) -> Option<&Route> {
+        // Prefixes are disjoint and in order: the last that starts at or before the address is the only one that can have it.
+        let (prefix, route) = self.prefixes.range(..=Prefix::host(address)).next_back()?;
+        prefix.contains(address).then_some(route)
+    }
 }
 
-impl Routes {
-    /// Computes them.
+/// A fabric's switches by number, in the order of their names.
+#[derive(Debug, Clone)]
+pub struct Topology {
+    names: Vec<String>,
+    numbers: BTreeMap<String, usize>,
+    /// By switch: ports whose links are up, and the switches behind them.
+    adjacent: Vec<Vec<(u16, usize)>>,
+    neighbours: Vec<BTreeMap<u16, Neighbour>>,
+    /// By switch: its hosts with their ports; `None` where the link is down.
+    hosts: Vec<Vec<(String, Option<u16>)>>,
+    tiers: Vec<Option<usize>>,
+    /// Racks of both IP versions, in order of addresses.
+    blocks: Vec<Block>,
+    /// By switch: its part of the fabric, numbered.
+    parts: Vec<usize>,
+}
+
+impl Topology {
+    /// Of a fabric.
     pub fn of(fabric: &Fabric) -> Self {
-        let mut switches: BTreeMap<String, SwitchRoutes> =
-            fabric.switches.keys().map(|name| (name.clone(), SwitchRoutes::default())).collect();
-        // Switch to its links that are up: own port, other end.
-        let mut adjacent: BTreeMap<&str, Vec<(u16, &End)>> = BTreeMap::new();
-        let mut attached: BTreeMap<&str, (&str, u16)> = BTreeMap::new();
+        let names: Vec<String> = fabric.switches.keys().cloned().collect();
+        let numbers: BTreeMap<String, usize> = names.iter().cloned().zip(0..).collect();
+        let count = names.len();
+        let mut topology = Self {
+            names,
+            adjacent: vec![Vec::new(); count],
+            neighbours: vec![BTreeMap::new(); count],
+            hosts: vec![Vec::new(); count],
+            tiers: tiers(fabric, &numbers),
+            blocks: Vec::new(),
+            parts: Vec::new(),
+            numbers,
+        };
         for Link { a, b, up, .. } in &fabric.links {
             for (near, far) in [(a, b), (b, a)] {
-                let End::Port(switch, port) = near else { continue };
-                if let Some(routes) = switches.get_mut(switch) {
-                    let neighbour = Neighbour { end: far.clone(), mac: mac_of(fabric, far) };
-                    routes.neighbours.insert(*port, neighbour);
-                }
-                if *up {
-                    adjacent.entry(switch).or_default().push((*port, far));
-                    if let End::Host(host) = far {
-                        attached.insert(host, (switch, *port));
-                    }
-                }
+                topology.link(fabric, near, far, *up);
             }
         }
-        // Hosts of one switch share their ways to it.
-        let mut ways: BTreeMap<&str, BTreeMap<&str, BTreeSet<u16>>> = BTreeMap::new();
-        for (switch, _) in attached.values() {
-            ways.entry(switch).or_insert_with(|| {
-                let distances = distances(switch, &adjacent);
-                let names = fabric.switches.keys().map(String::as_str);
-                names.map(|name| (name, downhill(name, &distances, &adjacent))).collect()
-            });
+        topology.blocks = aggregate::blocks(&topology.addresses(fabric));
+        topology.parts = topology.parts();
+        topology
+    }
+
+    fn link(&mut self, fabric: &Fabric, near: &End, far: &End, up: bool) {
+        let End::Port(switch, port) = near else { return };
+        let Some(number) = self.numbers.get(switch).copied() else { return };
+        if let Some(neighbours) = self.neighbours.get_mut(number) {
+            neighbours.insert(*port, Neighbour { end: far.clone(), mac: mac_of(fabric, far) });
         }
-        let mut unreachable: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for host in fabric.hosts.keys() {
-            for (name, routes) in &mut switches {
-                let ports = match attached.get(host.as_str()) {
-                    Some((switch, port)) if switch == name => BTreeSet::from([*port]),
-                    Some((switch, _)) => {
-                        ways.get(switch).and_then(|ways| ways.get(name.as_str())).cloned().unwrap_or_default()
-                    }
-                    None => BTreeSet::new(),
+        match far {
+            End::Host(host) => {
+                if let Some(hosts) = self.hosts.get_mut(number) {
+                    hosts.push((host.clone(), up.then_some(*port)));
+                }
+            }
+            End::Port(other, _) if up => {
+                if let (Some(other), Some(adjacent)) =
+                    (self.numbers.get(other), self.adjacent.get_mut(number))
+                {
+                    adjacent.push((*port, *other));
+                }
+            }
+            End::Port(..) => {}
+        }
+    }
+
+    /// Addresses with the switches that they hang on. A host whose link is down keeps its place: what others hold does not change
+    /// when a cable breaks.
+    fn addresses(&self, fabric: &Fabric) -> Vec<(IpAddr, usize)> {
+        let hosts = self.hosts.iter().zip(0..).flat_map(|(hosts, home)| {
+            hosts.iter().flat_map(|(host, _)| addresses(fabric, host)).map(move |address| (address, home))
+        });
+        hosts.collect()
+    }
+
+    /// Which switches reach each other over links that are up.
+    fn parts(&self) -> Vec<usize> {
+        let mut parts = vec![usize::MAX; self.names.len()];
+        for start in 0..self.names.len() {
+            let mut queue = VecDeque::from([start]);
+            while let Some(switch) = queue.pop_front() {
+                let Some(part @ &mut usize::MAX) = parts.get_mut(switch) else { continue };
+                *part = start;
+                queue.extend(self.adjacent.get(switch).into_iter().flatten().map(|(_, next)| *next));
+            }
+        }
+        parts
+    }
+
+    /// How many links a switch is away from the nearest one with a host: 0 for leaves, 1 for spines, 2 for cores; `None` for switches
+    /// that no host is in reach of.
+    ///
+    /// Links that are down count: a switch does not change its place in the fabric when a cable breaks.
+    pub fn tier(&self, switch: &str) -> Option<usize> {
+        self.numbers.get(switch).and_then(|number| self.tiers.get(*number).copied()).flatten()
+    }
+
+    /// Where each linked port of a switch leads.
+    pub fn neighbours(&self, switch: &str) -> Option<&BTreeMap<u16, Neighbour>> {
+        self.neighbours.get(*self.numbers.get(switch)?)
+    }
+
+    /// The routes of a switch; none for one that the fabric has not.
+    pub fn routes(&self, fabric: &Fabric, switch: &str) -> SwitchRoutes {
+        let Some(own) = self.numbers.get(switch).copied() else { return SwitchRoutes::default() };
+        let ways = self.ways(own);
+        let mut routes = Vec::new();
+        for block in &self.blocks {
+            if block.home == own {
+                continue;
+            }
+            if let Some(Some(ports)) = ways.get(block.home) {
+                routes.push((block.prefix, *ports, block.home));
+            }
+        }
+        let mut prefixes: BTreeMap<Prefix, Route> = aggregate::merge(routes)
+            .into_iter()
+            .map(|(prefix, ports, homes)| {
+                (prefix, Route { ports: ports.iter().collect(), to: self.words(&homes) })
+            })
+            .collect();
+        for (host, port) in self.hosts.get(own).into_iter().flatten() {
+            let Some(port) = port else { continue };
+            for address in addresses(fabric, host) {
+                let route = Route { ports: BTreeSet::from([*port]), to: host.clone() };
+                prefixes.insert(Prefix::host(address), route);
+            }
+        }
+        let neighbours = self.neighbours.get(own).cloned().unwrap_or_default();
+        SwitchRoutes { prefixes, neighbours }
+    }
+
+    /// By switch: the ports of `from` on shortest paths to it. Ports are handed on from who is nearer to who is further.
+    fn ways(&self, from: usize) -> Vec<Option<PortSet>> {
+        let mut ways: Vec<Option<PortSet>> = vec![None; self.names.len()];
+        let mut distances = vec![usize::MAX; self.names.len()];
+        if let Some(own) = distances.get_mut(from) {
+            *own = 0;
+        }
+        let mut queue = VecDeque::from([from]);
+        while let Some(switch) = queue.pop_front() {
+            let distance = distances.get(switch).copied().unwrap_or(usize::MAX);
+            let handed = ways.get(switch).copied().flatten();
+            for (port, next) in self.adjacent.get(switch).into_iter().flatten() {
+                let (Some(there), Some(way)) = (distances.get_mut(*next), ways.get_mut(*next)) else {
+                    continue;
                 };
-                if ports.is_empty() {
-                    unreachable.entry(host.clone()).or_default().push(name.clone());
-                } else {
-                    routes.next_hops.insert(host.clone(), ports);
+                if *there == usize::MAX {
+                    *there = distance + 1;
+                    queue.push_back(*next);
+                }
+                if *there == distance + 1 {
+                    let handed = handed.unwrap_or_else(|| PortSet::of(*port));
+                    *way = Some(way.unwrap_or_default().union(handed));
                 }
             }
         }
-        Self { switches, unreachable }
+        ways
+    }
+
+    /// A host where there is but one, a rack, or how many racks.
+    fn words(&self, homes: &[usize]) -> String {
+        let name = |home: &usize| self.names.get(*home).map_or("", String::as_str);
+        match homes {
+            [home] => match self.hosts.get(*home).map(Vec::as_slice) {
+                Some([(host, _)]) => host.clone(),
+                _ => format!("hosts of {}", name(home)),
+            },
+            [first, .., last] => {
+                format!("hosts of {} switches, {} to {}", homes.len(), name(first), name(last))
+            }
+            [] => String::new(),
+        }
     }
 
     /// Hosts that some switch cannot reach, in words.
     pub fn unreachable(&self) -> Vec<String> {
-        self.unreachable
-            .iter()
-            .map(|(host, from)| {
-                format!(
-                    "host {host} cannot be reached from {}: no path of links that are up",
-                    from.join(", ")
-                )
-            })
-            .collect()
-    }
-}
-
-/// Hops from every switch to `target`. Links are symmetric, so the search may start at the target.
-fn distances<'f>(
-    target: &'f str,
-    adjacent: &BTreeMap<&'f str, Vec<(u16, &'f End)>>,
-) -> BTreeMap<&'f str, usize> {
-    let mut distances = BTreeMap::from([(target, 0)]);
-    let mut queue = VecDeque::from([(target, 0)]);
-    while let Some((switch, distance)) = queue.pop_front() {
-        for (_, far) in adjacent.get(switch).into_iter().flatten() {
-            let End::Port(next, _) = far else { continue };
-            if !distances.contains_key(next.as_str()) {
-                distances.insert(next, distance + 1);
-                queue.push_back((next, distance + 1));
+        let mut found = BTreeMap::new();
+        for (home, hosts) in self.hosts.iter().enumerate() {
+            let part = self.parts.get(home);
+            let others: Vec<&str> = self
+                .names
+                .iter()
+                .zip(&self.parts)
+                .filter(|(_, other)| Some(*other) != part)
+                .map(|(name, _)| name.as_str())
+                .collect();
+            let others = shortened(&others);
+            let all: Vec<&str> = self.names.iter().map(String::as_str).collect();
+            for (host, port) in hosts {
+                let from = if port.is_none() { shortened(&all) } else { others.clone() };
+                if !from.is_empty() {
+                    let text =
+                        format!("host {host} cannot be reached from {from}: no path of links that are up");
+                    found.insert(host.clone(), text);
+                }
             }
         }
+        found.into_values().collect()
     }
-    distances
 }
 
-/// Ports of `switch` whose neighbour is one hop nearer.
-fn downhill(
-    switch: &str,
-    distances: &BTreeMap<&str, usize>,
-    adjacent: &BTreeMap<&str, Vec<(u16, &End)>>,
-) -> BTreeSet<u16> {
-    let Some(own) = distances.get(switch) else { return BTreeSet::new() };
-    let links = adjacent.get(switch).into_iter().flatten();
-    links
-        .filter(|(_, far)| match far {
-            End::Port(next, _) => distances.get(next.as_str()).is_some_and(|distance| distance + 1 == *own),
-            End::Host(_) => false,
+/// The first few of many names.
+fn shortened(names: &[&str]) -> String {
+    const SHOWN: usize = 8;
+    let more = names.len().saturating_sub(SHOWN);
+    let text = names.get(..names.len() - more).unwrap_or_default().join(", ");
+    if more > 0 { format!("{text} and {more} more") } else { text }
+}
+
+/// Ports of one switch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct PortSet([u64; 8]);
+
+impl PortSet {
+    fn of(port: u16) -> Self {
+        let mut set = Self::default();
+        if let Some(word) = set.0.get_mut(usize::from(port / 64)) {
+            *word |= 1 << (port % 64);
+        }
+        set
+    }
+
+    fn union(mut self, other: Self) -> Self {
+        self.0.iter_mut().zip(other.0).for_each(|(own, other)| *own |= other);
+        self
+    }
+
+    fn iter(&self) -> impl Iterator<Item = u16> + '_ {
+        let words = (0_u16..).zip(self.0);
+        words.flat_map(|(number, word)| {
+            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| number * 64 + bit)
         })
-        .map(|(port, _)| *port)
-        .collect()
+    }
 }
 
-/// How many links each switch is away from the nearest one with a host: 0 for leaves, 1 for spines, 2 for cores. Switches that
-/// no host hangs on, however far, are not in it.
-///
-/// Links that are down count: a switch does not change its place in the fabric when a cable breaks.
-pub fn tiers(fabric: &Fabric) -> BTreeMap<&str, usize> {
-    let mut tiers: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut adjacent: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+/// Links to the nearest switch with a host, by switch.
+fn tiers(fabric: &Fabric, numbers: &BTreeMap<String, usize>) -> Vec<Option<usize>> {
+    let mut tiers: Vec<Option<usize>> = vec![None; numbers.len()];
+    let mut adjacent: Vec<Vec<usize>> = vec![Vec::new(); numbers.len()];
+    let number = |name: &String| numbers.get(name).copied();
     for Link { a, b, .. } in &fabric.links {
         match (a, b) {
             (End::Host(_), End::Port(switch, _)) | (End::Port(switch, _), End::Host(_)) => {
-                tiers.insert(switch, 0);
+                if let Some(tier) = number(switch).and_then(|number| tiers.get_mut(number)) {
+                    *tier = Some(0);
+                }
             }
             (End::Port(a, _), End::Port(b, _)) => {
-                adjacent.entry(a).or_default().insert(b);
-                adjacent.entry(b).or_default().insert(a);
+                for (near, far) in [(number(a), number(b)), (number(b), number(a))] {
+                    if let (Some(near), Some(far)) = (near.and_then(|near| adjacent.get_mut(near)), far) {
+                        near.push(far);
+                    }
+                }
             }
             (End::Host(_), End::Host(_)) => {}
         }
     }
-    let mut queue: VecDeque<(&str, usize)> = tiers.iter().map(|(name, tier)| (*name, *tier)).collect();
+    let leaves = tiers.iter().zip(0..).filter(|(tier, _)| tier.is_some());
+    let mut queue: VecDeque<(usize, usize)> = leaves.map(|(_, number)| (number, 0)).collect();
     while let Some((switch, tier)) = queue.pop_front() {
         for next in adjacent.get(switch).into_iter().flatten() {
-            if !tiers.contains_key(next) {
-                tiers.insert(next, tier + 1);
-                queue.push_back((next, tier + 1));
+            if let Some(slot @ None) = tiers.get_mut(*next) {
+                *slot = Some(tier + 1);
+                queue.push_back((*next, tier + 1));
             }
         }
     }

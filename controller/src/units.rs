@@ -3,6 +3,7 @@
 //! All arithmetic is exact: a decimal is a whole number over a power of ten, and what does not come out whole in the unit of
 //! the result is an error (times, rates) or is rounded down (sizes derived from a time and a rate).
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use trimwire_encoder::Codec;
@@ -330,6 +331,34 @@ pub(crate) fn rate_text(bps: u64) -> String {
         }
     }
     format!("{bps}bps")
+}
+
+/// A rate that need not be exact, in four digits or so: `19.99Mbps`.
+pub(crate) fn rounded_rate_text(bps: u64) -> String {
+    for (unit, scale) in [("Tbps", 1e12), ("Gbps", 1e9), ("Mbps", 1e6), ("kbps", 1e3)] {
+        let value = bps as f64 / scale;
+        if value >= 1.0 {
+            let digits = if value >= 100.0 { 1 } else { 2 };
+            let text = format!("{value:.digits$}");
+            let text = text.trim_end_matches('0').trim_end_matches('.');
+            return format!("{text}{unit}");
+        }
+    }
+    format!("{bps}bps")
+}
+
+/// `1-4,7`.
+pub(crate) fn ranges(ports: &BTreeSet<u16>) -> String {
+    let ports: Vec<u16> = ports.iter().copied().collect();
+    let runs = ports.chunk_by(|a, b| a + 1 == *b);
+    let texts: Vec<String> = runs
+        .filter_map(|run| match (run.first(), run.last()) {
+            (Some(first), Some(last)) if first == last => Some(first.to_string()),
+            (Some(first), Some(last)) => Some(format!("{first}-{last}")),
+            _ => None,
+        })
+        .collect();
+    texts.join(",")
 }
 
 #[cfg(test)]

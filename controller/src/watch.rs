@@ -17,13 +17,13 @@ use trimwire_p4runtime::client::Client;
 
 use self::rates::Rates;
 pub use self::rates::{Rate, WatchRow};
-use crate::apply::{Options, Shared};
 use crate::artifacts::Artifacts;
 use crate::device::{self, DeviceError, Reach};
+use crate::fleet::{Options, Shared};
+use crate::model::Fabric;
+use crate::model::PortPolicy;
 use crate::places::Places;
-use crate::policy::PortPolicy;
 use crate::sample::{Sample, sample};
-use crate::spec::Fabric;
 
 /// What happened between two looks.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -78,7 +78,7 @@ impl Watch {
         let mut tasks = JoinSet::new();
         let mut switches = BTreeSet::new();
         for (name, switch) in &fabric.switches {
-            if !options.only.is_empty() && !options.only.contains(name) {
+            if !options.includes(name) {
                 continue;
             }
             switches.insert(name.clone());
@@ -143,7 +143,7 @@ impl Watch {
 struct Looker {
     switch: String,
     reach: Reach,
-    ports: BTreeMap<u16, PortPolicy>,
+    ports: BTreeMap<u16, Arc<PortPolicy>>,
     shared: Arc<Shared>,
     places: Places,
     client: Option<Client>,
@@ -176,7 +176,7 @@ impl Looker {
             Some(client) => client,
             client => {
                 let connected = self.reach.observe().await?;
-                device::expect_program(&connected, self.shared.artifacts.of(&self.switch).cookie()).await?;
+                device::expect_program(&connected, self.shared.artifacts(&self.switch).cookie()).await?;
                 client.insert(connected)
             }
         };

@@ -7,8 +7,9 @@ mod programs;
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::Arc;
 
-use trimwire_controller::{actual, batches, desired, difference, topology};
+use trimwire_controller::{Compiler, actual, batches, difference};
 use trimwire_p4runtime::entity::describe_update;
 
 /// Writes to an empty `left`, in words.
@@ -22,8 +23,7 @@ fn writes(target: &str) -> String {
     };
     let (fabric, artifacts) = programs::read(&text, folder.path());
     let index = artifacts.of("left").index();
-    let wanted =
-        desired(&fabric, &topology::Routes::of(&fabric), &artifacts).unwrap().remove("left").unwrap();
+    let wanted = Compiler::new(Arc::new(fabric), &artifacts).compile("left").unwrap();
     let changes = difference(&wanted, &actual(Vec::new(), index).unwrap(), index);
     let mut text = String::new();
     for (number, batch) in batches(&changes, 100).into_iter().enumerate() {

@@ -102,11 +102,14 @@ disable_trim:
 
     let show = |what| show_blocking(&changed, &artifacts, &options, what).unwrap();
     let Rows::Routes(routes) = show(What::Routes).rows else { panic!() };
-    let h4 = routes.iter().find(|row| row.prefix == "10.0.0.4/32").unwrap();
-    assert_eq!((h4.host.as_str(), h4.next_hops.len(), h4.next_hops[0].to.as_str()), ("h4", 1, "s2:8"));
+    let h4 = routes.iter().find(|row| row.host == "h4").unwrap();
+    assert_eq!(
+        (h4.prefix.as_str(), h4.next_hops.len(), h4.next_hops[0].to.as_str()),
+        ("10.0.0.4/30", 1, "s2:8")
+    );
     let Rows::Policy(policy) = show(What::Policy).rows else { panic!() };
-    let planned = trimwire_controller::show::planned(&changed);
-    assert_eq!(policy, planned.into_iter().filter(|row| row.switch == "s1").collect::<Vec<_>>());
+    let planned = trimwire_controller::show::Planned(&changed).rows();
+    assert_eq!(policy, planned.filter(|row| row.switch == "s1").collect::<Vec<_>>());
     let row = policy.iter().find(|row| row.port == 1).unwrap();
     assert_eq!((row.trimmed_dscp, row.trim_cap.unwrap().rate_bps), (36, 2_500_000_000));
     let counters = show(What::Counters);
@@ -283,9 +286,9 @@ switches:
         let row = rows.iter().find(|row| row.switch == switch && row.prefix == prefix).unwrap();
         row.next_hops.iter().map(|hop| hop.to.clone()).collect::<Vec<_>>()
     };
-    assert_eq!(next("leaf1", "10.0.4.2/32"), ["spine2:1"]);
-    assert_eq!(next("leaf4", "10.0.1.1/32"), ["spine2:4"]);
-    assert_eq!(next("leaf4", "10.0.3.1/32"), ["spine1:4", "spine2:4"]);
+    assert_eq!(next("leaf1", "10.0.4.0/24"), ["spine2:1"]);
+    assert_eq!(next("leaf4", "10.0.1.0/24"), ["spine2:4"]);
+    assert_eq!(next("leaf4", "10.0.2.0/23"), ["spine1:4", "spine2:4"]);
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! `check`.
 
-use std::collections::BTreeMap;
 use std::fmt::{self, Display};
+use std::sync::Arc;
 
 use clap::Args;
 use serde::Serialize;
-use trimwire_controller::{desired, inventory, manual_steps, show, topology};
+use trimwire_controller::{Compiler, Fabric, inventory, manual_steps, show};
 
 use super::file::FileArgs;
 use super::outcome::{Outcome, bad_input};
@@ -19,25 +19,29 @@ pub(crate) struct Check {
 impl Check {
     pub(crate) fn run(&self) -> Outcome {
         let (fabric, artifacts) = self.file.read()?;
-        let routes = topology::Routes::of(&fabric);
-        let entities = desired(&fabric, &routes, &artifacts).map_err(bad_input)?;
+        let compiler = Compiler::new(Arc::new(fabric), &artifacts);
+        let fabric = compiler.fabric();
+        let mut entities = 0;
+        for name in fabric.switches.keys() {
+            entities += compiler.compile(name).map_err(bad_input)?.len();
+        }
         self.file.print(&Checked {
             switches: fabric.switches.len(),
             hosts: fabric.hosts.len(),
             links: fabric.links.len(),
-            entities: entities.values().map(BTreeMap::len).sum(),
-            tiers: inventory::tiers(&fabric),
-            thresholds: show::planned(&fabric),
-            manual_steps: manual_steps(&fabric),
-            fabric: inventory::Expanded::of(&fabric),
-            warnings: fabric.warnings,
+            entities,
+            tiers: inventory::tiers(fabric),
+            thresholds: show::Planned(fabric),
+            manual_steps: manual_steps(fabric),
+            fabric: Inventory(fabric),
+            warnings: &fabric.warnings,
         })
     }
 }
 
 /// What `check` says.
 #[derive(Serialize)]
-struct Checked {
+struct Checked<'f> {
     switches: usize,
     hosts: usize,
     links: usize,
@@ -45,19 +49,28 @@ struct Checked {
     entities: usize,
     /// Ports, capacities and oversubscription of switches that are alike.
     tiers: Vec<inventory::Tier>,
-    thresholds: Vec<show::PolicyRow>,
+    thresholds: show::Planned<'f>,
     /// What P4Runtime does not reach and a person has to do.
     manual_steps: Vec<String>,
     /// Everything by name, what was generated included.
-    fabric: inventory::Expanded,
-    warnings: Vec<String>,
+    fabric: Inventory<'f>,
+    warnings: &'f [String],
 }
 
-impl Display for Checked {
+/// Written out only where it is asked for.
+struct Inventory<'f>(&'f Fabric);
+
+impl Serialize for Inventory<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        inventory::Expanded::of(self.0).serialize(serializer)
+    }
+}
+
+impl Display for Checked<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { switches, hosts, links, entities, tiers, thresholds, manual_steps, warnings, .. } = self;
         writeln!(f, "{}\n", inventory::table(tiers))?;
-        writeln!(f, "{}", show::policy_table(thresholds))?;
+        writeln!(f, "{thresholds}")?;
         for step in manual_steps {
             writeln!(f, "by hand: {step}")?;
         }

@@ -11,12 +11,14 @@ mod notes;
 mod qos;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::Serialize;
 
 pub use self::notes::{Fidelity, Note};
-use crate::PortPolicy;
-use crate::spec::{Fabric, hint};
+use crate::model::Fabric;
+use crate::model::PortPolicy;
+use crate::problem::hint;
 
 /// CONFIG_DB: table, key, field, value. All values are text or lists of it.
 pub type ConfigDb = BTreeMap<String, BTreeMap<String, BTreeMap<String, Field>>>;
@@ -130,7 +132,7 @@ struct Writer<'f> {
     switch: &'f str,
     platform: &'f Platform,
     /// By port.
-    policies: &'f BTreeMap<u16, PortPolicy>,
+    policies: &'f BTreeMap<u16, Arc<PortPolicy>>,
     names: BTreeMap<u16, String>,
     config_db: ConfigDb,
     notes: Vec<Note>,
@@ -166,13 +168,13 @@ impl Writer<'_> {
 
     /// Ports with their SONiC names and policies.
     fn ports(&self) -> Vec<(String, PortPolicy)> {
-        let named = |(port, policy): (&u16, &PortPolicy)| (self.names[port].clone(), policy.clone());
+        let named = |(port, policy): (&u16, &Arc<PortPolicy>)| (self.names[port].clone(), (**policy).clone());
         self.policies.iter().map(named).collect()
     }
 
     /// The different values that ports have of something.
     fn distinct<T: Ord>(&self, pick: impl Fn(&PortPolicy) -> T) -> BTreeSet<T> {
-        self.policies.values().map(pick).collect()
+        self.policies.values().map(|policy| pick(policy)).collect()
     }
 }
 

@@ -1,19 +1,19 @@
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 use trimwire_p4runtime::v1::table_action::Type as ActionType;
 
 use super::*;
 use crate::artifacts::Artifacts;
-use crate::desired::desired;
-use crate::spec::Fabric;
-use crate::topology::Routes;
+use crate::compile::Compiler;
+use crate::model::Fabric;
 
 const LEAF_SPINE: &str = include_str!("../../../examples/fabrics/leaf-spine.yaml");
 
 fn wanted(text: &str, artifacts: &Artifacts) -> Desired {
     let fabric = Fabric::from_yaml(text, "f.yaml").unwrap_or_else(|error| panic!("{error}"));
-    desired(&fabric, &Routes::of(&fabric), artifacts).unwrap().remove("leaf1").unwrap()
+    Compiler::new(Arc::new(fabric), artifacts).compile("leaf1").unwrap()
 }
 
 /// A switch that obeys, and insists on P4Runtime's rules about what may refer to what.

@@ -14,12 +14,13 @@ use trimwire_p4runtime::v1::DigestList;
 use super::board::Board;
 use super::cutting;
 use super::task::{Action, Event, Looked, Loss, Notice, Standing, SwitchTask};
-use crate::apply::Shared;
+
 use crate::converge::{converge, pipeline_state};
-use crate::desired::Desired;
+
 use crate::device::{self, DeviceError, Reach};
+use crate::fleet::Shared;
+use crate::model::PortPolicy;
 use crate::places::Places;
-use crate::policy::PortPolicy;
 use crate::reconcile;
 use crate::report::{PipelineState, SwitchReport};
 use crate::sample::{Sample, sample};
@@ -28,8 +29,7 @@ use crate::sample::{Sample, sample};
 pub(super) struct Wanted {
     /// The switch.
     pub name: String,
-    pub desired: Desired,
-    pub ports: BTreeMap<u16, PortPolicy>,
+    pub ports: BTreeMap<u16, Arc<PortPolicy>>,
     pub shared: Arc<Shared>,
     pub places: Places,
     /// Whether anybody wants to know the counters.
@@ -206,10 +206,10 @@ fn begin(client: Client) -> Result<Session, DeviceError> {
 }
 
 async fn reconcile_switch(name: String, client: Arc<Client>, wanted: Arc<Wanted>) -> Done {
-    let Wanted { desired, shared, .. } = &*wanted;
+    let shared = &wanted.shared;
     let work = async {
         let mut report = SwitchReport::new(&name, client.address());
-        let outcome = converge(&client, desired, shared, &mut report).await;
+        let outcome = converge(&client, shared, &mut report).await;
         let loss = loss(outcome.as_ref().err());
         report.error = outcome.err().map(|error| error.to_string());
         let (mut digests, mut sample) = (Ok(()), None);
@@ -223,15 +223,16 @@ async fn reconcile_switch(name: String, client: Arc<Client>, wanted: Arc<Wanted>
 }
 
 async fn look(client: Arc<Client>, wanted: Arc<Wanted>) -> Done {
-    let Wanted { desired, shared, .. } = &*wanted;
+    let shared = &wanted.shared;
     let looking = async {
-        if pipeline_state(device::cookie(&client).await?, shared.artifacts.of(&wanted.name))
+        let desired = shared.compiler.compile(&wanted.name)?;
+        if pipeline_state(device::cookie(&client).await?, shared.artifacts(&wanted.name))
             != PipelineState::Same
         {
             return Ok(Looked { differing: desired.len(), program: false });
         }
         let actual = device::actual(&client, wanted.index()).await?;
-        let differing = reconcile::difference(desired, &actual, wanted.index()).len();
+        let differing = reconcile::difference(&desired, &actual, wanted.index()).len();
         Ok(Looked { differing, program: true })
     };
     let work = async {

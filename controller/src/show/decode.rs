@@ -13,11 +13,11 @@ use trimwire_p4runtime::v1::table_action::Type as ActionType;
 use trimwire_p4runtime::v1::{Action, Entity, TableEntry, p4_data};
 
 use super::{CapRow, Count, CounterRow, Entry, NextHop, PolicyRow, QueueRow, RouteRow};
-use crate::desired::names;
+use crate::compile::Compiler;
 use crate::device::{self, DeviceError};
-use crate::policy::QueuePolicy;
-use crate::spec::{Fabric, Mac};
-use crate::topology::Routes;
+use crate::model::Mac;
+use crate::model::QueuePolicy;
+use crate::program as names;
 
 /// Queues of a port, and so cells of the program's arrays per port.
 const QUEUES: u16 = 8;
@@ -37,7 +37,7 @@ const UNROUTABLE: &str = "Ingress.unroutable";
 
 /// Looks at one switch.
 pub(super) struct Decoder<'d> {
-    pub fabric: &'d Fabric,
+    pub compiler: &'d Compiler,
     pub switch: &'d str,
     pub index: &'d Index,
     pub client: &'d Client,
@@ -50,7 +50,7 @@ impl Decoder<'_> {
 
     pub(super) async fn routes(&self) -> Result<Vec<RouteRow>, DeviceError> {
         let actual = device::actual(self.client, self.index).await?;
-        let own = Routes::of(self.fabric).switches.remove(self.switch).unwrap_or_default();
+        let own = self.compiler.topology().routes(self.compiler.fabric(), self.switch);
         let mut hops: BTreeMap<u32, NextHop> = BTreeMap::new();
         let mut groups: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for entity in actual.values() {
@@ -84,13 +84,12 @@ impl Decoder<'_> {
             next_hops.sort();
             let ipv6 = self.index.table(entry.table_id).is_ok_and(|table| table.name() == names::IPV6_ROUTE);
             let (address, prefix) = prefix(entry, ipv6);
-            let host = self.fabric.hosts.iter().find(|(_, host)| {
-                host.ip.to_string() == address || host.ip6.is_some_and(|ip6| ip6.to_string() == address)
-            });
+            let text = format!("{address}/{prefix}");
+            let route = own.prefixes.iter().find(|(prefix, _)| prefix.to_string() == text);
             rows.push(RouteRow {
                 switch: self.switch.to_owned(),
-                prefix: format!("{address}/{prefix}"),
-                host: host.map_or_else(String::new, |(name, _)| name.clone()),
+                prefix: text,
+                host: route.map_or_else(String::new, |(_, route)| route.to.clone()),
                 next_hops,
             });
         }
@@ -136,7 +135,13 @@ impl Decoder<'_> {
             };
             let (port, trimmed_dscp) = (port as u16, value("trimmed_dscp")? as u8);
             let entry = Entry { port, queue: queue as u8, important, trimmed_dscp };
-            rows.push(super::row(self.fabric, self.switch, &entry, &values, caps.get(&port).copied()));
+            rows.push(super::row(
+                self.compiler.fabric(),
+                self.switch,
+                &entry,
+                &values,
+                caps.get(&port).copied(),
+            ));
         }
         rows.sort();
         Ok(rows)
@@ -184,7 +189,7 @@ impl Decoder<'_> {
                 switch: self.switch.to_owned(),
                 port,
                 queue,
-                name: queue.map_or_else(String::new, |queue| self.fabric.queues.name_of(queue)),
+                name: queue.map_or_else(String::new, |queue| self.compiler.fabric().queues.name_of(queue)),
                 counters: BTreeMap::new(),
             });
             let short = name.rsplit('.').next().unwrap_or(name).to_owned();
@@ -196,7 +201,7 @@ impl Decoder<'_> {
     pub(super) async fn queues(&self) -> Result<Vec<QueueRow>, DeviceError> {
         let filter =
             entity::register(self.index, names::OCCUPANCY, None).map_err(|error| self.misfit(error))?;
-        let linked = self.fabric.policies.get(self.switch);
+        let linked = self.compiler.fabric().policies.get(self.switch);
         let mut rows = Vec::new();
         for entity in self.client.read(vec![filter.into()]).await? {
             let Some(Kind::RegisterEntry(entry)) = entity.entity else { continue };
@@ -206,7 +211,7 @@ impl Decoder<'_> {
             let Some(p4_data::Data::Bitstring(value)) = data.data else { continue };
             let bytes = bytes::decode(&value, 64).unwrap_or(0) as u64;
             if bytes > 0 || policy.queues.contains_key(&queue) {
-                let name = self.fabric.queues.name_of(queue);
+                let name = self.compiler.fabric().queues.name_of(queue);
                 rows.push(QueueRow { switch: self.switch.to_owned(), port, queue, name, bytes });
             }
         }

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
-use super::table::Table;
-use super::{CounterRow, PolicyRow, RouteRow, Rows, Shown};
+use super::{CounterRow, Planned, PolicyRow, RouteRow, Rows, Shown, port_rows};
+use crate::model::{PortPolicy, Target};
+use crate::table::Table;
 use crate::units;
 
 /// Rows as tables for people, one for all ports that agree in everything; in it, queues that agree share a line.
@@ -12,34 +14,86 @@ pub fn policy_table(rows: &[PolicyRow]) -> String {
     // Everything of a port but which one it is, so that equal ports fall together.
     let mut ports: BTreeMap<(&str, u16), Vec<PolicyRow>> = BTreeMap::new();
     for row in rows {
-        let values = PolicyRow { switch: String::new(), port: 0, ..row.clone() };
-        ports.entry((&row.switch, row.port)).or_default().push(values);
+        ports.entry((&row.switch, row.port)).or_default().push(placeless(row.clone()));
     }
-    let mut alike: BTreeMap<Vec<PolicyRow>, BTreeMap<&str, BTreeSet<u16>>> = BTreeMap::new();
-    for ((switch, port), mut rows) in ports {
-        // Served first stands first.
-        rows.sort_by_key(|row| (std::cmp::Reverse(row.queue), row.important));
-        alike.entry(rows).or_default().entry(switch).or_default().insert(port);
+    let mut alike = Alike::new();
+    for ((switch, port), rows) in ports {
+        alike.entry(in_order(rows)).or_default().entry(switch).or_default().insert(port);
     }
+    tables(&alike)
+}
+
+/// Ports by what their rows say, without saying where.
+type Alike<'s> = BTreeMap<Vec<PolicyRow>, BTreeMap<&'s str, BTreeSet<u16>>>;
+
+impl fmt::Display for Planned<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut kinds: Vec<(Target, Arc<PortPolicy>, BTreeMap<&str, BTreeSet<u16>>)> = Vec::new();
+        for (switch, port, policy) in self.ports() {
+            let Some(target) = self.0.switches.get(switch).map(|switch| switch.target) else { continue };
+            // The last kind of port is most often the next one's, too.
+            let known = kinds.iter().rposition(|(other, found, _)| *other == target && *found == policy);
+            let kind = known.unwrap_or_else(|| {
+                kinds.push((target, policy, BTreeMap::new()));
+                kinds.len() - 1
+            });
+            if let Some((.., switches)) = kinds.get_mut(kind) {
+                switches.entry(switch).or_default().insert(port);
+            }
+        }
+        let mut alike = Alike::new();
+        for (_, policy, switches) in kinds {
+            let Some((switch, port)) = switches.iter().find_map(|(name, ports)| Some((name, ports.first()?)))
+            else {
+                continue;
+            };
+            let rows = port_rows(self.0, switch, *port, &policy).into_iter().map(placeless).collect();
+            let known = alike.entry(in_order(rows)).or_default();
+            for (switch, ports) in switches {
+                known.entry(switch).or_default().extend(ports);
+            }
+        }
+        f.write_str(&tables(&alike))
+    }
+}
+
+fn placeless(row: PolicyRow) -> PolicyRow {
+    PolicyRow { switch: String::new(), port: 0, ..row }
+}
+
+/// Served first stands first.
+fn in_order(mut rows: Vec<PolicyRow>) -> Vec<PolicyRow> {
+    rows.sort_by_key(|row| (std::cmp::Reverse(row.queue), row.important));
+    rows
+}
+
+fn tables(alike: &Alike<'_>) -> String {
+    const SHOWN: usize = 8;
     let mut tables = Vec::new();
     for (rows, switches) in alike {
-        let ends: Vec<String> =
-            switches.iter().map(|(name, ports)| format!("{name}:{}", ranges(ports))).collect();
+        let mut ends: Vec<String> = switches
+            .iter()
+            .take(SHOWN)
+            .map(|(name, ports)| format!("{name}:{}", units::ranges(ports)))
+            .collect();
+        if switches.len() > SHOWN {
+            ends.push(format!("… {} switches in all", switches.len()));
+        }
         let rate = rows.first().map_or(0, |row| row.rate_bps);
         let rate = if rate == 0 { "no link in the file".to_owned() } else { units::rate_text(rate) };
         let more = rows.first().map_or_else(String::new, port_text);
-        tables.push(format!("ports {} ({rate}{more})\n{}", ends.join(" "), queues_table(&rows)));
+        tables.push(format!("ports {} ({rate}{more})\n{}", ends.join(" "), queues_table(rows)));
     }
     tables.join("\n\n")
 }
 
 /// What a port's rows have in common, where it is worth a word.
 fn port_text(row: &PolicyRow) -> String {
-    let unit = if row.unit == "bytes" { String::new() } else { format!(", thresholds in {}", row.unit) };
+    let unit = row.unit;
     let cap = row.trim_cap.map_or_else(String::new, |cap| {
-        format!(", cut packets up to {:.4} Gbit/s, burst {}", cap.rate_bps as f64 / 1e9, cap.burst)
+        format!(", cut packets up to {}, burst {} bytes", units::rounded_rate_text(cap.rate_bps), cap.burst)
     });
-    format!("{unit}, trimmed DSCP {}{cap}", row.trimmed_dscp)
+    format!(", thresholds in {unit}, sizes in bytes, trimmed DSCP {}{cap}", row.trimmed_dscp)
 }
 
 fn queues_table(rows: &[PolicyRow]) -> Table {
@@ -92,20 +146,6 @@ fn queues_table(rows: &[PolicyRow]) -> Table {
         }
     }
     table
-}
-
-/// `1-4,7`.
-fn ranges(ports: &BTreeSet<u16>) -> String {
-    let ports: Vec<u16> = ports.iter().copied().collect();
-    let runs = ports.chunk_by(|a, b| a + 1 == *b);
-    let texts: Vec<String> = runs
-        .filter_map(|run| match (run.first(), run.last()) {
-            (Some(first), Some(last)) if first == last => Some(first.to_string()),
-            (Some(first), Some(last)) => Some(format!("{first}-{last}")),
-            _ => None,
-        })
-        .collect();
-    texts.join(",")
 }
 
 impl fmt::Display for Shown {

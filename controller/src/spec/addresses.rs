@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::Mac;
+use crate::model::Mac;
 
 /// `HOST:PORT` of a gRPC server.
 pub(super) fn socket(text: &str) -> Result<String, String> {

@@ -1,34 +1,9 @@
 //! `load_balance`.
 
-use serde::Serialize;
-
-use super::fields::{Fields, word};
 use super::keys;
-use super::problem::Problems;
-
-/// How packets to one host are spread over its equal paths.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Spread {
-    /// By addresses, protocol and ports: what the agent sprays with its source ports, and flow by flow for everybody else.
-    #[default]
-    FiveTuple,
-    /// The source port does not count: one path from host to host.
-    Flow,
-    /// Each packet takes a path of its own.
-    Packet,
-}
-
-/// How each kind of packet is spread.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct LoadBalance {
-    /// Whatever the others do not say.
-    pub default: Spread,
-    /// Trimmable packets, and what is left of them where they were cut.
-    pub trimmable: Spread,
-    /// Packets that may be dropped but not cut.
-    pub droppable: Spread,
-}
+use crate::fields::{Fields, word};
+use crate::model::{LoadBalance, Spread};
+use crate::problem::Problems;
 
 pub(super) fn read(top: &Fields<'_>, problems: &mut Problems) -> LoadBalance {
     const WORDS: &[(&str, Spread)] =

@@ -8,10 +8,11 @@ mod wiring;
 use std::collections::BTreeMap;
 
 use super::addresses::{self, Network};
-use super::fields::{Fields, Located, entries, integer, join};
-use super::problem::Problems;
-use super::switch::{self, PipelineFiles};
-use super::{Host, Link, Mac, Switch, Target, keys};
+use super::keys;
+use super::switch;
+use crate::fields::{Fields, entries, integer, join};
+use crate::model::{Host, Link, Mac, PipelineFiles, Switch, Target};
+use crate::problem::{Located, Problems};
 use crate::units;
 use crate::yaml::Node;
 

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::addresses::{ipv4, ipv6, mac, socket};
-use super::fields::{Fields, Located, entries, integer, join, word};
 use super::generator::{self, Generated};
-use super::problem::{Problems, hint};
-use super::{End, Host, Link, Mac, Switch, Target, keys, switch};
+use super::{keys, switch};
+use crate::fields::{Fields, entries, integer, join, word};
+use crate::model::{End, Host, Link, Mac, Switch, Target};
+use crate::problem::{Located, Problems, hint};
 use crate::units;
 use crate::yaml::{Node, Value};
 
@@ -86,7 +87,6 @@ pub(super) fn read(top: &Fields<'_>, problems: &mut Problems) -> Network {
         None if written_out => top.missing("links", "[{ a: h1, b: \"s1:1\", speed: 10Gbps }]", problems),
         node => read_links(node.unwrap_or(&none), generated.as_ref(), &mut network, problems),
     }
-    check_ports(&network, problems);
     network
 }
 
@@ -431,22 +431,4 @@ fn end(text: &str, names: &Names) -> Result<End, String> {
     }
     let port = integer(0_u16..=LAST_PORT)(port).map_err(|error| format!("'{text}': port {error}"))?;
     Ok(End::Port(name.to_owned(), port))
-}
-
-/// Ports that a switch's target does not have, or not for cut packets.
-fn check_ports(network: &Network, problems: &mut Problems) {
-    let mut reported: BTreeSet<(usize, &str)> = BTreeSet::new();
-    for (link, (line, path)) in network.links.iter().zip(&network.link_lines) {
-        for end in [&link.a, &link.b] {
-            let End::Port(name, port) = end else { continue };
-            let Some(Switch { target, .. }) = network.switches.get(name) else { continue };
-            let ports = target.ports();
-            // A generated fabric is one line: one of its ports says it all.
-            if !ports.contains(port) && reported.insert((*line, name)) {
-                let (first, last) = (ports.start(), ports.end());
-                let message = format!("{end} is no port of a {}: they are {first} to {last}", target.word());
-                problems.add(*line, path, message);
-            }
-        }
-    }
 }

@@ -1,33 +1,14 @@
 //! `disable_trim`: flows that are never cut (SONiC: DISABLE_TRIM_ACTION).
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 
 use super::addresses::{self, Network as Prefix};
-use super::fields::{Fields, integer};
 use super::keys;
 use super::network::Network;
-use super::problem::{Problems, hint};
+use crate::fields::{Fields, integer};
+use crate::model::OptOut;
+use crate::problem::{Problems, hint};
 use crate::yaml::Value;
-
-/// A rule. What is `None` matches anything; a rule says something about at least one of its parts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OptOut {
-    /// Where it stands: `disable_trim[0]`.
-    pub path: String,
-    /// First address and how many leading bits count; `src` and `dst` are of one IP version.
-    pub src: Option<(IpAddr, u32)>,
-    /// The same.
-    pub dst: Option<(IpAddr, u32)>,
-    /// IP protocol.
-    pub protocol: Option<u8>,
-    /// Source port.
-    pub src_port: Option<u16>,
-    /// Destination port.
-    pub dst_port: Option<u16>,
-    /// Where it applies; `None` for everywhere.
-    pub switches: Option<BTreeSet<String>>,
-}
 
 const PROTOCOLS: &[(&str, u8)] = &[("udp", 17), ("tcp", 6), ("icmp", 1), ("sctp", 132)];
 

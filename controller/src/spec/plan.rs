@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::fields::{Fields, Located, integer};
-use super::problem::Problems;
-use super::{DscpPlan, QueuePlan, keys};
+use super::keys;
+use crate::fields::{Fields, integer};
+use crate::model::{DscpPlan, QueuePlan};
+use crate::problem::{Located, Problems};
 use crate::yaml::Node;
 
 pub(super) fn read(top: &Fields<'_>, problems: &mut Problems) -> (DscpPlan, QueuePlan) {

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::fields::{Fields, Located, entries, join, switched};
+use super::keys;
 use super::network::Network;
 use super::plan::trimmed_code_point;
-use super::problem::{Problems, hint};
-use super::{DscpPlan, End, Overload, QueuePlan, keys};
+use crate::fields::{Fields, entries, join, switched};
+use crate::model::{DscpPlan, End, Overload, QueuePlan};
+use crate::problem::{Located, Problems, hint};
 use crate::units::{self, CutSize, Threshold};
 use crate::yaml::Node;
 

@@ -1,27 +1,9 @@
 //! One switch: where it is, what it is, and the files of its program.
 
-use super::fields::{Fields, Located, integer, word};
-use super::problem::Problems;
-use super::{Target, keys};
-
-/// Files of a switch's own build of the program, as the fabric file names them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PipelineFiles {
-    pub(crate) line: usize,
-    pub(crate) path: String,
-    pub(crate) p4info: Located<String>,
-    /// BMv2 JSON.
-    pub(crate) json: Option<Located<String>>,
-    /// Tofino: `bfrt.json`, `context.json`, `tofino.bin`.
-    pub(crate) bfrt: Option<Located<String>>,
-    pub(crate) context: Option<Located<String>>,
-    pub(crate) binary: Option<Located<String>>,
-    /// Tofino: the program's name and its pipeline's.
-    pub(crate) name: String,
-    pub(crate) profile: String,
-    /// Tofino: hardware pipes that run it.
-    pub(crate) pipes: Vec<u32>,
-}
+use super::keys;
+use crate::fields::{Fields, integer, word};
+use crate::model::{PipelineFiles, Target};
+use crate::problem::{Located, Problems};
 
 pub(super) fn target(fields: &Fields<'_>, problems: &mut Problems) -> Option<Located<Target>> {
     fields.parsed("target", problems, word(&Target::ALL.map(|target| (target.word(), target))))

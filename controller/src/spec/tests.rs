@@ -1,6 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::model::*;
+use crate::problem::*;
 
 const GOOD: &str = "\
 version: 1

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use trimwire_p4runtime::client::Tls;
 
-use super::fields::{Fields, Located, entries, join};
 use super::keys;
-use super::problem::Problems;
+use crate::fields::{Fields, entries, join};
+use crate::problem::{Located, Problems};
 use crate::yaml::{Node, Value};
 
 const CERTIFICATE: &[&str] = &["-----BEGIN CERTIFICATE-----"];

@@ -8,8 +8,8 @@ use trimwire_p4runtime::p4info::Index;
 use trimwire_p4runtime::v1::Entity;
 
 use super::{Ports, Rules, trimwire};
-use crate::policy::{PortPolicy, QueuePolicy};
-use crate::spec::{Fabric, QueuePlan};
+use crate::model::{Fabric, QueuePlan};
+use crate::model::{PortPolicy, QueuePolicy};
 use crate::units;
 
 /// Packets that a queue holds unless `set_queue_depth` says otherwise (simple_switch 1.15.5).

@@ -11,8 +11,8 @@ use trimwire_p4runtime::v1::replica::PortKind;
 use trimwire_p4runtime::v1::{CloneSessionEntry, Entity, Replica};
 
 use super::Ports;
-use crate::policy::PortPolicy;
-use crate::spec::{Fabric, QueuePlan};
+use crate::model::PortPolicy;
+use crate::model::{Fabric, QueuePlan};
 use crate::units;
 
 /// Dev ports of the pipes, without 0, which Stratum takes for no port in a mirror session.

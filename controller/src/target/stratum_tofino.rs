@@ -12,8 +12,8 @@ use trimwire_p4runtime::p4info::Index;
 use trimwire_p4runtime::v1::{Entity, MeterConfig};
 
 use super::{Ports, Rules, stratum};
-use crate::policy::{PortPolicy, QueuePolicy};
-use crate::spec::{Fabric, Overload, QueuePlan};
+use crate::model::{Fabric, Overload, QueuePlan};
+use crate::model::{PortPolicy, QueuePolicy};
 
 pub(super) const ARCHITECTURE: &str = "tna";
 /// One per importance, as the index of a queue's policies has it. Cell = port * 8 + queue.

@@ -9,8 +9,8 @@ use trimwire_p4runtime::p4info::Index;
 use trimwire_p4runtime::v1::Entity;
 
 use super::{Ports, Rules, stratum};
-use crate::policy::{PortPolicy, QueuePolicy};
-use crate::spec::{Fabric, QueuePlan};
+use crate::model::{Fabric, QueuePlan};
+use crate::model::{PortPolicy, QueuePolicy};
 use crate::units::NEVER;
 
 pub(super) const ARCHITECTURE: &str = "t2na";
@@ -89,7 +89,7 @@ impl Rules for StratumTofino2 {
             let queues = fabric.queues.classes.iter().filter_map(|queue| policy.queues.get(queue)).flatten();
             queues.flat_map(|queue| [queue.shallow_size, queue.deep_size]).collect::<Vec<u16>>()
         };
-        let other = ports.values().flat_map(classes).find(|size| length(*size) != *size);
+        let other = ports.values().flat_map(|policy| classes(policy)).find(|size| length(*size) != *size);
         let message = |size: u16| {
             let lost = if fabric.sealed {
                 "; of a sealed packet that may cut off the tag by which its planes are believed, so give bytes"

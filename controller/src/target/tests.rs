@@ -29,7 +29,7 @@ links:
 const POLICY: &str = "policy: { mark_at: 1000B, shallow_at: 10000B, deep_at: 30001B, drop_at: never, shallow_size: 510B, deep_size: 118B }\n";
 
 /// Class 0, important.
-fn class0(fabric: &Fabric) -> crate::policy::QueuePolicy {
+fn class0(fabric: &Fabric) -> crate::model::QueuePolicy {
     let target = fabric.switches["s1"].target;
     target.convert(&fabric.policies["s1"], &fabric.queues)[&4].queues[&5][1]
 }

@@ -7,8 +7,8 @@ use trimwire_p4runtime::p4info::Index;
 use trimwire_p4runtime::v1::Entity;
 
 use super::{Ports, Rules};
-use crate::policy::PortPolicy;
-use crate::spec::{Fabric, QueuePlan};
+use crate::model::PortPolicy;
+use crate::model::{Fabric, QueuePlan};
 
 /// `bit<9>` without v1model's drop port (511) and the CPU port (510).
 pub(super) const V1MODEL_PORTS: RangeInclusive<u16> = 0..=509;

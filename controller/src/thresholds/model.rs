@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use trimwire_planner::thresholds::{Grouping, Layer};
 
-use crate::spec::{Fields, Problems, SpecError, integer, word};
+use crate::fields::{Fields, integer, word};
+use crate::problem::{Problems, SpecError};
 use crate::units::{self, CutSize, Threshold};
 use crate::yaml::{self, Node, Value};
 

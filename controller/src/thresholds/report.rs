@@ -10,9 +10,10 @@ use trimwire_planner::thresholds::solve::{Solution, again, solve};
 use trimwire_planner::thresholds::{Class, Grouping, appendix_b, of_cut};
 
 use super::model::Model;
-use crate::PortPolicy;
-use crate::show::table::Table;
-use crate::spec::{Fabric, Problems, SpecError};
+use crate::model::Fabric;
+use crate::model::PortPolicy;
+use crate::problem::{Problems, SpecError};
+use crate::table::Table;
 use crate::units::{self, CutSize, DataPacket};
 
 /// Packets up to which appendix B is solved to the packet.
@@ -218,7 +219,7 @@ fn settings(model: &Model, fabric: Option<&Fabric>, problems: &mut Problems) -> 
         problems.add(1, "", "'line_rate' is missing; write line_rate: 100Gbps, or give a fabric");
         1
     });
-    let of_fabric = |pick: fn(&crate::QueuePolicy) -> u16| {
+    let of_fabric = |pick: fn(&crate::model::QueuePolicy) -> u16| {
         let first = fabric?.queues.classes.first()?;
         port?.queues.get(first).map(|[_, important]| CutSize::Bytes(pick(important).into()))
     };
@@ -245,7 +246,7 @@ fn settings(model: &Model, fabric: Option<&Fabric>, problems: &mut Problems) -> 
         shallow_size,
         deep_size,
         cut_costs: [shallow_size, deep_size].map(|size| of_cut(size, packet.coordinates, packet.sealed)),
-        trim_cap: model.trim_cap.or(of_port_cap(port)).unwrap_or(TRIM_CAP),
+        trim_cap: model.trim_cap.or(of_port_cap(port.map(AsRef::as_ref))).unwrap_or(TRIM_CAP),
         less_important_share: model.less_important_share,
         less_important_energy: model.less_important_energy,
     }

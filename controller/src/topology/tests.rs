@@ -4,6 +4,22 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// Every switch's routes.
+fn routes(fabric: &Fabric) -> BTreeMap<String, SwitchRoutes> {
+    let topology = Topology::of(fabric);
+    fabric.switches.keys().map(|name| (name.clone(), topology.routes(fabric, name))).collect()
+}
+
+/// Where a switch sends packets to a host; all of the host's addresses alike.
+fn next_hops(fabric: &Fabric, routes: &SwitchRoutes, host: &str) -> BTreeSet<u16> {
+    let ports: BTreeSet<BTreeSet<u16>> = addresses(fabric, host)
+        .into_iter()
+        .map(|address| routes.lookup(address).map_or_else(BTreeSet::new, |route| route.ports.clone()))
+        .collect();
+    assert_eq!(ports.len(), 1, "{host}: IPv4 and IPv6 differ: {ports:?}");
+    ports.into_iter().next().unwrap()
+}
+
 /// A fabric of switches 0..n with one host each, and links between switches, each on ports of its own.
 fn fabric(switches: usize, links: &[(usize, usize, bool)]) -> Fabric {
     let mut text = "version: 1\nswitches:\n".to_owned();
@@ -51,7 +67,7 @@ fn all_pairs(switches: usize, links: &[(usize, usize, bool)]) -> Vec<Vec<usize>>
 
 fn check(switches: usize, links: &[(usize, usize, bool)]) {
     let fabric = fabric(switches, links);
-    let routes = Routes::of(&fabric);
+    let routes = routes(&fabric);
     let hops = all_pairs(switches, links);
     for (from, own) in hops.iter().enumerate() {
         for (to, distance) in own.iter().copied().enumerate() {
@@ -67,8 +83,8 @@ fn check(switches: usize, links: &[(usize, usize, bool)]) {
                     }
                 }
             }
-            let found = routes.switches[&format!("s{from}")].next_hops.get(&format!("h{to}"));
-            assert_eq!(found.cloned().unwrap_or_default(), expected, "s{from} to h{to}");
+            let found = next_hops(&fabric, &routes[&format!("s{from}")], &format!("h{to}"));
+            assert_eq!(found, expected, "s{from} to h{to}");
         }
     }
 }
@@ -83,12 +99,13 @@ fn a_leaf_spreads_over_all_spines_and_a_down_link_is_routed_round() {
     let leaf_spine: Vec<(usize, usize, bool)> =
         (0..4).flat_map(|leaf| (4..7).map(move |spine| (leaf, spine, true))).collect();
     check(7, &leaf_spine);
-    let routes = Routes::of(&fabric(7, &leaf_spine));
-    assert_eq!(routes.switches["s0"].next_hops["h3"].len(), 3);
+    let whole = fabric(7, &leaf_spine);
+    assert_eq!(next_hops(&whole, &routes(&whole)["s0"], "h3").len(), 3);
     let mut broken = leaf_spine;
     broken[0].2 = false;
     check(7, &broken);
-    assert_eq!(Routes::of(&fabric(7, &broken)).switches["s0"].next_hops["h3"], BTreeSet::from([1, 2]));
+    let broken = fabric(7, &broken);
+    assert_eq!(next_hops(&broken, &routes(&broken)["s0"], "h3"), BTreeSet::from([1, 2]));
 }
 
 #[test]
@@ -99,7 +116,7 @@ fn parallel_links_share_the_load() {
 #[test]
 fn frames_carry_the_next_interfaces_address() {
     let fabric = fabric(2, &[(0, 1, true)]);
-    let neighbours = &Routes::of(&fabric).switches["s0"].neighbours;
+    let neighbours = &routes(&fabric)["s0"].neighbours;
     assert_eq!(neighbours[&500].mac.to_string(), "02:00:00:00:00:00");
     assert_eq!(neighbours[&0].mac.to_string(), "06:00:00:01:00:00");
     assert_eq!(neighbours[&0].end.to_string(), "s1:0");
@@ -116,26 +133,36 @@ proptest! {
         check(switches, &links);
     }
 
-    /// Following any choice of next hops reaches the host without a loop.
+    /// Following any choice of next hops reaches the host without a loop, and an address of nobody is dropped somewhere.
     #[test]
-    fn every_choice_of_next_hops_arrives(
+    fn every_choice_of_next_hops_arrives_and_nothing_loops(
         raw in proptest::collection::vec((0_usize..7, 0_usize..7), 1..20),
         choices in proptest::collection::vec(0_usize..100, 8),
+        strangers in proptest::collection::vec(any::<u16>(), 8),
     ) {
         let links: Vec<_> = raw.into_iter().filter(|(a, b)| a != b).map(|(a, b)| (a, b, true)).collect();
-        let routes = Routes::of(&fabric(7, &links));
-        for (start, own) in &routes.switches {
-            for host in own.next_hops.keys() {
+        let fabric = fabric(7, &links);
+        let routes = routes(&fabric);
+        let home = |host: &str| addresses(&fabric, host).into_iter().map(|address| (address, Some(host.to_owned())));
+        let known = fabric.hosts.keys().flat_map(|host| home(host));
+        let strangers = strangers.into_iter().map(|bits| {
+            let [third, last] = bits.to_be_bytes();
+            (IpAddr::from([10, 0, third % 8, last.saturating_add(2)]), None)
+        });
+        for (address, host) in known.chain(strangers) {
+            for start in routes.keys() {
                 let mut at = start.clone();
                 let mut steps = choices.iter().cycle();
-                let mut hops = 0;
-                loop {
-                    let ports = &routes.switches[&at].next_hops[host];
-                    let port = ports.iter().nth(steps.next().unwrap() % ports.len()).unwrap();
-                    hops += 1;
-                    prop_assert!(hops <= 7, "{start} to {host} loops");
-                    match &routes.switches[&at].neighbours[port].end {
-                        End::Host(reached) => { prop_assert_eq!(reached, host); break; }
+                for hops in 0.. {
+                    prop_assert!(hops <= 7, "{start} to {address} loops");
+                    let Some(route) = routes[&at].lookup(address) else {
+                        // No path, or nobody.
+                        prop_assert!(host.is_none() || hops == 0, "{start} to {address} ends at {at}");
+                        break;
+                    };
+                    let port = route.ports.iter().nth(steps.next().unwrap() % route.ports.len()).unwrap();
+                    match &routes[&at].neighbours[port].end {
+                        End::Host(reached) => { prop_assert_eq!(Some(reached), host.as_ref()); break; }
                         End::Port(next, _) => at.clone_from(next),
                     }
                 }
@@ -173,7 +200,7 @@ fn all_hops(fabric: &Fabric) -> BTreeMap<(String, String), usize> {
 /// Every next hop leads one hop nearer, none that does is left out, and who has none has no path. One hop nearer each time
 /// cannot loop.
 fn agrees_with_floyd_and_warshall(fabric: &Fabric) {
-    let routes = Routes::of(fabric);
+    let routes = routes(fabric);
     let hops = all_hops(fabric);
     let mut home: BTreeMap<&str, (&str, u16)> = BTreeMap::new();
     for link in fabric.links.iter().filter(|link| link.up) {
@@ -183,7 +210,7 @@ fn agrees_with_floyd_and_warshall(fabric: &Fabric) {
             }
         }
     }
-    for (from, own) in &routes.switches {
+    for (from, own) in &routes {
         for host in fabric.hosts.keys() {
             let mut expected = BTreeSet::new();
             if let Some((to, port)) = home.get(host.as_str()) {
@@ -203,8 +230,18 @@ fn agrees_with_floyd_and_warshall(fabric: &Fabric) {
                     }
                 }
             }
-            let found = own.next_hops.get(host).cloned().unwrap_or_default();
-            assert_eq!(found, expected, "{from} to {host}");
+            // A host whose own link is down may still be sent to its switch, which has no route for it.
+            let unplugged = !home.contains_key(host.as_str());
+            let found = next_hops(fabric, own, host);
+            let at_home = fabric.links.iter().any(|link| {
+                let ends = [(&link.a, &link.b), (&link.b, &link.a)];
+                ends.iter().any(|(near, far)| {
+                    **near == End::Host(host.clone()) && matches!(far, End::Port(switch, _) if switch == from)
+                })
+            });
+            if !unplugged || at_home {
+                assert_eq!(found, expected, "{from} to {host}");
+            }
         }
     }
 }
@@ -220,7 +257,7 @@ fn generated_topologies_use_all_their_paths() {
     ] {
         let fabric = Fabric::from_yaml(&format!("version: 1\ntopology: {{ {topology} }}\n"), "f").unwrap();
         agrees_with_floyd_and_warshall(&fabric);
-        assert_eq!(Routes::of(&fabric).switches[from].next_hops[to].len(), paths, "{topology} {from} {to}");
+        assert_eq!(next_hops(&fabric, &routes(&fabric)[from], to).len(), paths, "{topology} {from} {to}");
     }
 }
 
@@ -228,8 +265,8 @@ fn generated_topologies_use_all_their_paths() {
 fn tiers_are_distances_from_hosts() {
     let fabric =
         Fabric::from_yaml("version: 1\ntopology: { fat_tree: { k: 4, host_speed: 1Gbps } }\n", "f").unwrap();
-    let tiers = tiers(&fabric);
-    for (name, tier) in &tiers {
+    let topology = Topology::of(&fabric);
+    for name in fabric.switches.keys() {
         let expected = if name.starts_with("edge") {
             0
         } else if name.starts_with("agg") {
@@ -237,9 +274,74 @@ fn tiers_are_distances_from_hosts() {
         } else {
             2
         };
-        assert_eq!(*tier, expected, "{name}");
+        assert_eq!(topology.tier(name), Some(expected), "{name}");
     }
-    assert_eq!(tiers.len(), 20);
+    assert_eq!(fabric.switches.len(), 20);
+}
+
+/// Hosts have routes where they hang; racks elsewhere are prefixes, joined where their way is the same.
+#[test]
+fn a_switch_holds_its_own_hosts_and_a_prefix_for_each_rack_or_more() {
+    let read = |text: &str| Fabric::from_yaml(&format!("version: 1\ntopology: {{ {text} }}\n"), "f").unwrap();
+    let fabric = read("leaf_spine: { leaves: 4, spines: 2, hosts_per_leaf: 3, host_speed: 1Gbps }");
+    let all = routes(&fabric);
+    let ipv4 = |switch: &str| -> Vec<(String, String)> {
+        let prefixes = all[switch].prefixes.iter().filter(|(prefix, _)| prefix.address().is_ipv4());
+        prefixes.map(|(prefix, route)| (prefix.to_string(), route.to.clone())).collect()
+    };
+    let expected = |rows: &[(&str, &str)]| -> Vec<(String, String)> {
+        rows.iter().map(|(prefix, to)| ((*prefix).to_owned(), (*to).to_owned())).collect()
+    };
+    assert_eq!(
+        ipv4("leaf1"),
+        expected(&[
+            ("10.0.1.1/32", "h1-1"),
+            ("10.0.1.2/32", "h1-2"),
+            ("10.0.1.3/32", "h1-3"),
+            ("10.0.2.0/23", "hosts of 2 switches, leaf2 to leaf3"),
+            ("10.0.4.0/24", "hosts of leaf4"),
+        ])
+    );
+    assert_eq!(
+        ipv4("spine2"),
+        expected(&[
+            ("10.0.1.0/24", "hosts of leaf1"),
+            ("10.0.2.0/24", "hosts of leaf2"),
+            ("10.0.3.0/24", "hosts of leaf3"),
+            ("10.0.4.0/24", "hosts of leaf4"),
+        ])
+    );
+    let fabric = read("fat_tree: { k: 16, host_speed: 1Gbps }");
+    let all = routes(&fabric);
+    let most = all.values().map(|routes| routes.prefixes.len()).max().unwrap();
+    assert!(most <= 2 * 8 * 8 * 2, "{most} routes for {} hosts", fabric.hosts.len());
+}
+
+/// Hosts of one rack whose addresses lie in another's: neither takes the other's for its own.
+#[test]
+fn racks_whose_addresses_are_mixed_are_told_apart() {
+    let text = "version: 1
+switches:
+  a: { address: 127.0.0.1:1, device_id: 1 }
+  b: { address: 127.0.0.1:2, device_id: 2 }
+  c: { address: 127.0.0.1:3, device_id: 3 }
+hosts:
+  h1: { ip: 10.0.0.1, mac: \"02:00:00:00:00:01\" }
+  h2: { ip: 10.0.0.2, mac: \"02:00:00:00:00:02\" }
+  h3: { ip: 10.0.0.3, mac: \"02:00:00:00:00:03\" }
+  h4: { ip: 10.0.0.200, mac: \"02:00:00:00:00:04\" }
+links:
+  - { a: h1, b: \"a:1\", speed: 1Gbps }
+  - { a: h3, b: \"a:2\", speed: 1Gbps }
+  - { a: h2, b: \"b:1\", speed: 1Gbps }
+  - { a: h4, b: \"b:2\", speed: 1Gbps }
+  - { a: \"a:3\", b: \"c:1\", speed: 1Gbps }
+  - { a: \"b:3\", b: \"c:2\", speed: 1Gbps }
+";
+    let fabric = Fabric::from_yaml(text, "f").unwrap();
+    agrees_with_floyd_and_warshall(&fabric);
+    let own: Vec<String> = routes(&fabric)["c"].prefixes.keys().map(ToString::to_string).collect();
+    assert_eq!(own, ["10.0.0.0/31", "10.0.0.2/32", "10.0.0.3/32", "10.0.0.128/25"]);
 }
 
 proptest! {

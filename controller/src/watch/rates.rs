@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::sample::{Counter, QueueSample, Sample};
-use crate::show::Count;
-use crate::spec::QueuePlan;
+use crate::model::QueuePlan;
+use crate::sample::{Count, Counter, QueueSample, Sample};
 
 /// What a counter did in an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 
 use super::{Interval, WatchRow};
-use crate::show::Table;
+use crate::table::Table;
 
 impl Interval {
     /// A table of all queues, or of those where anything happens, and a line for each switch that does not answer.

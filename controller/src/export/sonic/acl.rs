@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::Writer;
 use super::notes::Fidelity;
-use crate::spec::{OptOut, Overload};
+use crate::model::{OptOut, Overload};
 
 /// What YANG allows of `IP_PROTOCOL`.
 const PROTOCOLS: std::ops::RangeInclusive<u8> = 1..=143;

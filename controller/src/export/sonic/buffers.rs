@@ -2,7 +2,7 @@
 
 use super::notes::Fidelity;
 use super::{Thresholds, Writer};
-use crate::spec::Overload;
+use crate::model::Overload;
 
 /// What YANG allows of `dynamic_th`.
 const ALPHA: std::ops::RangeInclusive<i32> = -8..=7;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Writer;
 use super::notes::Fidelity;
-use crate::spec::Overload;
+use crate::model::Overload;
 use crate::units::NEVER;
 
 /// Name of our maps.
@@ -233,7 +233,7 @@ impl Writer<'_> {
                 self.note(Fidelity::Missing, "policy.important, less_important", "", message);
             }
         }
-        let default = crate::spec::LoadBalance::default();
+        let default = crate::model::LoadBalance::default();
         if self.fabric.load_balance != default {
             let message = "hashing is SONiC's own (SWITCH_HASH); not written";
             self.note(Fidelity::Missing, "load_balance", "", message);

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
-use crate::spec::{End, Fabric, Link, Target};
+use crate::model::{End, Fabric, Link, Target};
 
 fn read(text: &str) -> Fabric {
     Fabric::from_yaml(&format!("version: 1\n{text}"), "f.yaml").unwrap_or_else(|error| panic!("{error}"))

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::{Addresses, Plan, Shape};
+use crate::model::{End, Host, Link, Mac, Switch};
 use crate::spec::addresses;
-use crate::spec::{End, Host, Link, Mac, Switch};
 
 type Wired = (BTreeMap<String, Switch>, BTreeMap<String, Host>, Vec<Link>);
 

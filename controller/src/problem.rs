@@ -1,4 +1,4 @@
-//! What is wrong with a fabric file.
+//! What is wrong with a file that people write, and where it stands.
 
 use std::fmt;
 
@@ -19,8 +19,8 @@ pub struct Problem {
 /// Display gives one a line, `fabric.yaml:12: switches.s1.adress: unknown key; did you mean 'address'? …`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpecError {
-    pub(super) file: String,
-    pub(super) problems: Vec<Problem>,
+    pub(crate) file: String,
+    pub(crate) problems: Vec<Problem>,
 }
 
 impl SpecError {
@@ -64,7 +64,7 @@ impl Problems {
         self.found.push(Problem { line, path: path.into(), message: message.into() });
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.found.len()
     }
 
@@ -77,6 +77,16 @@ impl Problems {
         self.found.dedup();
         SpecError { file: file.to_owned(), problems: self.found }
     }
+}
+
+/// A value that came from the file, with where it stood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Located<T> {
+    pub value: T,
+    /// As written.
+    pub text: String,
+    pub line: usize,
+    pub path: String,
 }
 
 /// `; did you mean 'address'? (valid: address, device_id, target)`

@@ -1,4 +1,4 @@
-//! Members, groups and host routes.
+//! Members, groups and routes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -6,12 +6,14 @@ use std::net::IpAddr;
 use trimwire_p4runtime::entity::{self, ActionBuilder, EntityError, TableEntryBuilder};
 
 use super::{Builder, names};
-use crate::topology::{self, SwitchRoutes};
+use crate::topology::SwitchRoutes;
+use crate::units;
 
 impl Builder<'_> {
     pub(super) fn routes(&mut self, routes: &SwitchRoutes) -> Result<(), EntityError> {
         let (index, switch) = (self.index, self.name);
-        let used: BTreeSet<u16> = routes.next_hops.values().flatten().copied().collect();
+        let sets = || routes.prefixes.values().map(|route| &route.ports);
+        let used: BTreeSet<u16> = sets().flatten().copied().collect();
         for port in used {
             let Some(neighbour) = routes.neighbours.get(&port) else { continue };
             let action = ActionBuilder::new(index, names::FORWARD);
@@ -19,32 +21,28 @@ impl Builder<'_> {
             let member = entity::member(index, names::ECMP, member_id(port), action)?;
             self.add(member, format!("{switch}:{port} to {}", neighbour.end));
         }
-        let groups = group_ids(routes.next_hops.values());
+        let groups = group_ids(sets());
         for (ports, id) in &groups {
             let members = ports.iter().map(|port| (member_id(*port), 1));
             let size = i32::try_from(ports.len()).unwrap_or(i32::MAX);
             let group = entity::member_group(index, names::ECMP, *id, members, size)?;
-            let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
-            self.add(group, format!("{switch} ports {}", ports.join(", ")));
+            self.add(group, format!("{switch} ports {}", units::ranges(ports)));
         }
-        for (host, ports) in &routes.next_hops {
-            for address in topology::addresses(self.fabric, host) {
-                let entry = match address {
-                    IpAddr::V4(ip) => {
-                        TableEntryBuilder::new(index, names::IPV4_ROUTE).lpm("dst_addr", ip, 32)
-                    }
-                    IpAddr::V6(ip) => {
-                        TableEntryBuilder::new(index, names::IPV6_ROUTE).lpm("dst_addr", ip, 128)
-                    }
-                };
-                let entry = match (groups.get(ports), ports.first()) {
-                    (Some(group), _) => entry.group(*group),
-                    (None, Some(port)) => entry.member(member_id(*port)),
-                    (None, None) => continue,
-                };
-                let via: Vec<String> = ports.iter().map(|port| format!("{switch}:{port}")).collect();
-                self.add(entry.build()?, format!("{host} via {}", via.join(", ")));
-            }
+        for (prefix, route) in &routes.prefixes {
+            let entry = match prefix.address() {
+                IpAddr::V4(ip) => {
+                    TableEntryBuilder::new(index, names::IPV4_ROUTE).lpm("dst_addr", ip, prefix.len())
+                }
+                IpAddr::V6(ip) => {
+                    TableEntryBuilder::new(index, names::IPV6_ROUTE).lpm("dst_addr", ip, prefix.len())
+                }
+            };
+            let entry = match (groups.get(&route.ports), route.ports.first()) {
+                (Some(group), _) => entry.group(*group),
+                (None, Some(port)) => entry.member(member_id(*port)),
+                (None, None) => continue,
+            };
+            self.add(entry.build()?, format!("{} via {switch}:{}", route.to, units::ranges(&route.ports)));
         }
         Ok(())
     }

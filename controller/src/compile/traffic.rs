@@ -6,7 +6,7 @@ use trimwire_p4runtime::bytes::Value;
 use trimwire_p4runtime::entity::{EntityError, TableEntryBuilder};
 
 use super::{Builder, names};
-use crate::spec::{Fabric, OptOut, Overload, Spread};
+use crate::model::{Fabric, OptOut, Overload, Spread};
 
 impl Builder<'_> {
     pub(super) fn classify(&mut self) -> Result<(), EntityError> {

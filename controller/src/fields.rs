@@ -4,18 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use super::problem::{Problems, hint};
+use crate::problem::{Located, Problems, hint};
 use crate::yaml::{Node, Value};
-
-/// A value that came from the file, with where it stood.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Located<T> {
-    pub value: T,
-    /// As written.
-    pub text: String,
-    pub line: usize,
-    pub path: String,
-}
 
 /// A mapping whose keys are known in advance.
 pub(crate) struct Fields<'n> {

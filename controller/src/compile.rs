@@ -1,43 +1,23 @@
 //! What a switch should hold: every entity of the tables and the action profile that this controller owns.
+//!
+//! A [`Compiler`] is what all switches have in common. [`Compiler::compile`] does the rest for one switch: its policy in its target's
+//! units, its routes, its entities. Nobody has to keep them: compiling again costs less than the memory of a large fabric.
 
 mod policy;
 mod routes;
 mod traffic;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use trimwire_p4runtime::entity::{EntityError, EntityKey, TableEntryBuilder};
 use trimwire_p4runtime::p4info::{Index, Named};
 use trimwire_p4runtime::v1::Entity;
 
 use crate::artifacts::Artifacts;
-use crate::spec::{Fabric, Switch};
-use crate::topology::{self, Routes};
-
-/// Names of the program (`p4/`): an interface, the same for every target.
-pub(crate) mod names {
-    pub(crate) const IPV4_ROUTE: &str = "Ingress.ipv4_route";
-    pub(crate) const IPV6_ROUTE: &str = "Ingress.ipv6_route";
-    pub(crate) const CLASSIFY: &str = "Ingress.classify";
-    pub(crate) const POLICY: &str = "Ingress.queue_policy.policy";
-    pub(crate) const LOAD_BALANCE: &str = "Ingress.load_balance";
-    pub(crate) const TRIM_ACL_IPV4: &str = "Ingress.trim_acl_ipv4";
-    pub(crate) const TRIM_ACL_IPV6: &str = "Ingress.trim_acl_ipv6";
-    /// Where the program, and not the traffic manager, holds cut packets below their cap.
-    pub(crate) const TRIM_CAP: &str = "Ingress.trim_cap.cap";
-    /// All tables that this controller owns where they are: what else is in them is foreign.
-    pub(crate) const TABLES: [&str; 8] =
-        [POLICY, TRIM_CAP, CLASSIFY, LOAD_BALANCE, TRIM_ACL_IPV4, TRIM_ACL_IPV6, IPV4_ROUTE, IPV6_ROUTE];
-    pub(crate) const ECMP: &str = "Ingress.ecmp";
-    pub(crate) const FORWARD: &str = "Ingress.forward";
-    pub(crate) const SET_THRESHOLDS: &str = "Ingress.queue_policy.set_thresholds";
-    pub(crate) const NO_POLICY: &str = "Ingress.queue_policy.no_policy";
-    pub(crate) const SET_CAP: &str = "Ingress.trim_cap.set_cap";
-    pub(crate) const NO_CAP: &str = "Ingress.trim_cap.no_cap";
-    pub(crate) const DISABLE_TRIM: &str = "Ingress.disable_trim";
-    pub(crate) const NO_ACTION: &str = "NoAction";
-    pub(crate) const OCCUPANCY: &str = "Ingress.occupancy";
-}
+use crate::model::{Fabric, Switch};
+use crate::topology::Topology;
+use crate::{program as names, target};
 
 /// An entity and what it is for, in the fabric's words.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,7 +34,7 @@ pub type Desired = BTreeMap<EntityKey, Wanted>;
 /// Why a program cannot hold a fabric.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum DesiredError {
+pub enum CompileError {
     /// It lacks a table, action, … or has it in another form.
     #[error("the program does not fit this controller: {0}")]
     Program(#[from] EntityError),
@@ -70,29 +50,55 @@ pub enum DesiredError {
         /// For this fabric.
         wanted: usize,
     },
+    /// The fabric has no such switch.
+    #[error("the fabric has no switch {0}")]
+    UnknownSwitch(String),
 }
 
-/// Computes the entities of every switch, each for the program that it runs.
-pub fn desired(
-    fabric: &Fabric,
-    routes: &Routes,
-    artifacts: &Artifacts,
-) -> Result<BTreeMap<String, Desired>, DesiredError> {
-    let tiers = topology::tiers(fabric);
-    let mut all = BTreeMap::new();
-    for (name, own) in &routes.switches {
-        let Some(switch) = fabric.switches.get(name) else { continue };
-        let index = artifacts.of(name).index();
+/// A fabric, its topology and its programs: all that compiling a switch needs.
+#[derive(Debug)]
+pub struct Compiler {
+    fabric: Arc<Fabric>,
+    topology: Topology,
+    artifacts: Artifacts,
+}
+
+impl Compiler {
+    /// Looks at the topology once, for all switches.
+    pub fn new(fabric: Arc<Fabric>, artifacts: &Artifacts) -> Self {
+        Self { topology: Topology::of(&fabric), artifacts: artifacts.clone(), fabric }
+    }
+
+    /// As it was read.
+    pub fn fabric(&self) -> &Fabric {
+        &self.fabric
+    }
+
+    /// How switches and hosts hang together.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// What switches run.
+    pub fn artifacts(&self) -> &Artifacts {
+        &self.artifacts
+    }
+
+    /// The entities of one switch, for the program that it runs.
+    pub fn compile(&self, name: &str) -> Result<Desired, CompileError> {
+        let Some(switch) = self.fabric.switches.get(name) else {
+            return Err(CompileError::UnknownSwitch(name.to_owned()));
+        };
+        let (fabric, index) = (&*self.fabric, self.artifacts.of(name).index());
         let mut builder = Builder { fabric, name, switch, index, desired: Desired::new() };
         builder.classify()?;
-        builder.load_balance(tiers.get(name.as_str()).copied().unwrap_or(0))?;
+        builder.load_balance(self.topology.tier(name).unwrap_or(0))?;
         builder.opt_outs()?;
         builder.policy()?;
-        builder.routes(own)?;
+        builder.routes(&self.topology.routes(fabric, name))?;
         check_capacity(name, &builder.desired, index)?;
-        all.insert(name.clone(), builder.desired);
+        Ok(builder.desired)
     }
-    Ok(all)
 }
 
 /// Builds one switch's entities; a file for each part of the program.
@@ -133,7 +139,7 @@ impl Builder<'_> {
     }
 }
 
-fn check_capacity(switch: &str, desired: &Desired, index: &Index) -> Result<(), DesiredError> {
+fn check_capacity(switch: &str, desired: &Desired, index: &Index) -> Result<(), CompileError> {
     use trimwire_p4runtime::v1::entity::Entity as Kind;
     let mut wanted: BTreeMap<(&str, i64), usize> = BTreeMap::new();
     for Wanted { entity, .. } in desired.values() {
@@ -154,7 +160,7 @@ fn check_capacity(switch: &str, desired: &Desired, index: &Index) -> Result<(), 
     }
     for ((name, size), wanted) in wanted {
         if size > 0 && i64::try_from(wanted).is_ok_and(|wanted| wanted > size) {
-            return Err(DesiredError::Capacity {
+            return Err(CompileError::Capacity {
                 switch: switch.to_owned(),
                 name: name.to_owned(),
                 size,

@@ -1,0 +1,56 @@
+//! How a controller talks to the switches.
+
+use std::net::SocketAddr;
+
+/// How a controller talks to the switches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ControllerSettings {
+    /// The highest one among a switch's controllers is primary.
+    pub election_id: u128,
+    /// Switches worked on at a time.
+    pub concurrency: usize,
+    /// For the connection and for each call, ns.
+    pub timeout_ns: u64,
+    /// Most updates in one Write.
+    pub batch: usize,
+    /// Between two looks at a switch by `run`, ns.
+    pub interval_ns: u64,
+    /// Where `run` serves metrics.
+    pub metrics: MetricsAt,
+}
+
+/// Where metrics are served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetricsAt {
+    /// [`DEFAULT_METRICS`](crate::run::DEFAULT_METRICS), if it is free.
+    Default,
+    /// There or not at all.
+    Address(SocketAddr),
+    /// Nowhere.
+    Off,
+}
+
+impl MetricsAt {
+    /// `ADDRESS:PORT` or `off`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text == "off" {
+            return Ok(Self::Off);
+        }
+        text.parse().map(Self::Address).map_err(|_| {
+            format!("'{text}' is no address for metrics; write ADDRESS:PORT, as in 127.0.0.1:9550, or off")
+        })
+    }
+}
+
+impl Default for ControllerSettings {
+    fn default() -> Self {
+        Self {
+            election_id: 1,
+            concurrency: 32,
+            timeout_ns: 10_000_000_000,
+            batch: 100,
+            interval_ns: 5_000_000_000,
+            metrics: MetricsAt::Default,
+        }
+    }
+}
