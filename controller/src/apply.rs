@@ -7,7 +7,7 @@ use crate::converge::{converge, pipeline_state};
 use crate::device::{self, DeviceError};
 use crate::fleet::{ApplyError, Options, Shared, blocking, each};
 use crate::model::{Fabric, Switch};
-use crate::reconcile;
+use crate::reconcile::{self, Operation};
 use crate::report::{ChangeReport, PipelineState, Plan, Report, SwitchPlan, SwitchReport};
 
 /// Brings every switch to what the fabric file says, writing differences only. All at once, each on its own.
@@ -59,6 +59,7 @@ pub(crate) async fn plan_switch(name: &str, switch: &Switch, shared: &Shared) ->
         address: switch.address.clone(),
         pipeline: PipelineState::Unknown,
         changes: Vec::new(),
+        in_place: 0,
         error: None,
     };
     if let Err(error) = look(name, switch, shared, &mut plan).await {
@@ -86,7 +87,10 @@ async fn look(
             .map_err(|source| DeviceError::Foreign { address: address(), source: Box::new(source) })?
     };
     let wanted = shared.compiler.compile(name)?;
-    plan.changes = reconcile::difference(&wanted, &actual, index).iter().map(ChangeReport::from).collect();
+    let changes = reconcile::difference(&wanted, &actual, index);
+    let missing = changes.iter().filter(|change| change.operation != Operation::Delete).count();
+    plan.in_place = wanted.len().saturating_sub(missing);
+    plan.changes = changes.iter().map(ChangeReport::from).collect();
     Ok(())
 }
 

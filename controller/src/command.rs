@@ -5,9 +5,12 @@ mod check;
 mod completions;
 mod export;
 mod file;
+mod history;
 mod outcome;
 mod plan;
 mod progress;
+mod rollback;
+mod rollout;
 mod run;
 mod schema;
 mod show;
@@ -25,8 +28,12 @@ pub(crate) enum Command {
     Check(check::Check),
     /// Show what apply would change. Touches nothing and needs no mastership.
     Plan(plan::Plan),
-    /// Bring every switch to what the file says, writing differences only.
+    /// Bring every switch to what the file says: differences only, tier by tier, no further than the first failure.
     Apply(apply::Apply),
+    /// Go back to what was last rolled out well.
+    Rollback(rollback::Rollback),
+    /// Show who rolled out what, when, and how it ended.
+    History(history::History),
     /// Keep every switch at what the file says; SIGHUP reads the file again.
     Run(run::Run),
     /// Show what queues hold, cut, drop and send, again and again.
@@ -49,6 +56,8 @@ impl Command {
             Self::Check(command) => command.run(),
             Self::Plan(command) => command.run(),
             Self::Apply(command) => command.run(),
+            Self::Rollback(command) => command.run(),
+            Self::History(command) => command.run(),
             Self::Run(command) => command.run(),
             Self::Watch(command) => command.run(),
             Self::Show(command) => command.run(),

@@ -32,6 +32,7 @@ mod device;
 pub mod export;
 mod fields;
 mod fleet;
+mod health;
 pub mod inventory;
 mod load;
 pub mod model;
@@ -41,7 +42,9 @@ mod problem;
 mod program;
 mod progress;
 mod reconcile;
+pub mod record;
 pub mod report;
+mod rollout;
 pub mod run;
 pub mod sample;
 pub mod show;
@@ -64,6 +67,7 @@ pub use self::problem::{Problem, SpecError};
 pub use self::progress::Progress;
 pub use self::reconcile::{Actual, Change, Operation, actual, batches, difference, filters};
 pub use self::report::{Plan, Report};
+pub use self::rollout::{Rollout, roll_out, roll_out_blocking};
 pub use self::target::manual_steps;
 
 /// JSON Schema of the fabric file, for editors.

@@ -20,4 +20,6 @@ pub(crate) const SET_CAP: &str = "Ingress.trim_cap.set_cap";
 pub(crate) const NO_CAP: &str = "Ingress.trim_cap.no_cap";
 pub(crate) const DISABLE_TRIM: &str = "Ingress.disable_trim";
 pub(crate) const NO_ACTION: &str = "NoAction";
+/// Packets without a route, of the whole switch.
+pub(crate) const UNROUTABLE: &str = "Ingress.unroutable";
 pub(crate) const OCCUPANCY: &str = "Ingress.occupancy";

@@ -1,12 +1,13 @@
 //! The difference between what a switch holds and what it should hold, and the order in which to remove it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::RangeInclusive;
 
 use serde::Serialize;
 use trimwire_p4runtime::bytes;
 use trimwire_p4runtime::entity::{self, EntityError, EntityKey, Purpose};
-use trimwire_p4runtime::p4info::{Index, TableRef};
+use trimwire_p4runtime::p4info::{Index, Named, TableRef};
 use trimwire_p4runtime::v1::entity::Entity as Kind;
 use trimwire_p4runtime::v1::packet_replication_engine_entry::Type as Pre;
 use trimwire_p4runtime::v1::replica::PortKind;
@@ -34,6 +35,24 @@ pub enum Operation {
     Delete,
 }
 
+/// A parameter of an entry's action that changes.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct ParameterChange {
+    /// As the program names it.
+    pub name: String,
+    /// What it is.
+    pub before: String,
+    /// What it will be.
+    pub after: String,
+}
+
+impl fmt::Display for ParameterChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, before, after } = self;
+        write!(f, "{name} {before} -> {after}")
+    }
+}
+
 /// One entity that is to change.
 #[derive(Debug, Clone)]
 pub struct Change {
@@ -45,6 +64,10 @@ pub struct Change {
     pub text: String,
     /// What a modified entity is now; empty otherwise.
     pub before: String,
+    /// Its table, or what stands for one.
+    pub table: String,
+    /// What of a modified entry changes, where its action stays the same.
+    pub parameters: Vec<ParameterChange>,
     /// What it is for in the fabric's words; "foreign" for deletions.
     pub purpose: String,
     /// Changes of one phase do not depend on each other; phases are written in order.
@@ -187,11 +210,13 @@ fn numeric_port(replica: &mut Replica) {
 pub fn difference(desired: &Desired, actual: &Actual, index: &Index) -> Vec<Change> {
     let mut changes = Vec::new();
     for (key, wanted) in desired {
-        let change = |operation, entity: &Entity, before: String| Change {
+        let change = |operation, entity: &Entity, found: Option<&Entity>| Change {
             operation,
             text: entity::describe(entity, Some(index)),
             entity: entity.clone(),
-            before,
+            before: found.map_or_else(String::new, |found| entity::describe(found, Some(index))),
+            table: table_of(entity, index),
+            parameters: found.map_or_else(Vec::new, |found| parameters(found, entity, index)),
             purpose: wanted.purpose.clone(),
             phase: phase(operation, entity, index),
         };
@@ -201,12 +226,11 @@ pub fn difference(desired: &Desired, actual: &Actual, index: &Index) -> Vec<Chan
                 let default =
                     matches!(&wanted.entity.entity, Some(Kind::TableEntry(entry)) if entry.is_default_action);
                 let operation = if default { Operation::Modify } else { Operation::Insert };
-                changes.push(change(operation, &wanted.entity, String::new()));
+                changes.push(change(operation, &wanted.entity, None));
             }
             Some(found) if same(&wanted.entity, found) => {}
             Some(found) => {
-                let before = entity::describe(found, Some(index));
-                changes.push(change(Operation::Modify, &modified(&wanted.entity, found), before));
+                changes.push(change(Operation::Modify, &modified(&wanted.entity, found), Some(found)));
             }
         }
     }
@@ -218,6 +242,8 @@ pub fn difference(desired: &Desired, actual: &Actual, index: &Index) -> Vec<Chan
                 text: entity::describe(found, Some(index)),
                 entity: found.clone(),
                 before: String::new(),
+                table: table_of(found, index),
+                parameters: Vec::new(),
                 purpose: "foreign".to_owned(),
                 phase: phase(Operation::Delete, found, index),
             });
@@ -226,6 +252,50 @@ pub fn difference(desired: &Desired, actual: &Actual, index: &Index) -> Vec<Chan
     // Stable: within a phase the order of keys stays.
     changes.sort_by_key(|change| change.phase);
     changes
+}
+
+/// The table of an entry, or what else an entity is of, in words.
+fn table_of(entity: &Entity, index: &Index) -> String {
+    let profile = |id| index.action_profile(id).map_or("action profile", |profile| profile.name());
+    match &entity.entity {
+        Some(Kind::TableEntry(entry)) => index
+            .table(entry.table_id)
+            .map_or_else(|_| "unknown table".to_owned(), |table| table.name().to_owned()),
+        Some(Kind::ActionProfileMember(member)) => format!("{} members", profile(member.action_profile_id)),
+        Some(Kind::ActionProfileGroup(group)) => format!("{} groups", profile(group.action_profile_id)),
+        Some(Kind::MeterEntry(meter)) => {
+            index.meter(meter.meter_id).map_or_else(|_| "meter".to_owned(), |meter| meter.name().to_owned())
+        }
+        Some(Kind::PacketReplicationEngineEntry(_)) => "clone sessions".to_owned(),
+        _ => "other entities".to_owned(),
+    }
+}
+
+/// What differs between two entries with the same action.
+fn parameters(before: &Entity, after: &Entity, index: &Index) -> Vec<ParameterChange> {
+    let action = |entity: &Entity| match &entity.entity {
+        Some(Kind::TableEntry(TableEntry { action: Some(action), .. })) => match &action.r#type {
+            Some(table_action::Type::Action(action)) => Some(action.clone()),
+            _ => None,
+        },
+        _ => None,
+    };
+    let (Some(before), Some(after)) = (action(before), action(after)) else { return Vec::new() };
+    let Ok(known) = index.action(before.action_id) else { return Vec::new() };
+    if before.action_id != after.action_id {
+        return Vec::new();
+    }
+    let changed = after.params.iter().filter_map(|param| {
+        let old = before.params.iter().find(|old| old.param_id == param.param_id)?;
+        let named = known.param(param.param_id).ok()?;
+        let text = |value: &[u8]| entity::describe_value(value, named.bitwidth, &named.name);
+        (old.value != param.value).then(|| ParameterChange {
+            name: named.name.clone(),
+            before: text(&old.value),
+            after: text(&param.value),
+        })
+    });
+    changed.collect()
 }
 
 /// A group's `max_size` is fixed at its creation, and switches may report their own.

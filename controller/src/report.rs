@@ -1,9 +1,12 @@
 //! What `plan` found and `apply` did, for people and as JSON.
 
+mod summary;
+
 use std::fmt;
 
 use serde::Serialize;
 
+pub use crate::reconcile::ParameterChange;
 use crate::reconcile::{Change, Operation};
 
 /// One change, in words.
@@ -18,6 +21,11 @@ pub struct ChangeReport {
     pub before: String,
     /// In the fabric's names.
     pub purpose: String,
+    /// The table, or what stands for one.
+    pub table: String,
+    /// What of a modified entry changes, where its action stays the same.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parameters: Vec<ParameterChange>,
 }
 
 impl From<&Change> for ChangeReport {
@@ -27,13 +35,15 @@ impl From<&Change> for ChangeReport {
             entity: change.text.clone(),
             before: change.before.clone(),
             purpose: change.purpose.clone(),
+            table: change.table.clone(),
+            parameters: change.parameters.clone(),
         }
     }
 }
 
 impl fmt::Display for ChangeReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { operation, entity, before, purpose } = self;
+        let Self { operation, entity, before, purpose, .. } = self;
         let sign = match operation {
             Operation::Insert => '+',
             Operation::Modify => '~',
@@ -145,6 +155,8 @@ pub struct SwitchReport {
     pub in_place: Option<usize>,
     /// What ended the work on this switch.
     pub error: Option<String>,
+    /// The roll-out stopped before it.
+    pub not_begun: bool,
 }
 
 impl SwitchReport {
@@ -160,6 +172,7 @@ impl SwitchReport {
             remaining: None,
             in_place: None,
             error: None,
+            not_begun: false,
         }
     }
 
@@ -172,6 +185,9 @@ impl SwitchReport {
 impl fmt::Display for SwitchReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { switch, address, written, .. } = self;
+        if self.not_begun {
+            return write!(f, "{switch} ({address}): not begun");
+        }
         let verdict = if self.is_ok() { "ok" } else { "FAILED" };
         let pipeline = match (self.pipeline_pushed, self.pipeline_before) {
             (true, before) => format!("pipeline pushed (before: {before})"),
@@ -231,18 +247,23 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for switch in &self.switches {
+        for switch in self.switches.iter().filter(|switch| !switch.not_begun) {
             writeln!(f, "{switch}")?;
         }
-        let failed: Vec<&str> = self
-            .switches
-            .iter()
-            .filter(|switch| !switch.is_ok())
-            .map(|switch| switch.switch.as_str())
-            .collect();
-        write!(f, "{} of {} switches in place", self.switches.len() - failed.len(), self.switches.len())?;
+        let names = |not_begun: bool| -> Vec<&str> {
+            let wrong =
+                self.switches.iter().filter(|switch| !switch.is_ok() && switch.not_begun == not_begun);
+            wrong.map(|switch| switch.switch.as_str()).collect()
+        };
+        let (failed, not_begun) = (names(false), names(true));
+        let in_place = self.switches.len() - failed.len() - not_begun.len();
+        write!(f, "{in_place} of {} switches in place", self.switches.len())?;
         if !failed.is_empty() {
             write!(f, "; not in place: {}", failed.join(", "))?;
+        }
+        if !not_begun.is_empty() {
+            let names = summary::names(&not_begun);
+            write!(f, "; not begun, because of that: {names}. --keep-going does not stop there")?;
         }
         Ok(())
     }
@@ -260,23 +281,30 @@ pub struct SwitchPlan {
     pub pipeline: PipelineState,
     /// What would be written, in order.
     pub changes: Vec<ChangeReport>,
+    /// Entities that are as they should be.
+    pub in_place: usize,
     /// Why the switch could not be looked at.
     pub error: Option<String>,
 }
 
 impl SwitchPlan {
-    /// Whether `apply` would leave the switch as it is.
+    /// Whether it was looked at, and `apply` would leave it as it is.
     pub fn is_empty(&self) -> bool {
-        self.error.is_none() && self.pipeline == PipelineState::Same && self.changes.is_empty()
+        self.error.is_none() && !self.changes()
+    }
+
+    /// Whether `apply` would change it. Of a switch that cannot be looked at nobody knows.
+    pub fn changes(&self) -> bool {
+        self.error.is_none() && (self.pipeline != PipelineState::Same || !self.changes.is_empty())
     }
 }
 
 impl fmt::Display for SwitchPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { switch, address, pipeline, changes, error } = self;
+        let Self { switch, address, pipeline, changes, error, .. } = self;
         write!(f, "{switch} ({address}): ")?;
         if let Some(error) = error {
-            return write!(f, "cannot be looked at: {error}");
+            return write!(f, "unreachable: {error}");
         }
         if self.is_empty() {
             return f.write_str("no changes");
@@ -316,15 +344,9 @@ impl Plan {
     }
 }
 
+/// What is alike in one line. [`SwitchPlan`] has every entry.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for step in &self.manual_steps {
-            writeln!(f, "by hand: {step}")?;
-        }
-        for switch in &self.switches {
-            writeln!(f, "{switch}")?;
-        }
-        let changed = self.switches.iter().filter(|switch| !switch.is_empty()).count();
-        write!(f, "{changed} of {} switches would change; nothing was changed", self.switches.len())
+        summary::write(f, self)
     }
 }

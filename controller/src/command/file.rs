@@ -29,19 +29,27 @@ pub(crate) struct FileArgs {
 impl FileArgs {
     /// Reads both. Warnings about the fabric go to stderr.
     pub(crate) fn read(&self) -> Result<(Fabric, Artifacts), Failure> {
-        let fabric = self.fabric()?;
+        self.read_text(&self.text()?)
+    }
+
+    /// What the fabric file says.
+    pub(crate) fn text(&self) -> Result<String, Failure> {
+        let name = self.file.display().to_string();
+        std::fs::read_to_string(&self.file).with_context(|| format!("cannot read {name}")).map_err(bad_input)
+    }
+
+    /// The same, of a fabric file that says this.
+    pub(crate) fn read_text(&self, text: &str) -> Result<(Fabric, Artifacts), Failure> {
+        let fabric = self.fabric(text)?;
         let folder = self.file.parent().unwrap_or(Path::new("."));
         let artifacts = self.artifacts()?.for_fabric(&fabric, folder).map_err(bad_input)?;
         Ok((fabric, artifacts))
     }
 
-    pub(crate) fn fabric(&self) -> Result<Fabric, Failure> {
+    fn fabric(&self, text: &str) -> Result<Fabric, Failure> {
         let name = self.file.display().to_string();
-        let text = std::fs::read_to_string(&self.file)
-            .with_context(|| format!("cannot read {name}"))
-            .map_err(bad_input)?;
         // The message names the file on every line already.
-        let fabric = Fabric::from_yaml(&text, &name).map_err(bad_input)?;
+        let fabric = Fabric::from_yaml(text, &name).map_err(bad_input)?;
         for warning in &fabric.warnings {
             eprintln!("warning: {warning}");
         }

@@ -9,6 +9,8 @@ use serde::Serialize;
 pub(crate) const FAILED: u8 = 1;
 /// The command line asks for what is not there. clap exits with it, too.
 pub(crate) const USAGE: u8 = 2;
+/// `plan --detailed-exitcode`: there is something to change, as with Terraform's.
+pub(crate) const DIFFERS: u8 = 2;
 /// A file that was given is wrong.
 pub(crate) const BAD_INPUT: u8 = 3;
 

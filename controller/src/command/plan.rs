@@ -1,10 +1,10 @@
 //! `plan`.
 
 use clap::Args;
-use trimwire_controller::plan_blocking;
+use trimwire_controller::{plan_blocking, show};
 
 use super::file::FileArgs;
-use super::outcome::{FAILED, Outcome, failed};
+use super::outcome::{DIFFERS, FAILED, Outcome, failed, print};
 use super::progress::with_progress;
 use super::switches::SwitchArgs;
 
@@ -14,9 +14,12 @@ pub(crate) struct Plan {
     file: FileArgs,
     #[command(flatten)]
     switches: SwitchArgs,
-    /// Exit with 1 when apply would change something.
+    /// Exit with 2 when apply would change something, 0 when not, and 1 when a switch cannot be looked at.
     #[arg(long)]
     detailed_exitcode: bool,
+    /// Show every threshold and every entry.
+    #[arg(short, long)]
+    verbose: bool,
 }
 
 impl Plan {
@@ -25,7 +28,18 @@ impl Plan {
         let options = self.switches.options(&fabric)?;
         let plan = with_progress(&options.progress, || plan_blocking(&fabric, &artifacts, &options))
             .map_err(failed)?;
+        if self.verbose && !self.file.json {
+            print(&format!("{}\n", show::Planned(&fabric)))?;
+            for switch in &plan.switches {
+                print(&switch.to_string())?;
+            }
+        }
         self.file.print(&plan)?;
-        Ok(if !plan.is_ok() || (self.detailed_exitcode && !plan.is_empty()) { FAILED } else { 0 })
+        let differs = plan.switches.iter().any(|switch| switch.changes());
+        Ok(match (plan.is_ok(), differs && self.detailed_exitcode) {
+            (false, _) => FAILED,
+            (true, true) => DIFFERS,
+            (true, false) => 0,
+        })
     }
 }

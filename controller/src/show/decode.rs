@@ -33,7 +33,6 @@ const COUNTERS: [&str; 8] = [
     "Egress.transmitted",
     "Egress.trim_transmitted",
 ];
-const UNROUTABLE: &str = "Ingress.unroutable";
 
 /// Looks at one switch.
 pub(super) struct Decoder<'d> {
@@ -167,24 +166,24 @@ impl Decoder<'_> {
 
     pub(super) async fn counters(&self) -> Result<Vec<CounterRow>, DeviceError> {
         let mut filters: Vec<Entity> = Vec::new();
-        let mut names: BTreeMap<u32, &str> = BTreeMap::new();
-        for counter in COUNTERS.into_iter().chain([UNROUTABLE]) {
+        let mut by_id: BTreeMap<u32, &str> = BTreeMap::new();
+        for counter in COUNTERS.into_iter().chain([names::UNROUTABLE]) {
             let entry = entity::counter(self.index, counter, None).map_err(|error| self.misfit(error))?;
-            names.insert(entry.counter_id, counter);
+            by_id.insert(entry.counter_id, counter);
             filters.push(entry.into());
         }
         let mut rows: BTreeMap<(Option<u16>, Option<u8>), CounterRow> = BTreeMap::new();
         for entity in self.client.read(filters).await? {
             let Some(Kind::CounterEntry(entry)) = entity.entity else { continue };
             let (Some(name), Some(data), Some(cell)) =
-                (names.get(&entry.counter_id), entry.data, entry.index)
+                (by_id.get(&entry.counter_id), entry.data, entry.index)
             else {
                 continue;
             };
             if data.packet_count == 0 && data.byte_count == 0 {
                 continue;
             }
-            let (port, queue) = if *name == UNROUTABLE { (None, None) } else { place(cell.index) };
+            let (port, queue) = if *name == names::UNROUTABLE { (None, None) } else { place(cell.index) };
             let row = rows.entry((port, queue)).or_insert_with(|| CounterRow {
                 switch: self.switch.to_owned(),
                 port,

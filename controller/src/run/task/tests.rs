@@ -205,6 +205,8 @@ fn refused_updates_are_tried_again_with_back_off_on_the_same_connection() {
         entity: "Ingress.ipv4_route{}".into(),
         before: String::new(),
         purpose: "h1".into(),
+        table: "Ingress.ipv4_route".into(),
+        parameters: Vec::new(),
     };
     let mut waits = Vec::new();
     for _ in 0..4 {

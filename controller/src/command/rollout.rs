@@ -1,0 +1,145 @@
+//! What `apply` and `rollback` have in common: a look, a question where one is due, a roll-out, and its record.
+
+use std::io::{IsTerminal, Write as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use clap::Args;
+use trimwire_controller::record::{Record, RecordError, Records};
+use trimwire_controller::report::{PipelineState, Plan};
+use trimwire_controller::{Artifacts, Fabric, Options, Rollout, plan_blocking, roll_out_blocking, units};
+
+use super::file::FileArgs;
+use super::outcome::{FAILED, Failure, Outcome, failed};
+use super::progress::with_progress;
+
+#[derive(Args)]
+pub(crate) struct RolloutArgs {
+    /// Bid with this election id; the highest of a switch's controllers is primary [default: the file's, else 1].
+    #[arg(long, value_name = "ID", env = "TRIMWIRE_ELECTION_ID")]
+    pub(crate) election_id: Option<u128>,
+    /// Switches worked on at a time, health check included.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = at_least_one)]
+    max_unavailable: usize,
+    /// Go on with other switches after one failed.
+    #[arg(long)]
+    keep_going: bool,
+    /// How long to look at a switch's counters before the next one is begun; 0 for not at all.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = settle)]
+    settle: Duration,
+    /// Do not ask before a switch that runs another program is given this one.
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    state: StateArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct StateArgs {
+    /// Keep records there [default: .trimwire beside the fabric file].
+    #[arg(long, value_name = "DIR", env = "TRIMWIRE_STATE")]
+    state: Option<PathBuf>,
+}
+
+impl StateArgs {
+    pub(crate) fn records(&self, file: &FileArgs) -> Records {
+        Records::of(&file.file, self.state.as_deref())
+    }
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("is no number of switches; write 1 or more".to_owned()),
+        Ok(number) => Ok(number),
+    }
+}
+
+fn settle(text: &str) -> Result<Duration, String> {
+    units::time(text).map(Duration::from_nanos)
+}
+
+impl RolloutArgs {
+    pub(crate) fn records(&self, file: &FileArgs) -> Records {
+        self.state.records(file)
+    }
+
+    /// Looks, asks, does, and writes down. `text` is the fabric file's.
+    pub(crate) fn run(
+        &self,
+        file: &FileArgs,
+        command: &str,
+        text: &str,
+        (fabric, artifacts): (&Fabric, &Artifacts),
+        options: &Options,
+    ) -> Outcome {
+        let options = Options { election_id: self.election_id, ..options.clone() };
+        let plan = with_progress(&options.progress, || plan_blocking(fabric, artifacts, &options))
+            .map_err(failed)?;
+        self.ask(&plan)?;
+        let rollout = Rollout {
+            max_unavailable: self.max_unavailable,
+            keep_going: self.keep_going,
+            settle: self.settle,
+        };
+        let records = self.records(file);
+        let only: Vec<String> = options.only.iter().cloned().collect();
+        let record = told(records.begin(command, text, fabric, artifacts, &only));
+        let report = with_progress(&options.progress, || {
+            roll_out_blocking(fabric, artifacts, &options, &plan, rollout)
+        })
+        .map_err(failed)?;
+        if let Some(record) = record {
+            told(records.end(record, &report));
+        }
+        file.print(&report)?;
+        Ok(if report.is_ok() { 0 } else { FAILED })
+    }
+
+    /// Asks whether switches that do something else may stop doing it.
+    fn ask(&self, plan: &Plan) -> Result<(), Failure> {
+        let others: Vec<&str> = plan
+            .switches
+            .iter()
+            .filter(|switch| matches!(switch.pipeline, PipelineState::Different { .. }))
+            .map(|switch| switch.switch.as_str())
+            .collect();
+        if self.yes || others.is_empty() {
+            return Ok(());
+        }
+        let question = format!(
+            "{} of {} switches run another program: {}. A switch that is given a new one forwards nothing until its tables are \
+             written",
+            others.len(),
+            plan.switches.len(),
+            others.join(", ")
+        );
+        let refused = |why: &str| failed(anyhow!("{question}. Nothing was changed: {why}"));
+        let (stdin, mut stderr) = (std::io::stdin(), std::io::stderr());
+        if !stdin.is_terminal() {
+            return Err(refused("nobody to ask; --yes goes on"));
+        }
+        let mut answer = String::new();
+        let asked = write!(stderr, "{question}. Go on? [y/N] ").and_then(|()| stderr.flush());
+        asked.and_then(|()| stdin.read_line(&mut answer)).map_err(failed)?;
+        if matches!(answer.trim(), "y" | "Y" | "yes") { Ok(()) } else { Err(refused("that was no yes")) }
+    }
+}
+
+/// Switches are not kept waiting for a disk that is full: that there is no record is said, and the work goes on.
+fn told<T>(outcome: Result<T, RecordError>) -> Option<T> {
+    outcome.inspect_err(|error| eprintln!("warning: no record of this: {error}")).ok()
+}
+
+/// Whether the programs of the switches are those that were rolled out then.
+pub(crate) fn same_programs(record: &Record, fabric: &Fabric, artifacts: &Artifacts) -> Result<(), String> {
+    for (name, cookie) in &record.programs {
+        let found = format!("{:#018x}", artifacts.of(name).cookie());
+        if fabric.switches.contains_key(name) && found != *cookie {
+            return Err(format!(
+                "{name}'s program had the cookie {cookie} then, and its files have {found}: put the files of then back"
+            ));
+        }
+    }
+    Ok(())
+}
