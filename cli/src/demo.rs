@@ -24,6 +24,11 @@ pub(crate) fn demo(options: &Options) -> Result<()> {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot create --report {}", folder.display()))?;
     }
+    if let Some(file) = &options.json {
+        // Known before the runs, not after.
+        let opened = std::fs::OpenOptions::new().create(true).append(true).open(file);
+        opened.with_context(|| format!("cannot write --json {}", file.display()))?;
+    }
     let runs = run_all(options)?;
     let outcome = assemble(options, runs)?;
     print(&format!("{}\n{}", table::render(&outcome), table::verdict(&outcome)))?;

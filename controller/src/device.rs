@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use tonic::Code;
 use trimwire_p4runtime::client::{self, Arbitration, Client, ClientError, Role, Tls};
 use trimwire_p4runtime::entity::EntityError;
 use trimwire_p4runtime::p4info::Index;
@@ -39,6 +40,40 @@ pub enum DeviceError {
         highest: Option<u128>,
         /// Whether its owner is connected.
         primary_exists: bool,
+    },
+    /// Another controller bids with the same id.
+    #[error(
+        "switch {address}: election id {own} is in use by another controller, perhaps a `run` of this fabric. Nothing was changed. \
+         To take over from it: --election-id {next}, with which it becomes backup until this one is gone"
+    )]
+    ElectionIdInUse {
+        /// `HOST:PORT`.
+        address: String,
+        /// Ours.
+        own: u128,
+        /// A higher one.
+        next: u128,
+    },
+    /// The file says TLS, and the switch has none.
+    #[error(
+        "switch {address} does not speak TLS, which the fabric file asks for: start it with its certificate and key, or write \
+         tls: off for it ({reason})"
+    )]
+    NoTls {
+        /// `HOST:PORT`.
+        address: String,
+        /// The transport's words.
+        reason: String,
+    },
+    /// The switch has TLS, and the file does not say so.
+    #[error(
+        "switch {address} does not take what is sent in the clear; if it wants TLS, write tls: {{ ca: ca.pem }} for it ({reason})"
+    )]
+    WantsTls {
+        /// `HOST:PORT`.
+        address: String,
+        /// The transport's words.
+        reason: String,
     },
     /// The switch reports an entity that its program cannot have.
     #[error("switch {address} reports an entity that does not fit its program: {source}")]
@@ -82,7 +117,11 @@ fn backup(address: &str, own: u128, highest: Option<u128>, primary_exists: bool)
 impl DeviceError {
     /// Whether a new connection may help.
     pub(crate) fn is_connection_loss(&self) -> bool {
-        matches!(self, Self::Client(error) if error.is_connection_loss())
+        match self {
+            Self::Client(error) => error.is_connection_loss(),
+            Self::NoTls { .. } | Self::WantsTls { .. } => true,
+            _ => false,
+        }
     }
 }
 
@@ -98,10 +137,10 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    pub(crate) async fn connect(&self) -> Result<Client, ClientError> {
+    async fn connect(&self) -> Result<Client, DeviceError> {
         let Self { address, timeout, tls, .. } = self;
         let options = client::Options { connect_timeout: *timeout, call_timeout: *timeout, tls: tls.clone() };
-        Client::connect_with(address, options).await
+        Client::connect_with(address, options).await.map_err(|error| self.in_words(error))
     }
 
     /// Connects to look only: no stream is opened and no bid made, so it takes nothing from a primary controller.
@@ -109,15 +148,52 @@ impl Reach {
     pub(crate) async fn observe(&self) -> Result<Client, DeviceError> {
         let mut client = self.connect().await?;
         client.observe(self.device_id);
+        if self.tls.is_none() {
+            // The first answer tells what connecting does not: whether anybody understands us.
+            client.pipeline(ResponseType::CookieOnly).await.map_err(|error| self.in_words(error))?;
+        }
         Ok(client)
+    }
+
+    /// Connects and bids.
+    pub(crate) async fn bid(&self, election_id: u128) -> Result<(Client, Arbitration), DeviceError> {
+        let mut client = self.connect().await?;
+        let told = client.arbitrate(self.device_id, election_id, Role::default()).await;
+        let told = told.map_err(|error| match error.code() {
+            // P4Runtime, "Client Arbitration and Controller Replication": the answer to an id that another stream has.
+            Some(Code::InvalidArgument) => DeviceError::ElectionIdInUse {
+                address: self.address.clone(),
+                own: election_id,
+                next: election_id.saturating_add(1),
+            },
+            _ => self.in_words(error),
+        })?;
+        Ok((client, told))
+    }
+
+    /// An error of the transport with what may be meant by it.
+    fn in_words(&self, error: ClientError) -> DeviceError {
+        let address = self.address.clone();
+        match &error {
+            // rustls's word for an answer that is no TLS record.
+            ClientError::Connect { reason, .. } if reason.contains("InvalidContentType") => {
+                DeviceError::NoTls { address, reason: reason.clone() }
+            }
+            // A TLS server's alert, read as a frame of HTTP/2.
+            ClientError::Lost { reason, .. } | ClientError::Connect { reason, .. }
+                if self.tls.is_none() && (reason.contains("invalid size") || reason.contains("FRAME_SIZE_ERROR")) =>
+            {
+                DeviceError::WantsTls { address, reason: reason.clone() }
+            }
+            _ => error.into(),
+        }
     }
 
     /// Connects and becomes primary, or says who is.
     pub(crate) async fn primary(&self, election_id: u128) -> Result<Client, DeviceError> {
-        let mut client = self.connect().await?;
-        match client.arbitrate(self.device_id, election_id, Role::default()).await? {
-            Arbitration::Primary { .. } => Ok(client),
-            Arbitration::Backup { highest_election_id, primary_exists } => Err(DeviceError::Backup {
+        match self.bid(election_id).await? {
+            (client, Arbitration::Primary { .. }) => Ok(client),
+            (_, Arbitration::Backup { highest_election_id, primary_exists }) => Err(DeviceError::Backup {
                 address: self.address.clone(),
                 own: election_id,
                 highest: highest_election_id,

@@ -230,8 +230,16 @@ impl<'f> Resolver<'f> {
                 })
                 .map(|located| (located, self.bytes(located, rate_bps, &place)));
         }
-        self.check_order(&given, &place);
+        let is_known = |slot: &Option<(&Located<Threshold>, u32)>| {
+            self.rtt_given || slot.is_none_or(|(located, _)| !matches!(located.value, Threshold::Bdp(_)))
+        };
+        if given.iter().all(is_known) {
+            self.check_order(&given, &place);
+        }
         let mut values = fill(&given, defaults.map(|default| self.default_bytes(default, rate_bps)));
+        if is_class {
+            self.check_least(&given, &values, &place);
+        }
         if spec.overload == Overload::DropTail {
             values[1] = values[3];
             values[2] = values[3];
@@ -258,7 +266,10 @@ impl<'f> Resolver<'f> {
     fn bytes(&mut self, located: &Located<Threshold>, rate_bps: u64, place: &dyn Fn() -> String) -> u32 {
         let Located { value, text, line, path } = located;
         if matches!(value, Threshold::Bdp(_)) && !self.rtt_given {
-            complain(&mut self.found, *line, path, "rtt", || {
+            // One line is missing, however many ask for it.
+            let known = self.found.places.keys().find(|(.., kind)| *kind == "rtt").cloned();
+            let (line, path) = known.map_or_else(|| (*line, path.clone()), |(line, path, _)| (line, path));
+            complain(&mut self.found, line, &path, "rtt", || {
                 format!("'{text}' needs the fabric's round-trip time; write rtt: 20us at the top")
             });
         }
@@ -304,6 +315,35 @@ impl<'f> Resolver<'f> {
                 });
             }
             below = Some((threshold, located, *bytes));
+        }
+    }
+
+    /// Times at a slow line may come to less than any packet: then a threshold is met by whatever waits.
+    fn check_least(
+        &mut self,
+        given: &[Option<(&Located<Threshold>, u32)>; 4],
+        values: &[u32; 4],
+        place: &dyn Fn() -> String,
+    ) {
+        let full = self.packet.full_frame();
+        let names = crate::spec::THRESHOLDS;
+        for ((threshold, slot), bytes) in given.iter().enumerate().zip(values) {
+            // With drop-tail nothing is cut. Who writes bytes has seen them.
+            let counts = threshold != 1 && threshold != 2 || self.spec.overload != Overload::DropTail;
+            let is_bytes = slot.is_some_and(|(located, _)| matches!(located.value, Threshold::Bytes(_)));
+            if !counts || is_bytes || u64::from(*bytes) >= full / 2 {
+                continue;
+            }
+            let path = format!("policy.{}", names[threshold]);
+            let (line, path) = slot.map_or((1, path.as_str()), |(located, _)| (located.line, located.path.as_str()));
+            complain(&mut self.doubts, line, path, "least", || {
+                format!(
+                    "{} comes to {bytes} bytes {}: less than half a packet of {full}, so that one packet waiting is enough; write \
+                     bytes, or a longer time",
+                    names[threshold],
+                    place()
+                )
+            });
         }
     }
 

@@ -194,6 +194,7 @@ impl Controller {
                 reach: shared.reach(name, switch),
                 election_id: shared.election_id,
                 interval_ns: fabric.controller.interval_ns,
+                audit_ns: fabric.controller.audit_ns,
             };
             let wanted = Arc::new(Wanted {
                 name: name.clone(),

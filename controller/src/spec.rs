@@ -15,8 +15,10 @@ mod tls;
 
 use std::collections::BTreeMap;
 
+use trimwire_p4runtime::client::Tls;
+
 pub(crate) use self::policy::{Layer, PolicySpec, THRESHOLDS};
-use crate::fields::{Fields, integer};
+use crate::fields::{Fields, integer, switched};
 use crate::model::{ControllerSettings, Fabric, MetricsAt};
 use crate::problem::Problems;
 use crate::{units, yaml};
@@ -49,6 +51,7 @@ pub(crate) fn read(text: &str, file: &str, problems: &mut Problems) -> Option<Dr
     let rtt = top.parsed("rtt", problems, units::time);
     let network = network::read(&top, problems);
     let tls = tls::read(&top, network.switches.keys(), file, problems);
+    check_clear(&controller, &network, &tls, problems);
     let (dscp, queues) = plan::read(&top, problems);
     let policy = policy::read(&top, &network, (&dscp, &queues), problems);
     let load_balance = balance::read(&top, problems);
@@ -73,6 +76,34 @@ pub(crate) fn read(text: &str, file: &str, problems: &mut Problems) -> Option<Dr
     };
     let (switch_lines, link_lines) = (network.switch_lines, network.link_lines);
     Some(Draft { fabric, policy, rtt_given: rtt.is_some(), switch_lines, link_lines })
+}
+
+/// Whoever reads the network between here and a switch that is talked to in the clear can take the switch over.
+fn check_clear(
+    controller: &ControllerSettings,
+    network: &network::Network,
+    tls: &BTreeMap<String, Tls>,
+    problems: &mut Problems,
+) {
+    if controller.insecure {
+        return;
+    }
+    // A generated fabric is one line: its first switch says it for all.
+    let mut found: BTreeMap<usize, (&str, &str, usize)> = BTreeMap::new();
+    for (name, switch) in &network.switches {
+        if !tls.contains_key(name) && !addresses::is_loopback(&switch.address) {
+            let line = network.switch_lines.get(name).copied().unwrap_or(1);
+            found.entry(line).or_insert((name, &switch.address, 0)).2 += 1;
+        }
+    }
+    for (line, (name, address, count)) in found {
+        let more = if count > 1 { format!(" (and {} more switches)", count - 1) } else { String::new() };
+        let message = format!(
+            "would be controlled in the clear at {address}, where others may listen and write; give it tls: {{ ca: ca.pem }}, or \
+             write insecure: true in controller{more}"
+        );
+        problems.add(line, format!("switches.{name}"), message);
+    }
 }
 
 fn version(text: &str) -> Result<(), String> {
@@ -114,6 +145,10 @@ fn controller(top: &Fields<'_>, problems: &mut Problems) -> ControllerSettings {
             settings.interval_ns = interval.value;
         }
     }
+    if let Some(audit) = fields.parsed("audit", problems, units::time) {
+        settings.audit_ns = audit.value;
+    }
+    settings.insecure = fields.parsed("insecure", problems, switched).is_some_and(|insecure| insecure.value);
     if let Some(metrics) = fields.parsed("metrics", problems, MetricsAt::parse) {
         settings.metrics = metrics.value;
     }

@@ -4,9 +4,11 @@ use std::io::Write as _;
 use std::process::{Command, Output};
 
 fn run(arguments: &[&str]) -> Output {
+    let state = tempfile::tempdir().unwrap();
     Command::new(env!("CARGO_BIN_EXE_trimwire-controller"))
         .args(arguments)
         .env_remove("TRIMWIRE_DEBUG")
+        .env("TRIMWIRE_STATE", state.path())
         .output()
         .unwrap()
 }

@@ -4,6 +4,8 @@ mod run_support;
 #[path = "../../switch/tests/tls_support/mod.rs"]
 mod tls_support;
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use run_support::{Embedded, chains, eventually};
@@ -26,6 +28,7 @@ fn folder(ca: &Authority) -> (tempfile::TempDir, String) {
         [("ca.pem", ca.certificate.as_str()), ("controller.pem", &certificate), ("controller.key", &key)]
     {
         std::fs::write(folder.path().join(name), text).unwrap();
+        std::fs::set_permissions(folder.path().join(name), Permissions::from_mode(0o600)).unwrap();
     }
     let file = folder.path().join("fabric.yaml").display().to_string();
     (folder, file)
@@ -78,6 +81,8 @@ async fn whoever_is_not_believed_is_not_talked_to() {
     );
     let error = report.switches[0].error.clone().unwrap();
     assert!(error.contains(&stranger.address.to_string()) && error.contains("certificate"), "{error}");
+    let error = report.switches[2].error.clone().unwrap();
+    assert!(error.contains("does not speak TLS") && error.contains("tls: off"), "{error}");
 }
 
 #[tokio::test]
@@ -97,6 +102,7 @@ fn files_that_are_not_there_or_not_what_they_should_be_are_named_with_their_line
     let ca = Authority::new("fabric");
     let (folder, file) = folder(&ca);
     std::fs::write(folder.path().join("other.key"), ca.server().key).unwrap();
+    std::fs::set_permissions(folder.path().join("other.key"), Permissions::from_mode(0o600)).unwrap();
     let address = "127.0.0.1:1".parse().unwrap();
     let problems = |tls: &str| {
         let text = chains(&[address], &format!("tls: {{ {tls} }}"));
@@ -130,4 +136,51 @@ fn files_that_are_not_there_or_not_what_they_should_be_are_named_with_their_line
         let found = problems(tls);
         assert!(found.starts_with(&expected) && found.lines().count() == 1, "{tls}: {found}");
     }
+}
+
+#[tokio::test]
+async fn a_switch_that_wants_tls_and_is_talked_to_in_the_clear_says_what_to_write() {
+    let ca = Authority::new("fabric");
+    let switch = Embedded::start_with(1, Some(server(&ca, None)));
+    let report = applied(&Fabric::from_yaml(&chains(&[switch.address], "timeout: 2s"), "f.yaml").unwrap()).await;
+    let error = report.switches[0].error.clone().unwrap();
+    assert!(error.contains("if it wants TLS, write tls: { ca: ca.pem }"), "{error}");
+}
+
+#[test]
+fn a_key_that_others_can_read_is_refused_with_its_mode_and_what_to_do() {
+    let ca = Authority::new("fabric");
+    let (folder, file) = folder(&ca);
+    let key = folder.path().join("controller.key");
+    let text = chains(&["127.0.0.1:1".parse().unwrap()], MUTUAL);
+    for (mode, refused) in [(0o600, false), (0o400, false), (0o640, true), (0o604, true), (0o666, true)] {
+        std::fs::set_permissions(&key, Permissions::from_mode(mode)).unwrap();
+        let found = Fabric::from_yaml(&text, &file);
+        assert_eq!(found.is_err(), refused, "{mode:o}");
+        if let Err(error) = found {
+            let key = key.display();
+            let expected = format!(
+                "{file}:2: controller.tls.key: {key} has mode {mode:04o}: others than its owner can get at the key; chmod 600 {key}"
+            );
+            assert_eq!(error.to_string(), expected);
+        }
+    }
+}
+
+#[test]
+fn switches_beyond_this_machine_are_not_controlled_in_the_clear_unless_the_file_says_so() {
+    let far = "10.1.2.3:9559".parse().unwrap();
+    let near = ["127.0.0.1:9559".parse().unwrap(), "[::1]:9559".parse().unwrap()];
+    let read = |addresses: &[std::net::SocketAddr], controller: &str| {
+        let text = chains(addresses, controller).replace("[::1]:9559", "\"[::1]:9559\"");
+        Fabric::from_yaml(&text, "f.yaml").map_err(|error| error.to_string())
+    };
+    assert!(read(&near, "timeout: 2s").is_ok());
+    assert!(read(&[far], "insecure: true").is_ok());
+    let error = read(&[near[0], far], "timeout: 2s").unwrap_err();
+    assert_eq!(
+        error,
+        "f.yaml:5: switches.s1: would be controlled in the clear at 10.1.2.3:9559, where others may listen and write; give it \
+         tls: { ca: ca.pem }, or write insecure: true in controller"
+    );
 }

@@ -1,9 +1,13 @@
 //! `run`.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use trimwire_controller::run::{Controller, RunOptions};
-use trimwire_controller::{MetricsAt, Options, apply_blocking};
+use trimwire_controller::{Fabric, MetricsAt, Options, apply_blocking};
+use trimwire_p4runtime::client::Tls;
 
 use super::file::FileArgs;
 use super::outcome::{FAILED, Failure, Outcome, failed};
@@ -26,7 +30,8 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn run(&self) -> Outcome {
-        let (fabric, artifacts) = self.file.read()?;
+        let mut text = self.file.text()?;
+        let (fabric, artifacts) = self.file.read_text(&text)?;
         if self.once {
             let options = Options { election_id: self.election_id, ..Options::default() };
             let report = with_progress(&options.progress, || apply_blocking(&fabric, &artifacts, &options))
@@ -40,9 +45,12 @@ impl Run {
                 signals([SignalKind::hangup(), SignalKind::terminate(), SignalKind::interrupt()])?;
             let options = RunOptions { election_id: self.election_id, metrics: self.metrics };
             let mut controller = Controller::start(&fabric, &artifacts, &options).await.map_err(failed)?;
+            let mut tls = fabric.tls;
+            let mut looks = tokio::time::interval(RENEWALS);
             loop {
                 tokio::select! {
-                    _ = hangup.recv() => self.reload(&mut controller),
+                    _ = hangup.recv() => self.reload(&mut controller, &mut text, &mut tls),
+                    _ = looks.tick() => self.renew(&mut controller, &text, &mut tls),
                     _ = terminate.recv() => break,
                     _ = interrupt.recv() => break,
                 }
@@ -53,11 +61,14 @@ impl Run {
         })
     }
 
-    fn reload(&self, controller: &mut Controller) {
-        let taken = self
-            .file
-            .read()
-            .and_then(|(fabric, artifacts)| controller.reload(&fabric, &artifacts).map_err(failed));
+    /// Takes the file as it is now.
+    fn reload(&self, controller: &mut Controller, text: &mut String, tls: &mut BTreeMap<String, Tls>) {
+        let taken = self.file.text().and_then(|new| {
+            let (fabric, artifacts) = self.file.read_text(&new)?;
+            controller.reload(&fabric, &artifacts).map_err(failed)?;
+            (*text, *tls) = (new, fabric.tls);
+            Ok(())
+        });
         match taken {
             Ok(()) => tracing::info!("took {} again", self.file.file.display()),
             Err(Failure { error, .. }) => {
@@ -66,7 +77,33 @@ impl Run {
             }
         }
     }
+
+    /// Takes certificates that were renewed; the fabric stays as it was taken last. Half a renewal, a certificate without its key,
+    /// is not taken, and looked at again.
+    fn renew(&self, controller: &mut Controller, text: &str, tls: &mut BTreeMap<String, Tls>) {
+        if tls.is_empty() {
+            return;
+        }
+        let name = self.file.file.display().to_string();
+        let found = match Fabric::from_yaml(text, &name) {
+            Ok(fabric) if fabric.tls == *tls => return,
+            Ok(_) => self.file.read_text(text),
+            Err(error) => return tracing::warn!("certificates are not taken: {error}"),
+        };
+        let taken = found.and_then(|(fabric, artifacts)| {
+            controller.reload(&fabric, &artifacts).map_err(failed)?;
+            *tls = fabric.tls;
+            Ok(())
+        });
+        match taken {
+            Ok(()) => tracing::info!("took renewed certificates"),
+            Err(Failure { error, .. }) => tracing::warn!("renewed certificates are not taken: {error:#}"),
+        }
+    }
 }
+
+/// How often certificates are looked at.
+const RENEWALS: Duration = Duration::from_secs(30);
 
 fn signals<const N: usize>(kinds: [SignalKind; N]) -> Result<[tokio::signal::unix::Signal; N], Failure> {
     let mut all = Vec::with_capacity(N);

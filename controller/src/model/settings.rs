@@ -15,6 +15,10 @@ pub struct ControllerSettings {
     pub batch: usize,
     /// Between two looks at a switch by `run`, ns.
     pub interval_ns: u64,
+    /// Between two looks at all its tables, ns.
+    pub audit_ns: u64,
+    /// Whether switches beyond this machine may be talked to in the clear.
+    pub insecure: bool,
     /// Where `run` serves metrics.
     pub metrics: MetricsAt,
 }
@@ -50,6 +54,8 @@ impl Default for ControllerSettings {
             timeout_ns: 10_000_000_000,
             batch: 100,
             interval_ns: 5_000_000_000,
+            audit_ns: 60_000_000_000,
+            insecure: false,
             metrics: MetricsAt::Default,
         }
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
-use trimwire_p4runtime::client::{Arbitration, Client, ClientError, Role};
+use trimwire_p4runtime::client::{Arbitration, Client, ClientError};
 use trimwire_p4runtime::p4info::Index;
 use trimwire_p4runtime::v1::DigestList;
 
@@ -50,6 +50,7 @@ pub(super) struct Terms {
     pub reach: Reach,
     pub election_id: u128,
     pub interval_ns: u64,
+    pub audit_ns: u64,
 }
 
 struct Session {
@@ -71,8 +72,8 @@ type Work = Pin<Box<dyn Future<Output = Done> + Send>>;
 pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>, board: Board) {
     let started = Instant::now();
     let now = || u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let Terms { name, reach, election_id, interval_ns } = terms;
-    let mut task = SwitchTask::new(&name, election_id, interval_ns, now());
+    let Terms { name, reach, election_id, interval_ns, audit_ns } = terms;
+    let mut task = SwitchTask::new(&name, election_id, interval_ns, audit_ns, now());
     let mut session: Option<Session> = None;
     let mut work: Option<Work> = None;
     let mut reporter = Reporter::new(name.clone(), board.clone());
@@ -88,8 +89,9 @@ pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
                     work = Some(Box::pin(reconcile_switch(name.clone(), client, current())));
                 }
                 (Action::Look, Some(client)) => work = Some(Box::pin(look(client, current()))),
+                (Action::Sample, Some(client)) => work = Some(Box::pin(glance(client, current()))),
                 // The task asks for work only while it is connected.
-                (Action::Reconcile | Action::Look, None) => {}
+                (Action::Reconcile | Action::Look | Action::Sample, None) => {}
             }
         }
         if task.is_stopped() {
@@ -128,6 +130,8 @@ pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
                         Err(error) => Event::Lost(error.to_string()),
                     },
                     Done::Worked { event, sample, digests } => {
+                        // Who only glances says nothing of digests.
+                        let digests = (!matches!(event, Event::Sampled(..))).then_some(digests);
                         reporter.worked(sample, digests);
                         event
                     }
@@ -191,12 +195,7 @@ fn standing_of(arbitration: &Arbitration) -> Standing {
 
 /// Connecting is cheap for this machine however long it takes, and needs no place.
 async fn connect(reach: Reach, bid: u128) -> Done {
-    let connecting = async {
-        let mut client = reach.connect().await?;
-        client.arbitrate(reach.device_id, bid, Role::default()).await?;
-        Ok::<_, ClientError>(client)
-    };
-    Done::Connected(Box::new(connecting.await.map_err(DeviceError::from)))
+    Done::Connected(Box::new(reach.bid(bid).await.map(|(client, _)| client)))
 }
 
 fn begin(client: Client) -> Result<Session, DeviceError> {
@@ -243,6 +242,24 @@ async fn look(client: Arc<Client>, wanted: Arc<Wanted>) -> Done {
             _ => None,
         };
         let event = Event::Looked(looked.map_err(|error| error.to_string()), loss);
+        Done::Worked { event, sample, digests: Ok(()) }
+    };
+    wanted.places.work(work).await
+}
+
+/// Between two looks at all tables: whether the switch still runs the program, and its counters.
+async fn glance(client: Arc<Client>, wanted: Arc<Wanted>) -> Done {
+    let work = async {
+        let cookie = device::cookie(&client).await;
+        let loss = loss(cookie.as_ref().err());
+        let same = cookie.map(|cookie| {
+            pipeline_state(cookie, wanted.shared.artifacts(&wanted.name)) == PipelineState::Same
+        });
+        let sample = match same {
+            Ok(true) => sampled(&client, &wanted).await,
+            _ => None,
+        };
+        let event = Event::Sampled(same.map_err(|error| error.to_string()), loss);
         Done::Worked { event, sample, digests: Ok(()) }
     };
     wanted.places.work(work).await
@@ -304,11 +321,13 @@ impl Reporter {
         });
     }
 
-    fn worked(&mut self, sample: Option<Sample>, digests: Result<(), String>) {
-        if let (Err(error), true) = (&digests, self.digests != digests) {
-            tracing::warn!(switch = %self.name, "does not tell when queues start to cut: {error}");
+    fn worked(&mut self, sample: Option<Sample>, digests: Option<Result<(), String>>) {
+        if let Some(digests) = digests {
+            if let (Err(error), true) = (&digests, self.digests != digests) {
+                tracing::warn!(switch = %self.name, "does not tell when queues start to cut: {error}");
+            }
+            self.digests = digests;
         }
-        self.digests = digests;
         if let Some(sample) = sample {
             self.board.change_switch(&self.name, |status| status.sample = sample);
         }

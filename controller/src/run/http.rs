@@ -2,10 +2,12 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use super::board::Board;
@@ -13,6 +15,8 @@ use super::metrics::metrics_text;
 
 /// Longest request that is read.
 const LONGEST_REQUEST: usize = 8 << 10;
+/// Clients that are answered at a time; others wait to be accepted.
+const MOST_CLIENTS: usize = 16;
 /// A client that is slower is left.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -21,13 +25,17 @@ pub(super) async fn serve(address: SocketAddr, board: Board) -> io::Result<(Sock
     let listener = TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
     let serving = tokio::spawn(async move {
+        let clients = Arc::new(Semaphore::new(MOST_CLIENTS));
         loop {
+            // Never closed, so there is always a permit to be had, within the slowest client's patience.
+            let Ok(permit) = Arc::clone(&clients).acquire_owned().await else { return };
             match listener.accept().await {
                 Ok((stream, _)) => {
                     let board = board.clone();
-                    tokio::spawn(tokio::time::timeout(PATIENCE, async move {
-                        let _ = answer(stream, &board).await;
-                    }));
+                    tokio::spawn(async move {
+                        let _ = tokio::time::timeout(PATIENCE, answer(stream, &board)).await;
+                        drop(permit);
+                    });
                 }
                 // Out of descriptors: later there are some again.
                 Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,

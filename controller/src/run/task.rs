@@ -11,7 +11,10 @@
 //!
 //! Order of calls: [`SwitchTask::new`]; then [`SwitchTask::handle_event`] for what happens and [`SwitchTask::handle_timeout`]
 //! when [`SwitchTask::poll_timeout`] says; after each of these, drain [`SwitchTask::poll_action`] and carry the actions out in
-//! order. At most one of Connect, Reconcile and Look is under way at a time.
+//! order. At most one of Connect, Reconcile, Look and Sample is under way at a time.
+//!
+//! Between two audits, which read all tables, a switch that is in place is only glanced at (Sample): who else writes to it becomes its
+//! primary first, and that is told.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -33,6 +36,8 @@ pub enum Event {
     Reconciled(Box<SwitchReport>, Loss),
     /// The end of [`Action::Look`].
     Looked(Result<Looked, String>, Loss),
+    /// The end of [`Action::Sample`]: whether the switch runs the program.
+    Sampled(Result<bool, String>, Loss),
     /// From now on the switch should hold something else.
     FabricChanged,
     /// The controller ends.
@@ -80,6 +85,8 @@ pub enum Action {
     Reconcile,
     /// See how it differs.
     Look,
+    /// See whether it runs the program, and count.
+    Sample,
     /// Drop what is under way, at once.
     Abandon,
     /// Drop the connection.
@@ -175,6 +182,10 @@ enum State {
 #[derive(Debug)]
 pub struct SwitchTask {
     interval: u64,
+    /// Between two looks at all tables.
+    audit: u64,
+    /// When the next one is due.
+    audit_at: u64,
     /// From the settings.
     election_id: u128,
     /// What we bid with: higher than `election_id` after taking over from somebody higher.
@@ -193,10 +204,12 @@ pub struct SwitchTask {
 }
 
 impl SwitchTask {
-    /// A task that connects at once. `interval` is in ns.
-    pub fn new(name: &str, election_id: u128, interval: u64, now: u64) -> Self {
+    /// A task that connects at once. `interval` and `audit` are in ns: between two looks, and between two at all tables.
+    pub fn new(name: &str, election_id: u128, interval: u64, audit: u64, now: u64) -> Self {
         Self {
             interval,
+            audit,
+            audit_at: now,
             election_id,
             bid: election_id,
             state: State::Waiting { until: now },
@@ -219,6 +232,7 @@ impl SwitchTask {
             Event::Lost(reason) => self.lost(now, reason),
             Event::Reconciled(report, loss) => self.reconciled(now, &report, loss),
             Event::Looked(outcome, loss) => self.looked(now, outcome, loss),
+            Event::Sampled(outcome, loss) => self.sampled(now, outcome, loss),
             Event::FabricChanged => self.fabric_changed(),
             Event::Stop => {
                 self.abandon();
@@ -232,14 +246,23 @@ impl SwitchTask {
     pub fn handle_timeout(&mut self, now: u64) {
         match self.state {
             State::Waiting { until } if until <= now => self.connect(),
+            State::Primary(Work::Resting { until }) if until <= now && self.is_quiet(now) => {
+                self.actions.push_back(Action::Sample);
+                self.state = State::Primary(Work::Busy);
+            }
             State::Primary(Work::Resting { until }) if until <= now => self.reconcile(),
             State::Backup { highest, bid_at: Some(at), .. } if at <= now => self.take_over(highest),
             State::Backup { work: Work::Resting { until }, highest, bid_at } if until <= now => {
-                self.actions.push_back(Action::Look);
+                self.actions.push_back(if self.is_quiet(now) { Action::Sample } else { Action::Look });
                 self.state = State::Backup { work: Work::Busy, highest, bid_at };
             }
             _ => {}
         }
+    }
+
+    /// Whether there is no reason to read all tables: only a primary writes, and who is, is told.
+    fn is_quiet(&self, now: u64) -> bool {
+        self.in_place == Some(true) && self.failures() == 0 && now < self.audit_at
     }
 
     /// When [`SwitchTask::handle_timeout`] wants to be called.
@@ -404,6 +427,7 @@ impl SwitchTask {
             self.tally.succeeded += 1;
             self.last_success = Some(now);
             self.backoff.succeeded();
+            self.audited(now);
             if !was_settled && !self.again {
                 self.settled = true;
                 self.notices.push_back(Notice::InPlace(report.written.total()));
@@ -431,6 +455,7 @@ impl SwitchTask {
                 let in_place = looked.program && looked.differing == 0;
                 self.in_place = Some(in_place);
                 self.backoff.succeeded();
+                self.audited(now);
                 if in_place {
                     self.last_success = Some(now);
                 }
@@ -445,6 +470,45 @@ impl SwitchTask {
                 self.state = State::Backup { work: Work::Resting { until }, highest, bid_at };
             }
         }
+    }
+
+    fn sampled(&mut self, now: u64, outcome: Result<bool, String>, loss: Loss) {
+        let (Work::Busy, highest) = (match self.state {
+            State::Primary(work) => (work, None),
+            State::Backup { work, highest, bid_at } => (work, Some((highest, bid_at))),
+            _ => return,
+        }) else {
+            return;
+        };
+        match outcome {
+            Ok(true) if !self.again => {
+                self.last_success = Some(now);
+                let until = now.saturating_add(self.resting_time());
+                self.state = match highest {
+                    None => State::Primary(Work::Resting { until }),
+                    Some((highest, bid_at)) => State::Backup { work: Work::Resting { until }, highest, bid_at },
+                };
+            }
+            // It was restarted, or something else is wanted of it by now.
+            Ok(_) if highest.is_none() => self.reconcile(),
+            Ok(_) => self.actions.push_back(Action::Look),
+            Err(reason) if loss == Loss::Connection => self.lost(now, reason),
+            Err(reason) => {
+                let wait = self.backoff.failed();
+                self.notices.push_back(Notice::Failed(reason, wait));
+                let until = now.saturating_add(wait);
+                self.state = match highest {
+                    None => State::Primary(Work::Resting { until }),
+                    Some((highest, bid_at)) => State::Backup { work: Work::Resting { until }, highest, bid_at },
+                };
+            }
+        }
+    }
+
+    /// All tables were read: the next time is a little earlier for some switches than for others.
+    fn audited(&mut self, now: u64) {
+        let early = self.backoff.share(self.tally.succeeded ^ 1, self.audit / 8);
+        self.audit_at = now.saturating_add(self.audit - early);
     }
 
     fn fabric_changed(&mut self) {

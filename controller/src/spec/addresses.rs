@@ -24,6 +24,12 @@ pub(super) fn socket(text: &str) -> Result<String, String> {
     }
 }
 
+/// Whether `HOST:PORT` is on this machine.
+pub(super) fn is_loopback(address: &str) -> bool {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
 pub(super) fn ipv4(text: &str) -> Result<Ipv4Addr, String> {
     let ip: Ipv4Addr = text.parse().map_err(|_| format!("'{text}' is no IPv4 address, as in 10.0.0.1"))?;
     if ip.is_multicast() || ip.is_unspecified() || ip.is_broadcast() || ip.is_loopback() {

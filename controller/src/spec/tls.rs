@@ -1,6 +1,7 @@
 //! `controller.tls` and `switches.X.tls`: the files behind them, read and looked into.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use trimwire_p4runtime::client::Tls;
@@ -82,6 +83,9 @@ fn layer(node: &Node, path: &str, folder: &Path, problems: &mut Problems) -> Lay
     let ca = file("ca", "certificate", CERTIFICATE);
     let cert = file("cert", "certificate", CERTIFICATE);
     let key = file("key", "private key", KEY);
+    if let Some(key) = &key {
+        check_mode(&folder.join(&key.text), key, problems);
+    }
     let server_name = fields.parsed("server_name", problems, |text| {
         let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
         if !text.is_empty() && text.chars().all(valid) {
@@ -92,6 +96,18 @@ fn layer(node: &Node, path: &str, folder: &Path, problems: &mut Problems) -> Lay
     });
     let is_broken = problems.len() > before;
     Layer { line: node.line, path: path.to_owned(), ca, cert, key, server_name, is_broken }
+}
+
+/// A key that others can read is theirs, too.
+fn check_mode(path: &Path, key: &Located<Vec<u8>>, problems: &mut Problems) {
+    let Ok(metadata) = std::fs::metadata(path) else { return };
+    let mode = metadata.permissions().mode() & 0o7777;
+    if mode & 0o077 != 0 {
+        let shown = path.display();
+        let message =
+            format!("{shown} has mode {mode:04o}: others than its owner can get at the key; chmod 600 {shown}");
+        problems.add(key.line, &key.path, message);
+    }
 }
 
 fn pem(path: &PathBuf, what: &str, markers: &[&str]) -> Result<Vec<u8>, String> {

@@ -12,7 +12,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        Self { task: SwitchTask::new("s1", 5, 5 * S, 0), now: 0 }
+        Self { task: SwitchTask::new("s1", 5, 5 * S, 0, 0), now: 0 }
     }
 
     fn event(&mut self, event: Event) -> Vec<Action> {
@@ -259,4 +259,37 @@ fn the_end_drops_everything_and_nothing_comes_after_it() {
     assert_eq!(bench.event(Event::Told(Standing::Primary)), []);
     assert_eq!(bench.event(Event::Lost("gone".into())), []);
     assert_eq!(bench.task.poll_timeout(), None);
+}
+
+#[test]
+fn between_two_audits_a_switch_that_is_in_place_is_only_glanced_at() {
+    let mut bench = Bench { task: SwitchTask::new("s1", 5, 5 * S, 60 * S, 0), now: 0 };
+    assert_eq!(bench.wait(), [Action::Connect(5)]);
+    assert_eq!(bench.event(Event::Told(Standing::Primary)), [Action::Reconcile]);
+    assert_eq!(bench.event(reconciled(good(40, 0, 0))), []);
+    let mut glances = 0;
+    let audited = loop {
+        match bench.wait().as_slice() {
+            [Action::Sample] => glances += 1,
+            [Action::Reconcile] => break bench.now,
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(bench.event(Event::Sampled(Ok(true), Loss::None)), []);
+    };
+    assert!((9..=14).contains(&glances) && (52 * S..=60 * S).contains(&audited), "{glances} {audited}");
+    assert_eq!(bench.event(reconciled(good(0, 0, 0))), []);
+
+    // Restarted between two audits: no waiting for the next.
+    assert_eq!(bench.wait(), [Action::Sample]);
+    assert_eq!(bench.event(Event::Sampled(Ok(false), Loss::None)), [Action::Reconcile]);
+    assert_eq!(bench.event(reconciled(good(0, 0, 0))), []);
+    // So with another file, while it is glanced at.
+    assert_eq!(bench.wait(), [Action::Sample]);
+    assert_eq!(bench.event(Event::FabricChanged), []);
+    assert_eq!(bench.event(Event::Sampled(Ok(true), Loss::None)), [Action::Reconcile]);
+    assert_eq!(bench.event(reconciled(good(0, 1, 0))), []);
+    // Somebody else was primary: what he wrote is looked for at once.
+    let backup = Standing::Backup { highest: Some(9), primary_exists: true };
+    assert_eq!(bench.event(Event::Told(backup)), [Action::Look]);
+    assert_eq!(bench.event(Event::Told(Standing::Primary)), [Action::Abandon, Action::Reconcile]);
 }

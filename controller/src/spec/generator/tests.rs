@@ -79,7 +79,8 @@ fn a_dumbbell_is_numbered_as_documented() {
       ipv6: off
       mac: \"0a:00:00:00:00:00\"
       device_id: 100
-      grpc: \"{name}.lab:50{n}\"\n",
+      grpc: \"{name}.lab:50{n}\"
+controller: { insecure: true }\n",
     );
     for (a, b) in [("left:1", "right:1"), ("left:2", "right:2"), ("h1-2", "left:4"), ("h2-1", "right:3")] {
         assert!(linked(&fabric, a, b), "{a} {b}");
@@ -130,8 +131,8 @@ fn what_is_written_changes_what_is_generated_key_by_key() {
         "topology: { leaf_spine: { leaves: 2, spines: 2, hosts_per_leaf: 1, host_speed: 10Gbps, fabric_delay: 1us } }
 switches:
   leaf2: { target: bmv2 }
-  spine1: { device_id: 77, address: 10.9.9.9:1 }
-  extra: { device_id: 3, address: 10.9.9.9:2 }
+  spine1: { device_id: 77, address: 127.9.9.9:1 }
+  extra: { device_id: 3, address: 127.9.9.9:2 }
 hosts:
   h1-1: { ip: 10.7.7.7 }
   alone: { ip: 10.8.8.8, mac: \"02:00:00:00:ff:01\" }
@@ -201,7 +202,7 @@ fn every_mistake_is_named_with_its_line_and_the_nearest_valid_word() {
             "f.yaml:2: topology.fat_tree: one generator makes one fabric, and dumbbell is given in line 2",
         ),
         (
-            "topology: { dumbbell: { hosts_per_side: 1, host_speed: 1Gbps } }\nswitches: { middle: { device_id: 2, address: a:1 } }\n",
+            "topology: { dumbbell: { hosts_per_side: 1, host_speed: 1Gbps } }\nswitches: { middle: { device_id: 2, address: \"127.0.0.1:1\" } }\n",
             "f.yaml:3: switches.middle.device_id: device id 2 is already right's, in line 2",
         ),
         (
