@@ -7,8 +7,9 @@ mod policy;
 mod routes;
 mod traffic;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use trimwire_p4runtime::entity::{EntityError, EntityKey, TableEntryBuilder};
 use trimwire_p4runtime::p4info::{Index, Named};
@@ -61,12 +62,15 @@ pub struct Compiler {
     fabric: Arc<Fabric>,
     topology: Topology,
     artifacts: Artifacts,
+    /// Of cut packets, wherever they were cut.
+    trimmed: BTreeSet<u8>,
 }
 
 impl Compiler {
     /// Looks at the topology once, for all switches.
     pub fn new(fabric: Arc<Fabric>, artifacts: &Artifacts) -> Self {
-        Self { topology: Topology::of(&fabric), artifacts: artifacts.clone(), fabric }
+        let (topology, trimmed) = (Topology::of(&fabric), fabric.trimmed_code_points());
+        Self { fabric, topology, artifacts: artifacts.clone(), trimmed }
     }
 
     /// As it was read.
@@ -84,13 +88,43 @@ impl Compiler {
         &self.artifacts
     }
 
+    /// How many entities some switches have together, on as many threads as there are cores. No switch's are kept; the error is the one of
+    /// the first switch that has any.
+    pub fn count(&self, switches: &[&str]) -> Result<usize, CompileError> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(switches.len());
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let (mut count, mut failed) = (0, None);
+            loop {
+                let position = next.fetch_add(1, Ordering::Relaxed);
+                let Some(name) = switches.get(position) else { return (count, failed) };
+                match self.compile(name) {
+                    Ok(desired) => count += desired.len(),
+                    // Positions only grow: a thread's first error is its least.
+                    Err(error) => failed = failed.or(Some((position, error))),
+                }
+            }
+        };
+        let done: Vec<_> = std::thread::scope(|scope| {
+            let workers: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let own = work();
+            workers.into_iter().filter_map(|worker| worker.join().ok()).chain([own]).collect()
+        });
+        let (counts, errors): (Vec<usize>, Vec<_>) = done.into_iter().unzip();
+        match errors.into_iter().flatten().min_by_key(|(position, _)| *position) {
+            Some((_, error)) => Err(error),
+            None => Ok(counts.into_iter().sum()),
+        }
+    }
+
     /// The entities of one switch, for the program that it runs.
     pub fn compile(&self, name: &str) -> Result<Desired, CompileError> {
         let Some(switch) = self.fabric.switches.get(name) else {
             return Err(CompileError::UnknownSwitch(name.to_owned()));
         };
         let (fabric, index) = (&*self.fabric, self.artifacts.of(name).index());
-        let mut builder = Builder { fabric, name, switch, index, desired: Desired::new() };
+        let mut builder =
+            Builder { fabric, name, switch, index, trimmed: &self.trimmed, desired: Desired::new() };
         builder.classify()?;
         builder.load_balance(self.topology.tier(name).unwrap_or(0))?;
         builder.opt_outs()?;
@@ -108,6 +142,7 @@ struct Builder<'f> {
     name: &'f str,
     switch: &'f Switch,
     index: &'f Index,
+    trimmed: &'f BTreeSet<u8>,
     desired: Desired,
 }
 

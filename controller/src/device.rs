@@ -181,7 +181,8 @@ impl Reach {
             }
             // A TLS server's alert, read as a frame of HTTP/2.
             ClientError::Lost { reason, .. } | ClientError::Connect { reason, .. }
-                if self.tls.is_none() && (reason.contains("invalid size") || reason.contains("FRAME_SIZE_ERROR")) =>
+                if self.tls.is_none()
+                    && (reason.contains("invalid size") || reason.contains("FRAME_SIZE_ERROR")) =>
             {
                 DeviceError::WantsTls { address, reason: reason.clone() }
             }

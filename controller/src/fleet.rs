@@ -83,9 +83,9 @@ impl Shared {
 
     /// Whether every switch's program can hold what it should: to be known before the first one is written to.
     pub(crate) fn fits(&self, options: &Options) -> Result<(), ApplyError> {
-        for name in self.compiler.fabric().switches.keys().filter(|name| options.includes(name)) {
-            self.compiler.compile(name)?;
-        }
+        let names = self.compiler.fabric().switches.keys().filter(|name| options.includes(name));
+        let names: Vec<&str> = names.map(String::as_str).collect();
+        self.compiler.count(&names)?;
         Ok(())
     }
 

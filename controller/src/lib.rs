@@ -1,26 +1,26 @@
 //! One YAML file to a running fabric, over P4Runtime.
 //!
 //! ```text
-//!  fabric.yaml ──► spec ──────► topology ──┐
-//!                   │ checked,  routes     ├──► desired ───┐  one BTreeMap of entities per switch,
-//!                   │ expanded             │               │  in its target's units
-//!                   └─────────► policy ────┘               │
-//!                               bytes                      ▼
+//!  fabric.yaml ──► spec ──► load ──► model ──► topology ──┐
+//!                  parsed   checked  plain     routes     ├──► compile ──┐  one switch's entities, on demand,
+//!                             ▲      types                │              │  in its target's units
+//!                             └───── policy: bytes ───────┘              ▼
 //!  trimwire.p4info, .json ──► artifacts ──► device ◄── reconcile: what differs, in the order of writing
 //!                             cookie        P4Runtime      │
 //!                                                          ▼
-//!                            apply, plan ──► report    run ──► board ──► metrics    show, watch: what switches hold and count
+//!               plan, rollout, apply ──► report, record    run ──► board ──► metrics    show, watch: what switches hold and count
 //! ```
 //!
 //! - [`Fabric::from_yaml`] finds every mistake of a file before anything is written.
 //! - [`apply`] elects itself primary, pushes the pipeline if the switch runs another, reads the tables back, writes the
 //!   difference, and reads back again: what it reports as in place was seen there.
+//! - [`roll_out`] does so tier by tier, a few switches at a time, with a look at each one's counters, and stops at a failure.
 //! - [`run::Controller`] does the same for as long as it lives, with a task and a back-off for each switch.
 //! - [`plan`], [`show`] and [`watch`] look without becoming primary.
 //! - [`thresholds`] derives a policy from a model's layers, [`export`] writes one for switches that trim by configuration.
 //!
 //! What this crate deliberately does not do: it learns nothing from packets (topology and hosts are the file's), it keeps no
-//! state of its own (the switches are the state), and it owns only the tables, the selector, the meters and the mirror sessions
+//! state of its own (the switches are the state; [`record`]s are for people and `rollback`), and it owns only the tables, the selector, the meters and the mirror sessions
 //! of the Trimwire program: multicast groups, other clone sessions and other programs' tables are left alone.
 #![forbid(unsafe_code)]
 

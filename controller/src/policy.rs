@@ -335,7 +335,8 @@ impl<'f> Resolver<'f> {
                 continue;
             }
             let path = format!("policy.{}", names[threshold]);
-            let (line, path) = slot.map_or((1, path.as_str()), |(located, _)| (located.line, located.path.as_str()));
+            let (line, path) =
+                slot.map_or((1, path.as_str()), |(located, _)| (located.line, located.path.as_str()));
             complain(&mut self.doubts, line, path, "least", || {
                 format!(
                     "{} comes to {bytes} bytes {}: less than half a packet of {full}, so that one packet waiting is enough; write \

@@ -43,11 +43,8 @@ struct Gate {
 impl Gate {
     async fn to(target: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let gate = Self {
-            address: listener.local_addr().unwrap(),
-            is_silent: Arc::default(),
-            came: Arc::default(),
-        };
+        let gate =
+            Self { address: listener.local_addr().unwrap(), is_silent: Arc::default(), came: Arc::default() };
         let (is_silent, came) = (Arc::clone(&gate.is_silent), Arc::clone(&gate.came));
         tokio::spawn(async move {
             let mut kept = Vec::new();
@@ -150,7 +147,10 @@ async fn a_plan_after_one_changed_threshold_fits_on_a_screen_and_a_dead_switch_i
     addresses[3] = run_support::dead_address();
     let found = plan(&read(&chains(&addresses, "timeout: 5s")), &artifacts, &options).await.unwrap();
     let words = found.to_string();
-    assert!(words.ends_with("0 of 16 switches would change; unreachable: s3; nothing was changed"), "{words}");
+    assert!(
+        words.ends_with("0 of 16 switches would change; unreachable: s3; nothing was changed"),
+        "{words}"
+    );
 }
 
 struct Place {
@@ -197,7 +197,10 @@ fn what_was_rolled_out_is_written_down_and_the_last_good_state_can_be_gone_back_
     assert!(text.contains("drop_at 150000 -> 250000"), "{text}");
     place.ends_with(0, &["apply", "--settle", "0", "fabric.yaml"]);
     let text = place.ends_with(0, &["rollback", "--settle", "0", "fabric.yaml"]);
-    assert!(text.contains("going back to 1: ") && text.contains("itself says something else still"), "{text}");
+    assert!(
+        text.contains("going back to 1: ") && text.contains("itself says something else still"),
+        "{text}"
+    );
     place.ends_with(2, &plan);
     std::fs::write(&file, &first).unwrap();
     place.ends_with(0, &plan);
@@ -206,7 +209,8 @@ fn what_was_rolled_out_is_written_down_and_the_last_good_state_can_be_gone_back_
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines.len() == 3 && lines.iter().all(|line| line.contains("succeeded; 1 in place")), "{text}");
     assert!(lines[2].contains("rollback to 1") && lines[0].contains('@'), "{text}");
-    let left: Vec<_> = std::fs::read_dir(place.folder.path().join(".trimwire/fabric.yaml")).unwrap().collect();
+    let left: Vec<_> =
+        std::fs::read_dir(place.folder.path().join(".trimwire/fabric.yaml")).unwrap().collect();
     assert_eq!(left.len(), 3 + 2, "records and files, and nothing half written: {left:?}");
 
     // Somebody else's program is not replaced without being asked for, and nobody can be asked here.
@@ -214,7 +218,8 @@ fn what_was_rolled_out_is_written_down_and_the_last_good_state_can_be_gone_back_
     let json = std::fs::read_to_string(other.join("trimwire.json")).unwrap() + "\n";
     std::fs::write(place.folder.path().join("other.json"), json).unwrap();
     let p4info = other.join("trimwire.p4info.txtpb").display().to_string();
-    let mut apply = vec!["apply", "fabric.yaml", "--settle", "0", "--p4info", &p4info, "--pipeline-json", "other.json"];
+    let mut apply =
+        vec!["apply", "fabric.yaml", "--settle", "0", "--p4info", &p4info, "--pipeline-json", "other.json"];
     let text = place.ends_with(1, &apply);
     assert!(text.contains("run another program: s1") && text.contains("--yes goes on"), "{text}");
     apply.push("--yes");

@@ -187,7 +187,7 @@ async fn a_primary_that_is_demoted_in_the_middle_of_writing_stops_and_goes_on_wh
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_file_is_taken_while_running_and_what_it_changes_is_no_drift() {
     let (one, two) = (Embedded::start(1), Embedded::start(2));
-    let text = chains(&[one.address, two.address], "interval: 200ms");
+    let text = chains(&[one.address, two.address], "interval: 200ms, audit: 200ms");
     let mut controller = started(&read(&text), &off()).await;
     all(&controller, "in place", &[], is_well).await;
     let before = controller.status().switches["s0"].tally.succeeded;

@@ -142,7 +142,8 @@ fn files_that_are_not_there_or_not_what_they_should_be_are_named_with_their_line
 async fn a_switch_that_wants_tls_and_is_talked_to_in_the_clear_says_what_to_write() {
     let ca = Authority::new("fabric");
     let switch = Embedded::start_with(1, Some(server(&ca, None)));
-    let report = applied(&Fabric::from_yaml(&chains(&[switch.address], "timeout: 2s"), "f.yaml").unwrap()).await;
+    let report =
+        applied(&Fabric::from_yaml(&chains(&[switch.address], "timeout: 2s"), "f.yaml").unwrap()).await;
     let error = report.switches[0].error.clone().unwrap();
     assert!(error.contains("if it wants TLS, write tls: { ca: ca.pem }"), "{error}");
 }

@@ -21,10 +21,8 @@ impl Check {
         let (fabric, artifacts) = self.file.read()?;
         let compiler = Compiler::new(Arc::new(fabric), &artifacts);
         let fabric = compiler.fabric();
-        let mut entities = 0;
-        for name in fabric.switches.keys() {
-            entities += compiler.compile(name).map_err(bad_input)?.len();
-        }
+        let names: Vec<&str> = fabric.switches.keys().map(String::as_str).collect();
+        let entities = compiler.count(&names).map_err(bad_input)?;
         self.file.print(&Checked {
             switches: fabric.switches.len(),
             hosts: fabric.hosts.len(),

@@ -23,7 +23,7 @@ impl Builder<'_> {
         let mut entries = by_class(&dscp.trimmable, trimmable, "trimmable");
         entries.extend(by_class(&dscp.droppable, "Ingress.set_plain", "droppable"));
         // Whatever a port somewhere writes into what it cuts: no switch cuts it again.
-        for code_point in self.fabric.trimmed_code_points() {
+        for code_point in self.trimmed.iter().copied() {
             entries.push((code_point, "Ingress.set_trimmed", queues.trimmed, "trimmed".to_owned()));
         }
         entries.push((dscp.control, "Ingress.set_plain", queues.control, "control".to_owned()));
@@ -46,7 +46,7 @@ impl Builder<'_> {
             Spread::Flow => ("Ingress.hash_flow", Some(("half", half))),
             Spread::Packet => ("Ingress.spray_packet", None),
         };
-        let trimmable = dscp.trimmable.iter().copied().chain(self.fabric.trimmed_code_points());
+        let trimmable = dscp.trimmable.iter().copied().chain(self.trimmed.iter().copied());
         let trimmable =
             trimmable.map(|code_point| (code_point, load_balance.trimmable, "trimmable or trimmed"));
         let droppable =

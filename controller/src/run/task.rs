@@ -482,11 +482,12 @@ impl SwitchTask {
         };
         match outcome {
             Ok(true) if !self.again => {
-                self.last_success = Some(now);
                 let until = now.saturating_add(self.resting_time());
                 self.state = match highest {
                     None => State::Primary(Work::Resting { until }),
-                    Some((highest, bid_at)) => State::Backup { work: Work::Resting { until }, highest, bid_at },
+                    Some((highest, bid_at)) => {
+                        State::Backup { work: Work::Resting { until }, highest, bid_at }
+                    }
                 };
             }
             // It was restarted, or something else is wanted of it by now.
@@ -499,7 +500,9 @@ impl SwitchTask {
                 let until = now.saturating_add(wait);
                 self.state = match highest {
                     None => State::Primary(Work::Resting { until }),
-                    Some((highest, bid_at)) => State::Backup { work: Work::Resting { until }, highest, bid_at },
+                    Some((highest, bid_at)) => {
+                        State::Backup { work: Work::Resting { until }, highest, bid_at }
+                    }
                 };
             }
         }

@@ -16,7 +16,7 @@ use crate::problem::{Located, Problems};
 use crate::units;
 use crate::yaml::Node;
 
-/// Host routes that the program's tables hold; a generated fabric with more cannot be brought up.
+/// Hosts of a generated fabric: as many as were tried (docs/controller.md, "Scale").
 const MOST_HOSTS: u64 = 4096;
 /// Ports of a switch, from 1.
 const MOST_PORTS: u64 = 509;
@@ -140,7 +140,7 @@ fn generate(kind: &str, line: usize, node: &Node, problems: &mut Problems) -> Op
     let fabric_bps = fabric_speed(&fields, shape, hosts, host_bps, problems)?;
     let total = shape.racks() * hosts;
     if total > MOST_HOSTS {
-        let message = format!("makes {total} hosts; the program's route tables hold {MOST_HOSTS}");
+        let message = format!("makes {total} hosts; a generated fabric has at most {MOST_HOSTS}");
         problems.add(line, &path, message);
         return None;
     }

@@ -104,8 +104,9 @@ fn check_mode(path: &Path, key: &Located<Vec<u8>>, problems: &mut Problems) {
     let mode = metadata.permissions().mode() & 0o7777;
     if mode & 0o077 != 0 {
         let shown = path.display();
-        let message =
-            format!("{shown} has mode {mode:04o}: others than its owner can get at the key; chmod 600 {shown}");
+        let message = format!(
+            "{shown} has mode {mode:04o}: others than its owner can get at the key; chmod 600 {shown}"
+        );
         problems.add(key.line, &key.path, message);
     }
 }

@@ -143,7 +143,7 @@ proptest! {
         let links: Vec<_> = raw.into_iter().filter(|(a, b)| a != b).map(|(a, b)| (a, b, true)).collect();
         let fabric = fabric(7, &links);
         let routes = routes(&fabric);
-        let home = |host: &str| addresses(&fabric, host).into_iter().map(|address| (address, Some(host.to_owned())));
+        let home = |host: &str| addresses(&fabric, host).into_iter().map(move |address| (address, Some(host.to_owned())));
         let known = fabric.hosts.keys().flat_map(|host| home(host));
         let strangers = strangers.into_iter().map(|bits| {
             let [third, last] = bits.to_be_bytes();
