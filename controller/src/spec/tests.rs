@@ -2,7 +2,6 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::model::*;
-use crate::problem::*;
 
 const GOOD: &str = "\
 version: 1
