@@ -143,8 +143,9 @@ proptest! {
         let links: Vec<_> = raw.into_iter().filter(|(a, b)| a != b).map(|(a, b)| (a, b, true)).collect();
         let fabric = fabric(7, &links);
         let routes = routes(&fabric);
-        let home = |host: &str| addresses(&fabric, host).into_iter().map(move |address| (address, Some(host.to_owned())));
-        let known = fabric.hosts.keys().flat_map(|host| home(host));
+        let known = fabric.hosts.keys().flat_map(|host| {
+            addresses(&fabric, host).into_iter().map(move |address| (address, Some(host.clone())))
+        });
         let strangers = strangers.into_iter().map(|bits| {
             let [third, last] = bits.to_be_bytes();
             (IpAddr::from([10, 0, third % 8, last.saturating_add(2)]), None)
