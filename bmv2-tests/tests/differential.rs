@@ -99,11 +99,11 @@ impl Side {
         let p4info = P4Info::from_text(&std::fs::read_to_string(format!("{build}trimwire.p4info.txtpb"))?)?;
         let json = std::fs::read(format!("{build}trimwire.json"))?;
         let index = Index::new(&p4info)?;
-        let entities = vectors.entities(&index)?;
+        let updates = vectors.updates(&index)?;
         runtime.block_on(async {
             client.arbitrate(DEVICE_ID, 1, Role::default()).await?;
             client.set_pipeline(p4info, json, Some(1), Action::VerifyAndCommit).await?;
-            client.write(entities.into_iter().map(insert).collect(), Atomicity::ContinueOnError).await?;
+            client.write(updates, Atomicity::ContinueOnError).await?;
             anyhow::Ok(())
         })?;
         let spaces = [space, far];
