@@ -3,7 +3,7 @@
 // The ladder: what becomes of a packet, given its class and the thresholds that its queue has reached. The first rung that
 // holds decides.
 //
-//   1  TRIMMED              trim_drop reached         -> TRIM_DROP, else ADMIT
+//   1  TRIMMED              trim_drop reached         -> TAIL_DROP, else ADMIT
 //   2  trimmable            shallow reached           -> CUT to `cut_to`; if trim_drop is reached, too: ADMIT, whole,
 //                                                       or, if drop is reached as well, TRIM_DROP
 //   3  otherwise, not ECT   shallow reached           -> SELECTIVE_DROP
@@ -25,7 +25,7 @@ control Ladder(in headers_t hdr, inout metadata_t meta) {
         if (meta.trimming == Trimming.TRIMMED) {
             // A packet that arrived trimmed was classified to the trim queue: its own queue is the trim queue.
             if (meta.reached.trim_drop == 1) {
-                meta.verdict = Verdict.TRIM_DROP;
+                meta.verdict = Verdict.TAIL_DROP;
             }
         } else if (meta.trimming == Trimming.TRIMMABLE && hdr.udp.isValid()) {
             if (meta.reached.shallow == 1) {

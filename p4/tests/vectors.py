@@ -220,7 +220,7 @@ def rungs(version, vlan, ecn):
     check("a request for marks does not stop a cut", policy(4, 0, 0), sent, sent.forwarded(256), cut_from(4))
     sent = frame(dscp=TRIMMED)
     check("TRIMMED is never cut, dropped or marked below trim_drop_at", policy(6, 0, 0, 0, 0), sent, sent.forwarded(), admitted(6))
-    check("TRIMMED at trim_drop_at: dropped", policy(6, trim_drop=0), sent, None, dropped("trim_dropped", 6))
+    check("TRIMMED at trim_drop_at: dropped", policy(6, trim_drop=0), sent, None, dropped("tail_dropped", 6))
     sent = frame(dscp=19)
     check("not trimmable at mark_at: ECT is marked", policy(5, 0), sent, sent.forwarded(congestion=ecn != 0),
           marked(5) if ecn else admitted(5))
@@ -284,7 +284,7 @@ def rungs(version, vlan, ecn):
           cut_from(5, CAPPED_PORT), CAPPED_PORT)
     sent = frame(dscp=TRIMMED, **capped)
     check("TRIMMED beyond the port's cap is dropped", policy(6, port=CAPPED_PORT), sent, None,
-          dropped("trim_dropped", 6, CAPPED_PORT))
+          dropped("tail_dropped", 6, CAPPED_PORT))
     sent = frame(dscp=TRIMMED, payload=150 - head + HEAD, **capped)
     check("TRIMMED within the port's cap leaves", policy(6, port=CAPPED_PORT), sent, sent.forwarded(port=CAPPED_PORT),
           admitted(6, CAPPED_PORT), CAPPED_PORT)
