@@ -110,8 +110,7 @@ impl Side {
         let json = std::fs::read(format!("{build}trimwire.json"))?;
         let index = Index::new(&p4info)?;
         let mut updates = Vectors::load()?.updates(&index)?;
-        let policies =
-            [limits(PLAIN.1, u32::MAX, PLAIN_DROP_AT as u32), limits(TRIMMABLE.1, 12_000, 40_000)];
+        let policies = [limits(PLAIN.1, u32::MAX, PLAIN_DROP_AT as u32), limits(TRIMMABLE.1, 12_000, 40_000)];
         for values in policies.iter().flatten() {
             updates.push(insert(policy(&index, values)?));
         }
@@ -206,7 +205,10 @@ fn no_drift(kind: &Kind) -> anyhow::Result<()> {
     }
     side.drained(sent)?;
     let room = (PLAIN_DROP_AT + LONGEST) as i64;
-    ensure!(most <= room, "a queue with room for {room} bytes held {most}: it was thought shorter than it was");
+    ensure!(
+        most <= room,
+        "a queue with room for {room} bytes held {most}: it was thought shorter than it was"
+    );
     // Without losses behind the program's back the test would say nothing of them.
     let (admitted, _) = side.count("Ingress.admitted", UNLIMITED.1)?;
     let (transmitted, _) = side.count("Egress.transmitted", UNLIMITED.1)?;

@@ -60,6 +60,8 @@ pub struct Fabric {
     pub overload: Overload,
     /// Jobs seal their packets (docs/wire-format.md §12): sizes in planes leave room for tags.
     pub sealed: bool,
+    /// ECN-capable trimmable packets are marked CE from `mark_at`, too.
+    pub mark_trimmable: bool,
     /// How packets are spread over equal paths.
     pub load_balance: LoadBalance,
     /// Flows that are never cut, in the file's order.
@@ -147,6 +149,20 @@ pub struct Host {
     pub ip6: Option<Ipv6Addr>,
     /// Ethernet address.
     pub mac: Mac,
+    /// What of its packets' DSCPs its switch believes.
+    pub trust: Trust,
+}
+
+/// What a host may say of its packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Trust {
+    /// Everything but that a packet has been cut: that only switches know.
+    #[default]
+    Agent,
+    /// Nothing: all that it sends is best effort.
+    None,
+    /// Everything.
+    All,
 }
 
 /// An Ethernet address.
@@ -321,6 +337,7 @@ impl Fabric {
             queues,
             overload: spec.overload,
             sealed: spec.sealed,
+            mark_trimmable: spec.mark_trimmable,
             load_balance,
             disable_trim,
             tls,

@@ -89,10 +89,9 @@ pub(crate) fn install(control: &mut Control) {
         let port = MatchValue::Exact(value(number(&claim["ingress_port"])));
         let key = vec![port, MatchValue::Ternary { value: value(dscp), mask: value(mask) }];
         let call = match claim["remark"].as_u64() {
-            Some(dscp) => ActionCall {
-                action: "Ingress.remark_dscp".to_owned(),
-                params: vec![value(dscp.into())],
-            },
+            Some(dscp) => {
+                ActionCall { action: "Ingress.remark_dscp".to_owned(), params: vec![value(dscp.into())] }
+            }
             None => ActionCall { action: "Ingress.trust_dscp".to_owned(), params: Vec::new() },
         };
         let entry = TableEntry {
