@@ -1,7 +1,7 @@
 //! The same tables and the same packets through `trimwire-switch` and through BMv2, over real interfaces: the same frames come
 //! out, byte for byte, and the same counters rise.
 //!
-//! Behind each packet go two sentinels, one to each egress port, in the lowest queue: when both are back, whatever
+//! Behind each packet, by the same port, go two sentinels, one to each egress port, in the lowest queue: when both are back, whatever
 //! the packet was going to cause has happened, and nothing has to be waited for in vain.
 
 use anyhow::{Context, ensure};
@@ -175,7 +175,7 @@ impl Side {
         self.sent += 1;
         self.sockets[usize::from(ingress_port)].send(frame)?;
         for (_, octet) in SENTINELS {
-            self.sockets[0].send(&sentinel(octet, number))?;
+            self.sockets[usize::from(ingress_port)].send(&sentinel(octet, number))?;
         }
         let mut output = Vec::new();
         let mut back = [false; 2];
