@@ -2,6 +2,9 @@
 """Compiles the P4 programs and keeps a manifest.json per build folder, which says what was compiled from what, by what.
 
 Run by build.sh from the root of the repository. Standard library only: the check has to work where p4c does not.
+
+`build --without COMPILER` leaves what that compiler made as it is and writes down which sources it has not seen
+(`not_compiled`). Every check says so, until somebody compiles them.
 Exit status: 0 fresh, 1 not, 2 usage.
 """
 
@@ -108,9 +111,9 @@ def read_manifest(build_folder):
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
-def build(build_folder, targets):
+def build(build_folder, targets, without=None):
     """Compiles every target whose compiler is there. Where one is not, and its sources have changed, the build fails, but not
-    before the others have been compiled."""
+    before the others have been compiled; unless it is the one that was to be done without."""
     recorded = read_manifest(build_folder)
     manifest = {}
     status = 0
@@ -118,7 +121,11 @@ def build(build_folder, targets):
         if shutil.which(target["compiler"]) is None:
             manifest[name] = recorded.get(name, {})
             if manifest[name].get("sources") == hashes(sources(target)):
+                manifest[name].pop("not_compiled", None)
                 print(f"SKIPPED: {target['program']} is as it was, and {target['compiler']} is not on PATH")
+            elif target["compiler"] == without and manifest[name]:
+                manifest[name]["not_compiled"] = hashes(sources(target))
+                print(f"NOT COMPILED: {target['program']}; its artifacts are those of earlier sources")
             else:
                 print(f"p4: {target['compiler']} is not on PATH; it is needed to compile {target['program']}")
                 status = 1
@@ -159,10 +166,15 @@ def check_target(build_folder, name, target, manifest):
         return
     folder = build_folder / name
     present = [path for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
-    yield from stale(recorded["sources"], hashes(sources(target)), "source", path)
+    compiler_is_here = shutil.which(target["compiler"]) is not None
+    seen = recorded.get("not_compiled", recorded["sources"])
+    if seen is not recorded["sources"] and not compiler_is_here:
+        print(f"NOT COMPILED: {target['program']}: {target['compiler']} has not seen the sources; its artifacts are those of "
+              f"earlier ones ({sum(1 for _ in stale(recorded['sources'], seen, 'source', path))} files differ)")
+    yield from stale(recorded["sources"] if compiler_is_here else seen, hashes(sources(target)), "source", path)
     yield from stale(recorded["outputs"], hashes(present), "artifact", path)
 
-    if shutil.which(target["compiler"]) is None:
+    if not compiler_is_here:
         print(f"SKIPPED: recompilation of {target['program']}: {target['compiler']} is not on PATH (hashes were checked)")
         return
     with tempfile.TemporaryDirectory() as scratch:
@@ -202,10 +214,13 @@ def check(build_folder, targets):
 
 def main(arguments):
     commands = {"build": build, "check": check}
-    if len(arguments) != 1 or arguments[0] not in commands:
-        print("usage: p4/build.sh build|check", file=sys.stderr)
+    options = {}
+    if len(arguments) == 3 and arguments[:2] == ["build", "--without"]:
+        options["without"] = arguments[2]
+    elif len(arguments) != 1 or arguments[0] not in commands:
+        print("usage: p4/build.sh build [--without COMPILER] | check", file=sys.stderr)
         return 2
-    return max(commands[arguments[0]](folder, targets) for folder, targets in BUILDS.items())
+    return max(commands[arguments[0]](folder, targets, **options) for folder, targets in BUILDS.items())
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ pub mod namespace;
 pub mod network;
 pub mod process;
 pub mod programs;
+pub mod registers;
 pub mod switch;
 pub mod vectors;
 

@@ -4,9 +4,9 @@
 use anyhow::Context;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use trimwire_p4runtime::entity::{ActionBuilder, TableEntryBuilder, member, member_group};
+use trimwire_p4runtime::entity::{ActionBuilder, TableEntryBuilder, insert, member, member_group};
 use trimwire_p4runtime::p4info::Index;
-use trimwire_p4runtime::v1::Entity;
+use trimwire_p4runtime::v1::{Entity, Update};
 
 /// The file; `p4/tests/README.md` says what its fields mean.
 #[derive(Debug, Deserialize)]
@@ -17,6 +17,9 @@ pub struct Vectors {
     ipv6_route: Vec<Route>,
     classify: Vec<Class>,
     load_balance: Vec<Path>,
+    hash_seed: u32,
+    trust: Vec<Claim>,
+    mark_trimmable: Vec<u8>,
     trim_acl: Vec<Exempt>,
     trim_cap: Vec<Cap>,
     /// The packets.
@@ -56,6 +59,14 @@ struct Path {
     dscp: u8,
     action: String,
     half: u8,
+}
+
+#[derive(Debug, Deserialize)]
+struct Claim {
+    ingress_port: u16,
+    dscp: Option<u8>,
+    priority: i32,
+    remark: Option<u8>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -123,7 +134,13 @@ impl Vectors {
     }
 
     /// What is written once, in an order that works.
-    pub fn entities(&self, index: &Index) -> anyhow::Result<Vec<Entity>> {
+    pub fn updates(&self, index: &Index) -> anyhow::Result<Vec<Update>> {
+        let seed = TableEntryBuilder::default_entry(index, "Ingress.hash_seed");
+        let seed = seed.action("Ingress.set_hash_seed").param("seed", self.hash_seed).modify()?;
+        Ok(self.entities(index)?.into_iter().map(insert).chain([seed]).collect())
+    }
+
+    fn entities(&self, index: &Index) -> anyhow::Result<Vec<Entity>> {
         let mut entities = Vec::new();
         for Member { id, port, dst_mac } in &self.members {
             let action = ActionBuilder::new(index, "Ingress.forward")
@@ -154,6 +171,23 @@ impl Vectors {
         for Path { dscp, action, half } in &self.load_balance {
             let entry = TableEntryBuilder::new(index, "Ingress.load_balance").exact("dscp", *dscp);
             entities.push(entry.action(action.as_str()).param("half", *half).build()?.into());
+        }
+        for Claim { ingress_port, dscp, priority, remark } in &self.trust {
+            let mut entry = TableEntryBuilder::new(index, "Ingress.trust")
+                .exact("ingress_port", *ingress_port)
+                .priority(*priority);
+            if let Some(dscp) = dscp {
+                entry = entry.ternary("dscp", *dscp, 0x3f_u8);
+            }
+            let entry = match remark {
+                Some(dscp) => entry.action("Ingress.remark_dscp").param("dscp", *dscp),
+                None => entry.action("Ingress.trust_dscp"),
+            };
+            entities.push(entry.build()?.into());
+        }
+        for dscp in &self.mark_trimmable {
+            let entry = TableEntryBuilder::new(index, "Ingress.mark_trimmable").exact("dscp", *dscp);
+            entities.push(entry.action("Ingress.mark_ce").build()?.into());
         }
         for Exempt { table, priority, protocol, dst_port } in &self.trim_acl {
             let entry = TableEntryBuilder::new(index, table.as_str())

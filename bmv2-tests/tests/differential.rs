@@ -1,7 +1,7 @@
 //! The same tables and the same packets through `trimwire-switch` and through BMv2, over real interfaces: the same frames come
 //! out, byte for byte, and the same counters rise.
 //!
-//! Behind each packet go two sentinels, one to each egress port, in the lowest queue: when both are back, whatever
+//! Behind each packet, by the same port, go two sentinels, one to each egress port, in the lowest queue: when both are back, whatever
 //! the packet was going to cause has happened, and nothing has to be waited for in vain.
 
 use anyhow::{Context, ensure};
@@ -99,11 +99,11 @@ impl Side {
         let p4info = P4Info::from_text(&std::fs::read_to_string(format!("{build}trimwire.p4info.txtpb"))?)?;
         let json = std::fs::read(format!("{build}trimwire.json"))?;
         let index = Index::new(&p4info)?;
-        let entities = vectors.entities(&index)?;
+        let updates = vectors.updates(&index)?;
         runtime.block_on(async {
             client.arbitrate(DEVICE_ID, 1, Role::default()).await?;
             client.set_pipeline(p4info, json, Some(1), Action::VerifyAndCommit).await?;
-            client.write(entities.into_iter().map(insert).collect(), Atomicity::ContinueOnError).await?;
+            client.write(updates, Atomicity::ContinueOnError).await?;
             anyhow::Ok(())
         })?;
         let spaces = [space, far];
@@ -175,7 +175,7 @@ impl Side {
         self.sent += 1;
         self.sockets[usize::from(ingress_port)].send(frame)?;
         for (_, octet) in SENTINELS {
-            self.sockets[0].send(&sentinel(octet, number))?;
+            self.sockets[usize::from(ingress_port)].send(&sentinel(octet, number))?;
         }
         let mut output = Vec::new();
         let mut back = [false; 2];

@@ -6,6 +6,7 @@
 mod policy;
 mod routes;
 mod traffic;
+mod trust;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -128,8 +129,12 @@ impl Compiler {
         builder.classify()?;
         builder.load_balance(self.topology.tier(name).unwrap_or(0))?;
         builder.opt_outs()?;
+        let routes = self.topology.routes(fabric, name);
+        builder.trust(&routes)?;
+        builder.hash_seed()?;
+        builder.mark_trimmable()?;
         builder.policy()?;
-        builder.routes(&self.topology.routes(fabric, name))?;
+        builder.routes(&routes)?;
         check_capacity(name, &builder.desired, index)?;
         Ok(builder.desired)
     }

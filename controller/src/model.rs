@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use trimwire_p4runtime::client::Tls;
 
-pub use self::network::{End, Host, Link, Mac, PipelineFiles, Switch};
+pub use self::network::{End, Host, Link, Mac, PipelineFiles, Switch, Trust};
 pub use self::policy::{PortPolicy, QueuePolicy, TrimCap};
 pub use self::settings::{ControllerSettings, MetricsAt};
 pub use self::target::Target;
@@ -45,6 +45,8 @@ pub struct Fabric {
     pub overload: Overload,
     /// Jobs seal their packets (docs/wire-format.md §12): sizes in planes leave room for tags.
     pub sealed: bool,
+    /// ECN-capable trimmable packets are marked CE from `mark_at`, too.
+    pub mark_trimmable: bool,
     /// How packets are spread over equal paths.
     pub load_balance: LoadBalance,
     /// Flows that are never cut, in the file's order.

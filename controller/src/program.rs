@@ -9,9 +9,24 @@ pub(crate) const TRIM_ACL_IPV4: &str = "Ingress.trim_acl_ipv4";
 pub(crate) const TRIM_ACL_IPV6: &str = "Ingress.trim_acl_ipv6";
 /// Where the program, and not the traffic manager, holds cut packets below their cap.
 pub(crate) const TRIM_CAP: &str = "Ingress.trim_cap.cap";
+/// On v1model: whose DSCP is believed, the switch's hash seed, trimmable code points that are marked CE.
+pub(crate) const TRUST: &str = "Ingress.trust";
+pub(crate) const HASH_SEED: &str = "Ingress.hash_seed";
+pub(crate) const MARK_TRIMMABLE: &str = "Ingress.mark_trimmable";
 /// All tables that this controller owns where they are: what else is in them is foreign.
-pub(crate) const TABLES: [&str; 8] =
-    [POLICY, TRIM_CAP, CLASSIFY, LOAD_BALANCE, TRIM_ACL_IPV4, TRIM_ACL_IPV6, IPV4_ROUTE, IPV6_ROUTE];
+pub(crate) const TABLES: [&str; 11] = [
+    POLICY,
+    TRIM_CAP,
+    CLASSIFY,
+    LOAD_BALANCE,
+    TRIM_ACL_IPV4,
+    TRIM_ACL_IPV6,
+    TRUST,
+    HASH_SEED,
+    MARK_TRIMMABLE,
+    IPV4_ROUTE,
+    IPV6_ROUTE,
+];
 pub(crate) const ECMP: &str = "Ingress.ecmp";
 pub(crate) const FORWARD: &str = "Ingress.forward";
 pub(crate) const SET_THRESHOLDS: &str = "Ingress.queue_policy.set_thresholds";

@@ -26,12 +26,14 @@ const QUEUES: u16 = 8;
 pub enum Counter {
     /// Put in their own queue whole.
     Admitted,
-    /// Cut and put in the trim queue: SONiC's TRIM_PKTS.
+    /// Cut and put in the trim queue.
     Trimmed,
-    /// Left the switch cut: TRIM_TX_PKTS.
+    /// Left the switch cut: SONiC's TRIM_TX_PKTS.
     TrimTransmitted,
-    /// Found the trim queue full: TRIM_DRP_PKTS.
+    /// Dropped, and cut if the head had found room: TRIM_DRP_PKTS.
     TrimDropped,
+    /// On Tofino: admitted, but the traffic manager had no room, and egress cut them.
+    Deflected,
     /// Less important ones at `shallow_at`.
     SelectiveDropped,
     /// At `drop_at`.
@@ -43,12 +45,17 @@ pub enum Counter {
 }
 
 impl Counter {
+    /// Those that SONiC's TRIM_PKTS counts together, at the queue that had no room: packets trimmed, whether their heads found
+    /// room or not (SAI_QUEUE_STAT_TRIM_PACKETS).
+    pub const SONIC_TRIM: [Self; 3] = [Self::Trimmed, Self::TrimDropped, Self::Deflected];
+
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Admitted,
         Self::Trimmed,
         Self::TrimTransmitted,
         Self::TrimDropped,
+        Self::Deflected,
         Self::SelectiveDropped,
         Self::TailDropped,
         Self::Marked,
@@ -61,6 +68,7 @@ impl Counter {
             Self::Trimmed => "Ingress.trimmed",
             Self::TrimTransmitted => "Egress.trim_transmitted",
             Self::TrimDropped => "Ingress.trim_dropped",
+            Self::Deflected => "Egress.deflected",
             Self::SelectiveDropped => "Ingress.selective_dropped",
             Self::TailDropped => "Ingress.tail_dropped",
             Self::Marked => "Ingress.marked",

@@ -68,6 +68,7 @@ pub(crate) fn read(text: &str, file: &str, problems: &mut Problems) -> Option<Dr
         queues,
         overload: policy.overload,
         sealed: policy.sealed,
+        mark_trimmable: policy.mark_trimmable,
         load_balance,
         disable_trim,
         tls,

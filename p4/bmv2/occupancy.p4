@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bytes queued per (port, queue), which BMv2 does not tell to ingress. Ingress adds what it admits, egress subtracts it.
+// Bytes queued per (port, queue), which BMv2 does not tell to ingress.
 //
-// BMv2 locks a register array for the length of one action, not for an @atomic block: each read-modify-write below is
-// one action, or an update from the other pipeline's thread would be lost between the read and the write.
+// Ingress adds up all that ever entered a queue, and a packet takes the sum along in which it is the last. A queue is served in
+// its order: when that packet leaves, all that the sum holds has left, or was dropped by a traffic manager that tells nobody.
+// So nothing drifts, whatever ingress adds while egress works, and what was dropped is forgotten with the next that leaves.
+//
+// Behind the last one there is no next. Where the traffic manager says that a packet left an empty queue, and nothing has
+// entered since, all that was added behind it was dropped.
+//
+// BMv2 locks the registers of an action for as long as it runs, not those of an @atomic block: each update is one action, or
+// the other pipeline's thread would come between a read and a write.
 
 #ifndef TRIMWIRE_BMV2_OCCUPANCY_P4
 #define TRIMWIRE_BMV2_OCCUPANCY_P4
@@ -11,16 +18,29 @@
 #include "../include/headers.p4"
 #include "../include/sizes.p4"
 
-// Declared outside both controls because both use it.
+// Declared outside both controls because both use them. All are counted in bytes but the time.
 @id(0x16000001) @name("Ingress.occupancy")
 register<bit<32>>(QUEUE_SLOTS) occupancy;
+// All that entered, and the part of it that is gone. They wrap round; differences do not mind.
+@id(0x16000004) @name("Ingress.entered")
+register<bit<32>>(QUEUE_SLOTS) entered;
+@id(0x16000005) @name("Ingress.gone")
+register<bit<32>>(QUEUE_SLOTS) gone;
+// When something entered last, microseconds.
+@id(0x16000006) @name("Ingress.entered_at")
+register<bit<32>>(QUEUE_SLOTS) entered_at;
 
-control OccupancyEnter(inout metadata_t meta) {
+control OccupancyEnter(in bit<32> now_us, inout metadata_t meta) {
     @hidden
     action enter() {
         bit<32> bytes;
+        bit<32> sum;
         occupancy.read(bytes, meta.queue_slot);
+        entered.read(sum, meta.queue_slot);
+        meta.entered_with = sum + meta.queued_bytes;
         occupancy.write(meta.queue_slot, bytes + meta.queued_bytes);
+        entered.write(meta.queue_slot, meta.entered_with);
+        entered_at.write(meta.queue_slot, now_us);
     }
 
     apply {
@@ -28,28 +48,28 @@ control OccupancyEnter(inout metadata_t meta) {
     }
 }
 
-control OccupancyLeave(inout metadata_t meta, in bit<19> packets_left) {
+control OccupancyLeave(in metadata_t meta, in bit<19> packets_left, in bit<32> dequeued_us) {
     @hidden
     action leave() {
         bit<32> bytes;
+        bit<32> sum;
+        bit<32> before;
+        bit<32> last_us;
         occupancy.read(bytes, meta.queue_slot);
-        // Saturating: what was queued before a register reset must not wrap round to four gigabytes.
-        occupancy.write(meta.queue_slot, bytes |-| meta.queued_bytes);
-    }
-
-    // The queue is empty, whatever the sum says. Packets that the traffic manager dropped between the two pipelines
-    // were added and never subtracted; this forgets them, so that a drop cannot fill a queue for good.
-    @hidden
-    action leave_empty() {
-        occupancy.write(meta.queue_slot, 0);
+        entered.read(sum, meta.queue_slot);
+        gone.read(before, meta.queue_slot);
+        entered_at.read(last_us, meta.queue_slot);
+        bool is_last = packets_left == 0 && dequeued_us - last_us < 0x80000000;
+        bit<32> after = is_last ? sum : meta.entered_with;
+        // Between what was gone and all that entered, or the packet is of a time before the registers were reset.
+        bool is_ours = after - before <= sum - before;
+        after = is_ours ? after : before;
+        gone.write(meta.queue_slot, after);
+        occupancy.write(meta.queue_slot, bytes |-| (after - before));
     }
 
     apply {
-        if (packets_left == 0) {
-            leave_empty();
-        } else {
-            leave();
-        }
+        leave();
     }
 }
 

@@ -56,11 +56,33 @@ control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
 
     LoadBalance() load_balance;
 
+    @id(0x01000010) @name(".Ingress.set_hash_seed")
+    action set_hash_seed(bit<32> seed) {
+        meta.hash_seed = seed;
+    }
+
+    // One number for the whole switch: its default action.
+    @id(0x0200000a) @name(".Ingress.hash_seed")
+    table hash_seed {
+        actions = { set_hash_seed; }
+        default_action = set_hash_seed(0);
+    }
+
     @hidden
     action hash_flow(bit<16> src_port) {
         hash(meta.flow_hash, HashAlgorithm.crc32, 32w0,
              { meta.flow_src_addr, meta.flow_dst_addr, meta.flow_protocol, src_port, meta.flow_dst_port },
              64w0x100000000);
+    }
+
+    // A CRC is linear: a seed in what it is taken of gives another order of the same paths, and whoever chose alike before
+    // chooses alike again. What follows is not: MurmurHash3's last step for 32 bits (A. Appleby, public domain).
+    @hidden
+    action stir() {
+        meta.flow_hash = meta.flow_hash ^ meta.hash_seed;
+        meta.flow_hash = (meta.flow_hash ^ (meta.flow_hash >> 16)) * 0x85ebca6b;
+        meta.flow_hash = (meta.flow_hash ^ (meta.flow_hash >> 13)) * 0xc2b2ae35;
+        meta.flow_hash = meta.flow_hash ^ (meta.flow_hash >> 16);
     }
 
     @hidden
@@ -87,6 +109,10 @@ control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
                 hash_flow(0);
             } else {
                 hash_flow(meta.flow_src_port);
+            }
+            hash_seed.apply();
+            if (meta.hash_seed != 0) {
+                stir();
             }
             if (meta.hash_half == 0) {
                 meta.path = meta.flow_hash[15:0];

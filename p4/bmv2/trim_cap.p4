@@ -63,7 +63,15 @@ control TrimCap(in bit<9> egress_port, in bit<48> now_us, inout metadata_t meta)
         if (capped) {
             police();
             if (meta.over_cap == 1) {
-                meta.verdict = Verdict.TRIM_DROP;
+                if (meta.trimming == Trimming.TRIMMED) {
+                    meta.verdict = Verdict.TAIL_DROP;
+                } else if (meta.reached.drop == 1) {
+                    meta.verdict = Verdict.TRIM_DROP;
+                } else {
+                    // As on the ladder: no room for the head, but for the packet.
+                    meta.verdict = Verdict.ADMIT;
+                    meta.queued_bytes = meta.frame_bytes;
+                }
             }
         }
     }

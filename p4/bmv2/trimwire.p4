@@ -3,7 +3,7 @@
 // Trimwire on v1model (BMv2 and the embedded switch): the shared controls of ../include, with what this target adds at
 // its edges: truncate(), priorities, registers for the occupancy of queues, counters.
 //
-//   parse -> flow -> route -> classify -> trim_acl -> queue_policy -> ladder -> trim_cap -> cut | mark | drop -> TM
+//   parse -> flow -> trust -> route -> classify -> trim_acl -> queue_policy -> ladder -> trim_cap -> cut | mark | drop -> TM
 //         -> occupancy, counters -> deparse
 //
 // v1model.p4 has taken the names Ingress and Egress for types, so the controls here carry the project's name and what a
@@ -27,10 +27,12 @@
 #include "../include/extent.p4"
 #include "../include/ladder.p4"
 #include "../include/rewrite.p4"
+#include "trust.p4"
 #include "route.p4"
 #include "occupancy.p4"
 #include "levels.p4"
 #include "trim_cap.p4"
+#include "mark_trimmable.p4"
 #include "cut_events.p4"
 #include "checksum.p4"
 
@@ -77,6 +79,7 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
     counter(1, CounterType.packets_and_bytes) unroutable;
 
     Flow() flow;
+    Trust() trust;
     Route() route;
     Classify() classify;
     TrimAcl() trim_acl;
@@ -85,6 +88,7 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
     Levels() levels;
     Ladder() ladder;
     TrimCap() trim_cap;
+    MarkTrimmable() mark_trimmable;
     CutEvents() cut_events;
     RewriteCut() rewrite_cut;
     MarkCongestion() mark_congestion;
@@ -114,6 +118,7 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
             meta.queue = CONTROL_QUEUE;
         } else {
             flow.apply(hdr, meta);
+            trust.apply(hdr, standard_metadata.ingress_port, meta);
             route.apply(hdr, meta, standard_metadata);
             if (standard_metadata.egress_spec != DROP_PORT) {
                 classify.apply(meta);
@@ -141,12 +146,13 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
                     // packet_length keeps the original length in egress: the length to subtract there travels along.
                     meta.queued_bytes = (bit<32>)meta.cut_to;
                 }
-                if (meta.trimming == Trimming.TRIMMABLE) {
-                    cut_events.apply(standard_metadata.egress_spec, meta);
-                }
                 if (meta.verdict == Verdict.CUT
                     || (meta.trimming == Trimming.TRIMMED && meta.verdict == Verdict.ADMIT)) {
                     trim_cap.apply(standard_metadata.egress_spec, standard_metadata.ingress_global_timestamp, meta);
+                }
+                mark_trimmable.apply(meta);
+                if (meta.trimming == Trimming.TRIMMABLE) {
+                    cut_events.apply(standard_metadata.egress_spec, meta);
                 }
             }
 
@@ -175,7 +181,7 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
 
             if (standard_metadata.egress_spec != DROP_PORT) {
                 standard_metadata.priority = meta.queue;
-                occupancy_enter.apply(meta);
+                occupancy_enter.apply((bit<32>)standard_metadata.ingress_global_timestamp, meta);
             }
         }
     }
@@ -192,7 +198,8 @@ control TrimwireEgress(inout headers_t hdr, inout metadata_t meta, inout standar
     OccupancyLeave() occupancy_leave;
 
     apply {
-        occupancy_leave.apply(meta, standard_metadata.deq_qdepth);
+        occupancy_leave.apply(meta, standard_metadata.deq_qdepth,
+                              standard_metadata.enq_timestamp + standard_metadata.deq_timedelta);
         transmitted.count(meta.queue_slot);
         if (meta.verdict == Verdict.CUT) {
             trim_transmitted.count(meta.class_slot);

@@ -161,6 +161,7 @@ struct metadata_t {
     PathChoice path_choice;
     bit<1>   hash_half;
     bit<32>  flow_hash;
+    bit<32>  hash_seed;           // the switch's own; 0: none
     bit<16>  path;
 
     // Classification.
@@ -193,6 +194,7 @@ struct metadata_t {
     bit<32>  queue_slot;          // egress port * 8 + the queue that the packet is put in
     bit<32>  frame_bytes;         // length of the frame as it arrived
     bit<32>  queued_bytes;        // length of the frame as it is sent
+    bit<32>  entered_with;        // all that ever entered the queue, up to this packet
 }
 
 #endif

@@ -11,6 +11,7 @@ const bit<32> IPV6_ROUTES = 4096;
 const bit<32> CODE_POINTS = 64;        // one per DSCP
 const bit<32> QUEUE_POLICIES = 4096;   // (egress port, queue, importance)
 const bit<32> TRIM_ACL_ENTRIES = 512;  // for IPv4, and again for IPv6
+const bit<32> TRUST_ENTRIES = 4096;    // (ingress port, DSCP)
 const bit<32> ECMP_MEMBERS = 1024;     // members of all groups together
 #define ECMP_HASH_BITS 16              // an extern argument that has to be a literal
 

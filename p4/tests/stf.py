@@ -32,6 +32,13 @@ def tables(ladder):
         yield f"add Ingress.classify dscp:{entry['dscp']} {entry['action']}(queue:{entry['queue']})"
     for entry in ladder["load_balance"]:
         yield f"add Ingress.load_balance dscp:{entry['dscp']} {entry['action']}(half:{entry['half']})"
+    yield f"setdefault Ingress.hash_seed Ingress.set_hash_seed(seed:{ladder['hash_seed']})"
+    for entry in ladder["trust"]:
+        dscp = "" if entry["dscp"] is None else f" dscp:{entry['dscp']}"
+        action = "trust_dscp()" if entry["remark"] is None else f"remark_dscp(dscp:{entry['remark']})"
+        yield f"add Ingress.trust {entry['priority']} ingress_port:{entry['ingress_port']}{dscp} Ingress.{action}"
+    for dscp in ladder["mark_trimmable"]:
+        yield f"add Ingress.mark_trimmable dscp:{dscp} Ingress.mark_ce()"
     for entry in ladder["trim_acl"]:
         yield (f"add {entry['table']} {entry['priority']} protocol:{entry['protocol']} dst_port:{entry['dst_port']} "
                "Ingress.disable_trim()")

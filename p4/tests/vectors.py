@@ -19,6 +19,11 @@ DROPPABLE = {19: 5, 23: 4, 27: 3, 31: 2}
 TRIMMED, TRIMMED_LAST_HOP, CONTROL = 35, 43, 39
 # DSCPs whose packets choose their path otherwise than by the low half of a hash over the 5-tuple: (action, half).
 PATHS = {7: ("Ingress.hash_five_tuple", 1), 11: ("Ingress.hash_flow", 0), 15: ("Ingress.hash_flow", 1)}
+HASH_SEED = 0x5EED0C0A  # the switch's own
+# What the port of a host may claim: (DSCP, or any; priority; re-marked to, or believed). The highest priority decides.
+HOST_PORT = 2
+TRUST = [(3, 2, None), (7, 2, None), (19, 2, None), (None, 1, 0)]
+MARKED_WHOLE = [7]  # trimmable DSCPs whose packets are marked CE where they are not cut
 SERVICE, EXEMPT = 9217, 9999  # UDP destination ports: gradients, and a service that is never to be cut
 HEAD = 18  # bytes of a DATA header
 PORT, CAPPED_PORT = 1, 2
@@ -97,12 +102,13 @@ class Frame:
         tag = b"\x81\x00\x60\x05" if self.vlan else b""
         return self.macs[0] + self.macs[1] + tag + ether_type + bytes(header) + l4 + self.padding
 
-    def forwarded(self, cut=None, congestion=False, port=PORT, trimmed=TRIMMED):
-        """The bytes with which it leaves: cut to `cut` bytes of frame, or marked, or neither."""
+    def forwarded(self, cut=None, congestion=False, port=PORT, trimmed=TRIMMED, remarked=None):
+        """The bytes with which it leaves: cut to `cut` bytes of frame, or marked, or neither; perhaps with another DSCP."""
         data = bytearray(self.to_bytes()[:cut])
         data[0:12] = NEXT_HOPS[port] + data[0:6]
         ip = self.l2
-        traffic_class = (trimmed if cut else self.dscp) << 2 | (3 if congestion else self.ecn)
+        dscp = self.dscp if remarked is None else remarked
+        traffic_class = (trimmed if cut else dscp) << 2 | (3 if congestion else self.ecn)
         if self.version == 4:
             data[ip + 1] = traffic_class
             data[ip + 8] -= 1
@@ -122,22 +128,22 @@ class Frame:
 
 
 def policy(queue, mark=NEVER, shallow=NEVER, deep=NEVER, drop=NEVER, shallow_size=256, deep_size=104, trim_drop=NEVER,
-           port=PORT, trimmed=TRIMMED):
+           port=PORT, trimmed=TRIMMED, trim_queue=6):
     """The queue's entries for both importances. A threshold of 0 is always reached, NEVER never: queues are empty here."""
     return [{"egress_port": port, "queue": queue, "importance": importance, "mark_at": mark, "shallow_at": shallow,
              "deep_at": deep, "drop_at": drop, "shallow_size": shallow_size, "deep_size": deep_size,
-             "trimmed_dscp": trimmed, "trim_queue": 6, "trim_drop_at": trim_drop} for importance in (0, 1)]
+             "trimmed_dscp": trimmed, "trim_queue": trim_queue, "trim_drop_at": trim_drop} for importance in (0, 1)]
 
 
 CASES = []
 
 
-def case(name, policies, frame, expect, counted, port=PORT):
+def case(name, policies, frame, expect, counted, port=PORT, ingress_port=0):
     data = frame.to_bytes() if isinstance(frame, Frame) else frame
     CASES.append({
         "name": name,
         "policies": policies,
-        "ingress_port": 0,
+        "ingress_port": ingress_port,
         "frame": data.hex(),
         "expect": None if expect is None else {"port": port, "frame": expect.hex()},
         "counters": {f"{array}[{index}]": [1, len(data)] for array, index in counted},
@@ -152,8 +158,9 @@ def marked(queue):
     return [*admitted(queue), ("Ingress.marked", PORT * 8 + queue)]
 
 
-def cut_from(queue, port=PORT):
-    return [("Ingress.trimmed", port * 8 + queue), ("Egress.trim_transmitted", port * 8 + queue), ("Egress.transmitted", port * 8 + 6)]
+def cut_from(queue, port=PORT, trim_queue=6):
+    return [("Ingress.trimmed", port * 8 + queue), ("Egress.trim_transmitted", port * 8 + queue),
+            ("Egress.transmitted", port * 8 + trim_queue)]
 
 
 def dropped(array, queue, port=PORT):
@@ -170,8 +177,8 @@ def rungs(version, vlan, ecn):
 
     where = f"IPv{version}{' tagged' if vlan else ''}, ECN {ecn}: "
 
-    def check(name, policies, sent, expect, counted, port=PORT):
-        case(where + name, policies, sent, expect, counted, port)
+    def check(name, policies, sent, expect, counted, port=PORT, ingress_port=0):
+        case(where + name, policies, sent, expect, counted, port, ingress_port)
 
     sent = frame()
     head = sent.head
@@ -201,10 +208,19 @@ def rungs(version, vlan, ecn):
     sent = frame(udp_shorter=250)
     check("a UDP length does not grow", policy(5, 0, 0), sent, sent.forwarded(256), cut_from(5))
     sent = frame()
-    check("trim queue full: dropped", policy(5, 0, 0, trim_drop=0), sent, None, dropped("trim_dropped", 5))
+    # A head that finds no room is no reason to drop a packet that does.
+    check("trim queue full, drop_at not reached: admitted whole", policy(5, 0, 0, trim_drop=0), sent, sent.forwarded(), admitted(5))
+    check("trim queue full, deep_at but not drop_at reached: admitted whole", policy(5, 0, 0, 0, trim_drop=0), sent,
+          sent.forwarded(), admitted(5))
+    check("trim queue full, drop_at reached: dropped", policy(5, 0, 0, 0, 0, trim_drop=0), sent, None, dropped("trim_dropped", 5))
+    sent = frame(dscp=MARKED_WHOLE[0])
+    check("trimmable and marked on request below shallow_at", policy(4, 0), sent, sent.forwarded(congestion=ecn != 0),
+          marked(4) if ecn else admitted(4))
+    check("trimmable and marked on request, but below mark_at", policy(4), sent, sent.forwarded(), admitted(4))
+    check("a request for marks does not stop a cut", policy(4, 0, 0), sent, sent.forwarded(256), cut_from(4))
     sent = frame(dscp=TRIMMED)
     check("TRIMMED is never cut, dropped or marked below trim_drop_at", policy(6, 0, 0, 0, 0), sent, sent.forwarded(), admitted(6))
-    check("TRIMMED at trim_drop_at: dropped", policy(6, trim_drop=0), sent, None, dropped("trim_dropped", 6))
+    check("TRIMMED at trim_drop_at: dropped", policy(6, trim_drop=0), sent, None, dropped("tail_dropped", 6))
     sent = frame(dscp=19)
     check("not trimmable at mark_at: ECT is marked", policy(5, 0), sent, sent.forwarded(congestion=ecn != 0),
           marked(5) if ecn else admitted(5))
@@ -260,18 +276,71 @@ def rungs(version, vlan, ecn):
     capped = {"destination": CAPPED[version]}
     sent = frame(**capped)
     over, under = (policy(5, 0, 0, deep, port=CAPPED_PORT) for deep in (NEVER, 0))
-    check("cut packets beyond the port's cap are dropped", over, sent, None, dropped("trim_dropped", 5, CAPPED_PORT))
+    check("beyond the port's cap nothing is cut: admitted whole", over, sent, sent.forwarded(port=CAPPED_PORT),
+          admitted(5, CAPPED_PORT), CAPPED_PORT)
+    check("beyond the port's cap and at drop_at: dropped", policy(5, 0, 0, NEVER, 0, port=CAPPED_PORT), sent, None,
+          dropped("trim_dropped", 5, CAPPED_PORT))
     check("cut packets within the port's cap leave", under, sent, sent.forwarded(104, port=CAPPED_PORT),
           cut_from(5, CAPPED_PORT), CAPPED_PORT)
     sent = frame(dscp=TRIMMED, **capped)
     check("TRIMMED beyond the port's cap is dropped", policy(6, port=CAPPED_PORT), sent, None,
-          dropped("trim_dropped", 6, CAPPED_PORT))
+          dropped("tail_dropped", 6, CAPPED_PORT))
     sent = frame(dscp=TRIMMED, payload=150 - head + HEAD, **capped)
     check("TRIMMED within the port's cap leaves", policy(6, port=CAPPED_PORT), sent, sent.forwarded(port=CAPPED_PORT),
           admitted(6, CAPPED_PORT), CAPPED_PORT)
     sent = frame(dscp=19, **capped)
     check("whole packets have no cap", policy(5, port=CAPPED_PORT), sent, sent.forwarded(port=CAPPED_PORT),
           admitted(5, CAPPED_PORT), CAPPED_PORT)
+
+
+def claims(version, vlan, ecn):
+    """What a host says of its packets, at a port that does not believe everything."""
+    where = f"IPv{version}{' tagged' if vlan else ''}, ECN {ecn}: "
+
+    def check(name, policies, dscp, counted, **forwarded):
+        sent = Frame(version=version, vlan=vlan, ecn=ecn, dscp=dscp)
+        case(where + name, policies, sent, sent.forwarded(**forwarded), counted, ingress_port=HOST_PORT)
+
+    # Were they believed, the full trim queue would drop the first, and the second would be served first.
+    check("a host port that claims TRIMMED is best effort", policy(6, trim_drop=0), TRIMMED, admitted(0), remarked=0)
+    check("a host port that claims CONTROL is best effort", [], CONTROL, admitted(0), remarked=0)
+    check("what a host port may claim is believed", policy(5, 0, 0), 3, cut_from(5), cut=256)
+    check("a re-marked packet is not cut", policy(3, 0, 0), 11, admitted(0), remarked=0)
+
+
+def sonic():
+    """What SONiC's test plan for packet trimming says in packets, by the number of its test case (docs/sonic.md has all of them)."""
+    for version in (4, 6):
+        def check(number, name, policies, sent, expect, counted, port=PORT, version=version):
+            case(f"IPv{version}: SONiC {number}, {name}", policies, sent, expect, counted, port)
+
+        sent = Frame(version=version, payload=1300)
+        check(2, "cut to 256 bytes, one hop less", policy(5, 0, 0), sent, sent.forwarded(256), cut_from(5))
+        check(2, "cut to 1,000 bytes", policy(5, 0, 0, shallow_size=1000), sent, sent.forwarded(1000), cut_from(5))
+        check(3, "the trimmed DSCP is 48", policy(5, 0, 0, trimmed=48), sent, sent.forwarded(256, trimmed=48), cut_from(5))
+        two_ports = policy(5, 0, 0, 0, trimmed=10) + policy(5, 0, 0, 0, port=CAPPED_PORT, trimmed=20)
+        check(3, "the trimmed DSCP of one port is 10, of another 20", two_ports, sent, sent.forwarded(104, trimmed=10), cut_from(5))
+        other = Frame(version=version, payload=1300, destination=CAPPED[version])
+        check(3, "the trimmed DSCP of one port is 10, of another 20", two_ports, other,
+              other.forwarded(104, port=CAPPED_PORT, trimmed=20), cut_from(5, CAPPED_PORT), CAPPED_PORT)
+        other = Frame(version=version, payload=1300, dscp=7)
+        check(3, "what other queues send keeps its DSCP", policy(5, 0, 0), other, other.forwarded(), admitted(4))
+        check(6, "the trim queue may be any queue", policy(5, 0, 0, trim_queue=4), sent, sent.forwarded(256),
+              cut_from(5, trim_queue=4))
+        for queue, dscp in ((5, 3), (2, 15)):
+            counted = Frame(version=version, payload=1300, dscp=dscp)
+            check(13, "cuts are counted at the queue that was full", policy(5, 0, 0) + policy(2, 0, 0), counted,
+                  counted.forwarded(256), cut_from(queue))
+
+
+def stir(value, seed):
+    """The last step of MurmurHash3 over 32 bits, which makes of one hash as many as there are seeds."""
+    if seed == 0:
+        return value
+    value ^= seed
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        value = (value ^ value >> shift) * factor & 0xFFFFFFFF
+    return value ^ value >> 16
 
 
 def ecmp_port(frame, action="Ingress.hash_five_tuple", half=0):
@@ -285,7 +354,7 @@ def ecmp_port(frame, action="Ingress.hash_five_tuple", half=0):
 
     flow = fold(SOURCE[frame.version]) + fold(frame.destination) + struct.pack(">BHH", frame.protocol, source_port, frame.destination_port)
     members = sorted(NEXT_HOPS)
-    path = zlib.crc32(flow) >> 16 * half & 0xFFFF
+    path = stir(zlib.crc32(flow), HASH_SEED) >> 16 * half & 0xFFFF
     return members[crc16(path.to_bytes(2, "big")) % len(members)]
 
 
@@ -351,7 +420,9 @@ def main():
         for vlan in (False, True):
             for ecn in (0, 2):
                 rungs(version, vlan, ecn)
+                claims(version, vlan, ecn)
     oddities()
+    sonic()
     document = {
         "members": [{"id": port, "port": port, "dst_mac": mac.hex()} for port, mac in NEXT_HOPS.items()],
         "groups": [{"id": 1, "members": sorted(NEXT_HOPS)}],
@@ -366,6 +437,10 @@ def main():
         + [{"dscp": dscp, "action": "Ingress.set_trimmed", "queue": 6} for dscp in (TRIMMED, TRIMMED_LAST_HOP)]
         + [{"dscp": CONTROL, "action": "Ingress.set_plain", "queue": 7}],
         "load_balance": [{"dscp": dscp, "action": action, "half": half} for dscp, (action, half) in PATHS.items()],
+        "hash_seed": HASH_SEED,
+        "trust": [{"ingress_port": HOST_PORT, "dscp": dscp, "priority": priority, "remark": remark}
+                  for dscp, priority, remark in TRUST],
+        "mark_trimmable": MARKED_WHOLE,
         "trim_acl": [{"table": table, "priority": 1, "protocol": 17, "dst_port": EXEMPT}
                      for table in ("Ingress.trim_acl_ipv4", "Ingress.trim_acl_ipv6")],
         "trim_cap": [{"egress_port": CAPPED_PORT, "rate": NEVER, "burst": 255}],

@@ -144,7 +144,7 @@ fn a_cap_holds_for_packets_cut_upstream_too() {
     let sent = overload(&mut switch, &[frame(TRIMMED, true, [10, 1, 0, 1], 5, 104)], 1, DURATION_NS);
     let share = sent[&TRIMMED] as f64 / (RATE / 8 * DURATION_NS / 1_000_000_000) as f64;
     assert!((share - 0.5).abs() < 0.01, "{share}");
-    let (dropped, _) = counter(&mut switch, "Ingress.trim_dropped", TRIM_QUEUE);
+    let (dropped, _) = counter(&mut switch, "Ingress.tail_dropped", TRIM_QUEUE);
     let (admitted, _) = counter(&mut switch, "Ingress.admitted", TRIM_QUEUE);
     assert!(dropped.abs_diff(admitted) < admitted / 20, "half of them: {admitted}, {dropped}");
 }

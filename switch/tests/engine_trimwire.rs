@@ -3,9 +3,11 @@
 
 mod engine_support;
 
+use std::collections::BTreeMap;
+
 use engine_support::{call, direct, entry, exact, ingress, lpm};
 use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
-use trimwire_switch::engine::entity::{ActionSpec, value};
+use trimwire_switch::engine::entity::{ActionSpec, Group, GroupMember, value};
 use trimwire_switch::engine::{EgressOutcome, Enqueue, Pipeline, QueueMetadata};
 
 const PORT: u64 = 2;
@@ -150,6 +152,120 @@ fn a_congested_queue_cuts_to_a_frame_that_every_stack_accepts() {
     }
 }
 
+/// Leaves at `dequeued_us` with `left` packets behind it in its queue, of those that the traffic manager knows.
+fn leave_at(pipeline: &mut Pipeline, packet: Enqueue, dequeued_us: u64, left: u32) {
+    let meta = QueueMetadata {
+        enq_timestamp_ns: 0,
+        deq_timedelta_ns: dequeued_us * 1000,
+        deq_qdepth: left,
+        ..QueueMetadata::default()
+    };
+    let outcome = pipeline.egress(dequeued_us * 1000, packet, meta, &mut Vec::new());
+    assert!(matches!(outcome, EgressOutcome::Transmit { .. }), "{outcome:?}");
+}
+
+#[test]
+fn what_enters_while_the_last_packet_leaves_is_not_forgotten() {
+    let mut pipeline = pipeline();
+    let frame = ipv4(1426);
+    let first = ingress(&mut pipeline, 1_000_000, 1, &frame).remove(0);
+    // BMv2 took the first off its queue at 2,000 µs; before its egress pipeline runs, ingress adds another.
+    let second = ingress(&mut pipeline, 2_001_000, 1, &frame).remove(0);
+    leave_at(&mut pipeline, first, 2_000, 0);
+    assert_eq!(occupancy(&mut pipeline, CLASS), frame.len() as u64);
+    leave_at(&mut pipeline, second, 2_100, 0);
+    assert_eq!(occupancy(&mut pipeline, CLASS), 0);
+}
+
+#[test]
+fn what_the_traffic_manager_dropped_is_forgotten_with_the_next_that_leaves() {
+    let mut pipeline = pipeline();
+    let frame = ipv4(1426);
+    let mut entered: Vec<Enqueue> =
+        (1..=4).map(|ms| ingress(&mut pipeline, ms * 1_000_000, 1, &frame).remove(0)).collect();
+    // The second is dropped and the fourth still waits: the third takes the second's bytes along.
+    leave_at(&mut pipeline, entered.remove(2), 5_000, 1);
+    assert_eq!(occupancy(&mut pipeline, CLASS), frame.len() as u64);
+}
+
+#[test]
+fn what_was_dropped_behind_the_last_packet_does_not_fill_a_queue_for_good() {
+    let mut pipeline = pipeline();
+    let frame = ipv4(1426);
+    let mut entered: Vec<Enqueue> =
+        (1..=4).map(|ms| ingress(&mut pipeline, ms * 1_000_000, 1, &frame).remove(0)).collect();
+    leave_at(&mut pipeline, entered.remove(0), 5_000, 0);
+    assert_eq!(occupancy(&mut pipeline, CLASS), 0, "the three behind it were dropped");
+}
+
+#[test]
+fn what_was_queued_before_the_registers_were_reset_is_not_subtracted() {
+    let mut pipeline = pipeline();
+    let frame = ipv4(1426);
+    let old = ingress(&mut pipeline, 1_000_000, 1, &frame).remove(0);
+    for register in ["occupancy", "entered", "gone", "entered_at"] {
+        let name = format!("Ingress.{register}");
+        pipeline.control().set_register(&name, PORT * 8 + CLASS, &value(0)).unwrap();
+    }
+    leave_at(&mut pipeline, old, 2_000, 1);
+    assert_eq!(occupancy(&mut pipeline, CLASS), 0);
+    let new = ingress(&mut pipeline, 3_000_000, 1, &frame).remove(0);
+    assert_eq!(occupancy(&mut pipeline, CLASS), frame.len() as u64);
+    leave_at(&mut pipeline, new, 4_000, 1);
+    assert_eq!(occupancy(&mut pipeline, CLASS), 0);
+}
+
+/// Which of four paths each of 4,096 flows takes, by a switch with this seed.
+fn paths(seed: u128) -> Vec<u16> {
+    let mut pipeline = pipeline();
+    let control = pipeline.control();
+    control.set_default_action("Ingress.hash_seed", Some(&direct("Ingress.set_hash_seed", &[seed]))).unwrap();
+    for port in 10..14 {
+        let hop = call("Ingress.forward", &[port.into(), 0x02_00_00_00_00_99]);
+        control.member_insert("Ingress.ecmp", port, &hop).unwrap();
+    }
+    let members = (10..14).map(|id| GroupMember { id, weight: 1 }).collect();
+    control.group_insert("Ingress.ecmp", &Group { id: 1, max_size: 0, members }).unwrap();
+    control
+        .table_insert("Ingress.ipv4_route", &entry(vec![lpm(0x0a01_0000, 16)], 0, ActionSpec::Group(1)))
+        .unwrap();
+    (0..4096_u16)
+        .map(|flow| {
+            let mut frame = ipv4(1);
+            frame[34..36].copy_from_slice(&(10_000 + flow).to_be_bytes());
+            ingress(&mut pipeline, 0, 1, &frame).remove(0).port
+        })
+        .collect()
+}
+
+/// Of the flows that the first switch sends one way, the largest share that the second sends one way.
+fn largest_share(first: &[u16], second: &[u16]) -> f64 {
+    let mut taken = BTreeMap::<(u16, u16), f64>::new();
+    let mut all = BTreeMap::<u16, f64>::new();
+    for pair in first.iter().copied().zip(second.iter().copied()) {
+        *taken.entry(pair).or_default() += 1.0;
+        *all.entry(pair.0).or_default() += 1.0;
+    }
+    taken.into_iter().map(|((way, _), count)| count / all[&way]).fold(0.0, f64::max)
+}
+
+#[test]
+fn switches_with_seeds_of_their_own_choose_apart() {
+    let seeds = [0, 1, 2, 3, 0x8000_0000, 0x5eed_0c0a];
+    let choices = seeds.map(paths);
+    for (a, first) in choices.iter().enumerate() {
+        for (b, second) in choices.iter().enumerate() {
+            let share = largest_share(first, second);
+            if a == b {
+                assert!(share > 0.99, "the same seed chooses alike");
+            } else {
+                // A quarter each; five standard deviations of a thousand flows are 0.07.
+                assert!(share < 0.32, "seeds {:#x} and {:#x}: {share}", seeds[a], seeds[b]);
+            }
+        }
+    }
+}
+
 #[test]
 fn what_is_offered_is_admitted_cut_or_dropped() {
     let mut pipeline = pipeline();
@@ -165,9 +281,10 @@ fn what_is_offered_is_admitted_cut_or_dropped() {
     let names = ["admitted", "trimmed", "trim_dropped", "selective_dropped", "tail_dropped"];
     let counts = names.map(|name| count(&format!("Ingress.{name}")));
     assert_eq!(counts.iter().sum::<u64>(), offered);
-    // 1,468-byte frames up to 6,000 bytes queued, then cuts to 412 bytes up to 2,000 in the trim queue.
-    assert_eq!(counts, [5, 5, 54, 0, 0]);
-    assert_eq!(queued.len(), 10);
+    // 1,468-byte frames up to 6,000 bytes queued, then cuts to 412 bytes up to 2,000 in the trim queue, then whole ones again
+    // until 40,000 bytes are queued.
+    assert_eq!(counts, [28, 5, 31, 0, 0]);
+    assert_eq!(queued.len(), 33);
     for packet in queued {
         leave(&mut pipeline, packet);
     }
@@ -175,7 +292,7 @@ fn what_is_offered_is_admitted_cut_or_dropped() {
     let sent = |pipeline: &mut Pipeline, queue| {
         pipeline.control().counter("Egress.transmitted", PORT * 8 + queue).unwrap().packets
     };
-    assert_eq!((sent(&mut pipeline, CLASS), sent(&mut pipeline, TRIM)), (5, 5));
+    assert_eq!((sent(&mut pipeline, CLASS), sent(&mut pipeline, TRIM)), (28, 5));
 }
 
 #[test]

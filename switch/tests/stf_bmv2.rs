@@ -10,10 +10,12 @@ use trimwire_switch::{Switch, SwitchConfig};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../p4");
 /// One for each thing that can become of a packet; BMv2 takes seconds for each.
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 6] = [
     ("stf-deep", "at-deep-at-it-is-cut-to-deep-size"),
     ("stf-one-byte", "one-byte-more-cut"),
-    ("stf-trim-queue", "trim-queue-full-dropped"),
+    ("stf-trim-queue", "trim-queue-full-drop-at-reached-dropped"),
+    ("stf-room", "trim-queue-full-drop-at-not-reached-admitted-whole"),
+    ("stf-claim", "a-host-port-that-claims-control-is-best-effort"),
     ("stf-mark", "not-trimmable-at-mark-at-ect-is-marked"),
 ];
 
@@ -23,7 +25,7 @@ fn writes(switch: &mut Switch) -> Vec<Write> {
     let members = control.members("Ingress.ecmp").unwrap();
     let mut writes: Vec<Write> =
         members.into_iter().map(|member| Write::Member("Ingress.ecmp", member.id, member.call)).collect();
-    for table in ["ipv4_route", "ipv6_route", "classify", "queue_policy.policy"] {
+    for table in ["ipv4_route", "ipv6_route", "classify", "trust", "queue_policy.policy"] {
         let table = format!("Ingress.{table}");
         let rows = control.table_entries(&table).unwrap();
         writes.extend(rows.into_iter().map(|row| Write::Entry(table.clone(), row.entry)));

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use trimwire_controller::Fabric;
-use trimwire_controller::export::sonic::{self, Platform, Thresholds};
+use trimwire_controller::export::sonic::{self, ExportError, Platform, Present, Thresholds};
 use trimwire_controller::units::Threshold;
 
 use super::outcome::{Failure, Outcome, USAGE, bad_input, failed, print};
@@ -25,11 +25,12 @@ enum System {
 
 const HELP: &str = "\
 Examples:
-  trimwire-controller export sonic fabric.yaml --switch leaf1 --platform-ports Ethernet0=1,Ethernet8=2 -o leaf1.json
+  trimwire-controller export sonic fabric.yaml --switch leaf1 --platform-ports Ethernet0=1,Ethernet8=2 \
+      --config-db config_db.json -o leaf1.patch          a patch of what the switch has, for `config apply-patch`
   trimwire-controller export sonic fabric.yaml --switch leaf1 --pool egress_lossy_pool --pool-size 32MiB
   trimwire-controller export sonic fabric.yaml --switch leaf1 --json      the configuration and the notes in one object
 
-The configuration goes to stdout or -o, what SONiC cannot express to stderr. docs/sonic.md says how to load it.";
+The configuration, or with --config-db the patch, goes to stdout or -o, what SONiC cannot express to stderr. docs/sonic.md says how to load it.";
 
 #[derive(Args)]
 #[command(after_help = HELP)]
@@ -43,9 +44,15 @@ struct Sonic {
     /// SONiC's names of the switch's ports [default: Ethernet and the number].
     #[arg(long, value_name = "NAME=PORT,…", value_delimiter = ',', value_parser = port)]
     platform_ports: Vec<(u16, String)>,
-    /// The egress buffer pool that the queues draw from.
-    #[arg(long, value_name = "NAME", default_value = "egress_lossy_pool")]
-    pool: String,
+    /// What the switch has (/etc/sonic/config_db.json): the result is a JSON patch of it, and fits its pools and queues.
+    #[arg(long, value_name = "FILE")]
+    config_db: Option<PathBuf>,
+    /// Turn PFC off in the fabric file's queues, which otherwise must have none.
+    #[arg(long, requires = "config_db")]
+    disable_pfc: bool,
+    /// The egress buffer pool that the queues draw from [default: the one that they use, or egress_lossy_pool].
+    #[arg(long, value_name = "NAME")]
+    pool: Option<String>,
     /// Size of that pool: writes dynamic thresholds instead of static ones.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pool_size: Option<u64>,
@@ -103,17 +110,37 @@ impl Sonic {
                 return Err(usage(error));
             }
         }
-        let platform = Platform {
+        let mut platform = Platform {
             ports,
-            pool: self.pool.clone(),
             thresholds: match self.pool_size {
                 Some(pool_size) => Thresholds::Dynamic { pool_size },
                 None => Thresholds::Static,
             },
             mark_trimmable: self.mark_trimmable,
+            disable_pfc: self.disable_pfc,
+            ..Platform::default()
         };
-        let export = sonic::export(&fabric, &self.switch, &platform).map_err(usage)?;
-        let configuration = serde_json::to_string_pretty(&export.config_db).map_err(failed)?;
+        if let Some(pool) = &self.pool {
+            platform.pool.clone_from(pool);
+        }
+        if let Some(path) = &self.config_db {
+            let text =
+                std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()));
+            let fitted = Present::parse(&text.map_err(bad_input)?).and_then(|present| {
+                let platform = present.fit(platform, self.pool.as_deref(), self.pool_size)?;
+                Ok(Platform { present: Some(present), ..platform })
+            });
+            platform = fitted.with_context(|| path.display().to_string()).map_err(bad_input)?;
+        }
+        let export = sonic::export(&fabric, &self.switch, &platform).map_err(|error| match error {
+            ExportError::Present(_) => bad_input(error),
+            _ => usage(error),
+        })?;
+        let configuration = match &export.patch {
+            Some(patch) => serde_json::to_string_pretty(patch),
+            None => serde_json::to_string_pretty(&export.config_db),
+        };
+        let configuration = configuration.map_err(failed)?;
         if let Some(path) = &self.output {
             std::fs::write(path, configuration.clone() + "\n")
                 .with_context(|| format!("cannot write {}", path.display()))

@@ -215,3 +215,53 @@ fn a_program_that_is_too_small_or_another_one_is_refused_by_name() {
          Ingress.clasify?"
     );
 }
+
+#[test]
+fn a_host_may_not_claim_that_its_packets_were_cut() {
+    let contains = |words: &[String], expected: &str| words.iter().any(|line| line.contains(expected));
+    let edge = words(DIAMOND, "a");
+    assert!(contains(&edge, "# a:1 may not claim to have been cut"), "{edge:#?}");
+    assert_eq!(
+        edge.iter().filter(|line| line.contains("Ingress.trust{")).count(),
+        1,
+        "only where a host is: {edge:#?}"
+    );
+    assert!(!contains(&words(DIAMOND, "b"), "Ingress.trust{"), "switches are believed");
+    for (trust, entries) in [("all", 0), ("none", 1)] {
+        let text = DIAMOND.replace("h1: { ip: 10.0.0.1,", &format!("h1: {{ trust: {trust}, ip: 10.0.0.1,"));
+        let edge = words(&text, "a");
+        assert_eq!(
+            edge.iter().filter(|line| line.contains("Ingress.trust{")).count(),
+            entries,
+            "{trust}: {edge:#?}"
+        );
+    }
+    // Whatever a port somewhere writes into what it cuts is not for hosts to write.
+    let more = format!("{DIAMOND}dscp: {{ trimmed_last_hop: 43 }}\n");
+    assert_eq!(words(&more, "a").iter().filter(|line| line.contains("Ingress.trust{")).count(), 2);
+}
+
+#[test]
+fn every_switch_has_a_hash_seed_of_its_own() {
+    let seeds: BTreeSet<String> = ["a", "b", "c", "d"]
+        .iter()
+        .map(|switch| {
+            let words = words(DIAMOND, switch);
+            words.into_iter().find(|line| line.contains("set_hash_seed")).unwrap()
+        })
+        .collect();
+    assert_eq!(seeds.len(), 4, "{seeds:?}");
+    assert!(!seeds.iter().any(|line| line.contains("(seed=0)")), "0 is no seed");
+}
+
+#[test]
+fn trimmable_packets_are_marked_on_request() {
+    let marks = |text: &str| words(text, "a").iter().filter(|line| line.contains("mark_ce")).count();
+    assert_eq!(marks(DIAMOND), 0);
+    assert_eq!(marks(&format!("{DIAMOND}policy: {{ mark_trimmable: on }}\n")), 4);
+    assert_eq!(
+        marks(&format!("{DIAMOND}policy: {{ mark_trimmable: on, trim: off }}\n")),
+        0,
+        "nothing is trimmable"
+    );
+}

@@ -8,6 +8,8 @@
 mod acl;
 mod buffers;
 mod notes;
+mod patch;
+mod present;
 mod qos;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,8 +18,9 @@ use std::sync::Arc;
 use serde::Serialize;
 
 pub use self::notes::{Fidelity, Note};
-use crate::model::Fabric;
-use crate::model::PortPolicy;
+pub use self::patch::Operation;
+pub use self::present::{Present, PresentError};
+use crate::model::{Fabric, Overload, PortPolicy};
 use crate::problem::hint;
 
 /// CONFIG_DB: table, key, field, value. All values are text or lists of it.
@@ -56,6 +59,10 @@ pub struct Platform {
     pub thresholds: Thresholds,
     /// Mark trimmable queues with WRED, too, at the price that their not-ECT packets are dropped there instead of cut.
     pub mark_trimmable: bool,
+    /// What the switch has already; then the export comes with a patch.
+    pub present: Option<Present>,
+    /// Turn PFC off in the queues of the fabric file. Without it, queues that PFC pauses are an error.
+    pub disable_pfc: bool,
 }
 
 impl Default for Platform {
@@ -65,6 +72,8 @@ impl Default for Platform {
             pool: "egress_lossy_pool".to_owned(),
             thresholds: Thresholds::Static,
             mark_trimmable: false,
+            present: None,
+            disable_pfc: false,
         }
     }
 }
@@ -74,8 +83,11 @@ impl Default for Platform {
 pub struct Export {
     /// Name of the switch in the fabric file.
     pub switch: String,
-    /// To be merged into the switch's `config_db.json`.
+    /// What is to hold in the switch's CONFIG_DB.
     pub config_db: ConfigDb,
+    /// The way there from what the switch has, where that is known: a JSON patch (RFC 6902) for `config apply-patch`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub patch: Option<Vec<Operation>>,
     /// One for each knob of the fabric file.
     pub notes: Vec<Note>,
 }
@@ -93,6 +105,9 @@ pub enum ExportError {
     /// Two ports with one name.
     #[error("ports {0} and {1} are both named {2}; name them with --platform-ports")]
     SameName(u16, u16, String),
+    /// It does not fit what the switch has.
+    #[error(transparent)]
+    Present(#[from] PresentError),
 }
 
 /// Exports one switch.
@@ -113,6 +128,9 @@ pub fn export(fabric: &Fabric, switch: &str, platform: &Platform) -> Result<Expo
         let linked: Vec<String> = policies.keys().map(u16::to_string).collect();
         return Err(ExportError::UnknownPort(*unknown, switch.to_owned(), linked.join(", ")));
     }
+    if let Some(present) = &platform.present {
+        present.check(&names, policies, platform.disable_pfc)?;
+    }
     let mut writer =
         Writer { fabric, switch, platform, policies, names, config_db: ConfigDb::new(), notes: Vec::new() };
     writer.maps();
@@ -121,10 +139,13 @@ pub fn export(fabric: &Fabric, switch: &str, platform: &Platform) -> Result<Expo
     writer.schedulers();
     writer.marking();
     writer.opt_outs();
+    writer.merging();
     writer.rest();
+    let patch =
+        platform.present.as_ref().map(|present| patch::patch(present, &writer.config_db, &writer.scope()));
     let Writer { mut notes, config_db, .. } = writer;
     notes.sort_by_key(|note| note.fidelity);
-    Ok(Export { switch: switch.to_owned(), config_db, notes })
+    Ok(Export { switch: switch.to_owned(), config_db, patch, notes })
 }
 
 struct Writer<'f> {
@@ -166,6 +187,18 @@ impl Writer<'_> {
         });
     }
 
+    /// Queues of the file, and those that trim or hold what was cut.
+    fn scope(&self) -> patch::Scope<'_> {
+        let plan = &self.fabric.queues;
+        let queues = self
+            .policies
+            .iter()
+            .map(|(port, policy)| (self.names[port].as_str(), policy.queues.keys().copied().collect()));
+        let trims = plan.classes.iter().copied().chain([plan.trimmed]);
+        let trims = trims.filter(|_| self.fabric.overload == Overload::Trim);
+        patch::Scope { queues: queues.collect(), trims: trims.collect() }
+    }
+
     /// Ports with their SONiC names and policies.
     fn ports(&self) -> Vec<(String, PortPolicy)> {
         let named = |(port, policy): (&u16, &Arc<PortPolicy>)| (self.names[port].clone(), (**policy).clone());
@@ -178,5 +211,7 @@ impl Writer<'_> {
     }
 }
 
+#[cfg(test)]
+mod merge_tests;
 #[cfg(test)]
 mod tests;

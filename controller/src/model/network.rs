@@ -28,6 +28,20 @@ pub struct Host {
     pub ip6: Option<Ipv6Addr>,
     /// Ethernet address.
     pub mac: Mac,
+    /// What of its packets' DSCPs its switch believes.
+    pub trust: Trust,
+}
+
+/// What a host may say of its packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Trust {
+    /// Everything but that a packet has been cut: that only switches know.
+    #[default]
+    Agent,
+    /// Nothing: all that it sends is best effort.
+    None,
+    /// Everything.
+    All,
 }
 
 /// An Ethernet address.

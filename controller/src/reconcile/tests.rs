@@ -99,8 +99,8 @@ fn a_default_entry_that_the_switch_does_not_report_is_the_programs() {
     let defaults = actual(Vec::new(), artifacts.index()).unwrap();
     let words: Vec<String> =
         defaults.values().map(|entity| entity::describe(entity, Some(artifacts.index()))).collect();
-    // policy, cap, classify, load balance and two exemptions; the routes' defaults are constant.
-    assert_eq!(words.len(), 6, "{words:?}");
+    // policy, cap, classify, load balance, two exemptions, trust, seed and marks; the routes' defaults are constant.
+    assert_eq!(words.len(), 9, "{words:?}");
     assert!(words.iter().any(|line| line.contains("Ingress.set_plain(queue=0)")), "{words:?}");
 }
 

@@ -14,7 +14,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::board::{Status, SwitchStatus};
 use super::task::Drift;
-use crate::sample::{Counter as Cell, QueueSample};
+use crate::sample::{Count, Counter as Cell, QueueSample};
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct SwitchLabel {
@@ -147,19 +147,30 @@ fn queues(registry: &mut Registry, status: &Status) {
             })
         })
     };
-    let count = |sample: &QueueSample, cell| sample.counters.get(&cell).copied();
+    let count = |sample: &QueueSample, cells: &[Cell]| {
+        let counted = cells.iter().filter_map(|cell| sample.counters.get(cell)).copied();
+        counted.reduce(|sum, more| Count {
+            packets: sum.packets.saturating_add(more.packets),
+            bytes: sum.bytes.saturating_add(more.bytes),
+        })
+    };
     let unsigned = |value: i64| u64::try_from(value).unwrap_or(0);
-    for (cell, name, help) in [
-        (Cell::Admitted, "admitted", "Taken whole into the queue that they were classified to"),
-        (Cell::Trimmed, "trim", "Cut and taken into the trim queue (SONiC: TRIM_PKTS)"),
-        (Cell::TrimTransmitted, "trim_tx", "Cut here and sent (SONiC: TRIM_TX_PKTS)"),
-        (Cell::TrimDropped, "trim_drp", "Cut, or to be cut, and dropped (SONiC: TRIM_DRP_PKTS)"),
-        (Cell::Marked, "marked", "Marked CE"),
-        (Cell::Transmitted, "transmitted", "Sent from the queue"),
+    for (cells, name, help) in [
+        (&[Cell::Admitted][..], "admitted", "Taken whole into the queue that they were classified to"),
+        (&Cell::SONIC_TRIM, "trim", "Cut, whether the head found room or not (SONiC: TRIM_PKTS)"),
+        (&[Cell::TrimTransmitted], "trim_tx", "Cut here and sent (SONiC: TRIM_TX_PKTS)"),
+        (&[Cell::TrimDropped], "trim_drp", "To be cut, but without room for the head (SONiC: TRIM_DRP_PKTS)"),
+        (
+            &[Cell::Deflected],
+            "deflected",
+            "Admitted, found no room in the traffic manager, and cut in egress (Tofino)",
+        ),
+        (&[Cell::Marked], "marked", "Marked CE"),
+        (&[Cell::Transmitted], "transmitted", "Sent from the queue"),
     ] {
         let [packets, bytes]: [Family<QueueLabels, Counter>; 2] = Default::default();
         for (labels, sample) in all() {
-            let Some(count) = count(sample, cell) else { continue };
+            let Some(count) = count(sample, cells) else { continue };
             packets.get_or_create(&labels).inc_by(unsigned(count.packets));
             bytes.get_or_create(&labels).inc_by(unsigned(count.bytes));
         }
@@ -174,7 +185,7 @@ fn queues(registry: &mut Registry, status: &Status) {
             [(Cell::TailDropped, "tail"), (Cell::SelectiveDropped, "selective"), (Cell::TrimDropped, "trim")]
         {
             let labels = CauseLabels { switch: switch.clone(), port: *port, queue: *queue, cause };
-            if let Some(count) = count(sample, cell) {
+            if let Some(count) = count(sample, &[cell]) {
                 dropped.get_or_create(&labels).inc_by(unsigned(count.packets));
             }
         }

@@ -23,7 +23,7 @@ use crate::program as names;
 const QUEUES: u16 = 8;
 
 /// Counters by port and queue (`p4/README.md`, "Counters and registers").
-const COUNTERS: [&str; 8] = [
+const COUNTERS: [&str; 9] = [
     "Ingress.admitted",
     "Ingress.trimmed",
     "Ingress.trim_dropped",
@@ -32,7 +32,9 @@ const COUNTERS: [&str; 8] = [
     "Ingress.marked",
     "Egress.transmitted",
     "Egress.trim_transmitted",
+    ONLY_ON_TOFINO,
 ];
+const ONLY_ON_TOFINO: &str = "Egress.deflected";
 
 /// Looks at one switch.
 pub(super) struct Decoder<'d> {
@@ -168,7 +170,11 @@ impl Decoder<'_> {
         let mut filters: Vec<Entity> = Vec::new();
         let mut by_id: BTreeMap<u32, &str> = BTreeMap::new();
         for counter in COUNTERS.into_iter().chain([names::UNROUTABLE]) {
-            let entry = entity::counter(self.index, counter, None).map_err(|error| self.misfit(error))?;
+            let entry = match entity::counter(self.index, counter, None) {
+                Ok(entry) => entry,
+                Err(_) if counter == ONLY_ON_TOFINO => continue,
+                Err(error) => return Err(self.misfit(error)),
+            };
             by_id.insert(entry.counter_id, counter);
             filters.push(entry.into());
         }

@@ -191,17 +191,18 @@ fn routes_table(rows: &[RouteRow]) -> String {
     table.to_string()
 }
 
-/// Column and the counter behind it; the trimming ones in SONiC's words.
-const COLUMNS: [(&str, &str); 9] = [
-    ("admitted", "ADMITTED"),
-    ("trimmed", "TRIM_PKTS"),
-    ("trim_transmitted", "TRIM_TX_PKTS"),
-    ("trim_dropped", "TRIM_DRP_PKTS"),
-    ("selective_dropped", "SELECTIVE_DRP"),
-    ("tail_dropped", "TAIL_DRP"),
-    ("marked", "MARKED"),
-    ("transmitted", "TX"),
-    ("unroutable", "UNROUTABLE"),
+/// The counters that a column adds up, and its heading; the trimming ones in SONiC's words and with its meanings (SAI's
+/// per-queue statistics): at the queue that had no room, whatever became of the head.
+const COLUMNS: [(&[&str], &str); 9] = [
+    (&["admitted"], "ADMITTED"),
+    (&["trimmed", "trim_dropped", "deflected"], "TRIM_PKTS"),
+    (&["trim_transmitted"], "TRIM_TX_PKTS"),
+    (&["trim_dropped"], "TRIM_DRP_PKTS"),
+    (&["selective_dropped"], "SELECTIVE_DRP"),
+    (&["tail_dropped"], "TAIL_DRP"),
+    (&["marked"], "MARKED"),
+    (&["transmitted"], "TX"),
+    (&["unroutable"], "UNROUTABLE"),
 ];
 
 fn counters_table(rows: &[CounterRow]) -> String {
@@ -216,8 +217,10 @@ fn counters_table(rows: &[CounterRow]) -> String {
             row.port.map_or_else(|| row.switch.clone(), |port| format!("{}:{port}", row.switch)),
             row.queue.map_or_else(|| "-".to_owned(), |queue| format!("{queue} {}", row.name)),
         ];
-        cells.extend(COLUMNS.map(|(counter, _)| {
-            row.counters.get(counter).map_or_else(|| "-".to_owned(), |count| count.packets.to_string())
+        cells.extend(COLUMNS.map(|(counters, _)| {
+            let counted =
+                counters.iter().filter_map(|counter| row.counters.get(*counter)).map(|count| count.packets);
+            counted.reduce(i64::saturating_add).map_or_else(|| "-".to_owned(), |packets| packets.to_string())
         }));
         table.row(cells);
     }

@@ -62,13 +62,14 @@ pub(crate) const ADDRESSES: &[&str] = &["ipv4", "ipv6", "mac", "device_id", "grp
 pub(crate) const SWITCH: &[&str] = &["address", "device_id", "target", "pipeline", "tls"];
 pub(crate) const PIPELINE: &[&str] =
     &["p4info", "json", "bfrt", "context", "binary", "name", "profile", "pipes"];
-pub(crate) const HOST: &[&str] = &["ip", "ip6", "mac"];
+pub(crate) const HOST: &[&str] = &["ip", "ip6", "mac", "trust"];
 pub(crate) const LINK: &[&str] = &["a", "b", "speed", "delay", "state"];
 pub(crate) const DSCP: &[&str] = &["trimmable", "droppable", "trimmed", "trimmed_last_hop", "control"];
 pub(crate) const QUEUES: &[&str] = &["control", "trimmed", "classes", "best_effort"];
 pub(crate) const POLICY: &[&str] = &[
     "trim",
     "selective_drop",
+    "mark_trimmable",
     "mark_at",
     "shallow_at",
     "deep_at",

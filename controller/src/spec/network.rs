@@ -6,7 +6,7 @@ use super::addresses::{ipv4, ipv6, mac, socket};
 use super::generator::{self, Generated};
 use super::{keys, switch};
 use crate::fields::{Fields, entries, integer, join, word};
-use crate::model::{End, Host, Link, Mac, Switch, Target};
+use crate::model::{End, Host, Link, Mac, Switch, Target, Trust};
 use crate::problem::{Located, Problems, hint};
 use crate::units;
 use crate::yaml::{Node, Value};
@@ -230,6 +230,11 @@ fn read_hosts(
         fields.line = *line;
         let generated = generated.is_some_and(|made| made.hosts.contains_key(*name));
         let ip6 = fields.parsed("ip6", problems, ipv6);
+        let trust = fields.parsed(
+            "trust",
+            problems,
+            word(&[("agent", Trust::Agent), ("none", Trust::None), ("all", Trust::All)]),
+        );
         let (ip, mac) = if generated {
             (fields.parsed("ip", problems, ipv4), fields.parsed("mac", problems, mac))
         } else {
@@ -238,7 +243,7 @@ fn read_hosts(
                 fields.required("mac", "\"02:00:00:00:00:01\"", problems, mac),
             )
         };
-        read.push((*name, ip, ip6, mac));
+        read.push((*name, ip, ip6, mac, trust));
     }
     if let Some(Generated { line, hosts, .. }) = generated {
         for (name, host) in hosts {
@@ -246,16 +251,16 @@ fn read_hosts(
             if own.is_none_or(|(_, ip, ..)| ip.is_none()) {
                 ips.reserve(host.ip, name, *line);
             }
-            if let (Some(ip6), true) = (host.ip6, own.is_none_or(|(_, _, ip6, _)| ip6.is_none())) {
+            if let (Some(ip6), true) = (host.ip6, own.is_none_or(|(_, _, ip6, ..)| ip6.is_none())) {
                 ip6s.reserve(ip6, name, *line);
             }
-            if own.is_none_or(|(.., mac)| mac.is_none()) {
+            if own.is_none_or(|(.., mac, _)| mac.is_none()) {
                 macs.reserve(host.mac, name, *line);
             }
             network.hosts.insert(name.clone(), host.clone());
         }
     }
-    for (name, ip, ip6, mac) in read {
+    for (name, ip, ip6, mac, trust) in read {
         if let Some(ip) = &ip {
             ips.claim(ip, name, &ip.value.to_string(), problems);
         }
@@ -269,8 +274,10 @@ fn read_hosts(
         let ip = ip.map(|ip| ip.value).or_else(|| base.map(|base| base.ip));
         let mac = mac.map(|mac: Located<Mac>| mac.value).or_else(|| base.map(|base| base.mac));
         let ip6 = ip6.map(|ip6| ip6.value).or_else(|| base.and_then(|base| base.ip6));
+        let trust =
+            trust.map(|trust| trust.value).or_else(|| base.map(|base| base.trust)).unwrap_or_default();
         let (Some(ip), Some(mac)) = (ip, mac) else { continue };
-        network.hosts.insert(name.to_owned(), Host { ip, ip6, mac });
+        network.hosts.insert(name.to_owned(), Host { ip, ip6, mac, trust });
     }
 }
 

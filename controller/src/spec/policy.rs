@@ -35,6 +35,7 @@ pub(crate) struct Layer {
 pub(crate) struct PolicySpec {
     pub overload: Overload,
     pub sealed: bool,
+    pub mark_trimmable: bool,
     pub general: Layer,
     /// By switch and port.
     pub ports: BTreeMap<(String, u16), Layer>,
@@ -49,6 +50,7 @@ pub(super) fn read(
     let mut spec = PolicySpec {
         overload: Overload::Trim,
         sealed: false,
+        mark_trimmable: false,
         general: Layer::default(),
         ports: BTreeMap::new(),
     };
@@ -68,6 +70,7 @@ pub(super) fn read(
         (false, _) => Overload::DropTail,
     };
     spec.sealed = fields.parsed("sealed", problems, switched).is_some_and(|sealed| sealed.value);
+    spec.mark_trimmable = fields.parsed("mark_trimmable", problems, switched).is_some_and(|mark| mark.value);
     spec.general = layer(&fields, dscp, queues, problems);
     if let Some(node) = fields.node("ports") {
         for (name, line, node) in entries(node, "policy.ports", problems) {

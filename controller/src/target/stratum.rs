@@ -11,8 +11,7 @@ use trimwire_p4runtime::v1::replica::PortKind;
 use trimwire_p4runtime::v1::{CloneSessionEntry, Entity, Replica};
 
 use super::Ports;
-use crate::model::PortPolicy;
-use crate::model::{Fabric, QueuePlan};
+use crate::model::{Fabric, PortPolicy, QueuePlan, Trust};
 use crate::units;
 
 /// Dev ports of the pipes, without 0, which Stratum takes for no port in a mirror session.
@@ -96,4 +95,20 @@ pub(super) fn shaper_steps(switch: &str, ports: &Ports, fabric: &Fabric, bfrt: &
         ))
     });
     steps.collect()
+}
+
+/// What the file says of hosts and marks and only the v1model program hears.
+pub(super) fn unheard(fabric: &Fabric) -> Option<(&'static str, String)> {
+    let distrusted = fabric.hosts.iter().find(|(_, host)| host.trust == Trust::None);
+    let what = match distrusted {
+        Some((host, _)) => format!("host {host} is not to be trusted"),
+        None if fabric.mark_trimmable => "trimmable packets are to be marked (mark_trimmable)".to_owned(),
+        None => return None,
+    };
+    Some((
+        "unheard",
+        format!(
+            "{what}, but the program for Tofino has no table for it: it believes every DSCP, and marks no packet that may be cut"
+        ),
+    ))
 }

@@ -98,7 +98,7 @@ impl Rules for StratumTofino {
     }
 
     fn doubts(&self, _: &str, ports: &Ports, fabric: &Fabric) -> Vec<(&'static str, String)> {
-        let mut doubts = Vec::new();
+        let mut doubts = Vec::from_iter(stratum::unheard(fabric));
         let plan = &fabric.queues;
         let classes = |policy: &PortPolicy| {
             plan.classes

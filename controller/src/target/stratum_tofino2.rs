@@ -101,7 +101,8 @@ impl Rules for StratumTofino2 {
                 length(size)
             )
         };
-        other.map(|size| ("sizes", message(size))).into_iter().collect()
+        let sizes = other.map(|size| ("sizes", message(size)));
+        stratum::unheard(fabric).into_iter().chain(sizes).collect()
     }
 
     fn manual_steps(&self, switch: &str, ports: &Ports, fabric: &Fabric) -> Vec<String> {

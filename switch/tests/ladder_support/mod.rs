@@ -79,6 +79,32 @@ pub(crate) fn install(control: &mut Control) {
         let key = vec![MatchValue::Exact(value(number(&path["dscp"])))];
         control.table_insert("Ingress.load_balance", &entry(key, ActionSpec::Direct(call))).unwrap();
     }
+    let seed = ActionCall {
+        action: "Ingress.set_hash_seed".to_owned(),
+        params: vec![value(number(&ladder["hash_seed"]))],
+    };
+    control.set_default_action("Ingress.hash_seed", Some(&ActionSpec::Direct(seed))).unwrap();
+    for claim in list(&ladder["trust"]) {
+        let (dscp, mask) = claim["dscp"].as_u64().map_or((0, 0), |dscp| (dscp.into(), 0x3f));
+        let port = MatchValue::Exact(value(number(&claim["ingress_port"])));
+        let key = vec![port, MatchValue::Ternary { value: value(dscp), mask: value(mask) }];
+        let call = match claim["remark"].as_u64() {
+            Some(dscp) => {
+                ActionCall { action: "Ingress.remark_dscp".to_owned(), params: vec![value(dscp.into())] }
+            }
+            None => ActionCall { action: "Ingress.trust_dscp".to_owned(), params: Vec::new() },
+        };
+        let entry = TableEntry {
+            priority: number(&claim["priority"]) as i32,
+            ..entry(key, ActionSpec::Direct(call))
+        };
+        control.table_insert("Ingress.trust", &entry).unwrap();
+    }
+    for dscp in list(&ladder["mark_trimmable"]) {
+        let call = ActionCall { action: "Ingress.mark_ce".to_owned(), params: Vec::new() };
+        let key = vec![MatchValue::Exact(value(number(dscp)))];
+        control.table_insert("Ingress.mark_trimmable", &entry(key, ActionSpec::Direct(call))).unwrap();
+    }
     for exempt in list(&ladder["trim_acl"]) {
         let any = || MatchValue::Ternary { value: value(0), mask: value(0) };
         let only = |json: &Json, mask| MatchValue::Ternary { value: value(number(json)), mask: value(mask) };

@@ -210,7 +210,7 @@ fn fits(kind: Kind, value: &Field, export: &Export) -> bool {
     }
 }
 
-fn conforms(export: &Export) {
+pub(super) fn conforms(export: &Export) {
     for (table, rows) in &export.config_db {
         if let Some((_, keys, values)) = MAPS.iter().find(|(name, ..)| name == table) {
             for (name, fields) in rows {
@@ -282,7 +282,7 @@ fn must(table: &str, key: &str, fields: &BTreeMap<String, Field>) {
     }
 }
 
-const FABRIC: &str = "\
+pub(super) const FABRIC: &str = "\
 version: 1
 switches:
   s1: { address: 127.0.0.1:9559, device_id: 1 }

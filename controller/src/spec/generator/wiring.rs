@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::{Addresses, Plan, Shape};
-use crate::model::{End, Host, Link, Mac, Switch};
+use crate::model::{End, Host, Link, Mac, Switch, Trust};
 use crate::spec::addresses;
 
 type Wired = (BTreeMap<String, Switch>, BTreeMap<String, Host>, Vec<Link>);
@@ -174,5 +174,5 @@ fn host(plan: &Addresses, rack: u64, number: u64) -> Result<Host, String> {
     if sum >> 48 != 0 || first & 1 == 1 {
         return Err(format!("mac: {} + {rack}.{number} is no address of one interface", plan.mac));
     }
-    Ok(Host { ip, ip6, mac: Mac(mac) })
+    Ok(Host { ip, ip6, mac: Mac(mac), trust: Trust::default() })
 }
