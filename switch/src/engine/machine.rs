@@ -128,7 +128,6 @@ impl Machine<'_> {
                     (Some(action), after) => (next, back) = (action, after),
                     (None, after) => next = after,
                 },
-                Insn::Return => next = back,
                 Insn::ReadRegister { drop, to, register, index } => {
                     let register = &self.control.registers[register as usize];
                     if let Some(cell) = register.word(phv[index as usize] as u32) {
@@ -168,21 +167,19 @@ impl Machine<'_> {
                 Insn::Loop { to } => {
                     let taken = next as u32 - to;
                     next = to as usize;
-                    match fuel.checked_sub(taken) {
-                        Some(left) => fuel = left,
-                        None => {
-                            // BMv2 would never be done with it.
-                            tracing::error!("a loop ran {FUEL} instructions without an end, packet dropped");
-                            packet.failed = Some(DropReason::EndlessLoop);
-                            packet.exit = true;
-                            return;
-                        }
+                    if fuel < taken {
+                        // BMv2 would never be done with it.
+                        tracing::error!("a loop ran {FUEL} instructions without an end, packet dropped");
+                        packet.failed = Some(DropReason::EndlessLoop);
+                        packet.exit = true;
+                        return;
                     }
+                    fuel -= taken;
                 }
                 Insn::End => return,
                 Insn::EndIfExit | Insn::ReturnUnlessExit if packet.exit => return,
                 Insn::EndIfExit => {}
-                Insn::ReturnUnlessExit => next = back,
+                Insn::Return | Insn::ReturnUnlessExit => next = back,
                 Insn::State { .. } => {
                     if transitions == 0 {
                         packet.parser_error = self.program.parser.errors.parser_timeout;

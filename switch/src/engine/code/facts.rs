@@ -200,7 +200,13 @@ fn behind_table(table: &Table, facts: &Facts, source: &Source<'_>) -> Vec<Edge> 
         _ => None,
     };
     // Whatever it does, or nothing.
-    let any = table.actions.iter().copied().chain(default).map(after).fold(before.clone(), shared);
+    let any = table
+        .actions
+        .iter()
+        .copied()
+        .chain(default)
+        .map(after)
+        .fold(before.clone(), |any, one| shared(any, &one));
     match &table.next {
         NextNodes::HitMiss { hit, miss } => vec![(*hit, any.clone()), (*miss, any)],
         NextNodes::ByAction(nodes) => {
@@ -211,7 +217,7 @@ fn behind_table(table: &Table, facts: &Facts, source: &Source<'_>) -> Vec<Edge> 
 }
 
 /// What holds on both ways.
-fn shared(mut left: Facts, right: Facts) -> Facts {
+fn shared(mut left: Facts, right: &Facts) -> Facts {
     left.0.retain(|limb, fact| right.0.get(limb) == Some(fact));
     left
 }
@@ -262,7 +268,7 @@ pub(super) fn shortcuts(starts: &[Option<u32>], source: &Source<'_>) -> Vec<Vec<
                 found[node as usize][place] = next;
                 if let Some(next) = next {
                     let merged = match known.remove(&next) {
-                        Some(other) => shared(other, facts),
+                        Some(other) => shared(other, &facts),
                         None => facts,
                     };
                     known.insert(next, merged);

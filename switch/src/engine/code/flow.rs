@@ -122,8 +122,7 @@ impl<'a> Emitter<'a> {
         if next.is_none() {
             self.go_to(place(start.0));
         }
-        loop {
-            let Some(node) = next.take().or_else(|| waiting.pop()) else { break };
+        while let Some(node) = next.take().or_else(|| waiting.pop()) {
             if self.is_placed(labels[node as usize]) {
                 continue;
             }

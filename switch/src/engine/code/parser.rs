@@ -107,42 +107,37 @@ impl Emitter<'_> {
             Case::Value { value, mask, next } => Some((value, mask, *next)),
             Case::Set { .. } => None,
         });
-        match values.collect::<Option<Vec<_>>>().filter(|_| bits <= 64) {
-            Some(values) => {
-                let widths: Vec<u32> = state.key.iter().map(KeyPart::width).collect();
-                let pack = |limbs: &[u64]| {
-                    limbs
-                        .iter()
-                        .zip(&widths)
-                        .fold(0_u64, |packed, (limb, width)| packed.checked_shl(*width).unwrap_or(0) | limb)
-                };
-                let cases = values.into_iter().map(|(value, mask, next)| {
-                    let mask = mask.as_ref().map_or(u64::MAX, |mask| pack(mask));
-                    SelectCase { value: pack(value) & mask, mask, next: place(next).0 }
-                });
-                let cases = cases.collect();
-                let key = self.packed(&parts, &widths);
-                let select = self.code.selects.len() as u32;
-                self.code.selects.push(Select { key, cases, default: place(state.default).0 });
-                self.emit(Insn::Select { select });
-            }
-            None => {
-                let cases = state.cases.iter().map(|case| match case {
-                    Case::Value { value, mask, next } => SetCase {
-                        values: CaseValues::One(value.clone()),
-                        mask: mask.clone(),
-                        next: place(*next).0,
-                    },
-                    Case::Set { set, mask, next } => {
-                        SetCase { values: CaseValues::Set(*set), mask: mask.clone(), next: place(*next).0 }
-                    }
-                });
-                let (cases, default) = (cases.collect(), place(state.default).0);
-                let select = self.code.set_selects.len() as u32;
-                self.code.set_selects.push(SelectSet { parts, cases, default });
-                self.emit(Insn::SelectSet { select });
-            }
+        if let Some(values) = values.collect::<Option<Vec<_>>>().filter(|_| bits <= 64) {
+            let widths: Vec<u32> = state.key.iter().map(KeyPart::width).collect();
+            let pack = |limbs: &[u64]| {
+                limbs
+                    .iter()
+                    .zip(&widths)
+                    .fold(0_u64, |packed, (limb, width)| packed.checked_shl(*width).unwrap_or(0) | limb)
+            };
+            let cases = values.into_iter().map(|(value, mask, next)| {
+                let mask = mask.as_ref().map_or(u64::MAX, |mask| pack(mask));
+                SelectCase { value: pack(value) & mask, mask, next: place(next).0 }
+            });
+            let cases = cases.collect();
+            let key = self.packed(&parts, &widths);
+            let select = self.code.selects.len() as u32;
+            self.code.selects.push(Select { key, cases, default: place(state.default).0 });
+            self.emit(Insn::Select { select });
+            return;
         }
+        let cases = state.cases.iter().map(|case| match case {
+            Case::Value { value, mask, next } => {
+                SetCase { values: CaseValues::One(value.clone()), mask: mask.clone(), next: place(*next).0 }
+            }
+            Case::Set { set, mask, next } => {
+                SetCase { values: CaseValues::Set(*set), mask: mask.clone(), next: place(*next).0 }
+            }
+        });
+        let (cases, default) = (cases.collect(), place(state.default).0);
+        let select = self.code.set_selects.len() as u32;
+        self.code.set_selects.push(SelectSet { parts, cases, default });
+        self.emit(Insn::SelectSet { select });
     }
 
     /// The parts side by side in one limb.

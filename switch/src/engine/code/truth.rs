@@ -55,17 +55,15 @@ impl Emitter<'_> {
             }
             expr => {
                 let Test { compare, signed, left, right } = self.test(expr);
-                match (compare, self.known(left), self.known(right)) {
-                    (Compare::Ne, Some(left), Some(right)) => {
-                        if (left != right) == wanted {
-                            self.jump(to);
-                        }
+                if let (Compare::Ne, Some(left), Some(right)) = (compare, self.known(left), self.known(right))
+                {
+                    if (left != right) == wanted {
+                        self.jump(to);
                     }
-                    _ => {
-                        let compare = if wanted { compare } else { compare.opposite() };
-                        self.branch(compare, signed, left, right, to);
-                    }
+                    return;
                 }
+                let compare = if wanted { compare } else { compare.opposite() };
+                self.branch(compare, signed, left, right, to);
             }
         }
     }
