@@ -285,10 +285,11 @@ impl Switch {
             }
         }
         self.serve(self.now_ns);
-        let Some(pipeline) = &mut self.pipeline else { return };
-        if pipeline.idle_at().is_some_and(|at_ns| at_ns <= self.now_ns) {
+        if self.idle_at().is_some_and(|at_ns| at_ns <= self.now_ns)
+            && let Some(pipeline) = &mut self.pipeline
+        {
             let idle = pipeline.control().take_idle_entries(self.now_ns);
-            if !idle.is_empty() && self.events.len() < MOST_EVENTS {
+            if !idle.is_empty() {
                 self.events.push_back(SwitchEvent::Idle(idle));
             }
         }
@@ -299,8 +300,12 @@ impl Switch {
         if !self.packet_outs.is_empty() {
             return Some(self.now_ns);
         }
-        let idle = self.pipeline.as_ref().and_then(Pipeline::idle_at);
-        [self.traffic.next_service(), idle].into_iter().flatten().min()
+        [self.traffic.next_service(), self.idle_at()].into_iter().flatten().min()
+    }
+
+    /// When entries become idle that there is room to tell of: what is taken from the program is told once.
+    fn idle_at(&self) -> Option<u64> {
+        self.pipeline.as_ref().filter(|_| self.events.len() < MOST_EVENTS).and_then(Pipeline::idle_at)
     }
 
     /// Whether no packet waits in a queue.

@@ -131,6 +131,8 @@ impl Waker {
 struct Port {
     attachment: Attachment,
     socket: Option<PacketSocket>,
+    /// Something waits there: a frame, or an error.
+    ready: bool,
     reopen_at_ns: u64,
     outgoing: Vec<Vec<u8>>,
     stats: PortStats,
@@ -193,6 +195,7 @@ impl Driver {
             ports.push(Port {
                 attachment,
                 socket,
+                ready: true,
                 reopen_at_ns: 0,
                 outgoing: Vec::new(),
                 stats: PortStats::default(),
@@ -269,19 +272,21 @@ impl Driver {
     pub fn run(&mut self, stop: &AtomicBool) -> Result<(), DriverError> {
         while !stop.load(Ordering::Relaxed) {
             let Turn { due_ns, more } = self.turn();
-            if more {
-                // Waiting would only cost two system calls a turn.
-                continue;
-            }
             let now_ns = self.now_ns();
-            let wait_ns =
-                due_ns.map_or(LONGEST_WAIT_NS, |at_ns| at_ns.saturating_sub(now_ns)).min(LONGEST_WAIT_NS);
+            let wait_ns = match due_ns {
+                // The others are asked all the same whether they have something.
+                _ if more => 0,
+                Some(at_ns) => at_ns.saturating_sub(now_ns).min(LONGEST_WAIT_NS),
+                None => LONGEST_WAIT_NS,
+            };
             let mut descriptors = vec![(self.woken.as_raw_fd(), libc::POLLIN)];
             descriptors.extend(self.ports.iter().filter_map(|port| {
                 let more = if port.outgoing.is_empty() { 0 } else { libc::POLLOUT };
                 Some((port.socket.as_ref()?.as_raw_fd(), libc::POLLIN | more))
             }));
-            wait(&descriptors, wait_ns)?;
+            let ready = wait(&descriptors, wait_ns)?;
+            let ports = self.ports.iter_mut().filter(|port| port.socket.is_some());
+            ports.zip(ready.into_iter().skip(1)).for_each(|(port, ready)| port.ready |= ready);
             let mut signals = [0; 64];
             while matches!((&self.woken).read(&mut signals), Ok(n) if n == signals.len()) {}
         }
@@ -308,7 +313,7 @@ impl Driver {
         let unix_ns = self.start_unix_ns + now_ns;
         let mut switch = self.switch.lock().unwrap_or_else(PoisonError::into_inner);
         self.spent.drain(..).for_each(|frame| switch.recycle(frame));
-        for port in &mut self.ports {
+        for port in self.ports.iter_mut().filter(|port| port.ready) {
             let number = port.attachment.port;
             let Some(socket) = &mut port.socket else { continue };
             let capture = &mut port.capture;
@@ -320,6 +325,7 @@ impl Driver {
             });
             match received {
                 Ok(received) => {
+                    port.ready = received.full;
                     more |= received.full;
                     port.stats.received += received.frames;
                     port.refused(received.refused);
@@ -425,7 +431,7 @@ impl Port {
         match PacketSocket::open(interface) {
             Ok(socket) => {
                 tracing::info!("port {port}: interface '{interface}' is back");
-                self.socket = Some(socket);
+                (self.socket, self.ready) = (Some(socket), true);
             }
             Err(_) => self.reopen_at_ns = now_ns + REOPEN_NS,
         }

@@ -22,10 +22,11 @@ fn the_bench_gives_rates_and_stages_for_both_lengths() {
         let stages = &result["nanoseconds_per_packet"];
         let stage = |name: &str| stages[name].as_f64().unwrap_or_else(|| panic!("no {name} in {stages}"));
         assert!((rate * stage("total") / 1e9 - 1.0).abs() < 0.01, "{result}: the rate is one over the time");
-        // Stages are differences of runs: on a busy machine a short one may come out as nothing.
-        for name in ["parse", "match", "actions", "deparse", "tm"] {
-            assert!(stage(name) >= 0.0, "{result}: {name}");
+        for name in ["parse", "deparse", "tm"] {
+            assert!(stage(name) > 0.0, "{result}: {name}");
         }
+        // These are differences: on a busy machine a short one may come out as anything.
+        assert!(stage("match").is_finite() && stage("actions").is_finite(), "{result}");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use trimwire_switch::engine::entity::{ActionCall, ActionSpec, MatchValue, TableEntry, value};
 use trimwire_switch::engine::{Code, Pipeline};
+use trimwire_switch::{Switch, SwitchConfig, SwitchEvent};
 
 const TABLE: &str = "I.stop";
 
@@ -119,4 +120,24 @@ fn a_snapshot_put_back_undoes_what_was_written_since() {
     *pipeline.control() = before;
     assert_eq!(pipeline.control().table_entries(TABLE).unwrap().len(), 2);
     assert_eq!(idle(&mut pipeline, 100), [[1], [2]]);
+}
+
+#[test]
+fn a_notification_that_meets_a_full_queue_is_kept_until_there_is_room() {
+    const MOST_EVENTS: usize = 1024;
+    let mut switch = Switch::new(SwitchConfig::default());
+    switch.install_pipeline(with_entries(100, 0));
+    let mut now_ns = 0;
+    for _ in 0..=MOST_EVENTS {
+        switch.handle_frame(now_ns + 1_000, 0, &[6, 1, 0, 0, 0, 0, 0, 0]);
+        now_ns += 2_000;
+        switch.handle_timeout(now_ns);
+        while switch.poll_transmit().is_some() {}
+    }
+    assert_eq!(switch.poll_timeout(), None, "nothing to be called for while nobody listens");
+    let told = std::iter::from_fn(|| switch.poll_event()).count();
+    assert_eq!(told, MOST_EVENTS);
+    assert!(switch.poll_timeout().is_some_and(|at_ns| at_ns <= now_ns));
+    switch.handle_timeout(now_ns);
+    assert!(matches!(switch.poll_event(), Some(SwitchEvent::Idle(entries)) if !entries.is_empty()));
 }

@@ -2,8 +2,9 @@
 //!
 //! Stages are measured by leaving parts of the program out, so that no clock is read between them: parser and deparser by a
 //! program without pipelines, actions by one whose tables have no keys and whose default actions are the ones that the
-//! packets meet, matching by the difference to the whole program. A stage is therefore known as well as the difference of
-//! two runs is.
+//! packets meet, matching by the difference to the whole program. All of them take one batch in turn, and differences are
+//! those of batches that followed each other, so that what else the machine does concerns both; the median of these is told,
+//! be it negative.
 
 use super::workload::{CLASS, Program, THRESHOLDS, frames, install};
 use crate::engine::{EgressOutcome, Enqueue, Pipeline, QueueMetadata};
@@ -52,25 +53,41 @@ pub struct EngineResult {
 /// A program without the tables that are filled.
 pub fn measure(program: &Program, packet_bytes: usize, seconds: f64) -> Result<EngineResult, String> {
     let frames = frames(packet_bytes);
-    let round = Duration::from_secs_f64(seconds / 4.0);
     let switch = filled(program)?;
     let mut switch = switch.lock().unwrap_or_else(PoisonError::into_inner);
-    let total = whole(&mut switch, &frames, round)?;
-    let pipeline = switch.pipeline().ok_or("no program")?;
-    let (ingress, tm, egress) = stages(pipeline, &frames, round)?;
     let mut keyless = load(&without_keys(&program.json)?)?;
-    let (keyless_ingress, _, keyless_egress) = stages(&mut keyless, &frames, round)?;
     let mut bare = load(&without_pipelines(&program.json)?)?;
-    let (parse, _, deparse) = stages(&mut bare, &frames, round)?;
-    let stages = Stages {
-        parse,
-        matching: (ingress + egress - keyless_ingress - keyless_egress).max(0.0),
-        actions: (keyless_ingress + keyless_egress - parse - deparse).max(0.0),
-        deparse,
-        tm,
-        total,
+    let mut traffic = TrafficManager::new(PortConfig::default());
+    let (mut rounds, mut now_ns, start) = (Vec::new(), 0, Instant::now());
+    while rounds.is_empty() || start.elapsed() < Duration::from_secs_f64(seconds) {
+        let total = whole(&mut switch, &frames, &mut now_ns)?;
+        let pipeline = switch.pipeline().ok_or("no program")?;
+        let [ingress, tm, egress] = batch(pipeline, &mut traffic, &frames, &mut now_ns)?;
+        let [keyless_ingress, _, keyless_egress] = batch(&mut keyless, &mut traffic, &frames, &mut now_ns)?;
+        let [parse, _, deparse] = batch(&mut bare, &mut traffic, &frames, &mut now_ns)?;
+        rounds.push(Stages {
+            parse,
+            matching: ingress + egress - keyless_ingress - keyless_egress,
+            actions: keyless_ingress + keyless_egress - parse - deparse,
+            deparse,
+            tm,
+            total,
+        });
+    }
+    let median = |stage: fn(&Stages) -> f64| {
+        let mut times: Vec<f64> = rounds.iter().map(stage).collect();
+        times.sort_by(f64::total_cmp);
+        times.get(times.len() / 2).copied().unwrap_or_default()
     };
-    Ok(EngineResult { packet_bytes, packets_per_second: 1e9 / total, stages })
+    let stages = Stages {
+        parse: median(|stages| stages.parse),
+        matching: median(|stages| stages.matching),
+        actions: median(|stages| stages.actions),
+        deparse: median(|stages| stages.deparse),
+        tm: median(|stages| stages.tm),
+        total: median(|stages| stages.total),
+    };
+    Ok(EngineResult { packet_bytes, packets_per_second: 1e9 / stages.total, stages })
 }
 
 fn load(json: &[u8]) -> Result<Pipeline, String> {
@@ -90,72 +107,69 @@ fn filled(program: &Program) -> Result<crate::SharedSwitch, String> {
     Ok(switch)
 }
 
-/// The median, per packet: a batch that another process interrupted says nothing of the switch, and is one of few.
-fn median_ns(mut batches: Vec<Duration>) -> f64 {
-    batches.sort_unstable();
-    batches.get(batches.len() / 2).map_or(0.0, |batch| batch.as_nanos() as f64 / BATCH as f64)
+fn per_packet(batch: Duration) -> f64 {
+    batch.as_nanos() as f64 / BATCH as f64
 }
 
 /// Nanoseconds per packet of the whole switch: every frame has to leave.
-fn whole(switch: &mut Switch, frames: &[Vec<u8>], round: Duration) -> Result<f64, String> {
-    let (start, mut batches, mut now_ns) = (Instant::now(), Vec::new(), 0);
-    while start.elapsed() < round {
-        let (clock, mut sent) = (Instant::now(), 0);
-        for frame in frames.iter().cycle().take(BATCH) {
-            now_ns += 100;
-            switch.handle_frame(now_ns, 1, frame);
-            while let Some(transmit) = switch.poll_transmit() {
-                sent += 1;
-                switch.recycle(transmit.frame);
-            }
-        }
-        batches.push(clock.elapsed());
-        if sent != BATCH {
-            return Err(format!("{sent} of {BATCH} frames left: the program drops what is measured"));
+fn whole(switch: &mut Switch, frames: &[Vec<u8>], now_ns: &mut u64) -> Result<f64, String> {
+    let (clock, mut sent) = (Instant::now(), 0);
+    for frame in frames.iter().cycle().take(BATCH) {
+        *now_ns += 100;
+        switch.handle_frame(*now_ns, 1, frame);
+        while let Some(transmit) = switch.poll_transmit() {
+            sent += 1;
+            switch.recycle(transmit.frame);
         }
     }
-    Ok(median_ns(batches))
+    let batch = clock.elapsed();
+    if sent != BATCH {
+        return Err(format!("{sent} of {BATCH} frames left: the program drops what is measured"));
+    }
+    Ok(per_packet(batch))
 }
 
 /// Nanoseconds per packet of ingress, traffic manager and egress.
-fn stages(pipeline: &mut Pipeline, frames: &[Vec<u8>], round: Duration) -> Result<(f64, f64, f64), String> {
-    let mut traffic: TrafficManager<Enqueue> = TrafficManager::new(PortConfig::default());
-    let (mut queue, mut out, mut now_ns) = (Vec::new(), Vec::new(), 0);
-    let (start, mut batches) = (Instant::now(), [const { Vec::new() }; 3]);
-    while start.elapsed() < round {
-        now_ns += 100_000;
-        let clock = Instant::now();
-        for frame in frames.iter().cycle().take(BATCH) {
-            pipeline.ingress(now_ns, 1, frame, &mut queue);
-        }
-        batches[0].push(clock.elapsed());
-        let clock = Instant::now();
-        for packet in queue.drain(..) {
-            let (port, number, length) = (packet.port, packet.queue, packet.length);
-            let _ = traffic.enqueue(now_ns, port, number, length, packet);
-            if let Some(dequeued) = traffic.dequeue(now_ns) {
-                traffic.transmitted(dequeued.port, dequeued.start_ns, length as usize);
-                out.push(dequeued.item);
-            }
-        }
-        batches[1].push(clock.elapsed());
-        let (clock, mut sent) = (Instant::now(), 0);
-        for packet in out.drain(..) {
-            if let EgressOutcome::Transmit { frame, .. } =
-                pipeline.egress(now_ns, packet, QueueMetadata::default(), &mut queue)
-            {
-                sent += 1;
-                pipeline.recycle(frame);
-            }
-        }
-        batches[2].push(clock.elapsed());
-        if sent != BATCH {
-            return Err(format!(
-                "{sent} of {BATCH} frames left a part of the program: it drops what is measured"
-            ));
+fn batch(
+    pipeline: &mut Pipeline,
+    traffic: &mut TrafficManager<Enqueue>,
+    frames: &[Vec<u8>],
+    now_ns: &mut u64,
+) -> Result<[f64; 3], String> {
+    let (mut queue, mut out) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
+    *now_ns += 100_000;
+    let now_ns = *now_ns;
+    let clock = Instant::now();
+    for frame in frames.iter().cycle().take(BATCH) {
+        pipeline.ingress(now_ns, 1, frame, &mut queue);
+    }
+    let ingress = clock.elapsed();
+    let clock = Instant::now();
+    for packet in queue.drain(..) {
+        let (port, number, length) = (packet.port, packet.queue, packet.length);
+        let _ = traffic.enqueue(now_ns, port, number, length, packet);
+        if let Some(dequeued) = traffic.dequeue(now_ns) {
+            traffic.transmitted(dequeued.port, dequeued.start_ns, length as usize);
+            out.push(dequeued.item);
         }
     }
-    Ok(batches.map(median_ns).into())
+    let tm = clock.elapsed();
+    let (clock, mut sent) = (Instant::now(), 0);
+    for packet in out.drain(..) {
+        if let EgressOutcome::Transmit { frame, .. } =
+            pipeline.egress(now_ns, packet, QueueMetadata::default(), &mut queue)
+        {
+            sent += 1;
+            pipeline.recycle(frame);
+        }
+    }
+    let egress = clock.elapsed();
+    if sent != BATCH {
+        return Err(format!(
+            "{sent} of {BATCH} frames left a part of the program: it drops what is measured"
+        ));
+    }
+    Ok([ingress, tm, egress].map(per_packet))
 }
 
 /// The program with parser and deparser only.

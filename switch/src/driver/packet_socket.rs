@@ -226,8 +226,9 @@ impl AsRawFd for PacketSocket {
     }
 }
 
-/// Waits until something can be done with a descriptor (`POLLIN`, `POLLOUT`), a signal comes or the time is up.
-pub(crate) fn wait(descriptors: &[(RawFd, libc::c_short)], timeout_ns: u64) -> io::Result<()> {
+/// Waits until something can be done with a descriptor (`POLLIN`, `POLLOUT`), a signal comes or the time is up; says which have
+/// a frame or an error to give.
+pub(crate) fn wait(descriptors: &[(RawFd, libc::c_short)], timeout_ns: u64) -> io::Result<Vec<bool>> {
     let mut polls: Vec<libc::pollfd> =
         descriptors.iter().map(|&(fd, events)| libc::pollfd { fd, events, revents: 0 }).collect();
     let timeout = libc::timespec {
@@ -245,7 +246,7 @@ pub(crate) fn wait(descriptors: &[(RawFd, libc::c_short)], timeout_ns: u64) -> i
             return Err(error);
         }
     }
-    Ok(())
+    Ok(polls.iter().map(|poll| poll.revents & !libc::POLLOUT != 0).collect())
 }
 
 fn set_option<T>(fd: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {

@@ -2,16 +2,19 @@
 //! big-endian bytes and the little-endian 64-bit limbs that field values are kept in.
 
 /// Limbs that a value of `width` bits takes.
+#[inline]
 pub(super) fn limbs_for(width: u32) -> usize {
     (width.max(1)).div_ceil(64) as usize
 }
 
 /// All ones in the low `width` bits, saturating at 64.
+#[inline]
 pub(super) fn mask64(width: u32) -> u64 {
     if width >= 64 { u64::MAX } else { (1 << width) - 1 }
 }
 
 /// All ones in the low `width` bits, saturating at 128.
+#[inline]
 pub(super) fn mask128(width: u32) -> u128 {
     if width >= 128 { u128::MAX } else { (1 << width) - 1 }
 }
@@ -27,6 +30,7 @@ pub(super) fn trim(limbs: &mut [u64], width: u32) {
 }
 
 /// Reads up to 64 bits, most significant first, at a bit offset. Bits beyond the data read as 0.
+#[inline]
 pub(super) fn read_u64(data: &[u8], bit_offset: usize, width: u32) -> u64 {
     if width == 0 {
         return 0;

@@ -6,12 +6,10 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::bits::{BitWriter, limbs_from_bytes, parse_hex};
-use super::expression::{self, Env, Expr, Scope, load, store};
-use super::hash::Algorithm;
+use super::expression::{self, Expr, Scope};
+use super::hash::{Algorithm, fold, sum_of_words};
 use super::json::{self, Result, malformed, unsupported};
 use super::layout::{Header, Layout, Slot};
-use super::packet::Packet;
-use super::stateful::Register;
 
 #[derive(Clone, Debug)]
 enum Input {
@@ -32,6 +30,87 @@ pub(super) struct Calculation {
     algorithm: Algorithm,
     inputs: Vec<Input>,
     with_payload: bool,
+    sum: Option<Sum>,
+    /// Its place among the counts of those that take turns.
+    number: usize,
+}
+
+/// What calculations keep from packet to packet.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    pub(super) bytes: Vec<u8>,
+    /// How often each calculation was asked that takes turns.
+    turns: Vec<u64>,
+}
+
+impl Scratch {
+    fn turn(&mut self, number: usize) -> u64 {
+        if number >= self.turns.len() {
+            self.turns.resize(number + 1, 0);
+        }
+        let turn = self.turns[number];
+        self.turns[number] = turn.wrapping_add(1);
+        turn
+    }
+}
+
+/// An Internet checksum as a sum of limbs: 2^16 is 1 modulo 2^16 − 1, so that of a limb's place only its shift within a
+/// 16-bit word counts (RFC 1071, section 2).
+#[derive(Clone, Debug)]
+struct Sum {
+    /// Limbs with the validity of the headers: where one is left out, the others are elsewhere.
+    valid: Vec<usize>,
+    limbs: Vec<(usize, u32)>,
+    constant: u64,
+}
+
+/// A limb shifted by less than a word, with the carries over 48 bits left in place.
+fn words_of(limb: u64, shift: u32) -> u64 {
+    ((limb & 0xffff_ffff) << shift) + (limb >> 32 << shift)
+}
+
+impl Sum {
+    /// `None` where the inputs' places are not known at load time, or the payload begins in the middle of a word.
+    fn plan(inputs: &[Input], with_payload: bool, layout: &Layout) -> Option<Self> {
+        let mut sum = Self { valid: Vec::new(), limbs: Vec::new(), constant: 0 };
+        let mut end = 0;
+        let mut place = |width: u32| {
+            end += width;
+            (16 - end % 16) % 16
+        };
+        for input in inputs {
+            match input {
+                Input::Field { header, field } => {
+                    let header = &layout.headers[*header as usize];
+                    let field = &header.fields[*field as usize];
+                    if field.varbit {
+                        return None;
+                    }
+                    if !header.metadata && !sum.valid.contains(&header.valid()) {
+                        sum.valid.push(header.valid());
+                    }
+                    let shift = place(field.slot.width);
+                    sum.limbs.extend(field.slot.limbs().map(|limb| (limb, shift)));
+                }
+                Input::Constant { limbs, width } => {
+                    let shift = place(*width);
+                    sum.constant += limbs.iter().map(|&limb| words_of(limb, shift)).sum::<u64>();
+                }
+                Input::Header(_) => return None,
+            }
+        }
+        (!with_payload || end.is_multiple_of(16)).then_some(sum)
+    }
+
+    fn compute(&self, inputs: &Inputs<'_>, with_payload: bool) -> Option<u64> {
+        if self.valid.iter().any(|&valid| inputs.phv[valid] == 0) {
+            return None;
+        }
+        let limbs = self.limbs.iter().map(|&(limb, shift)| words_of(inputs.phv[limb], shift));
+        let sum = self.constant + limbs.sum::<u64>();
+        let payload = if with_payload { sum_of_words(inputs.payload) } else { 0 };
+        Some(u64::from(fold(sum + payload)))
+    }
 }
 
 /// What a calculation reads.
@@ -57,7 +136,12 @@ pub(super) fn write_header(header: &Header, phv: &[u64], writer: &mut BitWriter<
 }
 
 impl Calculation {
-    pub(super) fn load_inputs(node: &Value, algorithm: Algorithm, layout: &Layout) -> Result<Self> {
+    pub(super) fn load_inputs(
+        node: &Value,
+        algorithm: Algorithm,
+        layout: &Layout,
+        number: usize,
+    ) -> Result<Self> {
         let mut inputs = Vec::new();
         let mut with_payload = false;
         for input in json::list(node, "input")? {
@@ -81,7 +165,9 @@ impl Calculation {
                 other => return Err(unsupported(node, format!("calculation input of type `{other}`"))),
             }
         }
-        Ok(Self { algorithm, inputs, with_payload })
+        let sums = algorithm == Algorithm::Checksum16;
+        let sum = sums.then(|| Sum::plan(&inputs, with_payload, layout)).flatten();
+        Ok(Self { algorithm, inputs, with_payload, sum, number })
     }
 
     pub(super) fn load_all(root: &Value, layout: &Layout) -> Result<(Vec<Self>, BTreeMap<String, u32>)> {
@@ -90,13 +176,20 @@ impl Calculation {
         for node in json::list(root, "calculations")? {
             let algorithm = algorithm(node)?;
             names.insert(json::text(node, "name")?.to_owned(), calculations.len() as u32);
-            calculations.push(Self::load_inputs(node, algorithm, layout)?);
+            calculations.push(Self::load_inputs(node, algorithm, layout, calculations.len())?);
         }
         Ok((calculations, names))
     }
 
-    /// The algorithm's full output. `scratch` holds the input bytes afterwards.
-    pub(super) fn compute(&self, inputs: &Inputs<'_>, scratch: &mut Vec<u8>) -> u64 {
+    /// The algorithm's full output. `scratch` is for the input's bytes.
+    pub(super) fn compute(&self, inputs: &Inputs<'_>, scratch: &mut Scratch) -> u64 {
+        if self.algorithm == Algorithm::RoundRobin {
+            return scratch.turn(self.number);
+        }
+        if let Some(sum) = self.sum.as_ref().and_then(|sum| sum.compute(inputs, self.with_payload)) {
+            return sum;
+        }
+        let scratch = &mut scratch.bytes;
         scratch.clear();
         let mut writer = BitWriter::new(scratch);
         for input in &self.inputs {
@@ -143,10 +236,10 @@ pub(super) fn algorithm(node: &Value) -> Result<Algorithm> {
 /// A field that a calculation fills, or is compared with.
 #[derive(Clone, Debug)]
 pub(super) struct Checksum {
-    header: u32,
-    target: Slot,
-    calculation: u32,
-    condition: Option<Expr>,
+    pub(super) header: u32,
+    pub(super) target: Slot,
+    pub(super) calculation: u32,
+    pub(super) condition: Option<Expr>,
     pub(super) verify: bool,
     pub(super) update: bool,
 }
@@ -186,40 +279,45 @@ impl Checksum {
         }
         Ok(checksums)
     }
+}
 
-    fn applies(&self, packet: &Packet, layout: &Layout, registers: &[Register]) -> bool {
-        let env = Env { layout, phv: &packet.phv, params: &[], registers };
-        self.condition.as_ref().is_none_or(|condition| condition.truth(&env))
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// The field holds the right value, or there is nothing to check.
-    pub(super) fn holds(
-        &self,
-        packet: &Packet,
-        layout: &Layout,
-        registers: &[Register],
-        calculations: &[Calculation],
-        scratch: &mut Vec<u8>,
-    ) -> bool {
-        let header = &layout.headers[self.header as usize];
-        if packet.phv[header.valid()] == 0 && !header.metadata || !self.applies(packet, layout, registers) {
-            return true;
+    fn calculation(layout: &Layout, with_payload: bool) -> Calculation {
+        let field = |name: &str| serde_json::json!({ "type": "field", "value": ["h", name] });
+        let constant = serde_json::json!({ "type": "hexstr", "value": "0x15", "bitwidth": 5 });
+        let mut input = vec![field("a"), constant, field("b"), field("c"), field("d")];
+        if with_payload {
+            input.push(serde_json::json!({ "type": "payload" }));
         }
-        let computed = calculations[self.calculation as usize].compute(&packet.inputs(layout), scratch);
-        load(&packet.phv, self.target) == u128::from(computed)
+        let node = serde_json::json!({ "input": input });
+        Calculation::load_inputs(&node, Algorithm::Checksum16, layout, 0).unwrap()
     }
 
-    pub(super) fn fill(
-        &self,
-        packet: &mut Packet,
-        layout: &Layout,
-        registers: &[Register],
-        calculations: &[Calculation],
-        scratch: &mut Vec<u8>,
-    ) {
-        if self.applies(packet, layout, registers) {
-            let computed = calculations[self.calculation as usize].compute(&packet.inputs(layout), scratch);
-            store(&mut packet.phv, self.target, u128::from(computed));
+    proptest::proptest! {
+        /// The same inputs, laid out as bytes.
+        #[test]
+        fn a_checksum_by_limbs_is_the_checksum_of_the_bytes(
+            a in 0u64..8, b in 0u64.., c in proptest::array::uniform2(0u64..), d in 0u64..1 << 24,
+            payload in proptest::collection::vec(0u8.., 0..40), valid in proptest::bool::weighted(0.9),
+        ) {
+            let layout = Layout::load(&serde_json::json!({
+                "header_types": [{ "name": "h_t", "id": 0, "fields":
+                    [["a", 3, false], ["b", 64, false], ["c", 96, false], ["d", 24, false], ["rest", 5, false]] }],
+                "headers": [{ "name": "h", "id": 0, "header_type": "h_t", "metadata": false }],
+            })).unwrap();
+            let phv = [u64::from(valid), a, b, c[0], c[1] >> 32, d, 0];
+            for with_payload in [false, true] {
+                let inputs = Inputs { layout: &layout, phv: &phv, payload: &payload };
+                let mut scratch = Scratch::default();
+                let by_limbs = calculation(&layout, with_payload);
+                proptest::prop_assert!(by_limbs.sum.is_some());
+                let by_bytes = Calculation { sum: None, ..by_limbs.clone() };
+                let sums = [&by_limbs, &by_bytes].map(|sum| sum.compute(&inputs, &mut scratch));
+                proptest::prop_assert_eq!(sums[0], sums[1]);
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ mod value_sets;
 mod watch;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::action::Action;
 use super::bits::{bytes_from_limbs, limbs_from_bytes};
@@ -29,7 +30,7 @@ type Result<T> = std::result::Result<T, ControlError>;
 /// since, by the control plane and by packets.
 #[derive(Clone, Debug)]
 pub struct Control {
-    pub(super) actions: Vec<Action>,
+    pub(super) actions: Arc<[Action]>,
     pub(super) tables: Vec<Table>,
     pub(super) profiles: Vec<Profile>,
     pub(super) counters: Vec<Counter>,
@@ -139,7 +140,7 @@ impl Control {
     /// One cell of a register.
     pub fn register(&self, register: &str, index: u64) -> Result<Value> {
         let array = &self.registers[self.register_index(register)?];
-        let cell = array.cell(u128::from(index));
+        let cell = u32::try_from(index).ok().and_then(|index| array.cell(index));
         cell.map(bytes_from_limbs).ok_or_else(|| out_of_range("register", register, index, array.size))
     }
 
@@ -151,7 +152,7 @@ impl Control {
         let limbs = limbs_from_bytes(value, width).ok_or_else(|| {
             ControlError::invalid(format!("the value does not fit register `{register}` of {width} bits"))
         })?;
-        let cell = array.cell_mut(u128::from(index));
+        let cell = u32::try_from(index).ok().and_then(|index| array.cell_mut(index));
         cell.ok_or_else(|| out_of_range("register", register, index, size))?.copy_from_slice(&limbs);
         Ok(())
     }

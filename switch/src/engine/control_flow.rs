@@ -4,11 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::action::{Action, Machine};
-use super::expression::{self, Env, Expr, Scope, store};
+use super::action::Action;
+use super::expression::{self, Expr, Scope};
 use super::json::{self, Result, malformed};
-use super::packet::Packet;
-use super::profile::Profile;
 use super::table::{self, Table};
 
 #[derive(Clone, Debug)]
@@ -164,91 +162,4 @@ fn successors(node: &Node, tables: &[Table]) -> Vec<u32> {
         }
     };
     next.into_iter().flatten().collect()
-}
-
-/// What a pipeline's tables look up in and write to.
-#[expect(clippy::struct_field_names, reason = "the tables among what the tables need")]
-pub(super) struct Tables<'a> {
-    pub(super) nodes: &'a [Node],
-    pub(super) actions: &'a [Action],
-    pub(super) tables: &'a mut [Table],
-    pub(super) profiles: &'a [Profile],
-    pub(super) key: &'a mut Vec<u64>,
-    pub(super) masked: &'a mut Vec<u64>,
-}
-
-impl Tables<'_> {
-    /// Runs one pipeline on a packet.
-    pub(super) fn run(&mut self, start: Start, machine: &mut Machine<'_>, packet: &mut Packet) {
-        let mut next = start.0;
-        while let Some(number) = next {
-            if packet.exit {
-                break;
-            }
-            next = match &self.nodes[number as usize] {
-                Node::If { condition, then, otherwise } => {
-                    let env = Env {
-                        layout: machine.layout,
-                        phv: &packet.phv,
-                        params: &[],
-                        registers: machine.registers,
-                    };
-                    let result = condition.truth(&env);
-                    if let Some(trace) = &mut machine.trace {
-                        trace.note_condition(packet.trace, number, result);
-                    }
-                    if result { *then } else { *otherwise }
-                }
-                Node::Call { action, params, next } => {
-                    let action = &self.actions[*action as usize];
-                    if let Some(trace) = &mut machine.trace {
-                        trace.note_call(packet.trace, action);
-                    }
-                    machine.run(packet, &action.ops, params);
-                    *next
-                }
-                Node::Table(table) => self.apply(*table as usize, machine, packet),
-            };
-        }
-    }
-
-    fn apply(&mut self, table: usize, machine: &mut Machine<'_>, packet: &mut Packet) -> Option<u32> {
-        let table = &mut self.tables[table];
-        let hit = table.lookup(&packet.phv, self.key, self.masked);
-        if let Some(handle) = hit {
-            let (counted, meter) = (table.info.has_counter, table.direct_meter);
-            let aging = table.info.has_idle_timeout;
-            if let Some(entry) = table.entries.get_mut(handle as usize).and_then(Option::as_mut) {
-                if counted {
-                    entry.counter.packets = entry.counter.packets.wrapping_add(1);
-                    entry.counter.bytes = entry.counter.bytes.wrapping_add(u64::from(packet.ingress_length));
-                }
-                if aging {
-                    entry.idle.last_hit_ns = machine.now_ns;
-                }
-                if let Some((unit, slot)) = meter {
-                    let color = entry.meter.color(machine.now_ns, unit, packet.ingress_length);
-                    store(&mut packet.phv, slot, u128::from(color));
-                }
-            }
-        }
-        let table = &*table;
-        let entry = hit.and_then(|handle| table.entries.get(handle as usize)).and_then(Option::as_ref);
-        let (found, (hit, target)) = (
-            hit,
-            match entry {
-                Some(entry) => (true, Some(&entry.target)),
-                None => (false, table.default.as_ref()),
-            },
-        );
-        let profile = table.profile.and_then(|profile| self.profiles.get(profile as usize));
-        let inputs = packet.inputs(machine.layout);
-        let call = target.and_then(|target| table::resolve(target, profile, &inputs, machine.scratch));
-        if let Some(trace) = &mut machine.trace {
-            trace.note_table(packet.trace, &packet.phv, table, found, call, self.actions);
-        }
-        let Some(call) = call else { return table.next(hit, None) };
-        machine.run(packet, &self.actions[call.action as usize].ops, &call.params);
-        table.next(hit, Some(call.action))
-    }
 }

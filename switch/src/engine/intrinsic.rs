@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::expression::store;
 use super::json::{Result, malformed};
 use super::layout::{Layout, Slot};
+use super::slot::store64;
 
 /// Slots of the fields that the switch itself reads and writes; those that a program may lack are optional.
 #[derive(Clone, Debug)]
@@ -59,6 +59,6 @@ impl Intrinsics {
 /// Writes a field that the program may lack.
 pub(super) fn set(phv: &mut [u64], slot: Option<Slot>, value: u64) {
     if let Some(slot) = slot {
-        store(phv, slot, u128::from(value));
+        store64(phv, slot, value);
     }
 }

@@ -28,6 +28,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
+    #[inline]
     pub(super) fn limbs(self) -> Range<usize> {
         let at = self.at as usize;
         at..at + limbs_for(self.width)
@@ -73,11 +74,13 @@ pub(super) struct Header {
 }
 
 impl Header {
+    #[inline]
     pub(super) fn valid(&self) -> usize {
         self.limbs.start
     }
 
     /// Bytes the header takes in a packet.
+    #[inline]
     pub(super) fn bytes(&self, phv: &[u64]) -> usize {
         let variable = self.length.map_or(0, |length| phv[length] as usize);
         (self.fixed_bits as usize + variable) / 8

@@ -1,13 +1,14 @@
 //! A packet on its way through the program.
 
 use super::calculation::Inputs;
+use super::code::Code;
 use super::layout::Layout;
 use super::trace::{DropReason, Gress};
 
 /// Headers, metadata, payload and the requests that actions left for the end of the pipeline.
 #[derive(Debug, Default)]
 pub(super) struct Packet {
-    /// The packet header vector.
+    /// The frame that code runs on; the packet header vector comes first.
     pub(super) phv: Vec<u64>,
     /// The frame as it was received.
     pub(super) frame: Vec<u8>,
@@ -45,10 +46,10 @@ pub(super) struct Requests {
 }
 
 impl Packet {
-    /// A new life with zeroed headers and metadata, reusing the buffers.
-    pub(super) fn reset(&mut self, layout: &Layout, frame_length: usize) {
+    /// A new life with zeroed headers and metadata and the code's constants, reusing the buffers.
+    pub(super) fn reset(&mut self, code: &Code, frame_length: usize) {
         self.phv.clear();
-        self.phv.resize(layout.size, 0);
+        self.phv.extend_from_slice(&code.frame);
         self.payload_at = 0;
         self.truncate = usize::MAX;
         self.ingress_length = frame_length as u32;
@@ -76,8 +77,8 @@ impl Packet {
     }
 
     /// The payload as a checksum sees it: truncated, as BMv2's `get_data_size` is.
-    pub(super) fn inputs<'a>(&'a self, layout: &'a Layout) -> Inputs<'a> {
+    pub(super) fn inputs<'a>(&'a self, layout: &'a Layout, phv: &'a [u64]) -> Inputs<'a> {
         let payload = self.payload();
-        Inputs { layout, phv: &self.phv, payload: &payload[..payload.len().min(self.truncate)] }
+        Inputs { layout, phv, payload: &payload[..payload.len().min(self.truncate)] }
     }
 }

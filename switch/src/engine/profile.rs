@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::calculation::{Calculation, Inputs};
+use super::calculation::{Calculation, Inputs, Scratch};
 use super::entity::Group;
 use super::table::Call;
 
@@ -72,7 +72,7 @@ impl Profile {
     }
 
     /// `None` for an empty group, or one whose members are all down.
-    pub(super) fn choose(&self, place: u32, inputs: &Inputs<'_>, scratch: &mut Vec<u8>) -> Option<&Call> {
+    pub(super) fn choose(&self, place: u32, inputs: &Inputs<'_>, scratch: &mut Scratch) -> Option<&Call> {
         let group = self.groups.get(place as usize)?.as_ref()?;
         let hash = self.selector.as_ref()?.compute(inputs, scratch) as u32 as usize;
         self.call(*group.active.get(hash.checked_rem(group.active.len())?)?)

@@ -1,13 +1,15 @@
 //! The whole program, compiled: what never changes after loading, and the state it starts with.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::action::{self, Action, Names};
 use super::bits::limbs_for;
 use super::calculation::{self, Calculation, Checksum};
-use super::control_flow::{self, Node, Start};
+use super::code::{self, Code, Source};
+use super::control_flow;
 use super::entity::{CounterValue, DigestInfo};
 use super::error::LoadError;
 use super::expression::Scope;
@@ -31,9 +33,8 @@ pub(super) struct Program {
     pub(super) deparser: Deparser,
     pub(super) calculations: Vec<Calculation>,
     pub(super) checksums: Vec<Checksum>,
-    pub(super) nodes: Vec<Node>,
-    pub(super) ingress: Start,
-    pub(super) egress: Start,
+    /// Without and with the notes of a trace; both run on the same frames.
+    code: [Code; 2],
     /// Fields that survive a clone, resubmission or recirculation, by the list's id.
     pub(super) field_lists: BTreeMap<u16, Vec<Slot>>,
     pub(super) digests: BTreeMap<u16, DigestList>,
@@ -51,7 +52,7 @@ pub(super) struct DigestList {
 /// What the program starts with, and the control plane and packets change.
 #[derive(Debug)]
 pub(super) struct InitialState {
-    pub(super) actions: Vec<Action>,
+    pub(super) actions: Arc<[Action]>,
     pub(super) tables: Vec<Table>,
     pub(super) profiles: Vec<Profile>,
     pub(super) counters: Vec<Counter>,
@@ -61,6 +62,10 @@ pub(super) struct InitialState {
 }
 
 impl Program {
+    pub(super) fn code(&self, traced: bool) -> &Code {
+        &self.code[usize::from(traced)]
+    }
+
     pub(super) fn digest_infos(&self) -> Vec<DigestInfo> {
         let widths = |list: &DigestList| list.fields.iter().map(|slot| slot.width as u16).collect();
         let info = |(&id, list): (&u16, &DigestList)| DigestInfo {
@@ -96,12 +101,12 @@ pub(super) fn load(bytes: &[u8]) -> Result<(Program, InitialState)> {
     let (calculations, calculation_names) = Calculation::load_all(&root, &layout)?;
     names.calculations = calculation_names;
     let scope = Scope { layout: &layout, registers: &names.registers, params: &[] };
-    let actions = action::load_all(&root, &layout, &names)?;
+    let (actions, bodies) = action::load_all(&root, &layout, &names)?;
     let (parser, value_sets) = Parser::load(&root, &scope, &names)?;
     let deparser = Deparser::load(&root, &scope, &names)?;
     let checksums = Checksum::load_all(&root, &scope, &names.calculations)?;
     let numbers = control_flow::number_nodes(&root)?;
-    let (mut profiles, profile_names) = load_profiles(&root, &layout)?;
+    let (mut profiles, profile_names) = load_profiles(&root, &layout, calculations.len())?;
     let table_scope = TableScope {
         layout: &layout,
         actions: &actions,
@@ -134,6 +139,19 @@ pub(super) fn load(bytes: &[u8]) -> Result<(Program, InitialState)> {
         .map(|(id, (name, fields))| (id, DigestList { name, fields }))
         .collect();
     let field_lists = field_lists.into_iter().map(|(id, (_, fields))| (id, fields)).collect();
+    let source = Source {
+        layout: &layout,
+        parser: &parser,
+        deparser: &deparser,
+        checksums: &checksums,
+        actions: &actions,
+        bodies: &bodies,
+        nodes: &nodes,
+        tables: &tables,
+        ingress,
+        egress,
+    };
+    let code = code::compile(&source);
     let program = Program {
         layout,
         intrinsics,
@@ -141,13 +159,12 @@ pub(super) fn load(bytes: &[u8]) -> Result<(Program, InitialState)> {
         deparser,
         calculations,
         checksums,
-        nodes,
-        ingress,
-        egress,
+        code,
         field_lists,
         digests,
         names: super::trace::Names::load(&root),
     };
+    let actions = actions.into();
     Ok((program, InitialState { actions, tables, profiles, counters, registers, meters, value_sets }))
 }
 
@@ -242,7 +259,12 @@ fn load_meters(root: &Value, layout: &Layout, names: &mut Names) -> Result<(Vec<
     Ok((meters, direct))
 }
 
-fn load_profiles(root: &Value, layout: &Layout) -> Result<(Vec<Profile>, BTreeMap<String, u32>)> {
+/// `number` is the first that no calculation has.
+fn load_profiles(
+    root: &Value,
+    layout: &Layout,
+    number: usize,
+) -> Result<(Vec<Profile>, BTreeMap<String, u32>)> {
     let mut profiles = Vec::new();
     let mut names = BTreeMap::new();
     for pipeline in json::list(root, "pipelines")? {
@@ -252,7 +274,7 @@ fn load_profiles(root: &Value, layout: &Layout) -> Result<(Vec<Profile>, BTreeMa
                 None | Some(Value::Null) => None,
                 Some(selector) => {
                     let algorithm = calculation::algorithm(selector)?;
-                    Some(Calculation::load_inputs(selector, algorithm, layout)?)
+                    Some(Calculation::load_inputs(selector, algorithm, layout, number + profiles.len())?)
                 }
             };
             let size = json::array_size(node, "max_size")?;

@@ -1,6 +1,6 @@
 //! What outlives a packet: counters, registers and meters.
 
-use super::bits::{limbs_for, trim};
+use super::bits::{limbs_for, mask64, trim};
 use super::entity::{CounterValue, MeterConfig};
 
 #[derive(Clone, Debug)]
@@ -23,32 +23,35 @@ impl Register {
         Self { name, width, size, cells: vec![0; size * limbs_for(width)] }
     }
 
-    pub(super) fn cell(&self, index: u128) -> Option<&[u64]> {
+    pub(super) fn cell(&self, index: u32) -> Option<&[u64]> {
         let limbs = limbs_for(self.width);
-        self.cells.chunks_exact(limbs).nth(usize::try_from(index).ok()?)
+        let at = (index as usize).checked_mul(limbs)?;
+        self.cells.get(at..at.checked_add(limbs)?)
     }
 
-    pub(super) fn cell_mut(&mut self, index: u128) -> Option<&mut [u64]> {
+    pub(super) fn cell_mut(&mut self, index: u32) -> Option<&mut [u64]> {
         let limbs = limbs_for(self.width);
-        self.cells.chunks_exact_mut(limbs).nth(usize::try_from(index).ok()?)
+        let at = (index as usize).checked_mul(limbs)?;
+        self.cells.get_mut(at..at.checked_add(limbs)?)
     }
 
-    /// The low 128 bits of a cell.
-    pub(super) fn load(&self, index: u128) -> Option<u128> {
-        let cell = self.cell(index)?;
-        let high = cell.get(1).copied().unwrap_or(0);
-        Some(u128::from(cell[0]) | u128::from(high) << 64)
+    /// A cell of at most 64 bits.
+    pub(super) fn word(&self, index: u32) -> Option<u64> {
+        self.cells.get(index as usize).copied()
     }
 
-    /// Writes the low bits of a word; an index outside the array is ignored, as BMv2 does.
-    pub(super) fn store(&mut self, index: u128, value: u128) {
+    /// Writes the low bits to a cell of at most 64; an index outside the array is ignored, as BMv2 does.
+    pub(super) fn set_word(&mut self, index: u32, value: u64) {
+        if let Some(cell) = self.cells.get_mut(index as usize) {
+            *cell = value & mask64(self.width);
+        }
+    }
+
+    /// Writes the low bits to a cell, from at least as many limbs.
+    pub(super) fn set(&mut self, index: u32, value: &[u64]) {
         let width = self.width;
         if let Some(cell) = self.cell_mut(index) {
-            cell.fill(0);
-            cell[0] = value as u64;
-            if let Some(high) = cell.get_mut(1) {
-                *high = (value >> 64) as u64;
-            }
+            cell.iter_mut().zip(value).for_each(|(limb, value)| *limb = *value);
             trim(cell, width);
         }
     }
@@ -138,14 +141,15 @@ mod tests {
     #[test]
     fn a_register_keeps_its_width_and_ignores_indices_outside() {
         let mut register = Register::new("r".into(), 12, 4);
-        register.store(3, 0xffff);
-        register.store(4, 1);
-        assert_eq!(register.load(3), Some(0xfff));
-        assert_eq!(register.load(4), None);
+        register.set_word(3, 0xffff);
+        register.set_word(4, 1);
+        assert_eq!(register.word(3), Some(0xfff));
+        assert_eq!(register.word(4), None);
         let mut wide = Register::new("w".into(), 100, 2);
-        wide.store(1, u128::MAX);
-        assert_eq!(wide.load(1), Some((1 << 100) - 1));
-        assert_eq!(wide.load(0), Some(0));
+        wide.set(1, &[u64::MAX; 2]);
+        assert_eq!(wide.cell(1), Some(&[u64::MAX, (1 << 36) - 1][..]));
+        assert_eq!(wide.cell(0), Some(&[0, 0][..]));
+        assert_eq!(wide.cell(2), None);
     }
 
     #[test]

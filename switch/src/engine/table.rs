@@ -12,7 +12,7 @@ pub(super) use key::CompiledKey;
 
 use std::collections::BTreeSet;
 
-use super::calculation::Inputs;
+use super::calculation::{Inputs, Scratch};
 use super::entity::{CounterValue, MatchKind, TableEntry, TableInfo};
 use super::hasher::FixedMap;
 use super::layout::Slot;
@@ -204,7 +204,7 @@ impl Table {
 
     /// The entry that matches the packet. `key` and `masked` are scratch space.
     pub(super) fn lookup(&self, phv: &[u64], key: &mut Vec<u64>, masked: &mut Vec<u64>) -> Hit {
-        if self.keys.is_empty() {
+        if self.keys.is_empty() || self.len() == 0 {
             return None;
         }
         match &self.index {
@@ -272,7 +272,7 @@ pub(super) fn resolve<'a>(
     target: &'a Target,
     profile: Option<&'a Profile>,
     inputs: &Inputs<'_>,
-    scratch: &mut Vec<u8>,
+    scratch: &mut Scratch,
 ) -> Option<&'a Call> {
     match target {
         Target::Call(call) => Some(call),

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::super::bits::{limbs_for, limbs_from_bytes, mask64, parse_hex};
-use super::super::expression::{self, Expr, HeaderRef, Scope, StackRef};
+use super::super::bits::limbs_for;
+use super::super::expression::{self, HeaderRef, Scope, StackRef};
 use super::super::json::{self, Result, malformed, parameter, unsupported};
 use super::super::layout::{Layout, Slot};
 use super::{Op, Target, Varbit};
 
-/// An action: its parameters as slots of the argument limbs, and what it does.
+/// An action: its parameters as slots of the argument limbs.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Action {
     pub(in super::super) name: String,
@@ -19,7 +19,6 @@ pub(in super::super) struct Action {
     pub(in super::super) params: Vec<(String, Slot)>,
     /// Limbs that the arguments take.
     pub(in super::super) param_limbs: usize,
-    pub(in super::super) ops: Vec<Op>,
 }
 
 /// The program's named objects that primitives refer to.
@@ -32,8 +31,14 @@ pub(in super::super) struct Names {
     pub(in super::super) calculations: BTreeMap<String, u32>,
 }
 
-pub(in super::super) fn load_all(root: &Value, layout: &Layout, names: &Names) -> Result<Vec<Action>> {
+/// The actions, and what each does.
+pub(in super::super) fn load_all(
+    root: &Value,
+    layout: &Layout,
+    names: &Names,
+) -> Result<(Vec<Action>, Vec<Vec<Op>>)> {
     let mut actions = Vec::new();
+    let mut bodies = Vec::new();
     for node in json::list(root, "actions")? {
         let mut params = Vec::new();
         let mut slots = Vec::new();
@@ -55,10 +60,10 @@ pub(in super::super) fn load_all(root: &Value, layout: &Layout, names: &Names) -
             id: json::number(node, "id")?,
             params,
             param_limbs: at as usize,
-            ops,
         });
+        bodies.push(ops);
     }
-    Ok(actions)
+    Ok((actions, bodies))
 }
 
 pub(in super::super) fn compile_primitive(node: &Value, scope: &Scope<'_>, names: &Names) -> Result<Op> {
@@ -68,7 +73,7 @@ pub(in super::super) fn compile_primitive(node: &Value, scope: &Scope<'_>, names
 fn primitive(node: &Value, scope: &Scope<'_>, names: &Names) -> Result<Op> {
     let at = |index| parameter(node, index);
     let number = |index| expression::number(at(index)?, scope);
-    let low = |index| expression::number_low(at(index)?, scope);
+    let low = |index| expression::number_of_width(at(index)?, scope, 64);
     let header = |index| expression::header(at(index)?, scope);
     let named = |index, names: &BTreeMap<String, u32>| -> Result<u32> {
         let name = json::text(at(index)?, "value")?;
@@ -108,23 +113,12 @@ fn primitive(node: &Value, scope: &Scope<'_>, names: &Names) -> Result<Op> {
         "count" => Op::Count { counter: named(0, &names.counters)?, index: low(1)? },
         "register_read" => {
             let (register, width) = register(1)?;
-            let index = low(2)?;
-            match target(at(0)?, scope)? {
-                to if width > 128 || target_width(&to, scope) >= 128 => {
-                    Op::ReadRegisterWide { to, register, index }
-                }
-                to => Op::ReadRegister { to, register, index },
-            }
+            Op::ReadRegister { to: target(at(0)?, scope)?, register, width, index: low(2)? }
         }
         "register_write" => {
             let (register, width) = register(0)?;
-            let index = low(1)?;
-            if width > 128 {
-                let value = expression::number_of_width(at(2)?, scope, width)?;
-                Op::WriteRegisterWide { register, index, value }
-            } else {
-                Op::WriteRegister { register, index, value: low(2)? }
-            }
+            let value = expression::number_of_width(at(2)?, scope, width)?;
+            Op::WriteRegister { register, width, index: low(1)?, value }
         }
         "execute_meter" => {
             Op::Meter { meter: named(0, &names.meters)?, index: low(1)?, to: target(at(2)?, scope)? }
@@ -144,7 +138,9 @@ fn primitive(node: &Value, scope: &Scope<'_>, names: &Names) -> Result<Op> {
         "generate_digest" => Op::Digest { list: low(1)? },
         "truncate" => Op::Truncate { length: number(0)? },
         "exit" => Op::Exit,
-        "assert" | "assume" => Op::Assert { holds: low(0)?, place: json::location(node).into() },
+        "assert" | "assume" => {
+            Op::Assert { holds: expression::value(at(0)?, scope)?, place: json::location(node).into() }
+        }
         "log_msg" => {
             // p4c writes an empty object for no arguments.
             let values = match json::member(at(1)?, "value")? {
@@ -155,7 +151,7 @@ fn primitive(node: &Value, scope: &Scope<'_>, names: &Names) -> Result<Op> {
             Op::Log { format: json::text(at(0)?, "value")?.into(), values: values.collect::<Result<_>>()? }
         }
         "_jump" => Op::Jump(jump(0)?),
-        "_jump_if_zero" => Op::JumpIfZero { value: low(0)?, to: jump(1)? },
+        "_jump_if_zero" => Op::JumpIfZero { value: expression::value(at(0)?, scope)?, to: jump(1)? },
         "no_op" => Op::Nothing,
         other => return Err(unsupported(node, format!("primitive `{other}`"))),
     })
@@ -197,7 +193,7 @@ fn check_arity(node: &Value, op: &str) -> Result<()> {
 /// v1model's `mark_to_drop`: of the metadata that it is given, which may be a copy that never becomes the packet's.
 fn mark_to_drop(header: &HeaderRef, scope: &Scope<'_>) -> Op {
     let field = |name: &str| -> Option<Target> {
-        let like = &scope.layout.headers[header.sample(scope)? as usize];
+        let like = &scope.layout.headers[header.sample(scope.layout)? as usize];
         let field = like.fields.iter().position(|field| field.name == name)?;
         Some(match header {
             HeaderRef::Fixed(_) => Target::Slot(like.fields[field].slot),
@@ -229,7 +225,7 @@ fn target(node: &Value, scope: &Scope<'_>) -> Result<Target> {
         "expression" if value.get("op").and_then(Value::as_str) == Some("access_field") => {
             let field = json::number(value, "right")? as u32;
             let header = expression::header(json::member(value, "left")?, scope)?;
-            let like = header.sample(scope).map(|header| &scope.layout.headers[header as usize]);
+            let like = header.sample(scope.layout).map(|header| &scope.layout.headers[header as usize]);
             match like.and_then(|like| like.fields.get(field as usize)) {
                 Some(_) => Ok(Target::Dynamic { header, field }),
                 None => Err(malformed(node, "no such field")),
@@ -248,91 +244,10 @@ fn target(node: &Value, scope: &Scope<'_>) -> Result<Target> {
     }
 }
 
-/// The node under any number of `expression` wrappers without an operator.
-fn unwrapped(node: &Value) -> &Value {
-    let mut node = node;
-    while node.get("type").and_then(Value::as_str) == Some("expression")
-        && let Some(inner) = node.get("value").filter(|inner| inner.get("op").is_none())
-    {
-        node = inner;
-    }
-    node
-}
-
-/// A slot of the kind that a result goes to.
-fn sample_slot(to: &Target, scope: &Scope<'_>) -> Option<Slot> {
-    match to {
-        Target::Slot(slot) => Some(*slot),
-        Target::Dynamic { header, field } => {
-            let like = &scope.layout.headers[header.sample(scope)? as usize];
-            like.fields.get(*field as usize).map(|field| field.slot)
-        }
-    }
-}
-
-/// Width in bits of what a result goes to.
-fn target_width(to: &Target, scope: &Scope<'_>) -> u32 {
-    sample_slot(to, scope).map_or(0, |slot| slot.width)
-}
-
-fn is_signed(to: &Target, scope: &Scope<'_>) -> bool {
-    sample_slot(to, scope).is_some_and(|slot| slot.signed)
-}
-
 pub(in super::super) fn assign(node: &Value, scope: &Scope<'_>) -> Result<Op> {
     let to = target(parameter(node, 0)?, scope)?;
-    let source = unwrapped(parameter(node, 1)?);
-    if let Target::Slot(to) = to
-        && to.width > 128
-    {
-        let value = json::member(source, "value")?;
-        return match json::text(source, "type")? {
-            "field" if !to.signed && !scope.layout.field(value)?.signed => {
-                Ok(Op::CopyField { to, from: scope.layout.field(value)? })
-            }
-            "runtime_data" | "local" => match expression::number_low(source, scope) {
-                Ok(Expr::Param(from)) => Ok(Op::CopyParam { to, from }),
-                _ => Err(malformed(node, "an action parameter that does not exist")),
-            },
-            "hexstr" => {
-                let parsed = parse_hex(json::text(source, "value")?).filter(|(negative, _)| !negative);
-                match parsed.and_then(|(_, bytes)| limbs_from_bytes(&bytes, to.width)) {
-                    Some(value) => Ok(Op::SetWide { to, value: value.into() }),
-                    None => Ok(Op::AssignWide {
-                        to: Target::Slot(to),
-                        value: expression::number_of_width(source, scope, to.width)?,
-                    }),
-                }
-            }
-            _ => Ok(Op::AssignWide {
-                to: Target::Slot(to),
-                value: expression::number_of_width(parameter(node, 1)?, scope, to.width)?,
-            }),
-        };
-    }
-    let width = target_width(&to, scope);
-    if width > 128 || width == 128 && is_signed(&to, scope) {
-        return Ok(Op::AssignWide {
-            to,
-            value: expression::number_of_width(parameter(node, 1)?, scope, width)?,
-        });
-    }
-    let value = expression::number_low(parameter(node, 1)?, scope)?;
-    Ok(match to {
-        Target::Slot(to) if to.width <= 64 && !to.signed => {
-            let mask = mask64(to.width);
-            let at = to.at;
-            match value.without_mask(mask) {
-                Expr::Const(value) => Op::Set64 { at, value: value as u64 & mask },
-                Expr::Field(from) => Op::Copy64 { at, from, mask },
-                Expr::FieldBits { at: from, shift: 0, mask: bits } => {
-                    Op::Copy64 { at, from, mask: mask & bits }
-                }
-                value => Op::Assign64 { at, mask, value },
-            }
-        }
-        to => Op::Assign { to, value },
-    })
+    let value = expression::number_of_width(parameter(node, 1)?, scope, to.value_bits(scope.layout))?;
+    Ok(Op::Assign { to, value })
 }
 
 fn varbit(node: &Value, scope: &Scope<'_>) -> Result<Varbit> {

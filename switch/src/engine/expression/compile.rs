@@ -8,10 +8,9 @@ use super::super::bits::{limbs_from_bytes, parse_hex};
 use super::super::error::LoadError;
 use super::super::json::{self, Result, malformed, unsupported};
 use super::super::layout::{Layout, Slot};
-use super::range::{Demand, Range};
+use super::super::slot::sign_extend;
 use super::reference::{HeaderRef, StackRef, header, is_header, is_union, stack, union};
-use super::wide::MOST_LIMBS;
-use super::{Compare, Expr, Ring, sign_extend};
+use super::{Compare, Expr, MOST_LIMBS, Ring};
 
 /// Names that expressions may use.
 pub(in super::super) struct Scope<'a> {
@@ -24,28 +23,31 @@ pub(in super::super) struct Scope<'a> {
 
 /// A number whose exact value matters: an index, a key, an operand of a comparison.
 pub(in super::super) fn number(node: &Value, scope: &Scope<'_>) -> Result<Expr> {
-    let expr = checked(node, scope, Demand::Exact, 128)?;
+    let expr = value(node, scope)?;
     require(node, !expr.is_boolean(), "a boolean where a number is due")?;
     Ok(expr)
 }
 
 /// A number or a boolean, exactly.
 pub(in super::super) fn value(node: &Value, scope: &Scope<'_>) -> Result<Expr> {
-    checked(node, scope, Demand::Exact, 128)
+    let expr = build(node, scope)?;
+    let bits = expr.need().alone();
+    checked(node, expr, bits)
 }
 
-/// A number of which only the low 128 bits matter: the right side of an assignment.
-pub(in super::super) fn number_low(node: &Value, scope: &Scope<'_>) -> Result<Expr> {
-    checked(node, scope, Demand::Low, 128)
-}
-
-/// A number of which the low `width` bits matter: the right side of an assignment to more than 128 bits.
+/// A number of which the low `width` bits matter: the right side of an assignment.
 pub(in super::super) fn number_of_width(node: &Value, scope: &Scope<'_>, width: u32) -> Result<Expr> {
-    checked(node, scope, Demand::Low, width)
+    let expr = build(node, scope)?;
+    let bits = match expr {
+        // Copied, not computed with.
+        Expr::Const(_) | Expr::BigConst(_) | Expr::Field(_) | Expr::Param(_) => 1,
+        ref expr => expr.need().modulo(width),
+    };
+    checked(node, expr, bits)
 }
 
 pub(in super::super) fn boolean(node: &Value, scope: &Scope<'_>) -> Result<Expr> {
-    let expr = checked(node, scope, Demand::Exact, 128)?;
+    let expr = value(node, scope)?;
     require(node, expr.is_boolean(), "a number where a boolean is due")?;
     Ok(expr)
 }
@@ -54,17 +56,8 @@ fn require(node: &Value, condition: bool, what: &str) -> Result<()> {
     if condition { Ok(()) } else { Err(malformed(node, format!("{what}: {}", json::excerpt(node)))) }
 }
 
-/// The expression on as many limbs as it needs, but on no fewer than `width` bits.
-fn checked(node: &Value, scope: &Scope<'_>, demand: Demand, width: u32) -> Result<Expr> {
-    let expr = build(node, scope)?;
-    if width <= 128 && expr.exact_in(128, demand) {
-        return Ok(expr.fused(scope.layout));
-    }
-    let least = (width.div_ceil(64) as usize).max(3);
-    match (least..=MOST_LIMBS).find(|&words| expr.exact_in(words as u32 * 64, demand)) {
-        Some(words) => Ok(Expr::Wide { words, value: Box::new(expr) }),
-        None => Err(too_wide(node)),
-    }
+fn checked(node: &Value, expr: Expr, bits: u32) -> Result<Expr> {
+    if bits as usize <= MOST_LIMBS * 64 { Ok(expr) } else { Err(too_wide(node)) }
 }
 
 fn too_wide(node: &Value) -> LoadError {
@@ -105,16 +98,12 @@ fn hex(node: &Value, text: &str) -> Result<u128> {
     Ok(if negative { value.wrapping_neg() } else { value })
 }
 
-fn field(slot: Slot) -> Expr {
-    if slot.width <= 64 && !slot.signed { Expr::Field(slot.at) } else { Expr::WideField(slot) }
-}
-
 fn build(node: &Value, scope: &Scope<'_>) -> Result<Expr> {
     let value = json::member(node, "value")?;
     match json::text(node, "type")? {
         "expression" if value.get("op").is_some() => operation(value, scope),
         "expression" => build(value, scope),
-        "field" => Ok(field(scope.layout.field(value)?)),
+        "field" => Ok(Expr::Field(scope.layout.field(value)?)),
         "hexstr" => literal(node, json::text(node, "value")?),
         "bool" => {
             let value = value.as_bool().ok_or_else(|| malformed(node, "a `bool` is not true or false"))?;
@@ -172,13 +161,8 @@ fn operation(node: &Value, scope: &Scope<'_>) -> Result<Expr> {
         "<<" => Expr::ShiftLeft { value: left()?, by: right()? },
         ">>" => {
             let value = left()?;
-            let range = value.range();
-            match *right()? {
-                Expr::Const(by) if !range.negative && range.bits <= 64 => {
-                    Expr::NarrowShift { value, by: u32::try_from(by).unwrap_or(u32::MAX) }
-                }
-                by => Expr::ShiftRight { value, by: Box::new(by), signed: range.negative },
-            }
+            let signed = value.range().negative;
+            Expr::ShiftRight { value, by: right()?, signed }
         }
         "/" => Expr::Divide { left: left()?, right: right()? },
         "%" => Expr::Modulo { left: left()?, right: right()? },
@@ -222,7 +206,7 @@ fn operation(node: &Value, scope: &Scope<'_>) -> Result<Expr> {
         "access_field" => {
             let field = json::number(node, "right")? as u32;
             let header = header(json::member(node, "left")?, scope)?;
-            let like = header.sample(scope).ok_or_else(|| malformed(node, "no such header"))?;
+            let like = header.sample(scope.layout).ok_or_else(|| malformed(node, "no such header"))?;
             dynamic(node, header, like, field, scope)?
         }
         "last_stack_index" => Expr::StackNext { next: next_of(node, scope)?, minus: 1 },
@@ -248,16 +232,6 @@ fn dynamic(node: &Value, header: HeaderRef, like: u32, field: u32, scope: &Scope
 }
 
 fn compare(op: Compare, left: Box<Expr>, right: Box<Expr>) -> Expr {
-    if op == Compare::Eq
-        && let (Expr::Field(at), Expr::Const(value)) = (&*left, &*right)
-        && let Ok(value) = u64::try_from(*value)
-    {
-        return Expr::FieldIs { at: *at, value };
-    }
-    let below_64 = |range: Range| !range.negative && range.bits <= 64;
-    if below_64(left.range()) && below_64(right.range()) {
-        return Expr::Narrow { op, left, right };
-    }
     let signed = left.range().negative || right.range().negative;
     Expr::Compare { op, left, right, signed }
 }

@@ -1,13 +1,13 @@
-//! The range of every expression's values, and from that the number of limbs that computes it exactly.
+//! The range of every expression's values, and from that the number of bits that computes it exactly.
 
 use super::super::layout::Slot;
 use super::{Expr, Ring};
 
 /// `0 <= value < 2^bits`, or where `negative`, `-2^bits <= value < 2^bits`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Range {
-    pub(super) negative: bool,
-    pub(super) bits: u32,
+pub(in super::super) struct Range {
+    pub(in super::super) negative: bool,
+    pub(in super::super) bits: u32,
 }
 
 impl Range {
@@ -19,9 +19,9 @@ impl Range {
         Self { negative: true, bits }
     }
 
-    /// A number of `bits` bits holds it: as unsigned, or in two's complement.
-    fn fits(self, bits: u32) -> bool {
-        self.bits <= if self.negative { bits - 1 } else { bits }
+    /// Bits of a number that holds it: unsigned, or in two's complement.
+    fn width(self) -> u32 {
+        self.bits.saturating_add(u32::from(self.negative)).max(1)
     }
 
     fn either(self, other: Self, more: u32) -> Self {
@@ -32,22 +32,39 @@ impl Range {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Demand {
-    /// The exact value.
-    Exact,
-    /// The value modulo a power of two.
-    Low,
+/// How many bits evaluating an expression takes.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Need {
+    /// For the exact value.
+    pub(in super::super) exact: u32,
+    /// For the low bits, besides those that are asked for.
+    pub(in super::super) low: u32,
+    /// The most that an operand takes that is evaluated by itself: what is shifted right, divided, compared, an index.
+    most: u32,
+}
+
+impl Default for Need {
+    fn default() -> Self {
+        Self { exact: 1, low: 1, most: 0 }
+    }
+}
+
+impl Need {
+    /// The most bits of any number in it, where its own value is exact.
+    pub(in super::super) fn alone(self) -> u32 {
+        self.exact.max(self.most)
+    }
+
+    /// The most bits of any number in it, where `width` low bits of its value are asked for.
+    pub(in super::super) fn modulo(self, width: u32) -> u32 {
+        self.low.max(self.most).max(width)
+    }
 }
 
 impl Expr {
-    pub(super) fn is_boolean(&self) -> bool {
+    pub(in super::super) fn is_boolean(&self) -> bool {
         match self {
             Self::Compare { .. }
-            | Self::Narrow { .. }
-            | Self::FieldIs { .. }
-            | Self::FieldSet(_)
-            | Self::FieldCompare { .. }
             | Self::BoolAnd(..)
             | Self::BoolOr(..)
             | Self::BoolNot(_)
@@ -56,13 +73,12 @@ impl Expr {
             | Self::ValidUnion(_)
             | Self::SameHeader(..)
             | Self::SameUnion(..) => true,
-            Self::Wide { value, .. } => value.is_boolean(),
             Self::If { then, .. } => then.is_boolean(),
             _ => false,
         }
     }
 
-    pub(super) fn range(&self) -> Range {
+    pub(in super::super) fn range(&self) -> Range {
         let slot_range = |slot: &Slot| {
             // A signed field may hold its bits as an unsigned number.
             if slot.signed { Range::signed(slot.width) } else { Range::unsigned(slot.width) }
@@ -75,8 +91,7 @@ impl Expr {
                     limbs.get(limbs.len().wrapping_sub(zeros + 1)).map_or(64, |limb| limb.leading_zeros());
                 Range::unsigned((limbs.len() - zeros) as u32 * 64 - top)
             }
-            Self::Field(_) | Self::FieldBits { .. } => Range::unsigned(64),
-            Self::WideField(slot) | Self::Param(slot) => slot_range(slot),
+            Self::Field(slot) | Self::Param(slot) => slot_range(slot),
             Self::Dynamic { width, signed: true, .. } => Range::signed(*width),
             Self::Dynamic { width, .. }
             | Self::Register { width, .. }
@@ -108,9 +123,12 @@ impl Expr {
                 };
                 Range { bits: range.bits.saturating_add(by), ..range }
             }
-            Self::Wide { value, .. } | Self::ShiftRight { value, .. } | Self::NarrowShift { value, .. } => {
-                value.range()
-            }
+            Self::ShiftRight { value, by, .. } => match (value.range(), &**by) {
+                (Range { negative: false, bits }, Self::Const(by)) => {
+                    Range::unsigned(bits.saturating_sub(u32::try_from(*by).unwrap_or(u32::MAX)))
+                }
+                (range, _) => range,
+            },
             Self::Divide { left, .. } => left.range(),
             Self::Modulo { right, .. } => right.range(),
             Self::SignExtend { value, width } => match (&**value, width) {
@@ -124,46 +142,70 @@ impl Expr {
         }
     }
 
-    /// Evaluating modulo 2^`bits` gives what unbounded integers would give.
-    pub(super) fn exact_in(&self, bits: u32, demand: Demand) -> bool {
-        let exact = |side: &Self| side.exact_in(bits, Demand::Exact);
-        let low = |side: &Self| side.exact_in(bits, Demand::Low);
-        let fits = demand == Demand::Low || self.range().fits(bits);
+    /// The bits that evaluating it takes.
+    pub(in super::super) fn need(&self) -> Need {
         match self {
-            // A result that fits is exact once its low bits are.
-            Self::Ring { left, right, .. } => fits && low(left) && low(right),
-            Self::Not(value) => fits && low(value),
-            Self::ShiftLeft { value, by } => fits && low(value) && exact(by),
-            Self::ShiftRight { value, by, .. } => exact(value) && exact(by),
+            Self::Const(_)
+            | Self::BigConst(_)
+            | Self::Field(_)
+            | Self::Param(_)
+            | Self::Dynamic { .. }
+            | Self::StackNext { .. } => self.leaf(0),
+            Self::Register { index, .. } => self.leaf(index.need().alone()),
+            Self::Ring { left, right, .. } => self.ring(left.need(), right.need()),
+            Self::Not(value) => self.ring(value.need(), Need::default()),
+            Self::ShiftLeft { value, by } => {
+                self.ring(value.need(), Need { most: by.need().alone(), ..Need::default() })
+            }
+            Self::ShiftRight { value, by, .. } => self.leaf(value.need().alone().max(by.need().alone())),
+            // P4 defines both on unsigned numbers only.
             Self::Divide { left, right } | Self::Modulo { left, right } => {
-                // P4 defines both on unsigned numbers only.
-                exact(left) && exact(right) && !left.range().negative && !right.range().negative
+                let negative = left.range().negative || right.range().negative;
+                self.leaf(if negative { u32::MAX } else { left.need().alone().max(right.need().alone()) })
             }
-            Self::Compare { left, right, signed, .. } => {
-                let both = |range: Range| !signed || Range { negative: true, ..range }.fits(bits);
-                exact(left) && exact(right) && both(left.range()) && both(right.range())
+            Self::SignExtend { value, .. } if matches!(**value, Self::Const(_)) => self.leaf(0),
+            Self::SignExtend { value, width } => {
+                let need = value.need();
+                Need { exact: need.low.max(*width), ..need }
             }
-            Self::SignExtend { value, width } => *width <= bits && low(value),
-            Self::Saturate { value, width, to_signed, .. } => {
-                let range = value.range();
-                *width <= bits
-                    && exact(value)
-                    && (!to_signed || Range { negative: true, ..range }.fits(bits) || !range.negative)
+            Self::Saturate { value, width, .. } => {
+                self.leaf(value.need().alone().max(*width).saturating_add(1))
             }
             Self::If { condition, then, otherwise } => {
-                exact(condition) && fits && then.exact_in(bits, demand) && otherwise.exact_in(bits, demand)
+                let (then, otherwise) = (then.need(), otherwise.need());
+                Need {
+                    exact: then.exact.max(otherwise.exact).max(self.range().width()),
+                    low: then.low.max(otherwise.low),
+                    most: then.most.max(otherwise.most).max(condition.need().most),
+                }
             }
-            Self::BoolAnd(left, right) | Self::BoolOr(left, right) | Self::Narrow { left, right, .. } => {
-                exact(left) && exact(right)
+            Self::Compare { .. } => Need { most: self.compared_bits(), ..Need::default() },
+            Self::BoolAnd(left, right) | Self::BoolOr(left, right) => {
+                Need { most: left.need().most.max(right.need().most), ..Need::default() }
             }
-            Self::BoolNot(value) | Self::NonZero(value) | Self::NarrowShift { value, .. } => exact(value),
-            Self::WideField(_)
-            | Self::Param(_)
-            | Self::Register { .. }
-            | Self::Dynamic { .. }
-            | Self::BigConst(_)
-            | Self::Wide { .. } => fits,
-            _ => true,
+            Self::BoolNot(value) => Need { most: value.need().most, ..Need::default() },
+            Self::NonZero(value) => Need { most: value.need().alone(), ..Need::default() },
+            Self::Valid(_) | Self::ValidUnion(_) | Self::SameHeader(..) | Self::SameUnion(..) => {
+                Need::default()
+            }
         }
+    }
+
+    /// Bits in which a comparison's two sides are exact, and ordered as the comparison orders them.
+    pub(in super::super) fn compared_bits(&self) -> u32 {
+        let Self::Compare { left, right, signed, .. } = self else { return 1 };
+        let side =
+            |side: &Self| side.need().alone().max(side.range().bits.saturating_add(u32::from(*signed)));
+        side(left).max(side(right))
+    }
+
+    fn leaf(&self, most: u32) -> Need {
+        Need { exact: self.range().width(), low: 1, most }
+    }
+
+    /// Of an operation whose low bits depend on no more than its operands' low bits.
+    fn ring(&self, left: Need, right: Need) -> Need {
+        let low = left.low.max(right.low);
+        Need { exact: self.range().width().max(low), low, most: left.most.max(right.most) }
     }
 }

@@ -3,8 +3,9 @@
 use serde_json::Value;
 
 use super::super::json::{self, Result, malformed, unsupported};
+use super::super::layout::Layout;
+use super::Expr;
 use super::compile::{Scope, number};
-use super::{Env, Expr};
 
 /// Which header is meant.
 #[derive(Clone, Debug)]
@@ -38,60 +39,27 @@ pub(in super::super) enum StackRef {
 }
 
 impl HeaderRef {
-    /// `None` where the index lies outside the stack.
-    pub(in super::super) fn resolve(&self, env: &Env<'_>) -> Option<u32> {
-        match self {
-            Self::Fixed(header) => Some(*header),
-            Self::Element { stack, index } => {
-                let index = usize::try_from(index.eval(env)).ok()?;
-                env.layout.stacks[*stack as usize].headers.get(index).copied()
-            }
-            Self::Last(stack) => {
-                let stack = &env.layout.stacks[*stack as usize];
-                stack.headers.get((env.phv[stack.next] as usize).checked_sub(1)?).copied()
-            }
-            Self::Member { union, member } => {
-                env.layout.unions[union.resolve(env)? as usize].get(*member as usize).copied()
-            }
-        }
-    }
-
     /// A header of the same type.
-    pub(in super::super) fn sample(&self, scope: &Scope<'_>) -> Option<u32> {
+    pub(in super::super) fn sample(&self, layout: &Layout) -> Option<u32> {
         match self {
             Self::Fixed(header) => Some(*header),
             Self::Element { stack, .. } | Self::Last(stack) => {
-                scope.layout.stacks[*stack as usize].headers.first().copied()
+                layout.stacks[*stack as usize].headers.first().copied()
             }
             Self::Member { union, member } => {
-                let union = union.sample(scope)?;
-                scope.layout.unions[union as usize].get(*member as usize).copied()
+                let union = union.sample(layout)?;
+                layout.unions[union as usize].get(*member as usize).copied()
             }
         }
     }
 }
 
 impl UnionRef {
-    /// `None` where the index lies outside the stack.
-    pub(in super::super) fn resolve(&self, env: &Env<'_>) -> Option<u32> {
-        match self {
-            Self::Fixed(union) => Some(*union),
-            Self::Element { stack, index } => {
-                let index = usize::try_from(index.eval(env)).ok()?;
-                env.layout.union_stacks[*stack as usize].unions.get(index).copied()
-            }
-            Self::Last(stack) => {
-                let stack = &env.layout.union_stacks[*stack as usize];
-                stack.unions.get((env.phv[stack.next] as usize).checked_sub(1)?).copied()
-            }
-        }
-    }
-
-    fn sample(&self, scope: &Scope<'_>) -> Option<u32> {
+    fn sample(&self, layout: &Layout) -> Option<u32> {
         match self {
             Self::Fixed(union) => Some(*union),
             Self::Element { stack, .. } | Self::Last(stack) => {
-                scope.layout.union_stacks[*stack as usize].unions.first().copied()
+                layout.union_stacks[*stack as usize].unions.first().copied()
             }
         }
     }
@@ -160,7 +128,7 @@ pub(in super::super) fn header(node: &Value, scope: &Scope<'_>) -> Result<Header
                 let union = union(json::member(value, "left")?, scope)?;
                 let header = HeaderRef::Member { union, member: json::number(value, "right")? as u32 };
                 let missing = || malformed(node, "no such union member");
-                header.sample(scope).map(|_| header).ok_or_else(missing)
+                header.sample(scope.layout).map(|_| header).ok_or_else(missing)
             }
             other => Err(unsupported(node, format!("expression operator `{other}`"))),
         },

@@ -4,30 +4,31 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::super::action::{Names, Op, assign, compile_primitive};
-use super::super::bits::{limbs_for, parse_hex, read_limbs};
+use super::super::action::{Names, Op, Target, assign, compile_primitive};
+use super::super::bits::{BitWriter, limbs_for, parse_hex, read_limbs};
+use super::super::calculation::write_header;
 use super::super::expression::{self, HeaderRef, Scope, UnionRef};
 use super::super::json::{self, Result, malformed, parameter, unsupported};
-use super::super::layout::Layout;
+use super::super::layout::{Header, Layout};
 use super::{Case, KeyPart, LONGEST_LOOKAHEAD, State, Step};
 
 /// A compiled parser.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Parser {
-    pub(super) states: Vec<State>,
-    pub(super) start: Option<u32>,
-    pub(super) errors: Errors,
+    pub(in super::super) states: Vec<State>,
+    pub(in super::super) start: Option<u32>,
+    pub(in super::super) errors: Errors,
 }
 
 /// The program's codes of the core library's errors.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Errors {
-    pub(super) no_error: u64,
-    pub(super) packet_too_short: u64,
-    pub(super) stack_out_of_bounds: u64,
-    pub(super) header_too_short: u64,
-    pub(super) parser_timeout: u64,
-    pub(super) invalid_argument: u64,
+    pub(in super::super) no_error: u64,
+    pub(in super::super) packet_too_short: u64,
+    pub(in super::super) stack_out_of_bounds: u64,
+    pub(in super::super) header_too_short: u64,
+    pub(in super::super) parser_timeout: u64,
+    pub(in super::super) invalid_argument: u64,
 }
 
 impl Errors {
@@ -65,7 +66,7 @@ pub(in super::super) struct ValueSet {
     pub(in super::super) parts: Vec<u32>,
     pub(in super::super) members: Vec<Vec<u8>>,
     /// The members as select keys.
-    pub(super) limbs: Vec<Box<[u64]>>,
+    pub(in super::super) limbs: Vec<Box<[u64]>>,
 }
 
 impl ValueSet {
@@ -228,10 +229,9 @@ fn step(node: &Value, scope: &Scope<'_>, names: &Names) -> Result<Step> {
             match json::text(source, "type")? {
                 "lookahead" => {
                     let (offset, width) = lookahead(json::member(source, "value")?)?;
-                    Step::SetLookahead { to, offset, width }
+                    Step::SetLookahead { to: Target::Slot(to), offset, width }
                 }
-                _ if to.width > 128 || to.width == 128 && to.signed => Step::Primitive(assign(node, scope)?),
-                _ => Step::Set { to, value: expression::number_low(source, scope)? },
+                _ => Step::Primitive(assign(node, scope)?),
             }
         }
         "verify" => {
@@ -319,8 +319,8 @@ fn padded_key(node: &Value, name: &str, key: &[KeyPart]) -> Result<Option<Box<[u
 /// Which headers are sent, in which order.
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct Deparser {
-    pub(super) order: Vec<u32>,
-    pub(super) ops: Vec<Op>,
+    pub(in super::super) order: Vec<u32>,
+    pub(in super::super) ops: Vec<Op>,
 }
 
 impl Deparser {
@@ -337,5 +337,24 @@ impl Deparser {
                 .map(|primitive| compile_primitive(primitive, scope, names))
                 .collect::<Result<_>>()?,
         })
+    }
+
+    /// Bytes of all valid headers.
+    pub(in super::super) fn header_bytes(&self, layout: &Layout, phv: &[u64]) -> usize {
+        let valid = |header: &&Header| phv[header.valid()] != 0;
+        let headers = self.order.iter().map(|&header| &layout.headers[header as usize]);
+        headers.filter(valid).map(|header| header.bytes(phv)).sum()
+    }
+
+    /// Appends the valid headers.
+    pub(in super::super) fn write(&self, layout: &Layout, phv: &[u64], out: &mut Vec<u8>) {
+        let mut writer = BitWriter::new(out);
+        for &header in &self.order {
+            let header = &layout.headers[header as usize];
+            if phv[header.valid()] != 0 {
+                write_header(header, phv, &mut writer);
+            }
+        }
+        writer.finish();
     }
 }

@@ -1,21 +1,15 @@
-//! Expressions on numbers that no 128-bit word holds.
-//!
-//! The same trees as the narrow evaluator's, on two's complement numbers of as many limbs as the analysis at load
-//! time found to be enough (so the answers are those of BMv2's unbounded integers). Slow and rare: programs use
-//! such widths for wide keys and IPv6-sized concatenations, seldom for more than a few operations.
+//! Numbers of more than 64 bits: two's complement on as many limbs as the analysis at load time found to be enough, so
+//! that the answers are those of BMv2's unbounded integers. Rare: programs use such widths for wide keys and IPv6-sized
+//! concatenations, seldom for more than a few operations.
 
 use std::cmp::Ordering;
 
-use super::super::bits::{mask64, trim};
-use super::super::layout::Slot;
-use super::{Compare, Env, Expr, Ring};
-
-/// Most limbs of a number: p4c's widest type has 2048 bits, a product twice as many.
-pub(in super::super) const MOST_LIMBS: usize = 66;
+use super::bits::mask64;
+use super::expression::MOST_LIMBS;
 
 /// A number in two's complement; only the first `words` limbs count.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Wide {
+pub(crate) struct Wide {
     limbs: [u64; MOST_LIMBS],
     words: usize,
 }
@@ -25,47 +19,15 @@ impl Wide {
         Self { limbs: [0; MOST_LIMBS], words }
     }
 
-    pub(super) fn from_word(value: u128, negative: bool, words: usize) -> Self {
-        let mut wide = Self::zero(words);
-        if negative {
-            wide.limbs[..words].fill(u64::MAX);
-        }
-        (wide.limbs[0], wide.limbs[1]) = (value as u64, (value >> 64) as u64);
-        wide
-    }
-
-    fn from_limbs(limbs: &[u64], words: usize) -> Self {
+    pub(crate) fn from_limbs(limbs: &[u64], words: usize) -> Self {
         let mut wide = Self::zero(words);
         let shared = limbs.len().min(words);
         wide.limbs[..shared].copy_from_slice(&limbs[..shared]);
         wide
     }
 
-    fn from_slot(limbs: &[u64], slot: Slot, words: usize) -> Self {
-        let wide = Self::from_limbs(&limbs[slot.limbs()], words);
-        if slot.signed && limbs[slot.unsigned_flag()] == 0 { wide.sign_extended(slot.width) } else { wide }
-    }
-
-    pub(super) fn low128(&self) -> u128 {
-        u128::from(self.limbs[0]) | u128::from(self.limbs[1]) << 64
-    }
-
-    /// The low limbs into a field of `width` bits; limbs beyond the number's own repeat its sign.
-    pub(in super::super) fn store(&self, target: &mut [u64], width: u32) {
-        let sign = if self.is_negative() { u64::MAX } else { 0 };
-        for (index, limb) in target.iter_mut().enumerate() {
-            *limb = if index < self.words { self.limbs[index] } else { sign };
-        }
-        trim(target, width);
-    }
-
-    /// Into a slot of the PHV.
-    pub(in super::super) fn store_in(&self, phv: &mut [u64], slot: Slot) {
-        self.store(&mut phv[slot.limbs()], slot.width);
-        if slot.signed {
-            let rest = self.shifted_right(slot.width - 1, true);
-            phv[slot.unsigned_flag()] = u64::from(rest.low128() == 1 && rest.amount() == 1);
-        }
+    pub(crate) fn limbs(&self) -> &[u64] {
+        &self.limbs[..self.words]
     }
 
     fn is_negative(&self) -> bool {
@@ -76,27 +38,19 @@ impl Wide {
         self.limbs[..self.words].iter().all(|&limb| limb == 0)
     }
 
-    /// As an amount to shift by, at most `u32::MAX`.
-    fn amount(&self) -> u32 {
-        if self.limbs[1..self.words].iter().any(|&limb| limb != 0) {
-            return u32::MAX;
-        }
-        u32::try_from(self.limbs[0]).unwrap_or(u32::MAX)
-    }
-
-    fn limbwise(mut self, other: &Self, op: impl Fn(u64, u64) -> u64) -> Self {
+    pub(crate) fn limbwise(mut self, other: &Self, op: impl Fn(u64, u64) -> u64) -> Self {
         for (limb, other) in self.limbs[..self.words].iter_mut().zip(&other.limbs) {
             *limb = op(*limb, *other);
         }
         self
     }
 
-    fn complement(mut self) -> Self {
+    pub(crate) fn complement(mut self) -> Self {
         self.limbs[..self.words].iter_mut().for_each(|limb| *limb = !*limb);
         self
     }
 
-    fn add(mut self, other: &Self, mut carry: bool) -> Self {
+    pub(crate) fn add(mut self, other: &Self, mut carry: bool) -> Self {
         for (limb, other) in self.limbs[..self.words].iter_mut().zip(&other.limbs) {
             let (sum, first) = limb.overflowing_add(*other);
             let (sum, second) = sum.overflowing_add(u64::from(carry));
@@ -105,11 +59,11 @@ impl Wide {
         self
     }
 
-    fn sub(self, other: &Self) -> Self {
+    pub(crate) fn sub(self, other: &Self) -> Self {
         self.add(&other.complement(), true)
     }
 
-    fn mul(&self, other: &Self) -> Self {
+    pub(crate) fn mul(&self, other: &Self) -> Self {
         let mut product = Self::zero(self.words);
         for (at, &left) in self.limbs[..self.words].iter().enumerate().filter(|(_, limb)| **limb != 0) {
             let mut carry = 0;
@@ -121,7 +75,7 @@ impl Wide {
         product
     }
 
-    fn shifted_left(&self, by: u32) -> Self {
+    pub(crate) fn shifted_left(&self, by: u32) -> Self {
         let mut shifted = Self::zero(self.words);
         let (limbs, bits) = ((by / 64) as usize, by % 64);
         for at in limbs..self.words {
@@ -132,7 +86,7 @@ impl Wide {
         shifted
     }
 
-    fn shifted_right(&self, by: u32, signed: bool) -> Self {
+    pub(crate) fn shifted_right(&self, by: u32, signed: bool) -> Self {
         let fill = if signed && self.is_negative() { u64::MAX } else { 0 };
         let limb = |at: usize| if at < self.words { self.limbs[at] } else { fill };
         let (limbs, bits) = ((by / 64) as usize, by % 64);
@@ -145,7 +99,7 @@ impl Wide {
     }
 
     /// Quotient and remainder of non-negative numbers, one bit at a time; zero for a division by zero.
-    fn divided(&self, by: &Self) -> (Self, Self) {
+    pub(crate) fn divided(&self, by: &Self) -> (Self, Self) {
         let (mut quotient, mut rest) = (Self::zero(self.words), Self::zero(self.words));
         if by.is_zero() {
             return (quotient, rest);
@@ -161,7 +115,7 @@ impl Wide {
         (quotient, rest)
     }
 
-    fn compared(&self, other: &Self, signed: bool) -> Ordering {
+    pub(crate) fn compared(&self, other: &Self, signed: bool) -> Ordering {
         if signed && self.is_negative() != other.is_negative() {
             return other.is_negative().cmp(&self.is_negative());
         }
@@ -169,7 +123,7 @@ impl Wide {
     }
 
     /// The low `width` bits, as a signed number.
-    fn sign_extended(mut self, width: u32) -> Self {
+    pub(crate) fn sign_extended(mut self, width: u32) -> Self {
         let (limb, bits) = (((width - 1) / 64) as usize, (width - 1) % 64);
         if limb >= self.words {
             return self;
@@ -192,7 +146,7 @@ impl Wide {
         ones
     }
 
-    fn saturated(self, width: u32, to_signed: bool, from_signed: bool) -> Self {
+    pub(crate) fn saturated(self, width: u32, to_signed: bool, from_signed: bool) -> Self {
         let largest = Self::ones(if to_signed { width - 1 } else { width }, self.words);
         if !(from_signed && self.is_negative()) {
             return if self.compared(&largest, false).is_gt() { largest } else { self };
@@ -205,7 +159,7 @@ impl Wide {
     }
 
     /// In decimal.
-    pub(in super::super) fn decimal(&self, signed: bool) -> String {
+    pub(crate) fn decimal(&self, signed: bool) -> String {
         const GROUP: u64 = 10_000_000_000_000_000_000;
         let negative = signed && self.is_negative();
         let mut rest = if negative { Self::zero(self.words).sub(self) } else { *self };
@@ -227,111 +181,15 @@ impl Wide {
     }
 }
 
-impl Expr {
-    /// The value in `words` limbs, at least two; a boolean is 0 or 1.
-    pub(in super::super) fn wide(&self, env: &Env<'_>, words: usize) -> Wide {
-        match self {
-            Self::Wide { words: own, value } if *own == words => value.wide(env, words),
-            Self::Wide { words: own, value } => {
-                let inner = value.wide(env, *own);
-                let mut wide = Wide::zero(words);
-                if value.range().negative {
-                    inner.store(&mut wide.limbs[..words], words as u32 * 64);
-                } else {
-                    let shared = words.min(*own);
-                    wide.limbs[..shared].copy_from_slice(&inner.limbs[..shared]);
-                }
-                wide
-            }
-            Self::BigConst(limbs) => Wide::from_limbs(limbs, words),
-            Self::WideField(slot) => Wide::from_slot(env.phv, *slot, words),
-            Self::Param(slot) => Wide::from_slot(env.params, *slot, words),
-            Self::Dynamic { header, field, .. } => {
-                let header = header.resolve(env).and_then(|header| env.layout.headers.get(header as usize));
-                let field = header.and_then(|header| header.fields.get(*field as usize));
-                field.map_or(Wide::zero(words), |field| Wide::from_slot(env.phv, field.slot, words))
-            }
-            Self::Register { register, index, .. } => {
-                let cell = env.registers[*register as usize].cell(index.eval(env));
-                cell.map_or(Wide::zero(words), |cell| Wide::from_limbs(cell, words))
-            }
-            Self::Ring { op, left, right } => {
-                let (left, right) = (left.wide(env, words), right.wide(env, words));
-                match op {
-                    Ring::Add => left.add(&right, false),
-                    Ring::Sub => left.sub(&right),
-                    Ring::Mul => left.mul(&right),
-                    Ring::And => left.limbwise(&right, |left, right| left & right),
-                    Ring::Or => left.limbwise(&right, |left, right| left | right),
-                    Ring::Xor => left.limbwise(&right, |left, right| left ^ right),
-                }
-            }
-            Self::Not(value) => value.wide(env, words).complement(),
-            Self::ShiftLeft { value, by } => {
-                value.wide(env, words).shifted_left(by.wide(env, words).amount())
-            }
-            Self::ShiftRight { value, by, signed } => {
-                value.wide(env, words).shifted_right(by.wide(env, words).amount(), *signed)
-            }
-            Self::NarrowShift { value, by } => value.wide(env, words).shifted_right(*by, false),
-            Self::Divide { left, right } => left.wide(env, words).divided(&right.wide(env, words)).0,
-            Self::Modulo { left, right } => left.wide(env, words).divided(&right.wide(env, words)).1,
-            Self::SignExtend { value, width } => value.wide(env, words).sign_extended(*width),
-            Self::Saturate { value, width, to_signed, from_signed } => {
-                value.wide(env, words).saturated(*width, *to_signed, *from_signed)
-            }
-            Self::If { condition, then, otherwise } => {
-                let branch = if condition.wide_truth(env, words) { then } else { otherwise };
-                branch.wide(env, words)
-            }
-            boolean if boolean.is_boolean() => {
-                Wide::from_word(u128::from(boolean.wide_truth(env, words)), false, words)
-            }
-            word => {
-                let value = word.eval(env);
-                Wide::from_word(value, word.range().negative && value >> 127 != 0, words)
-            }
-        }
-    }
-
-    /// In decimal, as `log_msg` prints it.
-    pub(in super::super) fn decimal(&self, env: &Env<'_>) -> String {
-        self.whole(env).decimal(self.range().negative)
-    }
-
-    /// The value in as many limbs as it needs.
-    pub(in super::super) fn whole(&self, env: &Env<'_>) -> Wide {
-        let words = if let Self::Wide { words, .. } = self { *words } else { 3 };
-        self.wide(env, words)
-    }
-
-    pub(super) fn wide_truth(&self, env: &Env<'_>, words: usize) -> bool {
-        let order = |op: Compare, left: &Self, right: &Self, signed| {
-            op.holds(left.wide(env, words).compared(&right.wide(env, words), signed))
-        };
-        match self {
-            Self::BoolAnd(left, right) => left.wide_truth(env, words) && right.wide_truth(env, words),
-            Self::BoolOr(left, right) => left.wide_truth(env, words) || right.wide_truth(env, words),
-            Self::BoolNot(value) => !value.wide_truth(env, words),
-            Self::NonZero(value) => !value.wide(env, words).is_zero(),
-            Self::Narrow { op, left, right } => order(*op, left, right, false),
-            Self::Compare { op, left, right, signed } => order(*op, left, right, *signed),
-            Self::If { condition, then, otherwise } => {
-                let branch = if condition.wide_truth(env, words) { then } else { otherwise };
-                branch.wide_truth(env, words)
-            }
-            Self::Wide { words, value } => value.wide_truth(env, *words),
-            other => other.truth(env),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn word(value: i128, words: usize) -> Wide {
-        Wide::from_word(value.cast_unsigned(), value < 0, words)
+        let value = value.cast_unsigned();
+        let mut limbs = vec![value as u64, (value >> 64) as u64];
+        limbs.resize(words, if value >> 127 != 0 { u64::MAX } else { 0 });
+        Wide::from_limbs(&limbs, words)
     }
 
     proptest::proptest! {

@@ -1,0 +1,280 @@
+//! Runs a program's code on a packet: the one place where instructions are carried out.
+
+mod external;
+mod extract;
+mod header;
+mod table;
+mod wide;
+
+use super::Work;
+use super::code::{Code, Insn, NONE};
+use super::control::Control;
+use super::expression::Compare;
+use super::packet::Packet;
+use super::program::Program;
+use super::trace::DropReason;
+
+/// Instructions that loops may take on one packet's way through one control: ends a program's endless loop, and lets
+/// two nested ones over all of `bit<8>` come to their end.
+const FUEL: u32 = 1 << 22;
+
+/// State transitions allowed beyond one per frame byte: ends a parser loop that consumes nothing.
+const SPARE_TRANSITIONS: usize = 4096;
+
+/// Everything that code may touch besides the packet.
+pub(super) struct Machine<'a> {
+    pub(super) program: &'a Program,
+    pub(super) code: &'a Code,
+    pub(super) control: &'a mut Control,
+    pub(super) work: &'a mut Work,
+    pub(super) now_ns: u64,
+}
+
+/// What the parser met that it cannot go on from, by its code in the program.
+struct Rejected(u64);
+
+#[inline]
+fn kept(drop: u8) -> u64 {
+    u64::MAX >> (drop & 63)
+}
+
+#[inline]
+fn holds(compare: Compare, signed: bool, left: u64, right: u64) -> bool {
+    // Signed numbers are ordered as unsigned ones whose sign is turned round.
+    let turn = u64::from(signed) << 63;
+    let (left, right) = (left ^ turn, right ^ turn);
+    match compare {
+        Compare::Eq => left == right,
+        Compare::Ne => left != right,
+        Compare::Lt => left < right,
+        Compare::Le => left <= right,
+        Compare::Gt => left > right,
+        Compare::Ge => left >= right,
+    }
+}
+
+impl Machine<'_> {
+    /// Runs the code from `start` to its end.
+    pub(super) fn run(&mut self, start: u32, packet: &mut Packet) {
+        let mut phv = std::mem::take(&mut packet.phv);
+        self.execute(start, &mut phv, packet);
+        packet.phv = phv;
+    }
+
+    fn execute(&mut self, start: u32, phv: &mut [u64], packet: &mut Packet) {
+        let code = self.code;
+        let insns = &code.insns[..];
+        let (mut next, mut back) = (start as usize, 0);
+        let mut fuel = FUEL;
+        let mut transitions = packet.frame.len() + SPARE_TRANSITIONS;
+        while let Some(insn) = insns.get(next) {
+            next += 1;
+            match *insn {
+                Insn::Copy { drop, to, from } => phv[to as usize] = phv[from as usize] & kept(drop),
+                Insn::CopyRun { count, to, from } => {
+                    let from = from as usize;
+                    phv.copy_within(from..from + usize::from(count), to as usize);
+                }
+                Insn::IfEqual { to, left, right } => {
+                    if phv[left as usize] == phv[right as usize] {
+                        next = to as usize;
+                    }
+                }
+                Insn::IfUnequal { to, left, right } => {
+                    if phv[left as usize] != phv[right as usize] {
+                        next = to as usize;
+                    }
+                }
+                Insn::IfLess { to, left, right } => {
+                    if phv[left as usize] < phv[right as usize] {
+                        next = to as usize;
+                    }
+                }
+                Insn::IfNotLess { to, left, right } => {
+                    if phv[left as usize] >= phv[right as usize] {
+                        next = to as usize;
+                    }
+                }
+                Insn::Branch { compare, to, left, right } => {
+                    if holds(compare, true, phv[left as usize], phv[right as usize]) {
+                        next = to as usize;
+                    }
+                }
+                Insn::Jump { to } => next = to as usize,
+                Insn::Bits { drop, shift, to, from } => {
+                    phv[to as usize] = phv[from as usize] >> (shift & 63) & kept(drop);
+                }
+                Insn::Shifted { drop, shift, to, from } => {
+                    phv[to as usize] = phv[from as usize] << (shift & 63) & kept(drop);
+                }
+                Insn::Add { drop, to, left, right } => {
+                    phv[to as usize] = phv[left as usize].wrapping_add(phv[right as usize]) & kept(drop);
+                }
+                Insn::Sub { drop, to, left, right } => {
+                    phv[to as usize] = phv[left as usize].wrapping_sub(phv[right as usize]) & kept(drop);
+                }
+                Insn::And { to, left, right } => {
+                    phv[to as usize] = phv[left as usize] & phv[right as usize];
+                }
+                Insn::Or { drop, to, left, right } => {
+                    phv[to as usize] = (phv[left as usize] | phv[right as usize]) & kept(drop);
+                }
+                Insn::Saturate { width, from_signed, to, from } => {
+                    let value = phv[from as usize];
+                    let negative = from_signed && value >> 63 != 0;
+                    phv[to as usize] = if negative { 0 } else { value.min(kept(64 - width)) };
+                }
+                Insn::Apply { table } => match self.apply(table as usize, phv, packet) {
+                    (Some(action), after) => (next, back) = (action, after),
+                    (None, after) => next = after,
+                },
+                Insn::ReadRegister { drop, to, register, index } => {
+                    let register = &self.control.registers[register as usize];
+                    if let Some(cell) = register.word(phv[index as usize] as u32) {
+                        phv[to as usize] = cell & kept(drop);
+                    }
+                }
+                Insn::WriteRegister { register, index, value } => {
+                    let index = phv[index as usize] as u32;
+                    self.control.registers[register as usize].set_word(index, phv[value as usize]);
+                }
+                Insn::Count { counter, index } => {
+                    let index = phv[index as usize] as u32 as usize;
+                    if let Some(cell) = self.control.counters[counter as usize].cells.get_mut(index) {
+                        cell.packets = cell.packets.wrapping_add(1);
+                        cell.bytes = cell.bytes.wrapping_add(u64::from(packet.ingress_length));
+                    }
+                }
+                Insn::Hash { to, calculation } => {
+                    let calculation = &self.program.calculations[calculation as usize];
+                    let inputs = packet.inputs(&self.program.layout, phv);
+                    phv[to as usize] = calculation.compute(&inputs, &mut self.work.scratch);
+                }
+                Insn::Extract { header } => {
+                    if let Err(Rejected(error)) = self.extract(phv, packet, header, None) {
+                        packet.parser_error = error;
+                        next = code.rejected as usize;
+                    }
+                }
+                Insn::Select { select } => {
+                    let select = &code.selects[select as usize];
+                    let key = phv[select.key as usize];
+                    let case = select.cases.iter().find(|case| key & case.mask == case.value);
+                    next = case.map_or(select.default, |case| case.next) as usize;
+                }
+                Insn::Verify { checksum } => self.verify(checksum as usize, phv, packet),
+                Insn::Update { checksum } => self.update(checksum as usize, phv, packet),
+                Insn::Loop { to } => {
+                    let taken = next as u32 - to;
+                    next = to as usize;
+                    if fuel < taken {
+                        // BMv2 would never be done with it.
+                        tracing::error!("a loop ran {FUEL} instructions without an end, packet dropped");
+                        packet.failed = Some(DropReason::EndlessLoop);
+                        packet.exit = true;
+                        return;
+                    }
+                    fuel -= taken;
+                }
+                Insn::End => return,
+                Insn::EndIfExit | Insn::ReturnUnlessExit if packet.exit => return,
+                Insn::EndIfExit => {}
+                Insn::Return | Insn::ReturnUnlessExit => next = back,
+                Insn::State { .. } => {
+                    if transitions == 0 {
+                        packet.parser_error = self.program.parser.errors.parser_timeout;
+                        next = code.rejected as usize;
+                    } else {
+                        transitions -= 1;
+                    }
+                }
+                Insn::SelectSet { select } => {
+                    next = self.select_set(&code.set_selects[select as usize], phv) as usize;
+                }
+                other => {
+                    if let Err(Rejected(error)) = self.rare(other, phv, packet) {
+                        packet.parser_error = error;
+                        next = code.rejected as usize;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Apart, so that the common instructions need few registers.
+    #[inline(never)]
+    fn rare(&mut self, insn: Insn, phv: &mut [u64], packet: &mut Packet) -> Result<(), Rejected> {
+        match insn {
+            Insn::Mul { drop, to, left, right } => {
+                phv[to as usize] = phv[left as usize].wrapping_mul(phv[right as usize]) & kept(drop);
+            }
+            Insn::Xor { drop, to, left, right } => {
+                phv[to as usize] = (phv[left as usize] ^ phv[right as usize]) & kept(drop);
+            }
+            Insn::Not { drop, to, from } => phv[to as usize] = !phv[from as usize] & kept(drop),
+            Insn::ShiftLeft { drop, to, value, by } => {
+                let shifted = match phv[by as usize] {
+                    by @ 0..64 => phv[value as usize] << by,
+                    _ => 0,
+                };
+                phv[to as usize] = shifted & kept(drop);
+            }
+            Insn::ShiftRight { drop, signed, to, value, by } => {
+                let (value, by) = (phv[value as usize], phv[by as usize]);
+                let shifted = match by {
+                    by if signed => (value.cast_signed() >> by.min(63)).cast_unsigned(),
+                    by @ 0..64 => value >> by,
+                    _ => 0,
+                };
+                phv[to as usize] = shifted & kept(drop);
+            }
+            Insn::Divide { drop, to, left, right } => {
+                let quotient = phv[left as usize].checked_div(phv[right as usize]).unwrap_or(0);
+                phv[to as usize] = quotient & kept(drop);
+            }
+            Insn::Modulo { drop, to, left, right } => {
+                let rest = phv[left as usize].checked_rem(phv[right as usize]).unwrap_or(0);
+                phv[to as usize] = rest & kept(drop);
+            }
+            Insn::SignExtend { drop, width, to, from } => {
+                let shift = 64 - u32::from(width);
+                let value = (phv[from as usize] << shift).cast_signed() >> shift;
+                phv[to as usize] = value.cast_unsigned() & kept(drop);
+            }
+            Insn::Test { signed, compare, to, left, right } => {
+                let result = holds(compare, signed, phv[left as usize], phv[right as usize]);
+                phv[to as usize] = u64::from(result);
+            }
+            Insn::NoteState { state } => self.note(|trace| trace.note_state(packet.trace, state)),
+            Insn::NoteCondition { node, result } => {
+                self.note(|trace| trace.note_condition(packet.trace, node, result));
+            }
+            Insn::NoteCall { action } => {
+                let action = &self.control.actions[action as usize];
+                if let Some(trace) = &mut self.work.trace {
+                    trace.note_call(packet.trace, action);
+                }
+            }
+            other => {
+                if !wide::execute(other, phv)
+                    && !self.headers(other, phv, packet)
+                    && !self.external(other, phv, packet)
+                {
+                    return self.parsed(other, phv, packet);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, note: impl FnOnce(&mut super::trace::Recorder)) {
+        if let Some(trace) = &mut self.work.trace {
+            note(trace);
+        }
+    }
+}
+
+/// A header or union by the number in a limb.
+fn numbered<T>(items: &[T], number: u64) -> Option<&T> {
+    if number == NONE { None } else { items.get(usize::try_from(number).ok()?) }
+}

@@ -1,0 +1,60 @@
+//! A table meets a packet.
+
+use super::super::code::Next;
+use super::super::packet::Packet;
+use super::super::slot::store;
+use super::super::table;
+use super::Machine;
+
+impl Machine<'_> {
+    /// Looks up; gives where the action begins, with its arguments in the frame, and where to go on behind it.
+    pub(super) fn apply(
+        &mut self,
+        number: usize,
+        phv: &mut [u64],
+        packet: &mut Packet,
+    ) -> (Option<usize>, usize) {
+        let code = self.code;
+        let table = &mut self.control.tables[number];
+        let hit = table.lookup(phv, &mut self.work.key, &mut self.work.masked);
+        if let Some(handle) = hit {
+            let (counted, meter) = (table.info.has_counter, table.direct_meter);
+            let aging = table.info.has_idle_timeout;
+            if let Some(entry) = table.entries.get_mut(handle as usize).and_then(Option::as_mut) {
+                if counted {
+                    entry.counter.packets = entry.counter.packets.wrapping_add(1);
+                    entry.counter.bytes = entry.counter.bytes.wrapping_add(u64::from(packet.ingress_length));
+                }
+                if aging {
+                    entry.idle.last_hit_ns = self.now_ns;
+                }
+                if let Some((unit, slot)) = meter {
+                    let color = entry.meter.color(self.now_ns, unit, packet.ingress_length);
+                    store(phv, slot, u128::from(color));
+                }
+            }
+        }
+        let table = &*table;
+        let entry = hit.and_then(|handle| table.entries.get(handle as usize)).and_then(Option::as_ref);
+        let target = entry.map_or(table.default.as_ref(), |entry| Some(&entry.target));
+        let profile = table.profile.and_then(|profile| self.control.profiles.get(profile as usize));
+        let inputs = packet.inputs(&self.program.layout, phv);
+        let call = target.and_then(|target| table::resolve(target, profile, &inputs, &mut self.work.scratch));
+        if let Some(trace) = &mut self.work.trace {
+            trace.note_table(packet.trace, phv, table, hit, call, &self.control.actions);
+        }
+        if let Some(call) = call {
+            phv[code.arguments..code.arguments + call.params.len()].copy_from_slice(&call.params);
+        }
+        let after = match &code.next[number] {
+            Next::HitMiss { hit: next, .. } if entry.is_some() => *next,
+            Next::HitMiss { miss, .. } => *miss,
+            Next::ByAction { actions, otherwise } => {
+                let called = call.map(|call| call.action);
+                let next = actions.iter().find(|(action, _)| Some(*action) == called);
+                next.map_or(*otherwise, |(_, next)| *next)
+            }
+        };
+        (call.map(|call| code.actions[call.action as usize] as usize), after as usize)
+    }
+}

@@ -1,0 +1,301 @@
+//! v1model around a program: parser, ingress, clones, resubmission, multicast, egress, deparser, recirculation, in
+//! `simple_switch`'s order.
+
+use super::code::{Code, DROP_PORT};
+use super::intrinsic::set;
+use super::machine::Machine;
+use super::packet::{Packet, Requests};
+use super::slot::{load, store};
+use super::trace::{DropReason, Event, Gress, Origin};
+use super::{Digest, EgressOutcome, Enqueue, PacketState, Pipeline, QueueMetadata, bits, entity};
+
+/// v1model's values of `standard_metadata.instance_type`.
+mod instance_type {
+    pub(super) const NORMAL: u64 = 0;
+    pub(super) const INGRESS_CLONE: u64 = 1;
+    pub(super) const EGRESS_CLONE: u64 = 2;
+    pub(super) const RECIRCULATED: u64 = 4;
+    pub(super) const REPLICATION: u64 = 5;
+    pub(super) const RESUBMITTED: u64 = 6;
+}
+
+/// Times that one packet may be resubmitted before it is dropped: BMv2 would go on for ever.
+const MOST_RESUBMISSIONS: u32 = 256;
+
+/// Digests kept until someone takes them; later ones are lost.
+const MOST_DIGESTS: usize = 4096;
+
+impl Pipeline {
+    /// Parser and ingress of one frame: zero, one or many (multicast, clones) packets are appended to `out`.
+    pub fn ingress(&mut self, now_ns: u64, port: u16, frame: &[u8], out: &mut Vec<Enqueue>) {
+        let mut packet = self.packets.pop().unwrap_or_default();
+        packet.frame.clear();
+        packet.frame.extend_from_slice(frame);
+        packet.reset(self.program.code(false), frame.len());
+        packet.ingress_port = port;
+        let intrinsics = &self.program.intrinsics;
+        store(&mut packet.phv, intrinsics.ingress_port, u128::from(port));
+        store(&mut packet.phv, intrinsics.packet_length, frame.len() as u128);
+        set(&mut packet.phv, intrinsics.ingress_timestamp, now_ns / 1000);
+        if let Some(trace) = &mut self.work.trace {
+            trace.set_time(now_ns);
+            packet.trace = trace.number();
+            trace.note(packet.trace, Event::Received { port, length: frame.len() });
+        }
+        self.run_ingress(now_ns, packet, out);
+    }
+
+    /// Egress and deparser of one packet. Egress clones and recirculated packets are appended to `out`.
+    pub fn egress(
+        &mut self,
+        now_ns: u64,
+        packet: Enqueue,
+        meta: QueueMetadata,
+        out: &mut Vec<Enqueue>,
+    ) -> EgressOutcome {
+        let Enqueue { port, queue, packet: PacketState(mut packet), .. } = packet;
+        let intrinsics = &self.program.intrinsics;
+        let phv = &mut packet.phv[..];
+        set(phv, intrinsics.egress_timestamp, now_ns / 1000);
+        set(phv, intrinsics.enq_timestamp, meta.enq_timestamp_ns / 1000);
+        set(phv, intrinsics.enq_qdepth, u64::from(meta.enq_qdepth));
+        set(phv, intrinsics.deq_timedelta, meta.deq_timedelta_ns / 1000);
+        set(phv, intrinsics.deq_qdepth, u64::from(meta.deq_qdepth));
+        set(phv, intrinsics.qid, u64::from(queue));
+        store(phv, intrinsics.egress_port, u128::from(port));
+        // BMv2 sets a value that is not the drop port; in nine bits it reads as 0.
+        store(phv, intrinsics.egress_spec, u128::from(DROP_PORT) + 1);
+        store(phv, intrinsics.packet_length, u128::from(packet.length));
+        packet.exit = false;
+        self.note(packet.trace, || Event::Pipeline(Gress::Egress));
+        let start = self.entry().egress;
+        self.run(now_ns, start, &mut packet);
+        if let Some(reason) = packet.failed {
+            self.note(packet.trace, || Event::Dropped(reason(Gress::Egress)));
+            self.retire(packet);
+            return EgressOutcome::Drop;
+        }
+        if let Some((session, list)) = packet.requests.clone.take() {
+            self.clone_egress(&packet, session, list, out);
+        }
+        if load(&packet.phv, self.program.intrinsics.egress_spec) == u128::from(DROP_PORT) {
+            self.note(packet.trace, || Event::Dropped(DropReason::Program(Gress::Egress)));
+            self.retire(packet);
+            return EgressOutcome::Drop;
+        }
+        let frame = self.deparse(now_ns, &mut packet);
+        if packet.requests.recirculate != 0 {
+            self.note(packet.trace, || Event::Recirculated);
+            self.recirculate(now_ns, packet, frame, out);
+            return EgressOutcome::Recirculate;
+        }
+        self.note(packet.trace, || Event::Transmitted { port, length: frame.len() });
+        self.retire(packet);
+        EgressOutcome::Transmit { port, frame }
+    }
+
+    /// Runs the code that begins at `start`.
+    fn run(&mut self, now_ns: u64, start: u32, packet: &mut Packet) {
+        let Self { program, control, work, .. } = self;
+        if let Some(trace) = &mut work.trace {
+            trace.set_time(now_ns);
+        }
+        let code = program.code(work.trace.is_some());
+        Machine { program, code, control, work, now_ns }.run(start, packet);
+    }
+
+    fn parse(&mut self, now_ns: u64, packet: &mut Packet) {
+        let no_error = self.program.parser.errors.no_error;
+        (packet.parser_error, packet.payload_at, packet.checksum_error) = (no_error, 0, false);
+        let start = self.entry().parse;
+        self.run(now_ns, start, packet);
+        if let Some(trace) = &mut self.work.trace {
+            trace.note_parsed(packet, no_error);
+        }
+    }
+
+    fn entry(&self) -> &Code {
+        self.program.code(self.work.trace.is_some())
+    }
+
+    /// Puts the headers, as they stand, before the payload, and gives the frame.
+    fn deparse(&mut self, now_ns: u64, packet: &mut Packet) -> Vec<u8> {
+        let start = self.entry().deparse;
+        self.run(now_ns, start, packet);
+        let headers = &mut self.work.scratch.bytes;
+        headers.clear();
+        self.program.deparser.write(&self.program.layout, &packet.phv, headers);
+        let spare = self.frames.pop().unwrap_or_default();
+        let mut frame = std::mem::replace(&mut packet.frame, spare);
+        let payload_at = packet.payload_at.min(frame.len());
+        if headers.len() == payload_at {
+            frame[..payload_at].copy_from_slice(headers);
+        } else {
+            frame.splice(..payload_at, headers.iter().copied());
+        }
+        let (from, to) = (frame.len(), packet.truncate);
+        // Truncation does not follow a recirculation.
+        if from > to && packet.requests.recirculate == 0 {
+            frame.truncate(to);
+            self.note(packet.trace, || Event::Truncated { from, to });
+        }
+        frame
+    }
+
+    /// From the parser to the traffic manager, in `simple_switch`'s order.
+    fn run_ingress(&mut self, now_ns: u64, mut packet: Box<Packet>, out: &mut Vec<Enqueue>) {
+        for _ in 0..MOST_RESUBMISSIONS {
+            let length = packet.length;
+            self.parse(now_ns, &mut packet);
+            let intrinsics = &self.program.intrinsics;
+            set(&mut packet.phv, intrinsics.parser_error, packet.parser_error);
+            set(&mut packet.phv, intrinsics.checksum_error, u64::from(packet.checksum_error));
+            if packet.failed.is_none() {
+                self.note(packet.trace, || Event::Pipeline(Gress::Ingress));
+                let start = self.entry().ingress;
+                self.run(now_ns, start, &mut packet);
+            }
+            if let Some(reason) = packet.failed {
+                self.note(packet.trace, || Event::Dropped(reason(Gress::Ingress)));
+                self.retire(packet);
+                return;
+            }
+            packet.exit = false;
+            if let Some((session, list)) = packet.requests.clone.take() {
+                self.clone_ingress(now_ns, &packet, session, list, out);
+            }
+            self.generate_digest(&mut packet);
+            let resubmit = std::mem::take(&mut packet.requests.resubmit);
+            if resubmit == 0 {
+                self.dispatch(packet, out);
+                return;
+            }
+            self.note(packet.trace, || Event::Resubmitted);
+            self.restart(&mut packet, resubmit, instance_type::RESUBMITTED, length);
+        }
+        self.note(packet.trace, || Event::Dropped(DropReason::Resubmissions));
+        self.retire(packet);
+    }
+
+    /// Multicast, drop, or one port.
+    fn dispatch(&mut self, mut packet: Box<Packet>, out: &mut Vec<Enqueue>) {
+        let intrinsics = &self.program.intrinsics;
+        let group = intrinsics.mcast_grp.map_or(0, |slot| load(&packet.phv, slot)) as u16;
+        if group != 0 {
+            store(&mut packet.phv, intrinsics.instance_type, u128::from(instance_type::REPLICATION));
+            let replicas = self.control.multicast.get(group).unwrap_or(&[]).to_vec();
+            self.note(packet.trace, || Event::Multicast { group, copies: replicas.len() });
+            self.replicate(&packet, &replicas, entity::CloneOptions::default(), out);
+            self.retire(packet);
+            return;
+        }
+        let port = load(&packet.phv, intrinsics.egress_spec) as u16;
+        if port == DROP_PORT {
+            self.note(packet.trace, || Event::Dropped(DropReason::Program(Gress::Ingress)));
+            self.retire(packet);
+            return;
+        }
+        store(&mut packet.phv, intrinsics.instance_type, u128::from(instance_type::NORMAL));
+        out.push(self.enqueue(port, packet));
+    }
+
+    fn enqueue(&self, port: u16, packet: Box<Packet>) -> Enqueue {
+        let queue = self.program.intrinsics.priority.map_or(0, |slot| load(&packet.phv, slot)) as u8;
+        let headers = self.program.deparser.header_bytes(&self.program.layout, &packet.phv);
+        let length = (headers + packet.payload().len()).min(packet.truncate) as u32;
+        Enqueue { port, queue, length, packet: PacketState(packet) }
+    }
+
+    /// One copy per replica. Truncation and requests do not follow (as in BMv2).
+    fn replicate(
+        &mut self,
+        packet: &Packet,
+        replicas: &[entity::Replica],
+        options: entity::CloneOptions,
+        out: &mut Vec<Enqueue>,
+    ) {
+        for replica in replicas {
+            let mut copy = self.copy(packet);
+            copy.truncate = match options.packet_length {
+                0 => usize::MAX,
+                length => length as usize,
+            };
+            copy.requests = Requests::default();
+            self.note_copy(packet.trace, &mut copy, Origin::Replica { instance: replica.instance });
+            set(&mut copy.phv, self.program.intrinsics.egress_rid, u64::from(replica.instance));
+            if options.queue != 0 {
+                set(&mut copy.phv, self.program.intrinsics.priority, u64::from(options.queue));
+            }
+            out.push(self.enqueue(replica.port, copy));
+        }
+    }
+
+    /// The frame as received, parsed again, with the listed fields of the packet as it is now.
+    fn clone_ingress(
+        &mut self,
+        now_ns: u64,
+        packet: &Packet,
+        session: u16,
+        list: u16,
+        out: &mut Vec<Enqueue>,
+    ) {
+        let Some(replicas) = self.control.clone_sessions.get(session).map(<[_]>::to_vec) else { return };
+        let mut copy = self.copy(packet);
+        self.note_copy(packet.trace, &mut copy, Origin::IngressClone { session });
+        let length = packet.ingress_length as usize;
+        copy.reset(self.program.code(false), length);
+        let port = u128::from(packet.ingress_port);
+        store(&mut copy.phv, self.program.intrinsics.ingress_port, port);
+        self.parse(now_ns, &mut copy);
+        self.program.layout.reset_metadata(&mut copy.phv);
+        self.preserve(&packet.phv, &mut copy.phv, list, instance_type::INGRESS_CLONE);
+        self.replicate(&copy, &replicas, self.control.clone_options(session), out);
+        self.retire(copy);
+    }
+
+    /// The packet as it leaves egress, its metadata cleared but for the listed fields.
+    fn clone_egress(&mut self, packet: &Packet, session: u16, list: u16, out: &mut Vec<Enqueue>) {
+        let Some(replicas) = self.control.clone_sessions.get(session).map(<[_]>::to_vec) else { return };
+        let mut copy = self.copy(packet);
+        self.note_copy(packet.trace, &mut copy, Origin::EgressClone { session });
+        self.program.layout.reset_metadata(&mut copy.phv);
+        self.preserve(&packet.phv, &mut copy.phv, list, instance_type::EGRESS_CLONE);
+        self.replicate(&copy, &replicas, self.control.clone_options(session), out);
+        self.retire(copy);
+    }
+
+    fn preserve(&self, from: &[u64], to: &mut [u64], list: u16, instance: u64) {
+        for slot in self.program.field_lists.get(&list).into_iter().flatten() {
+            to[slot.all_limbs()].copy_from_slice(&from[slot.all_limbs()]);
+        }
+        store(to, self.program.intrinsics.instance_type, u128::from(instance));
+    }
+
+    /// Sends the packet back to the parser with its frame as it was.
+    fn restart(&mut self, packet: &mut Packet, list: u16, instance: u64, length: u64) {
+        let before = std::mem::take(&mut packet.phv);
+        packet.reset(self.program.code(false), length as usize);
+        let mut phv = std::mem::take(&mut packet.phv);
+        self.preserve(&before, &mut phv, list, instance);
+        store(&mut phv, self.program.intrinsics.packet_length, u128::from(length));
+        packet.phv = phv;
+    }
+
+    fn recirculate(&mut self, now_ns: u64, mut packet: Box<Packet>, frame: Vec<u8>, out: &mut Vec<Enqueue>) {
+        let list = packet.requests.recirculate;
+        let length = frame.len() as u64;
+        let spare = std::mem::replace(&mut packet.frame, frame);
+        self.recycle(spare);
+        self.restart(&mut packet, list, instance_type::RECIRCULATED, length);
+        self.run_ingress(now_ns, packet, out);
+    }
+
+    fn generate_digest(&mut self, packet: &mut Packet) {
+        let id = std::mem::take(&mut packet.requests.digest);
+        let Some(list) = self.program.digests.get(&id).filter(|_| id != 0) else { return };
+        if self.digests.len() < MOST_DIGESTS {
+            let fields = list.fields.iter().map(|slot| bits::bytes_from_limbs(&packet.phv[slot.limbs()]));
+            self.digests.push(Digest { id, name: list.name.clone(), fields: fields.collect() });
+        }
+    }
+}
