@@ -108,28 +108,3 @@ impl Rule {
         }
     }
 }
-
-#[cfg(test)]
-pub(crate) mod testing {
-    use crate::sim::packet::{Ecn, Kind, Packet, Trimming};
-
-    /// A DATA packet of a flow.
-    pub(crate) fn data(flow: u32, number: u32, length: u32) -> Packet {
-        Packet {
-            flow,
-            number,
-            length,
-            rank: 0,
-            source: 0,
-            destination: 1,
-            entropy: 0,
-            kind: Kind::Data,
-            class: 0,
-            ecn: Ecn::Ect,
-            echo: false,
-            trimming: Trimming::Plain,
-            sent_ns: 0,
-            reports: None,
-        }
-    }
-}

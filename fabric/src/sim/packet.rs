@@ -96,6 +96,26 @@ pub struct Packet {
 }
 
 impl Packet {
+    /// A whole packet of DATA of so many bytes, ECN-capable and not to be cut, from host 0 to host 1.
+    pub fn data(flow: u32, number: u32, length: u32) -> Self {
+        Self {
+            flow,
+            number,
+            length,
+            rank: 0,
+            source: 0,
+            destination: 1,
+            entropy: 0,
+            kind: Kind::Data,
+            class: 0,
+            ecn: Ecn::Ect,
+            echo: false,
+            trimming: Trimming::Plain,
+            sent_ns: 0,
+            reports: None,
+        }
+    }
+
     /// The packet that answers this one, to its sender.
     pub(crate) fn answer(&self, kind: Kind, number: u32) -> Self {
         Self {

@@ -11,7 +11,7 @@ mod pfabric;
 mod planes;
 mod trimwire;
 
-use super::packet::{Ecn, HEAD, Kind, Packet, Trimming};
+use super::packet::{HEAD, Packet};
 use std::collections::VecDeque;
 use trimwire_agent::rate::RateConfig;
 
@@ -54,20 +54,10 @@ impl Flow {
     /// A DATA packet.
     pub(crate) fn data(&self, now_ns: u64, number: u32) -> Packet {
         Packet {
-            flow: self.number,
-            number,
-            length: self.payload_of(number) + HEAD,
-            rank: 0,
             source: self.source,
             destination: self.destination,
-            entropy: 0,
-            kind: Kind::Data,
-            class: 0,
-            ecn: Ecn::Ect,
-            echo: false,
-            trimming: Trimming::Plain,
             sent_ns: now_ns,
-            reports: None,
+            ..Packet::data(self.number, number, self.payload_of(number) + HEAD)
         }
     }
 }

@@ -51,13 +51,12 @@ impl Discipline for DropTail {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::discipline::testing::data;
 
     #[test]
     fn what_does_not_fit_is_dropped_and_what_finds_more_than_k_is_marked() {
         let (mut queue, mut counts) = (DropTail::new(4_500, Some(1_500)), Counts::default());
         for number in 0..5 {
-            queue.enqueue(0, data(0, number, 1_000), &mut counts);
+            queue.enqueue(0, Packet::data(0, number, 1_000), &mut counts);
         }
         let left: Vec<(u32, Ecn)> =
             std::iter::from_fn(|| queue.dequeue()).map(|packet| (packet.number, packet.ecn)).collect();

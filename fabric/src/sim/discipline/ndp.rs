@@ -92,7 +92,6 @@ impl Discipline for Ndp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::discipline::testing::data;
 
     #[test]
     fn the_ninth_packet_or_the_eighth_is_cut_by_a_coin_and_goes_first() {
@@ -100,7 +99,7 @@ mod tests {
         for seed in 0..200 {
             let (mut queue, mut counts) = (Ndp::new(8, 1 << 20, seed, 0), Counts::default());
             for number in 0..9 {
-                queue.enqueue(0, data(0, number, 1_500), &mut counts);
+                queue.enqueue(0, Packet::data(0, number, 1_500), &mut counts);
             }
             assert_eq!((counts.cut, queue.bytes()), (1, 8 * 1_500 + u64::from(HEAD)));
             let first = queue.dequeue().unwrap();
@@ -116,7 +115,7 @@ mod tests {
     fn ten_heads_go_to_a_whole_packet_while_both_wait() {
         let (mut queue, mut counts) = (Ndp::new(8, 1 << 20, 1, 0), Counts::default());
         for number in 0..30 {
-            queue.enqueue(0, data(0, number, 1_500), &mut counts);
+            queue.enqueue(0, Packet::data(0, number, 1_500), &mut counts);
         }
         let heads: Vec<bool> = std::iter::from_fn(|| queue.dequeue()).map(|packet| packet.is_cut()).collect();
         let expected: Vec<bool> = (0..30).map(|at| at % 11 != 10 && at < 24).collect();

@@ -60,12 +60,11 @@ impl Discipline for PFabric {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::discipline::testing::data;
 
     fn fill(packets: &[(u32, u32, u32)], limit: u64) -> (Vec<(u32, u32)>, Counts) {
         let (mut queue, mut counts) = (PFabric::new(limit), Counts::default());
         for &(flow, number, rank) in packets {
-            queue.enqueue(0, Packet { rank, ..data(flow, number, 100) }, &mut counts);
+            queue.enqueue(0, Packet { rank, ..Packet::data(flow, number, 100) }, &mut counts);
         }
         (std::iter::from_fn(|| queue.dequeue()).map(|packet| (packet.flow, packet.number)).collect(), counts)
     }

@@ -46,13 +46,12 @@ impl Discipline for Priority {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::discipline::testing::data;
 
     #[test]
     fn a_higher_class_overtakes_and_a_class_keeps_its_order() {
         let (mut queue, mut counts) = (Priority::new(1 << 20, None), Counts::default());
         for (number, class) in (0..).zip([0, 3, 0, 7, 3]) {
-            queue.enqueue(0, Packet { class, ..data(0, number, 100) }, &mut counts);
+            queue.enqueue(0, Packet { class, ..Packet::data(0, number, 100) }, &mut counts);
         }
         let left: Vec<u32> = std::iter::from_fn(|| queue.dequeue()).map(|packet| packet.number).collect();
         assert_eq!(left, [3, 1, 4, 0, 2]);
@@ -62,7 +61,7 @@ mod tests {
     fn the_buffer_is_one_for_all_classes() {
         let (mut queue, mut counts) = (Priority::new(250, None), Counts::default());
         for class in [0, 1, 7] {
-            queue.enqueue(0, Packet { class, ..data(0, 0, 100) }, &mut counts);
+            queue.enqueue(0, Packet { class, ..Packet::data(0, 0, 100) }, &mut counts);
         }
         assert_eq!((queue.bytes(), counts.dropped), (200, 1));
     }
