@@ -31,7 +31,8 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let name = options.scenario.display().to_string();
     let text = read(&options.scenario).map_err(Failure::input)?;
     let file = File::from_yaml(&text, &name).map_err(Failure::input)?;
-    let prepared = file.prepare(&text, &name, |model| model_file(&options.scenario, model)).map_err(Failure::input)?;
+    let prepared =
+        file.prepare(&text, &name, |model| model_file(&options.scenario, model)).map_err(Failure::input)?;
     let chosen = choose(&prepared, &options.run).map_err(Failure::usage)?;
     let mut runs = Vec::new();
     for prepared in chosen {
@@ -64,9 +65,8 @@ fn choose<'a>(prepared: &'a [Prepared], names: &[String]) -> anyhow::Result<Vec<
     Ok(prepared.iter().filter(|run| names.is_empty() || names.contains(&run.name)).collect())
 }
 
-const TITLES: [&str; 12] = [
-    "run", "flows", "left", "FCT mean", "p99", "max", "ideal", "cut", "dropped", "again", "NMSE", "hops/s",
-];
+const TITLES: [&str; 12] =
+    ["run", "flows", "left", "FCT mean", "p99", "max", "ideal", "cut", "dropped", "again", "NMSE", "hops/s"];
 
 fn human(results: &Results) -> String {
     let rows: Vec<Vec<String>> = results.runs.iter().map(row).collect();

@@ -129,10 +129,17 @@ fn plain(arrivals: &[Arrival]) -> (Left, Counts) {
             && let Some(packet) = port.dequeue()
         {
             let begin_ns = free_ns.max(now_ns);
-            let work = u64::from(packet.length) * 8_000_000_000 + if begin_ns > free_ns { 0 } else { remainder };
+            let work =
+                u64::from(packet.length) * 8_000_000_000 + if begin_ns > free_ns { 0 } else { remainder };
             free_ns = begin_ns + work / RATE;
             remainder = work % RATE;
-            left.push((free_ns, packet.number, packet.length as usize, packet.is_cut(), packet.ecn == Ecn::Ce));
+            left.push((
+                free_ns,
+                packet.number,
+                packet.length as usize,
+                packet.is_cut(),
+                packet.ecn == Ecn::Ce,
+            ));
         }
     };
     for arrival in arrivals {

@@ -42,7 +42,10 @@ impl Watch {
             bar.set_message(format!("{milliseconds:.3} ms of virtual time"));
         } else if now() - self.told >= LINE_EVERY {
             self.told = now();
-            eprintln!("{}: {}/{} flows, {milliseconds:.3} ms of virtual time", self.name, progress.finished, progress.flows);
+            eprintln!(
+                "{}: {}/{} flows, {milliseconds:.3} ms of virtual time",
+                self.name, progress.finished, progress.flows
+            );
         }
     }
 

@@ -252,7 +252,9 @@ impl Domain {
         // Whoever keeps the flow and the entropy keeps the path.
         let draw = mix(switch.salt ^ (u64::from(packet.flow) << 16 | u64::from(packet.entropy)));
         let nth = if up == 1 { 0 } else { (draw % up as u64) as usize };
-        let Some(&port) = ports.iter().filter(|&&port| switch.ports[port as usize].line.up).nth(nth) else { return };
+        let Some(&port) = ports.iter().filter(|&&port| switch.ports[port as usize].line.up).nth(nth) else {
+            return;
+        };
         let at = &mut switch.ports[port as usize];
         at.counts.offered += u64::from(packet.kind == Kind::Data);
         at.queues.enqueue(self.now_ns, packet, &mut at.counts);

@@ -93,7 +93,8 @@ impl Host {
         let planned = &around.network.flows[flow as usize];
         around.began.push((flow, around.now_ns));
         let end = around.network.transport.sender(planned.flow, around.now_ns);
-        self.senders[planned.sender_slot as usize] = End::Open(Slot { flow, end, armed_ns: None, queued: false });
+        self.senders[planned.sender_slot as usize] =
+            End::Open(Slot { flow, end, armed_ns: None, queued: false });
         self.refresh_sender(around, planned.sender_slot);
     }
 
@@ -175,7 +176,12 @@ impl Host {
             Some(at_ns) => wake = Some(wake.map_or(at_ns, |wake| wake.min(at_ns))),
             None => {}
         }
-        arm(around, &mut slot.armed_ns, wake, Event::Timer { host: self.number, side: Side::Sender, slot: at });
+        arm(
+            around,
+            &mut slot.armed_ns,
+            wake,
+            Event::Timer { host: self.number, side: Side::Sender, slot: at },
+        );
     }
 
     fn refresh_receiver(&mut self, around: &mut Around<'_>, at: u32) {
@@ -199,7 +205,12 @@ impl Host {
             return;
         }
         let wake = slot.end.poll_timeout();
-        arm(around, &mut slot.armed_ns, wake, Event::Timer { host: self.number, side: Side::Receiver, slot: at });
+        arm(
+            around,
+            &mut slot.armed_ns,
+            wake,
+            Event::Timer { host: self.number, side: Side::Receiver, slot: at },
+        );
     }
 
     /// Pulls go to their queue.

@@ -99,20 +99,41 @@ impl Network {
             let (sender_slot, receiver_slot) = (slot(source, true), slot(destination, false));
             let waits_for = demand.after.len() as u32;
             let (begin, foreground) = (demand.begin, demand.foreground);
-            flows.push(Planned { flow, begin, foreground, waits_for, next: Vec::new(), sender_slot, receiver_slot });
+            flows.push(Planned {
+                flow,
+                begin,
+                foreground,
+                waits_for,
+                next: Vec::new(),
+                sender_slot,
+                receiver_slot,
+            });
             for &before in &demand.after {
                 if let Some(before) = flows.get_mut(before as usize) {
                     before.next.push(number);
                 }
             }
         }
-        Self { flows, routes, topology, hosts, switches, domains, lookahead_ns, transport, rule, seed, changes }
+        Self {
+            flows,
+            routes,
+            topology,
+            hosts,
+            switches,
+            domains,
+            lookahead_ns,
+            transport,
+            rule,
+            seed,
+            changes,
+        }
     }
 }
 
 /// Each switch with its hosts is a domain; where links between switches have no delay there is only one.
 fn divide(topology: &Topology) -> (Vec<Place>, Vec<Place>, u32, u64) {
-    let between = topology.links.iter().filter(|link| link.ends.iter().all(|end| matches!(end, Node::Switch(_))));
+    let between =
+        topology.links.iter().filter(|link| link.ends.iter().all(|end| matches!(end, Node::Switch(_))));
     let lookahead_ns = between.map(|link| link.delay_ns).min().unwrap_or(u64::MAX / 4);
     let one = lookahead_ns == 0;
     let mut inside = vec![0; if one { 1 } else { topology.switches as usize }];
@@ -123,8 +144,8 @@ fn divide(topology: &Topology) -> (Vec<Place>, Vec<Place>, u32, u64) {
         hosts.push(Place { domain, index: inside[domain as usize] });
         inside[domain as usize] += 1;
     }
-    let switches =
-        (0..topology.switches).map(|s| if one { Place { domain: 0, index: s } } else { Place { domain: s, index: 0 } });
+    let switches = (0..topology.switches)
+        .map(|s| if one { Place { domain: 0, index: s } } else { Place { domain: s, index: 0 } });
     (hosts, switches.collect(), inside.len() as u32, lookahead_ns.max(1))
 }
 

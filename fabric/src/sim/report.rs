@@ -59,7 +59,8 @@ pub fn report(prepared: &Prepared, outcome: &Outcome, wall_s: f64) -> RunReport 
         let at = (share * times.len() as f64).ceil() as usize;
         times.get(at.max(1) - 1).map_or(0.0, |&time| seconds(time))
     };
-    let mean = times.iter().map(|&time| u128::from(time)).sum::<u128>() as f64 / times.len().max(1) as f64 / 1e9;
+    let mean =
+        times.iter().map(|&time| u128::from(time)).sum::<u128>() as f64 / times.len().max(1) as f64 / 1e9;
     let first = over.clone().map(|flow| flow.began_ns).min().unwrap_or(0);
     let last = over.clone().map(|flow| flow.began_ns + flow.duration_ns).max().unwrap_or(0);
     let (mut bytes, mut error) = (0.0, 0.0);

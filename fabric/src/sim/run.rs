@@ -189,7 +189,12 @@ fn outcome(network: &Network, domains: &[Domain]) -> Outcome {
     for finish in domains.iter().flat_map(|domain| &domain.finished) {
         let demand = finish.flow as usize;
         let began_ns = began[demand];
-        flows.push(FlowOutcome { demand, began_ns, duration_ns: finish.at_ns - began_ns, share_kept: finish.share_kept });
+        flows.push(FlowOutcome {
+            demand,
+            began_ns,
+            duration_ns: finish.at_ns - began_ns,
+            share_kept: finish.share_kept,
+        });
     }
     flows.sort_unstable_by_key(|flow| flow.demand);
     let mut totals = Totals::default();

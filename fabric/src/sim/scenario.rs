@@ -13,8 +13,12 @@ use super::packet::HEAD;
 use super::run::Setup;
 use super::topology::{Shape, Topology};
 use super::transport::{Delivery, Transport, TrimwireConfig};
-use super::workload::{Background, Demand, ParameterServer, Sizes, all_to_all, incast, parameter_server, permutation, ring};
-use file::{DeliveryWord, LawWord, Run, SizesWord, SwitchWords, TopologyWords, TransportWords, WorkloadWords};
+use super::workload::{
+    Background, Demand, ParameterServer, Sizes, all_to_all, incast, parameter_server, permutation, ring,
+};
+use file::{
+    DeliveryWord, LawWord, Run, SizesWord, SwitchWords, TopologyWords, TransportWords, WorkloadWords,
+};
 use trimwire_agent::rate::{DctcpConfig, Limits, RateConfig, TimelyConfig, TrimTargetConfig};
 use trimwire_planner::espresso::Model;
 
@@ -49,7 +53,10 @@ fn prepare(
     }
     let payload = run.payload.unwrap_or(file.payload);
     if !(24..=8_976).contains(&payload) || payload % 24 != 0 {
-        return wrong(&["payload"], format!("payload: {payload}; valid are multiples of 24 up to 8976, of ten planes of whole bytes"));
+        return wrong(
+            &["payload"],
+            format!("payload: {payload}; valid are multiples of 24 up to 8976, of ten planes of whole bytes"),
+        );
     }
     let words = run.workload.as_ref().unwrap_or(&file.workload);
     let seed = file.seed;
@@ -76,7 +83,12 @@ fn shape(words: &TopologyWords) -> Result<Shape, Wrong> {
     }
     if let Some(bell) = &words.dumbbell {
         let (rate_bps, delay_ns) = (bell.rate.0, bell.delay.0);
-        shapes.push(Shape::Dumbbell { hosts: bell.hosts, rate_bps, bottleneck_bps: bell.bottleneck.0, delay_ns });
+        shapes.push(Shape::Dumbbell {
+            hosts: bell.hosts,
+            rate_bps,
+            bottleneck_bps: bell.bottleneck.0,
+            delay_ns,
+        });
     }
     if let Some(tree) = &words.leaf_spine {
         shapes.push(Shape::LeafSpine {
@@ -88,12 +100,18 @@ fn shape(words: &TopologyWords) -> Result<Shape, Wrong> {
             delay_ns: tree.delay.0,
         });
         if [tree.leaves, tree.spines, tree.hosts_per_leaf].iter().any(|&n| !(1..=1_024).contains(&n)) {
-            return wrong(&["topology", "leaf_spine"], "leaves, spines, hosts_per_leaf: valid are 1 to 1024".into());
+            return wrong(
+                &["topology", "leaf_spine"],
+                "leaves, spines, hosts_per_leaf: valid are 1 to 1024".into(),
+            );
         }
     }
     if let Some(tree) = &words.fat_tree {
         if tree.k % 2 == 1 || !(2..=40).contains(&tree.k) {
-            return wrong(&["topology", "fat_tree", "k"], format!("k: {}; valid are even numbers from 2 to 40", tree.k));
+            return wrong(
+                &["topology", "fat_tree", "k"],
+                format!("k: {}; valid are even numbers from 2 to 40", tree.k),
+            );
         }
         shapes.push(Shape::FatTree { k: tree.k, rate_bps: tree.rate.0, delay_ns: tree.delay.0 });
     }
@@ -127,7 +145,8 @@ fn demands(
     };
     if let Some(cast) = &words.incast {
         if !(1..hosts).contains(&cast.senders) {
-            let reason = format!("senders: {}; the topology has {hosts} hosts, one of which receives", cast.senders);
+            let reason =
+                format!("senders: {}; the topology has {hosts} hosts, one of which receives", cast.senders);
             return wrong(&["workload", "incast", "senders"], reason);
         }
         add(incast(cast.senders, less(cast.bytes.0), cast.jitter.map_or(0, |jitter| jitter.0), seed));
@@ -137,7 +156,10 @@ fn demands(
     }
     if let Some(all) = &words.all_to_all {
         if u64::from(hosts) * u64::from(hosts) > MOST_FLOWS as u64 {
-            return wrong(&["workload", "all_to_all"], format!("all_to_all: {hosts} hosts have more than {MOST_FLOWS} pairs"));
+            return wrong(
+                &["workload", "all_to_all"],
+                format!("all_to_all: {hosts} hosts have more than {MOST_FLOWS} pairs"),
+            );
         }
         add(all_to_all(hosts, less(all.bytes.0), all.jitter.map_or(0, |jitter| jitter.0), seed));
     }
@@ -153,21 +175,33 @@ fn demands(
         add(ring(hosts, less(bytes)));
     }
     if let Some(servers) = &words.parameter_server {
-        let model = model(&servers.model).map_err(|reason| (vec!["workload", "parameter_server", "model"], reason))?;
+        let model = model(&servers.model)
+            .map_err(|reason| (vec!["workload", "parameter_server", "model"], reason))?;
         if servers.group > hosts || servers.group < 2 {
             let reason = format!("group: {}; valid are 2 to the number of hosts, {hosts}", servers.group);
             return wrong(&["workload", "parameter_server", "group"], reason);
         }
         let flows = 2 * model.tensors.len() * hosts as usize * servers.iterations as usize;
         if flows > MOST_FLOWS {
-            return wrong(&["workload", "parameter_server"], format!("parameter_server: about {flows} flows; valid are up to {MOST_FLOWS}"));
+            return wrong(
+                &["workload", "parameter_server"],
+                format!("parameter_server: about {flows} flows; valid are up to {MOST_FLOWS}"),
+            );
         }
-        let how = ParameterServer { group: servers.group, iterations: servers.iterations, compression, jitter: servers.jitter };
+        let how = ParameterServer {
+            group: servers.group,
+            iterations: servers.iterations,
+            compression,
+            jitter: servers.jitter,
+        };
         add(parameter_server(&model, hosts, &how, seed));
     }
     if let Some(others) = &words.background {
         if !(0.0..1.0).contains(&others.load) {
-            return wrong(&["workload", "background", "load"], format!("load: {}; valid are 0 to below 1", others.load));
+            return wrong(
+                &["workload", "background", "load"],
+                format!("load: {}; valid are 0 to below 1", others.load),
+            );
         }
         let sizes = match others.sizes {
             SizesWord::WebSearch => Sizes::WebSearch,
@@ -205,8 +239,10 @@ fn transport(
     if let Some(words) = &words.pias {
         let mut config = dctcp(&words.dctcp());
         // Guesses between the paper's two sets (§6.3), scaled to nothing: what they should be depends on the traffic.
-        let guess = || [50, 100, 250, 1_000, 2_000, 5_000, 10_000].map(|kilobytes| kilobytes * 1_000).to_vec();
-        config.demote_after = words.demote_after.as_ref().map_or_else(guess, |after| after.iter().map(|b| b.0).collect());
+        let guess =
+            || [50, 100, 250, 1_000, 2_000, 5_000, 10_000].map(|kilobytes| kilobytes * 1_000).to_vec();
+        config.demote_after =
+            words.demote_after.as_ref().map_or_else(guess, |after| after.iter().map(|b| b.0).collect());
         made.push(Transport::Dctcp(config));
     }
     if let Some(words) = &words.pfabric {
@@ -215,7 +251,10 @@ fn transport(
         made.push(Transport::PFabric(config));
     }
     if let Some(words) = &words.ndp {
-        let config = super::transport::NdpConfig { initial_window: words.initial_window, rto_ns: words.rto.map(|time| time.0) };
+        let config = super::transport::NdpConfig {
+            initial_window: words.initial_window,
+            rto_ns: words.rto.map(|time| time.0),
+        };
         made.push(Transport::Ndp(config));
     }
     if words.nscc.is_some() {
@@ -227,17 +266,24 @@ fn transport(
             (None, false) => None,
             (Some(rate), false) => Some(rate.0),
             (None, true) => Some(rate_bps / u64::from(senders.max(1))),
-            _ => return wrong(&["transport", "trimwire"], "trimwire: give either start or start_fair".into()),
+            _ => {
+                return wrong(&["transport", "trimwire"], "trimwire: give either start or start_fair".into());
+            }
         };
         let limits = Limits { start_bps, ..Limits::default() };
         let law = match words.law {
             LawWord::Dctcp => RateConfig::Dctcp(DctcpConfig { limits, ..DctcpConfig::default() }),
             LawWord::Timely => RateConfig::Timely(TimelyConfig { limits, ..TimelyConfig::default() }),
-            LawWord::TrimTarget => RateConfig::TrimTarget(TrimTargetConfig { limits, ..TrimTargetConfig::default() }),
+            LawWord::TrimTarget => {
+                RateConfig::TrimTarget(TrimTargetConfig { limits, ..TrimTargetConfig::default() })
+            }
             LawWord::Fixed => RateConfig::Fixed(start_bps),
         };
         if !(0.0..1.0).contains(&words.loss) {
-            return wrong(&["transport", "trimwire", "loss"], format!("loss: {}; valid are 0 to below 1", words.loss));
+            return wrong(
+                &["transport", "trimwire", "loss"],
+                format!("loss: {}; valid are 0 to below 1", words.loss),
+            );
         }
         let delivery = match words.delivery {
             DeliveryWord::Cut => Delivery::Cut { loss: words.loss },
@@ -332,8 +378,9 @@ fn ideal_s(demands: &[Demand], topology: &Topology) -> f64 {
         bytes[demand.destination as usize].1 += demand.bytes;
     }
     let cards = topology.cards();
-    let times = bytes.iter().zip(&cards).map(|(&(out, into), (link, _))| {
-        out.max(into) as f64 * 8.0 / link.rate_bps as f64
-    });
+    let times = bytes
+        .iter()
+        .zip(&cards)
+        .map(|(&(out, into), (link, _))| out.max(into) as f64 * 8.0 / link.rate_bps as f64);
     times.fold(0.0, f64::max)
 }

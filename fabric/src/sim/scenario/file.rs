@@ -355,8 +355,13 @@ impl File {
                     Some(&"links") => false,
                     _ => true,
                 };
-                let line = if own { line_of(text, &inside, Some(number)) } else { line_of(text, &path, None) };
-                ScenarioError::Value { file: name.to_owned(), line, reason: format!("{reason} (run '{}')", run.name) }
+                let line =
+                    if own { line_of(text, &inside, Some(number)) } else { line_of(text, &path, None) };
+                ScenarioError::Value {
+                    file: name.to_owned(),
+                    line,
+                    reason: format!("{reason} (run '{}')", run.name),
+                }
             })
         })
         .collect()

@@ -25,7 +25,8 @@ pub(super) fn line_of(text: &str, path: &[&str], item: Option<usize>) -> usize {
                 }
             } else if key.is_none() {
                 if let Event::Scalar(name, ..) = &event {
-                    if along.is_some_and(|along| path.get(along) == Some(&name.as_ref()) && along >= deepest) {
+                    if along.is_some_and(|along| path.get(along) == Some(&name.as_ref()) && along >= deepest)
+                    {
                         (found, deepest) = (line, along.unwrap_or(0) + 1);
                     }
                     *key = Some(name.as_ref().to_owned());
@@ -33,7 +34,8 @@ pub(super) fn line_of(text: &str, path: &[&str], item: Option<usize>) -> usize {
                 continue;
             } else {
                 let name = key.take();
-                depth = along.filter(|&along| path.get(along).copied() == name.as_deref()).map(|along| along + 1);
+                depth =
+                    along.filter(|&along| path.get(along).copied() == name.as_deref()).map(|along| along + 1);
             }
         }
         match event {

@@ -31,7 +31,8 @@ const SIZES: &[(&str, f64)] = &[
 fn read(text: &str, units: &[(&str, f64)]) -> Option<u64> {
     let (unit, times) = units.iter().find(|(unit, _)| text.ends_with(unit))?;
     let number = text.strip_suffix(unit)?.trim_end();
-    let number: f64 = number.parse().ok().filter(|_| number.starts_with(|first: char| first.is_ascii_digit()))?;
+    let number: f64 =
+        number.parse().ok().filter(|_| number.starts_with(|first: char| first.is_ascii_digit()))?;
     let value = number * times;
     (value <= 9e15).then(|| value.round() as u64)
 }

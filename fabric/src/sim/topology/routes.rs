@@ -29,7 +29,9 @@ impl Routes {
                 }
             }
             let other = |node: &Node| if let Node::Switch(there) = node { Some(*there) } else { None };
-            links.push(ports.iter().map(|(l, node)| (l.rate_bps, l.delay_ns, other(node))).collect::<Vec<_>>());
+            links.push(
+                ports.iter().map(|(l, node)| (l.rate_bps, l.delay_ns, other(node))).collect::<Vec<_>>(),
+            );
         }
         let mut groups = vec![vec![Box::default(); ports.len()]; ports.len()];
         let mut edges: Vec<u32> = attached.iter().map(|&(switch, _)| switch).collect();
@@ -39,7 +41,9 @@ impl Routes {
             let distance = distances(&links, destination);
             for (switch, ways) in groups.iter_mut().enumerate() {
                 let nearer = |other: Option<u32>| {
-                    other.is_some_and(|o| distance[o as usize].is_some_and(|d| distance[switch] == Some(d + 1)))
+                    other.is_some_and(|o| {
+                        distance[o as usize].is_some_and(|d| distance[switch] == Some(d + 1))
+                    })
                 };
                 let there = (0..).zip(&links[switch]).filter(|(_, (_, _, other))| nearer(*other));
                 ways[destination as usize] = there.map(|(port, _): (u32, _)| port).collect();
@@ -52,7 +56,11 @@ impl Routes {
     /// A switch's ports to a host; empty where there is no way.
     pub(crate) fn ports(&self, switch: u32, host: u32) -> &[u32] {
         let (edge, port) = &self.attached[host as usize];
-        if *edge == switch { std::slice::from_ref(port) } else { &self.groups[switch as usize][*edge as usize] }
+        if *edge == switch {
+            std::slice::from_ref(port)
+        } else {
+            &self.groups[switch as usize][*edge as usize]
+        }
     }
 
     /// Time that a frame of `bytes` takes between two hosts when nothing else is on its way, ns: delays and the frame's bits at each hop.

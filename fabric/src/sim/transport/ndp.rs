@@ -27,6 +27,8 @@ pub(super) struct NdpSender {
     /// When the newest copy of a packet left, plus one; 0 when its fate is known.
     left_ns: Vec<u64>,
     rto_ns: u64,
+    /// When something was last heard or sent.
+    active_ns: u64,
     sent: Sent,
 }
 
@@ -42,9 +44,16 @@ impl NdpSender {
             flying: VecDeque::new(),
             left_ns: vec![0; packets as usize],
             rto_ns: config.rto_ns.unwrap_or(RTO_NS),
+            active_ns: 0,
             sent: Sent::default(),
             flow,
         }
+    }
+
+    /// A pull that was lost leaves nothing on its way and nothing that may leave; pulls have no numbers here, so one packet goes after a time-out.
+    fn is_stuck(&self) -> bool {
+        let flies = self.flying.iter().any(|(sent_ns, number)| self.is_flying(*sent_ns, *number));
+        self.credit == 0 && !flies && !self.acknowledged.is_full()
     }
 
     fn is_flying(&self, sent_ns: u64, number: u32) -> bool {
@@ -57,7 +66,8 @@ impl NdpSender {
 }
 
 impl Sender for NdpSender {
-    fn handle_packet(&mut self, _: u64, packet: &Packet) {
+    fn handle_packet(&mut self, now_ns: u64, packet: &Packet) {
+        self.active_ns = now_ns;
         match packet.kind {
             Kind::Ack => {
                 self.settle(packet.number);
@@ -77,6 +87,11 @@ impl Sender for NdpSender {
     }
 
     fn handle_timeout(&mut self, now_ns: u64) {
+        if self.is_stuck() && self.active_ns + self.rto_ns <= now_ns {
+            self.active_ns = now_ns;
+            self.credit = 1;
+            self.sent.timeouts += 1;
+        }
         while let Some(&(sent_ns, number)) = self.flying.front() {
             let flies = self.is_flying(sent_ns, number);
             if flies && sent_ns + self.rto_ns > now_ns {
@@ -125,7 +140,8 @@ impl Sender for NdpSender {
 
     fn poll_timeout(&self) -> Option<u64> {
         let first = self.flying.iter().find(|(sent_ns, number)| self.is_flying(*sent_ns, *number));
-        first.map(|(sent_ns, _)| sent_ns + self.rto_ns)
+        let stuck = self.is_stuck().then_some(self.active_ns + self.rto_ns);
+        first.map(|(sent_ns, _)| sent_ns + self.rto_ns).or(stuck)
     }
 
     fn is_done(&self) -> bool {

@@ -76,7 +76,9 @@ impl NsccSender {
         let target = self.target_ns();
         match (packet.echo, delay < target) {
             // Proportional increase: what is missing from the target, once a round trip.
-            (false, true) => self.window += (1.0 - delay / target) * FAIR_INCREASE.max(self.most / 8.0) / self.window,
+            (false, true) => {
+                self.window += (1.0 - delay / target) * FAIR_INCREASE.max(self.most / 8.0) / self.window
+            }
             (false, false) => self.window += FAIR_INCREASE / self.window,
             // Marked and short: the queue is draining.
             (true, true) => {}
@@ -171,7 +173,8 @@ impl Sender for NsccSender {
     }
 
     fn poll_timeout(&self) -> Option<u64> {
-        let first = self.flying.iter().find(|(sent_ns, number)| self.left_ns[*number as usize] == sent_ns + 1);
+        let first =
+            self.flying.iter().find(|(sent_ns, number)| self.left_ns[*number as usize] == sent_ns + 1);
         first.map(|(sent_ns, _)| sent_ns + self.config.rto_ns)
     }
 

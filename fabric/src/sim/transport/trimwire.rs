@@ -321,7 +321,17 @@ pub(super) struct TrimwireReceiver {
 impl TrimwireReceiver {
     pub(super) fn new(flow: Flow, delivery: Delivery) -> Self {
         let planes = vec![0; flow.packets() as usize];
-        Self { flow, delivery, planes, some: 0, whole: 0, reports: Vec::new(), oldest: None, report_ns: 0, complete: false }
+        Self {
+            flow,
+            delivery,
+            planes,
+            some: 0,
+            whole: 0,
+            reports: Vec::new(),
+            oldest: None,
+            report_ns: 0,
+            complete: false,
+        }
     }
 
     fn missing(&self) -> u32 {

@@ -44,7 +44,14 @@ pub fn parameter_server(model: &Model, hosts: u32, how: &ParameterServer, seed: 
                 let bytes = compressed(tensor.elements, how.compression);
                 let begin = Begin::Later((made_us * 1e3) as u64);
                 pushes[at].push(demands.len() as u32);
-                demands.push(Demand { source, destination, bytes, begin, after: waits_for.clone(), foreground: true });
+                demands.push(Demand {
+                    source,
+                    destination,
+                    bytes,
+                    begin,
+                    after: waits_for.clone(),
+                    foreground: true,
+                });
             }
         }
         pulls = vec![Vec::new(); workers.len()];
@@ -72,7 +79,8 @@ pub fn ring(hosts: u32, bytes: u64) -> Vec<Demand> {
     for step in 0..steps {
         for source in 0..hosts {
             // What it sends is what came from the host before it.
-            let after = if step == 0 { Vec::new() } else { vec![(step - 1) * hosts + (source + hosts - 1) % hosts] };
+            let after =
+                if step == 0 { Vec::new() } else { vec![(step - 1) * hosts + (source + hosts - 1) % hosts] };
             let (destination, begin) = ((source + 1) % hosts, Begin::Later(0));
             demands.push(Demand { source, destination, bytes: part, begin, after, foreground: true });
         }
@@ -91,7 +99,12 @@ mod tests {
     use trimwire_planner::espresso::Tensor;
 
     fn model() -> Model {
-        let tensor = |name: &str, elements| Tensor { name: name.into(), elements, compute_us: 10.0, after: Vec::new() };
+        let tensor = |name: &str, elements| Tensor {
+            name: name.into(),
+            elements,
+            compute_us: 10.0,
+            after: Vec::new(),
+        };
         Model { model: "two".into(), forward_ms: 0.1, tensors: vec![tensor("b", 1_000), tensor("a", 3_000)] }
     }
 
