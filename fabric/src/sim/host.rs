@@ -167,14 +167,13 @@ impl Host {
             return;
         }
         let mut wake = slot.end.poll_timeout();
-        match slot.end.next_send_ns() {
-            Some(at_ns) if at_ns <= around.now_ns => {
-                if !std::mem::replace(&mut slot.queued, true) {
-                    self.ready.push_back(at);
-                }
+        let send = slot.end.next_send_ns();
+        if send.is_some_and(|at_ns| at_ns <= around.now_ns) {
+            if !std::mem::replace(&mut slot.queued, true) {
+                self.ready.push_back(at);
             }
-            Some(at_ns) => wake = Some(wake.map_or(at_ns, |wake| wake.min(at_ns))),
-            None => {}
+        } else if let Some(at_ns) = send {
+            wake = Some(wake.map_or(at_ns, |wake| wake.min(at_ns)));
         }
         arm(
             around,

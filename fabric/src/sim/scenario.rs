@@ -52,7 +52,7 @@ fn prepare(
         return wrong(&["topology"], format!("{} hosts; valid are 2 to {MOST_HOSTS}", topology.hosts));
     }
     let payload = run.payload.unwrap_or(file.payload);
-    if !(24..=8_976).contains(&payload) || payload % 24 != 0 {
+    if !(24..=8_976).contains(&payload) || !payload.is_multiple_of(24) {
         return wrong(
             &["payload"],
             format!("payload: {payload}; valid are multiples of 24 up to 8976, of ten planes of whole bytes"),
@@ -64,7 +64,7 @@ fn prepare(
     let demands = demands(words, &topology, rate_bps, run.compression.unwrap_or(1.0), seed, model)?;
     let transport = transport(&run.transport, rate_bps, &topology, words)?;
     let frame = u64::from(payload + HEAD);
-    let rule = rule(run.switch.as_ref(), &run.transport, rate_bps, payload, frame)?;
+    let rule = rule(run.switch.as_ref(), &run.transport, rate_bps, payload, frame);
     let changes = changes(file, &topology)?;
     let ideal_s = ideal_s(&demands, &topology);
     let limit_ns = file.limit.map_or(10_000_000_000, |limit| limit.0);
@@ -313,12 +313,12 @@ fn rule(
     rate_bps: u64,
     payload: u32,
     frame: u64,
-) -> Result<Rule, Wrong> {
+) -> Rule {
     let nothing = SwitchWords::default();
     let words = words.unwrap_or(&nothing);
     let limit = words.buffer.map_or(512 << 10, |bytes| bytes.0);
     let mark_at = Some(words.mark_at.map_or(65 * frame, |bytes| bytes.0));
-    Ok(match () {
+    match () {
         () if transport.dctcp.is_some() => Rule::DropTail { limit, mark_at },
         () if transport.pias.is_some() => Rule::Priority { limit, mark_at },
         () if transport.pfabric.is_some() => Rule::PFabric { limit },
@@ -353,7 +353,7 @@ fn rule(
             }
             Rule::Ladder(rungs)
         }
-    })
+    }
 }
 
 fn changes(file: &File, topology: &Topology) -> Result<Vec<LinkChange>, Wrong> {

@@ -107,11 +107,10 @@ impl Ladder {
                     Verdict::Admit
                 }
             }
-            Trimming::Trimmed | Trimming::Trimmable => Verdict::Admit,
             Trimming::Plain if !important && waiting >= rungs.shallow_at[at] => Verdict::Drop,
             Trimming::Plain if waiting >= rungs.drop_at[at] => Verdict::Drop,
             Trimming::Plain if important && waiting >= rungs.mark_at[at] => Verdict::AdmitMarked,
-            Trimming::Plain => Verdict::Admit,
+            _ => Verdict::Admit,
         }
     }
 

@@ -66,9 +66,8 @@ impl Receiver for EachReceiver {
     fn handle_packet(&mut self, _: u64, packet: &Packet, out: &mut VecDeque<Packet>) {
         match packet.kind {
             Kind::Data if packet.is_cut() => {
-                if self.answers_heads {
-                    out.push_back(packet.answer(Kind::Nack, packet.number));
-                }
+                let answer = || packet.answer(Kind::Nack, packet.number);
+                out.extend(self.answers_heads.then(answer));
             }
             Kind::Data => {
                 self.board.insert(packet.number);

@@ -74,7 +74,8 @@ impl Sender for NdpSender {
                 self.acknowledged.insert(packet.number);
             }
             Kind::Nack => {
-                if self.settle(packet.number) && !self.acknowledged.has(packet.number) {
+                let awaited = self.settle(packet.number);
+                if awaited && !self.acknowledged.has(packet.number) {
                     self.again.push_back(packet.number);
                 }
             }
@@ -115,15 +116,12 @@ impl Sender for NdpSender {
     fn poll_transmit(&mut self, now_ns: u64) -> Option<Packet> {
         self.next_send_ns()?;
         self.credit -= 1;
-        let number = match self.again.pop_front() {
-            Some(number) => {
-                self.sent.repairs += 1;
-                number
-            }
-            None => {
-                self.next += 1;
-                self.next - 1
-            }
+        let number = if let Some(number) = self.again.pop_front() {
+            self.sent.repairs += 1;
+            number
+        } else {
+            self.next += 1;
+            self.next - 1
         };
         while let Some(&(sent_ns, number)) = self.flying.front()
             && !self.is_flying(sent_ns, number)

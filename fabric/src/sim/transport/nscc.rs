@@ -77,7 +77,8 @@ impl NsccSender {
         match (packet.echo, delay < target) {
             // Proportional increase: what is missing from the target, once a round trip.
             (false, true) => {
-                self.window += (1.0 - delay / target) * FAIR_INCREASE.max(self.most / 8.0) / self.window
+                let most = FAIR_INCREASE.max(self.most / 8.0);
+                self.window += (1.0 - delay / target) * most / self.window;
             }
             (false, false) => self.window += FAIR_INCREASE / self.window,
             // Marked and short: the queue is draining.
@@ -110,7 +111,8 @@ impl Sender for NsccSender {
                 self.on_ack(now_ns, packet);
             }
             Kind::Nack => {
-                if self.settle(packet.number) && !self.acknowledged.has(packet.number) {
+                let awaited = self.settle(packet.number);
+                if awaited && !self.acknowledged.has(packet.number) {
                     self.again.push_back(packet.number);
                 }
                 self.heads += 1;
@@ -147,15 +149,12 @@ impl Sender for NsccSender {
 
     fn poll_transmit(&mut self, now_ns: u64) -> Option<Packet> {
         self.next_send_ns()?;
-        let number = match self.again.pop_front() {
-            Some(number) => {
-                self.sent.repairs += 1;
-                number
-            }
-            None => {
-                self.next += 1;
-                self.next - 1
-            }
+        let number = if let Some(number) = self.again.pop_front() {
+            self.sent.repairs += 1;
+            number
+        } else {
+            self.next += 1;
+            self.next - 1
         };
         while let Some(&(sent_ns, number)) = self.flying.front()
             && self.left_ns[number as usize] != sent_ns + 1
