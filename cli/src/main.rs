@@ -6,6 +6,7 @@ mod failure;
 mod output;
 mod plan;
 mod progress;
+mod sim;
 mod training;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
@@ -25,6 +26,7 @@ enum Command {
     Demo(demo::Options),
     Codec(codec::Options),
     Plan(plan::Options),
+    Sim(sim::Options),
     /// Write a shell's completions to stdout.
     Completions {
         /// The shell.
@@ -50,6 +52,7 @@ fn run(command: Command) -> Outcome {
         }
         Command::Codec(options) => codec::run(&options),
         Command::Plan(options) => plan::run(&options),
+        Command::Sim(options) => sim::run(&options),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "trimwire", &mut std::io::stdout());
             Ok(())

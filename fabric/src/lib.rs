@@ -18,3 +18,4 @@ pub mod event;
 pub mod frame;
 pub mod network;
 pub mod nodes;
+pub mod sim;

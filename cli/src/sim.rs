@@ -1,0 +1,96 @@
+//! `trimwire sim`: a scenario file's runs in virtual time, as a table or as JSON.
+//!
+//! ```text
+//! SCENARIO.yaml, model files ─► trimwire_fabric::sim ─► table, JSON
+//! ```
+
+mod options;
+mod watch;
+
+use crate::failure::{Failure, Outcome};
+use crate::output::{print, print_json, table};
+use anyhow::Context as _;
+pub(crate) use options::Options;
+use serde::Serialize;
+use std::path::Path;
+use trimwire_fabric::sim::report::{RunReport, report};
+use trimwire_fabric::sim::run::run as simulate;
+use trimwire_fabric::sim::scenario::{File, Prepared};
+use trimwire_planner::espresso::Model;
+use watch::Watch;
+
+#[derive(Debug, Serialize)]
+struct Results {
+    scenario: String,
+    seed: u64,
+    runs: Vec<RunReport>,
+}
+
+/// Runs a scenario.
+pub(crate) fn run(options: &Options) -> Outcome {
+    let name = options.scenario.display().to_string();
+    let text = read(&options.scenario).map_err(Failure::input)?;
+    let file = File::from_yaml(&text, &name).map_err(Failure::input)?;
+    let prepared =
+        file.prepare(&text, &name, |model| model_file(&options.scenario, model)).map_err(Failure::input)?;
+    let chosen = choose(&prepared, &options.run).map_err(Failure::usage)?;
+    let mut runs = Vec::new();
+    for prepared in chosen {
+        let mut watch = Watch::new(&prepared.name);
+        let outcome = simulate(&prepared.setup, options.threads(), |progress| watch.tell(progress));
+        runs.push(report(prepared, &outcome, watch.finish()));
+    }
+    let results = Results { scenario: file.scenario.clone(), seed: file.seed, runs };
+    if options.json { Ok(print_json(&results)?) } else { Ok(print(&human(&results))?) }
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// Model files stand beside the scenario, or where its folder's relative path leads.
+fn model_file(scenario: &Path, model: &str) -> Result<Model, String> {
+    let path = scenario.parent().unwrap_or(Path::new(".")).join(model);
+    let text = read(&path).map_err(|error| format!("{error:#}"))?;
+    Model::from_yaml(&text, model).map_err(|error| error.to_string())
+}
+
+fn choose<'a>(prepared: &'a [Prepared], names: &[String]) -> anyhow::Result<Vec<&'a Prepared>> {
+    for name in names {
+        if !prepared.iter().any(|run| run.name == *name) {
+            let valid: Vec<&str> = prepared.iter().map(|run| run.name.as_str()).collect();
+            anyhow::bail!("--run {name}: the scenario has no such run; valid are {}", valid.join(", "));
+        }
+    }
+    Ok(prepared.iter().filter(|run| names.is_empty() || names.contains(&run.name)).collect())
+}
+
+const TITLES: [&str; 12] =
+    ["run", "flows", "left", "FCT mean", "p99", "max", "ideal", "cut", "dropped", "again", "NMSE", "hops/s"];
+
+fn human(results: &Results) -> String {
+    let rows: Vec<Vec<String>> = results.runs.iter().map(row).collect();
+    format!("{} (seed {})\n\n{}", results.scenario, results.seed, table(&TITLES, &rows, 1))
+}
+
+fn row(run: &RunReport) -> Vec<String> {
+    let percent = |share: f64| format!("{:.2} %", share * 100.0);
+    vec![
+        run.name.clone(),
+        run.flows.to_string(),
+        run.unfinished.to_string(),
+        time(run.fct_mean_s),
+        time(run.fct_p99_s),
+        time(run.fct_max_s),
+        time(run.ideal_s),
+        percent(run.cut_share),
+        percent(run.dropped_share),
+        percent(run.repaired_share),
+        format!("{:.1e}", run.nmse),
+        format!("{:.2} M", run.packet_hops_per_second / 1e6),
+    ]
+}
+
+fn time(seconds: f64) -> String {
+    if seconds < 1e-3 { format!("{:.1} us", seconds * 1e6) } else { format!("{:.3} ms", seconds * 1e3) }
+}

@@ -1,0 +1,110 @@
+//! What a plain switch's port does with the packets that wait: each rule is its paper's, and is held against it by tests.
+//!
+//! Written anew for simulation, against ARCHITECTURE.md's first invariant, because these are the switches that the P4 program is compared with. [`Ladder`] is
+//! the program's own rule without its tables, and `fabric/tests/ladder.rs` holds it against the P4 engine packet for packet.
+
+mod drop_tail;
+mod ladder;
+mod ndp;
+mod pfabric;
+mod priority;
+
+pub use ladder::{Ladder, Rungs};
+
+use super::packet::Packet;
+use drop_tail::DropTail;
+use ndp::Ndp;
+use pfabric::PFabric;
+use priority::Priority;
+
+/// What became of the packets that came to a port, by the frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// DATA that came.
+    pub offered: u64,
+    /// Of these, cut here.
+    pub cut: u64,
+    /// Of these, dropped here.
+    pub dropped: u64,
+    /// Of these, marked here.
+    pub marked: u64,
+    /// Packets of other kinds, dropped here.
+    pub control_dropped: u64,
+    /// Most bytes that waited.
+    pub most_bytes: u64,
+}
+
+impl Counts {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.offered += other.offered;
+        self.cut += other.cut;
+        self.dropped += other.dropped;
+        self.marked += other.marked;
+        self.control_dropped += other.control_dropped;
+        self.most_bytes = self.most_bytes.max(other.most_bytes);
+    }
+
+    fn drop(&mut self, packet: &Packet) {
+        if packet.kind == super::packet::Kind::Data {
+            self.dropped += 1;
+        } else {
+            self.control_dropped += 1;
+        }
+    }
+}
+
+/// The queues of one port. The packet on the line is not among those that wait.
+pub trait Discipline: std::fmt::Debug + Send {
+    /// Takes a packet in; or marks it, cuts it, drops it, or another one in its place.
+    fn enqueue(&mut self, now_ns: u64, packet: Packet, counts: &mut Counts);
+    /// The packet to send next.
+    fn dequeue(&mut self) -> Option<Packet>;
+    /// Bytes that wait.
+    fn bytes(&self) -> u64;
+}
+
+/// Which rule, with its numbers; sizes in bytes of frames.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Rule {
+    /// First in, first out; what does not fit is dropped. Marked from `mark_at` on.
+    DropTail {
+        /// Most bytes that wait.
+        limit: u64,
+        /// DCTCP's K (SIGCOMM 2010, §3.1): a packet that finds more than this waiting is marked.
+        mark_at: Option<u64>,
+    },
+    /// Strict priority of eight queues in one buffer.
+    Priority {
+        /// Most bytes that wait in all.
+        limit: u64,
+        /// A packet that finds more than this in all queues is marked (PIAS, NSDI 2015, §5: per port).
+        mark_at: Option<u64>,
+    },
+    /// The flow with the fewest packets left goes first; the one with the most is dropped (pFabric, SIGCOMM 2013, §4.2).
+    PFabric {
+        /// Most bytes that wait.
+        limit: u64,
+    },
+    /// Eight whole packets, and what does not fit is cut to its head (NDP, SIGCOMM 2017, §3.1).
+    Ndp {
+        /// Whole packets that wait at most.
+        packets: u32,
+        /// Bytes of heads that wait at most.
+        heads: u64,
+    },
+    /// The P4 program's: see [`Ladder`].
+    Ladder(Rungs),
+}
+
+impl Rule {
+    /// An empty port; `place` makes its coins its own.
+    pub(crate) fn build(&self, seed: u64, place: u64) -> Box<dyn Discipline> {
+        match *self {
+            Self::DropTail { limit, mark_at } => Box::new(DropTail::new(limit, mark_at)),
+            Self::Priority { limit, mark_at } => Box::new(Priority::new(limit, mark_at)),
+            Self::PFabric { limit } => Box::new(PFabric::new(limit)),
+            Self::Ndp { packets, heads } => Box::new(Ndp::new(packets, heads, seed, place)),
+            Self::Ladder(rungs) => Box::new(Ladder::new(rungs)),
+        }
+    }
+}

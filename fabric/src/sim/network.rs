@@ -1,0 +1,163 @@
+//! What all domains of a run share and none changes: flows, routes, where nodes are.
+
+use super::discipline::{Counts, Rule};
+use super::packet::HEAD;
+use super::random::mix;
+use super::topology::{Node, Routes, Topology};
+use super::transport::{Flow, Transport};
+use super::workload::{Begin, Demand};
+use std::collections::BTreeMap;
+
+/// A flow of the run, and what waits for it.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    pub(crate) flow: Flow,
+    pub(crate) begin: Begin,
+    /// Whether it is what the run is about, and not its background.
+    pub(crate) foreground: bool,
+    /// Flows that have to be over before this one may begin.
+    pub(crate) waits_for: u32,
+    /// Flows that wait for this one; they begin where it ends.
+    pub(crate) next: Vec<u32>,
+    /// Where its two hosts keep it.
+    pub(crate) sender_slot: u32,
+    pub(crate) receiver_slot: u32,
+}
+
+/// A change of a link at a time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LinkChange {
+    /// When, ns.
+    pub at_ns: u64,
+    /// The link, by its place in the topology.
+    pub link: usize,
+    /// Whether it works; frames that meet one that does not are lost, and the switches at its ends choose other ways where they have any.
+    pub up: bool,
+    /// Share of the frames that vanish, each way.
+    pub loss: f64,
+}
+
+/// Where a node is: domain, and place among its hosts or switches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) domain: u32,
+    pub(crate) index: u32,
+}
+
+/// Everything that stays as it is.
+#[derive(Debug)]
+pub(crate) struct Network {
+    pub(crate) flows: Vec<Planned>,
+    pub(crate) routes: Routes,
+    pub(crate) topology: Topology,
+    pub(crate) hosts: Vec<Place>,
+    pub(crate) switches: Vec<Place>,
+    pub(crate) domains: u32,
+    /// No domain hears of another's doings sooner.
+    pub(crate) lookahead_ns: u64,
+    pub(crate) transport: Transport,
+    pub(crate) rule: Rule,
+    pub(crate) seed: u64,
+    pub(crate) changes: Vec<LinkChange>,
+}
+
+impl Network {
+    /// Plans a run. Demands name hosts of the topology, and wait only for earlier ones that end where they begin.
+    pub(crate) fn new(
+        topology: Topology,
+        demands: &[Demand],
+        payload: u32,
+        transport: Transport,
+        rule: Rule,
+        changes: Vec<LinkChange>,
+        seed: u64,
+    ) -> Self {
+        let routes = Routes::new(&topology);
+        let (hosts, switches, domains, lookahead_ns) = divide(&topology);
+        let mut slots: BTreeMap<(u32, bool), u32> = BTreeMap::new();
+        let mut slot = |host: u32, sends: bool| {
+            let next = slots.entry((host, sends)).or_default();
+            *next += 1;
+            *next - 1
+        };
+        let mut flows: Vec<Planned> = Vec::with_capacity(demands.len());
+        for (number, demand) in (0..).zip(demands) {
+            let (source, destination) = (demand.source, demand.destination);
+            let whole = demand.bytes.clamp(1, u64::from(payload)) as u32 + HEAD;
+            let flow = Flow {
+                number,
+                source,
+                destination,
+                bytes: demand.bytes.max(1),
+                payload,
+                base_rtt_ns: routes.one_way_ns(source, destination, whole)
+                    + routes.one_way_ns(destination, source, super::packet::CONTROL),
+                rate_bps: routes.card_bps(source).min(routes.card_bps(destination)),
+                hosts: topology.hosts,
+                seed: mix(seed ^ mix(u64::from(number))),
+            };
+            let (sender_slot, receiver_slot) = (slot(source, true), slot(destination, false));
+            let waits_for = demand.after.len() as u32;
+            let (begin, foreground) = (demand.begin, demand.foreground);
+            flows.push(Planned {
+                flow,
+                begin,
+                foreground,
+                waits_for,
+                next: Vec::new(),
+                sender_slot,
+                receiver_slot,
+            });
+            for &before in &demand.after {
+                if let Some(before) = flows.get_mut(before as usize) {
+                    before.next.push(number);
+                }
+            }
+        }
+        Self {
+            flows,
+            routes,
+            topology,
+            hosts,
+            switches,
+            domains,
+            lookahead_ns,
+            transport,
+            rule,
+            seed,
+            changes,
+        }
+    }
+}
+
+/// Each switch with its hosts is a domain; where links between switches have no delay there is only one.
+fn divide(topology: &Topology) -> (Vec<Place>, Vec<Place>, u32, u64) {
+    let between =
+        topology.links.iter().filter(|link| link.ends.iter().all(|end| matches!(end, Node::Switch(_))));
+    let lookahead_ns = between.map(|link| link.delay_ns).min().unwrap_or(u64::MAX / 4);
+    let one = lookahead_ns == 0;
+    let mut inside = vec![0; if one { 1 } else { topology.switches as usize }];
+    let mut hosts = Vec::new();
+    for (_, other) in topology.cards() {
+        let switch = if let Node::Switch(switch) = other { switch } else { 0 };
+        let domain = if one { 0 } else { switch };
+        hosts.push(Place { domain, index: inside[domain as usize] });
+        inside[domain as usize] += 1;
+    }
+    let switches = (0..topology.switches)
+        .map(|s| if one { Place { domain: 0, index: s } } else { Place { domain: s, index: 0 } });
+    (hosts, switches.collect(), inside.len() as u32, lookahead_ns.max(1))
+}
+
+/// What a run has counted, in all domains.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Totals {
+    pub(crate) hops: u64,
+    pub(crate) sent: u64,
+    pub(crate) repairs: u64,
+    pub(crate) timeouts: u64,
+    /// DATA lost on links that are down or gray.
+    pub(crate) lost: u64,
+    pub(crate) switches: Counts,
+    pub(crate) memory: usize,
+}

@@ -1,0 +1,153 @@
+//! What travels: the head of a frame, and its length. Bodies are not simulated; a cut changes the length.
+
+/// Bytes in front of what a DATA packet carries, the same for all transports so that they are compared at equal payloads: Ethernet 14, IPv4 20, UDP 8,
+/// 20 of the transport (docs/wire-format.md's header; TCP's is as long as UDP's and 12 of that).
+pub const HEAD: u32 = 62;
+/// Bytes of a packet that carries nothing: acknowledgements, pulls, probes.
+pub(crate) const CONTROL: u32 = 64;
+/// The queue of control packets where a port has several; the highest is served first.
+pub(crate) const CONTROL_CLASS: u8 = 7;
+
+/// What a packet is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Part of a flow.
+    Data,
+    /// What arrived.
+    Ack,
+    /// A packet arrived without its payload (NDP).
+    Nack,
+    /// The sender may send one more packet (NDP).
+    Pull,
+    /// Asks what arrived.
+    Probe,
+    /// Answers a probe.
+    Status,
+    /// The receiver has the flow.
+    Final,
+}
+
+/// RFC 3168's code points.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ecn {
+    /// Not ECN-capable; with MLT §5.2, less important.
+    NotEct,
+    /// Capable.
+    Ect,
+    /// Congestion was experienced.
+    Ce,
+}
+
+/// What switches may do to a packet besides forwarding, marking and dropping it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trimming {
+    /// Nothing.
+    Plain,
+    /// Cut it.
+    Trimmable,
+    /// It was cut, and is not again.
+    Trimmed,
+}
+
+/// What became of one DATA packet, as a receiver reports it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Report {
+    pub(crate) number: u32,
+    /// Planes that the receiver has of it.
+    pub(crate) planes: u8,
+    pub(crate) cut: bool,
+    pub(crate) marked: bool,
+    pub(crate) entropy: u16,
+    /// When it left.
+    pub(crate) sent_ns: u64,
+}
+
+/// A packet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Packet {
+    /// The flow, by its number in the run.
+    pub flow: u32,
+    /// DATA: its number in the flow. Answers: what they are about.
+    pub number: u32,
+    /// Bytes of the whole frame as it is now.
+    pub length: u32,
+    /// pFabric's priority, the packets that the flow has left (0 is served first); in repairs of cut packets, the payload's bytes that were left out.
+    pub rank: u32,
+    /// Host that sends it.
+    pub source: u32,
+    /// Host that gets it.
+    pub destination: u32,
+    /// What switches choose among equal paths by, beside the flow.
+    pub entropy: u16,
+    /// What it is for.
+    pub kind: Kind,
+    /// Queue where a port has several.
+    pub class: u8,
+    /// Marks.
+    pub ecn: Ecn,
+    /// In answers: whether the packet that is answered was marked.
+    pub echo: bool,
+    /// Whether it may be cut.
+    pub trimming: Trimming,
+    /// When it left its sender, ns; in answers, when the packet did that is answered.
+    pub sent_ns: u64,
+    /// What arrived, where one answer tells it of several packets.
+    pub(crate) reports: Option<Box<[Report]>>,
+}
+
+impl Packet {
+    /// A whole packet of DATA of so many bytes, ECN-capable and not to be cut, from host 0 to host 1.
+    pub fn data(flow: u32, number: u32, length: u32) -> Self {
+        Self {
+            flow,
+            number,
+            length,
+            rank: 0,
+            source: 0,
+            destination: 1,
+            entropy: 0,
+            kind: Kind::Data,
+            class: 0,
+            ecn: Ecn::Ect,
+            echo: false,
+            trimming: Trimming::Plain,
+            sent_ns: 0,
+            reports: None,
+        }
+    }
+
+    /// The packet that answers this one, to its sender.
+    pub(crate) fn answer(&self, kind: Kind, number: u32) -> Self {
+        Self {
+            flow: self.flow,
+            number,
+            length: CONTROL,
+            rank: 0,
+            source: self.destination,
+            destination: self.source,
+            entropy: self.entropy,
+            kind,
+            class: CONTROL_CLASS,
+            ecn: Ecn::Ect,
+            echo: self.ecn == Ecn::Ce,
+            trimming: Trimming::Plain,
+            sent_ns: self.sent_ns,
+            reports: None,
+        }
+    }
+
+    /// Whether it was cut on its way.
+    pub fn is_cut(&self) -> bool {
+        self.trimming == Trimming::Trimmed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_takes_no_more_memory_than_a_cache_line() {
+        assert!(size_of::<Packet>() <= 64, "{}", size_of::<Packet>());
+    }
+}

@@ -1,0 +1,100 @@
+//! What is told of a run.
+
+use super::run::Outcome;
+use super::scenario::Prepared;
+use serde::Serialize;
+
+/// A run's figures, in the units that their names end with; shares of the DATA packets that were sent.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunReport {
+    /// The run's.
+    pub name: String,
+    /// Flows of the foreground.
+    pub flows: u64,
+    /// Of these, not over when the run was ended.
+    pub unfinished: u64,
+    /// Flow completion times of those that are over.
+    pub fct_mean_s: f64,
+    /// Median, the least time that half of the flows keep to.
+    pub fct_p50_s: f64,
+    /// Likewise for 99 in 100.
+    pub fct_p99_s: f64,
+    /// Likewise for 999 in 1,000.
+    pub fct_p999_s: f64,
+    /// Of the slowest flow.
+    pub fct_max_s: f64,
+    /// From the begin of the first flow to the end of the last.
+    pub completion_s: f64,
+    /// Least time in which the busiest host's link carries the payload; waits for computation are not in it.
+    pub ideal_s: f64,
+    /// Frames handed from node to node.
+    pub packet_hops: u64,
+    /// The same by the second of wall-clock time: the one figure that differs from run to run.
+    pub packet_hops_per_second: f64,
+    /// DATA packets that senders sent.
+    pub packets: u64,
+    /// Cut by switches.
+    pub cut_share: f64,
+    /// Dropped by switches or lost on links.
+    pub dropped_share: f64,
+    /// Sent again.
+    pub repaired_share: f64,
+    /// Marked by switches.
+    pub marked_share: f64,
+    /// Time-outs of senders.
+    pub timeouts: u64,
+    /// Error of the gradients by the codec's closed form, NMSE = λ − 1 (docs/wire-format.md), over all flows; 0 where everything arrived.
+    pub nmse: f64,
+    /// Most bytes that waited at a port.
+    pub queue_max_bytes: u64,
+}
+
+/// The figures of a run that took so many seconds of wall-clock time.
+pub fn report(prepared: &Prepared, outcome: &Outcome, wall_s: f64) -> RunReport {
+    let demands = &prepared.setup.demands;
+    let over = outcome.flows.iter().filter(|flow| demands[flow.demand].foreground);
+    let mut times: Vec<u64> = over.clone().map(|flow| flow.duration_ns).collect();
+    times.sort_unstable();
+    let quantile = |share: f64| {
+        let at = (share * times.len() as f64).ceil() as usize;
+        times.get(at.max(1) - 1).map_or(0.0, |&time| seconds(time))
+    };
+    let mean =
+        times.iter().map(|&time| u128::from(time)).sum::<u128>() as f64 / times.len().max(1) as f64 / 1e9;
+    let first = over.clone().map(|flow| flow.began_ns).min().unwrap_or(0);
+    let last = over.clone().map(|flow| flow.began_ns + flow.duration_ns).max().unwrap_or(0);
+    let (mut bytes, mut error) = (0.0, 0.0);
+    for flow in over {
+        let weight = demands[flow.demand].bytes as f64;
+        bytes += weight;
+        // A flow of which nothing arrived is an error of all of it.
+        error += weight * if flow.share_kept > 0.0 { 1.0 / flow.share_kept - 1.0 } else { 1.0 };
+    }
+    let share = |packets: u64| packets as f64 / outcome.sent.max(1) as f64;
+    RunReport {
+        name: prepared.name.clone(),
+        flows: demands.iter().filter(|demand| demand.foreground).count() as u64,
+        unfinished: outcome.unfinished,
+        fct_mean_s: mean,
+        fct_p50_s: quantile(0.5),
+        fct_p99_s: quantile(0.99),
+        fct_p999_s: quantile(0.999),
+        fct_max_s: quantile(1.0),
+        completion_s: seconds(last - first),
+        ideal_s: prepared.ideal_s,
+        packet_hops: outcome.packet_hops,
+        packet_hops_per_second: (outcome.packet_hops as f64 / wall_s.max(1e-9)).round(),
+        packets: outcome.sent,
+        cut_share: share(outcome.switches.cut),
+        dropped_share: share(outcome.switches.dropped + outcome.lost),
+        repaired_share: share(outcome.repairs),
+        marked_share: share(outcome.switches.marked),
+        timeouts: outcome.timeouts,
+        nmse: if bytes > 0.0 { error / bytes } else { 0.0 },
+        queue_max_bytes: outcome.switches.most_bytes,
+    }
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}

@@ -1,0 +1,225 @@
+//! A run: domains in windows as long as the shortest link between them, by any number of threads.
+//!
+//! ```text
+//!  next event of all ─► window: [next, next + lookahead) ─► each domain by itself ─► frames to others change hands ─► next event …
+//! ```
+//!
+//! What a domain does in a window can reach another one after it at the earliest, so nobody waits for anybody inside of one. Domains and windows do not depend on the
+//! number of threads, and frames are taken in by the number of the domain that they come from: so results do not either.
+
+use super::discipline::{Counts, Rule};
+use super::domain::{Domain, Event};
+use super::network::{LinkChange, Network, Totals};
+use super::topology::Topology;
+use super::transport::Transport;
+use super::workload::Demand;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, Mutex, PoisonError};
+
+/// Windows are no longer than this, so that a run ends soon after its last flow and tells how far it is.
+const LONGEST_WINDOW_NS: u64 = 100_000;
+
+/// What is simulated.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// Hosts, switches, links.
+    pub topology: Topology,
+    /// Flows.
+    pub demands: Vec<Demand>,
+    /// Bytes of payload of a whole packet.
+    pub payload: u32,
+    /// Of all hosts.
+    pub transport: Transport,
+    /// Of all ports of all switches.
+    pub rule: Rule,
+    /// Links that change.
+    pub changes: Vec<LinkChange>,
+    /// Of every coin.
+    pub seed: u64,
+    /// Virtual time at which the run ends, whatever is not over, ns.
+    pub limit_ns: u64,
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Virtual time, ns.
+    pub now_ns: u64,
+    /// Flows of the foreground that are over.
+    pub finished: u64,
+    /// Of so many.
+    pub flows: u64,
+}
+
+/// A flow's life.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FlowOutcome {
+    /// Its place in the demands.
+    pub demand: usize,
+    /// When its sender began, ns.
+    pub began_ns: u64,
+    /// From then until its receiver had what it asked for, ns.
+    pub duration_ns: u64,
+    /// The share of the gradient's energy that arrived.
+    pub share_kept: f64,
+}
+
+/// What came out.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// Flows that are over, by demand.
+    pub flows: Vec<FlowOutcome>,
+    /// Flows of the foreground that are not over.
+    pub unfinished: u64,
+    /// Virtual time of the last event, ns.
+    pub end_ns: u64,
+    /// Frames handed from node to node.
+    pub packet_hops: u64,
+    /// DATA packets that senders sent, again ones included.
+    pub sent: u64,
+    /// Of these, again.
+    pub repairs: u64,
+    /// Time-outs of senders.
+    pub timeouts: u64,
+    /// DATA packets lost on links that are down or gray.
+    pub lost: u64,
+    /// What switches did.
+    pub switches: Counts,
+    /// Bytes that calendars and packets on their way took at most.
+    pub memory: usize,
+}
+
+type Inbox = Mutex<Vec<(usize, Vec<(u64, Event)>)>>;
+
+/// Simulates with up to `threads` threads; `progress` hears how far it is, now and then.
+pub fn run(setup: &Setup, threads: usize, mut progress: impl FnMut(Progress)) -> Outcome {
+    let Setup { topology, demands, payload, transport, rule, changes, seed, limit_ns } = setup;
+    let network =
+        Network::new(topology.clone(), demands, *payload, transport.clone(), *rule, changes.clone(), *seed);
+    let network = Arc::new(network);
+    let mut domains = Domain::all(&network);
+    let threads = threads.clamp(1, domains.len());
+    let window_ns = network.lookahead_ns.min(LONGEST_WINDOW_NS);
+    let foreground = network.flows.iter().filter(|planned| planned.foreground).count() as u64;
+
+    let inboxes: Vec<Inbox> = domains.iter().map(|_| Inbox::default()).collect();
+    // Of each thread: its next event, and its flows of the foreground that are over.
+    let reports: Vec<(AtomicU64, AtomicU64)> = (0..threads).map(|_| Default::default()).collect();
+    let (barrier, end_ns) = (Barrier::new(threads), AtomicU64::new(0));
+    // Every nth domain: racks come first and are what takes time.
+    let mut parts: Vec<Vec<(usize, &mut Domain)>> = (0..threads).map(|_| Vec::new()).collect();
+    for (number, domain) in domains.iter_mut().enumerate() {
+        parts[number % threads].push((number, domain));
+    }
+    std::thread::scope(|scope| {
+        let (inboxes, reports, barrier, end_ns) = (&inboxes, &reports, &barrier, &end_ns);
+        let mut parts = parts.into_iter().enumerate();
+        let first = parts.next();
+        for (thread, mut part) in parts {
+            scope.spawn(move || {
+                loop {
+                    report(&mut part, &reports[thread]);
+                    barrier.wait();
+                    barrier.wait();
+                    let end_ns = end_ns.load(Ordering::Acquire);
+                    if end_ns == 0 {
+                        return;
+                    }
+                    window(&mut part, end_ns, inboxes, barrier);
+                }
+            });
+        }
+        let Some((_, mut part)) = first else { return };
+        loop {
+            report(&mut part, &reports[0]);
+            barrier.wait();
+            let next = reports.iter().map(|(next, _)| next.load(Ordering::Acquire)).min().unwrap_or(u64::MAX);
+            let finished = reports.iter().map(|(_, finished)| finished.load(Ordering::Acquire)).sum();
+            let over = next > *limit_ns || finished == foreground;
+            let end = if over { 0 } else { next.saturating_add(window_ns) };
+            end_ns.store(end, Ordering::Release);
+            barrier.wait();
+            if over {
+                return;
+            }
+            progress(Progress { now_ns: next, finished, flows: foreground });
+            window(&mut part, end, inboxes, barrier);
+        }
+    });
+    outcome(&network, &domains)
+}
+
+/// Says what a thread's domains have done, and what is next there.
+fn report(part: &mut [(usize, &mut Domain)], (next, finished): &(AtomicU64, AtomicU64)) {
+    let at_ns = part.iter().filter_map(|(_, domain)| domain.next_at()).min().unwrap_or(u64::MAX);
+    next.store(at_ns, Ordering::Release);
+    let count: u64 = part.iter_mut().map(|(_, domain)| domain.count_finished()).sum();
+    finished.store(count, Ordering::Release);
+}
+
+/// Runs a thread's domains to the end of a window, and hands over what leaves them. All threads meet before anyone takes anything in.
+fn window(part: &mut [(usize, &mut Domain)], end_ns: u64, inboxes: &[Inbox], barrier: &Barrier) {
+    for (number, domain) in part.iter_mut() {
+        domain.run(end_ns);
+        for (to, frames) in domain.leaving.iter_mut().enumerate() {
+            if !frames.is_empty() {
+                lock(&inboxes[to]).push((*number, std::mem::take(frames)));
+            }
+        }
+    }
+    barrier.wait();
+    for (number, domain) in part.iter_mut() {
+        let mut frames = std::mem::take(&mut *lock(&inboxes[*number]));
+        frames.sort_unstable_by_key(|(from, _)| *from);
+        frames.into_iter().for_each(|(_, frames)| domain.take(frames.into_iter()));
+    }
+}
+
+/// A poisoned lock means that another thread has panicked, and that panic is on its way.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn outcome(network: &Network, domains: &[Domain]) -> Outcome {
+    let mut began = vec![0; network.flows.len()];
+    for (flow, at_ns) in domains.iter().flat_map(|domain| &domain.began) {
+        began[*flow as usize] = *at_ns;
+    }
+    let mut flows: Vec<FlowOutcome> = Vec::new();
+    for finish in domains.iter().flat_map(|domain| &domain.finished) {
+        let demand = finish.flow as usize;
+        let began_ns = began[demand];
+        flows.push(FlowOutcome {
+            demand,
+            began_ns,
+            duration_ns: finish.at_ns - began_ns,
+            share_kept: finish.share_kept,
+        });
+    }
+    flows.sort_unstable_by_key(|flow| flow.demand);
+    let mut totals = Totals::default();
+    for domain in domains {
+        let here = domain.totals();
+        totals.hops += here.hops;
+        totals.sent += here.sent;
+        totals.repairs += here.repairs;
+        totals.timeouts += here.timeouts;
+        totals.lost += here.lost;
+        totals.memory += here.memory;
+        totals.switches.add(&here.switches);
+    }
+    let over = flows.iter().filter(|flow| network.flows[flow.demand].foreground).count();
+    let foreground = network.flows.iter().filter(|planned| planned.foreground).count();
+    Outcome {
+        unfinished: (foreground - over) as u64,
+        flows,
+        end_ns: domains.iter().map(Domain::now_ns).max().unwrap_or(0),
+        packet_hops: totals.hops,
+        sent: totals.sent,
+        repairs: totals.repairs,
+        timeouts: totals.timeouts,
+        lost: totals.lost,
+        switches: totals.switches,
+        memory: totals.memory,
+    }
+}

@@ -1,0 +1,386 @@
+//! Scenario files: one network, one workload, several runs that differ in what they say.
+
+mod file;
+mod locate;
+mod quantity;
+
+pub use file::{File, ScenarioError};
+pub use quantity::{Bytes, Duration, Rate};
+
+use super::discipline::{Rule, Rungs};
+use super::network::LinkChange;
+use super::packet::HEAD;
+use super::run::Setup;
+use super::topology::{Shape, Topology};
+use super::transport::{Delivery, Transport, TrimwireConfig};
+use super::workload::{
+    Background, Demand, ParameterServer, Sizes, all_to_all, incast, parameter_server, permutation, ring,
+};
+use file::{
+    DeliveryWord, LawWord, Run, SizesWord, SwitchWords, TopologyWords, TransportWords, WorkloadWords,
+};
+use trimwire_agent::rate::{DctcpConfig, Limits, RateConfig, TimelyConfig, TrimTargetConfig};
+use trimwire_planner::espresso::Model;
+
+/// The demands of one scenario at most: a flow takes some hundred bytes before it begins.
+const MOST_FLOWS: usize = 4_000_000;
+const MOST_HOSTS: u32 = 16_384;
+
+/// One run, ready.
+#[derive(Debug, Clone)]
+pub struct Prepared {
+    /// Its name.
+    pub name: String,
+    /// What is simulated.
+    pub setup: Setup,
+    /// Time that the busiest host's link takes for the payload of the foreground, s: nothing that carries all of it is faster.
+    pub ideal_s: f64,
+}
+
+/// A value that makes no sense: where it stands in the file, and why.
+type Wrong = (Vec<&'static str>, String);
+
+/// Prepares one run; `model` reads a model file by the name that the scenario gives.
+fn prepare(
+    file: &File,
+    run: &Run,
+    model: &mut dyn FnMut(&str) -> Result<Model, String>,
+) -> Result<Prepared, Wrong> {
+    let shape = shape(run.topology.as_ref().unwrap_or(&file.topology))?;
+    let topology = shape.topology();
+    if !(2..=MOST_HOSTS).contains(&topology.hosts) {
+        return wrong(&["topology"], format!("{} hosts; valid are 2 to {MOST_HOSTS}", topology.hosts));
+    }
+    let payload = run.payload.unwrap_or(file.payload);
+    if !(24..=8_976).contains(&payload) || !payload.is_multiple_of(24) {
+        return wrong(
+            &["payload"],
+            format!("payload: {payload}; valid are multiples of 24 up to 8976, of ten planes of whole bytes"),
+        );
+    }
+    let words = run.workload.as_ref().unwrap_or(&file.workload);
+    let seed = file.seed;
+    let rate_bps = topology.cards().first().map_or(1, |(link, _)| link.rate_bps);
+    let demands = demands(words, &topology, rate_bps, run.compression.unwrap_or(1.0), seed, model)?;
+    let transport = transport(&run.transport, rate_bps, &topology, words)?;
+    let frame = u64::from(payload + HEAD);
+    let rule = rule(run.switch.as_ref(), &run.transport, rate_bps, payload, frame);
+    let changes = changes(file, &topology)?;
+    let ideal_s = ideal_s(&demands, &topology);
+    let limit_ns = file.limit.map_or(10_000_000_000, |limit| limit.0);
+    let setup = Setup { topology, demands, payload, transport, rule, changes, seed, limit_ns };
+    Ok(Prepared { name: run.name.clone(), setup, ideal_s })
+}
+
+fn wrong<T>(path: &[&'static str], reason: String) -> Result<T, Wrong> {
+    Err((path.to_vec(), reason))
+}
+
+fn shape(words: &TopologyWords) -> Result<Shape, Wrong> {
+    let mut shapes = Vec::new();
+    if let Some(star) = &words.star {
+        shapes.push(Shape::Star { hosts: star.hosts, rate_bps: star.rate.0, delay_ns: star.delay.0 });
+    }
+    if let Some(bell) = &words.dumbbell {
+        let (rate_bps, delay_ns) = (bell.rate.0, bell.delay.0);
+        shapes.push(Shape::Dumbbell {
+            hosts: bell.hosts,
+            rate_bps,
+            bottleneck_bps: bell.bottleneck.0,
+            delay_ns,
+        });
+    }
+    if let Some(tree) = &words.leaf_spine {
+        shapes.push(Shape::LeafSpine {
+            leaves: tree.leaves,
+            spines: tree.spines,
+            hosts_per_leaf: tree.hosts_per_leaf,
+            rate_bps: tree.rate.0,
+            uplink_bps: tree.uplink.unwrap_or(tree.rate).0,
+            delay_ns: tree.delay.0,
+        });
+        if [tree.leaves, tree.spines, tree.hosts_per_leaf].iter().any(|&n| !(1..=1_024).contains(&n)) {
+            return wrong(
+                &["topology", "leaf_spine"],
+                "leaves, spines, hosts_per_leaf: valid are 1 to 1024".into(),
+            );
+        }
+    }
+    if let Some(tree) = &words.fat_tree {
+        if tree.k % 2 == 1 || !(2..=40).contains(&tree.k) {
+            return wrong(
+                &["topology", "fat_tree", "k"],
+                format!("k: {}; valid are even numbers from 2 to 40", tree.k),
+            );
+        }
+        shapes.push(Shape::FatTree { k: tree.k, rate_bps: tree.rate.0, delay_ns: tree.delay.0 });
+    }
+    match shapes[..] {
+        [shape] => Ok(shape),
+        _ => wrong(&["topology"], "topology: give one of star, dumbbell, leaf_spine, fat_tree".into()),
+    }
+}
+
+fn demands(
+    words: &WorkloadWords,
+    topology: &Topology,
+    rate_bps: u64,
+    compression: f64,
+    seed: u64,
+    model: &mut dyn FnMut(&str) -> Result<Model, String>,
+) -> Result<Vec<Demand>, Wrong> {
+    if !(1.0..=1e6).contains(&compression) {
+        return wrong(&["compression"], format!("compression: {compression}; valid are 1 to 1000000 times"));
+    }
+    let hosts = topology.hosts;
+    let less = |bytes: u64| ((bytes as f64 / compression) as u64).max(1);
+    let mut made: Vec<Demand> = Vec::new();
+    // Waits are by number, so each part is moved behind the one before.
+    let mut add = |part: Vec<Demand>| {
+        let before = made.len() as u32;
+        made.extend(part.into_iter().map(|mut demand| {
+            demand.after.iter_mut().for_each(|after| *after += before);
+            demand
+        }));
+    };
+    if let Some(cast) = &words.incast {
+        if !(1..hosts).contains(&cast.senders) {
+            let reason =
+                format!("senders: {}; the topology has {hosts} hosts, one of which receives", cast.senders);
+            return wrong(&["workload", "incast", "senders"], reason);
+        }
+        add(incast(cast.senders, less(cast.bytes.0), cast.jitter.map_or(0, |jitter| jitter.0), seed));
+    }
+    if let Some(all) = &words.permutation {
+        add(permutation(hosts, less(all.bytes.0), all.jitter.map_or(0, |jitter| jitter.0), seed));
+    }
+    if let Some(all) = &words.all_to_all {
+        if u64::from(hosts) * u64::from(hosts) > MOST_FLOWS as u64 {
+            return wrong(
+                &["workload", "all_to_all"],
+                format!("all_to_all: {hosts} hosts have more than {MOST_FLOWS} pairs"),
+            );
+        }
+        add(all_to_all(hosts, less(all.bytes.0), all.jitter.map_or(0, |jitter| jitter.0), seed));
+    }
+    if let Some(ringed) = &words.ring {
+        let bytes = match (&ringed.model, ringed.bytes) {
+            (None, Some(bytes)) => bytes.0,
+            (Some(name), None) => {
+                let model = model(name).map_err(|reason| (vec!["workload", "ring", "model"], reason))?;
+                model.tensors.iter().map(|tensor| tensor.elements.max(1) as u64 * 4).sum()
+            }
+            _ => return wrong(&["workload", "ring"], "ring: give either bytes or model".into()),
+        };
+        add(ring(hosts, less(bytes)));
+    }
+    if let Some(servers) = &words.parameter_server {
+        let model = model(&servers.model)
+            .map_err(|reason| (vec!["workload", "parameter_server", "model"], reason))?;
+        if servers.group > hosts || servers.group < 2 {
+            let reason = format!("group: {}; valid are 2 to the number of hosts, {hosts}", servers.group);
+            return wrong(&["workload", "parameter_server", "group"], reason);
+        }
+        let flows = 2 * model.tensors.len() * hosts as usize * servers.iterations as usize;
+        if flows > MOST_FLOWS {
+            return wrong(
+                &["workload", "parameter_server"],
+                format!("parameter_server: about {flows} flows; valid are up to {MOST_FLOWS}"),
+            );
+        }
+        let how = ParameterServer {
+            group: servers.group,
+            iterations: servers.iterations,
+            compression,
+            jitter: servers.jitter,
+        };
+        add(parameter_server(&model, hosts, &how, seed));
+    }
+    if let Some(others) = &words.background {
+        if !(0.0..1.0).contains(&others.load) {
+            return wrong(
+                &["workload", "background", "load"],
+                format!("load: {}; valid are 0 to below 1", others.load),
+            );
+        }
+        let sizes = match others.sizes {
+            SizesWord::WebSearch => Sizes::WebSearch,
+            SizesWord::DataMining => Sizes::DataMining,
+        };
+        let background = Background { sizes, load: others.load, until_ns: others.until.0 };
+        // By itself it is what the run is about.
+        let alone = words.is_background_alone();
+        add(background.demands(hosts, rate_bps, alone, seed));
+    }
+    if made.is_empty() || made.len() > MOST_FLOWS {
+        return wrong(&["workload"], format!("workload: {} flows; valid are 1 to {MOST_FLOWS}", made.len()));
+    }
+    Ok(made)
+}
+
+fn transport(
+    words: &TransportWords,
+    rate_bps: u64,
+    topology: &Topology,
+    workload: &WorkloadWords,
+) -> Result<Transport, Wrong> {
+    let mut made = Vec::new();
+    let dctcp = |words: &file::DctcpWords| {
+        let mut config = super::transport::DctcpConfig::default();
+        config.initial_window = words.initial_window.unwrap_or(config.initial_window);
+        config.rto_min_ns = words.rto_min.map_or(config.rto_min_ns, |time| time.0);
+        config.duplicates = words.duplicates.unwrap_or(config.duplicates);
+        config.spray = words.spray;
+        config
+    };
+    if let Some(words) = &words.dctcp {
+        made.push(Transport::Dctcp(dctcp(words)));
+    }
+    if let Some(words) = &words.pias {
+        let mut config = dctcp(&words.dctcp());
+        // Guesses between the paper's two sets (§6.3), scaled to nothing: what they should be depends on the traffic.
+        let guess =
+            || [50, 100, 250, 1_000, 2_000, 5_000, 10_000].map(|kilobytes| kilobytes * 1_000).to_vec();
+        config.demote_after =
+            words.demote_after.as_ref().map_or_else(guess, |after| after.iter().map(|b| b.0).collect());
+        made.push(Transport::Dctcp(config));
+    }
+    if let Some(words) = &words.pfabric {
+        let mut config = super::transport::PFabricConfig::default();
+        config.rto_round_trips = words.rto_round_trips.unwrap_or(config.rto_round_trips);
+        made.push(Transport::PFabric(config));
+    }
+    if let Some(words) = &words.ndp {
+        let config = super::transport::NdpConfig {
+            initial_window: words.initial_window,
+            rto_ns: words.rto.map(|time| time.0),
+        };
+        made.push(Transport::Ndp(config));
+    }
+    if words.nscc.is_some() {
+        made.push(Transport::Nscc(super::transport::NsccConfig::default()));
+    }
+    if let Some(words) = &words.trimwire {
+        let senders = workload.incast.as_ref().map_or(topology.hosts - 1, |cast| cast.senders);
+        let start_bps = match (words.start, words.start_fair) {
+            (None, false) => None,
+            (Some(rate), false) => Some(rate.0),
+            (None, true) => Some(rate_bps / u64::from(senders.max(1))),
+            _ => {
+                return wrong(&["transport", "trimwire"], "trimwire: give either start or start_fair".into());
+            }
+        };
+        let limits = Limits { start_bps, ..Limits::default() };
+        let law = match words.law {
+            LawWord::Dctcp => RateConfig::Dctcp(DctcpConfig { limits, ..DctcpConfig::default() }),
+            LawWord::Timely => RateConfig::Timely(TimelyConfig { limits, ..TimelyConfig::default() }),
+            LawWord::TrimTarget => {
+                RateConfig::TrimTarget(TrimTargetConfig { limits, ..TrimTargetConfig::default() })
+            }
+            LawWord::Fixed => RateConfig::Fixed(start_bps),
+        };
+        if !(0.0..1.0).contains(&words.loss) {
+            return wrong(
+                &["transport", "trimwire", "loss"],
+                format!("loss: {}; valid are 0 to below 1", words.loss),
+            );
+        }
+        let delivery = match words.delivery {
+            DeliveryWord::Cut => Delivery::Cut { loss: words.loss },
+            DeliveryWord::Drop => Delivery::Drop { loss: words.loss },
+            DeliveryWord::RepairCut => Delivery::RepairCut,
+            DeliveryWord::RepairDropped => Delivery::RepairDropped,
+        };
+        made.push(Transport::Trimwire(TrimwireConfig {
+            delivery,
+            law,
+            trim_delay_ns: 20_000,
+            important: words.important,
+            window: words.window.map_or(8 << 20, |bytes| bytes.0),
+            paths: words.paths.max(1),
+        }));
+    }
+    match made.len() {
+        1 => made.pop().ok_or_else(|| (vec!["transport"], String::new())),
+        _ => wrong(&["transport"], "transport: give one of dctcp, pias, pfabric, ndp, nscc, trimwire".into()),
+    }
+}
+
+/// The switch that a transport was made for, with what the scenario says of it.
+fn rule(
+    words: Option<&SwitchWords>,
+    transport: &TransportWords,
+    rate_bps: u64,
+    payload: u32,
+    frame: u64,
+) -> Rule {
+    let nothing = SwitchWords::default();
+    let words = words.unwrap_or(&nothing);
+    let limit = words.buffer.map_or(512 << 10, |bytes| bytes.0);
+    let mark_at = Some(words.mark_at.map_or(65 * frame, |bytes| bytes.0));
+    match () {
+        () if transport.dctcp.is_some() => Rule::DropTail { limit, mark_at },
+        () if transport.pias.is_some() => Rule::Priority { limit, mark_at },
+        () if transport.pfabric.is_some() => Rule::PFabric { limit },
+        () if transport.ndp.is_some() => {
+            let packets = words.packets.unwrap_or(8);
+            Rule::Ndp { packets, heads: u64::from(packets) * frame }
+        }
+        () => {
+            let mut rungs = Rungs::defaults(rate_bps, payload);
+            let us = |time: Duration| (u128::from(time.0) * u128::from(rate_bps) / 8_000_000_000) as u64;
+            if let Some(at) = words.shallow_at {
+                rungs.shallow_at = [us(at) / 2, us(at)];
+            }
+            if let Some(at) = words.deep_at {
+                rungs.deep_at = [us(at) / 2, us(at)];
+            }
+            if let Some(buffer) = words.buffer {
+                rungs.drop_at = [buffer.0; 2];
+            }
+            for at in 0..2 {
+                rungs.deep_at[at] = rungs.deep_at[at].min(rungs.drop_at[at]);
+                rungs.shallow_at[at] = rungs.shallow_at[at].min(rungs.deep_at[at]);
+                rungs.mark_at[at] = rungs.mark_at[at].min(rungs.shallow_at[at]);
+            }
+            if words.one_level {
+                rungs.shallow_size = rungs.deep_size;
+            }
+            if words.blind {
+                // Importance does not count.
+                rungs.shallow_at[0] = rungs.shallow_at[1];
+                rungs.deep_at[0] = rungs.deep_at[1];
+            }
+            Rule::Ladder(rungs)
+        }
+    }
+}
+
+fn changes(file: &File, topology: &Topology) -> Result<Vec<LinkChange>, Wrong> {
+    let mut made = Vec::new();
+    for change in &file.links {
+        if change.link >= topology.links.len() {
+            let reason = format!("link: {}; the topology has {}, from 0", change.link, topology.links.len());
+            return wrong(&["links"], reason);
+        }
+        if !(0.0..=1.0).contains(&change.loss) {
+            return wrong(&["links"], format!("loss: {}; valid are 0 to 1", change.loss));
+        }
+        made.push(LinkChange { at_ns: change.at.0, link: change.link, up: change.up, loss: change.loss });
+    }
+    Ok(made)
+}
+
+fn ideal_s(demands: &[Demand], topology: &Topology) -> f64 {
+    let mut bytes = vec![(0_u64, 0_u64); topology.hosts as usize];
+    for demand in demands.iter().filter(|demand| demand.foreground) {
+        bytes[demand.source as usize].0 += demand.bytes;
+        bytes[demand.destination as usize].1 += demand.bytes;
+    }
+    let cards = topology.cards();
+    let times = bytes
+        .iter()
+        .zip(&cards)
+        .map(|(&(out, into), (link, _))| out.max(into) as f64 * 8.0 / link.rate_bps as f64);
+    times.fold(0.0, f64::max)
+}

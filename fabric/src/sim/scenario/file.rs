@@ -1,0 +1,369 @@
+//! The file's words. Unknown ones are refused with their line.
+
+use super::locate::line_of;
+use super::quantity::{Bytes, Duration, Rate};
+use super::{Prepared, prepare};
+use serde::Deserialize;
+use trimwire_planner::espresso::Model;
+
+/// A scenario, as its file says it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct File {
+    /// Its name.
+    pub scenario: String,
+    /// Of everything that is drawn.
+    #[serde(default = "one")]
+    pub seed: u64,
+    pub(super) limit: Option<Duration>,
+    #[serde(default = "payload")]
+    pub(super) payload: u32,
+    pub(super) topology: TopologyWords,
+    pub(super) workload: WorkloadWords,
+    #[serde(default)]
+    pub(super) links: Vec<ChangeWords>,
+    pub(super) runs: Vec<Run>,
+}
+
+fn one() -> u64 {
+    1
+}
+
+/// 448 coordinates: a frame of 1,406 bytes.
+fn payload() -> u32 {
+    1_344
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Run {
+    pub(super) name: String,
+    pub(super) transport: TransportWords,
+    pub(super) switch: Option<SwitchWords>,
+    pub(super) topology: Option<TopologyWords>,
+    pub(super) workload: Option<WorkloadWords>,
+    pub(super) payload: Option<u32>,
+    pub(super) compression: Option<f64>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TopologyWords {
+    pub(super) star: Option<StarWords>,
+    pub(super) dumbbell: Option<DumbbellWords>,
+    pub(super) leaf_spine: Option<LeafSpineWords>,
+    pub(super) fat_tree: Option<FatTreeWords>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StarWords {
+    pub(super) hosts: u32,
+    pub(super) rate: Rate,
+    pub(super) delay: Duration,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DumbbellWords {
+    pub(super) hosts: u32,
+    pub(super) rate: Rate,
+    pub(super) bottleneck: Rate,
+    pub(super) delay: Duration,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LeafSpineWords {
+    pub(super) leaves: u32,
+    pub(super) spines: u32,
+    pub(super) hosts_per_leaf: u32,
+    pub(super) rate: Rate,
+    pub(super) uplink: Option<Rate>,
+    pub(super) delay: Duration,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FatTreeWords {
+    pub(super) k: u32,
+    pub(super) rate: Rate,
+    pub(super) delay: Duration,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WorkloadWords {
+    pub(super) incast: Option<IncastWords>,
+    pub(super) permutation: Option<PatternWords>,
+    pub(super) all_to_all: Option<PatternWords>,
+    pub(super) ring: Option<RingWords>,
+    pub(super) parameter_server: Option<ParameterServerWords>,
+    pub(super) background: Option<BackgroundWords>,
+}
+
+impl WorkloadWords {
+    pub(super) fn is_background_alone(&self) -> bool {
+        let patterns = [self.permutation.is_some(), self.all_to_all.is_some(), self.ring.is_some()];
+        !patterns.contains(&true) && self.incast.is_none() && self.parameter_server.is_none()
+    }
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct IncastWords {
+    pub(super) senders: u32,
+    pub(super) bytes: Bytes,
+    pub(super) jitter: Option<Duration>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PatternWords {
+    pub(super) bytes: Bytes,
+    pub(super) jitter: Option<Duration>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RingWords {
+    pub(super) bytes: Option<Bytes>,
+    pub(super) model: Option<String>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ParameterServerWords {
+    pub(super) model: String,
+    #[serde(default = "four")]
+    pub(super) group: u32,
+    #[serde(default = "one_iteration")]
+    pub(super) iterations: u32,
+    #[serde(default)]
+    pub(super) jitter: f64,
+}
+
+fn four() -> u32 {
+    4
+}
+
+fn one_iteration() -> u32 {
+    1
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BackgroundWords {
+    pub(super) sizes: SizesWord,
+    pub(super) load: f64,
+    pub(super) until: Duration,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum SizesWord {
+    WebSearch,
+    DataMining,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ChangeWords {
+    pub(super) at: Duration,
+    pub(super) link: usize,
+    #[serde(default = "yes")]
+    pub(super) up: bool,
+    #[serde(default)]
+    pub(super) loss: f64,
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TransportWords {
+    pub(super) dctcp: Option<DctcpWords>,
+    pub(super) pias: Option<PiasWords>,
+    pub(super) pfabric: Option<PFabricWords>,
+    pub(super) ndp: Option<NdpWords>,
+    pub(super) nscc: Option<NsccWords>,
+    pub(super) trimwire: Option<TrimwireWords>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DctcpWords {
+    pub(super) initial_window: Option<u32>,
+    pub(super) rto_min: Option<Duration>,
+    pub(super) duplicates: Option<u32>,
+    #[serde(default)]
+    pub(super) spray: bool,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PiasWords {
+    initial_window: Option<u32>,
+    rto_min: Option<Duration>,
+    duplicates: Option<u32>,
+    pub(super) demote_after: Option<Vec<Bytes>>,
+}
+
+impl PiasWords {
+    pub(super) fn dctcp(&self) -> DctcpWords {
+        let Self { initial_window, rto_min, duplicates, .. } = *self;
+        DctcpWords { initial_window, rto_min, duplicates, spray: false }
+    }
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PFabricWords {
+    pub(super) rto_round_trips: Option<f64>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NdpWords {
+    pub(super) initial_window: Option<u32>,
+    pub(super) rto: Option<Duration>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NsccWords {}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TrimwireWords {
+    #[serde(default)]
+    pub(super) delivery: DeliveryWord,
+    #[serde(default)]
+    pub(super) law: LawWord,
+    #[serde(default = "hundredth")]
+    pub(super) loss: f64,
+    pub(super) start: Option<Rate>,
+    #[serde(default)]
+    pub(super) start_fair: bool,
+    #[serde(default = "half")]
+    pub(super) important: f64,
+    pub(super) window: Option<Bytes>,
+    #[serde(default = "ports")]
+    pub(super) paths: u16,
+}
+
+fn hundredth() -> f64 {
+    0.01
+}
+
+fn half() -> f64 {
+    0.5
+}
+
+fn ports() -> u16 {
+    64
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum DeliveryWord {
+    #[default]
+    Cut,
+    Drop,
+    RepairCut,
+    RepairDropped,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum LawWord {
+    #[default]
+    Dctcp,
+    Timely,
+    TrimTarget,
+    Fixed,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SwitchWords {
+    pub(super) buffer: Option<Bytes>,
+    pub(super) mark_at: Option<Bytes>,
+    pub(super) packets: Option<u32>,
+    pub(super) shallow_at: Option<Duration>,
+    pub(super) deep_at: Option<Duration>,
+    #[serde(default)]
+    pub(super) one_level: bool,
+    #[serde(default)]
+    pub(super) blind: bool,
+}
+
+/// Why a scenario was not taken.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScenarioError {
+    /// Not YAML, a key that there is not, or a value of another kind; the message has line and column.
+    #[error("{file}: {source}")]
+    Yaml {
+        /// Its name.
+        file: String,
+        /// What is wrong.
+        source: yaml_serde::Error,
+    },
+    /// A value that makes no sense.
+    #[error("{file}:{line}: {reason}")]
+    Value {
+        /// The file's name.
+        file: String,
+        /// From 1.
+        line: usize,
+        /// What is wrong, and what is valid.
+        reason: String,
+    },
+}
+
+impl File {
+    /// Reads a scenario; `name` is the file's, for messages.
+    pub fn from_yaml(text: &str, name: &str) -> Result<Self, ScenarioError> {
+        let yaml = |source| ScenarioError::Yaml { file: name.to_owned(), source };
+        let file: Self = yaml_serde::from_str(text).map_err(yaml)?;
+        if file.runs.is_empty() {
+            let (line, reason) = (line_of(text, &["runs"], None), "runs: there are none".to_owned());
+            return Err(ScenarioError::Value { file: name.to_owned(), line, reason });
+        }
+        Ok(file)
+    }
+
+    /// Its runs, ready; `model` reads a model file by the name that the scenario gives. `text` and `name` are those that it was read from, for messages.
+    pub fn prepare(
+        &self,
+        text: &str,
+        name: &str,
+        mut model: impl FnMut(&str) -> Result<Model, String>,
+    ) -> Result<Vec<Prepared>, ScenarioError> {
+        let runs = self.runs.iter().enumerate();
+        runs.map(|(number, run)| {
+            prepare(self, run, &mut model).map_err(|(path, reason)| {
+                // What a run says by itself stands there; the rest stands once, above.
+                let inside: Vec<&str> = ["runs"].into_iter().chain(path.iter().copied()).collect();
+                let own = match path.first() {
+                    Some(&"topology") => run.topology.is_some(),
+                    Some(&"workload") => run.workload.is_some(),
+                    Some(&"payload") => run.payload.is_some(),
+                    Some(&"links") => false,
+                    _ => true,
+                };
+                let line =
+                    if own { line_of(text, &inside, Some(number)) } else { line_of(text, &path, None) };
+                ScenarioError::Value {
+                    file: name.to_owned(),
+                    line,
+                    reason: format!("{reason} (run '{}')", run.name),
+                }
+            })
+        })
+        .collect()
+    }
+}

@@ -1,0 +1,70 @@
+//! Hosts, switches, links, and the shortest ways between them.
+
+mod generate;
+mod routes;
+
+pub use generate::Shape;
+pub(crate) use routes::Routes;
+
+/// A node of a topology.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Node {
+    /// By number.
+    Host(u32),
+    /// By number.
+    Switch(u32),
+}
+
+/// A full-duplex link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Link {
+    /// Its ends.
+    pub ends: [Node; 2],
+    /// Speed each way, bit/s.
+    pub rate_bps: u64,
+    /// Propagation delay, ns.
+    pub delay_ns: u64,
+}
+
+/// A network; every host has one link.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Topology {
+    /// Number of hosts.
+    pub hosts: u32,
+    /// Number of switches.
+    pub switches: u32,
+    /// In the order in which ports are numbered.
+    pub links: Vec<Link>,
+}
+
+impl Topology {
+    fn join(&mut self, a: Node, b: Node, rate_bps: u64, delay_ns: u64) {
+        self.links.push(Link { ends: [a, b], rate_bps, delay_ns });
+    }
+
+    /// The links of every switch in the order of its ports, and what is at their other ends.
+    pub(crate) fn ports(&self) -> Vec<Vec<(Link, Node)>> {
+        let mut ports = vec![Vec::new(); self.switches as usize];
+        for link in &self.links {
+            for (end, other) in [(link.ends[0], link.ends[1]), (link.ends[1], link.ends[0])] {
+                if let Node::Switch(switch) = end {
+                    ports[switch as usize].push((*link, other));
+                }
+            }
+        }
+        ports
+    }
+
+    /// The link of every host, and the switch (or host) at its other end.
+    pub(crate) fn cards(&self) -> Vec<(Link, Node)> {
+        let mut cards = vec![None; self.hosts as usize];
+        for link in &self.links {
+            for (end, other) in [(link.ends[0], link.ends[1]), (link.ends[1], link.ends[0])] {
+                if let Node::Host(host) = end {
+                    cards[host as usize] = Some((*link, other));
+                }
+            }
+        }
+        cards.into_iter().flatten().collect()
+    }
+}

@@ -1,0 +1,41 @@
+//! Who sends how much to whom, and when.
+
+mod background;
+mod patterns;
+mod training;
+
+pub use background::{Background, Sizes};
+pub use patterns::{all_to_all, incast, permutation};
+pub use training::{ParameterServer, parameter_server, ring};
+
+/// When a flow begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begin {
+    /// At a time, ns.
+    At(u64),
+    /// So long after the last of those that it waits for has arrived, ns.
+    Later(u64),
+}
+
+/// A flow that somebody wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Demand {
+    /// Host.
+    pub source: u32,
+    /// Host, another one.
+    pub destination: u32,
+    /// Of payload.
+    pub bytes: u64,
+    /// When.
+    pub begin: Begin,
+    /// Earlier demands, by number, that have to be over; all of them end at this one's source.
+    pub after: Vec<u32>,
+    /// Whether it is what the run is about; background is not reported.
+    pub foreground: bool,
+}
+
+impl Demand {
+    fn at(source: u32, destination: u32, bytes: u64, at_ns: u64) -> Self {
+        Self { source, destination, bytes, begin: Begin::At(at_ns), after: Vec::new(), foreground: true }
+    }
+}
