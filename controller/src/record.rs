@@ -144,7 +144,7 @@ impl Records {
         only: &[String],
     ) -> Result<Record, RecordError> {
         let number = self.all()?.last().map_or(0, |record| record.number) + 1;
-        let content: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+        let content = digest(text);
         self.write(&kept(&content), text.as_bytes())?;
         let cookie = |name: &String| (name.clone(), format!("{:#018x}", artifacts.of(name).cookie()));
         let record = Record {
@@ -185,8 +185,7 @@ impl Records {
     pub fn text(&self, record: &Record) -> Result<String, RecordError> {
         let path = self.folder.join(kept(&record.content));
         let text = std::fs::read_to_string(&path).map_err(|source| io_error(&path, source))?;
-        let found: String = Sha256::digest(&text).iter().map(|byte| format!("{byte:02x}")).collect();
-        if found == record.content {
+        if digest(&text) == record.content {
             Ok(text)
         } else {
             Err(RecordError::Changed { path: path.display().to_string() })
@@ -247,6 +246,15 @@ impl Records {
         }
         Ok(())
     }
+}
+
+/// SHA-256, in hexadecimal digits.
+fn digest(text: &str) -> String {
+    use std::fmt::Write as _;
+    Sha256::digest(text).iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
 }
 
 fn kept(content: &str) -> String {

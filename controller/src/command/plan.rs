@@ -35,7 +35,7 @@ impl Plan {
             }
         }
         self.file.print(&plan)?;
-        let differs = plan.switches.iter().any(|switch| switch.changes());
+        let differs = plan.switches.iter().any(trimwire_controller::report::SwitchPlan::changes);
         Ok(match (plan.is_ok(), differs && self.detailed_exitcode) {
             (false, _) => FAILED,
             (true, true) => DIFFERS,

@@ -38,7 +38,7 @@ impl Builder<'_> {
                     }
                 }
                 Trust::None => {
-                    entries.push((entry().priority(ANYTHING).build()?, format!("{place} may claim nothing")))
+                    entries.push((entry().priority(ANYTHING).build()?, format!("{place} may claim nothing")));
                 }
             }
             for (entry, purpose) in entries {

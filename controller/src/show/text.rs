@@ -23,12 +23,15 @@ pub fn policy_table(rows: &[PolicyRow]) -> String {
     tables(&alike)
 }
 
+/// Ports with one policy on one kind of switch.
+type Kind<'s> = (Target, Arc<PortPolicy>, BTreeMap<&'s str, BTreeSet<u16>>);
+
 /// Ports by what their rows say, without saying where.
 type Alike<'s> = BTreeMap<Vec<PolicyRow>, BTreeMap<&'s str, BTreeSet<u16>>>;
 
 impl fmt::Display for Planned<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut kinds: Vec<(Target, Arc<PortPolicy>, BTreeMap<&str, BTreeSet<u16>>)> = Vec::new();
+        let mut kinds: Vec<Kind<'_>> = Vec::new();
         for (switch, port, policy) in self.ports() {
             let Some(target) = self.0.switches.get(switch).map(|switch| switch.target) else { continue };
             // The last kind of port is most often the next one's, too.

@@ -33,7 +33,7 @@ pub(super) struct Scope<'s> {
 
 fn operation(op: &'static str, path: &[&str], value: Option<&impl Serialize>) -> Operation {
     let escaped = path.iter().map(|part| part.replace('~', "~0").replace('/', "~1"));
-    let path = escaped.map(|part| format!("/{part}")).collect();
+    let path = escaped.fold(String::new(), |path, part| path + "/" + &part);
     Operation { op, path, value: value.and_then(|value| serde_json::to_value(value).ok()) }
 }
 
