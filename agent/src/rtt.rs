@@ -8,8 +8,13 @@ pub struct RttEstimator {
     variation_ns: u64,
     latest_ns: u64,
     minimum_ns: u64,
+    /// The newest measurements, in a ring.
+    recent_ns: [u64; RECENT],
     samples: u64,
 }
+
+/// Measurements that tell a long way from a host that stood still.
+const RECENT: usize = 8;
 
 impl RttEstimator {
     /// Takes one measurement (RFC 6298 §2.2, §2.3; α = 1/8, β = 1/4). The caller leaves retransmitted packets
@@ -27,6 +32,7 @@ impl RttEstimator {
             self.minimum_ns = self.minimum_ns.min(rtt_ns);
         }
         self.latest_ns = rtt_ns;
+        self.recent_ns[(self.samples % RECENT as u64) as usize] = rtt_ns;
         self.samples = self.samples.saturating_add(1);
     }
 
@@ -38,6 +44,11 @@ impl RttEstimator {
     /// The shortest round-trip time seen; `None` before the first sample.
     pub fn minimum_ns(&self) -> Option<u64> {
         (self.samples > 0).then_some(self.minimum_ns)
+    }
+
+    /// The shortest of the last eight; `None` before there are as many.
+    pub fn recent_minimum_ns(&self) -> Option<u64> {
+        self.recent_ns.iter().min().copied().filter(|_| self.samples >= RECENT as u64)
     }
 
     /// After this time without an answer something is presumably lost: SRTT + 4·RTTVAR (RFC 6298 §2.3), and not

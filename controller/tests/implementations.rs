@@ -49,8 +49,13 @@ fn read(text: &str) -> Fabric {
     Fabric::from_yaml(text, "fabric.yaml").unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn applied(fabric: &Fabric) -> Report {
-    apply_blocking(fabric, &Artifacts::embedded().unwrap(), &Options::default()).unwrap()
+/// The switch that is there.
+fn s1() -> Options {
+    Options { only: ["s1".to_owned()].into(), ..Options::default() }
+}
+
+fn applied(fabric: &Fabric, options: &Options) -> Report {
+    apply_blocking(fabric, &Artifacts::embedded().unwrap(), options).unwrap()
 }
 
 /// Up, again, changed; every state read back from the switch at `address`.
@@ -73,18 +78,13 @@ disable_trim:
   - {{ src: 10.0.0.0/24, src_port: 9 }}
 "
     );
-    let one = |text: &str| {
-        let mut fabric = read(text);
-        fabric.switches.remove("s2");
-        fabric
-    };
-    let (fabric, artifacts, options) = (one(&text), Artifacts::embedded().unwrap(), Options::default());
-    let first = applied(&fabric);
+    let (fabric, artifacts, options) = (read(&text), Artifacts::embedded().unwrap(), s1());
+    let first = applied(&fabric, &options);
     assert!(first.is_ok() && first.switches[0].pipeline_pushed, "{first}");
 
     let plan = plan_blocking(&fabric, &artifacts, &options).unwrap();
     assert!(plan.is_empty(), "{plan}");
-    let second = applied(&fabric);
+    let second = applied(&fabric, &options);
     assert!(second.is_ok() && second.written() == 0 && !second.switches[0].pipeline_pushed, "{second}");
 
     // Other thresholds and one link less: entries are modified, routes turn away from the group, it is deleted.
@@ -93,8 +93,8 @@ disable_trim:
         .replace("default: flow", "default: five_tuple")
         .replace("dst_port: 4791", "dst_port: 4792")
         .replace("b: \"s2:9\", speed: 10Gbps", "b: \"s2:9\", speed: 10Gbps, state: down");
-    let changed = one(&text);
-    let third = applied(&changed);
+    let changed = read(&text);
+    let third = applied(&changed, &options);
     assert!(third.is_ok(), "{third}");
     let written = third.switches[0].written;
     // The exemption of a port moved, in both IP versions: two keys for two others.
@@ -218,7 +218,7 @@ fn frame(tos: u8, length: u16) -> Vec<u8> {
 fn a_congested_port_cuts_where_the_file_says_and_show_counts_it() {
     let (switch, server) = embedded(any_port(), 1);
     let fabric = read(&EXAMPLE.replace("127.0.0.1:9559", &server.local_addr().to_string()));
-    assert!(applied(&fabric).is_ok());
+    assert!(applied(&fabric, &Options::default()).is_ok());
     let (length, packets) = (1406_u16, 100_u32);
     let class0_important = (3 << 2) | 2;
     let mut lengths = Vec::new();
@@ -273,11 +273,11 @@ switches:
         text = format!("{text}  {name}: {{ address: {} }}\n", server.local_addr());
     }
     let fabric = read(&text);
-    let report = applied(&fabric);
+    let report = applied(&fabric, &Options::default());
     assert!(report.is_ok(), "{report}");
-    assert_eq!(applied(&fabric).written(), 0);
+    assert_eq!(applied(&fabric, &Options::default()).written(), 0);
     let broken = read(&format!("{text}links: [{{ a: \"leaf1:1\", b: \"spine1:1\", state: down }}]\n"));
-    let report = applied(&broken);
+    let report = applied(&broken, &Options::default());
     assert!(report.is_ok() && report.written() > 0, "{report}");
     let shown =
         show_blocking(&broken, &Artifacts::embedded().unwrap(), &Options::default(), What::Routes).unwrap();
@@ -296,12 +296,12 @@ fn a_restarted_switch_is_found_empty_and_brought_up_again() {
     let (_first, server) = embedded(any_port(), 1);
     let address = server.local_addr();
     let fabric = read(&EXAMPLE.replace("127.0.0.1:9559", &address.to_string()));
-    let written = applied(&fabric).written();
+    let written = applied(&fabric, &Options::default()).written();
     server.shutdown();
     let (_second, _server) = embedded(address, 1);
     let plan = plan_blocking(&fabric, &Artifacts::embedded().unwrap(), &Options::default()).unwrap();
     assert!(plan.to_string().contains("push the pipeline (it runs: none)"), "{plan}");
-    let report = applied(&fabric);
+    let report = applied(&fabric, &Options::default());
     assert!(report.is_ok() && report.written() == written, "{report}");
 }
 
@@ -309,7 +309,7 @@ fn a_restarted_switch_is_found_empty_and_brought_up_again() {
 fn a_wrong_device_id_is_the_switchs_refusal_with_its_words() {
     let (_switch, server) = embedded(any_port(), 5);
     let fabric = read(&EXAMPLE.replace("127.0.0.1:9559", &server.local_addr().to_string()));
-    let report = applied(&fabric);
+    let report = applied(&fabric, &Options::default());
     let error = report.switches[0].error.clone().unwrap();
     assert!(
         error.contains(&server.local_addr().to_string()) && error.to_lowercase().contains("device"),
@@ -337,7 +337,7 @@ fn sixty_four_switches_come_up_at_once() {
         }
     }
     let fabric = read(&(text + &hosts + &links));
-    let report = applied(&fabric);
+    let report = applied(&fabric, &Options::default());
     assert!(report.is_ok(), "{report}");
-    assert_eq!(applied(&fabric).written(), 0);
+    assert_eq!(applied(&fabric, &Options::default()).written(), 0);
 }

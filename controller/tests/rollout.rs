@@ -119,7 +119,8 @@ async fn an_unreachable_switch_stops_a_roll_out_before_it_begins() {
     let fabric = Fabric::from_yaml(&chains(&addresses, "timeout: 2s"), "f.yaml").unwrap();
     let report = rolled_out(&fabric, at_a_time(2)).await;
     assert_eq!(outcomes(&report), [("s1", false)], "{report}");
-    assert_eq!((model.state().pushes, model.state().streams), (0, 0));
+    let state = model.state();
+    assert_eq!((state.pushes, state.streams), (0, 0));
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{ConfigDb, Field, Platform, Thresholds};
-use crate::PortPolicy;
+use crate::model::PortPolicy;
 use crate::problem::hint;
 
 /// The CONFIG_DB of a switch, as `/etc/sonic/config_db.json` has it.
