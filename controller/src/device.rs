@@ -65,6 +65,17 @@ pub enum DeviceError {
         /// The transport's words.
         reason: String,
     },
+    /// The connection ended before TLS was agreed on.
+    #[error(
+        "switch {address} broke the connection off before TLS was agreed on: either it does not speak TLS (start it with its certificate and \
+         key, or write tls: off for it), or it does not take our certificate ({reason})"
+    )]
+    BrokenOff {
+        /// `HOST:PORT`.
+        address: String,
+        /// The transport's words.
+        reason: String,
+    },
     /// The switch has TLS, and the file does not say so.
     #[error(
         "switch {address} does not take what is sent in the clear; if it wants TLS, write tls: {{ ca: ca.pem }} for it ({reason})"
@@ -179,10 +190,16 @@ impl Reach {
             ClientError::Connect { reason, .. } if reason.contains("InvalidContentType") => {
                 DeviceError::NoTls { address, reason: reason.clone() }
             }
-            // A TLS server's alert, read as a frame of HTTP/2.
+            // A server that waits for HTTP/2's preface need not answer anything else.
+            ClientError::Connect { reason, .. } if self.tls.is_some() && reason.contains("reset by peer") => {
+                DeviceError::BrokenOff { address, reason: reason.clone() }
+            }
+            // A TLS server's alert, read as a frame of HTTP/2, or its end of the connection.
             ClientError::Lost { reason, .. } | ClientError::Connect { reason, .. }
                 if self.tls.is_none()
-                    && (reason.contains("invalid size") || reason.contains("FRAME_SIZE_ERROR")) =>
+                    && ["invalid size", "FRAME_SIZE_ERROR", "broken pipe", "reset by peer"]
+                        .iter()
+                        .any(|words| reason.contains(words)) =>
             {
                 DeviceError::WantsTls { address, reason: reason.clone() }
             }
