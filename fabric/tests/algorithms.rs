@@ -30,7 +30,7 @@ fn run(algorithm: Algorithm, trim: bool, gradients: &[Vec<f32>]) -> (Vec<Complet
     let line = PortConfig { rate_bps: RATE, queue_limit_bytes: 16 << 20 };
     let mut switch = Switch::new(SwitchConfig { default_port: line, ..SwitchConfig::default() });
     switch.load_pipeline(include_bytes!("../../p4/build/bmv2/trimwire.json")).expect("our own");
-    program(switch.pipeline().expect("loaded"), &config, trim);
+    program(switch.pipeline().expect("loaded"), &config, trim, 60);
     let switch: SharedSwitch = Arc::new(Mutex::new(switch));
     let mut cluster = Cluster::new(&config, switch, 9217, |rank| {
         let (reliability, traffic) = if trim {

@@ -38,7 +38,7 @@ fn setup(congested: bool, trim: bool) -> Setup {
     let line = PortConfig { rate_bps: RATE, queue_limit_bytes: 16 << 20 };
     let mut switch = Switch::new(SwitchConfig { default_port: line, ..SwitchConfig::default() });
     switch.load_pipeline(include_bytes!("../../p4/build/bmv2/trimwire.json")).unwrap();
-    program(switch.pipeline().unwrap(), &config, trim);
+    program(switch.pipeline().unwrap(), &config, trim, 60);
     let switch: SharedSwitch = Arc::new(Mutex::new(switch));
     let cluster = Cluster::new(&config, switch.clone(), 9217, |rank| {
         let (reliability, traffic) = if trim {

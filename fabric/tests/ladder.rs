@@ -2,7 +2,7 @@
 
 mod fabric_program;
 
-use fabric_program::{RATE, program};
+use fabric_program::{RATE, cap, program};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use trimwire_fabric::cluster::ClusterConfig;
@@ -49,7 +49,16 @@ fn arrivals(seed: u64, load: f64) -> Vec<Arrival> {
     made
 }
 
-fn engine(arrivals: &[Arrival]) -> Left {
+/// Room for heads: µs of the trim queue, and the cap on what is cut.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    trim_drop_us: u64,
+    cap: Option<(u32, u32)>,
+}
+
+const ROOM: Room = Room { trim_drop_us: 60, cap: None };
+
+fn engine(arrivals: &[Arrival], room: Room) -> Left {
     let config = ClusterConfig {
         workers: 2,
         link_bps: RATE,
@@ -63,7 +72,11 @@ fn engine(arrivals: &[Arrival]) -> Left {
     let line = PortConfig { rate_bps: RATE, queue_limit_bytes: 16 << 20 };
     let mut switch = Switch::new(SwitchConfig { default_port: line, ..SwitchConfig::default() });
     switch.load_pipeline(include_bytes!("../../p4/build/bmv2/trimwire.json")).expect("our own");
-    program(switch.pipeline().expect("loaded"), &config, true);
+    let pipeline = switch.pipeline().expect("loaded");
+    program(pipeline, &config, true, room.trim_drop_us.into());
+    if let Some(limit) = room.cap {
+        cap(pipeline, 2, limit);
+    }
     let (from, to) = (ClusterConfig::rank_address(0), ClusterConfig::rank_address(1));
     let mut left = Left::new();
     let mut drain = |switch: &mut Switch| {
@@ -107,7 +120,7 @@ fn packet(arrival: &Arrival) -> Packet {
     packet
 }
 
-fn plain(arrivals: &[Arrival]) -> (Left, Counts) {
+fn plain(arrivals: &[Arrival], room: Room) -> (Left, Counts) {
     let us = |time: u64| time * RATE / 8_000_000;
     // The numbers of `fabric_program`.
     let rungs = Rungs {
@@ -118,8 +131,8 @@ fn plain(arrivals: &[Arrival]) -> (Left, Counts) {
         shallow_size: 510,
         deep_size: 118,
         trim_queue: 6,
-        trim_drop_at: us(60),
-        cap: None,
+        trim_drop_at: us(room.trim_drop_us),
+        cap: room.cap,
     };
     let (mut port, mut counts, mut left) = (Ladder::new(rungs), Counts::default(), Left::new());
     // A line like the traffic manager's: a frame begins when the one before has ended, and fractions of a nanosecond are carried.
@@ -154,14 +167,26 @@ fn plain(arrivals: &[Arrival]) -> (Left, Counts) {
 
 #[test]
 fn the_plain_trimming_switch_is_the_p4_engines_packet_for_packet() {
-    for (seed, load) in [(1, 0.8), (2, 1.5), (3, 3.0), (4, 6.0)] {
+    let short = Room { trim_drop_us: 1, ..ROOM };
+    // An eighth of the line, and three heads at once.
+    let capped = Room { cap: Some((160_000, 1_600)), ..ROOM };
+    for (seed, load, room) in [
+        (1, 0.8, ROOM),
+        (2, 1.5, ROOM),
+        (3, 3.0, ROOM),
+        (4, 6.0, ROOM),
+        (5, 3.0, short),
+        (6, 6.0, short),
+        (7, 1.5, capped),
+        (8, 6.0, capped),
+    ] {
         let arrivals = arrivals(seed, load);
-        let ((plain, counts), engine) = (plain(&arrivals), engine(&arrivals));
+        let ((plain, counts), engine) = (plain(&arrivals, room), engine(&arrivals, room));
         for (at, (ours, theirs)) in plain.iter().zip(&engine).enumerate() {
             let near = ours.0.abs_diff(theirs.0) <= 1;
             assert!(
                 near && (ours.1, ours.2, ours.3, ours.4) == (theirs.1, theirs.2, theirs.3, theirs.4),
-                "load {load}, departure {at}: plain {ours:?}, engine {theirs:?}"
+                "load {load}, {room:?}, departure {at}: plain {ours:?}, engine {theirs:?}"
             );
         }
         assert_eq!(plain.len(), engine.len(), "load {load}");

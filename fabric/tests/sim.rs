@@ -7,7 +7,7 @@ use trimwire_fabric::sim::packet::HEAD;
 use trimwire_fabric::sim::run::{Outcome, Setup, run};
 use trimwire_fabric::sim::topology::{Shape, Topology};
 use trimwire_fabric::sim::transport::{
-    DctcpConfig, Delivery, NdpConfig, NsccConfig, PFabricConfig, Transport, TrimwireConfig,
+    DctcpConfig, Delivery, NdpConfig, PFabricConfig, Transport, TrimwireConfig,
 };
 use trimwire_fabric::sim::workload::{
     Background, Begin, Demand, Sizes, all_to_all, incast, permutation, ring,
@@ -52,7 +52,6 @@ fn all() -> Vec<(&'static str, Transport, Rule)> {
         ),
         ("pfabric", Transport::PFabric(PFabricConfig::default()), Rule::PFabric { limit: 100_000 }),
         ("ndp", Transport::Ndp(NdpConfig::default()), Rule::Ndp { packets: 8, heads: 8 * frame }),
-        ("nscc", Transport::Nscc(NsccConfig::default()), trimming),
         ("cut", ours(Delivery::Cut { loss: 0.01 }, default_law()), trimming),
         ("drop", ours(Delivery::Drop { loss: 0.1 }, default_law()), trimming),
         ("repair cut", ours(Delivery::RepairCut, default_law()), trimming),

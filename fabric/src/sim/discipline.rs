@@ -3,7 +3,6 @@
 //! Written anew for simulation, against ARCHITECTURE.md's first invariant, because these are the switches that the P4 program is compared with. [`Ladder`] is
 //! the program's own rule without its tables, and `fabric/tests/ladder.rs` holds it against the P4 engine packet for packet.
 
-mod drop_tail;
 mod ladder;
 mod ndp;
 mod pfabric;
@@ -12,10 +11,12 @@ mod priority;
 pub use ladder::{Ladder, Rungs};
 
 use super::packet::Packet;
-use drop_tail::DropTail;
 use ndp::Ndp;
 use pfabric::PFabric;
 use priority::Priority;
+
+/// Queues of a port with strict priority.
+const PRIORITIES: usize = 8;
 
 /// What became of the packets that came to a port, by the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -100,8 +101,8 @@ impl Rule {
     /// An empty port; `place` makes its coins its own.
     pub(crate) fn build(&self, seed: u64, place: u64) -> Box<dyn Discipline> {
         match *self {
-            Self::DropTail { limit, mark_at } => Box::new(DropTail::new(limit, mark_at)),
-            Self::Priority { limit, mark_at } => Box::new(Priority::new(limit, mark_at)),
+            Self::DropTail { limit, mark_at } => Box::new(Priority::new(1, limit, mark_at)),
+            Self::Priority { limit, mark_at } => Box::new(Priority::new(PRIORITIES, limit, mark_at)),
             Self::PFabric { limit } => Box::new(PFabric::new(limit)),
             Self::Ndp { packets, heads } => Box::new(Ndp::new(packets, heads, seed, place)),
             Self::Ladder(rungs) => Box::new(Ladder::new(rungs)),

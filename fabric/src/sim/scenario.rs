@@ -257,9 +257,6 @@ fn transport(
         };
         made.push(Transport::Ndp(config));
     }
-    if words.nscc.is_some() {
-        made.push(Transport::Nscc(super::transport::NsccConfig::default()));
-    }
     if let Some(words) = &words.trimwire {
         let senders = workload.incast.as_ref().map_or(topology.hosts - 1, |cast| cast.senders);
         let start_bps = match (words.start, words.start_fair) {
@@ -302,7 +299,7 @@ fn transport(
     }
     match made.len() {
         1 => made.pop().ok_or_else(|| (vec!["transport"], String::new())),
-        _ => wrong(&["transport"], "transport: give one of dctcp, pias, pfabric, ndp, nscc, trimwire".into()),
+        _ => wrong(&["transport"], "transport: give one of dctcp, pias, pfabric, ndp, trimwire".into()),
     }
 }
 

@@ -6,7 +6,6 @@
 mod board;
 mod dctcp;
 mod ndp;
-mod nscc;
 mod pfabric;
 mod planes;
 mod trimwire;
@@ -137,8 +136,6 @@ pub enum Transport {
     PFabric(PFabricConfig),
     /// NDP.
     Ndp(NdpConfig),
-    /// Like UEC's NSCC.
-    Nscc(NsccConfig),
     /// Ours.
     Trimwire(TrimwireConfig),
 }
@@ -197,21 +194,6 @@ pub struct NdpConfig {
     pub rto_ns: Option<u64>,
 }
 
-/// Sender-based congestion control in the manner of UEC's NSCC; what of it is modelled is said in docs/scale.md.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct NsccConfig {
-    /// Delay of queues that is aimed at, in round trips of the idle path.
-    pub target_round_trips: f64,
-    /// Time after which a packet of which nothing was heard is sent again.
-    pub rto_ns: u64,
-}
-
-impl Default for NsccConfig {
-    fn default() -> Self {
-        Self { target_round_trips: 0.75, rto_ns: 1_000_000 }
-    }
-}
-
 /// Our transport, modelled around the agent's own rate laws, pacing, spraying and round-trip estimate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TrimwireConfig {
@@ -236,7 +218,6 @@ impl Transport {
             Self::Dctcp(config) => Box::new(dctcp::DctcpSender::new(flow, config.clone())),
             Self::PFabric(config) => Box::new(pfabric::PFabricSender::new(flow, *config)),
             Self::Ndp(config) => Box::new(ndp::NdpSender::new(flow, *config)),
-            Self::Nscc(config) => Box::new(nscc::NsccSender::new(flow, *config)),
             Self::Trimwire(config) => Box::new(trimwire::TrimwireSender::new(flow, *config, now_ns)),
         }
     }
@@ -244,8 +225,7 @@ impl Transport {
     pub(crate) fn receiver(&self, flow: Flow) -> Box<dyn Receiver> {
         match self {
             Self::Dctcp(_) => Box::new(dctcp::DctcpReceiver::new(&flow)),
-            Self::PFabric(_) => Box::new(board::EachReceiver::new(&flow, false)),
-            Self::Nscc(_) => Box::new(board::EachReceiver::new(&flow, true)),
+            Self::PFabric(_) => Box::new(board::EachReceiver::new(&flow)),
             Self::Ndp(config) => Box::new(ndp::NdpReceiver::new(&flow, config)),
             Self::Trimwire(config) => Box::new(trimwire::TrimwireReceiver::new(flow, config.delivery)),
         }

@@ -22,8 +22,8 @@ fn entry(matches: Vec<MatchValue>, action: ActionSpec) -> TableEntry {
     TableEntry { matches, priority: 0, action, metadata: Vec::new() }
 }
 
-/// Routes, DSCP plan and, with `trim`, thresholds of 20 and 60 µs; without, drop-tail at 120 µs.
-pub(crate) fn program(pipeline: &mut Pipeline, config: &ClusterConfig, trim: bool) {
+/// Routes, DSCP plan and, with `trim`, thresholds of 20 and 60 µs; without, drop-tail at 120 µs. The trim queue takes `trim_drop_us`.
+pub(crate) fn program(pipeline: &mut Pipeline, config: &ClusterConfig, trim: bool, trim_drop_us: u128) {
     let control = pipeline.control();
     for rank in 0..config.workers {
         let address = ClusterConfig::rank_address(rank);
@@ -61,7 +61,7 @@ pub(crate) fn program(pipeline: &mut Pipeline, config: &ClusterConfig, trim: boo
                     (118, 16),
                     (35, 6),
                     (6, 3),
-                    (us(60), 32),
+                    (us(trim_drop_us), 32),
                 ];
                 let key = [(u128::from(port), 9), (queue, 3), (importance, 1)];
                 control
@@ -76,4 +76,12 @@ pub(crate) fn program(pipeline: &mut Pipeline, config: &ClusterConfig, trim: boo
             }
         }
     }
+}
+
+/// Cut packets may take so many bytes a 1,024 µs of a port, and so many at once.
+#[allow(dead_code, reason = "one program of several uses it")]
+pub(crate) fn cap(pipeline: &mut Pipeline, port: u16, (rate, burst): (u32, u32)) {
+    let key = MatchValue::Exact(bytes(port.into(), 9));
+    let set = ActionSpec::Direct(call("Ingress.trim_cap.set_cap", &[(rate.into(), 32), (burst.into(), 32)]));
+    pipeline.control().table_insert("Ingress.trim_cap.cap", &entry(vec![key], set)).unwrap();
 }

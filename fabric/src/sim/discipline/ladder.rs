@@ -24,7 +24,7 @@ pub struct Rungs {
     pub deep_size: u32,
     /// Queue of what is cut.
     pub trim_queue: u8,
-    /// What would enter the trim queue is dropped.
+    /// Heads find no room in the trim queue: their packets go into their own queue whole, below `drop_at`; what comes cut is dropped.
     pub trim_drop_at: u64,
     /// Of cut packets: bytes per 1,024 µs, and burst in bytes.
     pub cap: Option<(u32, u32)>,
@@ -99,12 +99,10 @@ impl Ladder {
             Trimming::Trimmable if waiting >= rungs.shallow_at[at] => {
                 let deep = waiting >= rungs.deep_at[at];
                 let size = if deep { rungs.deep_size } else { rungs.shallow_size }.max(HEAD_END);
-                if size < packet.length {
-                    if trim_full { Verdict::Drop } else { Verdict::Cut(size) }
-                } else if waiting >= rungs.drop_at[at] {
-                    Verdict::Drop
+                if size < packet.length && !trim_full {
+                    Verdict::Cut(size)
                 } else {
-                    Verdict::Admit
+                    self.as_it_is(packet, queue)
                 }
             }
             Trimming::Plain if !important && waiting >= rungs.shallow_at[at] => Verdict::Drop,
@@ -112,6 +110,12 @@ impl Ladder {
             Trimming::Plain if important && waiting >= rungs.mark_at[at] => Verdict::AdmitMarked,
             _ => Verdict::Admit,
         }
+    }
+
+    /// Of a trimmable packet that is short already, or whose head finds no room: its own queue may have some.
+    fn as_it_is(&self, packet: &Packet, queue: usize) -> Verdict {
+        let important = usize::from(packet.ecn != Ecn::NotEct);
+        if self.queues[queue].bytes >= self.rungs.drop_at[important] { Verdict::Drop } else { Verdict::Admit }
     }
 
     /// Whether a cut packet of so many bytes is within the cap; pays for it if so.
@@ -160,10 +164,13 @@ impl Discipline for Ladder {
                 self.admit(packet, queue);
             }
             Verdict::Cut(size) => {
-                packet.length = size;
-                if !self.within_cap(now_ns, packet.length) {
-                    return counts.drop(&packet);
+                if !self.within_cap(now_ns, size) {
+                    return match self.as_it_is(&packet, queue) {
+                        Verdict::Drop => counts.drop(&packet),
+                        _ => self.admit(packet, queue),
+                    };
                 }
+                packet.length = size;
                 packet.trimming = Trimming::Trimmed;
                 counts.cut += 1;
                 let trim_queue = self.trim_queue();

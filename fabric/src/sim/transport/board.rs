@@ -49,27 +49,22 @@ impl Board {
     }
 }
 
-/// Acknowledges every packet by itself (pFabric, NSCC); heads by a NACK.
+/// Acknowledges every packet by itself (pFabric).
 #[derive(Debug)]
 pub(super) struct EachReceiver {
     board: Board,
-    answers_heads: bool,
 }
 
 impl EachReceiver {
-    pub(super) fn new(flow: &Flow, answers_heads: bool) -> Self {
-        Self { board: Board::new(flow.packets()), answers_heads }
+    pub(super) fn new(flow: &Flow) -> Self {
+        Self { board: Board::new(flow.packets()) }
     }
 }
 
 impl Receiver for EachReceiver {
     fn handle_packet(&mut self, _: u64, packet: &Packet, out: &mut VecDeque<Packet>) {
         match packet.kind {
-            Kind::Data if packet.is_cut() => {
-                let answer = || packet.answer(Kind::Nack, packet.number);
-                out.extend(self.answers_heads.then(answer));
-            }
-            Kind::Data => {
+            Kind::Data if !packet.is_cut() => {
                 self.board.insert(packet.number);
                 out.push_back(packet.answer(Kind::Ack, packet.number));
             }
