@@ -8,6 +8,7 @@ use crate::collective::{
     Algorithm, Collective, Communicator, Memory, OperationError, Options, Outcome, Replicas, StartError,
 };
 use crate::endpoint::{Endpoint, Reliability};
+use std::collections::BTreeMap;
 use trimwire_encoder::Decoding;
 
 /// Words of a notice.
@@ -24,14 +25,18 @@ const NEVER: u64 = u64::MAX;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Notice {
     /// A push-pull follows.
-    PushPull {
-        /// Coordinates of the tensor.
-        length: usize,
-        /// How it is done, the same at all workers. `reliability` is always told, `algorithm` never: there is one.
-        options: Options,
-    },
+    PushPull(PushPull),
     /// The workers have nothing more: servers may end.
     Leave,
+}
+
+/// What servers have to know of a push-pull.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PushPull {
+    /// Coordinates of the tensor.
+    pub length: usize,
+    /// How it is done, the same at all workers. `reliability` is always told, `algorithm` never: there is one.
+    pub options: Options,
 }
 
 /// Why a notice is none.
@@ -48,7 +53,7 @@ impl Notice {
     fn to_words(&self) -> [u32; WORDS] {
         let mut words = [0; WORDS];
         words[0] = MAGIC;
-        let Self::PushPull { length, options } = self else { return words };
+        let Self::PushPull(PushPull { length, options }) = self else { return words };
         let length = *length as u64;
         words[1] = PUSH_PULL;
         (words[2], words[3]) = ((length >> 32) as u32, length as u32);
@@ -110,7 +115,7 @@ impl Notice {
             // Of push-pulls there is one.
             algorithm: Algorithm::default(),
         };
-        Ok(Self::PushPull { length, options })
+        Ok(Self::PushPull(PushPull { length, options }))
     }
 
     /// The operation that carries it.
@@ -181,8 +186,8 @@ pub struct Server {
     root: u16,
     /// The notice that is waited for; `None` once the workers have left.
     awaited: Option<u32>,
-    /// Push-pulls on their way.
-    serving: usize,
+    /// Push-pulls on their way, by number.
+    serving: BTreeMap<u32, PushPull>,
 }
 
 impl Server {
@@ -198,7 +203,7 @@ impl Server {
         endpoint: &mut Endpoint,
     ) -> Result<Self, StartError> {
         let root = lowest_worker(communicator.config().world, &servers).unwrap_or(0);
-        let mut this = Self { servers, root, awaited: None, serving: 0 };
+        let mut this = Self { servers, root, awaited: None, serving: BTreeMap::new() };
         this.await_notice(now_ns, number, communicator, endpoint)?;
         Ok(this)
     }
@@ -218,7 +223,12 @@ impl Server {
 
     /// Whether the workers have left and have all they asked for.
     pub fn is_done(&self) -> bool {
-        self.awaited.is_none() && self.serving == 0
+        self.awaited.is_none() && self.serving.is_empty()
+    }
+
+    /// The push-pull on its way that has this number.
+    pub fn push_pull(&self, number: u32) -> Option<&PushPull> {
+        self.serving.get(&number)
     }
 
     /// Takes an outcome of the communicator. Gives that of a push-pull back: to be counted.
@@ -237,15 +247,17 @@ impl Server {
         }
         let number = outcome.number;
         if self.awaited != Some(number) {
-            self.serving = self.serving.saturating_sub(1);
+            self.serving.remove(&number);
             return Ok(Some(outcome));
         }
         self.awaited = None;
         let notice = Notice::heard(outcome).map_err(|reason| ServeError::Notice { number, reason })?;
-        let Notice::PushPull { length, options } = notice else { return Ok(None) };
+        let Notice::PushPull(push_pull) = notice else { return Ok(None) };
+        let (length, options) = (push_pull.length, push_pull.options.clone());
         let operation = Collective::PushPull { tensor: None, length, servers: self.servers.clone() };
-        communicator.start(now_ns, number.wrapping_add(1), operation, options, endpoint)?;
-        self.serving += 1;
+        let follows = number.wrapping_add(1);
+        communicator.start(now_ns, follows, operation, options, endpoint)?;
+        self.serving.insert(follows, push_pull);
         self.await_notice(now_ns, number.wrapping_add(2), communicator, endpoint)?;
         Ok(None)
     }
@@ -272,11 +284,11 @@ mod tests {
         };
         for notice in [
             Notice::Leave,
-            Notice::PushPull { length: usize::MAX, options: options.clone() },
-            Notice::PushPull {
+            Notice::PushPull(PushPull { length: usize::MAX, options: options.clone() }),
+            Notice::PushPull(PushPull {
                 length: 0,
                 options: Options { exact: true, reliability: Some(Reliability::Full), ..Options::default() },
-            },
+            }),
         ] {
             assert_eq!(Notice::from_words(&notice.to_words()), Ok(notice));
         }

@@ -8,7 +8,7 @@ use network::{Faults, Random};
 use proptest::prelude::*;
 use trimwire_agent::collective::{Collective, Memory, Options, Outcome};
 use trimwire_agent::endpoint::Reliability;
-use trimwire_agent::serve::{Notice, Server, lowest_worker};
+use trimwire_agent::serve::{Notice, PushPull, Server, lowest_worker};
 use trimwire_encoder::nmse;
 
 const SECOND: u64 = 1_000_000_000;
@@ -78,7 +78,7 @@ proptest! {
         for rank in WORKERS {
             for (nth, &length) in lengths.iter().enumerate() {
                 let number = 1 + 2 * nth as u32;
-                tell(&mut group, rank, number, &Notice::PushPull { length, options: options.clone() });
+                tell(&mut group, rank, number, &Notice::PushPull(PushPull { length, options: options.clone() }));
                 let tensor = Some(Memory::from_vec(gradient(rank, nth)));
                 let collective = Collective::PushPull { tensor, length, servers: SERVERS.to_vec() };
                 group.start(rank, number + 1, collective, &options).expect("begins");
@@ -119,7 +119,7 @@ fn a_worker_that_dies_is_named_to_the_server() {
     let length = 2_000;
     // Rank 2 never comes to it: it dies when the others have met it.
     for rank in WORKERS {
-        tell(&mut group, rank, 1, &Notice::PushPull { length, options: options.clone() });
+        tell(&mut group, rank, 1, &Notice::PushPull(PushPull { length, options: options.clone() }));
     }
     let tensor = Some(Memory::from_vec(vec![1.0_f32; length]));
     let push = Collective::PushPull { tensor, length, servers: SERVERS.to_vec() };

@@ -212,3 +212,142 @@ fn a_full_disk_costs_the_transcript_and_not_the_sum() {
     let (code, _, stderr) = finish(start(&words));
     assert!(code == Some(3) && stderr.contains("cannot record to") && stderr.contains("no/such"), "{stderr}");
 }
+
+/// Two workers' reports and a server's, with exit codes and complaints. What is said to `serve` need not be what is said to the workers.
+fn with_server(worker: &str, server: &str) -> [(Option<i32>, Value, String); 3] {
+    let port = free_port();
+    let peers =
+        format!("--world 3 --peers 127.0.0.1,127.0.0.2,127.0.0.3 --port {port} --servers 2 --timeout 20s");
+    let ranks = [
+        start(&format!("perf push-pull --rank 0 {peers} --json {worker}")),
+        start(&format!("perf push-pull --rank 1 {peers} --json {worker}")),
+        start(&format!("serve --rank 2 {peers} --json {server}")),
+    ];
+    ranks.map(|rank| {
+        let (code, stdout, stderr) = finish(rank);
+        (code, serde_json::from_str(&stdout).unwrap_or_default(), stderr)
+    })
+}
+
+#[test]
+fn a_push_pull_is_repeated_bit_for_bit_where_its_servers_kept_transcripts_too() {
+    for replicas in ["", "--consistent"] {
+        let folder = Folder::new(&format!("servers{replicas}"));
+        let run = folder.file("run");
+        let words = format!("{SIZES} {replicas}");
+        let recorded =
+            with_server(&format!("{words} {LOSSY} --record {run}"), &format!("{LOSSY} --record {run}"));
+        for (code, _, stderr) in &recorded {
+            assert_eq!(*code, Some(0), "{stderr}");
+        }
+        let [(_, worker, _), _, (_, server, _)] = &recorded;
+        for row in worker["rows"].as_array().expect("rows") {
+            assert!(row["cut_share"].as_f64() > Some(0.05), "{worker}");
+        }
+        // Two sizes, one warm-up and two measured of each.
+        assert_eq!(server["operations"], 6, "{server}");
+        assert!(server["cut"].as_u64() > Some(100), "what comes to the server is cut, too: {server}");
+        assert_eq!(server["recorded"][0]["lost"], 0, "{server}");
+
+        let again = with_server(
+            &format!("{words} --reliable --replay {run}"),
+            &format!("--replay {run} --record {}", folder.file("again")),
+        );
+        for ((_, was, _), (code, is, stderr)) in recorded.iter().zip(&again) {
+            assert_eq!(*code, Some(0), "{stderr}");
+            if was["rows"].is_array() {
+                assert_eq!(hashes(was), hashes(is), "{replicas}");
+            }
+        }
+        // The server's transcript of the replay is the run's, but for times.
+        let show = |name: &str| {
+            let (code, stdout, stderr) =
+                finish(start(&format!("transcript show --json {}", folder.file(name))));
+            assert_eq!(code, Some(0), "{stderr}");
+            serde_json::from_str::<Value>(&stdout).expect("JSON")
+        };
+        let counts = |report: &Value| -> Vec<Value> {
+            let operations = report["operations"].as_array().expect("operations");
+            operations
+                .iter()
+                .map(|operation| {
+                    ["number", "name", "coordinates", "packets", "cut"].map(|field| &operation[field])
+                })
+                .map(|fields| serde_json::json!(fields))
+                .collect()
+        };
+        let (was, is) = (show("run.2"), show("again.2"));
+        assert_eq!(counts(&was), counts(&is));
+        assert!(
+            was["operations"].as_array().is_some_and(|all| all.len() == 13),
+            "a notice and a push-pull each: {was}"
+        );
+
+        // Without its server's part it is another run; the server waits for a next one.
+        let port = free_port();
+        let peers = format!(
+            "--world 3 --peers 127.0.0.1,127.0.0.2,127.0.0.3 --port {port} --servers 2 --timeout 20s"
+        );
+        let mut server = start(&format!("serve --rank 2 {peers}"));
+        let words_again = format!("{words} --reliable --replay {run}");
+        let workers =
+            [0, 1].map(|rank| start(&format!("perf push-pull --rank {rank} {peers} {words_again}")));
+        let said = workers.map(finish);
+        server.kill().expect("it runs");
+        server.wait().expect("it ends");
+        for (code, _, stderr) in &said {
+            assert_eq!(*code, Some(1), "{stderr}");
+        }
+        assert!(said.iter().any(|(_, _, stderr)| stderr.contains("SHA-256")), "{said:?}");
+        let other = words.replace("-b 64K", "-b 32K");
+        let [_, _, (code, _, stderr)] =
+            with_server(&format!("{other} --reliable"), &format!("--replay {run}"));
+        assert!(code == Some(1) && stderr.contains("operation 2 had coordinates 16384"), "{code:?} {stderr}");
+        let [_, _, (code, _, stderr)] = with_server(
+            &format!("{} --reliable", words.replace("--seed 5", "--seed 6")),
+            &format!("--replay {run}"),
+        );
+        assert!(code == Some(3) && stderr.contains("seed 5, this run of seed 6"), "{code:?} {stderr}");
+    }
+}
+
+#[test]
+fn a_server_keeps_the_transcript_of_a_job_that_failed_beside_that_of_the_next() {
+    let folder = Folder::new("failed");
+    let run = folder.file("run");
+    let port = free_port();
+    let peers = format!("--world 3 --peers 127.0.0.1,127.0.0.2,127.0.0.3 --port {port} --servers 2");
+    let mut server = start(&format!("serve --rank 2 {peers} --timeout 1s --record {run} --json"));
+    let job = |more: &str| {
+        let words = format!("{peers} -b 64K -e 64K --bitrate 100M {more}");
+        [0, 1].map(|rank| start(&format!("perf push-pull --rank {rank} {words}")))
+    };
+    let [first, mut second] = job("-n 10000 --timeout 2s");
+    let recorded = || std::fs::metadata(format!("{run}.2")).is_ok_and(|file| file.len() > 2_000);
+    for _ in 0..12_000 {
+        if recorded() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    second.kill().expect("it runs");
+    second.wait().expect("it ends");
+    let (code, _, stderr) = finish(first);
+    assert!(code == Some(1) && stderr.contains("rank 1"), "{code:?} {stderr}");
+    let said = std::io::BufReader::new(server.stderr.take().expect("piped"));
+    let said = std::io::BufRead::lines(said).map_while(Result::ok);
+    assert!(said.into_iter().any(|line| line.contains("waits for the workers")));
+    for worker in job("-n 2 --timeout 20s") {
+        let (code, _, stderr) = finish(worker);
+        assert_eq!(code, Some(0), "{stderr}");
+    }
+    let (code, stdout, _) = finish(server);
+    assert_eq!(code, Some(1), "it has a failure to tell of: {stdout}");
+    let (code, stdout, stderr) = finish(start(&format!("transcript show {run}.2")));
+    assert!(code == Some(0) && stdout.contains("failed at rank 2"), "{stdout} {stderr}");
+    let (code, stdout, stderr) = finish(start(&format!("transcript show {run}.2.2")));
+    assert!(
+        code == Some(0) && stdout.contains("push-pull") && !stdout.contains("failed"),
+        "{stdout} {stderr}"
+    );
+}

@@ -1,7 +1,6 @@
 //! How the ranks of `perf` find each other: as torchrun says, by a file of hosts, or by addresses written out.
 
 use crate::args::{Address, LinkArgs, Operation, PerfArgs, RateArgs, RateLaw};
-use crate::transcript::repeated;
 use crate::units::time_ns;
 use crate::way::hosts;
 use crate::{Failure, bad_input, failed};
@@ -103,7 +102,7 @@ pub(crate) struct Caller<'a> {
 
 /// Meets the other ranks of a measurement, unless their addresses are given.
 pub(crate) fn meet(args: &PerfArgs) -> Result<Met, Failure> {
-    let repeats = |rank| Ok(repeated(args, rank)?.map(|header| (header.job, header.seed)));
+    let repeats = |rank| Ok(args.transcript.files().repeated(rank)?.map(|header| (header.job, header.seed)));
     Caller {
         rendezvous: &args.rendezvous,
         link: &args.link,

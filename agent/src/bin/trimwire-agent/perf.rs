@@ -5,7 +5,7 @@ use crate::args::{Operation, PerfArgs, PushPullArgs, start};
 use crate::meet::{Met, meet};
 use crate::publish::Publisher;
 use crate::report::{Totals, table};
-use crate::transcript::{FaultShares, Recorded, hash, operation, over, tap};
+use crate::transcript::{FaultShares, Recorded, ended, hash, notice, operation, over};
 use crate::{Failure, bad_input, failed, gradient, print};
 use anyhow::anyhow;
 use serde::Serialize;
@@ -16,7 +16,7 @@ use trimwire_agent::collective::{
 };
 use trimwire_agent::driver::misbehaving::Misbehaving;
 use trimwire_agent::driver::{Driver, Link, default_threads};
-use trimwire_agent::serve::Notice;
+use trimwire_agent::serve::{Notice, PushPull};
 use trimwire_agent::transcript::{Header, Tap, Tapped};
 use trimwire_encoder::{Decoding, nmse};
 
@@ -73,11 +73,6 @@ pub(crate) fn run(operation: Operation, args: PerfArgs) -> Result<bool, Failure>
 
 pub(crate) fn push_pull(args: PushPullArgs) -> Result<bool, Failure> {
     let PushPullArgs { servers, perf } = args;
-    if perf.transcript.record.is_some() || perf.transcript.replay.is_some() {
-        return Err(bad_input(anyhow!(
-            "--record and --replay are not of push-pulls: servers keep no transcript"
-        )));
-    }
     measure(&PerfArgs { operation: Operation::PushPull, servers, ..perf })
 }
 
@@ -136,10 +131,10 @@ fn measure(args: &PerfArgs) -> Result<bool, Failure> {
         )));
     }
     let agrees = !agreed || args.operation == Operation::PushPull;
-    let mut tap = tap(args, &Header { job, rank, world, seed })?;
+    let mut tap = args.transcript.files().tap(&Header { job, rank, world, seed })?;
     if let Some(replay) = tap.replay() {
         // Before the first packet: a run that cannot be repeated does not begin.
-        for (number, coordinates) in (FIRST..).zip(args.coordinates()) {
+        for (number, coordinates) in args.numbers().zip(args.coordinates()) {
             replay.check_operation(&operation(args, number, coordinates)).map_err(bad_input)?;
         }
     }
@@ -178,7 +173,7 @@ fn bench<L: Link>(
     let rows: Result<Vec<Row>, Failure> = args.sizes().map(|bytes| bench.measure(bytes)).collect();
     let rows = rows.and_then(|rows| bench.leave().map(|()| rows));
     let Bench { mut driver, tap, .. } = bench;
-    let recorded = tap.finish().and_then(|written| Recorded::new(args, rank, written));
+    let recorded = tap.finish().and_then(|written| Recorded::new(args.transcript.files(), rank, written));
     let rows = rows?;
     driver.linger(QUIET_NS, LINGER_NS).map_err(failed)?;
     let link = driver.link_stats();
@@ -218,6 +213,12 @@ impl PerfArgs {
     fn sizes(&self) -> impl Iterator<Item = u64> {
         let next = |bytes: &u64| bytes.checked_mul(self.step_factor);
         std::iter::successors(Some(self.min_bytes), next).take_while(|&bytes| bytes <= self.max_bytes)
+    }
+
+    /// Numbers of the operations that are measured, in order. A push-pull comes behind the one that tells servers of it.
+    fn numbers(&self) -> impl Iterator<Item = u32> {
+        let (first, step) = if self.operation == Operation::PushPull { (FIRST + 1, 2) } else { (FIRST, 1) };
+        (first..).step_by(step)
     }
 
     /// Coordinates of each operation, in order.
@@ -355,7 +356,7 @@ impl<L: Link> Bench<'_, L> {
     ) -> Result<Outcome, Failure> {
         let options = options(self.args);
         if let Collective::PushPull { length, .. } = &collective {
-            self.tell(&Notice::PushPull { length: *length, options: options.clone() })?;
+            self.tell(&Notice::PushPull(PushPull { length: *length, options: options.clone() }))?;
         }
         let number = self.number;
         self.number += 1;
@@ -364,8 +365,9 @@ impl<L: Link> Bench<'_, L> {
         begun.map_err(failed)?;
         let outcome = self.finish(number)?;
         if self.tap.is_used() {
+            let now_ns = self.driver.now_ns();
             let record = over(operation(self.args, number, coordinates), now_ns, &outcome, results);
-            self.tap.on_operation(self.driver.now_ns(), record).map_err(failed)?;
+            self.tap.on_operation(now_ns, record).map_err(failed)?;
         }
         let operations = self.publisher.operations();
         match outcome.result {
@@ -393,7 +395,10 @@ impl<L: Link> Bench<'_, L> {
             let outcome = publisher.run(driver, u64::MAX, &mut tapped)?;
             match outcome.ok_or_else(|| failed(anyhow!("operation {wanted} did not end")))? {
                 Ok(outcome) if outcome.number == wanted || outcome.result.is_err() => return Ok(outcome),
-                Ok(_) => {}
+                Ok(outcome) => {
+                    let now_ns = driver.now_ns();
+                    tap.on_operation(now_ns, ended(notice(&outcome), now_ns, &outcome)).map_err(failed)?;
+                }
                 Err(error) => {
                     // The others are told, rather than left to wait.
                     let now_ns = driver.now_ns();
@@ -410,9 +415,16 @@ impl<L: Link> Bench<'_, L> {
         if self.args.servers.is_empty() {
             return Ok(());
         }
-        let number = self.number;
         self.tell(&Notice::Leave)?;
-        self.finish(number)?.result.map_err(failed)
+        // Earlier notices may be on their way still, to workers who had no need of them.
+        loop {
+            let next = self.communicator.active().next();
+            let Some(number) = next else { return Ok(()) };
+            let outcome = self.finish(number)?;
+            let now_ns = self.driver.now_ns();
+            self.tap.on_operation(now_ns, ended(notice(&outcome), now_ns, &outcome)).map_err(failed)?;
+            outcome.result.map_err(failed)?;
+        }
     }
 }
 

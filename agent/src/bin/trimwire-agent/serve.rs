@@ -5,6 +5,7 @@ use crate::args::{LinkArgs, RateArgs, RateLaw, start};
 use crate::meet::{Caller, Met, RendezvousArgs, with_servers};
 use crate::publish::Publisher;
 use crate::report::Totals;
+use crate::transcript::{FaultShares, Files, Recorded, ServerTranscriptArgs, ended, notice, served};
 use crate::units::bytes_text;
 use crate::{Failure, bad_input, failed, print};
 use anyhow::anyhow;
@@ -15,9 +16,11 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use trimwire_agent::collective::{Communicator, CommunicatorConfig, Done, Outcome, Task};
-use trimwire_agent::driver::{Application, Driver, UdpLink, Wake, default_threads};
-use trimwire_agent::endpoint::{Endpoint, Event};
+use trimwire_agent::driver::misbehaving::Misbehaving;
+use trimwire_agent::driver::{Application, Driver, Link, UdpLink, Wake, default_threads};
+use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Event};
 use trimwire_agent::serve::{Server, lowest_worker};
+use trimwire_agent::transcript::{Header, Tap, Tapped};
 
 const QUIET_NS: u64 = 300_000_000;
 const LINGER_NS: u64 = 10_000_000_000;
@@ -41,6 +44,8 @@ pub(crate) struct ServeArgs {
     /// How a rate is found.
     #[arg(long, value_enum, default_value = "dctcp")]
     rate_law: RateLaw,
+    #[command(flatten)]
+    transcript: ServerTranscriptArgs,
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -55,6 +60,9 @@ struct Report {
     missing: u64,
     /// Jobs that ended because a rank died, in words.
     failures: Vec<String>,
+    /// A transcript for each job, where they are written.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    recorded: Vec<Recorded>,
     totals: Option<Totals>,
 }
 
@@ -129,55 +137,69 @@ enum End {
 
 pub(crate) fn run(args: &ServeArgs) -> Result<bool, Failure> {
     let stop = Stop::on_signals()?;
-    let mut publisher = Publisher::start(args.link.metrics)?;
-    let mut report = Report { role: "serve", ..Report::default() };
+    let publisher = Publisher::start(args.link.metrics)?;
+    let report = Report { role: "serve", ..Report::default() };
+    let mut serving = Serving { args, publisher, stop: &stop, report };
+    let mut jobs = 1..;
     let end = loop {
         // Another incarnation for each job: nothing of the one before gets into it.
-        let Begun { mut driver, agreed_seed } = begin(args)?;
-        report.rank = driver.endpoint().config().rank;
-        *stop.wake.lock().unwrap_or_else(PoisonError::into_inner) = Some(driver.wake().map_err(failed)?);
-        let end = serve(args, &mut driver, agreed_seed, &mut publisher, &stop, &mut report)?;
-        publisher.publish(&mut driver);
-        driver.linger(QUIET_NS, LINGER_NS).map_err(failed)?;
-        let link = driver.link_stats();
-        report.totals = Some(Totals::new(driver.endpoint().stats(), link));
+        let files = args.transcript.files(jobs.next().unwrap_or(u32::MAX));
+        let end = serving.job(files)?;
         match end {
             End::Failed(why) => {
-                eprintln!("error: {why}; waits for the workers to start anew");
-                report.failures.push(why);
+                let repeats = files.replays();
+                eprintln!(
+                    "error: {why}{}",
+                    if repeats { "" } else { "; waits for the workers to start anew" }
+                );
+                serving.report.failures.push(why);
+                if repeats {
+                    break End::Stopped;
+                }
             }
-            end => break end,
+            End::Left | End::Stopped => break end,
         }
     };
+    let report = serving.report;
     if args.link.json {
         print(&serde_json::to_string_pretty(&report).map_err(failed)?)?;
     } else {
-        let how = if matches!(end, End::Left) { "the workers have left" } else { "stopped" };
-        let bytes = report.totals.as_ref().map_or(0, |totals| totals.payload_bytes_received);
-        let Report { operations, packets, cut, missing, .. } = &report;
-        print(&format!(
-            "{how}: {operations} operations served, {packets} packets ({}), {cut} cut, {missing} missing",
-            bytes_text(bytes)
-        ))?;
+        print(&text(&report, &end))?;
     }
     Ok(report.failures.is_empty())
 }
 
+fn text(report: &Report, end: &End) -> String {
+    let how = if matches!(end, End::Left) { "the workers have left" } else { "stopped" };
+    let bytes = bytes_text(report.totals.as_ref().map_or(0, |totals| totals.payload_bytes_received));
+    let Report { operations, packets, cut, missing, .. } = report;
+    let served = format!(
+        "{how}: {operations} operations served, {packets} packets ({bytes}), {cut} cut, {missing} missing"
+    );
+    let recorded = report.recorded.iter().map(Recorded::text);
+    std::iter::once(served).chain(recorded).collect::<Vec<_>>().join("\n")
+}
+
 /// A server that knows where the others are.
 struct Begun {
-    driver: Driver<UdpLink>,
+    rank: u16,
+    world: u16,
+    job: u8,
+    endpoint: EndpointConfig,
+    link: UdpLink,
     /// `None`: the lowest worker tells.
     agreed_seed: Option<u64>,
 }
 
-fn begin(args: &ServeArgs) -> Result<Begun, Failure> {
+fn begin(args: &ServeArgs, files: Files<'_>) -> Result<Begun, Failure> {
     let link = LinkArgs { patience: Some(PATIENCE_NS), ..args.link.clone() };
-    let Met { rank, world, seed, agreed, endpoint, link, .. } = Caller {
+    let repeats = |rank| Ok(files.repeated(rank)?.map(|header| (header.job, header.seed)));
+    let Met { rank, world, job, seed, agreed, endpoint, link, .. } = Caller {
         rendezvous: &args.rendezvous,
         link: &link,
         rate: (&args.rate, args.rate_law),
         root: 0,
-        repeats: &|_| Ok(None),
+        repeats: &repeats,
         terms: &|offer| with_servers(offer, &args.servers),
     }
     .meet()?;
@@ -187,77 +209,164 @@ fn begin(args: &ServeArgs) -> Result<Begun, Failure> {
     if lowest_worker(world, &args.servers).is_none() {
         return Err(bad_input(anyhow!("--servers names all of {world} ranks; who works?")));
     }
-    let mut driver = start(endpoint, link);
-    driver.set_threads(args.threads.unwrap_or_else(default_threads)).map_err(failed)?;
-    Ok(Begun { driver, agreed_seed: agreed.then_some(seed) })
+    // Where addresses are written out nobody has asked for what is repeated.
+    repeats(rank)?;
+    files.check_writable(rank)?;
+    Ok(Begun { rank, world, job, endpoint, link, agreed_seed: agreed.then_some(seed) })
 }
 
-/// One job, from when its workers come to when they leave.
-fn serve(
-    args: &ServeArgs,
-    driver: &mut Driver<UdpLink>,
-    agreed_seed: Option<u64>,
-    publisher: &mut Publisher,
-    stop: &Stop,
-    report: &mut Report,
-) -> Result<End, Failure> {
-    let stopped = || stop.asked.load(Ordering::SeqCst);
-    let mut meeting = agreement::Exchange::start(None, driver)?;
-    let communicator = meeting.communicator();
-    let met = publisher.run(driver, u64::MAX, &mut UntilStopped { communicator, stop })?;
-    let Some(Some(outcome)) = met else { return Ok(End::Stopped) };
-    let told = match agreement::Exchange::told(outcome) {
-        Ok(told) => told,
-        Err(error) => return Ok(End::Failed(error.to_string())),
-    };
-    let (rank, world) = (driver.endpoint().config().rank, driver.endpoint().config().world);
-    let root = lowest_worker(world, &args.servers).unwrap_or(0);
-    let terms = told.get(usize::from(root)).cloned().flatten().unwrap_or_default();
-    let term = |at: usize| terms.get(at).copied().unwrap_or(0);
-    let config = CommunicatorConfig {
-        job_seed: agreed_seed.unwrap_or(term(agreement::SEED)),
-        row_log2: term(agreement::ROW_LOG2).min(u64::from(u8::MAX)) as u8,
-        ..CommunicatorConfig::new(rank, world)
-    };
-    let mut communicator = Communicator::new(config);
-    let now_ns = driver.now_ns();
-    let servers = args.servers.clone();
-    let begun = Server::begin(now_ns, 1, servers, &mut communicator, driver.endpoint());
-    let mut server = match begun {
-        Ok(server) => server,
-        Err(error) => return Ok(End::Failed(error.to_string())),
-    };
-    while !server.is_done() {
-        let mut application = UntilStopped { communicator: &mut communicator, stop };
-        let Some(Some(outcome)) = publisher.run(driver, u64::MAX, &mut application)? else {
-            cancel(&mut communicator, driver);
-            return Ok(End::Stopped);
-        };
-        let now_ns = driver.now_ns();
-        match server.on_outcome(now_ns, outcome, &mut communicator, driver.endpoint()) {
-            Ok(Some(outcome)) => {
-                report.operations += 1;
-                report.packets += outcome.stats.packets;
-                report.cut += outcome.stats.cut;
-                report.missing += outcome.stats.missing;
-                publisher.operations().took("push-pull", outcome.duration_ns);
-            }
-            Ok(None) => {}
-            Err(error) => {
-                publisher.operations().failed("push-pull");
-                cancel(&mut communicator, driver);
-                if stopped() {
-                    return Ok(End::Stopped);
-                }
-                return Ok(End::Failed(error.to_string()));
+/// What one job has of the process.
+struct Serving<'a> {
+    args: &'a ServeArgs,
+    publisher: Publisher,
+    stop: &'a Stop,
+    report: Report,
+}
+
+impl Serving<'_> {
+    /// One job, from the rendezvous on.
+    fn job(&mut self, files: Files<'_>) -> Result<End, Failure> {
+        let Begun { rank, world, job, endpoint, link, agreed_seed } = begin(self.args, files)?;
+        let header = Header { job, rank, world, seed: agreed_seed.unwrap_or(0) };
+        match self.args.transcript.faults {
+            None => self.drive(start(endpoint, link), header, agreed_seed, files),
+            Some(FaultShares(faults)) => {
+                let trimmed = endpoint.dscp.trimmed;
+                let link = Misbehaving::new(link, faults, u64::from(rank) << 32, trimmed);
+                self.drive(start(endpoint, link), header, agreed_seed, files)
             }
         }
     }
-    Ok(End::Left)
+
+    fn drive<L: Link>(
+        &mut self,
+        mut driver: Driver<L>,
+        header: Header,
+        agreed_seed: Option<u64>,
+        files: Files<'_>,
+    ) -> Result<End, Failure> {
+        driver.set_threads(self.args.threads.unwrap_or_else(default_threads)).map_err(failed)?;
+        self.report.rank = header.rank;
+        let wake = driver.wake().map_err(failed)?;
+        *self.stop.wake.lock().unwrap_or_else(PoisonError::into_inner) = Some(wake);
+        let mut tap = Tap::default();
+        let end = self.serve(&mut driver, header, agreed_seed, files, &mut tap);
+        let written = tap.finish().and_then(|written| Recorded::new(files, header.rank, written));
+        self.report.recorded.extend(written);
+        self.publisher.publish(&mut driver);
+        // Also where it cannot go on: the others are told, rather than left to wait.
+        driver.linger(QUIET_NS, LINGER_NS).map_err(failed)?;
+        let link = driver.link_stats();
+        self.report.totals = Some(Totals::new(driver.endpoint().stats(), link));
+        end
+    }
+
+    /// From when the workers come to when they leave.
+    fn serve<L: Link>(
+        &mut self,
+        driver: &mut Driver<L>,
+        header: Header,
+        agreed_seed: Option<u64>,
+        files: Files<'_>,
+        tap: &mut Tap,
+    ) -> Result<End, Failure> {
+        let Self { args, publisher, stop, report } = self;
+        let mut meeting = agreement::Exchange::start(None, driver)?;
+        let communicator = meeting.communicator();
+        let met = publisher.run(driver, u64::MAX, &mut UntilStopped { communicator, stop })?;
+        let Some(Some(outcome)) = met else { return Ok(End::Stopped) };
+        let told = match agreement::Exchange::told(outcome) {
+            Ok(told) => told,
+            Err(error) => return Ok(End::Failed(error.to_string())),
+        };
+        let Header { rank, world, .. } = header;
+        let root = lowest_worker(world, &args.servers).unwrap_or(0);
+        let terms = told.get(usize::from(root)).cloned().flatten().unwrap_or_default();
+        let term = |at: usize| terms.get(at).copied().unwrap_or(0);
+        let seed = agreed_seed.unwrap_or(term(agreement::SEED));
+        let config = CommunicatorConfig {
+            job_seed: seed,
+            row_log2: term(agreement::ROW_LOG2).min(u64::from(u8::MAX)) as u8,
+            ..CommunicatorConfig::new(rank, world)
+        };
+        let mut communicator = Communicator::new(config);
+        let now_ns = driver.now_ns();
+        let servers = args.servers.clone();
+        let begun = Server::begin(now_ns, 1, servers, &mut communicator, driver.endpoint());
+        let mut server = match begun {
+            Ok(server) => server,
+            Err(error) => return Ok(End::Failed(error.to_string())),
+        };
+        // Only now that the seed is known.
+        match files.tap(&Header { seed, ..header }) {
+            Ok(opened) => *tap = opened,
+            Err(error) => {
+                cancel(&mut communicator, driver);
+                return Err(error);
+            }
+        }
+        while !server.is_done() {
+            let mut application = UntilStopped { communicator: &mut communicator, stop };
+            let mut tapped = Tapped { application: &mut application, tap };
+            let ended = publisher.run(driver, u64::MAX, &mut tapped)?;
+            let outcome = match ended {
+                Some(Ok(Some(outcome))) => outcome,
+                Some(Err(error)) => {
+                    cancel(&mut communicator, driver);
+                    return Ok(End::Failed(error.to_string()));
+                }
+                Some(Ok(None)) | None => {
+                    cancel(&mut communicator, driver);
+                    return Ok(End::Stopped);
+                }
+            };
+            match take(outcome, &mut server, &mut communicator, driver, tap) {
+                Ok(Some(outcome)) => {
+                    report.operations += 1;
+                    report.packets += outcome.stats.packets;
+                    report.cut += outcome.stats.cut;
+                    report.missing += outcome.stats.missing;
+                    publisher.operations().took("push-pull", outcome.duration_ns);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    publisher.operations().failed("push-pull");
+                    cancel(&mut communicator, driver);
+                    if stop.asked.load(Ordering::SeqCst) {
+                        return Ok(End::Stopped);
+                    }
+                    return Ok(End::Failed(error.to_string()));
+                }
+            }
+        }
+        Ok(End::Left)
+    }
+}
+
+/// Takes an outcome, and down what it was; gives that of a push-pull back.
+fn take<L: Link>(
+    outcome: Outcome,
+    server: &mut Server,
+    communicator: &mut Communicator,
+    driver: &mut Driver<L>,
+    tap: &mut Tap,
+) -> anyhow::Result<Option<Outcome>> {
+    let (number, now_ns) = (outcome.number, driver.now_ns());
+    if tap.is_used() {
+        let push_pull = server.push_pull(number).map(|push_pull| served(number, push_pull));
+        let operation = push_pull.unwrap_or_else(|| notice(&outcome));
+        tap.on_operation(now_ns, ended(operation, now_ns, &outcome))?;
+    }
+    let outcome = server.on_outcome(now_ns, outcome, communicator, driver.endpoint())?;
+    let follows = number.wrapping_add(1);
+    if let (None, Some(push_pull), Some(replay)) = (&outcome, server.push_pull(follows), tap.replay()) {
+        replay.check_operation(&served(follows, push_pull))?;
+    }
+    Ok(outcome)
 }
 
 /// Tells the workers that nothing comes of what is on its way.
-fn cancel(communicator: &mut Communicator, driver: &mut Driver<UdpLink>) {
+fn cancel<L: Link>(communicator: &mut Communicator, driver: &mut Driver<L>) {
     let now_ns = driver.now_ns();
     let numbers: Vec<u32> = communicator.active().collect();
     for number in numbers {

@@ -1,6 +1,6 @@
-//! What `trimwire-agent perf --record`, `--replay` and `--faults` mean.
+//! What `--record`, `--replay` and `--faults` of `trimwire-agent perf` and `serve` mean.
 
-use crate::args::PerfArgs;
+use crate::args::{Operation, PerfArgs};
 use crate::{Failure, bad_input};
 use anyhow::{Context, anyhow};
 use clap::Args;
@@ -10,8 +10,9 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use trimwire_agent::collective::Outcome;
+use trimwire_agent::collective::{Outcome, Replicas};
 use trimwire_agent::driver::misbehaving::Faults;
+use trimwire_agent::serve::PushPull;
 use trimwire_agent::transcript::{Header, OperationRecord, Replay, Tap, Writer, Written, hex};
 use trimwire_encoder::Decoding;
 
@@ -19,13 +20,49 @@ use trimwire_encoder::Decoding;
 pub(crate) struct TranscriptArgs {
     /// Write down what arrived of every packet, in a file for each rank: {rank} in the name is replaced, else `.RANK` is appended. A file that is there is overwritten.
     #[arg(long, value_name = "FILE")]
-    pub(crate) record: Option<PathBuf>,
+    record: Option<PathBuf>,
     /// Repeat a recorded run bit for bit: everything arrives, and is cut to what the file of this rank says, named as for --record. Everything else must be as it was. Exits with 1 where a result differs.
     #[arg(long, value_name = "FILE", requires = "reliable")]
-    pub(crate) replay: Option<PathBuf>,
+    replay: Option<PathBuf>,
     /// Lose, cut, duplicate and reorder such shares of what arrives, on purpose, for trying things out: drop=0.01,cut=0.1,duplicate=0.01,reorder=0.05.
     #[arg(long, value_name = "KIND=SHARE,…")]
     pub(crate) faults: Option<FaultShares>,
+}
+
+/// A server's: whether everything arrives is its workers' to say.
+#[derive(Args)]
+pub(crate) struct ServerTranscriptArgs {
+    /// Write down what arrived of every packet, in a file for each server: {rank} in the name is replaced, else `.RANK` is appended. A file that is there is overwritten; jobs that come after one
+    /// that failed have files of their own, with `.2`, `.3` and so on appended.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Do a server's part in repeating a recorded run: what arrives is cut to what the file of this rank says, named as for --record. Workers repeat theirs with --reliable. One job is served.
+    #[arg(long, value_name = "FILE")]
+    replay: Option<PathBuf>,
+    /// Lose, cut, duplicate and reorder such shares of what arrives, on purpose, for trying things out: drop=0.01,cut=0.1,duplicate=0.01,reorder=0.05.
+    #[arg(long, value_name = "KIND=SHARE,…")]
+    pub(crate) faults: Option<FaultShares>,
+}
+
+/// Files that are written and read, by the names that were given.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Files<'a> {
+    record: Option<&'a Path>,
+    replay: Option<&'a Path>,
+    /// Which job of the process it is, from 1 on.
+    nth: u32,
+}
+
+impl TranscriptArgs {
+    pub(crate) fn files(&self) -> Files<'_> {
+        Files { record: self.record.as_deref(), replay: self.replay.as_deref(), nth: 1 }
+    }
+}
+
+impl ServerTranscriptArgs {
+    pub(crate) fn files(&self, nth: u32) -> Files<'_> {
+        Files { record: self.record.as_deref(), replay: self.replay.as_deref(), nth }
+    }
 }
 
 /// Shares of what arrives.
@@ -66,42 +103,65 @@ fn of_rank(path: &Path, rank: u16) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Opens what is recorded and what is replayed; of the latter it is checked that it is this rank's.
-pub(crate) fn tap(args: &PerfArgs, header: &Header) -> Result<Tap, Failure> {
-    let files = &args.transcript;
-    let replay = files.replay.as_ref().map(|path| of_rank(path, header.rank));
-    let record = files.record.as_ref().map(|path| of_rank(path, header.rank));
-    if let (Some(replay), Some(record)) = (&replay, &record)
-        && (replay == record
-            || std::fs::canonicalize(record)
-                .is_ok_and(|r| std::fs::canonicalize(replay).is_ok_and(|p| p == r)))
-    {
-        return Err(bad_input(anyhow!("--record and --replay are the same file, {}", record.display())));
+impl Files<'_> {
+    fn recorded(&self, rank: u16) -> Option<PathBuf> {
+        let mut name = of_rank(self.record?, rank).into_os_string();
+        if self.nth > 1 {
+            name.push(format!(".{}", self.nth));
+        }
+        Some(PathBuf::from(name))
     }
-    let open = |path: PathBuf| -> anyhow::Result<Replay<BufReader<File>>> {
-        let replay = Replay::open(BufReader::new(File::open(&path)?))?;
-        replay.check(header)?;
-        Ok(replay)
-    };
-    let replay = replay.map(|path| {
-        let name = path.display().to_string();
-        open(path).with_context(|| name)
-    });
-    let replay = replay.transpose().map_err(bad_input)?;
-    let create = |path: PathBuf| {
-        Writer::create(&path, header).with_context(|| format!("cannot record to {}", path.display()))
-    };
-    let writer = record.map(create).transpose().map_err(bad_input)?;
-    Ok(Tap::new(writer, replay))
-}
 
-/// Of the run that is to be repeated.
-pub(crate) fn repeated(args: &PerfArgs, rank: u16) -> Result<Option<Header>, Failure> {
-    let Some(path) = &args.transcript.replay else { return Ok(None) };
-    let path = of_rank(path, rank);
-    let open =
-        || -> anyhow::Result<Header> { Ok(*Replay::open(BufReader::new(File::open(&path)?))?.header()) };
-    open().with_context(|| path.display().to_string()).map(Some).map_err(bad_input)
+    fn replayed(&self, rank: u16) -> Option<PathBuf> {
+        self.replay.map(|path| of_rank(path, rank))
+    }
+
+    /// Whether a run is repeated.
+    pub(crate) fn replays(&self) -> bool {
+        self.replay.is_some()
+    }
+
+    /// Opens what is recorded and what is replayed; of the latter it is checked that it is this rank's.
+    pub(crate) fn tap(&self, header: &Header) -> Result<Tap, Failure> {
+        let (replay, record) = (self.replayed(header.rank), self.recorded(header.rank));
+        if let (Some(replay), Some(record)) = (&replay, &record)
+            && (replay == record
+                || std::fs::canonicalize(record)
+                    .is_ok_and(|r| std::fs::canonicalize(replay).is_ok_and(|p| p == r)))
+        {
+            return Err(bad_input(anyhow!("--record and --replay are the same file, {}", record.display())));
+        }
+        let open = |path: PathBuf| -> anyhow::Result<Replay<BufReader<File>>> {
+            let replay = Replay::open(BufReader::new(File::open(&path)?))?;
+            replay.check(header)?;
+            Ok(replay)
+        };
+        let replay = replay.map(|path| {
+            let name = path.display().to_string();
+            open(path).with_context(|| name)
+        });
+        let replay = replay.transpose().map_err(bad_input)?;
+        let create = |path: PathBuf| {
+            Writer::create(&path, header).with_context(|| format!("cannot record to {}", path.display()))
+        };
+        let writer = record.map(create).transpose().map_err(bad_input)?;
+        Ok(Tap::new(writer, replay))
+    }
+
+    /// Whether the file can be written that [`Self::tap`] will make, before anybody is met for it.
+    pub(crate) fn check_writable(&self, rank: u16) -> Result<(), Failure> {
+        let Some(path) = self.recorded(rank) else { return Ok(()) };
+        let opened = File::options().append(true).create(true).open(&path);
+        opened.map(drop).with_context(|| format!("cannot record to {}", path.display())).map_err(bad_input)
+    }
+
+    /// Of the run that is to be repeated.
+    pub(crate) fn repeated(&self, rank: u16) -> Result<Option<Header>, Failure> {
+        let Some(path) = self.replayed(rank) else { return Ok(None) };
+        let open =
+            || -> anyhow::Result<Header> { Ok(*Replay::open(BufReader::new(File::open(&path)?))?.header()) };
+        open().with_context(|| path.display().to_string()).map(Some).map_err(bad_input)
+    }
 }
 
 /// What a transcript says of an operation that has not begun.
@@ -122,15 +182,62 @@ pub(crate) fn operation(args: &PerfArgs, number: u32, coordinates: usize) -> Ope
     }
 }
 
+/// What a transcript says of a push-pull that a server has heard of. It has no result there.
+pub(crate) fn served(number: u32, push_pull: &PushPull) -> OperationRecord {
+    let PushPull { length, options } = push_pull;
+    OperationRecord {
+        number,
+        name: Operation::PushPull.name().to_owned(),
+        coordinates: *length as u64,
+        planes: options.planes,
+        decoding: options.decoding,
+        exact: options.exact,
+        consistent: options.replicas == Replicas::Consistent,
+        started_ns: 0,
+        duration_ns: 0,
+        repaired: 0,
+        digest: None,
+        failure: None,
+    }
+}
+
+/// And of what workers told servers.
+pub(crate) fn notice(outcome: &Outcome) -> OperationRecord {
+    OperationRecord {
+        number: outcome.number,
+        name: "notice".to_owned(),
+        coordinates: outcome.output.as_ref().map_or(0, |memory| memory.len() as u64),
+        planes: 1,
+        decoding: Decoding::Unbiased,
+        exact: true,
+        consistent: false,
+        started_ns: 0,
+        duration_ns: 0,
+        repaired: 0,
+        digest: None,
+        failure: None,
+    }
+}
+
+/// Of an operation that is over, but for its result.
+pub(crate) fn ended(operation: OperationRecord, now_ns: u64, outcome: &Outcome) -> OperationRecord {
+    OperationRecord {
+        started_ns: now_ns.saturating_sub(outcome.duration_ns),
+        duration_ns: outcome.duration_ns,
+        repaired: outcome.stats.repaired,
+        failure: outcome.result.as_ref().err().map(ToString::to_string),
+        ..operation
+    }
+}
+
 /// And of one that is over. Its result is hashed into `all`, too.
 pub(crate) fn over(
     operation: OperationRecord,
-    started_ns: u64,
+    now_ns: u64,
     outcome: &Outcome,
     all: &mut Sha256,
 ) -> OperationRecord {
-    let failure = outcome.result.as_ref().err().map(ToString::to_string);
-    let output = outcome.output.as_ref().filter(|_| failure.is_none());
+    let output = outcome.output.as_ref().filter(|_| outcome.result.is_ok());
     let digest = output.map(|memory| {
         let mut one = Sha256::new();
         for value in memory.to_f32() {
@@ -139,14 +246,7 @@ pub(crate) fn over(
         one.finalize()
     });
     all.update(digest.unwrap_or_default());
-    OperationRecord {
-        started_ns,
-        duration_ns: outcome.duration_ns,
-        repaired: outcome.stats.repaired,
-        digest: digest.map(Into::into),
-        failure,
-        ..operation
-    }
+    OperationRecord { digest: digest.map(Into::into), ..ended(operation, now_ns, outcome) }
 }
 
 /// A digest of digests, as it is printed.
@@ -169,8 +269,8 @@ pub(crate) struct Recorded {
 }
 
 impl Recorded {
-    pub(crate) fn new(args: &PerfArgs, rank: u16, written: Written) -> Option<Self> {
-        let file = of_rank(args.transcript.record.as_ref()?, rank).display().to_string();
+    pub(crate) fn new(files: Files<'_>, rank: u16, written: Written) -> Option<Self> {
+        let file = files.recorded(rank)?.display().to_string();
         let Written { records, packets, bytes, lost, error } = written;
         let bytes_per_packet = bytes as f64 / packets.max(1) as f64;
         Some(Self { file, records, bytes, bytes_per_packet, lost, error })
