@@ -67,7 +67,7 @@ pub struct TimeoutConfig {
     /// to (Vasudevan et al., SIGCOMM'09), against Linux's 200 ms. It bounds the wait for *control* packets only;
     /// lost data is found without it.
     pub min_ns: u64,
-    /// Waits double up to this.
+    /// Waits double up to this, or up to the round trip where that takes longer.
     pub max_ns: u64,
     /// A packet counts as lost at least so long after it was sent, where no later packet's arrival shows it.
     pub min_loss_delay_ns: u64,

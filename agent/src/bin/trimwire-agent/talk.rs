@@ -2,11 +2,14 @@
 
 use crate::{Failure, bad_input, failed};
 use anyhow::{Context as _, anyhow, bail};
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs as _};
+use std::os::fd::AsRawFd as _;
 use std::time::Duration;
 
 /// Longest line that is read.
@@ -45,15 +48,13 @@ impl Line {
     }
 
     /// Whether the other end has said something, or has ended: [`Self::hear`] does not wait long then.
-    pub(crate) fn has_word(&self) -> anyhow::Result<bool> {
+    pub(crate) fn has_word(&self) -> bool {
         if !self.reader.buffer().is_empty() {
-            return Ok(true);
+            return true;
         }
-        self.stream.set_nonblocking(true)?;
-        let waiting = self.stream.peek(&mut [0]);
-        self.stream.set_nonblocking(false)?;
+        let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
         // A connection that was reset says so when it is read.
-        Ok(!waiting.is_err_and(|error| error.kind() == ErrorKind::WouldBlock))
+        recv(self.stream.as_raw_fd(), &mut [0], flags) != Err(Errno::EAGAIN)
     }
 
     pub(crate) fn say(&mut self, word: &impl Serialize) -> anyhow::Result<()> {

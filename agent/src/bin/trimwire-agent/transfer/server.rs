@@ -24,7 +24,7 @@ use trimwire_encoder::{Codec, Job};
 const QUIET_NS: u64 = 250_000_000;
 const LINGER_NS: u64 = 5_000_000_000;
 /// Senders are listened to so often: for the end of a test, and for their own.
-const LISTEN_NS: u64 = 20_000_000;
+const LISTEN_NS: u64 = 50_000_000;
 /// Bytes of gradients that wait to be decoded until the network is quiet; what is beyond is decoded meanwhile.
 const PENDING: usize = 512 << 20;
 
@@ -43,8 +43,7 @@ struct Client {
     delivered: u32,
     /// When the last one of them was, and the bytes of all senders by then.
     latest: (u64, u64),
-    ended: bool,
-    /// What its data came to, once it has ended.
+    /// What its data came to, once it has ended, however it did.
     flow: Option<Flow>,
 }
 
@@ -220,11 +219,11 @@ fn serve(
     let mut look_ns = next_look(args, driver.now_ns());
     let (mut pending, mut messages, mut failures) = (VecDeque::new(), Vec::new(), Vec::new());
     let mut listen_ns = driver.now_ns();
-    while clients.values().any(|client| !client.ended) {
+    while clients.values().any(|client| !client.has_ended()) {
         let mut receiving = Receiving { clients, overlap: &mut overlap };
         let ended = publisher.run(&mut driver, look_ns.min(listen_ns), &mut receiving)?;
         if driver.now_ns() >= listen_ns {
-            for client in clients.values_mut().filter(|client| !client.ended) {
+            for client in clients.values_mut().filter(|client| !client.has_ended()) {
                 if let Err(error) = client.listen(&mut driver, &mut overlap) {
                     failures.push(format!("rank {}: {error:#}", client.rank));
                 }
@@ -253,14 +252,11 @@ fn serve(
             }
             Some(End::Failed(peer, error)) => {
                 // Who has gone has been told of.
-                if let Some(client) = clients.get_mut(&peer).filter(|client| !client.ended) {
+                if let Some(client) = clients.get_mut(&peer).filter(|client| !client.has_ended()) {
                     failures.push(error.to_string());
-                    client.ended = true;
+                    client.tell(driver.endpoint());
                 }
             }
-        }
-        for client in clients.values_mut().filter(|client| client.ended && client.flow.is_none()) {
-            client.tell(driver.endpoint());
         }
     }
     driver.linger(QUIET_NS, LINGER_NS).map_err(failed)?;
@@ -304,32 +300,29 @@ impl Client {
             messages,
             delivered: 0,
             latest: (0, 0),
-            ended: false,
             flow: None,
         }
     }
 
     /// Hears what it has to say, if anything: that the test is over. `Err`: it has gone, or says something else, and that is its end.
     fn listen(&mut self, driver: &mut Driver<UdpLink>, overlap: &mut Overlap) -> anyhow::Result<()> {
-        let word = match self.line.has_word() {
-            Ok(false) => return Ok(()),
-            Ok(true) => self.line.hear(Some(ANSWER)),
-            Err(error) => Err(error),
-        };
-        let word = match word {
+        if !self.line.has_word() {
+            return Ok(());
+        }
+        let word = match self.line.hear(Some(ANSWER)) {
             Ok(Word::Over { messages }) if self.messages.is_none() && messages >= self.delivered => {
                 self.messages = Some(messages);
                 if messages == self.delivered {
                     // It was expected in case there was another one.
                     self.cancel(driver);
-                    self.end(overlap);
+                    self.end(driver, overlap);
                 }
                 return Ok(());
             }
             other => other,
         };
         self.cancel(driver);
-        self.ended = true;
+        self.tell(driver.endpoint());
         word.and_then(|word| Err(anyhow!("{} says {word:?} in the middle of a test", self.line.address)))
     }
 
@@ -347,10 +340,15 @@ impl Client {
         self.flow = Some(flow);
     }
 
-    fn end(&mut self, overlap: &mut Overlap) {
+    fn has_ended(&self) -> bool {
+        self.flow.is_some()
+    }
+
+    /// Everything of it is there.
+    fn end(&mut self, driver: &mut Driver<UdpLink>, overlap: &mut Overlap) {
         let (at_ns, bytes) = self.latest;
         overlap.end(at_ns, bytes);
-        self.ended = true;
+        self.tell(driver.endpoint());
     }
 
     /// A message is there: expects the next one, and gives what is to be decoded.
@@ -365,9 +363,8 @@ impl Client {
         let rows = std::mem::take(&mut self.rows);
         // The next message is expected before this one is decoded, which takes longer.
         self.delivered = message + 1;
-        if self.messages == Some(self.delivered) {
-            self.end(overlap);
-        } else {
+        let is_last = self.messages == Some(self.delivered);
+        if !is_last {
             expect(args, self, self.delivered, driver)?;
         }
         let first_ns = driver.endpoint().take_first_data_ns(self.rank);
@@ -375,6 +372,9 @@ impl Client {
         let PeerStats { data_bytes_received, last_data_ns, .. } = stats(driver.endpoint(), self.rank);
         let bytes = data_bytes_received - std::mem::replace(&mut self.bytes_before, data_bytes_received);
         let took_ns = first_ns.zip(last_data_ns).map_or(0, |(first, last)| last.saturating_sub(first));
+        if is_last {
+            self.end(driver, overlap);
+        }
         Ok(Arrived { from: self.rank, message, offer: self.offer.clone(), rows, transfer, took_ns, bytes })
     }
 }
