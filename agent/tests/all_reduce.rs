@@ -203,6 +203,21 @@ fn cuts_cost_what_the_closed_form_says() {
 }
 
 #[test]
+fn a_cut_to_one_plane_leaves_the_signs_however_few_planes_are_sent() {
+    // Switches cut to sizes in bytes, which a fabric's file gives in planes of packets of the MTU with all ten.
+    for planes in [10, 9, 6, 1] {
+        let faults = Faults { cut: 1.0, cut_to_at_least: HEADER_LEN + PLANE_BYTES, ..Faults::NONE };
+        let reliability = Reliability::Bounded { loss: 0.0 };
+        let mut job = Job::with_rows(13, 3, faults, 8, reliability, |options| {
+            *options = Options { planes, ..Options::default() };
+        });
+        for outcome in job.reduce(0, &gradients(3, 40_000, 8)) {
+            assert_eq!((outcome.stats.missing, outcome.stats.repaired), (0, 0), "{planes} planes");
+        }
+    }
+}
+
+#[test]
 fn with_nothing_cut_all_ranks_have_the_same_bits() {
     for replicas in [Replicas::Free, Replicas::Consistent] {
         for decoding in [Decoding::Unbiased, Decoding::Mmse, Decoding::Paper] {

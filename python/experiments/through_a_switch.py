@@ -1,45 +1,50 @@
 #!/usr/bin/env python3
-"""DistributedDataParallel in Mininet, through trimming software switches, beside Gloo on the same fabric. Needs root, Debian's mininet and
-`cargo build --release`; --python names an interpreter with PyTorch and this package.
+"""Time to accuracy through a trimming switch, beside Gloo on the same fabric: DistributedDataParallel in network namespaces.
 
-    sudo /usr/bin/python3 python/experiments/through_a_switch.py --python venv/bin/python --bw 20 --steps 60
+Needs root, iproute2, `cargo build --release` and a Python with PyTorch and this package (--python):
 
-Four ranks, two on each side of a dumbbell, train a small network on the digits of cli/data. Every all-reduce is an incast at every port.
-Prints a line per backend: seconds until the given accuracy on held-out images, the last accuracy, seconds a step, and what the switches did.
+    sudo python3 python/experiments/through_a_switch.py --python venv/bin/python
+
+Ranks train a small network on the digits of cli/data through one `trimwire-switch`, whose ports run at --rate. n:1: during bursts n - 1 neighbours send UDP at line rate to one
+rank, in the queue of the gradients. Ways take turns, each seed beside the same bursts: this package through a switch that cuts; Gloo, and Gloo with PyTorch's fp16 hook, through one that drops
+what does not fit.
+
+Into OUT: through-a-switch.csv, a line a run; through-a-switch.svg, accuracy against time. With --draw only table and plot, of the lines that are there.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+import gzip
 import json
-import os
-import subprocess
+import statistics
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-RANKS = 4
+WAYS = {"Trimwire": ("trimwire", "cut"), "Gloo": ("gloo", "drop-tail"), "Gloo, fp16 hook": ("gloo-fp16", "drop-tail")}
+"""What ranks are told, and what the port does."""
+FIELDS = ["load", "way", "seed", "seconds", "accuracy", "p50", "p99", "cut", "curve"]
 
 
 def rank(options: argparse.Namespace) -> None:
-    """One rank, on its host."""
-    import gzip
-
+    """One rank, in its namespace."""
     import numpy as np
     import torch
     import torch.distributed as dist
     from torch import nn
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
     from torch.nn.parallel import DistributedDataParallel
 
     torch.set_num_threads(1)
     if options.way == "trimwire":
         import trimwire.torch
 
-        trimwire.torch.options(threads=0, rate_bps=int(options.bw * 1e6))
-    dist.init_process_group(options.way)
-    number = dist.get_rank()
+        trimwire.torch.options(threads=0, rate_bps=round(options.rate * 1e6))
+    dist.init_process_group(options.way.removesuffix("-fp16"))
+    number, world = dist.get_rank(), dist.get_world_size()
     with gzip.open(ROOT / "cli/data/digits.csv.gz", "rt") as text:
         table = np.loadtxt(text, delimiter=",", comments="#", dtype=np.float32)
     pixels, labels = torch.from_numpy(table[:, :64] / 16.0), torch.from_numpy(table[:, 64]).long()
@@ -47,23 +52,27 @@ def rank(options: argparse.Namespace) -> None:
     pixels, labels = pixels[order], labels[order]
     held_out = len(labels) // 5
     torch.manual_seed(options.seed)
-    net = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 10))
+    width = options.width
+    net = nn.Sequential(nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10))
     model = DistributedDataParallel(net)
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    if options.way == "gloo-fp16":
+        model.register_comm_hook(None, fp16_compress_hook)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     curve, steps = [], []
     dist.barrier()
     start = time.perf_counter()
     for step in range(options.steps):
-        generator = torch.Generator().manual_seed(options.seed * 100_003 + step * RANKS + number)
-        batch = torch.randint(held_out, len(labels), (64,), generator=generator)
+        generator = torch.Generator().manual_seed(options.seed * 100_003 + step * world + number)
+        batch = torch.randint(held_out, len(labels), (32,), generator=generator)
         before = time.perf_counter()
         optimiser.zero_grad()
         nn.functional.cross_entropy(model(pixels[batch]), labels[batch]).backward()
         optimiser.step()
         steps.append(time.perf_counter() - before)
-        with torch.no_grad():
-            right = (net(pixels[:held_out]).argmax(1) == labels[:held_out]).float().mean().item()
-        curve.append((time.perf_counter() - start, right))
+        if number == 0:
+            with torch.no_grad():
+                right = (net(pixels[:held_out]).argmax(1) == labels[:held_out]).float().mean().item()
+            curve.append((time.perf_counter() - start, right))
     stats = dist.group.WORLD.stats() if options.way == "trimwire" else {}
     dist.barrier()
     if number == 0:
@@ -71,76 +80,126 @@ def rank(options: argparse.Namespace) -> None:
     dist.destroy_process_group()
 
 
-def train(fabric: object, options: argparse.Namespace, way: str, port: int) -> dict[str, object]:
+def train(lab: object, options: argparse.Namespace, way: str, port: int) -> dict[str, object]:
     """All ranks of a run; what rank 0 says."""
-    hosts = fabric.hosts  # type: ignore[attr-defined]
+    from congestion_lab import address
+
+    words = [options.python, str(Path(__file__).resolve()), "--way", way, "--seed", str(options.seed)]
+    words += ["--rate", str(options.rate), "--steps", str(options.steps), "--width", str(options.width)]
     children = []
-    for number, host in enumerate(hosts):
-        interface = str(host.defaultIntf())
-        environment = {
-            "RANK": number,
-            "WORLD_SIZE": RANKS,
-            "MASTER_ADDR": hosts[0].IP(),
-            "MASTER_PORT": port,
-            "GLOO_SOCKET_IFNAME": interface,
-            "TRIMWIRE_SOCKET_IFNAME": interface,
-        }
-        words = [f"{name}={value}" for name, value in environment.items()]
-        words = ["env", *words, options.python, str(Path(__file__).resolve()), "--way", way, *sys.argv[1:]]
-        errors = tempfile.TemporaryFile()  # noqa: SIM115
-        children.append((host.popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors), errors))
-    said = b""
-    for number, (child, errors) in enumerate(children):
-        out = child.communicate(timeout=options.timeout)[0]
-        said = said or out
-        if child.returncode:
-            errors.seek(0)
-            sys.exit(f"{way}, rank {number} failed:\n{errors.read().decode()[-2_000:]}")
-    return json.loads(said)
+    for number in range(options.ranks):
+        environment = {"RANK": number, "WORLD_SIZE": options.ranks, "MASTER_ADDR": address(0), "MASTER_PORT": port}
+        interfaces = {"GLOO_SOCKET_IFNAME": "eth0", "TRIMWIRE_SOCKET_IFNAME": "eth0"}
+        children.append(lab.start(f"r{number}", words, {name: str(value) for name, value in environment.items()} | interfaces))  # type: ignore[attr-defined]
+    end = time.monotonic() + options.timeout
+    said = [lab.end(child, end - time.monotonic()) for child in children]  # type: ignore[attr-defined]
+    if any(child.returncode for child in children):
+        sys.exit(f"{way} failed:\n{lab.complaints()}")  # type: ignore[attr-defined]
+    return json.loads(said[0] or "")
+
+
+def measure(options: argparse.Namespace, rows: list[dict[str, str]], file: Path) -> None:
+    """All runs, each in the file from the moment it is over."""
+    sys.path.insert(0, str(ROOT / "agent/bench"))
+    from congestion import BURST, DROPPABLE, GAP
+    from congestion_lab import Lab, alone
+
+    alone()
+    port = 29_500
+    with Lab(options.programs, options.ranks, round(options.rate * 1e6)) as lab:
+        for options.seed in range(1, options.seeds + 1):
+            for load in options.loads:
+                for name in options.ways:
+                    way, policy = WAYS[name]
+                    port += 10
+                    lab.apply(policy)
+                    neighbours = lab.neighbours(load, DROPPABLE if policy == "cut" else 0, f"training/{options.seed}", BURST, GAP)
+                    result = train(lab, options, way, port)
+                    lab.stop(neighbours)
+                    # What still stands in queues is not the next one's.
+                    time.sleep(0.5)
+                    curve, steps, stats = result["curve"], result["steps"], result["stats"]
+                    soon = next((at for at, right in curve if right >= options.accuracy), None)
+                    cut = stats["packets_cut"] / max(1, stats["packets_received"]) if stats else None
+                    numbers = {
+                        "seconds": soon, "accuracy": curve[-1][1], "p50": steps[len(steps) // 2], "p99": steps[int(len(steps) * 0.99)], "cut": cut,
+                    }  # fmt: skip
+                    row = {"load": str(load), "way": name, "seed": str(options.seed)}
+                    row |= {key: "" if value is None else f"{value:.5g}" for key, value in numbers.items()}
+                    row["curve"] = " ".join(f"{at:.3f}:{right:.4f}" for at, right in curve)
+                    rows.append(row)
+                    with open(file, "w", newline="") as lines:
+                        writer = csv.DictWriter(lines, FIELDS, lineterminator="\n")
+                        writer.writeheader()
+                        writer.writerows(rows)
+                    print(" ".join(f"{key}={row[key]}" for key in FIELDS[:-1]), flush=True)
+
+
+def medians(rows: list[dict[str, str]], load: str, way: str) -> dict[str, float]:
+    """Of the seeds; a run that did not get there makes `seconds` infinite."""
+    chosen = [row for row in rows if (row["load"], row["way"]) == (load, way)]
+    return {key: statistics.median(float(row[key] or "inf") for row in chosen) for key in ("seconds", "accuracy", "p50", "p99", "cut")} if chosen else {}
+
+
+def table(rows: list[dict[str, str]], accuracy: float) -> str:
+    """Markdown."""
+    lines = [f"| load | way | s to {accuracy:.0%} | × Trimwire's | accuracy at the end | step p50, p99 | cut |".replace("%", " %"), "|---|---|---|---|---|---|---|"]
+    for load in dict.fromkeys(row["load"] for row in rows):
+        ours = medians(rows, load, "Trimwire").get("seconds")
+        for way in WAYS:
+            found = medians(rows, load, way)
+            if found:
+                cut = "–" if found["cut"] == float("inf") else f"{100 * found['cut']:.1f} %"
+                times = f"{found['p50']:.3f}, {found['p99']:.3f} s"
+                many = f"{found['seconds'] / ours:.2f}" if ours else "–"
+                name = f"{load}:1" if load != "0" else "idle"
+                lines.append(f"| {name} | {way} | {found['seconds']:.1f} | {many} | {100 * found['accuracy']:.1f} % | {times} | {cut} |")
+    return "\n".join(lines)
+
+
+def drawing(rows: list[dict[str, str]]) -> str:
+    """Accuracy against time, the mean of the seeds at every step; beside bursts, and dashed idle."""
+    from trimwire._plot import Line, chart
+
+    lines = []
+    for load in sorted(dict.fromkeys(row["load"] for row in rows), key=int, reverse=True):
+        for way in WAYS:
+            curves = [[tuple(map(float, point.split(":"))) for point in row["curve"].split()] for row in rows if (row["load"], row["way"]) == (load, way)]
+            points = [tuple(statistics.fmean(axis) for axis in zip(*step, strict=True)) for step in zip(*curves, strict=False)]
+            lines.append(Line(f"{way}, {load}:1" if load != "0" else f"{way}, idle", points, dashed=load == "0"))
+    return chart("Held-out accuracy", "seconds", "accuracy", lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--bw", type=float, default=20.0, help="rate of every link, Mbit/s")
+    parser.add_argument("--programs", type=Path, default=ROOT / "target/release", help="folder of trimwire-switch and -controller")
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--rate", type=float, default=50.0, help="of every link, Mbit/s")
+    parser.add_argument("--loads", type=int, nargs="+", default=[0, 3], help="n of n:1; 0 is idle")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--accuracy", type=float, default=0.9, help="the time until this is told")
-    parser.add_argument("--timeout", type=float, default=300.0)
-    parser.add_argument("--json", type=Path, help="everything, into this file")
+    parser.add_argument("--width", type=int, default=512, help="of the two hidden layers; 512 are 300,000 parameters")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--accuracy", type=float, default=0.92, help="the time until this is told")
+    parser.add_argument("--timeout", type=float, default=300.0, help="s, of one run")
+    parser.add_argument("--output", type=Path, default=ROOT / "docs/figures")
+    parser.add_argument("--draw", action="store_true", help="only the table and the plot of the runs that are there")
     parser.add_argument("--way", help=argparse.SUPPRESS)
+    parser.add_argument("--seed", type=int, default=1, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.way:
         return rank(options)
-    inside = "TRIMWIRE_EXPERIMENT_INSIDE"
-    if inside not in os.environ:
-        words = ["unshare", "--net", "--pid", "--fork", "--kill-child=KILL", "--mount-proc", "--", sys.executable, *sys.argv]
-        sys.exit(subprocess.run(words, env={**os.environ, inside: "1"}, check=False).returncode)
-    sys.path.insert(0, str(ROOT / "mininet"))
-    from trimwire_net.accounts import DROPPED, Accounts
-    from trimwire_net.scenarios import network
-    from trimwire_net.switches import SWITCHES
-
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    results = {}
-    print(f"{'backend':10} {'s to ' + format(options.accuracy, '.0%'):>12} {'accuracy':>9} {'s/step p50':>11} {'p99':>7} {'cut':>8} {'dropped':>8}")
-    for nth, way in enumerate(("gloo", "trimwire")):
-        with network("dumbbell", SWITCHES["trimwire"], options.bw) as fabric:
-            before = Accounts(fabric)
-            result = results[way] = train(fabric, options, way, 29_500 + nth)
-            time.sleep(1.0)
-            counted = Accounts(fabric).since(before)
-        curve, steps = result["curve"], result["steps"]
-        soon = next((at for at, right in curve if right >= options.accuracy), None)
-        result["cut"], result["dropped"] = counted.sum(["trimmed"]), counted.sum(DROPPED)
-        reached = f"{soon:.2f}" if soon is not None else "-"
-        print(
-            f"{way:10} {reached:>12} {curve[-1][1]:>9.2%} {steps[len(steps) // 2]:>11.3f} {steps[int(len(steps) * 0.99)]:>7.3f} "
-            f"{result['cut']:>8} {result['dropped']:>8}",
-            flush=True,
-        )
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1))
+    file = options.output / "through-a-switch.csv"
+    rows: list[dict[str, str]] = []
+    if options.draw:
+        with open(file, newline="") as lines:
+            rows = list(csv.DictReader(lines))
+        sys.path.insert(0, str(ROOT / "python/lib"))
+        (options.output / "through-a-switch.svg").write_text(drawing(rows))
+    else:
+        measure(options, rows, file)
+    print(table(rows, options.accuracy))
 
 
 if __name__ == "__main__":

@@ -45,8 +45,8 @@ impl Scheme {
     ) -> Self {
         let (stream, sealer) = (endpoint.stream(), endpoint.sealer());
         let codec = codec(&options);
-        let planes = planes(&options);
-        let fits = || codec.coordinates_per_packet(config.mtu, planes, sealer.is_some());
+        // With all planes, however few are sent: the planes that a fabric's file cuts to are those of such packets, and of a packet that is cut inside its first plane nothing counts.
+        let fits = || codec.coordinates_per_packet(config.mtu, codec.planes(), sealer.is_some());
         let chosen = options.coordinates_per_packet.filter(|_| !options.exact);
         let coordinates_per_packet = chosen.unwrap_or_else(fits);
         let (rank, job_seed, row_log2) = (config.rank, config.job_seed, config.row_log2);

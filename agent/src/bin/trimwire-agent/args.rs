@@ -271,8 +271,8 @@ pub(crate) struct CodecArgs {
     /// Planes sent of each packet; fewer than 10 compress ahead of time.
     #[arg(long, default_value_t = PLANES, value_parser = clap::value_parser!(u8).range(1..=i64::from(PLANES)))]
     pub(crate) planes: u8,
-    /// Most coordinates of a packet, a multiple of 32 [default: what an MTU of 1500 bytes holds over IPv4 and IPv6: 448, and of all-reduce as many as fit with the planes that are
-    /// sent].
+    /// Most coordinates of a packet, a multiple of 32 [default: as many as fit the MTU with all planes, over IPv4 and IPv6: 448 at 1500 bytes]. A fabric's sizes in planes are
+    /// those of such packets; larger ones fill frames that are sent with fewer planes, and want larger sizes.
     #[arg(long)]
     pub(crate) coordinates_per_packet: Option<usize>,
     /// Rows of 2^this coordinates are rotated as one.
