@@ -134,9 +134,8 @@ const HYPERACTIVE_ABOVE: f64 = 1.05;
 const HYPERACTIVE_MOST: f64 = 5.0;
 const HYPERACTIVE_SHARE: f64 = 1.0 / 8.0;
 
-/// What a round leaves of the way back, where the last congestion was others' and they have gone, and how far that goes: to so much of the rate at which it began.
+/// What a round leaves of the way back, where the last congestion was others' and they have gone.
 const RECOVERY: f64 = 0.5;
-const RECOVERED: f64 = 0.9;
 
 impl Rate {
     fn new(limits: &Limits, path: &PathModel) -> Self {
@@ -175,11 +174,11 @@ impl Rate {
             * (times * once).min(HYPERACTIVE_SHARE * self.bps / round.increase_weight).max(once)
     }
 
-    /// What a round without congestion gives back of what the last one took, bit/s: half of it (DCQCN's fast recovery, Zhu et al., *Congestion Control for Large-Scale RDMA
+    /// What a round without congestion gives back of what is missing of a rate, bit/s: half of it (DCQCN's fast recovery, Zhu et al., *Congestion Control for Large-Scale RDMA
     /// Deployments*, SIGCOMM 2015, §3.1). For laws to use where they know that its cause has gone: among flows that answer to each other unequal rates would stay unequal.
-    fn recovery(&self, round: &round::Round) -> f64 {
+    fn recovery(&self, round: &round::Round, target_bps: f64) -> f64 {
         let kept = RECOVERY.powf(round.increase_weight);
-        (RECOVERED * self.congested_bps - self.bps).max(0.0) * (1.0 - kept)
+        (target_bps - self.bps).max(0.0) * (1.0 - kept)
     }
 
     /// Keeps the rate a number within its limits, whatever was computed.

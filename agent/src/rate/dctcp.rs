@@ -48,22 +48,52 @@ const WAIT_FROM: f64 = 0.03;
 /// A round of which so much was cut met more than flows that answer to cuts send: these keep it below a third (docs/rate-control.md).
 const SWAMPED: f64 = 0.5;
 
-/// What is known of a time of congestion, from its first marked round on.
+/// What it began at comes back in a few rounds as far as this share of it.
+const RECOVERED: f64 = 0.9;
+
+/// What is known of a time of congestion, from its first marked round until its rate is back, or the next one.
 #[derive(Debug, Clone, Copy, Default)]
 struct Congestion {
+    /// The rate at which it began.
+    before_bps: f64,
     swamped: bool,
-    lossy: bool,
+    /// Packets of its rounds, and those of them that were lost.
+    packets: f64,
+    lost: f64,
 }
 
 impl Congestion {
-    fn goes_on(&mut self, round: &Round) {
-        self.swamped |= round.cut >= SWAMPED * round.packets;
-        self.lossy |= round.lost > 0.0;
+    /// A round of it, or of one that comes after calm rounds.
+    fn on_marks(&mut self, round: &Round, rate: &Rate) {
+        let swamped = round.cut >= SWAMPED * round.packets;
+        if rate.is_calm() {
+            if self.was_others() && rate.bps < RECOVERED * self.before_bps {
+                // On the way back: of a cut or two less is believed to be free, by half of what is missing still; another burst says nothing of that.
+                if !swamped {
+                    self.before_bps = f64::midpoint(self.before_bps, rate.bps);
+                }
+            } else {
+                *self = Self { before_bps: rate.bps, ..Self::default() };
+            }
+        }
+        self.swamped |= swamped;
+        self.packets += round.packets;
+        self.lost += round.lost;
     }
 
     /// Whether it was a burst of neighbours who answer to nothing, and who have gone when it is over. Of many senders that begin at once heads are lost, too: they are still there.
     fn was_others(self) -> bool {
-        self.swamped && !self.lossy
+        self.swamped && self.lost <= RANDOM_LOSS * self.packets
+    }
+
+    /// What a round without congestion adds, bit/s.
+    fn increase(self, rate: &mut Rate, round: &Round) -> f64 {
+        let increase = rate.calm_increase(round);
+        if self.was_others() {
+            increase.max(rate.recovery(round, RECOVERED * self.before_bps))
+        } else {
+            increase
+        }
     }
 }
 
@@ -90,9 +120,7 @@ impl Dctcp {
         let gain = (LOSS_GAIN * round.weight).min(1.0);
         self.loss = (1.0 - gain) * self.loss + gain * (round.lost / round.packets).min(1.0);
         if marked == 0.0 {
-            let increase = self.rate.calm_increase(round);
-            let increase =
-                if self.congestion.was_others() { increase.max(self.rate.recovery(round)) } else { increase };
+            let increase = self.congestion.increase(&mut self.rate, round);
             return self.rate.set(self.rate.bps + increase);
         }
         self.rate.set(self.rate.bps + (1.0 - marked) * round.increase_weight * self.rate.increase());
@@ -100,10 +128,7 @@ impl Dctcp {
         let burst = round.lost >= BURST.0 * round.packets && round.lost >= BURST.1;
         let lost = if burst || self.loss > RANDOM_LOSS { lost } else { 0.0 };
         let share = (marked * self.alpha / 2.0).max(lost / 2.0);
-        if self.rate.is_calm() {
-            self.congestion = Congestion::default();
-        }
-        self.congestion.goes_on(round);
+        self.congestion.on_marks(round, &self.rate);
         self.rate.reduce(share, round.weight);
         if share >= WAIT_FROM {
             self.rounds.wait_for_effect(now_ns, (round.cut + round.lost) / round.packets);

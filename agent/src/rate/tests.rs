@@ -186,6 +186,35 @@ fn dctcp_takes_half_of_its_estimate_off_a_round_of_marks_and_halves_on_losses() 
 }
 
 #[test]
+fn a_cut_on_the_way_back_from_a_burst_does_not_end_it() {
+    let mut sender = Sender::new(RateConfig::Dctcp(DctcpConfig::default()));
+    for _ in 0..200 {
+        sender.calm();
+    }
+    // Neighbours who answer to nothing: all is cut for ten rounds. What they leave in the queue costs a packet now and then.
+    let low = (0..10).map(|_| sender.report(None, 24, 0, 0)).last();
+    assert!(low.is_some_and(|low| low < LINE / 20), "{low:?}");
+    sender.now_ns += 6 * RTT;
+    let mut round = |cut| {
+        sender.now_ns += RTT;
+        let now_ns = sender.now_ns;
+        sender.law.on_feedback(&Feedback {
+            now_ns,
+            rtt_ns: Some(RTT),
+            arrived: ROUND_PACKETS,
+            cut,
+            ..Feedback::default()
+        });
+        sender.law.rate_bps()
+    };
+    let back = [0, 1, 0, 1, 0, 0, 0, 0].map(&mut round);
+    assert!(back[7] > LINE / 2, "{back:?}");
+    // Who stays hears of it again and again, and is left its room.
+    let contested = [0, 1].map(|cut| (0..20).map(|_| round(cut)).last());
+    assert!(contested[0] < Some(LINE * 3 / 4), "{contested:?}");
+}
+
+#[test]
 fn the_number_of_reports_does_not_change_what_a_law_does() {
     // A twelfth is cut in every fourth round of two round trips: mild enough that no law waits for its reductions to show.
     for config in laws() {
