@@ -11,6 +11,7 @@
 mod backoff;
 mod board;
 mod cutting;
+mod demand;
 mod driver;
 mod election;
 mod http;
@@ -27,6 +28,7 @@ use tokio::task::JoinHandle;
 
 use self::board::Board;
 pub use self::board::{CuttingStatus, Leader, Status, SwitchStatus};
+use self::demand::Demand;
 use self::driver::{Terms, Wanted, drive};
 use self::election::Elections;
 pub use self::metrics::metrics_text;
@@ -76,6 +78,7 @@ pub struct Controller {
     options: RunOptions,
     board: Board,
     elections: Elections,
+    demand: Demand,
     drivers: BTreeMap<String, Driver>,
     metrics: Option<(SocketAddr, JoinHandle<()>)>,
 }
@@ -114,6 +117,7 @@ impl Controller {
             options: options.clone(),
             elections: Elections::new(board.clone()),
             board,
+            demand: Demand::default(),
             drivers: BTreeMap::new(),
             metrics: None,
         };
@@ -175,7 +179,7 @@ impl Controller {
             MetricsAt::Default => DEFAULT_METRICS,
             MetricsAt::Address(address) => address,
         };
-        match http::serve(address, self.board.clone()).await {
+        match http::serve(address, self.board.clone(), self.demand.clone()).await {
             Ok(served) => {
                 tracing::info!("metrics at http://{}/metrics", served.0);
                 self.metrics = Some(served);
@@ -213,7 +217,7 @@ impl Controller {
                 ports: fabric.policies.get(name).cloned().unwrap_or_default(),
                 shared: Arc::clone(&shared),
                 places: places.clone(),
-                is_sampled: self.metrics.is_some(),
+                demand: self.demand.clone(),
             });
             let driver = match drivers.remove(name).filter(|driver| driver.terms == terms) {
                 Some(driver) => {

@@ -13,6 +13,7 @@ use trimwire_p4runtime::v1::DigestList;
 
 use super::board::Board;
 use super::cutting;
+use super::demand::Demand;
 use super::election::{Elections, View};
 use super::task::{Action, Event, Looked, Loss, Notice, Standing, SwitchTask};
 
@@ -34,7 +35,7 @@ pub(super) struct Wanted {
     pub shared: Arc<Shared>,
     pub places: Places,
     /// Whether anybody wants to know the counters.
-    pub is_sampled: bool,
+    pub demand: Demand,
 }
 
 impl Wanted {
@@ -283,10 +284,11 @@ fn loss(error: Option<&DeviceError>) -> Loss {
     if error.is_some_and(DeviceError::is_connection_loss) { Loss::Connection } else { Loss::None }
 }
 
-/// Counters are for watching; a switch that does not give them is in place all the same.
+/// Counters are for watching; a switch that does not give them is in place all the same. Those that nobody has asked for in a while are not
+/// kept: they would be told for new ones.
 async fn sampled(client: &Client, wanted: &Wanted) -> Option<Sample> {
-    if !wanted.is_sampled {
-        return None;
+    if !wanted.demand.is_there() {
+        return Some(Sample::default());
     }
     let taken = sample(client, wanted.index(), &wanted.ports).await;
     taken.inspect_err(|error| tracing::debug!("no counters: {error}")).ok()
