@@ -13,10 +13,10 @@ pub(crate) struct Completions {
     shell: clap_complete::Shell,
 }
 
-pub(crate) fn completions(arguments: Completions) -> anyhow::Result<String> {
+pub(crate) fn completions(arguments: &Completions) -> anyhow::Result<String> {
     let mut text = Vec::new();
     clap_complete::generate(arguments.shell, &mut Arguments::command(), "trimwire-switch", &mut text);
-    Ok(String::from_utf8_lossy(&text).into_owned())
+    Ok(String::from_utf8(text)?)
 }
 
 /// Write the manual page into a folder.
