@@ -1,6 +1,6 @@
 # Every entry point of the project; `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust test-python test-torch sanitize test-aarch64 client-tests lint bench p4 p4-check bmv2-tests mininet-test mininet-matrix
+.PHONY: help demo test test-rust test-python test-torch sanitize test-aarch64 client-tests lint bench p4 p4-check bmv2-tests mininet-test mininet-matrix deb man book deny
 
 CARGO ?= cargo
 DEMO_FLAGS ?=
@@ -44,6 +44,7 @@ client-tests: ## p4runtime-shell and finsy from PyPI against the switch (part of
 lint: ## formatting and clippy, where the toolchain has them
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check && $(CARGO) fmt --manifest-path python/Cargo.toml --check; \
 		else echo 'SKIPPED: formatting check (rustfmt is not installed)'; fi
+	packaging/book.sh check
 	@if $(CARGO) clippy --version >/dev/null 2>&1; then $(CARGO) clippy --workspace --all-targets --locked -- -D warnings; \
 		else echo 'SKIPPED: clippy (not installed)'; fi
 
@@ -61,3 +62,17 @@ mininet-test: ## agents congest ports in Mininet (needs root and Debian's minine
 
 mininet-matrix: ## 2:1, 3:1 and 8:1 beside TCP, in a dumbbell and a leaf-spine (two minutes; needs iperf3, too; no part of test)
 	mininet/run.sh matrix
+
+deb: ## Debian packages of switch, controller and agent, with units, manual pages and completions, in target/debian (needs dpkg-deb)
+	packaging/deb.sh
+
+man: ## manual pages of switch, controller and agent, in target/man
+	mkdir -p target/man
+	for package in switch controller agent; do $(CARGO) run --quiet -p trimwire-$$package --bin trimwire-$$package -- man target/man || exit 1; done
+
+book: ## the documentation as one book with a search, in target/book (needs mdbook)
+	packaging/book.sh
+
+deny: ## advisories, licences and sources of dependencies (needs cargo-deny and the network; no part of test)
+	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --workspace check; \
+		else echo 'SKIPPED: dependencies (cargo-deny is not installed)'; fi

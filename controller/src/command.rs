@@ -6,6 +6,7 @@ mod completions;
 mod export;
 mod file;
 mod history;
+mod man;
 mod outcome;
 mod plan;
 mod progress;
@@ -48,6 +49,8 @@ pub(crate) enum Command {
     Schema(schema::Schema),
     /// Print completions for a shell.
     Completions(completions::Completions),
+    /// Write manual pages into a folder.
+    Man(man::Man),
 }
 
 impl Command {
@@ -65,6 +68,7 @@ impl Command {
             Self::Thresholds(command) => command.run(),
             Self::Schema(command) => command.run(),
             Self::Completions(command) => command.run(),
+            Self::Man(command) => command.run(),
         }
     }
 

@@ -89,8 +89,8 @@ impl Compiler {
         &self.artifacts
     }
 
-    /// How many entities some switches have together, on as many threads as there are cores. No switch's are kept; the error is the one of
-    /// the first switch that has any.
+    /// How many entities some switches have together, on as many threads as there are cores. Entries that differ from a neighbour's in their
+    /// port or prefix alone are counted, not built; the error is the one of the first switch that has any.
     pub fn count(&self, switches: &[&str]) -> Result<usize, CompileError> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(switches.len());
         let next = AtomicUsize::new(0);
@@ -99,8 +99,8 @@ impl Compiler {
             loop {
                 let position = next.fetch_add(1, Ordering::Relaxed);
                 let Some(name) = switches.get(position) else { return (count, failed) };
-                match self.compile(name) {
-                    Ok(desired) => count += desired.len(),
+                match self.build(name, true) {
+                    Ok((desired, more)) => count += desired.len() + more.values().sum::<usize>(),
                     // Positions only grow: a thread's first error is its least.
                     Err(error) => failed = failed.or(Some((position, error))),
                 }
@@ -120,12 +120,17 @@ impl Compiler {
 
     /// The entities of one switch, for the program that it runs.
     pub fn compile(&self, name: &str) -> Result<Desired, CompileError> {
+        self.build(name, false).map(|(desired, _)| desired)
+    }
+
+    fn build(&self, name: &str, counts: bool) -> Result<(Desired, Tally), CompileError> {
         let Some(switch) = self.fabric.switches.get(name) else {
             return Err(CompileError::UnknownSwitch(name.to_owned()));
         };
         let (fabric, index) = (&*self.fabric, self.artifacts.of(name).index());
+        let (desired, more) = (Desired::new(), Tally::new());
         let mut builder =
-            Builder { fabric, name, switch, index, trimmed: &self.trimmed, desired: Desired::new() };
+            Builder { fabric, name, switch, index, trimmed: &self.trimmed, desired, counts, more };
         builder.classify()?;
         builder.load_balance(self.topology.tier(name).unwrap_or(0))?;
         builder.opt_outs()?;
@@ -135,10 +140,14 @@ impl Compiler {
         builder.mark_trimmable()?;
         builder.policy()?;
         builder.routes(&routes)?;
-        check_capacity(name, &builder.desired, index)?;
-        Ok(builder.desired)
+        let Builder { desired, more, .. } = builder;
+        check_capacity(name, &desired, &more, index)?;
+        Ok((desired, more))
     }
 }
+
+/// Entries by table.
+type Tally = BTreeMap<u32, usize>;
 
 /// Builds one switch's entities; a file for each part of the program.
 struct Builder<'f> {
@@ -149,6 +158,10 @@ struct Builder<'f> {
     index: &'f Index,
     trimmed: &'f BTreeSet<u8>,
     desired: Desired,
+    /// Nobody wants the entities: of many that are alike, one is built to see that the program takes it.
+    counts: bool,
+    /// Those that were not built.
+    more: Tally,
 }
 
 impl Builder<'_> {
@@ -179,9 +192,14 @@ impl Builder<'_> {
     }
 }
 
-fn check_capacity(switch: &str, desired: &Desired, index: &Index) -> Result<(), CompileError> {
+fn check_capacity(switch: &str, desired: &Desired, more: &Tally, index: &Index) -> Result<(), CompileError> {
     use trimwire_p4runtime::v1::entity::Entity as Kind;
     let mut wanted: BTreeMap<(&str, i64), usize> = BTreeMap::new();
+    for (table, count) in more {
+        if let Ok(table) = index.table(*table) {
+            wanted.insert((table.name(), table.table.size), *count);
+        }
+    }
     for Wanted { entity, .. } in desired.values() {
         match &entity.entity {
             Some(Kind::TableEntry(entry)) if !entry.is_default_action => {

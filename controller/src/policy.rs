@@ -13,11 +13,16 @@ use crate::problem::{Located, Problems};
 use crate::spec::{Layer, PolicySpec};
 use crate::units::{self, CutSize, DataPacket, NEVER, Threshold};
 
-/// Defaults for layer classes: times at line rate. `[less important, important]`.
+/// Defaults for the front layers' class: times at line rate. `[less important, important]`.
 const CLASS_DEFAULTS: [[Threshold; 4]; 2] = [
     [Threshold::Time(10_000), Threshold::Time(20_000), Threshold::Time(40_000), Threshold::Time(400_000)],
     [Threshold::Time(20_000), Threshold::Time(40_000), Threshold::Time(80_000), Threshold::Time(400_000)],
 ];
+/// What the back layers' class waits longer than the front layers' before it is cut, in millionths; those between are evenly spread. Front
+/// layers are served first and bear the more loss: at 93 % accuracy 5 % against 0.3 % (MLT §3.3). In MLT's M/M/1/m (appendix B) losses
+/// fall by ρ with each packet of room, so that the factor of 17 takes 55 packets at a load of 0.95: 62 µs at 10 Gbit/s, one and a half
+/// times the front layers' 40 µs.
+const BACK_LAYERS: u64 = 2_500_000;
 /// Best effort is other people's traffic, of which much is not ECN-capable: no selective drops unless asked for.
 const BEST_EFFORT_DEFAULTS: [Threshold; 4] =
     [Threshold::Time(80_000), Threshold::Never, Threshold::Never, Threshold::Time(400_000)];
@@ -200,7 +205,8 @@ impl<'f> Resolver<'f> {
         let queue_layers =
             [of_port, Some(&spec.general)].map(|layer| layer.and_then(|layer| layer.queues.get(&queue)));
         let [port_queue, general_queue] = queue_layers;
-        let is_class = plan.classes.contains(&queue);
+        let class = plan.classes.iter().position(|of_class| *of_class == queue);
+        let is_class = class.is_some();
         let place = || format!("at {switch}:{port} ({}), {name}", units::rate_text(rate_bps));
         // What a mapping says for queues in general is meant for gradients; best effort shares its limits only.
         let own = Layers([port_queue, general_queue].into_iter().flatten().collect());
@@ -209,8 +215,8 @@ impl<'f> Resolver<'f> {
         let layers_for = |threshold: usize| {
             if is_class || (queue == plan.best_effort && matches!(threshold, 0 | 3)) { &all } else { &own }
         };
-        let defaults = if is_class {
-            CLASS_DEFAULTS[usize::from(important)]
+        let defaults = if let Some(class) = class {
+            class_defaults(class, plan.classes.len(), important)
         } else if queue == plan.best_effort {
             BEST_EFFORT_DEFAULTS
         } else {
@@ -436,6 +442,19 @@ impl<'f> Resolver<'f> {
             }
         }
     }
+}
+
+/// Class 0 is the front layers'. `drop_at` guards the buffer, and is the same for all.
+fn class_defaults(class: usize, classes: usize, important: bool) -> [Threshold; 4] {
+    let steps = classes.saturating_sub(1).max(1) as u64;
+    let share = WHOLE as u64 + (BACK_LAYERS - WHOLE as u64) * class as u64 / steps;
+    let mut defaults = CLASS_DEFAULTS[usize::from(important)];
+    for default in &mut defaults[..3] {
+        if let Threshold::Time(ns) = default {
+            *ns = *ns * share / WHOLE as u64;
+        }
+    }
+    defaults
 }
 
 /// Given values stay. A default moves down to what stands above it and up to the given values below it.

@@ -11,7 +11,9 @@
 mod backoff;
 mod board;
 mod cutting;
+mod demand;
 mod driver;
+mod election;
 mod http;
 mod metrics;
 pub mod task;
@@ -25,8 +27,10 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use self::board::Board;
-pub use self::board::{CuttingStatus, Status, SwitchStatus};
+pub use self::board::{CuttingStatus, Leader, Status, SwitchStatus};
+use self::demand::Demand;
 use self::driver::{Terms, Wanted, drive};
+use self::election::Elections;
 pub use self::metrics::metrics_text;
 use crate::artifacts::Artifacts;
 use crate::fleet::{ApplyError, Options, Shared};
@@ -73,6 +77,8 @@ pub struct Controller {
     artifacts: Artifacts,
     options: RunOptions,
     board: Board,
+    elections: Elections,
+    demand: Demand,
     drivers: BTreeMap<String, Driver>,
     metrics: Option<(SocketAddr, JoinHandle<()>)>,
 }
@@ -105,10 +111,13 @@ impl Controller {
         artifacts: &Artifacts,
         options: &RunOptions,
     ) -> Result<Self, RunError> {
+        let board = Board::default();
         let mut controller = Self {
             artifacts: artifacts.clone(),
             options: options.clone(),
-            board: Board::default(),
+            elections: Elections::new(board.clone()),
+            board,
+            demand: Demand::default(),
             drivers: BTreeMap::new(),
             metrics: None,
         };
@@ -127,6 +136,12 @@ impl Controller {
         }
         self.board.change(|status| status.reloads += 1);
         Ok(())
+    }
+
+    /// A person says that our file is the one: a controller that led the fabric with another file, and is gone, does not keep us from
+    /// writing any longer.
+    pub fn insist(&self) {
+        self.elections.change(election::Election::insist);
     }
 
     /// Counts a file that was not taken.
@@ -164,7 +179,7 @@ impl Controller {
             MetricsAt::Default => DEFAULT_METRICS,
             MetricsAt::Address(address) => address,
         };
-        match http::serve(address, self.board.clone()).await {
+        match http::serve(address, self.board.clone(), self.demand.clone()).await {
             Ok(served) => {
                 tracing::info!("metrics at http://{}/metrics", served.0);
                 self.metrics = Some(served);
@@ -186,6 +201,7 @@ impl Controller {
         let shared = Shared::new(fabric, &self.artifacts, &options);
         shared.fits(&options)?;
         let places = Places::new(fabric.controller.concurrency);
+        self.elections.change(|election| election.of(shared.election_id, fabric.switches.keys()));
         let mut drivers = std::mem::take(&mut self.drivers);
         self.board.change(|status| status.switches.retain(|name, _| fabric.switches.contains_key(name)));
         for (name, switch) in &fabric.switches {
@@ -201,7 +217,7 @@ impl Controller {
                 ports: fabric.policies.get(name).cloned().unwrap_or_default(),
                 shared: Arc::clone(&shared),
                 places: places.clone(),
-                is_sampled: self.metrics.is_some(),
+                demand: self.demand.clone(),
             });
             let driver = match drivers.remove(name).filter(|driver| driver.terms == terms) {
                 Some(driver) => {
@@ -219,7 +235,7 @@ impl Controller {
     fn start_driver(&self, terms: Terms, wanted: Arc<Wanted>) -> Driver {
         self.board.change(|status| status.switches.insert(terms.name.clone(), SwitchStatus::default()));
         let (wanted, told) = watch::channel(wanted);
-        let task = tokio::spawn(drive(terms.clone(), told, self.board.clone()));
+        let task = tokio::spawn(drive(terms.clone(), told, self.board.clone(), self.elections.clone()));
         Driver { terms, wanted, task }
     }
 }

@@ -204,3 +204,26 @@ fn export_sonic_prints_the_configuration_and_says_what_is_missing() {
         assert_eq!(output.status.code(), Some(2), "{wrong}");
     }
 }
+
+#[test]
+fn every_command_has_a_manual_page_and_completions() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(&["man", folder.path().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let page = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let commands =
+        ["apply", "check", "export", "history", "plan", "rollback", "run", "show", "thresholds", "watch"];
+    for command in commands {
+        assert!(page("trimwire-controller.1").contains(command), "{command}");
+        assert!(page(&format!("trimwire-controller-{command}.1")).starts_with(".ie"), "{command} is roff");
+    }
+    assert!(page("trimwire-controller-apply.1").contains("max\\-unavailable"));
+    for shell in ["bash", "zsh", "fish"] {
+        let text = stdout(&run(&["completions", shell]));
+        assert!(commands.iter().all(|command| text.contains(command)), "{shell}");
+    }
+    let nowhere = folder.path().join("nowhere");
+    let output = run(&["man", nowhere.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("nowhere"), "{}", stderr(&output));
+}

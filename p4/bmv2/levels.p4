@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which thresholds a queue has reached, in bytes, and to what length a packet would be cut there. "Reached" is ">=" against the
-// bytes queued before this packet.
+// bytes queued before this packet. Sizes are those of the frame behind `tunnel_bytes`.
 
 #ifndef TRIMWIRE_BMV2_LEVELS_P4
 #define TRIMWIRE_BMV2_LEVELS_P4
@@ -9,7 +9,7 @@
 #include "../include/headers.p4"
 #include "../include/sizes.p4"
 
-control Levels(inout metadata_t meta) {
+control Levels(in bit<16> tunnel_bytes, inout metadata_t meta) {
     apply {
         if (meta.trimming == Trimming.TRIMMED) {
             meta.trim_queue_bytes = meta.queue_bytes;
@@ -30,6 +30,7 @@ control Levels(inout metadata_t meta) {
                 meta.reached.deep = 1;
                 meta.cut_to = meta.policy.deep_size;
             }
+            meta.cut_to = meta.cut_to |+| tunnel_bytes;
             if (meta.cut_to < meta.head_end) {
                 meta.cut_to = meta.head_end;
             }

@@ -27,6 +27,8 @@
 #include "../include/extent.p4"
 #include "../include/ladder.p4"
 #include "../include/rewrite.p4"
+#include "extensions.p4"
+#include "overlay.p4"
 #include "trust.p4"
 #include "route.p4"
 #include "occupancy.p4"
@@ -79,20 +81,26 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
     counter(1, CounterType.packets_and_bytes) unroutable;
 
     Flow() flow;
+    Extensions() extensions;
     Trust() trust;
     Route() route;
     Classify() classify;
     TrimAcl() trim_acl;
     QueuePolicy() queue_policy;
     Extent() extent;
+    OverlayExtent() overlay_extent;
     Levels() levels;
     Ladder() ladder;
     TrimCap() trim_cap;
     MarkTrimmable() mark_trimmable;
     CutEvents() cut_events;
     RewriteCut() rewrite_cut;
+    RewriteInner() rewrite_inner;
     MarkCongestion() mark_congestion;
     OccupancyEnter() occupancy_enter;
+
+    bit<16> ipv6_bytes;
+    bit<16> tunnel_bytes;
 
     // Actions, because p4c would otherwise work these sums out again at every use.
     @hidden
@@ -118,6 +126,7 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
             meta.queue = CONTROL_QUEUE;
         } else {
             flow.apply(hdr, meta);
+            extensions.apply(hdr, ipv6_bytes, meta);
             trust.apply(hdr, standard_metadata.ingress_port, meta);
             route.apply(hdr, meta, standard_metadata);
             if (standard_metadata.egress_spec != DROP_PORT) {
@@ -139,8 +148,9 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
             meta.queued_bytes = meta.frame_bytes;
             if (meta.policed == 1) {
                 read_occupancy();
-                extent.apply(hdr, (bit<16>)hdr.ipv4.ihl << 2, meta);
-                levels.apply(meta);
+                extent.apply(hdr, (bit<16>)hdr.ipv4.ihl << 2, ipv6_bytes, meta);
+                overlay_extent.apply(hdr, tunnel_bytes, meta);
+                levels.apply(tunnel_bytes, meta);
                 ladder.apply(hdr, meta);
                 if (meta.verdict == Verdict.CUT) {
                     // packet_length keeps the original length in egress: the length to subtract there travels along.
@@ -161,6 +171,7 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
             } else if (meta.verdict == Verdict.CUT) {
                 trimmed.count(meta.class_slot);
                 rewrite_cut.apply(hdr, meta);
+                rewrite_inner.apply(hdr, tunnel_bytes, meta);
                 truncate((bit<32>)meta.cut_to);
                 meta.queue = meta.policy.trim_queue;
                 meta.queue_slot = meta.trim_slot;

@@ -9,8 +9,9 @@
 #include "sizes.p4"
 
 // For packets with a UDP header; others are never cut. One operation to an action: switch hardware has no more in a stage.
-// `ipv4_bytes` is the length of an IPv4 header; a target that parses no options gives a constant.
-control Extent(in headers_t hdr, in bit<16> ipv4_bytes, inout metadata_t meta) {
+// `ipv4_bytes` is the length of an IPv4 header with options, `ipv6_bytes` of an IPv6 header with extensions; a target that parses
+// neither gives constants.
+control Extent(in headers_t hdr, in bit<16> ipv4_bytes, in bit<16> ipv6_bytes, inout metadata_t meta) {
     @hidden
     action measure_ipv4() {
         meta.ip_bytes = ipv4_bytes;
@@ -19,7 +20,7 @@ control Extent(in headers_t hdr, in bit<16> ipv4_bytes, inout metadata_t meta) {
 
     @hidden
     action measure_ipv6() {
-        meta.ip_bytes = IPV6_BYTES;
+        meta.ip_bytes = ipv6_bytes;
         meta.ip_end = hdr.ipv6.payload_len |+| IPV6_BYTES;
     }
 

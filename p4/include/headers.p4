@@ -52,11 +52,26 @@ header ipv6_t {
     bit<128> dst_addr;
 }
 
+// Hop-by-hop options, routing and destination options (RFC 8200, section 4), of up to 128 bytes.
+header ipv6_extension_t {
+    bit<8>       next_header;
+    bit<8>       len;             // in units of 8 bytes, the first not counted
+    varbit<1008> content;
+}
+
 header udp_t {
     bit<16> src_port;
     bit<16> dst_port;
     bit<16> len;
     bit<16> checksum;
+}
+
+// RFC 7348, section 5. What the flags and the network say does not matter to a cut.
+header vxlan_t {
+    bit<8>  flags;
+    bit<24> reserved;
+    bit<24> network;
+    bit<8>  reserved_too;
 }
 
 // The first four bytes of TCP and SCTP: all that the ECMP hash wants of them.
@@ -88,6 +103,15 @@ struct headers_t {
     ipv6_t         ipv6;
     udp_t          udp;
     l4_ports_t     l4_ports;
+    // On v1model only: between IPv6 and UDP, and what a tunnel carries.
+    ipv6_extension_t ipv6_extension1;
+    ipv6_extension_t ipv6_extension2;
+    ipv6_extension_t ipv6_extension3;
+    vxlan_t        vxlan;
+    ethernet_t     inner_ethernet;
+    ipv4_t         inner_ipv4;
+    ipv6_t         inner_ipv6;
+    udp_t          inner_udp;
 }
 
 // What the sender allows the fabric to do with a packet, from its DSCP.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Ethernet, one VLAN tag, IPv4 with options, IPv6, and of layer 4 what the program uses.
+// Ethernet, one VLAN tag, IPv4 with options, IPv6 with up to three extension headers, of layer 4 what the program uses, and of
+// VXLAN the inner Ethernet, IP and UDP headers.
 //
 // Layer 4 of a fragment is not parsed, not even of the first one: its later brothers have no ports, and all of them
 // should take the same path; and a cut fragment would leave a hole that reassembly never fills. A packet without a
-// parsed UDP header is never cut, so fragments, TCP and IPv6 packets with extension headers are safe from it.
+// parsed UDP header is never cut, so fragments, TCP and IPv6 packets with other extension headers are safe from it.
 
 #ifndef TRIMWIRE_PARSER_P4
 #define TRIMWIRE_PARSER_P4
@@ -62,12 +63,110 @@ parser ParseFrame(packet_in packet, inout headers_t hdr) {
             PROTOCOL_UDP: parse_udp;
             PROTOCOL_TCP: parse_l4_ports;
             PROTOCOL_SCTP: parse_l4_ports;
+            PROTOCOL_HOP_BY_HOP: find_ipv6_extension1;
+            PROTOCOL_ROUTING: find_ipv6_extension1;
+            PROTOCOL_DESTINATION: find_ipv6_extension1;
+            default: accept;
+        }
+    }
+
+    // What is longer than 128 bytes is left alone, and so is what comes behind the third.
+    state find_ipv6_extension1 {
+        transition select(packet.lookahead<bit<16>>()) {
+            0 &&& 0xf0: parse_ipv6_extension1;
+            default: accept;
+        }
+    }
+
+    state parse_ipv6_extension1 {
+        bit<32> rest = (bit<32>)(packet.lookahead<bit<16>>() & 0xf) * 64 + 48;
+        packet.extract(hdr.ipv6_extension1, rest);
+        transition select(hdr.ipv6_extension1.next_header) {
+            PROTOCOL_UDP: parse_udp;
+            PROTOCOL_TCP: parse_l4_ports;
+            PROTOCOL_SCTP: parse_l4_ports;
+            PROTOCOL_ROUTING: find_ipv6_extension2;
+            PROTOCOL_DESTINATION: find_ipv6_extension2;
+            default: accept;
+        }
+    }
+
+    state find_ipv6_extension2 {
+        transition select(packet.lookahead<bit<16>>()) {
+            0 &&& 0xf0: parse_ipv6_extension2;
+            default: accept;
+        }
+    }
+
+    state parse_ipv6_extension2 {
+        bit<32> rest = (bit<32>)(packet.lookahead<bit<16>>() & 0xf) * 64 + 48;
+        packet.extract(hdr.ipv6_extension2, rest);
+        transition select(hdr.ipv6_extension2.next_header) {
+            PROTOCOL_UDP: parse_udp;
+            PROTOCOL_TCP: parse_l4_ports;
+            PROTOCOL_SCTP: parse_l4_ports;
+            PROTOCOL_ROUTING: find_ipv6_extension3;
+            PROTOCOL_DESTINATION: find_ipv6_extension3;
+            default: accept;
+        }
+    }
+
+    state find_ipv6_extension3 {
+        transition select(packet.lookahead<bit<16>>()) {
+            0 &&& 0xf0: parse_ipv6_extension3;
+            default: accept;
+        }
+    }
+
+    state parse_ipv6_extension3 {
+        bit<32> rest = (bit<32>)(packet.lookahead<bit<16>>() & 0xf) * 64 + 48;
+        packet.extract(hdr.ipv6_extension3, rest);
+        transition select(hdr.ipv6_extension3.next_header) {
+            PROTOCOL_UDP: parse_udp;
+            PROTOCOL_TCP: parse_l4_ports;
+            PROTOCOL_SCTP: parse_l4_ports;
             default: accept;
         }
     }
 
     state parse_udp {
         packet.extract(hdr.udp);
+        transition select(hdr.udp.dst_port) {
+            PORT_VXLAN: parse_vxlan;
+            default: accept;
+        }
+    }
+
+    state parse_vxlan {
+        packet.extract(hdr.vxlan);
+        packet.extract(hdr.inner_ethernet);
+        transition select(hdr.inner_ethernet.ether_type) {
+            ETHERTYPE_IPV4: parse_inner_ipv4;
+            ETHERTYPE_IPV6: parse_inner_ipv6;
+            default: accept;
+        }
+    }
+
+    // Without options, as agents send it; anything else in a tunnel is not cut.
+    state parse_inner_ipv4 {
+        packet.extract(hdr.inner_ipv4);
+        transition select(hdr.inner_ipv4.version, hdr.inner_ipv4.ihl, hdr.inner_ipv4.more_fragments,
+                          hdr.inner_ipv4.fragment_offset, hdr.inner_ipv4.protocol) {
+            (4, 5, 0, 0, PROTOCOL_UDP): parse_inner_udp;
+            default: accept;
+        }
+    }
+
+    state parse_inner_ipv6 {
+        packet.extract(hdr.inner_ipv6);
+        transition select(hdr.inner_ipv6.version, hdr.inner_ipv6.next_header) {
+            (6, PROTOCOL_UDP): parse_inner_udp;
+            default: accept;
+        }
+    }
+
+    state parse_inner_udp {
+        packet.extract(hdr.inner_udp);
         transition accept;
     }
 

@@ -33,7 +33,7 @@ control RewriteCut(inout headers_t hdr, inout metadata_t meta) {
 
     @hidden
     action rewrite_ipv6() {
-        hdr.ipv6.payload_len = left_of_udp;
+        hdr.ipv6.payload_len = left_of_ip - IPV6_BYTES;
         hdr.ipv6.dscp = meta.policy.trimmed_dscp;
     }
 

@@ -25,6 +25,7 @@ const bit<16> VLAN_BYTES = 4;
 const bit<16> IPV4_BYTES = 20;         // without options
 const bit<16> IPV6_BYTES = 40;
 const bit<16> UDP_BYTES = 8;
+const bit<16> VXLAN_BYTES = 8;
 // The head of a DATA datagram, without which its bit-planes cannot be decoded. A cut leaves it whole.
 const bit<16> TRIMWIRE_HEAD_BYTES = 18;
 const bit<32> PACKET_OUT_BYTES = 2;
@@ -40,9 +41,14 @@ const bit<16> ETHERTYPE_IPV4 = 0x0800;
 const bit<16> ETHERTYPE_VLAN = 0x8100;
 const bit<16> ETHERTYPE_IPV6 = 0x86dd;
 
+const bit<8> PROTOCOL_HOP_BY_HOP = 0;
 const bit<8> PROTOCOL_TCP = 6;
 const bit<8> PROTOCOL_UDP = 17;
+const bit<8> PROTOCOL_ROUTING = 43;
+const bit<8> PROTOCOL_DESTINATION = 60;
 const bit<8> PROTOCOL_SCTP = 132;
+
+const bit<16> PORT_VXLAN = 4789;
 
 // RFC 3168, section 5.
 const bit<2> ECN_NOT_ECT = 0;

@@ -26,6 +26,8 @@ TRUST = [(3, 2, None), (7, 2, None), (19, 2, None), (None, 1, 0)]
 MARKED_WHOLE = [7]  # trimmable DSCPs whose packets are marked CE where they are not cut
 SERVICE, EXEMPT = 9217, 9999  # UDP destination ports: gradients, and a service that is never to be cut
 HEAD = 18  # bytes of a DATA header
+VXLAN = 4789  # UDP destination port
+HOP_BY_HOP, ROUTING, FRAGMENT, DESTINATION_OPTIONS = 0, 43, 44, 60
 PORT, CAPPED_PORT = 1, 2
 
 
@@ -65,12 +67,12 @@ class Frame:
 
     def __init__(self, version=4, vlan=False, dscp=3, ecn=2, payload=300, protocol=17, options=b"", fragment=0, ttl=64,
                  checksum=0, padding=0, destination=None, source_port=4000, gateway=GATEWAY, udp_shorter=0, extension=b"",
-                 destination_port=SERVICE):
+                 destination_port=SERVICE, first_extension=FRAGMENT):
         self.version, self.vlan, self.dscp, self.ecn, self.ttl = version, vlan, dscp, ecn, ttl
         self.options, self.fragment, self.protocol, self.extension = options, fragment, protocol, extension
         self.destination = destination or DESTINATION[version]
         self.source_port, self.checksum, self.udp_shorter = source_port, checksum, udp_shorter
-        self.destination_port = destination_port
+        self.destination_port, self.first_extension = destination_port, first_extension
         self.macs = (gateway, SENDER)
         self.payload = bytes(i % 251 for i in range(payload))
         self.padding = bytes(padding)
@@ -95,7 +97,7 @@ class Frame:
                 SOURCE[4], self.destination) + self.options)
             header[10:12] = struct.pack(">H", internet_checksum(bytes(header)))
         else:
-            next_header = self.extension and 44 or self.protocol
+            next_header = self.first_extension if self.extension else self.protocol
             header = struct.pack(">IHBB16s16s", 6 << 28 | traffic_class << 20 | 0x12345, len(self.extension) + len(l4), next_header,
                                  self.ttl, SOURCE[6], self.destination) + self.extension
         ether_type = b"\x08\x00" if self.version == 4 else b"\x86\xdd"
@@ -125,6 +127,57 @@ class Frame:
             said = struct.unpack_from(">H", data, self.l4 + 4)[0]
             data[self.l4 + 4:self.l4 + 8] = struct.pack(">HH", min(said, cut - self.l4), 0)
         return bytes(data)
+
+
+class Tunnel(Frame):
+    """A frame in VXLAN. `cut` counts bytes of the outer frame; `at` is where the inner one starts."""
+
+    def __init__(self, inner, **outer):
+        super().__init__(payload=0, destination_port=VXLAN, **outer)
+        self.inner, self.at = inner, self.l4 + 16
+        self.payload = bytes.fromhex("0800000000002a00") + inner.to_bytes()
+        self.head = self.at + inner.head
+
+    def forwarded(self, cut=None, congestion=False, port=PORT, trimmed=TRIMMED, remarked=None):
+        data = bytearray(super().forwarded(cut, congestion, port, trimmed, remarked))
+        if cut:
+            inner = mended(data[self.at:], self.inner, trimmed)
+            data[self.at:] = inner
+        return bytes(data)
+
+
+def mended(data, frame, trimmed):
+    """A cut frame in a tunnel: lengths and DSCP of what is left of it, and nothing else. A wrong checksum stays as wrong as it was."""
+    ip = frame.l2
+
+    def total():
+        words = struct.unpack(">10H", data[ip:ip + 20])
+        return sum(words) % 0xFFFF
+
+    def shorten(at, length):
+        data[at:at + 2] = struct.pack(">H", min(length, struct.unpack_from(">H", data, at)[0]))
+
+    before = total()
+    if frame.version == 4:
+        shorten(ip + 2, len(data) - ip)
+        data[ip + 1] = trimmed << 2 | data[ip + 1] & 3
+        said = struct.unpack_from(">H", data, ip + 10)[0]
+        data[ip + 10:ip + 12] = struct.pack(">H", (said + before - total()) % 0xFFFF)
+    else:
+        shorten(ip + 4, len(data) - ip - 40)
+        first = struct.unpack_from(">I", data, ip)[0]
+        data[ip:ip + 4] = struct.pack(">I", first & ~(0x3F << 22) | trimmed << 22)
+    shorten(frame.l4 + 4, len(data) - frame.l4)
+    data[frame.l4 + 6:frame.l4 + 8] = b"\0\0"
+    return data
+
+
+def extension(*headers):
+    """IPv6 extension headers in front of UDP: pairs of what each is and how many times 8 bytes it has."""
+    following = [kind for kind, _ in headers[1:]] + [17]
+    return {"first_extension": headers[0][0],
+            "extension": b"".join(bytes([after, units - 1]) + bytes(i + 1 & 0xFF for i in range(8 * units - 2))
+                                  for (_, units), after in zip(headers, following))}
 
 
 def policy(queue, mark=NEVER, shallow=NEVER, deep=NEVER, drop=NEVER, shallow_size=256, deep_size=104, trim_drop=NEVER,
@@ -415,6 +468,82 @@ def oddities():
          sent.forwarded(congestion=True)[:40], marked(5))
 
 
+def extensions():
+    """IPv6 extension headers belong to the head; what is not looked through is not cut."""
+    for vlan in (False, True):
+        where = f"IPv6{' tagged' if vlan else ''}: "
+        three = [(HOP_BY_HOP, 1), (ROUTING, 5), (DESTINATION_OPTIONS, 2)]
+        for name, headers in (("hop-by-hop options", three[:1]), ("a routing header", three[1:2]), ("destination options", three[2:]),
+                              ("three extension headers", three), ("an extension header of 128 bytes", [(ROUTING, 16)])):
+            sent = Frame(version=6, vlan=vlan, payload=600, **extension(*headers))
+            case(f"{where}{name}, cut to shallow_size", policy(5, 0, 0), sent, sent.forwarded(256), cut_from(5))
+            case(f"{where}{name}, part of the head", policy(5, 0, 0, 0, deep_size=20), sent, sent.forwarded(sent.head), cut_from(5))
+            case(f"{where}{name}, forwarded whole", policy(5), sent, sent.forwarded(), admitted(5))
+        for name, headers in (("an extension header of 136 bytes", [(ROUTING, 17)]), ("four extension headers", [*three, (ROUTING, 3)]),
+                              ("hop-by-hop options behind others", [(ROUTING, 1), (HOP_BY_HOP, 1)]),
+                              ("a fragment behind hop-by-hop options", [(HOP_BY_HOP, 1), (FRAGMENT, 1)]),
+                              ("an authentication header", [(51, 3)])):
+            sent = Frame(version=6, vlan=vlan, payload=600, **extension(*headers))
+            case(f"{where}{name} is not cut", policy(5, 0, 0), sent, sent.forwarded(congestion=True), marked(5))
+        sent = Frame(version=6, vlan=vlan, destination_port=EXEMPT, **extension(*three))
+        case(f"{where}an exempt flow behind extension headers is marked, not cut", policy(5, 0, 0), sent,
+             sent.forwarded(congestion=True), marked(5))
+    for source_port in range(4000, 4004):
+        sent = Frame(version=6, destination=SPREAD[6], source_port=source_port, **extension(*three))
+        port = ecmp_port(sent)
+        case(f"IPv6: ECMP looks behind extension headers, port {port}", [], sent, sent.forwarded(port=port), admitted(5, port), port)
+    sent = Frame(version=6, **extension(*three))
+    case("a frame that ends in an extension header is not cut", policy(5, 0, 0), sent.to_bytes()[:70],
+         sent.forwarded(congestion=True)[:70], marked(5))
+
+
+def tunnels():
+    """VXLAN: sizes are those of the inner frame, and the inner head is mended as the outer one is."""
+    for version in (4, 6):
+        for inner in (4, 6):
+            for vlan in (False, True):
+                def tunnel(fields=None, version=version, vlan=vlan, inner=inner, **outer):
+                    return Tunnel(Frame(**{"version": inner, "payload": 600, "gateway": bytes(5) + b"\2"} | (fields or {})),
+                                  version=version, vlan=vlan, **outer)
+
+                where = f"IPv{inner} in VXLAN over IPv{version}{' tagged' if vlan else ''}: "
+
+                def check(name, policies, sent, expect, counted, where=where):
+                    case(where + name, policies, sent, expect, counted)
+
+                sent = tunnel()
+                check("forwarded whole", policy(5), sent, sent.forwarded(), admitted(5))
+                check("cut to shallow_size of the inner frame", policy(5, 0, 0), sent, sent.forwarded(sent.at + 256), cut_from(5))
+                check("cut to deep_size of the inner frame", policy(5, 0, 0, 0), sent, sent.forwarded(sent.at + 104), cut_from(5))
+                check("never cut inside the inner head", policy(5, 0, 0, 0, deep_size=20), sent, sent.forwarded(sent.head), cut_from(5))
+                sent = tunnel({"payload": 256 - sent.inner.head + HEAD})
+                check("exactly the inner size is not cut", policy(5, 0, 0), sent, sent.forwarded(), admitted(5))
+                sent = tunnel({"payload": 257 - sent.inner.head + HEAD})
+                check("one byte more than the inner size is cut", policy(5, 0, 0), sent, sent.forwarded(sent.at + 256), cut_from(5))
+                sent = tunnel({"udp_shorter": 500, "checksum": 0x1234}, checksum=0x4321)
+                check("no inner length grows", policy(5, 0, 0), sent, sent.forwarded(sent.at + 256), cut_from(5))
+                sent = tunnel(dscp=TRIMMED)
+                check("TRIMMED is not cut again", policy(6, 0, 0, 0, 0), sent, sent.forwarded(), admitted(6))
+                for name, fields in (("TCP in a tunnel", {"protocol": 6}), ("a tag in a tunnel", {"vlan": True})):
+                    sent = tunnel(fields)
+                    check(f"{name} is not cut", policy(5, 0, 0), sent, sent.forwarded(congestion=True), marked(5))
+    sent = Tunnel(Frame(payload=600))
+    for name, inner in (("options", Frame(options=b"\x01" * 4)), ("a fragment", Frame(fragment=0x2000)),
+                        ("an extension header", Frame(version=6, **extension((HOP_BY_HOP, 1))))):
+        other = Tunnel(inner)
+        case(f"{name} in a tunnel is not cut", policy(5, 0, 0), other, other.forwarded(congestion=True), marked(5))
+        unimportant = Tunnel(inner, ecn=0)
+        case(f"{name} in a tunnel, not ECT, is dropped", policy(5, 0, 0), unimportant, None, dropped("selective_dropped", 5))
+    for length, where in ((46, "VXLAN"), (58, "the inner Ethernet"), (80, "the inner IPv4 header"), (90, "the inner UDP header")):
+        case(f"a frame that ends in {where} is not cut", policy(5, 0, 0), sent.to_bytes()[:length],
+             sent.forwarded(congestion=True)[:length], marked(5))
+    damaged = with_bytes(sent.to_bytes(), sent.at + 24, bytes([sent.to_bytes()[sent.at + 24] ^ 1]))
+    expected = bytearray(sent.forwarded(sent.at + 256))
+    expected[sent.at:] = mended(bytearray(damaged[sent.at:sent.at + 256]), sent.inner, TRIMMED)
+    assert bytes(expected) != sent.forwarded(sent.at + 256)
+    case("a damaged header in a tunnel stays damaged", policy(5, 0, 0), damaged, bytes(expected), cut_from(5))
+
+
 def main():
     for version in (4, 6):
         for vlan in (False, True):
@@ -422,6 +551,8 @@ def main():
                 rungs(version, vlan, ecn)
                 claims(version, vlan, ecn)
     oddities()
+    extensions()
+    tunnels()
     sonic()
     document = {
         "members": [{"id": port, "port": port, "dst_mac": mac.hex()} for port, mac in NEXT_HOPS.items()],

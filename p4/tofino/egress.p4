@@ -41,7 +41,7 @@ control TrimwireEgress(inout headers_t hdr, inout egress_t meta,
                     hdr.ipv6.hop_limit = hdr.ipv6.hop_limit - 1;
                 }
             }
-            extent.apply(hdr, IPV4_BYTES, meta.packet);
+            extent.apply(hdr, IPV4_BYTES, IPV6_BYTES, meta.packet);
             meta.packet.cut_to = meta.cut.cut_to;
             meta.packet.policy.trimmed_dscp = meta.cut.trimmed_dscp;
             rewrite_cut.apply(hdr, meta.packet);

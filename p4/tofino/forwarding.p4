@@ -38,7 +38,7 @@ control Forwarding(inout headers_t hdr, inout ingress_t meta) {
             meta.routed = 1;
         } else {
             flow.apply(hdr, meta.packet);
-            extent.apply(hdr, IPV4_BYTES, meta.packet);
+            extent.apply(hdr, IPV4_BYTES, IPV6_BYTES, meta.packet);
             path.apply(hdr, meta.packet);
             classify.apply(meta.packet);
             trim_acl.apply(hdr, meta.packet);

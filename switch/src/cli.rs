@@ -30,7 +30,8 @@ const DROP_PORT: u16 = 511;
         --cpu-port N             port of packet-in and packet-out, 1 to 510\n  \
         --drop-port N            511, as p4c compiles it\n  \
         --priority-queues N      queues of a port, 1 to 8, the highest served first [default: 8]\n\n\
-         Commands: trimwire-switch stf --help, trimwire-switch admin --help, trimwire-switch bench --help\n\n\
+         Commands: trimwire-switch stf --help, trimwire-switch admin --help, trimwire-switch bench --help,\n\
+         trimwire-switch completions --help, trimwire-switch man --help\n\n\
         Exit codes: 0 stopped by SIGINT or SIGTERM, 1 failure, 2 usage, 3 the JSON file cannot be used."
 )]
 pub(crate) struct Arguments {

@@ -3,6 +3,7 @@
 mod admin_command;
 mod bench_command;
 mod cli;
+mod pages;
 mod report;
 mod stf_command;
 
@@ -29,6 +30,8 @@ fn main() -> ExitCode {
     match std::env::args_os().nth(1) {
         Some(word) if word == "stf" => return stf_command::main(),
         Some(word) if word == "admin" => return command(admin_command::run),
+        Some(word) if word == "completions" => return command(|arguments| pages::completions(&arguments)),
+        Some(word) if word == "man" => return command(pages::man),
         Some(word) if word == "bench" => return command(|arguments| bench_command::run(&arguments)),
         _ => {}
     }

@@ -173,7 +173,7 @@ fn metrics_carry_the_counters_of_every_queue() {
         .collect();
     let value = |name: &str| lines.get(name).copied().unwrap_or_else(|| panic!("no {name} in\n{body}"));
     let switch = switch.lock().unwrap();
-    assert_eq!(value("trimwire_switch_received_packets_total"), 729.0);
+    assert_eq!(value("trimwire_switch_received_packets_total"), 867.0);
     assert_eq!(value("trimwire_switch_interface_sent_packets_total{port=\"7\"}"), 9.0);
     let stats = switch.all_queue_stats();
     assert!(stats.len() > 3);

@@ -66,6 +66,7 @@ impl Run {
         let taken = self.file.text().and_then(|new| {
             let (fabric, artifacts) = self.file.read_text(&new)?;
             controller.reload(&fabric, &artifacts).map_err(failed)?;
+            controller.insist();
             (*text, *tls) = (new, fabric.tls);
             Ok(())
         });

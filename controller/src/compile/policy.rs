@@ -24,6 +24,13 @@ impl Builder<'_> {
         for (port, policy) in &ports {
             let known = patterns.iter().position(|(other, _)| Arc::ptr_eq(other, policy));
             let pattern = if let Some(position) = known {
+                if self.counts {
+                    for (entry, _) in patterns.get(position).map(|(_, entries)| entries).into_iter().flatten()
+                    {
+                        *self.more.entry(entry.table_id).or_default() += 1;
+                    }
+                    continue;
+                }
                 position
             } else {
                 patterns.push((Arc::clone(policy), self.pattern(policy)?));

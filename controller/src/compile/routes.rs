@@ -28,14 +28,17 @@ impl Builder<'_> {
             let group = entity::member_group(index, names::ECMP, *id, members, size)?;
             self.add(group, format!("{switch} ports {}", units::ranges(ports)));
         }
+        let mut built = BTreeSet::new();
         for (prefix, route) in &routes.prefixes {
+            let table = if prefix.address().is_ipv4() { names::IPV4_ROUTE } else { names::IPV6_ROUTE };
+            if self.counts && !built.insert(table) {
+                *self.more.entry(index.table(table)?.id()).or_default() += 1;
+                continue;
+            }
+            let entry = TableEntryBuilder::new(index, table);
             let entry = match prefix.address() {
-                IpAddr::V4(ip) => {
-                    TableEntryBuilder::new(index, names::IPV4_ROUTE).lpm("dst_addr", ip, prefix.len())
-                }
-                IpAddr::V6(ip) => {
-                    TableEntryBuilder::new(index, names::IPV6_ROUTE).lpm("dst_addr", ip, prefix.len())
-                }
+                IpAddr::V4(ip) => entry.lpm("dst_addr", ip, prefix.len()),
+                IpAddr::V6(ip) => entry.lpm("dst_addr", ip, prefix.len()),
             };
             let entry = match (groups.get(&route.ports), route.ports.first()) {
                 (Some(group), _) => entry.group(*group),

@@ -265,3 +265,50 @@ fn trimmable_packets_are_marked_on_request() {
         "nothing is trimmable"
     );
 }
+
+#[test]
+fn what_is_counted_without_being_built_is_as_many_as_are_built() {
+    let more = "policy: { ports: { \"leaf1:1\": { shallow_at: 5us } } }
+disable_trim: [ { src: h1-1 }, { dst: 10.0.0.0/8 } ]
+links: [ { a: \"leaf1:2\", b: \"spine2:1\", state: down } ]\n";
+    for (topology, more) in [
+        ("leaf_spine: { leaves: 5, spines: 2, hosts_per_leaf: 3, host_speed: 25Gbps }", more),
+        ("fat_tree: { k: 4, host_speed: 25Gbps, addresses: { ipv6: off } }", ""),
+        ("dumbbell: { hosts_per_side: 9, trunks: 3, host_speed: 25Gbps, target: bmv2 }", ""),
+    ] {
+        let text = format!("version: 1\ntopology: {{ {topology} }}\n{more}");
+        let fabric = Fabric::from_yaml(&text, "f.yaml").unwrap_or_else(|error| panic!("{error}"));
+        let compiler = Compiler::new(Arc::new(fabric), &Artifacts::embedded().unwrap());
+        for switch in compiler.fabric().switches.keys() {
+            let built = compiler.compile(switch).unwrap().len();
+            assert_eq!(compiler.count(&[switch]).unwrap(), built, "{topology}: {switch}");
+        }
+    }
+}
+
+#[test]
+fn counting_finds_what_does_not_fit_though_it_builds_little() {
+    let text = "version: 1\ntopology: { dumbbell: { hosts_per_side: 200, host_speed: 25Gbps } }\n";
+    let fabric = Fabric::from_yaml(text, "f.yaml").unwrap();
+    for (name, message) in [
+        ("Ingress.queue_policy.policy", "holds 99 entries, but 2814 are needed"),
+        ("Ingress.ipv4_route", "holds 99 entries, but 201 are needed"),
+        ("Ingress.ecmp", "holds 99 entries, but 201 are needed"),
+    ] {
+        let mut p4info = Artifacts::embedded().unwrap().p4info().clone();
+        for table in &mut p4info.tables {
+            if table.preamble.as_ref().is_some_and(|preamble| preamble.name == name) {
+                table.size = 99;
+            }
+        }
+        for profile in &mut p4info.action_profiles {
+            if profile.preamble.as_ref().is_some_and(|preamble| preamble.name == name) {
+                profile.size = 99;
+            }
+        }
+        let compiler = Compiler::new(Arc::new(fabric.clone()), &Artifacts::unchecked(p4info));
+        let counted = compiler.count(&["left"]).unwrap_err().to_string();
+        assert!(counted.contains(message), "{counted}");
+        assert_eq!(counted, compiler.compile("left").unwrap_err().to_string());
+    }
+}

@@ -32,8 +32,8 @@ impl Builder<'_> {
             match trust {
                 Trust::All => {}
                 Trust::Agent => {
-                    for dscp in self.fabric.trimmed_code_points() {
-                        let entry = entry().ternary("dscp", dscp, 0x3f_u8).priority(CLAIM);
+                    for dscp in self.trimmed {
+                        let entry = entry().ternary("dscp", *dscp, 0x3f_u8).priority(CLAIM);
                         entries.push((entry.build()?, format!("{place} may not claim to have been cut")));
                     }
                 }

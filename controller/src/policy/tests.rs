@@ -93,6 +93,43 @@ fn defaults_make_room_for_what_is_given() {
 }
 
 #[test]
+fn front_layers_are_cut_before_back_layers() {
+    let thresholds = |fabric: &Fabric, important: usize| -> Vec<[u32; 4]> {
+        let of = |queue| {
+            let policy: QueuePolicy = fabric.policies["s1"][&1].queues[queue][important];
+            [policy.mark_at, policy.shallow_at, policy.deep_at, policy.drop_at]
+        };
+        fabric.queues.classes.iter().map(of).collect()
+    };
+    // 10 Gbit/s: 1,250 bytes a microsecond.
+    let us = |all: [[u32; 4]; 4]| all.map(|row| row.map(|us| us * 1_250)).to_vec();
+    assert_eq!(
+        thresholds(&fabric(""), 1),
+        us([[20, 40, 80, 400], [30, 60, 120, 400], [40, 80, 160, 400], [50, 100, 200, 400]])
+    );
+    assert_eq!(
+        thresholds(&fabric(""), 0),
+        us([[10, 20, 40, 400], [15, 30, 60, 400], [20, 40, 80, 400], [25, 50, 100, 400]])
+    );
+    let plan = |classes: &str| {
+        fabric(&format!(
+            "dscp: {{ trimmable: [{}], droppable: [{}] }}\nqueues: {{ classes: [{}] }}\n",
+            ["3", "7"][..classes.split(',').count()].join(", "),
+            ["19", "23"][..classes.split(',').count()].join(", "),
+            classes
+        ))
+    };
+    let shallow = |fabric: &Fabric| thresholds(fabric, 1).iter().map(|row| row[1]).collect::<Vec<_>>();
+    assert_eq!(shallow(&plan("5, 4")), [50_000, 125_000], "the last class is the back layers', however many");
+    assert_eq!(shallow(&plan("5")), [50_000]);
+    assert_eq!(
+        shallow(&fabric("policy: { shallow_at: 30us }")),
+        [37_500; 4],
+        "what is given is all classes'"
+    );
+}
+
+#[test]
 fn without_trimming_only_the_limit_counts() {
     let fabric = fabric("policy: { trim: off, drop_at: 120us }");
     assert_eq!(fabric.overload, Overload::DropTail);

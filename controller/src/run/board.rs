@@ -41,12 +41,28 @@ pub struct CuttingStatus {
     pub stops: u64,
 }
 
+/// Who leads a fabric, of the controllers that run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Leader {
+    /// This one: it writes.
+    #[default]
+    This,
+    /// Another one is primary of most switches. This one writes nothing.
+    Another,
+    /// Nobody: who led had another file, and is gone. Nothing is written until a person says so (SIGHUP).
+    Nobody,
+}
+
 /// What a running controller knows.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Status {
     /// By name in the fabric.
     pub switches: BTreeMap<String, SwitchStatus>,
+    /// Who leads the fabric.
+    pub leader: Leader,
+    /// Switches that hold something else than our file says, because the leader's says so.
+    pub another_file: Vec<String>,
     /// Fabric files taken after the first.
     pub reloads: u64,
     /// Fabric files that were wrong and not taken.

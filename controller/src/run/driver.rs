@@ -13,6 +13,8 @@ use trimwire_p4runtime::v1::DigestList;
 
 use super::board::Board;
 use super::cutting;
+use super::demand::Demand;
+use super::election::{Elections, View};
 use super::task::{Action, Event, Looked, Loss, Notice, Standing, SwitchTask};
 
 use crate::converge::{converge, pipeline_state};
@@ -33,7 +35,7 @@ pub(super) struct Wanted {
     pub shared: Arc<Shared>,
     pub places: Places,
     /// Whether anybody wants to know the counters.
-    pub is_sampled: bool,
+    pub demand: Demand,
 }
 
 impl Wanted {
@@ -69,7 +71,12 @@ enum Done {
 type Work = Pin<Box<dyn Future<Output = Done> + Send>>;
 
 /// Keeps one switch at what is wanted, until `wanted` is closed.
-pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>, board: Board) {
+pub(super) async fn drive(
+    terms: Terms,
+    mut wanted: watch::Receiver<Arc<Wanted>>,
+    board: Board,
+    elections: Elections,
+) {
     let started = Instant::now();
     let now = || u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let Terms { name, reach, election_id, interval_ns, audit_ns } = terms;
@@ -77,6 +84,10 @@ pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
     let mut session: Option<Session> = None;
     let mut work: Option<Work> = None;
     let mut reporter = Reporter::new(name.clone(), board.clone());
+    let mut leads = elections.subscribe();
+    task.handle_event(now(), Event::Leads(*leads.borrow_and_update()));
+    let mut view = View::Unreached;
+    elections.change(|election| election.see(&name, view));
     loop {
         while let Some(action) = task.poll_action() {
             let current = || Arc::clone(&wanted.borrow());
@@ -99,6 +110,9 @@ pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
             return;
         }
         reporter.report(&mut task);
+        if std::mem::replace(&mut view, task.view(now())) != view {
+            elections.change(|election| election.see(&name, view));
+        }
         let wake = task.poll_timeout();
         let (told, digests) = match &mut session {
             Some(Session { client, seen, digests }) => (Some((&*client, &*seen)), digests.as_mut()),
@@ -108,6 +122,7 @@ pub(super) async fn drive(terms: Terms, mut wanted: watch::Receiver<Arc<Wanted>>
         let event = tokio::select! {
             biased;
             changed = wanted.changed() => if changed.is_ok() { Event::FabricChanged } else { Event::Stop },
+            Ok(()) = leads.changed() => Event::Leads(*leads.borrow_and_update()),
             told = standing(told) => match told {
                 Ok(arbitration) => {
                     let event = Event::Told(standing_of(&arbitration));
@@ -269,10 +284,11 @@ fn loss(error: Option<&DeviceError>) -> Loss {
     if error.is_some_and(DeviceError::is_connection_loss) { Loss::Connection } else { Loss::None }
 }
 
-/// Counters are for watching; a switch that does not give them is in place all the same.
+/// Counters are for watching; a switch that does not give them is in place all the same. Those that nobody has asked for in a while are not
+/// kept: they would be told for new ones.
 async fn sampled(client: &Client, wanted: &Wanted) -> Option<Sample> {
-    if !wanted.is_sampled {
-        return None;
+    if !wanted.demand.is_there() {
+        return Some(Sample::default());
     }
     let taken = sample(client, wanted.index(), &wanted.ports).await;
     taken.inspect_err(|error| tracing::debug!("no counters: {error}")).ok()

@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use super::board::Board;
+use super::demand::Demand;
 use super::metrics::metrics_text;
 
 /// Longest request that is read.
@@ -21,7 +22,11 @@ const MOST_CLIENTS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Serves until the task is aborted; gives the address, with port 0 the one it got.
-pub(super) async fn serve(address: SocketAddr, board: Board) -> io::Result<(SocketAddr, JoinHandle<()>)> {
+pub(super) async fn serve(
+    address: SocketAddr,
+    board: Board,
+    demand: Demand,
+) -> io::Result<(SocketAddr, JoinHandle<()>)> {
     let listener = TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
     let serving = tokio::spawn(async move {
@@ -31,9 +36,9 @@ pub(super) async fn serve(address: SocketAddr, board: Board) -> io::Result<(Sock
             let Ok(permit) = Arc::clone(&clients).acquire_owned().await else { return };
             match listener.accept().await {
                 Ok((stream, _)) => {
-                    let board = board.clone();
+                    let (board, demand) = (board.clone(), demand.clone());
                     tokio::spawn(async move {
-                        let _ = tokio::time::timeout(PATIENCE, answer(stream, &board)).await;
+                        let _ = tokio::time::timeout(PATIENCE, answer(stream, &board, &demand)).await;
                         drop(permit);
                     });
                 }
@@ -45,7 +50,7 @@ pub(super) async fn serve(address: SocketAddr, board: Board) -> io::Result<(Sock
     Ok((address, serving))
 }
 
-async fn answer(mut stream: TcpStream, board: &Board) -> io::Result<()> {
+async fn answer(mut stream: TcpStream, board: &Board, demand: &Demand) -> io::Result<()> {
     let mut request = Vec::new();
     while !request.windows(4).any(|end| end == b"\r\n\r\n") {
         if request.len() > LONGEST_REQUEST || stream.read_buf(&mut request).await? == 0 {
@@ -58,6 +63,7 @@ async fn answer(mut stream: TcpStream, board: &Board) -> io::Result<()> {
     let path = path.split(|&byte| byte == b'?').next().unwrap_or_default();
     let (status, kind, body) = match (method, path) {
         (b"GET" | b"HEAD", b"/metrics") => {
+            demand.note();
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
             ("200 OK", kind, metrics_text(&board.status()))
         }

@@ -12,7 +12,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::board::{Status, SwitchStatus};
+use super::board::{Leader, Status, SwitchStatus};
 use super::task::Drift;
 use crate::sample::{Count, Counter as Cell, QueueSample};
 
@@ -60,6 +60,7 @@ pub fn metrics_text(status: &Status) -> String {
     let mut registry = Registry::with_prefix("trimwire");
     let own = registry.sub_registry_with_prefix("controller");
     reloads(own, status);
+    leads(own, status);
     gauges(own, status);
     tallies(own, status);
     queues(&mut registry, status);
@@ -80,6 +81,12 @@ fn reloads(registry: &mut Registry, status: &Status) {
         family.get_or_create(&ReloadLabel { outcome }).inc_by(count);
     }
     registry.register("reloads", "Fabric files read after the first", family);
+}
+
+fn leads(registry: &mut Registry, status: &Status) {
+    let leads = Gauge::<i64>::default();
+    leads.set((status.leader == Leader::This).into());
+    registry.register("leads", "1 while this controller leads the fabric, and may write", leads);
 }
 
 fn gauges(registry: &mut Registry, status: &Status) {

@@ -9,6 +9,8 @@
 //!     └──────────────────── nobody is primary any more: Connect with a higher election id
 //! ```
 //!
+//! While another controller leads the fabric ([`Event::Leads`]) a primary looks, as a backup does, and nobody bids.
+//!
 //! Order of calls: [`SwitchTask::new`]; then [`SwitchTask::handle_event`] for what happens and [`SwitchTask::handle_timeout`]
 //! when [`SwitchTask::poll_timeout`] says; after each of these, drain [`SwitchTask::poll_action`] and carry the actions out in
 //! order. At most one of Connect, Reconcile, Look and Sample is under way at a time.
@@ -19,6 +21,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::backoff::Backoff;
+use super::election::View;
 use crate::reconcile::Operation;
 use crate::report::{PipelineState, SwitchReport};
 
@@ -40,6 +43,8 @@ pub enum Event {
     Sampled(Result<bool, String>, Loss),
     /// From now on the switch should hold something else.
     FabricChanged,
+    /// Whether this controller leads the fabric: it writes, and bids for switches that have no primary, only while it does.
+    Leads(bool),
     /// The controller ends.
     Stop,
 }
@@ -192,6 +197,12 @@ pub struct SwitchTask {
     bid: u128,
     state: State,
     backoff: Backoff,
+    /// We lead the fabric.
+    leads: bool,
+    /// Nobody is primary, as the switch told last.
+    is_vacant: bool,
+    /// Since when another primary's switch has held something else than our file says.
+    differs_since: Option<u64>,
     /// It has been in place since the fabric file was last changed: what differs now has drifted.
     settled: bool,
     /// The fabric file changed during a pass.
@@ -214,6 +225,9 @@ impl SwitchTask {
             bid: election_id,
             state: State::Waiting { until: now },
             backoff: Backoff::new(name),
+            leads: true,
+            is_vacant: false,
+            differs_since: None,
             settled: false,
             again: false,
             in_place: None,
@@ -234,6 +248,7 @@ impl SwitchTask {
             Event::Looked(outcome, loss) => self.looked(now, outcome, loss),
             Event::Sampled(outcome, loss) => self.sampled(now, outcome, loss),
             Event::FabricChanged => self.fabric_changed(),
+            Event::Leads(leads) => self.leads(now, leads),
             Event::Stop => {
                 self.abandon();
                 self.actions.push_back(Action::Disconnect);
@@ -250,7 +265,11 @@ impl SwitchTask {
                 self.actions.push_back(Action::Sample);
                 self.state = State::Primary(Work::Busy);
             }
-            State::Primary(Work::Resting { until }) if until <= now => self.reconcile(),
+            State::Primary(Work::Resting { until }) if until <= now && self.leads => self.reconcile(),
+            State::Primary(Work::Resting { until }) if until <= now => {
+                self.actions.push_back(Action::Look);
+                self.state = State::Primary(Work::Busy);
+            }
             State::Backup { highest, bid_at: Some(at), .. } if at <= now => self.take_over(highest),
             State::Backup { work: Work::Resting { until }, highest, bid_at } if until <= now => {
                 self.actions.push_back(if self.is_quiet(now) { Action::Sample } else { Action::Look });
@@ -295,6 +314,24 @@ impl SwitchTask {
     /// Whether we may write to it.
     pub fn is_primary(&self) -> bool {
         matches!(self.state, State::Primary(_))
+    }
+
+    /// How the switch stands to us, for the fabric's election.
+    pub(super) fn view(&self, now: u64) -> View {
+        match self.state {
+            State::Primary(_) => View::Ours,
+            State::Backup { .. } if self.is_vacant => View::Vacant,
+            State::Backup { highest, .. } => {
+                // Who is at work needs a while, too.
+                let agrees = match (self.in_place, self.differs_since) {
+                    (Some(true), _) => Some(true),
+                    (_, Some(since)) if now.saturating_sub(since) >= self.audit => Some(false),
+                    _ => None,
+                };
+                View::Theirs { id: highest, agrees }
+            }
+            State::Waiting { .. } | State::Connecting | State::Stopped => View::Unreached,
+        }
     }
 
     /// Whether there is nothing more to come.
@@ -342,16 +379,37 @@ impl SwitchTask {
         }
     }
 
-    fn told(&mut self, now: u64, standing: Standing) {
-        let bid_at = match standing {
-            Standing::Backup { primary_exists: false, .. } => {
-                let (least, most) = GRACE_NS;
-                // The backups of a switch must not all bid at once: their election ids differ, so their waits do.
-                let own = (self.election_id as u64) ^ ((self.election_id >> 64) as u64);
-                Some(now.saturating_add(least + self.backoff.share(own, most - least)))
+    /// When to bid for a switch without a primary; never while another controller leads the fabric.
+    fn bid_at(&self, now: u64) -> Option<u64> {
+        let (least, most) = GRACE_NS;
+        // The backups of a switch must not all bid at once: their election ids differ, so their waits do.
+        let own = (self.election_id as u64) ^ ((self.election_id >> 64) as u64);
+        let wait = least + self.backoff.share(own, most - least);
+        (self.is_vacant && self.leads).then(|| now.saturating_add(wait))
+    }
+
+    fn leads(&mut self, now: u64, leads: bool) {
+        if std::mem::replace(&mut self.leads, leads) == leads {
+            return;
+        }
+        match self.state {
+            State::Primary(work) => {
+                if work == Work::Busy {
+                    self.abandon();
+                }
+                if leads { self.reconcile() } else { self.rest(now) }
             }
-            _ => None,
-        };
+            State::Backup { work, highest, .. } => {
+                self.state = State::Backup { work, highest, bid_at: self.bid_at(now) };
+            }
+            _ => {}
+        }
+    }
+
+    fn told(&mut self, now: u64, standing: Standing) {
+        self.is_vacant = matches!(standing, Standing::Backup { primary_exists: false, .. });
+        self.differs_since = None;
+        let bid_at = self.bid_at(now);
         let connected = self.is_up();
         match (standing, self.state) {
             (_, State::Waiting { .. } | State::Stopped) | (Standing::Primary, State::Primary(_)) => return,
@@ -359,7 +417,7 @@ impl SwitchTask {
                 if connected {
                     self.abandon();
                 }
-                self.reconcile();
+                if self.leads { self.reconcile() } else { self.rest(now) }
             }
             (Standing::Backup { highest, .. }, State::Backup { work, .. }) => {
                 self.state = State::Backup { work, highest, bid_at };
@@ -441,7 +499,7 @@ impl SwitchTask {
             }
             let wait = self.backoff.failed();
             self.notices.push_back(Notice::Failed(reason, wait));
-            self.state = State::Primary(Work::Resting { until: now.saturating_add(wait) });
+            self.rest_until(now.saturating_add(wait));
         }
         if self.again {
             self.reconcile();
@@ -449,7 +507,9 @@ impl SwitchTask {
     }
 
     fn looked(&mut self, now: u64, outcome: Result<Looked, String>, loss: Loss) {
-        let State::Backup { work: Work::Busy, highest, bid_at } = self.state else { return };
+        if !self.is_busy() {
+            return;
+        }
         match outcome {
             Ok(looked) => {
                 let in_place = looked.program && looked.differing == 0;
@@ -458,54 +518,37 @@ impl SwitchTask {
                 self.audited(now);
                 if in_place {
                     self.last_success = Some(now);
+                    self.differs_since = None;
+                } else {
+                    self.differs_since.get_or_insert(now);
                 }
-                let until = now.saturating_add(self.resting_time());
-                self.state = State::Backup { work: Work::Resting { until }, highest, bid_at };
+                self.rest(now);
             }
-            Err(reason) if loss == Loss::Connection => self.lost(now, reason),
-            Err(reason) => {
-                let wait = self.backoff.failed();
-                self.notices.push_back(Notice::Failed(reason, wait));
-                let until = now.saturating_add(wait);
-                self.state = State::Backup { work: Work::Resting { until }, highest, bid_at };
-            }
+            Err(reason) => self.failed(now, reason, loss),
         }
     }
 
     fn sampled(&mut self, now: u64, outcome: Result<bool, String>, loss: Loss) {
-        let (Work::Busy, highest) = (match self.state {
-            State::Primary(work) => (work, None),
-            State::Backup { work, highest, bid_at } => (work, Some((highest, bid_at))),
-            _ => return,
-        }) else {
+        if !self.is_busy() {
             return;
-        };
-        match outcome {
-            Ok(true) if !self.again => {
-                let until = now.saturating_add(self.resting_time());
-                self.state = match highest {
-                    None => State::Primary(Work::Resting { until }),
-                    Some((highest, bid_at)) => {
-                        State::Backup { work: Work::Resting { until }, highest, bid_at }
-                    }
-                };
-            }
-            // It was restarted, or something else is wanted of it by now.
-            Ok(_) if highest.is_none() => self.reconcile(),
-            Ok(_) => self.actions.push_back(Action::Look),
-            Err(reason) if loss == Loss::Connection => self.lost(now, reason),
-            Err(reason) => {
-                let wait = self.backoff.failed();
-                self.notices.push_back(Notice::Failed(reason, wait));
-                let until = now.saturating_add(wait);
-                self.state = match highest {
-                    None => State::Primary(Work::Resting { until }),
-                    Some((highest, bid_at)) => {
-                        State::Backup { work: Work::Resting { until }, highest, bid_at }
-                    }
-                };
-            }
         }
+        match outcome {
+            Ok(true) if !self.again => self.rest(now),
+            // It was restarted, or something else is wanted of it by now.
+            Ok(_) if self.is_primary() && self.leads => self.reconcile(),
+            Ok(_) => self.actions.push_back(Action::Look),
+            Err(reason) => self.failed(now, reason, loss),
+        }
+    }
+
+    /// Looking failed.
+    fn failed(&mut self, now: u64, reason: String, loss: Loss) {
+        if loss == Loss::Connection {
+            return self.lost(now, reason);
+        }
+        let wait = self.backoff.failed();
+        self.notices.push_back(Notice::Failed(reason, wait));
+        self.rest_until(now.saturating_add(wait));
     }
 
     /// All tables were read: the next time is a little earlier for some switches than for others.
@@ -518,13 +561,25 @@ impl SwitchTask {
         self.settled = false;
         match self.state {
             State::Primary(Work::Busy) => self.again = true,
-            State::Primary(Work::Resting { .. }) => self.reconcile(),
+            State::Primary(Work::Resting { .. }) if self.leads => self.reconcile(),
             _ => {}
         }
     }
 
+    fn is_busy(&self) -> bool {
+        matches!(self.state, State::Primary(Work::Busy) | State::Backup { work: Work::Busy, .. })
+    }
+
     fn rest(&mut self, now: u64) {
-        self.state = State::Primary(Work::Resting { until: now.saturating_add(self.resting_time()) });
+        self.rest_until(now.saturating_add(self.resting_time()));
+    }
+
+    fn rest_until(&mut self, until: u64) {
+        let work = Work::Resting { until };
+        self.state = match self.state {
+            State::Backup { highest, bid_at, .. } => State::Backup { work, highest, bid_at },
+            _ => State::Primary(work),
+        };
     }
 
     /// The interval, a little shorter for some switches than for others, so that they are not all read at once.

@@ -165,11 +165,16 @@ pub(crate) fn single(address: SocketAddr, controller: &str) -> String {
 
 /// An Ethernet, IPv4 and UDP frame from h1 to h2 of the example, important and of class 0, 1406 bytes in all.
 pub(crate) fn frame() -> Vec<u8> {
+    frame_with(3)
+}
+
+/// The same with another code point.
+pub(crate) fn frame_with(dscp: u8) -> Vec<u8> {
     let length = 1406_u16;
     let mut frame = vec![0; usize::from(length)];
     frame[0..12].copy_from_slice(&[6, 0, 0, 1, 0, 1, 2, 0, 0, 0, 0, 1]);
     frame[12..14].copy_from_slice(&[8, 0]);
-    frame[14..16].copy_from_slice(&[0x45, (3 << 2) | 2]);
+    frame[14..16].copy_from_slice(&[0x45, (dscp << 2) | 2]);
     frame[16..18].copy_from_slice(&(length - 14).to_be_bytes());
     frame[22..24].copy_from_slice(&[64, 17]);
     frame[26..34].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);

@@ -54,6 +54,11 @@ pub(crate) enum Command {
         /// The shell.
         shell: clap_complete::Shell,
     },
+    /// Write manual pages into a folder.
+    Man {
+        /// The folder, which has to be there.
+        folder: PathBuf,
+    },
 }
 
 /// What is measured.

@@ -71,6 +71,11 @@ fn main() -> ExitCode {
             clap_complete::generate(shell, &mut Cli::command(), "trimwire-agent", &mut text);
             print(String::from_utf8_lossy(&text).trim_end()).map(|()| true)
         }
+        Command::Man { folder } => {
+            let what = || format!("cannot write manual pages into '{}'", folder.display());
+            let written = clap_mangen::generate_to(Cli::command(), &folder);
+            written.map(|()| true).map_err(|error| failed(anyhow::Error::new(error).context(what())))
+        }
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

@@ -293,3 +293,46 @@ fn between_two_audits_a_switch_that_is_in_place_is_only_glanced_at() {
     assert_eq!(bench.event(Event::Told(backup)), [Action::Look]);
     assert_eq!(bench.event(Event::Told(Standing::Primary)), [Action::Abandon, Action::Reconcile]);
 }
+
+#[test]
+fn while_another_controller_leads_the_fabric_nothing_is_written_and_nobody_bids() {
+    let mut bench = Bench::in_place();
+    assert_eq!(bench.event(Event::Leads(false)), []);
+    assert_eq!(bench.wait(), [Action::Look], "it is the switch's primary, and looks");
+    bench.event(Event::Looked(Ok(Looked { differing: 3, program: true }), Loss::None));
+    assert_eq!(bench.event(Event::FabricChanged), []);
+    assert_eq!(bench.wait(), [Action::Look]);
+    assert_eq!(bench.event(Event::Leads(true)), [Action::Abandon, Action::Reconcile]);
+    assert_eq!(bench.event(Event::Leads(false)), [Action::Abandon], "in the middle of a pass");
+    // The switch comes back, and takes us for its primary.
+    bench.event(Event::Lost("gone".into()));
+    assert_eq!(bench.wait(), [Action::Connect(5)]);
+    assert_eq!(bench.event(Event::Told(Standing::Primary)), []);
+    assert_eq!(bench.wait(), [Action::Look]);
+    assert_eq!(bench.event(Event::Told(backup(7, false))), [Action::Abandon, Action::Look]);
+    bench.event(Event::Looked(Ok(Looked { differing: 0, program: true }), Loss::None));
+    assert_eq!(bench.wait(), [Action::Look], "nobody is primary, and it is not for us to be");
+    let before = bench.now;
+    assert_eq!(bench.event(Event::Leads(true)), []);
+    assert_eq!(bench.wait(), [Action::Abandon, Action::Disconnect, Action::Connect(8)]);
+    assert!(bench.now - before <= GRACE_NS.1);
+}
+
+#[test]
+fn another_primary_has_another_file_when_its_switch_differs_for_as_long_as_an_audit() {
+    let mut task = SwitchTask::new("s1", 5, S, 60 * S, 0);
+    let looked = |differing| Event::Looked(Ok(Looked { differing, program: true }), Loss::None);
+    let theirs = |agrees| View::Theirs { id: Some(9), agrees };
+    assert_eq!(task.view(0), View::Unreached);
+    task.handle_timeout(0);
+    task.handle_event(0, Event::Told(backup(9, true)));
+    assert_eq!(task.view(0), theirs(None));
+    task.handle_event(S, looked(3));
+    assert_eq!((task.view(S), task.view(60 * S)), (theirs(None), theirs(None)), "it may be at work");
+    assert_eq!(task.view(61 * S), theirs(Some(false)));
+    task.handle_timeout(62 * S);
+    task.handle_event(62 * S, looked(0));
+    assert_eq!(task.view(200 * S), theirs(Some(true)));
+    task.handle_event(200 * S, Event::Told(backup(9, false)));
+    assert_eq!(task.view(200 * S), View::Vacant);
+}

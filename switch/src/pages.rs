@@ -1,0 +1,35 @@
+//! `trimwire-switch completions` and `trimwire-switch man`: what shells and manuals know of the command line.
+
+use crate::cli::Arguments;
+use anyhow::Context as _;
+use clap::{CommandFactory as _, Parser};
+use std::path::PathBuf;
+
+/// Print completions for a shell.
+#[derive(Debug, Parser)]
+#[command(name = "trimwire-switch completions")]
+pub(crate) struct Completions {
+    /// The shell.
+    shell: clap_complete::Shell,
+}
+
+pub(crate) fn completions(arguments: &Completions) -> anyhow::Result<String> {
+    let mut text = Vec::new();
+    clap_complete::generate(arguments.shell, &mut Arguments::command(), "trimwire-switch", &mut text);
+    Ok(String::from_utf8(text)?)
+}
+
+/// Write the manual page into a folder.
+#[derive(Debug, Parser)]
+#[command(name = "trimwire-switch man")]
+pub(crate) struct Man {
+    /// The folder, which has to be there.
+    folder: PathBuf,
+}
+
+pub(crate) fn man(arguments: Man) -> anyhow::Result<String> {
+    let Man { folder } = arguments;
+    clap_mangen::generate_to(Arguments::command(), &folder)
+        .with_context(|| format!("cannot write the manual page into '{}'", folder.display()))?;
+    Ok(String::new())
+}
