@@ -12,7 +12,7 @@ use super::network::LinkChange;
 use super::packet::HEAD;
 use super::run::Setup;
 use super::topology::{Shape, Topology};
-use super::transport::{Delivery, Transport, TrimwireConfig};
+use super::transport::{Delivery, Law, MltConfig, Transport, TrimwireConfig};
 use super::workload::{
     Background, Demand, ParameterServer, Sizes, all_to_all, incast, parameter_server, permutation, ring,
 };
@@ -267,14 +267,18 @@ fn transport(
                 return wrong(&["transport", "trimwire"], "trimwire: give either start or start_fair".into());
             }
         };
-        let limits = Limits { start_bps, ..Limits::default() };
+        let increase_bps = words.increase.map(|rate| rate.0);
+        let limits = Limits { start_bps, increase_bps, ..Limits::default() };
         let law = match words.law {
-            LawWord::Dctcp => RateConfig::Dctcp(DctcpConfig { limits, ..DctcpConfig::default() }),
-            LawWord::Timely => RateConfig::Timely(TimelyConfig { limits, ..TimelyConfig::default() }),
-            LawWord::TrimTarget => {
-                RateConfig::TrimTarget(TrimTargetConfig { limits, ..TrimTargetConfig::default() })
+            LawWord::Dctcp => Law::Agent(RateConfig::Dctcp(DctcpConfig { limits, ..DctcpConfig::default() })),
+            LawWord::Timely => {
+                Law::Agent(RateConfig::Timely(TimelyConfig { limits, ..TimelyConfig::default() }))
             }
-            LawWord::Fixed => RateConfig::Fixed(start_bps),
+            LawWord::TrimTarget => {
+                Law::Agent(RateConfig::TrimTarget(TrimTargetConfig { limits, ..TrimTargetConfig::default() }))
+            }
+            LawWord::Fixed => Law::Agent(RateConfig::Fixed(start_bps)),
+            LawWord::Mlt => Law::Mlt(MltConfig::default()),
         };
         if !(0.0..1.0).contains(&words.loss) {
             return wrong(

@@ -242,6 +242,7 @@ pub(super) struct TrimwireWords {
     pub(super) start: Option<Rate>,
     #[serde(default)]
     pub(super) start_fair: bool,
+    pub(super) increase: Option<Rate>,
     #[serde(default = "half")]
     pub(super) important: f64,
     pub(super) window: Option<Bytes>,
@@ -279,6 +280,7 @@ pub(super) enum LawWord {
     Timely,
     TrimTarget,
     Fixed,
+    Mlt,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
