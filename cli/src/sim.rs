@@ -1,16 +1,18 @@
 //! `trimwire sim`: a scenario file's runs in virtual time, as a table or as JSON.
 //!
 //! ```text
-//! SCENARIO.yaml, model files ─► trimwire_fabric::sim ─► table, JSON
+//! SCENARIO.yaml, model files ─► trimwire_fabric::sim ─► table, JSON, page
 //! ```
 
 mod options;
+mod page;
 mod watch;
 
 use crate::failure::{Failure, Outcome};
 use crate::output::{print, print_json, table};
 use anyhow::Context as _;
 pub(crate) use options::Options;
+use page::Curves;
 use serde::Serialize;
 use std::path::Path;
 use trimwire_fabric::sim::report::{RunReport, report};
@@ -34,14 +36,32 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let prepared =
         file.prepare(&text, &name, |model| model_file(&options.scenario, model)).map_err(Failure::input)?;
     let chosen = choose(&prepared, &options.run).map_err(Failure::usage)?;
-    let mut runs = Vec::new();
+    if let Some(folder) = &options.report {
+        create(folder)?;
+    }
+    let (mut runs, mut curves) = (Vec::new(), Vec::new());
     for prepared in chosen {
         let mut watch = Watch::new(&prepared.name);
         let outcome = simulate(&prepared.setup, options.threads(), |progress| watch.tell(progress));
         runs.push(report(prepared, &outcome, watch.finish()));
+        curves.push(Curves::new(prepared, &outcome));
     }
     let results = Results { scenario: file.scenario.clone(), seed: file.seed, runs };
+    if let Some(folder) = &options.report {
+        let file = folder.join("index.html");
+        write(&file, &page::html(&results, &curves))?;
+        eprintln!("Report: {}", file.display());
+    }
     if options.json { Ok(print_json(&results)?) } else { Ok(print(&human(&results))?) }
+}
+
+/// Found out before the runs, and not after them.
+fn create(folder: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {

@@ -9,7 +9,8 @@ const HELP: &str = "\
 Examples:
   trimwire sim examples/figures/incast-15.yaml
   trimwire sim examples/figures/incast-15.yaml --json > incast.json
-  trimwire sim examples/figures/mlt-14-googlenet.yaml --run trim --run ndp --threads 2
+  trimwire sim examples/figures/incast-15.yaml --report incast/
+  trimwire sim examples/figures/mlt-14-googlenet.yaml --run trim-48 --run ndp-48 --threads 2
 
 docs/scale.md explains the file, what is real and what is modelled, and what came out.";
 
@@ -26,6 +27,9 @@ pub(crate) struct Options {
     /// Only the run of this name; may be given several times.
     #[arg(long, value_name = "NAME")]
     pub(crate) run: Vec<String>,
+    /// Write a self-contained page with plots to this folder.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) report: Option<PathBuf>,
     /// Threads at most; results do not depend on them [default: one a processor].
     #[arg(long)]
     threads: Option<NonZeroUsize>,

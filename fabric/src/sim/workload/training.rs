@@ -32,7 +32,8 @@ pub fn parameter_server(model: &Model, hosts: u32, how: &ParameterServer, seed: 
         return demands;
     }
     let mut loads: Vec<(u64, u32)> = servers.iter().map(|&host| (0, host)).collect();
-    let owners: Vec<u32> = model.tensors.iter().map(|tensor| place(&mut loads, compressed(tensor.elements, 1.0))).collect();
+    let owners: Vec<u32> =
+        model.tensors.iter().map(|tensor| place(&mut loads, compressed(tensor.elements, 1.0))).collect();
     // By worker: what it has to have before it goes on.
     let mut pulls: Vec<Vec<u32>> = vec![Vec::new(); workers.len()];
     let mut random = Random::new(seed, 0x75);
