@@ -2,6 +2,7 @@
 
 use super::{Results, human};
 use crate::page::{Axis, Figure, Page, Series, Unit, cumulative};
+use serde::{Deserialize, Serialize};
 use trimwire_fabric::sim::report::RunReport;
 use trimwire_fabric::sim::run::Outcome;
 use trimwire_fabric::sim::scenario::Prepared;
@@ -22,7 +23,7 @@ const COLUMNS: [(&str, &str); 9] = [
 ];
 
 /// A run's curves.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Curves {
     within: Vec<(f64, f64)>,
     over_time: Vec<(f64, f64)>,
