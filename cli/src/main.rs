@@ -4,6 +4,7 @@ mod codec;
 mod demo;
 mod failure;
 mod output;
+mod page;
 mod plan;
 mod progress;
 mod sim;

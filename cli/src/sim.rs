@@ -1,21 +1,28 @@
 //! `trimwire sim`: a scenario file's runs in virtual time, as a table or as JSON.
 //!
 //! ```text
-//! SCENARIO.yaml, model files ─► trimwire_fabric::sim ─► table, JSON
+//! SCENARIO.yaml, model files ─► trimwire_fabric::sim ─► table, JSON, page
 //! ```
 
+mod figures;
 mod options;
+mod page;
+mod topology;
 mod watch;
 
 use crate::failure::{Failure, Outcome};
 use crate::output::{print, print_json, table};
 use anyhow::Context as _;
+use options::Command;
 pub(crate) use options::Options;
+use page::Curves;
 use serde::Serialize;
 use std::path::Path;
+use trimwire_controller::Fabric;
 use trimwire_fabric::sim::report::{RunReport, report};
 use trimwire_fabric::sim::run::run as simulate;
-use trimwire_fabric::sim::scenario::{File, Prepared};
+use trimwire_fabric::sim::scenario::{File, Files, Prepared};
+use trimwire_fabric::sim::topology::Topology;
 use trimwire_planner::espresso::Model;
 use watch::Watch;
 
@@ -26,33 +33,91 @@ struct Results {
     runs: Vec<RunReport>,
 }
 
-/// Runs a scenario.
+/// A scenario's file, checked.
+#[derive(Debug)]
+struct Scenario {
+    file: File,
+    runs: Vec<Prepared>,
+}
+
+/// Runs a scenario, or all of a folder.
 pub(crate) fn run(options: &Options) -> Outcome {
-    let name = options.scenario.display().to_string();
-    let text = read(&options.scenario).map_err(Failure::input)?;
-    let file = File::from_yaml(&text, &name).map_err(Failure::input)?;
-    let prepared =
-        file.prepare(&text, &name, |model| model_file(&options.scenario, model)).map_err(Failure::input)?;
-    let chosen = choose(&prepared, &options.run).map_err(Failure::usage)?;
-    let mut runs = Vec::new();
-    for prepared in chosen {
-        let mut watch = Watch::new(&prepared.name);
-        let outcome = simulate(&prepared.setup, options.threads(), |progress| watch.tell(progress));
-        runs.push(report(prepared, &outcome, watch.finish()));
+    if let Some(Command::Figures(figures)) = &options.command {
+        return figures::run(figures);
     }
-    let results = Results { scenario: file.scenario.clone(), seed: file.seed, runs };
+    let path = options.scenario.as_ref().context("no scenario was given").map_err(Failure::usage)?;
+    let scenario = Scenario::read(path)?;
+    let chosen = choose(&scenario.runs, &options.run).map_err(Failure::usage)?;
+    if let Some(folder) = &options.report {
+        // Found out before the runs, and not after them.
+        create(folder)?;
+    }
+    let (mut runs, mut curves) = (Vec::new(), Vec::new());
+    for prepared in chosen {
+        let (report, drawn) = run_one(prepared, options.threads.count());
+        runs.push(report);
+        curves.push(drawn);
+    }
+    let results = scenario.results(runs);
+    if let Some(folder) = &options.report {
+        let file = folder.join("index.html");
+        write(&file, &page::html(&results, &curves))?;
+        eprintln!("Report: {}", file.display());
+    }
     if options.json { Ok(print_json(&results)?) } else { Ok(print(&human(&results))?) }
+}
+
+impl Scenario {
+    fn read(path: &Path) -> Result<Self, Failure> {
+        let name = path.display().to_string();
+        let text = read(path).map_err(Failure::input)?;
+        let file = File::from_yaml(&text, &name).map_err(Failure::input)?;
+        let runs = file.prepare(&text, &name, &mut Beside(path)).map_err(Failure::input)?;
+        Ok(Self { file, runs })
+    }
+
+    fn results(&self, runs: Vec<RunReport>) -> Results {
+        Results { scenario: self.file.scenario.clone(), seed: self.file.seed, runs }
+    }
+}
+
+fn run_one(prepared: &Prepared, threads: usize) -> (RunReport, Curves) {
+    let mut watch = Watch::new(&prepared.name);
+    let outcome = simulate(&prepared.setup, threads, |progress| watch.tell(progress));
+    (report(prepared, &outcome, watch.finish()), Curves::new(prepared, &outcome))
+}
+
+fn create(folder: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Model files stand beside the scenario, or where its folder's relative path leads.
-fn model_file(scenario: &Path, model: &str) -> Result<Model, String> {
-    let path = scenario.parent().unwrap_or(Path::new(".")).join(model);
-    let text = read(&path).map_err(|error| format!("{error:#}"))?;
-    Model::from_yaml(&text, model).map_err(|error| error.to_string())
+/// Files that a scenario names stand beside it, or where the way from its folder leads.
+struct Beside<'a>(&'a Path);
+
+impl Beside<'_> {
+    fn text(&self, name: &str) -> Result<String, String> {
+        let path = self.0.parent().unwrap_or(Path::new(".")).join(name);
+        read(&path).map_err(|error| format!("{error:#}"))
+    }
+}
+
+impl Files for Beside<'_> {
+    fn model(&mut self, name: &str) -> Result<Model, String> {
+        Model::from_yaml(&self.text(name)?, name).map_err(|error| error.to_string())
+    }
+
+    fn fabric(&mut self, name: &str) -> Result<Topology, String> {
+        let fabric = Fabric::from_yaml(&self.text(name)?, name).map_err(|error| error.to_string())?;
+        topology::of(&fabric)
+    }
 }
 
 fn choose<'a>(prepared: &'a [Prepared], names: &[String]) -> anyhow::Result<Vec<&'a Prepared>> {

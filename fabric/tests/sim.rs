@@ -7,7 +7,7 @@ use trimwire_fabric::sim::packet::HEAD;
 use trimwire_fabric::sim::run::{Outcome, Setup, run};
 use trimwire_fabric::sim::topology::{Shape, Topology};
 use trimwire_fabric::sim::transport::{
-    DctcpConfig, Delivery, NdpConfig, PFabricConfig, Transport, TrimwireConfig,
+    DctcpConfig, Delivery, Law, NdpConfig, PFabricConfig, Transport, TrimwireConfig,
 };
 use trimwire_fabric::sim::workload::{
     Background, Begin, Demand, Sizes, all_to_all, incast, permutation, ring,
@@ -19,7 +19,7 @@ const PAYLOAD: u32 = 4_032;
 fn ours(delivery: Delivery, law: RateConfig) -> Transport {
     Transport::Trimwire(TrimwireConfig {
         delivery,
-        law,
+        law: Law::Agent(law),
         trim_delay_ns: 20_000,
         important: 0.5,
         window: 8 << 20,

@@ -1,7 +1,8 @@
 //! What the user asks for.
 
+use super::figures;
 use crate::failure::EXIT_CODES;
-use clap::Args;
+use clap::{Args, Subcommand};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -9,30 +10,49 @@ const HELP: &str = "\
 Examples:
   trimwire sim examples/figures/incast-15.yaml
   trimwire sim examples/figures/incast-15.yaml --json > incast.json
-  trimwire sim examples/figures/mlt-14-googlenet.yaml --run trim --run ndp --threads 2
+  trimwire sim examples/figures/incast-15.yaml --report incast/
+  trimwire sim examples/figures/mlt-14-googlenet.yaml --run trim-48 --run ndp-48 --threads 2
+  trimwire sim figures --short
 
-docs/scale.md explains the file, what is real and what is modelled, and what came out.";
+docs/scale.md explains the file, what is real and what is modelled; docs/figures.md has what came out, beside the papers' figures.";
 
 /// Simulate a cluster's network: hosts, switches and transports of a scenario file, in virtual time.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = HELP, after_long_help = format!("{HELP}\n\n{EXIT_CODES}"))]
+#[command(subcommand_negates_reqs = true, args_conflicts_with_subcommands = true)]
 pub(crate) struct Options {
+    #[command(subcommand)]
+    pub(super) command: Option<Command>,
     /// The scenario file.
-    #[arg(value_name = "SCENARIO.yaml")]
-    pub(crate) scenario: PathBuf,
+    #[arg(value_name = "SCENARIO.yaml", required = true)]
+    pub(super) scenario: Option<PathBuf>,
     /// Print the figures as JSON; the same seed gives the same bytes, but for packet_hops_per_second.
     #[arg(long)]
-    pub(crate) json: bool,
+    pub(super) json: bool,
     /// Only the run of this name; may be given several times.
     #[arg(long, value_name = "NAME")]
-    pub(crate) run: Vec<String>,
+    pub(super) run: Vec<String>,
+    /// Write a self-contained page with plots to this folder.
+    #[arg(long, value_name = "DIR")]
+    pub(super) report: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) threads: Threads,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+pub(super) enum Command {
+    Figures(figures::Options),
+}
+
+#[derive(Debug, Clone, Args)]
+pub(super) struct Threads {
     /// Threads at most; results do not depend on them [default: one a processor].
     #[arg(long)]
     threads: Option<NonZeroUsize>,
 }
 
-impl Options {
-    pub(crate) fn threads(&self) -> usize {
+impl Threads {
+    pub(super) fn count(&self) -> usize {
         let all = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         self.threads.map_or_else(all, NonZeroUsize::get)
     }

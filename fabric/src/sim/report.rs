@@ -2,10 +2,10 @@
 
 use super::run::Outcome;
 use super::scenario::Prepared;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A run's figures, in the units that their names end with; shares of the DATA packets that were sent.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunReport {
     /// The run's.
     pub name: String,

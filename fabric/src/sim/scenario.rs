@@ -4,7 +4,7 @@ mod file;
 mod locate;
 mod quantity;
 
-pub use file::{File, ScenarioError};
+pub use file::{File, Files, ScenarioError};
 pub use quantity::{Bytes, Duration, Rate};
 
 use super::discipline::{Rule, Rungs};
@@ -12,7 +12,7 @@ use super::network::LinkChange;
 use super::packet::HEAD;
 use super::run::Setup;
 use super::topology::{Shape, Topology};
-use super::transport::{Delivery, Transport, TrimwireConfig};
+use super::transport::{Delivery, Law, MltConfig, Transport, TrimwireConfig};
 use super::workload::{
     Background, Demand, ParameterServer, Sizes, all_to_all, incast, parameter_server, permutation, ring,
 };
@@ -20,7 +20,6 @@ use file::{
     DeliveryWord, LawWord, Run, SizesWord, SwitchWords, TopologyWords, TransportWords, WorkloadWords,
 };
 use trimwire_agent::rate::{DctcpConfig, Limits, RateConfig, TimelyConfig, TrimTargetConfig};
-use trimwire_planner::espresso::Model;
 
 /// The demands of one scenario at most: a flow takes some hundred bytes before it begins.
 const MOST_FLOWS: usize = 4_000_000;
@@ -40,14 +39,9 @@ pub struct Prepared {
 /// A value that makes no sense: where it stands in the file, and why.
 type Wrong = (Vec<&'static str>, String);
 
-/// Prepares one run; `model` reads a model file by the name that the scenario gives.
-fn prepare(
-    file: &File,
-    run: &Run,
-    model: &mut dyn FnMut(&str) -> Result<Model, String>,
-) -> Result<Prepared, Wrong> {
-    let shape = shape(run.topology.as_ref().unwrap_or(&file.topology))?;
-    let topology = shape.topology();
+/// Prepares one run.
+fn prepare(file: &File, run: &Run, files: &mut dyn Files) -> Result<Prepared, Wrong> {
+    let topology = topology(run.topology.as_ref().unwrap_or(&file.topology), files)?;
     if !(2..=MOST_HOSTS).contains(&topology.hosts) {
         return wrong(&["topology"], format!("{} hosts; valid are 2 to {MOST_HOSTS}", topology.hosts));
     }
@@ -61,7 +55,7 @@ fn prepare(
     let words = run.workload.as_ref().unwrap_or(&file.workload);
     let seed = file.seed;
     let rate_bps = topology.cards().first().map_or(1, |(link, _)| link.rate_bps);
-    let demands = demands(words, &topology, rate_bps, run.compression.unwrap_or(1.0), seed, model)?;
+    let demands = demands(words, &topology, rate_bps, run.compression.unwrap_or(1.0), seed, files)?;
     let transport = transport(&run.transport, rate_bps, &topology, words)?;
     let frame = u64::from(payload + HEAD);
     let rule = rule(run.switch.as_ref(), &run.transport, rate_bps, payload, frame);
@@ -74,6 +68,18 @@ fn prepare(
 
 fn wrong<T>(path: &[&'static str], reason: String) -> Result<T, Wrong> {
     Err((path.to_vec(), reason))
+}
+
+fn topology(words: &TopologyWords, files: &mut dyn Files) -> Result<Topology, Wrong> {
+    let Some(name) = &words.fabric else { return Ok(shape(words)?.topology()) };
+    if words.star.is_some()
+        || words.dumbbell.is_some()
+        || words.leaf_spine.is_some()
+        || words.fat_tree.is_some()
+    {
+        return wrong(&["topology"], "topology: give either fabric or a shape".into());
+    }
+    files.fabric(name).map_err(|reason| (vec!["topology", "fabric"], reason))
 }
 
 fn shape(words: &TopologyWords) -> Result<Shape, Wrong> {
@@ -117,7 +123,9 @@ fn shape(words: &TopologyWords) -> Result<Shape, Wrong> {
     }
     match shapes[..] {
         [shape] => Ok(shape),
-        _ => wrong(&["topology"], "topology: give one of star, dumbbell, leaf_spine, fat_tree".into()),
+        _ => {
+            wrong(&["topology"], "topology: give one of star, dumbbell, leaf_spine, fat_tree, fabric".into())
+        }
     }
 }
 
@@ -127,7 +135,7 @@ fn demands(
     rate_bps: u64,
     compression: f64,
     seed: u64,
-    model: &mut dyn FnMut(&str) -> Result<Model, String>,
+    files: &mut dyn Files,
 ) -> Result<Vec<Demand>, Wrong> {
     if !(1.0..=1e6).contains(&compression) {
         return wrong(&["compression"], format!("compression: {compression}; valid are 1 to 1000000 times"));
@@ -167,7 +175,8 @@ fn demands(
         let bytes = match (&ringed.model, ringed.bytes) {
             (None, Some(bytes)) => bytes.0,
             (Some(name), None) => {
-                let model = model(name).map_err(|reason| (vec!["workload", "ring", "model"], reason))?;
+                let model =
+                    files.model(name).map_err(|reason| (vec!["workload", "ring", "model"], reason))?;
                 model.tensors.iter().map(|tensor| tensor.elements.max(1) as u64 * 4).sum()
             }
             _ => return wrong(&["workload", "ring"], "ring: give either bytes or model".into()),
@@ -175,7 +184,8 @@ fn demands(
         add(ring(hosts, less(bytes)));
     }
     if let Some(servers) = &words.parameter_server {
-        let model = model(&servers.model)
+        let model = files
+            .model(&servers.model)
             .map_err(|reason| (vec!["workload", "parameter_server", "model"], reason))?;
         if servers.group > hosts || servers.group < 2 {
             let reason = format!("group: {}; valid are 2 to the number of hosts, {hosts}", servers.group);
@@ -267,14 +277,18 @@ fn transport(
                 return wrong(&["transport", "trimwire"], "trimwire: give either start or start_fair".into());
             }
         };
-        let limits = Limits { start_bps, ..Limits::default() };
+        let increase_bps = words.increase.map(|rate| rate.0);
+        let limits = Limits { start_bps, increase_bps, ..Limits::default() };
         let law = match words.law {
-            LawWord::Dctcp => RateConfig::Dctcp(DctcpConfig { limits, ..DctcpConfig::default() }),
-            LawWord::Timely => RateConfig::Timely(TimelyConfig { limits, ..TimelyConfig::default() }),
-            LawWord::TrimTarget => {
-                RateConfig::TrimTarget(TrimTargetConfig { limits, ..TrimTargetConfig::default() })
+            LawWord::Dctcp => Law::Agent(RateConfig::Dctcp(DctcpConfig { limits, ..DctcpConfig::default() })),
+            LawWord::Timely => {
+                Law::Agent(RateConfig::Timely(TimelyConfig { limits, ..TimelyConfig::default() }))
             }
-            LawWord::Fixed => RateConfig::Fixed(start_bps),
+            LawWord::TrimTarget => {
+                Law::Agent(RateConfig::TrimTarget(TrimTargetConfig { limits, ..TrimTargetConfig::default() }))
+            }
+            LawWord::Fixed => Law::Agent(RateConfig::Fixed(start_bps)),
+            LawWord::Mlt => Law::Mlt(MltConfig::default()),
         };
         if !(0.0..1.0).contains(&words.loss) {
             return wrong(
@@ -356,14 +370,25 @@ fn rule(
 fn changes(file: &File, topology: &Topology) -> Result<Vec<LinkChange>, Wrong> {
     let mut made = Vec::new();
     for change in &file.links {
-        if change.link >= topology.links.len() {
-            let reason = format!("link: {}; the topology has {}, from 0", change.link, topology.links.len());
-            return wrong(&["links"], reason);
-        }
         if !(0.0..=1.0).contains(&change.loss) {
             return wrong(&["links"], format!("loss: {}; valid are 0 to 1", change.loss));
         }
-        made.push(LinkChange { at_ns: change.at.0, link: change.link, up: change.up, loss: change.loss });
+        let links: Vec<usize> = match (change.link, change.switch) {
+            (Some(link), None) if link < topology.links.len() => vec![link],
+            (Some(link), None) => {
+                let reason = format!("link: {link}; the topology has {}, from 0", topology.links.len());
+                return wrong(&["links"], reason);
+            }
+            // A switch that fails is all of its links at once: what waits in it is lost, too.
+            (None, Some(switch)) if switch < topology.switches => topology.links_of(switch),
+            (None, Some(switch)) => {
+                let reason = format!("switch: {switch}; the topology has {}, from 0", topology.switches);
+                return wrong(&["links"], reason);
+            }
+            _ => return wrong(&["links"], "links: give either link or switch".into()),
+        };
+        let (at_ns, up, loss) = (change.at.0, change.up, change.loss);
+        made.extend(links.into_iter().map(|link| LinkChange { at_ns, link, up, loss }));
     }
     Ok(made)
 }

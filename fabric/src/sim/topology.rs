@@ -4,7 +4,7 @@ mod generate;
 mod routes;
 
 pub use generate::Shape;
-pub(crate) use routes::Routes;
+pub use routes::Routes;
 
 /// A node of a topology.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +40,15 @@ pub struct Topology {
 impl Topology {
     fn join(&mut self, a: Node, b: Node, rate_bps: u64, delay_ns: u64) {
         self.links.push(Link { ends: [a, b], rate_bps, delay_ns });
+    }
+
+    /// A switch's links in the order of its ports, by their places.
+    pub fn links_of(&self, switch: u32) -> Vec<usize> {
+        let numbered = self.links.iter().enumerate();
+        numbered
+            .filter(|(_, link)| link.ends.contains(&Node::Switch(switch)))
+            .map(|(number, _)| number)
+            .collect()
     }
 
     /// The links of every switch in the order of its ports, and what is at their other ends.

@@ -5,14 +5,16 @@
 
 mod board;
 mod dctcp;
+mod mlt;
 mod ndp;
 mod pfabric;
 mod planes;
 mod trimwire;
 
 use super::packet::{HEAD, Packet};
+pub use mlt::MltConfig;
 use std::collections::VecDeque;
-use trimwire_agent::rate::RateConfig;
+use trimwire_agent::rate::{PathModel, RateConfig, RateLaw};
 
 /// One flow, as both ends know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -194,13 +196,31 @@ pub struct NdpConfig {
     pub rto_ns: Option<u64>,
 }
 
+/// A law of the rate.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Law {
+    /// One of the agent's, as it is.
+    Agent(RateConfig),
+    /// MLT's.
+    Mlt(MltConfig),
+}
+
+impl Law {
+    fn build(&self, path: &PathModel) -> Box<dyn RateLaw> {
+        match self {
+            Self::Agent(config) => config.build(path),
+            Self::Mlt(config) => Box::new(mlt::Mlt::new(*config, path)),
+        }
+    }
+}
+
 /// Our transport, modelled around the agent's own rate laws, pacing, spraying and round-trip estimate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TrimwireConfig {
     /// How much has to arrive.
     pub delivery: Delivery,
-    /// The agent's law.
-    pub law: RateConfig,
+    /// How fast packets leave.
+    pub law: Law,
     /// The ladder's `shallow_at` over the line rate, as the law is told, ns.
     pub trim_delay_ns: u64,
     /// Share of the packets that is more important, ECT; the others are not.

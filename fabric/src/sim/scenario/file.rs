@@ -3,6 +3,7 @@
 use super::locate::line_of;
 use super::quantity::{Bytes, Duration, Rate};
 use super::{Prepared, prepare};
+use crate::sim::topology::Topology;
 use serde::Deserialize;
 use trimwire_planner::espresso::Model;
 
@@ -23,6 +24,17 @@ pub struct File {
     #[serde(default)]
     pub(super) links: Vec<ChangeWords>,
     pub(super) runs: Vec<Run>,
+    /// Names of the runs that make a short form of the figure.
+    #[serde(default)]
+    pub short: Vec<String>,
+}
+
+/// Files that a scenario names, by the names that it gives.
+pub trait Files {
+    /// A model; or why it cannot be had.
+    fn model(&mut self, name: &str) -> Result<Model, String>;
+    /// The network that a fabric file describes; or why it cannot be had.
+    fn fabric(&mut self, name: &str) -> Result<Topology, String>;
 }
 
 fn one() -> u64 {
@@ -53,6 +65,7 @@ pub(super) struct TopologyWords {
     pub(super) dumbbell: Option<DumbbellWords>,
     pub(super) leaf_spine: Option<LeafSpineWords>,
     pub(super) fat_tree: Option<FatTreeWords>,
+    pub(super) fabric: Option<String>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -170,7 +183,8 @@ pub(super) enum SizesWord {
 #[serde(deny_unknown_fields)]
 pub(super) struct ChangeWords {
     pub(super) at: Duration,
-    pub(super) link: usize,
+    pub(super) link: Option<usize>,
+    pub(super) switch: Option<u32>,
     #[serde(default = "yes")]
     pub(super) up: bool,
     #[serde(default)]
@@ -242,6 +256,7 @@ pub(super) struct TrimwireWords {
     pub(super) start: Option<Rate>,
     #[serde(default)]
     pub(super) start_fair: bool,
+    pub(super) increase: Option<Rate>,
     #[serde(default = "half")]
     pub(super) important: f64,
     pub(super) window: Option<Bytes>,
@@ -279,6 +294,7 @@ pub(super) enum LawWord {
     Timely,
     TrimTarget,
     Fixed,
+    Mlt,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -328,19 +344,28 @@ impl File {
             let (line, reason) = (line_of(text, &["runs"], None), "runs: there are none".to_owned());
             return Err(ScenarioError::Value { file: name.to_owned(), line, reason });
         }
+        let unknown = |name: &&String| !file.runs.iter().any(|run| run.name == **name);
+        if let Some(unknown) = file.short.iter().find(unknown) {
+            let reason = format!("short: there is no run '{unknown}'");
+            return Err(ScenarioError::Value {
+                file: name.to_owned(),
+                line: line_of(text, &["short"], None),
+                reason,
+            });
+        }
         Ok(file)
     }
 
-    /// Its runs, ready; `model` reads a model file by the name that the scenario gives. `text` and `name` are those that it was read from, for messages.
+    /// Its runs, ready. `text` and `name` are those that it was read from, for messages.
     pub fn prepare(
         &self,
         text: &str,
         name: &str,
-        mut model: impl FnMut(&str) -> Result<Model, String>,
+        files: &mut impl Files,
     ) -> Result<Vec<Prepared>, ScenarioError> {
         let runs = self.runs.iter().enumerate();
         runs.map(|(number, run)| {
-            prepare(self, run, &mut model).map_err(|(path, reason)| {
+            prepare(self, run, files).map_err(|(path, reason)| {
                 // What a run says by itself stands there; the rest stands once, above.
                 let inside: Vec<&str> = ["runs"].into_iter().chain(path.iter().copied()).collect();
                 let own = match path.first() {

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 /// The ways to all hosts, by switch.
 #[derive(Debug)]
-pub(crate) struct Routes {
+pub struct Routes {
     /// The switch that a host is attached to, and its port there.
     attached: Vec<(u32, u32)>,
     /// By switch, by the switch of the destination: ports, ascending.
@@ -18,7 +18,8 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    pub(crate) fn new(topology: &Topology) -> Self {
+    /// Of a network in which every host has one link.
+    pub fn new(topology: &Topology) -> Self {
         let ports = topology.ports();
         let mut attached = vec![(0, 0); topology.hosts as usize];
         let mut links = Vec::new();
@@ -54,7 +55,7 @@ impl Routes {
     }
 
     /// A switch's ports to a host; empty where there is no way.
-    pub(crate) fn ports(&self, switch: u32, host: u32) -> &[u32] {
+    pub fn ports(&self, switch: u32, host: u32) -> &[u32] {
         let (edge, port) = &self.attached[host as usize];
         if *edge == switch {
             std::slice::from_ref(port)

@@ -42,6 +42,8 @@ pub(super) struct TrimwireSender {
     spray: Spray,
     rtt: RttEstimator,
     latest_rtt_ns: u64,
+    /// The most by which packets that arrived had been overtaken, of late.
+    overtaken_ns: u64,
     states: Vec<State>,
     next: u32,
     repairs: VecDeque<u32>,
@@ -73,6 +75,7 @@ impl TrimwireSender {
             spray: Spray::new(config.paths, flow.seed),
             rtt: RttEstimator::default(),
             latest_rtt_ns: flow.base_rtt_ns,
+            overtaken_ns: 0,
             states: vec![State::default(); packets as usize],
             next: 0,
             repairs: VecDeque::new(),
@@ -97,10 +100,12 @@ impl TrimwireSender {
         matches!(self.config.delivery, Delivery::RepairCut | Delivery::RepairDropped)
     }
 
-    /// How long others may have been overtaken (docs/agent.md, "Loss"): a quarter of the round trip, and what queues add to it, on another path.
+    /// How long others may have been overtaken (docs/agent.md, "Loss"): a quarter of the round trip; what queues add to it on another path; half as much again as was seen.
     fn reordering_ns(&self) -> u64 {
         let least = self.rtt.minimum_ns().unwrap_or(self.flow.base_rtt_ns);
-        self.rtt.smoothed_ns().unwrap_or(self.flow.base_rtt_ns) / 4 + self.latest_rtt_ns.saturating_sub(least)
+        let smoothed = self.rtt.smoothed_ns().unwrap_or(self.flow.base_rtt_ns);
+        let queues = smoothed.max(self.latest_rtt_ns).saturating_sub(least);
+        (smoothed / 4).max(queues).max(self.overtaken_ns + self.overtaken_ns / 2)
     }
 
     fn length(&self, number: u32) -> u32 {
@@ -151,6 +156,7 @@ impl TrimwireSender {
 
     fn on_reports(&mut self, now_ns: u64, packet: &Packet) {
         let mut feedback = Feedback { now_ns, ..Feedback::default() };
+        let mut overtaken_ns = 0;
         for report in packet.reports.as_deref().unwrap_or_default() {
             if !self.take(report) {
                 continue;
@@ -160,9 +166,11 @@ impl TrimwireSender {
             feedback.marked += u32::from(report.marked);
             self.spray.on_arrived(report.entropy.wrapping_sub(PORTS), 1, u32::from(report.cut));
             if !report.cut {
+                overtaken_ns = overtaken_ns.max(self.newest_ns.saturating_sub(report.sent_ns));
                 self.newest_ns = self.newest_ns.max(report.sent_ns);
             }
         }
+        self.overtaken_ns = (self.overtaken_ns - self.overtaken_ns / 64).max(overtaken_ns);
         // The newest packet of an acknowledgement caused it, unless a timer did.
         if let Some(newest) = packet.reports.as_deref().and_then(<[Report]>::last).filter(|r| !r.cut) {
             let rtt_ns = now_ns.saturating_sub(newest.sent_ns).max(1);
@@ -247,12 +255,16 @@ impl Sender for TrimwireSender {
         if self.in_flight >= self.window || self.pacer.next_ns() > now_ns {
             return None;
         }
-        let number = match self.repairs.pop_front() {
+        // MLT sends what is missing when everything has left once (§4.2.3).
+        let new_first = matches!(self.config.delivery, Delivery::Drop { .. });
+        let fresh = (self.next as usize) < self.states.len();
+        let repair = if new_first && fresh { None } else { self.repairs.pop_front() };
+        let number = match repair {
             Some(number) => {
                 self.sent.repairs += 1;
                 number
             }
-            None if (self.next as usize) < self.states.len() => {
+            None if fresh => {
                 self.next += 1;
                 self.next - 1
             }

@@ -21,7 +21,7 @@ pub struct ParameterServer {
 }
 
 /// Every worker pushes every tensor to the server that owns it when the backward pass has made it; a server sends a tensor to all workers when it has it from all; a worker
-/// that has all parameters begins its next forward pass. Tensors go to servers in turns, so that each rack has its part.
+/// that has all parameters begins its next forward pass. Tensors go, in the order in which they are made, to the server that has the fewest bytes, as BytePS places them.
 pub fn parameter_server(model: &Model, hosts: u32, how: &ParameterServer, seed: u64) -> Vec<Demand> {
     let group = how.group.max(2);
     let is_server = |host: &u32| host % group == group - 1;
@@ -31,6 +31,9 @@ pub fn parameter_server(model: &Model, hosts: u32, how: &ParameterServer, seed: 
     if servers.is_empty() {
         return demands;
     }
+    let mut loads: Vec<(u64, u32)> = servers.iter().map(|&host| (0, host)).collect();
+    let owners: Vec<u32> =
+        model.tensors.iter().map(|tensor| place(&mut loads, compressed(tensor.elements, 1.0))).collect();
     // By worker: what it has to have before it goes on.
     let mut pulls: Vec<Vec<u32>> = vec![Vec::new(); workers.len()];
     let mut random = Random::new(seed, 0x75);
@@ -40,7 +43,7 @@ pub fn parameter_server(model: &Model, hosts: u32, how: &ParameterServer, seed: 
             let mut made_us = model.forward_ms * 1e3;
             for (at, tensor) in model.tensors.iter().enumerate() {
                 made_us += tensor.compute_us * (1.0 + how.jitter * random.unit());
-                let (source, destination) = (*worker, servers[at % servers.len()]);
+                let (source, destination) = (*worker, owners[at]);
                 let bytes = compressed(tensor.elements, how.compression);
                 let begin = Begin::Later((made_us * 1e3) as u64);
                 pushes[at].push(demands.len() as u32);
@@ -59,7 +62,7 @@ pub fn parameter_server(model: &Model, hosts: u32, how: &ParameterServer, seed: 
             for (worker, pulls) in workers.iter().zip(&mut pulls) {
                 pulls.push(demands.len() as u32);
                 demands.push(Demand {
-                    source: servers[at % servers.len()],
+                    source: owners[at],
                     destination: *worker,
                     bytes: compressed(tensor.elements, how.compression),
                     begin: Begin::Later(0),
@@ -86,6 +89,13 @@ pub fn ring(hosts: u32, bytes: u64) -> Vec<Demand> {
         }
     }
     demands
+}
+
+/// The server with the fewest bytes, the first of equals, has so many more.
+fn place(loads: &mut [(u64, u32)], bytes: u64) -> u32 {
+    let Some(least) = loads.iter_mut().min() else { return 0 };
+    least.0 += bytes;
+    least.1
 }
 
 fn compressed(elements: i64, compression: f64) -> u64 {

@@ -1,0 +1,128 @@
+//! `trimwire sim`, as users call it.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+const SCENARIO: &str = "\
+scenario: small
+payload: 4032
+topology: { star: { hosts: 4, rate: 100Gbps, delay: 1us } }
+workload: { incast: { senders: 3, bytes: 100KB } }
+runs:
+  - { name: trim, transport: { trimwire: {} } }
+  - { name: \"ndp <b>\", transport: { ndp: {} } }
+short: [trim]
+";
+
+fn trimwire(args: &[&str], folder: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_trimwire")).args(args).current_dir(folder).output().unwrap()
+}
+
+fn json(bytes: &[u8]) -> serde_json::Value {
+    let mut value: serde_json::Value = serde_json::from_slice(bytes).unwrap();
+    for run in value["runs"].as_array_mut().unwrap() {
+        assert!(run["packet_hops_per_second"].take().as_f64().unwrap() > 0.0);
+    }
+    value
+}
+
+fn folder_with(text: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("scenarios")).unwrap();
+    std::fs::write(folder.path().join("scenarios/small.yaml"), text).unwrap();
+    folder
+}
+
+#[test]
+fn the_same_seed_gives_the_same_figures() {
+    let folder = folder_with(SCENARIO);
+    let run = |threads: &str| {
+        let output =
+            trimwire(&["sim", "scenarios/small.yaml", "--json", "--threads", threads], folder.path());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        json(&output.stdout)
+    };
+    let once = run("1");
+    assert_eq!(once, run("2"));
+    assert_eq!(once["runs"][1]["name"], "ndp <b>");
+}
+
+#[test]
+fn a_report_has_the_table_the_command_and_every_run() {
+    let folder = folder_with(SCENARIO);
+    let output = trimwire(&["sim", "scenarios/small.yaml", "--report", "re port"], folder.path());
+    assert!(output.status.success());
+    let page = std::fs::read_to_string(folder.path().join("re port/index.html")).unwrap();
+    assert!(page.contains("trimwire sim scenarios/small.yaml --report 're port'"));
+    assert!(page.contains("ndp &lt;b&gt;") && page.contains("ndp \\u003cb>") && !page.contains("<b>"));
+    assert!(page.contains("FCT mean"));
+}
+
+#[test]
+fn figures_that_are_there_are_not_made_again_and_changed_ones_are() {
+    let folder = folder_with(SCENARIO);
+    let figures = |more: &[&str]| {
+        let output =
+            trimwire(&[&["sim", "figures", "scenarios", "--results", "kept"], more].concat(), folder.path());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        std::fs::read(folder.path().join("kept/small/results.json")).unwrap()
+    };
+    let short = figures(&["--short"]);
+    assert_eq!(json(&short)["runs"].as_array().unwrap().len(), 1);
+    let all = figures(&[]);
+    // The speed of a run is never the same twice: whoever has the same bytes has kept them.
+    assert_eq!(figures(&[]), all);
+    let speed = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).unwrap()["runs"][0].clone();
+    assert_eq!(speed(&short), speed(&all));
+    // What is damaged is made again.
+    std::fs::write(folder.path().join("kept/small/00-trim.run.json"), "{").unwrap();
+    assert_eq!(json(&figures(&[])), json(&all));
+    let changed = SCENARIO.replace("100KB", "200KB");
+    std::fs::write(folder.path().join("scenarios/small.yaml"), changed).unwrap();
+    assert_ne!(json(&figures(&[]))["runs"][0], json(&all)["runs"][0]);
+}
+
+#[test]
+fn the_figures_of_the_repository_are_read_and_their_short_form_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let scenarios = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/figures");
+    let output = trimwire(&["sim", "figures", scenarios.to_str().unwrap(), "--short"], folder.path());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let results = std::fs::read(folder.path().join("figures-results/incast-15/results.json")).unwrap();
+    let runs = json(&results)["runs"].as_array().unwrap().clone();
+    assert!(runs.iter().all(|run| run["unfinished"] == 0));
+}
+
+#[test]
+fn mistakes_are_named_with_their_line_before_anything_is_run() {
+    for (from, to, says) in [
+        ("short: [trim]", "short: [tram]", "small.yaml:8: short: there is no run 'tram'"),
+        ("star:", "fabric: nowhere.yaml, star:", "small.yaml:3: topology: give either fabric or a shape"),
+        (
+            "star: { hosts: 4, rate: 100Gbps, delay: 1us }",
+            "fabric: nowhere.yaml",
+            "cannot read scenarios/nowhere.yaml",
+        ),
+        (
+            "runs:",
+            "links: [{ at: 1us, switch: 1, up: false }]\nruns:",
+            "small.yaml:5: switch: 1; the topology has 1, from 0",
+        ),
+        (
+            "runs:",
+            "links: [{ at: 1us, up: false }]\nruns:",
+            "small.yaml:5: links: give either link or switch",
+        ),
+    ] {
+        let text = SCENARIO.replace(from, to);
+        assert_ne!(text, SCENARIO);
+        let folder = folder_with(&text);
+        let output = trimwire(&["sim", "scenarios/small.yaml"], folder.path());
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains(says), "{error}");
+        assert_eq!(output.status.code(), Some(3));
+    }
+    let folder = folder_with(SCENARIO);
+    assert_eq!(trimwire(&["sim"], folder.path()).status.code(), Some(2));
+    assert_eq!(trimwire(&["sim", "figures", "nowhere"], folder.path()).status.code(), Some(3));
+}
