@@ -1,5 +1,6 @@
 //! The control plane's view of a loaded program.
 
+mod direct;
 mod idle;
 mod profiles;
 mod tables;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 
 use super::action::Action;
 use super::bits::{bytes_from_limbs, limbs_from_bytes};
-use super::entity::{CloneOptions, CounterValue, DigestInfo, MeterConfig, Replica, Value};
+use super::entity::{CloneOptions, ColorCounters, CounterValue, DigestInfo, MeterConfig, Replica, Value};
 use super::error::{Code, ControlError};
 use super::parser::ValueSet;
 use super::profile::Profile;
@@ -171,6 +172,23 @@ impl Control {
         let cells = &self.meters[self.meter_index(meter)?].cells;
         let cell = usize::try_from(index).ok().and_then(|index| cells.get(index));
         Ok(cell.ok_or_else(|| out_of_range("meter", meter, index, cells.len()))?.config())
+    }
+
+    /// What one meter has marked.
+    pub fn meter_colors(&self, meter: &str, index: u64) -> Result<ColorCounters> {
+        let cells = &self.meters[self.meter_index(meter)?].cells;
+        let cell = usize::try_from(index).ok().and_then(|index| cells.get(index));
+        Ok(cell.ok_or_else(|| out_of_range("meter", meter, index, cells.len()))?.colors())
+    }
+
+    /// Sets what one meter has marked to 0.
+    pub fn clear_meter_colors(&mut self, meter: &str, index: u64) -> Result<()> {
+        let number = self.meter_index(meter)?;
+        let cells = &mut self.meters[number].cells;
+        let size = cells.len();
+        let cell = usize::try_from(index).ok().and_then(|index| cells.get_mut(index));
+        cell.ok_or_else(|| out_of_range("meter", meter, index, size))?.clear_colors();
+        Ok(())
     }
 
     /// Configures one meter; `None` takes it out of service (everything is green).

@@ -78,10 +78,16 @@ pub(super) struct Entry {
     pub(super) entry: TableEntry,
     pub(super) key: CompiledKey,
     pub(super) target: Target,
-    pub(super) counter: CounterValue,
-    pub(super) meter: Meter,
+    pub(super) direct: Direct,
     pub(super) is_const: bool,
     pub(super) idle: Idle,
+}
+
+/// An entry's own counter and meter, used where its table has them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Direct {
+    pub(super) counter: CounterValue,
+    pub(super) meter: Meter,
 }
 
 /// An entry's idle time-out.
@@ -134,6 +140,8 @@ pub(super) struct Table {
     pub(super) default: Option<Target>,
     pub(super) program_default: Option<Target>,
     pub(super) default_is_const: bool,
+    /// The default entry's.
+    pub(super) default_direct: Direct,
     pub(super) entries: Vec<Option<Entry>>,
     free: BTreeSet<u32>,
     by_key: FixedMap<Box<[u64]>, u32>,

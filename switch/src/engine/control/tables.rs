@@ -1,12 +1,11 @@
-//! Table entries, default actions, direct counters and meters.
+//! Table entries and default actions.
 
-use super::super::entity::{
-    ActionCall, ActionSpec, CounterValue, MatchValue, MeterConfig, TableEntry, TableInfo, TableRow,
-};
+use super::super::entity::{ActionCall, ActionSpec, MatchValue, TableEntry, TableInfo, TableRow};
 use super::super::error::{Code, ControlError};
-use super::super::stateful::Meter;
-use super::super::table::{Call, CompiledKey, Entry, Idle, Table, Target, compile_call, describe_call};
-use super::{Control, Result, check_meter, named};
+use super::super::table::{
+    Call, CompiledKey, Direct, Entry, Idle, Table, Target, compile_call, describe_call,
+};
+use super::{Control, Result, named};
 
 impl Control {
     /// Every table, in the program's order. Those that p4c made for statements outside tables are among them;
@@ -20,7 +19,7 @@ impl Control {
         Ok(&self.tables[self.table_index(table)?].info)
     }
 
-    fn table_index(&self, table: &str) -> Result<usize> {
+    pub(super) fn table_index(&self, table: &str) -> Result<usize> {
         if let Some(index) = self.tables.iter().position(|other| other.info.name == table) {
             return Ok(index);
         }
@@ -51,8 +50,7 @@ impl Control {
             entry: TableEntry { matches, ..entry.clone() },
             key,
             target,
-            counter: CounterValue::default(),
-            meter: Meter::default(),
+            direct: Direct::default(),
             is_const: false,
             idle: Idle::default(),
         });
@@ -106,8 +104,7 @@ impl Control {
         Some(TableRow {
             entry: entry.entry.clone(),
             is_const: entry.is_const,
-            counter: table.info.has_counter.then_some(entry.counter),
-            meter: entry.meter.config(),
+            direct: entry.direct.resources(&table.info),
             idle_timeout_ns: entry.idle.timeout_ns,
             last_hit_ns: entry.idle.last_hit_ns,
         })
@@ -150,49 +147,6 @@ impl Control {
         if let Some(before) = std::mem::replace(&mut self.tables[index].default, target) {
             self.count_use(index, &before, false);
         }
-        Ok(())
-    }
-
-    /// The counter of an entry.
-    pub fn direct_counter(&self, table: &str, matches: &[MatchValue], priority: i32) -> Result<CounterValue> {
-        let row = self.table_entry(table, matches, priority)?;
-        row.counter.ok_or_else(|| lacks(table, "counter"))
-    }
-
-    /// Overwrites the counter of an entry.
-    pub fn set_direct_counter(
-        &mut self,
-        table: &str,
-        matches: &[MatchValue],
-        priority: i32,
-        value: CounterValue,
-    ) -> Result<()> {
-        let (index, place) = self.locate(table, matches, priority)?;
-        let state = &mut self.tables[index];
-        if !state.info.has_counter {
-            return Err(lacks(table, "counter"));
-        }
-        let entry = state.entries.get_mut(place as usize).and_then(Option::as_mut);
-        entry.ok_or_else(|| no_entry(table))?.counter = value;
-        Ok(())
-    }
-
-    /// Configures the meter of an entry; `None` takes it out of service (everything is green).
-    pub fn set_direct_meter(
-        &mut self,
-        table: &str,
-        matches: &[MatchValue],
-        priority: i32,
-        config: Option<MeterConfig>,
-    ) -> Result<()> {
-        check_meter(config)?;
-        let (index, place) = self.locate(table, matches, priority)?;
-        let state = &mut self.tables[index];
-        if !state.info.has_meter {
-            return Err(lacks(table, "meter"));
-        }
-        let entry = state.entries.get_mut(place as usize).and_then(Option::as_mut);
-        entry.ok_or_else(|| no_entry(table))?.meter.configure(config);
         Ok(())
     }
 

@@ -1,10 +1,10 @@
 //! Reading table entries (P4Runtime, "Wildcard Reads" of "TableEntry"), and their counters and meters.
 
 use super::super::ledger::Notes;
-use super::tables::{direct_key_of, key_of};
+use super::tables::key_of;
 use super::{Kind, Refusal, Result, Target, arrays, meters};
 use crate::engine::ControlError;
-use crate::engine::entity::{ActionSpec, MatchValue, TableRow, Value};
+use crate::engine::entity::{ActionSpec, DirectResources, MatchValue, Owner, TableRow, Value};
 use tonic::Code;
 use trimwire_p4runtime::config::match_field::MatchType;
 use trimwire_p4runtime::p4info::{Named, TableRef};
@@ -31,10 +31,10 @@ impl Target<'_> {
         let filter = filter.table_entry.clone().unwrap_or_default();
         let mut found = Vec::new();
         for table in self.tables(&filter)?.into_iter().filter(|table| table.direct_counter().is_some()) {
-            for row in self.existing_rows(table, &filter)? {
+            for (table_entry, direct) in self.owners(table, &filter)? {
                 found.push(Kind::DirectCounterEntry(v1::DirectCounterEntry {
-                    table_entry: Some(entry_of(self, table, &row, &v1::TableEntry::default())?),
-                    data: row.counter.map(arrays::value_out),
+                    table_entry: Some(table_entry),
+                    data: direct.counter.map(arrays::value_out),
                 }));
             }
         }
@@ -42,14 +42,15 @@ impl Target<'_> {
     }
 
     pub(super) fn read_direct_meters(&self, filter: &v1::DirectMeterEntry) -> Result<Vec<Kind>> {
+        let colors = filter.counter_data;
         let filter = filter.table_entry.clone().unwrap_or_default();
         let mut found = Vec::new();
         for table in self.tables(&filter)?.into_iter().filter(|table| table.direct_meter().is_some()) {
-            for row in self.existing_rows(table, &filter)? {
+            for (table_entry, direct) in self.owners(table, &filter)? {
                 found.push(Kind::DirectMeterEntry(v1::DirectMeterEntry {
-                    table_entry: Some(entry_of(self, table, &row, &v1::TableEntry::default())?),
-                    config: row.meter.map(meters::config_out),
-                    ..Default::default()
+                    table_entry: Some(table_entry),
+                    config: direct.meter.map(meters::config_out),
+                    counter_data: colors.and(direct.colors).map(meters::colors_out),
                 }));
             }
         }
@@ -64,16 +65,22 @@ impl Target<'_> {
         })
     }
 
-    /// The rows of a direct resource: of one entry, or of all; an entry that is named has to be there.
-    fn existing_rows(&self, table: TableRef<'_>, filter: &v1::TableEntry) -> Result<Vec<TableRow>> {
+    /// Whose direct resources a filter asks for: one entry's, which has to be there, or those of all but the default entry.
+    fn owners(
+        &self,
+        table: TableRef<'_>,
+        filter: &v1::TableEntry,
+    ) -> Result<Vec<(v1::TableEntry, DirectResources)>> {
+        let bare = v1::TableEntry::default();
         if filter.is_default_action {
-            direct_key_of(table, filter)?;
+            let direct = self.control.direct(table.name(), Owner::Default)?;
+            return Ok(self.default_entry(table, &bare)?.map(|entry| (entry, direct)).into_iter().collect());
         }
         let rows = self.rows(table, filter)?;
         if rows.is_empty() && !filter.r#match.is_empty() {
             return Err(Refusal::new(Code::NotFound, format!("table {} has no such entry", table.name())));
         }
-        Ok(rows)
+        rows.iter().map(|row| Ok((entry_of(self, table, row, &bare)?, row.direct))).collect()
     }
 
     /// The entries that a checked filter takes: what it leaves empty, it leaves open.
@@ -129,6 +136,7 @@ impl Target<'_> {
             ..v1::TableEntry::default()
         };
         notes.write_to(&mut entry);
+        write_direct(self.control.direct(table.name(), Owner::Default)?, filter, &mut entry);
         Ok(Some(entry))
     }
 }
@@ -147,8 +155,6 @@ pub(in super::super) fn entry_of(
         action: Some(target.table_action(profile, &row.entry.action)?),
         priority: row.entry.priority,
         is_const: row.is_const,
-        counter_data: filter.counter_data.and(row.counter).map(arrays::value_out),
-        meter_config: filter.meter_config.and(row.meter).map(meters::config_out),
         idle_timeout_ns: row.idle_timeout_ns as i64,
         ..v1::TableEntry::default()
     };
@@ -157,7 +163,15 @@ pub(in super::super) fn entry_of(
         entry.time_since_last_hit = Some(v1::table_entry::IdleTimeout { elapsed_ns });
     }
     Notes::unpack(&row.entry.metadata).write_to(&mut entry);
+    write_direct(row.direct, filter, &mut entry);
     Ok(entry)
+}
+
+/// Those direct resources that `filter` has.
+fn write_direct(direct: DirectResources, filter: &v1::TableEntry, entry: &mut v1::TableEntry) {
+    entry.counter_data = filter.counter_data.and(direct.counter).map(arrays::value_out);
+    entry.meter_config = filter.meter_config.and(direct.meter).map(meters::config_out);
+    entry.meter_counter_data = filter.meter_counter_data.and(direct.colors).map(meters::colors_out);
 }
 
 /// An entry's key in canonical form, by field id.
