@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use trimwire_switch::pcap::{PcapReader, PcapWriter};
 
 /// A folder that goes with the test.
@@ -84,9 +84,11 @@ fn frames_from_files_go_in_by_their_times_and_come_out_as_from_bmv2() {
     // The program sends everything to port 1, which is the second file's.
     let child = switch(&folder.0, &["-i", "0@side0", "-i", "1@side1"]).stderr(Stdio::null()).spawn().unwrap();
     let _running = Running(child);
-    let until = Instant::now() + Duration::from_secs(60);
     let out = folder.0.join("side1_out.pcap");
-    while frames(&out).len() < expected.len() && Instant::now() < until {
+    for _ in 0..6_000 {
+        if frames(&out).len() >= expected.len() {
+            break;
+        }
         std::thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(frames(&out), expected);

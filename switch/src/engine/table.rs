@@ -166,9 +166,14 @@ impl Table {
         self.by_key.get(&key.identity(priority)[..]).copied()
     }
 
-    /// Adds an entry at the lowest free handle, as BMv2 does: ties in priority go to the lower handle.
-    pub(super) fn add(&mut self, entry: Entry) {
-        let handle = self.free.pop_first().unwrap_or(self.entries.len() as u32);
+    /// The lowest free handle, which BMv2 takes: ties in priority go to the lower one.
+    pub(super) fn free_place(&self) -> u32 {
+        self.free.first().copied().unwrap_or(self.entries.len() as u32)
+    }
+
+    /// Adds an entry at a free place.
+    pub(super) fn put(&mut self, handle: u32, entry: Entry) {
+        self.free.remove(&handle);
         let priority = entry.entry.priority;
         self.by_key.insert(entry.key.identity(priority).into(), handle);
         let (value, mask) = (&entry.key.value, &entry.key.mask);
@@ -185,6 +190,14 @@ impl Table {
         match self.entries.get_mut(handle as usize) {
             Some(place) => *place = Some(entry),
             None => self.entries.push(Some(entry)),
+        }
+    }
+
+    /// Brings a place back to what it was.
+    pub(super) fn restore(&mut self, handle: u32, before: Option<Entry>) {
+        self.remove(handle);
+        if let Some(entry) = before {
+            self.put(handle, entry);
         }
     }
 

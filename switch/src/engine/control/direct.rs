@@ -62,9 +62,11 @@ impl Control {
     fn direct_mut(&mut self, table: &str, owner: Owner<'_>) -> Result<&mut Direct> {
         let Owner::Entry { matches, priority } = owner else {
             let index = self.table_index(table)?;
+            self.note_default(index);
             return Ok(&mut self.tables[index].default_direct);
         };
         let (index, place) = self.locate(table, matches, priority)?;
+        self.note_entry(index, place);
         let entry = self.tables[index].entries.get_mut(place as usize).and_then(Option::as_mut);
         Ok(&mut entry.ok_or_else(|| no_entry(table))?.direct)
     }

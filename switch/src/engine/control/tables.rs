@@ -46,14 +46,19 @@ impl Control {
             ));
         }
         self.count_use(index, &target, true);
-        self.tables[index].add(Entry {
-            entry: TableEntry { matches, ..entry.clone() },
-            key,
-            target,
-            direct: Direct::default(),
-            is_const: false,
-            idle: Idle::default(),
-        });
+        let place = self.tables[index].free_place();
+        self.note_entry(index, place);
+        self.tables[index].put(
+            place,
+            Entry {
+                entry: TableEntry { matches, ..entry.clone() },
+                key,
+                target,
+                direct: Direct::default(),
+                is_const: false,
+                idle: Idle::default(),
+            },
+        );
         Ok(())
     }
 
@@ -62,6 +67,7 @@ impl Control {
         let index = self.table_index(table)?;
         let (key, _, target) = self.checked_entry(index, entry)?;
         let place = self.entry_place(index, &key, entry.priority)?;
+        self.note_entry(index, place);
         self.count_use(index, &target, true);
         let found = self.tables[index].entries.get_mut(place as usize).and_then(Option::as_mut);
         if let Some(found) = found {
@@ -79,6 +85,7 @@ impl Control {
         self.check_mutable(index)?;
         let key = self.checked_key(index, matches, priority)?.0;
         let place = self.entry_place(index, &key, priority)?;
+        self.note_entry(index, place);
         if let Some(entry) = self.tables[index].remove(place) {
             self.count_use(index, &entry.target, false);
         }
@@ -141,6 +148,7 @@ impl Control {
             }
             Some(other) => Some(self.checked_target(index, other)?),
         };
+        self.note_default(index);
         if let Some(target) = &target {
             self.count_use(index, target, true);
         }
@@ -241,11 +249,9 @@ impl Control {
 
     /// Keeps count of the entries that name a member or group.
     fn count_use(&mut self, table: usize, target: &Target, added: bool) {
-        let Some(profile) =
-            self.tables[table].profile.and_then(|index| self.profiles.get_mut(index as usize))
-        else {
-            return;
-        };
+        let Some(index) = self.tables[table].profile else { return };
+        self.note_profile(index as usize);
+        let profile = &mut self.profiles[index as usize];
         let entries = match target {
             Target::Call(_) => None,
             Target::Member(place) => profile.member_mut(*place).map(|member| &mut member.entries),

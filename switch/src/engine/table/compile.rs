@@ -274,14 +274,17 @@ fn add_const_entry(node: &Value, table: &mut Table, scope: &TableScope<'_>) -> R
         return Err(malformed(node, format!("table `{}` has the same entry twice", table.info.name)));
     }
     let action = ActionSpec::Direct(describe_call(&call, scope.actions));
-    table.add(Entry {
-        entry: TableEntry { matches, priority, action, metadata: Vec::new() },
-        key,
-        target: Target::Call(call),
-        direct: Direct::default(),
-        is_const: true,
-        idle: Idle::default(),
-    });
+    table.put(
+        table.free_place(),
+        Entry {
+            entry: TableEntry { matches, priority, action, metadata: Vec::new() },
+            key,
+            target: Target::Call(call),
+            direct: Direct::default(),
+            is_const: true,
+            idle: Idle::default(),
+        },
+    );
     Ok(())
 }
 
