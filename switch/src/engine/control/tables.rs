@@ -1,5 +1,7 @@
 //! Table entries and default actions.
 
+use std::ops::Range;
+
 use super::super::entity::{ActionCall, ActionSpec, MatchValue, TableEntry, TableInfo, TableRow};
 use super::super::error::{Code, ControlError};
 use super::super::table::{
@@ -100,9 +102,19 @@ impl Control {
 
     /// Every entry, in order of BMv2's handles: an entry takes the lowest one that is free.
     pub fn table_entries(&self, table: &str) -> Result<Vec<TableRow>> {
+        self.table_rows(table, 0..u64::MAX)
+    }
+
+    /// The entries at some of the table's places.
+    pub(crate) fn table_rows(&self, table: &str, places: Range<u64>) -> Result<Vec<TableRow>> {
         let index = self.table_index(table)?;
-        let places = 0..self.tables[index].entries.len() as u32;
-        Ok(places.filter_map(|place| self.row(index, place)).collect())
+        let last = places.end.min(self.tables[index].entries.len() as u64);
+        Ok((places.start..last).filter_map(|place| self.row(index, place as u32)).collect())
+    }
+
+    /// Places that a table has so far, with an entry or without.
+    pub(crate) fn table_places(&self, table: &str) -> Result<u64> {
+        Ok(self.tables[self.table_index(table)?].entries.len() as u64)
     }
 
     pub(super) fn row(&self, table: usize, place: u32) -> Option<TableRow> {
