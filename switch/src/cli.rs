@@ -100,6 +100,10 @@ pub(crate) struct Arguments {
     /// folder, the current one if none is named.
     #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = ".")]
     pcap: Option<PathBuf>,
+    /// Takes pcap files for interfaces: what `IFACE_in.pcap` holds comes in after so many seconds, as fast as the switch works,
+    /// and what leaves is written to `IFACE_out.pcap`.
+    #[arg(long, value_name = "SECONDS", conflicts_with = "pcap")]
+    pub(crate) use_files: Option<u32>,
     /// Writes what happens to every packet: parser states, tables, actions, queue, cut. SIGUSR1 turns it on and off.
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "text",
         value_parser = ["text", "json"])]
@@ -113,6 +117,15 @@ pub(crate) struct Arguments {
     /// Accepted and ignored: there is no debugger; --trace tells what happens to packets.
     #[arg(long, value_name = "SOCKET", num_args = 0..=1, require_equals = true, default_missing_value = "", hide = true)]
     debugger: Option<String>,
+    /// Accepted and ignored: nothing is kept back from the log.
+    #[arg(long, hide = true)]
+    log_flush: bool,
+    /// Accepted and ignored: there are no nanomsg notifications.
+    #[arg(long, value_name = "SOCKET", hide = true)]
+    notifications_addr: Option<String>,
+    /// Accepted and ignored: there are as many ports as a program can name.
+    #[arg(long, value_name = "N", hide = true)]
+    max_port_count: Option<u32>,
     /// Accepted and ignored: there is no nanomsg log.
     #[arg(long, value_name = "SOCKET", hide = true)]
     nanolog: Option<String>,
@@ -226,7 +239,7 @@ impl Options {
                 target.drop_port
             )));
         }
-        check_attachments(&attachments, target.cpu_port)?;
+        check_attachments(&attachments, target.cpu_port, arguments.use_files.is_some())?;
         let tls = tls_files(&target)?;
         let everywhere = if as_bmv2 { Ipv4Addr::UNSPECIFIED } else { Ipv4Addr::LOCALHOST };
         let grpc = target.grpc_server_addr.unwrap_or(SocketAddr::from((everywhere, DEFAULT_PORT)));
@@ -268,6 +281,12 @@ impl Options {
         }
         if arguments.debugger.is_some() {
             notices.push("--debugger is ignored: --trace tells what happens to every packet".to_owned());
+        }
+        if arguments.notifications_addr.is_some() {
+            notices.push(
+                "--notifications-addr is ignored: P4Runtime's streams have digests and idle time-outs"
+                    .to_owned(),
+            );
         }
         if arguments.nanolog.is_some() {
             notices.push("--nanolog is ignored: the log goes to stderr or --log-file".to_owned());
@@ -367,11 +386,19 @@ fn tls_files(target: &TargetArguments) -> Result<Option<TlsFiles>, clap::Error> 
     Ok(Some(TlsFiles { certificate: certificate.clone(), key: key.clone(), client_ca }))
 }
 
-fn check_attachments(attachments: &[Attachment], cpu_port: Option<u16>) -> Result<(), clap::Error> {
+fn check_attachments(
+    attachments: &[Attachment],
+    cpu_port: Option<u16>,
+    files: bool,
+) -> Result<(), clap::Error> {
     let (mut ports, mut interfaces) = (BTreeMap::new(), BTreeSet::new());
     for Attachment { port, interface } in attachments {
         if let Some(other) = ports.insert(port, interface) {
             return Err(usage(format!("port {port} is given twice, on '{other}' and on '{interface}'")));
+        }
+        // Linux: IFNAMSIZ with its NUL.
+        if interface.len() > 15 && !files {
+            return Err(usage(format!("'{interface}' is too long for an interface name (15 bytes)")));
         }
         if !interfaces.insert(interface) {
             return Err(usage(format!("interface '{interface}' is given twice")));
@@ -403,10 +430,6 @@ fn attachment(text: &str) -> Result<Attachment, String> {
     let (number, interface) = text.split_once('@').ok_or(expected)?;
     if interface.is_empty() {
         return Err(expected.to_owned());
-    }
-    // Linux: IFNAMSIZ with its NUL.
-    if interface.len() > 15 {
-        return Err(format!("'{interface}' is too long for an interface name (15 bytes)"));
     }
     Ok(Attachment { port: port(number)?, interface: interface.to_owned() })
 }
@@ -576,6 +599,8 @@ mod tests {
             ("--no-p4 -i x@veth1", &["'x'", "0 to 510"]),
             ("--no-p4 -i 511@veth1", &["511", "drop"]),
             ("--no-p4 -i 1@sixteencharacter", &["sixteencharacter", "15"]),
+            ("--no-p4 --use-files", &["--use-files", "SECONDS"]),
+            ("--no-p4 --use-files 1 --pcap=.", &["--use-files", "--pcap"]),
             ("--no-p4 -i 9@a -- --cpu-port 9", &["port 9", "--cpu-port", "'a'"]),
             ("--no-p4 -- --cpu-port 0", &["--cpu-port", "0"]),
             ("--no-p4 -- --drop-port 64", &["64", "511"]),

@@ -1,21 +1,23 @@
 //! Puts a [`Switch`](crate::Switch) on Linux interfaces: packet sockets and the real clock, on the caller's thread.
 
+mod files;
 pub(crate) mod packet_socket;
 
 use crate::SharedSwitch;
 use crate::device::Transmit;
 use crate::engine::trace::Record;
 use crate::pcap::{Capture, CaptureError};
+use files::Files;
 use packet_socket::{PacketSocket, Sent, wait};
 use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// An interface that has gone is looked for at this interval.
 const REOPEN_NS: u64 = 1_000_000_000;
@@ -46,6 +48,16 @@ pub enum DriverError {
         /// Interface name.
         interface: String,
         /// The system's reason.
+        source: io::Error,
+    },
+    /// A file that stands for an interface cannot be used.
+    #[error("--use-files, port {port}: '{}': {source}", path.display())]
+    File {
+        /// Port number.
+        port: u16,
+        /// The file.
+        path: PathBuf,
+        /// The reason.
         source: io::Error,
     },
     /// Waiting for frames failed.
@@ -155,6 +167,8 @@ struct Turn {
 pub struct Driver {
     switch: SharedSwitch,
     ports: Vec<Port>,
+    /// In the place of interfaces.
+    files: Option<Files>,
     index: BTreeMap<u16, usize>,
     start: Instant,
     woken: UnixStream,
@@ -177,7 +191,6 @@ impl std::fmt::Debug for Driver {
 
 impl Driver {
     /// Opens all interfaces. One that is down is waited for.
-    #[expect(clippy::disallowed_methods, reason = "the driver is where the real clock comes in")]
     pub fn new(switch: SharedSwitch, attachments: Vec<Attachment>) -> Result<Self, DriverError> {
         let mut ports = Vec::new();
         for attachment in attachments {
@@ -192,17 +205,27 @@ impl Driver {
                     return Err(DriverError::Open { port: *port, interface: interface.clone(), source });
                 }
             };
-            ports.push(Port {
-                attachment,
-                socket,
-                ready: true,
-                reopen_at_ns: 0,
-                outgoing: Vec::new(),
-                stats: PortStats::default(),
-                warned: false,
-                capture: None,
-            });
+            ports.push(Port::new(attachment, socket, 0));
         }
+        Self::with_ports(switch, ports, None)
+    }
+
+    /// Takes pcap files for interfaces: what `NAME_in.pcap` holds comes in from `wait` on, in the order of its times and as fast as
+    /// the switch works; what leaves is written to `NAME_out.pcap`.
+    pub fn with_files(
+        switch: SharedSwitch,
+        attachments: Vec<Attachment>,
+        wait: Duration,
+    ) -> Result<Self, DriverError> {
+        let start_ns = wait.as_nanos().try_into().unwrap_or(u64::MAX);
+        let files = Files::open(&attachments, start_ns)
+            .map_err(|(Attachment { port, .. }, path, source)| DriverError::File { port, path, source })?;
+        let ports = attachments.into_iter().map(|attachment| Port::new(attachment, None, u64::MAX)).collect();
+        Self::with_ports(switch, ports, Some(files))
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the driver is where the real clock comes in")]
+    fn with_ports(switch: SharedSwitch, ports: Vec<Port>, files: Option<Files>) -> Result<Self, DriverError> {
         let counters =
             ports.iter().map(|port: &Port| (port.attachment.port, PortCounter::default())).collect();
         let counters = Counters(Arc::new(counters));
@@ -214,6 +237,7 @@ impl Driver {
         Ok(Self {
             switch,
             ports,
+            files,
             index,
             start: Instant::now(),
             woken,
@@ -333,6 +357,15 @@ impl Driver {
                 Err(error) => port.failed(&error, now_ns),
             }
         }
+        let mut files_ns = None;
+        if let Some(files) = &mut self.files {
+            files_ns = files.receive(now_ns, |number, frame| {
+                switch.handle_frame(now_ns, number, frame);
+                if let Some(&i) = self.index.get(&number) {
+                    self.ports[i].stats.received += 1;
+                }
+            });
+        }
         if switch.poll_timeout().is_some_and(|at_ns| at_ns <= now_ns) {
             switch.handle_timeout(now_ns);
         }
@@ -345,9 +378,9 @@ impl Driver {
             }
         }
         for port in &self.ports {
-            switch.set_link_up(port.attachment.port, port.socket.is_some());
+            switch.set_link_up(port.attachment.port, port.socket.is_some() || self.files.is_some());
         }
-        let due_ns = switch.poll_timeout();
+        let due_ns = [switch.poll_timeout(), files_ns].into_iter().flatten().min();
         let (records, lost) = match &self.trace {
             Some(_) => switch.take_trace(),
             None => Default::default(),
@@ -357,7 +390,10 @@ impl Driver {
             sink(&records, lost);
         }
         for port in &mut self.ports {
-            port.flush(&mut self.spent, now_ns, unix_ns);
+            match &mut self.files {
+                Some(files) => port.write(files, &mut self.spent, unix_ns),
+                None => port.flush(&mut self.spent, now_ns, unix_ns),
+            }
         }
         if now_ns >= self.missed_at_ns {
             self.missed_at_ns = now_ns + MISSED_NS;
@@ -377,6 +413,36 @@ impl Driver {
 }
 
 impl Port {
+    fn new(attachment: Attachment, socket: Option<PacketSocket>, reopen_at_ns: u64) -> Self {
+        Self {
+            attachment,
+            socket,
+            ready: true,
+            reopen_at_ns,
+            outgoing: Vec::new(),
+            stats: PortStats::default(),
+            warned: false,
+            capture: None,
+        }
+    }
+
+    /// Writes everything to the port's file.
+    fn write(&mut self, files: &mut Files, spent: &mut Vec<Vec<u8>>, unix_ns: u64) {
+        let Attachment { port, interface } = &self.attachment;
+        for frame in &self.outgoing {
+            match files.send(*port, unix_ns, frame) {
+                Ok(()) => self.stats.sent += 1,
+                Err(error) => {
+                    self.stats.lost += 1;
+                    if !std::mem::replace(&mut self.warned, true) {
+                        tracing::error!("port {port}: '{interface}_out.pcap': {error}");
+                    }
+                }
+            }
+        }
+        spent.append(&mut self.outgoing);
+    }
+
     /// Sends what the interface takes; keeps some of the rest.
     fn flush(&mut self, spent: &mut Vec<Vec<u8>>, now_ns: u64, unix_ns: u64) {
         if self.outgoing.is_empty() {

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::fmt::writer::{BoxMakeWriter, MakeWriterExt as _};
 use trimwire_switch::config::FileConfig;
@@ -112,8 +113,12 @@ fn run(options: &mut Options) -> Result<(), (u8, anyhow::Error)> {
         switch.configure_port(attachment.port, switch.port_config(attachment.port));
     }
     let switch = Arc::new(Mutex::new(switch));
-    let mut driver = Driver::new(Arc::clone(&switch), options.attachments.clone())
-        .map_err(|error| failed(error.into()))?;
+    let (shared, attachments) = (Arc::clone(&switch), options.attachments.clone());
+    let mut driver = match options.arguments.use_files {
+        None => Driver::new(shared, attachments),
+        Some(seconds) => Driver::with_files(shared, attachments, Duration::from_secs(seconds.into())),
+    }
+    .map_err(|error| failed(error.into()))?;
     if let Some(folder) = &options.pcap {
         driver.capture(folder).map_err(|error| failed(error.into()))?;
     }

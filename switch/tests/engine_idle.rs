@@ -113,11 +113,18 @@ fn a_value_set_takes_as_many_members_as_it_was_declared_for() {
 }
 
 #[test]
-fn a_snapshot_put_back_undoes_what_was_written_since() {
+fn a_batch_that_is_undone_leaves_entries_their_idle_times() {
     let mut pipeline = with_entries(100, 0);
-    let before = pipeline.control().clone();
-    pipeline.control().table_delete(TABLE, &[MatchValue::Exact(value(1))], 0).unwrap();
-    *pipeline.control() = before;
+    let control = pipeline.control();
+    let rows = control.table_entries(TABLE).unwrap();
+    control.begin_batch();
+    let key = [MatchValue::Exact(value(1))];
+    control.table_delete(TABLE, &key, 0).unwrap();
+    control.table_insert(TABLE, &rows[0].entry).unwrap();
+    control.set_idle_timeout(TABLE, &key, 0, 7, 50).unwrap();
+    control.set_idle_timeout(TABLE, &[MatchValue::Exact(value(2))], 0, 0, 50).unwrap();
+    control.undo_batch();
+    assert_eq!(control.table_entries(TABLE).unwrap(), rows);
     assert_eq!(pipeline.control().table_entries(TABLE).unwrap().len(), 2);
     assert_eq!(idle(&mut pipeline, 100), [[1], [2]]);
 }

@@ -4,7 +4,7 @@ mod engine_support;
 
 use engine_support::{call, direct, entry, exact, forward, load, lpm, range, ternary};
 use trimwire_switch::engine::entity::{
-    ActionSpec, CounterValue, Group, GroupMember, MatchValue, MeterConfig, value,
+    ActionSpec, CounterValue, Group, GroupMember, MatchValue, MeterConfig, Owner, value,
 };
 use trimwire_switch::engine::{Code, Pipeline};
 
@@ -184,12 +184,15 @@ fn a_direct_counter_counts_the_packets_that_hit_its_entry() {
     for a in [7, 7, 8] {
         send(&mut pipeline, 0, Keys { a, ..Keys::default() });
     }
-    let counter = pipeline.control().direct_counter("I.t_exact1", &[exact(7)], 0).unwrap();
-    assert_eq!(counter, CounterValue { packets: 2, bytes: 2 * 26 });
-    pipeline.control().set_direct_counter("I.t_exact1", &[exact(7)], 0, CounterValue::default()).unwrap();
+    let key = [exact(7)];
+    let owner = Owner::Entry { matches: &key, priority: 0 };
+    let direct = pipeline.control().direct("I.t_exact1", owner).unwrap();
+    assert_eq!(direct.counter, Some(CounterValue { packets: 2, bytes: 2 * 26 }));
+    pipeline.control().set_direct_counter("I.t_exact1", owner, CounterValue::default()).unwrap();
     let row = pipeline.control().table_entry("I.t_exact1", &[exact(7)], 0).unwrap();
-    assert_eq!(row.counter, Some(CounterValue::default()));
-    let error = pipeline.control().direct_counter("I.t_lpm32", &[lpm(0, 0)], 0).unwrap_err();
+    assert_eq!(row.direct.counter, Some(CounterValue::default()));
+    let missing = Owner::Entry { matches: &[lpm(0, 0)], priority: 0 };
+    let error = pipeline.control().direct("I.t_lpm32", missing).unwrap_err();
     assert_eq!(error.code, Code::NotFound);
 }
 
@@ -198,12 +201,14 @@ fn a_direct_meter_colors_what_hits_its_entry() {
     let mut pipeline = load("tables");
     insert(&mut pipeline, "I.t_exact2", vec![exact(7), exact(0)], 0, "I.exact2", 1);
     let config = MeterConfig { cir: 1, cburst: 1, pir: 2, pburst: 2 };
-    pipeline.control().set_direct_meter("I.t_exact2", &[exact(7), exact(0)], 0, Some(config)).unwrap();
+    let key = [exact(7), exact(0)];
+    let owner = Owner::Entry { matches: &key, priority: 0 };
+    pipeline.control().set_direct_meter("I.t_exact2", owner, Some(config)).unwrap();
     let keys = Keys { a: 7, ..Keys::default() };
     let colors: Vec<u16> = (0..3).map(|_| result(&mut pipeline, keys, "color")).collect();
     assert_eq!(colors, [0, 1, 2]);
     let row = pipeline.control().table_entry("I.t_exact2", &[exact(7), exact(0)], 0).unwrap();
-    assert_eq!(row.meter, Some(config));
+    assert_eq!(row.direct.meter, Some(config));
 }
 
 #[test]

@@ -15,14 +15,16 @@ async fn state(bench: &Bench) -> Vec<Entity> {
     let resources = TableEntry {
         counter_data: Some(v1::CounterData::default()),
         meter_config: Some(v1::MeterConfig::default()),
+        meter_counter_data: Some(v1::MeterCounterData::default()),
         ..TableEntry::default()
     };
     let everything = vec![
-        resources.into(),
-        TableEntry { is_default_action: true, ..TableEntry::default() }.into(),
+        resources.clone().into(),
+        TableEntry { is_default_action: true, ..resources }.into(),
         v1::ActionProfileMember::default().into(),
         v1::ActionProfileGroup::default().into(),
-        v1::MeterEntry::default().into(),
+        v1::MeterEntry { counter_data: Some(v1::MeterCounterData::default()), ..v1::MeterEntry::default() }
+            .into(),
         v1::CounterEntry::default().into(),
         v1::MulticastGroupEntry::default().into(),
         v1::CloneSessionEntry::default().into(),
@@ -55,6 +57,12 @@ fn changes(bench: &Bench) -> Vec<Update> {
         value_set_id: index.value_set("P.kinds").unwrap().id(),
         members: vec![v1::ValueSetMember { r#match: vec![field] }],
     };
+    let data = v1::P4Data { data: Some(v1::p4_data::Data::Bitstring(vec![1])) };
+    let register = v1::RegisterEntry {
+        register_id: index.register("I.flags").unwrap().id(),
+        data: Some(data),
+        ..v1::RegisterEntry::default()
+    };
     let digest = v1::DigestEntry {
         digest_id: index.digest("seen_t").unwrap().id(),
         config: Some(v1::digest_entry::Config::default()),
@@ -63,6 +71,15 @@ fn changes(bench: &Bench) -> Vec<Update> {
         insert(TableEntry { counter_data: Some(count), meter_config: Some(rates), ..bench.acl(1, 1, 1) }),
         insert(bench.forward("I.aging", 1, 1)),
         modify(default),
+        modify(TableEntry {
+            is_default_action: true,
+            r#match: Vec::new(),
+            priority: 0,
+            counter_data: Some(count),
+            meter_config: Some(rates),
+            ..bench.acl(0, 1, 9)
+        }),
+        modify(register),
         insert(member(index, "I.few", 1, forward).unwrap()),
         modify(v1::CounterEntry { data: Some(count), ..counter(index, "I.seen", Some(3)).unwrap() }),
         modify(v1::MeterEntry {

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use trimwire_p4runtime::bytes::Value;
 use trimwire_p4runtime::client::Role;
-use trimwire_p4runtime::entity::{insert, packet_metadata};
+use trimwire_p4runtime::entity::{delete, insert, packet_metadata};
 use trimwire_p4runtime::p4info::P4Info;
 use trimwire_p4runtime::server::tonic::Code;
 use trimwire_p4runtime::v1::set_forwarding_pipeline_config_request::Action;
@@ -51,6 +51,30 @@ async fn a_read_in_pieces_has_every_cell_once_and_in_order() {
         other => panic!("{other:?}"),
     });
     assert!(found.eq(0..100_003));
+}
+
+#[tokio::test]
+async fn a_table_read_in_pieces_has_every_entry_once_and_in_order() {
+    let mut limits = Limits::default();
+    limits.read_cells = 3;
+    let bench = Bench::with(limits).await;
+    let entries: Vec<_> = (1..=8).map(|key| bench.acl(key, 1, 4)).collect();
+    for entry in &entries {
+        bench.write(insert(entry.clone())).await.unwrap();
+    }
+    // Places that are free again are in the middle of a piece, and all of another.
+    for key in [2, 4, 5, 6] {
+        bench.write(delete(entries[key - 1].clone())).await.unwrap();
+    }
+    let left = [0, 2, 6, 7].map(|place: usize| entries[place].clone());
+    assert_eq!(bench.entries("I.acl").await, left);
+    let filter = v1::DirectCounterEntry::default();
+    let all = bench.read(filter).await.into_iter().map(|entity| match entity.entity {
+        Some(Kind::DirectCounterEntry(entry)) => entry.table_entry.unwrap(),
+        other => panic!("{other:?}"),
+    });
+    let of_acl: Vec<_> = all.filter(|entry| entry.table_id == left[0].table_id).collect();
+    assert_eq!(of_acl, left);
 }
 
 #[tokio::test]

@@ -6,6 +6,8 @@ mod server_support;
 use server_support::*;
 use std::slice;
 use trimwire_p4runtime::entity::{TableEntryBuilder, delete, insert, modify};
+use trimwire_p4runtime::p4info::Named as _;
+use trimwire_p4runtime::v1::set_forwarding_pipeline_config_request::Action;
 use trimwire_p4runtime::v1::{self, Entity, TableEntry, entity::Entity as Kind};
 
 fn rates(cir: i64, pir: i64) -> v1::MeterConfig {
@@ -14,6 +16,12 @@ fn rates(cir: i64, pir: i64) -> v1::MeterConfig {
 
 fn count(packets: i64, bytes: i64) -> v1::CounterData {
     v1::CounterData { packet_count: packets, byte_count: bytes }
+}
+
+/// Packets of 16 bytes by colour.
+fn colors(green: i64, yellow: i64, red: i64) -> v1::MeterCounterData {
+    let [green, yellow, red] = [green, yellow, red].map(|packets| Some(count(packets, 16 * packets)));
+    v1::MeterCounterData { green, yellow, red }
 }
 
 /// A filter that asks for everything an entry has.
@@ -64,8 +72,12 @@ async fn an_entry_carries_its_counter_and_meter_in_and_out() {
             "eburst 3",
         ),
         (
-            TableEntry { meter_counter_data: Some(v1::MeterCounterData::default()), ..bench.acl(2, 1, 1) },
-            "UNIMPLEMENTED",
+            TableEntry { meter_counter_data: Some(colors(0, 3, 0)), ..bench.acl(2, 1, 1) },
+            "yellow counters may only be set to 0, not to 3 packets",
+        ),
+        (
+            TableEntry { meter_counter_data: Some(colors(0, 0, 0)), ..bench.forward("I.aging", 1, 1) },
+            "no direct meter",
         ),
     ] {
         let error = bench.write(insert(entry)).await.unwrap_err();
@@ -183,6 +195,93 @@ async fn a_default_entry_is_set_with_its_metadata_and_reset_to_the_programs() {
         let error = bench.write(update).await.unwrap_err();
         assert!(error.contains(code), "{code}: {error}");
     }
+}
+
+#[tokio::test]
+async fn a_default_entry_counts_and_meters_what_misses() {
+    let bench = Bench::new().await;
+    let default = TableEntry {
+        r#match: Vec::new(),
+        priority: 0,
+        is_default_action: true,
+        counter_data: Some(count(3, 300)),
+        meter_config: Some(v1::MeterConfig { cir: 1, cburst: 1, pir: 1, pburst: 2, eburst: 0 }),
+        ..bench.acl(1, 1, 4)
+    };
+    let filter =
+        TableEntry { meter_counter_data: Some(v1::MeterCounterData::default()), ..with_resources(&default) };
+    bench.write(modify(default.clone())).await.unwrap();
+    let zero = Some(colors(0, 0, 0));
+    let read = TableEntry { meter_counter_data: zero, ..default.clone() };
+    assert_eq!(bench.rows(filter.clone()).await, [read]);
+    bench.write(insert(bench.acl(1, 1, 5))).await.unwrap();
+    for key in [0, 1, 0, 0] {
+        assert_eq!(bench.port_of(1, &probe(key, 0, 0, 0)), Some(if key == 0 { 4 } else { 5 }));
+    }
+    let read = &bench.rows(filter.clone()).await[0];
+    assert_eq!(read.counter_data, Some(count(6, 348)), "what hits an entry is not the default entry's");
+    assert_eq!(read.meter_counter_data, Some(colors(1, 1, 1)));
+    let bare = TableEntry { counter_data: None, meter_config: None, ..default.clone() };
+    assert_eq!(bench.rows(bare.clone()).await, slice::from_ref(&bare), "only what is asked for");
+    // The resources alone, and their wildcard, which leaves the default entry out as that of entries does.
+    let counter = |data| v1::DirectCounterEntry { table_entry: Some(bare.clone()), data };
+    assert_eq!(bench.read(counter(None)).await, [Entity::from(counter(Some(count(6, 348))))]);
+    bench.write(modify(counter(Some(count(1, 1))))).await.unwrap();
+    let meter = v1::DirectMeterEntry { table_entry: Some(bare.clone()), config: None, counter_data: zero };
+    bench.write(modify(meter.clone())).await.unwrap();
+    assert_eq!(bench.read(meter.clone()).await, [Entity::from(meter)]);
+    let read = &bench.rows(filter.clone()).await[0];
+    assert_eq!((read.counter_data, read.meter_config), (Some(count(1, 1)), None));
+    let of_table = TableEntry { table_id: default.table_id, ..TableEntry::default() };
+    let all = v1::DirectCounterEntry { table_entry: Some(of_table), data: None };
+    assert_eq!(bench.read(all).await.len(), 1);
+    // Another program keeps them; a reset does not.
+    bench.write(modify(default.clone())).await.unwrap();
+    bench.push("next", Action::ReconcileAndCommit).await.unwrap();
+    let read = &bench.rows(filter.clone()).await[0];
+    assert_eq!((read.counter_data, read.meter_config), (default.counter_data, default.meter_config));
+    let reset = TableEntry { action: None, counter_data: None, meter_config: None, ..default.clone() };
+    bench.write(modify(reset)).await.unwrap();
+    let read = &bench.rows(filter).await[0];
+    assert_eq!((read.counter_data, read.meter_config), (Some(count(0, 0)), None));
+    let error = bench.write(modify(TableEntry { action: None, ..default })).await.unwrap_err();
+    assert!(error.contains("I.acl") && error.contains("DirectMeterEntry"), "{error}");
+}
+
+#[tokio::test]
+async fn a_meter_counts_by_colour_what_it_marks() {
+    let bench = Bench::new().await;
+    let config = Some(v1::MeterConfig { cir: 1, cburst: 1, pir: 1, pburst: 2, eburst: 0 });
+    let entry = TableEntry { meter_config: config, ..bench.acl(1, 10, 4) };
+    bench.write(insert(entry.clone())).await.unwrap();
+    for _ in 0..4 {
+        bench.send(1, &probe(1, 0, 0, 0));
+    }
+    let ask = Some(v1::MeterCounterData::default());
+    let filter = TableEntry { meter_counter_data: ask, action: None, ..entry.clone() };
+    assert_eq!(bench.rows(filter.clone()).await[0].meter_counter_data, Some(colors(1, 1, 2)));
+    // Another configuration leaves the counters, and so does a MODIFY that says nothing of them.
+    bench.write(modify(TableEntry { meter_config: None, ..entry.clone() })).await.unwrap();
+    bench.send(1, &probe(1, 0, 0, 0));
+    let key = TableEntry { action: None, meter_config: None, ..entry.clone() };
+    let meter =
+        |counter_data| v1::DirectMeterEntry { table_entry: Some(key.clone()), config: None, counter_data };
+    let of = |entity: &Entity| match &entity.entity {
+        Some(Kind::DirectMeterEntry(entry)) => entry.counter_data,
+        Some(Kind::MeterEntry(entry)) => entry.counter_data,
+        other => panic!("no meter: {other:?}"),
+    };
+    assert_eq!(of(&bench.read(meter(ask)).await[0]), Some(colors(2, 1, 2)));
+    assert_eq!(of(&bench.read(meter(None)).await[0]), None, "only what is asked for");
+    bench.write(modify(TableEntry { meter_counter_data: ask, ..entry })).await.unwrap();
+    assert_eq!(bench.rows(filter).await[0].meter_counter_data, Some(colors(0, 0, 0)));
+    let meter_id = bench.index.meter("I.rates").unwrap().id();
+    let array = |counter_data| v1::MeterEntry { meter_id, counter_data, ..v1::MeterEntry::default() };
+    let read = bench.read(array(ask)).await;
+    assert!(read.len() == 4 && read.iter().all(|cell| of(cell) == Some(colors(0, 0, 0))), "{read:?}");
+    bench.write(modify(array(ask))).await.unwrap();
+    let error = bench.write(modify(array(Some(colors(1, 0, 0))))).await.unwrap_err();
+    assert!(error.contains("INVALID_ARGUMENT") && error.contains("I.rates"), "{error}");
 }
 
 #[tokio::test]

@@ -13,9 +13,9 @@ use crate::v1::packet_replication_engine_entry::Type as Pre;
 use crate::v1::replica::PortKind;
 use crate::v1::update::Type as UpdateType;
 use crate::v1::{
-    ActionProfileGroup, ActionProfileMember, CloneSessionEntry, DigestEntry, Entity, MeterConfig,
-    MulticastGroupEntry, PacketReplicationEngineEntry, RegisterEntry, Replica, TableEntry, Update,
-    ValueSetEntry,
+    ActionProfileGroup, ActionProfileMember, CloneSessionEntry, CounterData, DigestEntry, Entity,
+    MeterConfig, MeterCounterData, MulticastGroupEntry, PacketReplicationEngineEntry, RegisterEntry, Replica,
+    TableEntry, Update, ValueSetEntry,
 };
 
 /// Checks an update of a Write against the program and gives its canonical form.
@@ -58,9 +58,9 @@ pub fn check(entity: &Entity, index: &Index, purpose: Purpose) -> Result<Entity,
         }
         Kind::MeterEntry(entry) => {
             only_modify("meter entries", purpose)?;
-            no_meter_counters("meter entry", entry.counter_data.is_some())?;
             if !is_wildcard(entry.meter_id, purpose) {
                 let meter = index.meter(entry.meter_id)?;
+                check_colors(entry.counter_data.as_ref(), purpose, || format!("meter {:?}", meter.name()))?;
                 check_index(meter, meter.size, entry.index)?;
                 check_meter(entry.config.as_ref(), meter.spec.as_ref(), || {
                     format!("meter {:?}", meter.name())
@@ -78,11 +78,12 @@ pub fn check(entity: &Entity, index: &Index, purpose: Purpose) -> Result<Entity,
         }
         Kind::DirectMeterEntry(entry) => {
             only_modify("direct meter entries", purpose)?;
-            no_meter_counters("direct meter entry", entry.counter_data.is_some())?;
             let table_entry = check_direct(entry.table_entry.as_ref(), index, purpose, "direct meter")?;
             if let Ok(table) = index.table(table_entry.table_id) {
                 let spec = table.direct_meter().and_then(|meter| meter.spec.as_ref());
-                check_meter(entry.config.as_ref(), spec, || format!("meter of table {:?}", table.name()))?;
+                let place = || format!("meter of table {:?}", table.name());
+                check_meter(entry.config.as_ref(), spec, place)?;
+                check_colors(entry.counter_data.as_ref(), purpose, place)?;
             }
             let mut checked = entry.clone();
             checked.table_entry = Some(table_entry);
@@ -128,14 +129,28 @@ fn check_index<T: Named>(object: &T, size: i64, index: Option<crate::v1::Index>)
     Ok(())
 }
 
-/// Counters per colour are optional ("MeterCounterData"), and no v1model target has them.
-pub(super) fn no_meter_counters(place: &str, given: bool) -> Result<(), EntityError> {
-    if !given {
+/// "Direct Resources": a meter's counters per colour are only ever reset.
+pub(super) fn check_colors(
+    colors: Option<&MeterCounterData>,
+    purpose: Purpose,
+    place: impl Fn() -> String,
+) -> Result<(), EntityError> {
+    let Some(MeterCounterData { green, yellow, red }) = colors.filter(|_| purpose != Purpose::Read) else {
         return Ok(());
+    };
+    for (color, count) in [("green", green), ("yellow", yellow), ("red", red)] {
+        if let Some(CounterData { packet_count, byte_count }) = count
+            && (*packet_count, *byte_count) != (0, 0)
+        {
+            return Err(EntityError::invalid(
+                place(),
+                format!(
+                    "{color} counters may only be set to 0, not to {packet_count} packets, {byte_count} bytes"
+                ),
+            ));
+        }
     }
-    let (place, reason) =
-        (place.to_owned(), "this target has no meter counters (MeterCounterData)".to_owned());
-    Err(EntityError::Unsupported { place, reason })
+    Ok(())
 }
 
 /// "MeterEntry & DirectMeterEntry": what each type of meter takes.

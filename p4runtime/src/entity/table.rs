@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::check::{check_meter, no_meter_counters};
+use super::check::{check_colors, check_meter};
 use super::{EntityError, Purpose};
 use crate::bytes::{self, BytesError};
 use crate::config::action_ref::Scope;
@@ -20,7 +20,6 @@ pub(super) fn check_table_entry(
     purpose: Purpose,
 ) -> Result<TableEntry, EntityError> {
     if purpose == Purpose::Read && entry.table_id == 0 {
-        no_meter_counters("read of all tables", entry.meter_counter_data.is_some())?;
         return if entry.r#match.is_empty() {
             Ok(entry.clone())
         } else {
@@ -53,7 +52,6 @@ pub(super) fn check_table_entry(
     }
     if purpose != Purpose::Delete {
         check_idle_timeout(entry, table)?;
-        no_meter_counters(&place(), entry.meter_counter_data.is_some())?;
     }
     match purpose {
         // "TableEntry": a delete ignores all but the key.
@@ -81,6 +79,13 @@ pub(super) fn check_table_entry(
     }
     let spec = table.direct_meter().and_then(|meter| meter.spec.as_ref());
     check_meter(entry.meter_config.as_ref(), spec, || format!("meter of table {:?}", table.name()))?;
+    if entry.meter_counter_data.is_some() && table.direct_meter().is_none() {
+        return Err(EntityError::invalid(
+            place(),
+            "has meter_counter_data, but the table has no direct meter",
+        ));
+    }
+    check_colors(entry.meter_counter_data.as_ref(), purpose, place)?;
     if entry.counter_data.is_some() && table.direct_counter().is_none() {
         return Err(EntityError::invalid(place(), "has counter_data, but the table has no direct counter"));
     }

@@ -1,6 +1,8 @@
 //! The control plane's view of a loaded program.
 
+mod direct;
 mod idle;
+mod journal;
 mod profiles;
 mod tables;
 mod value_sets;
@@ -11,24 +13,23 @@ use std::sync::Arc;
 
 use super::action::Action;
 use super::bits::{bytes_from_limbs, limbs_from_bytes};
-use super::entity::{CloneOptions, CounterValue, DigestInfo, MeterConfig, Replica, Value};
+use super::entity::{CloneOptions, ColorCounters, CounterValue, DigestInfo, MeterConfig, Replica, Value};
 use super::error::{Code, ControlError};
 use super::parser::ValueSet;
 use super::profile::Profile;
 use super::program::InitialState;
 use super::replication::Replication;
-use super::stateful::{Counter, MeterArray, Register};
+use super::stateful::{Counter, Meter, MeterArray, Register};
 use super::table::Table;
 use idle::IdleTimers;
+use journal::Journal;
 
 type Result<T> = std::result::Result<T, ControlError>;
 
 /// Tables, action profiles, counters, registers, meters, multicast groups and clone sessions, by full name.
 ///
-/// Nothing is changed when a call fails; the error names the culprit and the valid choices. A clone is a snapshot:
-/// assigning it back to [`Pipeline::control`](super::Pipeline::control) of the same pipeline undoes what was written
-/// since, by the control plane and by packets.
-#[derive(Clone, Debug)]
+/// Nothing is changed when a call fails; the error names the culprit and the valid choices.
+#[derive(Debug)]
 pub struct Control {
     pub(super) actions: Arc<[Action]>,
     pub(super) tables: Vec<Table>,
@@ -42,6 +43,8 @@ pub struct Control {
     clone_options: BTreeMap<u16, CloneOptions>,
     digests: Vec<DigestInfo>,
     timers: IdleTimers,
+    /// Present within a batch.
+    journal: Option<Box<Journal>>,
 }
 
 /// An object of that name, or an error that lists the names there are.
@@ -73,6 +76,11 @@ fn out_of_range(kind: &str, name: &str, index: u64, size: usize) -> ControlError
     )
 }
 
+/// An index as a place in an array; one that no array has where it does not fit.
+fn place_of(index: u64) -> usize {
+    usize::try_from(index).unwrap_or(usize::MAX)
+}
+
 fn check_meter(config: Option<MeterConfig>) -> Result<()> {
     match config {
         Some(MeterConfig { cir, pir, .. }) if cir > pir => {
@@ -99,6 +107,7 @@ impl Control {
             clone_options: BTreeMap::new(),
             digests,
             timers: IdleTimers::default(),
+            journal: None,
         }
     }
 
@@ -121,9 +130,10 @@ impl Control {
     /// Overwrites one cell of a counter.
     pub fn set_counter(&mut self, counter: &str, index: u64, value: CounterValue) -> Result<()> {
         let number = self.counter_index(counter)?;
+        self.note_counter(number, place_of(index));
         let cells = &mut self.counters[number].cells;
         let size = cells.len();
-        let cell = usize::try_from(index).ok().and_then(|index| cells.get_mut(index));
+        let cell = cells.get_mut(place_of(index));
         *cell.ok_or_else(|| out_of_range("counter", counter, index, size))? = value;
         Ok(())
     }
@@ -147,11 +157,13 @@ impl Control {
     /// Overwrites one cell of a register.
     pub fn set_register(&mut self, register: &str, index: u64, value: &[u8]) -> Result<()> {
         let number = self.register_index(register)?;
-        let array = &mut self.registers[number];
+        let array = &self.registers[number];
         let (size, width) = (array.size, array.width);
         let limbs = limbs_from_bytes(value, width).ok_or_else(|| {
             ControlError::invalid(format!("the value does not fit register `{register}` of {width} bits"))
         })?;
+        self.note_register(number, u32::try_from(index).unwrap_or(u32::MAX));
+        let array = &mut self.registers[number];
         let cell = u32::try_from(index).ok().and_then(|index| array.cell_mut(index));
         cell.ok_or_else(|| out_of_range("register", register, index, size))?.copy_from_slice(&limbs);
         Ok(())
@@ -173,29 +185,49 @@ impl Control {
         Ok(cell.ok_or_else(|| out_of_range("meter", meter, index, cells.len()))?.config())
     }
 
+    /// What one meter has marked.
+    pub fn meter_colors(&self, meter: &str, index: u64) -> Result<ColorCounters> {
+        let cells = &self.meters[self.meter_index(meter)?].cells;
+        let cell = usize::try_from(index).ok().and_then(|index| cells.get(index));
+        Ok(cell.ok_or_else(|| out_of_range("meter", meter, index, cells.len()))?.colors())
+    }
+
+    /// Sets what one meter has marked to 0.
+    pub fn clear_meter_colors(&mut self, meter: &str, index: u64) -> Result<()> {
+        self.meter_mut(meter, index)?.clear_colors();
+        Ok(())
+    }
+
+    fn meter_mut(&mut self, meter: &str, index: u64) -> Result<&mut Meter> {
+        let number = self.meter_index(meter)?;
+        self.note_meter(number, place_of(index));
+        let cells = &mut self.meters[number].cells;
+        let size = cells.len();
+        cells.get_mut(place_of(index)).ok_or_else(|| out_of_range("meter", meter, index, size))
+    }
+
     /// Configures one meter; `None` takes it out of service (everything is green).
     pub fn set_meter(&mut self, meter: &str, index: u64, config: Option<MeterConfig>) -> Result<()> {
         check_meter(config)?;
-        let number = self.meter_index(meter)?;
-        let cells = &mut self.meters[number].cells;
-        let size = cells.len();
-        let cell = usize::try_from(index).ok().and_then(|index| cells.get_mut(index));
-        cell.ok_or_else(|| out_of_range("meter", meter, index, size))?.configure(config);
+        self.meter_mut(meter, index)?.configure(config);
         Ok(())
     }
 
     /// Adds a multicast group (id 0 means no multicast and cannot be used).
     pub fn multicast_insert(&mut self, id: u16, replicas: &[Replica]) -> Result<()> {
+        self.note_multicast();
         self.multicast.insert(id, replicas)
     }
 
     /// Replaces the replicas of a multicast group.
     pub fn multicast_modify(&mut self, id: u16, replicas: &[Replica]) -> Result<()> {
+        self.note_multicast();
         self.multicast.modify(id, replicas)
     }
 
     /// Removes a multicast group.
     pub fn multicast_delete(&mut self, id: u16) -> Result<()> {
+        self.note_multicast();
         self.multicast.delete(id)
     }
 
@@ -206,16 +238,19 @@ impl Control {
 
     /// Adds a clone session.
     pub fn clone_session_insert(&mut self, id: u16, replicas: &[Replica]) -> Result<()> {
+        self.note_clones();
         self.clone_sessions.insert(id, replicas)
     }
 
     /// Replaces the replicas of a clone session.
     pub fn clone_session_modify(&mut self, id: u16, replicas: &[Replica]) -> Result<()> {
+        self.note_clones();
         self.clone_sessions.modify(id, replicas)
     }
 
     /// Removes a clone session.
     pub fn clone_session_delete(&mut self, id: u16) -> Result<()> {
+        self.note_clones();
         self.clone_sessions.delete(id)?;
         self.clone_options.remove(&id);
         Ok(())
@@ -232,6 +267,7 @@ impl Control {
                 options.queue
             )));
         }
+        self.note_clones();
         self.clone_options.insert(id, options);
         Ok(())
     }

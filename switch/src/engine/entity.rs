@@ -109,15 +109,38 @@ pub struct TableRow {
     pub entry: TableEntry,
     /// Compiled into the program: it can be neither modified nor deleted.
     pub is_const: bool,
-    /// Present where the table has a direct counter.
-    pub counter: Option<CounterValue>,
-    /// Present where the table has a direct meter that this entry configured.
-    pub meter: Option<MeterConfig>,
+    /// What belongs to it alone.
+    pub direct: DirectResources,
     /// Time without a hit after which the entry counts as idle, in ns; 0 for never.
     pub idle_timeout_ns: u64,
     /// When a packet last hit the entry, or its time-out was set, in ns of the pipeline's clock. Only entries of
     /// tables that support time-outs keep it.
     pub last_hit_ns: u64,
+}
+
+/// Whose direct resources are meant.
+#[derive(Clone, Copy, Debug)]
+pub enum Owner<'a> {
+    /// The entry with this key.
+    Entry {
+        /// One element per key of the table, in its order.
+        matches: &'a [MatchValue],
+        /// As the entry was written.
+        priority: i32,
+    },
+    /// The default entry, whichever action it has.
+    Default,
+}
+
+/// Counter and meter of one entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DirectResources {
+    /// Present where the table has a direct counter.
+    pub counter: Option<CounterValue>,
+    /// Present where the table has a direct meter that this entry configured.
+    pub meter: Option<MeterConfig>,
+    /// Present where the table has a direct meter.
+    pub colors: Option<ColorCounters>,
 }
 
 /// An entry that no packet has hit for as long as its idle time-out.
@@ -158,6 +181,24 @@ pub struct CounterValue {
     pub packets: u64,
     /// Their lengths as they entered the switch, in bytes.
     pub bytes: u64,
+}
+
+impl CounterValue {
+    pub(super) fn count(&mut self, bytes: u32) {
+        self.packets = self.packets.wrapping_add(1);
+        self.bytes = self.bytes.wrapping_add(u64::from(bytes));
+    }
+}
+
+/// What a meter has marked, by colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ColorCounters {
+    /// Within the committed rate.
+    pub green: CounterValue,
+    /// Between the two rates.
+    pub yellow: CounterValue,
+    /// Above the peak rate.
+    pub red: CounterValue,
 }
 
 /// A two-rate three-colour meter (RFC 2698), in packets or bytes as the meter was declared.

@@ -141,8 +141,7 @@ impl Machine<'_> {
                 Insn::Count { counter, index } => {
                     let index = phv[index as usize] as u32 as usize;
                     if let Some(cell) = self.control.counters[counter as usize].cells.get_mut(index) {
-                        cell.packets = cell.packets.wrapping_add(1);
-                        cell.bytes = cell.bytes.wrapping_add(u64::from(packet.ingress_length));
+                        cell.count(packet.ingress_length);
                     }
                 }
                 Insn::Hash { to, calculation } => {

@@ -1,7 +1,7 @@
 //! What outlives a packet: counters, registers and meters.
 
 use super::bits::{limbs_for, mask64, trim};
-use super::entity::{CounterValue, MeterConfig};
+use super::entity::{ColorCounters, CounterValue, MeterConfig};
 
 #[derive(Clone, Debug)]
 pub(super) struct Counter {
@@ -78,6 +78,7 @@ pub(super) struct Meter {
     config: Option<MeterConfig>,
     committed: Bucket,
     peak: Bucket,
+    colors: ColorCounters,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -118,9 +119,26 @@ impl Meter {
         }
     }
 
+    pub(super) fn colors(&self) -> ColorCounters {
+        self.colors
+    }
+
+    pub(super) fn clear_colors(&mut self) {
+        self.colors = ColorCounters::default();
+    }
+
     /// 0 green, 1 yellow, 2 red. An unconfigured meter is green.
     pub(super) fn color(&mut self, now_ns: u64, unit: MeterUnit, length: u32) -> u8 {
-        let Some(config) = self.config else { return 0 };
+        let color = match self.config {
+            Some(config) => self.mark(config, now_ns, unit, length),
+            None => 0,
+        };
+        let ColorCounters { green, yellow, red } = &mut self.colors;
+        [green, yellow, red][usize::from(color)].count(length);
+        color
+    }
+
+    fn mark(&mut self, config: MeterConfig, now_ns: u64, unit: MeterUnit, length: u32) -> u8 {
         let cost = match unit {
             MeterUnit::Packets => 1,
             MeterUnit::Bytes => u64::from(length),

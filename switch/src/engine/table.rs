@@ -78,10 +78,16 @@ pub(super) struct Entry {
     pub(super) entry: TableEntry,
     pub(super) key: CompiledKey,
     pub(super) target: Target,
-    pub(super) counter: CounterValue,
-    pub(super) meter: Meter,
+    pub(super) direct: Direct,
     pub(super) is_const: bool,
     pub(super) idle: Idle,
+}
+
+/// An entry's own counter and meter, used where its table has them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Direct {
+    pub(super) counter: CounterValue,
+    pub(super) meter: Meter,
 }
 
 /// An entry's idle time-out.
@@ -134,6 +140,8 @@ pub(super) struct Table {
     pub(super) default: Option<Target>,
     pub(super) program_default: Option<Target>,
     pub(super) default_is_const: bool,
+    /// The default entry's.
+    pub(super) default_direct: Direct,
     pub(super) entries: Vec<Option<Entry>>,
     free: BTreeSet<u32>,
     by_key: FixedMap<Box<[u64]>, u32>,
@@ -158,9 +166,14 @@ impl Table {
         self.by_key.get(&key.identity(priority)[..]).copied()
     }
 
-    /// Adds an entry at the lowest free handle, as BMv2 does: ties in priority go to the lower handle.
-    pub(super) fn add(&mut self, entry: Entry) {
-        let handle = self.free.pop_first().unwrap_or(self.entries.len() as u32);
+    /// The lowest free handle, which BMv2 takes: ties in priority go to the lower one.
+    pub(super) fn free_place(&self) -> u32 {
+        self.free.first().copied().unwrap_or(self.entries.len() as u32)
+    }
+
+    /// Adds an entry at a free place.
+    pub(super) fn put(&mut self, handle: u32, entry: Entry) {
+        self.free.remove(&handle);
         let priority = entry.entry.priority;
         self.by_key.insert(entry.key.identity(priority).into(), handle);
         let (value, mask) = (&entry.key.value, &entry.key.mask);
@@ -177,6 +190,14 @@ impl Table {
         match self.entries.get_mut(handle as usize) {
             Some(place) => *place = Some(entry),
             None => self.entries.push(Some(entry)),
+        }
+    }
+
+    /// Brings a place back to what it was.
+    pub(super) fn restore(&mut self, handle: u32, before: Option<Entry>) {
+        self.remove(handle);
+        if let Some(entry) = before {
+            self.put(handle, entry);
         }
     }
 

@@ -26,10 +26,12 @@ pub(super) fn all_or_none(
     access: &Access,
     updates: &[v1::Update],
 ) -> Vec<v1::Error> {
-    let before = (target.control.clone(), target.ledger.clone());
+    let ledger = target.ledger.clone();
+    target.control.begin_batch();
     for (at, update) in updates.iter().enumerate() {
         let Err(refusal) = apply(target, access, update) else { continue };
-        (*target.control, *target.ledger) = before;
+        target.control.undo_batch();
+        *target.ledger = ledger;
         let aborted = |other: usize| {
             let what = if other < at { "undone" } else { "not attempted" };
             status::error(Code::Aborted, format!("{what}, because update {at} failed"))
@@ -38,6 +40,7 @@ pub(super) fn all_or_none(
         outcomes[at] = outcome(Err(refusal));
         return outcomes;
     }
+    target.control.end_batch();
     vec![status::ok(); updates.len()]
 }
 

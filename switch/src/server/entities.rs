@@ -59,6 +59,9 @@ impl Target<'_> {
             Kind::CounterEntry(filter) => self.counter_arrays(filter)?,
             Kind::RegisterEntry(filter) => self.register_arrays(filter)?,
             Kind::MeterEntry(filter) => self.meter_arrays(filter)?,
+            Kind::TableEntry(_) | Kind::DirectCounterEntry(_) | Kind::DirectMeterEntry(_) => {
+                return self.table_pieces(&filter);
+            }
             _ => return Ok(vec![Piece { filter, cells: None }]),
         };
         Ok(arrays.into_iter().map(|(filter, cells)| Piece { filter, cells: Some(cells) }).collect())
@@ -68,9 +71,9 @@ impl Target<'_> {
     pub(super) fn read(&self, piece: &Piece) -> Result<Vec<Kind>> {
         let cells = piece.cells.clone().unwrap_or_default();
         Ok(match &piece.filter {
-            Kind::TableEntry(filter) => self.read_table(filter)?.into_iter().map(Kind::TableEntry).collect(),
-            Kind::DirectCounterEntry(filter) => self.read_direct_counters(filter)?,
-            Kind::DirectMeterEntry(filter) => self.read_direct_meters(filter)?,
+            Kind::TableEntry(filter) => self.read_table(filter, piece.cells.clone())?,
+            Kind::DirectCounterEntry(filter) => self.read_direct_counters(filter, piece.cells.clone())?,
+            Kind::DirectMeterEntry(filter) => self.read_direct_meters(filter, piece.cells.clone())?,
             Kind::ActionProfileMember(filter) => self.read_members(filter)?,
             Kind::ActionProfileGroup(filter) => self.read_groups(filter)?,
             Kind::CounterEntry(filter) => self.read_counters(filter, cells)?,
@@ -86,7 +89,7 @@ impl Target<'_> {
     }
 }
 
-/// Part of what a filter asks for: cells of one array, or all there is of anything else.
+/// Part of what a filter asks for: cells of one array, places of one table, or all there is of anything else.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Piece {
     filter: Kind,

@@ -7,7 +7,7 @@
 use super::ledger::Ledger;
 use super::refusal::{Refusal, Result};
 use crate::engine::Control;
-use crate::engine::entity::{ActionCall, ActionInfo, ActionSpec, TableInfo};
+use crate::engine::entity::{ActionCall, ActionInfo, ActionSpec, DirectResources, Owner, TableInfo};
 use std::collections::BTreeMap;
 use trimwire_p4runtime::p4info::Index;
 
@@ -143,12 +143,8 @@ fn carry_table(
         to.table_insert(name, entry).map_err(|error| {
             Refusal::invalid(format!("an entry of table {name} cannot be kept: {}", error.message))
         })?;
-        if let Some(meter) = row.meter {
-            to.set_direct_meter(name, &entry.matches, entry.priority, Some(meter))?;
-        }
-        if let Some(counter) = row.counter.filter(|_| place.has_counter) {
-            to.set_direct_counter(name, &entry.matches, entry.priority, counter)?;
-        }
+        let owner = Owner::Entry { matches: &entry.matches, priority: entry.priority };
+        carry_direct(&place, owner, row.direct, to)?;
         if place.has_idle_timeout {
             to.set_idle_timeout(name, &entry.matches, entry.priority, row.idle_timeout_ns, now_ns)?;
         }
@@ -158,6 +154,21 @@ fn carry_table(
             actions.same(call, &format!("the default entry of table {name}"))?;
         }
         to.set_default_action(name, Some(&action))?;
+    }
+    carry_direct(&place, Owner::Default, from.direct(name, Owner::Default)?, to)
+}
+
+fn carry_direct(
+    place: &TableInfo,
+    owner: Owner<'_>,
+    direct: DirectResources,
+    to: &mut Control,
+) -> Result<()> {
+    if let Some(meter) = direct.meter {
+        to.set_direct_meter(&place.name, owner, Some(meter))?;
+    }
+    if let Some(counter) = direct.counter.filter(|_| place.has_counter) {
+        to.set_direct_counter(&place.name, owner, counter)?;
     }
     Ok(())
 }

@@ -11,7 +11,8 @@ use super::{StfError, hint};
 use crate::device::Switch;
 use crate::engine::Control;
 use crate::engine::entity::{
-    ActionCall, ActionSpec, CounterValue, MatchKind, MatchValue, Member, MeterConfig, TableEntry, Value,
+    ActionCall, ActionSpec, CounterValue, MatchKind, MatchValue, Member, MeterConfig, Owner, TableEntry,
+    Value,
 };
 use crate::engine::trace::Record;
 
@@ -283,8 +284,9 @@ impl Runner<'_> {
                 let entry = self.entries.iter().find(|(of, _)| of.as_deref() == Some(name));
                 let missing = || format!("no entry is called '{name}'{}", hint(name, &self.entry_names()));
                 let Entry { table, matches, priority } = entry.ok_or_else(missing)?.1.clone();
-                let value = self.control()?.direct_counter(&table, &matches, priority);
-                let value = value.map_err(|error| error.message)?;
+                let owner = Owner::Entry { matches: &matches, priority };
+                let direct = self.control()?.direct(&table, owner).map_err(|error| error.message)?;
+                let value = direct.counter.ok_or_else(|| format!("table {table} has no counter"))?;
                 (format!("counter {counter} of entry '{name}' of table {table}"), value)
             }
         };

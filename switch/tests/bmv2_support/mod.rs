@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use trimwire_switch::engine::entity::{
-    ActionCall, ActionSpec, Group, MatchValue, MeterConfig, Replica, TableEntry, Value,
+    ActionCall, ActionSpec, Group, MatchValue, MeterConfig, Owner, Replica, TableEntry, Value,
 };
 use trimwire_switch::engine::{ControlError, Pipeline};
 
@@ -65,7 +65,8 @@ pub(crate) fn apply(pipeline: &mut Pipeline, write: &Write) -> Result<(), Contro
         Write::Clone(id, replicas) => control.clone_session_insert(*id, replicas),
         Write::Meter(meter, index, config) => control.set_meter(meter, *index, Some(*config)),
         Write::DirectMeter(table, matches, priority, config) => {
-            control.set_direct_meter(table, matches, *priority, Some(*config))
+            let owner = Owner::Entry { matches, priority: *priority };
+            control.set_direct_meter(table, owner, Some(*config))
         }
         Write::ValueSet(set, member) => control.value_set_insert(set, member),
         Write::Digest(_) => Ok(()),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use trimwire_p4runtime::config::counter_spec::Unit;
 use trimwire_p4runtime::p4info::{Index, P4Info};
-use trimwire_switch::engine::entity::CounterValue;
+use trimwire_switch::engine::entity::{CounterValue, Owner};
 use trimwire_switch::engine::{EgressOutcome, Pipeline, QueueMetadata};
 
 use super::{CPU_PORT, Case, Write, apply, random::Bits, recording_asked_for, switch};
@@ -107,7 +107,8 @@ pub(crate) fn ours(case: &Case) -> Vec<String> {
         if let Write::Entry(table, entry) = write
             && let Some(unit) = direct_unit(&index, index.table(table.as_str()).unwrap().id())
         {
-            let value = control.direct_counter(table, &entry.matches, entry.priority).unwrap();
+            let owner = Owner::Entry { matches: &entry.matches, priority: entry.priority };
+            let value = control.direct(table, owner).unwrap().counter.unwrap();
             lines.extend(counter_line(&format!("hits {table} {number}"), unit, value));
         }
     }

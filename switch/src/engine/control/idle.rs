@@ -37,11 +37,12 @@ impl Control {
         now_ns: u64,
     ) -> Result<()> {
         let (index, handle) = self.locate(table, matches, priority)?;
-        let state = &mut self.tables[index];
+        let state = &self.tables[index];
         if !state.info.has_idle_timeout {
             return Err(lacks(table, "idle time-out (`support_timeout` is not set)"));
         }
-        let entry = state.entries.get_mut(handle as usize).and_then(Option::as_mut);
+        self.note_entry(index, handle);
+        let entry = self.tables[index].entries.get_mut(handle as usize).and_then(Option::as_mut);
         let idle = &mut entry.ok_or_else(|| no_entry(table))?.idle;
         self.timers.generations += 1;
         let generation = self.timers.generations;

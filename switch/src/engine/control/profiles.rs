@@ -26,6 +26,7 @@ impl Control {
     pub fn member_insert(&mut self, profile: &str, id: u32, call: &ActionCall) -> Result<()> {
         let index = self.profile_index(profile)?;
         let call = self.checked_member(index, call)?;
+        self.note_profile(index);
         let state = &mut self.profiles[index];
         if state.member_place(id).is_some() {
             return Err(ControlError::new(
@@ -44,6 +45,7 @@ impl Control {
     pub fn member_modify(&mut self, profile: &str, id: u32, call: &ActionCall) -> Result<()> {
         let index = self.profile_index(profile)?;
         let call = self.checked_member(index, call)?;
+        self.note_profile(index);
         let state = &mut self.profiles[index];
         let place = state.member_place(id).ok_or_else(|| no_member(profile, id))?;
         if let Some(member) = state.member_mut(place) {
@@ -55,6 +57,7 @@ impl Control {
     /// Removes a member that no entry and no group uses.
     pub fn member_delete(&mut self, profile: &str, id: u32) -> Result<()> {
         let index = self.profile_index(profile)?;
+        self.note_profile(index);
         let state = &mut self.profiles[index];
         let place = state.member_place(id).ok_or_else(|| no_member(profile, id))?;
         let in_use = |by: String| {
@@ -97,6 +100,7 @@ impl Control {
             ));
         }
         self.check_group(index, group)?;
+        self.note_profile(index);
         self.profiles[index].put_group(group.clone());
         Ok(())
     }
@@ -107,6 +111,7 @@ impl Control {
         let place = self.profiles[index].group_place(group.id);
         place.ok_or_else(|| no_group(profile, group.id))?;
         self.check_group(index, group)?;
+        self.note_profile(index);
         self.profiles[index].put_group(group.clone());
         Ok(())
     }
@@ -114,6 +119,7 @@ impl Control {
     /// Removes a group that no entry uses.
     pub fn group_delete(&mut self, profile: &str, id: u32) -> Result<()> {
         let index = self.profile_index(profile)?;
+        self.note_profile(index);
         let state = &mut self.profiles[index];
         let place = state.group_place(id).ok_or_else(|| no_group(profile, id))?;
         let entries = state.group(place).map_or(0, |group| group.entries);

@@ -1,12 +1,13 @@
-//! Table entries, default actions, direct counters and meters.
+//! Table entries and default actions.
 
-use super::super::entity::{
-    ActionCall, ActionSpec, CounterValue, MatchValue, MeterConfig, TableEntry, TableInfo, TableRow,
-};
+use std::ops::Range;
+
+use super::super::entity::{ActionCall, ActionSpec, MatchValue, TableEntry, TableInfo, TableRow};
 use super::super::error::{Code, ControlError};
-use super::super::stateful::Meter;
-use super::super::table::{Call, CompiledKey, Entry, Idle, Table, Target, compile_call, describe_call};
-use super::{Control, Result, check_meter, named};
+use super::super::table::{
+    Call, CompiledKey, Direct, Entry, Idle, Table, Target, compile_call, describe_call,
+};
+use super::{Control, Result, named};
 
 impl Control {
     /// Every table, in the program's order. Those that p4c made for statements outside tables are among them;
@@ -20,7 +21,7 @@ impl Control {
         Ok(&self.tables[self.table_index(table)?].info)
     }
 
-    fn table_index(&self, table: &str) -> Result<usize> {
+    pub(super) fn table_index(&self, table: &str) -> Result<usize> {
         if let Some(index) = self.tables.iter().position(|other| other.info.name == table) {
             return Ok(index);
         }
@@ -47,15 +48,19 @@ impl Control {
             ));
         }
         self.count_use(index, &target, true);
-        self.tables[index].add(Entry {
-            entry: TableEntry { matches, ..entry.clone() },
-            key,
-            target,
-            counter: CounterValue::default(),
-            meter: Meter::default(),
-            is_const: false,
-            idle: Idle::default(),
-        });
+        let place = self.tables[index].free_place();
+        self.note_entry(index, place);
+        self.tables[index].put(
+            place,
+            Entry {
+                entry: TableEntry { matches, ..entry.clone() },
+                key,
+                target,
+                direct: Direct::default(),
+                is_const: false,
+                idle: Idle::default(),
+            },
+        );
         Ok(())
     }
 
@@ -64,6 +69,7 @@ impl Control {
         let index = self.table_index(table)?;
         let (key, _, target) = self.checked_entry(index, entry)?;
         let place = self.entry_place(index, &key, entry.priority)?;
+        self.note_entry(index, place);
         self.count_use(index, &target, true);
         let found = self.tables[index].entries.get_mut(place as usize).and_then(Option::as_mut);
         if let Some(found) = found {
@@ -81,6 +87,7 @@ impl Control {
         self.check_mutable(index)?;
         let key = self.checked_key(index, matches, priority)?.0;
         let place = self.entry_place(index, &key, priority)?;
+        self.note_entry(index, place);
         if let Some(entry) = self.tables[index].remove(place) {
             self.count_use(index, &entry.target, false);
         }
@@ -95,9 +102,19 @@ impl Control {
 
     /// Every entry, in order of BMv2's handles: an entry takes the lowest one that is free.
     pub fn table_entries(&self, table: &str) -> Result<Vec<TableRow>> {
+        self.table_rows(table, 0..u64::MAX)
+    }
+
+    /// The entries at some of the table's places.
+    pub(crate) fn table_rows(&self, table: &str, places: Range<u64>) -> Result<Vec<TableRow>> {
         let index = self.table_index(table)?;
-        let places = 0..self.tables[index].entries.len() as u32;
-        Ok(places.filter_map(|place| self.row(index, place)).collect())
+        let last = places.end.min(self.tables[index].entries.len() as u64);
+        Ok((places.start..last).filter_map(|place| self.row(index, place as u32)).collect())
+    }
+
+    /// Places that a table has so far, with an entry or without.
+    pub(crate) fn table_places(&self, table: &str) -> Result<u64> {
+        Ok(self.tables[self.table_index(table)?].entries.len() as u64)
     }
 
     pub(super) fn row(&self, table: usize, place: u32) -> Option<TableRow> {
@@ -106,8 +123,7 @@ impl Control {
         Some(TableRow {
             entry: entry.entry.clone(),
             is_const: entry.is_const,
-            counter: table.info.has_counter.then_some(entry.counter),
-            meter: entry.meter.config(),
+            direct: entry.direct.resources(&table.info),
             idle_timeout_ns: entry.idle.timeout_ns,
             last_hit_ns: entry.idle.last_hit_ns,
         })
@@ -144,55 +160,13 @@ impl Control {
             }
             Some(other) => Some(self.checked_target(index, other)?),
         };
+        self.note_default(index);
         if let Some(target) = &target {
             self.count_use(index, target, true);
         }
         if let Some(before) = std::mem::replace(&mut self.tables[index].default, target) {
             self.count_use(index, &before, false);
         }
-        Ok(())
-    }
-
-    /// The counter of an entry.
-    pub fn direct_counter(&self, table: &str, matches: &[MatchValue], priority: i32) -> Result<CounterValue> {
-        let row = self.table_entry(table, matches, priority)?;
-        row.counter.ok_or_else(|| lacks(table, "counter"))
-    }
-
-    /// Overwrites the counter of an entry.
-    pub fn set_direct_counter(
-        &mut self,
-        table: &str,
-        matches: &[MatchValue],
-        priority: i32,
-        value: CounterValue,
-    ) -> Result<()> {
-        let (index, place) = self.locate(table, matches, priority)?;
-        let state = &mut self.tables[index];
-        if !state.info.has_counter {
-            return Err(lacks(table, "counter"));
-        }
-        let entry = state.entries.get_mut(place as usize).and_then(Option::as_mut);
-        entry.ok_or_else(|| no_entry(table))?.counter = value;
-        Ok(())
-    }
-
-    /// Configures the meter of an entry; `None` takes it out of service (everything is green).
-    pub fn set_direct_meter(
-        &mut self,
-        table: &str,
-        matches: &[MatchValue],
-        priority: i32,
-        config: Option<MeterConfig>,
-    ) -> Result<()> {
-        check_meter(config)?;
-        let (index, place) = self.locate(table, matches, priority)?;
-        let state = &mut self.tables[index];
-        if !state.info.has_meter {
-            return Err(lacks(table, "meter"));
-        }
-        let entry = state.entries.get_mut(place as usize).and_then(Option::as_mut);
-        entry.ok_or_else(|| no_entry(table))?.meter.configure(config);
         Ok(())
     }
 
@@ -287,11 +261,9 @@ impl Control {
 
     /// Keeps count of the entries that name a member or group.
     fn count_use(&mut self, table: usize, target: &Target, added: bool) {
-        let Some(profile) =
-            self.tables[table].profile.and_then(|index| self.profiles.get_mut(index as usize))
-        else {
-            return;
-        };
+        let Some(index) = self.tables[table].profile else { return };
+        self.note_profile(index as usize);
+        let profile = &mut self.profiles[index as usize];
         let entries = match target {
             Target::Call(_) => None,
             Target::Member(place) => profile.member_mut(*place).map(|member| &mut member.entries),

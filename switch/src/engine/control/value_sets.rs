@@ -44,6 +44,7 @@ impl Control {
     /// Replaces the members of a parser value set; duplicates count once.
     pub fn set_value_set(&mut self, name: &str, members: &[Value]) -> Result<()> {
         let number = self.value_set_index(name)?;
+        self.note_value_set(number);
         let set = &mut self.value_sets[number];
         let mut members: Vec<Value> =
             members.iter().map(|member| canonical(set, member)).collect::<Result<_>>()?;
@@ -59,6 +60,7 @@ impl Control {
     /// Adds a member to a parser value set.
     pub fn value_set_insert(&mut self, name: &str, member: &[u8]) -> Result<()> {
         let number = self.value_set_index(name)?;
+        self.note_value_set(number);
         let set = &mut self.value_sets[number];
         let member = canonical(set, member)?;
         let Err(at) = set.members.binary_search(&member) else {
@@ -77,6 +79,7 @@ impl Control {
     /// Removes a member from a parser value set.
     pub fn value_set_delete(&mut self, name: &str, member: &[u8]) -> Result<()> {
         let number = self.value_set_index(name)?;
+        self.note_value_set(number);
         let set = &mut self.value_sets[number];
         let member = canonical(set, member)?;
         let Ok(at) = set.members.binary_search(&member) else {

@@ -11,6 +11,7 @@ impl Control {
     /// While its port is down a member is not chosen. Modifying the group forgets its watch ports.
     pub fn watch_group(&mut self, profile: &str, group: u32, watches: &[(u32, u16)]) -> Result<()> {
         let index = self.profile_index(profile)?;
+        self.note_profile(index);
         let state = &mut self.profiles[index];
         let place = state.group_place(group).ok_or_else(|| no_group(profile, group))?;
         let has = |id: u32| state.group(place).is_some_and(|s| s.group.members.iter().any(|m| m.id == id));

@@ -17,21 +17,31 @@ impl Machine<'_> {
         let code = self.code;
         let table = &mut self.control.tables[number];
         let hit = table.lookup(phv, &mut self.work.key, &mut self.work.masked);
+        let (counted, meter) = (table.info.has_counter, table.direct_meter);
         if let Some(handle) = hit {
-            let (counted, meter) = (table.info.has_counter, table.direct_meter);
             let aging = table.info.has_idle_timeout;
             if let Some(entry) = table.entries.get_mut(handle as usize).and_then(Option::as_mut) {
                 if counted {
-                    entry.counter.packets = entry.counter.packets.wrapping_add(1);
-                    entry.counter.bytes = entry.counter.bytes.wrapping_add(u64::from(packet.ingress_length));
+                    entry.direct.counter.count(packet.ingress_length);
                 }
                 if aging {
                     entry.idle.last_hit_ns = self.now_ns;
                 }
                 if let Some((unit, slot)) = meter {
-                    let color = entry.meter.color(self.now_ns, unit, packet.ingress_length);
+                    let color = entry.direct.meter.color(self.now_ns, unit, packet.ingress_length);
                     store(phv, slot, u128::from(color));
                 }
+            }
+        } else {
+            if counted {
+                table.default_direct.counter.count(packet.ingress_length);
+            }
+            // BMv2 has no meter for a miss, and leaves the colour as it was.
+            if let Some((unit, slot)) = meter
+                && table.default_direct.meter.config().is_some()
+            {
+                let color = table.default_direct.meter.color(self.now_ns, unit, packet.ingress_length);
+                store(phv, slot, u128::from(color));
             }
         }
         let table = &*table;

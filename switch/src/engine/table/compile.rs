@@ -7,16 +7,16 @@ use serde_json::Value;
 use super::super::action::Action;
 use super::super::bits::{bytes_from_limbs, limbs_from_bytes, parse_hex};
 use super::super::entity::{
-    ActionCall, ActionInfo, ActionSpec, CounterValue, KeyInfo, MatchKind, MatchValue, TableEntry, TableInfo,
+    ActionCall, ActionInfo, ActionSpec, KeyInfo, MatchKind, MatchValue, TableEntry, TableInfo,
 };
 use super::super::error::ControlError;
 use super::super::hasher::FixedMap;
 use super::super::json::{self, Result, malformed, unsupported};
 use super::super::layout::Layout;
-use super::super::stateful::{Meter, MeterUnit};
+use super::super::stateful::MeterUnit;
 use super::key::show;
 use super::tuples::TupleSpace;
-use super::{Call, Entry, Idle, Index, Key, NextNodes, Table, Target};
+use super::{Call, Direct, Entry, Idle, Index, Key, NextNodes, Table, Target};
 
 /// A call's arguments, checked and packed.
 pub(in super::super) fn compile_call(
@@ -201,6 +201,7 @@ pub(in super::super) fn load_table(node: &Value, scope: &TableScope<'_>) -> Resu
         default: None,
         program_default: None,
         default_is_const: false,
+        default_direct: Direct::default(),
         entries: Vec::new(),
         free: BTreeSet::new(),
         by_key: FixedMap::default(),
@@ -273,15 +274,17 @@ fn add_const_entry(node: &Value, table: &mut Table, scope: &TableScope<'_>) -> R
         return Err(malformed(node, format!("table `{}` has the same entry twice", table.info.name)));
     }
     let action = ActionSpec::Direct(describe_call(&call, scope.actions));
-    table.add(Entry {
-        entry: TableEntry { matches, priority, action, metadata: Vec::new() },
-        key,
-        target: Target::Call(call),
-        counter: CounterValue::default(),
-        meter: Meter::default(),
-        is_const: true,
-        idle: Idle::default(),
-    });
+    table.put(
+        table.free_place(),
+        Entry {
+            entry: TableEntry { matches, priority, action, metadata: Vec::new() },
+            key,
+            target: Target::Call(call),
+            direct: Direct::default(),
+            is_const: true,
+            idle: Idle::default(),
+        },
+    );
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! Counters and registers (P4Runtime, "CounterEntry & DirectCounterEntry", "RegisterEntry").
 
-use super::tables::direct_key_of;
+use super::tables::DirectKey;
 use super::{Kind, Refusal, Result, Target, elements};
 use crate::engine::entity::CounterValue;
 use std::ops::Range;
@@ -27,10 +27,10 @@ impl Target<'_> {
     pub(super) fn write_direct_counter(&mut self, entry: &v1::DirectCounterEntry) -> Result<()> {
         let row = entry.table_entry.clone().unwrap_or_default();
         let table = self.index.table(row.table_id)?;
-        let key = direct_key_of(table, &row)?;
-        let before = self.control.direct_counter(table.name(), &key, row.priority)?;
-        let value = entry.data.as_ref().map_or(before, value_in);
-        Ok(self.control.set_direct_counter(table.name(), &key, row.priority, value)?)
+        let key = DirectKey::of(table, &row)?;
+        let before = self.control.direct(table.name(), key.owner())?.counter;
+        let value = entry.data.as_ref().map_or(before.unwrap_or_default(), value_in);
+        Ok(self.control.set_direct_counter(table.name(), key.owner(), value)?)
     }
 
     pub(super) fn write_register(&mut self, entry: &v1::RegisterEntry) -> Result<()> {

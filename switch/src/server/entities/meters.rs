@@ -1,8 +1,8 @@
 //! Meters, indirect and direct (P4Runtime, "MeterEntry & DirectMeterEntry").
 
-use super::tables::direct_key_of;
-use super::{Kind, Refusal, Result, Target, elements};
-use crate::engine::entity::MeterConfig;
+use super::tables::DirectKey;
+use super::{Kind, Refusal, Result, Target, arrays, elements};
+use crate::engine::entity::{ColorCounters, MeterConfig};
 use std::ops::Range;
 use tonic::Code;
 use trimwire_p4runtime::p4info::Named as _;
@@ -16,6 +16,9 @@ impl Target<'_> {
         supported(entry.config.as_ref())?;
         for cell in elements("meter", name, self.meter_size(name)?, entry.index.as_ref())? {
             self.control.set_meter(name, cell, config)?;
+            if entry.counter_data.is_some() {
+                self.control.clear_meter_colors(name, cell)?;
+            }
         }
         Ok(())
     }
@@ -25,11 +28,14 @@ impl Target<'_> {
         let table = self.index.table(row.table_id)?;
         supported(entry.config.as_ref())?;
         let config = entry.config.as_ref().map(config_in);
-        let key = direct_key_of(table, &row)?;
-        Ok(self.control.set_direct_meter(table.name(), &key, row.priority, config)?)
+        let key = DirectKey::of(table, &row)?;
+        self.control.set_direct_meter(table.name(), key.owner(), config)?;
+        if entry.counter_data.is_some() {
+            self.control.clear_direct_colors(table.name(), key.owner())?;
+        }
+        Ok(())
     }
 
-    /// The meters that a filter asks for; id 0 asks for all.
     /// The meters that a filter asks for, by id, and which of their cells.
     pub(super) fn meter_arrays(&self, filter: &v1::MeterEntry) -> Result<Vec<(Kind, Range<u64>)>> {
         let mut found = Vec::new();
@@ -40,7 +46,11 @@ impl Target<'_> {
             }
             let cells = elements("meter", name, self.meter_size(name)?, filter.index.as_ref())?;
             found.push((
-                Kind::MeterEntry(v1::MeterEntry { meter_id: id, ..v1::MeterEntry::default() }),
+                Kind::MeterEntry(v1::MeterEntry {
+                    meter_id: id,
+                    counter_data: filter.counter_data,
+                    ..v1::MeterEntry::default()
+                }),
                 cells,
             ));
         }
@@ -56,7 +66,10 @@ impl Target<'_> {
                 meter_id,
                 index: Some(v1::Index { index: cell as i64 }),
                 config: self.control.meter(name, cell)?.map(config_out),
-                ..v1::MeterEntry::default()
+                counter_data: match filter.counter_data {
+                    Some(_) => Some(colors_out(self.control.meter_colors(name, cell)?)),
+                    None => None,
+                },
             }))
         };
         cells.map(read).collect()
@@ -101,4 +114,10 @@ pub(super) fn config_out(config: MeterConfig) -> v1::MeterConfig {
         pburst: number(config.pburst),
         eburst: 0,
     }
+}
+
+pub(super) fn colors_out(colors: ColorCounters) -> v1::MeterCounterData {
+    let ColorCounters { green, yellow, red } = colors;
+    let [green, yellow, red] = [green, yellow, red].map(|count| Some(arrays::value_out(count)));
+    v1::MeterCounterData { green, yellow, red }
 }

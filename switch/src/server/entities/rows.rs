@@ -1,10 +1,11 @@
 //! Reading table entries (P4Runtime, "Wildcard Reads" of "TableEntry"), and their counters and meters.
 
 use super::super::ledger::Notes;
-use super::tables::{direct_key_of, key_of};
-use super::{Kind, Refusal, Result, Target, arrays, meters};
+use super::tables::key_of;
+use super::{Kind, Piece, Refusal, Result, Target, arrays, meters};
 use crate::engine::ControlError;
-use crate::engine::entity::{ActionSpec, MatchValue, TableRow, Value};
+use crate::engine::entity::{ActionSpec, DirectResources, MatchValue, Owner, TableRow, Value};
+use std::ops::Range;
 use tonic::Code;
 use trimwire_p4runtime::config::match_field::MatchType;
 use trimwire_p4runtime::p4info::{Named, TableRef};
@@ -13,47 +14,89 @@ use trimwire_p4runtime::v1::field_match::FieldMatchType;
 use trimwire_p4runtime::v1::table_action::Type as ActionType;
 
 impl Target<'_> {
-    pub(super) fn read_table(&self, filter: &v1::TableEntry) -> Result<Vec<v1::TableEntry>> {
-        let mut found = Vec::new();
-        for table in self.tables(filter)? {
-            if filter.is_default_action {
-                found.extend(self.default_entry(table, filter)?);
+    /// What a filter asks for of table entries or their direct resources, by table, and by place where it asks for many.
+    pub(super) fn table_pieces(&self, filter: &Kind) -> Result<Vec<Piece>> {
+        let key = match filter {
+            Kind::TableEntry(entry) => Some(entry),
+            Kind::DirectCounterEntry(entry) => entry.table_entry.as_ref(),
+            Kind::DirectMeterEntry(entry) => entry.table_entry.as_ref(),
+            _ => None,
+        };
+        let key = key.cloned().unwrap_or_default();
+        let mut pieces = Vec::new();
+        for table in self.tables(&key)? {
+            let has = match filter {
+                Kind::DirectCounterEntry(_) => table.direct_counter().is_some(),
+                Kind::DirectMeterEntry(_) => table.direct_meter().is_some(),
+                _ => true,
+            };
+            if !has {
                 continue;
             }
-            for row in self.rows(table, filter)? {
-                found.push(entry_of(self, table, &row, filter)?);
-            }
+            let places = if key.is_default_action || !key.r#match.is_empty() {
+                0
+            } else {
+                self.control.table_places(table.name())?
+            };
+            let of_table = v1::TableEntry { table_id: table.id(), ..key.clone() };
+            let filter = match filter {
+                Kind::DirectCounterEntry(entry) => Kind::DirectCounterEntry(v1::DirectCounterEntry {
+                    table_entry: Some(of_table),
+                    ..entry.clone()
+                }),
+                Kind::DirectMeterEntry(entry) => Kind::DirectMeterEntry(v1::DirectMeterEntry {
+                    table_entry: Some(of_table),
+                    ..entry.clone()
+                }),
+                _ => Kind::TableEntry(of_table),
+            };
+            pieces.push(Piece { filter, cells: (places > 0).then_some(0..places) });
         }
-        Ok(found)
+        Ok(pieces)
     }
 
-    pub(super) fn read_direct_counters(&self, filter: &v1::DirectCounterEntry) -> Result<Vec<Kind>> {
-        let filter = filter.table_entry.clone().unwrap_or_default();
-        let mut found = Vec::new();
-        for table in self.tables(&filter)?.into_iter().filter(|table| table.direct_counter().is_some()) {
-            for row in self.existing_rows(table, &filter)? {
-                found.push(Kind::DirectCounterEntry(v1::DirectCounterEntry {
-                    table_entry: Some(entry_of(self, table, &row, &v1::TableEntry::default())?),
-                    data: row.counter.map(arrays::value_out),
-                }));
-            }
+    pub(super) fn read_table(
+        &self,
+        filter: &v1::TableEntry,
+        places: Option<Range<u64>>,
+    ) -> Result<Vec<Kind>> {
+        let table = self.index.table(filter.table_id)?;
+        if filter.is_default_action {
+            return Ok(self.default_entry(table, filter)?.map(Kind::TableEntry).into_iter().collect());
         }
-        Ok(found)
+        let rows = self.rows(table, filter, places)?;
+        rows.iter().map(|row| Ok(Kind::TableEntry(entry_of(self, table, row, filter)?))).collect()
     }
 
-    pub(super) fn read_direct_meters(&self, filter: &v1::DirectMeterEntry) -> Result<Vec<Kind>> {
-        let filter = filter.table_entry.clone().unwrap_or_default();
-        let mut found = Vec::new();
-        for table in self.tables(&filter)?.into_iter().filter(|table| table.direct_meter().is_some()) {
-            for row in self.existing_rows(table, &filter)? {
-                found.push(Kind::DirectMeterEntry(v1::DirectMeterEntry {
-                    table_entry: Some(entry_of(self, table, &row, &v1::TableEntry::default())?),
-                    config: row.meter.map(meters::config_out),
-                    ..Default::default()
-                }));
-            }
-        }
-        Ok(found)
+    pub(super) fn read_direct_counters(
+        &self,
+        filter: &v1::DirectCounterEntry,
+        places: Option<Range<u64>>,
+    ) -> Result<Vec<Kind>> {
+        let owners = self.owners(filter.table_entry.as_ref(), places)?.into_iter();
+        let counter = |(table_entry, direct): (_, DirectResources)| {
+            Kind::DirectCounterEntry(v1::DirectCounterEntry {
+                table_entry: Some(table_entry),
+                data: direct.counter.map(arrays::value_out),
+            })
+        };
+        Ok(owners.map(counter).collect())
+    }
+
+    pub(super) fn read_direct_meters(
+        &self,
+        filter: &v1::DirectMeterEntry,
+        places: Option<Range<u64>>,
+    ) -> Result<Vec<Kind>> {
+        let owners = self.owners(filter.table_entry.as_ref(), places)?.into_iter();
+        let meter = |(table_entry, direct): (_, DirectResources)| {
+            Kind::DirectMeterEntry(v1::DirectMeterEntry {
+                table_entry: Some(table_entry),
+                config: direct.meter.map(meters::config_out),
+                counter_data: filter.counter_data.and(direct.colors).map(meters::colors_out),
+            })
+        };
+        Ok(owners.map(meter).collect())
     }
 
     /// One table, or all.
@@ -64,24 +107,37 @@ impl Target<'_> {
         })
     }
 
-    /// The rows of a direct resource: of one entry, or of all; an entry that is named has to be there.
-    fn existing_rows(&self, table: TableRef<'_>, filter: &v1::TableEntry) -> Result<Vec<TableRow>> {
+    /// Whose direct resources a filter asks for: one entry's, which has to be there, or those of all but the default entry.
+    fn owners(
+        &self,
+        filter: Option<&v1::TableEntry>,
+        places: Option<Range<u64>>,
+    ) -> Result<Vec<(v1::TableEntry, DirectResources)>> {
+        let Some(filter) = filter else { return Ok(Vec::new()) };
+        let table = self.index.table(filter.table_id)?;
+        let bare = v1::TableEntry::default();
         if filter.is_default_action {
-            direct_key_of(table, filter)?;
+            let direct = self.control.direct(table.name(), Owner::Default)?;
+            return Ok(self.default_entry(table, &bare)?.map(|entry| (entry, direct)).into_iter().collect());
         }
-        let rows = self.rows(table, filter)?;
+        let rows = self.rows(table, filter, places)?;
         if rows.is_empty() && !filter.r#match.is_empty() {
             return Err(Refusal::new(Code::NotFound, format!("table {} has no such entry", table.name())));
         }
-        Ok(rows)
+        rows.iter().map(|row| Ok((entry_of(self, table, row, &bare)?, row.direct))).collect()
     }
 
     /// The entries that a checked filter takes: what it leaves empty, it leaves open.
-    fn rows(&self, table: TableRef<'_>, filter: &v1::TableEntry) -> Result<Vec<TableRow>> {
+    fn rows(
+        &self,
+        table: TableRef<'_>,
+        filter: &v1::TableEntry,
+        places: Option<Range<u64>>,
+    ) -> Result<Vec<TableRow>> {
         let name = table.name();
         let open = filter.r#match.is_empty() || filter.priority == 0 && table.needs_priority();
         let mut rows = if open {
-            let mut rows = self.control.table_entries(name)?;
+            let mut rows = self.control.table_rows(name, places.unwrap_or(0..u64::MAX))?;
             rows.retain(|row| {
                 (filter.priority == 0 || row.entry.priority == filter.priority)
                     && (filter.r#match.is_empty() || field_matches(table, row) == filter.r#match)
@@ -129,6 +185,7 @@ impl Target<'_> {
             ..v1::TableEntry::default()
         };
         notes.write_to(&mut entry);
+        write_direct(self.control.direct(table.name(), Owner::Default)?, filter, &mut entry);
         Ok(Some(entry))
     }
 }
@@ -147,8 +204,6 @@ pub(in super::super) fn entry_of(
         action: Some(target.table_action(profile, &row.entry.action)?),
         priority: row.entry.priority,
         is_const: row.is_const,
-        counter_data: filter.counter_data.and(row.counter).map(arrays::value_out),
-        meter_config: filter.meter_config.and(row.meter).map(meters::config_out),
         idle_timeout_ns: row.idle_timeout_ns as i64,
         ..v1::TableEntry::default()
     };
@@ -157,7 +212,15 @@ pub(in super::super) fn entry_of(
         entry.time_since_last_hit = Some(v1::table_entry::IdleTimeout { elapsed_ns });
     }
     Notes::unpack(&row.entry.metadata).write_to(&mut entry);
+    write_direct(row.direct, filter, &mut entry);
     Ok(entry)
+}
+
+/// Those direct resources that `filter` has.
+fn write_direct(direct: DirectResources, filter: &v1::TableEntry, entry: &mut v1::TableEntry) {
+    entry.counter_data = filter.counter_data.and(direct.counter).map(arrays::value_out);
+    entry.meter_config = filter.meter_config.and(direct.meter).map(meters::config_out);
+    entry.meter_counter_data = filter.meter_counter_data.and(direct.colors).map(meters::colors_out);
 }
 
 /// An entry's key in canonical form, by field id.

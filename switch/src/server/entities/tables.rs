@@ -3,7 +3,7 @@
 use super::super::ledger::Notes;
 use super::actions::call_of;
 use super::{Refusal, Result, Target, arrays, meters};
-use crate::engine::entity::{ActionSpec, MatchValue, MeterConfig, TableEntry, TableRow, Value};
+use crate::engine::entity::{ActionSpec, DirectResources, MatchValue, Owner, TableEntry, Value};
 use trimwire_p4runtime::config::match_field::MatchType;
 use trimwire_p4runtime::p4info::{Named as _, TableRef};
 use trimwire_p4runtime::v1;
@@ -22,11 +22,11 @@ impl Target<'_> {
     pub(super) fn write_table(&mut self, kind: Type, entry: &v1::TableEntry) -> Result<()> {
         let index = self.index;
         let table = index.table(entry.table_id)?;
+        meters::supported(entry.meter_config.as_ref())?;
         if entry.is_default_action {
             return self.write_default(table, entry);
         }
         let matches = key_of(table, entry)?;
-        meters::supported(entry.meter_config.as_ref())?;
         match kind {
             Type::Delete => {
                 let before = self.control.table_entry(table.name(), &matches, entry.priority)?;
@@ -63,7 +63,9 @@ impl Target<'_> {
             self.undo(table, planned.made)?;
             return Err(error.into());
         }
-        self.write_direct(table, &wanted.matches, entry, None)
+        let owner = Owner::Entry { matches: &wanted.matches, priority: entry.priority };
+        self.write_direct(table, owner, entry, &DirectResources::default())?;
+        self.write_timeout(table, &wanted.matches, entry, None)
     }
 
     /// The whole new state of an entry, but for an action that is left out: that stays ("Action Specification").
@@ -80,7 +82,9 @@ impl Target<'_> {
                 let message = format!("table {}: the entry is constant in the program", table.name());
                 return Err(Refusal::new(tonic::Code::PermissionDenied, message));
             }
-            return self.write_direct(table, &matches, entry, Some(&before));
+            let owner = Owner::Entry { matches: &matches, priority: entry.priority };
+            self.write_direct(table, owner, entry, &before.direct)?;
+            return self.write_timeout(table, &matches, entry, Some(before.idle_timeout_ns));
         }
         let planned = match &entry.action {
             Some(action) => self.plan(table, action)?,
@@ -100,54 +104,74 @@ impl Target<'_> {
         if changed {
             self.discard(table, &before.entry.action)?;
         }
-        self.write_direct(table, &wanted.matches, entry, Some(&before))
+        let owner = Owner::Entry { matches: &wanted.matches, priority: entry.priority };
+        self.write_direct(table, owner, entry, &before.direct)?;
+        self.write_timeout(table, &wanted.matches, entry, Some(before.idle_timeout_ns))
     }
 
-    /// "Direct Resources": a meter that is left out goes back to its default, a counter that is left out stays.
+    /// "Direct Resources": a meter that is left out goes back to its default, counters that are left out stay.
     fn write_direct(
+        &mut self,
+        table: TableRef<'_>,
+        owner: Owner<'_>,
+        entry: &v1::TableEntry,
+        before: &DirectResources,
+    ) -> Result<()> {
+        let name = table.name();
+        let meter = entry.meter_config.as_ref().map(meters::config_in);
+        // The same configuration again must not fill the buckets.
+        if table.direct_meter().is_some() && meter != before.meter {
+            self.control.set_direct_meter(name, owner, meter)?;
+        }
+        if let Some(data) = &entry.counter_data {
+            self.control.set_direct_counter(name, owner, arrays::value_in(data))?;
+        }
+        if entry.meter_counter_data.is_some() {
+            self.control.clear_direct_colors(name, owner)?;
+        }
+        Ok(())
+    }
+
+    fn write_timeout(
         &mut self,
         table: TableRef<'_>,
         matches: &[MatchValue],
         entry: &v1::TableEntry,
-        before: Option<&TableRow>,
+        before_ns: Option<u64>,
     ) -> Result<()> {
-        let (name, priority) = (table.name(), entry.priority);
-        let meter: Option<MeterConfig> = entry.meter_config.as_ref().map(meters::config_in);
-        // The same configuration again must not fill the buckets.
-        if table.direct_meter().is_some() && meter != before.and_then(|row| row.meter) {
-            self.control.set_direct_meter(name, matches, priority, meter)?;
-        }
-        if let Some(data) = &entry.counter_data {
-            self.control.set_direct_counter(name, matches, priority, arrays::value_in(data))?;
-        }
         let timeout_ns = entry.idle_timeout_ns.max(0) as u64;
-        let supported = self.control.table(name)?.has_idle_timeout;
-        if supported && before.is_none_or(|row| row.idle_timeout_ns != timeout_ns) {
-            self.control.set_idle_timeout(name, matches, priority, timeout_ns, self.now_ns)?;
+        if before_ns != Some(timeout_ns) && self.control.table(table.name())?.has_idle_timeout {
+            self.control.set_idle_timeout(table.name(), matches, entry.priority, timeout_ns, self.now_ns)?;
         }
         Ok(())
     }
 
     /// "Default Entry".
     fn write_default(&mut self, table: TableRef<'_>, entry: &v1::TableEntry) -> Result<()> {
-        if entry.meter_config.is_some() || entry.counter_data.is_some() {
-            return Err(Refusal::unsupported(&format!(
-                "counters and meters of default entries, as table {} has it",
-                table.name()
-            )));
-        }
-        let action = match entry.action.as_ref().map(|action| self.plan(table, action)).transpose()? {
-            Some(planned) => Some(planned.action),
-            None => None,
+        let name = table.name();
+        let before = self.control.direct(name, Owner::Default)?;
+        let Some(action) = &entry.action else {
+            let resources = entry.meter_config.is_some()
+                || entry.counter_data.is_some()
+                || entry.meter_counter_data.is_some();
+            if resources {
+                return Err(Refusal::invalid(format!(
+                    "table {name}: without an action the default entry is reset, and takes neither counters nor a meter; \
+                     DirectCounterEntry and DirectMeterEntry set those alone"
+                )));
+            }
+            // Back to the program's own, with nothing noted, metered or counted.
+            self.control.set_default_action(name, None)?;
+            self.ledger.defaults.remove(name);
+            let counter_data = before.counter.map(|_| v1::CounterData::default());
+            let meter_counter_data = before.colors.map(|_| v1::MeterCounterData::default());
+            let reset = v1::TableEntry { counter_data, meter_counter_data, ..v1::TableEntry::default() };
+            return self.write_direct(table, Owner::Default, &reset, &before);
         };
-        self.control.set_default_action(table.name(), action.as_ref())?;
-        // Without an action it goes back to the program's own, with nothing noted.
-        if action.is_none() {
-            self.ledger.defaults.remove(table.name());
-        } else {
-            self.ledger.defaults.insert(table.name().to_owned(), Notes::of(entry).pack());
-        }
-        Ok(())
+        let action = self.plan(table, action)?.action;
+        self.control.set_default_action(name, Some(&action))?;
+        self.ledger.defaults.insert(name.to_owned(), Notes::of(entry).pack());
+        self.write_direct(table, Owner::Default, entry, &before)
     }
 
     fn plan(&mut self, table: TableRef<'_>, action: &v1::TableAction) -> Result<Planned> {
@@ -185,15 +209,25 @@ impl Target<'_> {
     }
 }
 
-/// The key of the entry that a direct resource belongs to.
-pub(super) fn direct_key_of(table: TableRef<'_>, entry: &v1::TableEntry) -> Result<Vec<MatchValue>> {
-    if entry.is_default_action {
-        return Err(Refusal::unsupported(&format!(
-            "counters and meters of default entries, as table {} has it",
-            table.name()
-        )));
+/// The entry that a direct resource belongs to.
+pub(super) struct DirectKey {
+    /// `None`: the default entry.
+    matches: Option<Vec<MatchValue>>,
+    priority: i32,
+}
+
+impl DirectKey {
+    pub(super) fn of(table: TableRef<'_>, entry: &v1::TableEntry) -> Result<Self> {
+        let matches = if entry.is_default_action { None } else { Some(key_of(table, entry)?) };
+        Ok(Self { matches, priority: entry.priority })
     }
-    key_of(table, entry)
+
+    pub(super) fn owner(&self) -> Owner<'_> {
+        match &self.matches {
+            Some(matches) => Owner::Entry { matches, priority: self.priority },
+            None => Owner::Default,
+        }
+    }
 }
 
 /// The key in the table's order, "don't care" elements filled in.

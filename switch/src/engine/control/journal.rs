@@ -1,0 +1,162 @@
+//! What a batch has changed, so that it can be undone: its cost is that of the batch, however much state the program has.
+
+use std::collections::BTreeMap;
+
+use super::super::entity::{CloneOptions, CounterValue};
+use super::super::parser::ValueSet;
+use super::super::profile::Profile;
+use super::super::replication::Replication;
+use super::super::stateful::Meter;
+use super::super::table::{Direct, Entry, Target};
+use super::Control;
+
+/// One thing as it was.
+#[derive(Debug)]
+enum Before {
+    /// `None`: the place was free.
+    Entry {
+        table: usize,
+        place: u32,
+        entry: Option<Box<Entry>>,
+    },
+    Default {
+        table: usize,
+        target: Option<Target>,
+        direct: Direct,
+    },
+    Counter {
+        counter: usize,
+        cell: usize,
+        value: CounterValue,
+    },
+    Register {
+        register: usize,
+        cell: u32,
+        limbs: Box<[u64]>,
+    },
+    Meter {
+        meter: usize,
+        cell: usize,
+        state: Meter,
+    },
+}
+
+/// The changes of a batch. Cells and entries are kept one by one; things whose parts hang together, as a whole, as they were
+/// when the batch first touched them.
+#[derive(Debug, Default)]
+pub(super) struct Journal {
+    changes: Vec<Before>,
+    profiles: BTreeMap<usize, Profile>,
+    value_sets: BTreeMap<usize, ValueSet>,
+    multicast: Option<Replication>,
+    clones: Option<(Replication, BTreeMap<u16, CloneOptions>)>,
+}
+
+/// Idle timers need no undoing: one whose entry has another generation is nobody's.
+impl Control {
+    /// From here on what is changed can be undone; packets have to wait.
+    pub fn begin_batch(&mut self) {
+        self.journal = Some(Box::default());
+    }
+
+    /// What the batch has changed stays.
+    pub fn end_batch(&mut self) {
+        self.journal = None;
+    }
+
+    /// Everything is as it was when the batch began, and the batch is over.
+    pub fn undo_batch(&mut self) {
+        let Some(journal) = self.journal.take() else { return };
+        let Journal { changes, profiles, value_sets, multicast, clones } = *journal;
+        for change in changes.into_iter().rev() {
+            match change {
+                Before::Entry { table, place, entry } => {
+                    self.tables[table].restore(place, entry.map(|entry| *entry));
+                }
+                Before::Default { table, target, direct } => {
+                    let table = &mut self.tables[table];
+                    (table.default, table.default_direct) = (target, direct);
+                }
+                Before::Counter { counter, cell, value } => self.counters[counter].cells[cell] = value,
+                Before::Register { register, cell, limbs } => {
+                    if let Some(place) = self.registers[register].cell_mut(cell) {
+                        place.copy_from_slice(&limbs);
+                    }
+                }
+                Before::Meter { meter, cell, state } => self.meters[meter].cells[cell] = state,
+            }
+        }
+        profiles.into_iter().for_each(|(index, profile)| self.profiles[index] = profile);
+        value_sets.into_iter().for_each(|(index, set)| self.value_sets[index] = set);
+        if let Some(multicast) = multicast {
+            self.multicast = multicast;
+        }
+        if let Some(clones) = clones {
+            (self.clone_sessions, self.clone_options) = clones;
+        }
+    }
+
+    pub(super) fn note_entry(&mut self, table: usize, place: u32) {
+        if let Some(journal) = &mut self.journal {
+            let entry = self.tables[table].entries.get(place as usize).and_then(Option::as_ref);
+            journal.changes.push(Before::Entry { table, place, entry: entry.cloned().map(Box::new) });
+        }
+    }
+
+    pub(super) fn note_default(&mut self, table: usize) {
+        if let Some(journal) = &mut self.journal {
+            let state = &self.tables[table];
+            let (target, direct) = (state.default.clone(), state.default_direct.clone());
+            journal.changes.push(Before::Default { table, target, direct });
+        }
+    }
+
+    pub(super) fn note_counter(&mut self, counter: usize, cell: usize) {
+        if let Some(journal) = &mut self.journal
+            && let Some(&value) = self.counters[counter].cells.get(cell)
+        {
+            journal.changes.push(Before::Counter { counter, cell, value });
+        }
+    }
+
+    pub(super) fn note_register(&mut self, register: usize, cell: u32) {
+        if let Some(journal) = &mut self.journal
+            && let Some(limbs) = self.registers[register].cell(cell)
+        {
+            journal.changes.push(Before::Register { register, cell, limbs: limbs.into() });
+        }
+    }
+
+    pub(super) fn note_meter(&mut self, meter: usize, cell: usize) {
+        if let Some(journal) = &mut self.journal
+            && let Some(state) = self.meters[meter].cells.get(cell)
+        {
+            journal.changes.push(Before::Meter { meter, cell, state: state.clone() });
+        }
+    }
+
+    pub(super) fn note_profile(&mut self, index: usize) {
+        if let Some(journal) = &mut self.journal {
+            journal.profiles.entry(index).or_insert_with(|| self.profiles[index].clone());
+        }
+    }
+
+    pub(super) fn note_value_set(&mut self, index: usize) {
+        if let Some(journal) = &mut self.journal {
+            journal.value_sets.entry(index).or_insert_with(|| self.value_sets[index].clone());
+        }
+    }
+
+    pub(super) fn note_multicast(&mut self) {
+        if let Some(journal) = &mut self.journal {
+            journal.multicast.get_or_insert_with(|| self.multicast.clone());
+        }
+    }
+
+    pub(super) fn note_clones(&mut self) {
+        if let Some(journal) = &mut self.journal {
+            let state = || (self.clone_sessions.clone(), self.clone_options.clone());
+            journal.clones.get_or_insert_with(state);
+        }
+    }
+}
