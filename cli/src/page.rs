@@ -139,7 +139,7 @@ pub(crate) fn cumulative(samples: &[f64], most: usize) -> Vec<(f64, f64)> {
     sorted.sort_by(f64::total_cmp);
     let every = sorted.len().div_ceil(most.max(1)).max(1);
     let count = sorted.len();
-    let keep = |at: &usize| at % every == 0 || at + 1 == count;
+    let keep = |at: &usize| at.is_multiple_of(every) || at + 1 == count;
     (0..count).filter(keep).map(|at| (sorted[at], (at + 1) as f64 / count as f64)).collect()
 }
 
