@@ -62,7 +62,12 @@ pub struct Fabric {
 impl Fabric {
     /// Its full DATA packets.
     pub fn data_packet(&self) -> units::DataPacket {
-        units::DataPacket::new(self.mtu, self.sealed)
+        units::DataPacket::new(self.mtu, self.sealed, self.has_ip6())
+    }
+
+    /// Whether any host has an IPv6 address.
+    pub(crate) fn has_ip6(&self) -> bool {
+        self.hosts.values().any(|host| host.ip6.is_some())
     }
 
     /// Every code point that cut packets leave some port with: all of them are taken for cut packets everywhere.

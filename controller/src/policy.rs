@@ -52,7 +52,7 @@ pub(crate) fn resolve(
         spec,
         rtt_given,
         packet: fabric.data_packet(),
-        head: units::head(fabric.hosts.values().any(|host| host.ip6.is_some())),
+        head: units::head(fabric.has_ip6()),
         found: Complaints::default(),
         doubts: Complaints::default(),
         known: BTreeMap::new(),

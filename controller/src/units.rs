@@ -239,13 +239,15 @@ pub struct DataPacket {
     pub coordinates: u64,
     /// Tags lie between the planes (docs/wire-format.md §12).
     pub sealed: bool,
+    /// They may travel over IPv6: a cut leaves its planes of those, too, and a few bytes more of the others.
+    pub ip6: bool,
 }
 
 impl DataPacket {
     /// Those of an MTU, with all ten planes.
-    pub fn new(mtu: u64, sealed: bool) -> Self {
+    pub fn new(mtu: u64, sealed: bool, ip6: bool) -> Self {
         let coordinates = Codec::Rht.coordinates_per_packet(mtu as usize, PLANES, sealed) as u64;
-        Self { coordinates, sealed }
+        Self { coordinates, sealed, ip6 }
     }
 
     /// Frame bytes with everything.
@@ -275,7 +277,7 @@ impl CutSize {
             .ok_or_else(|| format!("'{text}' is no trim size; write {FORMS}"))
     }
 
-    /// Frame bytes of such packets, over IPv4. Of a sealed one, the tags are left that lie behind planes that are: without them those
+    /// Frame bytes of such packets. Of a sealed one, the tags are left that lie behind planes that are: without them those
     /// would not be believed.
     pub fn bytes(self, packet: DataPacket) -> u64 {
         match self {
@@ -283,7 +285,7 @@ impl CutSize {
             Self::Planes(planes) => {
                 let tagged = Codec::Rht.tagged_planes(0, PLANES);
                 let tags = tagged.planes().iter().filter(|tagged| packet.sealed && **tagged < planes).count();
-                head(false) + (plane_offset(planes, packet.coordinates as usize) + TAG_LEN * tags) as u64
+                head(packet.ip6) + (plane_offset(planes, packet.coordinates as usize) + TAG_LEN * tags) as u64
             }
         }
     }
@@ -442,28 +444,35 @@ mod tests {
     /// The wire format's frame sizes at a 1500-byte MTU.
     #[test]
     fn planes_are_the_wire_formats_frame_sizes() {
-        let packet = DataPacket::new(1500, false);
+        let packet = DataPacket::new(1500, false, false);
         assert_eq!(packet.coordinates, DEFAULT_COORDINATES_PER_PACKET as u64);
         let sizes = [1, 2, 4, 8, 9, 10].map(|planes| CutSize::Planes(planes).bytes(packet));
         assert_eq!(sizes, [118, 174, 286, 510, 958, 1406]);
         assert_eq!(packet.full_frame(), 1406);
         // 48 bytes of IPv6 and UDP, 20 of the head, 3 per coordinate.
-        let coordinates = |mtu| DataPacket::new(mtu, false).coordinates;
+        let coordinates = |mtu| DataPacket::new(mtu, false, false).coordinates;
         assert_eq!([1411, 1412, 1507, 1508].map(coordinates), [416, 448, 448, 480]);
         assert_eq!([163, 164].map(coordinates), [0, 32]);
+    }
+
+    #[test]
+    fn a_plane_is_whole_over_ipv6_too_where_hosts_have_it() {
+        let packet = DataPacket::new(1500, false, true);
+        let sizes = [1, 8, 10].map(|planes| CutSize::Planes(planes).bytes(packet));
+        assert_eq!(sizes, [118 + 20, 510 + 20, 1406 + 20]);
     }
 
     /// The wire format's sealed payloads (§12) behind 42 bytes, and what is left of a packet of all planes between two tags.
     #[test]
     fn planes_of_sealed_packets_keep_the_tags_behind_them() {
-        let packet = DataPacket::new(1500, true);
+        let packet = DataPacket::new(1500, true, false);
         assert_eq!(packet.coordinates, 448);
         let sizes = [1, 7, 8, 9, 10].map(|planes| CutSize::Planes(planes).bytes(packet));
         assert_eq!(sizes, [42 + 84, 42 + 84 + 6 * 56, 42 + 484, 42 + 484 + 448, 42 + 1388]);
         assert_eq!(packet.full_frame(), 42 + 1388);
         assert_eq!(CutSize::Bytes(300).bytes(packet), 300);
         // Three tags more than unsealed packets have.
-        assert_eq!([1435, 1436].map(|mtu| DataPacket::new(mtu, true).coordinates), [416, 448]);
+        assert_eq!([1435, 1436].map(|mtu| DataPacket::new(mtu, true, false).coordinates), [416, 448]);
     }
 
     proptest! {
@@ -495,12 +504,12 @@ mod tests {
 
         #[test]
         fn a_plane_more_is_never_a_smaller_frame(mtu in 0_u64..10_000, planes in 1_u8..PLANES, sealed: bool) {
-            let packet = DataPacket::new(mtu, sealed);
+            let packet = DataPacket::new(mtu, sealed, false);
             prop_assert!(CutSize::Planes(planes).bytes(packet) <= CutSize::Planes(planes + 1).bytes(packet));
             // An Ethernet header less, and an IPv6 header instead of an IPv4 one.
             let n = packet.coordinates;
             prop_assert!(n == 0 || packet.full_frame() - 14 + 20 <= mtu);
-            let longer = DataPacket { coordinates: n + 32, sealed };
+            let longer = DataPacket { coordinates: n + 32, sealed, ip6: false };
             prop_assert!(longer.full_frame() - 14 + 20 > mtu);
         }
     }

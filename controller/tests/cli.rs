@@ -181,7 +181,7 @@ fn export_sonic_prints_the_configuration_and_says_what_is_missing() {
     let output = run(&["export", "sonic", EXAMPLE, "--switch", "s1", "--platform-ports", ports]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(json["SWITCH_TRIMMING"]["GLOBAL"]["size"], "510");
+    assert_eq!(json["SWITCH_TRIMMING"]["GLOBAL"]["size"], "530");
     assert_eq!(json["PORT_QOS_MAP"].as_object().unwrap().len(), 4);
     assert!(stderr(&output).contains("not expressed: policy.deep_at, deep_size"), "{}", stderr(&output));
 

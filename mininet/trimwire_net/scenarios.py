@@ -23,9 +23,9 @@ from trimwire_net.waiting import poll
 
 SENDERS = ["h1", "h2"]
 DROP_TAIL = f"{{ trim: off, mark_at: 40KB, drop_at: 40KB, {CONTROL} }}"
-# An IPv6 header is 20 bytes longer than the IPv4 one that `8 planes` counts on: these cuts are at 8 planes and 1 exactly, and the
-# formula knows whole planes only.
-IPV6_SIZES = POLICY.replace("8 planes", "530B").replace("1 plane", "138B")
+# Hosts have IPv6 addresses, so sizes in planes leave room for IPv6's header, which is 20 bytes longer: these cuts of IPv4 packets are at 8 planes
+# and 1 exactly, and the formula knows whole planes only.
+IPV4_SIZES = POLICY.replace("8 planes", "510B").replace("1 plane", "118B")
 # simple_switch_grpc passes about 9,000 packets a second of processor time, and the leaf-spine's cross three of them.
 RATES = {("trimwire", "dumbbell"): 20.0, ("trimwire", "leafspine"): 20.0, ("bmv2", "dumbbell"): 12.0, ("bmv2", "leafspine"): 8.0}
 
@@ -69,9 +69,10 @@ def run(switch: str, topology: str, bw: float | None) -> Promises:
     for name in TOPOLOGIES if topology == "both" else (topology,):
         rate = bw or RATES[switch, name]
         with network(name, SWITCHES[switch], rate) as fabric:
+            fabric.apply(IPV4_SIZES)
             promises += trimming(fabric, f"{name}, {rate:g} Mbit/s, trimming", several_paths=name == "leafspine")
             if name == "leafspine" and socket.has_ipv6 and Path("/proc/net/if_inet6").exists():
-                fabric.apply(IPV6_SIZES)
+                fabric.apply(POLICY)
                 promises += trimming(fabric, f"{name}, {rate:g} Mbit/s, trimming, IPv6", several_paths=True, ipv6=True)
             if name == "dumbbell":
                 promises += drop_tail(fabric, f"{name}, {rate:g} Mbit/s, trimming off")

@@ -210,7 +210,8 @@ impl Settings {
 
 fn settings(model: &Model, fabric: Option<&Fabric>, problems: &mut Problems) -> Settings {
     let mtu = model.mtu.or(fabric.map(|fabric| fabric.mtu)).unwrap_or(MTU);
-    let packet = DataPacket::new(mtu, fabric.is_some_and(|fabric| fabric.sealed));
+    let sealed = fabric.is_some_and(|fabric| fabric.sealed);
+    let packet = DataPacket::new(mtu, sealed, fabric.is_some_and(Fabric::has_ip6));
     // The slowest port is the one that congests.
     let port = fabric.and_then(|fabric| {
         fabric.policies.values().flat_map(|ports| ports.values()).min_by_key(|policy| policy.rate_bps)
