@@ -66,8 +66,13 @@ fn the_figures_say_what_happened_to_the_packets() {
     assert!(figure(paper, "cut_share") > 0.0 && figure(trim, "cut_share") > 0.0);
     assert!(figure(trim, "allreduce_p99_s") < figure(repair, "allreduce_p99_s"));
     let page = std::fs::read_to_string(folder.path().join("r/index.html")).unwrap();
-    assert_eq!(page.matches("<svg").count(), 3);
-    assert!(!page.contains("http://") && !page.contains("https://"), "the page is self-contained");
+    assert_eq!(page.matches("<div class=\"plot\"").count(), 3);
+    for name in names {
+        assert!(page.contains(&format!("\"name\":\"{name}\"")), "{name} is drawn");
+    }
+    for reference in ["src=", "href=", "@import", "url("] {
+        assert!(!page.contains(reference), "the page is self-contained: {reference}");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ type Key = (u64, u64, u32);
 const SHIFT: u32 = 7;
 const BUCKETS: usize = 256;
 
-/// A calendar queue (R. Brown, CACM 1988) of keys; events live in a slab beside it. A heap of all events costs a cache miss a level, which was two fifths of a run.
+/// A calendar queue (R. Brown, CACM 1988) of keys; events live in a slab beside it.
 #[derive(Debug)]
 pub(crate) struct Calendar<E> {
     /// The earliest events, all of one bucket, the first of them last; empty only when there are none at all.
