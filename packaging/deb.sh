@@ -34,7 +34,7 @@ pack() {
     mkdir -p "$root/DEBIAN" "$root/usr/bin" "$root/usr/lib/systemd/system" "$share/doc/$name" "$share/man/man1" \
         "$share/bash-completion/completions" "$share/zsh/vendor-completions" "$share/fish/vendor_completions.d"
     install -m 755 "$binaries/$name" "$root/usr/bin/$name"
-    strip --strip-unneeded "$root/usr/bin/$name" 2>/dev/null || echo "$name keeps its symbols (strip is not installed)"
+    strip --strip-unneeded "$root/usr/bin/$name" 2>/dev/null || echo "$name keeps its symbols (no strip that knows it)"
     "$binaries/$name" man "$share/man/man1"
     gzip -9n "$share"/man/man1/*.1
     "$binaries/$name" completions bash >"$share/bash-completion/completions/$name"

@@ -39,6 +39,9 @@ fn check_prints_thresholds_in_bytes_and_ends_with_0() {
     let text = stdout(&output);
     assert!(text.contains("ok: 1 switches, 4 hosts, 4 links") && text.contains("37500"), "{text}");
 
+    for unit in ["10Gbps", "thresholds in bytes"] {
+        assert!(text.contains(unit), "{unit}\n{text}");
+    }
     let json: serde_json::Value = serde_json::from_slice(&run(&["check", "--json", EXAMPLE]).stdout).unwrap();
     assert_eq!(json["hosts"], 4);
     assert_eq!(json["thresholds"].as_array().unwrap().len(), 4 * 7 * 2);

@@ -87,7 +87,7 @@ async fn no_more_switches_are_worked_on_at_a_time_than_asked_for_however_slow_th
 #[tokio::test]
 async fn the_tier_furthest_from_hosts_is_first_and_nothing_is_begun_after_a_failure() {
     let mut models = Vec::new();
-    let mut text = "version: 1\ncontroller: { timeout: 5s }\n".to_owned();
+    let mut text = "version: 1\ncontroller: { timeout: 60s }\n".to_owned();
     text += "topology: { leaf_spine: { leaves: 3, spines: 2, hosts_per_leaf: 1, host_speed: 10Gbps } }\nswitches:\n";
     for name in ["leaf1", "leaf2", "leaf3", "spine1", "spine2"] {
         let model = Model::start().await;
@@ -132,7 +132,7 @@ async fn a_plan_after_one_changed_threshold_fits_on_a_screen_and_a_dead_switch_i
         addresses.push(model.address);
         models.push(model);
     }
-    let text = chains(&addresses, "timeout: 5s");
+    let text = chains(&addresses, "timeout: 60s");
     let read = |text: &str| Fabric::from_yaml(text, "f.yaml").unwrap();
     assert!(rolled_out(&read(&text), at_a_time(16)).await.is_ok());
     let changed = read(&format!("{text}policy: {{ drop_at: 700us }}\n"));
@@ -146,7 +146,7 @@ async fn a_plan_after_one_changed_threshold_fits_on_a_screen_and_a_dead_switch_i
     assert!(found.switches[0].to_string().lines().count() > 20);
 
     addresses[3] = run_support::dead_address();
-    let found = plan(&read(&chains(&addresses, "timeout: 5s")), &artifacts, &options).await.unwrap();
+    let found = plan(&read(&chains(&addresses, "timeout: 60s")), &artifacts, &options).await.unwrap();
     let words = found.to_string();
     assert!(
         words.ends_with("0 of 16 switches would change; unreachable: s3; nothing was changed"),
@@ -182,7 +182,7 @@ fn what_was_rolled_out_is_written_down_and_the_last_good_state_can_be_gone_back_
     let mut switch = Embedded::start(1);
     let place = Place { folder: tempfile::tempdir().unwrap() };
     let file = place.folder.path().join("fabric.yaml");
-    let first = single(switch.address, "timeout: 5s");
+    let first = single(switch.address, "timeout: 60s");
     let second = first.replace("drop_at: 120us", "drop_at: 200us");
     assert_ne!(first, second);
     let plan = ["plan", "--detailed-exitcode", "fabric.yaml"];
@@ -235,7 +235,7 @@ fn what_was_rolled_out_is_written_down_and_the_last_good_state_can_be_gone_back_
 fn apply_beside_a_run_with_the_same_election_id_says_what_to_do() {
     let switch = Embedded::start(1);
     let place = Place { folder: tempfile::tempdir().unwrap() };
-    let text = single(switch.address, "timeout: 5s, metrics: off");
+    let text = single(switch.address, "timeout: 60s, metrics: off");
     std::fs::write(place.folder.path().join("fabric.yaml"), &text).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let _stream = runtime.block_on(async {

@@ -261,6 +261,27 @@ fn the_code_point_of_cut_packets_is_the_ports_the_last_hops_or_the_fabrics() {
 }
 
 #[test]
+fn a_missing_rtt_is_one_mistake_however_many_thresholds_want_it() {
+    let bdp = "policy: { mark_at: 1bdp, shallow_at: 2bdp, deep_at: 3bdp, drop_at: 9bdp }";
+    let found = Fabric::from_yaml(&text(bdp).replace("rtt: 8us\n", ""), "f").unwrap_err().to_string();
+    assert_eq!(found.lines().count(), 1, "{found}");
+}
+
+#[test]
+fn times_that_come_to_less_than_half_a_packet_are_warned_of() {
+    let slow = text("").replace("1Gbps", "10Mbps");
+    let warnings = Fabric::from_yaml(&slow, "f").unwrap().warnings;
+    // 10 us of 10 Mbit/s are 12 bytes.
+    assert!(
+        warnings
+            .iter()
+            .any(|line| line.contains("mark_at comes to 12 bytes") && line.contains("half a packet of 1406")),
+        "{warnings:#?}"
+    );
+    assert!(!fabric("").warnings.iter().any(|line| line.contains("half a packet")));
+}
+
+#[test]
 fn never_is_the_largest_threshold() {
     let policy = class0(&fabric("policy: { deep_at: never, drop_at: never }"), 1)[1];
     assert_eq!((policy.deep_at, policy.drop_at), (NEVER, NEVER));
