@@ -12,6 +12,8 @@
   const figures = JSON.parse(document.getElementById("figures").textContent);
   const places = figures.map((figure, at) => {
     const place = document.getElementById(`figure-${at}`);
+    // Ticks at 1, 2 and 5 of a decade, too.
+    for (const axis of [figure.layout.xaxis, figure.layout.yaxis]) if (axis.type === "log") axis.dtick = "D2";
     Plotly.newPlot(place, figure.data, figure.layout, figure.config).then(() => Plotly.relayout(place, colours()));
     return place;
   });
