@@ -50,8 +50,9 @@ pub(crate) struct Agreement {
 }
 
 impl Agreement {
-    fn layout(&self, length: usize, codec: Codec, planes: u8) -> PyResult<Layout> {
-        let fits = codec.coordinates_per_packet(1_500, planes, false);
+    fn layout(&self, length: usize, codec: Codec) -> PyResult<Layout> {
+        // With all planes, however few are sent, as collectives have it.
+        let fits = codec.coordinates_per_packet(1_500, codec.planes(), false);
         let layout = Layout::new(length, self.coordinates_per_packet.unwrap_or(fits)).map_err(invalid)?;
         layout.with_row_log2(self.row_log2).map_err(invalid)
     }
@@ -82,7 +83,7 @@ pub(crate) fn encode<'py>(
     let sent = planes(codec, planes_sent, "planes")?;
     let envelope = agreement.envelope()?;
     let encoder =
-        Encoder::new(agreement.layout(tensor.len(), codec, sent)?, agreement.job()).with_codec(codec);
+        Encoder::new(agreement.layout(tensor.len(), codec)?, agreement.job()).with_codec(codec);
     let values = tensor.values()?;
     let message = py.detach(|| {
         let mut message = Message::default();
@@ -121,7 +122,7 @@ pub(crate) fn decode_into(
     let mut out = Tensor::import(out, "out")?;
     let codec = codec(codec_name)?;
     let sent = planes(codec, planes_sent, "planes")?;
-    let layout = agreement.layout(out.len(), codec, sent)?;
+    let layout = agreement.layout(out.len(), codec)?;
     let (job, envelope, decoding) = (agreement.job(), agreement.envelope()?, decoding(decoding_name)?);
     let values = out.values_mut()?;
     py.detach(|| {
@@ -201,7 +202,7 @@ pub(crate) fn simulate_into(
         }
     }
     let simulation = Simulation {
-        encoder: Encoder::new(agreement.layout(tensor.len(), codec, sent)?, agreement.job())
+        encoder: Encoder::new(agreement.layout(tensor.len(), codec)?, agreement.job())
             .with_codec(codec),
         codec,
         job: agreement.job(),

@@ -26,9 +26,9 @@ def packet_bytes(coordinates: int, planes: int) -> int:
     return HEADER_BYTES + coordinates // 8 * bits_of(planes)
 
 
-def coordinates_that_fit(planes: int) -> int:
-    """P for an MTU of 1500 bytes."""
-    return min(_MOST_BODY * 8 // bits_of(planes) // 32 * 32, _MOST_COORDINATES)
+def coordinates_that_fit() -> int:
+    """P for an MTU of 1500 bytes, with all planes, however few are sent."""
+    return _MOST_BODY * 8 // bits_of(PLANES) // 32 * 32
 
 
 def row_lengths(coordinates: int, row_log2: int) -> list[tuple[int, int]]:
@@ -111,7 +111,7 @@ def layout_of(
     classes = [0] * len(lengths) if layer_classes is None else list(layer_classes)
     if len(classes) != len(lengths):
         raise ValueError(f"layer_classes: {len(classes)} of them for {len(lengths)} tensors")
-    per_packet = coordinates_that_fit(max(choice)) if coordinates_per_packet is None else coordinates_per_packet
+    per_packet = coordinates_that_fit() if coordinates_per_packet is None else coordinates_per_packet
     if per_packet % 32 or not 32 <= per_packet <= _MOST_COORDINATES:
         raise ValueError(f"coordinates_per_packet: {per_packet}; valid are multiples of 32 from 32 to {_MOST_COORDINATES}")
     if not _LEAST_ROW_LOG2 <= row_log2 <= MOST_ROW_LOG2:
