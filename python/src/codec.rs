@@ -82,8 +82,7 @@ pub(crate) fn encode<'py>(
     let codec = codec(codec_name)?;
     let sent = planes(codec, planes_sent, "planes")?;
     let envelope = agreement.envelope()?;
-    let encoder =
-        Encoder::new(agreement.layout(tensor.len(), codec)?, agreement.job()).with_codec(codec);
+    let encoder = Encoder::new(agreement.layout(tensor.len(), codec)?, agreement.job()).with_codec(codec);
     let values = tensor.values()?;
     let message = py.detach(|| {
         let mut message = Message::default();
@@ -202,8 +201,7 @@ pub(crate) fn simulate_into(
         }
     }
     let simulation = Simulation {
-        encoder: Encoder::new(agreement.layout(tensor.len(), codec)?, agreement.job())
-            .with_codec(codec),
+        encoder: Encoder::new(agreement.layout(tensor.len(), codec)?, agreement.job()).with_codec(codec),
         codec,
         job: agreement.job(),
         envelope: agreement.envelope()?,
