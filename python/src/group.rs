@@ -2,7 +2,7 @@
 
 use crate::TransportError;
 use crate::dlpack::Tensor;
-use crate::transcript::{of_rank, operation, over};
+use crate::transcript::{of_rank, operation};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -317,7 +317,7 @@ impl Application<()> for App {
         while let Some(outcome) = self.communicator.poll_outcome(now_ns, endpoint) {
             if let Some(Pending { state, record }) = self.pending.remove(&outcome.number) {
                 if let Some((record, begun)) = record {
-                    let _ = self.tap.on_operation(now_ns, over(record, begun, &outcome));
+                    let _ = self.tap.on_operation(now_ns, record.ended(begun, &outcome));
                 }
                 self.finish(state, outcome);
             }

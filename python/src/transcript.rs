@@ -6,9 +6,9 @@ use pyo3::types::PyBytes;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
-use trimwire_agent::collective::{Collective, MessageId, Options, Outcome, Phase, Replicas};
+use trimwire_agent::collective::{Collective, MessageId, Options, Phase};
 use trimwire_agent::transcript::{MessageRecord, OperationRecord, ReadError, Reader, Record};
-use trimwire_encoder::{Codec, Decoding, HEADER_LEN, Reach};
+use trimwire_encoder::{Codec, HEADER_LEN, Reach};
 
 /// What is there of a packet, in the order of how much: 0 is nothing, `u32::MAX` all that was sent, and between them 1 + (`planes` << 16 | `coordinates` of the next plane).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,31 +66,7 @@ pub(crate) fn operation(number: u32, collective: &Collective, options: &Options)
         Collective::Reduce { tensor, .. } => ("reduce", tensor.len()),
         Collective::PushPull { length, .. } => ("push-pull", *length),
     };
-    OperationRecord {
-        number,
-        name: name.to_owned(),
-        coordinates: coordinates as u64,
-        planes: options.planes,
-        decoding: Decoding::Unbiased,
-        exact: options.exact,
-        consistent: options.replicas == Replicas::Consistent,
-        started_ns: 0,
-        duration_ns: 0,
-        repaired: 0,
-        digest: None,
-        failure: None,
-    }
-}
-
-/// And of one that is over.
-pub(crate) fn over(operation: OperationRecord, started_ns: u64, outcome: &Outcome) -> OperationRecord {
-    OperationRecord {
-        started_ns,
-        duration_ns: outcome.duration_ns,
-        repaired: outcome.stats.repaired,
-        failure: outcome.result.as_ref().err().map(ToString::to_string),
-        ..operation
-    }
+    OperationRecord::new(number, name, coordinates, options)
 }
 
 /// Number, name, coordinates, whether it was exact, and why it failed.

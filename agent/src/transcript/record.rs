@@ -2,6 +2,7 @@
 
 use super::bytes::{Body, Malformed, put, put_bytes, put_option};
 use super::series;
+use crate::collective::{Options, Outcome, Replicas};
 use crate::outcome::TransferStats;
 use trimwire_encoder::{Codec, Decoding, Layout, LayoutError, Reach, StreamId, Tensor};
 
@@ -195,6 +196,37 @@ pub struct OperationRecord {
     pub digest: Option<[u8; 32]>,
     /// Why it failed.
     pub failure: Option<String>,
+}
+
+impl OperationRecord {
+    /// Of an operation of so many coordinates that has not begun.
+    pub fn new(number: u32, name: &str, coordinates: usize, options: &Options) -> Self {
+        Self {
+            number,
+            name: name.to_owned(),
+            coordinates: coordinates as u64,
+            planes: options.planes,
+            decoding: options.decoding,
+            exact: options.exact,
+            consistent: options.replicas == Replicas::Consistent,
+            started_ns: 0,
+            duration_ns: 0,
+            repaired: 0,
+            digest: None,
+            failure: None,
+        }
+    }
+
+    /// Of the same that began then and is over, but for its result.
+    pub fn ended(self, started_ns: u64, outcome: &Outcome) -> Self {
+        Self {
+            started_ns,
+            duration_ns: outcome.duration_ns,
+            repaired: outcome.stats.repaired,
+            failure: outcome.result.as_ref().err().map(ToString::to_string),
+            ..self
+        }
+    }
 }
 
 /// What happened.

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use trimwire_agent::transcript::hex;
 use trimwire_fabric::sim::report::RunReport;
 use trimwire_fabric::sim::scenario::Prepared;
 
@@ -112,11 +113,7 @@ fn file_name(number: usize, name: &str) -> String {
 fn hash(prepared: &Prepared) -> String {
     let mut hash = Hash(Sha256::new());
     let _ = write!(hash, "{} {prepared:?}", env!("CARGO_PKG_VERSION"));
-    let mut text = String::new();
-    for byte in hash.0.finalize() {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    hex(&hash.0.finalize().into())
 }
 
 struct Hash(Sha256);

@@ -5,7 +5,7 @@ use crate::args::{Operation, PerfArgs, PushPullArgs, start};
 use crate::meet::{Met, meet};
 use crate::publish::Publisher;
 use crate::report::{Totals, table};
-use crate::transcript::{FaultShares, Recorded, ended, hash, notice, operation, over};
+use crate::transcript::{FaultShares, Recorded, ended, hash, notice, over};
 use crate::{Failure, bad_input, failed, gradient, print};
 use anyhow::anyhow;
 use serde::Serialize;
@@ -17,7 +17,7 @@ use trimwire_agent::collective::{
 use trimwire_agent::driver::misbehaving::Misbehaving;
 use trimwire_agent::driver::{Driver, Link, default_threads};
 use trimwire_agent::serve::{Notice, PushPull};
-use trimwire_agent::transcript::{Header, Tap, Tapped};
+use trimwire_agent::transcript::{Header, OperationRecord, Tap, Tapped};
 use trimwire_encoder::{Decoding, nmse};
 
 const QUIET_NS: u64 = 300_000_000;
@@ -87,6 +87,11 @@ fn options(args: &PerfArgs) -> Options {
         coordinates_per_packet: args.codec.coordinates_per_packet,
         ..Options::default()
     })
+}
+
+/// What a transcript says of an operation that has not begun.
+fn operation(args: &PerfArgs, number: u32, coordinates: usize) -> OperationRecord {
+    OperationRecord::new(number, args.operation.name(), coordinates, &options(args))
 }
 
 /// What all ranks have to be told alike, where no rendezvous has found out.

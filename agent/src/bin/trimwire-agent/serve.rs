@@ -255,10 +255,11 @@ impl Serving<'_> {
         self.report.recorded.extend(written);
         self.publisher.publish(&mut driver);
         // Also where it cannot go on: the others are told, rather than left to wait.
-        driver.linger(QUIET_NS, LINGER_NS).map_err(failed)?;
+        let lingered = driver.linger(QUIET_NS, LINGER_NS).map_err(failed);
         let link = driver.link_stats();
         self.report.totals = Some(Totals::new(driver.endpoint().stats(), link));
-        end
+        // What ended the job says more than what came after it.
+        end.and_then(|end| lingered.map(|()| end))
     }
 
     /// From when the workers come to when they leave.

@@ -1,6 +1,6 @@
 //! What `--record`, `--replay` and `--faults` of `trimwire-agent perf` and `serve` mean.
 
-use crate::args::{Operation, PerfArgs};
+use crate::args::Operation;
 use crate::{Failure, bad_input};
 use anyhow::{Context, anyhow};
 use clap::Args;
@@ -10,11 +10,10 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use trimwire_agent::collective::{Outcome, Replicas};
+use trimwire_agent::collective::{Memory, Options, Outcome};
 use trimwire_agent::driver::misbehaving::Faults;
 use trimwire_agent::serve::PushPull;
-use trimwire_agent::transcript::{Header, OperationRecord, Replay, Tap, Writer, Written, hex};
-use trimwire_encoder::Decoding;
+use trimwire_agent::transcript::{Header, OperationRecord, Reader, Replay, Tap, Writer, Written, hex};
 
 #[derive(Args)]
 pub(crate) struct TranscriptArgs {
@@ -159,78 +158,29 @@ impl Files<'_> {
     pub(crate) fn repeated(&self, rank: u16) -> Result<Option<Header>, Failure> {
         let Some(path) = self.replayed(rank) else { return Ok(None) };
         let open =
-            || -> anyhow::Result<Header> { Ok(*Replay::open(BufReader::new(File::open(&path)?))?.header()) };
+            || -> anyhow::Result<Header> { Ok(*Reader::new(BufReader::new(File::open(&path)?))?.header()) };
         open().with_context(|| path.display().to_string()).map(Some).map_err(bad_input)
     }
 }
 
-/// What a transcript says of an operation that has not begun.
-pub(crate) fn operation(args: &PerfArgs, number: u32, coordinates: usize) -> OperationRecord {
-    OperationRecord {
-        number,
-        name: args.operation.name().to_owned(),
-        coordinates: coordinates as u64,
-        planes: args.codec.planes,
-        decoding: Decoding::from(args.decoding),
-        exact: args.exact,
-        consistent: args.way.consistent,
-        started_ns: 0,
-        duration_ns: 0,
-        repaired: 0,
-        digest: None,
-        failure: None,
-    }
-}
-
-/// What a transcript says of a push-pull that a server has heard of. It has no result there.
-pub(crate) fn served(number: u32, push_pull: &PushPull) -> OperationRecord {
-    let PushPull { length, options } = push_pull;
-    OperationRecord {
-        number,
-        name: Operation::PushPull.name().to_owned(),
-        coordinates: *length as u64,
-        planes: options.planes,
-        decoding: options.decoding,
-        exact: options.exact,
-        consistent: options.replicas == Replicas::Consistent,
-        started_ns: 0,
-        duration_ns: 0,
-        repaired: 0,
-        digest: None,
-        failure: None,
-    }
-}
-
-/// And of what workers told servers.
+/// What a transcript says of what workers told servers.
 pub(crate) fn notice(outcome: &Outcome) -> OperationRecord {
-    OperationRecord {
-        number: outcome.number,
-        name: "notice".to_owned(),
-        coordinates: outcome.output.as_ref().map_or(0, |memory| memory.len() as u64),
-        planes: 1,
-        decoding: Decoding::Unbiased,
-        exact: true,
-        consistent: false,
-        started_ns: 0,
-        duration_ns: 0,
-        repaired: 0,
-        digest: None,
-        failure: None,
-    }
+    let words = outcome.output.as_ref().map_or(0, Memory::len);
+    let options = Options { exact: true, ..Options::default() };
+    OperationRecord::new(outcome.number, "notice", words, &options)
 }
 
-/// Of an operation that is over, but for its result.
+/// What it says of a push-pull that a server has heard of. It has no result there.
+pub(crate) fn served(number: u32, push_pull: &PushPull) -> OperationRecord {
+    OperationRecord::new(number, Operation::PushPull.name(), push_pull.length, &push_pull.options)
+}
+
+/// Of an operation that ends now, but for its result.
 pub(crate) fn ended(operation: OperationRecord, now_ns: u64, outcome: &Outcome) -> OperationRecord {
-    OperationRecord {
-        started_ns: now_ns.saturating_sub(outcome.duration_ns),
-        duration_ns: outcome.duration_ns,
-        repaired: outcome.stats.repaired,
-        failure: outcome.result.as_ref().err().map(ToString::to_string),
-        ..operation
-    }
+    operation.ended(now_ns.saturating_sub(outcome.duration_ns), outcome)
 }
 
-/// And of one that is over. Its result is hashed into `all`, too.
+/// Of one that ends now. Its result is hashed into `all`, too.
 pub(crate) fn over(
     operation: OperationRecord,
     now_ns: u64,
