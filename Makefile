@@ -76,5 +76,6 @@ book: ## the documentation as one book with a search, in target/book (needs mdbo
 deny: ## licences, sources and advisories of dependencies (needs cargo-deny; advisories need the network; no part of test, but of CI)
 	@if ! $(CARGO) deny --version >/dev/null 2>&1; then echo 'SKIPPED: dependencies (cargo-deny is not installed)'; else \
 		$(CARGO) deny --workspace check licenses bans sources && \
+		$(CARGO) deny --manifest-path python/Cargo.toml --config deny.toml check licenses bans sources && \
 		if $(CARGO) deny --workspace fetch db; then $(CARGO) deny --workspace check --disable-fetch advisories; \
 			else echo 'SKIPPED: advisories (their database cannot be fetched)'; fi; fi
