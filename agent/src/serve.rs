@@ -4,6 +4,7 @@
 //! once; a server begins the second when it has the first. [`Server`] does so, for as long as workers have something for it.
 #![forbid(unsafe_code)]
 
+use crate::pacing::Pace;
 use crate::collective::{
     Algorithm, Collective, Communicator, Memory, OperationError, Options, Outcome, Replicas, StartError,
 };
@@ -114,6 +115,8 @@ impl Notice {
             deadline_ns: (deadline_ns != NEVER).then_some(deadline_ns),
             // Of push-pulls there is one.
             algorithm: Algorithm::default(),
+            // A rank's own business.
+            pace: Pace::LINE,
         };
         Ok(Self::PushPull(PushPull { length, options }))
     }

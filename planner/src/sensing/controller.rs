@@ -12,6 +12,10 @@ pub trait Law {
     /// The ratio of the next step, from this step's ratio and measurements, which have been checked. It may be anything: the [`Controller`] keeps
     /// what is no number, and clamps.
     fn next(&mut self, ratio: f64, step: &Step) -> f64;
+    /// Share of the line's rate at which the next step may leave, above 0, up to 1. Laws of the papers leave that to the transport.
+    fn pace(&self) -> f64 {
+        1.0
+    }
 }
 
 /// Any of the laws, with its state.
@@ -56,6 +60,13 @@ impl Law for Laws {
             Self::Fixed => ratio,
         }
     }
+
+    fn pace(&self) -> f64 {
+        match self {
+            Self::TrimFeedback(law) => law.pace(),
+            _ => 1.0,
+        }
+    }
 }
 
 /// Between what a ratio stays.
@@ -90,6 +101,12 @@ impl Controller {
     /// The ratio to send the next step with.
     pub fn ratio(&self) -> f64 {
         self.ratio
+    }
+
+    /// Share of the line's rate at which the next step may leave, above 0, up to 1.
+    pub fn pace(&self) -> f64 {
+        let pace = self.law.pace();
+        if pace > 0.0 { pace.min(1.0) } else { 1.0 }
     }
 
     /// Its limits.
