@@ -142,13 +142,12 @@ pub fn offload(
         helped = false;
         for (group, moved) in moves.iter().zip(&mut moved) {
             for (tensor, on_cpu) in group.tensors.iter().zip(moved) {
-                let (other, same) = if *on_cpu { (&group.gpu, &group.cpu) } else { (&group.cpu, &group.gpu) };
-                put(&mut chains, *tensor, other);
-                let end = evaluator.end_below(&chains, best);
+                let other = if *on_cpu { &group.gpu } else { &group.cpu };
+                evaluator.branch(&chains, *tensor);
+                let end = evaluator.end_with(&chains, *tensor, other, best);
                 if end < best * (1.0 - 1e-9) {
                     (best, *on_cpu, helped) = (end, !*on_cpu, true);
-                } else {
-                    put(&mut chains, *tensor, same);
+                    put(&mut chains, *tensor, other);
                 }
             }
         }

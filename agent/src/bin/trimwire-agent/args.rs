@@ -122,7 +122,7 @@ pub(crate) struct PerfArgs {
     pub(crate) rate: RateArgs,
     /// How a rate is found: a fixed one, by cuts, marks and losses as DCTCP does, by delay as TIMELY does, or by a share of cut packets [default: dctcp; with --adaptive trim-feedback fixed].
     #[arg(long, value_enum)]
-    rate_law: Option<RateLaw>,
+    pub(crate) rate_law: Option<RateLaw>,
     /// Have a law say with how many planes, up to --planes, each operation is sent, from how the one before it fared: netsense, da1 to da5, trim-feedback or fixed, with parameters as in
     /// da5:k_min=0.1,alpha=1.5.
     #[arg(long, value_name = "LAW", conflicts_with_all = ["exact", "record", "replay"])]

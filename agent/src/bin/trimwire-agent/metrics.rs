@@ -249,6 +249,7 @@ mod tests {
         let operations = Operations::default();
         operations.took("all-reduce", 3_000_000);
         operations.failed("broadcast");
+        operations.steered("da2:k_min=0.1", 0.25, 7, 0.5);
         let text = text(&snapshot(2), LinkStats { overflowed: 9, ..LinkStats::default() }, &operations);
         for line in [
             "trimwire_agent_rank_info{rank=\"1\",world=\"8\"} 1",
@@ -261,6 +262,9 @@ mod tests {
             "trimwire_agent_overflowed_packets_total 9",
             "trimwire_agent_operation_seconds_count{operation=\"all-reduce\"} 1",
             "trimwire_agent_operation_seconds_bucket{le=\"0.0032\",operation=\"all-reduce\"} 1",
+            "trimwire_agent_adaptive_ratio{law=\"da2:k_min=0.1\"} 0.25",
+            "trimwire_agent_adaptive_planes{law=\"da2:k_min=0.1\"} 7",
+            "trimwire_agent_adaptive_pace_ratio{law=\"da2:k_min=0.1\"} 0.5",
             "trimwire_agent_operations_failed_total{operation=\"broadcast\"} 1",
         ] {
             assert!(text.lines().any(|there| there == line), "{line}\n{text}");
