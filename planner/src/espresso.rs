@@ -20,7 +20,6 @@ mod cluster;
 mod collective;
 mod draw;
 mod file;
-mod fit;
 mod frontier;
 mod model;
 mod offload;
@@ -38,7 +37,6 @@ pub use cluster::{Cluster, ClusterError, CompressorCost, Congestion, DeviceCost,
 pub use collective::time;
 pub use draw::draw;
 pub use file::FileError;
-pub use fit::{Line, fit};
 pub use model::{Model, ModelError, Tensor};
 pub use offload::{Offloaded, offload};
 pub use plan::{Choice, Plan, PlanError, check, plan};

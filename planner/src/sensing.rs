@@ -4,7 +4,7 @@
 //!  Step ─► Controller ─────────────► ratio in [k_min, k_max]
 //!          checks │ ▲ clamps
 //!                 ▼ │
-//!                Law: NetSense │ Da1 … Da5 │ TrimFeedback
+//!                Law: NetSense │ Da1 … Da5 │ TrimFeedback │ Progress
 //! ```
 //!
 //! A *ratio* is what is sent over what an uncompressed gradient would take: 1 sends everything. A [`Law`] is the arithmetic of a paper (or ours) and
@@ -23,6 +23,7 @@ mod delay_monitor;
 mod extremes;
 mod netsense;
 mod parse;
+mod progress;
 mod step;
 mod trim_feedback;
 
@@ -33,6 +34,7 @@ pub use dc2::{Da1, Da2, Da3, Da4, Da5};
 pub use delay_monitor::{DelayMonitor, Delays};
 pub use netsense::NetSense;
 pub use parse::{LAWS, LawError, parse};
+pub use progress::Progress;
 pub use step::{Step, StepError};
 pub use trim_feedback::TrimFeedback;
 

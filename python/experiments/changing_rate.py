@@ -35,9 +35,10 @@ WAYS = {
     "DA2": ("trimwire", "da2"),
     "DA5": ("trimwire", "da5"),
     "trim feedback, budget": ("trimwire", "trim-feedback:budget_ms={budget}"),
+    "progress": ("trimwire", "progress"),
 }
 FIELDS = ["scenario", "way", "at_seconds", "step_seconds", "planes", "link_mbps", "loss"]
-COLOURS = ["#999999", "#444444", "#b07aa1", "#8c564b", "#e69f00", "#d55e00", "#56b4e9", "#0072b2"]
+COLOURS = ["#999999", "#444444", "#b07aa1", "#8c564b", "#e69f00", "#d55e00", "#56b4e9", "#0072b2", "#d4007f"]
 
 
 def rank(options: argparse.Namespace) -> None:

@@ -69,7 +69,7 @@ def under_a_law(rank: int, world: int, law: str) -> dict[str, Any]:
     return {"sent": sent, "kept": kept, "stats": stats, "first": first, "last": last}
 
 
-@pytest.mark.parametrize("law", ["da1:k_min=0.05,k_max=0.5", "trim-feedback:budget_ms=0.05", "netsense"])
+@pytest.mark.parametrize("law", ["da1:k_min=0.05,k_max=0.5", "trim-feedback:budget_ms=0.05", "netsense", "progress"])
 def test_ranks_send_alike_and_a_checkpoint_goes_on_where_the_law_was(law: str) -> None:
     ranks = run(under_a_law, 3, law)
     assert ranks[0]["sent"] == ranks[1]["sent"] == ranks[2]["sent"]
@@ -302,10 +302,10 @@ def test_what_cannot_be_traced_is_said_by_name() -> None:
 def test_a_law_takes_what_ranks_counted() -> None:
     law = trimwire.Adaptive("trim-feedback:first=0.511")
     assert (law.planes, law.pace) == (9, 1.0)
-    measured, refused = law._native.step([[1_000, 500, 100, 50, 0, 0, 10**6]])
+    measured, refused = law._native.step([[1_000, 500, 100, 50, 0, 0, 10**6, 0]])
     assert refused is None and measured is not None and measured["cut"] == 0.5 and measured["arrived"] == 0.5
     assert law.planes < 9 and law.pace == 0.5
-    assert law._native.step([[0] * 7]) == (None, "delay_ns is 0: no communication takes no time")
+    assert law._native.step([[0] * 8]) == (None, "delay_ns is 0: no communication takes no time")
     with pytest.raises(ValueError, match="state_dict"):
         law.load_state_dict({})
     np.testing.assert_equal(law.stats()["adaptive_refused"], 1)

@@ -11,7 +11,8 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use trimwire_encoder::{Codec, DEFAULT_COORDINATES_PER_PACKET, PLANES};
-use trimwire_planner::espresso::{Cluster, Line, fit};
+use trimwire_planner::espresso::Cluster;
+use trimwire_planner::fit::{Line, fit};
 
 const HELP: &str = "\
 Examples:

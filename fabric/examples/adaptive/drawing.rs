@@ -12,7 +12,7 @@ const PANEL: f64 = 200.0;
 const GAP: f64 = 56.0;
 const TOP: f64 = 84.0;
 const SHOWN: [&str; 3] = ["degrading", "fluctuating", "DC2, dynamic"];
-const LAWS: [&str; 5] = ["NetSenseML", "DA2", "DA5", "trim feedback", "trim feedback, 2 ms"];
+const LAWS: [&str; 5] = ["NetSenseML", "DA2", "DA5", "trim feedback", "progress"];
 
 /// Progress over the last steps, a second.
 fn progress(samples: &[Sample], at: usize) -> f64 {

@@ -167,6 +167,7 @@ fn counts(completed: &Completed) -> Counts {
         missing: stats.missing,
         repaired: stats.repaired,
         busy_ns: completed.outcome.duration_ns,
+        idle_ns: COMPUTE_NS,
     }
 }
 

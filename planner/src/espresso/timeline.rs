@@ -57,9 +57,11 @@ pub struct Timeline {
 }
 
 /// How far a simulation is, beside what is in the queues.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct State {
     heads: [usize; 5],
+    /// Of each head its time and tensor ([`Ready::key`]): the least of them is next.
+    keys: [u128; 5],
     /// From when on each resource is free.
     free: [f64; 4],
     /// The computation that is next, and since when it could begin.
@@ -68,6 +70,12 @@ struct State {
     end: f64,
     /// What is left to do, ns.
     left: [f64; 4],
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self { heads: [0; 5], keys: [NOTHING; 5], free: [0.0; 4], next: 0, since: 0.0, end: 0.0, left: [0.0; 4] }
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -82,6 +90,16 @@ struct Ready {
     tensor: u32,
     operation: u32,
 }
+
+impl Ready {
+    /// Orders by time, then by tensor: times are not negative, so that their bits are in their order.
+    fn key(self) -> u128 {
+        u128::from(self.at.to_bits()) << 32 | u128::from(self.tensor)
+    }
+}
+
+/// The key of an empty queue.
+const NOTHING: u128 = u128::MAX;
 
 /// What became ready behind computation.
 const COMPUTED: usize = 4;
@@ -161,7 +179,7 @@ impl Timeline {
         mut visit: impl FnMut(Span),
     ) -> f64 {
         let Self { queues, now, .. } = self;
-        let State { heads, free, next, since, end, left } = now;
+        let State { heads, keys, free, next, since, end, left } = now;
         let count = stop.unwrap_or(usize::MAX).min(compute.len()).min(chains.len());
         let whole = compute.len().min(chains.len());
         let of = |tensor: usize| match other {
@@ -171,15 +189,13 @@ impl Timeline {
         // With a share for rounding.
         let late = limit * (1.0 + 1e-9);
         loop {
-            let mut best: Option<(usize, Ready)> = None;
-            for (i, queue) in queues.iter().enumerate() {
-                if let Some(head) = queue.get(heads[i])
-                    && best.is_none_or(|(_, best)| (head.at, head.tensor) < (best.at, best.tensor))
-                {
-                    best = Some((i, *head));
+            let mut queue = 0;
+            for i in 1..5 {
+                if keys[i] < keys[queue] {
+                    queue = i;
                 }
             }
-            if *next < whole && best.is_none_or(|(_, best)| *since < best.at) {
+            if *next < whole && u128::from(since.to_bits()) < keys[queue] >> 32 {
                 if *next >= count {
                     return *end;
                 }
@@ -190,13 +206,18 @@ impl Timeline {
                 *end = (*end).max(ends);
                 left[Resource::Gpu as usize] -= compute[*next];
                 if !of(*next).is_empty() {
-                    queues[COMPUTED].push(Ready { at: ends, tensor: *next as u32, operation: 0 });
+                    let ready = Ready { at: ends, tensor: *next as u32, operation: 0 };
+                    if keys[COMPUTED] == NOTHING {
+                        keys[COMPUTED] = ready.key();
+                    }
+                    queues[COMPUTED].push(ready);
                 }
                 (*next, *since) = (*next + 1, ends);
                 continue;
             }
-            let Some((queue, Ready { at, tensor, operation })) = best else { return *end };
+            let Some(&Ready { at, tensor, operation }) = queues[queue].get(heads[queue]) else { return *end };
             heads[queue] += 1;
+            keys[queue] = queues[queue].get(heads[queue]).map_or(NOTHING, |ready| ready.key());
             let operations = of(tensor as usize);
             let now = operations[operation as usize];
             let resource = now.resource as usize;
@@ -217,7 +238,11 @@ impl Timeline {
             });
             *end = (*end).max(ends);
             if operation as usize + 1 < operations.len() {
-                queues[resource].push(Ready { at: ends, tensor, operation: operation + 1 });
+                let ready = Ready { at: ends, tensor, operation: operation + 1 };
+                if keys[resource] == NOTHING {
+                    keys[resource] = ready.key();
+                }
+                queues[resource].push(ready);
             }
         }
     }

@@ -1,6 +1,6 @@
 use super::*;
 use proptest::prelude::*;
-use trimwire_encoder::{Codec, DEFAULT_COORDINATES_PER_PACKET};
+use trimwire_encoder::{Codec, DEFAULT_COORDINATES_PER_PACKET, Decoding, expected_nmse};
 
 /// Bytes of a packet of so many planes over those of its f32s.
 fn share(planes: u8) -> f64 {
@@ -106,6 +106,66 @@ fn trim_feedback_takes_the_whole_line_again_when_it_is_free() {
     assert_eq!((law.pace(), law.planes()), (1.0, 9));
 }
 
+/// What a link takes, all of it: a constant and a slope.
+fn link(law: &Adaptive, constant: f64, rate: f64, compute_ns: u64) -> Counts {
+    let bytes = 1e6 * share(law.planes());
+    Counts {
+        bytes: bytes as u64,
+        bytes_arrived: bytes as u64,
+        packets: 1_000,
+        busy_ns: (constant + bytes / rate) as u64,
+        idle_ns: compute_ns,
+        ..Counts::default()
+    }
+}
+
+/// What a step costs with every number of planes, by the codec's closed form.
+fn costs(constant: f64, rate: f64, compute_ns: u64) -> Vec<f64> {
+    let cost = |planes: u8| {
+        let error = expected_nmse(Codec::Rht, Decoding::Unbiased, &[(planes, 1.0)]).unwrap();
+        (compute_ns as f64 + constant + 1e6 * share(planes) / rate) * (1.0 + 1.25 * error)
+    };
+    (1..=9).map(cost).collect()
+}
+
+#[test]
+fn progress_finds_the_planes_with_which_a_job_gets_furthest_on_any_link_and_after_it_changes() {
+    let mut law = Adaptive::new("progress", 9).unwrap();
+    let mut chosen = Vec::new();
+    for (constant, rate) in
+        [(1e4, 10.0), (1e4, 0.02), (5e6, 1.0), (1e5, 0.3), (1e4, 0.005), (1e6, 0.1), (1e4, 10.0)]
+    {
+        for _ in 0..25 {
+            law.step(&[link(&law, constant, rate, 5_000_000)]).unwrap();
+        }
+        let costs = costs(constant, rate, 5_000_000);
+        let least = costs.iter().copied().fold(f64::INFINITY, f64::min);
+        let got = costs[usize::from(law.planes()) - 1];
+        assert!(got <= 1.05 * least, "{constant} ns and {rate} B/ns: {} planes, {got} for {least}", law.planes());
+        chosen.push(law.planes());
+    }
+    chosen.sort_unstable();
+    chosen.dedup();
+    assert!(chosen.len() > 2, "different links want different planes: {chosen:?}");
+}
+
+#[test]
+fn progress_paces_where_packets_are_cut() {
+    for available in [0.1, 0.4, 0.8] {
+        let mut law = Adaptive::new("progress", 9).unwrap();
+        let mut cuts = Vec::new();
+        for _ in 0..80 {
+            let counts = Counts { idle_ns: 100_000, ..port(&law, available) };
+            cuts.push(counts.cut as f64 / counts.packets as f64);
+            law.step(&[counts]).unwrap();
+        }
+        let settled = cuts[30..].iter().sum::<f64>() / 50.0;
+        assert!(settled < 0.12, "{available}: {settled} of the packets are cut in the end");
+        let pace = law.pace();
+        assert!(pace > 0.4 * available && pace < 1.5 * available, "{available}: {pace}");
+    }
+}
+
 #[test]
 fn losses_slow_trim_feedback_down_where_nothing_cuts() {
     let mut law = Adaptive::new("trim-feedback:first=0.511", 9).unwrap();
@@ -148,8 +208,8 @@ fn a_state_goes_on_and_another_laws_is_refused() {
 proptest! {
     #[test]
     fn whatever_ranks_tell_planes_and_pace_are_possible_ones(
-        which in 0_usize..8, most in 1_u8..=10,
-        told in prop::collection::vec(prop::collection::vec(prop::array::uniform7(any::<u64>().prop_perturb(|n, mut rng| n >> (rng.next_u32() % 64))), 0..4), 0..40),
+        which in 0..LAWS.len(), most in 1_u8..=10,
+        told in prop::collection::vec(prop::collection::vec(prop::array::uniform8(any::<u64>().prop_perturb(|n, mut rng| n >> (rng.next_u32() % 64))), 0..4), 0..40),
     ) {
         let mut law = Adaptive::new(LAWS[which], most).unwrap();
         for ranks in told {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::step::{Step, StepError};
-use super::{Da1, Da2, Da3, Da4, Da5, NetSense, TrimFeedback};
+use super::{Da1, Da2, Da3, Da4, Da5, NetSense, Progress, TrimFeedback};
 
 /// A law of ratios.
 pub trait Law {
@@ -30,6 +30,7 @@ pub enum Laws {
     Da4(Da4),
     Da5(Da5),
     TrimFeedback(TrimFeedback),
+    Progress(Progress),
     /// Always the same ratio: uniform compression, the baseline of the papers.
     Fixed,
 }
@@ -44,6 +45,7 @@ impl Law for Laws {
             Self::Da4(law) => law.name(),
             Self::Da5(law) => law.name(),
             Self::TrimFeedback(law) => law.name(),
+            Self::Progress(law) => law.name(),
             Self::Fixed => "fixed",
         }
     }
@@ -57,6 +59,7 @@ impl Law for Laws {
             Self::Da4(law) => law.next(ratio, step),
             Self::Da5(law) => law.next(ratio, step),
             Self::TrimFeedback(law) => law.next(ratio, step),
+            Self::Progress(law) => law.next(ratio, step),
             Self::Fixed => ratio,
         }
     }
@@ -64,6 +67,7 @@ impl Law for Laws {
     fn pace(&self) -> f64 {
         match self {
             Self::TrimFeedback(law) => law.pace(),
+            Self::Progress(law) => law.pace(),
             _ => 1.0,
         }
     }

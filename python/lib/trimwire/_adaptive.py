@@ -21,7 +21,7 @@ def busy(intervals: list[tuple[float, float]]) -> float:
 
 
 class Adaptive:
-    """A law in a group's operations: `netsense`, `da1` to `da5`, `trim-feedback` or `fixed`, with parameters as in `da5:k_min=0.1,alpha=1.5` (docs/planner.md).
+    """A law in a group's operations: `netsense`, `da1` to `da5`, `trim-feedback`, `progress` or `fixed`, with parameters as in `da5:k_min=0.1,alpha=1.5` (docs/planner.md).
 
     Between steps the ranks tell each other what they counted, in one small operation, and every rank's law takes all of it: they stay in step, and their states are
     equal. A group sends at least one plane, whatever the ratio.
@@ -31,6 +31,8 @@ class Adaptive:
         self.law = law
         self._native = _native.Adaptive(law, planes)
         self._most = planes
+        #: When the step before was over, on the group's clock; 0 before there was one.
+        self._ended = 0.0
         self._told: tuple[Work, Any] | None = None
         #: What was measured of the last step, and why the last one was refused that was.
         self.measured: dict[str, float] | None = None
@@ -54,7 +56,7 @@ class Adaptive:
     @property
     def rate_law(self) -> str:
         """The rate law beside it: a law that paces by itself is not to be second-guessed by another."""
-        return "fixed" if self.law.startswith("trim-feedback") else "dctcp"
+        return "fixed" if self.law.startswith(("trim-feedback", "progress")) else "dctcp"
 
     def tell(self, group: Group, works: Sequence[Work]) -> None:
         """Begins to tell all ranks how these operations of a step fared, which are over. To be called at the same place of all ranks' operations."""
@@ -63,6 +65,9 @@ class Adaptive:
         each = [stats for stats in (work.stats() for work in works) if stats is not None]
         numbers = [self.planes, *(int(sum(stats[name] for stats in each)) for name in _NUMBERS)]
         numbers.append(int(busy([(stats["began"], stats["ended"]) for stats in each]) * 1e9))
+        began = min((stats["began"] for stats in each), default=0.0)
+        numbers.append(int(max(0.0, began - self._ended) * 1e9) if self._ended else 0)
+        self._ended = max((stats["ended"] for stats in each), default=self._ended)
         own = np.array(numbers, dtype=np.uint64)
         everybody = np.zeros((group.world, own.size), dtype=np.uint64)
         self._told = group.all_gather(own.view(np.uint8), everybody.reshape(-1).view(np.uint8)), everybody

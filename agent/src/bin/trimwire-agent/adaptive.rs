@@ -65,7 +65,7 @@ impl Steering {
     }
 
     /// What this rank tells the others of an operation, and how that travels: every bit of it.
-    pub(crate) fn exchange(&self, outcome: &Outcome) -> (Collective, Options) {
+    pub(crate) fn exchange(&self, outcome: &Outcome, idle_ns: u64) -> (Collective, Options) {
         let stats = &outcome.stats;
         let counts = Counts {
             bytes: stats.bytes_expected,
@@ -75,6 +75,7 @@ impl Steering {
             missing: stats.missing,
             repaired: stats.repaired,
             busy_ns: outcome.duration_ns,
+            idle_ns,
         };
         let halves = |number: u64| [(number >> 32) as u32, number as u32].map(f32::from_bits);
         let input = Memory::from_vec(counts.to_numbers().into_iter().flat_map(halves).collect());

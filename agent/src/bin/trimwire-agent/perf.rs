@@ -195,7 +195,7 @@ fn bench<L: Link>(
     let steering = args.adaptive.as_ref().map(|law| Steering::new(law, args.codec.planes, world));
     let steering = steering.transpose()?;
     let mut bench =
-        Bench { args, rank, world, seed, communicator, driver, publisher, tap, steering, number: FIRST };
+        Bench { args, rank, world, seed, communicator, driver, publisher, tap, steering, ended_ns: 0, number: FIRST };
     let rows: Result<Vec<Row>, Failure> = args.sizes().map(|bytes| bench.measure(bytes)).collect();
     let rows = rows.and_then(|rows| bench.leave().map(|()| rows));
     let Bench { mut driver, tap, .. } = bench;
@@ -232,6 +232,8 @@ struct Bench<'a, L> {
     publisher: Publisher,
     tap: Tap,
     steering: Option<Steering>,
+    /// When the ranks had told each other of the operation before this one; 0 before the first.
+    ended_ns: u64,
     number: u32,
 }
 
@@ -415,13 +417,15 @@ impl<L: Link> Bench<'_, L> {
             Err(_) => operations.failed(self.args.operation.name()),
         }
         std::mem::replace(&mut outcome.result, Ok(())).map_err(failed)?;
-        let told = self.exchange(&outcome)?;
+        let idle_ns = if self.ended_ns == 0 { 0 } else { now_ns.saturating_sub(self.ended_ns) };
+        let told = self.exchange(&outcome, idle_ns)?;
+        self.ended_ns = self.driver.now_ns();
         Ok((outcome, told))
     }
 
     /// Has all ranks hear what each counted of an operation, where a law wants to know.
-    fn exchange(&mut self, outcome: &Outcome) -> Result<Option<Outcome>, Failure> {
-        let Some((collective, options)) = self.steering.as_ref().map(|steering| steering.exchange(outcome))
+    fn exchange(&mut self, outcome: &Outcome, idle_ns: u64) -> Result<Option<Outcome>, Failure> {
+        let Some((collective, options)) = self.steering.as_ref().map(|steering| steering.exchange(outcome, idle_ns))
         else {
             return Ok(None);
         };
