@@ -31,7 +31,7 @@ fn under(job: Job, law: &str, profile: &Profile) -> Result<Outcome, Box<dyn Erro
     Ok(run(job, link, profile, &mut parse(law)?, 1))
 }
 
-/// ResNet18's and VGG16's gradients (§5.3; Espresso's table 4), and computation as long as lets the paper's all-reduce be what it was at the fastest link.
+/// ResNet18's and VGG16's gradients (§5.3; Espresso's table 4); the papers do not say what a step computes, these are assumed.
 const RESNET18: Job = Job { gradient: 46.2e6, compute_ns: 50_000_000 };
 const VGG16: Job = Job { gradient: 553e6, compute_ns: 150_000_000 };
 /// Name, job, Mbit/s, and samples a second of table 1 or 2: NetSenseML, AllReduce, TopK-0.1.

@@ -135,14 +135,18 @@ fn progress_finds_the_planes_with_which_a_job_gets_furthest_on_any_link_and_afte
     for (constant, rate) in
         [(1e4, 10.0), (1e4, 0.02), (5e6, 1.0), (1e5, 0.3), (1e4, 0.005), (1e6, 0.1), (1e4, 10.0)]
     {
-        for _ in 0..25 {
+        let mut sent = Vec::new();
+        for _ in 0..60 {
+            sent.push(law.planes());
             law.step(&[link(&law, constant, rate, 5_000_000)]).unwrap();
         }
         let costs = costs(constant, rate, 5_000_000);
         let least = costs.iter().copied().fold(f64::INFINITY, f64::min);
-        let got = costs[usize::from(law.planes()) - 1];
-        assert!(got <= 1.05 * least, "{constant} ns and {rate} B/ns: {} planes, {got} for {least}", law.planes());
-        chosen.push(law.planes());
+        // A step in a dozen tries another number.
+        let late = &sent[30..];
+        let got = late.iter().map(|planes| costs[usize::from(*planes) - 1]).sum::<f64>() / late.len() as f64;
+        assert!(got <= 1.05 * least, "{constant} ns and {rate} B/ns: {late:?}, {got} for {least}");
+        chosen.push(sent[59]);
     }
     chosen.sort_unstable();
     chosen.dedup();

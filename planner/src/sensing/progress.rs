@@ -15,6 +15,8 @@ use crate::fit::{Line, fit};
 /// consequences). The codec's ω is known for every number of planes, and what a step would take with them follows from those that were measured: computation, and communication as a constant and
 /// a slope. So the planes are those for which the product of both is least; no budget is to be given.
 ///
+/// Steps of one size do not tell the constant from the slope: when all that are remembered are, one step is sent with a plane more, the next time with one less.
+///
 /// How fast they leave is answered apart, as by [`super::TrimFeedback`]: the *pace* falls to what arrives where packets are cut or lost, and grows while they are not. A pace that falls makes steps longer, which
 /// the planes answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -33,6 +35,8 @@ pub struct Progress {
     samples: VecDeque<(f64, f64)>,
     /// What communication takes whatever its bytes, ns, as known when steps of two sizes were among them.
     constant: f64,
+    /// How often another size was tried.
+    probes: u32,
 }
 
 impl Default for Progress {
@@ -46,6 +50,7 @@ impl Default for Progress {
             pace: 1.0,
             samples: VecDeque::new(),
             constant: 0.0,
+            probes: 0,
         }
     }
 }
@@ -141,6 +146,15 @@ impl Law for Progress {
             seconds * (1.0 + self.price * error)
         };
         let best = (1..=PLANES).min_by(|a, b| cost(*a).total_cmp(&cost(*b))).unwrap_or(sent);
-        if cost(best) < cost(sent) * (1.0 - WORTH) { share(best) } else { ratio }
+        if cost(best) < cost(sent) * (1.0 - WORTH) {
+            return share(best);
+        }
+        let bytes = self.samples.back().map_or(0.0, |(bytes, _)| *bytes);
+        if self.samples.len() >= self.memory.max(2) as usize && self.samples.iter().all(|(b, _)| *b == bytes) {
+            self.probes = self.probes.wrapping_add(1);
+            let other = if self.probes % 2 == 1 { sent + 1 } else { sent.saturating_sub(1) };
+            return share(other.clamp(1, PLANES));
+        }
+        ratio
     }
 }
