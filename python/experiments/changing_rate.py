@@ -151,22 +151,24 @@ def one(net: Net, options: argparse.Namespace, scenario: str, way: str, port: in
         environment = {"RANK": str(number), "WORLD_SIZE": str(options.ranks), "MASTER_ADDR": net.address(0), "MASTER_PORT": str(port)}
         environment = {**os.environ, "GLOO_SOCKET_IFNAME": "eth0", "TRIMWIRE_SOCKET_IFNAME": "eth0", **environment}
         inside = ["ip", "netns", "exec", f"r{number}", *words]
-        children.append(subprocess.Popen(inside, env=environment, stdout=subprocess.PIPE if number == 0 else subprocess.DEVNULL, text=True))
+        children.append(subprocess.Popen(inside, env=environment, stdout=subprocess.PIPE if number == 0 else subprocess.DEVNULL))
     said = children[0].stdout
     assert said is not None
-    if said.readline().strip() != "begin":
+    if said.readline().strip() != b"begin":
         sys.exit(f"{way}: the ranks did not begin")
     start, rows = time.monotonic(), []
     os.set_blocking(said.fileno(), False)
-    pending, rest = list(plan), ""
-    while children[0].poll() is None or rest:
+    pending, rest, ended = list(plan), b"", False
+    while not ended:
         now = time.monotonic() - start
         while pending and pending[0][0] <= now:
             net.rate(pending.pop(0)[1])
-        got = said.read() or ""
-        rest += got
-        while "\n" in rest:
-            line, rest = rest.split("\n", 1)
+        # None: nothing yet; nothing at all: rank 0 has ended.
+        got = said.read(65_536)
+        ended = got == b""
+        rest += got or b""
+        while b"\n" in rest:
+            line, rest = rest.split(b"\n", 1)
             row = json.loads(line)
             link = next(mbps for begin, mbps in reversed(plan) if begin <= row["at_seconds"])
             rows.append({"scenario": scenario, "way": way, "link_mbps": round(link, 2), **row})
