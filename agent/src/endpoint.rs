@@ -200,7 +200,8 @@ impl Endpoint {
             return Err(SendError::Stream { message: id, stream, own: self.stream });
         }
         let (layout, planes) = (layout.clone(), message.planes());
-        let outbound = Outbound { message: id, layout, planes, want_map, best_effort: false, pace: Pace::LINE };
+        let outbound =
+            Outbound { message: id, layout, planes, want_map, best_effort: false, pace: Pace::LINE };
         self.open(now_ns, to, &outbound)?;
         for (number, row) in Row::of_message(message).into_iter().enumerate() {
             // Never refused: these are its rows, in order.

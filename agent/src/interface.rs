@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 
 use crate::config::Reliability;
-use crate::pacing::Pace;
 use crate::outcome::{TransferError, TransferStats};
+use crate::pacing::Pace;
 use crate::wire::Reason;
 use crate::wire::cut_map::CutMap;
 use trimwire_encoder::wire::StreamId;

@@ -4,11 +4,11 @@
 //! once; a server begins the second when it has the first. [`Server`] does so, for as long as workers have something for it.
 #![forbid(unsafe_code)]
 
-use crate::pacing::Pace;
 use crate::collective::{
     Algorithm, Collective, Communicator, Memory, OperationError, Options, Outcome, Replicas, StartError,
 };
 use crate::endpoint::{Endpoint, Reliability};
+use crate::pacing::Pace;
 use std::collections::BTreeMap;
 use trimwire_encoder::Decoding;
 

@@ -139,11 +139,16 @@ fn what_ranks_measured_takes_the_place_of_loopback_and_is_checked() {
     near("latency_us", 10.0);
     near("gbps", 12.0);
     assert_eq!(measured["ranks"], 4);
-    for (role, rows, said) in
-        [("broadcast", row(1e4), "role: 'broadcast'"), ("all-reduce", row(1e4), "two sizes"), ("all-reduce", "7".to_owned(), "bytes")]
-    {
+    for (role, rows, said) in [
+        ("broadcast", row(1e4), "role: 'broadcast'"),
+        ("all-reduce", row(1e4), "two sizes"),
+        ("all-reduce", "7".to_owned(), "bytes"),
+    ] {
         let output = perf(role, &rows);
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.code() == Some(3) && stderr.contains(said) && stderr.contains("perf.json"), "{stderr}");
+        assert!(
+            output.status.code() == Some(3) && stderr.contains(said) && stderr.contains("perf.json"),
+            "{stderr}"
+        );
     }
 }

@@ -84,7 +84,8 @@ fn netsenseml() -> Text {
     for (i, (from, rate)) in degrading.pieces.iter().enumerate() {
         let until = degrading.pieces.get(i + 1).map_or(degrading.end_ns, |(from, _)| *from);
         let rates = outcomes.iter().map(|outcome| {
-            let steps = outcome.samples.iter().filter(|sample| (*from..until).contains(&sample.at_ns)).count();
+            let steps =
+                outcome.samples.iter().filter(|sample| (*from..until).contains(&sample.at_ns)).count();
             format!("{:.2}", steps as f64 * 1e9 / (until - from) as f64)
         });
         let _ = writeln!(text, "| {:.0} | {} |", rate / 1e6, rates.collect::<Vec<_>>().join(" | "));
@@ -164,8 +165,13 @@ fn espresso() -> Text {
     }
     text += "\nTables 5 and 6: tensors that selection and offloading look at, and the paper's times; ours are what `--example strategies` prints.\n\n\
              | network | tensors | paper, selection | compressed, ours | paper, offloading of |\n|---|---|---|---|---|\n";
-    let tables = [("vgg16", "7 ms", "11: 1 ms"), ("resnet101", "179 ms", "42: 14 ms"), ("ugatit", "84 ms", "32: 1 ms")];
-    let more = [("bert-base", "125 ms", "54: 2 ms"), ("gpt-2", "99 ms", "34: 1 ms"), ("lstm", "1 ms", "5: 1 ms")];
+    let tables = [
+        ("vgg16", "7 ms", "11: 1 ms"),
+        ("resnet101", "179 ms", "42: 14 ms"),
+        ("ugatit", "84 ms", "32: 1 ms"),
+    ];
+    let more =
+        [("bert-base", "125 ms", "54: 2 ms"), ("gpt-2", "99 ms", "34: 1 ms"), ("lstm", "1 ms", "5: 1 ms")];
     for (name, selection, offloading) in tables.into_iter().chain(more) {
         let of_model = model(name, Device::default()).ok_or("no such model")?.check()?;
         let (made, _) = plan(&of_model, &read("nvlink-100g")?, false, &mut || 0)?;

@@ -134,14 +134,19 @@ pub(crate) fn run(options: &MeasureOptions) -> Outcome {
 }
 
 fn yaml(report: &Report, machines: u32) -> String {
-    let Report { planes, share, threads, compress, decompress, over, all_reduce, latency_us, gbps, .. } = report;
+    let Report { planes, share, threads, compress, decompress, over, all_reduce, latency_us, gbps, .. } =
+        report;
     let off = |fitted: &Fitted| format!("worst sample {:.0} % off", fitted.worst * 100.0);
     let mut text = String::new();
     let _ = writeln!(text, "# Measured by trimwire plan measure: {over}; codec with {threads} threads.");
     let _ = writeln!(text, "cluster: measured, {machines} machines");
     let _ = writeln!(text, "machines: {machines}\ngpus: 1");
-    let _ = writeln!(text, "intra: {{ gbps: {gbps:.3}, latency_us: {latency_us:.2} }}    # one device a machine: not used");
-    let _ = writeln!(text, "inter: {{ gbps: {gbps:.3}, latency_us: {latency_us:.2} }}    # {}", off(all_reduce));
+    let _ = writeln!(
+        text,
+        "intra: {{ gbps: {gbps:.3}, latency_us: {latency_us:.2} }}    # one device a machine: not used"
+    );
+    let _ =
+        writeln!(text, "inter: {{ gbps: {gbps:.3}, latency_us: {latency_us:.2} }}    # {}", off(all_reduce));
     let _ = writeln!(text, "compressor:\n  name: rht with {planes} planes\n  share: {share:.6}");
     for device in ["gpu", "cpu"] {
         let note = if device == "gpu" { "    # none was measured: the processor's" } else { "" };

@@ -1,7 +1,7 @@
 //! What the user asks for.
 
-use crate::failure::EXIT_CODES;
 use super::measure::MeasureOptions;
+use crate::failure::EXIT_CODES;
 use clap::Args;
 use std::path::PathBuf;
 

@@ -38,7 +38,12 @@ pub(crate) fn drawing(runs: &[(Profile, Vec<Run>)], contenders: &[Contender]) ->
         let most = 1e9 / 500_000.0;
         let x = |at: u64| LEFT + (right - LEFT) * (at as f64 / profile.end_ns as f64).min(1.0);
         let y = |value: f64| bottom - PANEL * (value / most).clamp(0.0, 1.0);
-        let _ = writeln!(svg, "<text x=\"{LEFT}\" y=\"{}\" font-weight=\"bold\">{}</text>", top - 8.0, profile.name);
+        let _ = writeln!(
+            svg,
+            "<text x=\"{LEFT}\" y=\"{}\" font-weight=\"bold\">{}</text>",
+            top - 8.0,
+            profile.name
+        );
         for value in [0.0, 500.0, 1_000.0, 1_500.0, 2_000.0] {
             let at = y(value);
             let _ = writeln!(
@@ -50,7 +55,13 @@ pub(crate) fn drawing(runs: &[(Profile, Vec<Run>)], contenders: &[Contender]) ->
         }
         for i in 0..=4_u64 {
             let at = profile.end_ns * i / 4;
-            let _ = writeln!(svg, "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{} ms</text>", x(at), bottom + 18.0, at / 1_000_000);
+            let _ = writeln!(
+                svg,
+                "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{} ms</text>",
+                x(at),
+                bottom + 18.0,
+                at / 1_000_000
+            );
         }
         let path = |points: &mut dyn Iterator<Item = (f64, f64)>| {
             let mut path = String::new();
@@ -59,13 +70,27 @@ pub(crate) fn drawing(runs: &[(Profile, Vec<Run>)], contenders: &[Contender]) ->
             }
             path
         };
-        let link = path(&mut (0..400_u64).map(|i| profile.end_ns * i / 400).map(|at| (x(at), y(most * profile.at(at) / profile.line_bps()))));
+        let link = path(
+            &mut (0..400_u64)
+                .map(|i| profile.end_ns * i / 400)
+                .map(|at| (x(at), y(most * profile.at(at) / profile.line_bps()))),
+        );
         let _ = writeln!(svg, "<path d=\"{link}\" fill=\"none\" stroke=\"#333\" stroke-dasharray=\"4 4\"/>");
         let mut level = top;
-        for (contender, run) in contenders.iter().zip(runs).filter(|(contender, _)| LAWS.contains(&contender.name)) {
+        for (contender, run) in
+            contenders.iter().zip(runs).filter(|(contender, _)| LAWS.contains(&contender.name))
+        {
             let every = (run.samples.len() / 300).max(1);
-            let curve = path(&mut (0..run.samples.len()).step_by(every).map(|i| (x(run.samples[i].at_ns), y(progress(&run.samples, i)))));
-            let _ = writeln!(svg, "<path d=\"{curve}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.6\"/>", contender.colour);
+            let curve = path(
+                &mut (0..run.samples.len())
+                    .step_by(every)
+                    .map(|i| (x(run.samples[i].at_ns), y(progress(&run.samples, i)))),
+            );
+            let _ = writeln!(
+                svg,
+                "<path d=\"{curve}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.6\"/>",
+                contender.colour
+            );
             level += 24.0;
             let left = right + 16.0;
             let _ = writeln!(

@@ -52,7 +52,8 @@ impl Run {
         let count = self.samples.len().max(1) as f64;
         let mean = |of: &dyn Fn(&Sample) -> f64| self.samples.iter().map(of).sum::<f64>() / count;
         let steps = count * 1e9 / self.end_ns.max(1) as f64;
-        let progress = self.samples.iter().map(|s| 1.0 / (1.0 + s.nmse)).sum::<f64>() * 1e9 / self.end_ns.max(1) as f64;
+        let progress =
+            self.samples.iter().map(|s| 1.0 / (1.0 + s.nmse)).sum::<f64>() * 1e9 / self.end_ns.max(1) as f64;
         let mut times: Vec<u64> = self.samples.iter().map(|sample| sample.step_ns).collect();
         times.sort_unstable();
         let slowest = times.get(times.len() * 99 / 100).copied().unwrap_or(0) as f64 / 1e6;

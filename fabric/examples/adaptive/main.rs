@@ -82,7 +82,13 @@ fn main() -> Result<(), Box<dyn Error>> {
             println!("{line}");
             let _ = writeln!(text, "{line}");
             for sample in &run.samples {
-                let _ = writeln!(csv, "{},{},{}", profile.name.replace(',', ""), contender.name.replace(',', ""), sample.csv(&profile));
+                let _ = writeln!(
+                    csv,
+                    "{},{},{}",
+                    profile.name.replace(',', ""),
+                    contender.name.replace(',', ""),
+                    sample.csv(&profile)
+                );
             }
             of_profile.push(run);
         }

@@ -26,7 +26,8 @@ pub fn time(routine: Routine, ranks: f64, bytes: f64, latency_ns: f64, bytes_per
 
 /// The same as the lesser of two lines, equal ones where there is one algorithm.
 pub(super) fn lines(routine: Routine, ranks: f64, latency_ns: f64, bytes_per_ns: f64) -> [Affine; 2] {
-    let line = |rounds: f64, share: f64| Affine { constant: rounds * latency_ns, slope: share / bytes_per_ns };
+    let line =
+        |rounds: f64, share: f64| Affine { constant: rounds * latency_ns, slope: share / bytes_per_ns };
     if ranks <= 1.0 {
         return [Affine { constant: 0.0, slope: 0.0 }; 2];
     }

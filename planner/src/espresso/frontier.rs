@@ -31,7 +31,9 @@ pub(super) fn patterns(
     states: &[Congestion],
 ) -> Vec<(usize, Vec<Pattern>)> {
     let usable = options.iter().enumerate().filter(|(_, path)| usable(path, cluster));
-    usable.map(|(option, path)| (option, states.iter().map(|state| pattern(path, cluster, *state)).collect())).collect()
+    usable
+        .map(|(option, path)| (option, states.iter().map(|state| pattern(path, cluster, *state)).collect()))
+        .collect()
 }
 
 /// Every usable option as a candidate for tensors of so many elements.

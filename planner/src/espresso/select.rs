@@ -70,7 +70,13 @@ impl Evaluator {
     }
 
     /// As [`Self::end_below`], with `with` for `tensor`'s chains. `chains`, but for that tensor, and `tensor` are those that [`Self::branch`] was told.
-    pub(super) fn end_with(&mut self, chains: &[Vec<Chain>], tensor: usize, with: &[Chain], limit: f64) -> f64 {
+    pub(super) fn end_with(
+        &mut self,
+        chains: &[Vec<Chain>],
+        tensor: usize,
+        with: &[Chain],
+        limit: f64,
+    ) -> f64 {
         self.evaluations += 1;
         let compute = &self.compute;
         let states = self.states.iter().zip(&mut self.timelines).zip(chains.iter().zip(with));
@@ -184,15 +190,15 @@ pub fn select(model: &Model, cluster: &Cluster, options: &[CompressionOption]) -
                 {
                     continue;
                 }
-                let limit = if is_first { best.max(top[RANKED - 1]) } else { best };
+                let limit =
+                    if is_first { wanted(best).max(top[RANKED - 1] * (1.0 - 1e-11)) } else { wanted(best) };
                 let end = evaluator.end_with(&selected.chains, tensor, &candidate.chains, limit);
                 if is_first && end < top[RANKED - 1] {
                     top[RANKED - 1] = end;
                     top.sort_by(f64::total_cmp);
                     ranked.push((end, candidate.option));
                 }
-                // Less than rounding is no reason.
-                if end < best * (1.0 - 1e-9) {
+                if end < wanted(best) {
                     (best, chosen) = (end, Some(candidate));
                 }
             }
@@ -219,6 +225,11 @@ pub fn select(model: &Model, cluster: &Cluster, options: &[CompressionOption]) -
     }
     selected.evaluations = evaluator.evaluations;
     selected
+}
+
+/// What a better strategy has to end before: less than rounding is no reason. Where computation is what takes so long, this is known to be out of reach at once.
+pub(super) fn wanted(best: f64) -> f64 {
+    best * (1.0 - 1e-9)
 }
 
 /// What a tensor of a size can have.
@@ -252,8 +263,8 @@ fn pairs(
                 let kept_first = put(&mut selected.chains, *first, &a.chains);
                 evaluator.branch(&selected.chains, *second);
                 for b in &of[*second] {
-                    let end = evaluator.end_with(&selected.chains, *second, &b.chains, *best);
-                    if end < *best * (1.0 - 1e-9) {
+                    let end = evaluator.end_with(&selected.chains, *second, &b.chains, wanted(*best));
+                    if end < wanted(*best) {
                         (*best, chosen) = (end, Some((a, b)));
                     }
                 }

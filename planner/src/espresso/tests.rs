@@ -128,7 +128,8 @@ fn a_branch_goes_on_to_what_the_whole_strategy_takes() {
         let pick = |random: &mut u64| &all[(splitmix(random) * all.len() as f64) as usize % all.len()];
         let state = cluster.states()[0];
         let of = |tensor: &Tensor, option| chain(option, tensor.elements as f64, &cluster, state);
-        let mut chains: Vec<Chain> = model.tensors.iter().map(|tensor| of(tensor, pick(&mut random))).collect();
+        let mut chains: Vec<Chain> =
+            model.tensors.iter().map(|tensor| of(tensor, pick(&mut random))).collect();
         let compute: Vec<f64> = model.tensors.iter().map(|tensor| tensor.compute_us * 1e3).collect();
         let at = (splitmix(&mut random) * chains.len() as f64) as usize % chains.len();
         let mut timeline = Timeline::default();
@@ -142,7 +143,10 @@ fn a_branch_goes_on_to_what_the_whole_strategy_takes() {
             let wanted = naive_end(&compute, &chains);
             chains[at] = before;
             assert_eq!(got, wanted);
-            assert!(below == wanted || (below >= limit && wanted >= limit * (1.0 - 1e-9)), "{below} for {wanted}, limit {limit}");
+            assert!(
+                below == wanted || (below >= limit && wanted >= limit * (1.0 - 1e-9)),
+                "{below} for {wanted}, limit {limit}"
+            );
             early += u32::from(below != wanted);
         }
         let bubble = timeline.bubble(&compute, &chains);

@@ -74,7 +74,15 @@ struct State {
 
 impl Default for State {
     fn default() -> Self {
-        Self { heads: [0; 5], keys: [NOTHING; 5], free: [0.0; 4], next: 0, since: 0.0, end: 0.0, left: [0.0; 4] }
+        Self {
+            heads: [0; 5],
+            keys: [NOTHING; 5],
+            free: [0.0; 4],
+            next: 0,
+            since: 0.0,
+            end: 0.0,
+            left: [0.0; 4],
+        }
     }
 }
 
@@ -114,7 +122,14 @@ impl Timeline {
 
     /// When everything is synchronised with another chain for the tensor that [`Self::branch`] was told, as far as it is below `limit`, as [`Self::end_below`]. All other arguments
     /// have to be what they were then.
-    pub fn end_with(&mut self, compute: &[f64], chains: &[Chain], tensor: usize, chain: &Chain, limit: f64) -> f64 {
+    pub fn end_with(
+        &mut self,
+        compute: &[f64],
+        chains: &[Chain],
+        tensor: usize,
+        chain: &Chain,
+        limit: f64,
+    ) -> f64 {
         self.now = self.branch.state;
         for (queue, length) in self.queues.iter_mut().zip(self.branch.lengths) {
             queue.truncate(length);
@@ -186,8 +201,8 @@ impl Timeline {
             Some((place, chain)) if place == tensor => chain.operations(),
             _ => chains[tensor].operations(),
         };
-        // With a share for rounding.
-        let late = limit * (1.0 + 1e-9);
+        // With a share for rounding, which is less than that by an order or two.
+        let late = limit * (1.0 + 1e-12);
         loop {
             let mut queue = 0;
             for i in 1..5 {
@@ -205,6 +220,9 @@ impl Timeline {
                 visit(Span { tensor: *next, operation: None, resource: Resource::Gpu, start, end: ends });
                 *end = (*end).max(ends);
                 left[Resource::Gpu as usize] -= compute[*next];
+                if ends + left[Resource::Gpu as usize] > late {
+                    return (ends + left[Resource::Gpu as usize]).max(limit);
+                }
                 if !of(*next).is_empty() {
                     let ready = Ready { at: ends, tensor: *next as u32, operation: 0 };
                     if keys[COMPUTED] == NOTHING {
@@ -226,7 +244,7 @@ impl Timeline {
             free[resource] = ends;
             left[resource] -= now.time;
             if ends + left[resource] > late {
-                return ends + left[resource];
+                return (ends + left[resource]).max(limit);
             }
             let place = Some(operation as usize);
             visit(Span {

@@ -36,7 +36,9 @@ struct State {
 #[non_exhaustive]
 pub enum RestoreError {
     /// Another law's, or another's parameters.
-    #[error("the state is of '{saved}' with up to {saved_planes} planes, and the law is '{law}' with up to {planes}")]
+    #[error(
+        "the state is of '{saved}' with up to {saved_planes} planes, and the law is '{law}' with up to {planes}"
+    )]
     OtherLaw {
         /// Whose state it is.
         saved: String,
@@ -80,10 +82,18 @@ impl Adaptive {
             Err(LawError::Value { law: name, key, value: value.to_string(), valid })
         };
         if k_max < one {
-            return outside("k_max", k_max, "numbers from 0.0425 on, which is one plane: collectives send no less");
+            return outside(
+                "k_max",
+                k_max,
+                "numbers from 0.0425 on, which is one plane: collectives send no less",
+            );
         }
         if k_min > all {
-            return outside("k_min", k_min, "numbers up to what the most planes take: 0.761 with 10, 0.511 with 9");
+            return outside(
+                "k_min",
+                k_min,
+                "numbers up to what the most planes take: 0.761 with 10, 0.511 with 9",
+            );
         }
         let limits = Limits { k_min: k_min.max(one), k_max: k_max.min(all) };
         let controller = Controller::new(controller.law().clone(), limits, controller.ratio());

@@ -15,10 +15,18 @@ fn counts(cut: u64, arrived: u64, busy_ns: u64) -> Counts {
 
 #[test]
 fn a_step_is_all_ranks_and_its_delay_that_of_who_waited_for_nobody() {
-    let ranks = [counts(0, 1_000_000, 30), counts(500, 600_000, 10), Counts { missing: 20, repaired: 40, ..counts(100, 800_000, 70) }];
+    let ranks = [
+        counts(0, 1_000_000, 30),
+        counts(500, 600_000, 10),
+        Counts { missing: 20, repaired: 40, ..counts(100, 800_000, 70) },
+    ];
     let step = Counts::step(&ranks, 1_000);
     assert_eq!((step.at_ns, step.bytes, step.delay_ns), (1_010, 1_000_000, 10));
-    assert!((step.cut - 0.2).abs() < 1e-12 && (step.arrived - 0.8).abs() < 1e-12 && (step.lost - 0.02).abs() < 1e-12);
+    assert!(
+        (step.cut - 0.2).abs() < 1e-12
+            && (step.arrived - 0.8).abs() < 1e-12
+            && (step.lost - 0.02).abs() < 1e-12
+    );
     // Tails that are sent again arrive, too, and nobody gets more than everything.
     assert_eq!(Counts::step(&[counts(0, 2_000_000, 10)], 0).arrived, 1.0);
     for rank in ranks {
@@ -46,7 +54,11 @@ fn limits_that_leave_no_planes_are_errors_that_name_the_limit() {
         error("da2:k_max=0.04", 9),
         "da2: k_max=0.04; valid are numbers from 0.0425 on, which is one plane: collectives send no less"
     );
-    assert!((share(1) - 0.0424).abs() < 1e-4 && (share(10) - 0.761).abs() < 1e-3 && (share(9) - 0.511).abs() < 1e-3);
+    assert!(
+        (share(1) - 0.0424).abs() < 1e-4
+            && (share(10) - 0.761).abs() < 1e-3
+            && (share(9) - 0.511).abs() < 1e-3
+    );
     assert_eq!(
         error("netsense:k_min=0.6", 9),
         "netsense: k_min=0.6; valid are numbers up to what the most planes take: 0.761 with 10, 0.511 with 9"
@@ -204,7 +216,10 @@ fn a_state_goes_on_and_another_laws_is_refused() {
     }
     for (text, wrong) in [("\"ratio\":", "\"ratio\":7.5,\"was\":"), ("\"k_max\":", "\"k_max\":1,\"was\":")] {
         let error = restore(&mut restored, &state.replacen(text, wrong, 1)).unwrap_err();
-        assert!(error.contains("valid are") || error.contains("unknown field") || error.contains("ratio"), "{error}");
+        assert!(
+            error.contains("valid are") || error.contains("unknown field") || error.contains("ratio"),
+            "{error}"
+        );
     }
     assert!(restore(&mut restored, "{}").is_err());
 }

@@ -99,7 +99,8 @@ impl Progress {
     /// Takes a step's communication: what so many bytes take, as far as is known.
     fn learn(&mut self, bytes: f64, delay: f64) -> Line {
         if self.samples.iter().any(|(b, d)| {
-            let expected = if *b > 0.0 { self.constant + (d - self.constant).max(0.0) * bytes / b } else { *d };
+            let expected =
+                if *b > 0.0 { self.constant + (d - self.constant).max(0.0) * bytes / b } else { *d };
             *b == bytes && (delay > OTHER * expected || delay * OTHER < expected)
         }) {
             self.forget();
@@ -150,7 +151,8 @@ impl Law for Progress {
             return share(best);
         }
         let bytes = self.samples.back().map_or(0.0, |(bytes, _)| *bytes);
-        if self.samples.len() >= self.memory.max(2) as usize && self.samples.iter().all(|(b, _)| *b == bytes) {
+        if self.samples.len() >= self.memory.max(2) as usize && self.samples.iter().all(|(b, _)| *b == bytes)
+        {
             self.probes = self.probes.wrapping_add(1);
             let other = if self.probes % 2 == 1 { sent + 1 } else { sent.saturating_sub(1) };
             return share(other.clamp(1, PLANES));

@@ -50,8 +50,7 @@ impl Steering {
     /// # Errors
     /// What is no law, by name.
     pub(crate) fn new(law: &str, planes: u8, world: u16) -> Result<Self, Failure> {
-        let law =
-            Adaptive::new(law, planes).map_err(|error| bad_input(anyhow!("--adaptive: {error}")))?;
+        let law = Adaptive::new(law, planes).map_err(|error| bad_input(anyhow!("--adaptive: {error}")))?;
         Ok(Self { law, world, taken: Vec::new() })
     }
 

@@ -62,7 +62,13 @@ struct LawLabel {
 
 impl Default for Operations {
     fn default() -> Self {
-        Self { seconds: Family::new_with_constructor(Buckets), failed: Family::default(), ratio: Family::default(), planes: Family::default(), pace: Family::default() }
+        Self {
+            seconds: Family::new_with_constructor(Buckets),
+            failed: Family::default(),
+            ratio: Family::default(),
+            planes: Family::default(),
+            pace: Family::default(),
+        }
     }
 }
 

@@ -141,7 +141,9 @@ fn measure(args: &PerfArgs) -> Result<bool, Failure> {
         // Before anybody is waited for.
         Steering::new(law, args.codec.planes, 1)?;
         if args.operation == Operation::PushPull {
-            return Err(bad_input(anyhow!("--adaptive: servers are told one number of planes; laws work without servers")));
+            return Err(bad_input(anyhow!(
+                "--adaptive: servers are told one number of planes; laws work without servers"
+            )));
         }
     }
     let Met { rank, world, job, seed, hosts, agreed, mtu, endpoint, link } = meet(args)?;
@@ -194,8 +196,19 @@ fn bench<L: Link>(
     let communicator = Communicator::new(config);
     let steering = args.adaptive.as_ref().map(|law| Steering::new(law, args.codec.planes, world));
     let steering = steering.transpose()?;
-    let mut bench =
-        Bench { args, rank, world, seed, communicator, driver, publisher, tap, steering, ended_ns: 0, number: FIRST };
+    let mut bench = Bench {
+        args,
+        rank,
+        world,
+        seed,
+        communicator,
+        driver,
+        publisher,
+        tap,
+        steering,
+        ended_ns: 0,
+        number: FIRST,
+    };
     let rows: Result<Vec<Row>, Failure> = args.sizes().map(|bytes| bench.measure(bytes)).collect();
     let rows = rows.and_then(|rows| bench.leave().map(|()| rows));
     let Bench { mut driver, tap, .. } = bench;
@@ -425,7 +438,8 @@ impl<L: Link> Bench<'_, L> {
 
     /// Has all ranks hear what each counted of an operation, where a law wants to know.
     fn exchange(&mut self, outcome: &Outcome, idle_ns: u64) -> Result<Option<Outcome>, Failure> {
-        let Some((collective, options)) = self.steering.as_ref().map(|steering| steering.exchange(outcome, idle_ns))
+        let Some((collective, options)) =
+            self.steering.as_ref().map(|steering| steering.exchange(outcome, idle_ns))
         else {
             return Ok(None);
         };

@@ -33,7 +33,8 @@ fn one(size: usize, planes: u8, parallel: bool, rounds: u32) -> Result<(f64, f64
     let stream = StreamId::new(0, 0).context("rank 0 of job 0")?;
     let envelope = Envelope { stream, message: 1 };
     let encoder = Encoder::new(layout.clone(), job).parallel(parallel);
-    let mut decoder = Decoder::new(layout, job, envelope, Decoding::Unbiased).with_planes(planes).parallel(parallel);
+    let mut decoder =
+        Decoder::new(layout, job, envelope, Decoding::Unbiased).with_planes(planes).parallel(parallel);
     let (mut message, mut out) = (Message::default(), vec![0.0_f32; size]);
     let (mut encodes, mut decodes) = (Vec::new(), Vec::new());
     // The first round touches the memory.

@@ -48,7 +48,13 @@ fn one_rank(rank: u16, link: UdpLink, other: std::net::SocketAddr, rounds: u32) 
             let tensor = Memory::from_vec((0..size).map(|i| (i % 1_000) as f32 - 500.0).collect());
             let options = Options { exact: true, algorithm: Algorithm::Direct, ..Options::default() };
             let now_ns = driver.now_ns();
-            communicator.start(now_ns, number, Collective::AllReduce { tensor }, options, driver.endpoint())?;
+            communicator.start(
+                now_ns,
+                number,
+                Collective::AllReduce { tensor },
+                options,
+                driver.endpoint(),
+            )?;
             let outcome = driver.run(now_ns.saturating_add(LIMIT_NS), &mut communicator)?;
             let outcome = outcome.with_context(|| format!("{size} coordinates took more than a minute"))?;
             outcome.result?;
@@ -65,7 +71,8 @@ fn one_rank(rank: u16, link: UdpLink, other: std::net::SocketAddr, rounds: u32) 
 
 /// Ranks, and (bytes on the wire, seconds), of what a perf printed.
 pub(super) fn of_perf(text: &str) -> Result<(u32, Vec<(f64, f64)>)> {
-    let report: serde_json::Value = serde_json::from_str(text).context("is no JSON of trimwire-agent perf")?;
+    let report: serde_json::Value =
+        serde_json::from_str(text).context("is no JSON of trimwire-agent perf")?;
     let role = report["role"].as_str().unwrap_or("nothing");
     ensure!(role == "all-reduce", "role: '{role}'; all-reduces are what is fitted");
     let world = report["world"].as_u64().filter(|world| (2..=1_024).contains(world));
@@ -73,8 +80,10 @@ pub(super) fn of_perf(text: &str) -> Result<(u32, Vec<(f64, f64)>)> {
     let rows = report["rows"].as_array().context("rows: there are none")?;
     let mut samples = Vec::new();
     for row in rows {
-        let number = |key: &str| row[key].as_f64().with_context(|| format!("rows: {key}: {} is no number", row[key]));
-        let (bytes, seconds, planes, error) = (number("bytes")?, number("seconds_p50")?, number("planes")?, number("nmse")?);
+        let number =
+            |key: &str| row[key].as_f64().with_context(|| format!("rows: {key}: {} is no number", row[key]));
+        let (bytes, seconds, planes, error) =
+            (number("bytes")?, number("seconds_p50")?, number("planes")?, number("nmse")?);
         // What is exact counts as one plane of the raw codec.
         let share = if error == 0.0 {
             1.0
