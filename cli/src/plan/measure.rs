@@ -57,11 +57,11 @@ struct Fitted {
     /// Greatest relative distance of a sample from the model.
     worst: f64,
     /// (Bytes, seconds).
-    samples: Vec<(f64, f64)>,
+    samples: codec::Samples,
 }
 
 impl Fitted {
-    fn new(samples: Vec<(f64, f64)>) -> anyhow::Result<Self> {
+    fn new(samples: codec::Samples) -> anyhow::Result<Self> {
         let Line { constant, slope, worst } =
             fit(&samples).ok_or_else(|| anyhow!("{} samples of one size are no line", samples.len()))?;
         Ok(Self { launch_us: constant * 1e6, gbytes_per_s: 1e-9 / slope.max(1e-15), worst, samples })
@@ -92,19 +92,16 @@ struct Report {
 
 /// Measures and prints.
 pub(crate) fn run(options: &MeasureOptions) -> Outcome {
-    let (ranks, over, samples) = match &options.perf {
-        Some(file) => {
-            let text = super::read(file)?;
-            let (ranks, samples) =
-                network::of_perf(&text).with_context(|| super::name(file)).map_err(Failure::input)?;
-            (ranks, format!("{ranks} ranks of a perf"), samples)
-        }
-        None => {
-            let samples = network::on_loopback(options.rounds).context("collectives on loopback")?;
-            (2, "two ranks on loopback".to_owned(), samples)
-        }
+    let (ranks, over, samples) = if let Some(file) = &options.perf {
+        let text = super::read(file)?;
+        let (ranks, samples) =
+            network::of_perf(&text).with_context(|| super::name(file)).map_err(Failure::input)?;
+        (ranks, format!("{ranks} ranks of a perf"), samples)
+    } else {
+        let samples = network::on_loopback(options.rounds).context("collectives on loopback")?;
+        (2, "two ranks on loopback".to_owned(), samples)
     };
-    let (compress, decompress) = codec::times(options.planes, options.threads, options.rounds)?;
+    let [compress, decompress] = codec::times(options.planes, options.threads, options.rounds)?;
     let (compress, decompress) = (Fitted::new(compress)?, Fitted::new(decompress)?);
     let all_reduce = Fitted::new(samples).context("all-reduces")?;
     let n = f64::from(ranks);

@@ -55,8 +55,8 @@ impl Steering {
     }
 
     /// How the next operation is done.
-    pub(crate) fn apply(&self, options: Options) -> Options {
-        Options { planes: self.law.planes(), pace: Pace::of_share(self.law.pace()), ..options }
+    pub(crate) fn apply(&self, options: &Options) -> Options {
+        Options { planes: self.law.planes(), pace: Pace::of_share(self.law.pace()), ..options.clone() }
     }
 
     pub(crate) fn law(&self) -> &Adaptive {

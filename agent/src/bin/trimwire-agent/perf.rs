@@ -407,7 +407,7 @@ impl<L: Link> Bench<'_, L> {
     ) -> Result<(Outcome, Option<Outcome>), Failure> {
         let options = options(self.args);
         let options = match &self.steering {
-            Some(steering) => steering.apply(options),
+            Some(steering) => steering.apply(&options),
             None => options,
         };
         if let Collective::PushPull { length, .. } = &collective {

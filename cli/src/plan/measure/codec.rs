@@ -10,8 +10,11 @@ use trimwire_encoder::{
 /// Coordinates, from a bias to a large layer.
 const SIZES: [usize; 8] = [1 << 10, 1 << 12, 1 << 14, 1 << 15, 1 << 17, 1 << 19, 1 << 20, 1 << 22];
 
-/// (Bytes of f32, seconds) of encoding, and of receiving and adding what was decoded: medians.
-pub(super) fn times(planes: u8, threads: u16, rounds: u32) -> Result<(Vec<(f64, f64)>, Vec<(f64, f64)>)> {
+/// Sizes and times: (bytes, seconds).
+pub(super) type Samples = Vec<(f64, f64)>;
+
+/// Of encoding, and of receiving and adding what was decoded, by bytes of f32: medians.
+pub(super) fn times(planes: u8, threads: u16, rounds: u32) -> Result<[Samples; 2]> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.into()).build();
     let pool = pool.context("cannot start the threads of --threads")?;
     pool.install(|| {
@@ -22,7 +25,7 @@ pub(super) fn times(planes: u8, threads: u16, rounds: u32) -> Result<(Vec<(f64, 
             encoding.push((bytes, encode));
             decoding.push((bytes, decode));
         }
-        Ok((encoding, decoding))
+        Ok([encoding, decoding])
     })
 }
 

@@ -1,10 +1,10 @@
 //! What all-reduces take: between two ranks of this process on loopback, or as ranks of a perf have measured.
 
-use super::codec::median;
+use super::codec::{Samples, median};
 use anyhow::{Context as _, Result, anyhow, ensure};
 use std::net::{IpAddr, Ipv4Addr};
 use trimwire_agent::collective::{Algorithm, Collective, Communicator, CommunicatorConfig, Memory, Options};
-use trimwire_agent::driver::{Driver, Link as _, UdpConfig, UdpLink, on_sockets};
+use trimwire_agent::driver::{Driver, Link, UdpConfig, UdpLink, on_sockets};
 use trimwire_agent::endpoint::{EndpointConfig, Reliability};
 use trimwire_encoder::{Codec, DEFAULT_COORDINATES_PER_PACKET};
 
@@ -15,11 +15,11 @@ const LINE_BPS: u64 = 100_000_000_000;
 const LIMIT_NS: u64 = 60_000_000_000;
 
 /// (Bytes on the wire, seconds) of all-reduces of every bit.
-pub(super) fn on_loopback(rounds: u32) -> Result<Vec<(f64, f64)>> {
+pub(super) fn on_loopback(rounds: u32) -> Result<Samples> {
     let ip = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let open = || UdpLink::open(UdpConfig::on(&[ip], 0)?);
     let links = [open()?, open()?];
-    let addresses = links.each_ref().map(|link| link.local_address());
+    let addresses = links.each_ref().map(Link::local_address);
     std::thread::scope(|scope| {
         let ranks = (0..).zip(links).map(|(rank, link)| {
             let other = addresses[usize::from(1 - rank)];
@@ -35,7 +35,7 @@ pub(super) fn on_loopback(rounds: u32) -> Result<Vec<(f64, f64)>> {
     })
 }
 
-fn one_rank(rank: u16, link: UdpLink, other: std::net::SocketAddr, rounds: u32) -> Result<Vec<(f64, f64)>> {
+fn one_rank(rank: u16, link: UdpLink, other: std::net::SocketAddr, rounds: u32) -> Result<Samples> {
     let mut config = on_sockets(EndpointConfig::new(rank, 2, LINE_BPS));
     config.reliability = Reliability::Full;
     config.peers = [(1 - rank, other)].into();
@@ -70,7 +70,7 @@ fn one_rank(rank: u16, link: UdpLink, other: std::net::SocketAddr, rounds: u32) 
 }
 
 /// Ranks, and (bytes on the wire, seconds), of what a perf printed.
-pub(super) fn of_perf(text: &str) -> Result<(u32, Vec<(f64, f64)>)> {
+pub(super) fn of_perf(text: &str) -> Result<(u32, Samples)> {
     let report: serde_json::Value =
         serde_json::from_str(text).context("is no JSON of trimwire-agent perf")?;
     let role = report["role"].as_str().unwrap_or("nothing");
