@@ -42,6 +42,7 @@ pub use task::{Done, Task};
 
 use crate::config::Reliability;
 use crate::endpoint::{Endpoint, Event};
+use crate::pacing::Pace;
 use algorithm::Trees;
 use buffers::Buffers;
 use figures::Figures;
@@ -115,6 +116,8 @@ pub struct Options {
     /// Coordinates in a packet, a multiple of 32; `None`: as many as fit with all planes, to which sizes in planes of a fabric's file refer. More of them fill packets that are
     /// sent with fewer planes, for fabrics that do not cut, or whose sizes are given in bytes.
     pub coordinates_per_packet: Option<usize>,
+    /// Share of the line's rate at which this rank's data leaves at most; need not be the same on all ranks.
+    pub pace: Pace,
 }
 
 impl Default for Options {
@@ -131,6 +134,7 @@ impl Default for Options {
             layer_class: 0,
             tag: 0,
             coordinates_per_packet: None,
+            pace: Pace::LINE,
         }
     }
 }
@@ -193,6 +197,10 @@ pub struct OutcomeStats {
     pub cut: u64,
     /// Nothing arrived.
     pub missing: u64,
+    /// Payload bytes of the messages this rank received, as they were sent.
+    pub bytes_expected: u64,
+    /// Of these, what arrived, repairs included.
+    pub bytes_received: u64,
     /// Packets of the messages this rank sent.
     pub sent: u64,
     /// Repairs this rank sent, up to the time it had its own result: others may still ask for more, which

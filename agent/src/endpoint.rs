@@ -26,7 +26,7 @@ pub use crate::interface::{
 };
 
 use crate::burst::{Arrived, Burst, Origin};
-use crate::pacing::Pacer;
+use crate::pacing::{Pace, Pacer};
 use crate::peer::{Context, Data, DataArrival, Peer};
 use crate::row::Row;
 use crate::transfer::TransferStats;
@@ -57,6 +57,8 @@ pub struct Endpoint {
     peers: Vec<Peer>,
     schedule: Schedule,
     nic: Pacer,
+    /// Of data that leaves at less than the line's rate on purpose: control packets do not wait for it.
+    spacing: Pacer,
     events: VecDeque<Event>,
     stats: EndpointStats,
     spent: Vec<RowReceiver>,
@@ -84,6 +86,7 @@ impl Endpoint {
             config,
             stream,
             nic: Pacer::default(),
+            spacing: Pacer::default(),
             events: VecDeque::new(),
             stats: EndpointStats::default(),
             spent: Vec::new(),
@@ -197,7 +200,8 @@ impl Endpoint {
             return Err(SendError::Stream { message: id, stream, own: self.stream });
         }
         let (layout, planes) = (layout.clone(), message.planes());
-        let outbound = Outbound { message: id, layout, planes, want_map, best_effort: false };
+        let outbound =
+            Outbound { message: id, layout, planes, want_map, best_effort: false, pace: Pace::LINE };
         self.open(now_ns, to, &outbound)?;
         for (number, row) in Row::of_message(message).into_iter().enumerate() {
             // Never refused: these are its rows, in order.
@@ -369,7 +373,7 @@ impl Endpoint {
     pub fn poll_timeout(&self) -> Option<u64> {
         let nic_ns = self.nic.next_ns();
         let control_ns = self.schedule.has_control().then_some(nic_ns);
-        let data_ns = self.schedule.data_ns().map(|at_ns| at_ns.max(nic_ns));
+        let data_ns = self.schedule.data_ns().map(|at_ns| at_ns.max(nic_ns).max(self.spacing.next_ns()));
         [control_ns, data_ns, self.schedule.timeout_ns()].into_iter().flatten().min()
     }
 
@@ -419,6 +423,9 @@ impl Endpoint {
     }
 
     fn next_data(&mut self, now_ns: u64) -> Option<Burst> {
+        if now_ns < self.spacing.next_ns() {
+            return None;
+        }
         let window = self.config.window_bytes();
         while let Some(rank) = self.schedule.next_data(now_ns) {
             let data = self.with_peer(now_ns, rank, |peer, cx| {
@@ -433,7 +440,7 @@ impl Endpoint {
     }
 
     fn leave_data(&mut self, now_ns: u64, to: SocketAddr, data: Data) -> Burst {
-        let Data { chunk, class, path } = data;
+        let Data { chunk, class, path, pace } = data;
         let (packets, bytes) = (u64::from(chunk.run.packets), chunk.run.payload.len() as u64);
         self.stats.data_sent += packets;
         self.stats.data_bytes_sent += bytes;
@@ -448,6 +455,10 @@ impl Endpoint {
         let dscp = classes[usize::from(class).min(classes.len() - 1)];
         let tos = dscp << 2 | if chunk.important { ECT_0 } else { NOT_ECT };
         let (payload, segment) = (chunk.run.payload, chunk.run.segment);
+        if pace < Pace::LINE {
+            let bytes = pace.at_line(bytes + packets * u64::from(self.config.overhead_bytes));
+            self.spacing.sent(now_ns, bytes, self.config.line_rate_bps, self.config.burst_ns);
+        }
         self.leave(now_ns, Burst { to, origin: Origin::Path(path), tos, payload, segment })
     }
 

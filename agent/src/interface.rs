@@ -3,6 +3,7 @@
 
 use crate::config::Reliability;
 use crate::outcome::{TransferError, TransferStats};
+use crate::pacing::Pace;
 use crate::wire::Reason;
 use crate::wire::cut_map::CutMap;
 use trimwire_encoder::wire::StreamId;
@@ -153,6 +154,8 @@ pub struct Outbound {
     pub want_map: bool,
     /// The receiver takes what there is at some time ([`Expectation::until_ns`]): what was not sent at all goes before repairs, and of these what is worth most, by energy per byte.
     pub best_effort: bool,
+    /// At which share of the line's rate its data leaves at most.
+    pub pace: Pace,
 }
 
 /// A message that is to be received.

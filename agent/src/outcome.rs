@@ -23,6 +23,8 @@ pub struct TransferStats {
     pub bytes_sent: u64,
     /// Sender: payload bytes of repairs.
     pub retransmitted_bytes: u64,
+    /// Receiver: payload bytes of DATA that brought something, repairs included.
+    pub bytes_received: u64,
     /// Sender: probes sent. Receiver: probes seen.
     pub probes: u32,
     /// From the first `send` or `expect` to the end, ns.

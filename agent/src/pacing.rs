@@ -1,6 +1,8 @@
 //! Pacing with exact integer arithmetic: bursts that leave back to back, at a rate that is exact in the long run.
 #![forbid(unsafe_code)]
 
+use std::num::NonZeroU16;
+
 /// Bits times nanoseconds in a second: bytes · this / rate is a duration in ns.
 const BIT_NS_PER_BYTE: u64 = 8 * 1_000_000_000;
 
@@ -9,6 +11,33 @@ const BIT_NS_PER_BYTE: u64 = 8 * 1_000_000_000;
 pub const BURST_TIME_NS: u64 = 10_000;
 /// Most packets of a burst: what a kernel segments in one piece (Linux's UDP_MAX_SEGMENTS was 64 up to 6.8).
 const BURST_MOST: u64 = 64;
+
+/// A share of the line's rate, in thousandths: at which a message's data leaves at most, all peers' together.
+///
+/// Whoever leaves planes out so that others' traffic fits keeps the spacing of packets by it: shorter packets that left the faster would take as much of a queue as before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pace(NonZeroU16);
+
+impl Pace {
+    /// All of it.
+    pub const LINE: Self = Self(NonZeroU16::new(1_000).unwrap());
+
+    /// The nearest thousandth; what is no number above 0 is the least, what is above 1 all of it.
+    pub fn of_share(share: f64) -> Self {
+        let thousandths = (share * 1_000.0).round().clamp(1.0, 1_000.0) as u16;
+        Self(NonZeroU16::new(thousandths).unwrap_or(NonZeroU16::MIN))
+    }
+
+    /// As a share, above 0, up to 1.
+    pub fn share(self) -> f64 {
+        f64::from(self.0.get()) / 1_000.0
+    }
+
+    /// Bytes that leave in the same time at the line's rate.
+    pub fn at_line(self, bytes: u64) -> u64 {
+        bytes.saturating_mul(1_000) / u64::from(self.0.get())
+    }
+}
 
 /// Releases frames at a rate. The fraction of a nanosecond that a frame's duration leaves over is carried to
 /// the next frame, so that the long-run rate is exact.
@@ -111,6 +140,17 @@ mod tests {
         let mut pacer = Pacer::default();
         pacer.sent(1_000_000, 8 * 1_250, 1_000_000_000, 0);
         assert_eq!(pacer.next_ns(), 1_000_000 + 80_000);
+    }
+
+    #[test]
+    fn a_pace_is_a_share_of_the_line_whatever_is_asked_for() {
+        assert_eq!(Pace::of_share(1.0), Pace::LINE);
+        assert_eq!(Pace::of_share(0.25).at_line(1_000), 4_000);
+        for share in [f64::NAN, f64::NEG_INFINITY, -1.0, 0.0, 1e-9, 0.5, 7.0, f64::INFINITY] {
+            let pace = Pace::of_share(share);
+            assert!((0.001..=1.0).contains(&pace.share()) && pace.at_line(1_500) >= 1_500, "{share}");
+        }
+        assert_eq!(Pace::of_share(0.001).at_line(u64::MAX), u64::MAX);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::collective::{
     Algorithm, Collective, Communicator, Memory, OperationError, Options, Outcome, Replicas, StartError,
 };
 use crate::endpoint::{Endpoint, Reliability};
+use crate::pacing::Pace;
 use std::collections::BTreeMap;
 use trimwire_encoder::Decoding;
 
@@ -114,6 +115,8 @@ impl Notice {
             deadline_ns: (deadline_ns != NEVER).then_some(deadline_ns),
             // Of push-pulls there is one.
             algorithm: Algorithm::default(),
+            // A rank's own business.
+            pace: Pace::LINE,
         };
         Ok(Self::PushPull(PushPull { length, options }))
     }

@@ -240,6 +240,50 @@ fn what_two_sides_cannot_agree_on_both_say_and_both_fail() {
 }
 
 #[test]
+fn a_law_says_the_planes_of_every_operation_alike_at_all_ranks() {
+    let port = free_port(3);
+    let words = format!(
+        "--world 3 --peers 127.0.0.1,127.0.0.2,127.0.0.3 --port {port} -b 64K -e 64K -n 6 -w 2 --timeout 20s --planes 9 --json \
+         --adaptive trim-feedback:first=0.2"
+    );
+    let ranks: Vec<Child> =
+        (0..3).map(|rank| start(&format!("perf all-reduce --rank {rank} {words}"))).collect();
+    let taken: Vec<Value> = ranks.into_iter().map(|rank| json(rank)["rows"][0]["adaptive"].clone()).collect();
+    let of = |rank: usize, key: &str| -> Vec<Value> {
+        taken[rank].as_array().expect("operations").iter().map(|taken| taken[key].clone()).collect()
+    };
+    assert_eq!(of(0, "planes").len(), 8, "those of warm-up, too: {}", taken[0]);
+    for key in ["planes", "ratio", "pace", "bytes", "seconds", "cut", "arrived", "lost"] {
+        assert!(of(0, key) == of(1, key) && of(0, key) == of(2, key), "{key}: {taken:?}");
+    }
+    assert!(of(0, "planes").iter().all(|planes| (1..=9).contains(&planes.as_u64().expect("a number"))));
+    let (first, ratios) = (of(0, "ratio")[0].clone(), of(0, "ratio"));
+    assert!(
+        ratios.iter().any(|ratio| *ratio != first),
+        "where nothing is cut it grows, and where packets are lost it falls: {ratios:?}"
+    );
+}
+
+#[test]
+fn a_law_that_is_none_is_bad_input_and_said_by_name() {
+    for (law, text) in [
+        ("da9", "unknown law 'da9'"),
+        ("da2:beta=1", "da2 has no parameter 'beta'"),
+        ("netsense:k_max=0.01", "netsense: k_max=0.01"),
+    ] {
+        let words = format!("perf all-reduce --rank 0 --world 1 --peers 127.0.0.1 --adaptive {law}");
+        let (code, _, stderr) = finish(start(&words));
+        assert!(
+            code == Some(3) && stderr.contains("--adaptive") && stderr.contains(text),
+            "{code:?}: {stderr}"
+        );
+    }
+    let words = "perf push-pull --servers 1 --rank 0 --world 2 --peers 127.0.0.1,127.0.0.2 --adaptive da2";
+    let (code, _, stderr) = finish(start(words));
+    assert!(code == Some(3) && stderr.contains("--adaptive: servers"), "{code:?}: {stderr}");
+}
+
+#[test]
 fn all_reduce_prints_nccl_tests_columns_and_sums() {
     let port = free_port(3);
     let words = format!(

@@ -228,6 +228,7 @@ const PLAN: Plan = Plan {
         layer_class: 0,
         tag: 0,
         coordinates_per_packet: Some(96),
+        pace: trimwire_agent::pacing::Pace::LINE,
     },
     sealed: false,
     hosts: Vec::new(),

@@ -7,7 +7,7 @@
 //! ```
 
 mod bench;
-mod clock;
+pub(crate) mod clock;
 mod cut;
 mod gradient;
 mod inspect;

@@ -4,6 +4,7 @@
 //! MODEL.yaml, CLUSTER.yaml ─► trimwire_planner::espresso ─► table, JSON, SVG
 //! ```
 
+mod measure;
 mod options;
 mod report;
 
@@ -11,14 +12,20 @@ use crate::failure::{Failure, Outcome};
 use crate::output::{print, print_json};
 use anyhow::Context as _;
 pub(crate) use options::Options;
+use options::Subcommand;
 use std::path::Path;
 use trimwire_planner::espresso::{Cluster, Model, Plan, check, draw, plan};
 
 /// Plans, or looks at a plan made earlier.
 pub(crate) fn run(options: &Options) -> Outcome {
-    let model = Model::from_yaml(&read(&options.model)?, &name(&options.model)).map_err(Failure::input)?;
-    let cluster =
-        Cluster::from_yaml(&read(&options.cluster)?, &name(&options.cluster)).map_err(Failure::input)?;
+    if let Some(Subcommand::Measure(options)) = &options.command {
+        return measure::run(options);
+    }
+    let (Some(model), Some(cluster)) = (&options.model, &options.cluster) else {
+        return Err(Failure::usage(anyhow::anyhow!("MODEL.yaml and CLUSTER.yaml are wanted")));
+    };
+    let model = Model::from_yaml(&read(model)?, &name(model)).map_err(Failure::input)?;
+    let cluster = Cluster::from_yaml(&read(cluster)?, &name(cluster)).map_err(Failure::input)?;
     if let Some(file) = &options.plan {
         let made: Plan = serde_json::from_str(&read(file)?)
             .with_context(|| format!("{} is no plan", file.display()))

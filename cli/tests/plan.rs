@@ -90,3 +90,65 @@ fn bad_input_names_the_culprit_and_leaves_with_3() {
     assert!(message(&[&lstm, &pcie, "--brute-force"]).contains("brute force tries up to"));
     assert!(message(&["no-such.yaml", &pcie]).contains("cannot read no-such.yaml"));
 }
+
+#[test]
+fn what_is_measured_here_is_a_cluster_that_can_be_planned_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let measured = json(&["measure", "--rounds", "1", "--planes", "4", "--machines", "8", "--json"]);
+    // Four planes of 448 coordinates: 20 bytes of header, and 56 each.
+    assert!((measured["share"].as_f64().unwrap() - 244.0 / 1792.0).abs() < 1e-6, "{}", measured["share"]);
+    for part in ["compress", "decompress", "all_reduce"] {
+        let fitted = &measured[part];
+        let number = |key: &str| fitted[key].as_f64().expect("a number");
+        assert!(number("gbytes_per_s") > 0.0 && number("launch_us") >= 0.0, "{fitted}");
+        // The model is of the samples beside it: none is further off than it says.
+        let model = |bytes: f64| number("launch_us") / 1e6 + bytes / number("gbytes_per_s") / 1e9;
+        for sample in fitted["samples"].as_array().expect("samples") {
+            let (bytes, seconds) = (sample[0].as_f64().unwrap(), sample[1].as_f64().unwrap());
+            let off = (1.0 - model(bytes) / seconds).abs();
+            assert!(seconds > 0.0 && off <= number("worst") + 1e-6, "{sample}: {off} of {fitted}");
+        }
+    }
+    let cluster = folder.path().join("cluster.yaml");
+    std::fs::write(&cluster, measured["yaml"].as_str().unwrap()).unwrap();
+    let [lstm, _] = paths("lstm.yaml", "");
+    let plan = json(&[&lstm, &cluster.display().to_string(), "--json"]);
+    assert_eq!(plan["tensors"], 10);
+    assert_eq!(plan["cluster"], "measured, 8 machines");
+}
+
+#[test]
+fn what_ranks_measured_takes_the_place_of_loopback_and_is_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.json");
+    let perf = |role: &str, rows: &str| {
+        std::fs::write(&file, format!("{{\"role\": \"{role}\", \"world\": 4, \"rows\": [{rows}]}}")).unwrap();
+        run(&["measure", "--rounds", "1", "--json", "--perf", &file.display().to_string()])
+    };
+    // 60 us, and 1 GB/s of every bit: an all-reduce of four ranks has six rounds, and carries each byte one and a half times.
+    let row = |bytes: f64| {
+        let seconds = 60e-6 + bytes / 1e9;
+        format!("{{\"bytes\": {bytes}, \"seconds_p50\": {seconds}, \"planes\": 1, \"nmse\": 0}}")
+    };
+    let output = perf("all-reduce", &format!("{}, {}, {}", row(1e4), row(1e6), row(1e8)));
+    let measured: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let near = |key: &str, wanted: f64| {
+        let got = measured[key].as_f64().unwrap();
+        assert!((got / wanted - 1.0).abs() < 1e-3, "{key}: {got} for {wanted}");
+    };
+    near("latency_us", 10.0);
+    near("gbps", 12.0);
+    assert_eq!(measured["ranks"], 4);
+    for (role, rows, said) in [
+        ("broadcast", row(1e4), "role: 'broadcast'"),
+        ("all-reduce", row(1e4), "two sizes"),
+        ("all-reduce", "7".to_owned(), "bytes"),
+    ] {
+        let output = perf(role, &rows);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            output.status.code() == Some(3) && stderr.contains(said) && stderr.contains("perf.json"),
+            "{stderr}"
+        );
+    }
+}

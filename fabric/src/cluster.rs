@@ -215,6 +215,17 @@ impl Cluster {
         }
     }
 
+    /// Changes how all-reduces are done from now on, at all ranks.
+    pub fn set_options(&mut self, options: &Options) {
+        for &id in &self.ranks {
+            self.network.with_node(id, |_, node| {
+                if let ClusterNode::Rank(rank) = node {
+                    rank.set_options(options.clone());
+                }
+            });
+        }
+    }
+
     /// Lets virtual time pass, as the ranks compute.
     pub fn run_until(&mut self, at_ns: u64) {
         while !self.network.advance_to(at_ns) {

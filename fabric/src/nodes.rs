@@ -76,6 +76,10 @@ impl RankHost {
         self.drain(now_ns);
     }
 
+    pub(crate) fn set_options(&mut self, options: Options) {
+        self.options = options;
+    }
+
     pub(crate) fn take_done(&mut self) -> Option<(u64, Sum)> {
         self.done.take()
     }

@@ -15,6 +15,7 @@
 
 pub mod compress;
 pub mod espresso;
+pub mod fit;
 pub mod models;
 pub mod scenarios;
 pub mod sensing;

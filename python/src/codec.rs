@@ -307,6 +307,13 @@ impl Simulation {
     }
 }
 
+/// Bytes of a packet of so many planes of the default codec over those of its f32s.
+#[pyfunction]
+pub(crate) fn packet_share(planes: u8) -> f64 {
+    let coordinates = trimwire_encoder::DEFAULT_COORDINATES_PER_PACKET;
+    Codec::default().packet_len(planes, coordinates, false) as f64 / (4 * coordinates) as f64
+}
+
 /// The error to expect (docs/wire-format.md §9), where shares of the packets keep so many planes; `None` where no formula is known.
 #[pyfunction]
 pub(crate) fn expected_nmse(

@@ -23,6 +23,8 @@ use trimwire_agent::driver::{
     Application, DEFAULT_LINE_RATE_BPS, Driver, UdpConfig, UdpLink, Wake, default_threads, on_sockets,
 };
 use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Event, Reliability};
+use trimwire_agent::pacing::Pace;
+use trimwire_agent::rate::RateConfig;
 use trimwire_agent::transcript::{Header, OperationRecord, Tap, Writer, Written};
 use trimwire_encoder::SealKey;
 
@@ -111,6 +113,7 @@ pub(crate) struct GroupOptions {
     key: Option<Vec<u8>>,
     job: u8,
     record: Option<String>,
+    rate_law: String,
 }
 
 /// How an operation is done; attributes of a Python object.
@@ -125,6 +128,7 @@ pub(crate) struct OperationOptions {
     full: bool,
     algorithm: String,
     deadline_s: Option<f64>,
+    pace: f64,
 }
 
 impl TryFrom<OperationOptions> for Options {
@@ -157,6 +161,7 @@ impl TryFrom<OperationOptions> for Options {
             layer_class: options.layer_class.min(7),
             tag: options.tag,
             replicas: if options.consistent { Replicas::Consistent } else { Replicas::Free },
+            pace: Pace::of_share(options.pace),
             reliability: options.full.then_some(Reliability::Full),
             ..Self::default()
         })
@@ -197,6 +202,8 @@ impl Totals {
 struct Ending {
     error: Option<String>,
     stats: OutcomeStats,
+    /// On the network's thread's clock.
+    ended_ns: u64,
     duration_ns: u64,
 }
 
@@ -248,7 +255,7 @@ struct App {
 }
 
 impl App {
-    fn finish(&self, state: Arc<State>, outcome: Outcome) {
+    fn finish(&self, now_ns: u64, state: Arc<State>, outcome: Outcome) {
         let Outcome { result, input, output, stats, duration_ns, .. } = outcome;
         let totals = &self.totals;
         let add = |total: &AtomicU64, value: u64| total.fetch_add(value, Ordering::Relaxed);
@@ -264,14 +271,14 @@ impl App {
         if state.lossy && result.is_ok() {
             totals.took(duration_ns);
         }
-        state.end(Ending { error: result.err().map(|error| error.to_string()), stats, duration_ns });
+        state.end(Ending { error: result.err().map(|error| error.to_string()), stats, ended_ns: now_ns, duration_ns });
         // Freeing a tensor may have to wait for the interpreter, which this thread never does.
         let _ = self.leftovers.send(Leftover { state, _memory: (input, output) });
     }
 
     fn fail(&self, state: Arc<State>, error: String) {
         self.totals.failed.fetch_add(1, Ordering::Relaxed);
-        state.end(Ending { error: Some(error), stats: OutcomeStats::default(), duration_ns: 0 });
+        state.end(Ending { error: Some(error), stats: OutcomeStats::default(), ended_ns: 0, duration_ns: 0 });
         let _ = self.leftovers.send(Leftover { state, _memory: (None, None) });
     }
 }
@@ -319,7 +326,7 @@ impl Application<()> for App {
                 if let Some((record, begun)) = record {
                     let _ = self.tap.on_operation(now_ns, record.ended(begun, &outcome));
                 }
-                self.finish(state, outcome);
+                self.finish(now_ns, state, outcome);
             }
         }
         if self.stopping && self.pending.is_empty() {
@@ -426,6 +433,14 @@ impl Group {
         config.job = options.job;
         config.seed = options.seed;
         config.reliability = Reliability::Bounded { loss: options.loss.clamp(0.0, 1.0) };
+        config.rate = match options.rate_law.as_str() {
+            "dctcp" => config.rate,
+            "fixed" => RateConfig::Fixed(None),
+            other => {
+                let text = format!("rate_law: '{other}'; valid are 'dctcp', 'fixed'");
+                return Err(PyValueError::new_err(text));
+            }
+        };
         if let Some(key) = &options.key {
             let key =
                 SealKey::from_bytes(key).map_err(|error| PyValueError::new_err(format!("key: {error}")))?;
@@ -652,7 +667,7 @@ impl Work {
 
     /// How its packets fared, once it is over.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let Some(Ending { stats, duration_ns, .. }) = lock(&self.state.ending).clone() else {
+        let Some(Ending { stats, ended_ns, duration_ns, .. }) = lock(&self.state.ending).clone() else {
             return Ok(None);
         };
         let dict = PyDict::new(py);
@@ -663,9 +678,13 @@ impl Work {
             ("packets_sent", stats.sent),
             ("packets_repaired", stats.repaired),
             ("bytes_sent", stats.bytes_sent),
+            ("bytes_expected", stats.bytes_expected),
+            ("bytes_received", stats.bytes_received),
         ] {
             dict.set_item(name, value)?;
         }
+        dict.set_item("began", ended_ns.saturating_sub(duration_ns) as f64 / 1e9)?;
+        dict.set_item("ended", ended_ns as f64 / 1e9)?;
         dict.set_item("seconds", duration_ns as f64 / 1e9)?;
         Ok(Some(dict))
     }

@@ -1,5 +1,6 @@
 //! The native module of the Python package `trimwire`; what users call is in `lib/trimwire`.
 
+mod adaptive;
 mod codec;
 mod dlpack;
 mod group;
@@ -27,6 +28,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(codec::expected_nmse, module)?)?;
     module.add_function(wrap_pyfunction!(group::own_address, module)?)?;
     module.add_function(wrap_pyfunction!(transcript::read_transcript, module)?)?;
+    module.add_function(wrap_pyfunction!(codec::packet_share, module)?)?;
+    module.add_class::<adaptive::Adaptive>()?;
     module.add_class::<transcript::RankTranscript>()?;
     module.add_class::<group::Socket>()?;
     module.add_class::<group::Group>()?;

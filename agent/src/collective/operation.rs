@@ -214,6 +214,9 @@ impl Operation {
             let id = MessageId::new(number, blueprint.phase_in, blueprint.shard).to_u32();
             let origin = blueprint.origin.and_then(|origin| scheme.origin(origin, blueprint.shard));
             for &peer in &blueprint.from {
+                let sealed = scheme.sealer.is_some();
+                let bytes = stage.layout().message_len(scheme.codec(), scheme.planes(), sealed);
+                self.stats.bytes_expected += bytes as u64;
                 let expectation = Expectation {
                     layout: stage.layout().clone(),
                     codec: scheme.codec(),
@@ -242,6 +245,7 @@ impl Operation {
                     planes: scheme.planes(),
                     want_map,
                     best_effort: scheme.options.deadline_ns.is_some(),
+                    pace: scheme.options.pace,
                 };
                 let opened = endpoint.open(now_ns, peer, &outbound);
                 opened.map_err(|reason| StartError::Send { number, reason })?;
@@ -281,6 +285,7 @@ impl Operation {
                     self.stats.full += u64::from(stats.full);
                     self.stats.cut += u64::from(stats.cut);
                     self.stats.missing += u64::from(stats.missing);
+                    self.stats.bytes_received += stats.bytes_received;
                 }
             }
             Event::Sent { to, message, map, stats } => {

@@ -2,6 +2,7 @@
 
 use super::timers::Timer;
 use super::{Context, Due, Peer};
+use crate::pacing::Pace;
 use crate::transfer::outgoing::{Chunk, Outgoing};
 use crate::wire::{Identity, Progress, Report, Wanted, Writer};
 use std::net::SocketAddr;
@@ -15,6 +16,7 @@ pub(crate) struct Data {
     pub(crate) chunk: Chunk,
     pub(crate) class: u8,
     pub(crate) path: u16,
+    pub(crate) pace: Pace,
 }
 
 impl Peer {
@@ -151,7 +153,7 @@ impl Peer {
             }
             let path = self.on_path.0;
             let transfer = self.sends.get_mut(&message)?;
-            let chunk = transfer.next_data(cx.now_ns, most, path);
+            let (chunk, pace) = (transfer.next_data(cx.now_ns, most, path), transfer.pace);
             if transfer.after_data(cx.now_ns, &self.estimate, &cx.config.timeouts) {
                 self.queue_probe(message);
             } else {
@@ -175,7 +177,7 @@ impl Peer {
             if cx.config.pace_at_line || rate_bps < cx.config.line_rate_bps {
                 self.pacer.sent(cx.now_ns, bytes, rate_bps, cx.config.burst_ns);
             }
-            return Some(Data { chunk, class, path });
+            return Some(Data { chunk, class, path, pace });
         }
         None
     }

@@ -263,6 +263,7 @@ impl Incoming {
             self.slots[row] = Slot::Receiving(Box::new(receiver));
         }
         self.heard_ns = arrival.at_ns;
+        self.stats.bytes_received += payload.len() as u64;
         self.stats.last_ns = Some(arrival.at_ns.saturating_sub(self.started_ns));
         self.stats.first_ns = self.stats.first_ns.or(self.stats.last_ns);
         let satisfied = self.board.set(index, held);

@@ -8,6 +8,7 @@ use super::trial::Trial;
 use super::{TransferError, TransferStats, backoff};
 use crate::config::TimeoutConfig;
 use crate::interface::{Outbound, SupplyError};
+use crate::pacing::Pace;
 use crate::rate::Feedback;
 use crate::row::{Row, Run};
 use crate::spray::Spray;
@@ -68,6 +69,8 @@ pub(crate) struct Outgoing {
     planes: u8,
     /// Layer class of its packets, 0 to 7.
     pub(crate) class: u8,
+    /// Share of the line's rate at which its data leaves at most.
+    pub(crate) pace: Pace,
     /// Rows supplied so far; `None` where the receiver has what it wants.
     rows: Vec<Option<Row>>,
     /// Of these, packets that the receiver still wants.
@@ -108,6 +111,7 @@ impl Outgoing {
             shape: shape(&outbound.layout),
             planes: outbound.planes,
             class: outbound.layout.layer_class(0),
+            pace: outbound.pace,
             rows: Vec::with_capacity(outbound.layout.rows()),
             wants: Vec::with_capacity(outbound.layout.rows()),
             packets,

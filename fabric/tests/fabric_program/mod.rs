@@ -22,8 +22,26 @@ fn entry(matches: Vec<MatchValue>, action: ActionSpec) -> TableEntry {
     TableEntry { matches, priority: 0, action, metadata: Vec::new() }
 }
 
+/// Where a queue marks, cuts and drops, µs at `rate_bps`.
+pub(crate) struct Ladder {
+    pub(crate) rate_bps: u64,
+    pub(crate) mark: u128,
+    /// Where it cuts to eight planes and to one; `None`: it does not.
+    pub(crate) cut: Option<[u128; 2]>,
+    pub(crate) drop: u128,
+    pub(crate) trim_drop: u128,
+}
+
 /// Routes, DSCP plan and, with `trim`, thresholds of 20 and 60 µs; without, drop-tail at 120 µs. The trim queue takes `trim_drop_us`.
+#[allow(dead_code, reason = "an example has a ladder of its own")]
 pub(crate) fn program(pipeline: &mut Pipeline, config: &ClusterConfig, trim: bool, trim_drop_us: u128) {
+    let cut = trim.then_some([20, 60]);
+    let ladder = Ladder { rate_bps: RATE, mark: 120, cut, drop: 120, trim_drop: trim_drop_us };
+    program_ladder(pipeline, config, &ladder);
+}
+
+/// The same with any ladder.
+pub(crate) fn program_ladder(pipeline: &mut Pipeline, config: &ClusterConfig, ladder: &Ladder) {
     let control = pipeline.control();
     for rank in 0..config.workers {
         let address = ClusterConfig::rank_address(rank);
@@ -35,7 +53,7 @@ pub(crate) fn program(pipeline: &mut Pipeline, config: &ClusterConfig, trim: boo
             .table_insert("Ingress.ipv4_route", &entry(vec![route], ActionSpec::Member(u32::from(rank) + 1)))
             .unwrap();
     }
-    let trimmable = if trim { "Ingress.set_trimmable" } else { "Ingress.set_plain" };
+    let trimmable = if ladder.cut.is_some() { "Ingress.set_trimmable" } else { "Ingress.set_plain" };
     for (dscp, action, queue) in [
         (3, trimmable, 5),
         (19, "Ingress.set_plain", 5),
@@ -47,21 +65,21 @@ pub(crate) fn program(pipeline: &mut Pipeline, config: &ClusterConfig, trim: boo
             .table_insert("Ingress.classify", &entry(vec![MatchValue::Exact(bytes(dscp, 6))], class))
             .unwrap();
     }
-    let us = |time: u128| time * u128::from(RATE) / 8_000_000;
+    let us = |time: u128| time * u128::from(ladder.rate_bps) / 8_000_000;
     for port in 1..=config.workers {
         for queue in [5, 6, 7] {
             for importance in [0, 1] {
-                let (shallow, deep) = if trim { (us(20), us(60)) } else { (us(120), us(120)) };
+                let [shallow, deep] = ladder.cut.unwrap_or([ladder.drop; 2]).map(us);
                 let thresholds = [
-                    (us(120), 32),
+                    (us(ladder.mark), 32),
                     (shallow, 32),
                     (deep, 32),
-                    (us(120), 32),
+                    (us(ladder.drop), 32),
                     (510, 16),
                     (118, 16),
                     (35, 6),
                     (6, 3),
-                    (us(trim_drop_us), 32),
+                    (us(ladder.trim_drop), 32),
                 ];
                 let key = [(u128::from(port), 9), (queue, 3), (importance, 1)];
                 control

@@ -2,7 +2,7 @@
 
 use super::chain::chain;
 use super::cluster::Cluster;
-use super::frontier::{Candidate, candidates};
+use super::frontier::{Candidate, candidates, patterns};
 use super::model::Model;
 use super::select::{Evaluator, Selected, put};
 use super::task::{CompressionOption, Device};
@@ -29,9 +29,10 @@ pub fn brute_force(
 ) -> Result<(Vec<usize>, f64), TooMany> {
     let mut evaluator = Evaluator::new(model, cluster);
     let mut of: Vec<Vec<Candidate>> = Vec::new();
+    let patterns = patterns(options, cluster, &evaluator.states);
     for tensor in &model.tensors {
         let mut distinct: Vec<Candidate> = Vec::new();
-        for candidate in candidates(options, tensor.elements as f64, cluster, &evaluator.states) {
+        for candidate in candidates(&patterns, tensor.elements as f64) {
             if !distinct.iter().any(|other| other.chains == candidate.chains) {
                 distinct.push(candidate);
             }

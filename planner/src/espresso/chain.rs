@@ -1,7 +1,7 @@
 //! An option's operations on a tensor: which resource each needs, and for how long.
 
 use super::cluster::{Cluster, Congestion, Trimming};
-use super::collective::time;
+use super::collective::{Affine, lines};
 use super::task::{CompressionOption, Device, Payload, Routine, Scope, Task};
 
 /// What operations wait for.
@@ -81,9 +81,43 @@ impl Chain {
     }
 }
 
-/// What a rank holds between tasks.
+/// What an operation takes, by the tensor's elements: the lesser of two lines, or that of two others where it is greater.
+#[derive(Debug, Clone, Copy)]
+struct Cost {
+    resource: Resource,
+    lesser: [Affine; 2],
+    least: [Affine; 2],
+}
+
+impl Cost {
+    fn at(&self, elements: f64) -> f64 {
+        let lesser = |lines: [Affine; 2]| lines[0].at(elements).min(lines[1].at(elements));
+        lesser(self.lesser).max(lesser(self.least))
+    }
+}
+
+/// An option's operations on tensors of any size, while the network is in a state: what [`chain`] says, worked out once for all sizes.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Pattern(Vec<Cost>);
+
+impl Pattern {
+    /// On a tensor of so many elements.
+    pub(super) fn at(&self, elements: f64) -> Chain {
+        let mut chain = Chain::EMPTY;
+        for cost in &self.0 {
+            chain.push(cost.resource, cost.at(elements));
+        }
+        chain
+    }
+
+    fn push(&mut self, resource: Resource, lines: [Affine; 2]) {
+        self.0.push(Cost { resource, lesser: lines, least: lines });
+    }
+}
+
+/// What a rank holds between tasks, of each of the tensor's elements.
 struct Held {
-    /// Elements of the region that it works on.
+    /// Share of the elements in the region that it works on.
     length: f64,
     /// Copies of them that wait for being added up.
     copies: f64,
@@ -109,21 +143,26 @@ impl Held {
 /// it at once: rings cross it once, all-to-all and gather as often as there are GPUs. A flat collective is booked on the links between machines, where
 /// there are several: what it does inside them overlaps with that.
 pub fn chain(option: &CompressionOption, elements: f64, cluster: &Cluster, state: Congestion) -> Chain {
+    pattern(option, cluster, state).at(elements)
+}
+
+/// The same for any number of elements.
+pub(super) fn pattern(option: &CompressionOption, cluster: &Cluster, state: Congestion) -> Pattern {
     let (machines, gpus) = (f64::from(cluster.machines), f64::from(cluster.gpus));
-    let mut held = Held { length: elements, copies: 1.0, payload: Payload::Plain, active: gpus };
-    let mut chain = Chain::EMPTY;
+    let mut held = Held { length: 1.0, copies: 1.0, payload: Payload::Plain, active: gpus };
+    let mut chain = Pattern::default();
     for task in option.tasks() {
         match *task {
             Task::Compress(device, payload) => {
                 let cost = cluster.device(device, matches!(payload, Payload::Trimmed { .. })).compress;
                 let (resource, ranks) = shared(device, held.active);
-                chain.push(resource, cost.time(held.length * ranks));
+                chain.push(resource, [cost.line(held.length * ranks); 2]);
                 (held.payload, held.copies) = (payload, 1.0);
             }
             Task::Decompress(device) => {
                 let cost = cluster.device(device, matches!(held.payload, Payload::Trimmed { .. })).decompress;
                 let (resource, ranks) = shared(device, held.active);
-                chain.push(resource, cost.time(held.length * held.copies * ranks));
+                chain.push(resource, [cost.line(held.length * held.copies * ranks); 2]);
                 (held.payload, held.copies) = (Payload::Plain, 1.0);
             }
             Task::Communicate(scope, routine, _) => {
@@ -145,17 +184,20 @@ pub fn chain(option: &CompressionOption, elements: f64, cluster: &Cluster, state
                 let left = if resource == Resource::Inter { state.bandwidth } else { 1.0 };
                 // 8 bit/s are a byte in 10^9 ns.
                 let speed = |share: f64| link.gbps / 8.0 * share;
-                let of = |bytes: f64, speed: f64| time(routine, ranks, bytes, link.latency_us * 1e3, speed);
-                let spent = match (held.payload, &cluster.trimming) {
+                let of = |bytes: f64, speed: f64| {
+                    let lines = lines(routine, ranks, link.latency_us * 1e3, speed);
+                    lines.map(|line| Affine { slope: line.slope * bytes, ..line })
+                };
+                let (lesser, least) = match (held.payload, &cluster.trimming) {
                     (Payload::Trimmed { planes }, Some(trimming)) => {
                         // What is cut takes no longer; heads have to get through.
                         let floor =
                             Trimming::share(trimming.floor_planes.min(planes)) / Trimming::share(planes);
-                        of(through, speed(1.0)).max(of(through * floor, speed(left)))
+                        (of(through, speed(1.0)), of(through * floor, speed(left)))
                     }
-                    _ => of(through, speed(left)),
+                    _ => (of(through, speed(left)), of(through, speed(left))),
                 };
-                chain.push(resource, spent);
+                chain.0.push(Cost { resource, lesser, least });
                 match routine {
                     Routine::AllReduce | Routine::Broadcast | Routine::Reduce => {}
                     Routine::ReduceScatter => held.length /= ranks,

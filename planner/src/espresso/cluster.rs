@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use trimwire_encoder::{Codec, Decoding, expected_nmse};
 
+use super::collective::Affine;
 use super::task::Device;
 
 /// Machines of equal make, with equally many GPUs each.
@@ -74,9 +75,9 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// ns for so many f32.
-    pub(super) fn time(&self, elements: f64) -> f64 {
-        self.launch_us * 1e3 + elements * 4.0 / self.gbytes_per_s
+    /// ns of a tensor's elements, of each of which so many f32 are worked on.
+    pub(super) fn line(&self, elements: f64) -> Affine {
+        Affine { constant: self.launch_us * 1e3, slope: elements * 4.0 / self.gbytes_per_s }
     }
 }
 

@@ -2,30 +2,44 @@
 
 use super::task::Routine;
 
+/// `constant + slope · bytes`, ns.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Affine {
+    pub constant: f64,
+    pub slope: f64,
+}
+
+impl Affine {
+    pub(super) fn at(self, bytes: f64) -> f64 {
+        self.constant + self.slope * bytes
+    }
+}
+
 /// Time of a collective, ns: `ranks` ranks, each of which has `bytes` before it, over links of `bytes_per_ns` with `latency_ns` a message.
 ///
 /// Before an all-gather each rank has its own part; before a broadcast the root has everything; before a gather each rank has what it gives. Reduce and
 /// broadcast take the better of a binomial tree and the long-message algorithm (reduce-scatter and gather; scatter and all-gather).
 pub fn time(routine: Routine, ranks: f64, bytes: f64, latency_ns: f64, bytes_per_ns: f64) -> f64 {
+    let [one, other] = lines(routine, ranks, latency_ns, bytes_per_ns);
+    one.at(bytes).min(other.at(bytes))
+}
+
+/// The same as the lesser of two lines, equal ones where there is one algorithm.
+pub(super) fn lines(routine: Routine, ranks: f64, latency_ns: f64, bytes_per_ns: f64) -> [Affine; 2] {
+    let line =
+        |rounds: f64, share: f64| Affine { constant: rounds * latency_ns, slope: share / bytes_per_ns };
     if ranks <= 1.0 {
-        return 0.0;
+        return [Affine { constant: 0.0, slope: 0.0 }; 2];
     }
-    let transfer = bytes / bytes_per_ns;
     let share = (ranks - 1.0) / ranks;
     let rounds = ranks.log2().ceil();
     match routine {
-        Routine::AllReduce => 2.0 * ((ranks - 1.0) * latency_ns + share * transfer),
-        Routine::ReduceScatter | Routine::AllToAll => (ranks - 1.0) * latency_ns + share * transfer,
-        Routine::AllGather => (ranks - 1.0) * (latency_ns + transfer),
-        Routine::Reduce => {
-            let long = 2.0 * rounds * latency_ns + 2.0 * share * transfer;
-            (rounds * (latency_ns + transfer)).min(long)
-        }
-        Routine::Broadcast => {
-            let long = (rounds + ranks - 1.0) * latency_ns + 2.0 * share * transfer;
-            (rounds * (latency_ns + transfer)).min(long)
-        }
-        Routine::Gather => rounds * latency_ns + (ranks - 1.0) * transfer,
+        Routine::AllReduce => [line(2.0 * (ranks - 1.0), 2.0 * share); 2],
+        Routine::ReduceScatter | Routine::AllToAll => [line(ranks - 1.0, share); 2],
+        Routine::AllGather => [line(ranks - 1.0, ranks - 1.0); 2],
+        Routine::Reduce => [line(rounds, rounds), line(2.0 * rounds, 2.0 * share)],
+        Routine::Broadcast => [line(rounds, rounds), line(rounds + ranks - 1.0, 2.0 * share)],
+        Routine::Gather => [line(rounds, ranks - 1.0); 2],
     }
 }
 

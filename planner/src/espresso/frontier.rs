@@ -1,6 +1,6 @@
 //! The options of a size that can be best of any.
 
-use super::chain::{Chain, Resource, chain};
+use super::chain::{Chain, Pattern, Resource, pattern};
 use super::cluster::{Cluster, Congestion};
 use super::task::CompressionOption;
 
@@ -24,18 +24,25 @@ pub(super) fn usable(option: &CompressionOption, cluster: &Cluster) -> bool {
     nmse <= trimming.max_nmse && (two_levels || !option.is_hierarchical())
 }
 
-/// Every usable option as a candidate.
-pub(super) fn candidates(
+/// Every usable option by its place, with what it takes in each state.
+pub(super) fn patterns(
     options: &[CompressionOption],
-    elements: f64,
     cluster: &Cluster,
     states: &[Congestion],
-) -> Vec<Candidate> {
-    let of = |(option, path): (usize, &CompressionOption)| {
-        let chains = states.iter().map(|state| chain(path, elements, cluster, *state)).collect();
-        usable(path, cluster).then_some(Candidate { option, chains })
+) -> Vec<(usize, Vec<Pattern>)> {
+    let usable = options.iter().enumerate().filter(|(_, path)| usable(path, cluster));
+    usable
+        .map(|(option, path)| (option, states.iter().map(|state| pattern(path, cluster, *state)).collect()))
+        .collect()
+}
+
+/// Every usable option as a candidate for tensors of so many elements.
+pub(super) fn candidates(patterns: &[(usize, Vec<Pattern>)], elements: f64) -> Vec<Candidate> {
+    let of = |(option, patterns): &(usize, Vec<Pattern>)| Candidate {
+        option: *option,
+        chains: patterns.iter().map(|pattern| pattern.at(elements)).collect(),
     };
-    options.iter().enumerate().filter_map(of).collect()
+    patterns.iter().map(of).collect()
 }
 
 /// Leaves out options that another one beats, or equals before them, on every resource and on the way through, in every state of the network.
@@ -50,8 +57,8 @@ pub(super) fn frontier(all: Vec<Candidate>) -> Vec<Candidate> {
     };
     // A sum that is least is beaten by none, and beats most: sorted by it, few comparisons are needed.
     let mut order: Vec<usize> = (0..all.len()).collect();
-    let sum = |i: usize| figures[i].iter().sum::<f64>();
-    order.sort_by(|a, b| sum(*a).total_cmp(&sum(*b)).then(a.cmp(b)));
+    let sums: Vec<f64> = figures.iter().map(|figures| figures.iter().sum()).collect();
+    order.sort_by(|a, b| sums[*a].total_cmp(&sums[*b]).then(a.cmp(b)));
     let mut kept: Vec<usize> = Vec::new();
     for i in order {
         if !kept.iter().any(|k| beats(*k, i)) {

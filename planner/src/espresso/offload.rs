@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::chain::{Chain, chain};
 use super::cluster::Cluster;
 use super::model::Model;
-use super::select::{Evaluator, Selected, put};
+use super::select::{Evaluator, Selected, put, wanted};
 use super::task::{CompressionOption, Device};
 
 /// What became of it.
@@ -103,8 +103,8 @@ pub fn offload(
             if carried {
                 break;
             }
-            let end = evaluator.end_below(&chains, best);
-            if end < best * (1.0 - 1e-9) {
+            let end = evaluator.end_below(&chains, wanted(best));
+            if end < wanted(best) {
                 best = end;
                 found.clone_from(&counts);
             }
@@ -119,8 +119,8 @@ pub fn offload(
                     for (place, tensor) in group.tensors.iter().enumerate() {
                         put(&mut chains, *tensor, if place < count { &group.cpu } else { &group.gpu });
                     }
-                    let end = evaluator.end_below(&chains, best);
-                    if end < best * (1.0 - 1e-9) {
+                    let end = evaluator.end_below(&chains, wanted(best));
+                    if end < wanted(best) {
                         (best, found[i], helped) = (end, count, true);
                     }
                 }
@@ -142,13 +142,12 @@ pub fn offload(
         helped = false;
         for (group, moved) in moves.iter().zip(&mut moved) {
             for (tensor, on_cpu) in group.tensors.iter().zip(moved) {
-                let (other, same) = if *on_cpu { (&group.gpu, &group.cpu) } else { (&group.cpu, &group.gpu) };
-                put(&mut chains, *tensor, other);
-                let end = evaluator.end_below(&chains, best);
-                if end < best * (1.0 - 1e-9) {
+                let other = if *on_cpu { &group.gpu } else { &group.cpu };
+                evaluator.branch(&chains, *tensor);
+                let end = evaluator.end_with(&chains, *tensor, other, wanted(best));
+                if end < wanted(best) {
                     (best, *on_cpu, helped) = (end, !*on_cpu, true);
-                } else {
-                    put(&mut chains, *tensor, same);
+                    put(&mut chains, *tensor, other);
                 }
             }
         }

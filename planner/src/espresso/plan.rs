@@ -23,6 +23,8 @@ pub struct Plan {
     pub model: String,
     /// Name of the cluster.
     pub cluster: String,
+    /// Compressed bytes over those of f32, of the cluster's compressor.
+    pub compressor_share: f64,
     /// How many tensors.
     pub tensors: usize,
     /// How many options a tensor has.
@@ -154,6 +156,7 @@ pub fn plan(
     let plan = Plan {
         model: model.model.clone(),
         cluster: cluster.cluster.clone(),
+        compressor_share: cluster.compressor.share,
         tensors: model.tensors.len(),
         options: every.len(),
         selection_seconds: between.saturating_sub(began) as f64 / 1e9,

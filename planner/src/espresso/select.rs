@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::chain::Chain;
 use super::cluster::{Cluster, Congestion};
-use super::frontier::{Candidate, candidates, frontier};
+use super::frontier::{Candidate, candidates, frontier, patterns};
 use super::model::Model;
 use super::task::CompressionOption;
 use super::timeline::Timeline;
@@ -40,38 +40,85 @@ pub struct Selected {
 pub(super) struct Evaluator {
     pub compute: Vec<f64>,
     pub states: Vec<Congestion>,
-    timeline: Timeline,
+    /// One a state of the network: each stands before the tensor that is being looked at.
+    timelines: Vec<Timeline>,
     pub evaluations: u64,
 }
 
 impl Evaluator {
     pub(super) fn new(model: &Model, cluster: &Cluster) -> Self {
         let compute = model.tensors.iter().map(|tensor| tensor.compute_us * 1e3).collect();
-        Self { compute, states: cluster.states(), timeline: Timeline::default(), evaluations: 0 }
+        let states = cluster.states();
+        Self { compute, timelines: vec![Timeline::default(); states.len()], states, evaluations: 0 }
     }
 
     /// The mean over the states of the network, ns from the beginning of the backward pass.
     pub(super) fn end(&mut self, chains: &[Vec<Chain>]) -> f64 {
         self.evaluations += 1;
         let mut mean = 0.0;
-        for (state, chains) in self.states.iter().zip(chains) {
-            mean += state.share * self.timeline.end(&self.compute, chains);
+        for ((state, timeline), chains) in self.states.iter().zip(&mut self.timelines).zip(chains) {
+            mean += state.share * timeline.end(&self.compute, chains);
         }
         mean
     }
 
+    /// The next [`Self::end_with`] are of strategies that differ from `chains` in `tensor`.
+    pub(super) fn branch(&mut self, chains: &[Vec<Chain>], tensor: usize) {
+        for (timeline, chains) in self.timelines.iter_mut().zip(chains) {
+            timeline.branch(&self.compute, chains, tensor);
+        }
+    }
+
+    /// As [`Self::end_below`], with `with` for `tensor`'s chains. `chains`, but for that tensor, and `tensor` are those that [`Self::branch`] was told.
+    pub(super) fn end_with(
+        &mut self,
+        chains: &[Vec<Chain>],
+        tensor: usize,
+        with: &[Chain],
+        limit: f64,
+    ) -> f64 {
+        self.evaluations += 1;
+        let compute = &self.compute;
+        let states = self.states.iter().zip(&mut self.timelines).zip(chains.iter().zip(with));
+        let each = states.map(|((state, timeline), (chains, with))| {
+            let end = move |limit| timeline.end_with(compute, chains, tensor, with, limit);
+            (state.share, end)
+        });
+        mean_below(each, compute.iter().sum(), limit)
+    }
+
     /// The same where it is below `limit`, else anything that is not.
     pub(super) fn end_below(&mut self, chains: &[Vec<Chain>], limit: f64) -> f64 {
-        let [only] = chains else { return self.end(chains) };
         self.evaluations += 1;
-        self.timeline.end_below(&self.compute, only, limit)
+        let compute = &self.compute;
+        let states = self.states.iter().zip(&mut self.timelines).zip(chains);
+        let each = states.map(|((state, timeline), chains)| {
+            (state.share, move |limit| timeline.end_below(compute, chains, limit))
+        });
+        mean_below(each, compute.iter().sum(), limit)
     }
 
     /// The last bubble that there is in every state.
     fn bubble(&mut self, chains: &[Vec<Chain>]) -> usize {
-        let bubbles = chains.iter().map(|chains| self.timeline.schedule(&self.compute, chains).bubble());
-        bubbles.min().unwrap_or(0)
+        let states = self.timelines.iter_mut().zip(chains);
+        states.map(|(timeline, chains)| timeline.bubble(&self.compute, chains)).min().unwrap_or(0)
     }
+}
+
+/// The mean of ends, by share, where it is below `limit`; else something that is not, as soon as that is known: no end is below `least`.
+fn mean_below(states: impl Iterator<Item = (f64, impl FnOnce(f64) -> f64)>, least: f64, limit: f64) -> f64 {
+    let (mut mean, mut rest) = (0.0, 1.0);
+    for (share, end) in states {
+        rest -= share;
+        // What this state may take at most, if the others take the least.
+        let own = if share > 0.0 { (limit - mean - rest.max(0.0) * least) / share } else { f64::INFINITY };
+        let end = end(own);
+        if end > own {
+            return end.max(limit);
+        }
+        mean += share * end;
+    }
+    mean
 }
 
 /// Rounds over all tensors. The paper has one; a second one sees what the options chosen behind a tensor did to it, and ends where nothing helps.
@@ -88,10 +135,10 @@ const RANKED: usize = 4;
 pub fn select(model: &Model, cluster: &Cluster, options: &[CompressionOption]) -> Selected {
     let mut evaluator = Evaluator::new(model, cluster);
     let mut by_size: BTreeMap<i64, Rc<OfSize>> = BTreeMap::new();
+    let patterns = patterns(options, cluster, &evaluator.states);
     for tensor in &model.tensors {
-        let states = &evaluator.states;
         by_size.entry(tensor.elements).or_insert_with(|| {
-            let all = candidates(options, tensor.elements as f64, cluster, states);
+            let all = candidates(&patterns, tensor.elements as f64);
             let plain = plainest(&all, options).cloned();
             let worth = if model.tensors.len() <= FEW { all } else { frontier(all) };
             Rc::new(OfSize { plain, worth })
@@ -134,19 +181,24 @@ pub fn select(model: &Model, cluster: &Cluster, options: &[CompressionOption]) -
             let is_first = model.tensors.len() > SEVERAL && !ranking.contains_key(&size);
             let few = ranking.get(&size);
             let mut ranked = Vec::new();
+            // The ends of the best few, of which no worse one is wanted.
+            let mut top = [f64::INFINITY; RANKED];
+            evaluator.branch(&selected.chains, tensor);
             for candidate in &of[tensor].worth {
                 if candidate.option == selected.options[tensor]
                     || few.is_some_and(|few| !few.contains(&candidate.option))
                 {
                     continue;
                 }
-                let kept = put(&mut selected.chains, tensor, &candidate.chains);
-                let limit = if is_first { f64::INFINITY } else { best };
-                let end = evaluator.end_below(&selected.chains, limit);
-                put(&mut selected.chains, tensor, &kept);
-                ranked.push((end, candidate.option));
-                // Less than rounding is no reason.
-                if end < best * (1.0 - 1e-9) {
+                let limit =
+                    if is_first { wanted(best).max(top[RANKED - 1] * (1.0 - 1e-11)) } else { wanted(best) };
+                let end = evaluator.end_with(&selected.chains, tensor, &candidate.chains, limit);
+                if is_first && end < top[RANKED - 1] {
+                    top[RANKED - 1] = end;
+                    top.sort_by(f64::total_cmp);
+                    ranked.push((end, candidate.option));
+                }
+                if end < wanted(best) {
                     (best, chosen) = (end, Some(candidate));
                 }
             }
@@ -173,6 +225,11 @@ pub fn select(model: &Model, cluster: &Cluster, options: &[CompressionOption]) -
     }
     selected.evaluations = evaluator.evaluations;
     selected
+}
+
+/// What a better strategy has to end before: less than rounding is no reason. Where computation is what takes so long, this is known to be out of reach at once.
+pub(super) fn wanted(best: f64) -> f64 {
+    best * (1.0 - 1e-9)
 }
 
 /// What a tensor of a size can have.
@@ -204,11 +261,10 @@ fn pairs(
             let (mut chosen, before) = (None, *best);
             for a in &of[*first] {
                 let kept_first = put(&mut selected.chains, *first, &a.chains);
+                evaluator.branch(&selected.chains, *second);
                 for b in &of[*second] {
-                    let kept = put(&mut selected.chains, *second, &b.chains);
-                    let end = evaluator.end_below(&selected.chains, *best);
-                    put(&mut selected.chains, *second, &kept);
-                    if end < *best * (1.0 - 1e-9) {
+                    let end = evaluator.end_with(&selected.chains, *second, &b.chains, wanted(*best));
+                    if end < wanted(*best) {
                         (*best, chosen) = (end, Some((a, b)));
                     }
                 }

@@ -117,6 +117,44 @@ fn the_timeline_is_what_a_heap_of_ready_operations_gives() {
 }
 
 /// Figure 2 (a) to (c) in numbers: computation of 3 each; communication of 2, 4, 5; compression on the GPU of 1.
+/// A strategy that differs in a tensor: from a branch, and from the beginning.
+#[test]
+fn a_branch_goes_on_to_what_the_whole_strategy_takes() {
+    let mut random = 23;
+    let all = options(Devices::Both);
+    let mut early = 0;
+    for round in 0..300 {
+        let (model, cluster) = (model(&mut random, 1 + round % 17), cluster(&mut random));
+        let pick = |random: &mut u64| &all[(splitmix(random) * all.len() as f64) as usize % all.len()];
+        let state = cluster.states()[0];
+        let of = |tensor: &Tensor, option| chain(option, tensor.elements as f64, &cluster, state);
+        let mut chains: Vec<Chain> =
+            model.tensors.iter().map(|tensor| of(tensor, pick(&mut random))).collect();
+        let compute: Vec<f64> = model.tensors.iter().map(|tensor| tensor.compute_us * 1e3).collect();
+        let at = (splitmix(&mut random) * chains.len() as f64) as usize % chains.len();
+        let mut timeline = Timeline::default();
+        timeline.branch(&compute, &chains, at);
+        for _ in 0..5 {
+            let other = of(&model.tensors[at], pick(&mut random));
+            let limit = naive_end(&compute, &chains) * between(&mut random, 0.5, 1.5);
+            let got = timeline.end_with(&compute, &chains, at, &other, f64::INFINITY);
+            let below = timeline.end_with(&compute, &chains, at, &other, limit);
+            let before = std::mem::replace(&mut chains[at], other);
+            let wanted = naive_end(&compute, &chains);
+            chains[at] = before;
+            assert_eq!(got, wanted);
+            assert!(
+                below == wanted || (below >= limit && wanted >= limit * (1.0 - 1e-9)),
+                "{below} for {wanted}, limit {limit}"
+            );
+            early += u32::from(below != wanted);
+        }
+        let bubble = timeline.bubble(&compute, &chains);
+        assert_eq!(bubble, timeline.schedule(&compute, &chains).bubble());
+    }
+    assert!(early > 50, "{early} were ended early");
+}
+
 #[test]
 fn the_timeline_of_figure_2_comes_out_as_drawn() {
     let mut cluster = cluster(&mut 1);
@@ -211,7 +249,8 @@ fn algorithm_1_stays_near_brute_force_when_tensors_interact() {
         let state = cluster.states();
         let mut kept: Vec<usize> = Vec::new();
         for tensor in &model.tensors {
-            let candidates = super::frontier::candidates(&all, tensor.elements as f64, &cluster, &state);
+            let patterns = super::frontier::patterns(&all, &cluster, &state);
+            let candidates = super::frontier::candidates(&patterns, tensor.elements as f64);
             kept.extend(super::frontier::frontier(candidates).iter().map(|candidate| candidate.option));
         }
         kept.sort_unstable();

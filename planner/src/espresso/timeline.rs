@@ -34,15 +34,7 @@ impl Schedule {
     /// The last tensor before whose gradient everything that was there had been synchronised: a bubble in communication. What is communicated before
     /// it delays nothing behind it, so that compressing it gains nothing (property 1).
     pub fn bubble(&self) -> usize {
-        let mut latest = 0.0_f64;
-        let mut last = 0;
-        for (tensor, (ready, done)) in self.ready.iter().zip(&self.done).enumerate() {
-            if latest <= *ready {
-                last = tensor;
-            }
-            latest = latest.max(*done);
-        }
-        last
+        last_bubble(self.ready.iter().copied().zip(self.done.iter().copied()))
     }
 }
 
@@ -57,7 +49,47 @@ impl Schedule {
 pub struct Timeline {
     /// What became ready behind the operations of each resource, and behind computation.
     queues: [Vec<Ready>; 5],
+    now: State,
+    /// As it was before a tensor's computation, for strategies that differ in that tensor.
+    branch: Branch,
+    /// By tensor, for bubbles: when its gradient is there, and when it has been synchronised.
+    done: Vec<(f64, f64)>,
+}
+
+/// How far a simulation is, beside what is in the queues.
+#[derive(Debug, Clone, Copy)]
+struct State {
     heads: [usize; 5],
+    /// Of each head its time and tensor ([`Ready::key`]): the least of them is next.
+    keys: [u128; 5],
+    /// From when on each resource is free.
+    free: [f64; 4],
+    /// The computation that is next, and since when it could begin.
+    next: usize,
+    since: f64,
+    end: f64,
+    /// What is left to do, ns.
+    left: [f64; 4],
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            heads: [0; 5],
+            keys: [NOTHING; 5],
+            free: [0.0; 4],
+            next: 0,
+            since: 0.0,
+            end: 0.0,
+            left: [0.0; 4],
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Branch {
+    state: State,
+    lengths: [usize; 5],
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -67,24 +99,64 @@ struct Ready {
     operation: u32,
 }
 
+impl Ready {
+    /// Orders by time, then by tensor: times are not negative, so that their bits are in their order.
+    fn key(self) -> u128 {
+        u128::from(self.at.to_bits()) << 32 | u128::from(self.tensor)
+    }
+}
+
+/// The key of an empty queue.
+const NOTHING: u128 = u128::MAX;
+
 /// What became ready behind computation.
 const COMPUTED: usize = 4;
 
 impl Timeline {
+    /// Simulates what is the same whatever `tensor`'s chain is: all before its computation.
+    pub fn branch(&mut self, compute: &[f64], chains: &[Chain], tensor: usize) {
+        self.begin(compute, chains, Some(tensor));
+        self.run(compute, chains, None, Some(tensor), f64::INFINITY, |_| {});
+        self.branch = Branch { state: self.now, lengths: self.queues.each_ref().map(Vec::len) };
+    }
+
+    /// When everything is synchronised with another chain for the tensor that [`Self::branch`] was told, as far as it is below `limit`, as [`Self::end_below`]. All other arguments
+    /// have to be what they were then.
+    pub fn end_with(
+        &mut self,
+        compute: &[f64],
+        chains: &[Chain],
+        tensor: usize,
+        chain: &Chain,
+        limit: f64,
+    ) -> f64 {
+        self.now = self.branch.state;
+        for (queue, length) in self.queues.iter_mut().zip(self.branch.lengths) {
+            queue.truncate(length);
+        }
+        for operation in chain.operations() {
+            self.now.left[operation.resource as usize] += operation.time;
+        }
+        self.run(compute, chains, Some((tensor, chain)), None, limit, |_| {})
+    }
+
     /// When everything is synchronised, ns. `compute` has each tensor's computation, ns, and `chains` what is done to it then, in the order of the backward pass.
     pub fn end(&mut self, compute: &[f64], chains: &[Chain]) -> f64 {
-        self.run(compute, chains, f64::INFINITY, |_| {})
+        self.begin(compute, chains, None);
+        self.run(compute, chains, None, None, f64::INFINITY, |_| {})
     }
 
     /// The same where it is below `limit`; else `limit` or more, found out as soon as what is left for some resource cannot be done before.
     pub fn end_below(&mut self, compute: &[f64], chains: &[Chain], limit: f64) -> f64 {
-        self.run(compute, chains, limit, |_| {})
+        self.begin(compute, chains, None);
+        self.run(compute, chains, None, None, limit, |_| {})
     }
 
     /// The same with everything that happens.
     pub fn schedule(&mut self, compute: &[f64], chains: &[Chain]) -> Schedule {
         let mut spans = Vec::new();
-        let end = self.run(compute, chains, f64::INFINITY, |span| spans.push(span));
+        self.begin(compute, chains, None);
+        let end = self.run(compute, chains, None, None, f64::INFINITY, |span| spans.push(span));
         let (mut ready, mut done) = (vec![0.0; compute.len()], vec![0.0_f64; compute.len()]);
         for span in &spans {
             if span.operation.is_none() {
@@ -95,50 +167,76 @@ impl Timeline {
         Schedule { spans, ready, done, end }
     }
 
-    fn run(&mut self, compute: &[f64], chains: &[Chain], limit: f64, mut visit: impl FnMut(Span)) -> f64 {
-        for queue in &mut self.queues {
-            queue.clear();
-        }
-        self.heads = [0; 5];
-        let mut free = [0.0_f64; 4];
-        let count = compute.len().min(chains.len());
-        // The computation that is next, and since when it could begin.
-        let (mut next, mut since) = (0, 0.0_f64);
-        let mut end = 0.0_f64;
-        // What is left to do, ns; with a share for rounding.
-        let mut left = [0.0_f64; 4];
-        if limit.is_finite() {
-            left[Resource::Gpu as usize] = compute.iter().sum();
-            for operation in chains.iter().flat_map(Chain::operations) {
+    /// At the beginning, with everything left to do but `without`'s chain.
+    fn begin(&mut self, compute: &[f64], chains: &[Chain], without: Option<usize>) {
+        self.queues.iter_mut().for_each(Vec::clear);
+        self.now = State::default();
+        let left = &mut self.now.left;
+        left[Resource::Gpu as usize] = compute.iter().sum();
+        for (tensor, chain) in chains.iter().enumerate() {
+            if without == Some(tensor) {
+                continue;
+            }
+            for operation in chain.operations() {
                 left[operation.resource as usize] += operation.time;
             }
         }
-        let late = limit * (1.0 + 1e-9);
+    }
+
+    /// Goes on from where it is: with `other` instead of a tensor's chain, and up to the computation of `stop`.
+    fn run(
+        &mut self,
+        compute: &[f64],
+        chains: &[Chain],
+        other: Option<(usize, &Chain)>,
+        stop: Option<usize>,
+        limit: f64,
+        mut visit: impl FnMut(Span),
+    ) -> f64 {
+        let Self { queues, now, .. } = self;
+        let State { heads, keys, free, next, since, end, left } = now;
+        let count = stop.unwrap_or(usize::MAX).min(compute.len()).min(chains.len());
+        let whole = compute.len().min(chains.len());
+        let of = |tensor: usize| match other {
+            Some((place, chain)) if place == tensor => chain.operations(),
+            _ => chains[tensor].operations(),
+        };
+        // With a share for rounding, which is less than that by an order or two.
+        let late = limit * (1.0 + 1e-12);
         loop {
-            let mut best: Option<(usize, Ready)> = None;
-            for (i, queue) in self.queues.iter().enumerate() {
-                if let Some(head) = queue.get(self.heads[i])
-                    && best.is_none_or(|(_, best)| (head.at, head.tensor) < (best.at, best.tensor))
-                {
-                    best = Some((i, *head));
+            let mut queue = 0;
+            for i in 1..5 {
+                if keys[i] < keys[queue] {
+                    queue = i;
                 }
             }
-            if next < count && best.is_none_or(|(_, best)| since < best.at) {
-                let start = since.max(free[Resource::Gpu as usize]);
-                let ends = start + compute[next];
-                free[Resource::Gpu as usize] = ends;
-                visit(Span { tensor: next, operation: None, resource: Resource::Gpu, start, end: ends });
-                end = end.max(ends);
-                left[Resource::Gpu as usize] -= compute[next];
-                if !chains[next].operations().is_empty() {
-                    self.queues[COMPUTED].push(Ready { at: ends, tensor: next as u32, operation: 0 });
+            if *next < whole && u128::from(since.to_bits()) < keys[queue] >> 32 {
+                if *next >= count {
+                    return *end;
                 }
-                (next, since) = (next + 1, ends);
+                let start = (*since).max(free[Resource::Gpu as usize]);
+                let ends = start + compute[*next];
+                free[Resource::Gpu as usize] = ends;
+                visit(Span { tensor: *next, operation: None, resource: Resource::Gpu, start, end: ends });
+                *end = (*end).max(ends);
+                left[Resource::Gpu as usize] -= compute[*next];
+                if ends + left[Resource::Gpu as usize] > late {
+                    return (ends + left[Resource::Gpu as usize]).max(limit);
+                }
+                if !of(*next).is_empty() {
+                    let ready = Ready { at: ends, tensor: *next as u32, operation: 0 };
+                    if keys[COMPUTED] == NOTHING {
+                        keys[COMPUTED] = ready.key();
+                    }
+                    queues[COMPUTED].push(ready);
+                }
+                (*next, *since) = (*next + 1, ends);
                 continue;
             }
-            let Some((queue, Ready { at, tensor, operation })) = best else { return end };
-            self.heads[queue] += 1;
-            let operations = chains[tensor as usize].operations();
+            let Some(&Ready { at, tensor, operation }) = queues[queue].get(heads[queue]) else { return *end };
+            heads[queue] += 1;
+            keys[queue] = queues[queue].get(heads[queue]).map_or(NOTHING, |ready| ready.key());
+            let operations = of(tensor as usize);
             let now = operations[operation as usize];
             let resource = now.resource as usize;
             let start = at.max(free[resource]);
@@ -146,7 +244,7 @@ impl Timeline {
             free[resource] = ends;
             left[resource] -= now.time;
             if ends + left[resource] > late {
-                return ends + left[resource];
+                return (ends + left[resource]).max(limit);
             }
             let place = Some(operation as usize);
             visit(Span {
@@ -156,10 +254,44 @@ impl Timeline {
                 start,
                 end: ends,
             });
-            end = end.max(ends);
+            *end = (*end).max(ends);
             if operation as usize + 1 < operations.len() {
-                self.queues[resource].push(Ready { at: ends, tensor, operation: operation + 1 });
+                let ready = Ready { at: ends, tensor, operation: operation + 1 };
+                if keys[resource] == NOTHING {
+                    keys[resource] = ready.key();
+                }
+                queues[resource].push(ready);
             }
         }
     }
+
+    /// The last tensor before whose gradient everything that was there had been synchronised ([`Schedule::bubble`]).
+    pub fn bubble(&mut self, compute: &[f64], chains: &[Chain]) -> usize {
+        let mut done = std::mem::take(&mut self.done);
+        done.clear();
+        done.resize(compute.len(), (0.0, 0.0));
+        self.begin(compute, chains, None);
+        self.run(compute, chains, None, None, f64::INFINITY, |span| {
+            let (ready, done): &mut (f64, f64) = &mut done[span.tensor];
+            if span.operation.is_none() {
+                *ready = span.end;
+            }
+            *done = done.max(span.end);
+        });
+        let last = last_bubble(done.iter().copied());
+        self.done = done;
+        last
+    }
+}
+
+/// Of (ready, done) of each tensor.
+fn last_bubble(tensors: impl Iterator<Item = (f64, f64)>) -> usize {
+    let (mut latest, mut last) = (0.0_f64, 0);
+    for (tensor, (ready, done)) in tensors.enumerate() {
+        if latest <= ready {
+            last = tensor;
+        }
+        latest = latest.max(done);
+    }
+    last
 }

@@ -2,7 +2,7 @@
 
 use super::link::Link;
 use super::profile::{Profile, uniform};
-use crate::sensing::Controller;
+use crate::sensing::{Controller, Step};
 
 /// A data-parallel job.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -71,6 +71,7 @@ pub fn run(job: Job, link: Link, profile: &Profile, controller: &mut Controller,
         let ratio = controller.ratio();
         let bytes = (job.gradient * ratio).max(1.0) as u64;
         let step = link.carry(now, bytes, ratio, profile.at(now));
+        let step = Step { compute_ns: job.compute_ns, ..step };
         now = step.at_ns;
         // A measurement that is refused leaves the ratio as it is.
         let _ = controller.step(&step);

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::step::{Step, StepError};
-use super::{Da1, Da2, Da3, Da4, Da5, NetSense, TrimFeedback};
+use super::{Da1, Da2, Da3, Da4, Da5, NetSense, Progress, TrimFeedback};
 
 /// A law of ratios.
 pub trait Law {
@@ -12,6 +12,10 @@ pub trait Law {
     /// The ratio of the next step, from this step's ratio and measurements, which have been checked. It may be anything: the [`Controller`] keeps
     /// what is no number, and clamps.
     fn next(&mut self, ratio: f64, step: &Step) -> f64;
+    /// Share of the line's rate at which the next step may leave, above 0, up to 1. Laws of the papers leave that to the transport.
+    fn pace(&self) -> f64 {
+        1.0
+    }
 }
 
 /// Any of the laws, with its state.
@@ -26,6 +30,7 @@ pub enum Laws {
     Da4(Da4),
     Da5(Da5),
     TrimFeedback(TrimFeedback),
+    Progress(Progress),
     /// Always the same ratio: uniform compression, the baseline of the papers.
     Fixed,
 }
@@ -40,6 +45,7 @@ impl Law for Laws {
             Self::Da4(law) => law.name(),
             Self::Da5(law) => law.name(),
             Self::TrimFeedback(law) => law.name(),
+            Self::Progress(law) => law.name(),
             Self::Fixed => "fixed",
         }
     }
@@ -53,7 +59,16 @@ impl Law for Laws {
             Self::Da4(law) => law.next(ratio, step),
             Self::Da5(law) => law.next(ratio, step),
             Self::TrimFeedback(law) => law.next(ratio, step),
+            Self::Progress(law) => law.next(ratio, step),
             Self::Fixed => ratio,
+        }
+    }
+
+    fn pace(&self) -> f64 {
+        match self {
+            Self::TrimFeedback(law) => law.pace(),
+            Self::Progress(law) => law.pace(),
+            _ => 1.0,
         }
     }
 }
@@ -90,6 +105,12 @@ impl Controller {
     /// The ratio to send the next step with.
     pub fn ratio(&self) -> f64 {
         self.ratio
+    }
+
+    /// Share of the line's rate at which the next step may leave, above 0, up to 1.
+    pub fn pace(&self) -> f64 {
+        let pace = self.law.pace();
+        if pace > 0.0 { pace.min(1.0) } else { 1.0 }
     }
 
     /// Its limits.

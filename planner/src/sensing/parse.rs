@@ -2,10 +2,11 @@
 
 use super::controller::{Controller, Laws, Limits};
 use super::delay_monitor::DelayMonitor;
-use super::{Da1, Da2, Da3, Da4, Da5, NetSense, TrimFeedback, dc2};
+use super::{Da1, Da2, Da3, Da4, Da5, NetSense, Progress, TrimFeedback, dc2};
 
 /// Names of the laws.
-pub const LAWS: [&str; 8] = ["netsense", "da1", "da2", "da3", "da4", "da5", "trim-feedback", "fixed"];
+pub const LAWS: [&str; 9] =
+    ["netsense", "da1", "da2", "da3", "da4", "da5", "trim-feedback", "progress", "fixed"];
 
 /// Why a law was not understood.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -90,7 +91,7 @@ pub fn parse(text: &str) -> Result<Controller, LawError> {
         .ok_or_else(|| LawError::UnknownLaw { name: name.to_owned() })?;
     let [mut first, mut k_min, mut k_max] = match law {
         "netsense" => [NetSense::FIRST, NetSense::FLOOR, 1.0],
-        "trim-feedback" => [0.75, 0.005, 1.0],
+        "trim-feedback" | "progress" => [0.75, 0.005, 1.0],
         "fixed" => [1.0, 1e-6, 1.0],
         _ => dc2::RATIOS,
     };
@@ -99,6 +100,7 @@ pub fn parse(text: &str) -> Result<Controller, LawError> {
     let (mut da2, mut da3, mut da4, mut da5) =
         (Da2::default(), Da3::default(), Da4::default(), Da5::default());
     let mut ours = TrimFeedback::default();
+    let mut progress = Progress::default();
     for pair in rest.split(',').filter(|pair| !pair.trim().is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         let mut slots = vec![
@@ -140,9 +142,15 @@ pub fn parse(text: &str) -> Result<Controller, LawError> {
                 ("fastest", Slot::Share(&mut ours.fastest)),
                 ("budget_ms", Slot::Budget(&mut ours.budget_ns)),
             ]),
+            "progress" => slots.extend([
+                ("low", Slot::Share(&mut progress.low)),
+                ("high", Slot::Share(&mut progress.high)),
+                ("price", Slot::Factor(&mut progress.price)),
+                ("memory", Slot::Window(&mut progress.memory)),
+            ]),
             _ => {}
         }
-        if !matches!(law, "trim-feedback" | "fixed") {
+        if !matches!(law, "trim-feedback" | "progress" | "fixed") {
             slots.push(("window", Slot::Window(&mut window)));
         }
         let valid: Vec<&'static str> = slots.iter().map(|(key, _)| *key).collect();
@@ -169,6 +177,7 @@ pub fn parse(text: &str) -> Result<Controller, LawError> {
         "da4" => Laws::Da4(Da4 { monitor, ..da4 }),
         "da5" => Laws::Da5(Da5 { monitor, ..da5 }),
         "trim-feedback" => Laws::TrimFeedback(ours),
+        "progress" => Laws::Progress(progress),
         _ => Laws::Fixed,
     };
     Ok(Controller::new(law, Limits { k_min, k_max }, first))

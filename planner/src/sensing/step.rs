@@ -11,6 +11,8 @@ pub struct Step {
     pub bytes: u64,
     /// From the first byte sent to the whole sum there, ns.
     pub delay_ns: u64,
+    /// From the end of the communication before it to the beginning of this one, ns, where that is known, else 0: what is computed and not hidden behind communication.
+    pub compute_ns: u64,
     /// Share of the packets that were cut, 0 to 1.
     pub cut: f64,
     /// Share of the sent bytes that arrived, 0 to 1: what cuts and losses left.
@@ -22,7 +24,7 @@ pub struct Step {
 impl Step {
     /// A step on a network that neither cuts nor loses.
     pub fn whole(at_ns: u64, bytes: u64, delay_ns: u64) -> Self {
-        Self { at_ns, bytes, delay_ns, cut: 0.0, arrived: 1.0, lost: 0.0 }
+        Self { at_ns, bytes, delay_ns, compute_ns: 0, cut: 0.0, arrived: 1.0, lost: 0.0 }
     }
 
     /// EBB of NetSenseML's formula 1, bytes per ns.

@@ -12,6 +12,10 @@ use super::step::Step;
 /// that the network is full, at the price of the least significant planes of a few packets. Below, it grows by a share that doubles up to `fastest`
 /// while nothing is cut.
 ///
+/// Fewer planes alone would change nothing: a sender that goes on at the line's rate sends shorter packets the faster, and a port that has a tenth of the line cuts as many of
+/// them. So the *pace* falls with the ratio: packets leave as far apart as before, a step takes as long, and what is left out makes room. Both grow together again; planes that
+/// are left out for the budget's sake leave the pace as it is. Losses, where a switch drops instead, are answered alike.
+///
 /// Bursts come and go in microseconds, which is what cuts are for: the cut share is smoothed over `memory` steps before it is answered.
 ///
 /// Where nothing cuts (a switch without trimming, a slow card), a full network shows as delay only, and delay says nothing of what users can bear: with
@@ -30,11 +34,15 @@ pub struct TrimFeedback {
     /// Time that a step's communication may take, ns.
     pub budget_ns: Option<u64>,
     growth: f64,
+    /// Share of the line's rate, above 0, up to 1.
+    pace: f64,
     smoothed: Option<[f64; 2]>,
 }
 
 /// Growth of the first step below `low`.
 const SLOWEST: f64 = 0.02;
+/// Least share of the line's rate.
+const LEAST_PACE: f64 = 0.001;
 
 impl Default for TrimFeedback {
     fn default() -> Self {
@@ -45,6 +53,7 @@ impl Default for TrimFeedback {
             fastest: 0.32,
             budget_ns: None,
             growth: SLOWEST,
+            pace: 1.0,
             smoothed: None,
         }
     }
@@ -70,6 +79,10 @@ impl Law for TrimFeedback {
         "trim-feedback"
     }
 
+    fn pace(&self) -> f64 {
+        self.pace
+    }
+
     fn next(&mut self, ratio: f64, step: &Step) -> f64 {
         let weight = 1.0 / self.memory.max(1.0);
         let now = [step.cut, step.arrived];
@@ -80,9 +93,11 @@ impl Law for TrimFeedback {
         self.smoothed = Some([cut, arrived]);
         // 1 where the budget is used up.
         let used = self.budget_ns.map_or(0.0, |budget| step.delay_ns as f64 / budget as f64);
-        if cut > self.high || used > 1.0 {
+        if cut > self.high || step.lost > self.high || used > 1.0 {
             let fits = if cut > self.high { arrived } else { 1.0 };
+            let fits = if step.lost > self.high { fits * (1.0 - step.lost) } else { fits }.max(0.1);
             self.settle();
+            self.pace = (self.pace * fits).max(LEAST_PACE);
             // Round trips and heads do not shrink with the ratio, so a delay is not scaled by more than half at a time.
             return ratio * fits.min((1.0 / used).clamp(0.5, 1.0)).max(0.1);
         }
@@ -94,6 +109,7 @@ impl Law for TrimFeedback {
         // Not beyond the budget, if delay grows as the ratio does.
         let room = if used > 0.0 { (0.95 / used - 1.0).max(0.0) } else { f64::INFINITY };
         self.growth = (2.0 * growth).min(self.fastest);
+        self.pace = (self.pace * (1.0 + growth)).min(1.0);
         ratio * (1.0 + growth.min(room))
     }
 }

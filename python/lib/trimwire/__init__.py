@@ -5,6 +5,7 @@
 - `trimwire.torch`: a backend of torch.distributed and a hook for DistributedDataParallel (needs PyTorch).
 """
 
+from ._adaptive import Adaptive
 from ._codec import Packets, cut, decode, encode, expected_nmse, nmse, simulate
 from ._group import Group, Work, default_address, stats
 from ._native import PLANES, TransportError
@@ -12,6 +13,7 @@ from ._native import VERSION as __version__
 
 __all__ = [
     "PLANES",
+    "Adaptive",
     "Group",
     "Packets",
     "TransportError",

@@ -36,6 +36,7 @@ class _GroupOptions:
     key: bytes | None
     job: int
     record: str | None
+    rate_law: str
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class _OperationOptions:
     full: bool = False
     algorithm: str = "auto"
     deadline_s: float | None = None
+    pace: float = 1.0
 
 
 #: Closed before the interpreter goes: their threads call back into it.
@@ -99,17 +101,18 @@ class Group:
         give_up: float = 10.0,
         patience: float = 1_800.0,
         record: str | os.PathLike[str] | None = None,
+        rate_law: str = "dctcp",
     ) -> Group:
         """Begins, with the addresses of all ranks in order of rank.
 
         `seed` is the rotations', the same everywhere; `loss` the share of a message's packets that may be missing; `key` seals every packet (32 bytes, a
         secret of the job); `rate_bps` limits sending (None: the interface's speed); `threads` encode and decode (None: the processors of this process but
         one, at most 4). A rank that is silent for `give_up` seconds is given up; one that has not called an operation is waited for `patience` seconds.
-        With `record`, a file, what arrives of every packet is written down (docs/transcript.md): `{rank}` in its name is replaced, else `.RANK` appended; one that is there is overwritten.
+        With `record`, a file, what arrives of every packet is written down (docs/transcript.md): `{rank}` in its name is replaced, else `.RANK` appended; one that is there is overwritten. `rate_law` is 'dctcp', or 'fixed': always the line's rate.
         """
         if self._group is not None:
             raise RuntimeError("the group is connected already")
-        options = _GroupOptions(seed, rate_bps, threads, give_up, patience, loss, key, job, None if record is None else os.fspath(record))
+        options = _GroupOptions(seed, rate_bps, threads, give_up, patience, loss, key, job, None if record is None else os.fspath(record), rate_law)
         self._group = _native.Group(self._socket, rank, list(addresses), options)
         _live.add(self)
         return self
@@ -142,15 +145,16 @@ class Group:
         full: bool = False,
         algorithm: str = "auto",
         deadline: float | None = None,
+        pace: float = 1.0,
     ) -> Work:
         """The sum over all ranks, or their mean, in place (float32, float16, bfloat16).
 
         Packets that the network cuts are decoded as they are, without bias; `full` has them sent again, `exact` sends every bit. `consistent` has all ranks
         decode alike, at the precision of the one that got least. Lower `layer_class`es (0 to 7) go first; `tag` tells tensors apart that are summed again
         and again. `algorithm` is 'direct', 'ring', 'two-level' or 'auto'. With a `deadline` (seconds from the call) what is cut or lost is sent again until then, what is
-        worth most first; then every rank takes what is there, and what has not come counts as zero.
+        worth most first; then every rank takes what is there, and what has not come counts as zero. This rank's data leaves at a share of the line's rate, `pace`, at most.
         """
-        options = _OperationOptions(exact, average, planes, layer_class, tag, consistent, full, algorithm, deadline)
+        options = _OperationOptions(exact, average, planes, layer_class, tag, consistent, full, algorithm, deadline, pace)
         # Of every bit there is no sum, but of f32 there is.
         return self._native_group().all_reduce(tensor, options)
 
@@ -167,9 +171,10 @@ class Group:
         full: bool = False,
         algorithm: str = "auto",
         deadline: float | None = None,
+        pace: float = 1.0,
     ) -> Work:
         """The sum of all ranks' `input`s, of which `output` gets this rank's part: as even a division as possible, in order of rank."""
-        options = _OperationOptions(exact, average, planes, layer_class, tag, False, full, algorithm, deadline)
+        options = _OperationOptions(exact, average, planes, layer_class, tag, False, full, algorithm, deadline, pace)
         return self._native_group().reduce_scatter(input, output, options)
 
     def all_gather(self, input: Any, output: Any, *, exact: bool = True, planes: int = DEFAULT_PLANES, full: bool = False) -> Work:

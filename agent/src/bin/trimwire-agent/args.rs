@@ -120,9 +120,13 @@ pub(crate) struct PerfArgs {
     pub(crate) link: LinkArgs,
     #[command(flatten)]
     pub(crate) rate: RateArgs,
-    /// How a rate is found: a fixed one, by cuts, marks and losses as DCTCP does, by delay as TIMELY does, or by a share of cut packets.
-    #[arg(long, value_enum, default_value = "dctcp")]
-    pub(crate) rate_law: RateLaw,
+    /// How a rate is found: a fixed one, by cuts, marks and losses as DCTCP does, by delay as TIMELY does, or by a share of cut packets [default: dctcp; with --adaptive trim-feedback or progress fixed].
+    #[arg(long, value_enum)]
+    pub(crate) rate_law: Option<RateLaw>,
+    /// Have a law say with how many planes, up to --planes, each operation is sent, from how the one before it fared: netsense, da1 to da5, trim-feedback, progress or fixed, with parameters as in
+    /// da5:k_min=0.1,alpha=1.5.
+    #[arg(long, value_name = "LAW", conflicts_with_all = ["exact", "record", "replay"])]
+    pub(crate) adaptive: Option<String>,
     #[command(flatten)]
     pub(crate) codec: CodecArgs,
     /// Decode cut packets so.
@@ -139,6 +143,15 @@ pub(crate) struct PushPullArgs {
     pub(crate) servers: Vec<u16>,
     #[command(flatten)]
     pub(crate) perf: PerfArgs,
+}
+
+impl PerfArgs {
+    /// A law that says how fast data leaves is not to be second-guessed by another one.
+    pub(crate) fn rate_law(&self) -> RateLaw {
+        let paces = |law: &String| law.starts_with("trim-feedback") || law.starts_with("progress");
+        let paces = self.adaptive.as_ref().is_some_and(paces);
+        self.rate_law.unwrap_or(if paces { RateLaw::Fixed } else { RateLaw::Dctcp })
+    }
 }
 
 /// A collective.

@@ -3,6 +3,7 @@
 //! Tables and JSON go to stdout, logs to stderr. Exit codes: 0 ok, 1 a transfer failed, 2 usage, 3 bad input.
 #![forbid(unsafe_code)]
 
+mod adaptive;
 mod agreement;
 mod args;
 mod doctor;

@@ -106,7 +106,7 @@ pub(crate) fn meet(args: &PerfArgs) -> Result<Met, Failure> {
     Caller {
         rendezvous: &args.rendezvous,
         link: &args.link,
-        rate: (&args.rate, args.rate_law),
+        rate: (&args.rate, args.rate_law()),
         root: args.root,
         repeats: &repeats,
         terms: &|offer| terms(offer, args),
@@ -221,6 +221,7 @@ fn terms(offer: Offer, args: &PerfArgs) -> Offer {
         .term("root", &args.root)
         .term("loss", &link.loss)
         .term("reliable", &link.reliable)
+        .term("adaptive", &args.adaptive.as_deref().unwrap_or("none"))
 }
 
 fn failure(error: RendezvousError) -> Failure {

@@ -49,11 +49,26 @@ impl MetricConstructor<Histogram> for Buckets {
 pub(crate) struct Operations {
     seconds: Family<OperationLabel, Histogram, Buckets>,
     failed: Family<OperationLabel, Counter>,
+    ratio: Family<LawLabel, Real>,
+    planes: Family<LawLabel, Gauge>,
+    pace: Family<LawLabel, Real>,
+}
+
+/// What says how much is sent.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct LawLabel {
+    law: String,
 }
 
 impl Default for Operations {
     fn default() -> Self {
-        Self { seconds: Family::new_with_constructor(Buckets), failed: Family::default() }
+        Self {
+            seconds: Family::new_with_constructor(Buckets),
+            failed: Family::default(),
+            ratio: Family::default(),
+            planes: Family::default(),
+            pace: Family::default(),
+        }
     }
 }
 
@@ -61,6 +76,14 @@ impl Operations {
     /// One has ended well.
     pub(crate) fn took(&self, operation: &'static str, ns: u64) {
         self.seconds.get_or_create(&OperationLabel { operation }).observe(ns as f64 / 1e9);
+    }
+
+    /// A law said how one was sent.
+    pub(crate) fn steered(&self, law: &str, ratio: f64, planes: u8, pace: f64) {
+        let label = LawLabel { law: law.to_owned() };
+        self.ratio.get_or_create(&label).set(ratio);
+        self.planes.get_or_create(&label).set(planes.into());
+        self.pace.get_or_create(&label).set(pace);
     }
 
     /// One has failed.
@@ -85,6 +108,11 @@ pub(crate) fn text(snapshot: &Snapshot, link: LinkStats, operations: &Operations
     let help = "Operations that ended well, and the time from their start at this rank to its result";
     registry.register_with_unit("operation", help, Unit::Seconds, operations.seconds.clone());
     registry.register("operations_failed", "Operations that were given up", operations.failed.clone());
+    let help = "With --adaptive, what is sent over what f32 would take, as the law has it";
+    registry.register("adaptive_ratio", help, operations.ratio.clone());
+    registry.register("adaptive_planes", "With --adaptive, planes that are sent", operations.planes.clone());
+    let help = "With --adaptive, share of the line's rate at which data leaves at most";
+    registry.register("adaptive_pace_ratio", help, operations.pace.clone());
     let mut text = String::new();
     // Writing into a string does not fail.
     let _ = encode(&mut text, &registry);
@@ -227,6 +255,7 @@ mod tests {
         let operations = Operations::default();
         operations.took("all-reduce", 3_000_000);
         operations.failed("broadcast");
+        operations.steered("da2:k_min=0.1", 0.25, 7, 0.5);
         let text = text(&snapshot(2), LinkStats { overflowed: 9, ..LinkStats::default() }, &operations);
         for line in [
             "trimwire_agent_rank_info{rank=\"1\",world=\"8\"} 1",
@@ -239,6 +268,9 @@ mod tests {
             "trimwire_agent_overflowed_packets_total 9",
             "trimwire_agent_operation_seconds_count{operation=\"all-reduce\"} 1",
             "trimwire_agent_operation_seconds_bucket{le=\"0.0032\",operation=\"all-reduce\"} 1",
+            "trimwire_agent_adaptive_ratio{law=\"da2:k_min=0.1\"} 0.25",
+            "trimwire_agent_adaptive_planes{law=\"da2:k_min=0.1\"} 7",
+            "trimwire_agent_adaptive_pace_ratio{law=\"da2:k_min=0.1\"} 0.5",
             "trimwire_agent_operations_failed_total{operation=\"broadcast\"} 1",
         ] {
             assert!(text.lines().any(|there| there == line), "{line}\n{text}");

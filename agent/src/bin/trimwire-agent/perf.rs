@@ -1,5 +1,6 @@
 //! `trimwire-agent perf`.
 
+use crate::adaptive::{self, Steering, Taken};
 use crate::agreement::{Terms, agree};
 use crate::args::{Operation, PerfArgs, PushPullArgs, start};
 use crate::meet::{Met, meet};
@@ -48,6 +49,9 @@ struct Row {
     missing_share: f64,
     repaired: u64,
     nmse: f64,
+    /// With a law, its operations in order, those of warm-up included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    adaptive: Option<Vec<Taken>>,
     /// Where a transcript is written or replayed: SHA-256 of those of all results, those of warm-up included.
     #[serde(skip_serializing_if = "Option::is_none")]
     sha256: Option<String>,
@@ -118,13 +122,29 @@ fn told(args: &PerfArgs, seed: u64) -> Terms {
         ("--coordinates-per-packet", args.codec.coordinates_per_packet.unwrap_or(0) as u64),
         ("--loss, in millionths,", (f64::from(loss) * 1e6).round() as u64),
         ("the sum of 2^--servers", servers),
+        ("a hash of --adaptive", args.adaptive.as_deref().map_or(0, digest)),
     ]
+}
+
+/// Tells laws apart.
+fn digest(text: &str) -> u64 {
+    let hash = Sha256::digest(text.as_bytes());
+    hash.iter().take(8).fold(0, |digest, byte| digest << 8 | u64::from(*byte))
 }
 
 fn measure(args: &PerfArgs) -> Result<bool, Failure> {
     if args.min_bytes > args.max_bytes {
         let (b, e) = (args.min_bytes, args.max_bytes);
         return Err(bad_input(anyhow!("-b {b} is larger than -e {e}")));
+    }
+    if let Some(law) = &args.adaptive {
+        // Before anybody is waited for.
+        Steering::new(law, args.codec.planes, 1)?;
+        if args.operation == Operation::PushPull {
+            return Err(bad_input(anyhow!(
+                "--adaptive: servers are told one number of planes; laws work without servers"
+            )));
+        }
     }
     let Met { rank, world, job, seed, hosts, agreed, mtu, endpoint, link } = meet(args)?;
     if let Some(server) = args.servers.iter().find(|server| **server >= world) {
@@ -174,7 +194,21 @@ fn bench<L: Link>(
         agree(&told(args, seed), &mut driver, &mut publisher)?;
     }
     let communicator = Communicator::new(config);
-    let mut bench = Bench { args, rank, world, seed, communicator, driver, publisher, tap, number: FIRST };
+    let steering = args.adaptive.as_ref().map(|law| Steering::new(law, args.codec.planes, world));
+    let steering = steering.transpose()?;
+    let mut bench = Bench {
+        args,
+        rank,
+        world,
+        seed,
+        communicator,
+        driver,
+        publisher,
+        tap,
+        steering,
+        ended_ns: 0,
+        number: FIRST,
+    };
     let rows: Result<Vec<Row>, Failure> = args.sizes().map(|bytes| bench.measure(bytes)).collect();
     let rows = rows.and_then(|rows| bench.leave().map(|()| rows));
     let Bench { mut driver, tap, .. } = bench;
@@ -210,6 +244,9 @@ struct Bench<'a, L> {
     driver: Driver<L>,
     publisher: Publisher,
     tap: Tap,
+    steering: Option<Steering>,
+    /// When the ranks had told each other of the operation before this one; 0 before the first.
+    ended_ns: u64,
     number: u32,
 }
 
@@ -304,7 +341,12 @@ impl<L: Link> Bench<'_, L> {
         let (mut cpu, mut cpu_before) = (0.0, cpu_seconds());
         for iteration in 0..args.warmup_iters + args.iters {
             let collective = self.collective(&gradient);
-            let outcome = self.one(collective, coordinates, &mut results)?;
+            let (outcome, told) = self.one(collective, coordinates, &mut results)?;
+            if let (Some(steering), Some(told)) = (&mut self.steering, told) {
+                let law = steering.law();
+                self.publisher.operations().steered(law.law(), law.ratio(), law.planes(), law.pace());
+                steering.take(told, None)?;
+            }
             if iteration < args.warmup_iters {
                 cpu_before = cpu_seconds();
                 continue;
@@ -315,8 +357,11 @@ impl<L: Link> Bench<'_, L> {
             total.cut += outcome.stats.cut;
             total.missing += outcome.stats.missing;
             total.repaired += outcome.stats.repaired;
-            if let (Some(exact), Some(result)) = (&exact, outcome.into_f32()) {
-                error += nmse(&result, exact);
+            if let Some((result, exact)) = outcome.into_f32().zip(exact.as_ref()) {
+                let err = nmse(&result, exact);
+                error += err;
+                let taken = self.steering.as_mut().and_then(|steering| steering.taken.last_mut());
+                taken.into_iter().for_each(|taken| taken.nmse = Some(err));
             }
             cpu_before = cpu_seconds();
         }
@@ -349,6 +394,7 @@ impl<L: Link> Bench<'_, L> {
             missing_share: share(total.missing),
             repaired: total.repaired,
             nmse: error / iters,
+            adaptive: self.steering.as_mut().map(|steering| std::mem::take(&mut steering.taken)),
             sha256: self.tap.is_used().then(|| hash(results)),
         })
     }
@@ -358,8 +404,12 @@ impl<L: Link> Bench<'_, L> {
         collective: Collective,
         coordinates: usize,
         results: &mut Sha256,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<(Outcome, Option<Outcome>), Failure> {
         let options = options(self.args);
+        let options = match &self.steering {
+            Some(steering) => steering.apply(&options),
+            None => options,
+        };
         if let Collective::PushPull { length, .. } = &collective {
             self.tell(&Notice::PushPull(PushPull { length: *length, options: options.clone() }))?;
         }
@@ -368,7 +418,7 @@ impl<L: Link> Bench<'_, L> {
         let now_ns = self.driver.now_ns();
         let begun = self.communicator.start(now_ns, number, collective, options, self.driver.endpoint());
         begun.map_err(failed)?;
-        let outcome = self.finish(number)?;
+        let mut outcome = self.finish(number)?;
         if self.tap.is_used() {
             let now_ns = self.driver.now_ns();
             let record = over(operation(self.args, number, coordinates), now_ns, &outcome, results);
@@ -379,8 +429,26 @@ impl<L: Link> Bench<'_, L> {
             Ok(()) => operations.took(self.args.operation.name(), outcome.duration_ns),
             Err(_) => operations.failed(self.args.operation.name()),
         }
-        outcome.result.map_err(failed)?;
-        Ok(outcome)
+        std::mem::replace(&mut outcome.result, Ok(())).map_err(failed)?;
+        let idle_ns = if self.ended_ns == 0 { 0 } else { now_ns.saturating_sub(self.ended_ns) };
+        let told = self.exchange(&outcome, idle_ns)?;
+        self.ended_ns = self.driver.now_ns();
+        Ok((outcome, told))
+    }
+
+    /// Has all ranks hear what each counted of an operation, where a law wants to know.
+    fn exchange(&mut self, outcome: &Outcome, idle_ns: u64) -> Result<Option<Outcome>, Failure> {
+        let Some((collective, options)) =
+            self.steering.as_ref().map(|steering| steering.exchange(outcome, idle_ns))
+        else {
+            return Ok(None);
+        };
+        let number = self.number;
+        self.number += 1;
+        let now_ns = self.driver.now_ns();
+        let begun = self.communicator.start(now_ns, number, collective, options, self.driver.endpoint());
+        begun.map_err(failed)?;
+        self.finish(number).map(Some)
     }
 
     /// Begins to tell servers something.
@@ -477,6 +545,10 @@ fn text(report: &Report) -> String {
     let mut lines = vec![title, table(&headings, &rows)];
     for Row { bytes, sha256, .. } in &report.rows {
         lines.extend(sha256.iter().map(|sha256| format!("# {bytes} B: SHA-256 of all results {sha256}")));
+    }
+    for Row { bytes, adaptive, .. } in &report.rows {
+        let said = adaptive.as_ref().and_then(|taken| adaptive::text(taken));
+        lines.extend(said.map(|said| format!("# {bytes} B: {said}")));
     }
     lines.extend(report.recorded.as_ref().map(Recorded::text));
     lines.join("\n")

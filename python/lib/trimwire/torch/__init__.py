@@ -17,10 +17,12 @@ Without a network:
 
 from ._backend import BACKEND, ProcessGroupTrimwire, options
 from ._hook import Hook, register
+from ._plan import Plan
 from ._profile import Profile, profile
 from ._rendezvous import connect
 from ._resync import Resync
 from ._scalars import Scalars
 from ._simulated import SimulatedHook, Simulation
+from ._trace import Trace, Traced, trace
 
-__all__ = ["BACKEND", "Hook", "ProcessGroupTrimwire", "Profile", "Resync", "Scalars", "SimulatedHook", "Simulation", "connect", "options", "profile", "register"]
+__all__ = ["BACKEND", "Hook", "Plan", "ProcessGroupTrimwire", "Profile", "Resync", "Scalars", "SimulatedHook", "Simulation", "Trace", "Traced", "connect", "options", "profile", "register", "trace"]

@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 from torch.profiler import record_function
 
+from .._adaptive import Adaptive
 from .._group import DEFAULT_PLANES, Group
 from .._native import Work
 from ._device import on_host
@@ -49,6 +50,8 @@ class Options:
     give_up: float = 10.0
     #: 32 bytes, a secret of the job: packets are sealed.
     key: bytes | None = None
+    #: A law that says with how many planes, up to `planes`, the sums of the next step are sent (docs/planner.md). Steps end as optimisers of torch.optim step, at all ranks alike.
+    adaptive: str | None = None
     #: A file that what arrives of every packet is written into (docs/transcript.md): `{rank}` is replaced, else `.RANK` appended. Groups beside the default one have their seed behind the name, in hexadecimal digits.
     record: str | None = None
 
@@ -224,6 +227,9 @@ class ProcessGroupTrimwire(dist.ProcessGroup):
         self._own_rank, self._world, self._chosen, self._name = rank, world, _options, ""
         chosen = self._chosen
         self._tags = Tags()
+        self.adaptive = None if chosen.adaptive is None else Adaptive(chosen.adaptive, chosen.planes)
+        self._lossy: list[Work] = []
+        law = {} if self.adaptive is None else {"adaptive": chosen.adaptive, "rate_law": self.adaptive.rate_law}
         self.native: Group = connect(
             store,
             rank,
@@ -236,6 +242,7 @@ class ProcessGroupTrimwire(dist.ProcessGroup):
             key=chosen.key,
             record=chosen.record,
             apart=dist.is_initialized(),
+            **law,
         )
 
     def getBackendName(self) -> str:
@@ -257,8 +264,29 @@ class ProcessGroupTrimwire(dist.ProcessGroup):
         return self._own_rank
 
     def stats(self) -> dict[str, float]:
-        """Totals: operations, packets received, cut and missing, bytes sent, seconds."""
-        return self.native.stats()
+        """Totals: operations, packets received, cut and missing, bytes sent, seconds; with a law, its ratio, planes, pace and steps."""
+        return {**self.native.stats(), **({} if self.adaptive is None else self.adaptive.stats())}
+
+    def _sent(self, kind: str, tensor: torch.Tensor, lossy: bool) -> dict[str, Any]:
+        """How a sum is sent."""
+        if not lossy:
+            return {"exact": True}
+        tag = self._tags.next(kind, tensor)
+        planes, pace = self._chosen.planes, 1.0
+        if self.adaptive is not None:
+            if self._tags.has_stepped() and self._lossy:
+                works, self._lossy = self._lossy, []
+                for work in works:
+                    work.wait()
+                self.adaptive.tell(self.native, works)
+                self.adaptive.hear()
+            planes, pace = self.adaptive.planes, self.adaptive.pace
+        return {"planes": planes, "pace": pace, "tag": tag}
+
+    def _keep(self, work: Work, lossy: bool) -> Work:
+        if lossy and self.adaptive is not None:
+            self._lossy.append(work)
+        return work
 
     def shutdown(self) -> None:
         """Ends; what is under way fails."""
@@ -280,16 +308,8 @@ class ProcessGroupTrimwire(dist.ProcessGroup):
             flat, back = _flat(tensor)
             if self._sums(flat, op, 0):
                 lossy = flat.numel() >= self._chosen.smallest
-                works.append(
-                    self.native.all_reduce(
-                        flat,
-                        average=op == dist.ReduceOp.AVG,
-                        exact=not lossy,
-                        planes=self._chosen.planes,
-                        consistent=self._chosen.consistent,
-                        tag=self._tags.next("all_reduce", flat) if lossy else 0,
-                    )
-                )
+                work = self.native.all_reduce(flat, average=op == dist.ReduceOp.AVG, consistent=self._chosen.consistent, **self._sent("all_reduce", flat, lossy))
+                works.append(self._keep(work, lossy))
                 steps.append(back)
             else:
                 work, step = self._gather_and_reduce(flat, op)
@@ -371,15 +391,8 @@ class ProcessGroupTrimwire(dist.ProcessGroup):
         (flat, back), (everything, _) = _flat(output), _flat(input)
         if self._sums(everything, op, 0):
             lossy = self._chosen.lossy_reduce_scatter and everything.numel() >= self._chosen.smallest
-            work = self.native.reduce_scatter(
-                everything,
-                flat,
-                average=op == dist.ReduceOp.AVG,
-                exact=not lossy,
-                planes=self._chosen.planes,
-                tag=self._tags.next("reduce_scatter", everything) if lossy else 0,
-            )
-            return work, back
+            work = self.native.reduce_scatter(everything, flat, average=op == dist.ReduceOp.AVG, **self._sent("reduce_scatter", everything, lossy))
+            return self._keep(work, lossy), back
         summed = everything.clone()
         work, reduce = self._gather_and_reduce(summed, op)
 

@@ -12,20 +12,20 @@ import torch.distributed as dist
 
 from .._group import Group, default_address
 
-_AGREED = ("version", "planes")
+_AGREED = ("version", "planes", "adaptive", "plan")
 
 
-def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timedelta, planes: int, record: str | None = None, apart: bool = False, **arguments: Any) -> Group:
+def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timedelta, planes: int, record: str | None = None, apart: bool = False, adaptive: str | None = None, plan: str | None = None, **arguments: Any) -> Group:
     """A group of all ranks that share `store` (a torch.distributed.Store, or a PrefixStore for each group).
 
-    Rank 0 draws the seed of the rotations, unless it is given. Ranks that would not understand each other are told so. A transcript (`record`) that is to be kept `apart` from other groups' has
+    Rank 0 draws the seed of the rotations, unless it is given. Ranks that would not understand each other, or have other laws (`adaptive`) or plans (`plan`, a digest), are told so. A transcript (`record`) that is to be kept `apart` from other groups' has
     the seed in its name.
     """
     from .. import __version__
 
     store.set_timeout(timeout)
     group = Group(os.environ.get("TRIMWIRE_ADDRESS") or default_address(os.environ.get("MASTER_ADDR")))
-    own: dict[str, Any] = {"address": group.address, "version": __version__, "planes": planes}
+    own: dict[str, Any] = {"address": group.address, "version": __version__, "planes": planes, "adaptive": adaptive, "plan": plan}
     if rank == 0:
         own["seed"] = arguments.get("seed", secrets.randbits(63))
     store.set(f"trimwire/{rank}", json.dumps(own))

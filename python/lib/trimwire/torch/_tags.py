@@ -43,6 +43,12 @@ class Tags:
         self._seen: dict[tuple[Any, ...], int] = {}
         self._step = _steps
         self._pass = -1
+        self._stepped = False
+
+    def has_stepped(self) -> bool:
+        """Whether a step has ended since the last call."""
+        stepped, self._stepped = self._stepped, False
+        return stepped
 
     def next(self, kind: str, tensor: torch.Tensor) -> int:
         """The tag of the next sum: of what kind, of which tensor."""
@@ -53,6 +59,7 @@ class Tags:
         if self._step != _steps or (another and _steps == 0):
             self._seen.clear()
             self._step = _steps
+            self._stepped = True
         signature = (kind, tensor.dtype, tensor.numel())
         nth = self._seen.get(signature, 0)
         self._seen[signature] = nth + 1

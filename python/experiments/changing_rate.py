@@ -1,0 +1,291 @@
+#!/usr/bin/env python3
+"""Steps a second while links change, under laws of how much to send, beside Gloo: DistributedDataParallel in network namespaces, htb at every port.
+
+Needs root, iproute2 and a Python with PyTorch and this package (--python):
+
+    sudo python3 python/experiments/changing_rate.py --python venv/bin/python
+
+Ranks are on a bridge whose ports to them have a rate by htb and a queue of --queue packets, which drops: nothing cuts here. `degrading` takes a tenth of the rate away every tenth of the time, as NetSenseML's
+second scenario does; `fluctuating` leaves 1 / (flows + 1) of it, up to four flows coming and going, as its third one.
+
+Into OUT: changing-rate.csv, a line a step; changing-rate.md and changing-rate.svg. With --draw only the latter, of the lines that are there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+WAYS = {
+    "Gloo": ("gloo", None),
+    "Gloo, fp16 hook": ("gloo-fp16", None),
+    "nine planes": ("trimwire", "fixed:first=1"),
+    "a tenth": ("trimwire", "fixed:first=0.1"),
+    "NetSenseML": ("trimwire", "netsense"),
+    "DA2": ("trimwire", "da2"),
+    "DA5": ("trimwire", "da5"),
+    "trim feedback, budget": ("trimwire", "trim-feedback:budget_ms={budget}"),
+    "progress": ("trimwire", "progress"),
+}
+FIELDS = ["scenario", "way", "at_seconds", "step_seconds", "planes", "link_mbps", "loss"]
+COLOURS = ["#999999", "#444444", "#b07aa1", "#8c564b", "#e69f00", "#d55e00", "#56b4e9", "#0072b2", "#d4007f"]
+
+
+def rank(options: argparse.Namespace) -> None:
+    """One rank, in its namespace: trains until rank 0 says that the time is over."""
+    import numpy as np
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+    from torch.nn.parallel import DistributedDataParallel
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    number, world = dist.get_rank(), dist.get_world_size()
+    with gzip.open(ROOT / "cli/data/digits.csv.gz", "rt") as text:
+        table = np.loadtxt(text, delimiter=",", comments="#", dtype=np.float32)
+    pixels, labels = torch.from_numpy(table[:, :64] / 16.0), torch.from_numpy(table[:, 64]).long()
+    torch.manual_seed(1)
+    width = options.width
+    net = nn.Sequential(nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10))
+    model = DistributedDataParallel(net)
+    hook: Any = None
+    if options.way == "gloo-fp16":
+        model.register_comm_hook(None, fp16_compress_hook)
+    elif options.way == "trimwire":
+        import trimwire.torch
+
+        hook = trimwire.torch.register(model, adaptive=options.law, threads=0, rate_bps=round(options.rate * 1e6))
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+    over = torch.zeros(1)
+    dist.barrier()
+    if number == 0:
+        print("begin", flush=True)
+    start, step = time.perf_counter(), 0
+    while not over.item():
+        generator = torch.Generator().manual_seed(step * world + number)
+        batch = torch.randint(len(labels), (32,), generator=generator)
+        planes = 0 if hook is None else hook.adaptive.planes
+        before = time.perf_counter()
+        optimiser.zero_grad()
+        loss = nn.functional.cross_entropy(model(pixels[batch]), labels[batch])
+        loss.backward()
+        optimiser.step()
+        after = time.perf_counter()
+        over.fill_(float(number == 0 and after - start > options.seconds))
+        dist.all_reduce(over)
+        step += 1
+        if number == 0:
+            print(json.dumps({"at_seconds": after - start, "step_seconds": after - before, "planes": planes, "loss": loss.item()}), flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+class Net:
+    """Ranks in namespaces around a bridge whose ports have rates."""
+
+    def __init__(self, sh: Any, ranks: int, queue: int) -> None:
+        self.sh, self.ranks, self.queue = sh, ranks, queue
+
+    def __enter__(self) -> Net:
+        sh = self.sh
+        sh("ip netns add hub")
+        sh("ip -n hub link add br0 type bridge")
+        sh("ip -n hub link set br0 up")
+        for number in range(self.ranks):
+            sh(f"ip netns add r{number}")
+            sh(f"ip -n r{number} link set lo up")
+            sh(f"ip link add eth0 netns r{number} mtu 1500 type veth peer name p{number} netns hub")
+            sh(f"ip -n hub link set p{number} master br0 up")
+            sh(f"ip -n r{number} link set eth0 gso_max_segs 1 up")
+            sh(f"ip -n r{number} addr add {self.address(number)}/24 dev eth0")
+            sh(f"ip netns exec hub tc qdisc add dev p{number} root handle 1: htb default 1")
+            sh(f"ip netns exec hub tc class add dev p{number} parent 1: classid 1:1 htb rate 100mbit quantum 3000")
+            sh(f"ip netns exec hub tc qdisc add dev p{number} parent 1:1 pfifo limit {self.queue}")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in ("hub", *(f"r{number}" for number in range(self.ranks))):
+            self.sh(f"ip netns del {name}")
+
+    @staticmethod
+    def address(number: int) -> str:
+        return f"10.234.0.{number + 1}"
+
+    def rate(self, mbps: float) -> None:
+        for number in range(self.ranks):
+            self.sh(f"ip netns exec hub tc class change dev p{number} parent 1: classid 1:1 htb rate {round(mbps * 1_000)}kbit quantum 3000")
+
+
+def pieces(scenario: str, rate: float, seconds: float) -> list[tuple[float, float]]:
+    """From when on, and what ports have then, Mbit/s."""
+    if scenario == "degrading":
+        return [(seconds * i / 10, rate * (10 - i) / 10) for i in range(10)]
+    draw, at, found = random.Random(3), 0.0, []
+    while at < seconds:
+        found.append((at, rate / (1 + draw.randrange(5))))
+        at += seconds / 120 * (0.5 + 4 * draw.random()) * 2
+    return found
+
+
+def one(net: Net, options: argparse.Namespace, scenario: str, way: str, port: int) -> list[dict[str, Any]]:
+    """The steps of a run, as rank 0 tells them."""
+    how, law = WAYS[way]
+    words = [options.python, str(Path(__file__).resolve()), "--way", how, "--rate", str(options.rate), "--seconds", str(options.seconds), "--width", str(options.width)]
+    words += ["--law", law.format(budget=options.budget)] if law else []
+    plan = pieces(scenario, options.rate, options.seconds)
+    net.rate(plan[0][1])
+    children = []
+    for number in range(options.ranks):
+        environment = {"RANK": str(number), "WORLD_SIZE": str(options.ranks), "MASTER_ADDR": net.address(0), "MASTER_PORT": str(port)}
+        environment = {**os.environ, "GLOO_SOCKET_IFNAME": "eth0", "TRIMWIRE_SOCKET_IFNAME": "eth0", **environment}
+        inside = ["ip", "netns", "exec", f"r{number}", *words]
+        children.append(subprocess.Popen(inside, env=environment, stdout=subprocess.PIPE if number == 0 else subprocess.DEVNULL))
+    said = children[0].stdout
+    assert said is not None
+    if said.readline().strip() != b"begin":
+        sys.exit(f"{way}: the ranks did not begin")
+    start, rows = time.monotonic(), []
+    os.set_blocking(said.fileno(), False)
+    pending, rest, ended = list(plan), b"", False
+    while not ended:
+        now = time.monotonic() - start
+        while pending and pending[0][0] <= now:
+            net.rate(pending.pop(0)[1])
+        # None: nothing yet; nothing at all: rank 0 has ended.
+        got = said.read(65_536)
+        ended = got == b""
+        rest += got or b""
+        while b"\n" in rest:
+            line, rest = rest.split(b"\n", 1)
+            row = json.loads(line)
+            link = next(mbps for begin, mbps in reversed(plan) if begin <= row["at_seconds"])
+            rows.append({"scenario": scenario, "way": way, "link_mbps": round(link, 2), **row})
+        if now > options.seconds:
+            # The last step is to end.
+            net.rate(options.rate)
+        if not got:
+            time.sleep(0.01)
+    for child in children:
+        if child.wait(timeout=60):
+            sys.exit(f"{way} in {scenario}: a rank ended with {child.returncode}")
+    return rows
+
+
+def measure(options: argparse.Namespace, file: Path) -> None:
+    sys.path.insert(0, str(ROOT / "agent/bench"))
+    from congestion_lab import alone, sh
+
+    alone()
+    with open(file, "w", newline="") as out:
+        writer = csv.DictWriter(out, FIELDS, lineterminator="\n")
+        writer.writeheader()
+        port = 29_600
+        with Net(sh, options.ranks, options.queue) as net:
+            for scenario in ("degrading", "fluctuating"):
+                for way in WAYS:
+                    port += 1
+                    rows = one(net, options, scenario, way, port)
+                    print(f"{scenario}, {way}: {len(rows)} steps", file=sys.stderr)
+                    for row in rows:
+                        writer.writerow(row | {name: f"{row[name]:.5g}" for name in ("at_seconds", "step_seconds", "loss")})
+                    out.flush()
+
+
+def table(rows: list[dict[str, str]]) -> str:
+    """Steps a second: of the whole run, while the link has least and most, and the slowest hundredth."""
+    lines = ["| scenario | way | steps/s | in the slowest fifth of the link's time | slowest hundredth, ms | planes, mean | loss, last fifth |", "|---|---|---|---|---|---|---|"]
+    for scenario in dict.fromkeys(row["scenario"] for row in rows):
+        for way in dict.fromkeys(row["way"] for row in rows if row["scenario"] == scenario):
+            own = [row for row in rows if (row["scenario"], row["way"]) == (scenario, way)]
+            times = [float(row["step_seconds"]) for row in own]
+            until = max(float(row["at_seconds"]) for row in own)
+            links = sorted({float(row["link_mbps"]) for row in own})
+            slow = [t for t, row in zip(times, own, strict=True) if float(row["link_mbps"]) <= links[0] * 1.2]
+            planes = sum(float(row["planes"]) for row in own) / len(own)
+            late = [float(row["loss"]) for row in own if float(row["at_seconds"]) > 0.8 * until]
+            lines.append(
+                f"| {scenario} | {way} | {len(own) / until:.2f} | {len(slow) / max(sum(slow), 1e-9):.2f} | {sorted(times)[len(times) * 99 // 100] * 1e3:.0f} | "
+                f"{f'{planes:.1f}' if planes else '-'} | {sum(late) / max(len(late), 1):.3f} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def drawing(rows: list[dict[str, str]]) -> str:
+    """Steps a second, over windows of a fortieth of the run, against time."""
+    width, left, right, panel, gap, top = 960, 80, 200, 230, 60, 70
+    scenarios = list(dict.fromkeys(row["scenario"] for row in rows))
+    height = top + (panel + gap) * len(scenarios)
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" font-family="Helvetica, Arial, sans-serif" font-size="13" fill="#333" role="img">',
+        f'<title>Steps a second while links change</title><rect width="{width}" height="{height}" fill="#fff"/>',
+        f'<text x="{left}" y="26" font-size="17" font-weight="bold">Steps a second while links change</text>',
+        f'<text x="{left}" y="46" fill="#666">DistributedDataParallel in namespaces, htb at every port; dashed: the link\'s rate over its greatest</text>',
+    ]
+    for nth, scenario in enumerate(scenarios):
+        of = [row for row in rows if row["scenario"] == scenario]
+        until, upper, low = max(float(row["at_seconds"]) for row in of), top + (panel + gap) * nth, top + (panel + gap) * nth + panel
+        window, curves = until / 40, {}
+        for way in dict.fromkeys(row["way"] for row in of):
+            ends = [float(row["at_seconds"]) for row in of if row["way"] == way]
+            curves[way] = [(i + 0.5, sum(i * window <= end < (i + 1) * window for end in ends) / window) for i in range(40)]
+        most = max(rate for curve in curves.values() for _, rate in curve)
+        x, y = (lambda i: left + (width - left - right) * i / 40), (lambda value: low - panel * value / most)
+        out.append(f'<text x="{left}" y="{upper - 8}" font-weight="bold">{scenario}</text>')
+        for share in (0.0, 0.25, 0.5, 0.75, 1.0):
+            at = y(most * share)
+            out.append(f'<path d="M{left} {at:.1f}H{width - right}" stroke="#e4e4e4"/><text x="{left - 8}" y="{at + 4:.1f}" text-anchor="end">{most * share:.1f}</text>')
+        for i in (0, 10, 20, 30, 40):
+            out.append(f'<text x="{x(i):.1f}" y="{low + 18}" text-anchor="middle">{until * i / 40:.0f} s</text>')
+        links = sorted({(float(row["at_seconds"]), float(row["link_mbps"])) for row in of})
+        greatest = max(link for _, link in links)
+        points = " ".join(f"{x(at / window):.1f},{y(most * link / greatest):.1f}" for at, link in links[:: max(1, len(links) // 400)])
+        out.append(f'<polyline points="{points}" fill="none" stroke="#333" stroke-dasharray="4 4"/>')
+        for colour, (way, curve), level in zip(COLOURS, curves.items(), range(12), strict=False):
+            points = " ".join(f"{x(i):.1f},{y(rate):.1f}" for i, rate in curve)
+            out.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.6"/>')
+            at = upper + 10 + 24 * level
+            out.append(f'<path d="M{width - right + 16} {at}h24" stroke="{colour}" stroke-width="2"/><text x="{width - right + 46}" y="{at + 4}">{way}</text>')
+    return "\n".join([*out, "</svg>", ""])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--python", default=sys.executable, help="a Python with PyTorch and this package")
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--rate", type=float, default=200.0, help="greatest rate of a port, Mbit/s")
+    parser.add_argument("--seconds", type=float, default=40.0, help="of each run")
+    parser.add_argument("--width", type=int, default=640, help="of the network's layers: 640 are 1.8 MB of gradient")
+    parser.add_argument("--queue", type=int, default=100, help="packets that wait at a port")
+    parser.add_argument("--budget", type=float, default=100.0, help="ms of a step's communication, for the law that keeps one")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs/figures")
+    parser.add_argument("--draw", action="store_true", help="table and plot only")
+    parser.add_argument("--way", help=argparse.SUPPRESS)
+    parser.add_argument("--law", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.way:
+        rank(options)
+        return
+    file = options.out / "changing-rate.csv"
+    if not options.draw:
+        measure(options, file)
+    with open(file, newline="") as text:
+        rows = list(csv.DictReader(text))
+    (options.out / "changing-rate.md").write_text(table(rows))
+    (options.out / "changing-rate.svg").write_text(drawing(rows))
+    print(table(rows), end="")
+
+
+if __name__ == "__main__":
+    main()
