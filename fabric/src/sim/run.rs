@@ -10,6 +10,7 @@
 use super::discipline::{Counts, Rule};
 use super::domain::{Domain, Event};
 use super::network::{LinkChange, Network, Totals};
+use super::program::Programs;
 use super::topology::Topology;
 use super::transport::Transport;
 use super::workload::Demand;
@@ -30,10 +31,14 @@ pub struct Setup {
     pub payload: u32,
     /// Of all hosts.
     pub transport: Transport,
-    /// Of all ports of all switches.
+    /// Of all ports of all plain switches.
     pub rule: Rule,
+    /// Switches that run the P4 program instead.
+    pub programs: Option<Programs>,
     /// Links that change.
     pub changes: Vec<LinkChange>,
+    /// So long after a change all plain switches have other ways, as if a controller had written them; none: they avoid links of their own that are down, and nobody tells the others.
+    pub reroute_ns: Option<u64>,
     /// Of every coin.
     pub seed: u64,
     /// Virtual time at which the run ends, whatever is not over, ns.
@@ -93,10 +98,7 @@ type Inbox = Mutex<Vec<(usize, Vec<(u64, Event)>)>>;
 
 /// Simulates with up to `threads` threads; `progress` hears how far it is, now and then.
 pub fn run(setup: &Setup, threads: usize, mut progress: impl FnMut(Progress)) -> Outcome {
-    let Setup { topology, demands, payload, transport, rule, changes, seed, limit_ns } = setup;
-    let network =
-        Network::new(topology.clone(), demands, *payload, transport.clone(), *rule, changes.clone(), *seed);
-    let network = Arc::new(network);
+    let (network, limit_ns) = (Arc::new(Network::new(setup)), setup.limit_ns);
     let mut domains = Domain::all(&network);
     let threads = threads.clamp(1, domains.len());
     let window_ns = network.lookahead_ns.min(LONGEST_WINDOW_NS);
@@ -135,7 +137,7 @@ pub fn run(setup: &Setup, threads: usize, mut progress: impl FnMut(Progress)) ->
             barrier.wait();
             let next = reports.iter().map(|(next, _)| next.load(Ordering::Acquire)).min().unwrap_or(u64::MAX);
             let finished = reports.iter().map(|(_, finished)| finished.load(Ordering::Acquire)).sum();
-            let over = next > *limit_ns || finished == foreground;
+            let over = next > limit_ns || finished == foreground;
             let end = if over { 0 } else { next.saturating_add(window_ns) };
             end_ns.store(end, Ordering::Release);
             barrier.wait();
