@@ -61,7 +61,18 @@ fn all() -> Vec<(&'static str, Transport, Rule)> {
 
 fn setup(topology: Topology, demands: Vec<Demand>, transport: Transport, rule: Rule) -> Setup {
     let (changes, limit_ns) = (Vec::new(), 5_000_000_000);
-    Setup { topology, demands, payload: PAYLOAD, transport, rule, programs: None, changes, reroute_ns: None, seed: 1, limit_ns }
+    Setup {
+        topology,
+        demands,
+        payload: PAYLOAD,
+        transport,
+        rule,
+        programs: None,
+        changes,
+        reroute_ns: None,
+        seed: 1,
+        limit_ns,
+    }
 }
 
 fn star(hosts: u32) -> Topology {
@@ -275,10 +286,17 @@ fn whatever_is_lost_every_transport_ends() {
 fn switches_that_are_told_of_a_link_that_is_down_lose_nothing_more_there() {
     // A spine's link to the third rack is down for good: leaves elsewhere do not see it, and DCTCP keeps its flows on one path each.
     let topology = leaf_spine();
-    let (place, _) = topology.links.iter().enumerate().find(|(_, link)| link.ends == [Node::Switch(2), Node::Switch(4)]).unwrap();
+    let (place, _) = topology
+        .links
+        .iter()
+        .enumerate()
+        .find(|(_, link)| link.ends == [Node::Switch(2), Node::Switch(4)])
+        .unwrap();
     let changes = vec![LinkChange { at_ns: 0, link: place, up: false, loss: 0.0 }];
     let demands: Vec<Demand> = (0..8)
-        .flat_map(|source| (8..12).map(move |destination| Demand { source, destination, ..one(100_000).remove(0) }))
+        .flat_map(|source| {
+            (8..12).map(move |destination| Demand { source, destination, ..one(100_000).remove(0) })
+        })
         .collect();
     let told = |reroute_ns| {
         let transport = Transport::Dctcp(DctcpConfig { rto_min_ns: 1_000_000, ..DctcpConfig::default() });

@@ -62,7 +62,8 @@ fn agent(hosts: u16, operation: Operation, delivery: Delivery, rate: RateConfig)
             Delivery::RepairCut => (Reliability::Full, Traffic::Trimmable),
             Delivery::RepairDropped | Delivery::Drop { .. } => (Reliability::Full, Traffic::Droppable),
         };
-        let endpoint = EndpointConfig { reliability, traffic, rate, ..EndpointConfig::new(rank, hosts, RATE) };
+        let endpoint =
+            EndpointConfig { reliability, traffic, rate, ..EndpointConfig::new(rank, hosts, RATE) };
         (endpoint, CommunicatorConfig::new(rank, hosts), Options::default())
     })
     .unwrap();
@@ -117,7 +118,8 @@ fn model(hosts: u32, operation: Operation, delivery: Delivery, rate: RateConfig)
             }
             for owner in 0..hosts {
                 let parts = (0..).zip(&demands).filter(|(_, part)| part.destination == owner);
-                let parts: Vec<u32> = parts.map(|(number, _)| number).filter(|&n| n < hosts * (hosts - 1)).collect();
+                let parts: Vec<u32> =
+                    parts.map(|(number, _)| number).filter(|&n| n < hosts * (hosts - 1)).collect();
                 demands.extend(others(owner).map(|rank| demand(owner, rank, bytes(1), parts.clone())));
             }
         }

@@ -314,11 +314,14 @@ fn a_head_and_a_length_fare_as_the_whole_frame_does() {
     assert!(of_whole.len() > 20 && of_whole.len() < 64, "{} of 64 were admitted or cut", of_whole.len());
     for (ours, theirs) in of_heads.into_iter().zip(of_whole) {
         assert_eq!((ours.port, ours.queue, ours.length), (theirs.port, theirs.queue, theirs.length));
-        let leave = |pipeline: &mut Pipeline, packet| {
-            match pipeline.egress(1_000_000, packet, QueueMetadata::default(), &mut Vec::new()) {
-                EgressOutcome::Transmit { frame, length, .. } => (frame, length),
-                other => panic!("{other:?}"),
-            }
+        let leave = |pipeline: &mut Pipeline, packet| match pipeline.egress(
+            1_000_000,
+            packet,
+            QueueMetadata::default(),
+            &mut Vec::new(),
+        ) {
+            EgressOutcome::Transmit { frame, length, .. } => (frame, length),
+            other => panic!("{other:?}"),
         };
         let (head, length) = leave(&mut heads, ours);
         let (frame, whole_length) = leave(&mut whole, theirs);

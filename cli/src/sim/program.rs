@@ -46,7 +46,8 @@ pub(super) fn generated(
         let links = topology.links_of(number).len() as u16;
         (number, (1..=links).collect())
     });
-    let addresses = (0..topology.hosts).map(|host| address(&fabric, &format!("h{host}"))).collect::<Result<_>>()?;
+    let addresses =
+        (0..topology.hosts).map(|host| address(&fabric, &format!("h{host}"))).collect::<Result<_>>()?;
     programs(fabric, &Artifacts::embedded()?, topology, &names, ports.collect(), addresses, &yaml)
 }
 
@@ -57,7 +58,8 @@ pub(super) fn of_fabric(text: &str, name: &str, folder: &Path) -> Result<Program
     let network = topology::of(&fabric).map_err(anyhow::Error::msg)?;
     let names: BTreeMap<u32, String> = topology::switch_names(&fabric);
     let ports = topology::ports(&fabric);
-    let addresses = topology::host_names(&fabric).iter().map(|host| address(&fabric, host)).collect::<Result<_>>()?;
+    let addresses =
+        topology::host_names(&fabric).iter().map(|host| address(&fabric, host)).collect::<Result<_>>()?;
     programs(fabric, &artifacts, &network, &names, ports, addresses, text)
 }
 
@@ -122,12 +124,7 @@ fn address(fabric: &Fabric, host: &str) -> Result<Address> {
 
 /// The fabric file of a generated network: hosts `h0`, …, switches `s0`, … at the addresses that are given, whose port n leads over the nth of their links, from 1. Hosts of one
 /// switch share a prefix.
-fn yaml(
-    topology: &Topology,
-    rungs: &Rungs,
-    payload: u32,
-    grpc: impl Fn(u32) -> String,
-) -> Result<String> {
+fn yaml(topology: &Topology, rungs: &Rungs, payload: u32, grpc: impl Fn(u32) -> String) -> Result<String> {
     ensure!(rungs.cap.is_none(), "a cap of cut packets in bytes cannot be written into a fabric file");
     let mut text = format!("version: 1\nmtu: {}\nswitches:\n", HEAD + payload - ETHERNET);
     for switch in 0..topology.switches {
@@ -172,7 +169,8 @@ fn yaml(
 fn numbering(topology: &Topology) -> Vec<Ipv4Addr> {
     let mut homes = vec![0; topology.hosts as usize];
     for link in &topology.links {
-        if let [Node::Host(host), Node::Switch(switch)] | [Node::Switch(switch), Node::Host(host)] = link.ends {
+        if let [Node::Host(host), Node::Switch(switch)] | [Node::Switch(switch), Node::Host(host)] = link.ends
+        {
             homes[host as usize] = switch;
         }
     }

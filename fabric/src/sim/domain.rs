@@ -22,15 +22,35 @@ pub(crate) enum Side {
 /// What happens, at a node of the domain.
 #[derive(Debug)]
 pub(crate) enum Event {
-    Arrival { node: Node, packet: Packet },
-    PortFree { switch: u32, port: u32 },
-    CardFree { host: u32 },
-    Timer { host: u32, side: Side, slot: u32 },
-    Pull { host: u32 },
-    Begin { flow: u32 },
-    Change { change: u32 },
+    Arrival {
+        node: Node,
+        packet: Packet,
+    },
+    PortFree {
+        switch: u32,
+        port: u32,
+    },
+    CardFree {
+        host: u32,
+    },
+    Timer {
+        host: u32,
+        side: Side,
+        slot: u32,
+    },
+    Pull {
+        host: u32,
+    },
+    Begin {
+        flow: u32,
+    },
+    Change {
+        change: u32,
+    },
     /// Switches have other ways.
-    Reroute { era: u32 },
+    Reroute {
+        era: u32,
+    },
 }
 
 /// See the module.

@@ -70,7 +70,8 @@ fn prepare(file: &File, run: &Run, files: &mut dyn Files) -> Result<Prepared, Wr
     }
     let ideal_s = ideal_s(&demands, &topology);
     let limit_ns = file.limit.map_or(10_000_000_000, |limit| limit.0);
-    let setup = Setup { topology, demands, payload, transport, rule, programs, changes, reroute_ns, seed, limit_ns };
+    let setup =
+        Setup { topology, demands, payload, transport, rule, programs, changes, reroute_ns, seed, limit_ns };
     Ok(Prepared { name: run.name.clone(), setup, ideal_s })
 }
 
@@ -391,7 +392,9 @@ fn programs(
     };
     let made = match (&words.p4, fabric) {
         (Some(P4Words::Some(_)), Some(_)) => {
-            return wrong("with a fabric file all switches run the program, with the file's policy; valid is all");
+            return wrong(
+                "with a fabric file all switches run the program, with the file's policy; valid is all",
+            );
         }
         (_, Some(_)) if words.has_thresholds() => {
             return wrong("thresholds are the fabric file's; valid beside p4 is nothing");

@@ -59,7 +59,9 @@ struct Engine {
 #[derive(Debug)]
 enum Way {
     /// What tells its choice of paths from others'.
-    Plain { salt: u64 },
+    Plain {
+        salt: u64,
+    },
     Program(Box<Engine>),
 }
 
@@ -114,7 +116,12 @@ impl Switch {
             for (place, &number) in (0..).zip(&program.ports) {
                 places[usize::from(number)] = Some(place);
             }
-            Way::Program(Box::new(Engine { pipeline, numbers: program.ports.clone(), places, out: Vec::new() }))
+            Way::Program(Box::new(Engine {
+                pipeline,
+                numbers: program.ports.clone(),
+                places,
+                out: Vec::new(),
+            }))
         });
         Self { number, ports: (0..).zip(links).map(port).collect(), way, counts: Counts::default() }
     }
@@ -144,10 +151,14 @@ impl Switch {
         let at = &mut self.ports[port as usize];
         at.counts.offered += u64::from(packet.kind == Kind::Data);
         if let Queues::Plain(queues) = &mut at.queues {
+            let before = queues.bytes();
             queues.enqueue(now_ns, packet, &mut at.counts);
             at.counts.most_bytes = at.counts.most_bytes.max(queues.bytes());
+            // A port that took nothing has no reason to send before the others' turns of this instant.
+            if queues.bytes() > before {
+                ports.push(port);
+            }
         }
-        ports.push(port);
         true
     }
 
@@ -224,7 +235,8 @@ impl Switch {
                 enq_timestamp_ns: served.enqueued_ns,
                 enq_qdepth: served.enqueue_depth,
                 // As the switch's own driver has it: a difference of two clocks in µs.
-                deq_timedelta_ns: (served.start_ns / 1_000).saturating_sub(served.enqueued_ns / 1_000) * 1_000,
+                deq_timedelta_ns: (served.start_ns / 1_000).saturating_sub(served.enqueued_ns / 1_000)
+                    * 1_000,
                 deq_qdepth: served.dequeue_depth,
             };
             let outcome = engine.pipeline.egress(served.start_ns, state, meta, &mut engine.out);

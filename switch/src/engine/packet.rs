@@ -67,7 +67,8 @@ impl Packet {
     pub(super) fn copy_from(&mut self, other: &Self) {
         self.phv.clone_from(&other.phv);
         self.frame.clone_from(&other.frame);
-        let Self { beyond, payload_at, truncate, ingress_port, ingress_length, length, requests, .. } = *other;
+        let Self { beyond, payload_at, truncate, ingress_port, ingress_length, length, requests, .. } =
+            *other;
         (self.beyond, self.payload_at, self.truncate, self.ingress_port) =
             (beyond, payload_at, truncate, ingress_port);
         (self.ingress_length, self.length, self.requests) = (ingress_length, length, requests);

@@ -111,7 +111,8 @@ fn with_program(spines: u32, delivery: Delivery, switches: &[u32]) -> Setup {
 
 /// All that both kinds of switches have an opinion on: when each flow had what, and what happened to how many packets.
 fn story(outcome: &Outcome) -> String {
-    let Outcome { flows, unfinished, end_ns, packet_hops, sent, repairs, timeouts, lost, switches, .. } = outcome;
+    let Outcome { flows, unfinished, end_ns, packet_hops, sent, repairs, timeouts, lost, switches, .. } =
+        outcome;
     format!("{flows:#?} {unfinished} {end_ns} {packet_hops} {sent} {repairs} {timeouts} {lost} {switches:?}")
 }
 
@@ -123,7 +124,8 @@ fn the_program_is_the_plain_trimming_switch_packet_for_packet_on_a_leaf_spine() 
             let plain = run(&setup(leaf_spine(spines), delivery, None), 1, |_| {});
             let programmed = run(&with_program(spines, delivery, switches), 1, |_| {});
             assert_eq!(plain.unfinished, 0);
-            let happened = if delivery == Delivery::RepairDropped { plain.switches.dropped } else { plain.switches.cut };
+            let happened =
+                if delivery == Delivery::RepairDropped { plain.switches.dropped } else { plain.switches.cut };
             assert!(happened > 500, "{delivery:?} congests: {:?}", plain.switches);
             assert_eq!(story(&plain), story(&programmed), "{spines} spines, {delivery:?}");
         }
