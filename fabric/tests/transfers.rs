@@ -71,13 +71,11 @@ fn agent(hosts: u16, operation: Operation, delivery: Delivery, rate: RateConfig)
     let gradients = |length: usize| -> Vec<Vec<f32>> {
         (0..usize::from(hosts)).map(|rank| (0..length).map(|at| value(rank, at)).collect()).collect()
     };
-    // Who has not met greets first, which the model leaves out.
-    cluster.all_reduce(0, gradients(64)).unwrap();
-    cluster.run_until(cluster.now_ns() + 10_000_000);
-    let (before, start_ns) = (cluster.endpoint_totals(), cluster.now_ns());
+    // Ranks greet each other first, which takes some 10 us that the model leaves out. Had they met before, laws would know the way's least round trip, which a flow of the model does not.
+    let start_ns = cluster.now_ns();
     let done = match operation {
-        Operation::Reduce(rows) => cluster.reduce(1, 0, gradients(rows * ROW)).unwrap(),
-        Operation::AllReduce => cluster.all_reduce(1, gradients(usize::from(hosts) * ROW)).unwrap(),
+        Operation::Reduce(rows) => cluster.reduce(0, 0, gradients(rows * ROW)).unwrap(),
+        Operation::AllReduce => cluster.all_reduce(0, gradients(usize::from(hosts) * ROW)).unwrap(),
     };
     let end_ns = match operation {
         Operation::Reduce(_) => done[0].at_ns,
@@ -88,9 +86,9 @@ fn agent(hosts: u16, operation: Operation, delivery: Delivery, rate: RateConfig)
     let after = cluster.endpoint_totals();
     Figures {
         took_us: (end_ns - start_ns) as f64 / 1e3,
-        sent: after.data_sent - before.data_sent,
-        cut: after.cut_received - before.cut_received,
-        repairs: after.repairs_sent - before.repairs_sent,
+        sent: after.data_sent,
+        cut: after.cut_received,
+        repairs: after.repairs_sent,
     }
 }
 
@@ -108,7 +106,11 @@ fn model(hosts: u32, operation: Operation, delivery: Delivery, rate: RateConfig)
     let mut demands: Vec<Demand> = Vec::new();
     match operation {
         Operation::Reduce(rows) => {
-            demands.extend((1..hosts).map(|source| demand(source, 0, bytes(rows), Vec::new())));
+            // Not in one instant, in which their packets would meet in one order for ever.
+            demands.extend((1..hosts).map(|source| Demand {
+                begin: Begin::Later(u64::from(source) * 500),
+                ..demand(source, 0, bytes(rows), Vec::new())
+            }));
         }
         Operation::AllReduce => {
             // Beginning behind itself, as the agent does.
@@ -140,7 +142,8 @@ fn model(hosts: u32, operation: Operation, delivery: Delivery, rate: RateConfig)
         delivery,
         law: Law::Agent(rate),
         trim_delay_ns: 20_000,
-        important: 0.5,
+        // Before the first step all rows are.
+        important: 1.0,
         window: 8 << 20,
         paths: 64,
     };
@@ -167,24 +170,74 @@ fn model(hosts: u32, operation: Operation, delivery: Delivery, rate: RateConfig)
     }
 }
 
+/// Relative distance of the model's figure from the agent's.
+fn off(model: f64, agent: f64) -> f64 {
+    (model / agent - 1.0).abs()
+}
+
+/// Both, with times within a share of each other, and packets: those sent, and those cut.
+fn hold(
+    hosts: u16,
+    operation: Operation,
+    delivery: Delivery,
+    rate: RateConfig,
+    time: f64,
+    cuts: f64,
+) -> Figures {
+    let theirs = agent(hosts, operation, delivery, rate);
+    let ours = model(hosts.into(), operation, delivery, rate);
+    let what =
+        format!("{hosts} hosts, {operation:?}, {delivery:?}, {rate:?}: agent {theirs:?}, model {ours:?}");
+    assert!(off(ours.took_us, theirs.took_us) < time, "time: {what}");
+    // Rows end in a short packet, messages of the model do not: 74 for 73.14. At the end of a swamped incast the agent sends a few again that stand in the trim queue.
+    assert!(off(ours.sent as f64, theirs.sent as f64) < 0.05, "sent: {what}");
+    if theirs.cut == 0 {
+        assert_eq!((ours.cut, ours.repairs, theirs.repairs), (0, 0, 0), "{what}");
+    } else {
+        assert!(off(ours.cut as f64, theirs.cut as f64) < cuts, "cut: {what}");
+    }
+    if delivery == Delivery::RepairCut {
+        assert_eq!(
+            (ours.repairs, theirs.repairs),
+            (ours.cut, theirs.cut),
+            "what is cut is sent again: {what}"
+        );
+    }
+    theirs
+}
+
+const CUT: Delivery = Delivery::Cut { loss: 0.0 };
+
+fn default_law() -> RateConfig {
+    RateConfig::Dctcp(DctcpConfig::default())
+}
+
 #[test]
-fn print() {
+fn without_congestion_the_model_takes_the_agents_time() {
     assert_eq!(ROW.div_ceil(COORDINATES), 74);
-    for (hosts, operation) in [
-        (2, Operation::Reduce(16)),
-        (3, Operation::Reduce(16)),
-        (4, Operation::Reduce(16)),
-        (3, Operation::Reduce(64)),
-        (4, Operation::Reduce(64)),
-        (4, Operation::AllReduce),
-    ] {
-        for delivery in [Delivery::Cut { loss: 0.0 }, Delivery::RepairCut, Delivery::RepairDropped] {
-            for rate in [RateConfig::Fixed(None), RateConfig::Dctcp(DctcpConfig::default())] {
-                let word = if matches!(rate, RateConfig::Fixed(_)) { "fixed" } else { "dctcp" };
-                let theirs = agent(hosts, operation, delivery, rate);
-                let ours = model(hosts.into(), operation, delivery, rate);
-                println!("{hosts} {operation:?} {delivery:?} {word}\n   agent {theirs:?}\n   model {ours:?}");
-            }
+    for delivery in [CUT, Delivery::RepairCut, Delivery::RepairDropped] {
+        for rate in [RateConfig::Fixed(None), default_law()] {
+            hold(2, Operation::Reduce(16), delivery, rate, 0.01, 0.0);
+            // Each packet of a shard of one row meets those of another way in the owner: 503 and 516 us.
+            hold(4, Operation::AllReduce, delivery, rate, 0.03, 0.0);
+        }
+    }
+}
+
+#[test]
+fn incasts_at_line_rate_are_cut_in_the_model_as_with_the_agent() {
+    for (hosts, rows) in [(3, 16), (4, 16), (3, 64), (4, 64)] {
+        let figures = hold(hosts, Operation::Reduce(rows), CUT, RateConfig::Fixed(None), 0.02, 0.06);
+        assert!(figures.cut > figures.sent / 2, "{figures:?}");
+    }
+}
+
+#[test]
+fn incasts_by_the_default_law_take_the_model_the_agents_time_and_cuts() {
+    for (hosts, rows) in [(3, 16), (4, 16), (3, 64), (4, 64)] {
+        for delivery in [CUT, Delivery::RepairCut] {
+            let figures = hold(hosts, Operation::Reduce(rows), delivery, default_law(), 0.05, 0.1);
+            assert!(figures.cut > 200, "{figures:?}");
         }
     }
 }
