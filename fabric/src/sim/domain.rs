@@ -239,7 +239,7 @@ impl Domain {
     /// Puts a packet on its way; `ingress` is what the switch that gets it calls the port.
     fn leave(&mut self, at_ns: u64, node: Node, ingress: u16, mut packet: Packet) {
         if let Some(programs) = self.network.reads_heads(node) {
-            let head = packet.head.take().unwrap_or_else(|| programs.head(&packet));
+            let head = packet.head.take().unwrap_or_else(|| Box::new(programs.head(&packet)));
             packet.head.insert(head).ingress = ingress;
         }
         let (domain, event) = (place(&self.network, node).0, Event::Arrival { node, packet });

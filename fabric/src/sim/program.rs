@@ -116,7 +116,7 @@ impl Programs {
     }
 
     /// The head that a packet has as its host sends it, or as a plain switch has left it.
-    pub(crate) fn head(&self, packet: &Packet) -> Box<Head> {
+    pub(crate) fn head(&self, packet: &Packet) -> Head {
         let addresses = &self.addresses;
         let (from, to) = (addresses[packet.source as usize], addresses[packet.destination as usize]);
         let plan = &self.code_points;
@@ -149,7 +149,7 @@ impl Programs {
         bytes[38..40].copy_from_slice(&ip_length.saturating_sub(20).to_be_bytes());
         bytes[42..46].copy_from_slice(&packet.flow.to_be_bytes());
         bytes[46..50].copy_from_slice(&packet.number.to_be_bytes());
-        Box::new(Head { bytes, ingress: 0 })
+        Head { bytes, ingress: 0 }
     }
 
     /// Takes over what the program made of a packet: its length, whether it was cut, whether it was marked.
@@ -247,7 +247,7 @@ mod tests {
         let programs = programs();
         let mut packet = Packet::data(7, 9, 1_406);
         packet.trimming = Trimming::Trimmable;
-        packet.head = Some(programs.head(&packet));
+        packet.head = Some(Box::new(programs.head(&packet)));
         let cut = frame::write(address(1), address(2), 35 << 2 | 3, 50_000, AGENT_PORT, &[0; 76]).unwrap();
         programs.leave(&mut packet, &cut, 118);
         assert_eq!((packet.length, packet.ecn, packet.is_cut()), (118, Ecn::Ce, true));
