@@ -110,6 +110,7 @@ impl Peer {
             line_rate_bps: config.line_rate_bps,
             trim_delay_ns: config.trim_delay_ns,
             host_jitter_ns: config.host_jitter_ns,
+            planned_bps: Some(config.line_rate_bps / u64::from(config.world.saturating_sub(1).max(1))),
         };
         let paths = config.source_ports.len().clamp(1, usize::from(u16::MAX)) as u16;
         let seed = config.seed ^ u64::from(stream.rank()) << 48 ^ u64::from(rank) << 32;

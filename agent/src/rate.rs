@@ -60,6 +60,8 @@ pub struct PathModel {
     pub trim_delay_ns: u64,
     /// What the host adds to a round trip, ns: timers, scheduler (0 on hardware and in virtual time).
     pub host_jitter_ns: u64,
+    /// This sender's part of the receiver's link when all who may send to it at once do, bit/s: of W ranks the W − 1st part of its speed. `None` where nobody knows.
+    pub planned_bps: Option<u64>,
 }
 
 /// The fabric file's default `shallow_at` of packets that are less important (docs/fabric-yaml.md).
@@ -68,7 +70,7 @@ const DEFAULT_TRIM_DELAY_NS: u64 = 20_000;
 impl PathModel {
     /// A path with the fabric file's default ladder, and hosts without jitter.
     pub fn new(line_rate_bps: u64) -> Self {
-        Self { line_rate_bps, trim_delay_ns: DEFAULT_TRIM_DELAY_NS, host_jitter_ns: 0 }
+        Self { line_rate_bps, trim_delay_ns: DEFAULT_TRIM_DELAY_NS, host_jitter_ns: 0, planned_bps: None }
     }
 }
 

@@ -1,14 +1,14 @@
 //! Puts a [`Switch`](crate::Switch) on Linux interfaces: packet sockets and the real clock, on the caller's thread.
 
 mod files;
-pub(crate) mod packet_socket;
+mod packet_socket;
+mod ring;
 
 use crate::SharedSwitch;
 use crate::device::Transmit;
 use crate::engine::trace::Record;
-use crate::pcap::{Capture, CaptureError};
+use crate::pcap::Capture;
 use files::Files;
-use packet_socket::{PacketSocket, Sent, wait};
 use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
@@ -18,6 +18,10 @@ use std::sync::Arc;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+pub use crate::pcap::CaptureError;
+use packet_socket::wait;
+pub use packet_socket::{PacketSocket, Received, Sent};
 
 /// An interface that has gone is looked for at this interval.
 const REOPEN_NS: u64 = 1_000_000_000;
@@ -125,6 +129,12 @@ impl PortCounter {
     }
 }
 
+/// Memory of the kernel's for what waits to be received at all ports together, and at one.
+const RING_BYTES: usize = 32 << 20;
+const MOST_RING_BYTES: usize = 16 << 20;
+/// A smaller ring would lose what a socket's buffer, which takes memory only for what waits, has room for.
+const LEAST_RING_BYTES: usize = 1 << 20;
+
 /// How often what the kernel had no room for is asked.
 const MISSED_NS: u64 = 500_000_000;
 
@@ -143,6 +153,7 @@ impl Waker {
 struct Port {
     attachment: Attachment,
     socket: Option<PacketSocket>,
+    ring_bytes: usize,
     /// Something waits there: a frame, or an error.
     ready: bool,
     reopen_at_ns: u64,
@@ -192,10 +203,12 @@ impl std::fmt::Debug for Driver {
 impl Driver {
     /// Opens all interfaces. One that is down is waited for.
     pub fn new(switch: SharedSwitch, attachments: Vec<Attachment>) -> Result<Self, DriverError> {
+        let share = (RING_BYTES / attachments.len().max(1)).min(MOST_RING_BYTES);
+        let ring_bytes = if share < LEAST_RING_BYTES { 0 } else { share };
         let mut ports = Vec::new();
         for attachment in attachments {
             let Attachment { port, interface } = &attachment;
-            let socket = match PacketSocket::open(interface) {
+            let socket = match PacketSocket::open(interface, ring_bytes) {
                 Ok(socket) => Some(socket),
                 Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => {
                     tracing::warn!("port {port}: interface '{interface}' is down; trying again every second");
@@ -205,7 +218,7 @@ impl Driver {
                     return Err(DriverError::Open { port: *port, interface: interface.clone(), source });
                 }
             };
-            ports.push(Port::new(attachment, socket, 0));
+            ports.push(Port::new(attachment, socket, 0, ring_bytes));
         }
         Self::with_ports(switch, ports, None)
     }
@@ -220,7 +233,8 @@ impl Driver {
         let start_ns = wait.as_nanos().try_into().unwrap_or(u64::MAX);
         let files = Files::open(&attachments, start_ns)
             .map_err(|(Attachment { port, .. }, path, source)| DriverError::File { port, path, source })?;
-        let ports = attachments.into_iter().map(|attachment| Port::new(attachment, None, u64::MAX)).collect();
+        let ports =
+            attachments.into_iter().map(|attachment| Port::new(attachment, None, u64::MAX, 0)).collect();
         Self::with_ports(switch, ports, Some(files))
     }
 
@@ -352,6 +366,7 @@ impl Driver {
                     port.ready = received.full;
                     more |= received.full;
                     port.stats.received += received.frames;
+                    port.stats.missed += received.missed;
                     port.refused(received.refused);
                 }
                 Err(error) => port.failed(&error, now_ns),
@@ -413,10 +428,16 @@ impl Driver {
 }
 
 impl Port {
-    fn new(attachment: Attachment, socket: Option<PacketSocket>, reopen_at_ns: u64) -> Self {
+    fn new(
+        attachment: Attachment,
+        socket: Option<PacketSocket>,
+        reopen_at_ns: u64,
+        ring_bytes: usize,
+    ) -> Self {
         Self {
             attachment,
             socket,
+            ring_bytes,
             ready: true,
             reopen_at_ns,
             outgoing: Vec::new(),
@@ -494,7 +515,7 @@ impl Port {
 
     fn reopen(&mut self, now_ns: u64) {
         let Attachment { port, interface } = &self.attachment;
-        match PacketSocket::open(interface) {
+        match PacketSocket::open(interface, self.ring_bytes) {
             Ok(socket) => {
                 tracing::info!("port {port}: interface '{interface}' is back");
                 (self.socket, self.ready) = (Some(socket), true);

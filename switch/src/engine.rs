@@ -50,6 +50,7 @@ mod table;
 pub mod trace;
 mod v1model;
 mod wide;
+mod wire;
 
 pub use code::DROP_PORT;
 pub use control::Control;

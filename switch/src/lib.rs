@@ -11,17 +11,16 @@
 //! p4c's work) and knows nothing of gradients.
 
 pub mod admin;
-pub mod bench;
 pub mod config;
-pub mod device;
 pub mod driver;
 pub mod engine;
-pub mod metrics;
-pub mod pcap;
 pub mod server;
 pub mod stf;
 pub mod trace;
 pub mod traffic;
+
+mod device;
+mod pcap;
 
 use std::sync::{Arc, Mutex};
 

@@ -8,13 +8,13 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// The most bytes of a frame that a file holds, as in BMv2 and tcpdump.
-pub const SNAP_LENGTH: u32 = 262_144;
+pub(crate) const SNAP_LENGTH: u32 = 262_144;
 
 /// A pcap file (version 2.4, Ethernet, nanoseconds) on its way into `W`.
 ///
 /// Every frame is written in one call and nothing is kept back: what a killed switch leaves ends with a whole frame.
 #[derive(Debug)]
-pub struct PcapWriter<W> {
+pub(crate) struct PcapWriter<W> {
     to: W,
     record: Vec<u8>,
 }
@@ -24,7 +24,7 @@ impl<W: Write> PcapWriter<W> {
     ///
     /// # Errors
     /// Those of `to`.
-    pub fn new(mut to: W) -> io::Result<Self> {
+    pub(crate) fn new(mut to: W) -> io::Result<Self> {
         // draft-ietf-opsawg-pcap-04, section 4: the magic number of nanosecond resolution, in our byte order.
         let mut header = Vec::with_capacity(24);
         header.extend(0xa1b2_3c4d_u32.to_le_bytes());
@@ -42,7 +42,7 @@ impl<W: Write> PcapWriter<W> {
     ///
     /// # Errors
     /// Those of the underlying file.
-    pub fn write(&mut self, unix_ns: u64, frame: &[u8]) -> io::Result<()> {
+    pub(crate) fn write(&mut self, unix_ns: u64, frame: &[u8]) -> io::Result<()> {
         let kept = frame.get(..SNAP_LENGTH as usize).unwrap_or(frame);
         self.record.clear();
         self.record.extend(((unix_ns / 1_000_000_000) as u32).to_le_bytes());
@@ -58,7 +58,7 @@ impl<W: Write> PcapWriter<W> {
 ///
 /// A file is read as it is needed, a frame at a time.
 #[derive(Debug)]
-pub struct PcapReader<R> {
+pub(crate) struct PcapReader<R> {
     from: R,
     big_endian: bool,
     /// Nanoseconds in a unit of the time stamps' second half.
@@ -71,7 +71,7 @@ impl<R: Read> PcapReader<R> {
     ///
     /// # Errors
     /// `InvalidData` for what is no pcap file of Ethernet frames, and those of `from`.
-    pub fn new(mut from: R) -> io::Result<Self> {
+    pub(crate) fn new(mut from: R) -> io::Result<Self> {
         let mut header = [0; 24];
         from.read_exact(&mut header).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => invalid("shorter than a pcap file's header".to_owned()),
@@ -102,7 +102,7 @@ impl<R: Read> PcapReader<R> {
     ///
     /// # Errors
     /// `InvalidData` for a file that ends in the middle of a frame, and for frames that were not captured whole.
-    pub fn next_frame(&mut self) -> io::Result<Option<(u64, Vec<u8>)>> {
+    pub(crate) fn next_frame(&mut self) -> io::Result<Option<(u64, Vec<u8>)>> {
         let mut record = [0; 16];
         let mut filled = 0;
         while filled < record.len() {
@@ -160,7 +160,7 @@ pub enum CaptureError {
 
 /// Both files of an interface.
 #[derive(Debug)]
-pub struct Capture {
+pub(crate) struct Capture {
     received: Option<PcapWriter<File>>,
     sent: Option<PcapWriter<File>>,
     interface: String,
@@ -171,7 +171,7 @@ impl Capture {
     ///
     /// # Errors
     /// A folder that is none, a file that cannot be made.
-    pub fn create(folder: &Path, interface: &str) -> Result<Self, CaptureError> {
+    pub(crate) fn create(folder: &Path, interface: &str) -> Result<Self, CaptureError> {
         if !folder.is_dir() {
             return Err(CaptureError::NoFolder(folder.to_owned()));
         }
@@ -184,12 +184,12 @@ impl Capture {
     }
 
     /// A frame has come in.
-    pub fn received(&mut self, unix_ns: u64, frame: &[u8]) {
+    pub(crate) fn received(&mut self, unix_ns: u64, frame: &[u8]) {
         write(&mut self.received, &self.interface, unix_ns, frame);
     }
 
     /// A frame is going out.
-    pub fn sent(&mut self, unix_ns: u64, frame: &[u8]) {
+    pub(crate) fn sent(&mut self, unix_ns: u64, frame: &[u8]) {
         write(&mut self.sent, &self.interface, unix_ns, frame);
     }
 }
@@ -201,3 +201,6 @@ fn write(writer: &mut Option<PcapWriter<File>>, interface: &str, unix_ns: u64, f
         *writer = None;
     }
 }
+
+#[cfg(test)]
+mod tests;

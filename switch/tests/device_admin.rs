@@ -1,11 +1,8 @@
-//! The admin service, its command and the metrics: what is set is what is in force and what is shown.
+//! The admin service and its command: what is set is what is in force and what is shown.
 
 mod ladder_support;
 
 use ladder_support::{PROGRAM, cases, install};
-use std::collections::BTreeMap;
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use trimwire_switch::admin::v1::admin_client::AdminClient;
@@ -13,7 +10,7 @@ use trimwire_switch::admin::v1::{
     GetRequest, QueueConfig, SetBufferRequest, SetPortRequest, SetQueueRequest, StatsRequest,
 };
 use trimwire_switch::server::{ServerHandle, serve};
-use trimwire_switch::{SharedSwitch, Switch, SwitchConfig, metrics};
+use trimwire_switch::{SharedSwitch, Switch, SwitchConfig};
 
 fn served() -> (SharedSwitch, ServerHandle) {
     let mut switch = Switch::new(SwitchConfig::default());
@@ -140,53 +137,4 @@ fn the_command_says_what_is_wrong() {
         .output()
         .unwrap();
     assert!(String::from_utf8_lossy(&output.stderr).contains("no switch answers at 127.0.0.1:1"));
-}
-
-fn http(addr: std::net::SocketAddr, request: &str) -> String {
-    let mut stream = TcpStream::connect(addr).unwrap();
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
-}
-
-#[test]
-fn metrics_carry_the_counters_of_every_queue() {
-    let (switch, _server) = served();
-    traffic(&switch);
-    let ports = BTreeMap::from([(7, trimwire_switch::driver::PortStats { sent: 9, ..Default::default() })]);
-    let addr =
-        metrics::serve(Arc::clone(&switch), Arc::new(move || ports.clone()), "127.0.0.1:0".parse().unwrap())
-            .unwrap();
-    let answer = http(addr, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    assert!(
-        head.starts_with("HTTP/1.1 200 OK") && head.contains("openmetrics-text; version=1.0.0"),
-        "{head}"
-    );
-    assert!(body.ends_with("# EOF\n"));
-    let lines: BTreeMap<&str, f64> = body
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .map(|line| line.rsplit_once(' ').unwrap())
-        .map(|(name, value)| (name, value.parse().unwrap()))
-        .collect();
-    let value = |name: &str| lines.get(name).copied().unwrap_or_else(|| panic!("no {name} in\n{body}"));
-    let switch = switch.lock().unwrap();
-    assert_eq!(value("trimwire_switch_received_packets_total"), 867.0);
-    assert_eq!(value("trimwire_switch_interface_sent_packets_total{port=\"7\"}"), 9.0);
-    let stats = switch.all_queue_stats();
-    assert!(stats.len() > 3);
-    for ((port, queue), stats) in stats {
-        let labels = format!("{{port=\"{port}\",queue=\"{queue}\"}}");
-        assert_eq!(
-            value(&format!("trimwire_switch_queue_dequeued_bytes_total{labels}")),
-            stats.dequeued_bytes as f64
-        );
-        assert_eq!(value(&format!("trimwire_switch_queue_peak_bytes{labels}")), stats.watermark_bytes as f64);
-    }
-    drop(switch);
-    assert!(http(addr, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
-    assert!(http(addr, "POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
-    assert_eq!(http(addr, &"x".repeat(9_000)), "", "an endless request is not read to its end");
 }

@@ -191,6 +191,32 @@ fn a_frame_longer_than_the_mtu_is_lost_and_holds_up_no_other() {
 }
 
 #[test]
+fn frames_of_any_length_up_to_the_mtu_come_whole_and_in_order() {
+    if !enter_namespace("driver_veth: lengths") {
+        return;
+    }
+    let attachments = veth_pairs(2);
+    for interface in ["h0", "s0", "h1", "s1"] {
+        ip(&format!("link set {interface} mtu 9000"));
+    }
+    let running = Running::start(switch(PortConfig::default()), attachments);
+    let (near, far) = (Wire::open("h0"), Wire::open("h1"));
+    // Around the end of a slot of the ring, and around what a slot has in front of the frame.
+    let lengths: Vec<usize> =
+        (1_850..2_060).step_by(3).flat_map(|payload| [payload, 60]).chain([8_900, 20]).collect();
+    for &length in &lengths {
+        assert!(near.send(&frame(length)));
+    }
+    for (i, &length) in lengths.iter().enumerate() {
+        let sent = frame(length);
+        let came = far.receive(10_000).unwrap_or_else(|| panic!("frame {i} of {length} bytes"));
+        assert_eq!((came.len(), &came[34..]), (sent.len(), &sent[34..]), "frame {i}");
+    }
+    let stats = running.stop().stats();
+    assert_eq!((stats[&0].missed, stats[&0].refused, stats[&1].sent), (0, 0, lengths.len() as u64));
+}
+
+#[test]
 fn a_checksum_left_to_the_interface_is_computed() {
     if !enter_namespace("driver_veth: checksum") {
         return;

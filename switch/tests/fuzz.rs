@@ -1,234 +1,77 @@
 //! What is read from strangers, starting from something valid and damaging it: programs, frames, STF files, updates.
 //!
 //! Nothing may panic, abort or go on for ever, whatever comes; and an update that is refused leaves no trace. The runs of every
-//! test are the same each time. `TRIMWIRE_FUZZ_RUNS=N` runs each target N times as often, and `TRIMWIRE_FUZZ_SEED=S` others.
+//! test are the same each time. `TRIMWIRE_FUZZ_RUNS=N` runs each target N times as often, and `TRIMWIRE_FUZZ_SEED=S` others;
+//! `TRIMWIRE_FUZZ_CORPUS=1` writes the shortest input of each kind that was met to `tests/corpus`.
 
+mod fuzz_support;
 mod server_support;
 
+use fuzz_support::{
+    Bend, Dice, Finds, alike, corpus, damaged, files, forward, kind_of, of_hex, programs, runs, to_hex, ways,
+};
 use prost::Message as _;
-use serde_json::Value;
 use server_support::{Bench, program};
-use std::path::PathBuf;
 use trimwire_p4runtime::entity::{check_update, insert, modify};
 use trimwire_p4runtime::p4info::{Index, P4Info};
 use trimwire_p4runtime::v1::{self, Entity, TableEntry, Update};
-use trimwire_switch::engine::{EgressOutcome, Enqueue, Pipeline, QueueMetadata};
+use trimwire_switch::engine::Pipeline;
 use trimwire_switch::stf::{self, Script};
+use trimwire_switch::trace::to_text;
 use trimwire_switch::{Switch, SwitchConfig};
-
-/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
-struct Dice(u64);
-
-impl Dice {
-    fn new(target: u64) -> Self {
-        Self(target << 32 ^ number("TRIMWIRE_FUZZ_SEED").unwrap_or(0))
-    }
-
-    fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ word >> 31
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.roll() % end.max(1) as u64) as usize
-    }
-
-    fn one<'a, T>(&mut self, items: &'a [T]) -> &'a T {
-        &items[self.below(items.len())]
-    }
-}
-
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok()?.parse().ok()
-}
-
-/// `usual` runs, or as many times that as the environment asks for.
-fn runs(usual: u64) -> std::ops::Range<u64> {
-    0..usual * number("TRIMWIRE_FUZZ_RUNS").unwrap_or(1)
-}
-
-fn files(folder: &str, ending: &str) -> Vec<Vec<u8>> {
-    let mut found = Vec::new();
-    let mut folders = vec![PathBuf::from(format!("{}/{folder}", env!("CARGO_MANIFEST_DIR")))];
-    while let Some(folder) = folders.pop() {
-        let mut paths: Vec<_> =
-            std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-        paths.sort();
-        for path in paths {
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.to_string_lossy().ends_with(ending) {
-                found.push(std::fs::read(path).unwrap());
-            }
-        }
-    }
-    found
-}
-
-/// Bytes with a few of them changed, left out or doubled.
-fn damaged(dice: &mut Dice, bytes: &[u8]) -> Vec<u8> {
-    let mut bytes = bytes.to_vec();
-    for _ in 0..=dice.below(4) {
-        let at = dice.below(bytes.len());
-        match dice.below(6) {
-            0 => bytes.truncate(at),
-            1 if !bytes.is_empty() => drop(bytes.remove(at)),
-            2 => bytes.insert(at, dice.roll() as u8),
-            3 if !bytes.is_empty() => bytes[at] = *dice.one(&[0, 1, 0x7f, 0x80, 0xff]),
-            4 if !bytes.is_empty() => {
-                let end = at + dice.below(bytes.len() - at).min(64);
-                let part = bytes[at..end].to_vec();
-                bytes.splice(at..at, part);
-            }
-            _ if !bytes.is_empty() => bytes[at] ^= 1 << dice.below(8),
-            _ => {}
-        }
-    }
-    bytes
-}
-
-/// The frames that a recording has.
-fn frames(recording: &[u8]) -> Vec<Vec<u8>> {
-    let words = recording.split(u8::is_ascii_whitespace);
-    let hexadecimal = words.filter(|word| word.len() >= 20 && word.len() % 2 == 0);
-    let nibble = |digit: u8| char::from(digit).to_digit(16).map(|nibble| nibble as u8);
-    let byte = |two: &[u8]| Some(nibble(two[0])? << 4 | nibble(two[1])?);
-    hexadecimal.filter_map(|word| word.chunks(2).map(byte).collect()).collect()
-}
-
-/// One frame through a program, with queues that are empty. Programs that make ever more copies are cut short.
-fn forward(pipeline: &mut Pipeline, now_ns: u64, port: u16, frame: &[u8]) {
-    let mut queue: Vec<Enqueue> = Vec::new();
-    pipeline.ingress(now_ns, port, frame, &mut queue);
-    for _ in 0..64 {
-        let Some(packet) = queue.pop() else { break };
-        let out = pipeline.egress(now_ns, packet, QueueMetadata::default(), &mut queue);
-        if let EgressOutcome::Transmit { frame, .. } = out {
-            pipeline.recycle(frame);
-        }
-    }
-    queue.drain(..).for_each(|packet| pipeline.recycle_packet(packet));
-    pipeline.take_digests();
-}
-
-/// Small programs of which each has its own corner of the language, and frames for them.
-fn programs() -> Vec<(Value, Vec<Vec<u8>>)> {
-    let mut programs = Vec::new();
-    for (jsons, recordings) in
-        [("testdata/engine", "testdata/engine"), ("tests/programs/build", "tests/programs/recorded")]
-    {
-        let frames: Vec<_> = files(recordings, ".bmv2.txt").iter().flat_map(|file| frames(file)).collect();
-        for json in files(jsons, ".json") {
-            let root: Value = serde_json::from_slice(&json).unwrap();
-            if json.len() < 120_000 && root.get("__meta__").is_some() {
-                programs.push((root, frames.clone()));
-            }
-        }
-    }
-    assert!(programs.len() > 12, "{} programs", programs.len());
-    programs
-}
-
-/// The values in a tree.
-fn count(node: &Value) -> usize {
-    1 + match node {
-        Value::Array(items) => items.iter().map(count).sum::<usize>(),
-        Value::Object(members) => members.values().map(count).sum::<usize>(),
-        _ => 0,
-    }
-}
-
-/// A value of a tree, in order.
-fn nth<'a>(node: &'a mut Value, at: &mut usize) -> Option<&'a mut Value> {
-    if *at == 0 {
-        return Some(node);
-    }
-    *at -= 1;
-    match node {
-        Value::Array(items) => items.iter_mut().find_map(|item| nth(item, at)),
-        Value::Object(members) => members.values_mut().find_map(|member| nth(member, at)),
-        _ => None,
-    }
-}
-
-/// Changes one value so that the rest of the program still makes sense of it, mostly.
-fn bend(dice: &mut Dice, root: &mut Value) {
-    let size = count(root);
-    let (mut at, mut from) = (dice.below(size), dice.below(size));
-    let graft = nth(root, &mut from).cloned().unwrap_or_default();
-    let Some(node) = nth(root, &mut at) else { return };
-    match node {
-        Value::Number(number) => {
-            let number = number.as_i64().unwrap_or(0);
-            let near = [number - 1, number + 1, -number, number << 7, 0, 1, 63, 64, 65, 512, i64::MAX];
-            *node = (*dice.one(&near)).into();
-        }
-        Value::String(text) if text.starts_with("0x") => {
-            let digits = "f".repeat(dice.below(20));
-            *text = format!("0x{}{digits}", &text[2..]);
-        }
-        Value::Array(items) if !items.is_empty() => {
-            let at = dice.below(items.len());
-            match dice.below(4) {
-                0 => drop(items.remove(at)),
-                1 => items.push(items[at].clone()),
-                2 => items.swap(0, at),
-                _ => items[at] = graft,
-            }
-        }
-        Value::Object(members) if !members.is_empty() => {
-            let names: Vec<String> = members.keys().cloned().collect();
-            let name = dice.one(&names);
-            match dice.below(3) {
-                0 => drop(members.remove(name)),
-                1 => drop(members.insert(name.clone(), graft)),
-                _ => drop(members.insert(name.clone(), Value::Null)),
-            }
-        }
-        Value::Bool(value) => *value = !*value,
-        _ => *node = graft,
-    }
-}
 
 #[test]
 fn a_bent_program_is_refused_or_runs() {
     let (mut dice, programs) = (Dice::new(1), programs());
-    let mut loaded = 0;
+    let (mut loaded, mut finds) = (0, Finds::new("programs"));
     for _ in runs(400) {
-        let (root, frames) = dice.one(&programs);
-        let mut root = root.clone();
+        let program = dice.one(&programs);
+        let mut root = program.root.clone();
+        let mut line = program.name.clone();
         for _ in 0..=dice.below(3) {
-            bend(&mut dice, &mut root);
+            let bend = Bend::any(&mut dice, &root);
+            bend.apply(&mut root);
+            line = format!("{line}\t{}", bend.line());
         }
-        let Ok(mut pipeline) = Pipeline::load(root.to_string().as_bytes()) else { continue };
+        let mut pipeline = match Pipeline::load(root.to_string().as_bytes()) {
+            Ok(pipeline) => pipeline,
+            Err(error) => {
+                finds.note(|| kind_of(&error.to_string()), || line);
+                continue;
+            }
+        };
         loaded += 1;
         pipeline.set_tracing(dice.below(4) == 0);
         for now_ns in 0..8 {
-            let frame = dice.one(frames).clone();
-            let frame = damaged(&mut dice, &frame);
+            let frame = dice.one(&program.frames);
+            let frame = damaged(&mut dice, frame);
             forward(&mut pipeline, now_ns, dice.below(4) as u16, &frame);
+            pipeline.take_digests();
         }
     }
+    finds.write();
     assert!(loaded > 50, "{loaded} programs loaded: they are bent too far to test more than the loader");
 }
 
+/// The code that notes what happens asks and does everything; the other leaves out what it knows.
 #[test]
-fn a_damaged_frame_goes_through_every_program() {
-    let mut dice = Dice::new(2);
-    let mut pipelines: Vec<_> = programs()
-        .into_iter()
-        .map(|(root, frames)| (Pipeline::load(root.to_string().as_bytes()).unwrap(), frames))
-        .collect();
+fn a_damaged_frame_leaves_every_program_alike_with_and_without_a_trace() {
+    let (mut dice, programs) = (Dice::new(2), programs());
+    let mut finds = Finds::new("frames");
+    let mut pipelines: Vec<_> = programs.iter().map(|program| ways(|| program.load())).collect();
     for now_ns in runs(20_000) {
         let which = dice.below(pipelines.len());
-        let (pipeline, frames) = &mut pipelines[which];
-        let frame = dice.one(frames).clone();
-        let frame = damaged(&mut dice, &frame);
-        forward(pipeline, now_ns, dice.below(512) as u16, &frame);
+        let (program, ways) = (&programs[which], &mut pipelines[which]);
+        let frame = dice.one(&program.frames);
+        let (frame, port) = (damaged(&mut dice, frame), dice.below(512) as u16);
+        alike(ways, now_ns, port, &frame, &program.name);
+        let (records, _) = ways[1].take_trace();
+        for record in &records {
+            let kind = || format!("{} {}", program.name, kind_of(&to_text(record)));
+            finds.note(kind, || format!("{} {port} {}", program.name, to_hex(&frame)));
+        }
     }
+    finds.write();
 }
 
 #[test]
@@ -239,8 +82,7 @@ fn a_damaged_stf_file_is_refused_or_runs() {
         ["0x", "*", "&&&", "..", "/33", "$", "-1", "99999999999999999999", "add", "packet", "(", "Ingress."];
     let mut ran = 0;
     for _ in runs(150) {
-        let text: &Vec<u8> = dice.one(&texts);
-        let text = String::from_utf8_lossy(text).into_owned();
+        let text = String::from_utf8_lossy(&dice.one(&texts).1).into_owned();
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
         for _ in 0..=dice.below(3) {
             let (at, from) = (dice.below(lines.len()), dice.below(lines.len()));
@@ -266,6 +108,37 @@ fn a_damaged_stf_file_is_refused_or_runs() {
         }
     }
     assert!(ran > 10, "{ran} ran: they are damaged too far to test more than the reader");
+}
+
+#[test]
+fn the_corpus_goes_as_it_went_when_it_was_found() {
+    let programs = programs();
+    let named = |name: &str| programs.iter().find(|program| program.name == name).unwrap();
+    let mut pipelines: Vec<_> = programs.iter().map(|program| ways(|| program.load())).collect();
+    for (now_ns, line) in (0..).zip(corpus("frames")) {
+        let [name, port, frame] = line.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let which = programs.iter().position(|program| program.name == name).unwrap();
+        alike(&mut pipelines[which], now_ns, port.parse().unwrap(), &of_hex(frame).unwrap(), name);
+    }
+    for line in corpus("programs") {
+        let (name, bends) = line.split_once('\t').unwrap();
+        let mut root = named(name).root.clone();
+        bends.split('\t').for_each(|bend| Bend::of_line(bend).unwrap().apply(&mut root));
+        match Pipeline::load(root.to_string().as_bytes()) {
+            Err(error) => assert!(error.to_string().len() > 10, "{line}: {error}"),
+            Ok(mut pipeline) => {
+                for (now_ns, frame) in (0..).zip(&named(name).frames) {
+                    forward(&mut pipeline, now_ns, 1, frame);
+                }
+            }
+        }
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let bench = runtime.block_on(Bench::new());
+    for line in corpus("updates") {
+        let update = Update::decode(&of_hex(&line).unwrap()[..]).unwrap();
+        assert!(check_update(&update, &bench.index).is_err(), "{update:?}");
+    }
 }
 
 /// One valid update of each kind of table entry, and of what stands beside them.
@@ -313,12 +186,17 @@ fn what_check_update_accepts_is_in_its_own_canonical_form() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let bench = runtime.block_on(Bench::new());
     let (mut dice, updates) = (Dice::new(4), updates(&bench));
+    let mut finds = Finds::new("updates");
     for _ in runs(20_000) {
         let Some(update) = bent_update(&mut dice, &updates) else { continue };
-        if let Ok(checked) = check_update(&update, &bench.index) {
-            assert_eq!(check_update(&checked, &bench.index).as_ref(), Ok(&checked), "of {update:?}");
+        match check_update(&update, &bench.index) {
+            Ok(checked) => {
+                assert_eq!(check_update(&checked, &bench.index).as_ref(), Ok(&checked), "of {update:?}");
+            }
+            Err(error) => finds.note(|| kind_of(&error.to_string()), || to_hex(&update.encode_to_vec())),
         }
     }
+    finds.write();
 }
 
 /// Everything that a controller can have written.
@@ -366,8 +244,8 @@ fn a_bent_p4info_is_read_or_refused() {
     let mut texts = files("testdata/server", ".p4info.txtpb");
     texts.extend(files("tests/programs/build", ".p4info.txtpb"));
     for _ in runs(3_000) {
-        let text = dice.one(&texts).clone();
-        let text = damaged(&mut dice, &text);
+        let (_, text) = dice.one(&texts);
+        let text = damaged(&mut dice, text);
         if let Ok(p4info) = P4Info::from_bytes(&text) {
             let _ = Index::new(&p4info);
         }

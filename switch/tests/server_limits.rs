@@ -9,8 +9,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use trimwire_p4runtime::bytes::Value;
 use trimwire_p4runtime::client::Role;
-use trimwire_p4runtime::entity::{delete, insert, packet_metadata};
-use trimwire_p4runtime::p4info::P4Info;
+use trimwire_p4runtime::entity::{ActionBuilder, delete, insert, member, member_group, packet_metadata};
+use trimwire_p4runtime::p4info::{Named as _, P4Info};
 use trimwire_p4runtime::server::tonic::Code;
 use trimwire_p4runtime::v1::set_forwarding_pipeline_config_request::Action;
 use trimwire_p4runtime::v1::stream_message_request::Update as Sent;
@@ -75,6 +75,49 @@ async fn a_table_read_in_pieces_has_every_entry_once_and_in_order() {
     });
     let of_acl: Vec<_> = all.filter(|entry| entry.table_id == left[0].table_id).collect();
     assert_eq!(of_acl, left);
+}
+
+#[tokio::test]
+async fn members_and_groups_read_in_pieces_come_once_each_by_wildcard_and_by_id() {
+    let mut limits = Limits::default();
+    limits.read_cells = 2;
+    let bench = Bench::with(limits).await;
+    let profile = bench.index.p4info().action_profiles[0].name().to_owned();
+    let member_of = |id| {
+        let action = ActionBuilder::new(&bench.index, "I.forward").param("port", 3_u16);
+        member(&bench.index, &profile, id, action).unwrap()
+    };
+    let group_of = |id| {
+        let members = [(id, 1), (7, 1)].into_iter().filter(|(other, _)| id != 7 || *other == 7);
+        member_group(&bench.index, &profile, id, members.take(1), 0).unwrap()
+    };
+    for id in [3, 1, 7, 9, 5] {
+        bench.write(insert(member_of(id))).await.unwrap();
+    }
+    for id in [3, 1, 7] {
+        bench.write(insert(group_of(id))).await.unwrap();
+    }
+    // A place that is free in the middle of a piece.
+    bench.write(delete(member_of(9))).await.unwrap();
+    let members = |all: Vec<v1::Entity>| {
+        let id = |entity: v1::Entity| match entity.entity {
+            Some(Kind::ActionProfileMember(member)) => member.member_id,
+            Some(Kind::ActionProfileGroup(group)) => {
+                assert_eq!(group.members[0].member_id, group.group_id);
+                group.group_id
+            }
+            other => panic!("{other:?}"),
+        };
+        all.into_iter().map(id).collect::<Vec<_>>()
+    };
+    assert_eq!(members(bench.read(v1::ActionProfileMember::default()).await), [3, 1, 7, 5]);
+    assert_eq!(members(bench.read(v1::ActionProfileGroup::default()).await), [3, 1, 7]);
+    for id in [1, 5, 9] {
+        let filter = v1::ActionProfileMember { member_id: id, ..Default::default() };
+        assert_eq!(members(bench.read(filter).await), if id == 9 { vec![] } else { vec![id] });
+        let filter = v1::ActionProfileGroup { group_id: id, ..Default::default() };
+        assert_eq!(members(bench.read(filter).await), if id == 1 { vec![1] } else { vec![] });
+    }
 }
 
 #[tokio::test]

@@ -33,6 +33,9 @@ pub struct Dctcp {
     loss: f64,
     /// The last one, or the one that goes on.
     congestion: Congestion,
+    planned_bps: f64,
+    /// Packets of an empty queue take no longer than this above the least round trip; `None` where hosts' own delays would hide a queue.
+    empty_ns: Option<f64>,
 }
 
 /// Losses up to this share of many rounds may be the link's, not a queue's (BBR tolerates 2 % of one: draft-ietf-ccwg-bbr, `LossThresh`).
@@ -51,15 +54,24 @@ const SWAMPED: f64 = 0.5;
 /// What it began at comes back in a few rounds as far as this share of it.
 const RECOVERED: f64 = 0.9;
 
+/// A rate comes back in a few rounds as far as this share of what is planned for it.
+const PLANNED: f64 = 0.8;
+
+/// A queue is empty whose packets wait for less than this share of the trim delay.
+const EMPTY: f64 = 1.0 / 8.0;
+
 /// What is known of a time of congestion, from its first marked round until its rate is back, or the next one.
 #[derive(Debug, Clone, Copy, Default)]
 struct Congestion {
     /// The rate at which it began.
     before_bps: f64,
     swamped: bool,
-    /// Packets of its rounds, and those of them that were lost.
+    /// Packets of its rounds, and those of them that were lost, and cut.
     packets: f64,
     lost: f64,
+    cut: f64,
+    /// Who caused it has stopped sending.
+    gone: bool,
 }
 
 impl Congestion {
@@ -67,7 +79,7 @@ impl Congestion {
     fn on_marks(&mut self, round: &Round, rate: &Rate) {
         let swamped = round.cut >= SWAMPED * round.packets;
         if rate.is_calm() {
-            if self.was_others() && rate.bps < RECOVERED * self.before_bps {
+            if self.gone && rate.bps < RECOVERED * self.before_bps {
                 // On the way back: of a cut or two less is believed to be free, by half of what is missing still; another burst says nothing of that.
                 if !swamped {
                     self.before_bps = f64::midpoint(self.before_bps, rate.bps);
@@ -76,24 +88,22 @@ impl Congestion {
                 *self = Self { before_bps: rate.bps, ..Self::default() };
             }
         }
+        self.gone = false;
         self.swamped |= swamped;
         self.packets += round.packets;
         self.lost += round.lost;
+        self.cut += round.cut;
     }
 
-    /// Whether it was a burst of neighbours who answer to nothing, and who have gone when it is over. Of many senders that begin at once heads are lost, too: they are still there.
-    fn was_others(self) -> bool {
-        self.swamped && self.lost <= RANDOM_LOSS * self.packets
-    }
-
-    /// What a round without congestion adds, bit/s.
-    fn increase(self, rate: &mut Rate, round: &Round) -> f64 {
+    /// What a round without congestion adds, bit/s. `empty`: its packets found no queue. `planned_bps` is 0 where nothing is planned.
+    fn increase(&mut self, rate: &mut Rate, round: &Round, empty: bool, planned_bps: f64) -> f64 {
         let increase = rate.calm_increase(round);
-        if self.was_others() {
-            increase.max(rate.recovery(round, RECOVERED * self.before_bps))
-        } else {
-            increase
-        }
+        // A burst of neighbours who answer to nothing is over. Of many senders that begin at once heads are lost, too: they are still there, and keep a queue that cuts from being empty.
+        self.gone |= self.swamped && (empty || self.lost <= RANDOM_LOSS * self.packets);
+        let before_bps = if self.gone { RECOVERED * self.before_bps } else { 0.0 };
+        // Where queues cut, who is too fast loses planes, and who is slow loses time: everybody sends the planned part of it. Where they drop that would be lost, if others want parts, too.
+        let planned_bps = if self.cut > 0.0 { PLANNED * planned_bps } else { 0.0 };
+        increase.max(rate.recovery(round, before_bps.max(planned_bps)))
     }
 }
 
@@ -107,7 +117,20 @@ impl Dctcp {
             alpha: 1.0,
             loss: 0.0,
             congestion: Congestion::default(),
+            planned_bps: path.planned_bps.unwrap_or(0) as f64,
+            empty_ns: Self::empty_ns(path),
         }
+    }
+
+    fn empty_ns(path: &PathModel) -> Option<f64> {
+        let (trim_delay_ns, jitter_ns) = (path.trim_delay_ns as f64, path.host_jitter_ns as f64);
+        let empty_ns = EMPTY * trim_delay_ns + jitter_ns;
+        (empty_ns <= trim_delay_ns / 2.0).then_some(empty_ns)
+    }
+
+    fn found_no_queue(&self, round: &Round) -> bool {
+        let queue_ns = round.rtt_ns.zip(self.rounds.least_rtt_ns()).map(|(rtt, least)| rtt - least as f64);
+        queue_ns.zip(self.empty_ns).is_some_and(|(queue, empty)| queue <= empty)
     }
 
     fn on_round(&mut self, now_ns: u64, round: &Round) {
@@ -120,7 +143,8 @@ impl Dctcp {
         let gain = (LOSS_GAIN * round.weight).min(1.0);
         self.loss = (1.0 - gain) * self.loss + gain * (round.lost / round.packets).min(1.0);
         if marked == 0.0 {
-            let increase = self.congestion.increase(&mut self.rate, round);
+            let empty = self.found_no_queue(round);
+            let increase = self.congestion.increase(&mut self.rate, round, empty, self.planned_bps);
             return self.rate.set(self.rate.bps + increase);
         }
         self.rate.set(self.rate.bps + (1.0 - marked) * round.increase_weight * self.rate.increase());

@@ -304,9 +304,10 @@ proptest! {
         line_rate_bps in prop_oneof![Just(0_u64), Just(u64::MAX), 1_000_u64..1_000_000_000_000],
         trim_delay_ns in prop_oneof![Just(0_u64), Just(u64::MAX), 0_u64..1_000_000],
         host_jitter_ns in prop_oneof![Just(0_u64), Just(u64::MAX), 0_u64..1_000_000],
+        planned_bps in prop::option::of(prop_oneof![Just(0_u64), Just(u64::MAX), 0_u64..1_000_000_000_000]),
         reports in prop::collection::vec(hostile(), 0..60),
     ) {
-        let mut law = config.build(&PathModel { line_rate_bps, trim_delay_ns, host_jitter_ns });
+        let mut law = config.build(&PathModel { line_rate_bps, trim_delay_ns, host_jitter_ns, planned_bps });
         let line = line_rate_bps.max(1);
         let limits = match config {
             RateConfig::Timely(TimelyConfig { limits, .. })

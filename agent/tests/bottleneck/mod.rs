@@ -40,6 +40,8 @@ pub(crate) struct Port {
     pub(crate) least_burst: usize,
     /// Share of the packets lost at random on the way to the port.
     pub(crate) random_loss: f64,
+    /// Each sender's part of the line as the laws are told it ([`PathModel::planned_bps`]).
+    pub(crate) planned_bps: Option<u64>,
 }
 
 impl Port {
@@ -58,6 +60,7 @@ impl Port {
             jitter_ns: 2 * WHOLE * 8_000_000_000 / rate_bps,
             least_burst: 1,
             random_loss: 0.0,
+            planned_bps: None,
         }
     }
 
@@ -68,7 +71,11 @@ impl Port {
 
     /// What a law is told of it.
     pub(crate) fn path(&self) -> PathModel {
-        PathModel { line_rate_bps: self.rate_bps, trim_delay_ns: self.shallow_at_ns[0], host_jitter_ns: 0 }
+        PathModel {
+            trim_delay_ns: self.shallow_at_ns[0],
+            planned_bps: self.planned_bps,
+            ..PathModel::new(self.rate_bps)
+        }
     }
 }
 

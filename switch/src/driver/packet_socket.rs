@@ -1,9 +1,10 @@
-//! AF_PACKET sockets: whole Ethernet frames from and to a Linux interface. The crate's only unsafe code.
+//! AF_PACKET sockets: whole Ethernet frames from and to a Linux interface. Beside `ring`, the crate's only unsafe code.
 #![expect(
     unsafe_code,
     reason = "libc's packet sockets, recvmmsg and sendmmsg have no safe wrapper with PACKET_AUXDATA"
 )]
 
+use super::ring::Ring;
 use std::ffi::CString;
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -16,7 +17,7 @@ const FRAME: usize = 9_234;
 /// Room for one `tpacket_auxdata` control message.
 const CONTROL: usize = 64;
 /// `struct virtio_net_hdr`, which PACKET_VNET_HDR puts before every frame in both directions.
-const VNET: usize = 10;
+pub(super) const VNET: usize = 10;
 const VNET_NEEDS_CHECKSUM: u8 = 1;
 /// Asked of the kernel for what waits to be received: 10 ms at 10 Gbit/s.
 const RECEIVE_BUFFER: libc::c_int = 16 << 20;
@@ -25,37 +26,43 @@ const TAG_AT: usize = 12;
 
 /// A socket that receives and sends the frames of one interface.
 #[derive(Debug)]
-pub(crate) struct PacketSocket {
+pub struct PacketSocket {
     fd: OwnedFd,
+    /// A batch, and one for a frame that gets a tag.
     buffers: Vec<[u8; FRAME]>,
+    /// Absent where the kernel had no memory for one.
+    ring: Option<Ring>,
 }
 
 /// What became of a batch of received frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Received {
+pub struct Received {
     /// Handed on.
-    pub(crate) frames: u64,
+    pub frames: u64,
     /// Not single frames: segmentation was left to the interface, or longer than any frame we take.
-    pub(crate) refused: u64,
+    pub refused: u64,
+    /// Longer than a slot of the ring, and the socket's buffer was full.
+    pub missed: u64,
     /// The batch was full: more may wait.
-    pub(crate) full: bool,
+    pub full: bool,
 }
 
 /// What became of frames to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Sent {
+pub struct Sent {
     /// Frames dealt with, from the front. Fewer than all: the kernel's buffer is full, the rest can be sent later.
-    pub(crate) taken: usize,
+    pub taken: usize,
     /// Those among them that the interface refused (longer than its MTU, shorter than a header, its queue full).
-    pub(crate) refused: usize,
+    pub refused: usize,
 }
 
 impl PacketSocket {
-    /// Opens an interface, in promiscuous mode and without its own outgoing frames.
+    /// Opens an interface, in promiscuous mode and without its own outgoing frames. What waits to be received lies in a ring of
+    /// `ring_bytes`, or in the socket's buffer where that is 0 or more than the kernel has to give.
     ///
     /// # Errors
     /// Those of `if_nametoindex`, `socket` (EPERM without CAP_NET_RAW), `setsockopt` and `bind`.
-    pub(crate) fn open(interface: &str) -> io::Result<Self> {
+    pub fn open(interface: &str, ring_bytes: usize) -> io::Result<Self> {
         let name = CString::new(interface).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
         // SAFETY: `name` is a NUL-terminated string that lives through the call.
         let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
@@ -78,6 +85,7 @@ impl PacketSocket {
         // Beyond net.core.rmem_max with CAP_NET_ADMIN; without it, as much as that allows.
         set_option(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &RECEIVE_BUFFER)
             .or_else(|_| set_option(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, &RECEIVE_BUFFER))?;
+        let ring = if ring_bytes == 0 { None } else { Ring::new(&fd, ring_bytes).ok() };
         // SAFETY: packet_mreq is plain data for which all zeroes are valid.
         let mut membership: libc::packet_mreq = unsafe { zeroed() };
         membership.mr_ifindex = index as libc::c_int;
@@ -100,15 +108,12 @@ impl PacketSocket {
             return Err(io::Error::last_os_error());
         }
         // The interface is down: `bind` succeeds and leaves the error with the socket.
-        let down: libc::c_int = option(&fd, libc::SOL_SOCKET, libc::SO_ERROR)?;
-        if down != 0 {
-            return Err(io::Error::from_raw_os_error(down));
-        }
-        Ok(Self { fd, buffers: vec![[0; FRAME]; BATCH] })
+        fail(option(&fd, libc::SOL_SOCKET, libc::SO_ERROR)?)?;
+        Ok(Self { fd, buffers: vec![[0; FRAME]; BATCH + 1], ring })
     }
 
     /// Frames lost since the last call because the receive buffer was full.
-    pub(crate) fn missed(&self) -> u64 {
+    pub fn missed(&self) -> u64 {
         // struct tpacket_stats: packets, drops. Reading sets both to 0.
         option::<[u32; 2]>(&self.fd, libc::SOL_PACKET, libc::PACKET_STATISTICS)
             .map_or(0, |[_, drops]| u64::from(drops))
@@ -116,62 +121,40 @@ impl PacketSocket {
 
     /// Hands the frames that wait, at most a batch, to `take`. A VLAN tag that the kernel took off is put back, a checksum
     /// that it left to the interface is computed.
-    pub(crate) fn receive(&mut self, mut take: impl FnMut(&[u8])) -> io::Result<Received> {
-        let mut controls = [[0u64; CONTROL / 8]; BATCH];
-        // SAFETY: iovec and mmsghdr are plain data for which all zeroes are valid.
-        let (mut vectors, mut headers): ([[libc::iovec; 2]; BATCH], [libc::mmsghdr; BATCH]) =
-            unsafe { zeroed() };
-        let mut offloads = [[0u8; VNET]; BATCH];
-        for i in 0..BATCH {
-            // Room for a tag is left at the end of each buffer.
-            vectors[i] = [
-                libc::iovec { iov_base: offloads[i].as_mut_ptr().cast(), iov_len: VNET },
-                libc::iovec { iov_base: self.buffers[i].as_mut_ptr().cast(), iov_len: FRAME - 4 },
-            ];
-            headers[i].msg_hdr.msg_iov = vectors[i].as_mut_ptr();
-            headers[i].msg_hdr.msg_iovlen = 2;
-            headers[i].msg_hdr.msg_control = controls[i].as_mut_ptr().cast();
-            headers[i].msg_hdr.msg_controllen = CONTROL as _;
-        }
-        // SAFETY: every header points to an iovec, a buffer and a control area that outlive the call, with their lengths.
-        let count = unsafe {
-            libc::recvmmsg(
-                self.fd.as_raw_fd(),
-                headers.as_mut_ptr(),
-                BATCH as u32,
-                libc::MSG_DONTWAIT,
-                std::ptr::null_mut(),
-            )
-        };
-        if count < 0 {
-            let error = io::Error::last_os_error();
-            return match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(Received::default()),
-                _ => Err(error),
+    ///
+    /// # Errors
+    /// Those that mean that the interface is gone or down.
+    pub fn receive(&mut self, mut take: impl FnMut(&[u8])) -> io::Result<Received> {
+        let Self { fd, buffers, ring } = self;
+        let Some((tagged, buffers)) = buffers.split_last_mut() else { return Ok(Received::default()) };
+        let Some(ring) = ring else { return receive_copies(fd, buffers, tagged, &mut take) };
+        let mut received = Received::default();
+        for _ in 0..BATCH {
+            let slot = ring.take(|slot| {
+                if slot.is_copied {
+                    return receive_copies(fd, &mut buffers[..1], tagged, &mut take);
+                }
+                let mut one = Received::default();
+                if slot.is_cut && slot.offload[1] == 0 {
+                    one.missed = 1;
+                } else {
+                    one.hand_on(&slot.offload, slot.frame, slot.vlan, tagged, &mut take);
+                }
+                Ok(one)
+            });
+            let Some(slot) = slot else {
+                if received == Received::default() {
+                    // Something else than a frame woke the caller.
+                    fail(option(fd, libc::SOL_SOCKET, libc::SO_ERROR)?)?;
+                }
+                return Ok(received);
             };
+            let one = slot?;
+            received.frames += one.frames;
+            received.refused += one.refused;
+            received.missed += one.missed;
         }
-        let count = (count as usize).min(BATCH);
-        let mut received = Received { full: count == BATCH, ..Received::default() };
-        for ((buffer, header), offload) in self.buffers.iter_mut().zip(&headers[..count]).zip(&offloads) {
-            let mut length = (header.msg_len as usize).saturating_sub(VNET).min(FRAME - 4);
-            let &[flags, segmentation, _, _, _, _, start0, start1, offset0, offset1] = offload;
-            if segmentation != 0 || header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
-                received.refused += 1;
-                continue;
-            }
-            if flags & VNET_NEEDS_CHECKSUM != 0 {
-                let start = usize::from(u16::from_ne_bytes([start0, start1]));
-                let offset = usize::from(u16::from_ne_bytes([offset0, offset1]));
-                finish_checksum(&mut buffer[..length], start, offset);
-            }
-            if let Some([high, low, tag0, tag1]) = vlan_tag(&header.msg_hdr).filter(|_| length >= TAG_AT) {
-                buffer.copy_within(TAG_AT..length, TAG_AT + 4);
-                buffer[TAG_AT..TAG_AT + 4].copy_from_slice(&[high, low, tag0, tag1]);
-                length += 4;
-            }
-            take(&buffer[..length]);
-            received.frames += 1;
-        }
+        received.full = true;
         Ok(received)
     }
 
@@ -179,7 +162,7 @@ impl PacketSocket {
     ///
     /// # Errors
     /// Those that mean that the interface is gone or down. A frame that it refuses holds up no other.
-    pub(crate) fn send(&self, frames: &[Vec<u8>]) -> io::Result<Sent> {
+    pub fn send(&self, frames: &[Vec<u8>]) -> io::Result<Sent> {
         let mut sent = Sent::default();
         let plain = [0u8; VNET];
         while sent.taken < frames.len() {
@@ -220,6 +203,98 @@ impl PacketSocket {
     }
 }
 
+/// Frames that the kernel copies out of the socket, at most one for each buffer.
+fn receive_copies(
+    fd: &OwnedFd,
+    buffers: &mut [[u8; FRAME]],
+    tagged: &mut [u8; FRAME],
+    take: &mut impl FnMut(&[u8]),
+) -> io::Result<Received> {
+    let mut controls = [[0u64; CONTROL / 8]; BATCH];
+    // SAFETY: iovec and mmsghdr are plain data for which all zeroes are valid.
+    let (mut vectors, mut headers): ([[libc::iovec; 2]; BATCH], [libc::mmsghdr; BATCH]) = unsafe { zeroed() };
+    let mut offloads = [[0u8; VNET]; BATCH];
+    let batch = buffers.len().min(BATCH);
+    for i in 0..batch {
+        // Room for a tag is left at the end of each buffer.
+        vectors[i] = [
+            libc::iovec { iov_base: offloads[i].as_mut_ptr().cast(), iov_len: VNET },
+            libc::iovec { iov_base: buffers[i].as_mut_ptr().cast(), iov_len: FRAME - 4 },
+        ];
+        headers[i].msg_hdr.msg_iov = vectors[i].as_mut_ptr();
+        headers[i].msg_hdr.msg_iovlen = 2;
+        headers[i].msg_hdr.msg_control = controls[i].as_mut_ptr().cast();
+        headers[i].msg_hdr.msg_controllen = CONTROL as _;
+    }
+    // SAFETY: every header points to an iovec, a buffer and a control area that outlive the call, with their lengths.
+    let count = unsafe {
+        libc::recvmmsg(
+            fd.as_raw_fd(),
+            headers.as_mut_ptr(),
+            batch as u32,
+            libc::MSG_DONTWAIT,
+            std::ptr::null_mut(),
+        )
+    };
+    if count < 0 {
+        let error = io::Error::last_os_error();
+        return match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(Received::default()),
+            _ => Err(error),
+        };
+    }
+    let count = (count as usize).min(batch);
+    let mut received = Received { full: count == batch, ..Received::default() };
+    for ((buffer, header), offload) in buffers.iter_mut().zip(&headers[..count]).zip(&offloads) {
+        if header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
+            received.refused += 1;
+            continue;
+        }
+        let length = (header.msg_len as usize).saturating_sub(VNET).min(FRAME - 4);
+        let (frame, vlan) = (&mut buffer[..length], vlan_tag(&header.msg_hdr));
+        received.hand_on(offload, frame, vlan, tagged, take);
+    }
+    Ok(received)
+}
+
+impl Received {
+    /// Makes a frame whole and hands it to `take`; `buffer` is for one that gets a tag.
+    fn hand_on(
+        &mut self,
+        offload: &[u8; VNET],
+        frame: &mut [u8],
+        vlan: Option<[u8; 4]>,
+        buffer: &mut [u8; FRAME],
+        take: &mut impl FnMut(&[u8]),
+    ) {
+        let &[flags, segmentation, _, _, _, _, start0, start1, offset0, offset1] = offload;
+        if segmentation != 0 {
+            self.refused += 1;
+            return;
+        }
+        if flags & VNET_NEEDS_CHECKSUM != 0 {
+            let start = usize::from(u16::from_ne_bytes([start0, start1]));
+            let offset = usize::from(u16::from_ne_bytes([offset0, offset1]));
+            finish_checksum(frame, start, offset);
+        }
+        self.frames += 1;
+        match (vlan, frame.split_at_checked(TAG_AT)) {
+            (Some(tag), Some((addresses, rest))) if frame.len() + 4 <= FRAME => {
+                buffer[..TAG_AT].copy_from_slice(addresses);
+                buffer[TAG_AT..TAG_AT + 4].copy_from_slice(&tag);
+                buffer[TAG_AT + 4..frame.len() + 4].copy_from_slice(rest);
+                take(&buffer[..frame.len() + 4]);
+            }
+            _ => take(frame),
+        }
+    }
+}
+
+/// An error number as a result.
+fn fail(number: libc::c_int) -> io::Result<()> {
+    if number == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(number)) }
+}
+
 impl AsRawFd for PacketSocket {
     fn as_raw_fd(&self) -> RawFd {
         self.fd.as_raw_fd()
@@ -249,7 +324,12 @@ pub(crate) fn wait(descriptors: &[(RawFd, libc::c_short)], timeout_ns: u64) -> i
     Ok(polls.iter().map(|poll| poll.revents & !libc::POLLOUT != 0).collect())
 }
 
-fn set_option<T>(fd: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
+pub(super) fn set_option<T>(
+    fd: &OwnedFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
     // SAFETY: the pointer and the length describe `value`, which lives through the call.
     let done = unsafe {
         libc::setsockopt(

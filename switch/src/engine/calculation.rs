@@ -10,6 +10,7 @@ use super::expression::{self, Expr, Scope};
 use super::hash::{Algorithm, fold, sum_of_words};
 use super::json::{self, Result, malformed, unsupported};
 use super::layout::{Header, Layout, Slot};
+use super::wire::Words;
 
 #[derive(Clone, Debug)]
 enum Input {
@@ -31,6 +32,7 @@ pub(super) struct Calculation {
     inputs: Vec<Input>,
     with_payload: bool,
     sum: Option<Sum>,
+    message: Option<Message>,
     /// Its place among the counts of those that take turns.
     number: usize,
 }
@@ -56,11 +58,15 @@ impl Scratch {
 
 /// An Internet checksum as a sum of limbs: 2^16 is 1 modulo 2^16 − 1, so that of a limb's place only its shift within a
 /// 16-bit word counts (RFC 1071, section 2).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Sum {
     /// Limbs with the validity of the headers: where one is left out, the others are elsewhere.
     valid: Vec<usize>,
-    limbs: Vec<(usize, u32)>,
+    /// The same of headers whose length varies, and that have to be left out.
+    absent: Vec<usize>,
+    /// Limbs that stay below 2^48 when they are shifted, and others.
+    narrow: Vec<(u32, u32)>,
+    wide: Vec<(u32, u32)>,
     constant: u64,
 }
 
@@ -72,7 +78,7 @@ fn words_of(limb: u64, shift: u32) -> u64 {
 impl Sum {
     /// `None` where the inputs' places are not known at load time, or the payload begins in the middle of a word.
     fn plan(inputs: &[Input], with_payload: bool, layout: &Layout) -> Option<Self> {
-        let mut sum = Self { valid: Vec::new(), limbs: Vec::new(), constant: 0 };
+        let mut sum = Self::default();
         let mut end = 0;
         let mut place = |width: u32| {
             end += width;
@@ -84,13 +90,20 @@ impl Sum {
                     let header = &layout.headers[*header as usize];
                     let field = &header.fields[*field as usize];
                     if field.varbit {
-                        return None;
+                        if header.metadata {
+                            return None;
+                        }
+                        sum.absent.push(header.valid());
+                        continue;
                     }
                     if !header.metadata && !sum.valid.contains(&header.valid()) {
                         sum.valid.push(header.valid());
                     }
                     let shift = place(field.slot.width);
-                    sum.limbs.extend(field.slot.limbs().map(|limb| (limb, shift)));
+                    // Less than 2^48 each: sums of 2^16 of them fit.
+                    let narrow = field.slot.width + shift <= 48;
+                    let limbs = if narrow { &mut sum.narrow } else { &mut sum.wide };
+                    limbs.extend(field.slot.limbs().map(|limb| (limb as u32, shift)));
                 }
                 Input::Constant { limbs, width } => {
                     let shift = place(*width);
@@ -103,13 +116,48 @@ impl Sum {
     }
 
     fn compute(&self, inputs: &Inputs<'_>, with_payload: bool) -> Option<u64> {
-        if self.valid.iter().any(|&valid| inputs.phv[valid] == 0) {
+        let valid = |&valid: &usize| inputs.phv[valid] != 0;
+        if !self.valid.iter().all(valid) || self.absent.iter().any(valid) {
             return None;
         }
-        let limbs = self.limbs.iter().map(|&(limb, shift)| words_of(inputs.phv[limb], shift));
-        let sum = self.constant + limbs.sum::<u64>();
+        let narrow = self.narrow.iter().map(|&(limb, shift)| inputs.phv[limb as usize] << (shift & 15));
+        let wide = self.wide.iter().map(|&(limb, shift)| words_of(inputs.phv[limb as usize], shift));
+        let sum = self.constant + narrow.sum::<u64>() + wide.sum::<u64>();
         let payload = if with_payload { sum_of_words(inputs.payload) } else { 0 };
         Some(u64::from(fold(sum + payload)))
+    }
+}
+
+/// The bytes that are hashed, as words: fields one after another, of headers that are all valid.
+#[derive(Clone, Debug)]
+struct Message {
+    /// Limbs with the validity of the headers: where one is left out, the others are elsewhere.
+    valid: Vec<usize>,
+    words: Words,
+}
+
+impl Message {
+    /// `None` where the inputs' places are not known at load time.
+    fn plan(inputs: &[Input], layout: &Layout) -> Option<Self> {
+        let (mut valid, mut fields) = (Vec::new(), Vec::new());
+        for input in inputs {
+            let Input::Field { header, field } = input else { return None };
+            let header = &layout.headers[*header as usize];
+            if !header.metadata {
+                valid.push(header.valid());
+            }
+            fields.push(&header.fields[*field as usize]);
+        }
+        Some(Self { valid, words: Words::plan(fields)? })
+    }
+
+    /// Whether the bytes were written.
+    fn write(&self, phv: &[u64], bytes: &mut Vec<u8>) -> bool {
+        let known = self.valid.iter().all(|&valid| phv[valid] != 0);
+        if known {
+            self.words.write(phv, bytes);
+        }
+        known
     }
 }
 
@@ -167,7 +215,8 @@ impl Calculation {
         }
         let sums = algorithm == Algorithm::Checksum16;
         let sum = sums.then(|| Sum::plan(&inputs, with_payload, layout)).flatten();
-        Ok(Self { algorithm, inputs, with_payload, sum, number })
+        let message = Message::plan(&inputs, layout);
+        Ok(Self { algorithm, inputs, with_payload, sum, message, number })
     }
 
     pub(super) fn load_all(root: &Value, layout: &Layout) -> Result<(Vec<Self>, BTreeMap<String, u32>)> {
@@ -191,7 +240,18 @@ impl Calculation {
         }
         let scratch = &mut scratch.bytes;
         scratch.clear();
-        let mut writer = BitWriter::new(scratch);
+        if !self.message.as_ref().is_some_and(|message| message.write(inputs.phv, scratch)) {
+            self.write(inputs, scratch);
+        }
+        if self.with_payload {
+            scratch.extend_from_slice(inputs.payload);
+        }
+        self.algorithm.compute(scratch)
+    }
+
+    /// The fields, headers and constants as bytes, whatever is valid.
+    fn write(&self, inputs: &Inputs<'_>, bytes: &mut Vec<u8>) {
+        let mut writer = BitWriter::new(bytes);
         for input in &self.inputs {
             match input {
                 Input::Field { header, field } => {
@@ -220,10 +280,6 @@ impl Calculation {
             }
         }
         writer.finish();
-        if self.with_payload {
-            scratch.extend_from_slice(inputs.payload);
-        }
-        self.algorithm.compute(scratch)
     }
 }
 
@@ -314,7 +370,7 @@ mod tests {
                 let mut scratch = Scratch::default();
                 let by_limbs = calculation(&layout, with_payload);
                 proptest::prop_assert!(by_limbs.sum.is_some());
-                let by_bytes = Calculation { sum: None, ..by_limbs.clone() };
+                let by_bytes = Calculation { sum: None, message: None, ..by_limbs.clone() };
                 let sums = [&by_limbs, &by_bytes].map(|sum| sum.compute(&inputs, &mut scratch));
                 proptest::prop_assert_eq!(sums[0], sums[1]);
             }

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::bits::limbs_for;
 use super::json::{self, Result, malformed, unsupported};
+use super::wire::Words;
 
 /// Widest fixed-width field accepted.
 const WIDEST_FIELD: u64 = 1 << 14;
@@ -63,6 +64,8 @@ pub(super) struct Header {
     /// All of the header's limbs; the first is its validity.
     pub(super) limbs: Range<usize>,
     pub(super) fields: Vec<Field>,
+    /// How the fields lie in a packet; `None` where only their widths one after another tell.
+    pub(super) words: Option<Words>,
     /// Bits of the fixed-width fields.
     pub(super) fixed_bits: u32,
     /// Limb that holds the current width of the variable-length field.
@@ -254,6 +257,7 @@ impl Layout {
         at += usize::from(length.is_some());
         self.size = at;
         let signed = fields.iter().map(|field: &Field| field.slot).filter(|slot| slot.signed);
+        let words = if metadata { None } else { Words::plan(&fields) };
         let unsigned_flags = signed.map(Slot::unsigned_flag).collect();
         self.headers.push(Header {
             name: name.to_owned(),
@@ -261,6 +265,7 @@ impl Layout {
             metadata,
             limbs: start..at,
             fields,
+            words,
             fixed_bits,
             length,
             union: None,

@@ -63,44 +63,56 @@ impl Machine<'_> {
 
     fn execute(&mut self, start: u32, phv: &mut [u64], packet: &mut Packet) {
         let code = self.code;
-        let insns = &code.insns[..];
-        let (mut next, mut back) = (start as usize, 0);
+        let at = |place: u32| code.insns.get(place as usize..).unwrap_or(&[]).iter();
+        let (mut rest, mut back) = (at(start), 0);
         let mut fuel = FUEL;
         let mut transitions = packet.frame.len() + SPARE_TRANSITIONS;
-        while let Some(insn) = insns.get(next) {
-            next += 1;
+        while let Some(insn) = rest.next() {
             match *insn {
-                Insn::Copy { drop, to, from } => phv[to as usize] = phv[from as usize] & kept(drop),
+                Insn::Copy { to, from } => phv[to as usize] = phv[from as usize],
+                Insn::Low { drop, to, from } => phv[to as usize] = phv[from as usize] & kept(drop),
                 Insn::CopyRun { count, to, from } => {
-                    let from = from as usize;
-                    phv.copy_within(from..from + usize::from(count), to as usize);
+                    // Few, and never onto those that are still to be read.
+                    for limb in 0..u32::from(count) {
+                        phv[(to + limb) as usize] = phv[(from + limb) as usize];
+                    }
+                }
+                Insn::IfZero { to, value } => {
+                    if phv[value as usize] == 0 {
+                        rest = at(to);
+                    }
+                }
+                Insn::IfNotZero { to, value } => {
+                    if phv[value as usize] != 0 {
+                        rest = at(to);
+                    }
                 }
                 Insn::IfEqual { to, left, right } => {
                     if phv[left as usize] == phv[right as usize] {
-                        next = to as usize;
+                        rest = at(to);
                     }
                 }
                 Insn::IfUnequal { to, left, right } => {
                     if phv[left as usize] != phv[right as usize] {
-                        next = to as usize;
+                        rest = at(to);
                     }
                 }
                 Insn::IfLess { to, left, right } => {
                     if phv[left as usize] < phv[right as usize] {
-                        next = to as usize;
+                        rest = at(to);
                     }
                 }
                 Insn::IfNotLess { to, left, right } => {
                     if phv[left as usize] >= phv[right as usize] {
-                        next = to as usize;
+                        rest = at(to);
                     }
                 }
                 Insn::Branch { compare, to, left, right } => {
                     if holds(compare, true, phv[left as usize], phv[right as usize]) {
-                        next = to as usize;
+                        rest = at(to);
                     }
                 }
-                Insn::Jump { to } => next = to as usize,
+                Insn::Jump { to } => rest = at(to),
                 Insn::Bits { drop, shift, to, from } => {
                     phv[to as usize] = phv[from as usize] >> (shift & 63) & kept(drop);
                 }
@@ -125,8 +137,8 @@ impl Machine<'_> {
                     phv[to as usize] = if negative { 0 } else { value.min(kept(64 - width)) };
                 }
                 Insn::Apply { table } => match self.apply(table as usize, phv, packet) {
-                    (Some(action), after) => (next, back) = (action, after),
-                    (None, after) => next = after,
+                    (Some(action), after) => (rest, back) = (at(action), after),
+                    (None, after) => rest = at(after),
                 },
                 Insn::ReadRegister { drop, to, register, index } => {
                     let register = &self.control.registers[register as usize];
@@ -152,20 +164,20 @@ impl Machine<'_> {
                 Insn::Extract { header } => {
                     if let Err(Rejected(error)) = self.extract(phv, packet, header, None) {
                         packet.parser_error = error;
-                        next = code.rejected as usize;
+                        rest = at(code.rejected);
                     }
                 }
                 Insn::Select { select } => {
                     let select = &code.selects[select as usize];
                     let key = phv[select.key as usize];
                     let case = select.cases.iter().find(|case| key & case.mask == case.value);
-                    next = case.map_or(select.default, |case| case.next) as usize;
+                    rest = at(case.map_or(select.default, |case| case.next));
                 }
                 Insn::Verify { checksum } => self.verify(checksum as usize, phv, packet),
                 Insn::Update { checksum } => self.update(checksum as usize, phv, packet),
                 Insn::Loop { to } => {
-                    let taken = next as u32 - to;
-                    next = to as usize;
+                    let taken = (code.insns.len() - rest.len()) as u32 - to;
+                    rest = at(to);
                     if fuel < taken {
                         // BMv2 would never be done with it.
                         tracing::error!("a loop ran {FUEL} instructions without an end, packet dropped");
@@ -178,22 +190,22 @@ impl Machine<'_> {
                 Insn::End => return,
                 Insn::EndIfExit | Insn::ReturnUnlessExit if packet.exit => return,
                 Insn::EndIfExit => {}
-                Insn::Return | Insn::ReturnUnlessExit => next = back,
+                Insn::Return | Insn::ReturnUnlessExit => rest = at(back),
                 Insn::State { .. } => {
                     if transitions == 0 {
                         packet.parser_error = self.program.parser.errors.parser_timeout;
-                        next = code.rejected as usize;
+                        rest = at(code.rejected);
                     } else {
                         transitions -= 1;
                     }
                 }
                 Insn::SelectSet { select } => {
-                    next = self.select_set(&code.set_selects[select as usize], phv) as usize;
+                    rest = at(self.select_set(&code.set_selects[select as usize], phv));
                 }
                 other => {
                     if let Err(Rejected(error)) = self.rare(other, phv, packet) {
                         packet.parser_error = error;
-                        next = code.rejected as usize;
+                        rest = at(code.rejected);
                     }
                 }
             }

@@ -50,8 +50,13 @@ pub(super) struct Requests {
 impl Packet {
     /// A new life with zeroed headers and metadata and the code's constants, reusing the buffers.
     pub(super) fn reset(&mut self, code: &Code, frame_length: usize) {
-        self.phv.clear();
-        self.phv.extend_from_slice(&code.frame);
+        if self.phv.len() == code.frame.len() {
+            // Constants are as they were; arguments and scratch are written before they are read.
+            self.phv[..code.arguments].fill(0);
+        } else {
+            self.phv.clear();
+            self.phv.extend_from_slice(&code.frame);
+        }
         self.payload_at = 0;
         self.truncate = usize::MAX;
         self.ingress_length = frame_length as u32;

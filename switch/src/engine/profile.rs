@@ -112,6 +112,11 @@ impl Profile {
         self.group_places.values().filter_map(|&place| self.group(place))
     }
 
+    /// Places of members so far, and of groups; some may be free.
+    pub(super) fn places(&self) -> (usize, usize) {
+        (self.members.len(), self.groups.len())
+    }
+
     pub(super) fn member_count(&self) -> usize {
         self.member_places.len()
     }

@@ -5,7 +5,7 @@ use super::code::{Code, DROP_PORT};
 use super::intrinsic::set;
 use super::machine::Machine;
 use super::packet::{Packet, Requests};
-use super::slot::{load, store};
+use super::slot::{load, store, store64};
 use super::trace::{DropReason, Event, Gress, Origin};
 use super::{Digest, EgressOutcome, Enqueue, PacketState, Pipeline, QueueMetadata, bits, entity};
 
@@ -50,8 +50,8 @@ impl Pipeline {
         packet.reset(self.program.code(false), length);
         packet.ingress_port = port;
         let intrinsics = &self.program.intrinsics;
-        store(&mut packet.phv, intrinsics.ingress_port, u128::from(port));
-        store(&mut packet.phv, intrinsics.packet_length, length as u128);
+        store64(&mut packet.phv, intrinsics.ingress_port, u64::from(port));
+        store64(&mut packet.phv, intrinsics.packet_length, length as u64);
         set(&mut packet.phv, intrinsics.ingress_timestamp, now_ns / 1000);
         if let Some(trace) = &mut self.work.trace {
             trace.set_time(now_ns);
@@ -78,10 +78,10 @@ impl Pipeline {
         set(phv, intrinsics.deq_timedelta, meta.deq_timedelta_ns / 1000);
         set(phv, intrinsics.deq_qdepth, u64::from(meta.deq_qdepth));
         set(phv, intrinsics.qid, u64::from(queue));
-        store(phv, intrinsics.egress_port, u128::from(port));
+        store64(phv, intrinsics.egress_port, u64::from(port));
         // BMv2 sets a value that is not the drop port; in nine bits it reads as 0.
-        store(phv, intrinsics.egress_spec, u128::from(DROP_PORT) + 1);
-        store(phv, intrinsics.packet_length, u128::from(packet.length));
+        store64(phv, intrinsics.egress_spec, u64::from(DROP_PORT) + 1);
+        store64(phv, intrinsics.packet_length, packet.length);
         packet.exit = false;
         self.note(packet.trace, || Event::Pipeline(Gress::Egress));
         let start = self.entry().egress;
@@ -212,7 +212,7 @@ impl Pipeline {
             self.retire(packet);
             return;
         }
-        store(&mut packet.phv, intrinsics.instance_type, u128::from(instance_type::NORMAL));
+        store64(&mut packet.phv, intrinsics.instance_type, instance_type::NORMAL);
         out.push(self.enqueue(port, packet));
     }
 

@@ -62,6 +62,9 @@ impl Target<'_> {
             Kind::TableEntry(_) | Kind::DirectCounterEntry(_) | Kind::DirectMeterEntry(_) => {
                 return self.table_pieces(&filter);
             }
+            Kind::ActionProfileMember(_) | Kind::ActionProfileGroup(_) => {
+                return self.profile_pieces(&filter);
+            }
             _ => return Ok(vec![Piece { filter, cells: None }]),
         };
         Ok(arrays.into_iter().map(|(filter, cells)| Piece { filter, cells: Some(cells) }).collect())
@@ -74,8 +77,8 @@ impl Target<'_> {
             Kind::TableEntry(filter) => self.read_table(filter, piece.cells.clone())?,
             Kind::DirectCounterEntry(filter) => self.read_direct_counters(filter, piece.cells.clone())?,
             Kind::DirectMeterEntry(filter) => self.read_direct_meters(filter, piece.cells.clone())?,
-            Kind::ActionProfileMember(filter) => self.read_members(filter)?,
-            Kind::ActionProfileGroup(filter) => self.read_groups(filter)?,
+            Kind::ActionProfileMember(filter) => self.read_members(filter, piece.cells.as_ref())?,
+            Kind::ActionProfileGroup(filter) => self.read_groups(filter, piece.cells.as_ref())?,
             Kind::CounterEntry(filter) => self.read_counters(filter, cells)?,
             Kind::RegisterEntry(filter) => self.read_registers(filter, cells)?,
             Kind::MeterEntry(filter) => self.read_meters(filter, cells)?,
@@ -89,7 +92,7 @@ impl Target<'_> {
     }
 }
 
-/// Part of what a filter asks for: cells of one array, places of one table, or all there is of anything else.
+/// Part of what a filter asks for: cells of one array, places of one table or action profile, or all there is of anything else.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Piece {
     filter: Kind,

@@ -12,31 +12,27 @@ use super::{Op, Target, Varbit};
 
 /// An action: its parameters as slots of the argument limbs.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Action {
-    pub(in super::super) name: String,
+pub(crate) struct Action {
+    pub(crate) name: String,
     /// The JSON's id: several actions may share a name.
-    pub(in super::super) id: u64,
-    pub(in super::super) params: Vec<(String, Slot)>,
+    pub(crate) id: u64,
+    pub(crate) params: Vec<(String, Slot)>,
     /// Limbs that the arguments take.
-    pub(in super::super) param_limbs: usize,
+    pub(crate) param_limbs: usize,
 }
 
 /// The program's named objects that primitives refer to.
 #[derive(Debug, Default)]
-pub(in super::super) struct Names {
-    pub(in super::super) counters: BTreeMap<String, u32>,
+pub(crate) struct Names {
+    pub(crate) counters: BTreeMap<String, u32>,
     /// With widths in bits.
-    pub(in super::super) registers: BTreeMap<String, (u32, u32)>,
-    pub(in super::super) meters: BTreeMap<String, u32>,
-    pub(in super::super) calculations: BTreeMap<String, u32>,
+    pub(crate) registers: BTreeMap<String, (u32, u32)>,
+    pub(crate) meters: BTreeMap<String, u32>,
+    pub(crate) calculations: BTreeMap<String, u32>,
 }
 
 /// The actions, and what each does.
-pub(in super::super) fn load_all(
-    root: &Value,
-    layout: &Layout,
-    names: &Names,
-) -> Result<(Vec<Action>, Vec<Vec<Op>>)> {
+pub(crate) fn load_all(root: &Value, layout: &Layout, names: &Names) -> Result<(Vec<Action>, Vec<Vec<Op>>)> {
     let mut actions = Vec::new();
     let mut bodies = Vec::new();
     for node in json::list(root, "actions")? {
@@ -66,7 +62,7 @@ pub(in super::super) fn load_all(
     Ok((actions, bodies))
 }
 
-pub(in super::super) fn compile_primitive(node: &Value, scope: &Scope<'_>, names: &Names) -> Result<Op> {
+pub(crate) fn compile_primitive(node: &Value, scope: &Scope<'_>, names: &Names) -> Result<Op> {
     json::located(node, primitive(node, scope, names))
 }
 
@@ -244,7 +240,7 @@ fn target(node: &Value, scope: &Scope<'_>) -> Result<Target> {
     }
 }
 
-pub(in super::super) fn assign(node: &Value, scope: &Scope<'_>) -> Result<Op> {
+pub(crate) fn assign(node: &Value, scope: &Scope<'_>) -> Result<Op> {
     let to = target(parameter(node, 0)?, scope)?;
     let value = expression::number_of_width(parameter(node, 1)?, scope, to.value_bits(scope.layout))?;
     Ok(Op::Assign { to, value })

@@ -158,8 +158,8 @@ impl Emitter<'_> {
                 self.emit(Insn::Hash { to: hash, calculation: *calculation });
                 if self.known(size) != Some(1 << 32) || self.known(base) != Some(0) {
                     self.emit(Insn::Offset { to: hash, base, size });
-                } else {
-                    self.emit(Insn::Copy { drop: 32, to: hash, from: hash });
+                } else if !matches!(to, Target::Slot(slot) if slot.width <= 32 && !slot.signed) {
+                    self.emit(Insn::Low { drop: 32, to: hash, from: hash });
                 }
                 self.assign_limbs(to, hash, 1);
             }
@@ -265,7 +265,7 @@ impl Emitter<'_> {
                 self.emit(Insn::StoreSigned { words, to: slot.at, from, width: slot.width });
             }
             Target::Slot(slot) if slot.width <= 64 => {
-                self.emit(Insn::Copy { drop: (64 - slot.width) as u8, to: slot.at, from });
+                self.emit(Insn::Low { drop: (64 - slot.width) as u8, to: slot.at, from });
             }
             Target::Slot(slot) => {
                 let from = self.at_least(from, words, limbs_for(slot.width));

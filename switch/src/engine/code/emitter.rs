@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::expression::Compare;
 use super::super::layout::Layout;
-use super::{At, Code, Insn, Next};
+use super::{At, Code, Insn};
 
 /// A place in the code that is not known yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,10 @@ impl<'a> Emitter<'a> {
     }
 
     pub(super) fn emit(&mut self, insn: Insn) {
-        self.code.insns.push(insn);
+        self.code.insns.push(match insn {
+            Insn::Low { drop: 0, to, from } => Insn::Copy { to, from },
+            insn => insn,
+        });
     }
 
     /// The limbs of a constant.
@@ -134,6 +137,8 @@ impl<'a> Emitter<'a> {
     pub(super) fn branch(&mut self, compare: Compare, signed: bool, left: At, right: At, to: Label) {
         let to = to.0;
         self.emit(match compare {
+            Compare::Eq if self.known(right) == Some(0) => Insn::IfZero { to, value: left },
+            Compare::Ne if self.known(right) == Some(0) => Insn::IfNotZero { to, value: left },
             Compare::Eq => Insn::IfEqual { to, left, right },
             Compare::Ne => Insn::IfUnequal { to, left, right },
             Compare::Lt if !signed => Insn::IfLess { to, left, right },
@@ -159,37 +164,9 @@ impl<'a> Emitter<'a> {
     pub(super) fn finish(mut self) -> (Code, Frame) {
         let labels = self.labels;
         let end = self.code.insns.len() as u32;
-        let place = |label: &mut u32| *label = labels[*label as usize].unwrap_or(end);
-        for insn in &mut self.code.insns {
-            if let Insn::Jump { to }
-            | Insn::Loop { to }
-            | Insn::IfEqual { to, .. }
-            | Insn::IfUnequal { to, .. }
-            | Insn::IfLess { to, .. }
-            | Insn::IfNotLess { to, .. }
-            | Insn::Branch { to, .. } = insn
-            {
-                place(to);
-            }
-        }
-        for next in &mut self.code.next {
-            match next {
-                Next::HitMiss { hit, miss } => [hit, miss].into_iter().for_each(place),
-                Next::ByAction { actions, otherwise } => {
-                    actions.iter_mut().for_each(|(_, next)| place(next));
-                    place(otherwise);
-                }
-            }
-        }
-        for select in &mut self.code.selects {
-            select.cases.iter_mut().for_each(|case| place(&mut case.next));
-            place(&mut select.default);
-        }
-        for select in &mut self.code.set_selects {
-            select.cases.iter_mut().for_each(|case| place(&mut case.next));
-            place(&mut select.default);
-        }
         self.code.insns.push(Insn::End);
+        self.code.each_target(|label| *label = labels[*label as usize].unwrap_or(end));
+        self.code.straighten();
         (self.code, self.frame)
     }
 }

@@ -74,6 +74,12 @@ impl Emitter<'_> {
             },
             Expr::Field(slot) if !slot.signed && slot.limbs().len() >= words => Some(slot.at),
             Expr::Param(slot) => self.argument(*slot, words),
+            // A cast to as many bits or more.
+            Expr::Ring { op: Ring::And, left, right }
+                if mask_of(right).is_some_and(|bits| fits(left, bits)) =>
+            {
+                self.in_place(left, words)
+            }
             _ => None,
         }
     }
@@ -96,16 +102,11 @@ impl Emitter<'_> {
         if words > 1 && !matches!(expr, Expr::Const(_) | Expr::BigConst(_) | Expr::Field(_) | Expr::Param(_))
         {
             let from = self.number(expr, words);
-            self.emit(Insn::Copy { drop, to, from });
+            self.emit(Insn::Low { drop, to, from });
             return;
         }
         if let Some(from) = self.in_place(expr, 1) {
-            let fits = match expr {
-                Expr::Const(value) => *value >> width == 0,
-                Expr::Field(slot) | Expr::Param(slot) => slot.width <= width,
-                _ => false,
-            };
-            self.copy(if fits { 0 } else { drop }, to, from);
+            self.copy(if fits(expr, width) { 0 } else { drop }, to, from);
             return;
         }
         match expr {
@@ -117,7 +118,7 @@ impl Emitter<'_> {
                     let and = if width < 64 { self.take(1) } else { to };
                     self.emit(Insn::And { to: and, left, right });
                     if and != to {
-                        self.emit(Insn::Copy { drop, to, from: and });
+                        self.emit(Insn::Low { drop, to, from: and });
                     }
                 }
             },
@@ -167,11 +168,12 @@ impl Emitter<'_> {
                 let words = Self::words(value.need().exact.max(*width + 1));
                 let from = self.number(value, words);
                 if words == 1 && !to_signed {
+                    let drop = if fits(expr, 64 - u32::from(drop)) { 0 } else { drop };
                     let end = if drop > 0 { self.take(1) } else { to };
                     let (width, from_signed) = (*width as u8, *from_signed);
                     self.emit(Insn::Saturate { width, from_signed, to: end, from });
                     if end != to {
-                        self.emit(Insn::Copy { drop, to, from: end });
+                        self.emit(Insn::Low { drop, to, from: end });
                     }
                     return;
                 }
@@ -195,7 +197,7 @@ impl Emitter<'_> {
                 let from = if drop > 0 { self.take(1) } else { to };
                 self.wide_into(expr, from, 1);
                 if from != to {
-                    self.emit(Insn::Copy { drop, to, from });
+                    self.emit(Insn::Low { drop, to, from });
                 }
             }
             boolean => self.truth_into(boolean, to),
@@ -205,7 +207,7 @@ impl Emitter<'_> {
     /// Copies a limb; several that lie side by side, there as here, with one instruction.
     fn copy(&mut self, drop: u8, to: At, from: At) {
         let joined = match self.last_of_block() {
-            Some(Insn::Copy { drop: 0, to: first, from: source }) => Some((first, source, 1)),
+            Some(Insn::Copy { to: first, from: source }) => Some((first, source, 1)),
             Some(Insn::CopyRun { count, to: first, from: source }) => Some((first, source, count)),
             _ => None,
         };
@@ -219,14 +221,14 @@ impl Emitter<'_> {
             {
                 self.replace_last(Insn::CopyRun { count: count + 1, to: first, from: source });
             }
-            _ => self.emit(Insn::Copy { drop, to, from }),
+            _ => self.emit(Insn::Low { drop, to, from }),
         }
     }
 
     fn narrowed(&mut self, op: WideOp, words: usize, left: At, right: At, to: At, drop: u8) {
         let wide = self.take(words);
         self.emit(Insn::Wide { op, words: words as u8, to: wide, left, right });
-        self.emit(Insn::Copy { drop, to, from: wide });
+        self.emit(Insn::Low { drop, to, from: wide });
     }
 
     fn shift_right(&mut self, value: &Expr, by: &Expr, signed: bool, to: At, drop: u8) {
@@ -352,6 +354,12 @@ impl Emitter<'_> {
             self.extend(result, own, signed, to, words);
         }
     }
+}
+
+/// Whether a number is none but its low `width` bits.
+fn fits(expr: &Expr, width: u32) -> bool {
+    let range = expr.range();
+    !range.negative && range.bits <= width
 }
 
 /// The width of a mask of ones at the low end.

@@ -74,10 +74,10 @@ impl Emitter<'_> {
             let (no, after) = (self.label(), self.label());
             let (zero, one) = (self.word(0), self.word(1));
             self.branch_if(expr, false, no);
-            self.emit(Insn::Copy { drop: 0, to, from: one });
+            self.emit(Insn::Low { drop: 0, to, from: one });
             self.jump(after);
             self.place(no);
-            self.emit(Insn::Copy { drop: 0, to, from: zero });
+            self.emit(Insn::Low { drop: 0, to, from: zero });
             self.place(after);
             return;
         }
@@ -156,7 +156,7 @@ impl Emitter<'_> {
             self.truth_into(expr, left);
         } else {
             let number = self.whole(expr);
-            self.emit(Insn::Copy { drop: 0, to: left, from: number });
+            self.emit(Insn::Low { drop: 0, to: left, from: number });
         }
         Test { compare: Compare::Ne, signed: false, left, right }
     }

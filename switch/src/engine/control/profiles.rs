@@ -1,6 +1,7 @@
 //! Members and groups of action profiles and selectors.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use super::super::entity::{ActionCall, Group, Member};
 use super::super::error::{Code, ControlError};
@@ -89,6 +90,21 @@ impl Control {
         Ok(profile.members().map(|state| member(state.id, &state.call)).collect())
     }
 
+    /// Places that a profile has so far for members and for groups, with one there or without.
+    pub(crate) fn profile_places(&self, profile: &str) -> Result<(u64, u64)> {
+        let (members, groups) = self.profiles[self.profile_index(profile)?].places();
+        Ok((members as u64, groups as u64))
+    }
+
+    /// The members at these places.
+    pub(crate) fn members_at(&self, profile: &str, places: Range<u64>) -> Result<Vec<Member>> {
+        let profile = &self.profiles[self.profile_index(profile)?];
+        let last = places.end.min(profile.places().0 as u64);
+        let states = (places.start..last).filter_map(|place| profile.member(place as u32));
+        let member = |id, call: &Call| Member { id, call: describe_call(call, &self.actions) };
+        Ok(states.map(|state| member(state.id, &state.call)).collect())
+    }
+
     /// Adds a group to an action selector.
     pub fn group_insert(&mut self, profile: &str, group: &Group) -> Result<()> {
         let index = self.profile_index(profile)?;
@@ -136,6 +152,21 @@ impl Control {
     /// Every group, by id; its members by id.
     pub fn groups(&self, profile: &str) -> Result<Vec<Group>> {
         Ok(self.profiles[self.profile_index(profile)?].groups().map(|state| state.group.clone()).collect())
+    }
+
+    /// One group.
+    pub(crate) fn group(&self, profile: &str, id: u32) -> Result<Group> {
+        let state = &self.profiles[self.profile_index(profile)?];
+        let group = state.group_place(id).and_then(|place| state.group(place));
+        Ok(group.ok_or_else(|| no_group(profile, id))?.group.clone())
+    }
+
+    /// The groups at these places.
+    pub(crate) fn groups_at(&self, profile: &str, places: Range<u64>) -> Result<Vec<Group>> {
+        let profile = &self.profiles[self.profile_index(profile)?];
+        let last = places.end.min(profile.places().1 as u64);
+        let states = (places.start..last).filter_map(|place| profile.group(place as u32));
+        Ok(states.map(|state| state.group.clone()).collect())
     }
 
     fn check_group(&self, profile: usize, group: &Group) -> Result<()> {

@@ -13,30 +13,30 @@ use super::reference::{HeaderRef, StackRef, header, is_header, is_union, stack, 
 use super::{Compare, Expr, MOST_LIMBS, Ring};
 
 /// Names that expressions may use.
-pub(in super::super) struct Scope<'a> {
-    pub(in super::super) layout: &'a Layout,
+pub(crate) struct Scope<'a> {
+    pub(crate) layout: &'a Layout,
     /// Register arrays and their widths in bits.
-    pub(in super::super) registers: &'a BTreeMap<String, (u32, u32)>,
+    pub(crate) registers: &'a BTreeMap<String, (u32, u32)>,
     /// The enclosing action's parameters.
-    pub(in super::super) params: &'a [Slot],
+    pub(crate) params: &'a [Slot],
 }
 
 /// A number whose exact value matters: an index, a key, an operand of a comparison.
-pub(in super::super) fn number(node: &Value, scope: &Scope<'_>) -> Result<Expr> {
+pub(crate) fn number(node: &Value, scope: &Scope<'_>) -> Result<Expr> {
     let expr = value(node, scope)?;
     require(node, !expr.is_boolean(), "a boolean where a number is due")?;
     Ok(expr)
 }
 
 /// A number or a boolean, exactly.
-pub(in super::super) fn value(node: &Value, scope: &Scope<'_>) -> Result<Expr> {
+pub(crate) fn value(node: &Value, scope: &Scope<'_>) -> Result<Expr> {
     let expr = build(node, scope)?;
     let bits = expr.need().alone();
     checked(node, expr, bits)
 }
 
 /// A number of which the low `width` bits matter: the right side of an assignment.
-pub(in super::super) fn number_of_width(node: &Value, scope: &Scope<'_>, width: u32) -> Result<Expr> {
+pub(crate) fn number_of_width(node: &Value, scope: &Scope<'_>, width: u32) -> Result<Expr> {
     let expr = build(node, scope)?;
     let bits = match expr {
         // Copied, not computed with.
@@ -46,7 +46,7 @@ pub(in super::super) fn number_of_width(node: &Value, scope: &Scope<'_>, width: 
     checked(node, expr, bits)
 }
 
-pub(in super::super) fn boolean(node: &Value, scope: &Scope<'_>) -> Result<Expr> {
+pub(crate) fn boolean(node: &Value, scope: &Scope<'_>) -> Result<Expr> {
     let expr = value(node, scope)?;
     require(node, expr.is_boolean(), "a number where a boolean is due")?;
     Ok(expr)
@@ -237,6 +237,6 @@ fn compare(op: Compare, left: Box<Expr>, right: Box<Expr>) -> Expr {
 }
 
 /// The value of a constant expression: literals only.
-pub(in super::super) fn constant(node: &Value) -> Result<u128> {
+pub(crate) fn constant(node: &Value) -> Result<u128> {
     hex(node, json::text(node, "value")?).map(|value| sign_extend(value, 128))
 }

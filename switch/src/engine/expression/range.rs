@@ -5,9 +5,9 @@ use super::{Expr, Ring};
 
 /// `0 <= value < 2^bits`, or where `negative`, `-2^bits <= value < 2^bits`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Range {
-    pub(in super::super) negative: bool,
-    pub(in super::super) bits: u32,
+pub(crate) struct Range {
+    pub(crate) negative: bool,
+    pub(crate) bits: u32,
 }
 
 impl Range {
@@ -34,11 +34,11 @@ impl Range {
 
 /// How many bits evaluating an expression takes.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Need {
+pub(crate) struct Need {
     /// For the exact value.
-    pub(in super::super) exact: u32,
+    pub(crate) exact: u32,
     /// For the low bits, besides those that are asked for.
-    pub(in super::super) low: u32,
+    pub(crate) low: u32,
     /// The most that an operand takes that is evaluated by itself: what is shifted right, divided, compared, an index.
     most: u32,
 }
@@ -51,18 +51,18 @@ impl Default for Need {
 
 impl Need {
     /// The most bits of any number in it, where its own value is exact.
-    pub(in super::super) fn alone(self) -> u32 {
+    pub(crate) fn alone(self) -> u32 {
         self.exact.max(self.most)
     }
 
     /// The most bits of any number in it, where `width` low bits of its value are asked for.
-    pub(in super::super) fn modulo(self, width: u32) -> u32 {
+    pub(crate) fn modulo(self, width: u32) -> u32 {
         self.low.max(self.most).max(width)
     }
 }
 
 impl Expr {
-    pub(in super::super) fn is_boolean(&self) -> bool {
+    pub(crate) fn is_boolean(&self) -> bool {
         match self {
             Self::Compare { .. }
             | Self::BoolAnd(..)
@@ -78,7 +78,7 @@ impl Expr {
         }
     }
 
-    pub(in super::super) fn range(&self) -> Range {
+    pub(crate) fn range(&self) -> Range {
         let slot_range = |slot: &Slot| {
             // A signed field may hold its bits as an unsigned number.
             if slot.signed { Range::signed(slot.width) } else { Range::unsigned(slot.width) }
@@ -143,7 +143,7 @@ impl Expr {
     }
 
     /// The bits that evaluating it takes.
-    pub(in super::super) fn need(&self) -> Need {
+    pub(crate) fn need(&self) -> Need {
         match self {
             Self::Const(_)
             | Self::BigConst(_)
@@ -192,7 +192,7 @@ impl Expr {
     }
 
     /// Bits in which a comparison's two sides are exact, and ordered as the comparison orders them.
-    pub(in super::super) fn compared_bits(&self) -> u32 {
+    pub(crate) fn compared_bits(&self) -> u32 {
         let Self::Compare { left, right, signed, .. } = self else { return 1 };
         let side =
             |side: &Self| side.need().alone().max(side.range().bits.saturating_add(u32::from(*signed)));

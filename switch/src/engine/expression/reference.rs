@@ -9,7 +9,7 @@ use super::compile::{Scope, number};
 
 /// Which header is meant.
 #[derive(Clone, Debug)]
-pub(in super::super) enum HeaderRef {
+pub(crate) enum HeaderRef {
     Fixed(u32),
     Element {
         stack: u32,
@@ -25,7 +25,7 @@ pub(in super::super) enum HeaderRef {
 
 /// Which header union is meant.
 #[derive(Clone, Debug)]
-pub(in super::super) enum UnionRef {
+pub(crate) enum UnionRef {
     Fixed(u32),
     Element { stack: u32, index: Box<Expr> },
     Last(u32),
@@ -33,14 +33,14 @@ pub(in super::super) enum UnionRef {
 
 /// Which stack is meant, of headers or of unions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum StackRef {
+pub(crate) enum StackRef {
     Headers(u32),
     Unions(u32),
 }
 
 impl HeaderRef {
     /// A header of the same type.
-    pub(in super::super) fn sample(&self, layout: &Layout) -> Option<u32> {
+    pub(crate) fn sample(&self, layout: &Layout) -> Option<u32> {
         match self {
             Self::Fixed(header) => Some(*header),
             Self::Element { stack, .. } | Self::Last(stack) => {
@@ -86,7 +86,7 @@ fn leaf(node: &Value) -> Option<&str> {
     }
 }
 
-pub(in super::super) fn is_header(node: &Value) -> bool {
+pub(crate) fn is_header(node: &Value) -> bool {
     match operation(node) {
         Some((_, op)) => {
             matches!(op, "dereference_header_stack" | "dereference_stack" | "access_union_header")
@@ -95,7 +95,7 @@ pub(in super::super) fn is_header(node: &Value) -> bool {
     }
 }
 
-pub(in super::super) fn is_union(node: &Value) -> bool {
+pub(crate) fn is_union(node: &Value) -> bool {
     match operation(node) {
         Some((_, op)) => op == "dereference_union_stack",
         None => leaf(node) == Some("header_union"),
@@ -103,7 +103,7 @@ pub(in super::super) fn is_union(node: &Value) -> bool {
 }
 
 /// A header: by name, an element of a stack, or a member of a union.
-pub(in super::super) fn header(node: &Value, scope: &Scope<'_>) -> Result<HeaderRef> {
+pub(crate) fn header(node: &Value, scope: &Scope<'_>) -> Result<HeaderRef> {
     let value = json::member(node, "value")?;
     match json::text(node, "type")? {
         "header" => {
@@ -137,7 +137,7 @@ pub(in super::super) fn header(node: &Value, scope: &Scope<'_>) -> Result<Header
 }
 
 /// A header union: by name, or an element of a stack.
-pub(in super::super) fn union(node: &Value, scope: &Scope<'_>) -> Result<UnionRef> {
+pub(crate) fn union(node: &Value, scope: &Scope<'_>) -> Result<UnionRef> {
     match json::text(node, "type")? {
         "header_union" => Ok(UnionRef::Fixed(scope.layout.union(json::text(node, "value")?)?)),
         "expression" => {
@@ -159,7 +159,7 @@ pub(in super::super) fn union(node: &Value, scope: &Scope<'_>) -> Result<UnionRe
 }
 
 /// A stack of headers or of unions, by name.
-pub(in super::super) fn stack(node: &Value, scope: &Scope<'_>) -> Result<StackRef> {
+pub(crate) fn stack(node: &Value, scope: &Scope<'_>) -> Result<StackRef> {
     match json::text(node, "type")? {
         "header_stack" => Ok(StackRef::Headers(scope.layout.stack(json::text(node, "value")?)?)),
         "header_union_stack" => Ok(StackRef::Unions(scope.layout.union_stack(json::text(node, "value")?)?)),

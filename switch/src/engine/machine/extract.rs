@@ -156,6 +156,10 @@ impl Machine<'_> {
 }
 
 fn read_header(header: &Header, phv: &mut [u64], data: &[u8]) {
+    if let Some(words) = &header.words {
+        words.read(phv, data);
+        return header.unsigned_flags.iter().for_each(|&flag| phv[flag] = 0);
+    }
     let mut offset = 0;
     for field in &header.fields {
         let width = match header.length {

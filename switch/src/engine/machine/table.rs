@@ -3,7 +3,7 @@
 use super::super::code::Next;
 use super::super::packet::Packet;
 use super::super::slot::store;
-use super::super::table;
+use super::super::table::{self, Target};
 use super::Machine;
 
 impl Machine<'_> {
@@ -13,7 +13,7 @@ impl Machine<'_> {
         number: usize,
         phv: &mut [u64],
         packet: &mut Packet,
-    ) -> (Option<usize>, usize) {
+    ) -> (Option<u32>, u32) {
         let code = self.code;
         let table = &mut self.control.tables[number];
         let hit = table.lookup(phv, &mut self.work.key, &mut self.work.masked);
@@ -48,13 +48,21 @@ impl Machine<'_> {
         let entry = hit.and_then(|handle| table.entries.get(handle as usize)).and_then(Option::as_ref);
         let target = entry.map_or(table.default.as_ref(), |entry| Some(&entry.target));
         let profile = table.profile.and_then(|profile| self.control.profiles.get(profile as usize));
-        let inputs = packet.inputs(&self.program.layout, phv);
-        let call = target.and_then(|target| table::resolve(target, profile, &inputs, &mut self.work.scratch));
+        let call = match target {
+            Some(Target::Call(call)) => Some(call),
+            Some(chosen) => {
+                let inputs = packet.inputs(&self.program.layout, phv);
+                table::resolve(chosen, profile, &inputs, &mut self.work.scratch)
+            }
+            None => None,
+        };
         if let Some(trace) = &mut self.work.trace {
             trace.note_table(packet.trace, phv, table, hit, call, &self.control.actions);
         }
         if let Some(call) = call {
-            phv[code.arguments..code.arguments + call.params.len()].copy_from_slice(&call.params);
+            // Few: no call of memcpy pays.
+            let arguments = &mut phv[code.arguments..];
+            arguments.iter_mut().zip(&call.params).for_each(|(limb, value)| *limb = *value);
         }
         let after = match &code.next[number] {
             Next::HitMiss { hit: next, .. } if entry.is_some() => *next,
@@ -65,6 +73,6 @@ impl Machine<'_> {
                 next.map_or(*otherwise, |(_, next)| *next)
             }
         };
-        (call.map(|call| code.actions[call.action as usize] as usize), after as usize)
+        (call.map(|call| code.actions[call.action as usize]), after)
     }
 }

@@ -14,25 +14,25 @@ use super::{Case, KeyPart, LONGEST_LOOKAHEAD, State, Step};
 
 /// A compiled parser.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Parser {
-    pub(in super::super) states: Vec<State>,
-    pub(in super::super) start: Option<u32>,
-    pub(in super::super) errors: Errors,
+pub(crate) struct Parser {
+    pub(crate) states: Vec<State>,
+    pub(crate) start: Option<u32>,
+    pub(crate) errors: Errors,
 }
 
 /// The program's codes of the core library's errors.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Errors {
-    pub(in super::super) no_error: u64,
-    pub(in super::super) packet_too_short: u64,
-    pub(in super::super) stack_out_of_bounds: u64,
-    pub(in super::super) header_too_short: u64,
-    pub(in super::super) parser_timeout: u64,
-    pub(in super::super) invalid_argument: u64,
+pub(crate) struct Errors {
+    pub(crate) no_error: u64,
+    pub(crate) packet_too_short: u64,
+    pub(crate) stack_out_of_bounds: u64,
+    pub(crate) header_too_short: u64,
+    pub(crate) parser_timeout: u64,
+    pub(crate) invalid_argument: u64,
 }
 
 impl Errors {
-    pub(in super::super) fn load(root: &Value) -> Result<Self> {
+    pub(crate) fn load(root: &Value) -> Result<Self> {
         let mut codes = BTreeMap::new();
         for node in json::list(root, "errors")? {
             if let (Some(name), Some(code)) =
@@ -56,22 +56,22 @@ impl Errors {
 
 /// A parser value set: filled by the control plane.
 #[derive(Clone, Debug)]
-pub(in super::super) struct ValueSet {
-    pub(in super::super) name: String,
+pub(crate) struct ValueSet {
+    pub(crate) name: String,
     /// Width in bits of a member.
-    pub(in super::super) width: u32,
+    pub(crate) width: u32,
     /// Most members.
-    pub(in super::super) size: usize,
+    pub(crate) size: usize,
     /// Widths of the select key's parts, which a member's bits are dealt out to.
-    pub(in super::super) parts: Vec<u32>,
-    pub(in super::super) members: Vec<Vec<u8>>,
+    pub(crate) parts: Vec<u32>,
+    pub(crate) members: Vec<Vec<u8>>,
     /// The members as select keys.
-    pub(in super::super) limbs: Vec<Box<[u64]>>,
+    pub(crate) limbs: Vec<Box<[u64]>>,
 }
 
 impl ValueSet {
     /// Replaces the members, each a big-endian number of the set's width.
-    pub(in super::super) fn fill(&mut self, members: Vec<Vec<u8>>) {
+    pub(crate) fn fill(&mut self, members: Vec<Vec<u8>>) {
         self.limbs = members.iter().map(|member| self.key(member)).collect();
         self.members = members;
     }
@@ -92,7 +92,7 @@ impl ValueSet {
     }
 }
 
-pub(in super::super) fn load_value_sets(root: &Value) -> Result<Vec<ValueSet>> {
+pub(crate) fn load_value_sets(root: &Value) -> Result<Vec<ValueSet>> {
     let mut sets = Vec::new();
     for node in json::list(root, "parse_vsets")? {
         let width = json::array_size(node, "compressed_bitwidth")? as u32;
@@ -104,11 +104,7 @@ pub(in super::super) fn load_value_sets(root: &Value) -> Result<Vec<ValueSet>> {
 }
 
 impl Parser {
-    pub(in super::super) fn load(
-        root: &Value,
-        scope: &Scope<'_>,
-        names: &Names,
-    ) -> Result<(Self, Vec<ValueSet>)> {
+    pub(crate) fn load(root: &Value, scope: &Scope<'_>, names: &Names) -> Result<(Self, Vec<ValueSet>)> {
         let mut value_sets = load_value_sets(root)?;
         let errors = Errors::load(root)?;
         let Some(node) = json::list(root, "parsers")?.first() else {
@@ -316,22 +312,35 @@ fn padded_key(node: &Value, name: &str, key: &[KeyPart]) -> Result<Option<Box<[u
     Ok(Some(limbs.into()))
 }
 
+/// A header that leaves with the packet where its limb of validity says so.
+#[derive(Clone, Copy, Debug)]
+struct Emitted {
+    valid: u32,
+    header: u32,
+}
+
 /// Which headers are sent, in which order.
 #[derive(Clone, Debug, Default)]
-pub(in super::super) struct Deparser {
-    pub(in super::super) order: Vec<u32>,
-    pub(in super::super) ops: Vec<Op>,
+pub(crate) struct Deparser {
+    order: Vec<Emitted>,
+    pub(crate) ops: Vec<Op>,
 }
 
 impl Deparser {
-    pub(in super::super) fn load(root: &Value, scope: &Scope<'_>, names: &Names) -> Result<Self> {
+    pub(crate) fn load(root: &Value, scope: &Scope<'_>, names: &Names) -> Result<Self> {
         let Some(node) = json::list(root, "deparsers")?.first() else { return Ok(Self::default()) };
         let name = |header: &Value| match header.as_str() {
             Some(name) => scope.layout.header(name),
             None => Err(malformed(node, "`order` holds something other than header names")),
         };
         Ok(Self {
-            order: json::list(node, "order")?.iter().map(name).collect::<Result<_>>()?,
+            order: json::list(node, "order")?
+                .iter()
+                .map(|header| {
+                    let header = name(header)?;
+                    Ok(Emitted { header, valid: scope.layout.headers[header as usize].valid() as u32 })
+                })
+                .collect::<Result<_>>()?,
             ops: json::list(node, "primitives")?
                 .iter()
                 .map(|primitive| compile_primitive(primitive, scope, names))
@@ -339,22 +348,27 @@ impl Deparser {
         })
     }
 
+    /// The headers that are valid, in order.
+    fn valid<'a>(&'a self, layout: &'a Layout, phv: &'a [u64]) -> impl Iterator<Item = &'a Header> {
+        let valid = self.order.iter().filter(|emitted| phv[emitted.valid as usize] != 0);
+        valid.map(|emitted| &layout.headers[emitted.header as usize])
+    }
+
     /// Bytes of all valid headers.
-    pub(in super::super) fn header_bytes(&self, layout: &Layout, phv: &[u64]) -> usize {
-        let valid = |header: &&Header| phv[header.valid()] != 0;
-        let headers = self.order.iter().map(|&header| &layout.headers[header as usize]);
-        headers.filter(valid).map(|header| header.bytes(phv)).sum()
+    pub(crate) fn header_bytes(&self, layout: &Layout, phv: &[u64]) -> usize {
+        self.valid(layout, phv).map(|header| header.bytes(phv)).sum()
     }
 
     /// Appends the valid headers.
-    pub(in super::super) fn write(&self, layout: &Layout, phv: &[u64], out: &mut Vec<u8>) {
-        let mut writer = BitWriter::new(out);
-        for &header in &self.order {
-            let header = &layout.headers[header as usize];
-            if phv[header.valid()] != 0 {
+    pub(crate) fn write(&self, layout: &Layout, phv: &[u64], out: &mut Vec<u8>) {
+        for header in self.valid(layout, phv) {
+            if let Some(words) = &header.words {
+                words.write(phv, out);
+            } else {
+                let mut writer = BitWriter::new(out);
                 write_header(header, phv, &mut writer);
+                writer.finish();
             }
         }
-        writer.finish();
     }
 }

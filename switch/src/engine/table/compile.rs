@@ -19,7 +19,7 @@ use super::tuples::TupleSpace;
 use super::{Call, Direct, Entry, Idle, Index, Key, NextNodes, Table, Target};
 
 /// A call's arguments, checked and packed.
-pub(in super::super) fn compile_call(
+pub(crate) fn compile_call(
     action: u32,
     definition: &Action,
     params: &[Vec<u8>],
@@ -48,7 +48,7 @@ pub(in super::super) fn compile_call(
 }
 
 /// A call as the control plane reads it.
-pub(in super::super) fn describe_call(call: &Call, actions: &[Action]) -> ActionCall {
+pub(crate) fn describe_call(call: &Call, actions: &[Action]) -> ActionCall {
     let definition = &actions[call.action as usize];
     let param = |slot: &super::super::layout::Slot| bytes_from_limbs(&call.params[slot.limbs()]);
     ActionCall {
@@ -66,14 +66,14 @@ fn hex_bytes(node: &Value, key: &str) -> Result<Vec<u8>> {
 }
 
 /// What the loader knows when it comes to tables.
-pub(in super::super) struct TableScope<'a> {
-    pub(in super::super) layout: &'a Layout,
-    pub(in super::super) actions: &'a [Action],
-    pub(in super::super) profiles: &'a BTreeMap<String, u32>,
+pub(crate) struct TableScope<'a> {
+    pub(crate) layout: &'a Layout,
+    pub(crate) actions: &'a [Action],
+    pub(crate) profiles: &'a BTreeMap<String, u32>,
     /// Direct meters by name.
-    pub(in super::super) direct_meters: &'a BTreeMap<String, (MeterUnit, super::super::layout::Slot)>,
+    pub(crate) direct_meters: &'a BTreeMap<String, (MeterUnit, super::super::layout::Slot)>,
     /// Control-flow nodes by name.
-    pub(in super::super) nodes: &'a BTreeMap<String, u32>,
+    pub(crate) nodes: &'a BTreeMap<String, u32>,
 }
 
 impl TableScope<'_> {
@@ -83,7 +83,7 @@ impl TableScope<'_> {
         Ok(found as u32)
     }
 
-    pub(in super::super) fn node(&self, at: &Value, name: &Value) -> Result<Option<u32>> {
+    pub(crate) fn node(&self, at: &Value, name: &Value) -> Result<Option<u32>> {
         match name {
             Value::Null => Ok(None),
             Value::String(name) => match self.nodes.get(name) {
@@ -116,7 +116,7 @@ fn kind(node: &Value, name: &str) -> Result<MatchKind> {
     })
 }
 
-pub(in super::super) fn load_table(node: &Value, scope: &TableScope<'_>) -> Result<Table> {
+pub(crate) fn load_table(node: &Value, scope: &TableScope<'_>) -> Result<Table> {
     let name = json::text(node, "name")?;
     let mut keys = Vec::new();
     let mut key_infos = Vec::new();

@@ -9,7 +9,7 @@ type Result<T, E = ControlError> = std::result::Result<T, E>;
 
 /// A table entry's key: `packet key & mask == value`, and every range holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct CompiledKey {
+pub(crate) struct CompiledKey {
     pub(super) value: Box<[u64]>,
     pub(super) mask: Box<[u64]>,
     /// Total length of the prefix, in bits; only tables without priority use it.
@@ -60,10 +60,7 @@ impl RangePart {
 
 impl Table {
     /// Checks match values against the table's keys and packs them; also returns them in canonical form.
-    pub(in super::super) fn compile_key(
-        &self,
-        matches: &[MatchValue],
-    ) -> Result<(CompiledKey, Vec<MatchValue>)> {
+    pub(crate) fn compile_key(&self, matches: &[MatchValue]) -> Result<(CompiledKey, Vec<MatchValue>)> {
         let table = &self.info.name;
         if self.keys.is_empty() {
             return Err(ControlError::invalid(format!(

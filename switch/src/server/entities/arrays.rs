@@ -155,7 +155,7 @@ fn sign_extended(value: &[u8], width: u32) -> Vec<u8> {
 }
 
 /// The way back, in canonical form ("Bytestrings").
-pub(in super::super) fn shortest_signed(value: &[u8], width: u32) -> Vec<u8> {
+pub(crate) fn shortest_signed(value: &[u8], width: u32) -> Vec<u8> {
     let mut whole = bytes::padded(value, width);
     let negative = width > 0 && bytes::bits(value) == u64::from(width);
     if negative && let Some(first) = whole.first_mut().filter(|_| !width.is_multiple_of(8)) {

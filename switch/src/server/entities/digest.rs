@@ -46,7 +46,7 @@ impl Target<'_> {
 }
 
 /// Makes the sender of digests do what is written.
-pub(in super::super) fn subscribe(digests: &mut Digests, index: &Index, ledger: &Ledger) {
+pub(crate) fn subscribe(digests: &mut Digests, index: &Index, ledger: &Ledger) {
     let ns = |time: i64| time.max(0) as u64;
     let wanted: BTreeMap<u32, Config> = ledger
         .digests

@@ -1,9 +1,10 @@
 //! Members and groups of action profiles (P4Runtime, "ActionProfileMember & ActionProfileGroup").
 
 use super::actions::{action_of, call_of};
-use super::{Kind, Refusal, Result, Target};
+use super::{Kind, Piece, Refusal, Result, Target};
 use crate::engine::entity::{Group, GroupMember, Member};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use tonic::Code;
 use trimwire_p4runtime::bytes;
 use trimwire_p4runtime::p4info::Named as _;
@@ -74,11 +75,9 @@ impl Target<'_> {
             self.control.group_insert(name, &wanted)?;
             self.ledger.selector(name).manual += 1;
         } else {
-            let before = self.control.groups(name)?.into_iter().find(|group| group.id == id);
+            let before = self.control.group(name, id)?;
             // BMv2's server takes 0 for "as it was".
-            if let Some(before) =
-                before.filter(|before| wanted.max_size != 0 && before.max_size != wanted.max_size)
-            {
+            if wanted.max_size != 0 && before.max_size != wanted.max_size {
                 return Err(Refusal::invalid(format!(
                     "{place}: max_size {} cannot be changed to {}",
                     before.max_size, wanted.max_size
@@ -91,28 +90,67 @@ impl Target<'_> {
         Ok(())
     }
 
+    /// What a filter asks for of members or groups, by profile, and by place where it asks for many.
+    pub(super) fn profile_pieces(&self, filter: &Kind) -> Result<Vec<Piece>> {
+        let (profile, wanted) = match filter {
+            Kind::ActionProfileMember(member) => (member.action_profile_id, member.member_id),
+            Kind::ActionProfileGroup(group) => (group.action_profile_id, group.group_id),
+            _ => return Ok(Vec::new()),
+        };
+        let mut pieces = Vec::new();
+        for (id, name) in self.manual_profiles(profile)? {
+            let (members, groups) = self.control.profile_places(name)?;
+            let (filter, places) = if let Kind::ActionProfileMember(member) = filter {
+                let of_profile = v1::ActionProfileMember { action_profile_id: id, ..member.clone() };
+                (Kind::ActionProfileMember(of_profile), members)
+            } else {
+                let of_profile = v1::ActionProfileGroup {
+                    action_profile_id: id,
+                    group_id: wanted,
+                    ..v1::ActionProfileGroup::default()
+                };
+                (Kind::ActionProfileGroup(of_profile), groups)
+            };
+            pieces.push(Piece { filter, cells: (wanted == 0).then_some(0..places) });
+        }
+        Ok(pieces)
+    }
+
     /// The members that the controller wrote; those of one-shots are not its business.
-    pub(super) fn read_members(&self, filter: &v1::ActionProfileMember) -> Result<Vec<Kind>> {
+    pub(super) fn read_members(
+        &self,
+        filter: &v1::ActionProfileMember,
+        places: Option<&Range<u64>>,
+    ) -> Result<Vec<Kind>> {
         let mut found = Vec::new();
         for (profile, name) in self.manual_profiles(filter.action_profile_id)? {
-            for Member { id, call } in self.control.members(name)? {
-                if filter.member_id == 0 || filter.member_id == id {
-                    found.push(Kind::ActionProfileMember(v1::ActionProfileMember {
-                        action_profile_id: profile,
-                        member_id: id,
-                        action: Some(action_of(self.index, &call)?),
-                    }));
-                }
+            let members = match places {
+                Some(places) => self.control.members_at(name, places.clone())?,
+                None => self.control.member(name, filter.member_id).into_iter().collect(),
+            };
+            for Member { id, call } in members {
+                found.push(Kind::ActionProfileMember(v1::ActionProfileMember {
+                    action_profile_id: profile,
+                    member_id: id,
+                    action: Some(action_of(self.index, &call)?),
+                }));
             }
         }
         Ok(found)
     }
 
-    pub(super) fn read_groups(&self, filter: &v1::ActionProfileGroup) -> Result<Vec<Kind>> {
+    pub(super) fn read_groups(
+        &self,
+        filter: &v1::ActionProfileGroup,
+        places: Option<&Range<u64>>,
+    ) -> Result<Vec<Kind>> {
         let mut found = Vec::new();
         for (profile, name) in self.manual_profiles(filter.action_profile_id)? {
-            let Ok(groups) = self.control.groups(name) else { continue };
-            for group in groups.into_iter().filter(|g| filter.group_id == 0 || filter.group_id == g.id) {
+            let groups = match places {
+                Some(places) => self.control.groups_at(name, places.clone())?,
+                None => self.control.group(name, filter.group_id).into_iter().collect(),
+            };
+            for group in groups {
                 let watches = self.ledger.selectors.get(name).and_then(|s| s.watches.get(&group.id));
                 let members = group.members.iter().map(|m| v1::action_profile_group::Member {
                     member_id: m.id,

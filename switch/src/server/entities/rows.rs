@@ -191,7 +191,7 @@ impl Target<'_> {
 }
 
 /// A row as P4Runtime has it, with those direct resources that `filter` has.
-pub(in super::super) fn entry_of(
+pub(crate) fn entry_of(
     target: &Target<'_>,
     table: TableRef<'_>,
     row: &TableRow,

@@ -1,13 +1,12 @@
 //! `trimwire-switch completions` and `trimwire-switch man`: what shells and manuals know of the command line.
 
-use crate::cli::Arguments;
+use crate::arguments::Arguments;
 use anyhow::Context as _;
-use clap::{CommandFactory as _, Parser};
+use clap::{Args, CommandFactory as _};
 use std::path::PathBuf;
 
 /// Print completions for a shell.
-#[derive(Debug, Parser)]
-#[command(name = "trimwire-switch completions")]
+#[derive(Debug, Args)]
 pub(crate) struct Completions {
     /// The shell.
     shell: clap_complete::Shell,
@@ -20,8 +19,7 @@ pub(crate) fn completions(arguments: &Completions) -> anyhow::Result<String> {
 }
 
 /// Write the manual page into a folder.
-#[derive(Debug, Parser)]
-#[command(name = "trimwire-switch man")]
+#[derive(Debug, Args)]
 pub(crate) struct Man {
     /// The folder, which has to be there.
     folder: PathBuf,

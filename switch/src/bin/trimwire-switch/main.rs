@@ -1,14 +1,18 @@
 //! `trimwire-switch`: the embedded switch on Linux interfaces, with the command line of `simple_switch_grpc`.
 
-mod admin_command;
-mod bench_command;
-mod cli;
+mod admin;
+mod arguments;
+mod bench;
+mod metrics;
+mod options;
 mod pages;
 mod report;
-mod stf_command;
+mod stf;
 
 use anyhow::{Context as _, anyhow};
-use cli::{Options, TlsFiles};
+use arguments::{Arguments, Command};
+use clap::Parser as _;
+use options::{Options, TlsFiles};
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,7 +23,6 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::fmt::writer::{BoxMakeWriter, MakeWriterExt as _};
 use trimwire_switch::config::FileConfig;
 use trimwire_switch::driver::{Driver, Waker};
-use trimwire_switch::metrics;
 use trimwire_switch::server::{self, ServeError, ServerOptions, Tls};
 use trimwire_switch::{Switch, SwitchConfig};
 
@@ -28,54 +31,46 @@ const USAGE: u8 = 2;
 const BAD_INPUT: u8 = 3;
 
 fn main() -> ExitCode {
-    match std::env::args_os().nth(1) {
-        Some(word) if word == "stf" => return stf_command::main(),
-        Some(word) if word == "admin" => return command(admin_command::run),
-        Some(word) if word == "completions" => return command(|arguments| pages::completions(&arguments)),
-        Some(word) if word == "man" => return command(pages::man),
-        Some(word) if word == "bench" => return command(|arguments| bench_command::run(&arguments)),
-        _ => {}
-    }
-    let mut options = match Options::parse(std::env::args_os()) {
-        Ok(options) => options,
-        Err(error) => {
-            // Help and version go to stdout and are no failure.
-            let _ = error.print();
-            return if error.use_stderr() { USAGE.into() } else { ExitCode::SUCCESS };
-        }
-    };
-    match run(&mut options) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err((code, error)) => {
+    let words: Vec<_> = std::env::args_os().collect();
+    let name = words.first().cloned().unwrap_or_default();
+    let done = Arguments::try_parse_from(words).and_then(|mut arguments| match arguments.command.take() {
+        Some(command) => Ok(carry_out(command)),
+        None => Options::new(arguments, &name).map(|mut options| run(&mut options)),
+    });
+    match done {
+        Ok(Ok(code)) => code,
+        Ok(Err((code, error))) => {
             eprintln!("error: {error:#}");
             code.into()
         }
-    }
-}
-
-/// A subcommand with a command line of its own: what it gives goes to stdout.
-fn command<A: clap::Parser>(run: impl FnOnce(A) -> anyhow::Result<String>) -> ExitCode {
-    let words = std::env::args_os().skip(1);
-    let arguments = match A::try_parse_from(words) {
-        Ok(arguments) => arguments,
         Err(error) => {
+            // Help and version go to stdout and are no failure.
             let _ = error.print();
-            return if error.use_stderr() { USAGE.into() } else { ExitCode::SUCCESS };
-        }
-    };
-    match run(arguments) {
-        Ok(text) => {
-            print!("{text}");
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            FAILURE.into()
+            if error.use_stderr() { USAGE.into() } else { ExitCode::SUCCESS }
         }
     }
 }
 
-fn run(options: &mut Options) -> Result<(), (u8, anyhow::Error)> {
+/// An exit code, and what there is to say where it is that of an error.
+type Outcome = Result<ExitCode, (u8, anyhow::Error)>;
+
+/// Whatever a command gives goes to stdout.
+fn carry_out(command: Command) -> Outcome {
+    let text = match command {
+        Command::Stf(arguments) => {
+            let passed = stf::run(&arguments).map_err(|error| (BAD_INPUT, error))?;
+            return Ok(if passed { ExitCode::SUCCESS } else { FAILURE.into() });
+        }
+        Command::Admin(arguments) => admin::run(arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
+        Command::Completions(arguments) => pages::completions(&arguments),
+        Command::Man(arguments) => pages::man(arguments),
+    };
+    print!("{}", text.map_err(|error| (FAILURE, error))?);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run(options: &mut Options) -> Outcome {
     let failed = |error| (FAILURE, error);
     start_log(options).map_err(failed)?;
     if let Some(path) = &options.arguments.config {
@@ -106,7 +101,7 @@ fn run(options: &mut Options) -> Result<(), (u8, anyhow::Error)> {
     }
     if options.arguments.check {
         eprintln!("the program and the settings can be used");
-        return Ok(());
+        return Ok(ExitCode::SUCCESS);
     }
     // Those on interfaces exist before their first packet, for metrics and the admin service.
     for attachment in &options.attachments {
@@ -162,7 +157,8 @@ fn run(options: &mut Options) -> Result<(), (u8, anyhow::Error)> {
             .with_context(|| format!("cannot write '{}'", path.display()))
             .map_err(failed)?;
     }
-    ended.map_err(|error| failed(anyhow!("{error}")))
+    ended.map_err(|error| failed(anyhow!("{error}")))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn read_tls(files: &TlsFiles) -> anyhow::Result<Tls> {

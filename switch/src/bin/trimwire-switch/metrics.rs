@@ -2,9 +2,6 @@
 //!
 //! Labels are ports, queues and causes of drops: as many series as there are queues in use, whatever the traffic.
 
-use crate::driver::PortStats;
-use crate::traffic::DropCause;
-use crate::{SharedSwitch, SwitchStats};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -18,9 +15,12 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use trimwire_switch::driver::PortStats;
+use trimwire_switch::traffic::DropCause;
+use trimwire_switch::{SharedSwitch, SwitchStats};
 
 /// Gives a driver's counters by port.
-pub type PortCounters = Arc<dyn Fn() -> BTreeMap<u16, PortStats> + Send + Sync>;
+pub(crate) type PortCounters = Arc<dyn Fn() -> BTreeMap<u16, PortStats> + Send + Sync>;
 
 /// Longest request that is read.
 const LONGEST_REQUEST: usize = 8 << 10;
@@ -46,7 +46,7 @@ struct DropLabels {
 }
 
 /// All metrics at this moment, as OpenMetrics text.
-pub fn text(switch: &SharedSwitch, ports: &BTreeMap<u16, PortStats>) -> String {
+fn text(switch: &SharedSwitch, ports: &BTreeMap<u16, PortStats>) -> String {
     let mut registry = Registry::with_prefix("trimwire_switch");
     queues_and_lines(&mut registry, switch);
     driver(&mut registry, ports);
@@ -165,7 +165,7 @@ fn driver(registry: &mut Registry, ports: &BTreeMap<u16, PortStats>) {
 ///
 /// # Errors
 /// Those of listening and of starting a thread.
-pub fn serve(switch: SharedSwitch, ports: PortCounters, addr: SocketAddr) -> io::Result<SocketAddr> {
+pub(crate) fn serve(switch: SharedSwitch, ports: PortCounters, addr: SocketAddr) -> io::Result<SocketAddr> {
     let listener = std::net::TcpListener::bind(addr)?;
     listener.set_nonblocking(true)?;
     let local_addr = listener.local_addr()?;
@@ -222,3 +222,6 @@ async fn answer(mut stream: TcpStream, switch: &SharedSwitch, ports: &PortCounte
     }
     stream.shutdown().await
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,14 +6,16 @@
 //! those of batches that followed each other, so that what else the machine does concerns both; the median of these is told,
 //! be it negative.
 
+#![expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
+
 use super::workload::{CLASS, Program, THRESHOLDS, frames, install};
-use crate::engine::{EgressOutcome, Enqueue, Pipeline, QueueMetadata};
-use crate::server::serve;
-use crate::traffic::TrafficManager;
-use crate::{PortConfig, Switch, SwitchConfig};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use trimwire_switch::engine::{EgressOutcome, Enqueue, Pipeline, QueueMetadata};
+use trimwire_switch::server::serve;
+use trimwire_switch::traffic::TrafficManager;
+use trimwire_switch::{PortConfig, SharedSwitch, Switch, SwitchConfig};
 
 /// Packets that one stage takes after another.
 const BATCH: usize = 256;
@@ -21,37 +23,37 @@ const PORTS: u32 = 64;
 
 /// Time per packet, in ns.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Stages {
+pub(super) struct Stages {
     /// Parser, checksum verification, and taking the frame in.
-    pub parse: f64,
+    pub(super) parse: f64,
     /// Table look-ups and action selectors.
-    pub matching: f64,
+    pub(super) matching: f64,
     /// Actions and control flow, counters and registers.
-    pub actions: f64,
+    pub(super) actions: f64,
     /// Checksums, deparser, and giving the frame out.
-    pub deparse: f64,
+    pub(super) deparse: f64,
     /// Traffic manager.
-    pub tm: f64,
+    pub(super) tm: f64,
     /// Of the whole switch, measured by itself.
-    pub total: f64,
+    pub(super) total: f64,
 }
 
 /// What was measured with frames of one length.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct EngineResult {
+pub(super) struct EngineResult {
     /// Length of the frames.
-    pub packet_bytes: usize,
+    pub(super) packet_bytes: usize,
     /// On one core.
-    pub packets_per_second: f64,
+    pub(super) packets_per_second: f64,
     /// Where the time goes.
-    pub stages: Stages,
+    pub(super) stages: Stages,
 }
 
 /// Measures for about `seconds` with frames of `packet_bytes`.
 ///
 /// # Errors
 /// A program without the tables that are filled.
-pub fn measure(program: &Program, packet_bytes: usize, seconds: f64) -> Result<EngineResult, String> {
+pub(super) fn measure(program: &Program, packet_bytes: usize, seconds: f64) -> Result<EngineResult, String> {
     let frames = frames(packet_bytes);
     let switch = filled(program)?;
     let mut switch = switch.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,7 +97,7 @@ fn load(json: &[u8]) -> Result<Pipeline, String> {
 }
 
 /// A switch whose tables were filled over P4Runtime, as every other switch's are.
-fn filled(program: &Program) -> Result<crate::SharedSwitch, String> {
+fn filled(program: &Program) -> Result<SharedSwitch, String> {
     let switch = Arc::new(Mutex::new(Switch::new(SwitchConfig { device_id: 1, ..SwitchConfig::default() })));
     let server = serve(Arc::clone(&switch), ([127, 0, 0, 1], 0).into()).map_err(|error| error.to_string())?;
     let runtime = tokio::runtime::Builder::new_current_thread()

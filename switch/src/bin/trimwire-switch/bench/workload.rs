@@ -8,7 +8,7 @@ use trimwire_p4runtime::v1::set_forwarding_pipeline_config_request::Action;
 use trimwire_p4runtime::v1::write_request::Atomicity;
 
 /// Lengths of the frames: a cut gradient packet's and a whole one's.
-pub const PACKET_BYTES: [usize; 2] = [102, 1_470];
+pub(super) const PACKET_BYTES: [usize; 2] = [102, 1_470];
 
 const ROUTES: u32 = 1_000;
 const GROUPS: u32 = 64;
@@ -18,18 +18,18 @@ const QUEUE: u128 = 5;
 
 /// The committed trimming program, or another one with the same tables.
 #[derive(Debug, Clone)]
-pub struct Program {
+pub(super) struct Program {
     /// p4c's BMv2 JSON.
-    pub json: Vec<u8>,
+    pub(super) json: Vec<u8>,
     /// Its P4Info as text.
-    pub p4info: String,
+    pub(super) p4info: String,
 }
 
 impl Default for Program {
     fn default() -> Self {
         Self {
-            json: include_bytes!("../../../p4/build/bmv2/trimwire.json").to_vec(),
-            p4info: include_str!("../../../p4/build/bmv2/trimwire.p4info.txtpb").to_owned(),
+            json: include_bytes!("../../../../../p4/build/bmv2/trimwire.json").to_vec(),
+            p4info: include_str!("../../../../../p4/build/bmv2/trimwire.p4info.txtpb").to_owned(),
         }
     }
 }

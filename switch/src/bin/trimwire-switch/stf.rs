@@ -1,23 +1,21 @@
 //! `trimwire-switch stf`: runs STF files on the switch, in virtual time.
 
 use anyhow::Context as _;
-use clap::Parser;
+use clap::Args;
 use serde_json::{Value, json};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use trimwire_p4runtime::p4info::P4Info;
 use trimwire_switch::stf::{self, Outcome, Script};
 use trimwire_switch::trace::{self, TraceFormat};
 use trimwire_switch::{Switch, SwitchConfig};
 
 /// Runs STF files, p4c's packet tests, on a program; each file on a switch of its own.
-#[derive(Debug, Parser)]
+#[derive(Debug, Args)]
 #[command(
-    name = "trimwire-switch stf",
     after_help = "Exit codes: 0 everything is as the files say, 1 something is not, 2 usage, 3 a file cannot be used."
 )]
-struct Arguments {
+pub(crate) struct StfArguments {
     /// The program, p4c's BMv2 JSON.
     #[arg(long, value_name = "FILE")]
     json: PathBuf,
@@ -42,30 +40,8 @@ struct Arguments {
     seed: u64,
 }
 
-const MISMATCH: u8 = 1;
-const USAGE: u8 = 2;
-const BAD_INPUT: u8 = 3;
-
-/// Runs the subcommand; its words begin behind the program's name.
-pub(crate) fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse_from(std::env::args_os().skip(1)) {
-        Ok(arguments) => arguments,
-        Err(error) => {
-            let _ = error.print();
-            return if error.use_stderr() { USAGE.into() } else { ExitCode::SUCCESS };
-        }
-    };
-    match run(&arguments) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => MISMATCH.into(),
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            BAD_INPUT.into()
-        }
-    }
-}
-
-fn run(arguments: &Arguments) -> anyhow::Result<bool> {
+/// Whether everything is as the files say.
+pub(crate) fn run(arguments: &StfArguments) -> anyhow::Result<bool> {
     let program = std::fs::read(&arguments.json);
     let program = program.with_context(|| format!("cannot read '{}'", arguments.json.display()))?;
     let switch = || -> anyhow::Result<Switch> {

@@ -1,167 +1,20 @@
-//! The command line, after `simple_switch_grpc`: general options, then target options behind `--`.
+//! A checked command line: what belongs together, what contradicts itself, what comes from a file.
 
-use clap::Parser;
+use crate::arguments::{Arguments, DROP_PORT, TargetArguments};
+use clap::Parser as _;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs as _};
+use std::ffi::OsStr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use trimwire_switch::config::quantity::{rate, size};
-use trimwire_switch::config::{FileConfig, QueueFlag, queue_flag};
+use trimwire_switch::config::FileConfig;
 use trimwire_switch::driver::Attachment;
 use trimwire_switch::server::Limits;
 use trimwire_switch::trace::TraceFormat;
-use trimwire_switch::traffic::{DepthUnit, QUEUES};
+use trimwire_switch::traffic::QUEUES;
 use trimwire_switch::{PortConfig, TrafficConfig};
-
-/// v1model's `standard_metadata.egress_spec` that means "drop" in p4c's output.
-const DROP_PORT: u16 = 511;
-
-/// Software switch for p4c's BMv2 JSON: byte queues, strict priority, line rates, P4Runtime.
-#[derive(Debug, Parser)]
-#[command(
-    name = "trimwire-switch",
-    version,
-    after_help = "Target options stand behind '--':\n  \
-        --grpc-server-addr ADDR  where to listen for P4Runtime [default: 127.0.0.1:9559]\n  \
-        --grpc-server-ssl        serve P4Runtime over TLS; takes the four options below\n  \
-        --grpc-server-cert FILE  PEM: the server's certificate, with its chain\n  \
-        --grpc-server-key FILE   PEM: its private key\n  \
-        --grpc-server-cacert FILE  PEM: who signs clients' certificates\n  \
-        --grpc-server-with-client-auth  let only clients in that show such a certificate\n  \
-        --cpu-port N             port of packet-in and packet-out, 1 to 510\n  \
-        --drop-port N            511, as p4c compiles it\n  \
-        --priority-queues N      queues of a port, 1 to 8, the highest served first [default: 8]\n\n\
-         Commands: trimwire-switch stf --help, trimwire-switch admin --help, trimwire-switch bench --help,\n\
-         trimwire-switch completions --help, trimwire-switch man --help\n\n\
-        Exit codes: 0 stopped by SIGINT or SIGTERM, 1 failure, 2 usage, 3 the JSON file cannot be used."
-)]
-pub(crate) struct Arguments {
-    /// Program to run from the start, p4c's BMv2 JSON.
-    #[arg(value_name = "JSON", conflicts_with = "no_p4")]
-    pub(crate) program: Option<PathBuf>,
-    /// Start without a program and wait for one over P4Runtime.
-    #[arg(long)]
-    no_p4: bool,
-    /// P4Runtime's device id.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) device_id: u64,
-    /// Puts a port on a Linux interface. Can be repeated.
-    #[arg(short, long = "interface", value_name = "PORT@IFACE", value_parser = attachment)]
-    interfaces: Vec<Attachment>,
-    /// Line rate of every port, such as 10Gbps. Without it frames leave at once.
-    #[arg(long, value_name = "RATE", value_parser = rate)]
-    rate: Option<u64>,
-    /// Line rate of one port, such as 3=40Mbps. Can be repeated.
-    #[arg(long = "port-rate", value_name = "PORT=RATE", value_parser = port_rate)]
-    port_rates: Vec<(u16, u64)>,
-    /// Most bytes that one queue holds, such as 512KiB.
-    #[arg(long, value_name = "BYTES", value_parser = size, help = "Most bytes that one queue holds, such as 512KiB [default: 4MiB]")]
-    queue_limit: Option<u64>,
-    /// Most bytes that all queues hold together, such as 16MiB. Without it, each queue has its own.
-    #[arg(long, value_name = "BYTES", value_parser = size)]
-    buffer: Option<u64>,
-    /// Sets up a queue: [PORT/]QUEUE with cap=SHARE, weight=N, limit=BYTES, alpha=RATIO, such as 6,cap=50%. Can be repeated.
-    #[arg(long = "queue", value_name = "QUEUE,KEY=VALUE", value_parser = queue_flag)]
-    queues: Vec<QueueFlag>,
-    /// Unit of enq_qdepth and deq_qdepth: packets, bytes or cells of 80 bytes [default: packets].
-    #[arg(long, value_name = "UNIT", value_parser = str::parse::<DepthUnit>)]
-    qdepth_unit: Option<DepthUnit>,
-    /// Settings of ports and queues, YAML. Options given here go before it.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
-    /// Checks the program and the settings, and ends.
-    #[arg(long)]
-    pub(crate) check: bool,
-    /// Serves Prometheus metrics, such as 127.0.0.1:9110; a port alone is on localhost.
-    #[arg(long, value_name = "ADDR", value_parser = local_address)]
-    pub(crate) metrics_addr: Option<SocketAddr>,
-    /// Serves P4Runtime beyond this host without TLS: whoever reaches it may program the switch.
-    #[arg(long)]
-    insecure: bool,
-    /// Sets what clients of P4Runtime may cost: NAME=VALUE, such as connections=16 or roles=/backup. Can be repeated.
-    #[arg(long = "limit", value_name = "NAME=VALUE")]
-    limits: Vec<String>,
-    /// Seed of the program's random numbers.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) seed: u64,
-    /// Writes the counters to a file when the switch stops.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) stats_json: Option<PathBuf>,
-    /// Log to stderr, which is the default.
-    #[arg(long)]
-    pub(crate) log_console: bool,
-    /// Log to a file; to stderr as well with --log-console.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) log_file: Option<PathBuf>,
-    /// Least severe messages to log.
-    #[arg(short = 'L', long, value_name = "LEVEL", default_value = "info",
-        value_parser = ["trace", "debug", "info", "warn", "error", "off"])]
-    pub(crate) log_level: String,
-    /// Captures what comes in and goes out: `IFACE_in.pcap` and `IFACE_out.pcap` for each interface, in an existing
-    /// folder, the current one if none is named.
-    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = ".")]
-    pcap: Option<PathBuf>,
-    /// Takes pcap files for interfaces: what `IFACE_in.pcap` holds comes in after so many seconds, as fast as the switch works,
-    /// and what leaves is written to `IFACE_out.pcap`.
-    #[arg(long, value_name = "SECONDS", conflicts_with = "pcap")]
-    pub(crate) use_files: Option<u32>,
-    /// Writes what happens to every packet: parser states, tables, actions, queue, cut. SIGUSR1 turns it on and off.
-    #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "text",
-        value_parser = ["text", "json"])]
-    trace: Option<String>,
-    /// Where the trace goes instead of stdout; emptied first.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) trace_file: Option<PathBuf>,
-    /// Accepted and ignored: there is no Thrift server.
-    #[arg(long, value_name = "N", hide = true)]
-    thrift_port: Option<u16>,
-    /// Accepted and ignored: there is no debugger; --trace tells what happens to packets.
-    #[arg(long, value_name = "SOCKET", num_args = 0..=1, require_equals = true, default_missing_value = "", hide = true)]
-    debugger: Option<String>,
-    /// Accepted and ignored: nothing is kept back from the log.
-    #[arg(long, hide = true)]
-    log_flush: bool,
-    /// Accepted and ignored: there are no nanomsg notifications.
-    #[arg(long, value_name = "SOCKET", hide = true)]
-    notifications_addr: Option<String>,
-    /// Accepted and ignored: there are as many ports as a program can name.
-    #[arg(long, value_name = "N", hide = true)]
-    max_port_count: Option<u32>,
-    /// Accepted and ignored: there is no nanomsg log.
-    #[arg(long, value_name = "SOCKET", hide = true)]
-    nanolog: Option<String>,
-    /// Target options, behind `--`.
-    #[arg(last = true, hide = true, allow_hyphen_values = true)]
-    target: Vec<String>,
-}
 
 /// P4Runtime's, as IANA has it.
 const DEFAULT_PORT: u16 = 9559;
-
-/// Options behind `--`.
-#[derive(Debug, Parser)]
-#[command(name = "trimwire-switch [OPTIONS] --", no_binary_name = true, disable_help_flag = true)]
-struct TargetArguments {
-    #[arg(long, value_name = "ADDR", value_parser = address)]
-    grpc_server_addr: Option<SocketAddr>,
-    #[arg(long)]
-    grpc_server_ssl: bool,
-    #[arg(long, value_name = "FILE")]
-    grpc_server_cacert: Option<PathBuf>,
-    #[arg(long, value_name = "FILE")]
-    grpc_server_cert: Option<PathBuf>,
-    #[arg(long, value_name = "FILE")]
-    grpc_server_key: Option<PathBuf>,
-    #[arg(long)]
-    grpc_server_with_client_auth: bool,
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..i64::from(DROP_PORT)))]
-    cpu_port: Option<u16>,
-    #[arg(long, value_name = "N", default_value_t = DROP_PORT)]
-    drop_port: u16,
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
-    priority_queues: Option<u8>,
-    #[arg(long, hide = true)]
-    disable_swap: bool,
-}
 
 /// PEM files of a server that speaks TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -207,20 +60,14 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Parses a command line, program name first.
+    /// Checks the words of a switch on interfaces; `name` is what the program was called by.
     ///
     /// # Errors
-    /// Those of clap (help and version among them), and options that contradict each other.
-    pub(crate) fn parse<I>(words: I) -> Result<Self, clap::Error>
-    where
-        I: IntoIterator,
-        I::Item: Into<std::ffi::OsString> + Clone,
-    {
-        let words: Vec<std::ffi::OsString> = words.into_iter().map(Into::into).collect();
+    /// Those of clap about target options, and options that contradict each other.
+    pub(crate) fn new(mut arguments: Arguments, name: &OsStr) -> Result<Self, clap::Error> {
         // Scripts that were written for BMv2 find its defaults under its name, such as that of a link.
-        let name = words.first().and_then(|word| Path::new(word).file_name());
-        let as_bmv2 = name.is_some_and(|name| name.to_string_lossy().starts_with("simple_switch"));
-        let mut arguments = Arguments::try_parse_from(words)?;
+        let name = Path::new(name).file_name().unwrap_or_default();
+        let as_bmv2 = name.to_string_lossy().starts_with("simple_switch");
         let target = TargetArguments::try_parse_from(std::mem::take(&mut arguments.target))?;
         let attachments = std::mem::take(&mut arguments.interfaces);
         let mut pcap = arguments.pcap.take();
@@ -417,55 +264,19 @@ fn usage(message: impl std::fmt::Display) -> clap::Error {
     Arguments::command().error(clap::error::ErrorKind::ValueValidation, message)
 }
 
-fn port(text: &str) -> Result<u16, String> {
-    match text.parse() {
-        Ok(port) if port < DROP_PORT => Ok(port),
-        Ok(DROP_PORT) => Err(format!("port {DROP_PORT} means 'drop'; ports are 0 to {}", DROP_PORT - 1)),
-        _ => Err(format!("'{text}' is no port number; ports are 0 to {}", DROP_PORT - 1)),
-    }
-}
-
-fn attachment(text: &str) -> Result<Attachment, String> {
-    let expected = "expected PORT@IFACE, such as 1@veth1";
-    let (number, interface) = text.split_once('@').ok_or(expected)?;
-    if interface.is_empty() {
-        return Err(expected.to_owned());
-    }
-    Ok(Attachment { port: port(number)?, interface: interface.to_owned() })
-}
-
-fn port_rate(text: &str) -> Result<(u16, u64), String> {
-    let (number, line) = text.split_once('=').ok_or("expected PORT=RATE, such as 3=40Mbps")?;
-    Ok((port(number)?, rate(line)?))
-}
-
-fn local_address(text: &str) -> Result<SocketAddr, String> {
-    match text.strip_prefix(':').unwrap_or(text).parse::<u16>() {
-        Ok(port) => Ok(SocketAddr::from(([127, 0, 0, 1], port))),
-        Err(_) => address(text),
-    }
-}
-
-fn address(text: &str) -> Result<SocketAddr, String> {
-    let found = text.to_socket_addrs().map_err(|error| format!("{error}; expected HOST:PORT"))?;
-    let found: Vec<_> = found.collect();
-    // A name such as localhost may have both; simple_switch_grpc's clients mostly come over IPv4.
-    found
-        .iter()
-        .find(|addr| addr.is_ipv4())
-        .or(found.first())
-        .copied()
-        .ok_or_else(|| "no such host".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trimwire_switch::traffic::Share;
+    use trimwire_switch::traffic::{DepthUnit, Share};
+
+    fn parse_as(name: &str, line: &str) -> Result<Options, String> {
+        Arguments::try_parse_from(std::iter::once(name).chain(line.split_whitespace()))
+            .and_then(|arguments| Options::new(arguments, name.as_ref()))
+            .map_err(|error| error.to_string())
+    }
 
     fn parse(line: &str) -> Result<Options, String> {
-        Options::parse(std::iter::once("trimwire-switch").chain(line.split_whitespace()))
-            .map_err(|error| error.to_string())
+        parse_as("trimwire-switch", line)
     }
 
     #[test]
@@ -497,11 +308,7 @@ mod tests {
         {
             assert_eq!(parse(&line).unwrap().grpc.port(), 50_051, "{line}");
         }
-        let as_bmv2 = |line: &str| {
-            Options::parse(std::iter::once("/opt/simple_switch_grpc").chain(line.split_whitespace()))
-                .unwrap()
-                .grpc
-        };
+        let as_bmv2 = |line: &str| parse_as("/opt/simple_switch_grpc", line).unwrap().grpc;
         assert_eq!(as_bmv2(open), "0.0.0.0:50051".parse().unwrap());
         assert_eq!(as_bmv2("--no-p4"), "0.0.0.0:9559".parse().unwrap());
     }

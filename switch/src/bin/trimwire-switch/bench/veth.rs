@@ -3,14 +3,13 @@
 //! The process is what users run: this switch's binary or `simple_switch_grpc`, with the same program and the same tables,
 //! written by the same client. It is to run in a network namespace of its own, as root.
 
+#![expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
+
 use super::workload::{Program, frames, install};
-use crate::driver::packet_socket::{PacketSocket, wait};
-use std::os::fd::AsRawFd as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use trimwire_switch::driver::PacketSocket;
 
 /// Frames handed to the kernel at once.
 const BATCH: usize = 64;
@@ -18,26 +17,26 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A switch to start.
 #[derive(Debug, Clone)]
-pub struct SwitchUnderTest {
+pub(super) struct SwitchUnderTest {
     /// Its name in results.
-    pub name: String,
+    pub(super) name: String,
     /// The binary, with `simple_switch_grpc`'s command line.
-    pub binary: PathBuf,
+    pub(super) binary: PathBuf,
 }
 
 /// What a switch did with frames of one length.
 #[derive(Debug, Clone, PartialEq)]
-pub struct VethResult {
+pub(super) struct VethResult {
     /// The switch.
-    pub switch: String,
+    pub(super) switch: String,
     /// Length of the frames.
-    pub packet_bytes: usize,
+    pub(super) packet_bytes: usize,
     /// Frames poured in.
-    pub offered_per_second: f64,
+    pub(super) offered_per_second: f64,
     /// Frames that came out.
-    pub packets_per_second: f64,
+    pub(super) packets_per_second: f64,
     /// Frames that came out for each second of processor time that the switch took, in all its threads.
-    pub packets_per_cpu_second: f64,
+    pub(super) packets_per_cpu_second: f64,
 }
 
 /// Ends the process, whatever happens.
@@ -61,7 +60,7 @@ fn ip(arguments: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// No right to make interfaces, a switch that does not start or take the program.
-pub fn measure(
+pub(super) fn measure(
     switch: &SwitchUnderTest,
     program: &Program,
     lengths: &[usize],
@@ -117,21 +116,7 @@ pub fn measure(
 
 fn one_length(name: &str, pid: u32, length: usize, seconds: f64) -> Result<VethResult, String> {
     let frames = frames(length);
-    let sender = PacketSocket::open("h0").map_err(|error| format!("h0: {error}"))?;
-    let mut tap = PacketSocket::open("h1").map_err(|error| format!("h1: {error}"))?;
-    let (stop, arrived) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let counting = {
-        let (stop, arrived) = (Arc::clone(&stop), Arc::clone(&arrived));
-        std::thread::spawn(move || {
-            while !stop.load(Ordering::Relaxed) {
-                let _ = wait(&[(tap.as_raw_fd(), libc::POLLIN)], 20_000_000);
-                match tap.receive(|_| {}) {
-                    Ok(received) => arrived.fetch_add(received.frames, Ordering::Relaxed),
-                    Err(_) => break,
-                };
-            }
-        })
-    };
+    let sender = PacketSocket::open("h0", 0).map_err(|error| format!("h0: {error}"))?;
     let pour = |time: Duration| {
         let (start, mut offered) = (Instant::now(), 0u64);
         for batch in frames.chunks(BATCH).cycle() {
@@ -144,12 +129,10 @@ fn one_length(name: &str, pid: u32, length: usize, seconds: f64) -> Result<VethR
     };
     // Caches, carrier, and a first packet that makes the switch allocate.
     pour(Duration::from_millis(300));
-    let (cpu, before, start) = (cpu_seconds(pid), arrived.load(Ordering::Relaxed), Instant::now());
+    let (cpu, before, start) = (cpu_seconds(pid), arrived("h1")?, Instant::now());
     let offered = pour(Duration::from_secs_f64(seconds));
-    let (came, time) = (arrived.load(Ordering::Relaxed) - before, start.elapsed().as_secs_f64());
+    let (came, time) = (arrived("h1")? - before, start.elapsed().as_secs_f64());
     let cpu = cpu_seconds(pid) - cpu;
-    stop.store(true, Ordering::Relaxed);
-    let _ = counting.join();
     Ok(VethResult {
         switch: name.to_owned(),
         packet_bytes: length,
@@ -157,6 +140,19 @@ fn one_length(name: &str, pid: u32, length: usize, seconds: f64) -> Result<VethR
         packets_per_second: came as f64 / time,
         packets_per_cpu_second: if cpu > 0.0 { came as f64 / cpu } else { 0.0 },
     })
+}
+
+/// Frames that an interface has received, from `/proc/net/dev`: a socket that takes them would be woken, and its frames copied, in the
+/// time of the switch that sends them.
+fn arrived(interface: &str) -> Result<u64, String> {
+    let table =
+        std::fs::read_to_string("/proc/net/dev").map_err(|error| format!("/proc/net/dev: {error}"))?;
+    let of = |line: &str| {
+        let (name, counters) = line.split_once(':')?;
+        let packets = counters.split_whitespace().nth(1)?;
+        if name.trim() == interface { packets.parse().ok() } else { None }
+    };
+    table.lines().find_map(of).ok_or_else(|| format!("/proc/net/dev has no packets of {interface}"))
 }
 
 /// User and system time of a process, from `/proc/PID/stat` (proc(5), fields 14 and 15), in ticks of 10 ms.

@@ -1,7 +1,7 @@
 //! `trimwire-switch admin`: a client of the admin service.
 
 use anyhow::{Context as _, Result, anyhow};
-use clap::{Parser, Subcommand};
+use clap::{Args, Subcommand};
 use serde_json::json;
 use trimwire_switch::admin::v1::admin_client::AdminClient;
 use trimwire_switch::admin::v1::{
@@ -12,8 +12,7 @@ use trimwire_switch::config::{QueueFlag, queue_flag};
 use trimwire_switch::traffic::{Alpha, Service, Share};
 
 /// Looks at and sets ports, queues and buffer of a running switch.
-#[derive(Debug, Parser)]
-#[command(name = "trimwire-switch admin", version)]
+#[derive(Debug, Args)]
 pub(crate) struct AdminArguments {
     /// Where the switch serves P4Runtime and this.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9559", global = true)]
