@@ -67,8 +67,12 @@ pub(super) struct TrimwireSender {
 impl TrimwireSender {
     pub(super) fn new(flow: Flow, config: TrimwireConfig, now_ns: u64) -> Self {
         let packets = flow.packets();
-        let path = PathModel { trim_delay_ns: config.trim_delay_ns, ..PathModel::new(flow.rate_bps) };
-        let part = config.window / u64::from(flow.hosts.saturating_sub(1).max(1));
+        // As a rank has it whose job is on all hosts.
+        let others = u64::from(flow.hosts.saturating_sub(1).max(1));
+        let planned_bps = Some(flow.rate_bps / others);
+        let trim_delay_ns = config.trim_delay_ns;
+        let path = PathModel { trim_delay_ns, planned_bps, ..PathModel::new(flow.rate_bps) };
+        let part = config.window / others;
         Self {
             law: config.law.build(&path),
             pacer: Pacer::default(),
