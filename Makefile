@@ -73,6 +73,9 @@ man: ## manual pages of switch, controller and agent, in target/man
 book: ## the documentation as one book with a search, in target/book (needs mdbook)
 	packaging/book.sh
 
-deny: ## advisories, licences and sources of dependencies (needs cargo-deny and the network; no part of test)
-	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --workspace check; \
-		else echo 'SKIPPED: dependencies (cargo-deny is not installed)'; fi
+deny: ## licences, sources and advisories of dependencies (needs cargo-deny; advisories need the network; no part of test, but of CI)
+	@if ! $(CARGO) deny --version >/dev/null 2>&1; then echo 'SKIPPED: dependencies (cargo-deny is not installed)'; else \
+		$(CARGO) deny --workspace check licenses bans sources && \
+		$(CARGO) deny --manifest-path python/Cargo.toml --config deny.toml check licenses bans sources && \
+		if $(CARGO) deny --workspace fetch db; then $(CARGO) deny --workspace check --disable-fetch advisories; \
+			else echo 'SKIPPED: advisories (their database cannot be fetched)'; fi; fi

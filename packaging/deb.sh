@@ -48,6 +48,7 @@ pack() {
         install -m 644 packaging/sysusers.conf "$root/usr/lib/sysusers.d/trimwire.conf"
         cp -r examples "$share/doc/$name/examples"
         install -m 755 packaging/controller.postinst "$root/DEBIAN/postinst"
+        install -m 755 packaging/controller.postrm "$root/DEBIAN/postrm"
     fi
     cat >"$root/DEBIAN/control" <<EOF
 Package: $name

@@ -110,3 +110,15 @@ fn bad_flags_are_named_with_what_is_valid() {
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("/proc/nowhere"));
 }
+
+#[test]
+fn a_file_that_cannot_be_written_is_said_before_the_runs_and_not_after() {
+    let folder = tempfile::tempdir().unwrap();
+    for (flag, path) in [("--json", "/nosuch/x"), ("--report", "/proc/nosuch")] {
+        // A run of so many steps would take hours.
+        let output = trimwire(&["demo", "--steps", "100000", flag, path], folder.path());
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{flag}: {error}");
+        assert!(output.stdout.is_empty() && error.contains(&format!("{flag} {path}")), "{flag}: {error}");
+    }
+}

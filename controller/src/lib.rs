@@ -49,6 +49,7 @@ pub mod run;
 pub mod sample;
 pub mod show;
 mod spec;
+pub mod start;
 mod table;
 mod target;
 pub mod thresholds;

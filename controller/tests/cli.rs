@@ -1,5 +1,8 @@
 //! The command's contract: exit codes, what goes to stdout and what to stderr.
 
+#[allow(dead_code, reason = "every test binary uses its own part")]
+mod programs;
+
 use std::io::Write as _;
 use std::process::{Command, Output};
 
@@ -45,6 +48,30 @@ fn check_prints_thresholds_in_bytes_and_ends_with_0() {
     let json: serde_json::Value = serde_json::from_slice(&run(&["check", "--json", EXAMPLE]).stdout).unwrap();
     assert_eq!(json["hosts"], 4);
     assert_eq!(json["thresholds"].as_array().unwrap().len(), 4 * 7 * 2);
+}
+
+/// What a file says of its switches is what they are told: a switch that runs at another rate cuts where the file does not say.
+#[test]
+fn a_file_says_how_its_switches_are_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("fabric.yaml");
+    let text = std::fs::read_to_string(EXAMPLE).unwrap();
+    let text = text
+        .replace("target: trimwire }", "target: trimwire }\n  s2: { address: \"[::1]:9560\", device_id: 7, target: bmv2 }\n  s3: { address: 127.0.0.1:9561, device_id: 8, target: stratum-tofino, pipeline: PIPELINE }")
+        .replace("PIPELINE", &programs::pipeline("stratum-tofino", folder.path()))
+        .replace("b: \"s1:4\", speed: 10Gbps", "b: \"s1:4\", speed: 2.5Gbps")
+        .replace("links:\n", "links:\n  - { a: \"s1:9\", b: \"s2:1\", speed: 10Gbps }\n  - { a: \"s2:2\", b: \"s3:260\", speed: 10Gbps }\n");
+    std::fs::write(&file, text).unwrap();
+    let output = run(&["check", "--start", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(
+        stdout(&output),
+        "trimwire-switch --no-p4 --device-id 1 -i 1@s1-eth1 -i 2@s1-eth2 -i 3@s1-eth3 -i 4@s1-eth4 -i 9@s1-eth9 --rate 10Gbps \
+         --port-rate 4=2500Mbps -- --grpc-server-addr 127.0.0.1:9559 --cpu-port 510\n\
+         simple_switch_grpc --no-p4 --device-id 7 -i 1@s2-eth1 -i 2@s2-eth2 -- --grpc-server-addr [::1]:9560 --cpu-port 510 \
+         --priority-queues 8\n\
+         # s3: stratum-tofino, started with its own chassis configuration (docs/tofino.md)\n"
+    );
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use model::Model;
-use run_support::{Embedded, chains, single};
+use run_support::{Embedded, chains, dead_address, single};
 use tokio::net::{TcpListener, TcpStream};
 use trimwire_controller::{Artifacts, Fabric, Options, Report, Rollout, plan, roll_out};
 
@@ -229,6 +229,29 @@ fn what_was_rolled_out_is_written_down_and_the_last_good_state_can_be_gone_back_
     switch.restart();
     place.ends_with(2, &plan);
     drop(switch);
+}
+
+#[test]
+fn a_detailed_exit_code_tells_what_differs_from_what_cannot_be_looked_at() {
+    let switch = Embedded::start(1);
+    let place = Place { folder: tempfile::tempdir().unwrap() };
+    let file = place.folder.path().join("fabric.yaml");
+    let plan = ["plan", "--detailed-exitcode", "fabric.yaml"];
+    let write = |addresses: &[SocketAddr]| std::fs::write(&file, chains(addresses, "timeout: 2s")).unwrap();
+
+    write(&[switch.address]);
+    place.ends_with(2, &plan);
+    place.ends_with(0, &["plan", "fabric.yaml"]);
+    place.ends_with(0, &["apply", "--settle", "0", "fabric.yaml"]);
+    place.ends_with(0, &plan);
+    // Nobody knows whether a dead switch would change, and so it is neither 0 nor 2, whatever the others do.
+    write(&[dead_address()]);
+    let text = place.ends_with(1, &plan);
+    assert!(text.contains("s0") && text.contains("unreachable") && text.contains("0 of 1"), "{text}");
+    place.ends_with(1, &["plan", "fabric.yaml"]);
+    write(&[switch.address, dead_address()]);
+    let text = place.ends_with(1, &plan);
+    assert!(text.contains("1 of 2 switches would change; unreachable: s1"), "{text}");
 }
 
 #[test]

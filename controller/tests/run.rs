@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use run_support::{Embedded, chains, dead_address, delaying_proxy, eventually, frame, single};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use run_support::{Embedded, chains, dead_address, delaying_proxy, eventually, frame, get, single};
 use trimwire_controller::run::task::Drift;
 use trimwire_controller::run::{Controller, RunOptions, SwitchStatus};
 use trimwire_controller::{Artifacts, Fabric, MetricsAt, Options, plan};
@@ -215,14 +214,6 @@ async fn another_file_is_taken_while_running_and_what_it_changes_is_no_drift() {
     assert_eq!(controller.status().switches.keys().collect::<Vec<_>>(), ["s0"]);
     assert_eq!(controller.status().reloads, 2);
     controller.stop().await;
-}
-
-async fn get(address: SocketAddr, path: &str) -> String {
-    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    answer
 }
 
 /// Polls the metrics until these lines are in them. The switch's time is nobody's but the test's, and has to pass.

@@ -5,20 +5,27 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde::Serialize;
-use trimwire_controller::{Compiler, Fabric, inventory, manual_steps, show};
+use trimwire_controller::{Compiler, Fabric, inventory, manual_steps, show, start};
 
 use super::file::FileArgs;
-use super::outcome::{Outcome, bad_input};
+use super::outcome::{Outcome, bad_input, print};
 
 #[derive(Args)]
 pub(crate) struct Check {
     #[command(flatten)]
     file: FileArgs,
+    /// Print the command that starts each switch, instead.
+    #[arg(long, conflicts_with = "json")]
+    start: bool,
 }
 
 impl Check {
     pub(crate) fn run(&self) -> Outcome {
         let (fabric, artifacts) = self.file.read()?;
+        if self.start {
+            print(&start::commands(&fabric).join("\n"))?;
+            return Ok(0);
+        }
         let compiler = Compiler::new(Arc::new(fabric), &artifacts);
         let fabric = compiler.fabric();
         let names: Vec<&str> = fabric.switches.keys().map(String::as_str).collect();

@@ -115,6 +115,15 @@ async fn late(
     let _ = to.shutdown().await;
 }
 
+/// What is answered to `GET`, head and all.
+pub(crate) async fn get(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
 /// Polls until `is_so`; after a while says what is not so.
 pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> Result<(), String>) {
     let mut last = String::new();

@@ -1,0 +1,138 @@
+//! What a [`SwitchTask`](super::SwitchTask) is told, what it asks for, and what it tells.
+
+use std::collections::BTreeMap;
+
+use crate::report::SwitchReport;
+
+/// What may happen.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// The switch told who is primary: first as the end of [`Action::Connect`], then whenever it changes.
+    Told(Standing),
+    /// It could not be reached, or the connection is gone. Why, in words.
+    Lost(String),
+    /// The end of [`Action::Reconcile`].
+    Reconciled(Box<SwitchReport>, Loss),
+    /// The end of [`Action::Look`].
+    Looked(Result<Looked, String>, Loss),
+    /// The end of [`Action::Sample`]: whether the switch runs the program.
+    Sampled(Result<bool, String>, Loss),
+    /// From now on the switch should hold something else.
+    FabricChanged,
+    /// Whether this controller leads the fabric: it writes, and bids for switches that have no primary, only while it does.
+    Leads(bool),
+    /// The controller ends.
+    Stop,
+}
+
+/// Whether what went wrong calls for a new connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// It was the connection.
+    Connection,
+    /// It was not, or nothing went wrong.
+    None,
+}
+
+/// What the switch says of us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// We may write.
+    Primary,
+    /// We may read.
+    Backup {
+        /// The highest election id that it has seen.
+        highest: Option<u128>,
+        /// Whether its owner is connected.
+        primary_exists: bool,
+    },
+}
+
+/// What a backup saw.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Looked {
+    /// Entities that differ from what the switch should hold, or would after a push.
+    pub differing: usize,
+    /// Whether it runs the program.
+    pub program: bool,
+}
+
+/// What the driver is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Connect and bid with this election id.
+    Connect(u128),
+    /// Bring the switch to what it should hold.
+    Reconcile,
+    /// See how it differs.
+    Look,
+    /// See whether it runs the program, and count.
+    Sample,
+    /// Drop what is under way, at once.
+    Abandon,
+    /// Drop the connection.
+    Disconnect,
+}
+
+/// How a switch was found to have drifted from what this controller had brought it to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Drift {
+    /// It ran no program: it was restarted.
+    Restarted,
+    /// It ran another program.
+    Pipeline,
+    /// An entity was not there.
+    Missing,
+    /// An entity had other contents.
+    Changed,
+    /// An entity was there that should not be.
+    Foreign,
+}
+
+impl Drift {
+    /// All kinds.
+    pub const ALL: [Self; 5] = [Self::Restarted, Self::Pipeline, Self::Missing, Self::Changed, Self::Foreign];
+
+    /// As in metrics and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Restarted => "restarted",
+            Self::Pipeline => "pipeline",
+            Self::Missing => "missing",
+            Self::Changed => "changed",
+            Self::Foreign => "foreign",
+        }
+    }
+}
+
+/// What is worth a line in the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    /// Connected.
+    Up(Standing),
+    /// Not connected any more, or still not. Why, and when the next attempt is, in ns from now.
+    Down(String, u64),
+    /// Told otherwise than before.
+    Changed(Standing),
+    /// Nobody is primary: we bid with this id.
+    TakingOver(u128),
+    /// In place for the first time since the controller or the fabric file changed; so many updates.
+    InPlace(usize),
+    /// Was in place, was found otherwise, and is in place again: kinds with their numbers, and the first few differences.
+    Repaired(BTreeMap<Drift, u64>, Vec<String>),
+    /// Could not be brought in place. Why, and when the next attempt is, in ns from now.
+    Failed(String, u64),
+}
+
+/// What has been done to a switch since the controller started.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Passes after which the switch held what it should.
+    pub succeeded: u64,
+    /// Passes after which it did not.
+    pub failed: u64,
+    /// Drift that was repaired, by kind.
+    pub drift: BTreeMap<Drift, u64>,
+    /// Updates that the switch refused.
+    pub refused: u64,
+}
