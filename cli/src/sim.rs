@@ -7,6 +7,7 @@
 mod figures;
 mod options;
 mod page;
+mod program;
 mod topology;
 mod watch;
 
@@ -19,9 +20,10 @@ use page::Curves;
 use serde::Serialize;
 use std::path::Path;
 use trimwire_controller::Fabric;
+use trimwire_fabric::sim::program::Programs;
 use trimwire_fabric::sim::report::{RunReport, report};
 use trimwire_fabric::sim::run::run as simulate;
-use trimwire_fabric::sim::scenario::{File, Files, Prepared};
+use trimwire_fabric::sim::scenario::{File, Files, Prepared, Programmed};
 use trimwire_fabric::sim::topology::Topology;
 use trimwire_planner::espresso::Model;
 use watch::Watch;
@@ -117,6 +119,19 @@ impl Files for Beside<'_> {
     fn fabric(&mut self, name: &str) -> Result<Topology, String> {
         let fabric = Fabric::from_yaml(&self.text(name)?, name).map_err(|error| error.to_string())?;
         topology::of(&fabric)
+    }
+
+    fn programs(&mut self, network: &Programmed<'_>) -> Result<Programs, String> {
+        let made = match *network {
+            Programmed::Generated { topology, rungs, payload, switches } => {
+                program::generated(topology, rungs, payload, switches)
+            }
+            Programmed::Fabric { name } => {
+                let folder = self.0.parent().unwrap_or(Path::new(".")).join(name);
+                program::of_fabric(&self.text(name)?, name, folder.parent().unwrap_or(Path::new(".")))
+            }
+        };
+        made.map_err(|error| format!("{error:#}"))
     }
 }
 

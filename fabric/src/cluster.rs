@@ -241,6 +241,25 @@ impl Cluster {
         step: u32,
         gradients: Vec<Vec<f32>>,
     ) -> Result<Vec<Completed>, ClusterError> {
+        self.run(step, None, gradients)
+    }
+
+    /// Sums `gradients` likewise for rank `root` alone: an incast of all other ranks. Returns when every rank is done, be it with sending.
+    pub fn reduce(
+        &mut self,
+        step: u32,
+        root: u16,
+        gradients: Vec<Vec<f32>>,
+    ) -> Result<Vec<Completed>, ClusterError> {
+        self.run(step, Some(root), gradients)
+    }
+
+    fn run(
+        &mut self,
+        step: u32,
+        root: Option<u16>,
+        gradients: Vec<Vec<f32>>,
+    ) -> Result<Vec<Completed>, ClusterError> {
         if gradients.len() != self.ranks.len() {
             return Err(ClusterError::Gradients { got: gradients.len(), workers: self.ranks.len() as u16 });
         }
@@ -249,7 +268,7 @@ impl Cluster {
         for (index, gradient) in gradients.into_iter().enumerate() {
             self.network.with_node(self.ranks[index], |now_ns, node| {
                 if let ClusterNode::Rank(rank) = node {
-                    rank.start(now_ns, step, gradient);
+                    rank.start(now_ns, step, root, gradient);
                 }
             });
             self.collect(index, step, &mut results)?;

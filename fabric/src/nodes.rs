@@ -66,9 +66,14 @@ impl RankHost {
         }
     }
 
-    pub(crate) fn start(&mut self, now_ns: u64, step: u32, gradient: Vec<f32>) {
+    /// Begins an all-reduce, or a sum for `root` alone.
+    pub(crate) fn start(&mut self, now_ns: u64, step: u32, root: Option<u16>, gradient: Vec<f32>) {
         self.done = None;
-        let collective = Collective::AllReduce { tensor: Memory::from_vec(gradient) };
+        let tensor = Memory::from_vec(gradient);
+        let collective = match root {
+            None => Collective::AllReduce { tensor },
+            Some(root) => Collective::Reduce { tensor, root },
+        };
         let options = self.options.clone();
         if let Err(error) = self.communicator.start(now_ns, step, collective, options, &mut self.endpoint) {
             self.failure.get_or_insert(error.to_string());

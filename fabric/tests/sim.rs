@@ -5,7 +5,7 @@ use trimwire_fabric::sim::LinkChange;
 use trimwire_fabric::sim::discipline::{Rule, Rungs};
 use trimwire_fabric::sim::packet::HEAD;
 use trimwire_fabric::sim::run::{Outcome, Setup, run};
-use trimwire_fabric::sim::topology::{Shape, Topology};
+use trimwire_fabric::sim::topology::{Node, Shape, Topology};
 use trimwire_fabric::sim::transport::{
     DctcpConfig, Delivery, Law, NdpConfig, PFabricConfig, Transport, TrimwireConfig,
 };
@@ -61,7 +61,18 @@ fn all() -> Vec<(&'static str, Transport, Rule)> {
 
 fn setup(topology: Topology, demands: Vec<Demand>, transport: Transport, rule: Rule) -> Setup {
     let (changes, limit_ns) = (Vec::new(), 5_000_000_000);
-    Setup { topology, demands, payload: PAYLOAD, transport, rule, changes, seed: 1, limit_ns }
+    Setup {
+        topology,
+        demands,
+        payload: PAYLOAD,
+        transport,
+        rule,
+        programs: None,
+        changes,
+        reroute_ns: None,
+        seed: 1,
+        limit_ns,
+    }
 }
 
 fn star(hosts: u32) -> Topology {
@@ -269,6 +280,35 @@ fn whatever_is_lost_every_transport_ends() {
         assert_eq!(outcome.unfinished, 0, "{name}");
         assert!(outcome.lost > 0, "{name}");
     }
+}
+
+#[test]
+fn switches_that_are_told_of_a_link_that_is_down_lose_nothing_more_there() {
+    // A spine's link to the third rack is down for good: leaves elsewhere do not see it, and DCTCP keeps its flows on one path each.
+    let topology = leaf_spine();
+    let (place, _) = topology
+        .links
+        .iter()
+        .enumerate()
+        .find(|(_, link)| link.ends == [Node::Switch(2), Node::Switch(4)])
+        .unwrap();
+    let changes = vec![LinkChange { at_ns: 0, link: place, up: false, loss: 0.0 }];
+    let demands: Vec<Demand> = (0..8)
+        .flat_map(|source| {
+            (8..12).map(move |destination| Demand { source, destination, ..one(100_000).remove(0) })
+        })
+        .collect();
+    let told = |reroute_ns| {
+        let transport = Transport::Dctcp(DctcpConfig { rto_min_ns: 1_000_000, ..DctcpConfig::default() });
+        let setup = setup(topology.clone(), demands.clone(), transport, drop_tail(16 << 20));
+        run(&Setup { changes: changes.clone(), reroute_ns, limit_ns: 100_000_000, ..setup }, 2, |_| {})
+    };
+    let (never, soon, at_once) = (told(None), told(Some(2_000_000)), told(Some(0)));
+    assert!(never.unfinished > 0 && never.lost > 0, "{} of {} flows", never.unfinished, demands.len());
+    // Who lost its first packets sends them again, by the other spine.
+    assert!(soon.unfinished == 0 && soon.lost > 0 && slowest_ns(&soon) > 2_000_000);
+    assert_eq!((at_once.unfinished, at_once.lost, at_once.timeouts), (0, 0, 0));
+    assert!(slowest_ns(&at_once) < 1_000_000, "{} ns", slowest_ns(&at_once));
 }
 
 #[test]

@@ -60,6 +60,7 @@ use calculation::Scratch;
 use packet::Packet;
 use program::Program;
 use random::Random;
+use std::sync::Arc;
 use trace::{Event, Origin, Recorder};
 
 /// Buffers kept for reuse.
@@ -114,8 +115,10 @@ pub enum EgressOutcome {
     Transmit {
         /// Egress port.
         port: u16,
-        /// The whole frame, truncated if the program said so.
+        /// The whole frame, truncated if the program said so; of one that came without its body, the head.
         frame: Vec<u8>,
+        /// Bytes of the whole frame, those that are not there included.
+        length: usize,
     },
     /// The program dropped it.
     Drop,
@@ -141,7 +144,7 @@ pub struct Digest {
 /// [`recycle_packet`](Self::recycle_packet). `now_ns` never runs backwards.
 #[derive(Debug)]
 pub struct Pipeline {
-    program: Program,
+    program: Arc<Program>,
     control: Control,
     work: Work,
     /// Dead packets and frames, for reuse.
@@ -162,6 +165,26 @@ struct Work {
     trace: Option<Box<Recorder>>,
 }
 
+impl Work {
+    fn new(random: Random) -> Self {
+        Self { random, scratch: Scratch::default(), key: Vec::new(), masked: Vec::new(), trace: None }
+    }
+}
+
+/// Another switch with the same program, and state of its own that begins as this one's is. Traces and digests do not follow.
+impl Clone for Pipeline {
+    fn clone(&self) -> Self {
+        Self {
+            program: Arc::clone(&self.program),
+            control: self.control.clone(),
+            work: Work::new(self.work.random.clone()),
+            packets: Vec::new(),
+            frames: Vec::new(),
+            digests: Vec::new(),
+        }
+    }
+}
+
 impl Pipeline {
     /// Compiles p4c's BMv2 JSON.
     ///
@@ -171,15 +194,9 @@ impl Pipeline {
         let (program, state) = program::load(json)?;
         let control = Control::new(state, program.digest_infos());
         Ok(Self {
-            program,
+            program: Arc::new(program),
             control,
-            work: Work {
-                random: Random::new(0),
-                scratch: Scratch::default(),
-                key: Vec::new(),
-                masked: Vec::new(),
-                trace: None,
-            },
+            work: Work::new(Random::new(0)),
             packets: Vec::new(),
             frames: Vec::new(),
             digests: Vec::new(),

@@ -5,6 +5,7 @@ mod batch;
 mod connections;
 mod digests;
 mod entities;
+mod install;
 mod ledger;
 mod limits;
 mod notify;
@@ -22,6 +23,7 @@ mod state;
 mod stream;
 mod tls;
 
+pub use install::{InstallError, install};
 pub use limits::Limits;
 pub use tls::Tls;
 

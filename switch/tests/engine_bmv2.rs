@@ -30,7 +30,7 @@ fn forward(pipeline: &mut Pipeline, frames: &[Vec<u8>]) -> Vec<(u16, Vec<u8>)> {
         pipeline.ingress(0, 0, frame, &mut queue);
         while !queue.is_empty() {
             let packet = queue.remove(0);
-            if let EgressOutcome::Transmit { port, frame } =
+            if let EgressOutcome::Transmit { port, frame, .. } =
                 pipeline.egress(0, packet, QueueMetadata::default(), &mut queue)
             {
                 sent.push((port, frame));

@@ -72,7 +72,7 @@ fn ipv6(payload: usize) -> Vec<u8> {
 fn leave(pipeline: &mut Pipeline, packet: Enqueue) -> Vec<u8> {
     let meta = QueueMetadata { deq_qdepth: 1, ..QueueMetadata::default() };
     match pipeline.egress(0, packet, meta, &mut Vec::new()) {
-        EgressOutcome::Transmit { port, frame } => {
+        EgressOutcome::Transmit { port, frame, .. } => {
             assert_eq!(u64::from(port), PORT);
             frame
         }
@@ -293,6 +293,46 @@ fn what_is_offered_is_admitted_cut_or_dropped() {
         pipeline.control().counter("Egress.transmitted", PORT * 8 + queue).unwrap().packets
     };
     assert_eq!((sent(&mut pipeline, CLASS), sent(&mut pipeline, TRIM)), (28, 5));
+}
+
+#[test]
+fn a_head_and_a_length_fare_as_the_whole_frame_does() {
+    let (mut whole, mut heads) = (pipeline(), pipeline());
+    let (mut of_whole, mut of_heads) = (Vec::new(), Vec::new());
+    // Admitted, cut and dropped: over IPv4 and IPv6, shorter than a head and longer.
+    for number in 0..64 {
+        let frame = match number % 4 {
+            0 => ipv6(1_406),
+            1 => ipv4(10),
+            _ => ipv4(1_426),
+        };
+        let head = &frame[..frame.len().min(62)];
+        whole.ingress(number * 1_000, 1, &frame, &mut of_whole);
+        heads.ingress_head(number * 1_000, 1, head, frame.len(), &mut of_heads);
+        assert_eq!(of_whole.len(), of_heads.len(), "frame {number}");
+    }
+    assert!(of_whole.len() > 20 && of_whole.len() < 64, "{} of 64 were admitted or cut", of_whole.len());
+    for (ours, theirs) in of_heads.into_iter().zip(of_whole) {
+        assert_eq!((ours.port, ours.queue, ours.length), (theirs.port, theirs.queue, theirs.length));
+        let leave = |pipeline: &mut Pipeline, packet| match pipeline.egress(
+            1_000_000,
+            packet,
+            QueueMetadata::default(),
+            &mut Vec::new(),
+        ) {
+            EgressOutcome::Transmit { frame, length, .. } => (frame, length),
+            other => panic!("{other:?}"),
+        };
+        let (head, length) = leave(&mut heads, ours);
+        let (frame, whole_length) = leave(&mut whole, theirs);
+        assert_eq!((length, whole_length), (frame.len(), frame.len()));
+        assert_eq!(head, frame[..head.len()]);
+        assert_eq!(head.len(), frame.len().min(62));
+    }
+    for name in ["Ingress.admitted", "Ingress.trimmed", "Ingress.tail_dropped", "Ingress.trim_dropped"] {
+        let count = |pipeline: &mut Pipeline| pipeline.control().counter(name, PORT * 8 + CLASS).unwrap();
+        assert_eq!(count(&mut heads), count(&mut whole), "{name}");
+    }
 }
 
 #[test]

@@ -28,10 +28,36 @@ pub(super) fn of(fabric: &Fabric) -> Result<Topology, String> {
     Ok(topology)
 }
 
-fn host_numbers(fabric: &Fabric) -> BTreeMap<&str, u32> {
+/// A switch's port numbers, in the order of its links in [`of`], by its number.
+pub(super) fn ports(fabric: &Fabric) -> BTreeMap<u32, Vec<u16>> {
+    let numbers = switch_numbers(fabric);
+    let mut ports: BTreeMap<u32, Vec<u16>> = BTreeMap::new();
+    for link in fabric.links.iter().filter(|link| link.up) {
+        for end in [&link.a, &link.b] {
+            if let End::Port(name, port) = end
+                && let Some(&number) = numbers.get(name.as_str())
+            {
+                ports.entry(number).or_default().push(*port);
+            }
+        }
+    }
+    ports
+}
+
+/// Hosts by number.
+pub(super) fn host_names(fabric: &Fabric) -> Vec<&str> {
     let mut hosts: Vec<_> = fabric.hosts.iter().map(|(name, host)| (host.ip, name.as_str())).collect();
     hosts.sort_unstable();
-    hosts.into_iter().map(|(_, name)| name).zip(0..).collect()
+    hosts.into_iter().map(|(_, name)| name).collect()
+}
+
+/// Switches by number.
+pub(super) fn switch_names(fabric: &Fabric) -> BTreeMap<u32, String> {
+    (0..).zip(fabric.switches.keys().cloned()).collect()
+}
+
+fn host_numbers(fabric: &Fabric) -> BTreeMap<&str, u32> {
+    host_names(fabric).into_iter().zip(0..).collect()
 }
 
 fn switch_numbers(fabric: &Fabric) -> BTreeMap<&str, u32> {

@@ -45,7 +45,7 @@ impl Counts {
         self.most_bytes = self.most_bytes.max(other.most_bytes);
     }
 
-    fn drop(&mut self, packet: &Packet) {
+    pub(crate) fn drop(&mut self, packet: &Packet) {
         if packet.kind == super::packet::Kind::Data {
             self.dropped += 1;
         } else {

@@ -1,12 +1,12 @@
 //! A switch with its hosts, and the events that happen there: what one thread runs without asking others.
 
 use super::calendar::Calendar;
-use super::discipline::{Counts, Discipline};
 use super::host::{Around, Finish, Host};
 use super::line::Line;
 use super::network::{Network, Totals};
 use super::packet::{Kind, Packet};
-use super::random::{Random, mix};
+use super::random::Random;
+use super::switch::{Sent, Switch};
 use super::topology::Node;
 use super::workload::Begin;
 use std::collections::BTreeMap;
@@ -22,31 +22,35 @@ pub(crate) enum Side {
 /// What happens, at a node of the domain.
 #[derive(Debug)]
 pub(crate) enum Event {
-    Arrival { node: Node, packet: Packet },
-    PortFree { switch: u32, port: u32 },
-    CardFree { host: u32 },
-    Timer { host: u32, side: Side, slot: u32 },
-    Pull { host: u32 },
-    Begin { flow: u32 },
-    Change { change: u32 },
-}
-
-#[derive(Debug)]
-struct Port {
-    line: Line,
-    peer: Node,
-    queues: Box<dyn Discipline>,
-    counts: Counts,
-    armed: bool,
-    coin: Random,
-}
-
-#[derive(Debug)]
-struct Switch {
-    number: u32,
-    ports: Vec<Port>,
-    /// What tells its choice of paths from others'.
-    salt: u64,
+    Arrival {
+        node: Node,
+        packet: Packet,
+    },
+    PortFree {
+        switch: u32,
+        port: u32,
+    },
+    CardFree {
+        host: u32,
+    },
+    Timer {
+        host: u32,
+        side: Side,
+        slot: u32,
+    },
+    Pull {
+        host: u32,
+    },
+    Begin {
+        flow: u32,
+    },
+    Change {
+        change: u32,
+    },
+    /// Switches have other ways.
+    Reroute {
+        era: u32,
+    },
 }
 
 /// See the module.
@@ -57,7 +61,11 @@ pub(crate) struct Domain {
     calendar: Calendar<Event>,
     hosts: Vec<Host>,
     coins: Vec<Random>,
+    /// By host, what its switch calls the port.
+    ingress: Vec<u16>,
     switches: Vec<Switch>,
+    /// Ports that have something to send.
+    asked: Vec<u32>,
     waiting: BTreeMap<u32, u32>,
     totals: Totals,
     pub(crate) finished: Vec<Finish>,
@@ -65,6 +73,8 @@ pub(crate) struct Domain {
     /// By domain: frames that arrive there, and when.
     pub(crate) leaving: Vec<Vec<(u64, Event)>>,
     now_ns: u64,
+    /// Which of the network's ways its switches go by.
+    era: usize,
     /// Of those finished, how many were looked at, and how many are of the foreground.
     counted: (usize, u64),
 }
@@ -80,6 +90,8 @@ impl Domain {
                 calendar: Calendar::default(),
                 hosts: Vec::new(),
                 coins: Vec::new(),
+                ingress: Vec::new(),
+                asked: Vec::new(),
                 switches: Vec::new(),
                 waiting: BTreeMap::new(),
                 totals: Totals::default(),
@@ -87,6 +99,7 @@ impl Domain {
                 began: Vec::new(),
                 leaving: (0..domains).map(|_| Vec::new()).collect(),
                 now_ns: 0,
+                era: 0,
                 counted: (0, 0),
             })
             .collect();
@@ -97,27 +110,14 @@ impl Domain {
         }
         let cards = network.topology.cards();
         for (number, place) in (0_u32..).zip(&network.hosts) {
-            let (link, (senders, receivers)) = (cards[number as usize].0, ends[number as usize]);
+            let ((at, link, switch), (senders, receivers)) = (cards[number as usize], ends[number as usize]);
             let domain = &mut made[place.domain as usize];
             domain.hosts.push(Host::new(number, Line::new(link.rate_bps, link.delay_ns), senders, receivers));
             domain.coins.push(Random::new(network.seed, u64::from(number)));
+            domain.ingress.push(network.ingress(at, switch));
         }
         for ((number, place), ports) in (0_u32..).zip(&network.switches).zip(network.topology.ports()) {
-            let port = |(port, (link, peer)): (u64, &(_, Node))| {
-                let link: &super::topology::Link = link;
-                let place = (u64::from(number) + 1) << 32 | port;
-                Port {
-                    line: Line::new(link.rate_bps, link.delay_ns),
-                    peer: *peer,
-                    queues: network.rule.build(network.seed, place),
-                    counts: Counts::default(),
-                    armed: false,
-                    coin: Random::new(network.seed, place),
-                }
-            };
-            let ports = (0..).zip(&ports).map(port).collect();
-            let salt = mix(network.seed ^ mix(u64::from(number)));
-            made[place.domain as usize].switches.push(Switch { number, ports, salt });
+            made[place.domain as usize].switches.push(Switch::new(network, number, &ports));
         }
         for (number, planned) in (0_u32..).zip(&network.flows) {
             let domain = &mut made[network.hosts[planned.flow.source as usize].domain as usize];
@@ -130,6 +130,9 @@ impl Domain {
                     domain.waiting.insert(number, planned.waits_for);
                 }
             }
+        }
+        for (era, (at_ns, _)) in (1..).zip(&network.later) {
+            made.iter_mut().for_each(|domain| domain.calendar.push(*at_ns, Event::Reroute { era }));
         }
         // Both ends' domains hear of a change.
         for (number, change) in (0_u32..).zip(&network.changes) {
@@ -189,8 +192,8 @@ impl Domain {
             }
             Event::PortFree { switch, port } => {
                 let index = self.network.switches[switch as usize].index as usize;
-                self.switches[index].ports[port as usize].armed = false;
-                self.serve(index, port);
+                self.switches[index].woken(port);
+                self.serve(switch, index, port);
             }
             Event::CardFree { host } => self.at_host(host, |host, _| host.handle_free()),
             Event::Timer { host, side, slot } => {
@@ -202,35 +205,43 @@ impl Domain {
                 self.at_host(host, |host, around| host.begin(around, flow));
             }
             Event::Change { change } => self.change(change),
+            Event::Reroute { era } => self.era = era as usize,
         }
     }
 
     /// Calls a host and sends what it has to send.
     fn at_host(&mut self, number: u32, act: impl FnOnce(&mut Host, &mut Around<'_>)) {
-        let network = Arc::clone(&self.network);
-        let index = network.hosts[number as usize].index as usize;
-        let Self { hosts, calendar, totals, finished, waiting, began, now_ns, .. } = self;
-        let mut around =
-            Around { now_ns: *now_ns, network: &network, calendar, totals, finished, waiting, began };
-        let host = &mut hosts[index];
-        act(host, &mut around);
-        let mut left = host.poll_transmit(&mut around);
+        let index = self.network.hosts[number as usize].index as usize;
+        let mut left = self.with_host(index, |host, around| {
+            act(host, around);
+            host.poll_transmit(around)
+        });
         while let Some((at_ns, packet)) = left.take() {
             let line = &self.hosts[index].line;
             let (up, loss, peer) = (line.up, line.loss, self.network.routes.attached(number));
             if up && !(loss > 0.0 && self.coins[index].unit() < loss) {
-                self.leave(at_ns, Node::Switch(peer), packet);
+                self.leave(at_ns, Node::Switch(peer), self.ingress[index], packet);
             } else {
                 self.totals.lost += u64::from(packet.kind == Kind::Data);
             }
-            let Self { hosts, calendar, totals, finished, waiting, began, now_ns, .. } = self;
-            let mut around =
-                Around { now_ns: *now_ns, network: &network, calendar, totals, finished, waiting, began };
-            left = hosts[index].poll_transmit(&mut around);
+            left = self.with_host(index, Host::poll_transmit);
         }
     }
 
-    fn leave(&mut self, at_ns: u64, node: Node, packet: Packet) {
+    fn with_host<R>(&mut self, index: usize, act: impl FnOnce(&mut Host, &mut Around<'_>) -> R) -> R {
+        let Self { network, hosts, calendar, totals, finished, waiting, began, now_ns, .. } = self;
+        act(
+            &mut hosts[index],
+            &mut Around { now_ns: *now_ns, network, calendar, totals, finished, waiting, began },
+        )
+    }
+
+    /// Puts a packet on its way; `ingress` is what the switch that gets it calls the port.
+    fn leave(&mut self, at_ns: u64, node: Node, ingress: u16, mut packet: Packet) {
+        if let Some(programs) = self.network.reads_heads(node) {
+            let head = packet.head.take().unwrap_or_else(|| Box::new(programs.head(&packet)));
+            packet.head.insert(head).ingress = ingress;
+        }
         let (domain, event) = (place(&self.network, node).0, Event::Arrival { node, packet });
         if domain == self.number {
             self.calendar.push(at_ns, event);
@@ -239,70 +250,45 @@ impl Domain {
         }
     }
 
-    /// A switch takes a packet: the route, the choice among equal ports, the queue.
+    /// A switch takes a packet.
     fn forward(&mut self, number: u32, packet: Packet) {
         let index = self.network.switches[number as usize].index as usize;
-        let switch = &mut self.switches[index];
-        let ports = self.network.routes.ports(number, packet.destination);
-        let up = ports.iter().filter(|&&port| switch.ports[port as usize].line.up).count();
-        if up == 0 {
-            self.totals.lost += u64::from(packet.kind == Kind::Data);
-            return;
+        let data = packet.kind == Kind::Data;
+        let mut asked = std::mem::take(&mut self.asked);
+        let routes = self.network.ways(self.era);
+        if !self.switches[index].take(self.now_ns, routes, packet, &mut asked) {
+            self.totals.lost += u64::from(data);
         }
-        // Whoever keeps the flow and the entropy keeps the path.
-        let draw = mix(switch.salt ^ (u64::from(packet.flow) << 16 | u64::from(packet.entropy)));
-        let nth = if up == 1 { 0 } else { (draw % up as u64) as usize };
-        let Some(&port) = ports.iter().filter(|&&port| switch.ports[port as usize].line.up).nth(nth) else {
-            return;
-        };
-        let at = &mut switch.ports[port as usize];
-        at.counts.offered += u64::from(packet.kind == Kind::Data);
-        at.queues.enqueue(self.now_ns, packet, &mut at.counts);
-        at.counts.most_bytes = at.counts.most_bytes.max(at.queues.bytes());
-        self.serve(index, port);
+        asked.drain(..).for_each(|port| self.serve(number, index, port));
+        self.asked = asked;
     }
 
     /// Puts a port's next frame on its line, if that is free.
-    fn serve(&mut self, index: usize, port: u32) {
-        let switch = &mut self.switches[index];
-        let at = &mut switch.ports[port as usize];
-        if at.line.free_at_ns <= self.now_ns
-            && let Some(packet) = at.queues.dequeue()
-        {
-            let at_ns = at.line.transmit(self.now_ns, packet.length);
-            let gone = !at.line.up || (at.line.loss > 0.0 && at.coin.unit() < at.line.loss);
-            let peer = at.peer;
-            if gone {
-                self.totals.lost += u64::from(packet.kind == Kind::Data);
-            } else {
-                self.leave(at_ns, peer, packet);
-            }
+    fn serve(&mut self, number: u32, index: usize, port: u32) {
+        match self.switches[index].send(self.now_ns, &self.network, port) {
+            Sent::Away(at_ns, node, ingress, packet) => self.leave(at_ns, node, ingress, packet),
+            Sent::Lost(packet) => self.totals.lost += u64::from(packet.kind == Kind::Data),
+            Sent::Nothing => {}
         }
-        let switch = &mut self.switches[index];
-        let at = &mut switch.ports[port as usize];
-        if at.queues.bytes() > 0 && !std::mem::replace(&mut at.armed, true) {
-            let event = Event::PortFree { switch: switch.number, port };
-            self.calendar.push(at.line.free_at_ns.max(self.now_ns), event);
+        if let Some(at_ns) = self.switches[index].wake(self.now_ns, port) {
+            self.calendar.push(at_ns, Event::PortFree { switch: number, port });
         }
     }
 
     fn change(&mut self, number: u32) {
         let change = self.network.changes[number as usize];
         let link = self.network.topology.links[change.link];
-        for (end, other) in [(link.ends[0], link.ends[1]), (link.ends[1], link.ends[0])] {
+        for end in link.ends {
             let (domain, index) = place(&self.network, end);
             if domain != self.number {
                 continue;
             }
-            let line = match end {
-                Node::Host(_) => Some(&mut self.hosts[index].line),
-                Node::Switch(_) => {
-                    let ports = &mut self.switches[index].ports;
-                    ports.iter_mut().find(|port| port.peer == other).map(|port| &mut port.line)
+            match end {
+                Node::Host(_) => {
+                    let line = &mut self.hosts[index].line;
+                    (line.up, line.loss) = (change.up, change.loss);
                 }
-            };
-            if let Some(line) = line {
-                (line.up, line.loss) = (change.up, change.loss);
+                Node::Switch(_) => self.switches[index].change(change.link, change.up, change.loss),
             }
         }
     }
@@ -310,9 +296,7 @@ impl Domain {
     /// What happened here.
     pub(crate) fn totals(&self) -> Totals {
         let mut totals = self.totals.clone();
-        for port in self.switches.iter().flat_map(|switch| &switch.ports) {
-            totals.switches.add(&port.counts);
-        }
+        self.switches.iter().for_each(|switch| totals.switches.add(&switch.counts()));
         self.hosts.iter().for_each(|host| host.count_open(&mut totals));
         totals.memory = self.calendar.memory();
         totals

@@ -2,11 +2,13 @@
 
 use super::discipline::{Counts, Rule};
 use super::packet::HEAD;
+use super::program::Programs;
 use super::random::mix;
+use super::run::Setup;
 use super::topology::{Node, Routes, Topology};
 use super::transport::{Flow, Transport};
-use super::workload::{Begin, Demand};
-use std::collections::BTreeMap;
+use super::workload::Begin;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A flow of the run, and what waits for it.
 #[derive(Debug)]
@@ -48,7 +50,10 @@ pub(crate) struct Place {
 #[derive(Debug)]
 pub(crate) struct Network {
     pub(crate) flows: Vec<Planned>,
+    /// Ways when all links are up: how long they are, and where hosts are attached.
     pub(crate) routes: Routes,
+    /// From when on switches have other ways, and those; ascending.
+    pub(crate) later: Vec<(u64, Routes)>,
     pub(crate) topology: Topology,
     pub(crate) hosts: Vec<Place>,
     pub(crate) switches: Vec<Place>,
@@ -57,23 +62,18 @@ pub(crate) struct Network {
     pub(crate) lookahead_ns: u64,
     pub(crate) transport: Transport,
     pub(crate) rule: Rule,
+    pub(crate) programs: Option<Programs>,
     pub(crate) seed: u64,
     pub(crate) changes: Vec<LinkChange>,
 }
 
 impl Network {
     /// Plans a run. Demands name hosts of the topology, and wait only for earlier ones that end where they begin.
-    pub(crate) fn new(
-        topology: Topology,
-        demands: &[Demand],
-        payload: u32,
-        transport: Transport,
-        rule: Rule,
-        changes: Vec<LinkChange>,
-        seed: u64,
-    ) -> Self {
-        let routes = Routes::new(&topology);
-        let (hosts, switches, domains, lookahead_ns) = divide(&topology);
+    pub(crate) fn new(setup: &Setup) -> Self {
+        let Setup { topology, demands, payload, seed, .. } = setup;
+        let (payload, seed) = (*payload, *seed);
+        let routes = Routes::new(topology);
+        let (hosts, switches, domains, lookahead_ns) = divide(topology);
         let mut slots: BTreeMap<(u32, bool), u32> = BTreeMap::new();
         let mut slot = |host: u32, sends: bool| {
             let next = slots.entry((host, sends)).or_default();
@@ -116,18 +116,63 @@ impl Network {
         }
         Self {
             flows,
+            later: later(setup),
             routes,
-            topology,
+            topology: topology.clone(),
             hosts,
             switches,
             domains,
             lookahead_ns,
-            transport,
-            rule,
+            transport: setup.transport.clone(),
+            rule: setup.rule,
+            programs: setup.programs.clone(),
             seed,
-            changes,
+            changes: setup.changes.clone(),
         }
     }
+
+    /// The ways of an era: 0 is the first, others are `later`'s.
+    pub(crate) fn ways(&self, era: usize) -> &Routes {
+        let later = era.checked_sub(1).and_then(|era| self.later.get(era));
+        later.map_or(&self.routes, |(_, routes)| routes)
+    }
+
+    /// What a node calls the port at its end of a link, where it is a switch that runs the program.
+    pub(crate) fn ingress(&self, link: usize, node: Node) -> u16 {
+        let (Some(programs), Node::Switch(switch)) = (&self.programs, node) else { return 0 };
+        let Some(program) = programs.of(switch) else { return 0 };
+        let place = self.topology.links_of(switch).iter().position(|&other| other == link);
+        place.and_then(|place| program.ports.get(place)).copied().unwrap_or(0)
+    }
+
+    /// Whether a node looks at heads.
+    pub(crate) fn reads_heads(&self, node: Node) -> Option<&Programs> {
+        let (Some(programs), Node::Switch(switch)) = (&self.programs, node) else { return None };
+        programs.of(switch).map(|_| programs)
+    }
+}
+
+/// The ways after each change of links, as long after it as whoever writes them takes.
+fn later(setup: &Setup) -> Vec<(u64, Routes)> {
+    let Some(delay_ns) = setup.reroute_ns else { return Vec::new() };
+    let mut changes = setup.changes.clone();
+    changes.sort_by_key(|change| change.at_ns);
+    let (mut down, mut made) = (BTreeSet::new(), Vec::new());
+    for together in changes.chunk_by(|a, b| a.at_ns == b.at_ns) {
+        let before = down.clone();
+        for change in together {
+            if change.up {
+                down.remove(&change.link);
+            } else {
+                down.insert(change.link);
+            }
+        }
+        if down != before {
+            let at_ns = together[0].at_ns.saturating_add(delay_ns);
+            made.push((at_ns, Routes::without(&setup.topology, &down)));
+        }
+    }
+    made
 }
 
 /// Each switch with its hosts is a domain; where links between switches have no delay there is only one.
@@ -138,7 +183,7 @@ fn divide(topology: &Topology) -> (Vec<Place>, Vec<Place>, u32, u64) {
     let one = lookahead_ns == 0;
     let mut inside = vec![0; if one { 1 } else { topology.switches as usize }];
     let mut hosts = Vec::new();
-    for (_, other) in topology.cards() {
+    for (_, _, other) in topology.cards() {
         let switch = if let Node::Switch(switch) = other { switch } else { 0 };
         let domain = if one { 0 } else { switch };
         hosts.push(Place { domain, index: inside[domain as usize] });

@@ -1,5 +1,7 @@
 //! What travels: the head of a frame, and its length. Bodies are not simulated; a cut changes the length.
 
+use super::program::Head;
+
 /// Bytes in front of what a DATA packet carries, the same for all transports so that they are compared at equal payloads: Ethernet 14, IPv4 20, UDP 8,
 /// 20 of the transport (docs/wire-format.md's header; TCP's is as long as UDP's and 12 of that).
 pub const HEAD: u32 = 62;
@@ -91,8 +93,11 @@ pub struct Packet {
     pub trimming: Trimming,
     /// When it left its sender, ns; in answers, when the packet did that is answered.
     pub sent_ns: u64,
-    /// What arrived, where one answer tells it of several packets.
-    pub(crate) reports: Option<Box<[Report]>>,
+    /// What arrived, where one answer tells it of several packets. A box of a list is half as long here, and most packets have none.
+    #[expect(clippy::box_collection, reason = "packets are short")]
+    pub(crate) reports: Option<Box<Vec<Report>>>,
+    /// As switches with a program see it.
+    pub(crate) head: Option<Box<Head>>,
 }
 
 impl Packet {
@@ -113,6 +118,7 @@ impl Packet {
             trimming: Trimming::Plain,
             sent_ns: 0,
             reports: None,
+            head: None,
         }
     }
 
@@ -133,6 +139,7 @@ impl Packet {
             trimming: Trimming::Plain,
             sent_ns: self.sent_ns,
             reports: None,
+            head: None,
         }
     }
 

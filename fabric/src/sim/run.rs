@@ -10,6 +10,7 @@
 use super::discipline::{Counts, Rule};
 use super::domain::{Domain, Event};
 use super::network::{LinkChange, Network, Totals};
+use super::program::Programs;
 use super::topology::Topology;
 use super::transport::Transport;
 use super::workload::Demand;
@@ -30,10 +31,14 @@ pub struct Setup {
     pub payload: u32,
     /// Of all hosts.
     pub transport: Transport,
-    /// Of all ports of all switches.
+    /// Of all ports of all plain switches.
     pub rule: Rule,
+    /// Switches that run the P4 program instead.
+    pub programs: Option<Programs>,
     /// Links that change.
     pub changes: Vec<LinkChange>,
+    /// So long after a change all plain switches have other ways, as if a controller had written them; none: they avoid links of their own that are down, and nobody tells the others.
+    pub reroute_ns: Option<u64>,
     /// Of every coin.
     pub seed: u64,
     /// Virtual time at which the run ends, whatever is not over, ns.
@@ -92,87 +97,99 @@ pub struct Outcome {
 type Inbox = Mutex<Vec<(usize, Vec<(u64, Event)>)>>;
 
 /// Simulates with up to `threads` threads; `progress` hears how far it is, now and then.
-pub fn run(setup: &Setup, threads: usize, mut progress: impl FnMut(Progress)) -> Outcome {
-    let Setup { topology, demands, payload, transport, rule, changes, seed, limit_ns } = setup;
-    let network =
-        Network::new(topology.clone(), demands, *payload, transport.clone(), *rule, changes.clone(), *seed);
-    let network = Arc::new(network);
+pub fn run(setup: &Setup, threads: usize, progress: impl FnMut(Progress)) -> Outcome {
+    let (network, limit_ns) = (Arc::new(Network::new(setup)), setup.limit_ns);
     let mut domains = Domain::all(&network);
     let threads = threads.clamp(1, domains.len());
     let window_ns = network.lookahead_ns.min(LONGEST_WINDOW_NS);
     let foreground = network.flows.iter().filter(|planned| planned.foreground).count() as u64;
 
-    let inboxes: Vec<Inbox> = domains.iter().map(|_| Inbox::default()).collect();
-    // Of each thread: its next event, and its flows of the foreground that are over.
-    let reports: Vec<(AtomicU64, AtomicU64)> = (0..threads).map(|_| Default::default()).collect();
-    let (barrier, end_ns) = (Barrier::new(threads), AtomicU64::new(0));
+    // Of this round and of the next: who is ahead already writes the next one's.
+    let inboxes: [Vec<Inbox>; 2] =
+        std::array::from_fn(|_| domains.iter().map(|_| Inbox::default()).collect());
+    let reports: [Vec<Report>; 2] =
+        std::array::from_fn(|_| (0..threads).map(|_| Report::default()).collect());
+    let shared = Shared { inboxes, reports, barrier: Barrier::new(threads), window_ns, limit_ns, foreground };
     // Every nth domain: racks come first and are what takes time.
     let mut parts: Vec<Vec<(usize, &mut Domain)>> = (0..threads).map(|_| Vec::new()).collect();
     for (number, domain) in domains.iter_mut().enumerate() {
         parts[number % threads].push((number, domain));
     }
     std::thread::scope(|scope| {
-        let (inboxes, reports, barrier, end_ns) = (&inboxes, &reports, &barrier, &end_ns);
+        let shared = &shared;
         let mut parts = parts.into_iter().enumerate();
         let first = parts.next();
-        for (thread, mut part) in parts {
-            scope.spawn(move || {
-                loop {
-                    report(&mut part, &reports[thread]);
-                    barrier.wait();
-                    barrier.wait();
-                    let end_ns = end_ns.load(Ordering::Acquire);
-                    if end_ns == 0 {
-                        return;
-                    }
-                    window(&mut part, end_ns, inboxes, barrier);
-                }
-            });
+        for (thread, part) in parts {
+            scope.spawn(move || work(thread, part, shared, |_| {}));
         }
-        let Some((_, mut part)) = first else { return };
-        loop {
-            report(&mut part, &reports[0]);
-            barrier.wait();
-            let next = reports.iter().map(|(next, _)| next.load(Ordering::Acquire)).min().unwrap_or(u64::MAX);
-            let finished = reports.iter().map(|(_, finished)| finished.load(Ordering::Acquire)).sum();
-            let over = next > *limit_ns || finished == foreground;
-            let end = if over { 0 } else { next.saturating_add(window_ns) };
-            end_ns.store(end, Ordering::Release);
-            barrier.wait();
-            if over {
-                return;
-            }
-            progress(Progress { now_ns: next, finished, flows: foreground });
-            window(&mut part, end, inboxes, barrier);
+        if let Some((thread, part)) = first {
+            work(thread, part, shared, progress);
         }
     });
     outcome(&network, &domains)
 }
 
-/// Says what a thread's domains have done, and what is next there.
-fn report(part: &mut [(usize, &mut Domain)], (next, finished): &(AtomicU64, AtomicU64)) {
-    let at_ns = part.iter().filter_map(|(_, domain)| domain.next_at()).min().unwrap_or(u64::MAX);
-    next.store(at_ns, Ordering::Release);
-    let count: u64 = part.iter_mut().map(|(_, domain)| domain.count_finished()).sum();
-    finished.store(count, Ordering::Release);
+/// A thread's next event, and its flows of the foreground that are over.
+type Report = (AtomicU64, AtomicU64);
+
+/// What threads tell each other.
+struct Shared {
+    /// By round, and domain.
+    inboxes: [Vec<Inbox>; 2],
+    /// By round, and thread.
+    reports: [Vec<Report>; 2],
+    barrier: Barrier,
+    window_ns: u64,
+    limit_ns: u64,
+    foreground: u64,
 }
 
-/// Runs a thread's domains to the end of a window, and hands over what leaves them. All threads meet before anyone takes anything in.
-fn window(part: &mut [(usize, &mut Domain)], end_ns: u64, inboxes: &[Inbox], barrier: &Barrier) {
-    for (number, domain) in part.iter_mut() {
+/// Runs a thread's domains, window by window, until all threads see that the run is over. They meet once a window: what one hands over it has counted among what comes next, and all draw the same
+/// conclusions from the same reports.
+fn work(
+    thread: usize,
+    mut part: Vec<(usize, &mut Domain)>,
+    shared: &Shared,
+    mut progress: impl FnMut(Progress),
+) {
+    let Shared { inboxes, reports, barrier, window_ns, limit_ns, foreground } = shared;
+    let mut handed_ns = u64::MAX;
+    for round in 0_usize.. {
+        let at_ns = part.iter().filter_map(|(_, domain)| domain.next_at()).min().unwrap_or(u64::MAX);
+        let over: u64 = part.iter_mut().map(|(_, domain)| domain.count_finished()).sum();
+        let (inboxes, next) = (&inboxes[round % 2], &inboxes[(round + 1) % 2]);
+        let reports = &reports[round % 2];
+        reports[thread].0.store(at_ns.min(handed_ns), Ordering::Release);
+        reports[thread].1.store(over, Ordering::Release);
+        barrier.wait();
+        let now_ns = reports.iter().map(|(next, _)| next.load(Ordering::Acquire)).min().unwrap_or(u64::MAX);
+        let finished = reports.iter().map(|(_, finished)| finished.load(Ordering::Acquire)).sum();
+        if now_ns > *limit_ns || finished == *foreground {
+            return;
+        }
+        progress(Progress { now_ns, finished, flows: *foreground });
+        for (number, domain) in &mut part {
+            let mut frames = std::mem::take(&mut *lock(&inboxes[*number]));
+            frames.sort_unstable_by_key(|(from, _)| *from);
+            frames.into_iter().for_each(|(_, frames)| domain.take(frames.into_iter()));
+        }
+        handed_ns = window(&mut part, now_ns.saturating_add(*window_ns), next);
+    }
+}
+
+/// Runs a thread's domains to the end of a window, and hands over what leaves them. Gives when the first of that arrives.
+fn window(part: &mut [(usize, &mut Domain)], end_ns: u64, inboxes: &[Inbox]) -> u64 {
+    let mut handed_ns = u64::MAX;
+    for (number, domain) in part {
         domain.run(end_ns);
         for (to, frames) in domain.leaving.iter_mut().enumerate() {
             if !frames.is_empty() {
+                handed_ns = frames.iter().map(|(at_ns, _)| *at_ns).fold(handed_ns, u64::min);
                 lock(&inboxes[to]).push((*number, std::mem::take(frames)));
             }
         }
     }
-    barrier.wait();
-    for (number, domain) in part.iter_mut() {
-        let mut frames = std::mem::take(&mut *lock(&inboxes[*number]));
-        frames.sort_unstable_by_key(|(from, _)| *from);
-        frames.into_iter().for_each(|(_, frames)| domain.take(frames.into_iter()));
-    }
+    handed_ns
 }
 
 /// A poisoned lock means that another thread has panicked, and that panic is on its way.

@@ -4,12 +4,13 @@ mod file;
 mod locate;
 mod quantity;
 
-pub use file::{File, Files, ScenarioError};
+pub use file::{File, Files, Programmed, ScenarioError};
 pub use quantity::{Bytes, Duration, Rate};
 
 use super::discipline::{Rule, Rungs};
 use super::network::LinkChange;
 use super::packet::HEAD;
+use super::program::Programs;
 use super::run::Setup;
 use super::topology::{Shape, Topology};
 use super::transport::{Delivery, Law, MltConfig, Transport, TrimwireConfig};
@@ -17,7 +18,7 @@ use super::workload::{
     Background, Demand, ParameterServer, Sizes, all_to_all, incast, parameter_server, permutation, ring,
 };
 use file::{
-    DeliveryWord, LawWord, Run, SizesWord, SwitchWords, TopologyWords, TransportWords, WorkloadWords,
+    DeliveryWord, LawWord, P4Words, Run, SizesWord, SwitchWords, TopologyWords, TransportWords, WorkloadWords,
 };
 use trimwire_agent::rate::{DctcpConfig, Limits, RateConfig, TimelyConfig, TrimTargetConfig};
 
@@ -54,15 +55,23 @@ fn prepare(file: &File, run: &Run, files: &mut dyn Files) -> Result<Prepared, Wr
     }
     let words = run.workload.as_ref().unwrap_or(&file.workload);
     let seed = file.seed;
-    let rate_bps = topology.cards().first().map_or(1, |(link, _)| link.rate_bps);
+    let rate_bps = topology.cards().first().map_or(1, |(_, link, _)| link.rate_bps);
     let demands = demands(words, &topology, rate_bps, run.compression.unwrap_or(1.0), seed, files)?;
     let transport = transport(&run.transport, rate_bps, &topology, words)?;
     let frame = u64::from(payload + HEAD);
     let rule = rule(run.switch.as_ref(), &run.transport, rate_bps, payload, frame);
+    let name = run.topology.as_ref().unwrap_or(&file.topology).fabric.as_deref();
+    let programs = programs(run, name, &topology, rule, payload, files)?;
     let changes = changes(file, &topology)?;
+    let reroute_ns = file.reroute.map(|time| time.0);
+    if reroute_ns.is_some() && programs.is_some() {
+        let reason = "p4: the program's tables stay as they were written; valid without reroute";
+        return wrong(&["switch", "p4"], reason.to_owned());
+    }
     let ideal_s = ideal_s(&demands, &topology);
     let limit_ns = file.limit.map_or(10_000_000_000, |limit| limit.0);
-    let setup = Setup { topology, demands, payload, transport, rule, changes, seed, limit_ns };
+    let setup =
+        Setup { topology, demands, payload, transport, rule, programs, changes, reroute_ns, seed, limit_ns };
     Ok(Prepared { name: run.name.clone(), setup, ideal_s })
 }
 
@@ -367,6 +376,44 @@ fn rule(
     }
 }
 
+/// Switches that run the P4 program instead of the rule that stands for it. `fabric` is the file that the topology is from.
+fn programs(
+    run: &Run,
+    fabric: Option<&str>,
+    topology: &Topology,
+    rule: Rule,
+    payload: u32,
+    files: &mut dyn Files,
+) -> Result<Option<Programs>, Wrong> {
+    let Some(words) = run.switch.as_ref().filter(|words| words.p4.is_some()) else { return Ok(None) };
+    let wrong = |reason: &str| wrong(&["switch", "p4"], format!("p4: {reason}"));
+    let Rule::Ladder(rungs) = rule else {
+        return wrong("the program is run with transport trimwire; valid for others are plain switches");
+    };
+    let made = match (&words.p4, fabric) {
+        (Some(P4Words::Some(_)), Some(_)) => {
+            return wrong(
+                "with a fabric file all switches run the program, with the file's policy; valid is all",
+            );
+        }
+        (_, Some(_)) if words.has_thresholds() => {
+            return wrong("thresholds are the fabric file's; valid beside p4 is nothing");
+        }
+        (_, Some(name)) => files.programs(&Programmed::Fabric { name }),
+        (words, None) => {
+            let switches = match words {
+                Some(P4Words::Some(switches)) => switches.clone(),
+                _ => (0..topology.switches).collect(),
+            };
+            if let Some(switch) = switches.iter().find(|&&switch| switch >= topology.switches) {
+                return wrong(&format!("switch {switch}; the topology has {}, from 0", topology.switches));
+            }
+            files.programs(&Programmed::Generated { topology, rungs: &rungs, payload, switches: &switches })
+        }
+    };
+    made.map(Some).map_err(|reason| (vec!["switch", "p4"], reason))
+}
+
 fn changes(file: &File, topology: &Topology) -> Result<Vec<LinkChange>, Wrong> {
     let mut made = Vec::new();
     for change in &file.links {
@@ -403,6 +450,6 @@ fn ideal_s(demands: &[Demand], topology: &Topology) -> f64 {
     let times = bytes
         .iter()
         .zip(&cards)
-        .map(|(&(out, into), (link, _))| out.max(into) as f64 * 8.0 / link.rate_bps as f64);
+        .map(|(&(out, into), (_, link, _))| out.max(into) as f64 * 8.0 / link.rate_bps as f64);
     times.fold(0.0, f64::max)
 }

@@ -51,26 +51,26 @@ impl Topology {
             .collect()
     }
 
-    /// The links of every switch in the order of its ports, and what is at their other ends.
-    pub(crate) fn ports(&self) -> Vec<Vec<(Link, Node)>> {
+    /// The links of every switch in the order of its ports: place, link, what is at the other end.
+    pub(crate) fn ports(&self) -> Vec<Vec<(usize, Link, Node)>> {
         let mut ports = vec![Vec::new(); self.switches as usize];
-        for link in &self.links {
+        for (place, link) in self.links.iter().enumerate() {
             for (end, other) in [(link.ends[0], link.ends[1]), (link.ends[1], link.ends[0])] {
                 if let Node::Switch(switch) = end {
-                    ports[switch as usize].push((*link, other));
+                    ports[switch as usize].push((place, *link, other));
                 }
             }
         }
         ports
     }
 
-    /// The link of every host, and the switch (or host) at its other end.
-    pub(crate) fn cards(&self) -> Vec<(Link, Node)> {
+    /// The link of every host: place, link, the switch (or host) at its other end.
+    pub(crate) fn cards(&self) -> Vec<(usize, Link, Node)> {
         let mut cards = vec![None; self.hosts as usize];
-        for link in &self.links {
+        for (place, link) in self.links.iter().enumerate() {
             for (end, other) in [(link.ends[0], link.ends[1]), (link.ends[1], link.ends[0])] {
                 if let Node::Host(host) = end {
-                    cards[host as usize] = Some((*link, other));
+                    cards[host as usize] = Some((place, *link, other));
                 }
             }
         }

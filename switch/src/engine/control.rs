@@ -29,7 +29,7 @@ type Result<T> = std::result::Result<T, ControlError>;
 /// Tables, action profiles, counters, registers, meters, multicast groups and clone sessions, by full name.
 ///
 /// Nothing is changed when a call fails; the error names the culprit and the valid choices.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Control {
     pub(super) actions: Arc<[Action]>,
     pub(super) tables: Vec<Table>,

@@ -12,6 +12,8 @@ pub(super) struct Packet {
     pub(super) phv: Vec<u64>,
     /// The frame as it was received.
     pub(super) frame: Vec<u8>,
+    /// Bytes of payload behind `frame` that are counted and not kept.
+    pub(super) beyond: usize,
     /// Where in `frame` the parser stopped.
     pub(super) payload_at: usize,
     /// Transmit no more than this many bytes.
@@ -70,8 +72,10 @@ impl Packet {
     pub(super) fn copy_from(&mut self, other: &Self) {
         self.phv.clone_from(&other.phv);
         self.frame.clone_from(&other.frame);
-        let Self { payload_at, truncate, ingress_port, ingress_length, length, requests, .. } = *other;
-        (self.payload_at, self.truncate, self.ingress_port) = (payload_at, truncate, ingress_port);
+        let Self { beyond, payload_at, truncate, ingress_port, ingress_length, length, requests, .. } =
+            *other;
+        (self.beyond, self.payload_at, self.truncate, self.ingress_port) =
+            (beyond, payload_at, truncate, ingress_port);
         (self.ingress_length, self.length, self.requests) = (ingress_length, length, requests);
         (self.exit, self.failed, self.parser_error, self.checksum_error) = (false, None, 0, false);
     }

@@ -28,19 +28,35 @@ const MOST_DIGESTS: usize = 4096;
 impl Pipeline {
     /// Parser and ingress of one frame: zero, one or many (multicast, clones) packets are appended to `out`.
     pub fn ingress(&mut self, now_ns: u64, port: u16, frame: &[u8], out: &mut Vec<Enqueue>) {
+        self.ingress_head(now_ns, port, frame, frame.len(), out);
+    }
+
+    /// [`ingress`](Self::ingress) of a frame of `length` bytes of which only the first are there: what is behind `head` is counted
+    /// wherever lengths are, and nowhere kept. For simulations, whose packets have no bodies. `head` has to hold all that the program
+    /// extracts, or the packet is too short for its parser; checksums over payloads see what is there.
+    pub fn ingress_head(
+        &mut self,
+        now_ns: u64,
+        port: u16,
+        head: &[u8],
+        length: usize,
+        out: &mut Vec<Enqueue>,
+    ) {
         let mut packet = self.packets.pop().unwrap_or_default();
         packet.frame.clear();
-        packet.frame.extend_from_slice(frame);
-        packet.reset(self.program.code(false), frame.len());
+        packet.frame.extend_from_slice(head);
+        packet.beyond = length.saturating_sub(head.len());
+        let length = head.len() + packet.beyond;
+        packet.reset(self.program.code(false), length);
         packet.ingress_port = port;
         let intrinsics = &self.program.intrinsics;
         store64(&mut packet.phv, intrinsics.ingress_port, u64::from(port));
-        store64(&mut packet.phv, intrinsics.packet_length, frame.len() as u64);
+        store64(&mut packet.phv, intrinsics.packet_length, length as u64);
         set(&mut packet.phv, intrinsics.ingress_timestamp, now_ns / 1000);
         if let Some(trace) = &mut self.work.trace {
             trace.set_time(now_ns);
             packet.trace = trace.number();
-            trace.note(packet.trace, Event::Received { port, length: frame.len() });
+            trace.note(packet.trace, Event::Received { port, length });
         }
         self.run_ingress(now_ns, packet, out);
     }
@@ -83,15 +99,15 @@ impl Pipeline {
             self.retire(packet);
             return EgressOutcome::Drop;
         }
-        let frame = self.deparse(now_ns, &mut packet);
+        let (frame, length) = self.deparse(now_ns, &mut packet);
         if packet.requests.recirculate != 0 {
             self.note(packet.trace, || Event::Recirculated);
             self.recirculate(now_ns, packet, frame, out);
             return EgressOutcome::Recirculate;
         }
-        self.note(packet.trace, || Event::Transmitted { port, length: frame.len() });
+        self.note(packet.trace, || Event::Transmitted { port, length });
         self.retire(packet);
-        EgressOutcome::Transmit { port, frame }
+        EgressOutcome::Transmit { port, frame, length }
     }
 
     /// Runs the code that begins at `start`.
@@ -118,8 +134,8 @@ impl Pipeline {
         self.program.code(self.work.trace.is_some())
     }
 
-    /// Puts the headers, as they stand, before the payload, and gives the frame.
-    fn deparse(&mut self, now_ns: u64, packet: &mut Packet) -> Vec<u8> {
+    /// Puts the headers, as they stand, before the payload, and gives the frame, and its length with what is beyond it.
+    fn deparse(&mut self, now_ns: u64, packet: &mut Packet) -> (Vec<u8>, usize) {
         let start = self.entry().deparse;
         self.run(now_ns, start, packet);
         let headers = &mut self.work.scratch.bytes;
@@ -133,13 +149,14 @@ impl Pipeline {
         } else {
             frame.splice(..payload_at, headers.iter().copied());
         }
-        let (from, to) = (frame.len(), packet.truncate);
+        let (from, to) = (frame.len() + packet.beyond, packet.truncate);
         // Truncation does not follow a recirculation.
         if from > to && packet.requests.recirculate == 0 {
             frame.truncate(to);
             self.note(packet.trace, || Event::Truncated { from, to });
+            return (frame, to);
         }
-        frame
+        (frame, from)
     }
 
     /// From the parser to the traffic manager, in `simple_switch`'s order.
@@ -202,7 +219,8 @@ impl Pipeline {
     fn enqueue(&self, port: u16, packet: Box<Packet>) -> Enqueue {
         let queue = self.program.intrinsics.priority.map_or(0, |slot| load(&packet.phv, slot)) as u8;
         let headers = self.program.deparser.header_bytes(&self.program.layout, &packet.phv);
-        let length = (headers + packet.payload().len()).min(packet.truncate) as u32;
+        let payload = packet.payload().len() + packet.beyond;
+        let length = (headers + payload).min(packet.truncate) as u32;
         Enqueue { port, queue, length, packet: PacketState(packet) }
     }
 
@@ -283,7 +301,7 @@ impl Pipeline {
 
     fn recirculate(&mut self, now_ns: u64, mut packet: Box<Packet>, frame: Vec<u8>, out: &mut Vec<Enqueue>) {
         let list = packet.requests.recirculate;
-        let length = frame.len() as u64;
+        let length = (frame.len() + packet.beyond) as u64;
         let spare = std::mem::replace(&mut packet.frame, frame);
         self.recycle(spare);
         self.restart(&mut packet, list, instance_type::RECIRCULATED, length);

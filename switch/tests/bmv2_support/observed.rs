@@ -79,10 +79,10 @@ pub(crate) fn ours(case: &Case) -> Vec<String> {
             let packet = queue.remove(0);
             let outcome = pipeline.egress(now_ns, packet, QueueMetadata::default(), &mut queue);
             match outcome {
-                EgressOutcome::Transmit { port: CPU_PORT, frame } => {
+                EgressOutcome::Transmit { port: CPU_PORT, frame, .. } => {
                     lines.push(format!("packet-in {}", hex(&frame)));
                 }
-                EgressOutcome::Transmit { port, frame } => lines.push(frame_line(port, &frame)),
+                EgressOutcome::Transmit { port, frame, .. } => lines.push(frame_line(port, &frame)),
                 _ => {}
             }
         }

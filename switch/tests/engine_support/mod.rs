@@ -60,7 +60,7 @@ pub(crate) fn forward(pipeline: &mut Pipeline, now_ns: u64, port: u16, frame: &[
             break;
         }
         let packet = queue.remove(0);
-        if let EgressOutcome::Transmit { port, frame } =
+        if let EgressOutcome::Transmit { port, frame, .. } =
             pipeline.egress(now_ns, packet, QueueMetadata::default(), &mut queue)
         {
             sent.push((port, frame));

@@ -99,7 +99,7 @@ pub(crate) fn forward(pipeline: &mut Pipeline, now_ns: u64, port: u16, frame: &[
     for _ in 0..64 {
         let Some(packet) = queue.pop() else { break };
         let out = pipeline.egress(now_ns, packet, QueueMetadata::default(), &mut queue);
-        if let EgressOutcome::Transmit { port, frame } = out {
+        if let EgressOutcome::Transmit { port, frame, .. } = out {
             left.push((port, frame.clone()));
             pipeline.recycle(frame);
         }

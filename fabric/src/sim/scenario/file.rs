@@ -3,6 +3,8 @@
 use super::locate::line_of;
 use super::quantity::{Bytes, Duration, Rate};
 use super::{Prepared, prepare};
+use crate::sim::discipline::Rungs;
+use crate::sim::program::Programs;
 use crate::sim::topology::Topology;
 use serde::Deserialize;
 use trimwire_planner::espresso::Model;
@@ -23,6 +25,7 @@ pub struct File {
     pub(super) workload: WorkloadWords,
     #[serde(default)]
     pub(super) links: Vec<ChangeWords>,
+    pub(super) reroute: Option<Duration>,
     pub(super) runs: Vec<Run>,
     /// Names of the runs that make a short form of the figure.
     #[serde(default)]
@@ -35,6 +38,29 @@ pub trait Files {
     fn model(&mut self, name: &str) -> Result<Model, String>;
     /// The network that a fabric file describes; or why it cannot be had.
     fn fabric(&mut self, name: &str) -> Result<Topology, String>;
+    /// The P4 program with its tables, for the switches of a network that run it; or why it cannot be had.
+    fn programs(&mut self, network: &Programmed<'_>) -> Result<Programs, String>;
+}
+
+/// A network, switches of which run the P4 program.
+#[derive(Debug, Clone, Copy)]
+pub enum Programmed<'a> {
+    /// Made for the run.
+    Generated {
+        /// Hosts, switches, links.
+        topology: &'a Topology,
+        /// Thresholds and sizes of every port.
+        rungs: &'a Rungs,
+        /// Bytes of payload of a whole packet.
+        payload: u32,
+        /// Numbers of those that run it.
+        switches: &'a [u32],
+    },
+    /// A fabric file's; all of its switches do, with the file's policy.
+    Fabric {
+        /// The name that the scenario gives.
+        name: &'a str,
+    },
 }
 
 fn one() -> u64 {
@@ -309,6 +335,30 @@ pub(super) struct SwitchWords {
     pub(super) one_level: bool,
     #[serde(default)]
     pub(super) blind: bool,
+    pub(super) p4: Option<P4Words>,
+}
+
+impl SwitchWords {
+    /// Whether it says anything about thresholds.
+    pub(super) fn has_thresholds(&self) -> bool {
+        let Self { buffer, mark_at, packets, shallow_at, deep_at, one_level, blind, p4: _ } = self;
+        let sizes = [buffer, mark_at].into_iter().any(Option::is_some) || packets.is_some();
+        sizes || [shallow_at, deep_at].into_iter().any(Option::is_some) || *one_level || *blind
+    }
+}
+
+/// Which switches run the P4 program.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged, expecting = "p4 is 'all', or a list of switches' numbers")]
+pub(super) enum P4Words {
+    All(AllWord),
+    Some(Vec<u32>),
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum AllWord {
+    All,
 }
 
 /// Why a scenario was not taken.

@@ -1,8 +1,8 @@
 //! Which of a switch's ports lead to a host by the fewest hops.
 
-use super::{Node, Topology};
+use super::{Link, Node, Topology};
 use crate::sim::line::duration_ns;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// The ways to all hosts, by switch.
 #[derive(Debug)]
@@ -20,19 +20,28 @@ pub struct Routes {
 impl Routes {
     /// Of a network in which every host has one link.
     pub fn new(topology: &Topology) -> Self {
+        Self::without(topology, &BTreeSet::new())
+    }
+
+    /// The same where some links, by their places, lead nowhere. Ports keep their numbers.
+    pub(crate) fn without(topology: &Topology, down: &BTreeSet<usize>) -> Self {
         let ports = topology.ports();
         let mut attached = vec![(0, 0); topology.hosts as usize];
         let mut links = Vec::new();
         for (switch, ports) in (0..).zip(&ports) {
-            for (port, (_, other)) in (0..).zip(ports) {
+            for (port, (_, _, other)) in (0..).zip(ports) {
                 if let Node::Host(host) = other {
                     attached[*host as usize] = (switch, port);
                 }
             }
-            let other = |node: &Node| if let Node::Switch(there) = node { Some(*there) } else { None };
-            links.push(
-                ports.iter().map(|(l, node)| (l.rate_bps, l.delay_ns, other(node))).collect::<Vec<_>>(),
-            );
+            let other = |place: &usize, node: &Node| match node {
+                Node::Switch(there) if !down.contains(place) => Some(*there),
+                _ => None,
+            };
+            let link = |(place, link, node): &(usize, Link, Node)| {
+                (link.rate_bps, link.delay_ns, other(place, node))
+            };
+            links.push(ports.iter().map(link).collect::<Vec<_>>());
         }
         let mut groups = vec![vec![Box::default(); ports.len()]; ports.len()];
         let mut edges: Vec<u32> = attached.iter().map(|&(switch, _)| switch).collect();
@@ -50,7 +59,7 @@ impl Routes {
                 ways[destination as usize] = there.map(|(port, _): (u32, _)| port).collect();
             }
         }
-        let cards = topology.cards().iter().map(|(link, _)| (link.rate_bps, link.delay_ns)).collect();
+        let cards = topology.cards().iter().map(|(_, link, _)| (link.rate_bps, link.delay_ns)).collect();
         Self { attached, groups, cards, links }
     }
 
@@ -132,6 +141,28 @@ mod tests {
         // Six links of 500 ns, and six times 1,500 bytes at 100 Gbit/s.
         assert_eq!(routes.one_way_ns(0, 15, 1_500), 6 * 500 + 6 * 120);
         assert_eq!(routes.one_way_ns(0, 1, 1_500), 2 * 500 + 2 * 120);
+    }
+
+    #[test]
+    fn ways_round_a_link_that_is_down_are_the_shortest_of_what_is_left() {
+        let (leaves, spines, rate_bps) = (3, 2, RATE);
+        let shape = Shape::LeafSpine {
+            leaves,
+            spines,
+            hosts_per_leaf: 1,
+            rate_bps,
+            uplink_bps: rate_bps,
+            delay_ns: 500,
+        };
+        let topology = shape.topology();
+        // The first spine and the third leaf.
+        let ends = [Node::Switch(2), Node::Switch(3)];
+        let place = topology.links.iter().position(|link| link.ends == ends).unwrap();
+        let routes = Routes::without(&topology, &BTreeSet::from([place]));
+        assert_eq!(Routes::new(&topology).ports(0, 2), [1, 2]);
+        assert_eq!((routes.ports(0, 2), routes.ports(0, 1)), (&[2][..], &[1, 2][..]));
+        // The spine itself has to go back up, by way of a leaf that reaches the other.
+        assert_eq!(routes.ports(3, 2), [0, 1]);
     }
 
     #[test]

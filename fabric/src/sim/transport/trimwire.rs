@@ -67,8 +67,12 @@ pub(super) struct TrimwireSender {
 impl TrimwireSender {
     pub(super) fn new(flow: Flow, config: TrimwireConfig, now_ns: u64) -> Self {
         let packets = flow.packets();
-        let path = PathModel { trim_delay_ns: config.trim_delay_ns, ..PathModel::new(flow.rate_bps) };
-        let part = config.window / u64::from(flow.hosts.saturating_sub(1).max(1));
+        // As a rank has it whose job is on all hosts.
+        let others = u64::from(flow.hosts.saturating_sub(1).max(1));
+        let planned_bps = Some(flow.rate_bps / others);
+        let trim_delay_ns = config.trim_delay_ns;
+        let path = PathModel { trim_delay_ns, planned_bps, ..PathModel::new(flow.rate_bps) };
+        let part = config.window / others;
         Self {
             law: config.law.build(&path),
             pacer: Pacer::default(),
@@ -157,7 +161,8 @@ impl TrimwireSender {
     fn on_reports(&mut self, now_ns: u64, packet: &Packet) {
         let mut feedback = Feedback { now_ns, ..Feedback::default() };
         let mut overtaken_ns = 0;
-        for report in packet.reports.as_deref().unwrap_or_default() {
+        let reports = packet.reports.as_deref().map_or(&[][..], Vec::as_slice);
+        for report in reports {
             if !self.take(report) {
                 continue;
             }
@@ -172,7 +177,7 @@ impl TrimwireSender {
         }
         self.overtaken_ns = (self.overtaken_ns - self.overtaken_ns / 64).max(overtaken_ns);
         // The newest packet of an acknowledgement caused it, unless a timer did.
-        if let Some(newest) = packet.reports.as_deref().and_then(<[Report]>::last).filter(|r| !r.cut) {
+        if let Some(newest) = reports.last().filter(|r| !r.cut) {
             let rtt_ns = now_ns.saturating_sub(newest.sent_ns).max(1);
             if packet.kind == Kind::Ack && !packet.echo {
                 self.rtt.sample(rtt_ns);
@@ -380,10 +385,10 @@ impl TrimwireReceiver {
 
     fn report(&mut self, kind: Kind, late: bool, out: &mut VecDeque<Packet>) {
         if let Some(answer) = self.oldest.take() {
-            let reports = std::mem::take(&mut self.reports).into_boxed_slice();
+            let reports = std::mem::take(&mut self.reports);
             // Two bytes a packet, more than a map of them takes (docs/agent.md).
             let length = CONTROL + 2 * reports.len() as u32;
-            out.push_back(Packet { kind, length, echo: late, reports: Some(reports), ..answer });
+            out.push_back(Packet { kind, length, echo: late, reports: Some(Box::new(reports)), ..answer });
         }
     }
 }

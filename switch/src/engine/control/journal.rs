@@ -11,7 +11,7 @@ use super::super::table::{Direct, Entry, Target};
 use super::Control;
 
 /// One thing as it was.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Before {
     /// `None`: the place was free.
     Entry {
@@ -43,7 +43,7 @@ enum Before {
 
 /// The changes of a batch. Cells and entries are kept one by one; things whose parts hang together, as a whole, as they were
 /// when the batch first touched them.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Journal {
     changes: Vec<Before>,
     profiles: BTreeMap<usize, Profile>,

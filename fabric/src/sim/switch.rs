@@ -1,0 +1,298 @@
+//! A switch: to which port a packet goes, what becomes of it there, and when it leaves.
+//!
+//! ```text
+//!  plain    packet ─► shortest ways, hash ─► discipline ─────────────────► line
+//!  program  packet, head ─► P4 ingress ────► traffic manager ─► P4 egress ─► line
+//! ```
+
+use super::discipline::{Counts, Discipline};
+use super::line::Line;
+use super::network::Network;
+use super::packet::{Ecn, Kind, Packet, Trimming};
+use super::random::{Random, mix};
+use super::topology::{Link, Node, Routes};
+use trimwire_switch::PortConfig;
+use trimwire_switch::engine::{EgressOutcome, Enqueue, Pipeline, QueueMetadata};
+use trimwire_switch::traffic::TrafficManager;
+
+/// What a queue holds at most where the program decides: as much as it lets in.
+const QUEUE_LIMIT: u64 = 1 << 40;
+/// Of a port's traffic manager, which has one.
+const ONLY: u16 = 0;
+
+/// A packet that waits in a switch with a program.
+#[derive(Debug)]
+struct Waiting {
+    state: Enqueue,
+    packet: Packet,
+}
+
+#[derive(Debug)]
+enum Queues {
+    Plain(Box<dyn Discipline>),
+    Program(Box<TrafficManager<Waiting>>),
+}
+
+#[derive(Debug)]
+struct Port {
+    link: usize,
+    line: Line,
+    peer: Node,
+    /// What the switch at the other end calls its port, where it runs the program.
+    ingress: u16,
+    queues: Queues,
+    counts: Counts,
+    armed: bool,
+    coin: Random,
+}
+
+/// The P4 engine, and what it calls the ports.
+#[derive(Debug)]
+struct Engine {
+    pipeline: Pipeline,
+    numbers: Vec<u16>,
+    /// By its number, a port's place.
+    places: Vec<Option<u32>>,
+    out: Vec<Enqueue>,
+}
+
+#[derive(Debug)]
+enum Way {
+    /// What tells its choice of paths from others'.
+    Plain {
+        salt: u64,
+    },
+    Program(Box<Engine>),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Switch {
+    number: u32,
+    ports: Vec<Port>,
+    way: Way,
+    /// Of packets that came to no port, with a program: all that came, and those that it dropped.
+    counts: Counts,
+}
+
+/// What a port does when it is asked.
+#[derive(Debug)]
+pub(crate) enum Sent {
+    /// A frame that arrives at this time at this node, at this port of its program.
+    Away(u64, Node, u16, Packet),
+    /// A frame that nobody gets.
+    Lost(Packet),
+    /// Nothing.
+    Nothing,
+}
+
+impl Switch {
+    /// With empty queues; links are in the order of its ports.
+    pub(crate) fn new(network: &Network, number: u32, links: &[(usize, Link, Node)]) -> Self {
+        let program = network.programs.as_ref().and_then(|programs| programs.of(number));
+        let port = |(port, &(link, ends, peer)): (u64, &(usize, Link, Node))| {
+            let place = (u64::from(number) + 1) << 32 | port;
+            let line = PortConfig { rate_bps: ends.rate_bps.max(1), queue_limit_bytes: QUEUE_LIMIT };
+            Port {
+                link,
+                line: Line::new(ends.rate_bps, ends.delay_ns),
+                peer,
+                ingress: network.ingress(link, peer),
+                queues: match program {
+                    None => Queues::Plain(network.rule.build(network.seed, place)),
+                    Some(_) => Queues::Program(Box::new(TrafficManager::new(line))),
+                },
+                counts: Counts::default(),
+                armed: false,
+                coin: Random::new(network.seed, place),
+            }
+        };
+        let salt = mix(network.seed ^ mix(u64::from(number)));
+        let way = program.map_or(Way::Plain { salt }, |program| {
+            let mut pipeline = Pipeline::clone(&program.pipeline);
+            pipeline.seed(salt);
+            let most = program.ports.iter().max().map_or(0, |&most| usize::from(most) + 1);
+            let mut places = vec![None; most];
+            for (place, &number) in (0..).zip(&program.ports) {
+                places[usize::from(number)] = Some(place);
+            }
+            Way::Program(Box::new(Engine {
+                pipeline,
+                numbers: program.ports.clone(),
+                places,
+                out: Vec::new(),
+            }))
+        });
+        Self { number, ports: (0..).zip(links).map(port).collect(), way, counts: Counts::default() }
+    }
+
+    /// Takes a packet in; adds the ports that have something to send to `ports`. Gives whether there was a way.
+    pub(crate) fn take(
+        &mut self,
+        now_ns: u64,
+        routes: &Routes,
+        mut packet: Packet,
+        ports: &mut Vec<u32>,
+    ) -> bool {
+        let Way::Plain { salt } = self.way else {
+            self.run(now_ns, packet, ports);
+            return true;
+        };
+        let ways = routes.ports(self.number, packet.destination);
+        let up = ways.iter().filter(|&&port| self.ports[port as usize].line.up).count();
+        // Whoever keeps the flow and the entropy keeps the path.
+        let draw = mix(salt ^ (u64::from(packet.flow) << 16 | u64::from(packet.entropy)));
+        let nth = if up <= 1 { 0 } else { (draw % up as u64) as usize };
+        let Some(&port) = ways.iter().filter(|&&port| self.ports[port as usize].line.up).nth(nth) else {
+            return false;
+        };
+        // What happens here no head tells of: the next program gets another one.
+        packet.head = None;
+        let at = &mut self.ports[port as usize];
+        at.counts.offered += u64::from(packet.kind == Kind::Data);
+        if let Queues::Plain(queues) = &mut at.queues {
+            let before = queues.bytes();
+            queues.enqueue(now_ns, packet, &mut at.counts);
+            at.counts.most_bytes = at.counts.most_bytes.max(queues.bytes());
+            // A port that took nothing has no reason to send before the others' turns of this instant.
+            if queues.bytes() > before {
+                ports.push(port);
+            }
+        }
+        true
+    }
+
+    /// Has the program look at a packet.
+    fn run(&mut self, now_ns: u64, packet: Packet, ports: &mut Vec<u32>) {
+        let Way::Program(engine) = &mut self.way else { return };
+        self.counts.offered += u64::from(packet.kind == Kind::Data);
+        let Engine { pipeline, places, out, .. } = &mut **engine;
+        if let Some(head) = &packet.head {
+            pipeline.ingress_head(now_ns, head.ingress, head.of(packet.length), packet.length as usize, out);
+        }
+        if out.is_empty() {
+            return self.counts.drop(&packet);
+        }
+        // More than one are copies, for a group.
+        let mut packets = std::iter::repeat_n(packet, out.len());
+        for state in out.drain(..) {
+            let Some(mut packet) = packets.next() else { break };
+            let place = places.get(usize::from(state.port)).copied().flatten();
+            let Some(at) = place.and_then(|place| self.ports.get_mut(place as usize)) else {
+                self.counts.drop(&packet);
+                pipeline.recycle_packet(state);
+                continue;
+            };
+            if state.length < packet.length && packet.trimming == Trimming::Trimmable {
+                at.counts.cut += 1;
+            }
+            packet.length = state.length;
+            let (queue, length) = (state.queue, state.length);
+            let Queues::Program(queues) = &mut at.queues else { continue };
+            if let Err(refused) = queues.enqueue(now_ns, ONLY, queue, length, Waiting { state, packet }) {
+                at.counts.drop(&refused.packet);
+                pipeline.recycle_packet(refused.state);
+            }
+            at.counts.most_bytes = at.counts.most_bytes.max(queues.buffered_bytes());
+            ports.extend(place);
+        }
+    }
+
+    /// Puts a port's next frame on its line, if that is free.
+    pub(crate) fn send(&mut self, now_ns: u64, network: &Network, port: u32) -> Sent {
+        let at = &mut self.ports[port as usize];
+        let (arrives_ns, packet) = match &mut at.queues {
+            Queues::Plain(queues) => {
+                if at.line.free_at_ns > now_ns {
+                    return Sent::Nothing;
+                }
+                let Some(packet) = queues.dequeue() else { return Sent::Nothing };
+                (at.line.transmit(now_ns, packet.length), packet)
+            }
+            Queues::Program(_) => match self.leave(now_ns, network, port) {
+                Some((end_ns, packet)) => (end_ns + self.ports[port as usize].line.delay_ns, packet),
+                None => return Sent::Nothing,
+            },
+        };
+        let at = &mut self.ports[port as usize];
+        if !at.line.up || (at.line.loss > 0.0 && at.coin.unit() < at.line.loss) {
+            return Sent::Lost(packet);
+        }
+        Sent::Away(arrives_ns, at.peer, at.ingress, packet)
+    }
+
+    /// The frame that a port's traffic manager serves, through the program's egress, and when its last bit leaves.
+    fn leave(&mut self, now_ns: u64, network: &Network, port: u32) -> Option<(u64, Packet)> {
+        let at = &mut self.ports[port as usize];
+        let (Queues::Program(queues), Way::Program(engine)) = (&mut at.queues, &mut self.way) else {
+            return None;
+        };
+        // Who is dropped in egress leaves the line to the next.
+        loop {
+            let served = queues.dequeue(now_ns)?;
+            let Waiting { state, mut packet } = served.item;
+            let meta = QueueMetadata {
+                enq_timestamp_ns: served.enqueued_ns,
+                enq_qdepth: served.enqueue_depth,
+                // As the switch's own driver has it: a difference of two clocks in µs.
+                deq_timedelta_ns: (served.start_ns / 1_000).saturating_sub(served.enqueued_ns / 1_000)
+                    * 1_000,
+                deq_qdepth: served.dequeue_depth,
+            };
+            let outcome = engine.pipeline.egress(served.start_ns, state, meta, &mut engine.out);
+            // Clones and what recirculates have no place in a simulated switch.
+            for copy in engine.out.drain(..) {
+                engine.pipeline.recycle_packet(copy);
+            }
+            if let EgressOutcome::Transmit { frame, length, .. } = outcome {
+                let end_ns = queues.transmitted(ONLY, served.start_ns, length);
+                let marked = packet.ecn;
+                if let Some(programs) = &network.programs {
+                    programs.leave(&mut packet, &frame, length);
+                }
+                at.counts.marked += u64::from(marked == Ecn::Ect && packet.ecn == Ecn::Ce);
+                engine.pipeline.recycle(frame);
+                return Some((end_ns, packet));
+            }
+            queues.transmitted(ONLY, served.start_ns, 0);
+            at.counts.drop(&packet);
+        }
+    }
+
+    /// When a port wants to be asked again, if nobody has promised to.
+    pub(crate) fn wake(&mut self, now_ns: u64, port: u32) -> Option<u64> {
+        let at = &mut self.ports[port as usize];
+        let wake = match &at.queues {
+            Queues::Plain(queues) => (queues.bytes() > 0).then_some(at.line.free_at_ns),
+            Queues::Program(queues) => queues.next_service(),
+        };
+        let wake = wake.filter(|_| !at.armed)?;
+        at.armed = true;
+        Some(wake.max(now_ns))
+    }
+
+    /// Somebody has asked as promised.
+    pub(crate) fn woken(&mut self, port: u32) {
+        self.ports[port as usize].armed = false;
+    }
+
+    /// A link goes down, comes up, or loses frames.
+    pub(crate) fn change(&mut self, link: usize, up: bool, loss: f64) {
+        for (place, port) in self.ports.iter_mut().enumerate() {
+            if port.link != link {
+                continue;
+            }
+            (port.line.up, port.line.loss) = (up, loss);
+            if let Way::Program(engine) = &mut self.way {
+                engine.pipeline.control().set_port_up(engine.numbers[place], up);
+            }
+        }
+    }
+
+    /// What happened at all ports.
+    pub(crate) fn counts(&self) -> Counts {
+        let mut counts = self.counts;
+        self.ports.iter().for_each(|port| counts.add(&port.counts));
+        counts
+    }
+}
