@@ -271,7 +271,12 @@ impl App {
         if state.lossy && result.is_ok() {
             totals.took(duration_ns);
         }
-        state.end(Ending { error: result.err().map(|error| error.to_string()), stats, ended_ns: now_ns, duration_ns });
+        state.end(Ending {
+            error: result.err().map(|error| error.to_string()),
+            stats,
+            ended_ns: now_ns,
+            duration_ns,
+        });
         // Freeing a tensor may have to wait for the interpreter, which this thread never does.
         let _ = self.leftovers.send(Leftover { state, _memory: (input, output) });
     }
