@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 
 from congestion_figures import drawing, tables
-from congestion_lab import ROOT, Lab, address, alone
+from congestion_lab import ROOT, SHALLOW_AT, Lab, address, alone
 
 DROPPABLE = 19 << 2 | 0b10
 """Traffic class of neighbours: droppable and ECN-capable, in the queue of the gradients of class 0."""
@@ -94,7 +94,8 @@ def ours(lab: Lab, options: argparse.Namespace, words: list[str]) -> dict[str, o
     """All ranks of trimwire-agent; None where they did not come to an end."""
     peers = ",".join(address(rank) for rank in range(lab.world))
     common = ["perf", "all-reduce", "--world", str(lab.world), "--peers", peers, "-b", str(options.size), "-e", str(options.size), "-w", "2"]
-    common += ["-n", str(options.operations), "--bitrate", str(lab.rate), "--threads", "0", "--timeout", "30s", "--json", *words]
+    trim_delay = f"{SHALLOW_AT * 8 * 10**6 // lab.rate}us"
+    common += ["-n", str(options.operations), "--bitrate", str(lab.rate), "--trim-delay", trim_delay, "--threads", "0", "--timeout", "30s", "--json", *words]
     agent = str(options.programs / "trimwire-agent")
     ranks = [lab.start(f"r{rank}", [agent, *common, "--rank", str(rank)]) for rank in range(lab.world)]
     end = time.monotonic() + options.limit

@@ -272,6 +272,10 @@ pub(crate) struct RateArgs {
     /// Most bits of frames per second [default: the speed of the interface; 10G where it has none].
     #[arg(long, value_parser = rate, value_name = "RATE")]
     pub(crate) bitrate: Option<u64>,
+    /// The time that a queue takes from which switches cut (the fabric file's least shallow_at) [default: 20us]. Laws tell by it whether a queue is empty, or about to be cut: over slow
+    /// links it is far more, and without it they find out late that a burst is over.
+    #[arg(long, value_parser = time_ns, value_name = "TIME")]
+    pub(crate) trim_delay: Option<u64>,
     /// TIMELY: below this round-trip time the rate rises. The default follows the least round-trip time, the queues' thresholds and
     /// the host's timers.
     #[arg(long, value_parser = time_ns, value_name = "TIME")]
@@ -486,6 +490,7 @@ impl LinkArgs {
                 RateLaw::TrimTarget => RateConfig::TrimTarget(TrimTargetConfig::default()),
                 RateLaw::Dctcp => RateConfig::Dctcp(DctcpConfig::default()),
             };
+            config.trim_delay_ns = args.trim_delay.unwrap_or(config.trim_delay_ns);
             config.traffic = if args.droppable { Traffic::Droppable } else { Traffic::Trimmable };
         }
         let mut config = on_sockets(config);

@@ -26,7 +26,7 @@ use clap::{Arg, Args};
 use std::path::PathBuf;
 
 /// What the client tells the server, so that nobody has to say it twice.
-const CLIENTS_ALONE: [&str; 17] = [
+const CLIENTS_ALONE: [&str; 18] = [
     "bytes",
     "file",
     "messages",
@@ -40,6 +40,7 @@ const CLIENTS_ALONE: [&str; 17] = [
     "row_log2",
     "layer_class",
     "bitrate",
+    "trim_delay",
     "t_low",
     "t_high",
     "droppable",
