@@ -2,13 +2,11 @@
 
 mod fabric_program;
 
-use fabric_program::{RATE, program};
-use std::sync::{Arc, Mutex};
+use fabric_program::{RATE, programmed};
 use trimwire_agent::collective::{Algorithm, CommunicatorConfig, Options};
 use trimwire_agent::endpoint::{EndpointConfig, Reliability, Traffic};
 use trimwire_encoder::nmse;
 use trimwire_fabric::cluster::{Cluster, ClusterConfig, Completed};
-use trimwire_switch::{PortConfig, SharedSwitch, Switch, SwitchConfig};
 
 const RANKS: u16 = 64;
 /// Ranks on a host, for two levels.
@@ -27,11 +25,7 @@ fn run(algorithm: Algorithm, trim: bool, gradients: &[Vec<f32>]) -> (Vec<Complet
         seed: 3,
         sample_ns: 1_000_000,
     };
-    let line = PortConfig { rate_bps: RATE, queue_limit_bytes: 16 << 20 };
-    let mut switch = Switch::new(SwitchConfig { default_port: line, ..SwitchConfig::default() });
-    switch.load_pipeline(include_bytes!("../../p4/build/bmv2/trimwire.json")).expect("our own");
-    program(switch.pipeline().expect("loaded"), &config, trim, 60);
-    let switch: SharedSwitch = Arc::new(Mutex::new(switch));
+    let switch = programmed(&config, trim);
     let mut cluster = Cluster::new(&config, switch, 9217, |rank| {
         let (reliability, traffic) = if trim {
             (Reliability::Bounded { loss: 0.0 }, Traffic::Trimmable)

@@ -2,14 +2,12 @@
 
 mod fabric_program;
 
-use fabric_program::program;
-use std::sync::{Arc, Mutex};
+use fabric_program::programmed;
 use trimwire_agent::collective::{CommunicatorConfig, Options};
 use trimwire_agent::endpoint::{EndpointConfig, Reliability, Traffic};
 use trimwire_agent::rate::RateConfig;
 use trimwire_fabric::cluster::{Cluster, ClusterConfig};
 use trimwire_fabric::cross_traffic::CrossTraffic;
-use trimwire_switch::{PortConfig, SharedSwitch, Switch, SwitchConfig};
 
 const WORKERS: u16 = 4;
 const RATE: u64 = 50_000_000;
@@ -35,11 +33,7 @@ fn durations(others: u16, rate: RateConfig, steps: u32) -> Vec<u64> {
         seed: 1,
         sample_ns: 1_000_000_000,
     };
-    let line = PortConfig { rate_bps: RATE, queue_limit_bytes: 16 << 20 };
-    let mut switch = Switch::new(SwitchConfig { default_port: line, ..SwitchConfig::default() });
-    switch.load_pipeline(include_bytes!("../../p4/build/bmv2/trimwire.json")).unwrap();
-    program(switch.pipeline().unwrap(), &config, true, 60);
-    let switch: SharedSwitch = Arc::new(Mutex::new(switch));
+    let switch = programmed(&config, true);
     let mut cluster = Cluster::new(&config, switch, 9217, |rank| {
         let endpoint = EndpointConfig {
             reliability: Reliability::Bounded { loss: 0.0 },

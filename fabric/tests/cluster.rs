@@ -2,14 +2,13 @@
 
 mod fabric_program;
 
-use fabric_program::{RATE, program};
-use std::sync::{Arc, Mutex};
+use fabric_program::{RATE, programmed};
 use trimwire_agent::collective::{CommunicatorConfig, Options};
 use trimwire_agent::endpoint::{EndpointConfig, Reliability, Traffic};
 use trimwire_encoder::nmse;
 use trimwire_fabric::cluster::{Cluster, ClusterConfig, ClusterError, Completed};
 use trimwire_fabric::cross_traffic::CrossTraffic;
-use trimwire_switch::{PortConfig, SharedSwitch, Switch, SwitchConfig};
+use trimwire_switch::SharedSwitch;
 
 const WORKERS: u16 = 4;
 const LENGTH: usize = 40_000;
@@ -35,11 +34,7 @@ fn setup(congested: bool, trim: bool) -> Setup {
         seed: 3,
         sample_ns: 10_000,
     };
-    let line = PortConfig { rate_bps: RATE, queue_limit_bytes: 16 << 20 };
-    let mut switch = Switch::new(SwitchConfig { default_port: line, ..SwitchConfig::default() });
-    switch.load_pipeline(include_bytes!("../../p4/build/bmv2/trimwire.json")).unwrap();
-    program(switch.pipeline().unwrap(), &config, trim, 60);
-    let switch: SharedSwitch = Arc::new(Mutex::new(switch));
+    let switch = programmed(&config, trim);
     let cluster = Cluster::new(&config, switch.clone(), 9217, |rank| {
         let (reliability, traffic) = if trim {
             (Reliability::Bounded { loss: 0.0 }, Traffic::Trimmable)

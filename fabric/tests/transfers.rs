@@ -3,8 +3,7 @@
 
 mod fabric_program;
 
-use fabric_program::{RATE, program};
-use std::sync::{Arc, Mutex};
+use fabric_program::{RATE, programmed};
 use trimwire_agent::collective::{CommunicatorConfig, Options};
 use trimwire_agent::endpoint::{EndpointConfig, Reliability, Traffic};
 use trimwire_agent::rate::{DctcpConfig, RateConfig};
@@ -14,7 +13,6 @@ use trimwire_fabric::sim::run::{Setup, run};
 use trimwire_fabric::sim::topology::Shape;
 use trimwire_fabric::sim::transport::{Delivery, Law, Transport, TrimwireConfig};
 use trimwire_fabric::sim::workload::{Begin, Demand};
-use trimwire_switch::{PortConfig, SharedSwitch, Switch, SwitchConfig};
 
 const DELAY_NS: u64 = 1_000;
 /// Coordinates of a packet at an MTU of 1,500 bytes, and its bytes of payload.
@@ -51,11 +49,7 @@ fn agent(hosts: u16, operation: Operation, delivery: Delivery, rate: RateConfig)
         seed: 0,
         sample_ns: 1_000_000,
     };
-    let line = PortConfig { rate_bps: RATE, queue_limit_bytes: 16 << 20 };
-    let mut switch = Switch::new(SwitchConfig { default_port: line, ..SwitchConfig::default() });
-    switch.load_pipeline(include_bytes!("../../p4/build/bmv2/trimwire.json")).unwrap();
-    program(switch.pipeline().unwrap(), &config, true, 60);
-    let switch: SharedSwitch = Arc::new(Mutex::new(switch));
+    let switch = programmed(&config, true);
     let mut cluster = Cluster::new(&config, switch, 9217, |rank| {
         let (reliability, traffic) = match delivery {
             Delivery::Cut { loss } => (Reliability::Bounded { loss: loss as f32 }, Traffic::Trimmable),

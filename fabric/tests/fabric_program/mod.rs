@@ -1,8 +1,10 @@
 //! Tables of the committed P4 program, straight into the engine: the controller has tests of its own.
 
+use std::sync::{Arc, Mutex};
 use trimwire_fabric::cluster::ClusterConfig;
 use trimwire_switch::engine::Pipeline;
 use trimwire_switch::engine::entity::{ActionCall, ActionSpec, MatchValue, TableEntry, Value};
+use trimwire_switch::{PortConfig, SharedSwitch, Switch, SwitchConfig};
 
 pub(crate) const RATE: u64 = 10_000_000_000;
 
@@ -38,6 +40,16 @@ pub(crate) fn program(pipeline: &mut Pipeline, config: &ClusterConfig, trim: boo
     let cut = trim.then_some([20, 60]);
     let ladder = Ladder { rate_bps: RATE, mark: 120, cut, drop: 120, trim_drop: trim_drop_us };
     program_ladder(pipeline, config, &ladder);
+}
+
+/// A switch with that program, routes and ladder on lines of `config`'s speed.
+#[allow(dead_code, reason = "not all have such a switch")]
+pub(crate) fn programmed(config: &ClusterConfig, trim: bool) -> SharedSwitch {
+    let line = PortConfig { rate_bps: config.link_bps, queue_limit_bytes: 16 << 20 };
+    let mut switch = Switch::new(SwitchConfig { default_port: line, ..SwitchConfig::default() });
+    switch.load_pipeline(include_bytes!("../../../p4/build/bmv2/trimwire.json")).expect("our own");
+    program(switch.pipeline().expect("loaded"), config, trim, 60);
+    Arc::new(Mutex::new(switch))
 }
 
 /// The same with any ladder.
