@@ -19,6 +19,7 @@ mod netsense;
 mod select;
 
 pub use feedback::{CompressError, Feedback};
+pub(crate) use ladder::packet_share;
 pub use ladder::{Rung, rung};
 pub use message::Compressed;
 pub use method::Method;

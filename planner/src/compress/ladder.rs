@@ -16,13 +16,15 @@ pub enum Rung {
 /// Bytes that a sparse message takes an entry, place and value, headers included; fewer places a coordinate take more bits each.
 const ENTRY: f64 = 2.5;
 
+/// Bytes of a packet of so many planes over those of its f32s.
+pub(crate) fn packet_share(planes: u8) -> f64 {
+    let whole = 4 * DEFAULT_COORDINATES_PER_PACKET;
+    Codec::Rht.packet_len(planes, DEFAULT_COORDINATES_PER_PACKET, false) as f64 / whole as f64
+}
+
 /// The most that a ratio of the f32s' bytes has room for, for a tensor of so many coordinates.
 pub fn rung(ratio: f64, coordinates: usize) -> Rung {
-    let whole = (4 * DEFAULT_COORDINATES_PER_PACKET) as f64;
-    let fits = |planes: &u8| {
-        Codec::Rht.packet_len(*planes, DEFAULT_COORDINATES_PER_PACKET, false) as f64 / whole <= ratio
-    };
-    if let Some(planes) = (1..=PLANES).rev().find(fits) {
+    if let Some(planes) = (1..=PLANES).rev().find(|&planes| packet_share(planes) <= ratio) {
         return Rung::Planes(planes);
     }
     let entries = (4.0 * coordinates as f64 * ratio.max(0.0) / ENTRY) as usize;

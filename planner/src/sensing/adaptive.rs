@@ -1,13 +1,13 @@
 //! A law in a job's collectives: counts of a step in, planes and pace of the next one out.
 
 use serde::{Deserialize, Serialize};
-use trimwire_encoder::{Codec, DEFAULT_COORDINATES_PER_PACKET, PLANES};
+use trimwire_encoder::PLANES;
 
 use super::controller::{Controller, Limits};
 use super::counts::Counts;
 use super::parse::{LawError, parse};
 use super::step::{Step, StepError};
-use crate::compress::{Rung, rung};
+use crate::compress::{Rung, packet_share, rung};
 
 /// A law as collectives apply it.
 ///
@@ -16,8 +16,6 @@ use crate::compress::{Rung, rung};
 /// nothing answers to it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Adaptive {
-    law: String,
-    most: u8,
     state: State,
 }
 
@@ -61,12 +59,6 @@ pub enum RestoreError {
     },
 }
 
-/// Bytes of a packet of so many planes over those of its f32s.
-fn share(planes: u8) -> f64 {
-    let bytes = Codec::Rht.packet_len(planes, DEFAULT_COORDINATES_PER_PACKET, false);
-    bytes as f64 / (4 * DEFAULT_COORDINATES_PER_PACKET) as f64
-}
-
 impl Adaptive {
     /// A law as users write it ([`parse`]), which sends at most so many planes, 1 to 10.
     ///
@@ -75,7 +67,7 @@ impl Adaptive {
     pub fn new(law: &str, most: u8) -> Result<Self, LawError> {
         let most = most.clamp(1, PLANES);
         let controller = parse(law)?;
-        let (one, all) = (share(1), share(most));
+        let (one, all) = (packet_share(1), packet_share(most));
         let Limits { k_min, k_max } = controller.limits();
         let outside = |key, value: f64, valid| {
             let name = super::controller::Law::name(controller.law());
@@ -97,22 +89,20 @@ impl Adaptive {
         }
         let limits = Limits { k_min: k_min.max(one), k_max: k_max.min(all) };
         let controller = Controller::new(controller.law().clone(), limits, controller.ratio());
-        let text = law.to_owned();
-        let state =
-            State { law: text.clone(), most_planes: most, steps: 0, refused: 0, at_ns: 0, controller };
-        Ok(Self { law: text, most, state })
+        let law = law.to_owned();
+        Ok(Self { state: State { law, most_planes: most, steps: 0, refused: 0, at_ns: 0, controller } })
     }
 
     /// The law, as it was written.
     pub fn law(&self) -> &str {
-        &self.law
+        &self.state.law
     }
 
     /// Planes of the next step: what the ratio has room for, at least one.
     pub fn planes(&self) -> u8 {
         // A ratio that is exactly what planes take has room for them, whatever was rounded.
         match rung(self.ratio() * (1.0 + 1e-9), 1) {
-            Rung::Planes(planes) => planes.min(self.most),
+            Rung::Planes(planes) => planes.min(self.state.most_planes),
             Rung::TopK(_) => 1,
         }
     }
@@ -171,8 +161,8 @@ impl Adaptive {
     }
 
     fn take(&mut self, state: State) -> Result<(), RestoreError> {
-        if state.law != self.law || state.most_planes != self.most {
-            let (law, planes) = (self.law.clone(), self.most);
+        if state.law != self.state.law || state.most_planes != self.state.most_planes {
+            let (law, planes) = (self.state.law.clone(), self.state.most_planes);
             let (saved, saved_planes) = (state.law, state.most_planes);
             return Err(RestoreError::OtherLaw { saved, saved_planes, law, planes });
         }

@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
-use trimwire_encoder::{Codec, DEFAULT_COORDINATES_PER_PACKET, Decoding, PLANES, expected_nmse};
+use trimwire_encoder::{Codec, Decoding, PLANES, expected_nmse};
 
 use super::controller::Law;
 use super::step::Step;
-use crate::compress::{Rung, rung};
+use crate::compress::{Rung, packet_share, rung};
 use crate::fit::{Line, fit};
 
 /// The planes with which a job gets furthest in a second.
@@ -63,12 +63,6 @@ const LEAST_PACE: f64 = 0.001;
 const OTHER: f64 = 1.5;
 /// Planes change for at least so much.
 const WORTH: f64 = 0.02;
-
-/// Bytes of a packet of so many planes over those of its f32s.
-fn share(planes: u8) -> f64 {
-    Codec::Rht.packet_len(planes, DEFAULT_COORDINATES_PER_PACKET, false) as f64
-        / (4 * DEFAULT_COORDINATES_PER_PACKET) as f64
-}
 
 impl Progress {
     /// Answers cuts and losses.
@@ -140,22 +134,22 @@ impl Law for Progress {
             Rung::Planes(planes) => planes,
             Rung::TopK(_) => 1,
         };
-        let whole = step.bytes as f64 / share(sent);
+        let whole = step.bytes as f64 / packet_share(sent);
         let cost = |planes: u8| {
             let error = expected_nmse(Codec::Rht, Decoding::Unbiased, &[(planes, 1.0)]).unwrap_or(1.0);
-            let seconds = step.compute_ns as f64 + line.constant + line.slope * whole * share(planes);
+            let seconds = step.compute_ns as f64 + line.constant + line.slope * whole * packet_share(planes);
             seconds * (1.0 + self.price * error)
         };
         let best = (1..=PLANES).min_by(|a, b| cost(*a).total_cmp(&cost(*b))).unwrap_or(sent);
         if cost(best) < cost(sent) * (1.0 - WORTH) {
-            return share(best);
+            return packet_share(best);
         }
         let bytes = self.samples.back().map_or(0.0, |(bytes, _)| *bytes);
         if self.samples.len() >= self.memory.max(2) as usize && self.samples.iter().all(|(b, _)| *b == bytes)
         {
             self.probes = self.probes.wrapping_add(1);
             let other = if self.probes % 2 == 1 { sent + 1 } else { sent.saturating_sub(1) };
-            return share(other.clamp(1, PLANES));
+            return packet_share(other.clamp(1, PLANES));
         }
         ratio
     }

@@ -25,6 +25,8 @@ from ._tags import Tags
 BACKEND = "trimwire"
 
 #: What can be cut and summed. All else travels bit by bit.
+#: Sums of a step that a law hears of, at most.
+_REMEMBERED = 4_096
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -228,7 +230,8 @@ class ProcessGroupTrimwire(dist.ProcessGroup):
         chosen = self._chosen
         self._tags = Tags()
         self.adaptive = None if chosen.adaptive is None else Adaptive(chosen.adaptive, chosen.planes)
-        self._lossy: list[Work] = []
+        #: Sums of this step; of a job whose optimiser never says that one is over, the latest.
+        self._lossy: deque[Work] = deque(maxlen=_REMEMBERED)
         law = {} if self.adaptive is None else {"adaptive": chosen.adaptive, "rate_law": self.adaptive.rate_law}
         self.native: Group = connect(
             store,
@@ -275,7 +278,8 @@ class ProcessGroupTrimwire(dist.ProcessGroup):
         planes, pace = self._chosen.planes, 1.0
         if self.adaptive is not None:
             if self._tags.has_stepped() and self._lossy:
-                works, self._lossy = self._lossy, []
+                works = list(self._lossy)
+                self._lossy.clear()
                 for work in works:
                     work.wait()
                 self.adaptive.tell(self.native, works)
