@@ -35,7 +35,7 @@ mod shards;
 mod stage;
 mod task;
 
-pub use algorithm::{Algorithm, Hosts};
+pub use algorithm::{Algorithm, Hosts, direct_shards};
 pub use desk::Desk;
 pub use error::{OperationError, StartError};
 pub use memory::{ElementType, Memory, Number};
@@ -47,7 +47,7 @@ pub use task::{Done, Task};
 use crate::config::Reliability;
 use crate::endpoint::{Endpoint, Event};
 use crate::pacing::Pace;
-use algorithm::Trees;
+use algorithm::{Trees, most_shards};
 use buffers::Buffers;
 use figures::Figures;
 use operation::{Operation, Scheme};
@@ -55,7 +55,7 @@ use plan::Ranks;
 use stage::Tensors;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use trimwire_encoder::{DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Decoding, PLANES};
+use trimwire_encoder::{DEFAULT_ROW_LOG2, Decoding, PLANES};
 
 /// What the ranks' results have to do with each other. Each receiver of the all-gather sees other cuts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -378,14 +378,12 @@ impl Communicator {
             }
             algorithm => Ok(Trees::new(algorithm, &self.hosts)),
         };
-        // Of how many coordinates, at least, a packet is worth a message.
-        let packets = |length: usize| length.div_ceil(DEFAULT_COORDINATES_PER_PACKET);
         let apart = |input, output| Tensors { input: Some(input), output: Some(output) };
         let in_place = |output| Tensors { input: None, output };
         Ok(match collective {
             Collective::AllReduce { tensor } => {
                 let trees = trees(tensor.len())?;
-                let owners = trees.owners(world, packets(tensor.len()));
+                let owners = trees.owners(world, most_shards(tensor.len()));
                 (plan::all_reduce(ranks, tensor.len(), trees, &owners), in_place(Some(tensor)))
             }
             Collective::ReduceScatter { input, output } => {
