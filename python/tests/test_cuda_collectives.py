@@ -242,3 +242,90 @@ def test_errors_name_the_argument(call: Callable[[Any], object], error: type[Exc
         tensor = part(0)
         groups[0].on_gpu().all_reduce(tensor).wait(10)
         assert (tensor == part(0)).all() and not groups[0].on_gpu()._running
+
+
+def _training(rank: int, world: int, codecs: list[str]) -> dict[str, Any]:
+    import datetime
+
+    import torch.distributed as dist
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel
+
+    import trimwire.torch
+
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=200))
+    found: dict[str, Any] = {"launched": 0}
+    run = trimwire.cuda.Encoder.run
+
+    def counted(self: Any, *arguments: Any) -> Any:
+        found["launched"] += 1
+        return run(self, *arguments)
+
+    trimwire.cuda.Encoder.run = counted  # type: ignore[method-assign]
+
+    def train(way: str) -> torch.Tensor:
+        torch.manual_seed(3)
+        model = nn.Sequential(nn.Linear(12, 16), nn.Tanh(), nn.Linear(16, 2)).to(DEVICE if codecs[rank] == "triton" else "cpu")
+        group = None if way != "backend" else dist.new_group(backend="trimwire")
+        model = DistributedDataParallel(model, process_group=group)
+        hook = trimwire.torch.register(model, codec=codecs[rank], give_up=100.0) if way == "hook" else None
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.2)
+        for step in range(2):
+            x = torch.randn(16, 12, generator=torch.Generator().manual_seed(10 * step + rank)).to(next(model.parameters()).device)
+            optimiser.zero_grad()
+            (model(x) - x[:, :2]).square().mean().backward()
+            optimiser.step()
+        if hook is not None:
+            assert hook.stats()["packets_received"] > 0
+            hook.close()
+        weights = torch.cat([parameter.detach().reshape(-1) for parameter in model.parameters()]).cpu()
+        if way == "backend":
+            assert group.stats()["failed"] == 0
+            found["shards"] = scattered(group)
+            group.shutdown()
+        return weights
+
+    def scattered(group: Any) -> float:
+        device = DEVICE if codecs[rank] == "triton" else "cpu"
+        output = torch.empty(LENGTH // world, device=device)
+        dist.reduce_scatter_tensor(output, part(rank).to(device), group=group)
+        return trimwire.nmse(output.cpu().numpy(), np.split(exact(world), world)[rank])
+
+    with trimwire.torch.options(codec=codecs[rank], smallest=200, give_up=100.0):
+        for way in ("gloo", "hook", "backend"):
+            found[way] = train(way).numpy()
+    dist.barrier()
+    return found
+
+
+@pytest.mark.parametrize("codecs", [["triton", "triton"], ["triton", "host"]], ids=["all on GPUs", "one on the host"])
+def test_hook_and_backend_train_as_gloo_does_where_buckets_are_on_a_gpu(codecs: list[str]) -> None:
+    from ranks import run
+
+    results = run(_training, 2, codecs, timeout=400)
+    for codec, found in zip(codecs, results, strict=True):
+        assert (found["launched"] > 0) == (codec == "triton")
+        for way in ("hook", "backend"):
+            assert trimwire.nmse(found[way], found["gloo"]) < 1e-8, way
+        assert found["shards"] < 1e-8
+    if codecs[1] == "triton":
+        assert (results[0]["hook"] == results[1]["hook"]).all(), "the same packets are the same bits"
+
+
+def _mixed(rank: int, world: int) -> str:
+    import datetime
+
+    import torch.distributed as dist
+
+    import trimwire.torch
+
+    with trimwire.torch.options(codec=("host", "triton")[rank], consistent=True), pytest.raises(RuntimeError) as raised:
+        dist.init_process_group("trimwire", timeout=datetime.timedelta(seconds=100))
+    return str(raised.value)
+
+
+def test_consistent_replicas_that_would_code_differently_are_refused_by_name() -> None:
+    from ranks import run
+
+    for text in run(_mixed, 2, timeout=200):
+        assert "rank 1 codes with triton, rank 0 with host: consistent replicas need all ranks to code alike" in text

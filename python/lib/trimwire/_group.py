@@ -86,6 +86,7 @@ class Group:
         self._group: _native.Group | None = None
         self._numbers = (0, 0)
         self._collectives: Collectives | None = None
+        self._auto = "auto"
 
     @property
     def address(self) -> str:
@@ -122,6 +123,10 @@ class Group:
         self._numbers = (seed, job)
         _live.add(self)
         return self
+
+    def send_directly(self) -> None:
+        """Has 'auto' be 'direct' where packets may be cut, as it is at ranks that work on a GPU. Before operations, at all ranks."""
+        self._auto = "direct"
 
     def on_gpu(self) -> Collectives:
         """The same group for tensors of a GPU, as `all_reduce` and `reduce_scatter` use it; needs PyTorch and Triton (docs/gpu.md)."""
@@ -181,6 +186,7 @@ class Group:
                 deadline=deadline,
                 pace=pace,
             )
+        algorithm = self._way(algorithm, exact)
         options = _OperationOptions(exact, average, planes, layer_class, tag, consistent, full, algorithm, deadline, pace)
         # Of every bit there is no sum, but of f32 there is.
         return self._native_group().all_reduce(tensor, options)
@@ -214,6 +220,7 @@ class Group:
                 deadline=deadline,
                 pace=pace,
             )
+        algorithm = self._way(algorithm, exact)
         options = _OperationOptions(exact, average, planes, layer_class, tag, False, full, algorithm, deadline, pace)
         return self._native_group().reduce_scatter(input, output, options)
 
@@ -221,7 +228,7 @@ class Group:
         """All ranks' `input`s, one behind the other; every bit unless `exact` is False."""
         if getattr(input, "is_cuda", False) and not exact:
             return self.on_gpu().all_gather(input, output, planes=planes, full=full)
-        return self._native_group().all_gather(input, output, _OperationOptions(exact, planes=planes, full=full))
+        return self._native_group().all_gather(input, output, _OperationOptions(exact, planes=planes, full=full, algorithm=self._way("auto", exact)))
 
     def broadcast(self, tensor: Any, root: int = 0, *, exact: bool = True, planes: int = DEFAULT_PLANES, full: bool = False) -> Work:
         """The tensor of rank `root`, for all, in place; every bit unless `exact` is False."""
@@ -236,6 +243,9 @@ class Group:
         import numpy as np
 
         return self._native_group().all_reduce(np.zeros(1, dtype=np.float32), _OperationOptions(exact=True))
+
+    def _way(self, algorithm: str, exact: bool) -> str:
+        return self._auto if algorithm == "auto" and not exact else algorithm
 
     def stats(self) -> dict[str, float]:
         """Totals since `connect`: operations, packets received, cut, missing and sent again, bytes sent, seconds in operations.

@@ -98,4 +98,5 @@ def classes_of(layout: Layout, device: torch.device, dtype: torch.dtype, process
 
 def scratch_of(classes: Sequence[Class]) -> int:
     """Words of f32 for the programs of any one of the launches: they follow each other."""
-    return max(one.programs * (one.constants["D"] + one.constants["D"] // 16 + SCRATCH_A_PACKET * one.constants["KP"]) for one in classes)
+    needed = (one.programs * (one.constants["D"] + one.constants["D"] // 16 + SCRATCH_A_PACKET * one.constants["KP"]) for one in classes)
+    return int(max(needed))
