@@ -108,6 +108,9 @@ impl Group {
                 SealKey::from_bytes(key).map_err(|error| PyValueError::new_err(format!("key: {error}")))?;
             config.seal = Some(key);
         }
+        if let Some(delay) = options.trim_delay_s {
+            config.trim_delay_ns = seconds(delay, "trim_delay")?;
+        }
         let mut config = on_sockets(config);
         config.pace_at_line = options.rate_bps.is_some();
         config.timeouts.give_up_ns = seconds(options.give_up_s, "give_up")?;

@@ -20,6 +20,7 @@ pub(crate) struct GroupOptions {
     pub(super) job: u8,
     pub(super) record: Option<String>,
     pub(super) rate_law: String,
+    pub(super) trim_delay_s: Option<f64>,
 }
 
 /// How an operation is done; attributes of a Python object.

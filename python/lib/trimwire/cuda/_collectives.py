@@ -14,7 +14,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import torch
@@ -148,6 +148,7 @@ class Collectives:
                         ends = _work(desk, batch)
                         event = None if device.type != "cuda" else self._stream(device).record_event()
                 except Exception as error:  # Whatever it is, other ranks wait for these rows.
+                    self._settle()
                     _fail(batch, error)
                     continue
                 if event is None:
@@ -155,6 +156,12 @@ class Collectives:
                 else:
                     self._launched.put((event, ends, batch))
         self._launched.put(None)
+
+    def _settle(self) -> None:
+        """Waits for what was launched of a batch that failed: tensors and memory are their owners' again when its rows are back."""
+        for stream in list(self._streams.values()):
+            with suppress(Exception):  # It is about to be said what is wrong.
+                stream.synchronize()
 
     def _finish(self) -> None:
         """Waits for what was launched, in order."""
