@@ -30,6 +30,10 @@ from ._values import KINDS
 _NAMES = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
 
 
+#: Desks that are kept for operations to come: more than buckets of a model, of which each has one, or two.
+_MOST_DESKS = 128
+
+
 class Collectives:
     """Operations of a `trimwire.Group` on tensors of a GPU; under Triton's interpreter, of the host.
 
@@ -45,7 +49,8 @@ class Collectives:
         self._rows = native.rows()
         self._lock = threading.Lock()
         self._running: dict[int, Desk] = {}
-        self._free: dict[Shape, list[Desk]] = {}
+        #: Those of operations that are over, the latest last.
+        self._free: list[Desk] = []
         self._scratch: dict[torch.device, torch.Tensor] = {}
         self._streams: dict[torch.device, Any] = {}
         self._launched: queue.SimpleQueue[tuple[Any, list[Callable[[], None]], list[_native.Row]] | None] = queue.SimpleQueue()
@@ -90,11 +95,10 @@ class Collectives:
 
     def _desk(self, shape: Shape) -> Desk:
         with self._lock:
-            free = self._free.setdefault(shape, [])
             # Slower ranks may still be sent what others have long had.
-            idle = next((nth for nth, desk in enumerate(free) if desk.native.idle()), None)
+            idle = next((nth for nth, desk in enumerate(self._free) if desk.shape == shape and desk.native.idle()), None)
             if idle is not None:
-                return free.pop(idle)
+                return self._free.pop(idle)
             scratch = self._scratch.get(shape.device)
         with self._beside(shape.device):
             desk = Desk(shape, self._ranks, scratch)
@@ -120,7 +124,9 @@ class Collectives:
         with self._lock:
             desk = self._running.pop(ident)
             desk.end()
-            self._free.setdefault(desk.shape, []).append(desk)
+            self._free.append(desk)
+            # What is still sent of one that goes keeps its memory.
+            del self._free[: max(0, len(self._free) - _MOST_DESKS)]
 
     def _stream(self, device: torch.device) -> Any:
         if device.type != "cuda":
