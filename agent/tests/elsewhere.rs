@@ -138,9 +138,8 @@ fn work(rank: u16, offloaded: Offloaded) -> Done {
     let encoder = Encoder::new(layout.clone(), Job::new(7));
     let mut packets = vec![0; encoder.row_len(row, encode.planes)];
     let choice = RowChoice { planes: encode.planes, importance: Importance::AtLeast(encode.important_from) };
-    let encoded = match encoder.encode_row(row, &sum, envelope, choice, &mut packets) {
-        Ok(encoded) => encoded,
-        Err(_) => return offloaded.too_large(),
+    let Ok(encoded) = encoder.encode_row(row, &sum, envelope, choice, &mut packets) else {
+        return offloaded.too_large();
     };
     if encode.keeps {
         let mut receiver = RowReceiver::new(&layout, row, Job::new(7), envelope, Decoding::Unbiased)
@@ -283,7 +282,7 @@ proptest! {
         let mut elsewhere = Run::new(&mut got, &elsewhere, seed);
         let mut here = Run::new(&mut expected, &vec![false; usize::from(world)], seed);
         // The second time rows have figures of importance, and memory is used again.
-        for step in 0..1 + u32::from(twice) {
+        for step in 0..=u32::from(twice) {
             let parts = parts(world, length, seed ^ u64::from(step));
             let got = elsewhere.results(step, kind, &parts, &options);
             let expected = here.results(step, kind, &parts, &options);

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -114,9 +115,9 @@ def test_ranks_on_the_host_understand_ranks_on_a_gpu() -> None:
 
 
 @pytest.mark.parametrize("key", [None, bytes(range(32))], ids=["bare", "sealed"])
-def test_cut_and_lost_packets_cost_what_they_hold_and_consistent_replicas_are_one(key: bytes | None) -> None:
-    world = 3
-    with group_of(world, {"cut": 0.3, "left": 20 + 2 * 50 + (32 if key else 0), "lost": 0.15}, key=key, loss=0.2) as groups:
+def test_cut_and_lost_packets_cost_what_they_hold_and_consistent_replicas_are_one(key: bytes | None, tmp_path: Path) -> None:
+    world, record = 3, str(tmp_path / "run")
+    with group_of(world, {"cut": 0.3, "left": 20 + 2 * 50 + (32 if key else 0), "lost": 0.15}, key=key, loss=0.2, record=record) as groups:
         tensors = [part(rank, 6_000) for rank in range(world)]
         works = [group.on_gpu().all_reduce(tensor, consistent=True) for group, tensor in zip(groups, tensors, strict=True)]
         both(works)
@@ -129,6 +130,9 @@ def test_cut_and_lost_packets_cost_what_they_hold_and_consistent_replicas_are_on
             assert 1e-4 < error < 0.6, error
         stats = groups[0].stats()
         assert stats["packets_cut"] > 0 and stats["failed"] == 0
+    # What came of each packet is written down as where the host decodes: of two others in the reduce-scatter, and of two owners.
+    written = trimwire._native.read_transcript(f"{record}.0", 0)
+    assert len(written.messages) == 8 and written.lost == 0 and len(written.operations) == 2
 
 
 def test_what_has_to_arrive_whole_is_repaired_over_a_network_that_cuts() -> None:
