@@ -45,5 +45,5 @@ cd "$work"
 "$work/use/bin/python" -m pytest -q -rs "$work/tests"
 # Kernels for GPUs, on the processor: in a process of their own, as Triton is told once.
 if [ "${1:-}" = torch ]; then
-  TRITON_INTERPRET=1 "$work/use/bin/python" -m pytest -q -rs "$work/tests/test_cuda.py"
+  TRITON_INTERPRET=1 "$work/use/bin/python" -m pytest -q -rs "$work/tests/test_cuda.py" "$work/tests/test_cuda_collectives.py"
 fi

@@ -23,34 +23,39 @@ mod agenda;
 mod agreement;
 mod algorithm;
 mod buffers;
+mod desk;
 mod error;
 mod figures;
 mod memory;
 mod message_id;
+mod offload;
 mod operation;
 mod plan;
 mod shards;
 mod stage;
 mod task;
 
-pub use algorithm::{Algorithm, Hosts};
+pub use algorithm::{Algorithm, Hosts, direct_shards};
+pub use desk::Desk;
 pub use error::{OperationError, StartError};
 pub use memory::{ElementType, Memory, Number};
 pub use message_id::{MessageId, NUMBER_BITS, Phase};
+pub use offload::{Encode, Offloaded};
 pub use shards::{resync_range, shard_range};
 pub use task::{Done, Task};
 
 use crate::config::Reliability;
 use crate::endpoint::{Endpoint, Event};
 use crate::pacing::Pace;
-use algorithm::Trees;
+use algorithm::{Trees, most_shards};
 use buffers::Buffers;
 use figures::Figures;
 use operation::{Operation, Scheme};
 use plan::Ranks;
 use stage::Tensors;
 use std::collections::BTreeMap;
-use trimwire_encoder::{DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Decoding, PLANES};
+use std::sync::Arc;
+use trimwire_encoder::{DEFAULT_ROW_LOG2, Decoding, PLANES};
 
 /// What the ranks' results have to do with each other. Each receiver of the all-gather sees other cuts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -295,6 +300,7 @@ impl Communicator {
         if options.exact && options.deadline_ns.is_some() {
             return Err(StartError::ExactDeadline { number });
         }
+        self.check_elsewhere(number, &collective, &options)?;
         let workers = match &collective {
             Collective::PushPull { servers, .. } => {
                 (0..world).filter(|rank| !servers.contains(rank)).collect()
@@ -311,6 +317,38 @@ impl Communicator {
         }
         self.operations.insert(MessageId::number_key(number), begun?);
         Ok(())
+    }
+
+    /// What is coded elsewhere is coded there as a whole, and passed on nowhere.
+    fn check_elsewhere(
+        &self,
+        number: u32,
+        collective: &Collective,
+        options: &Options,
+    ) -> Result<(), StartError> {
+        let (input, output) = match collective {
+            Collective::AllReduce { tensor } => (tensor, tensor),
+            Collective::ReduceScatter { input, output } | Collective::AllGather { input, output } => {
+                (input, output)
+            }
+            Collective::Broadcast { tensor, .. }
+            | Collective::Reduce { tensor, .. }
+            | Collective::PushPull { tensor: Some(tensor), .. } => {
+                let here = tensor.desk().is_none();
+                return if here { Ok(()) } else { Err(StartError::ElsewhereOperation { number }) };
+            }
+            Collective::PushPull { tensor: None, .. } => return Ok(()),
+        };
+        match (input.desk(), output.desk()) {
+            (None, None) => return Ok(()),
+            (Some(a), Some(b)) if Arc::ptr_eq(a, b) && !options.exact => {}
+            _ => return Err(StartError::ElsewhereOperation { number }),
+        }
+        let length = input.len().max(output.len());
+        match options.algorithm.choose(length, &self.hosts, options) {
+            Algorithm::Direct => Ok(()),
+            algorithm => Err(StartError::ElsewhereAlgorithm { number, algorithm }),
+        }
     }
 
     fn plan(
@@ -340,14 +378,12 @@ impl Communicator {
             }
             algorithm => Ok(Trees::new(algorithm, &self.hosts)),
         };
-        // Of how many coordinates, at least, a packet is worth a message.
-        let packets = |length: usize| length.div_ceil(DEFAULT_COORDINATES_PER_PACKET);
         let apart = |input, output| Tensors { input: Some(input), output: Some(output) };
         let in_place = |output| Tensors { input: None, output };
         Ok(match collective {
             Collective::AllReduce { tensor } => {
                 let trees = trees(tensor.len())?;
-                let owners = trees.owners(world, packets(tensor.len()));
+                let owners = trees.owners(world, most_shards(tensor.len()));
                 (plan::all_reduce(ranks, tensor.len(), trees, &owners), in_place(Some(tensor)))
             }
             Collective::ReduceScatter { input, output } => {

@@ -6,8 +6,9 @@ use crate::outcome::{TransferError, TransferStats};
 use crate::pacing::Pace;
 use crate::wire::Reason;
 use crate::wire::cut_map::CutMap;
+use std::sync::Arc;
 use trimwire_encoder::wire::StreamId;
-use trimwire_encoder::{Codec, Decoding, Envelope, Job, Layout, RowReceiver};
+use trimwire_encoder::{Codec, Decoding, Envelope, Job, Layout, RowMemory, RowReceiver};
 
 /// Why a message is not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -158,6 +159,15 @@ pub struct Outbound {
     pub pace: Pace,
 }
 
+/// Where the rows of a message are kept as bytes ([`RowReceiver::keeping`]).
+pub trait RowPlaces: Send + Sync + std::fmt::Debug {
+    /// Memory for a row of the message, below the layout's number.
+    fn place(&self, row: usize) -> Box<dyn RowMemory>;
+
+    /// Planes that there is room for in it.
+    fn planes(&self) -> u8;
+}
+
 /// A message that is to be received.
 #[derive(Debug, Clone)]
 pub struct Expectation {
@@ -177,6 +187,8 @@ pub struct Expectation {
     pub until_ns: Option<u64>,
     /// Whose rows they were first, where the sender passes them on: their keys are those of that envelope.
     pub origin: Option<Envelope>,
+    /// Keep packets as they come, for somebody else to decode; `None`: they become code words.
+    pub keep: Option<Arc<dyn RowPlaces>>,
     /// Tell the sender the final cut map and wait for its FINAL ([`Event::Agreed`]); the sender must ask for it
     /// ([`Outbound::want_map`]) and [`crate::endpoint::Endpoint::agree`].
     pub agree: bool,

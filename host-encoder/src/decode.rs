@@ -3,6 +3,7 @@
 pub(crate) mod decoding;
 mod dequantise;
 mod finish;
+pub(crate) mod kept;
 pub(crate) mod reception;
 pub(crate) mod row;
 pub(crate) mod scratch;

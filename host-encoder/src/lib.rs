@@ -67,6 +67,7 @@ pub mod wire;
 
 pub use accuracy::{expected_nmse, nmse};
 pub use decode::decoding::Decoding;
+pub use decode::kept::RowMemory;
 pub use element::Element;
 pub use encode::importance::Importance;
 pub use message::{

@@ -164,6 +164,11 @@ impl Tensor {
         }
     }
 
+    /// Where its bytes are, and how many.
+    pub(crate) fn raw_bytes(&self) -> PyResult<(NonNull<u8>, usize)> {
+        Ok((self.aligned::<u8>()?, self.bytes()))
+    }
+
     fn aligned<T>(&self) -> PyResult<NonNull<T>> {
         if self.elements == 0 {
             return Ok(NonNull::dangling());

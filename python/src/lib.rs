@@ -4,6 +4,7 @@ mod adaptive;
 mod codec;
 mod dlpack;
 mod group;
+mod pinned;
 mod transcript;
 
 use pyo3::prelude::*;
@@ -33,5 +34,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<transcript::RankTranscript>()?;
     module.add_class::<group::Socket>()?;
     module.add_class::<group::Group>()?;
+    module.add_function(wrap_pyfunction!(group::direct_shards, module)?)?;
+    module.add_class::<group::Desk>()?;
+    module.add_class::<group::Elsewhere>()?;
+    module.add_class::<group::Row>()?;
+    module.add_class::<group::Rows>()?;
     module.add_class::<group::Work>()
 }

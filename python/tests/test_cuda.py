@@ -106,6 +106,28 @@ def test_packets_are_the_vectors_to_the_byte_and_decode_to_theirs(vectors: dict[
         assert_near(torch.cat(out).cpu().numpy(), values_of(receiver["values"]), [row.used for row in decoder.layout.rows])
 
 
+def test_rows_at_a_time_are_the_message_at_once() -> None:
+    tensor = torch.from_numpy(RANDOM.standard_normal(1_000).astype(np.float32)).to(DEVICE)
+    plan = {"row_log2": 8, "coordinates_per_packet": 96, "device": DEVICE}
+    encoder = trimwire.cuda.Encoder([1_000], **plan)
+    expected = encoder.encode([tensor], seed=4, message=9).clone()
+    decoder = trimwire.cuda.Decoder([1_000], **plan)
+    decoder.put(encoder.to_bytes())
+    whole = torch.zeros_like(tensor)
+    decoder.decode([whole], seed=4, message=9)
+    parts = torch.zeros_like(tensor)
+    decoder.bind([parts])
+    encoder.packets.zero_()
+    rows = len(encoder.layout.rows)
+    assert rows >= 4
+    for some in (range(1, 3), range(3, rows), range(0, 1)):
+        encoder.run(some)
+        decoder.run(some)
+        begin, end = decoder.layout.coordinates_of(some)
+        assert (parts[begin:end] == whole[begin:end]).all() and (some.start > 0 or (parts == whole).all())
+    assert (encoder.packets == expected).all()
+
+
 def test_every_case_of_the_codec_is_there() -> None:
     assert len(CASES) > 40
 

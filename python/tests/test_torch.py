@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import datetime
+import sys
 import warnings
 from typing import Any
 
@@ -326,13 +327,26 @@ def test_resync_of_no_steps_is_an_error() -> None:
         trimwire.torch.Resync(model, torch.optim.SGD(model.parameters(), lr=1.0), every=0)
 
 
-def test_it_is_said_once_that_a_gpus_tensors_go_through_the_host() -> None:
-    from trimwire.torch._device import on_host
+def test_it_is_said_once_why_a_devices_tensors_go_through_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    from trimwire.torch import _device
 
-    assert on_host(torch.ones(1))
+    monkeypatch.setattr(_device, "_said", set())
+    assert _device.on_host(torch.ones(1))
     elsewhere = torch.empty(1, device="meta")
-    with pytest.warns(RuntimeWarning, match="tensors of meta are copied to the host"):
-        assert not on_host(elsewhere)
+    with pytest.warns(RuntimeWarning, match="copied to the host, and encoded and decoded there: there are kernels for CUDA, and none for meta"):
+        assert not _device.on_host(elsewhere)
+    assert _device.codec_of("auto") == ("triton" if torch.cuda.is_available() else "host")
+    # A GPU is there, and the kernels are not.
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setitem(sys.modules, "trimwire.cuda", None)
+    monkeypatch.delattr(trimwire, "cuda", raising=False)
+    with pytest.warns(RuntimeWarning, match="the kernels cannot be used"):
+        assert _device.codec_of("auto") == "host"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert not on_host(elsewhere)
+        assert not _device.on_host(elsewhere)
+        assert _device.codec_of("auto") == _device.codec_of("host") == "host"
+    with pytest.raises(ImportError):
+        _device.codec_of("triton")
+    with pytest.raises(ValueError, match="codec: 'cuda'; valid are 'auto', 'host', 'triton'"):
+        _device.codec_of("cuda")

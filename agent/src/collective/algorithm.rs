@@ -1,6 +1,9 @@
 //! Which way contributions come together, and sums spread.
 
+use super::shards::shard_range;
 use super::{Options, Replicas};
+use std::ops::Range;
+use trimwire_encoder::DEFAULT_COORDINATES_PER_PACKET;
 
 /// The ways that contributions of a shard come to its owner and its sum to all others. The same on all ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -258,6 +261,17 @@ impl Hosts {
         let place = self.place(owner).1.min(members.len().saturating_sub(1));
         members.get(place).copied().unwrap_or(rank)
     }
+}
+
+/// Shards of a tensor that are worth a message: a packet each, at least.
+pub(super) fn most_shards(length: usize) -> usize {
+    length.div_ceil(DEFAULT_COORDINATES_PER_PACKET)
+}
+
+/// The shards of an all-reduce of `length` coordinates that goes directly: rank k owns the k-th, and ranks beyond the last own none.
+pub fn direct_shards(length: usize, world: u16) -> Vec<Range<usize>> {
+    let owners = Trees::Star.owners(world, most_shards(length)).len() as u16;
+    (0..owners).map(|owner| shard_range(length, owners, owner)).collect()
 }
 
 #[cfg(test)]

@@ -92,6 +92,24 @@ pub enum StartError {
         /// Type of the output.
         output: ElementType,
     },
+    /// Tensors that are coded elsewhere need the direct algorithm.
+    #[error(
+        "operation {number}: rows that are coded elsewhere need the direct algorithm, not {algorithm}; it has to be the same at all ranks"
+    )]
+    ElsewhereAlgorithm {
+        /// The operation.
+        number: u32,
+        /// The algorithm that was asked for, or is chosen for such a tensor among these hosts.
+        algorithm: Algorithm,
+    },
+    /// Something that is not done elsewhere.
+    #[error(
+        "operation {number}: all-reduces, reduce-scatters and all-gathers that may be cut are coded elsewhere, both of their tensors, and nothing else"
+    )]
+    ElsewhereOperation {
+        /// The operation.
+        number: u32,
+    },
     /// A shard cannot be divided into packets.
     #[error("operation {number}, shard {shard}: {reason}")]
     Layout {
@@ -169,6 +187,14 @@ pub enum OperationError {
     /// A codec thread panicked: a defect of this program.
     #[error("operation {number}, shard {shard}: a codec thread panicked")]
     Lost {
+        /// The operation.
+        number: u32,
+        /// The shard.
+        shard: u16,
+    },
+    /// A row is coded elsewhere, and that failed.
+    #[error("operation {number}, shard {shard}: a row is coded elsewhere, where that failed")]
+    Elsewhere {
         /// The operation.
         number: u32,
         /// The shard.

@@ -3,6 +3,7 @@
 //! Rows of one tensor are read, summed and overwritten by different threads at once, which the borrow checker cannot follow; a [`Lease`] can: memory counts what is
 //! leased and refuses a lease that another one forbids, so a mistake in the plan of an operation is a row that waits, never a race. The only unsafe code of the collectives is here.
 
+use super::desk::Desk;
 use half::{bf16, f16};
 use std::any::Any;
 use std::mem::ManuallyDrop;
@@ -66,6 +67,8 @@ enum Owner {
     Vector { capacity: usize, free: unsafe fn(NonNull<u8>, usize, usize) },
     /// Somebody else, who keeps it alive as long as this is.
     Foreign { _keeper: Box<dyn Any + Send + Sync> },
+    /// It is not in this process' memory: nothing is read or written here.
+    Elsewhere(Arc<dyn Desk>),
 }
 
 /// A lease that is out.
@@ -91,6 +94,10 @@ unsafe impl Sync for Shared {}
 impl Shared {
     fn held(&self) -> MutexGuard<'_, Vec<Held>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn desk(&self) -> Option<&Arc<dyn Desk>> {
+        if let Owner::Elsewhere(desk) = &self.owner { Some(desk) } else { None }
     }
 }
 
@@ -152,6 +159,19 @@ impl Memory {
         }))
     }
 
+    /// Memory of a device, whose rows others code ([`super::Task::offload`]).
+    pub fn elsewhere(length: usize, element: ElementType, desk: Arc<dyn Desk>) -> Self {
+        // Aligned for any element.
+        let address = NonNull::<u64>::dangling().cast();
+        let (held, owner) = (Mutex::default(), Owner::Elsewhere(desk));
+        Self(Arc::new(Shared { address, length, element, held, owner }))
+    }
+
+    /// Who has it, where it is elsewhere.
+    pub fn desk(&self) -> Option<&Arc<dyn Desk>> {
+        self.0.desk()
+    }
+
     /// Elements.
     pub fn len(&self) -> usize {
         self.0.length
@@ -182,7 +202,7 @@ impl Memory {
         Ok(unsafe { Vec::from_raw_parts(shared.address.cast::<E>().as_ptr(), shared.length, capacity) })
     }
 
-    /// The values as f32, copied.
+    /// The values as f32, copied; none of memory that is elsewhere.
     pub fn to_f32(&self) -> Vec<f32> {
         let mut values = Vec::new();
         if let Some(lease) = self.lease(0..self.len(), false) {
@@ -241,13 +261,24 @@ pub(super) enum ViewMut<'a> {
 
 impl Lease {
     fn start<E>(&self) -> *mut E {
-        // SAFETY: `range` lies within the memory, whose elements are of this type (the caller looks at `element`).
-        unsafe { self.shared.address.cast::<E>().as_ptr().add(self.range.start) }
+        let start = if self.desk().is_none() { self.range.start } else { 0 };
+        // SAFETY: `range` lies within the memory, whose elements are of this type (the caller looks at `element`); of what is elsewhere the address points to nothing, and stays.
+        unsafe { self.shared.address.cast::<E>().as_ptr().add(start) }
     }
 
-    /// To read.
+    /// Elements of the memory.
+    pub(super) fn range(&self) -> Range<usize> {
+        self.range.clone()
+    }
+
+    /// Who has the memory, where it is elsewhere.
+    pub(super) fn desk(&self) -> Option<&Arc<dyn Desk>> {
+        self.shared.desk()
+    }
+
+    /// To read; nothing of memory that is elsewhere.
     pub(super) fn view(&self) -> View<'_> {
-        let length = self.range.len();
+        let length = if self.desk().is_none() { self.range.len() } else { 0 };
         // SAFETY: initialised elements of that type, within bounds, and no lease to write them is out but, perhaps, this one, which is borrowed.
         unsafe {
             match self.shared.element {
@@ -258,9 +289,9 @@ impl Lease {
         }
     }
 
-    /// To write; nothing of a lease to read.
+    /// To write; nothing of a lease to read, or of memory that is elsewhere.
     pub(super) fn view_mut(&mut self) -> ViewMut<'_> {
-        let length = if self.write { self.range.len() } else { 0 };
+        let length = if self.write && self.desk().is_none() { self.range.len() } else { 0 };
         // SAFETY: initialised elements of that type, within bounds, and no other lease of them is out.
         unsafe {
             match self.shared.element {

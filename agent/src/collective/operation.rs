@@ -3,15 +3,17 @@
 use super::agenda::{Agenda, first};
 use super::agreement::Step;
 use super::buffers::Buffers;
+use super::desk::{Desk, MessagePlaces};
 use super::figures::Figures;
 use super::plan::Blueprint;
 use super::stage::{Stage, Tensors};
 use super::task::{Done, Key, Task};
 use super::{
-    CommunicatorConfig, MessageId, OperationError, Options, Outcome, OutcomeStats, Phase, Replicas,
+    CommunicatorConfig, Memory, MessageId, OperationError, Options, Outcome, OutcomeStats, Phase, Replicas,
     StartError,
 };
 use crate::endpoint::{Endpoint, Event, Expectation, Outbound, Reliability};
+use crate::interface::RowPlaces;
 use crate::transfer::TransferStats;
 use crate::wire::Reason;
 use std::collections::BTreeMap;
@@ -27,6 +29,8 @@ pub(super) struct Scheme {
     pub(super) options: Options,
     pub(super) sealer: Option<Sealer>,
     pub(super) buffers: Buffers,
+    /// Who has the tensors, where they are coded elsewhere.
+    pub(super) desk: Option<Arc<dyn Desk>>,
     /// Ranks whose contributions are averaged.
     workers: usize,
     job_seed: u64,
@@ -57,6 +61,7 @@ impl Scheme {
             options,
             sealer,
             buffers,
+            desk: None,
             workers,
             job_seed,
             coordinates_per_packet,
@@ -107,6 +112,13 @@ impl Scheme {
     pub(super) fn origin(&self, (rank, phase): (u16, Phase), shard: u16) -> Option<Envelope> {
         let stream = StreamId::new(self.stream.job(), rank)?;
         Some(Envelope { stream, message: MessageId::new(self.number, phase, shard).to_u32() })
+    }
+
+    /// Where the rows of a stage go that come from a rank, and are decoded elsewhere.
+    fn places(&self, stage: &Stage, from: u16) -> Option<Arc<dyn RowPlaces>> {
+        let desk = Arc::clone(self.desk.as_ref()?);
+        let (layout, shard, planes) = (stage.layout().clone(), stage.blueprint.shard, self.planes());
+        Some(Arc::new(MessagePlaces { desk, shard, from, layout, planes }))
     }
 
     /// When what comes by a hop is taken as it is: hops of an operation with a deadline have equal shares of its time.
@@ -167,6 +179,8 @@ impl Operation {
         figures: &Figures,
         endpoint: &mut Endpoint,
     ) -> Result<Self, StartError> {
+        let desk = tensors.output.as_ref().and_then(Memory::desk).cloned();
+        let scheme = Scheme { desk, ..scheme };
         // Everything that can fail for the tensors' sake comes before the first packet.
         let stages = plan.into_iter().map(|blueprint| Stage::new(&scheme, blueprint, figures));
         let stages = stages.collect::<Result<Vec<_>, _>>()?;
@@ -226,6 +240,7 @@ impl Operation {
                     planes: scheme.planes(),
                     origin,
                     until_ns: scheme.until_ns(now_ns, blueprint.hop),
+                    keep: scheme.places(stage, peer),
                     agree,
                 };
                 let expected = endpoint.expect(now_ns, peer, id, expectation);
@@ -373,7 +388,7 @@ impl Operation {
 
     fn next_task(&mut self, operation: u32, endpoint: &Endpoint) -> Option<Task> {
         let Self { scheme, tensors, stages, read, agenda, .. } = self;
-        let key = |stage| Key { operation, stage, row: 0 };
+        let key = |stage| Key { operation, stage, shard: 0, row: 0 };
         let free = |after: Option<usize>, row: usize| {
             let read = after.and_then(|after| read.get(after));
             read.is_none_or(|read| read.get(row).is_some_and(|&read| read))

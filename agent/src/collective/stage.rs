@@ -191,7 +191,7 @@ impl Stage {
     ) -> Option<Task> {
         let at = self.foldable.iter().position(|&row| free(row))?;
         let row = *self.foldable.get(at)?;
-        let task = self.fold(Key { row, ..key }, scheme, tensors)?;
+        let task = self.fold(Key { row, shard: self.blueprint.shard, ..key }, scheme, tensors)?;
         self.foldable.remove(at);
         Some(task)
     }
@@ -210,11 +210,13 @@ impl Stage {
         }
         let ahead: usize = (self.next_supply..row).map(|row| self.layout.row_packets(row).len()).sum();
         let message = self.message(scheme).to_u32();
-        let waits = |&to: &u16| endpoint.backlog(to, message) as usize + ahead > AHEAD;
+        // What is encoded elsewhere has its memory already, and is done many rows at a time.
+        let here = scheme.desk.is_none();
+        let waits = |&to: &u16| here && endpoint.backlog(to, message) as usize + ahead > AHEAD;
         if !self.blueprint.to.is_empty() && self.blueprint.to.iter().any(waits) {
             return None;
         }
-        let task = self.fold(Key { row, ..key }, scheme, tensors)?;
+        let task = self.fold(Key { row, shard: self.blueprint.shard, ..key }, scheme, tensors)?;
         self.next_source += 1;
         Some(task)
     }
@@ -270,7 +272,7 @@ impl Stage {
         let write = tensors.at(place)?.lease(range, true)?;
         let row = self.storable.remove(at)?;
         self.in_work += 1;
-        let key = Key { row: row.row(), ..key };
+        let key = Key { row: row.row(), shard: self.blueprint.shard, ..key };
         let positive_zeros = scheme.replicas() == Replicas::Consistent;
         Some(Task { key, work: Work::Store(Box::new(Store { row, write, positive_zeros })) })
     }
@@ -295,6 +297,7 @@ impl Stage {
                 return Ok(());
             }
             Kind::Lost => return Err(OperationError::Lost { number, shard }),
+            Kind::Failed => return Err(OperationError::Elsewhere { number, shard }),
             Kind::Folded(folded) => {
                 folded.map_err(|reason| OperationError::Encode { number, shard, reason })?
             }

@@ -1,6 +1,7 @@
 //! Work on one row, which any thread may do: it owns what it needs, and leases the row's place in memory.
 
 use super::buffers::Buffers;
+use super::desk::Desk;
 use super::memory::{Lease, Number, View, ViewMut};
 use crate::row::Row;
 use half::{bf16, f16};
@@ -16,6 +17,8 @@ use trimwire_encoder::{
 pub(super) struct Key {
     pub(super) operation: u32,
     pub(super) stage: usize,
+    /// The stage's.
+    pub(super) shard: u16,
     pub(super) row: usize,
 }
 
@@ -48,6 +51,8 @@ pub(super) enum Kind {
     Stored,
     /// The thread that ran it panicked.
     Lost,
+    /// Whoever does it elsewhere could not.
+    Failed,
 }
 
 /// An encoded row.
@@ -86,7 +91,7 @@ pub(super) enum Own {
 }
 
 /// How the rows of a message are encoded.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Encoding {
     pub(super) encoder: Encoder,
     /// Rows that come whole are sent on as they came.
@@ -123,9 +128,12 @@ impl Task {
         Done { key: self.key, kind: Kind::Lost, spent: Vec::new() }
     }
 
-    /// Does it.
+    /// Does it. What [`Self::offload`] takes fails here.
     pub fn run(self) -> Done {
         let (key, row) = (self.key, self.key.row);
+        if self.desk().is_some() {
+            return Done { key, kind: Kind::Failed, spent: Vec::new() };
+        }
         match self.work {
             Work::Store(store) => {
                 let Store { row, mut write, positive_zeros } = *store;
@@ -141,6 +149,19 @@ impl Task {
                 let spent = fold.contributions.into_iter().map(|(_, receiver)| *receiver).collect();
                 Done { key, kind: Kind::Folded(folded), spent }
             }
+        }
+    }
+}
+
+impl Task {
+    /// Whose row it is, where it is elsewhere.
+    pub(super) fn desk(&self) -> Option<&Arc<dyn Desk>> {
+        match &self.work {
+            Work::Store(store) => store.write.desk(),
+            Work::Fold(fold) => match (&fold.own, &fold.write) {
+                (Own::Apart(lease), _) | (_, Some(lease)) => lease.desk(),
+                _ => None,
+            },
         }
     }
 }
@@ -288,7 +309,7 @@ impl Encoding {
             Some(own) if exact => E::narrow(sum, own),
             Some(_) if keeps => {}
             Some(own) => {
-                let receiver = self.receive_own(row, &packets);
+                let receiver = self.receive_own(row, &packets, |receiver| receiver);
                 if self.undecided {
                     kept = Some(Box::new(receiver));
                 } else {
@@ -301,11 +322,17 @@ impl Encoding {
     }
 
     /// What a receiver of all packets has.
-    fn receive_own(&self, row: usize, packets: &[u8]) -> RowReceiver {
+    pub(super) fn receive_own(
+        &self,
+        row: usize,
+        packets: &[u8],
+        prepare: impl FnOnce(RowReceiver) -> RowReceiver,
+    ) -> RowReceiver {
         let layout = self.encoder.layout();
-        let mut receiver = RowReceiver::new(layout, row, self.job, self.envelope, self.decoding)
+        let receiver = RowReceiver::new(layout, row, self.job, self.envelope, self.decoding)
             .with_codec(self.codec)
             .with_planes(self.planes);
+        let mut receiver = prepare(receiver);
         if let Some(sealer) = &self.sealer {
             receiver = receiver.sealed(sealer.clone());
         }

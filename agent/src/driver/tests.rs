@@ -46,6 +46,7 @@ fn expectation(reliability: Reliability) -> Expectation {
         reliability,
         planes: PLANES,
         until_ns: None,
+        keep: None,
         origin: None,
         agree: false,
     }

@@ -206,13 +206,16 @@ impl Incoming {
     }
 
     fn receiver(&self, row: usize) -> RowReceiver {
-        let Expectation { layout, codec, job, decoding, origin, .. } = &self.expectation;
+        let Expectation { layout, codec, job, decoding, origin, keep, .. } = &self.expectation;
         // Where a sealed packet's tags are follows from the planes that were sent.
         let receiver = RowReceiver::new(layout, row, *job, self.envelope, *decoding);
         let receiver = receiver.with_codec(*codec).with_planes(self.board.planes());
-        let receiver = receiver.with_origin(origin.unwrap_or(self.envelope));
-        match &self.sealer {
-            Some(sealer) => receiver.sealed(sealer.clone()),
+        let mut receiver = receiver.with_origin(origin.unwrap_or(self.envelope));
+        if let Some(sealer) = &self.sealer {
+            receiver = receiver.sealed(sealer.clone());
+        }
+        match keep {
+            Some(keep) => receiver.keeping(keep.place(row), keep.planes()),
             None => receiver,
         }
     }
@@ -252,7 +255,9 @@ impl Incoming {
             }
             Slot::Empty => {
                 let mut receiver = self.receiver(row);
-                if let Some(memory) = spent.pop() {
+                if self.expectation.keep.is_none()
+                    && let Some(memory) = spent.pop()
+                {
                     receiver = receiver.reusing(memory);
                 }
                 let receipt = receiver.receive(payload).map_err(|_| Misfit)?;

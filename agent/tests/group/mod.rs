@@ -4,7 +4,7 @@
 use crate::network::{Faults, Network};
 use std::cell::RefCell;
 use trimwire_agent::collective::{
-    Collective, Communicator, CommunicatorConfig, Options, Outcome, StartError,
+    Collective, Communicator, CommunicatorConfig, Done, Offloaded, Options, Outcome, StartError, Task,
 };
 use trimwire_agent::endpoint::{Event, Reliability};
 use trimwire_encoder::SealKey;
@@ -59,6 +59,44 @@ impl Group {
     /// Runs until nothing happens any more; gives (rank, outcome) in the order in which they came.
     pub(crate) fn run(&mut self, until_ns: u64) -> Vec<(usize, Outcome)> {
         self.run_seen(until_ns, |_, _, _| {})
+    }
+
+    /// Likewise; rows that are coded elsewhere are given to `device` (with the rank), which is asked for what is done (`None`) again and again.
+    pub(crate) fn run_offloading(
+        &mut self,
+        until_ns: u64,
+        mut device: impl FnMut(usize, Option<Offloaded>) -> Option<Done>,
+    ) -> Vec<(usize, Outcome)> {
+        let results = RefCell::new(Vec::new());
+        let communicators = RefCell::new(&mut self.communicators);
+        self.network.run_with(
+            until_ns,
+            |network, rank, event| {
+                let now_ns = network.now_ns;
+                communicators.borrow_mut()[rank].handle_event(now_ns, event, &mut network.endpoints[rank]);
+            },
+            |network, rank| {
+                let (now_ns, endpoint) = (network.now_ns, &mut network.endpoints[rank]);
+                let communicator = &mut communicators.borrow_mut()[rank];
+                let task = communicator.poll_task(endpoint);
+                let worked = task.is_some();
+                let done = match task.map(Task::offload) {
+                    Some(Err(task)) => Some(task.run()),
+                    Some(Ok(offloaded)) => device(rank, Some(offloaded)),
+                    None => device(rank, None),
+                };
+                let finished = done.is_some();
+                if let Some(done) = done {
+                    communicator.complete(now_ns, done, endpoint);
+                }
+                let Some(outcome) = communicator.poll_outcome(now_ns, endpoint) else {
+                    return worked || finished;
+                };
+                results.borrow_mut().push((rank, outcome));
+                true
+            },
+        );
+        results.into_inner()
     }
 
     /// Likewise; `see` is shown each event of each rank before its communicator.

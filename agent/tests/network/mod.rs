@@ -438,6 +438,7 @@ pub(crate) fn expectation(endpoint: &Endpoint, length: usize) -> Expectation {
         reliability: endpoint.config().reliability,
         planes: PLANES,
         until_ns: None,
+        keep: None,
         origin: None,
         agree: false,
     }

@@ -98,6 +98,27 @@ impl Reception {
         gained
     }
 
+    /// As [`Self::merge`], into the bytes of the packet's planes, of as many as there is room for.
+    pub(crate) fn keep(&mut self, codec: Codec, first: u8, body: &[u8], room: &mut [u8]) -> bool {
+        let n = usize::from(self.coordinates);
+        let (mut rest, mut gained) = (body, false);
+        for plane in first..codec.planes() {
+            let (bytes, tail) = rest.split_at(rest.len().min(codec.plane_len(plane, n)));
+            let (held, at) = (self.bytes_of(plane), codec.plane_offset(plane, n));
+            let Some(to) = room.get_mut(at + held..at + bytes.len()).filter(|to| !to.is_empty()) else {
+                rest = tail;
+                continue;
+            };
+            to.copy_from_slice(&bytes[held..]);
+            self.bytes[usize::from(plane)] = bytes.len() as u16;
+            gained = true;
+            rest = tail;
+        }
+        let whole = |&plane: &u8| self.bytes_of(plane) >= codec.plane_len(plane, n);
+        self.leading = (0..codec.planes()).take_while(whole).count() as u8;
+        gained
+    }
+
     /// Whole planes held from plane 0 on.
     pub(crate) fn leading(&self) -> u8 {
         self.leading

@@ -193,6 +193,29 @@ impl Encoder {
         self.row(row, values, &[], envelope, choice, packets, Some(own))
     }
 
+    /// Writes a row's packets that were encoded elsewhere, `bare` of tags, as [`Self::encode_row`] writes them: sealed where this encoder seals.
+    pub fn seal_row(
+        &self,
+        row: usize,
+        planes: u8,
+        bare: &[u8],
+        packets: &mut [u8],
+    ) -> Result<(), EncodeError> {
+        let coordinates = self.layout.row_coordinates(row.min(self.layout.rows() - 1)).len();
+        self.check_row(row, coordinates, RowChoice { planes, ..RowChoice::whole(self.codec) }, packets)?;
+        let expected = self.layout.row_len(self.codec, row, planes, false);
+        if bare.len() != expected {
+            return Err(EncodeError::Buffer { got: bare.len(), expected });
+        }
+        // Room for tags is left in front of the first packet.
+        let tags = packets.len() - bare.len();
+        packets[tags..].copy_from_slice(bare);
+        if let Some(sealer) = &self.sealer {
+            seal_row(sealer, &self.layout, row, (self.codec, planes), packets);
+        }
+        Ok(())
+    }
+
     /// Encodes `gradient` (shape: `layout.coordinates()`) into `out`, whose former content is replaced: the first `planes` planes of
     /// each packet, all rows as important as each other.
     pub fn encode<E: Element>(

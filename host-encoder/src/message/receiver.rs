@@ -4,6 +4,7 @@ use super::choice::EncodedRow;
 use super::sealing::{seal_row, with_believed};
 use crate::baselines;
 use crate::decode::decoding::Decoding;
+use crate::decode::kept::{Kept, RowMemory};
 use crate::decode::reception::{Precision, Reception};
 use crate::decode::row::{Put, RowDecoder};
 use crate::decode::scratch::{Scratch, with_scratch};
@@ -91,6 +92,8 @@ pub struct RowReceiver {
     packets: Vec<Packet>,
     /// Its packets' words, from the first packet on.
     words: Option<RowWords>,
+    /// Its packets' bytes instead, where somebody else decodes them.
+    kept: Option<Kept>,
     /// Whether the row was rotated twice: its first packet says it.
     twice: Option<bool>,
     /// Whether its packets are marked as important.
@@ -141,6 +144,7 @@ impl RowReceiver {
             missing: packets.len(),
             packets,
             words: None,
+            kept: None,
             twice: None,
             important: false,
             taken: false,
@@ -171,6 +175,12 @@ impl RowReceiver {
         Self { sealer: Some(sealer), ..self }
     }
 
+    /// Keeps packets as bytes in `memory`, for somebody else to decode ([`Self::kept`]), instead of making code words of them as they arrive: each where it is when all packets are there with so
+    /// many planes and no tags, one behind the other ([`Layout::row_len`]), repairs joined. What does not fit in is not received. Decoding here works, and joins them first.
+    pub fn keeping(self, memory: Box<dyn RowMemory>, planes: u8) -> Self {
+        Self { kept: Some(Kept::new(memory, planes.clamp(1, self.codec.planes()))), ..self }
+    }
+
     /// For a row that its sender passes on ([`Self::repack`]): whose keys it was rotated under.
     pub fn with_origin(self, origin: Envelope) -> Self {
         Self { origin: Some(origin), ..self }
@@ -189,7 +199,7 @@ impl RowReceiver {
     /// Takes over the memory of a receiver that is not needed any more, of whatever row: the largest part of what a receiver needs is the row's code words, four bytes a
     /// coordinate. To be called before anything is received.
     pub fn reusing(mut self, spent: Self) -> Self {
-        if self.words.is_none() {
+        if self.words.is_none() && self.kept.is_none() {
             self.words = spent.words;
             if let Some(words) = &mut self.words {
                 let length = self.layout.row_range(self.row).len();
@@ -200,6 +210,48 @@ impl RowReceiver {
             }
         }
         self
+    }
+
+    /// What is kept of the row's packets ([`Self::keeping`]): the memory's bytes, and how many of each packet count, header included, from its first byte on; 0: it is lost. `None` where code words are made of them.
+    pub fn kept(&self) -> Option<(&[u8], Vec<usize>)> {
+        let kept = self.kept.as_ref()?;
+        let length = |(nth, packet): (usize, &Packet)| {
+            let (start, n) = (packet.start as usize, (packet.end - packet.start) as usize);
+            let (at, _) = kept.place(self.codec, nth, start, n);
+            let limit = self.codec.plane_offset(packet.limit, n);
+            match (&packet.reception, packet.most) {
+                (Some(reception), Some(most))
+                    if packet.limit > 0 && at + HEADER_LEN <= kept.bytes().len() =>
+                {
+                    HEADER_LEN + reception.prefix(self.codec).min(most.into()).min(limit)
+                }
+                _ => 0,
+            }
+        };
+        Some((kept.bytes(), self.packets.iter().enumerate().map(length).collect()))
+    }
+
+    /// The same receiver with code words made of what it keeps.
+    fn joined(&self, kept: &Kept) -> Self {
+        let mut joined = Self { kept: None, sealer: None, ..self.clone() };
+        joined.reset(self.envelope);
+        for (nth, packet) in self.packets.iter().enumerate() {
+            let Some(reception) = &packet.reception else { continue };
+            let n = (packet.end - packet.start) as usize;
+            let (at, _) = kept.place(self.codec, nth, packet.start as usize, n);
+            let end = at + HEADER_LEN + reception.prefix(self.codec);
+            // None is refused: they have been received before.
+            let _ = kept.bytes().get(at..end).map(|bytes| joined.receive(bytes));
+            if let Some(joined) = joined.packets.get_mut(nth) {
+                (joined.limit, joined.most) = (packet.limit, packet.most);
+            }
+        }
+        joined
+    }
+
+    /// The envelope of its message.
+    pub fn envelope(&self) -> Envelope {
+        self.envelope
     }
 
     /// The row's number in its message.
@@ -267,22 +319,27 @@ impl RowReceiver {
         if self.taken || planes_before >= codec.planes() {
             return Ok(receipt);
         }
-        let words = self.words.get_or_insert_with(|| {
-            let length = self.layout.row_range(self.row).len();
-            // No more than the row needs: a message may have thousands of short ones.
-            let fits = spare.iter().rposition(|words| words.room() >= length);
-            let mut words = match fits {
-                Some(at) => spare.swap_remove(at),
-                None => spare.pop().unwrap_or_default(),
-            };
-            words.prepare(length);
-            if codec.planes() > 11 {
-                words.prepare_last(length);
-            }
-            words
-        });
-        let words = words.packet(place);
-        let gained = reception.merge(self.isa, codec, header.first_plane, view.body(), first_sight, words);
+        let gained = if let Some(kept) = &mut self.kept {
+            let room = kept.body(header, nth, place.start, place.len());
+            reception.keep(codec, header.first_plane, view.body(), room)
+        } else {
+            let words = self.words.get_or_insert_with(|| {
+                let length = self.layout.row_range(self.row).len();
+                // No more than the row needs: a message may have thousands of short ones.
+                let fits = spare.iter().rposition(|words| words.room() >= length);
+                let mut words = match fits {
+                    Some(at) => spare.swap_remove(at),
+                    None => spare.pop().unwrap_or_default(),
+                };
+                words.prepare(length);
+                if codec.planes() > 11 {
+                    words.prepare_last(length);
+                }
+                words
+            });
+            let words = words.packet(place);
+            reception.merge(self.isa, codec, header.first_plane, view.body(), first_sight, words)
+        };
         receipt.planes_now = reception.leading();
         receipt.duplicate = !gained && !first_sight;
         if (planes_before..receipt.planes_now).contains(&(self.planes - 1)) {
@@ -440,6 +497,13 @@ impl RowReceiver {
     }
 
     fn with_decoder(&self, decode: impl FnOnce(&RowDecoder<'_>, &RowWords)) {
+        if let Some(kept) = &self.kept {
+            return self.joined(kept).with_words(decode);
+        }
+        self.with_words(decode);
+    }
+
+    fn with_words(&self, decode: impl FnOnce(&RowDecoder<'_>, &RowWords)) {
         let nothing = RowWords::default();
         let precision = |nth: usize| self.precision(nth);
         let decoder = RowDecoder {

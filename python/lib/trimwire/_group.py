@@ -9,10 +9,13 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _native
 from ._native import Work
+
+if TYPE_CHECKING:
+    from .cuda import Collectives
 
 __all__ = ["Group", "Work", "default_address", "stats"]
 
@@ -76,12 +79,15 @@ class Group:
         group.connect(rank, addresses)
         group.all_reduce(gradient, average=True).wait()
 
-    Tensors are numpy arrays or tensors in the host's memory, contiguous; they are not to be touched before the work has ended.
+    Tensors are numpy arrays or tensors in the host's memory, contiguous; they are not to be touched before the work has ended. What may be cut may be tensors of a GPU, too (docs/gpu.md).
     """
 
     def __init__(self, address: str | None = None, *, port: int = 0, paths: int = 16) -> None:
         self._socket = _native.Socket(address or default_address(), port, paths)
         self._group: _native.Group | None = None
+        self._numbers = (0, 0)
+        self._collectives: Collectives | None = None
+        self._auto = "auto"
 
     @property
     def address(self) -> str:
@@ -118,8 +124,21 @@ class Group:
             raise RuntimeError("the group is connected already")
         options = _GroupOptions(seed, rate_bps, threads, give_up, patience, loss, key, job, None if record is None else os.fspath(record), rate_law, trim_delay)
         self._group = _native.Group(self._socket, rank, list(addresses), options)
+        self._numbers = (seed, job)
         _live.add(self)
         return self
+
+    def send_directly(self) -> None:
+        """Has 'auto' be 'direct' where packets may be cut, as it is at ranks that work on a GPU. Before operations, at all ranks."""
+        self._auto = "direct"
+
+    def on_gpu(self) -> Collectives:
+        """The same group for tensors of a GPU, as `all_reduce` and `reduce_scatter` use it; needs PyTorch and Triton (docs/gpu.md)."""
+        if self._collectives is None:
+            from .cuda import Collectives
+
+            self._collectives = Collectives(self)
+        return self._collectives
 
     def _native_group(self) -> _native.Group:
         if self._group is None:
@@ -158,6 +177,20 @@ class Group:
         and again. `algorithm` is 'direct', 'ring', 'two-level' or 'auto'. With a `deadline` (seconds from the call) what is cut or lost is sent again until then, what is
         worth most first; then every rank takes what is there, and what has not come counts as zero. This rank's data leaves at a share of the line's rate, `pace`, at most.
         """
+        if getattr(tensor, "is_cuda", False) and not exact:
+            return self.on_gpu().all_reduce(
+                tensor,
+                average=average,
+                planes=planes,
+                layer_class=layer_class,
+                tag=tag,
+                consistent=consistent,
+                full=full,
+                algorithm=_directly(algorithm),
+                deadline=deadline,
+                pace=pace,
+            )
+        algorithm = self._way(algorithm, exact)
         options = _OperationOptions(exact, average, planes, layer_class, tag, consistent, full, algorithm, deadline, pace)
         # Of every bit there is no sum, but of f32 there is.
         return self._native_group().all_reduce(tensor, options)
@@ -178,12 +211,28 @@ class Group:
         pace: float = 1.0,
     ) -> Work:
         """The sum of all ranks' `input`s, of which `output` gets this rank's part: as even a division as possible, in order of rank."""
+        if getattr(input, "is_cuda", False) and not exact:
+            return self.on_gpu().reduce_scatter(
+                input,
+                output,
+                average=average,
+                planes=planes,
+                layer_class=layer_class,
+                tag=tag,
+                full=full,
+                algorithm=_directly(algorithm),
+                deadline=deadline,
+                pace=pace,
+            )
+        algorithm = self._way(algorithm, exact)
         options = _OperationOptions(exact, average, planes, layer_class, tag, False, full, algorithm, deadline, pace)
         return self._native_group().reduce_scatter(input, output, options)
 
     def all_gather(self, input: Any, output: Any, *, exact: bool = True, planes: int = DEFAULT_PLANES, full: bool = False) -> Work:
         """All ranks' `input`s, one behind the other; every bit unless `exact` is False."""
-        return self._native_group().all_gather(input, output, _OperationOptions(exact, planes=planes, full=full))
+        if getattr(input, "is_cuda", False) and not exact:
+            return self.on_gpu().all_gather(input, output, planes=planes, full=full)
+        return self._native_group().all_gather(input, output, _OperationOptions(exact, planes=planes, full=full, algorithm=self._way("auto", exact)))
 
     def broadcast(self, tensor: Any, root: int = 0, *, exact: bool = True, planes: int = DEFAULT_PLANES, full: bool = False) -> Work:
         """The tensor of rank `root`, for all, in place; every bit unless `exact` is False."""
@@ -198,6 +247,9 @@ class Group:
         import numpy as np
 
         return self._native_group().all_reduce(np.zeros(1, dtype=np.float32), _OperationOptions(exact=True))
+
+    def _way(self, algorithm: str, exact: bool) -> str:
+        return self._auto if algorithm == "auto" and not exact else algorithm
 
     def stats(self) -> dict[str, float]:
         """Totals since `connect`: operations, packets received, cut, missing and sent again, bytes sent, seconds in operations.
@@ -227,6 +279,11 @@ class Group:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def _directly(algorithm: str) -> str:
+    """What a GPU makes of 'auto': it sends directly, which ranks that work on the host have to be told."""
+    return "direct" if algorithm == "auto" else algorithm
 
 
 def _percentiles(durations: list[float]) -> dict[str, float]:

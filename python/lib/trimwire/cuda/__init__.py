@@ -13,9 +13,11 @@ are first launched. Without a GPU Triton's interpreter runs them (TRITON_INTERPR
     _encode, _decode                                    the two kernels, a program a row
     _rows, _launch, _codec                              layout, launches, what callers see
     _staging                                            side streams and pinned buffers
+    _desk, _collectives                                 operations of a group: what they need, and the threads that launch them
 """
 
 from ._codec import Decoder, Encoder
+from ._collectives import Collectives
 from ._staging import Inbox, Outbox, Sent
 
-__all__ = ["Decoder", "Encoder", "Inbox", "Outbox", "Sent"]
+__all__ = ["Collectives", "Decoder", "Encoder", "Inbox", "Outbox", "Sent"]

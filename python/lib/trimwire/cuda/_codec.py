@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -39,6 +40,7 @@ class _Plan:
         layer_classes: Sequence[int] | None = None,
         coordinates_per_packet: int | None = None,
         row_log2: int = 15,
+        scratch: torch.Tensor | None = None,
     ) -> None:
         if dtype not in KINDS:
             raise TypeError(f"dtype: {dtype}; {', '.join(str(kind) for kind in KINDS)} are")
@@ -54,7 +56,9 @@ class _Plan:
         )
         processors = 0 if interpreting else torch.cuda.get_device_properties(chosen).multi_processor_count
         self._classes = classes_of(self.layout, chosen, dtype, processors)
-        self._scratch = scratch_of(self._classes, chosen)
+        needed = scratch_of(self._classes)
+        #: Of its kernels alone, or of all plans that run on one stream, one after the other.
+        self.scratch = scratch if scratch is not None and scratch.numel() >= needed else torch.empty(needed, dtype=torch.float32, device=chosen)
         self._tables = tables(chosen)
         self._bases = torch.zeros(len(lengths), dtype=torch.int64, device=chosen)
         self._addresses: list[int] = []
@@ -91,12 +95,11 @@ class _Plan:
         there.copy_(here)
 
     def _guard(self) -> Any:
-        return torch.cuda.device(self.device) if self.device.type == "cuda" else _Nothing()
+        return torch.cuda.device(self.device) if self.device.type == "cuda" else _INTERPRETER
 
 
-class _Nothing:
-    def __enter__(self) -> None: ...
-    def __exit__(self, *_: object) -> None: ...
+#: Triton's interpreter patches its language while a kernel runs: one thread at a time.
+_INTERPRETER = threading.RLock()
 
 
 class Encoder(_Plan):
@@ -121,14 +124,17 @@ class Encoder(_Plan):
         self.set_numbers(**numbers)
         return self.run()
 
-    def run(self) -> torch.Tensor:
-        """The kernels alone, one for each length of rows, on the current stream."""
+    def run(self, rows: range | None = None) -> torch.Tensor:
+        """The kernels alone, one for each length of rows, on the current stream; of some rows, which follow each other, if not of all."""
         look = self._tables
         with self._guard():
             for one in self._classes:
-                encode_rows[(one.programs,)](
+                table, count, programs = one.of(rows)
+                if not count:
+                    continue
+                encode_rows[(programs,)](
                     self._bases,
-                    one.table,
+                    table,
                     self.numbers,
                     self.important_from,
                     look["peaks"],
@@ -138,11 +144,18 @@ class Encoder(_Plan):
                     self.packets,
                     self.figures,
                     self.status,
-                    self._scratch,
-                    one.rows,
+                    self.scratch,
+                    count,
                     **one.constants,
                 )
         return self.packets
+
+    def compile(self) -> None:
+        """Has the kernels compiled, which takes a minute where they are not kept on disk: before others wait for packets. Forgets what was encoded, and the tensors."""
+        if not interpreted():
+            self.bind([torch.zeros(length, dtype=self.dtype, device=self.device) for length in self.layout.lengths])
+            self.run()
+            torch.cuda.synchronize(self.device)
 
     def follow_figures(self) -> None:
         """Takes the upper median of the figures of the last run for `important_from` of the next one, on the device (docs/wire-format.md, §7)."""
@@ -201,14 +214,25 @@ class Decoder(_Plan):
         self.set_numbers(**numbers)
         self.run(accumulate=accumulate)
 
-    def run(self, *, accumulate: bool = False) -> None:
-        """The kernels alone, one for each length of rows, on the current stream: tensors take the values, or (`accumulate`) add them in f32."""
+    def compile(self) -> None:
+        """As the encoder's; forgets the tensors."""
+        if not interpreted():
+            self.bind([torch.zeros(length, dtype=self.dtype, device=self.device) for length in self.layout.lengths])
+            for accumulate in (False, True):
+                self.run(accumulate=accumulate)
+            torch.cuda.synchronize(self.device)
+
+    def run(self, rows: range | None = None, *, accumulate: bool = False) -> None:
+        """The kernels alone, one for each length of rows, on the current stream: tensors take the values, or (`accumulate`) add them in f32. Of some rows, which follow each other, if not of all."""
         look = self._tables
         with self._guard():
             for one in self._classes:
-                decode_rows[(one.programs,)](
+                table, count, programs = one.of(rows)
+                if not count:
+                    continue
+                decode_rows[(programs,)](
                     self._bases,
-                    one.table,
+                    table,
                     self.numbers,
                     look["distortions"],
                     look["centroids"],
@@ -218,8 +242,8 @@ class Decoder(_Plan):
                     look["checks"],
                     self.packets,
                     self.lengths,
-                    self._scratch,
-                    one.rows,
+                    self.scratch,
+                    count,
                     **one.constants,
                     DECODING=self._decoding,
                     ACCUMULATE=accumulate,

@@ -93,7 +93,7 @@ def _values(packets, values, figures, centroids, first_byte, sent, paper, D: tl.
         tl.store(values + block[:, None, None] * 32 + group[:, :, None] * 8 + within, value)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def decode_rows(
     bases,
     table,

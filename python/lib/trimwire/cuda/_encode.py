@@ -76,7 +76,7 @@ def _planes(packets, values, figures, first_byte, planes, finite, D: tl.constexp
             tl.store(byte_at + n[:, None, None], code.to(tl.uint8))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def encode_rows(
     bases,
     table,

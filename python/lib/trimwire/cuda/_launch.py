@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -57,9 +58,17 @@ class Class:
     """Rows of one length, which one launch works on."""
 
     table: torch.Tensor
-    rows: int
+    #: Of the message, ascending: a line of the table each.
+    rows: tuple[int, ...]
     programs: int
     constants: dict[str, Any]
+
+    def of(self, rows: range | None) -> tuple[torch.Tensor, int, int]:
+        """Table, rows and programs of a launch for those of `rows` that are of this length, or all."""
+        if rows is None:
+            return self.table, len(self.rows), self.programs
+        first, end = bisect_left(self.rows, rows.start), bisect_left(self.rows, rows.stop)
+        return self.table[first:end], end - first, min(self.programs, end - first)
 
 
 def classes_of(layout: Layout, device: torch.device, dtype: torch.dtype, processors: int) -> list[Class]:
@@ -83,11 +92,11 @@ def classes_of(layout: Layout, device: torch.device, dtype: torch.dtype, process
             "enable_fp_fusion": False,
         }
         table = torch.tensor(table_of(layout, rows), dtype=torch.int64).to(device)
-        found.append(Class(table, len(rows), programs, constants))
+        found.append(Class(table, tuple(row.number for row in rows), programs, constants))
     return found
 
 
-def scratch_of(classes: Sequence[Class], device: torch.device) -> torch.Tensor:
-    """Room for the programs of any one of the launches: they follow each other."""
-    most = max(one.programs * (one.constants["D"] + one.constants["D"] // 16 + SCRATCH_A_PACKET * one.constants["KP"]) for one in classes)
-    return torch.empty(most, dtype=torch.float32, device=device)
+def scratch_of(classes: Sequence[Class]) -> int:
+    """Words of f32 for the programs of any one of the launches: they follow each other."""
+    needed = (one.programs * (one.constants["D"] + one.constants["D"] // 16 + SCRATCH_A_PACKET * one.constants["KP"]) for one in classes)
+    return int(max(needed))

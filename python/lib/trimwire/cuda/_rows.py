@@ -88,6 +88,21 @@ class Layout:
     def bytes(self) -> int:
         return self.offsets[-1]
 
+    def coordinates_of(self, rows: range) -> tuple[int, int]:
+        """First coordinate within the tensor, and one past the last, of rows of one tensor that follow each other."""
+        last = self.rows[rows.stop - 1]
+        return self.rows[rows.start].begin, last.begin + last.used
+
+    def packets_of(self, rows: range) -> tuple[int, int]:
+        """First packet, and one past the last, of rows that follow each other."""
+        last = self.rows[rows.stop - 1]
+        return self.rows[rows.start].first_packet, last.first_packet + last.packets
+
+    def bytes_of(self, rows: range) -> tuple[int, int]:
+        """First byte, and one past the last, of the packets of rows that follow each other."""
+        first, end = self.packets_of(rows)
+        return self.offsets[first], self.offsets[end]
+
     def places(self, row: Row) -> list[tuple[int, int]]:
         """First coordinate within the row, and how many, of each packet of a row."""
         blocks = row.padded // 32
@@ -142,8 +157,8 @@ def layout_of(
     return Layout(tuple(lengths), per_packet, tuple(rows), tuple(offsets), tuple(coordinates))
 
 
-#: Columns of the table, 64-bit integers, a line a row.
-COLUMNS = 9
+#: Columns of the table, 64-bit integers, a line a row; lines are aligned to 16 bytes, wherever a launch begins: kernels are compiled for that.
+COLUMNS = 10
 
 
 def table_of(layout: Layout, rows: Sequence[Row]) -> list[list[int]]:
@@ -160,6 +175,7 @@ def table_of(layout: Layout, rows: Sequence[Row]) -> list[list[int]]:
             row.planes,
             row.first_byte,
             int(row.number == last),
+            0,
         ]
         for row in rows
     ]

@@ -17,7 +17,7 @@ from torch.profiler import record_function
 from .._adaptive import Adaptive
 from .._group import DEFAULT_PLANES, Group
 from .._native import Work
-from ._device import on_host
+from ._device import Coder, on_host
 from ._future import Promise, until_done
 from ._rendezvous import connect
 from ._tags import Tags
@@ -56,6 +56,8 @@ class Options:
     key: bytes | None = None
     #: A law that says with how many planes, up to `planes`, the sums of the next step are sent (docs/planner.md). Steps end as optimisers of torch.optim step, at all ranks alike.
     adaptive: str | None = None
+    #: Who codes what may be cut: 'auto', Triton's kernels for tensors of a GPU (docs/gpu.md); 'host', the host for all; 'triton', kernels for all, without a GPU in Triton's interpreter.
+    codec: str = "auto"
     #: A file that what arrives of every packet is written into (docs/transcript.md): `{rank}` is replaced, else `.RANK` appended. Groups beside the default one have their seed behind the name, in hexadecimal digits.
     record: str | None = None
 
@@ -86,7 +88,7 @@ class _Work(dist._Work):
     def __init__(self, works: list[Work], result: list[torch.Tensor], finish: Callable[[], None] | None) -> None:
         super().__init__()
         self._works, self._result, self._finish = works, result, finish
-        self._promise = Promise()
+        self._promise = Promise(result)
         self._left = len(works)
         self._lock = threading.Lock()
 
@@ -248,8 +250,11 @@ class ProcessGroupTrimwire(dist.ProcessGroup):
             key=chosen.key,
             record=chosen.record,
             apart=dist.is_initialized(),
+            codec=chosen.codec,
+            consistent=chosen.consistent,
             **law,
         )
+        self._coder = Coder(self.native, chosen.codec)
 
     def getBackendName(self) -> str:
         return BACKEND
@@ -312,6 +317,10 @@ class ProcessGroupTrimwire(dist.ProcessGroup):
         op = _reduction(getattr(opts, "reduceOp", dist.ReduceOp.SUM))
         works, steps = [], []
         for tensor in tensors:
+            if self._sums(tensor, op, self._chosen.smallest) and (kernels := self._coder.kernels(tensor)) is not None:
+                work = kernels.all_reduce(tensor, average=op == dist.ReduceOp.AVG, consistent=self._chosen.consistent, **self._sent("all_reduce", tensor, True))
+                works.append(self._keep(work, True))
+                continue
             flat, back = _flat(tensor)
             if self._sums(flat, op, 0):
                 lossy = flat.numel() >= self._chosen.smallest
@@ -349,6 +358,10 @@ class ProcessGroupTrimwire(dist.ProcessGroup):
         return _work(works, tensors, _then(*steps))
 
     def _gather(self, output: torch.Tensor, input: torch.Tensor) -> tuple[Work, Callable[[], None] | None]:
+        if self._chosen.lossy_all_gather and input.dtype in _FLOATS and input.numel() >= self._chosen.smallest and output.is_contiguous():
+            if (kernels := self._coder.kernels(input)) is not None:
+                own = input.clone() if input.untyped_storage().data_ptr() == output.untyped_storage().data_ptr() else input
+                return kernels.all_gather(own, output, planes=self._chosen.planes), None
         (flat, back), (own, _) = _flat(output), _flat(input)
         if self._chosen.lossy_all_gather and own.dtype in _FLOATS and own.numel() >= self._chosen.smallest:
             if own.untyped_storage().data_ptr() == flat.untyped_storage().data_ptr():
@@ -395,6 +408,10 @@ class ProcessGroupTrimwire(dist.ProcessGroup):
         return _work([work for work, _ in pairs], outputs, _then(*(step for _, step in pairs)))
 
     def _scatter_sum(self, output: torch.Tensor, input: torch.Tensor, op: Any) -> tuple[Work, Callable[[], None] | None]:
+        may_be_cut = self._chosen.lossy_reduce_scatter and self._sums(input, op, self._chosen.smallest) and output.is_contiguous()
+        if may_be_cut and (kernels := self._coder.kernels(input)) is not None:
+            work = kernels.reduce_scatter(input, output, average=op == dist.ReduceOp.AVG, **self._sent("reduce_scatter", input, True))
+            return self._keep(work, True), None
         (flat, back), (everything, _) = _flat(output), _flat(input)
         if self._sums(everything, op, 0):
             lossy = self._chosen.lossy_reduce_scatter and everything.numel() >= self._chosen.smallest

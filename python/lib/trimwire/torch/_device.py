@@ -1,23 +1,59 @@
-"""Tensors that are not in the host's memory."""
+"""Who codes tensors: kernels, where they are, or the host."""
 
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import torch
+
+from .._group import Group
+
+if TYPE_CHECKING:
+    from ..cuda import Collectives
+
+#: What can be asked for: kernels for tensors of a GPU where there are some; the host for all; kernels for all (without a GPU in Triton's interpreter).
+CODECS = ("auto", "host", "triton")
 _said: set[str] = set()
 
 
+def codec_of(chosen: str) -> str:
+    """What this rank codes with, and tells the others: 'triton' or 'host'. Where a GPU is there and kernels are not, it is said once."""
+    if chosen not in CODECS:
+        raise ValueError(f"codec: {chosen!r}; valid are {', '.join(map(repr, CODECS))}")
+    if chosen == "host" or (chosen == "auto" and not torch.cuda.is_available()):
+        return "host"
+    try:
+        from .. import cuda  # noqa: F401
+    except ImportError as error:
+        if chosen == "triton":
+            raise
+        _say(f"the kernels cannot be used ({error})")
+        return "host"
+    return "triton"
+
+
+def _say(why: str) -> None:
+    if why not in _said:
+        _said.add(why)
+        warnings.warn(f"trimwire: tensors of a device are copied to the host, and encoded and decoded there: {why}", RuntimeWarning, stacklevel=4)
+
+
+class Coder:
+    """Who codes the tensors of a group."""
+
+    def __init__(self, group: Group, chosen: str) -> None:
+        self._group, self._all, self._kernels = group, chosen == "triton", codec_of(chosen) == "triton"
+
+    def kernels(self, tensor: torch.Tensor) -> Collectives | None:
+        """Who sums a tensor, or gathers it, where it is; `None`: the host does."""
+        if not self._kernels or not tensor.is_contiguous() or (not self._all and not tensor.is_cuda):
+            return None
+        return self._group.on_gpu()
+
+
 def on_host(tensor: Any) -> bool:
-    """Whether a tensor is in the host's memory; of those that are not it is said, once a device, what becomes of them."""
-    if tensor.device.type == "cpu":
-        return True
-    device = str(tensor.device)
-    if device not in _said:
-        _said.add(device)
-        warnings.warn(
-            f"trimwire: tensors of {device} are copied to the host, and encoded and decoded there: collectives do not use trimwire.cuda yet",
-            RuntimeWarning,
-            stacklevel=3,
-        )
-    return False
+    """Whether a tensor is in the host's memory; of those that no kernels are for it is said, once a device, what becomes of them."""
+    if tensor.device.type not in ("cpu", "cuda"):
+        _say(f"there are kernels for CUDA, and none for {tensor.device}")
+    return bool(tensor.device.type == "cpu")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -20,8 +21,10 @@ class Promise:
     error everywhere.
     """
 
-    def __init__(self) -> None:
-        self._source: torch.futures.Future[Any] = torch.futures.Future()
+    def __init__(self, tensors: Iterable[torch.Tensor] = ()) -> None:
+        """For a value that holds `tensors`: a future has to know of the GPUs that they are on."""
+        devices = {tensor.device for tensor in tensors if tensor.is_cuda}
+        self._source: torch.futures.Future[Any] = torch.futures.Future(devices=list(devices)) if devices else torch.futures.Future()
         self._error: BaseException | None = None
         self.future: torch.futures.Future[Any] = self._source.then(self._take)
 

@@ -14,7 +14,7 @@ from torch.profiler import record_function
 
 from .._adaptive import Adaptive
 from .._group import DEFAULT_PLANES, Group, Work
-from ._device import on_host
+from ._device import Coder, on_host
 from ._future import Promise, until_done
 from ._plan import Plan, Treatment
 from ._rendezvous import connect
@@ -35,9 +35,11 @@ class Hook:
         adaptive: Adaptive | None = None,
         plan: Plan | None = None,
         names: dict[torch.nn.Parameter, str] | None = None,
+        codec: str = "auto",
     ) -> None:
         self.group, self.planes, self.consistent = group, planes, consistent
         self.adaptive, self._plan, self._names = adaptive, plan, names or {}
+        self._coder = Coder(group, codec)
         self._buckets = 1
         self._lock = threading.Lock()
         #: Operations of this step, how many of its buckets are not over, and whether its last one has begun.
@@ -55,7 +57,9 @@ class Hook:
         self._buckets = max(self._buckets, index + 1)
         # Buckets come from the last layers to the first, which the next forward pass needs first.
         layer_class = (_CLASSES - 1) * (self._buckets - 1 - index) // max(self._buckets - 1, 1)
-        flat = tensor if on_host(tensor) else tensor.cpu()
+        kernels = self._coder.kernels(tensor)
+        flat = tensor if kernels is not None or on_host(tensor) else tensor.cpu()
+        all_reduce = self.group.all_reduce if kernels is None else kernels.all_reduce
         planes, pace = self.planes, 1.0
         if self.adaptive is not None:
             if not self._works:
@@ -66,7 +70,7 @@ class Hook:
         if self._plan is not None:
             pieces = self._plan.pieces(bucket, self._names)
         works = [
-            self.group.all_reduce(
+            all_reduce(
                 flat[begin:end],
                 average=True,
                 planes=treatment.planes,
@@ -82,7 +86,7 @@ class Hook:
         with self._lock:
             self._works += works
             self._open, self._last = self._open + len(works), bucket.is_last()
-        promise = Promise()
+        promise = Promise([tensor])
         left = len(works)
 
         def over() -> None:
@@ -159,6 +163,7 @@ def register(
     fallback: bool = False,
     store: dist.Store | None = None,
     simulate: Simulation | None = None,
+    codec: str = "auto",
     **arguments: Any,
 ) -> Hook | SimulatedHook | None:
     """Has `model` average its gradients through Trimwire. Its process group, of whatever backend, does everything else.
@@ -168,6 +173,8 @@ def register(
 
     With `adaptive`, a law (`netsense`, `da2`, `trim-feedback:budget_ms=20`, …; docs/planner.md) says after every step with how many planes, up to `planes`, the next one is sent;
     its state is in the hook's `state_dict()`. With `plan`, a file of `trimwire plan --json`, tensors are sent as it says; one that was made for another model is refused.
+
+    Buckets on a GPU are encoded and decoded there, in Triton's kernels (docs/gpu.md); `codec="host"` has the host do it.
 
     With `simulate` nothing of that: gradients go through the model's own group, and lose on their way what packets would lose in such a network.
     """
@@ -192,7 +199,7 @@ def register(
     group: Group | None = None
     problem: str | None = None
     try:
-        group = connect(shared, rank, world, timeout=dist.default_pg_timeout, planes=planes, adaptive=adaptive, plan=None if made is None else made.digest, **arguments)
+        group = connect(shared, rank, world, timeout=dist.default_pg_timeout, planes=planes, adaptive=adaptive, plan=None if made is None else made.digest, codec=codec, consistent=consistent, **arguments)
     except Exception as error:  # Of whatever kind: the others have to hear of it.
         problem = f"rank {rank}: {type(error).__name__}: {error}"
     problems: list[str | None] = [None] * world
@@ -207,7 +214,7 @@ def register(
         warnings.warn(f"{text}; gradients go through {dist.get_backend(process_group)}", RuntimeWarning, stacklevel=2)
         return None
     names = {parameter: name for name, parameter in named.items()}
-    hook = Hook(group, planes=planes, consistent=consistent, adaptive=law, plan=made, names=names)
+    hook = Hook(group, planes=planes, consistent=consistent, adaptive=law, plan=made, names=names, codec=codec)
     model.register_comm_hook(hook, _average)
     return hook
 

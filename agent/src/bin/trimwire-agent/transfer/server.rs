@@ -196,6 +196,7 @@ fn expect(
         planes: offer.planes,
         agree: false,
         until_ns: None,
+        keep: None,
         origin: None,
     };
     let now_ns = driver.now_ns();

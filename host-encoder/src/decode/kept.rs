@@ -1,0 +1,55 @@
+//! A row's packets kept as bytes, for somebody else to decode.
+
+use crate::wire::{Codec, HEADER_LEN, Header};
+
+/// Where the packets of a row are kept: memory of the caller's choice, such as a GPU's driver reads. Its length never changes.
+pub trait RowMemory: AsRef<[u8]> + AsMut<[u8]> + Send + Sync + std::fmt::Debug {}
+
+impl RowMemory for Vec<u8> {}
+
+/// The bytes of a row's packets, each at the place that it has when all are whole.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    memory: Box<dyn RowMemory>,
+    /// Planes that there is room for.
+    planes: u8,
+}
+
+impl Clone for Kept {
+    /// In ordinary memory.
+    fn clone(&self) -> Self {
+        Self { memory: Box::new(self.memory.as_ref().as_ref().to_vec()), planes: self.planes }
+    }
+}
+
+impl Kept {
+    pub(crate) fn new(memory: Box<dyn RowMemory>, planes: u8) -> Self {
+        Self { memory, planes }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.memory.as_ref().as_ref()
+    }
+
+    /// First byte and length of the packet whose coordinates begin at `start` of the row and are the row's packet number `nth`.
+    pub(crate) fn place(&self, codec: Codec, nth: usize, start: usize, coordinates: usize) -> (usize, usize) {
+        // A packet's planes are as long as those of its coordinates apart would be.
+        let at = nth * HEADER_LEN + codec.plane_offset(self.planes, start);
+        (at, HEADER_LEN + codec.plane_offset(self.planes, coordinates))
+    }
+
+    /// A packet's planes, to be written, behind its header, which is: that of the packet whole. Empty where the memory is too short.
+    pub(crate) fn body(
+        &mut self,
+        header: &Header,
+        nth: usize,
+        start: usize,
+        coordinates: usize,
+    ) -> &mut [u8] {
+        let (at, length) = self.place(header.codec(), nth, start, coordinates);
+        let Some(packet) = self.memory.as_mut().as_mut().get_mut(at..at + length) else { return &mut [] };
+        let (head, body) = packet.split_at_mut(HEADER_LEN);
+        head.copy_from_slice(&Header { first_plane: 0, ..*header }.to_bytes());
+        body
+    }
+}

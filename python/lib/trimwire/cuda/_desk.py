@@ -1,0 +1,192 @@
+"""What one operation needs on a GPU and in pinned memory: codecs, sums, packets on their way. Used again by the next operation of the same shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from .. import _native
+from ._codec import Decoder, Encoder
+from ._staging import _pinned
+
+Kind = Literal["all_reduce", "reduce_scatter", "all_gather"]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Operations that can use the same desk one after the other."""
+
+    kind: Kind
+    #: Elements of the tensor that all ranks share: what is summed, or what is gathered.
+    length: int
+    dtype: torch.dtype
+    device: torch.device
+    planes: int
+    layer_class: int
+    consistent: bool
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """What the codec has to know of a group."""
+
+    rank: int
+    world: int
+    seed: int
+    job: int
+    coordinates_per_packet: int
+
+
+def shards_of(shape: Shape, world: int) -> list[tuple[int, int]]:
+    """Begin and end of each shard; rank k owns the k-th. Empty ones travel not at all."""
+    if shape.kind == "all_reduce":
+        return _native.direct_shards(shape.length, world)
+    share, longer = divmod(shape.length, world)
+    begins = [k * share + min(k, longer) for k in range(world + 1)]
+    return list(zip(begins, begins[1:], strict=False))
+
+
+class Outgoing:
+    """The packets of one message that this rank sends, and what is told of its rows."""
+
+    def __init__(self, encoder: Encoder, base: int, memory: torch.Tensor) -> None:
+        self.encoder, self.base, self._memory = encoder, base, memory
+        self.figures, self.status = (_pinned(like) for like in (encoder.figures, encoder.status))
+        self._important_from: float | None = None
+
+    def prepare(self, ranks: Ranks, message: int, important_from: float) -> None:
+        """The numbers of the next message."""
+        self.encoder.set_numbers(seed=ranks.seed, job=ranks.job, rank=ranks.rank, message=message)
+        if important_from != self._important_from:
+            self.encoder.important_from.fill_(important_from)
+            self._important_from = important_from
+
+    def send(self, rows: range) -> None:
+        """Has these rows' packets copied to pinned memory, and what is told of them."""
+        first, end = self.encoder.layout.bytes_of(rows)
+        self._memory[self.base + first : self.base + end].copy_(self.encoder.packets[first:end], non_blocking=True)
+        for there, here in ((self.encoder.figures, self.figures), (self.encoder.status, self.status)):
+            here[rows.start : rows.stop].copy_(there[rows.start : rows.stop], non_blocking=True)
+
+
+class Incoming:
+    """The packets of one message that this rank receives."""
+
+    def __init__(self, decoder: Decoder, base: int, memory: torch.Tensor) -> None:
+        self.decoder, self.base, self._memory = decoder, base, memory
+        self._lengths = _pinned(decoder.lengths)
+
+    def take(self, rows: range, ranks: Ranks, nth: int, of: Sequence[_native.Row]) -> None:
+        """Has the packets of these rows copied to the GPU: contribution number `nth` of each of `of`."""
+        layout = self.decoder.layout
+        sender, message, offset = of[0].contributions[nth]
+        first, end = layout.bytes_of(rows)
+        if offset != self.base + first:
+            raise RuntimeError(f"row {rows.start} of rank {sender} is at byte {offset} of the desk instead of {self.base + first}")
+        self.decoder.packets[first:end].copy_(self._memory[offset : offset + end - first], non_blocking=True)
+        lengths = b"".join(row.lengths(nth) or b"" for row in of)
+        first, end = layout.packets_of(rows)
+        self._lengths[first:end] = torch.frombuffer(bytearray(lengths), dtype=torch.int32)
+        self.decoder.lengths[first:end].copy_(self._lengths[first:end], non_blocking=True)
+        self.decoder.set_numbers(seed=ranks.seed, job=ranks.job, rank=sender, message=message)
+
+
+class Desk:
+    """Room for one operation of a shape at a time."""
+
+    def __init__(self, shape: Shape, ranks: Ranks, scratch: torch.Tensor | None) -> None:
+        self.shape, self.ranks, self.scratch = shape, ranks, scratch
+        self.shards = shards_of(shape, ranks.world)
+        rank = ranks.rank
+        there = {shard for shard, (begin, end) in enumerate(self.shards) if end > begin}
+        own = rank in there
+        sends_parts, sends_sums = shape.kind != "all_gather", shape.kind != "reduce_scatter"
+        #: This rank's part of other ranks' shards; and the sum of its own shard, in f32, which others get.
+        parts = {shard: self._encoder(shard, shape.dtype) for shard in there if sends_parts and shard != rank}
+        totals = {rank: self._encoder(rank, torch.float32)} if own and sends_sums and ranks.world > 1 else {}
+        self.sum = self._empty(rank) if own else None
+        #: Others' parts of its own shard, by rank, to be added up in f32; sums, to be written, by shard.
+        others = {other: self._decoder(rank, torch.float32) for other in range(ranks.world) if own and sends_parts and other != rank}
+        owned = {shard: self._decoder(shard, shape.dtype) for shard in there if sends_sums and (shard != rank or (shape.consistent and shard in totals))}
+        #: What the packets of its own sum say, for itself: they need not leave the GPU for that.
+        self.keep = None if shape.consistent or not totals else self._decoder(rank, shape.dtype)
+        if self.keep is not None:
+            self.keep.packets = totals[rank].packets
+            offsets = self.keep.layout.offsets
+            self.keep.lengths.copy_(torch.tensor([b - a for a, b in zip(offsets, offsets[1:], strict=False)], dtype=torch.int32))
+
+        codecs: list[Encoder | Decoder] = [*parts.values(), *totals.values(), *others.values(), *owned.values()]
+        bases, end = [], 0
+        for codec in codecs:
+            bases.append(end)
+            # Packets begin at words, as kernels read them.
+            end += -(-codec.layout.bytes // 4) * 4
+        on_gpu = shape.device.type == "cuda"
+        memory = torch.zeros(max(end, 4), dtype=torch.uint8, pin_memory=on_gpu)
+        at = iter(bases)
+        self.parts = {shard: Outgoing(codec, next(at), memory) for shard, codec in parts.items()}
+        self.totals = {shard: Outgoing(codec, next(at), memory) for shard, codec in totals.items()}
+        self.others = {other: Incoming(codec, next(at), memory) for other, codec in others.items()}
+        self.owned = {shard: Incoming(codec, next(at), memory) for shard, codec in owned.items()}
+        places = [(rank, other, incoming.base) for other, incoming in self.others.items()]
+        places += [(shard, shard, incoming.base) for shard, incoming in self.owned.items()]
+        self.native = _native.Desk(memory, places)
+        self.input: torch.Tensor | None = None
+        self.output: torch.Tensor | None = None
+        #: What the side stream waits for before it reads the input.
+        self.ready: Any = None
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "device": self.shape.device,
+            "planes": self.shape.planes,
+            "layer_classes": [self.shape.layer_class],
+            "coordinates_per_packet": self.ranks.coordinates_per_packet,
+            "scratch": self.scratch,
+        }
+
+    def _length(self, shard: int) -> int:
+        begin, end = self.shards[shard]
+        return end - begin
+
+    def _encoder(self, shard: int, dtype: torch.dtype) -> Encoder:
+        made = Encoder([self._length(shard)], dtype=dtype, **self._options())
+        made.compile()
+        self.scratch = made.scratch
+        return made
+
+    def _decoder(self, shard: int, dtype: torch.dtype) -> Decoder:
+        made = Decoder([self._length(shard)], dtype=dtype, **self._options())
+        made.compile()
+        self.scratch = made.scratch
+        return made
+
+    def _empty(self, shard: int) -> torch.Tensor:
+        return torch.empty(self._length(shard), dtype=torch.float32, device=self.shape.device)
+
+    def begin(self, input: torch.Tensor, output: torch.Tensor, ready: Any) -> None:
+        """The tensors of the next operation, flat; what has to be over before they are read."""
+        self.input, self.output, self.ready = input, output, ready
+
+    def end(self) -> None:
+        """Lets go of them."""
+        self.input = self.output = self.ready = None
+
+    def own_part(self, shard: int) -> torch.Tensor:
+        """This rank's part of a shard."""
+        assert self.input is not None
+        if self.shape.kind == "all_gather":
+            return self.input
+        begin, end = self.shards[shard]
+        return self.input[begin:end]
+
+    def result(self, shard: int) -> torch.Tensor:
+        """Where a shard's sum is written."""
+        assert self.output is not None
+        if self.shape.kind == "reduce_scatter":
+            return self.output
+        begin, end = self.shards[shard]
+        return self.output[begin:end]

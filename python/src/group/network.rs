@@ -1,0 +1,197 @@
+//! The thread that moves datagrams, and the one that tells Python what is over.
+
+use super::device::take_cause;
+use super::locks::lock;
+use super::totals::Totals;
+use super::work::{Ending, State};
+use crate::transcript::operation;
+use pyo3::prelude::*;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex};
+use trimwire_agent::collective::{
+    Collective, Communicator, Done, Memory, Offloaded, Options, Outcome, OutcomeStats, Task,
+};
+use trimwire_agent::driver::{Application, Driver, UdpLink};
+use trimwire_agent::endpoint::{Endpoint, Event};
+use trimwire_agent::transcript::{OperationRecord, Tap, Written};
+
+/// Without news from anybody for so long, and nothing under way, a group that is closed is gone: whoever's STOP was lost has asked again by then.
+const QUIET_NS: u64 = 250_000_000;
+const LINGER_NS: u64 = 2_000_000_000;
+
+/// What the network's thread is asked for.
+pub(super) enum Command {
+    Start { collective: Box<Collective>, options: Options, state: Arc<State> },
+    Stop,
+}
+
+/// What is left of an operation for who may wait for the interpreter.
+pub(super) struct Leftover {
+    pub(super) state: Arc<State>,
+    pub(super) _memory: (Option<Memory>, Option<Memory>),
+}
+
+/// An operation under way.
+pub(super) struct Pending {
+    state: Arc<State>,
+    /// What a transcript says of it, where one is written, and when it began.
+    record: Option<(OperationRecord, u64)>,
+}
+
+/// The application of the network's thread.
+pub(super) struct App {
+    pub(super) communicator: Communicator,
+    pub(super) commands: Receiver<Command>,
+    pub(super) next: u32,
+    pub(super) pending: BTreeMap<u32, Pending>,
+    pub(super) tap: Tap,
+    pub(super) leftovers: Sender<Leftover>,
+    pub(super) totals: Arc<Totals>,
+    pub(super) stopping: bool,
+    /// Rows that are coded elsewhere, what is done of them, and what is not.
+    pub(super) rows: Sender<Offloaded>,
+    pub(super) returned: Receiver<Done>,
+    pub(super) refused: Vec<Done>,
+}
+
+impl App {
+    fn finish(&self, now_ns: u64, state: Arc<State>, outcome: Outcome) {
+        let Outcome { result, input, output, stats, duration_ns, .. } = outcome;
+        let totals = &self.totals;
+        let add = |total: &AtomicU64, value: u64| total.fetch_add(value, Ordering::Relaxed);
+        add(&totals.operations, 1);
+        add(&totals.failed, u64::from(result.is_err()));
+        add(&totals.packets, stats.packets);
+        add(&totals.cut, stats.cut);
+        add(&totals.missing, stats.missing);
+        add(&totals.sent, stats.sent);
+        add(&totals.repaired, stats.repaired);
+        add(&totals.bytes_sent, stats.bytes_sent);
+        add(&totals.busy_ns, duration_ns);
+        if state.lossy && result.is_ok() {
+            totals.took(duration_ns);
+        }
+        state.end(Ending {
+            error: result.err().map(|error| match output.as_ref().and_then(take_cause) {
+                Some(cause) => format!("{error}: {cause}"),
+                None => error.to_string(),
+            }),
+            stats,
+            ended_ns: now_ns,
+            duration_ns,
+        });
+        // Freeing a tensor may have to wait for the interpreter, which this thread never does.
+        let _ = self.leftovers.send(Leftover { state, _memory: (input, output) });
+    }
+
+    fn fail(&self, state: Arc<State>, error: String) {
+        self.totals.failed.fetch_add(1, Ordering::Relaxed);
+        state.end(Ending { error: Some(error), stats: OutcomeStats::default(), ended_ns: 0, duration_ns: 0 });
+        let _ = self.leftovers.send(Leftover { state, _memory: (None, None) });
+    }
+}
+
+impl Application<()> for App {
+    fn on_event(&mut self, now_ns: u64, mut event: Event, endpoint: &mut Endpoint) -> ControlFlow<()> {
+        // Only replays have errors.
+        let _ = self.tap.on_event(now_ns, &mut event);
+        self.communicator.handle_event(now_ns, event, endpoint);
+        ControlFlow::Continue(())
+    }
+
+    fn poll_task(&mut self, endpoint: &Endpoint) -> Option<Task> {
+        loop {
+            match self.communicator.poll_task(endpoint)?.offload() {
+                Err(task) => return Some(task),
+                Ok(offloaded) => {
+                    if let Err(refused) = self.rows.send(offloaded) {
+                        // Nobody takes rows any more.
+                        self.refused.push(refused.0.fail());
+                    }
+                }
+            }
+        }
+    }
+
+    fn complete(&mut self, now_ns: u64, done: Done, endpoint: &mut Endpoint) {
+        self.communicator.complete(now_ns, done, endpoint);
+    }
+
+    fn poll(&mut self, now_ns: u64, endpoint: &mut Endpoint) -> ControlFlow<()> {
+        for done in std::mem::take(&mut self.refused).into_iter().chain(self.returned.try_iter()) {
+            self.communicator.complete(now_ns, done, endpoint);
+        }
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                Command::Start { collective, options, state } => {
+                    let number = self.next;
+                    self.next = self.next.wrapping_add(1);
+                    let record =
+                        self.tap.is_used().then(|| (operation(number, &collective, &options), now_ns));
+                    match self.communicator.start(now_ns, number, *collective, options, endpoint) {
+                        Ok(()) => drop(self.pending.insert(number, Pending { state, record })),
+                        Err(error) => self.fail(state, error.to_string()),
+                    }
+                }
+                Command::Stop => {
+                    self.stopping = true;
+                    let numbers: Vec<u32> = self.pending.keys().copied().collect();
+                    for number in numbers {
+                        self.communicator.cancel(now_ns, number, endpoint);
+                    }
+                }
+            }
+        }
+        while let Some(outcome) = self.communicator.poll_outcome(now_ns, endpoint) {
+            if let Some(Pending { state, record }) = self.pending.remove(&outcome.number) {
+                if let Some((record, begun)) = record {
+                    let _ = self.tap.on_operation(now_ns, record.ended(begun, &outcome));
+                }
+                self.finish(now_ns, state, outcome);
+            }
+        }
+        if self.stopping && self.pending.is_empty() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
+}
+
+pub(super) fn run(mut driver: Driver<UdpLink>, mut app: App, recorded: &Mutex<Option<Written>>) {
+    if let Err(error) = driver.run(u64::MAX, &mut app) {
+        for Pending { state, .. } in std::mem::take(&mut app.pending).into_values() {
+            app.fail(state, error.to_string());
+        }
+        // Whoever comes later hears the same.
+        while let Ok(command) = app.commands.recv() {
+            match command {
+                Command::Start { state, .. } => app.fail(state, error.to_string()),
+                Command::Stop => break,
+            }
+        }
+        *lock(recorded) = app.tap.finish();
+        return;
+    }
+    // Others may not have heard that they are done.
+    let _ = driver.linger(QUIET_NS, LINGER_NS);
+    *lock(recorded) = app.tap.finish();
+}
+
+/// Frees tensors, and calls back.
+pub(super) fn notify(leftovers: &Receiver<Leftover>) {
+    while let Ok(Leftover { state, _memory: memory }) = leftovers.recv() {
+        drop(memory);
+        let callbacks = std::mem::take(&mut *lock(&state.callbacks));
+        for callback in callbacks {
+            Python::attach(|py| {
+                if let Err(error) = callback.call0(py) {
+                    error.write_unraisable(py, None);
+                }
+            });
+        }
+    }
+}

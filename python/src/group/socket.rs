@@ -1,0 +1,74 @@
+//! Sockets, which listen before their group begins.
+
+use crate::TransportError;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Mutex;
+use trimwire_agent::driver::interfaces::{describe, interfaces, select};
+use trimwire_agent::driver::{UdpConfig, UdpLink};
+
+pub(super) fn failed(error: impl std::fmt::Display) -> PyErr {
+    TransportError::new_err(error.to_string())
+}
+
+/// The addresses of the interfaces that match `pattern` (as NCCL_SOCKET_IFNAME's), with commas between, or else the one that the system would reach `towards` from.
+#[pyfunction]
+pub(crate) fn own_address(pattern: Option<String>, towards: Option<String>) -> PyResult<String> {
+    if let Some(pattern) = pattern {
+        let all = interfaces().map_err(failed)?;
+        let found = select(&all, &pattern);
+        if found.is_empty() {
+            let all = describe(&all);
+            return Err(PyValueError::new_err(format!(
+                "interface: '{pattern}' selects none; there are: {all}"
+            )));
+        }
+        return Ok(found.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(","));
+    }
+    let towards = towards.unwrap_or_else(|| "127.0.0.1".to_owned());
+    // No datagram is sent: the system only says which way it would go.
+    let route = || -> std::io::Result<IpAddr> {
+        use std::net::ToSocketAddrs;
+        let to = (towards.as_str(), 9).to_socket_addrs()?.next();
+        let to = to.ok_or_else(|| std::io::Error::other("no address"))?;
+        let any: IpAddr = if to.is_ipv4() { [0; 4].into() } else { [0_u16; 8].into() };
+        let socket = std::net::UdpSocket::bind((any, 0))?;
+        socket.connect(to)?;
+        Ok(socket.local_addr()?.ip())
+    };
+    let address = route().map_err(|error| failed(format!("no way to '{towards}': {error}")))?;
+    Ok(address.to_string())
+}
+
+/// Sockets that wait for a group to begin.
+#[pyclass(frozen, module = "trimwire._native")]
+pub(crate) struct Socket {
+    pub(super) link: Mutex<Option<UdpLink>>,
+    pub(super) address: SocketAddr,
+    pub(super) addresses: Vec<IpAddr>,
+}
+
+#[pymethods]
+impl Socket {
+    /// Listens on an address, or on several of one family with commas between; port 0 is a free one.
+    #[new]
+    fn new(ip: &str, port: u16, paths: u16) -> PyResult<Self> {
+        let parse = |ip: &str| {
+            ip.trim().parse().map_err(|_| PyValueError::new_err(format!("address: '{ip}' is no IP address")))
+        };
+        let addresses: Vec<IpAddr> = ip.split(',').map(parse).collect::<PyResult<_>>()?;
+        let config = UdpConfig::on(&addresses, port)
+            .map_err(|error| PyValueError::new_err(format!("address: {error}")))?;
+        let config = UdpConfig { data_sockets: paths, ..config };
+        let link = UdpLink::open(config).map_err(failed)?;
+        let address = trimwire_agent::driver::Link::local_address(&link);
+        Ok(Self { link: Mutex::new(Some(link)), address, addresses })
+    }
+
+    /// Where it listens: `IP:PORT`.
+    #[getter]
+    fn address(&self) -> String {
+        self.address.to_string()
+    }
+}

@@ -1,0 +1,354 @@
+"""Promises of collectives on tensors of a GPU, over loopback and a network that cuts, against sums in float64 and ranks that work on the host.
+
+    python -m pytest python/tests/test_cuda_collectives.py                         on a GPU
+    TRITON_INTERPRET=1 python -m pytest python/tests/test_cuda_collectives.py      without: the same path with tensors of the host and interpreted kernels
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import trimwire
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: collectives on a GPU are not tested")
+triton = pytest.importorskip("triton", reason="Triton is not installed: collectives on a GPU are not tested")
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+if not torch.cuda.is_available() and not INTERPRETED:
+    pytest.skip("there is no GPU; TRITON_INTERPRET=1 has the kernels interpreted", allow_module_level=True)
+
+import trimwire.cuda
+from cutting import Network
+from test_cuda import DEVICE, assert_near
+
+from trimwire.cuda import _collectives
+
+LENGTH = 1_500
+
+
+@contextmanager
+def group_of(world: int, network: dict[str, Any] | None = None, **options: Any) -> Iterator[list[trimwire.Group]]:
+    """Groups of one process, each rank's in its place; behind a network that cuts, if it is said how."""
+    with ExitStack() as stack:
+        groups = [trimwire.Group("127.0.0.1", paths=1) for _ in range(world)]
+        addresses = [group.address for group in groups]
+        wires = None if network is None else stack.enter_context(Network(addresses, **network))
+        for rank, group in enumerate(groups):
+            stack.enter_context(group.connect(rank, addresses if wires is None else wires.of(rank), seed=5, threads=0, give_up=60.0, **options))
+        yield groups
+        if wires is not None:
+            assert (wires.were_cut > 0) == (network.get("cut", 0) > 0) and (wires.were_lost > 0) == (network.get("lost", 0) > 0)
+
+
+def part(rank: int, length: int = LENGTH, step: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    values = np.random.default_rng([rank, step]).standard_normal(length).astype(np.float32)
+    # Rows of unlike energy, so that some are more important.
+    return torch.from_numpy(values * np.linspace(0.1, 3.0, length, dtype=np.float32)).to(DEVICE, dtype)
+
+
+def exact(world: int, length: int = LENGTH, step: int = 0, dtype: torch.dtype = torch.float32) -> np.ndarray:
+    return sum(part(rank, length, step, dtype).double().cpu().numpy() for rank in range(world))
+
+
+def both(works: list[trimwire.Work]) -> None:
+    for work in works:
+        work.wait(120)
+
+
+def on(group: trimwire.Group, gpu: bool) -> Any:
+    return group.on_gpu() if gpu else group
+
+
+def settled(group: trimwire.Group) -> Any:
+    """Its collectives, when nothing is under way: who waits may hear of it first."""
+    collectives, deadline = group.on_gpu(), time.monotonic() + 30
+    while collectives._running:
+        assert time.monotonic() < deadline, "something goes on"
+        time.sleep(0.01)
+    return collectives
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_sums_are_those_of_the_host_within_the_tolerance_and_one_at_all_ranks(dtype: torch.dtype) -> None:
+    world = 3
+    results: dict[bool, list[list[torch.Tensor]]] = {}
+    for gpu in (True, False):
+        results[gpu] = []
+        with group_of(world) as groups:
+            for step in range(2):
+                tensors = [part(rank, step=step, dtype=dtype) for rank in range(world)]
+                if not gpu:
+                    tensors = [tensor.cpu() for tensor in tensors]
+                both([on(group, gpu).all_reduce(tensor, average=step == 1, planes=10, tag=4) for group, tensor in zip(groups, tensors, strict=True)])
+                assert all((tensor == tensors[0]).all() for tensor in tensors)
+                # The steps are under other keys, and the second one's rows have figures of importance.
+                assert trimwire.nmse(tensors[0].float().cpu().numpy(), exact(world, step=step, dtype=dtype) / (world if step == 1 else 1)) < (1e-12 if dtype == torch.float32 else 4e-5)
+                results[gpu].append(tensors)
+            stats = groups[0].stats()
+            assert stats["operations"] == 2 and stats["failed"] == 0 and stats["packets_missing"] == 0
+            if gpu:
+                assert 1 <= len(settled(groups[0])._free) <= 2, "desks are used again"
+    if dtype == torch.float32:
+        for mine, theirs in zip(results[True], results[False], strict=True):
+            assert_near(mine[0].cpu().numpy(), theirs[0].numpy(), [LENGTH])
+
+
+def test_ranks_on_the_host_understand_ranks_on_a_gpu() -> None:
+    world = 3
+    with group_of(world) as groups:
+        tensors = [part(0), part(1).cpu(), part(2)]
+        works = [on(groups[rank], rank != 1).all_reduce(tensors[rank], planes=9, algorithm="direct") for rank in range(world)]
+        both(works)
+        for tensor in tensors:
+            assert trimwire.nmse(tensor.cpu().numpy(), exact(world)) < 1e-8
+        assert (tensors[0] == tensors[2]).all()
+        scattered = [torch.empty(LENGTH // world, device=part(rank).device if rank != 1 else "cpu") for rank in range(world)]
+        inputs = [part(0), part(1).cpu(), part(2)]
+        both([on(groups[rank], rank != 1).reduce_scatter(inputs[rank], scattered[rank], average=True, algorithm="direct") for rank in range(world)])
+        for rank, shard in enumerate(scattered):
+            assert trimwire.nmse(shard.cpu().numpy(), np.split(exact(world), world)[rank] / world) < 1e-8
+        gathered = [torch.empty(LENGTH, device=shard.device) for shard in scattered]
+        groups_ = [on(groups[rank], rank != 1) for rank in range(world)]
+        both([groups_[1].all_gather(scattered[1], gathered[1], exact=False), *(groups_[rank].all_gather(scattered[rank], gathered[rank]) for rank in (0, 2))])
+        for whole in gathered:
+            assert trimwire.nmse(whole.cpu().numpy(), exact(world) / world) < 1e-8
+
+
+@pytest.mark.parametrize("key", [None, bytes(range(32))], ids=["bare", "sealed"])
+def test_cut_and_lost_packets_cost_what_they_hold_and_consistent_replicas_are_one(key: bytes | None, tmp_path: Path) -> None:
+    world, record = 3, str(tmp_path / "run")
+    with group_of(world, {"cut": 0.3, "left": 20 + 2 * 50 + (32 if key else 0), "lost": 0.15}, key=key, loss=0.2, record=record) as groups:
+        tensors = [part(rank, 6_000) for rank in range(world)]
+        works = [group.on_gpu().all_reduce(tensor, consistent=True) for group, tensor in zip(groups, tensors, strict=True)]
+        both(works)
+        assert all((tensor == tensors[0]).all() for tensor in tensors), "replicas are one"
+        free = [part(rank, 6_000) for rank in range(world)]
+        both([group.on_gpu().all_reduce(tensor) for group, tensor in zip(groups, free, strict=True)])
+        for tensor in (tensors[0], *free):
+            error = trimwire.nmse(tensor.cpu().numpy(), exact(world, 6_000))
+            # Nothing at all would be 1.
+            assert 1e-4 < error < 0.6, error
+        stats = groups[0].stats()
+        assert stats["packets_cut"] > 0 and stats["failed"] == 0
+    # What came of each packet is written down as where the host decodes: of two others in the reduce-scatter, and of two owners.
+    written = trimwire._native.read_transcript(record, 0)
+    assert len(written.messages) == 8 and written.lost == 0 and len(written.operations) == 2
+
+
+def test_what_has_to_arrive_whole_is_repaired_over_a_network_that_cuts() -> None:
+    with group_of(2, {"cut": 0.4, "left": 20 + 3 * 56 + 17, "lost": 0.1}) as groups:
+        tensors = [part(rank, 4_000) for rank in range(2)]
+        both([group.on_gpu().all_reduce(tensor, full=True, planes=10) for group, tensor in zip(groups, tensors, strict=True)])
+        assert (tensors[0] == tensors[1]).all()
+        assert trimwire.nmse(tensors[0].cpu().numpy(), exact(2, 4_000)) < 1e-12
+        assert groups[0].stats()["packets_repaired"] > 0
+
+
+def test_a_sealed_group_sums_on_a_gpu_and_on_the_host() -> None:
+    with group_of(2, key=bytes(range(32))) as groups:
+        tensors = [part(0), part(1).cpu()]
+        both([groups[0].on_gpu().all_reduce(tensors[0]), groups[1].all_reduce(tensors[1])])
+        for tensor in tensors:
+            assert trimwire.nmse(tensor.cpu().numpy(), exact(2)) < 1e-8
+
+
+def test_a_kernel_that_fails_ends_its_operation_everywhere_with_the_cause_and_not_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    with group_of(2) as groups:
+        run = trimwire.cuda.Decoder.run
+        failures = iter([RuntimeError("no such luck")])
+
+        def failing(self: Any, *arguments: Any, **options: Any) -> None:
+            for failure in failures:
+                raise failure
+            run(self, *arguments, **options)
+
+        monkeypatch.setattr(trimwire.cuda.Decoder, "run", failing)
+        works = [group.on_gpu().all_reduce(part(rank)) for rank, group in enumerate(groups)]
+        errors = []
+        for work in works:
+            with pytest.raises(trimwire.TransportError) as raised:
+                work.wait(30)
+            errors.append(str(raised.value))
+        assert sum("a row is coded elsewhere, where that failed: RuntimeError: no such luck" in error for error in errors) == 1, errors
+        assert sum("because of rank" in error for error in errors) == 1, errors
+        tensors = [part(rank) for rank in range(2)]
+        both([group.on_gpu().all_reduce(tensor) for group, tensor in zip(groups, tensors, strict=True)])
+        assert trimwire.nmse(tensors[0].cpu().numpy(), exact(2)) < 1e-8
+
+
+def test_what_is_under_way_when_a_group_closes_fails_and_its_threads_end() -> None:
+    before = set(threading.enumerate())
+    with group_of(2) as groups:
+        called = threading.Event()
+        work = groups[0].on_gpu().all_reduce(part(0))
+        work.then(called.set)
+        with pytest.raises(TimeoutError):
+            work.wait(0.3)
+        groups[0].close()
+        with pytest.raises(trimwire.TransportError, match="cancelled"):
+            work.wait(10)
+        assert called.wait(10) and settled(groups[0])
+        with pytest.raises(RuntimeError, match="closed"):
+            groups[0].on_gpu().all_reduce(part(0))
+    deadline = time.monotonic() + 10
+    while set(threading.enumerate()) - before:
+        assert time.monotonic() < deadline, "threads go on"
+        time.sleep(0.01)
+
+
+def test_many_operations_at_once_keep_apart_and_the_tensors_of_nobody_live_long_enough() -> None:
+    with group_of(2) as groups:
+        tensors = [[part(rank, 600, step) for step in range(3)] for rank in range(2)]
+        works = [group.on_gpu().all_reduce(tensor, layer_class=7 - step) for group, own in zip(groups, tensors, strict=True) for step, tensor in enumerate(own)]
+        works += [group.on_gpu().all_reduce(part(rank, 700)) for rank, group in enumerate(groups)]
+        both(works)
+        for own in tensors:
+            for step, tensor in enumerate(own):
+                assert trimwire.nmse(tensor.cpu().numpy(), exact(2, 600, step)) < 1e-8
+
+
+def test_of_ever_new_lengths_only_the_latest_keep_their_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_collectives, "_MOST_DESKS", 3)
+    with group_of(1) as groups:
+        for length in range(40, 50):
+            groups[0].on_gpu().all_reduce(part(0, length)).wait(10)
+            settled(groups[0])
+        assert [desk.shape.length for desk in groups[0].on_gpu()._free] == [47, 48, 49]
+
+
+def test_a_rank_alone_has_its_own_mean_and_short_tensors_have_fewer_owners() -> None:
+    with group_of(1) as groups:
+        tensor = part(0)
+        groups[0].on_gpu().all_reduce(tensor, average=True).wait(10)
+        assert (tensor == part(0)).all()
+    with group_of(3) as groups:
+        for length in (1, 5, 500):
+            tensors = [part(rank, length) for rank in range(3)]
+            both([group.on_gpu().all_reduce(tensor, planes=10) for group, tensor in zip(groups, tensors, strict=True)])
+            assert trimwire.nmse(tensors[2].cpu().numpy(), exact(3, length)) < 1e-9, length
+
+
+def test_at_a_deadline_a_rank_that_is_late_is_not_waited_for() -> None:
+    with group_of(3) as groups:
+        early = [part(rank) for rank in range(2)]
+        both([groups[rank].on_gpu().all_reduce(early[rank], deadline=2.0) for rank in range(2)])
+        # How much of each other's parts came in time the machine decides; its own is there.
+        shard, alone = slice(0, LENGTH // 3), trimwire.nmse(part(0).cpu().numpy()[: LENGTH // 3], exact(2)[: LENGTH // 3])
+        assert trimwire.nmse(early[0].cpu().numpy()[shard], exact(2)[shard]) < alone + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda gpu: gpu.all_reduce(torch.zeros(4, 4, device=DEVICE).t()[1:]), ValueError, "tensor: not contiguous"),
+        (lambda gpu: gpu.all_reduce(torch.zeros(9, dtype=torch.float64, device=DEVICE)), TypeError, "tensor: torch.float64"),
+        (lambda gpu: gpu.all_reduce(torch.zeros(9, device=DEVICE), planes=11), ValueError, "planes: 11; valid are 1 to 10"),
+        (lambda gpu: gpu.all_reduce(torch.zeros(9, device="meta")), ValueError, "device: meta"),
+        (lambda gpu: gpu.reduce_scatter(torch.zeros(9, device=DEVICE), torch.zeros(9, device=DEVICE).half()), ValueError, "output: torch.float16"),
+        (lambda gpu: gpu.reduce_scatter(torch.zeros(9, device=DEVICE), torch.zeros(4, device=DEVICE)).wait(10), trimwire.TransportError, "has 4 elements, and has to have 9"),
+        (lambda gpu: gpu.all_reduce(torch.zeros(9, device=DEVICE), algorithm="ring").wait(10), trimwire.TransportError, "need the direct algorithm, not ring"),
+    ],
+)
+def test_errors_name_the_argument(call: Callable[[Any], object], error: type[Exception], text: str) -> None:
+    with group_of(1) as groups:
+        with pytest.raises(error, match=text):
+            call(groups[0].on_gpu())
+        # What failed has left nothing behind.
+        tensor = part(0)
+        groups[0].on_gpu().all_reduce(tensor).wait(10)
+        assert (tensor == part(0)).all() and settled(groups[0])
+
+
+def _training(rank: int, world: int, codecs: list[str]) -> dict[str, Any]:
+    import datetime
+
+    import torch.distributed as dist
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel
+
+    import trimwire.torch
+
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=200))
+    found: dict[str, Any] = {"launched": 0}
+    run = trimwire.cuda.Encoder.run
+
+    def counted(self: Any, *arguments: Any) -> Any:
+        found["launched"] += 1
+        return run(self, *arguments)
+
+    trimwire.cuda.Encoder.run = counted  # type: ignore[method-assign]
+
+    def train(way: str) -> torch.Tensor:
+        torch.manual_seed(3)
+        model = nn.Sequential(nn.Linear(12, 16), nn.Tanh(), nn.Linear(16, 2)).to(DEVICE if codecs[rank] == "triton" else "cpu")
+        group = None if way != "backend" else dist.new_group(backend="trimwire")
+        model = DistributedDataParallel(model, process_group=group)
+        hook = trimwire.torch.register(model, codec=codecs[rank], give_up=100.0) if way == "hook" else None
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.2)
+        for step in range(2):
+            x = torch.randn(16, 12, generator=torch.Generator().manual_seed(10 * step + rank)).to(next(model.parameters()).device)
+            optimiser.zero_grad()
+            (model(x) - x[:, :2]).square().mean().backward()
+            optimiser.step()
+        if hook is not None:
+            assert hook.stats()["packets_received"] > 0
+            hook.close()
+        weights = torch.cat([parameter.detach().reshape(-1) for parameter in model.parameters()]).cpu()
+        if way == "backend":
+            assert group.stats()["failed"] == 0
+            found["shards"] = scattered(group)
+            group.shutdown()
+        return weights
+
+    def scattered(group: Any) -> float:
+        device = DEVICE if codecs[rank] == "triton" else "cpu"
+        output = torch.empty(LENGTH // world, device=device)
+        dist.reduce_scatter_tensor(output, part(rank).to(device), group=group)
+        return trimwire.nmse(output.cpu().numpy(), np.split(exact(world), world)[rank])
+
+    with trimwire.torch.options(codec=codecs[rank], smallest=200, give_up=100.0):
+        for way in ("gloo", "hook", "backend"):
+            found[way] = train(way).numpy()
+    dist.barrier()
+    return found
+
+
+@pytest.mark.parametrize("codecs", [["triton", "triton"], ["triton", "host"]], ids=["all on GPUs", "one on the host"])
+def test_hook_and_backend_train_as_gloo_does_where_buckets_are_on_a_gpu(codecs: list[str]) -> None:
+    from ranks import run
+
+    results = run(_training, 2, codecs, timeout=400)
+    for codec, found in zip(codecs, results, strict=True):
+        assert (found["launched"] > 0) == (codec == "triton")
+        for way in ("hook", "backend"):
+            assert trimwire.nmse(found[way], found["gloo"]) < 1e-8, way
+        assert found["shards"] < 1e-8
+    if codecs[1] == "triton":
+        assert (results[0]["hook"] == results[1]["hook"]).all(), "the same packets are the same bits"
+
+
+def _mixed(rank: int, world: int) -> str:
+    import datetime
+
+    import torch.distributed as dist
+
+    import trimwire.torch
+
+    with trimwire.torch.options(codec=("host", "triton")[rank], consistent=True), pytest.raises(RuntimeError) as raised:
+        dist.init_process_group("trimwire", timeout=datetime.timedelta(seconds=100))
+    return str(raised.value)
+
+
+def test_consistent_replicas_that_would_code_differently_are_refused_by_name() -> None:
+    from ranks import run
+
+    for text in run(_mixed, 2, timeout=200):
+        assert "rank 1 codes with triton, rank 0 with host: consistent replicas need all ranks to code alike" in text
