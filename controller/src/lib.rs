@@ -34,6 +34,7 @@ mod fields;
 mod fleet;
 mod health;
 pub mod inventory;
+mod lines;
 mod load;
 pub mod model;
 mod places;

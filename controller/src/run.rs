@@ -33,6 +33,7 @@ use self::driver::{Terms, Wanted, drive};
 use self::election::Elections;
 pub use self::metrics::metrics_text;
 use crate::artifacts::Artifacts;
+use crate::device::Reach;
 use crate::fleet::{ApplyError, Options, Shared};
 use crate::model::{Fabric, MetricsAt};
 use crate::places::Places;
@@ -207,7 +208,8 @@ impl Controller {
         for (name, switch) in &fabric.switches {
             let terms = Terms {
                 name: name.clone(),
-                reach: shared.reach(name, switch),
+                // A driver comes back by itself.
+                reach: Reach { patience: Duration::ZERO, ..shared.reach(name, switch) },
                 election_id: shared.election_id,
                 interval_ns: fabric.controller.interval_ns,
                 audit_ns: fabric.controller.audit_ns,

@@ -84,8 +84,9 @@ impl Watch {
             switches.insert(name.clone());
             let looker = Looker {
                 switch: name.clone(),
-                reach: shared.reach(name, switch),
-                ports: fabric.policies.get(name).cloned().unwrap_or_default(),
+                // The next look comes soon.
+                reach: Reach { patience: Duration::ZERO, ..shared.reach(name, switch) },
+                ports: shared.ports(name),
                 shared: Arc::clone(&shared),
                 places: places.clone(),
                 client: None,

@@ -65,7 +65,15 @@ struct Session {
 /// How work ended.
 enum Done {
     Connected(Box<Result<Client, DeviceError>>),
-    Worked { event: Event, sample: Option<Sample>, digests: Result<(), String> },
+    Worked { event: Event, sample: Option<Sample>, told: Option<Told> },
+}
+
+/// What bringing a switch in place showed beside that.
+struct Told {
+    /// Whether it tells of cuts.
+    digests: Result<(), String>,
+    /// What does not go with the file.
+    warnings: Vec<String>,
 }
 
 type Work = Pin<Box<dyn Future<Output = Done> + Send>>;
@@ -144,10 +152,8 @@ pub(super) async fn drive(
                         }
                         Err(error) => Event::Lost(error.to_string()),
                     },
-                    Done::Worked { event, sample, digests } => {
-                        // Who only glances says nothing of digests.
-                        let digests = (!matches!(event, Event::Sampled(..))).then_some(digests);
-                        reporter.worked(sample, digests);
+                    Done::Worked { event, sample, told } => {
+                        reporter.worked(sample, told);
                         event
                     }
                 }
@@ -226,12 +232,13 @@ async fn reconcile_switch(name: String, client: Arc<Client>, wanted: Arc<Wanted>
         let outcome = converge(&client, shared, &mut report).await;
         let loss = loss(outcome.as_ref().err());
         report.error = outcome.err().map(|error| error.to_string());
-        let (mut digests, mut sample) = (Ok(()), None);
+        let (mut told, mut sample) = (None, None);
         if loss == Loss::None && report.in_place.is_some() {
-            digests = cutting::subscribe(&client, wanted.index()).await;
+            let digests = cutting::subscribe(&client, wanted.index()).await;
+            told = Some(Told { digests, warnings: report.warnings.clone() });
             sample = sampled(&client, &wanted).await;
         }
-        Done::Worked { event: Event::Reconciled(Box::new(report), loss), sample, digests }
+        Done::Worked { event: Event::Reconciled(Box::new(report), loss), sample, told }
     };
     wanted.places.work(work).await
 }
@@ -257,7 +264,7 @@ async fn look(client: Arc<Client>, wanted: Arc<Wanted>) -> Done {
             _ => None,
         };
         let event = Event::Looked(looked.map_err(|error| error.to_string()), loss);
-        Done::Worked { event, sample, digests: Ok(()) }
+        Done::Worked { event, sample, told: None }
     };
     wanted.places.work(work).await
 }
@@ -275,7 +282,7 @@ async fn glance(client: Arc<Client>, wanted: Arc<Wanted>) -> Done {
             _ => None,
         };
         let event = Event::Sampled(same.map_err(|error| error.to_string()), loss);
-        Done::Worked { event, sample, digests: Ok(()) }
+        Done::Worked { event, sample, told: None }
     };
     wanted.places.work(work).await
 }
@@ -301,12 +308,12 @@ struct Reporter {
     /// Of the task's clock.
     last_success: Option<u64>,
     backoff_ns: u64,
-    digests: Result<(), String>,
+    told: Told,
 }
 
 impl Reporter {
     fn new(name: String, board: Board) -> Self {
-        Self { name, board, last_success: None, backoff_ns: 0, digests: Ok(()) }
+        Self { name, board, last_success: None, backoff_ns: 0, told: Told { digests: Ok(()), warnings: Vec::new() } }
     }
 
     fn report(&mut self, task: &mut SwitchTask) {
@@ -337,12 +344,15 @@ impl Reporter {
         });
     }
 
-    fn worked(&mut self, sample: Option<Sample>, digests: Option<Result<(), String>>) {
-        if let Some(digests) = digests {
-            if let (Err(error), true) = (&digests, self.digests != digests) {
-                tracing::warn!(switch = %self.name, "does not tell when queues start to cut: {error}");
+    fn worked(&mut self, sample: Option<Sample>, told: Option<Told>) {
+        if let Some(told) = told {
+            if let (Err(error), true) = (&told.digests, self.told.digests != told.digests) {
+                tracing::warn!(switch = %self.name, "does not tell what its queues cut: {error}");
             }
-            self.digests = digests;
+            for warning in told.warnings.iter().filter(|warning| !self.told.warnings.contains(warning)) {
+                tracing::warn!(switch = %self.name, "{warning}");
+            }
+            self.told = told;
         }
         if let Some(sample) = sample {
             self.board.change_switch(&self.name, |status| status.sample = sample);
