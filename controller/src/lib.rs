@@ -52,6 +52,7 @@ pub mod show;
 mod spec;
 pub mod start;
 mod table;
+pub mod talkers;
 mod target;
 pub mod thresholds;
 pub mod topology;

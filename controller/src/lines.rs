@@ -57,7 +57,10 @@ mod tests {
         let rates = BTreeMap::from([(1, 200_000_000), (2, 200_000_000), (3, 10_000_000_000), (4, 0), (9, 7)]);
         let lines = compare(&rates, &ports);
         assert_eq!(lines.len(), 2, "{lines:?}");
-        assert!(lines[0].starts_with("port 4: the file says 10Gbps") && lines[0].contains("told none"), "{lines:?}");
+        assert!(
+            lines[0].starts_with("port 4: the file says 10Gbps") && lines[0].contains("told none"),
+            "{lines:?}"
+        );
         assert!(
             lines[1].starts_with("ports 1-2: the file says 10Gbps") && lines[1].contains("told 200Mbps"),
             "{lines:?}"

@@ -12,6 +12,7 @@ use trimwire_p4runtime::p4info::Index;
 use trimwire_p4runtime::v1::DigestList;
 
 use super::board::Board;
+use super::cuts::Cuts;
 use super::cutting;
 use super::demand::Demand;
 use super::election::{Elections, View};
@@ -26,6 +27,7 @@ use crate::places::Places;
 use crate::reconcile;
 use crate::report::{PipelineState, SwitchReport};
 use crate::sample::{Sample, sample};
+use crate::talkers::{CutSample, HostNames, Shares};
 
 /// What a switch should hold, and what work on it needs.
 pub(super) struct Wanted {
@@ -34,6 +36,7 @@ pub(super) struct Wanted {
     pub ports: BTreeMap<u16, Arc<PortPolicy>>,
     pub shared: Arc<Shared>,
     pub places: Places,
+    pub names: Arc<HostNames>,
     /// Whether anybody wants to know the counters.
     pub demand: Demand,
 }
@@ -83,6 +86,7 @@ pub(super) async fn drive(
     terms: Terms,
     mut wanted: watch::Receiver<Arc<Wanted>>,
     board: Board,
+    cuts: Cuts,
     elections: Elections,
 ) {
     let started = Instant::now();
@@ -91,7 +95,7 @@ pub(super) async fn drive(
     let mut task = SwitchTask::new(&name, election_id, interval_ns, audit_ns, now());
     let mut session: Option<Session> = None;
     let mut work: Option<Work> = None;
-    let mut reporter = Reporter::new(name.clone(), board.clone());
+    let mut reporter = Reporter::new(name.clone(), board.clone(), cuts);
     let mut leads = elections.subscribe();
     task.handle_event(now(), Event::Leads(*leads.borrow_and_update()));
     let mut view = View::Unreached;
@@ -148,6 +152,7 @@ pub(super) async fn drive(
                         Ok(begun) => {
                             let event = Event::Told(standing_of(&begun.seen));
                             session = Some(begun);
+                            reporter.cuts.begin(&name);
                             event
                         }
                         Err(error) => Event::Lost(error.to_string()),
@@ -164,7 +169,7 @@ pub(super) async fn drive(
             }
             list = next(digests) => {
                 if let Some(session) = &session {
-                    reporter.digest(&session.client, &list, wanted.borrow().index());
+                    reporter.digest(&session.client, &list, &wanted.borrow());
                     let _ = session.client.acknowledge_digest(list.digest_id, list.list_id).await;
                 }
                 continue;
@@ -305,6 +310,7 @@ async fn sampled(client: &Client, wanted: &Wanted) -> Option<Sample> {
 struct Reporter {
     name: String,
     board: Board,
+    cuts: Cuts,
     /// Of the task's clock.
     last_success: Option<u64>,
     backoff_ns: u64,
@@ -312,8 +318,15 @@ struct Reporter {
 }
 
 impl Reporter {
-    fn new(name: String, board: Board) -> Self {
-        Self { name, board, last_success: None, backoff_ns: 0, told: Told { digests: Ok(()), warnings: Vec::new() } }
+    fn new(name: String, board: Board, cuts: Cuts) -> Self {
+        Self {
+            name,
+            board,
+            cuts,
+            last_success: None,
+            backoff_ns: 0,
+            told: Told { digests: Ok(()), warnings: Vec::new() },
+        }
     }
 
     fn report(&mut self, task: &mut SwitchTask) {
@@ -359,20 +372,45 @@ impl Reporter {
         }
     }
 
-    fn digest(&self, client: &Client, list: &DigestList, index: &trimwire_p4runtime::p4info::Index) {
-        for told in cutting::read(list, index) {
-            let cutting::Cutting { port, queue, starts, queue_bytes } = told;
-            let word = if starts { "starts" } else { "stops" };
-            tracing::info!(switch = %self.name, port, queue, queue_bytes, "{word} cutting");
-            self.board.change_switch(&self.name, |status| {
-                let cutting = status.cutting.entry((port, queue)).or_default();
-                cutting.is_cutting = starts;
-                *(if starts { &mut cutting.starts } else { &mut cutting.stops }) += 1;
-            });
+    fn digest(&self, client: &Client, list: &DigestList, wanted: &Wanted) {
+        match cutting::read(list, wanted.index()) {
+            Some(cutting::Told::Cutting(events)) => self.cutting(&events, &wanted.names),
+            Some(cutting::Told::Cut(samples)) => self.cut(samples, wanted),
+            None => {}
         }
         if client.missed_messages() > 0 {
             tracing::debug!(switch = %self.name, missed = client.missed_messages(), "messages missed");
         }
+    }
+
+    fn cutting(&self, events: &[cutting::Cutting], names: &HostNames) {
+        for &cutting::Cutting { port, queue, starts, queue_bytes } in events {
+            let talkers = if starts { None } else { self.cuts.of_queue(&self.name, port, queue) };
+            match talkers.filter(|talkers| talkers.packets > 0) {
+                Some(talkers) => tracing::info!(
+                    switch = %self.name, port, queue, queue_bytes,
+                    "stops cutting: in {:.0} s {} packets, {}", talkers.seconds, talkers.packets, Shares(&talkers, names)
+                ),
+                None => {
+                    let word = if starts { "starts" } else { "stops" };
+                    tracing::info!(switch = %self.name, port, queue, queue_bytes, "{word} cutting");
+                }
+            }
+        }
+        self.board.change_switch(&self.name, |status| {
+            for told in events {
+                let cutting = status.cutting.entry((told.port, told.queue)).or_default();
+                cutting.is_cutting = told.starts;
+                *(if told.starts { &mut cutting.starts } else { &mut cutting.stops }) += 1;
+            }
+        });
+    }
+
+    /// Of ports that the file knows: a switch cannot make us remember others.
+    fn cut(&self, mut samples: Vec<CutSample>, wanted: &Wanted) {
+        samples.retain(|sample| wanted.ports.contains_key(&sample.port));
+        let count = self.cuts.add(&self.name, &samples);
+        self.board.change_switch(&self.name, |status| status.cut_samples = count);
     }
 }
 
