@@ -20,7 +20,7 @@ mod metrics;
 pub mod task;
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,9 +41,6 @@ use crate::fleet::{ApplyError, Options, Shared};
 use crate::model::{Fabric, MetricsAt};
 use crate::places::Places;
 use crate::talkers::HostNames;
-
-/// Where metrics are served if nobody says otherwise, and the port is free.
-pub const DEFAULT_METRICS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9550);
 
 /// How long switches may take to be left in good order.
 const PARTING: Duration = Duration::from_secs(2);
@@ -181,11 +178,7 @@ impl Controller {
 
     async fn serve_metrics(&mut self, fabric: &Fabric) -> Result<(), RunError> {
         let asked = self.options.metrics.unwrap_or(fabric.controller.metrics);
-        let address = match asked {
-            MetricsAt::Off => return Ok(()),
-            MetricsAt::Default => DEFAULT_METRICS,
-            MetricsAt::Address(address) => address,
-        };
+        let Some(address) = asked.address() else { return Ok(()) };
         let pages = Pages { board: self.board.clone(), cuts: self.cuts.clone(), demand: self.demand.clone() };
         match http::serve(address, pages).await {
             Ok(served) => {

@@ -28,7 +28,7 @@
 //! - [`server`], [`status`]: what a switch needs to serve P4Runtime.
 //!
 //! What this crate does not do: it keeps no tables (that is the switch's), computes no routes and no differences (the
-//! controller's), and decides no arbitration. The client speaks no TLS.
+//! controller's), and decides no arbitration.
 #![forbid(unsafe_code)]
 
 pub mod bytes;
