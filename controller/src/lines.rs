@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn ports_that_differ_alike_are_one_line_and_others_none() {
-        let ports = BTreeMap::from_iter((1..=5).map(|number| (number, port(10_000_000_000))));
+        let ports: BTreeMap<_, _> = (1..=5).map(|number| (number, port(10_000_000_000))).collect();
         let rates = BTreeMap::from([(1, 200_000_000), (2, 200_000_000), (3, 10_000_000_000), (4, 0), (9, 7)]);
         let lines = compare(&rates, &ports);
         assert_eq!(lines.len(), 2, "{lines:?}");

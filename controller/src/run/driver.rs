@@ -386,15 +386,14 @@ impl Reporter {
     fn cutting(&self, events: &[cutting::Cutting], names: &HostNames) {
         for &cutting::Cutting { port, queue, starts, queue_bytes } in events {
             let talkers = if starts { None } else { self.cuts.of_queue(&self.name, port, queue) };
-            match talkers.filter(|talkers| talkers.packets > 0) {
-                Some(talkers) => tracing::info!(
+            if let Some(talkers) = talkers.filter(|talkers| talkers.packets > 0) {
+                tracing::info!(
                     switch = %self.name, port, queue, queue_bytes,
                     "stops cutting: in {:.0} s {} packets, {}", talkers.seconds, talkers.packets, Shares(&talkers, names)
-                ),
-                None => {
-                    let word = if starts { "starts" } else { "stops" };
-                    tracing::info!(switch = %self.name, port, queue, queue_bytes, "{word} cutting");
-                }
+                );
+            } else {
+                let word = if starts { "starts" } else { "stops" };
+                tracing::info!(switch = %self.name, port, queue, queue_bytes, "{word} cutting");
             }
         }
         self.board.change_switch(&self.name, |status| {
