@@ -3,12 +3,13 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-const FILES: [&str; 5] = [
+const FILES: [&str; 6] = [
     "p4/v1/p4runtime.proto",
     "p4/config/v1/p4info.proto",
     "google/rpc/status.proto",
     "google/rpc/code.proto",
     "stratum/p4_role_config.proto",
+    "trimwire/switch/v1/admin.proto",
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -351,6 +351,9 @@ fn both_switches_tell_when_a_queue_starts_and_stops_cutting() {
 /// SplitMix64.
 struct Random(u64);
 
+/// At an MTU of 1500.
+const LONGEST_FRAME: usize = 1_514;
+
 impl Random {
     fn below(&mut self, limit: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -368,7 +371,8 @@ impl Random {
         }
         match self.below(4) {
             0 => frame.truncate(14 + self.below(frame.len() - 13)),
-            1 => frame.resize(frame.len() + self.below(1_100), 0x5a),
+            // Not beyond what the interfaces carry.
+            1 => frame.resize((frame.len() + self.below(1_100)).min(LONGEST_FRAME.max(frame.len())), 0x5a),
             _ => {}
         }
         // An unlucky change of the IPv4 checksum is the usual one; half of the frames get past that check.

@@ -6,6 +6,7 @@ use crate::artifacts::Artifacts;
 use crate::converge::{converge, pipeline_state};
 use crate::device::{self, DeviceError};
 use crate::fleet::{ApplyError, Options, Shared, blocking, each};
+use crate::lines;
 use crate::model::{Fabric, Switch};
 use crate::reconcile::{self, Operation};
 use crate::report::{ChangeReport, PipelineState, Plan, Report, SwitchPlan, SwitchReport};
@@ -61,6 +62,7 @@ pub(crate) async fn plan_switch(name: &str, switch: &Switch, shared: &Shared) ->
         changes: Vec::new(),
         in_place: 0,
         error: None,
+        warnings: Vec::new(),
     };
     if let Err(error) = look(name, switch, shared, &mut plan).await {
         plan.error = Some(error.to_string());
@@ -86,6 +88,7 @@ async fn look(
         reconcile::actual(Vec::new(), index)
             .map_err(|source| DeviceError::Foreign { address: address(), source: Box::new(source) })?
     };
+    plan.warnings = lines::warnings(&client, &shared.ports(name)).await;
     let wanted = shared.compiler.compile(name)?;
     let changes = reconcile::difference(&wanted, &actual, index);
     let missing = changes.iter().filter(|change| change.operation != Operation::Delete).count();

@@ -10,6 +10,7 @@ use trimwire_p4runtime::v1::write_request::Atomicity;
 use crate::artifacts::Artifacts;
 use crate::device::{self, DeviceError};
 use crate::fleet::Shared;
+use crate::lines;
 use crate::reconcile::{self, Change, Operation};
 use crate::report::{ChangeReport, Counts, PipelineState, Refusal, SwitchReport};
 
@@ -33,6 +34,7 @@ pub(crate) async fn converge(
         tracing::debug!(switch = %report.switch, "pushed the pipeline");
     }
     client.use_index(index.clone());
+    report.warnings = lines::warnings(client, &shared.ports(&report.switch)).await;
     let changes = reconcile::difference(wanted, &device::actual(client, index).await?, index);
     report.found = changes.iter().map(ChangeReport::from).collect();
     if changes.is_empty() {

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tonic::Code;
 use trimwire_p4runtime::client::{self, Arbitration, Client, ClientError, Role, Tls};
 use trimwire_p4runtime::entity::EntityError;
@@ -19,6 +20,14 @@ pub enum DeviceError {
     /// Nobody answers, or a call failed.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// The switch refused the connection for as long as it was tried.
+    #[error("{source}, for {patience:?}: is the switch running, and is this its --grpc-server-addr?")]
+    NobodyListens {
+        /// How long it was tried.
+        patience: Duration,
+        /// The last refusal.
+        source: ClientError,
+    },
     /// A call failed in a way of which this controller knows no more than the words.
     #[error("switch {address}: {operation}: {reason}")]
     Call {
@@ -130,11 +139,14 @@ impl DeviceError {
     pub(crate) fn is_connection_loss(&self) -> bool {
         match self {
             Self::Client(error) => error.is_connection_loss(),
-            Self::NoTls { .. } | Self::WantsTls { .. } => true,
+            Self::NoTls { .. } | Self::WantsTls { .. } | Self::NobodyListens { .. } => true,
             _ => false,
         }
     }
 }
+
+/// Between two attempts at a switch that does not listen yet.
+const RETRY: Duration = Duration::from_millis(50);
 
 /// How to get to a switch.
 #[derive(Debug, Clone, PartialEq)]
@@ -144,14 +156,29 @@ pub(crate) struct Reach {
     pub device_id: u64,
     /// For the connection and for each call.
     pub timeout: Duration,
+    /// How long a switch that refuses the connection is tried again: one that was started a moment ago does not listen yet.
+    pub patience: Duration,
     pub tls: Option<Tls>,
 }
 
 impl Reach {
     async fn connect(&self) -> Result<Client, DeviceError> {
-        let Self { address, timeout, tls, .. } = self;
+        let Self { address, timeout, patience, tls, .. } = self;
         let options = client::Options { connect_timeout: *timeout, call_timeout: *timeout, tls: tls.clone() };
-        Client::connect_with(address, options).await.map_err(|error| self.in_words(error))
+        let started = Instant::now();
+        loop {
+            let error = match Client::connect_with(address, options.clone()).await {
+                Ok(client) => return Ok(client),
+                Err(error) => error,
+            };
+            if !matches!(error, ClientError::Connect { is_refused: true, .. }) || patience.is_zero() {
+                return Err(self.in_words(error));
+            }
+            if started.elapsed() + RETRY > *patience {
+                return Err(DeviceError::NobodyListens { patience: *patience, source: error });
+            }
+            tokio::time::sleep(RETRY).await;
+        }
     }
 
     /// Connects to look only: no stream is opened and no bid made, so it takes nothing from a primary controller.

@@ -11,7 +11,7 @@ use trimwire_p4runtime::p4info::Index;
 use crate::artifacts::{Artifacts, ArtifactsError};
 use crate::compile::{CompileError, Compiler};
 use crate::device::Reach;
-use crate::model::{Fabric, Switch};
+use crate::model::{Fabric, PortPolicy, Switch};
 use crate::places::Places;
 use crate::progress::Progress;
 
@@ -51,6 +51,9 @@ pub enum ApplyError {
     Abnormal(String),
 }
 
+/// A switch listens some 30 ms after it was started, simple_switch_grpc later, and later still on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// What work on any switch needs.
 pub(crate) struct Shared {
     pub compiler: Compiler,
@@ -77,6 +80,7 @@ impl Shared {
             address: switch.address.clone(),
             device_id: switch.device_id,
             timeout: self.timeout,
+            patience: PATIENCE.min(self.timeout),
             tls: self.tls.get(name).cloned(),
         }
     }
@@ -87,6 +91,11 @@ impl Shared {
         let names: Vec<&str> = names.map(String::as_str).collect();
         self.compiler.count(&names)?;
         Ok(())
+    }
+
+    /// What the linked ports of a switch do.
+    pub(crate) fn ports(&self, switch: &str) -> BTreeMap<u16, Arc<PortPolicy>> {
+        self.compiler.fabric().policies.get(switch).cloned().unwrap_or_default()
     }
 
     /// The program of a switch.

@@ -157,6 +157,9 @@ pub struct SwitchReport {
     pub error: Option<String>,
     /// The roll-out stopped before it.
     pub not_begun: bool,
+    /// What of the switch itself does not go with the file.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 impl SwitchReport {
@@ -173,6 +176,7 @@ impl SwitchReport {
             in_place: None,
             error: None,
             not_begun: false,
+            warnings: Vec::new(),
         }
     }
 
@@ -195,6 +199,9 @@ impl fmt::Display for SwitchReport {
             (false, before) => format!("pipeline not pushed (it runs: {before})"),
         };
         write!(f, "{switch} ({address}): {verdict}: {pipeline}; {written}")?;
+        for warning in &self.warnings {
+            write!(f, "\n  warning: {warning}")?;
+        }
         if let Some(error) = &self.error {
             write!(f, "\n  error: {error}")?;
         }
@@ -285,6 +292,9 @@ pub struct SwitchPlan {
     pub in_place: usize,
     /// Why the switch could not be looked at.
     pub error: Option<String>,
+    /// What of the switch itself does not go with the file.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 impl SwitchPlan {

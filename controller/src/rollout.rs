@@ -60,6 +60,7 @@ pub async fn roll_out(
         } else {
             report.remaining = Some(Vec::new());
             report.in_place = Some(planned.in_place);
+            report.warnings.clone_from(&planned.warnings);
         }
         reports.insert(name.clone(), report);
     }
@@ -98,9 +99,8 @@ pub fn roll_out_blocking(
 async fn one(name: &str, switch: &Switch, shared: &Shared, settle: Duration) -> SwitchReport {
     let mut report = apply_switch(name, switch, shared).await;
     if report.is_ok() && !settle.is_zero() {
-        let ports = shared.compiler.fabric().policies.get(name).cloned().unwrap_or_default();
         let checked = match shared.reach(name, switch).observe().await {
-            Ok(client) => health::check(&client, shared.index(name), &ports, settle).await,
+            Ok(client) => health::check(&client, shared.index(name), &shared.ports(name), settle).await,
             Err(error) => Err(error.to_string()),
         };
         report.error = checked.err().map(|reason| format!("in place, but not healthy: {reason}"));

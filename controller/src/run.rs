@@ -5,11 +5,12 @@
 //!  Controller ─┼► driver ─► SwitchTask
 //!   reload     └► driver ─► SwitchTask ─┐
 //!                                       ▼
-//!                                     board ──► metrics
+//!                               board, cuts ──► metrics, talkers
 //! ```
 
 mod backoff;
 mod board;
+mod cuts;
 mod cutting;
 mod demand;
 mod driver;
@@ -19,7 +20,7 @@ mod metrics;
 pub mod task;
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,17 +29,18 @@ use tokio::task::JoinHandle;
 
 use self::board::Board;
 pub use self::board::{CuttingStatus, Leader, Status, SwitchStatus};
+use self::cuts::Cuts;
 use self::demand::Demand;
 use self::driver::{Terms, Wanted, drive};
 use self::election::Elections;
+use self::http::Pages;
 pub use self::metrics::metrics_text;
 use crate::artifacts::Artifacts;
+use crate::device::Reach;
 use crate::fleet::{ApplyError, Options, Shared};
 use crate::model::{Fabric, MetricsAt};
 use crate::places::Places;
-
-/// Where metrics are served if nobody says otherwise, and the port is free.
-pub const DEFAULT_METRICS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9550);
+use crate::talkers::HostNames;
 
 /// How long switches may take to be left in good order.
 const PARTING: Duration = Duration::from_secs(2);
@@ -77,6 +79,7 @@ pub struct Controller {
     artifacts: Artifacts,
     options: RunOptions,
     board: Board,
+    cuts: Cuts,
     elections: Elections,
     demand: Demand,
     drivers: BTreeMap<String, Driver>,
@@ -117,6 +120,7 @@ impl Controller {
             options: options.clone(),
             elections: Elections::new(board.clone()),
             board,
+            cuts: Cuts::new(),
             demand: Demand::default(),
             drivers: BTreeMap::new(),
             metrics: None,
@@ -174,12 +178,9 @@ impl Controller {
 
     async fn serve_metrics(&mut self, fabric: &Fabric) -> Result<(), RunError> {
         let asked = self.options.metrics.unwrap_or(fabric.controller.metrics);
-        let address = match asked {
-            MetricsAt::Off => return Ok(()),
-            MetricsAt::Default => DEFAULT_METRICS,
-            MetricsAt::Address(address) => address,
-        };
-        match http::serve(address, self.board.clone(), self.demand.clone()).await {
+        let Some(address) = asked.address() else { return Ok(()) };
+        let pages = Pages { board: self.board.clone(), cuts: self.cuts.clone(), demand: self.demand.clone() };
+        match http::serve(address, pages).await {
             Ok(served) => {
                 tracing::info!("metrics at http://{}/metrics", served.0);
                 self.metrics = Some(served);
@@ -204,17 +205,21 @@ impl Controller {
         self.elections.change(|election| election.of(shared.election_id, fabric.switches.keys()));
         let mut drivers = std::mem::take(&mut self.drivers);
         self.board.change(|status| status.switches.retain(|name, _| fabric.switches.contains_key(name)));
+        self.cuts.retain(|name| fabric.switches.contains_key(name));
+        let names = Arc::new(HostNames::of(fabric));
         for (name, switch) in &fabric.switches {
             let terms = Terms {
                 name: name.clone(),
-                reach: shared.reach(name, switch),
+                // A driver comes back by itself.
+                reach: Reach { patience: Duration::ZERO, ..shared.reach(name, switch) },
                 election_id: shared.election_id,
                 interval_ns: fabric.controller.interval_ns,
                 audit_ns: fabric.controller.audit_ns,
             };
             let wanted = Arc::new(Wanted {
                 name: name.clone(),
-                ports: fabric.policies.get(name).cloned().unwrap_or_default(),
+                ports: shared.ports(name),
+                names: Arc::clone(&names),
                 shared: Arc::clone(&shared),
                 places: places.clone(),
                 demand: self.demand.clone(),
@@ -235,7 +240,13 @@ impl Controller {
     fn start_driver(&self, terms: Terms, wanted: Arc<Wanted>) -> Driver {
         self.board.change(|status| status.switches.insert(terms.name.clone(), SwitchStatus::default()));
         let (wanted, told) = watch::channel(wanted);
-        let task = tokio::spawn(drive(terms.clone(), told, self.board.clone(), self.elections.clone()));
+        let task = tokio::spawn(drive(
+            terms.clone(),
+            told,
+            self.board.clone(),
+            self.cuts.clone(),
+            self.elections.clone(),
+        ));
         Driver { terms, wanted, task }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::model::{End, Fabric, Switch, Target};
+use crate::units;
 
 /// A command a switch, by the switches' names. Interfaces are named as Mininet's are, SWITCH-ethPORT; switches that are none of
 /// the programs known here get a line that says so.
@@ -61,13 +62,6 @@ fn rates(ports: &BTreeMap<u16, u64>) -> Vec<String> {
     ports.values().for_each(|rate| *counts.entry(*rate).or_default() += 1);
     let Some((usual, _)) = counts.into_iter().max_by_key(|(_, count)| *count) else { return Vec::new() };
     let others = ports.iter().filter(|(_, rate)| **rate != usual);
-    let others = others.map(|(port, rate)| format!("--port-rate {port}={}", exact(*rate)));
-    std::iter::once(format!("--rate {}", exact(usual))).chain(others).collect()
-}
-
-/// In a whole number of a unit that `trimwire-switch` knows.
-fn exact(bps: u64) -> String {
-    let units = [("Gbps", 1_000_000_000), ("Mbps", 1_000_000), ("kbps", 1_000)];
-    let unit = units.into_iter().find(|(_, scale)| bps.is_multiple_of(*scale));
-    unit.map_or_else(|| format!("{bps}bps"), |(name, scale)| format!("{}{name}", bps / scale))
+    let others = others.map(|(port, rate)| format!("--port-rate {port}={}", units::exact_rate(*rate)));
+    std::iter::once(format!("--rate {}", units::exact_rate(usual))).chain(others).collect()
 }

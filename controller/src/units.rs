@@ -363,6 +363,13 @@ pub(crate) fn ranges(ports: &BTreeSet<u16>) -> String {
     texts.join(",")
 }
 
+/// A rate in a whole number of a unit that `trimwire-switch` and the fabric file know.
+pub(crate) fn exact_rate(bps: u64) -> String {
+    let units = [("Gbps", 1_000_000_000), ("Mbps", 1_000_000), ("kbps", 1_000)];
+    let unit = units.into_iter().find(|(_, scale)| bps.is_multiple_of(*scale));
+    unit.map_or_else(|| format!("{bps}bps"), |(name, scale)| format!("{}{name}", bps / scale))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

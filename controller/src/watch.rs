@@ -3,9 +3,11 @@
 //! Looks only. A switch that does not answer in time is said to, and holds up neither the others nor the next interval.
 
 mod rates;
+mod talkers;
 mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +19,8 @@ use trimwire_p4runtime::client::Client;
 
 use self::rates::Rates;
 pub use self::rates::{Rate, WatchRow};
+use self::talkers::Asker;
+pub use self::talkers::TalkerRow;
 use crate::artifacts::Artifacts;
 use crate::device::{self, DeviceError, Reach};
 use crate::fleet::{Options, Shared};
@@ -33,6 +37,11 @@ pub struct Interval {
     pub interval: u64,
     /// By port and queue; of switches that answered.
     pub queues: Vec<WatchRow>,
+    /// By switch, port and queue, those with most packets first: whose packets were cut in the last ten to twenty seconds.
+    pub talkers: Vec<TalkerRow>,
+    /// Why nobody tells whose.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub talkers_error: Option<String>,
     /// By switch: why there is nothing of it.
     pub errors: BTreeMap<String, String>,
 }
@@ -54,6 +63,7 @@ pub struct Watch {
     ticks: watch::Sender<u64>,
     answers: mpsc::UnboundedReceiver<Answer>,
     rates: Rates,
+    asker: Option<Asker>,
     switches: BTreeSet<String>,
     _tasks: JoinSet<()>,
 }
@@ -68,8 +78,14 @@ impl std::fmt::Debug for Watch {
 }
 
 impl Watch {
-    /// Starts to look.
-    pub fn new(fabric: &Fabric, artifacts: &Artifacts, options: &Options, interval: Duration) -> Self {
+    /// Starts to look; asks a `run` that serves metrics there for talkers.
+    pub fn new(
+        fabric: &Fabric,
+        artifacts: &Artifacts,
+        options: &Options,
+        interval: Duration,
+        run: Option<SocketAddr>,
+    ) -> Self {
         let shared = Shared::new(fabric, artifacts, options);
         let places = Places::new(fabric.controller.concurrency);
         let (ticks, told) = watch::channel(0);
@@ -84,8 +100,9 @@ impl Watch {
             switches.insert(name.clone());
             let looker = Looker {
                 switch: name.clone(),
-                reach: shared.reach(name, switch),
-                ports: fabric.policies.get(name).cloned().unwrap_or_default(),
+                // The next look comes soon.
+                reach: Reach { patience: Duration::ZERO, ..shared.reach(name, switch) },
+                ports: shared.ports(name),
                 shared: Arc::clone(&shared),
                 places: places.clone(),
                 client: None,
@@ -93,7 +110,8 @@ impl Watch {
             tasks.spawn(looker.run(told.clone(), give.clone(), started));
         }
         let rates = Rates::new(fabric.queues.clone());
-        Self { interval, due: started, tick: 0, ticks, answers, rates, switches, _tasks: tasks }
+        let asker = run.map(|at| Asker::new(at, fabric, switches.clone()));
+        Self { interval, due: started, tick: 0, ticks, answers, rates, asker, switches, _tasks: tasks }
     }
 
     /// Waits for the end of the next interval. May be dropped and called again.
@@ -112,6 +130,10 @@ impl Watch {
         self.ticks.send_replace(self.tick);
         // The rest is for showing it.
         let enough = Instant::now() + self.interval * 9 / 10;
+        let asked = self.asker.clone().map(|asker| {
+            let patience = self.interval * 9 / 10;
+            tokio::spawn(async move { asker.ask(patience).await })
+        });
         let mut missing = self.switches.clone();
         let mut errors = BTreeMap::new();
         let mut queues = Vec::new();
@@ -135,7 +157,15 @@ impl Watch {
             errors.entry(switch).or_insert_with(|| format!("no answer within {:?}", self.interval));
         }
         queues.sort_by(|a: &WatchRow, b| (&a.switch, a.port, b.queue).cmp(&(&b.switch, b.port, a.queue)));
-        Interval { interval: self.tick - 1, queues, errors }
+        let (mut talkers, mut talkers_error) = (Vec::new(), None);
+        if let Some(asked) = asked {
+            // It ends by itself, and in time.
+            match asked.await.unwrap_or_else(|error| Err(error.to_string())) {
+                Ok(rows) => talkers = rows,
+                Err(error) => talkers_error = Some(error),
+            }
+        }
+        Interval { interval: self.tick - 1, queues, talkers, talkers_error, errors }
     }
 }
 

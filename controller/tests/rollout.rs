@@ -15,6 +15,7 @@ use model::Model;
 use run_support::{Embedded, chains, dead_address, single};
 use tokio::net::{TcpListener, TcpStream};
 use trimwire_controller::{Artifacts, Fabric, Options, Report, Rollout, plan, roll_out};
+use trimwire_switch::PortConfig;
 
 /// Without health checks: the model counts nothing.
 fn at_a_time(max_unavailable: usize) -> Rollout {
@@ -273,4 +274,53 @@ fn apply_beside_a_run_with_the_same_election_id_says_what_to_do() {
         "{text}"
     );
     place.ends_with(0, &["apply", "--election-id", "2", "--settle", "0", "fabric.yaml"]);
+}
+
+#[test]
+fn a_switch_that_does_not_listen_yet_is_waited_for_and_one_that_never_does_is_not() {
+    let place = Place { folder: tempfile::tempdir().unwrap() };
+    let address = dead_address();
+    std::fs::write(place.folder.path().join("fabric.yaml"), single(address, "timeout: 60s")).unwrap();
+    for arguments in [["plan", "fabric.yaml"], ["apply", "fabric.yaml"]] {
+        let text = place.ends_with(1, &arguments);
+        assert!(
+            text.contains(&address.to_string()) && text.contains("for 2s: is the switch running"),
+            "{text}"
+        );
+    }
+    std::thread::scope(|scope| {
+        let applied = scope.spawn(|| place.ends_with(0, &["apply", "--settle", "0", "fabric.yaml"]));
+        // Long enough for a connection to have been refused, and short of what is waited for.
+        std::thread::sleep(Duration::from_millis(400));
+        let _switch = Embedded::start_at(address, 1);
+        let text = applied.join().unwrap();
+        assert!(text.contains("1 of 1 switches in place"), "{text}");
+    });
+}
+
+#[test]
+fn a_switch_that_was_told_another_line_rate_than_the_file_is_warned_about() {
+    let switch = Embedded::start(1);
+    let lines = |rate_bps| {
+        for port in 1..=4 {
+            let config = PortConfig { rate_bps, ..PortConfig::default() };
+            switch.switch.lock().unwrap().configure_port(port, config);
+        }
+    };
+    let place = Place { folder: tempfile::tempdir().unwrap() };
+    std::fs::write(place.folder.path().join("fabric.yaml"), single(switch.address, "timeout: 60s")).unwrap();
+    let warning = "warning: ports 1-4: the file says 10Gbps, and thresholds are meant for that; the switch was told 200Mbps";
+    lines(200_000_000);
+    for arguments in
+        [&["plan", "fabric.yaml"][..], &["apply", "--settle", "0", "fabric.yaml"], &["apply", "fabric.yaml"]]
+    {
+        let text = place.ends_with(0, arguments);
+        assert!(text.contains(warning), "{arguments:?}: {text}");
+    }
+    lines(0);
+    let text = place.ends_with(0, &["plan", "fabric.yaml"]);
+    assert!(text.contains("ports 1-4: the file says 10Gbps") && text.contains("told none"), "{text}");
+    lines(10_000_000_000);
+    let text = place.ends_with(0, &["plan", "fabric.yaml"]);
+    assert!(!text.contains("warning"), "{text}");
 }

@@ -10,7 +10,8 @@
 #include "../include/headers.p4"
 #include "../include/sizes.p4"
 
-control CutEvents(in bit<9> egress_port, in metadata_t meta) {
+// `told` is 1 for a packet that carries such a digest.
+control CutEvents(in bit<9> egress_port, in metadata_t meta, out bit<1> told) {
     @id(0x16000002) @name(".Ingress.cutting")
     register<bit<1>>(QUEUE_SLOTS) cutting;
 
@@ -28,6 +29,7 @@ control CutEvents(in bit<9> egress_port, in metadata_t meta) {
     }
 
     apply {
+        told = 0;
         starts = 0;
         stops = 0;
         if (meta.verdict == Verdict.CUT) {
@@ -38,6 +40,7 @@ control CutEvents(in bit<9> egress_port, in metadata_t meta) {
         if (starts == 1 || stops == 1) {
             turn();
             if (before != after) {
+                told = 1;
                 digest<cutting_t>(1, { egress_port, meta.queue, after, meta.queue_bytes });
             }
         }

@@ -36,6 +36,7 @@
 #include "trim_cap.p4"
 #include "mark_trimmable.p4"
 #include "cut_events.p4"
+#include "cut_samples.p4"
 #include "checksum.p4"
 
 @diagnostic("uninitialized-use", "disable")
@@ -94,6 +95,7 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
     TrimCap() trim_cap;
     MarkTrimmable() mark_trimmable;
     CutEvents() cut_events;
+    CutSamples() cut_samples;
     RewriteCut() rewrite_cut;
     RewriteInner() rewrite_inner;
     MarkCongestion() mark_congestion;
@@ -101,6 +103,7 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
 
     bit<16> ipv6_bytes;
     bit<16> tunnel_bytes;
+    bit<1>  told;
 
     // Actions, because p4c would otherwise work these sums out again at every use.
     @hidden
@@ -162,7 +165,11 @@ control TrimwireIngress(inout headers_t hdr, inout metadata_t meta, inout standa
                 }
                 mark_trimmable.apply(meta);
                 if (meta.trimming == Trimming.TRIMMABLE) {
-                    cut_events.apply(standard_metadata.egress_spec, meta);
+                    cut_events.apply(standard_metadata.egress_spec, meta, told);
+                    if (meta.verdict == Verdict.CUT) {
+                        cut_samples.apply(hdr, standard_metadata.egress_spec,
+                                          (bit<32>)standard_metadata.ingress_global_timestamp, meta, told);
+                    }
                 }
             }
 

@@ -25,7 +25,7 @@ HOST_PORT = 2
 TRUST = [(3, 2, None), (7, 2, None), (19, 2, None), (None, 1, 0)]
 MARKED_WHOLE = [7]  # trimmable DSCPs whose packets are marked CE where they are not cut
 SERVICE, EXEMPT = 9217, 9999  # UDP destination ports: gradients, and a service that is never to be cut
-HEAD = 18  # bytes of a DATA header
+HEAD = 20  # bytes of a DATA header
 VXLAN = 4789  # UDP destination port
 HOP_BY_HOP, ROUTING, FRAGMENT, DESTINATION_OPTIONS = 0, 43, 44, 60
 PORT, CAPPED_PORT = 1, 2
@@ -424,9 +424,9 @@ def oddities():
     cut = policy(5, 0, 0)
     sent = Frame(options=b"\x94\x04\0\0\x01\x01\x01\x01")
     case("IPv4 options survive a cut", cut, sent, sent.forwarded(256), cut_from(5))
-    case("IPv4 options are part of the head", policy(5, 0, 0, 0, deep_size=20), sent, sent.forwarded(68), cut_from(5))
+    case("IPv4 options are part of the head", policy(5, 0, 0, 0, deep_size=20), sent, sent.forwarded(sent.head), cut_from(5))
     sent = Frame(options=b"\x01" * 40)
-    case("the longest IPv4 header", policy(5, 0, 0, 0, deep_size=20), sent, sent.forwarded(100), cut_from(5))
+    case("the longest IPv4 header", policy(5, 0, 0, 0, deep_size=20), sent, sent.forwarded(sent.head), cut_from(5))
     sent = Frame(fragment=0x2000)
     case("a first fragment is not cut", cut, sent, sent.forwarded(congestion=True), marked(5))
     sent = Frame(fragment=0x2010)

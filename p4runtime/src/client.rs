@@ -24,6 +24,7 @@ mod error;
 mod session;
 mod tls;
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -36,6 +37,8 @@ pub use self::error::{ClientError, Rejection, UpdateError, WriteError};
 pub use self::session::Streams;
 use self::session::{Session, Standing};
 pub use self::tls::Tls;
+use crate::admin::GetRequest;
+use crate::admin::admin_client::AdminClient;
 use crate::entity;
 use crate::p4info::{Index, P4Info};
 use crate::server::MAX_MESSAGE_BYTES;
@@ -98,6 +101,7 @@ pub struct Client {
     address: String,
     options: Options,
     rpc: P4RuntimeClient<Channel>,
+    channel: Channel,
     session: Option<Session>,
     /// The device to look at without a session.
     observed: Option<u64>,
@@ -122,17 +126,19 @@ impl Client {
             .tcp_keepalive_interval(Some(Duration::from_secs(5)))
             .tcp_keepalive_retries(Some(3));
         let connecting = tokio::time::timeout(options.connect_timeout, endpoint.connect()).await;
-        let connect = |reason| ClientError::Connect { address: address.to_owned(), reason };
+        let connect =
+            |reason, is_refused| ClientError::Connect { address: address.to_owned(), reason, is_refused };
         let channel = connecting
-            .map_err(|_| connect(format!("no answer within {:?}", options.connect_timeout)))?
-            .map_err(|error| connect(error::reason(&error)))?;
-        let rpc = P4RuntimeClient::new(channel)
+            .map_err(|_| connect(format!("no answer within {:?}", options.connect_timeout), false))?
+            .map_err(|error| connect(error::reason(&error), error::is_refused(&error)))?;
+        let rpc = P4RuntimeClient::new(channel.clone())
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
         Ok(Self {
             address: address.to_owned(),
             options,
             rpc,
+            channel,
             session: None,
             observed: None,
             index: Mutex::new(None),
@@ -142,6 +148,20 @@ impl Client {
     /// As given to [`Client::connect`].
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// The line rates of the switch's ports, bit/s, 0 for one without bound; none of a switch that has no [`admin`](crate::admin)
+    /// service, as other makers' have none.
+    pub async fn line_rates(&self) -> Result<BTreeMap<u16, u64>, ClientError> {
+        let mut admin = AdminClient::new(self.channel.clone());
+        match self.call("Get", Box::pin(admin.get(GetRequest::default()))).await {
+            Ok(answer) => {
+                let rate = |port: crate::admin::Port| Some((u16::try_from(port.port).ok()?, port.rate_bps));
+                Ok(answer.ports.into_iter().filter_map(rate).collect())
+            }
+            Err(error) if error.code() == Some(Code::Unimplemented) => Ok(BTreeMap::new()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Looks at a device without bidding for it: [`Client::pipeline`] and [`Client::read`] work, and a primary controller
@@ -475,6 +495,7 @@ fn endpoint(address: &str, tls: Option<&Tls>) -> Result<Endpoint, ClientError> {
         Some(tls) => endpoint.tls_config(tls.config()).map_err(|error| ClientError::Connect {
             address: address.to_owned(),
             reason: format!("TLS: {}", error::reason(&error)),
+            is_refused: false,
         }),
     }
 }

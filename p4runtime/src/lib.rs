@@ -19,6 +19,7 @@
 //!
 //! - [`v1`], [`config`], [`rpc`]: the messages, generated at build time from this crate's own `.proto` files. Field numbers,
 //!   packages and names are the specification's, so any other implementation understands them.
+//! - [`admin`]: what P4Runtime leaves to `trimwire-switch`, served on the same port.
 //! - [`stratum`]: Stratum's scheme for what a role may do, as `Role.config`.
 //! - [`p4info`]: P4Info as text and binary, and look-up by name, alias or id.
 //! - [`bytes`]: integers of any width as canonical byte strings.
@@ -27,7 +28,7 @@
 //! - [`server`], [`status`]: what a switch needs to serve P4Runtime.
 //!
 //! What this crate does not do: it keeps no tables (that is the switch's), computes no routes and no differences (the
-//! controller's), and decides no arbitration. The client speaks no TLS.
+//! controller's), and decides no arbitration.
 #![forbid(unsafe_code)]
 
 pub mod bytes;
@@ -47,6 +48,13 @@ mod generated {
     pub mod stratum {
         tonic::include_proto!("stratum");
     }
+    pub mod trimwire {
+        pub mod switch {
+            pub mod v1 {
+                tonic::include_proto!("trimwire.switch.v1");
+            }
+        }
+    }
     pub mod p4 {
         pub mod v1 {
             tonic::include_proto!("p4.v1");
@@ -63,3 +71,4 @@ pub use generated::google::rpc;
 pub use generated::p4::config::v1 as config;
 pub use generated::p4::v1;
 pub use generated::stratum;
+pub use generated::trimwire::switch::v1 as admin;

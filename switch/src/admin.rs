@@ -1,5 +1,5 @@
 //! The admin service: what P4Runtime leaves to the switch (lines, queues, their counters), over gRPC on the same port.
-//! `proto/trimwire/switch/v1/admin.proto` is its documentation.
+//! `p4runtime/proto/trimwire/switch/v1/admin.proto` is its documentation.
 
 use crate::engine::DROP_PORT;
 use crate::server::Wake;
@@ -10,11 +10,8 @@ use std::num::NonZeroU8;
 use std::sync::{MutexGuard, PoisonError};
 use tonic::{Request, Response, Status, async_trait};
 
-/// Messages, client and server, generated from the service's `.proto`.
-#[allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, reason = "generated code")]
-pub mod v1 {
-    tonic::include_proto!("trimwire.switch.v1");
-}
+/// Messages, client and server.
+pub use trimwire_p4runtime::admin as v1;
 
 use v1::admin_server::{Admin, AdminServer};
 

@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use clap::Args;
+use trimwire_controller::MetricsAt;
 use trimwire_controller::units;
 use trimwire_controller::watch::{Interval, Watch as Watching};
 
@@ -21,6 +22,10 @@ pub(crate) struct Watch {
     /// Time between two looks.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
+    /// Where a `run` of this fabric serves metrics: it knows whose packets are cut. `off`: do not ask [default: the file's, else
+    /// 127.0.0.1:9550].
+    #[arg(long, value_name = "ADDRESS:PORT", env = "TRIMWIRE_METRICS", value_parser = MetricsAt::parse)]
+    metrics: Option<MetricsAt>,
     /// End after so many intervals.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
@@ -40,9 +45,10 @@ impl Watch {
     pub(crate) fn run(&self) -> Outcome {
         let (fabric, artifacts) = self.file.read()?;
         let options = self.switches.options(&fabric)?;
+        let run = self.metrics.unwrap_or(fabric.controller.metrics).address();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         runtime.block_on(async {
-            let mut watching = Watching::new(&fabric, &artifacts, &options, self.interval);
+            let mut watching = Watching::new(&fabric, &artifacts, &options, self.interval, run);
             let mut ended = std::pin::pin!(tokio::signal::ctrl_c());
             loop {
                 let interval = tokio::select! {

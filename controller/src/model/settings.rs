@@ -1,6 +1,6 @@
 //! How a controller talks to the switches.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// How a controller talks to the switches.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct ControllerSettings {
 /// Where metrics are served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricsAt {
-    /// [`DEFAULT_METRICS`](crate::run::DEFAULT_METRICS), if it is free.
+    /// [`MetricsAt::DEFAULT`], if it is free.
     Default,
     /// There or not at all.
     Address(SocketAddr),
@@ -35,6 +35,18 @@ pub enum MetricsAt {
 }
 
 impl MetricsAt {
+    /// Where metrics are served if nobody says otherwise, and the port is free.
+    pub const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9550);
+
+    /// Where that is; `None` for nowhere.
+    pub fn address(self) -> Option<SocketAddr> {
+        match self {
+            Self::Default => Some(Self::DEFAULT),
+            Self::Address(address) => Some(address),
+            Self::Off => None,
+        }
+    }
+
     /// `ADDRESS:PORT` or `off`.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text == "off" {

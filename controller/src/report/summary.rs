@@ -32,6 +32,9 @@ pub(super) fn write(f: &mut fmt::Formatter<'_>, plan: &Plan) -> fmt::Result {
         if let Some(error) = &switch.error {
             writeln!(f, "{} ({}): unreachable: {error}", switch.switch, switch.address)?;
         }
+        for warning in &switch.warnings {
+            writeln!(f, "{} ({}): warning: {warning}", switch.switch, switch.address)?;
+        }
     }
     let reached = || plan.switches.iter().filter(|switch| switch.error.is_none());
     let mut pushes: BTreeMap<String, Vec<&str>> = BTreeMap::new();

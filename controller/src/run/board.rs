@@ -26,6 +26,8 @@ pub struct SwitchStatus {
     pub tally: Tally,
     /// By port and queue.
     pub cutting: BTreeMap<(u16, u8), CuttingStatus>,
+    /// Samples of cut packets that it has told.
+    pub cut_samples: u64,
     /// Counters and occupancy, as last read; of the last connection.
     pub sample: Sample,
 }

@@ -1,4 +1,6 @@
-//! Digests `cutting_t`: a queue has started, or stopped, to cut packets.
+//! Digests of what queues cut: `cutting_t`, a queue has started, or stopped; `cut_packet_t`, one of the packets.
+
+use std::net::{IpAddr, Ipv6Addr};
 
 use tonic::Code;
 use trimwire_p4runtime::bytes;
@@ -10,8 +12,11 @@ use trimwire_p4runtime::v1::entity::Entity as Kind;
 use trimwire_p4runtime::v1::write_request::Atomicity;
 use trimwire_p4runtime::v1::{DigestEntry, DigestList, P4Data, p4_data};
 
-/// Name of the digest in the P4Info.
-const DIGEST: &str = "cutting_t";
+use crate::talkers::{CutSample, Flow};
+
+/// Names in the P4Info.
+const CUTTING: &str = "cutting_t";
+const CUT_PACKET: &str = "cut_packet_t";
 
 /// Lists are short and come soon: somebody may be watching.
 const CONFIG: Config =
@@ -27,17 +32,30 @@ pub(super) struct Cutting {
     pub queue_bytes: u64,
 }
 
-/// Asks the switch for the digests, if it is not asked already. Programs without the digest have nothing to tell.
+/// What a list tells.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    Cutting(Vec<Cutting>),
+    Cut(Vec<CutSample>),
+}
+
+/// Asks the switch for the digests, if it is not asked already. What a program does not have it does not tell.
 pub(super) async fn subscribe(client: &Client, index: &Index) -> Result<(), String> {
-    let Ok(digest) = index.digest(DIGEST) else { return Ok(()) };
-    let entry = |config| DigestEntry { digest_id: digest.id(), config };
+    for id in [CUTTING, CUT_PACKET].into_iter().filter_map(|name| index.digest(name).ok()).map(Named::id) {
+        turn_on(client, id).await?;
+    }
+    Ok(())
+}
+
+async fn turn_on(client: &Client, digest_id: u32) -> Result<(), String> {
+    let entry = |config| DigestEntry { digest_id, config };
     let read = match client.read(vec![entry(None).into()]).await {
         // BMv2's answer for a digest that is not on.
         Err(error) if error.code() == Some(Code::NotFound) => Vec::new(),
         read => read.map_err(|error| error.to_string())?,
     };
     let there = read.into_iter().find_map(|entity| match entity.entity {
-        Some(Kind::DigestEntry(found)) if found.digest_id == digest.id() => Some(found),
+        Some(Kind::DigestEntry(found)) if found.digest_id == digest_id => Some(found),
         _ => None,
     });
     let update = match there {
@@ -48,25 +66,64 @@ pub(super) async fn subscribe(client: &Client, index: &Index) -> Result<(), Stri
     client.write(vec![update], Atomicity::ContinueOnError).await.map_err(|error| error.to_string())
 }
 
-/// What a list tells. Lists of other digests, and what cannot be read, tell nothing.
-pub(super) fn read(list: &DigestList, index: &Index) -> Vec<Cutting> {
-    if index.digest(DIGEST).map(Named::id) != Ok(list.digest_id) {
-        return Vec::new();
+/// Lists of other digests, and what cannot be read, tell nothing.
+pub(super) fn read(list: &DigestList, index: &Index) -> Option<Told> {
+    let is = |name| index.digest(name).map(Named::id) == Ok(list.digest_id);
+    if is(CUTTING) {
+        Some(Told::Cutting(list.data.iter().filter_map(|data| cutting(&Fields::of(data)?)).collect()))
+    } else if is(CUT_PACKET) {
+        Some(Told::Cut(list.data.iter().filter_map(|data| cut_packet(&Fields::of(data)?)).collect()))
+    } else {
+        None
     }
-    list.data.iter().filter_map(one).collect()
 }
 
-fn one(data: &P4Data) -> Option<Cutting> {
-    let Some(p4_data::Data::Struct(fields)) = &data.data else { return None };
-    // In the order of the struct's declaration (p4/include/headers.p4).
-    let number = |position: usize| match &fields.members.get(position)?.data {
-        Some(p4_data::Data::Bitstring(value)) => bytes::decode(value, 64).ok(),
-        _ => None,
-    };
+/// The fields of a struct, in the order of its declaration.
+struct Fields<'d>(&'d [P4Data]);
+
+impl<'d> Fields<'d> {
+    fn of(data: &'d P4Data) -> Option<Self> {
+        match &data.data {
+            Some(p4_data::Data::Struct(fields)) => Some(Self(&fields.members)),
+            _ => None,
+        }
+    }
+
+    fn number<T: TryFrom<u128>>(&self, position: usize) -> Option<T> {
+        match &self.0.get(position)?.data {
+            Some(p4_data::Data::Bitstring(value)) => T::try_from(bytes::decode(value, 128).ok()?).ok(),
+            _ => None,
+        }
+    }
+
+    /// IPv4 addresses come in IPv6's form.
+    fn address(&self, position: usize) -> Option<IpAddr> {
+        Some(Ipv6Addr::from_bits(self.number(position)?).to_canonical())
+    }
+}
+
+/// Of `p4/include/headers.p4`.
+fn cutting(fields: &Fields<'_>) -> Option<Cutting> {
     Some(Cutting {
-        port: u16::try_from(number(0)?).ok()?,
-        queue: u8::try_from(number(1)?).ok()?,
-        starts: number(2)? == 1,
-        queue_bytes: u64::try_from(number(3)?).ok()?,
+        port: fields.number(0)?,
+        queue: fields.number(1)?,
+        starts: fields.number::<u8>(2)? == 1,
+        queue_bytes: fields.number(3)?,
+    })
+}
+
+/// Of `p4/bmv2/cut_samples.p4`; the source port, between the addresses and the destination's, is only entropy.
+fn cut_packet(fields: &Fields<'_>) -> Option<CutSample> {
+    let flow = Flow {
+        source: fields.address(4)?,
+        destination: fields.address(5)?,
+        destination_port: fields.number(7)?,
+    };
+    Some(CutSample {
+        port: fields.number(0)?,
+        queue: fields.number(1)?,
+        number: fields.number(2)?,
+        bytes: fields.number(3)?,
+        flow,
     })
 }

@@ -12,6 +12,7 @@ use trimwire_p4runtime::p4info::Index;
 use trimwire_p4runtime::v1::DigestList;
 
 use super::board::Board;
+use super::cuts::Cuts;
 use super::cutting;
 use super::demand::Demand;
 use super::election::{Elections, View};
@@ -26,6 +27,7 @@ use crate::places::Places;
 use crate::reconcile;
 use crate::report::{PipelineState, SwitchReport};
 use crate::sample::{Sample, sample};
+use crate::talkers::{CutSample, HostNames, Shares};
 
 /// What a switch should hold, and what work on it needs.
 pub(super) struct Wanted {
@@ -34,6 +36,7 @@ pub(super) struct Wanted {
     pub ports: BTreeMap<u16, Arc<PortPolicy>>,
     pub shared: Arc<Shared>,
     pub places: Places,
+    pub names: Arc<HostNames>,
     /// Whether anybody wants to know the counters.
     pub demand: Demand,
 }
@@ -65,7 +68,15 @@ struct Session {
 /// How work ended.
 enum Done {
     Connected(Box<Result<Client, DeviceError>>),
-    Worked { event: Event, sample: Option<Sample>, digests: Result<(), String> },
+    Worked { event: Event, sample: Option<Sample>, told: Option<Told> },
+}
+
+/// What bringing a switch in place showed beside that.
+struct Told {
+    /// Whether it tells of cuts.
+    digests: Result<(), String>,
+    /// What does not go with the file.
+    warnings: Vec<String>,
 }
 
 type Work = Pin<Box<dyn Future<Output = Done> + Send>>;
@@ -75,6 +86,7 @@ pub(super) async fn drive(
     terms: Terms,
     mut wanted: watch::Receiver<Arc<Wanted>>,
     board: Board,
+    cuts: Cuts,
     elections: Elections,
 ) {
     let started = Instant::now();
@@ -83,7 +95,7 @@ pub(super) async fn drive(
     let mut task = SwitchTask::new(&name, election_id, interval_ns, audit_ns, now());
     let mut session: Option<Session> = None;
     let mut work: Option<Work> = None;
-    let mut reporter = Reporter::new(name.clone(), board.clone());
+    let mut reporter = Reporter::new(name.clone(), board.clone(), cuts);
     let mut leads = elections.subscribe();
     task.handle_event(now(), Event::Leads(*leads.borrow_and_update()));
     let mut view = View::Unreached;
@@ -140,14 +152,13 @@ pub(super) async fn drive(
                         Ok(begun) => {
                             let event = Event::Told(standing_of(&begun.seen));
                             session = Some(begun);
+                            reporter.cuts.begin(&name);
                             event
                         }
                         Err(error) => Event::Lost(error.to_string()),
                     },
-                    Done::Worked { event, sample, digests } => {
-                        // Who only glances says nothing of digests.
-                        let digests = (!matches!(event, Event::Sampled(..))).then_some(digests);
-                        reporter.worked(sample, digests);
+                    Done::Worked { event, sample, told } => {
+                        reporter.worked(sample, told);
                         event
                     }
                 }
@@ -158,7 +169,7 @@ pub(super) async fn drive(
             }
             list = next(digests) => {
                 if let Some(session) = &session {
-                    reporter.digest(&session.client, &list, wanted.borrow().index());
+                    reporter.digest(&session.client, &list, &wanted.borrow());
                     let _ = session.client.acknowledge_digest(list.digest_id, list.list_id).await;
                 }
                 continue;
@@ -226,12 +237,13 @@ async fn reconcile_switch(name: String, client: Arc<Client>, wanted: Arc<Wanted>
         let outcome = converge(&client, shared, &mut report).await;
         let loss = loss(outcome.as_ref().err());
         report.error = outcome.err().map(|error| error.to_string());
-        let (mut digests, mut sample) = (Ok(()), None);
+        let (mut told, mut sample) = (None, None);
         if loss == Loss::None && report.in_place.is_some() {
-            digests = cutting::subscribe(&client, wanted.index()).await;
+            let digests = cutting::subscribe(&client, wanted.index()).await;
+            told = Some(Told { digests, warnings: report.warnings.clone() });
             sample = sampled(&client, &wanted).await;
         }
-        Done::Worked { event: Event::Reconciled(Box::new(report), loss), sample, digests }
+        Done::Worked { event: Event::Reconciled(Box::new(report), loss), sample, told }
     };
     wanted.places.work(work).await
 }
@@ -257,7 +269,7 @@ async fn look(client: Arc<Client>, wanted: Arc<Wanted>) -> Done {
             _ => None,
         };
         let event = Event::Looked(looked.map_err(|error| error.to_string()), loss);
-        Done::Worked { event, sample, digests: Ok(()) }
+        Done::Worked { event, sample, told: None }
     };
     wanted.places.work(work).await
 }
@@ -275,7 +287,7 @@ async fn glance(client: Arc<Client>, wanted: Arc<Wanted>) -> Done {
             _ => None,
         };
         let event = Event::Sampled(same.map_err(|error| error.to_string()), loss);
-        Done::Worked { event, sample, digests: Ok(()) }
+        Done::Worked { event, sample, told: None }
     };
     wanted.places.work(work).await
 }
@@ -298,15 +310,23 @@ async fn sampled(client: &Client, wanted: &Wanted) -> Option<Sample> {
 struct Reporter {
     name: String,
     board: Board,
+    cuts: Cuts,
     /// Of the task's clock.
     last_success: Option<u64>,
     backoff_ns: u64,
-    digests: Result<(), String>,
+    told: Told,
 }
 
 impl Reporter {
-    fn new(name: String, board: Board) -> Self {
-        Self { name, board, last_success: None, backoff_ns: 0, digests: Ok(()) }
+    fn new(name: String, board: Board, cuts: Cuts) -> Self {
+        Self {
+            name,
+            board,
+            cuts,
+            last_success: None,
+            backoff_ns: 0,
+            told: Told { digests: Ok(()), warnings: Vec::new() },
+        }
     }
 
     fn report(&mut self, task: &mut SwitchTask) {
@@ -337,32 +357,59 @@ impl Reporter {
         });
     }
 
-    fn worked(&mut self, sample: Option<Sample>, digests: Option<Result<(), String>>) {
-        if let Some(digests) = digests {
-            if let (Err(error), true) = (&digests, self.digests != digests) {
-                tracing::warn!(switch = %self.name, "does not tell when queues start to cut: {error}");
+    fn worked(&mut self, sample: Option<Sample>, told: Option<Told>) {
+        if let Some(told) = told {
+            if let (Err(error), true) = (&told.digests, self.told.digests != told.digests) {
+                tracing::warn!(switch = %self.name, "does not tell what its queues cut: {error}");
             }
-            self.digests = digests;
+            for warning in told.warnings.iter().filter(|warning| !self.told.warnings.contains(warning)) {
+                tracing::warn!(switch = %self.name, "{warning}");
+            }
+            self.told = told;
         }
         if let Some(sample) = sample {
             self.board.change_switch(&self.name, |status| status.sample = sample);
         }
     }
 
-    fn digest(&self, client: &Client, list: &DigestList, index: &trimwire_p4runtime::p4info::Index) {
-        for told in cutting::read(list, index) {
-            let cutting::Cutting { port, queue, starts, queue_bytes } = told;
-            let word = if starts { "starts" } else { "stops" };
-            tracing::info!(switch = %self.name, port, queue, queue_bytes, "{word} cutting");
-            self.board.change_switch(&self.name, |status| {
-                let cutting = status.cutting.entry((port, queue)).or_default();
-                cutting.is_cutting = starts;
-                *(if starts { &mut cutting.starts } else { &mut cutting.stops }) += 1;
-            });
+    fn digest(&self, client: &Client, list: &DigestList, wanted: &Wanted) {
+        match cutting::read(list, wanted.index()) {
+            Some(cutting::Told::Cutting(events)) => self.cutting(&events, &wanted.names),
+            Some(cutting::Told::Cut(samples)) => self.cut(samples, wanted),
+            None => {}
         }
         if client.missed_messages() > 0 {
             tracing::debug!(switch = %self.name, missed = client.missed_messages(), "messages missed");
         }
+    }
+
+    fn cutting(&self, events: &[cutting::Cutting], names: &HostNames) {
+        for &cutting::Cutting { port, queue, starts, queue_bytes } in events {
+            let talkers = if starts { None } else { self.cuts.of_queue(&self.name, port, queue) };
+            if let Some(talkers) = talkers.filter(|talkers| talkers.packets > 0) {
+                tracing::info!(
+                    switch = %self.name, port, queue, queue_bytes,
+                    "stops cutting: in {:.0} s {} packets, {}", talkers.seconds, talkers.packets, Shares(&talkers, names)
+                );
+            } else {
+                let word = if starts { "starts" } else { "stops" };
+                tracing::info!(switch = %self.name, port, queue, queue_bytes, "{word} cutting");
+            }
+        }
+        self.board.change_switch(&self.name, |status| {
+            for told in events {
+                let cutting = status.cutting.entry((told.port, told.queue)).or_default();
+                cutting.is_cutting = told.starts;
+                *(if told.starts { &mut cutting.starts } else { &mut cutting.stops }) += 1;
+            }
+        });
+    }
+
+    /// Of ports that the file knows: a switch cannot make us remember others.
+    fn cut(&self, mut samples: Vec<CutSample>, wanted: &Wanted) {
+        samples.retain(|sample| wanted.ports.contains_key(&sample.port));
+        let count = self.cuts.add(&self.name, &samples);
+        self.board.change_switch(&self.name, |status| status.cut_samples = count);
     }
 }
 

@@ -1,4 +1,4 @@
-//! `GET /metrics` over HTTP/1.1: as much of it as Prometheus and curl need.
+//! `GET /metrics` and `GET /cuts` over HTTP/1.1: as much of it as Prometheus, curl and `watch` need.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use super::board::Board;
+use super::cuts::Cuts;
 use super::demand::Demand;
 use super::metrics::metrics_text;
 
@@ -21,12 +22,16 @@ const MOST_CLIENTS: usize = 16;
 /// A client that is slower is left.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// What there is to tell.
+#[derive(Clone)]
+pub(super) struct Pages {
+    pub board: Board,
+    pub cuts: Cuts,
+    pub demand: Demand,
+}
+
 /// Serves until the task is aborted; gives the address, with port 0 the one it got.
-pub(super) async fn serve(
-    address: SocketAddr,
-    board: Board,
-    demand: Demand,
-) -> io::Result<(SocketAddr, JoinHandle<()>)> {
+pub(super) async fn serve(address: SocketAddr, pages: Pages) -> io::Result<(SocketAddr, JoinHandle<()>)> {
     let listener = TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
     let serving = tokio::spawn(async move {
@@ -36,9 +41,9 @@ pub(super) async fn serve(
             let Ok(permit) = Arc::clone(&clients).acquire_owned().await else { return };
             match listener.accept().await {
                 Ok((stream, _)) => {
-                    let (board, demand) = (board.clone(), demand.clone());
+                    let pages = pages.clone();
                     tokio::spawn(async move {
-                        let _ = tokio::time::timeout(PATIENCE, answer(stream, &board, &demand)).await;
+                        let _ = tokio::time::timeout(PATIENCE, answer(stream, &pages)).await;
                         drop(permit);
                     });
                 }
@@ -50,7 +55,7 @@ pub(super) async fn serve(
     Ok((address, serving))
 }
 
-async fn answer(mut stream: TcpStream, board: &Board, demand: &Demand) -> io::Result<()> {
+async fn answer(mut stream: TcpStream, pages: &Pages) -> io::Result<()> {
     let mut request = Vec::new();
     while !request.windows(4).any(|end| end == b"\r\n\r\n") {
         if request.len() > LONGEST_REQUEST || stream.read_buf(&mut request).await? == 0 {
@@ -63,12 +68,16 @@ async fn answer(mut stream: TcpStream, board: &Board, demand: &Demand) -> io::Re
     let path = path.split(|&byte| byte == b'?').next().unwrap_or_default();
     let (status, kind, body) = match (method, path) {
         (b"GET" | b"HEAD", b"/metrics") => {
-            demand.note();
+            pages.demand.note();
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            ("200 OK", kind, metrics_text(&board.status()))
+            ("200 OK", kind, metrics_text(&pages.board.status()))
         }
-        (b"GET" | b"HEAD", _) => ("404 Not Found", "text/plain", "Metrics are at /metrics\n".to_owned()),
-        _ => ("405 Method Not Allowed", "text/plain", "GET /metrics\n".to_owned()),
+        (b"GET" | b"HEAD", b"/cuts") => ("200 OK", "application/json", pages.cuts.json()),
+        (b"GET" | b"HEAD", _) => {
+            let text = "Metrics are at /metrics, whose packets are cut is at /cuts\n";
+            ("404 Not Found", "text/plain", text.to_owned())
+        }
+        _ => ("405 Method Not Allowed", "text/plain", "GET /metrics or /cuts\n".to_owned()),
     };
     let length = body.len();
     let head = format!(

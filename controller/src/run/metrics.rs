@@ -215,6 +215,11 @@ fn cutting(registry: &mut Registry, status: &Status) {
             now.get_or_create(&labels).set(cutting.is_cutting.into());
         }
     }
+    let samples = Family::<SwitchLabel, Counter>::default();
+    for (switch, status) in &status.switches {
+        samples.get_or_create(&label(switch)).inc_by(status.cut_samples);
+    }
+    registry.register("cut_samples", "Digests: a packet that was cut", samples);
     registry.register("queue_cutting", "1 from a queue's digest that it starts to cut to that it stops", now);
     registry.register("queue_cutting_starts", "Digests: the queue starts to cut", starts);
     registry.register("queue_cutting_stops", "Digests: the queue stops cutting", stops);

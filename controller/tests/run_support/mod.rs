@@ -32,6 +32,12 @@ impl Embedded {
         embedded
     }
 
+    pub(crate) fn start_at(address: SocketAddr, device_id: u64) -> Self {
+        let mut embedded = Self { switch: fresh(device_id), address, device_id, tls: None, server: None };
+        embedded.serve();
+        embedded
+    }
+
     fn serve(&mut self) {
         let options = ServerOptions { tls: self.tls.clone(), ..ServerOptions::default() };
         let server = serve_with(Arc::clone(&self.switch), self.address, options).unwrap();

@@ -27,6 +27,8 @@ pub enum ClientError {
         address: String,
         /// The transport's words.
         reason: String,
+        /// The address has nobody who listens: a switch that has just been started may do so in a moment.
+        is_refused: bool,
     },
     /// The connection or the stream broke, or the switch ended it.
     #[error("lost switch {address} during {operation}: {reason}")]
@@ -102,6 +104,20 @@ impl ClientError {
         }
         Self::Refused { address, operation, status: Box::new(status) }
     }
+}
+
+/// Whether a connection was refused, rather than lost or not answered.
+pub(super) fn is_refused(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<std::io::Error>()
+            && error.kind() == std::io::ErrorKind::ConnectionRefused
+        {
+            return true;
+        }
+        next = error.source();
+    }
+    false
 }
 
 /// An error and its causes in one line, without repetitions.

@@ -49,8 +49,8 @@ impl Rungs {
     }
 }
 
-/// The length below which the program does not cut: Ethernet, IPv4, UDP, and what it takes for a DATA header (`TRIMWIRE_HEAD_BYTES`).
-const HEAD_END: u32 = 14 + 20 + 8 + 18;
+/// The length below which the program does not cut: Ethernet, IPv4, UDP, and a DATA header (`TRIMWIRE_HEAD_BYTES`).
+const HEAD_END: u32 = 14 + 20 + 8 + 20;
 
 #[derive(Debug, Default)]
 struct Queue {

@@ -1,0 +1,111 @@
+//! Whose packets are cut, from a `run` that is primary of the switches: samples are sent to the primary alone, and watching takes nothing
+//! from it.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::model::{Fabric, QueuePlan};
+use crate::talkers::{HostNames, QueueTalkers, Talker};
+
+/// The longest answer that is read; 64 queues of 256 switches have less than half of it.
+const LONGEST: u64 = 128 << 20;
+
+/// A talker of a queue that cuts, or did in the last seconds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TalkerRow {
+    /// By its name in the fabric.
+    pub switch: String,
+    /// Egress port.
+    pub port: u16,
+    /// Queue that the packets were classified to.
+    pub queue: u8,
+    /// The queue's name in the fabric.
+    pub name: String,
+    /// Its time, cut packets and samples, of all talkers.
+    pub seconds: f64,
+    /// Of all talkers.
+    pub queue_packets: u64,
+    /// Of all talkers: the fewer, the more of it is chance.
+    pub queue_samples: u64,
+    /// The sending host's name in the file, or its address.
+    pub from: String,
+    /// The host that it is for.
+    pub to: String,
+    /// Who it is.
+    #[serde(flatten)]
+    pub talker: Talker,
+}
+
+/// Where to ask, and what the answers mean.
+#[derive(Debug, Clone)]
+pub(super) struct Asker {
+    at: SocketAddr,
+    switches: BTreeSet<String>,
+    names: HostNames,
+    queues: QueuePlan,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    queues: Vec<QueueTalkers>,
+}
+
+impl Asker {
+    /// Who tells of these switches. An address that is everybody's is asked on this machine.
+    pub(super) fn new(at: SocketAddr, fabric: &Fabric, switches: BTreeSet<String>) -> Self {
+        let ip = match at.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::from([127, 0, 0, 1]),
+            IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::from(std::net::Ipv6Addr::LOCALHOST),
+            ip => ip,
+        };
+        let at = SocketAddr::new(ip, at.port());
+        Self { at, switches, names: HostNames::of(fabric), queues: fabric.queues.clone() }
+    }
+
+    /// Asks; an error says whom and why not.
+    pub(super) async fn ask(&self, patience: Duration) -> Result<Vec<TalkerRow>, String> {
+        let asked = tokio::time::timeout(patience, get(self.at)).await;
+        let found = asked.map_err(|_| format!("no answer within {patience:?}")).and_then(|answer| {
+            let text = answer.map_err(|error| error.to_string())?;
+            let body = text.split_once("\r\n\r\n").map(|(_, body)| body).unwrap_or_default();
+            serde_json::from_str::<Answer>(body).map_err(|_| "that is no /cuts of a `run`".to_owned())
+        });
+        let answer = found.map_err(|error| {
+            format!(
+                "whose packets are cut tells a `run` of this fabric, and there is none at {} ({error})",
+                self.at
+            )
+        })?;
+        let known = answer.queues.into_iter().filter(|queue| self.switches.contains(&queue.switch));
+        Ok(known.flat_map(|queue| self.rows(&queue)).collect())
+    }
+
+    fn rows(&self, queue: &QueueTalkers) -> Vec<TalkerRow> {
+        let row = |talker: &Talker| TalkerRow {
+            switch: queue.switch.clone(),
+            port: queue.port,
+            queue: queue.queue,
+            name: self.queues.name_of(queue.queue),
+            seconds: queue.seconds,
+            queue_packets: queue.packets,
+            queue_samples: queue.samples,
+            from: self.names.name(talker.source),
+            to: self.names.name(talker.destination),
+            talker: talker.clone(),
+        };
+        queue.talkers.iter().map(row).collect()
+    }
+}
+
+async fn get(at: SocketAddr) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(at).await?;
+    stream.write_all(format!("GET /cuts HTTP/1.1\r\nHost: {at}\r\n\r\n").as_bytes()).await?;
+    let mut text = String::new();
+    stream.take(LONGEST).read_to_string(&mut text).await?;
+    Ok(text)
+}
