@@ -1,6 +1,7 @@
 //! Puts a [`Switch`](crate::Switch) on Linux interfaces: packet sockets and the real clock, on the caller's thread.
 
 mod files;
+mod offload;
 mod packet_socket;
 mod ring;
 
@@ -20,6 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 pub use crate::pcap::CaptureError;
+pub use offload::Refusal;
 use packet_socket::wait;
 pub use packet_socket::{PacketSocket, Received, Sent};
 
@@ -88,7 +90,7 @@ pub struct PortStats {
     pub lost: u64,
     /// Not received: the kernel's receive buffer was full.
     pub missed: u64,
-    /// Not received: a sender left segmentation to the interface, or a frame longer than 9,230 bytes.
+    /// Not received: bursts that cannot be cut up into frames ([`Refusal`]), and frames longer than 9,230 bytes.
     pub refused: u64,
 }
 
@@ -367,7 +369,7 @@ impl Driver {
                     more |= received.full;
                     port.stats.received += received.frames;
                     port.stats.missed += received.missed;
-                    port.refused(received.refused);
+                    port.refused(received.refused, received.refusal);
                 }
                 Err(error) => port.failed(&error, now_ns),
             }
@@ -491,14 +493,13 @@ impl Port {
     }
 
     /// Frames came that are none.
-    fn refused(&mut self, count: u64) {
+    fn refused(&mut self, count: u64, why: Option<Refusal>) {
         self.stats.refused += count;
-        if count > 0 && !self.warned {
-            self.warned = true;
+        if let Some(why) = why.filter(|_| !std::mem::replace(&mut self.warned, true)) {
             let Attachment { port, interface } = &self.attachment;
             tracing::warn!(
-                "port {port}: interface '{interface}' gives segments of many frames in one, which are dropped; \
-                 turn that off at the sender: ethtool -K IFACE tso off gso off gro off"
+                "port {port}: interface '{interface}' gives what is no frame and cannot be cut up into frames: {why}; it is dropped. \
+                 Turn such bursts off at the sender: ethtool -K IFACE tso off gso off gro off lro off"
             );
         }
     }
