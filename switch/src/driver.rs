@@ -29,8 +29,7 @@ pub use packet_socket::{PacketSocket, Received, Sent};
 const REOPEN_NS: u64 = 1_000_000_000;
 /// The stop flag is looked at no less often.
 const LONGEST_WAIT_NS: u64 = 200_000_000;
-/// Frames a port keeps while the kernel's buffer is full. Queues belong into the traffic manager: this is a port whose
-/// rate is set higher than its interface's.
+/// Frames a port keeps while the kernel's buffer is full, of one turn in which the interface was found to be slower than the port.
 const MOST_OUTGOING: usize = 1024;
 
 /// A port on an interface.
@@ -160,6 +159,9 @@ struct Port {
     ready: bool,
     reopen_at_ns: u64,
     outgoing: Vec<Vec<u8>>,
+    /// Frames that the interface is trusted to take: one after its buffer was full, twice as many each time that it takes all;
+    /// `MOST_OUTGOING` stands for any number. Others wait in the switch's queues, where the program sees them.
+    window: usize,
     stats: PortStats,
     warned: bool,
     capture: Option<Capture>,
@@ -353,6 +355,10 @@ impl Driver {
         let unix_ns = self.start_unix_ns + now_ns;
         let mut switch = self.switch.lock().unwrap_or_else(PoisonError::into_inner);
         self.spent.drain(..).for_each(|frame| switch.recycle(frame));
+        for port in self.ports.iter().filter(|port| port.window < MOST_OUTGOING) {
+            let frames = if port.outgoing.is_empty() { port.window } else { 0 };
+            switch.grant(now_ns, port.attachment.port, Some(frames));
+        }
         for port in self.ports.iter_mut().filter(|port| port.ready) {
             let number = port.attachment.port;
             let Some(socket) = &mut port.socket else { continue };
@@ -412,6 +418,16 @@ impl Driver {
                 None => port.flush(&mut self.spent, now_ns, unix_ns),
             }
         }
+        let free =
+            self.ports.iter_mut().filter(|port| port.outgoing.is_empty() && port.window < MOST_OUTGOING);
+        for port in free {
+            port.window *= 2;
+            more = true;
+            if port.window >= MOST_OUTGOING {
+                let mut switch = self.switch.lock().unwrap_or_else(PoisonError::into_inner);
+                switch.grant(now_ns, port.attachment.port, None);
+            }
+        }
         if now_ns >= self.missed_at_ns {
             self.missed_at_ns = now_ns + MISSED_NS;
             for port in &mut self.ports {
@@ -443,6 +459,7 @@ impl Port {
             ready: true,
             reopen_at_ns,
             outgoing: Vec::new(),
+            window: MOST_OUTGOING,
             stats: PortStats::default(),
             warned: false,
             capture: None,
@@ -486,6 +503,9 @@ impl Port {
             self.outgoing.iter().take(sent.taken).for_each(|frame| capture.sent(unix_ns, frame));
         }
         spent.extend(self.outgoing.drain(..sent.taken));
+        if !self.outgoing.is_empty() {
+            self.window = 1;
+        }
         if self.outgoing.len() > MOST_OUTGOING {
             self.stats.lost += (self.outgoing.len() - MOST_OUTGOING) as u64;
             spent.extend(self.outgoing.drain(MOST_OUTGOING..));

@@ -47,6 +47,9 @@ pub enum Refusal {
     /// Another kind of burst than TCP's and UDP's, or without checksums left to the interface (LRO).
     #[error("bursts of kind {0} or with whole checksums")]
     Kind(u8),
+    /// A kind that the kernel cannot tell: UDP's before Linux 6.2, a tunnel's or SCTP's.
+    #[error("bursts of a kind that this kernel has no name for")]
+    Unnamed,
     /// Headers that are not Ethernet, VLAN tags, IP and what the kernel says that follows: damaged ones, or a tunnel's.
     #[error("bursts in a tunnel, or with damaged headers")]
     Headers,

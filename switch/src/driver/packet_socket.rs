@@ -248,8 +248,14 @@ fn receive_copies(
     };
     if count < 0 {
         let error = io::Error::last_os_error();
-        return match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(Received::default()),
+        let mut received = Received::default();
+        return match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::EINTR) => Ok(received),
+            // PACKET_VNET_HDR cannot say what it is; it was taken off the socket.
+            Some(libc::EINVAL) => {
+                received.refuse(Refusal::Unnamed);
+                Ok(received)
+            }
             _ => Err(error),
         };
     }
