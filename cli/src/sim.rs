@@ -9,6 +9,7 @@ mod options;
 mod page;
 mod program;
 mod topology;
+mod training;
 mod watch;
 
 use crate::failure::{Failure, Outcome};
@@ -56,7 +57,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     }
     let (mut runs, mut curves) = (Vec::new(), Vec::new());
     for prepared in chosen {
-        let (report, drawn) = run_one(prepared, options.threads.count());
+        let (report, drawn) = run_one(prepared, options.threads.count())?;
         runs.push(report);
         curves.push(drawn);
     }
@@ -83,10 +84,13 @@ impl Scenario {
     }
 }
 
-fn run_one(prepared: &Prepared, threads: usize) -> (RunReport, Curves) {
+fn run_one(prepared: &Prepared, threads: usize) -> anyhow::Result<(RunReport, Curves)> {
     let mut watch = Watch::new(&prepared.name);
+    if let Some(training) = &prepared.training {
+        return training::run(prepared, training, threads, &mut watch);
+    }
     let outcome = simulate(&prepared.setup, threads, |progress| watch.tell(progress));
-    (report(prepared, &outcome, watch.finish()), Curves::new(prepared, &outcome))
+    Ok((report(prepared, &outcome, watch.finish()), Curves::new(prepared, &outcome)))
 }
 
 fn create(folder: &Path) -> anyhow::Result<()> {
@@ -114,6 +118,10 @@ impl Beside<'_> {
 impl Files for Beside<'_> {
     fn model(&mut self, name: &str) -> Result<Model, String> {
         Model::from_yaml(&self.text(name)?, name).map_err(|error| error.to_string())
+    }
+
+    fn parameters(&mut self, hidden: u32) -> Result<usize, String> {
+        Ok(training::network(hidden).parameters())
     }
 
     fn fabric(&mut self, name: &str) -> Result<Topology, String> {
@@ -150,7 +158,11 @@ const TITLES: [&str; 12] =
 
 fn human(results: &Results) -> String {
     let rows: Vec<Vec<String>> = results.runs.iter().map(row).collect();
-    format!("{} (seed {})\n\n{}", results.scenario, results.seed, table(&TITLES, &rows, 1))
+    let mut text = format!("{} (seed {})\n\n{}", results.scenario, results.seed, table(&TITLES, &rows, 1));
+    if let Some(trained) = training::human(&results.runs) {
+        text += &format!("\n{trained}");
+    }
+    text
 }
 
 fn row(run: &RunReport) -> Vec<String> {

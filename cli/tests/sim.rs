@@ -126,3 +126,69 @@ fn mistakes_are_named_with_their_line_before_anything_is_run() {
     assert_eq!(trimwire(&["sim"], folder.path()).status.code(), Some(2));
     assert_eq!(trimwire(&["sim", "figures", "nowhere"], folder.path()).status.code(), Some(3));
 }
+
+const TRAINING: &str = "\
+scenario: trained
+topology: { leaf_spine: { leaves: 2, spines: 2, hosts_per_leaf: 4, rate: 1Gbps, delay: 1us } }
+workload: { background: { sizes: web-search, load: 0.4, until: 5ms } }
+training: { hidden: 64, steps: 16, every: 4, batch: 32, learning_rate: 0.1, compute: 100us, jitter: 1us, target: 0.5 }
+runs:
+  - { name: trim, transport: { trimwire: {} } }
+  - { name: dctcp, transport: { dctcp: {} } }
+";
+
+#[test]
+fn a_training_is_the_same_with_any_number_of_threads_and_its_page_shows_its_accuracy() {
+    let folder = folder_with(TRAINING);
+    let run = |threads: &str| {
+        let args = ["sim", "scenarios/small.yaml", "--json", "--report", "page", "--threads", threads];
+        let output = trimwire(&args, folder.path());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        json(&output.stdout)
+    };
+    let once = run("1");
+    assert_eq!(once, run("2"));
+    let [trim, dctcp] = [0, 1].map(|run| &once["runs"][run]["training"]);
+    for trained in [trim, dctcp] {
+        assert_eq!((&trained["workers"], &trained["steps"]), (&8.into(), &16.into()));
+        // Three images in four after sixteen steps, where chance has one in ten.
+        assert!(trained["accuracy"].as_f64().unwrap() > 0.75, "{trained}");
+        let (target, end) =
+            (trained["seconds_to_target"].as_f64().unwrap(), 16.0 * trained["step_p99_s"].as_f64().unwrap());
+        assert!(target > 4.0 * 100e-6 && target < end, "{trained}");
+    }
+    // Packets that were sent again have the replicas exact; what was cut has not.
+    assert_eq!(
+        (&dctcp["drift"], &dctcp["nmse"].as_f64().map(|nmse| nmse < 1e-12)),
+        (&0.0.into(), &Some(true))
+    );
+    let page = std::fs::read_to_string(folder.path().join("page/index.html")).unwrap();
+    assert!(page.contains("Accuracy against time") && page.contains("to target"));
+}
+
+#[test]
+fn a_training_that_makes_no_sense_is_refused_by_name_and_line() {
+    let cases = [
+        ("hidden: 64", "hidden: 0", "small.yaml:4: hidden: 0; valid are 1"),
+        ("hidden: 64", "hidden: 5000", "which are 4194304 a worker; valid are up to 32768"),
+        ("learning_rate: 0.1", "learning_rate: -1", "learning_rate: -1; valid are positive"),
+        ("target: 0.5", "target: 50", "target: 50; valid are 0 to 1"),
+        ("{ trimwire: {} }", "{ trimwire: {} }, compression: 2", "take three bytes a coordinate"),
+        ("{ dctcp: {} }", "{ dctcp: {} }, compression: 3", "valid in a training are 1, f32, and 2, f16"),
+        ("{ trimwire: {} }", "{ trimwire: {} }, payload: 1368", "multiples of 96"),
+        (
+            "workload: { background",
+            "workload: { permutation: { bytes: 1KB }, background",
+            "valid beside it is background",
+        ),
+        ("compute: 100us, ", "", "compute"),
+    ];
+    for (from, to, expected) in cases {
+        assert!(TRAINING.contains(from), "{from}");
+        let folder = folder_with(&TRAINING.replace(from, to));
+        let output = trimwire(&["sim", "scenarios/small.yaml"], folder.path());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{to}: {said}");
+        assert!(said.contains(expected), "{to}: {said}");
+    }
+}

@@ -72,6 +72,7 @@ fn setup(topology: Topology, demands: Vec<Demand>, transport: Transport, rule: R
         reroute_ns: None,
         seed: 1,
         limit_ns,
+        keep_planes: false,
     }
 }
 

@@ -152,6 +152,7 @@ fn model(hosts: u32, operation: Operation, delivery: Delivery, rate: RateConfig)
         reroute_ns: None,
         seed: 1,
         limit_ns: 10_000_000_000,
+        keep_planes: false,
     };
     let outcome = run(&setup, 1, |_| {});
     assert_eq!(outcome.unfinished, 0);

@@ -6,7 +6,7 @@ Needs root, iproute2, `cargo build --release` and a Python with PyTorch and this
     sudo python3 python/experiments/through_a_switch.py --python venv/bin/python
 
 Ranks train a small network on the digits of cli/data through one `trimwire-switch`, whose ports run at --rate. n:1: during bursts n - 1 neighbours send UDP at line rate to one
-rank, in the queue of the gradients. Ways take turns, each seed beside the same bursts: this package through a switch that cuts; Gloo, and Gloo with PyTorch's fp16 hook, through one that drops
+rank, in the queue of the gradients. Ways take turns, each seed beside the same bursts: this package through a switch that cuts, with nine planes and with as many as a law says (--law); Gloo, and Gloo with PyTorch's fp16 hook, through one that drops
 what does not fit.
 
 Into OUT: through-a-switch.csv, a line a run; through-a-switch.svg, accuracy against time. With --draw only table and plot, of the lines that are there.
@@ -24,7 +24,12 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-WAYS = {"Trimwire": ("trimwire", "cut"), "Gloo": ("gloo", "drop-tail"), "Gloo, fp16 hook": ("gloo-fp16", "drop-tail")}
+WAYS = {
+    "Trimwire": ("trimwire", "cut"),
+    "Trimwire, adaptive": ("trimwire-adaptive", "cut"),
+    "Gloo": ("gloo", "drop-tail"),
+    "Gloo, fp16 hook": ("gloo-fp16", "drop-tail"),
+}
 """What ranks are told, and what the port does."""
 FIELDS = ["load", "way", "seed", "seconds", "accuracy", "p50", "p99", "cut", "curve"]
 
@@ -39,11 +44,12 @@ def rank(options: argparse.Namespace) -> None:
     from torch.nn.parallel import DistributedDataParallel
 
     torch.set_num_threads(1)
-    if options.way == "trimwire":
+    if options.way.startswith("trimwire"):
         import trimwire.torch
 
-        trimwire.torch.options(threads=0, rate_bps=round(options.rate * 1e6))
-    dist.init_process_group(options.way.removesuffix("-fp16"))
+        law = options.law if options.way.endswith("-adaptive") else None
+        trimwire.torch.options(threads=0, rate_bps=round(options.rate * 1e6), trim_delay=options.trim_delay, adaptive=law)
+    dist.init_process_group(options.way.split("-")[0])
     number, world = dist.get_rank(), dist.get_world_size()
     with gzip.open(ROOT / "cli/data/digits.csv.gz", "rt") as text:
         table = np.loadtxt(text, delimiter=",", comments="#", dtype=np.float32)
@@ -73,7 +79,7 @@ def rank(options: argparse.Namespace) -> None:
             with torch.no_grad():
                 right = (net(pixels[:held_out]).argmax(1) == labels[:held_out]).float().mean().item()
             curve.append((time.perf_counter() - start, right))
-    stats = dist.group.WORLD.stats() if options.way == "trimwire" else {}
+    stats = dist.group.WORLD.stats() if options.way.startswith("trimwire") else {}
     dist.barrier()
     if number == 0:
         print(json.dumps({"curve": curve, "steps": sorted(steps), "stats": stats}), flush=True)
@@ -82,10 +88,11 @@ def rank(options: argparse.Namespace) -> None:
 
 def train(lab: object, options: argparse.Namespace, way: str, port: int) -> dict[str, object]:
     """All ranks of a run; what rank 0 says."""
-    from congestion_lab import address
+    from congestion_lab import SHALLOW_AT, address
 
     words = [options.python, str(Path(__file__).resolve()), "--way", way, "--seed", str(options.seed)]
     words += ["--rate", str(options.rate), "--steps", str(options.steps), "--width", str(options.width)]
+    words += ["--law", options.law, "--trim-delay", str(SHALLOW_AT * 8 / (options.rate * 1e6))]
     children = []
     for number in range(options.ranks):
         environment = {"RANK": number, "WORLD_SIZE": options.ranks, "MASTER_ADDR": address(0), "MASTER_PORT": port}
@@ -185,7 +192,9 @@ def main() -> None:
     parser.add_argument("--timeout", type=float, default=300.0, help="s, of one run")
     parser.add_argument("--output", type=Path, default=ROOT / "docs/figures")
     parser.add_argument("--draw", action="store_true", help="only the table and the plot of the runs that are there")
+    parser.add_argument("--law", default="progress", help="of the adaptive way (docs/planner.md)")
     parser.add_argument("--way", help=argparse.SUPPRESS)
+    parser.add_argument("--trim-delay", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=1, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.way:

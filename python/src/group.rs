@@ -114,6 +114,7 @@ pub(crate) struct GroupOptions {
     job: u8,
     record: Option<String>,
     rate_law: String,
+    trim_delay_s: Option<f64>,
 }
 
 /// How an operation is done; attributes of a Python object.
@@ -450,6 +451,9 @@ impl Group {
             let key =
                 SealKey::from_bytes(key).map_err(|error| PyValueError::new_err(format!("key: {error}")))?;
             config.seal = Some(key);
+        }
+        if let Some(delay) = options.trim_delay_s {
+            config.trim_delay_ns = seconds(delay, "trim_delay")?;
         }
         let mut config = on_sockets(config);
         config.pace_at_line = options.rate_bps.is_some();

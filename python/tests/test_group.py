@@ -225,3 +225,13 @@ def test_addresses_that_do_not_go_together_are_refused_by_name() -> None:
         trimwire.Group("127.0.0.1,::1")
     with pytest.raises(ValueError, match="'nowhere' is no IP address"):
         trimwire.Group("127.0.0.1,nowhere")
+
+
+@pytest.mark.parametrize("delay", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_trim_delay_that_is_no_time_is_refused_by_name(delay: float) -> None:
+    group = trimwire.Group("127.0.0.1")
+    with pytest.raises(ValueError, match="trim_delay"):
+        group.connect(0, [group.address], trim_delay=delay)
+    # What was wrong can be mended, and tried again.
+    group.connect(0, [group.address], trim_delay=0.001)
+    group.close()

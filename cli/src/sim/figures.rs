@@ -80,7 +80,7 @@ fn keep(path: &Path, prepared: &Prepared, options: &Options) -> anyhow::Result<K
     if let Some(kept) = there.filter(|kept| kept.input == input) {
         return Ok(kept);
     }
-    let (report, curves) = run_one(prepared, options.threads.count());
+    let (report, curves) = run_one(prepared, options.threads.count())?;
     let kept = Kept { input, report, curves };
     // Nobody finds half a file.
     let half = path.with_extension(format!("{}.part", std::process::id()));

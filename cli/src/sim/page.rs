@@ -27,6 +27,9 @@ const COLUMNS: [(&str, &str); 9] = [
 pub(super) struct Curves {
     within: Vec<(f64, f64)>,
     over_time: Vec<(f64, f64)>,
+    /// Accuracy against time, where something was trained.
+    #[serde(default)]
+    pub(super) accuracy: Vec<(f64, f64)>,
 }
 
 impl Curves {
@@ -41,7 +44,8 @@ impl Curves {
             let of = ends.len() as f64 / (ends.len() as f64 + outcome.unfinished as f64).max(1.0);
             points.into_iter().map(|(at, share)| (at, share * of)).collect()
         };
-        Self { within: share(cumulative(&times, POINTS)), over_time: share(cumulative(&ends, POINTS)) }
+        let (within, over_time) = (share(cumulative(&times, POINTS)), share(cumulative(&ends, POINTS)));
+        Self { within, over_time, accuracy: Vec::new() }
     }
 }
 
@@ -51,7 +55,7 @@ pub(super) fn html(results: &Results, curves: &[Curves]) -> String {
     let (least, most) = ideals.fold((f64::INFINITY, 0.0_f64), |(a, b), ideal| (a.min(ideal), b.max(ideal)));
     let ideal = if least < most { format!("{least:.3e} to {most:.3e} s") } else { format!("{most:.3e} s") };
     let share = Axis { range: Some([0.0, 1.0]), ..Axis::linear("share of the flows", Unit::Share) };
-    let page = Page {
+    let mut page = Page {
         title: results.scenario.clone(),
         summary: format!(
             "A network in virtual time: {} runs, seed {}. The ideal takes {ideal}.",
@@ -87,6 +91,19 @@ pub(super) fn html(results: &Results, curves: &[Curves]) -> String {
             },
         ],
     };
+    if curves.iter().any(|curves| !curves.accuracy.is_empty()) {
+        page.figures.insert(
+            0,
+            Figure {
+                title: "Accuracy against time",
+                caption: "Of held-out images, by worker 0's replica; virtual time, computation included.",
+                x: Axis::linear("virtual time", Unit::Seconds),
+                y: Axis::linear("accuracy", Unit::Share),
+                series: lines(results, curves, |curves| curves.accuracy.clone()),
+                levels: Vec::new(),
+            },
+        );
+    }
     page.html()
 }
 

@@ -34,6 +34,14 @@ impl Watch {
         Self { name: name.to_owned(), began: now(), told: now(), bar }
     }
 
+    /// What is run now, where a run has parts.
+    pub(crate) fn name(&mut self, name: String) {
+        if let Some(bar) = &self.bar {
+            bar.set_prefix(name.clone());
+        }
+        self.name = name;
+    }
+
     pub(crate) fn tell(&mut self, progress: Progress) {
         let milliseconds = progress.now_ns as f64 / 1e6;
         if let Some(bar) = &self.bar {

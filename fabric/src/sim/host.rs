@@ -30,11 +30,13 @@ enum End<E: ?Sized> {
 }
 
 /// A flow that has ended.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Finish {
     pub(crate) flow: u32,
     pub(crate) at_ns: u64,
     pub(crate) share_kept: f64,
+    /// Planes that arrived, by packet, where the run keeps them and not all did.
+    pub(crate) planes: Box<[u8]>,
 }
 
 /// NDP's pull queue: one turn a flow (§3.2.1), one pull in the time of a whole frame.
@@ -187,9 +189,10 @@ impl Host {
         let End::Open(slot) = &mut self.receivers[at as usize] else { return };
         if slot.end.is_complete() {
             let (flow, share_kept) = (slot.flow, slot.end.share_kept());
+            let planes = if around.network.keep_planes { slot.end.planes().into() } else { Box::default() };
             self.receivers[at as usize] = End::Over;
             self.puller.waiting.remove(&flow);
-            around.finished.push(Finish { flow, at_ns: around.now_ns, share_kept });
+            around.finished.push(Finish { flow, at_ns: around.now_ns, share_kept, planes });
             for &next in &around.network.flows[flow as usize].next {
                 let Some(left) = around.waiting.get_mut(&next) else { continue };
                 *left -= 1;

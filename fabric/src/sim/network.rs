@@ -65,6 +65,8 @@ pub(crate) struct Network {
     pub(crate) programs: Option<Programs>,
     pub(crate) seed: u64,
     pub(crate) changes: Vec<LinkChange>,
+    /// Whether flows tell what arrived of every packet.
+    pub(crate) keep_planes: bool,
 }
 
 impl Network {
@@ -128,6 +130,7 @@ impl Network {
             programs: setup.programs.clone(),
             seed,
             changes: setup.changes.clone(),
+            keep_planes: setup.keep_planes,
         }
     }
 

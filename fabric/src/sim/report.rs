@@ -47,6 +47,32 @@ pub struct RunReport {
     pub nmse: f64,
     /// Most bytes that waited at a port.
     pub queue_max_bytes: u64,
+    /// What was trained, where something was; the rest is of all its steps together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub training: Option<TrainingReport>,
+}
+
+/// A training's figures.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TrainingReport {
+    /// One a host.
+    pub workers: u32,
+    /// Steps that were over within the limit each.
+    pub steps: u32,
+    /// The accuracy that was aimed at.
+    pub target: f64,
+    /// Virtual time until then; `None` if it was not reached.
+    pub seconds_to_target: Option<f64>,
+    /// Of held-out data after the last step, by worker 0.
+    pub accuracy: f64,
+    /// Times of steps, computation included: the median.
+    pub step_p50_s: f64,
+    /// What 99 in 100 steps keep to.
+    pub step_p99_s: f64,
+    /// ‖got − exact‖² / ‖exact‖² of worker 0's sums of gradients, mean of the steps.
+    pub nmse: f64,
+    /// The largest ‖wᵢ − wⱼ‖ / ‖wⱼ‖ of two workers' weights at the end.
+    pub drift: f64,
 }
 
 /// The figures of a run that took so many seconds of wall-clock time.
@@ -92,6 +118,7 @@ pub fn report(prepared: &Prepared, outcome: &Outcome, wall_s: f64) -> RunReport 
         timeouts: outcome.timeouts,
         nmse: if bytes > 0.0 { error / bytes } else { 0.0 },
         queue_max_bytes: outcome.switches.most_bytes,
+        training: None,
     }
 }
 

@@ -14,6 +14,7 @@ use super::program::Programs;
 use super::topology::Topology;
 use super::transport::Transport;
 use super::workload::Demand;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 
@@ -43,6 +44,8 @@ pub struct Setup {
     pub seed: u64,
     /// Virtual time at which the run ends, whatever is not over, ns.
     pub limit_ns: u64,
+    /// Whether [`Outcome::planes`] is wanted: a byte a packet.
+    pub keep_planes: bool,
 }
 
 /// How far a run is.
@@ -70,10 +73,12 @@ pub struct FlowOutcome {
 }
 
 /// What came out.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Outcome {
     /// Flows that are over, by demand.
     pub flows: Vec<FlowOutcome>,
+    /// Of flows of which not everything arrived, if they were to be kept: the planes of each packet, 0 to 10, by demand.
+    pub planes: BTreeMap<usize, Box<[u8]>>,
     /// Flows of the foreground that are not over.
     pub unfinished: u64,
     /// Virtual time of the last event, ns.
@@ -92,6 +97,24 @@ pub struct Outcome {
     pub switches: Counts,
     /// Bytes that calendars and packets on their way took at most.
     pub memory: usize,
+}
+
+impl Outcome {
+    /// Takes in what came out of the same demands, begun so much later; what it kept of packets is left out. Flows of other demands are the caller's to leave out.
+    pub fn add(&mut self, later: &Self, after_ns: u64) {
+        let moved =
+            later.flows.iter().map(|flow| FlowOutcome { began_ns: flow.began_ns + after_ns, ..*flow });
+        self.flows.extend(moved);
+        self.unfinished += later.unfinished;
+        self.end_ns = self.end_ns.max(later.end_ns + after_ns);
+        self.packet_hops += later.packet_hops;
+        self.sent += later.sent;
+        self.repairs += later.repairs;
+        self.timeouts += later.timeouts;
+        self.lost += later.lost;
+        self.switches.add(&later.switches);
+        self.memory = self.memory.max(later.memory);
+    }
 }
 
 type Inbox = Mutex<Vec<(usize, Vec<(u64, Event)>)>>;
@@ -202,7 +225,7 @@ fn outcome(network: &Network, domains: &[Domain]) -> Outcome {
     for (flow, at_ns) in domains.iter().flat_map(|domain| &domain.began) {
         began[*flow as usize] = *at_ns;
     }
-    let mut flows: Vec<FlowOutcome> = Vec::new();
+    let (mut flows, mut planes) = (Vec::new(), BTreeMap::new());
     for finish in domains.iter().flat_map(|domain| &domain.finished) {
         let demand = finish.flow as usize;
         let began_ns = began[demand];
@@ -212,8 +235,11 @@ fn outcome(network: &Network, domains: &[Domain]) -> Outcome {
             duration_ns: finish.at_ns - began_ns,
             share_kept: finish.share_kept,
         });
+        if !finish.planes.is_empty() {
+            planes.insert(demand, finish.planes.clone());
+        }
     }
-    flows.sort_unstable_by_key(|flow| flow.demand);
+    flows.sort_unstable_by_key(|flow: &FlowOutcome| flow.demand);
     let mut totals = Totals::default();
     for domain in domains {
         let here = domain.totals();
@@ -230,6 +256,7 @@ fn outcome(network: &Network, domains: &[Domain]) -> Outcome {
     Outcome {
         unfinished: (foreground - over) as u64,
         flows,
+        planes,
         end_ns: domains.iter().map(Domain::now_ns).max().unwrap_or(0),
         packet_hops: totals.hops,
         sent: totals.sent,

@@ -3,9 +3,11 @@
 mod file;
 mod locate;
 mod quantity;
+mod training;
 
 pub use file::{File, Files, Programmed, ScenarioError};
 pub use quantity::{Bytes, Duration, Rate};
+pub use training::{Coding, Training};
 
 use super::discipline::{Rule, Rungs};
 use super::network::LinkChange;
@@ -15,7 +17,8 @@ use super::run::Setup;
 use super::topology::{Shape, Topology};
 use super::transport::{Delivery, Law, MltConfig, Transport, TrimwireConfig};
 use super::workload::{
-    Background, Demand, ParameterServer, Sizes, all_to_all, incast, parameter_server, permutation, ring,
+    Background, Demand, ParameterServer, Sizes, all_reduce, all_to_all, incast, parameter_server,
+    permutation, ring,
 };
 use file::{
     DeliveryWord, LawWord, P4Words, Run, SizesWord, SwitchWords, TopologyWords, TransportWords, WorkloadWords,
@@ -35,6 +38,8 @@ pub struct Prepared {
     pub setup: Setup,
     /// Time that the busiest host's link takes for the payload of the foreground, s: nothing that carries all of it is faster.
     pub ideal_s: f64,
+    /// What is trained with it, step by step.
+    pub training: Option<Training>,
 }
 
 /// A value that makes no sense: where it stands in the file, and why.
@@ -56,8 +61,15 @@ fn prepare(file: &File, run: &Run, files: &mut dyn Files) -> Result<Prepared, Wr
     let words = run.workload.as_ref().unwrap_or(&file.workload);
     let seed = file.seed;
     let rate_bps = topology.cards().first().map_or(1, |(_, link, _)| link.rate_bps);
-    let demands = demands(words, &topology, rate_bps, run.compression.unwrap_or(1.0), seed, files)?;
     let transport = transport(&run.transport, rate_bps, &topology, words)?;
+    let compression = run.compression.unwrap_or(1.0);
+    let training = match &file.training {
+        Some(training) => {
+            Some(Training::new(training, words, &topology, payload, compression, &transport, files)?)
+        }
+        None => None,
+    };
+    let demands = demands(words, training.as_ref(), &topology, rate_bps, compression, seed, files)?;
     let frame = u64::from(payload + HEAD);
     let rule = rule(run.switch.as_ref(), &run.transport, rate_bps, payload, frame);
     let name = run.topology.as_ref().unwrap_or(&file.topology).fabric.as_deref();
@@ -70,9 +82,20 @@ fn prepare(file: &File, run: &Run, files: &mut dyn Files) -> Result<Prepared, Wr
     }
     let ideal_s = ideal_s(&demands, &topology);
     let limit_ns = file.limit.map_or(10_000_000_000, |limit| limit.0);
-    let setup =
-        Setup { topology, demands, payload, transport, rule, programs, changes, reroute_ns, seed, limit_ns };
-    Ok(Prepared { name: run.name.clone(), setup, ideal_s })
+    let setup = Setup {
+        topology,
+        demands,
+        payload,
+        transport,
+        rule,
+        programs,
+        changes,
+        reroute_ns,
+        seed,
+        limit_ns,
+        keep_planes: training.is_some(),
+    };
+    Ok(Prepared { name: run.name.clone(), setup, ideal_s, training })
 }
 
 fn wrong<T>(path: &[&'static str], reason: String) -> Result<T, Wrong> {
@@ -140,6 +163,7 @@ fn shape(words: &TopologyWords) -> Result<Shape, Wrong> {
 
 fn demands(
     words: &WorkloadWords,
+    training: Option<&Training>,
     topology: &Topology,
     rate_bps: u64,
     compression: f64,
@@ -160,6 +184,10 @@ fn demands(
             demand
         }));
     };
+    if let Some(training) = training {
+        // First, so that a step's flows have the same numbers whatever is in the background.
+        add(all_reduce(hosts, &training.all_reduce(), seed));
+    }
     if let Some(cast) = &words.incast {
         if !(1..hosts).contains(&cast.senders) {
             let reason =
@@ -222,19 +250,24 @@ fn demands(
                 format!("load: {}; valid are 0 to below 1", others.load),
             );
         }
-        let sizes = match others.sizes {
-            SizesWord::WebSearch => Sizes::WebSearch,
-            SizesWord::DataMining => Sizes::DataMining,
-        };
+        let sizes = Sizes::from(others.sizes);
         let background = Background { sizes, load: others.load, until_ns: others.until.0 };
         // By itself it is what the run is about.
-        let alone = words.is_background_alone();
-        add(background.demands(hosts, rate_bps, alone, seed));
+        add(background.demands(hosts, rate_bps, !words.has_patterns() && training.is_none(), seed));
     }
     if made.is_empty() || made.len() > MOST_FLOWS {
         return wrong(&["workload"], format!("workload: {} flows; valid are 1 to {MOST_FLOWS}", made.len()));
     }
     Ok(made)
+}
+
+impl From<SizesWord> for Sizes {
+    fn from(word: SizesWord) -> Self {
+        match word {
+            SizesWord::WebSearch => Self::WebSearch,
+            SizesWord::DataMining => Self::DataMining,
+        }
+    }
 }
 
 fn transport(

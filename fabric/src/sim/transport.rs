@@ -108,6 +108,10 @@ pub(crate) trait Receiver: std::fmt::Debug + Send {
     fn share_kept(&self) -> f64 {
         1.0
     }
+    /// Planes that arrived, by packet; nothing where all of all did.
+    fn planes(&self) -> &[u8] {
+        &[]
+    }
 }
 
 /// How much of a flow has to arrive.

@@ -6,7 +6,7 @@ mod training;
 
 pub use background::{Background, Sizes};
 pub use patterns::{all_to_all, incast, permutation};
-pub use training::{ParameterServer, parameter_server, ring};
+pub use training::{AllReduce, ParameterServer, all_reduce, parameter_server, ring};
 
 /// When a flow begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

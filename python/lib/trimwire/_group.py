@@ -37,6 +37,7 @@ class _GroupOptions:
     job: int
     record: str | None
     rate_law: str
+    trim_delay_s: float | None
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ class Group:
         patience: float = 1_800.0,
         record: str | os.PathLike[str] | None = None,
         rate_law: str = "dctcp",
+        trim_delay: float | None = None,
     ) -> Group:
         """Begins, with the addresses of all ranks in order of rank.
 
@@ -109,10 +111,12 @@ class Group:
         secret of the job); `rate_bps` limits sending (None: the interface's speed); `threads` encode and decode (None: the processors of this process but
         one, at most 4). A rank that is silent for `give_up` seconds is given up; one that has not called an operation is waited for `patience` seconds.
         With `record`, a file, what arrives of every packet is written down (docs/transcript.md): `{rank}` in its name is replaced, else `.RANK` appended; one that is there is overwritten. `rate_law` is 'dctcp', or 'fixed': always the line's rate.
+        `trim_delay` is the time in seconds that a queue takes from which switches cut, the fabric file's least `shallow_at` over the line's rate (None: 20 µs): over slow links it is far more, and without it a
+        rank finds out late that a burst is over.
         """
         if self._group is not None:
             raise RuntimeError("the group is connected already")
-        options = _GroupOptions(seed, rate_bps, threads, give_up, patience, loss, key, job, None if record is None else os.fspath(record), rate_law)
+        options = _GroupOptions(seed, rate_bps, threads, give_up, patience, loss, key, job, None if record is None else os.fspath(record), rate_law, trim_delay)
         self._group = _native.Group(self._socket, rank, list(addresses), options)
         _live.add(self)
         return self

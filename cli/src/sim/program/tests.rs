@@ -100,6 +100,7 @@ fn setup(topology: Topology, delivery: Delivery, programs: Option<Programs>) -> 
         reroute_ns: None,
         seed: 3,
         limit_ns: 1_000_000_000,
+        keep_planes: false,
     }
 }
 

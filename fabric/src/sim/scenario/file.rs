@@ -22,7 +22,9 @@ pub struct File {
     #[serde(default = "payload")]
     pub(super) payload: u32,
     pub(super) topology: TopologyWords,
+    #[serde(default)]
     pub(super) workload: WorkloadWords,
+    pub(super) training: Option<TrainingWords>,
     #[serde(default)]
     pub(super) links: Vec<ChangeWords>,
     pub(super) reroute: Option<Duration>,
@@ -38,6 +40,8 @@ pub trait Files {
     fn model(&mut self, name: &str) -> Result<Model, String>;
     /// The network that a fabric file describes; or why it cannot be had.
     fn fabric(&mut self, name: &str) -> Result<Topology, String>;
+    /// Coordinates of the gradient of the network that is trained where its two hidden layers have so many units; or why it cannot be had.
+    fn parameters(&mut self, hidden: u32) -> Result<usize, String>;
     /// The P4 program with its tables, for the switches of a network that run it; or why it cannot be had.
     fn programs(&mut self, network: &Programmed<'_>) -> Result<Programs, String>;
 }
@@ -130,7 +134,7 @@ pub(super) struct FatTreeWords {
     pub(super) delay: Duration,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WorkloadWords {
     pub(super) incast: Option<IncastWords>,
@@ -142,10 +146,61 @@ pub(super) struct WorkloadWords {
 }
 
 impl WorkloadWords {
-    pub(super) fn is_background_alone(&self) -> bool {
+    /// Whether there is more than background.
+    pub(super) fn has_patterns(&self) -> bool {
         let patterns = [self.permutation.is_some(), self.all_to_all.is_some(), self.ring.is_some()];
-        !patterns.contains(&true) && self.incast.is_none() && self.parameter_server.is_none()
+        patterns.contains(&true) || self.incast.is_some() || self.parameter_server.is_some()
     }
+}
+
+/// What is trained, by all hosts.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TrainingWords {
+    #[serde(default = "hidden")]
+    pub(super) hidden: u32,
+    #[serde(default = "batch")]
+    pub(super) batch: u32,
+    #[serde(default = "learning_rate")]
+    pub(super) learning_rate: f32,
+    #[serde(default = "momentum")]
+    pub(super) momentum: f32,
+    #[serde(default = "steps")]
+    pub(super) steps: u32,
+    #[serde(default = "every")]
+    pub(super) every: u32,
+    pub(super) compute: Duration,
+    pub(super) jitter: Option<Duration>,
+    #[serde(default = "target")]
+    pub(super) target: f64,
+}
+
+fn hidden() -> u32 {
+    320
+}
+
+fn batch() -> u32 {
+    8
+}
+
+fn learning_rate() -> f32 {
+    0.02
+}
+
+fn momentum() -> f32 {
+    0.9
+}
+
+fn steps() -> u32 {
+    100
+}
+
+fn every() -> u32 {
+    5
+}
+
+fn target() -> f64 {
+    0.9
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -422,7 +477,7 @@ impl File {
                     Some(&"topology") => run.topology.is_some(),
                     Some(&"workload") => run.workload.is_some(),
                     Some(&"payload") => run.payload.is_some(),
-                    Some(&"links") => false,
+                    Some(&"links" | &"training") => false,
                     _ => true,
                 };
                 let line =

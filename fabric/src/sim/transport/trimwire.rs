@@ -438,4 +438,8 @@ impl Receiver for TrimwireReceiver {
         let kept: f64 = self.planes.iter().map(|&planes| planes::share_kept(planes)).sum();
         kept / self.planes.len() as f64
     }
+
+    fn planes(&self) -> &[u8] {
+        &self.planes
+    }
 }

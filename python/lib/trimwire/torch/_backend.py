@@ -46,6 +46,8 @@ class Options:
     lossy_all_gather: bool = False
     #: Bits a second that a rank sends at most; None: the interface's speed.
     rate_bps: int | None = None
+    #: Seconds that a queue takes from which switches cut: the fabric file's least `shallow_at` over the line's rate. None: 20 µs, which is too little for links slower than some Gbit/s.
+    trim_delay: float | None = None
     #: Threads that encode and decode; None: the processors of this process but one, at most 4.
     threads: int | None = None
     #: A silent rank is given up after so many seconds.
@@ -240,6 +242,7 @@ class ProcessGroupTrimwire(dist.ProcessGroup):
             timeout=timeout,
             planes=chosen.planes,
             rate_bps=chosen.rate_bps,
+            trim_delay=chosen.trim_delay,
             threads=chosen.threads,
             give_up=chosen.give_up,
             key=chosen.key,
