@@ -82,7 +82,7 @@ impl Recipe {
         let (kind, at) = if let Some(flags) = self.tcp_flags {
             frame.extend(self.sequence.to_be_bytes());
             frame.extend(77u32.to_be_bytes());
-            frame.extend([(header / 4 << 4) as u8, flags, 0x20, 0]);
+            frame.extend([((header / 4) << 4) as u8, flags, 0x20, 0]);
             frame.extend(partial.to_be_bytes());
             frame.extend([0, 0]);
             frame.extend(vec![1; self.tcp_options]);
