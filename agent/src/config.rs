@@ -140,8 +140,8 @@ pub struct EndpointConfig {
     pub timeouts: TimeoutConfig,
     /// One ACK per so many data packets (MLT §4.2.3: ten).
     pub ack_every: u32,
-    /// Bytes of DATA that may be on their way to all peers together, and as many from all peers: each has an equal part, [`Self::window_bytes`]. What arrives before the application
-    /// expects it is kept up to twice that part.
+    /// Bytes of DATA that may be on their way to all peers together, and as many from all peers: each has an equal part, [`Self::window_bytes`], and, of messages that it has asked for, at least what
+    /// its path holds. What arrives before the application expects it is kept up to twice that part.
     pub window: u64,
     /// Data leaves in bursts that take so long at the peer's rate, ns, and of at least one packet: what a queue that is about to be cut still has room for.
     pub burst_wire_ns: u64,

@@ -130,7 +130,7 @@ impl Endpoint {
         let peer = self.peers.get_mut(usize::from(rank))?;
         let Self { config, events, stats, spent, .. } = self;
         let result = act(peer, &mut Context { now_ns, age_ns: 0, config, events, stats, spent });
-        let (data_ns, timeout_ns) = (peer.data_ns(config.window_bytes()), peer.timeout_ns());
+        let (data_ns, timeout_ns) = (peer.data_ns(config), peer.timeout_ns());
         self.schedule.update(rank, peer.has_control(), data_ns, timeout_ns);
         Some(result)
     }
@@ -426,10 +426,9 @@ impl Endpoint {
         if now_ns < self.spacing.next_ns() {
             return None;
         }
-        let window = self.config.window_bytes();
         while let Some(rank) = self.schedule.next_data(now_ns) {
             let data = self.with_peer(now_ns, rank, |peer, cx| {
-                let data = peer.next_data(cx, window)?;
+                let data = peer.next_data(cx)?;
                 Some((peer.address_of(data.path)?, data))
             });
             if let Some((to, data)) = data.flatten() {

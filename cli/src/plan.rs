@@ -7,6 +7,7 @@
 mod measure;
 mod options;
 mod report;
+mod train;
 
 use crate::failure::{Failure, Outcome};
 use crate::output::{print, print_json};
@@ -18,8 +19,10 @@ use trimwire_planner::espresso::{Cluster, Model, Plan, check, draw, plan};
 
 /// Plans, or looks at a plan made earlier.
 pub(crate) fn run(options: &Options) -> Outcome {
-    if let Some(Subcommand::Measure(options)) = &options.command {
-        return measure::run(options);
+    match &options.command {
+        Some(Subcommand::Measure(options)) => return measure::run(options),
+        Some(Subcommand::Train(options)) => return train::run(options),
+        None => {}
     }
     let (Some(model), Some(cluster)) = (&options.model, &options.cluster) else {
         return Err(Failure::usage(anyhow::anyhow!("MODEL.yaml and CLUSTER.yaml are wanted")));

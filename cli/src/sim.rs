@@ -158,11 +158,11 @@ const TITLES: [&str; 12] =
 
 fn human(results: &Results) -> String {
     let rows: Vec<Vec<String>> = results.runs.iter().map(row).collect();
-    let mut text = format!("{} (seed {})\n\n{}", results.scenario, results.seed, table(&TITLES, &rows, 1));
-    if let Some(trained) = training::human(&results.runs) {
-        text += &format!("\n{trained}");
+    let text = format!("{} (seed {})\n\n{}", results.scenario, results.seed, table(&TITLES, &rows, 1));
+    match training::human(&results.runs) {
+        Some(trained) => format!("{text}\n{trained}"),
+        None => text,
     }
-    text
 }
 
 fn row(run: &RunReport) -> Vec<String> {

@@ -12,4 +12,4 @@ mod run;
 
 pub use link::Link;
 pub use profile::{Profile, profiles};
-pub use run::{Job, Outcome, Sample, run};
+pub use run::{Job, Outcome, Sample, run, run_with};

@@ -2,6 +2,7 @@
 
 use super::timers::Timer;
 use super::{Context, Due, Peer};
+use crate::config::EndpointConfig;
 use crate::pacing::Pace;
 use crate::transfer::outgoing::{Chunk, Outgoing};
 use crate::wire::{Identity, Progress, Report, Wanted, Writer};
@@ -123,20 +124,23 @@ impl Peer {
     }
 
     /// When data may leave; `None` while there is none, or no more may be on its way.
-    pub(crate) fn data_ns(&self, window: u64) -> Option<u64> {
-        self.next_message(window).map(|_| self.pacer.next_ns())
+    pub(crate) fn data_ns(&self, config: &EndpointConfig) -> Option<u64> {
+        self.next_message(config).map(|_| self.pacer.next_ns())
     }
 
     /// The message that goes first among those that may send.
-    fn next_message(&self, window: u64) -> Option<(u8, u64, u32)> {
+    fn next_message(&self, config: &EndpointConfig) -> Option<(u8, u64, u32)> {
         if !self.session.is_confirmed() {
             return None;
         }
         // What nobody has asked for yet has a window of its own, and leaves room for what is asked for.
         let expected = self.sends.values().filter(|transfer| !transfer.is_not_expected());
         let in_flight: u64 = expected.map(Outgoing::in_flight_bytes).sum();
+        let part = config.window_bytes();
+        let path = self.path_bytes().clamp(part, config.window.max(part));
         let may_send = |&&(_, _, message): &&(u8, u64, u32)| {
             self.sends.get(&message).is_some_and(|transfer| {
+                let window = if transfer.is_asked_for() { path } else { part };
                 let used = if transfer.is_not_expected() { transfer.in_flight_bytes() } else { in_flight };
                 transfer.has_data(window.saturating_sub(used))
             })
@@ -144,10 +148,18 @@ impl Peer {
         self.sending.iter().find(may_send).copied()
     }
 
+    /// Twice what the idle path holds at this rate, for acknowledgements come in batches. With many ranks a peer's part of the window is less than that, and a ring, whose ranks send to one other
+    /// each, would never fill its link.
+    fn path_bytes(&self) -> u64 {
+        let least_ns = self.estimate.data.minimum_ns().unwrap_or(0);
+        (2 * u128::from(self.rate.rate_bps()) * u128::from(least_ns) / 8_000_000_000)
+            .min(u128::from(u64::MAX)) as u64
+    }
+
     /// The next data that may leave at `now_ns`: a burst as long as the peer's rate allows.
-    pub(crate) fn next_data(&mut self, cx: &mut Context<'_>, window: u64) -> Option<Data> {
+    pub(crate) fn next_data(&mut self, cx: &mut Context<'_>) -> Option<Data> {
         let most = self.pacer.burst_limit(self.rate.rate_bps(), FRAME);
-        while let Some(key @ (class, _, message)) = self.next_message(window) {
+        while let Some(key @ (class, _, message)) = self.next_message(cx.config) {
             if self.on_path.1 == 0 {
                 self.on_path = (self.spray.choose(cx.now_ns), cx.config.packets_per_path.max(1));
             }

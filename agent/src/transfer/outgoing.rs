@@ -89,6 +89,8 @@ pub(crate) struct Outgoing {
     trial: Trial,
     /// `Some`: the receiver's application has not asked for it, since then; so often asked.
     not_expected: Option<(u64, u32)>,
+    /// It has: what is on its way goes to rows, and not to where early data waits.
+    asked_for: bool,
     finish: bool,
     stopped: bool,
     progress_ns: u64,
@@ -124,6 +126,7 @@ impl Outgoing {
             inquiry: Inquiry::default(),
             trial: Trial::default(),
             not_expected: None,
+            asked_for: false,
             finish: false,
             stopped: false,
             progress_ns: now_ns,
@@ -179,6 +182,11 @@ impl Outgoing {
     /// Whether the receiver's application has not asked for it, as far as is known.
     pub(crate) fn is_not_expected(&self) -> bool {
         self.not_expected.is_some()
+    }
+
+    /// Whether the receiver's application has asked for it.
+    pub(crate) fn is_asked_for(&self) -> bool {
+        self.asked_for
     }
 
     /// Packets supplied and not sent.
@@ -310,6 +318,7 @@ impl Outgoing {
         if !progress.expected {
             return (feedback, self.on_not_expected(now_ns, timeouts));
         }
+        self.asked_for = true;
         if self.not_expected.take().is_some() {
             self.progress_ns = now_ns;
         }

@@ -1,6 +1,7 @@
 //! What the user asks for.
 
 use super::measure::MeasureOptions;
+use super::train::TrainOptions;
 use crate::failure::EXIT_CODES;
 use clap::Args;
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ Examples:
   trimwire plan examples/plans/lstm.yaml examples/plans/pcie-25g.yaml -o timeline.svg
   trimwire plan MODEL.yaml CLUSTER.yaml --json > plan.json
   trimwire plan measure > cluster.yaml                      what compression and collectives take here
+  trimwire plan train                                       what laws of how much to send do to a training
   trimwire plan MODEL.yaml CLUSTER.yaml --plan plan.json    what the plan takes on this cluster; refused for another model
 
 docs/planner.md explains both files and how options are written.";
@@ -49,4 +51,5 @@ pub(crate) struct Options {
 #[derive(Debug, Clone, clap::Subcommand)]
 pub(crate) enum Subcommand {
     Measure(MeasureOptions),
+    Train(TrainOptions),
 }

@@ -4,8 +4,6 @@ use crate::sensing::Step;
 
 /// A sign plane's packet over the f32s that it stands for: 118 bytes of 448 coordinates.
 const SIGNS: f64 = 118.0 / 1792.0;
-/// Nine planes over the f32s.
-const WHOLE: f64 = 958.0 / 1792.0;
 /// What a cut leaves of a sparse packet.
 const SPARSE: f64 = 200.0 / 1448.0;
 
@@ -23,13 +21,12 @@ pub struct Link {
 }
 
 impl Link {
-    /// Carries `bytes`, which are `ratio` of the uncompressed gradient, while `available_bps` of the link are ours.
+    /// Carries `bytes`, which are `ratio` of the uncompressed gradient and leave at `pace` of the line's rate, while `available_bps` of the link are ours.
     ///
     /// Without trimming, transport uses what there is, and a step that does not fit into BDP and buffer costs a round trip more, in which a hundredth
-    /// is repaired. With trimming, packets leave as far apart as whole ones would at the line's rate: planes that are left out make room, not haste.
-    /// Of what neither goes through meanwhile nor fits the buffer, the tails are missing. (Were packets of fewer planes sent the faster, as a sender
-    /// does that paces bytes, a port with a tenth of the line would cut nine tenths of them whatever the ratio, and no law of ratios could answer.)
-    pub fn carry(&self, at_ns: u64, bytes: u64, ratio: f64, available_bps: f64) -> Step {
+    /// is repaired. With trimming, of what neither goes through while packets leave nor fits the buffer, the tails are missing. (Packets of fewer planes leave the faster, so at one pace a
+    /// port with a tenth of the line cuts nine tenths of them whatever the ratio, and no law of ratios alone could answer.)
+    pub fn carry(&self, at_ns: u64, bytes: u64, ratio: f64, pace: f64, available_bps: f64) -> Step {
         let available = available_bps.max(1.0) / 8e9;
         let sent = bytes as f64;
         let through = sent / available;
@@ -43,7 +40,7 @@ impl Link {
             };
         }
         let line = self.line_bps.max(1.0) / 8e9;
-        let sending = (sent / line).max(WHOLE * sent / ratio.max(1e-9) / line);
+        let sending = sent / (line * pace.clamp(1e-6, 1.0));
         let room = available * sending + self.buffer;
         let head = if ratio >= SIGNS { SIGNS / ratio } else { SPARSE };
         let cut =
@@ -64,23 +61,25 @@ mod tests {
     fn a_link_carries_what_it_has() {
         let link = Link { line_bps: GBPS, propagation_ns: 1e6, buffer: 1e5, trims: false };
         // 125 MB at 1 Gbit/s: a second, and two round trips, for it does not fit BDP and buffer.
-        let step = link.carry(0, 125_000_000, 1.0, GBPS);
+        let step = link.carry(0, 125_000_000, 1.0, 1.0, GBPS);
         assert_eq!((step.delay_ns, step.cut), (1_002_000_000, 0.0));
-        assert_eq!(link.carry(0, 200_000, 1.0, GBPS).delay_ns, 2_600_000);
+        assert_eq!(link.carry(0, 200_000, 1.0, 1.0, GBPS).delay_ns, 2_600_000);
     }
 
     #[test]
     fn what_does_not_fit_is_cut_and_takes_no_longer() {
         let link = Link { line_bps: GBPS, propagation_ns: 0.0, buffer: 0.0, trims: true };
         let (whole, half) =
-            (link.carry(0, 1_000_000, 0.75, GBPS), link.carry(0, 1_000_000, 0.75, GBPS / 2.0));
+            (link.carry(0, 1_000_000, 0.75, 1.0, GBPS), link.carry(0, 1_000_000, 0.75, 1.0, GBPS / 2.0));
         assert_eq!((whole.cut, whole.arrived), (0.0, 1.0));
         assert_eq!(half.delay_ns, whole.delay_ns);
         assert!((half.arrived - 0.5).abs() < 1e-9, "{half:?}");
-        // Fewer planes at the same spacing fit.
-        assert_eq!(link.carry(0, 500_000, 0.375, GBPS * 0.75).cut, 0.0);
+        // Fewer planes at the same spacing fit, and take no longer; left to leave the faster they are cut as before.
+        let spaced = link.carry(0, 500_000, 0.375, 0.5, GBPS / 2.0);
+        assert_eq!((spaced.cut, spaced.delay_ns), (0.0, whole.delay_ns));
+        assert!((link.carry(0, 500_000, 0.375, 1.0, GBPS / 2.0).arrived - 0.5).abs() < 1e-9);
         // Nothing but heads arrives, and they wait.
-        let least = link.carry(0, 1_000_000, 0.75, GBPS / 100.0);
+        let least = link.carry(0, 1_000_000, 0.75, 1.0, GBPS / 100.0);
         assert!(least.cut == 1.0 && least.delay_ns > whole.delay_ns, "{least:?}");
     }
 }

@@ -63,6 +63,18 @@ impl Outcome {
 
 /// Steps until the profile ends. Computing takes up to a hundredth more or less, so that no two steps are the same.
 pub fn run(job: Job, link: Link, profile: &Profile, controller: &mut Controller, seed: u64) -> Outcome {
+    run_with(job, link, profile, controller, seed, |_, _| true)
+}
+
+/// The same, and what each step fared like is told, until the answer is that it is enough: for who trains with it.
+pub fn run_with(
+    job: Job,
+    link: Link,
+    profile: &Profile,
+    controller: &mut Controller,
+    seed: u64,
+    mut each: impl FnMut(&Sample, &Step) -> bool,
+) -> Outcome {
     let mut random = seed;
     let mut now = 0;
     let mut samples = Vec::new();
@@ -70,12 +82,16 @@ pub fn run(job: Job, link: Link, profile: &Profile, controller: &mut Controller,
         now += (job.compute_ns as f64 * (0.99 + 0.02 * uniform(&mut random))) as u64 + 1;
         let ratio = controller.ratio();
         let bytes = (job.gradient * ratio).max(1.0) as u64;
-        let step = link.carry(now, bytes, ratio, profile.at(now));
+        let step = link.carry(now, bytes, ratio, controller.pace(), profile.at(now));
         let step = Step { compute_ns: job.compute_ns, ..step };
         now = step.at_ns;
         // A measurement that is refused leaves the ratio as it is.
         let _ = controller.step(&step);
-        samples.push(Sample { at_ns: now, ratio, arrived: ratio * step.arrived, delay_ns: step.delay_ns });
+        let sample = Sample { at_ns: now, ratio, arrived: ratio * step.arrived, delay_ns: step.delay_ns };
+        samples.push(sample);
+        if !each(&sample, &step) {
+            break;
+        }
     }
     Outcome { samples }
 }

@@ -247,7 +247,7 @@ fn trim_feedback_sends_what_arrives_with_a_few_percent_cut() {
         let mut cuts = Vec::new();
         for _ in 0..60 {
             let ratio = controller.ratio();
-            let step = link.carry(now, (job.gradient * ratio) as u64, ratio, available);
+            let step = link.carry(now, (job.gradient * ratio) as u64, ratio, controller.pace(), available);
             now = step.at_ns + job.compute_ns;
             cuts.push(step.cut);
             controller.step(&step).unwrap();
@@ -255,14 +255,23 @@ fn trim_feedback_sends_what_arrives_with_a_few_percent_cut() {
         let settled = &cuts[16..];
         let mean = settled.iter().sum::<f64>() / settled.len() as f64;
         assert!((0.005..0.07).contains(&mean), "{available}: {cuts:?}");
-        // What there is room for while whole packets would be sent at the line's rate.
-        let fits = 958.0 / 1792.0 * available / 10e9;
-        assert!(
-            (0.95..1.1).contains(&(controller.ratio() / fits)),
-            "{available}: {} for {fits}",
-            controller.ratio()
-        );
+        // Packets leave as fast as the port takes them.
+        let of_port = controller.pace() / (available / 10e9);
+        assert!((0.95..1.1).contains(&of_port), "{available}: a pace of {}", controller.pace());
     }
+}
+
+#[test]
+fn a_step_of_which_everything_was_lost_takes_half_of_trim_feedbacks_pace_and_no_more() {
+    let mut controller = parse("trim-feedback").unwrap();
+    let lost = Step { lost: 1.0, ..Step::whole(1, 1_000_000, 1_000_000) };
+    controller.step(&lost).unwrap();
+    assert_eq!(controller.pace(), 0.5);
+    // What was cut says how much there is room for: a port that has a tenth gets it at once.
+    let mut controller = parse("trim-feedback").unwrap();
+    let cut = Step { cut: 0.95, arrived: 0.12, ..Step::whole(1, 1_000_000, 1_000_000) };
+    controller.step(&cut).unwrap();
+    assert!((controller.pace() - 0.12).abs() < 1e-9);
 }
 
 #[test]
@@ -272,7 +281,7 @@ fn a_budget_holds_where_nothing_is_cut() {
     let (mut now, mut delays) = (0, Vec::new());
     for _ in 0..60 {
         let ratio = controller.ratio();
-        let step = link.carry(now, (100e6 * ratio) as u64, ratio, 1e9);
+        let step = link.carry(now, (100e6 * ratio) as u64, ratio, 1.0, 1e9);
         now = step.at_ns;
         delays.push(step.delay_ns as f64 / 1e6);
         controller.step(&step).unwrap();

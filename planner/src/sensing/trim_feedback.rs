@@ -95,7 +95,8 @@ impl Law for TrimFeedback {
         let used = self.budget_ns.map_or(0.0, |budget| step.delay_ns as f64 / budget as f64);
         if cut > self.high || step.lost > self.high || used > 1.0 {
             let fits = if cut > self.high { arrived } else { 1.0 };
-            let fits = if step.lost > self.high { fits * (1.0 - step.lost) } else { fits }.max(0.1);
+            // What was cut says how much there is room for; what was lost only that there was too much: a burst that even heads did not fit into is soon over.
+            let fits = if step.lost > self.high { fits * (1.0 - step.lost).max(0.5) } else { fits }.max(0.1);
             self.settle();
             self.pace = (self.pace * fits).max(LEAST_PACE);
             // Round trips and heads do not shrink with the ratio, so a delay is not scaled by more than half at a time.

@@ -104,6 +104,13 @@ impl TrimwireSender {
         matches!(self.config.delivery, Delivery::RepairCut | Delivery::RepairDropped)
     }
 
+    /// What an agent has on its way to a peer that has asked for it: its part, and at least twice what the idle path holds at this rate.
+    fn window_bytes(&self) -> u64 {
+        let path = 2 * u128::from(self.law.rate_bps()) * u128::from(self.rtt.minimum_ns().unwrap_or(0))
+            / 8_000_000_000;
+        path.min(u128::from(self.config.window)).max(u128::from(self.window)) as u64
+    }
+
     /// How long others may have been overtaken (docs/agent.md, "Loss"): a quarter of the round trip; what queues add to it on another path; half as much again as was seen.
     fn reordering_ns(&self) -> u64 {
         let least = self.rtt.minimum_ns().unwrap_or(self.flow.base_rtt_ns);
@@ -245,7 +252,7 @@ impl Sender for TrimwireSender {
             return Some(0);
         }
         let waits = !self.repairs.is_empty() || (self.next as usize) < self.states.len();
-        (waits && self.in_flight < self.window).then(|| self.pacer.next_ns())
+        (waits && self.in_flight < self.window_bytes()).then(|| self.pacer.next_ns())
     }
 
     fn poll_transmit(&mut self, now_ns: u64) -> Option<Packet> {
@@ -257,7 +264,7 @@ impl Sender for TrimwireSender {
             let probe = Packet { kind: Kind::Probe, length: CONTROL, ..self.flow.data(now_ns, 0) };
             return Some(Packet { class: CONTROL_CLASS, ..probe });
         }
-        if self.in_flight >= self.window || self.pacer.next_ns() > now_ns {
+        if self.in_flight >= self.window_bytes() || self.pacer.next_ns() > now_ns {
             return None;
         }
         // MLT sends what is missing when everything has left once (§4.2.3).

@@ -1,0 +1,153 @@
+//! The papers' links and models, and who is compared on them.
+
+use super::contender::{Compressor, Contender, Worker};
+use super::{TrainOptions, Trained};
+use crate::training::digits::Digits;
+use crate::training::job::{Hyper, Job as Replicas};
+use anyhow::Context as _;
+use trimwire_planner::scenarios::{Job, Link, Profile, profiles, run_with};
+use trimwire_planner::sensing::parse;
+
+/// Virtual time at which a run ends, ns.
+const END_NS: u64 = 1_200_000_000_000;
+/// Steps between looks at the accuracy.
+const EVERY: usize = 5;
+
+/// A link, a job's times and bytes, and contenders.
+pub(super) struct Scenario {
+    pub(super) name: &'static str,
+    pub(super) what: &'static str,
+    job: Job,
+    bottleneck: Bottleneck,
+    pub(super) contenders: &'static [Contender],
+}
+
+/// What there is of the link.
+enum Bottleneck {
+    /// bit/s.
+    Constant(f64),
+    /// One of the planner's profiles.
+    Named(&'static str),
+}
+
+/// ResNet18, VGG16 and ResNet50: bytes of the gradient; what a step computes is assumed, as the papers do not say.
+const RESNET18: Job = Job { gradient: 46.2e6, compute_ns: 50_000_000 };
+const VGG16: Job = Job { gradient: 553e6, compute_ns: 150_000_000 };
+const RESNET50: Job = Job { gradient: 102e6, compute_ns: 150_000_000 };
+
+const NETSENSE: &[Contender] = &[
+    Contender { name: "all-reduce", law: "fixed:first=1", compressor: Compressor::None },
+    Contender { name: "top-k 0.1", law: "fixed:first=0.1", compressor: Compressor::TopK },
+    Contender { name: "NetSenseML", law: "netsense", compressor: Compressor::NetSense },
+    Contender { name: "nine planes", law: "fixed:first=0.535", compressor: Compressor::Planes },
+    Contender { name: "progress", law: "progress", compressor: Compressor::Planes },
+];
+const DC2: &[Contender] = &[
+    Contender { name: "no compression", law: "fixed:first=1", compressor: Compressor::None },
+    Contender { name: "top-k 0.1", law: "fixed:first=0.1", compressor: Compressor::TopK },
+    Contender { name: "top-k 0.001", law: "fixed:first=0.001", compressor: Compressor::TopK },
+    Contender { name: "random-k 0.1", law: "fixed:first=0.1", compressor: Compressor::RandomK },
+    Contender { name: "DA2, top-k", law: "da2", compressor: Compressor::TopK },
+    Contender { name: "DA4, top-k", law: "da4", compressor: Compressor::TopK },
+    Contender { name: "DA5, top-k", law: "da5", compressor: Compressor::TopK },
+    Contender { name: "DA2, random-k", law: "da2", compressor: Compressor::RandomK },
+    Contender { name: "progress", law: "progress", compressor: Compressor::Planes },
+];
+
+const fn netsense(name: &'static str, what: &'static str, job: Job, bps: f64) -> Scenario {
+    Scenario { name, what, job, bottleneck: Bottleneck::Constant(bps), contenders: NETSENSE }
+}
+
+/// All of them.
+pub(super) const SCENARIOS: &[Scenario] = &[
+    netsense("resnet18-200", "NetSenseML, figure 5: ResNet18's bytes, 200 Mbit/s", RESNET18, 200e6),
+    netsense("resnet18-500", "NetSenseML, figure 5: ResNet18's bytes, 500 Mbit/s", RESNET18, 500e6),
+    netsense("resnet18-800", "NetSenseML, figure 5: ResNet18's bytes, 800 Mbit/s", RESNET18, 800e6),
+    netsense("vgg16-2500", "NetSenseML, figure 6: VGG16's bytes, 2.5 Gbit/s", VGG16, 2.5e9),
+    netsense("vgg16-5000", "NetSenseML, figure 6: VGG16's bytes, 5 Gbit/s", VGG16, 5e9),
+    netsense("vgg16-10000", "NetSenseML, figure 6: VGG16's bytes, 10 Gbit/s", VGG16, 10e9),
+    Scenario {
+        name: "dc2-dynamic",
+        what: "DC2, figures 4 and 5: ResNet50's bytes, a link like figure 3's public cloud",
+        job: RESNET50,
+        bottleneck: Bottleneck::Named("DC2, dynamic"),
+        contenders: DC2,
+    },
+    Scenario {
+        name: "dc2-static",
+        what: "DC2, figure 7: ResNet50's bytes, a link like figure 3's own cluster",
+        job: RESNET50,
+        bottleneck: Bottleneck::Named("DC2, static"),
+        contenders: DC2,
+    },
+];
+
+impl Scenario {
+    fn profile(&self, seed: u64) -> anyhow::Result<Profile> {
+        Ok(match self.bottleneck {
+            Bottleneck::Constant(bps) => Profile { name: self.name, pieces: vec![(0, bps)], end_ns: END_NS },
+            Bottleneck::Named(name) => {
+                let all = profiles(seed);
+                let found =
+                    all.into_iter().find(|profile| profile.name == name).context("no such profile")?;
+                Profile { end_ns: END_NS, ..found }
+            }
+        })
+    }
+
+    /// Trains under one contender, until the steps or the time are over.
+    pub(super) fn train(&self, contender: &Contender, options: &TrainOptions) -> anyhow::Result<Trained> {
+        let profile = self.profile(options.seed)?;
+        let trims = matches!(contender.compressor, Compressor::Planes);
+        // A millisecond without queues; a shallow buffer of 1 MB.
+        let link = Link { line_bps: profile.line_bps(), propagation_ns: 1e6, buffer: 1e6, trims };
+        let mut controller = parse(contender.law)?;
+        let hyper = Hyper { hidden: usize::from(options.hidden), ..Hyper::default() };
+        let workers = usize::from(options.workers);
+        let mut replicas = Replicas::new(hyper, Digits::load()?, workers, options.seed);
+        let length = replicas.parameters();
+        let mut memory: Vec<Worker> =
+            (0..workers).map(|rank| Worker::new(rank, length, options.seed)).collect::<Result<_, _>>()?;
+        let mut curve = vec![(0.0, replicas.accuracy())];
+        let (mut steps, mut failed) = (0, None);
+        let outcome = run_with(self.job, link, &profile, &mut controller, options.seed, |sample, step| {
+            let mut sum = vec![0.0; length];
+            for (rank, gradient) in replicas.gradients().iter().enumerate() {
+                let sent = memory[rank].send(
+                    contender.compressor,
+                    gradient,
+                    replicas.weights(rank),
+                    steps,
+                    sample.ratio,
+                    step.cut,
+                );
+                match sent {
+                    Ok(arrived) => sum.iter_mut().zip(arrived).for_each(|(sum, value)| *sum += value),
+                    Err(error) => {
+                        failed = Some(error);
+                        return false;
+                    }
+                }
+            }
+            (0..workers).for_each(|rank| replicas.apply(rank, &sum));
+            steps += 1;
+            if steps.is_multiple_of(EVERY as u32) || steps == options.steps {
+                curve.push((sample.at_ns as f64 / 1e9, replicas.accuracy()));
+            }
+            steps < options.steps
+        });
+        if let Some(error) = failed {
+            return Err(error.context(format!("{}, step {steps}", contender.name)));
+        }
+        Ok(Trained {
+            contender: contender.name,
+            law: contender.law,
+            steps: outcome.samples.len(),
+            seconds_to_target: curve.iter().find(|(_, right)| *right >= options.target).map(|(at, _)| *at),
+            accuracy: curve.last().map_or(0.0, |(_, right)| *right),
+            steps_per_second: outcome.throughput(),
+            ratio: outcome.sent(),
+            curve,
+        })
+    }
+}
