@@ -170,6 +170,12 @@ impl Switch {
         self.traffic.configure(port, line);
     }
 
+    /// Lets a port send at most so many frames from `now_ns` on, whatever its rate (`None`: any number); others wait in its queues, where the
+    /// program sees them. For an interface that is slower than its port.
+    pub fn grant(&mut self, now_ns: u64, port: u16, frames: Option<usize>) {
+        self.traffic.grant(now_ns, port, frames);
+    }
+
     /// A port's link went down, or came up again: groups leave out members that watch it. All links are up at first.
     pub fn set_link_up(&mut self, port: u16, up: bool) {
         let changed = if up { self.down.remove(&port) } else { self.down.insert(port) };

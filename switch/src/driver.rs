@@ -1,6 +1,7 @@
 //! Puts a [`Switch`](crate::Switch) on Linux interfaces: packet sockets and the real clock, on the caller's thread.
 
 mod files;
+mod offload;
 mod packet_socket;
 mod ring;
 
@@ -20,6 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 pub use crate::pcap::CaptureError;
+pub use offload::Refusal;
 use packet_socket::wait;
 pub use packet_socket::{PacketSocket, Received, Sent};
 
@@ -27,8 +29,7 @@ pub use packet_socket::{PacketSocket, Received, Sent};
 const REOPEN_NS: u64 = 1_000_000_000;
 /// The stop flag is looked at no less often.
 const LONGEST_WAIT_NS: u64 = 200_000_000;
-/// Frames a port keeps while the kernel's buffer is full. Queues belong into the traffic manager: this is a port whose
-/// rate is set higher than its interface's.
+/// Frames a port keeps while the kernel's buffer is full, of one turn in which the interface was found to be slower than the port.
 const MOST_OUTGOING: usize = 1024;
 
 /// A port on an interface.
@@ -88,7 +89,7 @@ pub struct PortStats {
     pub lost: u64,
     /// Not received: the kernel's receive buffer was full.
     pub missed: u64,
-    /// Not received: a sender left segmentation to the interface, or a frame longer than 9,230 bytes.
+    /// Not received: bursts that cannot be cut up into frames ([`Refusal`]), and frames longer than 9,230 bytes.
     pub refused: u64,
 }
 
@@ -158,6 +159,9 @@ struct Port {
     ready: bool,
     reopen_at_ns: u64,
     outgoing: Vec<Vec<u8>>,
+    /// Frames that the interface is trusted to take: one after its buffer was full, twice as many each time that it takes all;
+    /// `MOST_OUTGOING` stands for any number. Others wait in the switch's queues, where the program sees them.
+    window: usize,
     stats: PortStats,
     warned: bool,
     capture: Option<Capture>,
@@ -351,6 +355,10 @@ impl Driver {
         let unix_ns = self.start_unix_ns + now_ns;
         let mut switch = self.switch.lock().unwrap_or_else(PoisonError::into_inner);
         self.spent.drain(..).for_each(|frame| switch.recycle(frame));
+        for port in self.ports.iter().filter(|port| port.window < MOST_OUTGOING) {
+            let frames = if port.outgoing.is_empty() { port.window } else { 0 };
+            switch.grant(now_ns, port.attachment.port, Some(frames));
+        }
         for port in self.ports.iter_mut().filter(|port| port.ready) {
             let number = port.attachment.port;
             let Some(socket) = &mut port.socket else { continue };
@@ -367,7 +375,7 @@ impl Driver {
                     more |= received.full;
                     port.stats.received += received.frames;
                     port.stats.missed += received.missed;
-                    port.refused(received.refused);
+                    port.refused(received.refused, received.refusal);
                 }
                 Err(error) => port.failed(&error, now_ns),
             }
@@ -410,6 +418,16 @@ impl Driver {
                 None => port.flush(&mut self.spent, now_ns, unix_ns),
             }
         }
+        let free =
+            self.ports.iter_mut().filter(|port| port.outgoing.is_empty() && port.window < MOST_OUTGOING);
+        for port in free {
+            port.window *= 2;
+            more = true;
+            if port.window >= MOST_OUTGOING {
+                let mut switch = self.switch.lock().unwrap_or_else(PoisonError::into_inner);
+                switch.grant(now_ns, port.attachment.port, None);
+            }
+        }
         if now_ns >= self.missed_at_ns {
             self.missed_at_ns = now_ns + MISSED_NS;
             for port in &mut self.ports {
@@ -441,6 +459,7 @@ impl Port {
             ready: true,
             reopen_at_ns,
             outgoing: Vec::new(),
+            window: MOST_OUTGOING,
             stats: PortStats::default(),
             warned: false,
             capture: None,
@@ -484,6 +503,9 @@ impl Port {
             self.outgoing.iter().take(sent.taken).for_each(|frame| capture.sent(unix_ns, frame));
         }
         spent.extend(self.outgoing.drain(..sent.taken));
+        if !self.outgoing.is_empty() {
+            self.window = 1;
+        }
         if self.outgoing.len() > MOST_OUTGOING {
             self.stats.lost += (self.outgoing.len() - MOST_OUTGOING) as u64;
             spent.extend(self.outgoing.drain(MOST_OUTGOING..));
@@ -491,14 +513,13 @@ impl Port {
     }
 
     /// Frames came that are none.
-    fn refused(&mut self, count: u64) {
+    fn refused(&mut self, count: u64, why: Option<Refusal>) {
         self.stats.refused += count;
-        if count > 0 && !self.warned {
-            self.warned = true;
+        if let Some(why) = why.filter(|_| !std::mem::replace(&mut self.warned, true)) {
             let Attachment { port, interface } = &self.attachment;
             tracing::warn!(
-                "port {port}: interface '{interface}' gives segments of many frames in one, which are dropped; \
-                 turn that off at the sender: ethtool -K IFACE tso off gso off gro off"
+                "port {port}: interface '{interface}' gives what is no frame and cannot be cut up into frames: {why}; it is dropped. \
+                 Turn such bursts off at the sender: ethtool -K IFACE tso off gso off gro off lro off"
             );
         }
     }

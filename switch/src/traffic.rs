@@ -90,6 +90,14 @@ struct Port<T> {
     remainder: u64,
     /// The port stands in the service heap, or its packet is out for egress.
     armed: bool,
+    /// Packets that may be served until more are granted; `None` is without bound.
+    credit: Option<usize>,
+}
+
+impl<T> Port<T> {
+    fn may_serve(&self) -> bool {
+        !self.scheduler.is_idle() && self.credit != Some(0)
+    }
 }
 
 /// Queues and lines of all ports.
@@ -193,6 +201,21 @@ impl<T> TrafficManager<T> {
         }
     }
 
+    /// Lets a port serve at most so many packets from `now_ns` on, whatever its line's rate (`None`: any number): for what is behind the line
+    /// and takes no more. What is not served waits.
+    pub fn grant(&mut self, now_ns: u64, port: u16, packets: Option<usize>) {
+        let position = self.position(port);
+        let port = &mut self.ports[position];
+        port.credit = packets;
+        if port.armed && !port.may_serve() {
+            port.armed = false;
+            self.service.retain(|&Reverse((_, other))| other != position);
+        } else if !port.armed && port.may_serve() {
+            port.armed = true;
+            self.service.push(Reverse((now_ns.max(port.free_at_ns), position)));
+        }
+    }
+
     /// Queues a packet of `length` bytes; gives it back when it is dropped ([`QueueStats::drops`] tells why) or there is no
     /// such queue.
     pub fn enqueue(&mut self, now_ns: u64, port: u16, queue: u8, length: u32, item: T) -> Result<(), T> {
@@ -221,7 +244,7 @@ impl<T> TrafficManager<T> {
         queue.waiting.push_back(Waiting { item, length, enqueued_ns: now_ns, depth });
         self.buffered_bytes += u64::from(length);
         port.scheduler.set_backlog(number, true);
-        if !port.armed {
+        if !port.armed && port.may_serve() {
             port.armed = true;
             self.service.push(Reverse((now_ns.max(port.free_at_ns), position)));
         }
@@ -254,6 +277,7 @@ impl<T> TrafficManager<T> {
         self.buffered_bytes -= u64::from(length);
         port.scheduler.set_backlog(number, !queue.waiting.is_empty());
         port.serving = number;
+        port.credit = port.credit.map(|packets| packets.saturating_sub(1));
         Some(Dequeued {
             port: port.number,
             queue: number as u8,
@@ -284,7 +308,7 @@ impl<T> TrafficManager<T> {
             start_ns + (time / rate) as u64
         };
         port.free_at_ns = end_ns;
-        port.armed = !port.scheduler.is_idle();
+        port.armed = port.may_serve();
         if port.armed {
             self.service.push(Reverse((end_ns, position)));
         }
@@ -361,6 +385,7 @@ impl<T> TrafficManager<T> {
             free_at_ns: 0,
             remainder: 0,
             armed: false,
+            credit: None,
         });
         position
     }

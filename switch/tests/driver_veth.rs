@@ -107,6 +107,40 @@ fn a_line_keeps_its_rate() {
 }
 
 #[test]
+fn an_interface_that_is_slower_than_its_port_fills_the_ports_queues_and_loses_nothing() {
+    if !enter_namespace("driver_veth: slow interface") {
+        return;
+    }
+    let attachments = veth_pairs(2);
+    // 40 Mbit/s; what waits there is more than a socket's buffer holds.
+    let shape = "qdisc add dev s1 root tbf rate 40mbit burst 4000 limit 4000000";
+    let shaped = std::process::Command::new("tc").args(shape.split(' ')).output();
+    if !shaped.is_ok_and(|output| output.status.success()) {
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED driver_veth: slow interface: no tc, or a kernel without tbf"
+        );
+        return;
+    }
+    let running = Running::start(switch(PortConfig::default()), attachments);
+    let (near, far) = (Wire::open("h0"), Wire::open("h1"));
+    const FRAMES: usize = 2_500;
+    let frame = frame(1_200);
+    for _ in 0..FRAMES {
+        assert!(near.send(&frame));
+    }
+    for i in 0..FRAMES {
+        assert!(far.receive(10_000).is_some(), "frame {i} of {FRAMES}");
+    }
+    let queues = running.switch.lock().unwrap().all_queue_stats();
+    let most =
+        queues.iter().filter(|((port, _), _)| *port == 1).map(|(_, queue)| queue.watermark_packets).max();
+    assert!(most > Some(500), "{most:?}: a program that looks at its queue sees none");
+    let stats = running.stop().stats();
+    assert_eq!((stats[&0].missed, stats[&1].sent, stats[&1].lost), (0, FRAMES as u64, 0));
+}
+
+#[test]
 fn an_interface_that_goes_and_returns_is_taken_up_again() {
     if !enter_namespace("driver_veth: interface gone") {
         return;

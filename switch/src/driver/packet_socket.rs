@@ -4,6 +4,7 @@
     reason = "libc's packet sockets, recvmmsg and sendmmsg have no safe wrapper with PACKET_AUXDATA"
 )]
 
+use super::offload::{Burst, Offload, Refusal};
 use super::ring::Ring;
 use std::ffi::CString;
 use std::io;
@@ -14,11 +15,11 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 const BATCH: usize = 32;
 /// Longest frame: a jumbo one with a VLAN tag.
 const FRAME: usize = 9_234;
+const TAG: usize = 4;
+/// Room for a burst: 64 KiB of IP, Ethernet's header and tags. Not so many pages, lest all buffers begin in the same lines of a cache.
+const BURST: usize = 65_600;
 /// Room for one `tpacket_auxdata` control message.
 const CONTROL: usize = 64;
-/// `struct virtio_net_hdr`, which PACKET_VNET_HDR puts before every frame in both directions.
-pub(super) const VNET: usize = 10;
-const VNET_NEEDS_CHECKSUM: u8 = 1;
 /// Asked of the kernel for what waits to be received: 10 ms at 10 Gbit/s.
 const RECEIVE_BUFFER: libc::c_int = 16 << 20;
 /// Where a VLAN tag stands in a frame.
@@ -28,8 +29,10 @@ const TAG_AT: usize = 12;
 #[derive(Debug)]
 pub struct PacketSocket {
     fd: OwnedFd,
-    /// A batch, and one for a frame that gets a tag.
-    buffers: Vec<[u8; FRAME]>,
+    /// For a batch of bursts, or for one where there is a ring, whose slots are buffers. What is not used is never touched: no memory.
+    buffers: Vec<u8>,
+    /// For a frame that gets a tag.
+    tagged: Box<[u8; FRAME]>,
     /// Absent where the kernel had no memory for one.
     ring: Option<Ring>,
 }
@@ -39,11 +42,13 @@ pub struct PacketSocket {
 pub struct Received {
     /// Handed on.
     pub frames: u64,
-    /// Not single frames: segmentation was left to the interface, or longer than any frame we take.
+    /// Bursts that cannot be cut up into frames, frames that are too long.
     pub refused: u64,
+    /// Why, for one of them.
+    pub refusal: Option<Refusal>,
     /// Longer than a slot of the ring, and the socket's buffer was full.
     pub missed: u64,
-    /// The batch was full: more may wait.
+    /// So many frames came that more may wait.
     pub full: bool,
 }
 
@@ -109,7 +114,8 @@ impl PacketSocket {
         }
         // The interface is down: `bind` succeeds and leaves the error with the socket.
         fail(option(&fd, libc::SOL_SOCKET, libc::SO_ERROR)?)?;
-        Ok(Self { fd, buffers: vec![[0; FRAME]; BATCH + 1], ring })
+        let most = if ring.is_some() { 1 } else { BATCH };
+        Ok(Self { fd, buffers: vec![0; most * BURST], tagged: Box::new([0; FRAME]), ring })
     }
 
     /// Frames lost since the last call because the receive buffer was full.
@@ -119,26 +125,30 @@ impl PacketSocket {
             .map_or(0, |[_, drops]| u64::from(drops))
     }
 
-    /// Hands the frames that wait, at most a batch, to `take`. A VLAN tag that the kernel took off is put back, a checksum
-    /// that it left to the interface is computed.
+    /// Hands the frames that wait to `take`, a batch, or more where bursts among them are cut up into more. A VLAN tag that the kernel took off
+    /// is put back, a checksum that was left to the interface is computed.
     ///
     /// # Errors
     /// Those that mean that the interface is gone or down.
     pub fn receive(&mut self, mut take: impl FnMut(&[u8])) -> io::Result<Received> {
-        let Self { fd, buffers, ring } = self;
-        let Some((tagged, buffers)) = buffers.split_last_mut() else { return Ok(Received::default()) };
+        let Self { fd, buffers, tagged, ring } = self;
         let Some(ring) = ring else { return receive_copies(fd, buffers, tagged, &mut take) };
         let mut received = Received::default();
         for _ in 0..BATCH {
+            if received.frames >= BATCH as u64 {
+                break;
+            }
             let slot = ring.take(|slot| {
                 if slot.is_copied {
-                    return receive_copies(fd, &mut buffers[..1], tagged, &mut take);
+                    return receive_copies(fd, buffers, tagged, &mut take);
                 }
                 let mut one = Received::default();
-                if slot.is_cut && slot.offload[1] == 0 {
-                    one.missed = 1;
+                let offload = Offload::of(slot.offload);
+                if slot.frame.len() < slot.length {
+                    let burst = Burst::parse(slot.frame, slot.length, &offload, FRAME - TAG);
+                    one.missed = burst.map_or(1, |burst| burst.frames() as u64);
                 } else {
-                    one.hand_on(&slot.offload, slot.frame, slot.vlan, tagged, &mut take);
+                    one.hand_on(&offload, slot.frame, slot.vlan, tagged, &mut take);
                 }
                 Ok(one)
             });
@@ -152,6 +162,7 @@ impl PacketSocket {
             let one = slot?;
             received.frames += one.frames;
             received.refused += one.refused;
+            received.refusal = received.refusal.or(one.refusal);
             received.missed += one.missed;
         }
         received.full = true;
@@ -164,7 +175,7 @@ impl PacketSocket {
     /// Those that mean that the interface is gone or down. A frame that it refuses holds up no other.
     pub fn send(&self, frames: &[Vec<u8>]) -> io::Result<Sent> {
         let mut sent = Sent::default();
-        let plain = [0u8; VNET];
+        let plain = [0u8; Offload::BYTES];
         while sent.taken < frames.len() {
             let rest = &frames[sent.taken..];
             // SAFETY: iovec and mmsghdr are plain data for which all zeroes are valid.
@@ -173,7 +184,7 @@ impl PacketSocket {
             let batch = rest.len().min(BATCH);
             for (i, frame) in rest[..batch].iter().enumerate() {
                 vectors[i] = [
-                    libc::iovec { iov_base: plain.as_ptr().cast_mut().cast(), iov_len: VNET },
+                    libc::iovec { iov_base: plain.as_ptr().cast_mut().cast(), iov_len: Offload::BYTES },
                     libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() },
                 ];
                 headers[i].msg_hdr.msg_iov = vectors[i].as_mut_ptr();
@@ -206,20 +217,19 @@ impl PacketSocket {
 /// Frames that the kernel copies out of the socket, at most one for each buffer.
 fn receive_copies(
     fd: &OwnedFd,
-    buffers: &mut [[u8; FRAME]],
+    buffers: &mut [u8],
     tagged: &mut [u8; FRAME],
     take: &mut impl FnMut(&[u8]),
 ) -> io::Result<Received> {
     let mut controls = [[0u64; CONTROL / 8]; BATCH];
     // SAFETY: iovec and mmsghdr are plain data for which all zeroes are valid.
     let (mut vectors, mut headers): ([[libc::iovec; 2]; BATCH], [libc::mmsghdr; BATCH]) = unsafe { zeroed() };
-    let mut offloads = [[0u8; VNET]; BATCH];
-    let batch = buffers.len().min(BATCH);
-    for i in 0..batch {
-        // Room for a tag is left at the end of each buffer.
+    let mut offloads = [[0u8; Offload::BYTES]; BATCH];
+    let batch = (buffers.len() / BURST).min(BATCH);
+    for (i, buffer) in buffers.chunks_exact_mut(BURST).take(batch).enumerate() {
         vectors[i] = [
-            libc::iovec { iov_base: offloads[i].as_mut_ptr().cast(), iov_len: VNET },
-            libc::iovec { iov_base: buffers[i].as_mut_ptr().cast(), iov_len: FRAME - 4 },
+            libc::iovec { iov_base: offloads[i].as_mut_ptr().cast(), iov_len: Offload::BYTES },
+            libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: BURST },
         ];
         headers[i].msg_hdr.msg_iov = vectors[i].as_mut_ptr();
         headers[i].msg_hdr.msg_iovlen = 2;
@@ -238,55 +248,77 @@ fn receive_copies(
     };
     if count < 0 {
         let error = io::Error::last_os_error();
-        return match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(Received::default()),
+        let mut received = Received::default();
+        return match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::EINTR) => Ok(received),
+            // PACKET_VNET_HDR cannot say what it is; it was taken off the socket.
+            Some(libc::EINVAL) => {
+                received.refuse(Refusal::Unnamed);
+                Ok(received)
+            }
             _ => Err(error),
         };
     }
     let count = (count as usize).min(batch);
     let mut received = Received { full: count == batch, ..Received::default() };
-    for ((buffer, header), offload) in buffers.iter_mut().zip(&headers[..count]).zip(&offloads) {
+    let buffers = buffers.chunks_exact_mut(BURST);
+    for ((buffer, header), offload) in buffers.zip(&headers[..count]).zip(&offloads) {
         if header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0 {
-            received.refused += 1;
+            received.refuse(Refusal::TooLong);
             continue;
         }
-        let length = (header.msg_len as usize).saturating_sub(VNET).min(FRAME - 4);
+        let length = (header.msg_len as usize).saturating_sub(Offload::BYTES).min(BURST);
         let (frame, vlan) = (&mut buffer[..length], vlan_tag(&header.msg_hdr));
-        received.hand_on(offload, frame, vlan, tagged, take);
+        received.hand_on(&Offload::of(*offload), frame, vlan, tagged, take);
     }
     Ok(received)
 }
 
 impl Received {
-    /// Makes a frame whole and hands it to `take`; `buffer` is for one that gets a tag.
+    /// Does what was left to the interface and hands the frames that come of it to `take`; `tagged` is for one that gets a tag.
     fn hand_on(
         &mut self,
-        offload: &[u8; VNET],
+        offload: &Offload,
         frame: &mut [u8],
-        vlan: Option<[u8; 4]>,
-        buffer: &mut [u8; FRAME],
+        vlan: Option<[u8; TAG]>,
+        tagged: &mut [u8; FRAME],
         take: &mut impl FnMut(&[u8]),
     ) {
-        let &[flags, segmentation, _, _, _, _, start0, start1, offset0, offset1] = offload;
-        if segmentation != 0 {
-            self.refused += 1;
-            return;
+        if offload.is_burst() {
+            match Burst::parse(frame, frame.len(), offload, FRAME - TAG) {
+                Ok(burst) => burst.cut(frame, |frame| self.hand_on_whole(frame, vlan, tagged, take)),
+                Err(why) => self.refuse(why),
+            }
+        } else if frame.len() > FRAME - TAG {
+            self.refuse(Refusal::TooLong);
+        } else {
+            offload.finish(frame);
+            self.hand_on_whole(frame, vlan, tagged, take);
         }
-        if flags & VNET_NEEDS_CHECKSUM != 0 {
-            let start = usize::from(u16::from_ne_bytes([start0, start1]));
-            let offset = usize::from(u16::from_ne_bytes([offset0, offset1]));
-            finish_checksum(frame, start, offset);
-        }
+    }
+
+    fn hand_on_whole(
+        &mut self,
+        frame: &[u8],
+        vlan: Option<[u8; TAG]>,
+        tagged: &mut [u8; FRAME],
+        take: &mut impl FnMut(&[u8]),
+    ) {
         self.frames += 1;
-        match (vlan, frame.split_at_checked(TAG_AT)) {
-            (Some(tag), Some((addresses, rest))) if frame.len() + 4 <= FRAME => {
-                buffer[..TAG_AT].copy_from_slice(addresses);
-                buffer[TAG_AT..TAG_AT + 4].copy_from_slice(&tag);
-                buffer[TAG_AT + 4..frame.len() + 4].copy_from_slice(rest);
-                take(&buffer[..frame.len() + 4]);
+        match (vlan, frame.split_at_checked(TAG_AT), tagged.get_mut(..frame.len() + TAG)) {
+            (Some(tag), Some((addresses, rest)), Some(tagged)) => {
+                tagged[..TAG_AT].copy_from_slice(addresses);
+                tagged[TAG_AT..TAG_AT + TAG].copy_from_slice(&tag);
+                tagged[TAG_AT + TAG..].copy_from_slice(rest);
+                take(tagged);
             }
             _ => take(frame),
         }
+    }
+
+    fn refuse(&mut self, why: Refusal) {
+        self.refused += 1;
+        self.refusal = self.refusal.or(Some(why));
     }
 }
 
@@ -353,24 +385,8 @@ fn option<T: Default>(fd: &OwnedFd, level: libc::c_int, option: libc::c_int) -> 
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
 }
 
-/// Does what a sender left to its interface (CHECKSUM_PARTIAL, on veth the rule): the field at `start + offset` holds the
-/// pseudo-header's sum, the checksum covers everything from `start` on (RFC 1071).
-fn finish_checksum(frame: &mut [u8], start: usize, offset: usize) {
-    let Some(covered) = frame.get_mut(start..).filter(|covered| covered.len() >= offset + 2) else { return };
-    let sum: u64 = covered
-        .chunks(2)
-        .map(|pair| u64::from(pair[0]) << 8 | pair.get(1).map_or(0, |&low| u64::from(low)))
-        .sum();
-    // Frames are below 2^16 bytes, so two folds are enough.
-    let folded = (sum & 0xffff) + (sum >> 16);
-    let checksum = !((folded & 0xffff) + (folded >> 16)) as u16;
-    // UDP sends a computed 0 as all ones (RFC 768); for TCP the two are the same number.
-    let checksum = if checksum == 0 { 0xffff } else { checksum };
-    covered[offset..offset + 2].copy_from_slice(&checksum.to_be_bytes());
-}
-
 /// The four bytes of a VLAN tag that the kernel moved out of the frame into the control message.
-fn vlan_tag(header: &libc::msghdr) -> Option<[u8; 4]> {
+fn vlan_tag(header: &libc::msghdr) -> Option<[u8; TAG]> {
     // SAFETY: the kernel filled `header`, whose control area is still alive; CMSG_FIRSTHDR checks its length.
     let message = unsafe { libc::CMSG_FIRSTHDR(header).as_ref() }?;
     if (message.cmsg_level, message.cmsg_type) != (libc::SOL_PACKET, libc::PACKET_AUXDATA) {

@@ -28,14 +28,14 @@ unsafe impl Send for Ring {}
 /// A frame in a slot.
 pub(super) struct Slot<'a> {
     /// `struct virtio_net_hdr` and the frame, as far as it has room.
-    pub(super) offload: [u8; super::packet_socket::VNET],
+    pub(super) offload: [u8; super::offload::Offload::BYTES],
     pub(super) frame: &'a mut [u8],
     /// The tag that the kernel took off: protocol and value.
     pub(super) vlan: Option<[u8; 4]>,
     /// The whole frame waits in the socket.
     pub(super) is_copied: bool,
-    /// It had no room, and nobody has the rest.
-    pub(super) is_cut: bool,
+    /// Bytes of the frame before it was put here: more where it had no room, and if it is not copied, nobody has the rest.
+    pub(super) length: usize,
 }
 
 impl Ring {
@@ -105,7 +105,7 @@ impl Ring {
             frame: &mut frame[..length],
             vlan: (held & libc::TP_STATUS_VLAN_VALID != 0).then_some([high, low, tag0, tag1]),
             is_copied: held & libc::TP_STATUS_COPY != 0,
-            is_cut: (length as u32) < header.tp_len,
+            length: header.tp_len as usize,
         });
         status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.next = (self.next + 1) % self.slots;

@@ -119,6 +119,9 @@ pub(crate) struct Arguments {
     /// Accepted and ignored: nothing is kept back from the log.
     #[arg(long, hide = true)]
     pub(crate) log_flush: bool,
+    /// Accepted and ignored: --pcap keeps what packets hold.
+    #[arg(long, value_name = "BYTES", hide = true)]
+    pub(crate) dump_packet_data: Option<u64>,
     /// Accepted and ignored: there are no nanomsg notifications.
     #[arg(long, value_name = "SOCKET", hide = true)]
     pub(crate) notifications_addr: Option<String>,

@@ -15,6 +15,8 @@ use trimwire_switch::{PortConfig, TrafficConfig};
 
 /// P4Runtime's, as IANA has it.
 const DEFAULT_PORT: u16 = 9559;
+/// Bytes of a queue under BMv2's name: `simple_switch`'s queues hold 64 packets.
+const BMV2_QUEUE_BYTES: u64 = 64 * 1_518;
 
 /// PEM files of a server that speaks TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +43,8 @@ pub(crate) struct Options {
     /// Queues, buffer, unit of depths.
     pub(crate) traffic: TrafficConfig,
     priority_queues: Option<u8>,
+    /// Bytes of a queue, unless something else is said.
+    usual_limit_bytes: u64,
     /// Where P4Runtime is served.
     pub(crate) grpc: SocketAddr,
     /// Absent: in the clear.
@@ -144,6 +148,11 @@ impl Options {
             default_port: PortConfig::default(),
             traffic: TrafficConfig::default(),
             priority_queues: target.priority_queues,
+            usual_limit_bytes: if as_bmv2 {
+                BMV2_QUEUE_BYTES
+            } else {
+                PortConfig::default().queue_limit_bytes
+            },
             grpc,
             tls,
             limits,
@@ -167,9 +176,7 @@ impl Options {
         let (flag_rate, flag_limit) = (*rate, *queue_limit);
         self.default_port = PortConfig {
             rate_bps: flag_rate.or(file.all.rate_bps).unwrap_or(0),
-            queue_limit_bytes: flag_limit
-                .or(file.all.queue_limit_bytes)
-                .unwrap_or(PortConfig::default().queue_limit_bytes),
+            queue_limit_bytes: flag_limit.or(file.all.queue_limit_bytes).unwrap_or(self.usual_limit_bytes),
         };
         self.ports.clear();
         if let Some(port) = self.cpu_port {
@@ -311,6 +318,25 @@ mod tests {
         let as_bmv2 = |line: &str| parse_as("/opt/simple_switch_grpc", line).unwrap().grpc;
         assert_eq!(as_bmv2(open), "0.0.0.0:50051".parse().unwrap());
         assert_eq!(as_bmv2("--no-p4"), "0.0.0.0:9559".parse().unwrap());
+    }
+
+    #[test]
+    fn under_bmv2s_name_a_queue_holds_what_bmv2s_holds() {
+        let limit = |name: &str, line: &str| parse_as(name, line).unwrap().default_port.queue_limit_bytes;
+        assert_eq!(limit("simple_switch_grpc", "--no-p4"), 64 * 1_518);
+        assert_eq!(limit("simple_switch_grpc", "--no-p4 --queue-limit 1MiB"), 1 << 20);
+        assert_eq!(limit("trimwire-switch", "--no-p4"), PortConfig::default().queue_limit_bytes);
+    }
+
+    #[test]
+    fn the_tutorials_own_command_lines_are_understood() {
+        for line in [
+            "--log-file ss-log --log-flush --dump-packet-data 10000 -i 0@veth0 -i 1@veth2 --no-p4",
+            "-i 1@s1-eth1 -i 2@s1-eth2 --pcap /tmp --nanolog ipc:///tmp/bm-0-log.ipc --device-id 0 build/basic.json --log-console \
+             --thrift-port 9090 -- --grpc-server-addr 0.0.0.0:50051 --cpu-port 510 --priority-queues 8",
+        ] {
+            assert!(parse_as("simple_switch_grpc", line).is_ok(), "{line}");
+        }
     }
 
     #[test]

@@ -300,3 +300,46 @@ fn a_queue_can_be_set_up_anew_while_it_is_in_use() {
     assert_eq!(manager.queue_config(1, 7), Some(capped(500)));
     assert_eq!(manager.queue_config(2, 7), Some(QueueConfig::default()));
 }
+
+#[test]
+fn a_port_serves_no_more_than_it_is_granted_and_nothing_is_lost_or_overtaken() {
+    let mut manager = manager(&[]);
+    let mut next = source(0x6772_616e);
+    let (mut offered, mut served, mut now_ns, mut credit) = (Vec::new(), Vec::new(), 0, None);
+    for _ in 0..5_000 {
+        now_ns += u64::from(next() % 700);
+        match next() % 4 {
+            0 => {
+                credit = [None, Some(0), Some(1), Some(3)][next() as usize % 4];
+                manager.grant(now_ns, 1, credit);
+            }
+            1 | 2 => {
+                let number = offered.len() as u32;
+                // One queue: what is offered first is served first.
+                manager.enqueue(now_ns, 1, 3, 1 + number % 40, number).unwrap();
+                offered.push(number);
+            }
+            _ => {
+                while let Some(packet) = manager.dequeue(now_ns) {
+                    served.push(packet.item);
+                    manager.transmitted(1, packet.start_ns, 1 + packet.item as usize % 40);
+                    credit = credit.map(|left: usize| left.checked_sub(1).expect("more than was granted"));
+                }
+                // Whatever could be served was.
+                let waits = served.len() < offered.len() && credit != Some(0);
+                assert_eq!(manager.next_service().is_some(), waits);
+            }
+        }
+    }
+    manager.grant(now_ns, 1, None);
+    while let Some(packet) = manager.next_service().and_then(|at_ns| manager.dequeue(at_ns)) {
+        served.push(packet.item);
+        manager.transmitted(1, packet.start_ns, 1 + packet.item as usize % 40);
+    }
+    assert!(served == offered && served.len() > 1_000, "{} of {}", served.len(), offered.len());
+    // Another port has no part in it.
+    manager.grant(now_ns, 1, Some(0));
+    manager.enqueue(now_ns, 2, 0, 100, 7).unwrap();
+    manager.enqueue(now_ns, 1, 0, 100, 8).unwrap();
+    assert_eq!(manager.dequeue(now_ns).map(|packet| packet.item), Some(7));
+}

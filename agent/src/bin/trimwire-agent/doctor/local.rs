@@ -60,7 +60,7 @@ fn interface(name: &str, found: &mut Vec<Finding>) {
         ] {
             let check = format!("{name}: veth, {feature}");
             let advice = format!(
-                "BMv2 at the other end wants it off: ethtool -K {name} {feature} off (trimwire-switch: only gso)"
+                "BMv2 at the other end wants it off: ethtool -K {name} {feature} off (trimwire-switch does not)"
             );
             let found_text = if on { what } else { "off" };
             found.push(Finding::new(check, if on { State::Note } else { State::Fine }, found_text, &advice));
