@@ -6,6 +6,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use trimwire_controller::run::task::Drift;
 use trimwire_controller::run::{Controller, RunOptions};
@@ -138,6 +140,13 @@ fn bmv2_is_brought_up_changed_and_a_second_apply_writes_nothing() {
     life(&address.to_string(), "target: bmv2", false);
 }
 
+/// Asks for metrics, whatever the answer.
+async fn ask(address: SocketAddr) {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    stream.read_to_end(&mut Vec::new()).await.unwrap();
+}
+
 /// Digests, counters one by one, and arbitration as BMv2 has them; nothing that it answers may look like drift.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bmv2_is_kept_in_place_through_a_restart() {
@@ -146,7 +155,7 @@ async fn bmv2_is_kept_in_place_through_a_restart() {
     let text =
         EXAMPLE.replace("127.0.0.1:9559", &address.to_string()).replace("target: trimwire", "target: bmv2");
     let mut fabric = read(&text);
-    fabric.controller.interval_ns = 200_000_000;
+    (fabric.controller.interval_ns, fabric.controller.audit_ns) = (200_000_000, 200_000_000);
     let any_port = MetricsAt::Address(any_port());
     let options = RunOptions { metrics: Some(any_port), ..RunOptions::default() };
     let controller = Controller::start(&fabric, &Artifacts::embedded().unwrap(), &options).await.unwrap();
@@ -154,6 +163,8 @@ async fn bmv2_is_kept_in_place_through_a_restart() {
     let in_place = async |passes: u64, restarts: u64| {
         let polling = async {
             loop {
+                // Counters are read for who asks.
+                ask(controller.metrics_address().unwrap()).await;
                 let status = controller.status().switches.remove("s1").unwrap();
                 let drift = &status.tally.drift;
                 let restarted = drift.get(&Drift::Restarted).copied().unwrap_or(0);
@@ -166,7 +177,8 @@ async fn bmv2_is_kept_in_place_through_a_restart() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(40), polling).await.expect("in place")
+        let waited = tokio::time::timeout(Duration::from_secs(40), polling).await;
+        waited.unwrap_or_else(|_| panic!("not in place: {:?}", controller.status().switches))
     };
     let status = in_place(3, 0).await;
     assert_eq!(status.sample.len(), 4 * 7);

@@ -50,7 +50,7 @@ fn congest(switch: &Embedded, bursts: u64) -> u64 {
     now
 }
 
-/// What `/cuts` tells once the switch has had time to tell it.
+/// What `/cuts` tells once the switch has had time to tell of so many packets.
 async fn cuts(address: SocketAddr, switch: &Embedded, now: &mut u64, enough: u64) -> serde_json::Value {
     let mut last = serde_json::Value::Null;
     let polling = async {
@@ -60,7 +60,7 @@ async fn cuts(address: SocketAddr, switch: &Embedded, now: &mut u64, enough: u64
             let answer = get(address, "/cuts").await;
             assert!(answer.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"), "{answer}");
             last = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
-            if last["queues"][0]["samples"].as_u64() >= Some(enough) {
+            if last["queues"][0]["packets"].as_u64() >= Some(enough) {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -76,7 +76,7 @@ async fn a_queue_that_cuts_tells_whose_packets_how_many_and_when() {
     let switch = Embedded::start(1);
     let (controller, address, text) = started(&switch).await;
     let mut now = congest(&switch, 200);
-    let told = cuts(address, &switch, &mut now, 190).await;
+    let told = cuts(address, &switch, &mut now, 15_800).await;
     let queue = &told["queues"][0];
     assert_eq!(
         (&queue["switch"], &queue["port"], &queue["queue"]),
@@ -146,7 +146,7 @@ async fn a_restarted_switch_and_one_that_left_the_file_are_not_told_of_with_what
     let mut switch = Embedded::start(1);
     let (mut controller, address, text) = started(&switch).await;
     let mut now = congest(&switch, 20);
-    cuts(address, &switch, &mut now, 18).await;
+    cuts(address, &switch, &mut now, 18 * 81).await;
     switch.restart();
     run_support::eventually("the restart is seen", || {
         let tally = controller.status().switches["s1"].tally.clone();
@@ -159,7 +159,7 @@ async fn a_restarted_switch_and_one_that_left_the_file_are_not_told_of_with_what
     })
     .await;
     let mut now = congest(&switch, 30);
-    let told = cuts(address, &switch, &mut now, 28).await;
+    let told = cuts(address, &switch, &mut now, 28 * 81).await;
     assert!(told["queues"][0]["packets"].as_u64().unwrap() <= 30 * 81, "{told}");
 
     let renamed = text.replace("s1", "s7");

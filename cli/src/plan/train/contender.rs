@@ -136,13 +136,17 @@ mod tests {
     #[test]
     fn planes_that_are_sent_fit_the_ratio_and_cuts_leave_their_signs() {
         // Two planes of 448 coordinates are 174 of 1,792 bytes, a tenth.
-        for (ratio, cut, planes) in [(0.1, 0.0, 2), (0.1, 1.0, 1), (0.535, 0.0, 9), (0.535, 0.3, 0)] {
-            let got = nmse(&arrived(Compressor::Planes, ratio, cut), &gradient());
-            let shares: &[(u8, f64)] = if planes == 0 { &[(1, 0.3), (9, 0.7)] } else { &[(planes, 1.0)] };
-            let expected = expected_nmse(Codec::Rht, Decoding::Unbiased, shares).unwrap();
-            let spread = if planes == 0 { 0.3 } else { 0.05 };
-            assert!((got / expected - 1.0).abs() < spread, "{ratio}, {cut}: {got} for {expected}");
+        let error = |ratio, cut| nmse(&arrived(Compressor::Planes, ratio, cut), &gradient());
+        for (ratio, cut, planes) in [(0.1, 0.0, 2), (0.1, 1.0, 1), (0.535, 1.0, 1)] {
+            let expected = expected_nmse(Codec::Rht, Decoding::Unbiased, &[(planes, 1.0)]).unwrap();
+            let got = error(ratio, cut);
+            assert!((got / expected - 1.0).abs() < 0.05, "{ratio}, {cut}: {got} for {expected}");
         }
+        // Nine planes, of which the closed form knows the order only; and three packets in ten of them cut, drawn.
+        assert!((1e-10..1e-9).contains(&error(0.535, 0.0)));
+        let expected = expected_nmse(Codec::Rht, Decoding::Unbiased, &[(1, 0.3), (9, 0.7)]).unwrap();
+        let got = error(0.535, 0.3);
+        assert!((got / expected - 1.0).abs() < 0.3, "{got} for {expected}");
     }
 
     #[test]
