@@ -16,18 +16,6 @@ use trimwire_encoder::{PLANES, nmse};
 
 const SECOND: u64 = 1_000_000_000;
 
-const ADVERSARY: Faults = Faults {
-    data_delay_ns: 50_000,
-    control_delay_ns: 50_000,
-    jitter_ns: 100_000,
-    drop_data: 0.3,
-    drop_control: 0.3,
-    cut: 0.6,
-    cut_to_at_least: 600,
-    duplicate: 0.2,
-    ..Faults::NONE
-};
-
 /// Of which everything is sent again that was cut: of these, results do not depend on the network.
 fn full(change: impl Fn(&mut Options)) -> Options {
     let mut options = Options { reliability: Some(Reliability::Full), ..Options::default() };
@@ -108,7 +96,7 @@ proptest! {
 
     #[test]
     fn sums_reach_whom_they_should_in_every_format(
-        faults in ADVERSARY.any_up_to(), world in 1_u16..6, length in 0_usize..5_000, seed: u64, element in element(), average: bool,
+        faults in Faults::ADVERSARY.any_up_to(), world in 1_u16..6, length in 0_usize..5_000, seed: u64, element in element(), average: bool,
         exact: bool, root in 0_u16..6, (algorithm, hosts) in ways(),
     ) {
         let options = full(|options| (options.average, options.exact, options.algorithm) = (average, exact, algorithm));
@@ -162,7 +150,7 @@ proptest! {
 
     #[test]
     fn exact_operations_move_every_bit_whatever_it_means(
-        faults in ADVERSARY.any_up_to(), world in 1_u16..6, seed: u64, root in 0_u16..6, bits in prop::collection::vec(any::<u32>(), 0..4_000), sealed: bool, (algorithm, hosts) in ways(),
+        faults in Faults::ADVERSARY.any_up_to(), world in 1_u16..6, seed: u64, root in 0_u16..6, bits in prop::collection::vec(any::<u32>(), 0..4_000), sealed: bool, (algorithm, hosts) in ways(),
     ) {
         let options = Options { exact: true, algorithm, ..Options::default() };
         let of = |rank: usize| -> Vec<f32> { bits.iter().map(|&word| f32::from_bits(word.rotate_left(rank as u32))).collect() };
@@ -190,7 +178,7 @@ proptest! {
 
     #[test]
     fn gradients_gathered_broadcast_or_summed_are_the_same_bits_everywhere_where_nothing_stays_cut(
-        faults in ADVERSARY.any_up_to(), world in 2_u16..6, length in 1_usize..6_000, seed: u64, planes in 1_u8..=PLANES, consistent: bool, sealed: bool,
+        faults in Faults::ADVERSARY.any_up_to(), world in 2_u16..6, length in 1_usize..6_000, seed: u64, planes in 1_u8..=PLANES, consistent: bool, sealed: bool,
         (algorithm, hosts) in ways(),
     ) {
         let options = full(|options| {
@@ -219,7 +207,7 @@ proptest! {
 
     #[test]
     fn cancelled_operations_give_their_memory_back_and_the_next_ones_go_through(
-        faults in ADVERSARY.any_up_to(), world in 2_u16..5, seed: u64, by: u8, wait_ns in 0_u64..400_000,
+        faults in Faults::ADVERSARY.any_up_to(), world in 2_u16..5, seed: u64, by: u8, wait_ns in 0_u64..400_000,
     ) {
         let options = full(|_| ());
         let mut group = Group::new(world, faults, seed, Reliability::Full, 10);

@@ -23,18 +23,6 @@ use trimwire_encoder::{
 
 const SECOND: u64 = 1_000_000_000;
 
-const ADVERSARY: Faults = Faults {
-    data_delay_ns: 50_000,
-    control_delay_ns: 50_000,
-    jitter_ns: 100_000,
-    drop_data: 0.3,
-    drop_control: 0.3,
-    cut: 0.6,
-    cut_to_at_least: 600,
-    duplicate: 0.2,
-    ..Faults::NONE
-};
-
 type Places = Arc<Mutex<BTreeSet<(u16, u16, usize, usize)>>>;
 
 /// A device's memory at one rank.
@@ -271,7 +259,7 @@ proptest! {
     /// Of what is sent again until it is whole nothing depends on the network, or on who codes it where.
     #[test]
     fn ranks_that_code_elsewhere_and_ranks_that_do_not_have_the_bits_of_those_that_all_do_it_themselves(
-        faults in ADVERSARY.any_up_to(), elsewhere in prop::collection::vec(any::<bool>(), 1..6), length in 1_usize..5_000, seed: u64,
+        faults in Faults::ADVERSARY.any_up_to(), elsewhere in prop::collection::vec(any::<bool>(), 1..6), length in 1_usize..5_000, seed: u64,
         kind in kinds(), average: bool, consistent: bool, sealed: bool, planes in 1_u8..=PLANES, twice: bool,
     ) {
         let world = elsewhere.len() as u16;
@@ -293,7 +281,7 @@ proptest! {
     /// Where packets stay cut and lost results depend on which; consistent replicas do not.
     #[test]
     fn consistent_replicas_are_one_where_packets_are_cut_and_lost_wherever_they_are_coded(
-        faults in ADVERSARY.any_up_to(), elsewhere in prop::collection::vec(any::<bool>(), 2..6), length in 1_usize..5_000, seed: u64, sealed: bool,
+        faults in Faults::ADVERSARY.any_up_to(), elsewhere in prop::collection::vec(any::<bool>(), 2..6), length in 1_usize..5_000, seed: u64, sealed: bool,
         loss in 0.0_f32..0.3,
     ) {
         let world = elsewhere.len() as u16;
@@ -325,7 +313,7 @@ fn sums_of_cut_packets_are_as_near_as_the_planes_that_are_left() {
 
 #[test]
 fn an_operation_that_fails_elsewhere_fails_everywhere_by_name_and_the_next_one_goes_well() {
-    let mut group = Group::new(3, ADVERSARY, 4, Reliability::Full, 10);
+    let mut group = Group::new(3, Faults::ADVERSARY, 4, Reliability::Full, 10);
     let parts = parts(3, 20_000, 1);
     let options = Options { reliability: Some(Reliability::Full), ..Options::default() };
     let mut run = Run::new(&mut group, &[true; 3], 4);

@@ -48,6 +48,19 @@ impl Faults {
         duplicate: 0.0,
     };
 
+    /// Everything at once, and a lot of it; a cut leaves some planes.
+    pub(crate) const ADVERSARY: Self = Self {
+        data_delay_ns: 50_000,
+        control_delay_ns: 50_000,
+        jitter_ns: 100_000,
+        drop_data: 0.3,
+        drop_control: 0.3,
+        cut: 0.6,
+        cut_to_at_least: 600,
+        duplicate: 0.2,
+        ..Self::NONE
+    };
+
     /// Any network that is less bad than this one.
     pub(crate) fn any_up_to(self) -> impl Strategy<Value = Self> {
         let delays = (0..self.data_delay_ns, 0..self.control_delay_ns, 0..self.jitter_ns);
