@@ -701,13 +701,15 @@ fn who_waits_for_an_agreement_hears_of_its_end_even_if_the_first_word_of_it_is_l
     }
 }
 
-/// Seconds that 4 MB take over a path of 400 µs, to one of so many other ranks.
-fn seconds_to_one_of(others: u16) -> f64 {
+/// Seconds that 4 MB in so many messages take over a path of 400 µs, to one of so many other ranks.
+fn seconds_to_one_of(others: u16, messages: u32) -> f64 {
     let far = Faults { data_delay_ns: 200_000, control_delay_ns: 200_000, ..Faults::NONE };
     let mut network = Network::with(others + 1, far, 3, |config| config.reliability = Reliability::Full);
-    let gradient = Random(3).gradient(1_400_000);
-    network.expect(1, 0, MESSAGE, gradient.len());
-    network.send(0, 1, MESSAGE, &gradient);
+    let gradient = Random(3).gradient(1_400_000 / messages as usize);
+    for message in MESSAGE..MESSAGE + messages {
+        network.expect(1, 0, message, gradient.len());
+        network.send(0, 1, message, &gradient);
+    }
     network.finish(2 * SECOND);
     assert_eq!(network.endpoints[0].stats().repairs_sent, 0);
     network.now_ns as f64 / 1e9
@@ -716,6 +718,12 @@ fn seconds_to_one_of(others: u16) -> f64 {
 #[test]
 fn one_peer_of_many_is_sent_as_much_as_its_path_holds() {
     // Of 63 others each has an eighth of a megabyte of the window, and the path holds four times that.
-    let (alone, of_many) = (seconds_to_one_of(1), seconds_to_one_of(63));
+    let (alone, of_many) = (seconds_to_one_of(1, 1), seconds_to_one_of(63, 1));
     assert!(of_many < 1.2 * alone, "{of_many} s, and {alone} s where there is no other");
+}
+
+#[test]
+fn the_next_message_to_one_peer_of_many_begins_while_the_one_before_is_on_its_way() {
+    let (one, four) = (seconds_to_one_of(63, 1), seconds_to_one_of(63, 4));
+    assert!(four < 1.2 * one, "{four} s, and {one} s in one message");
 }

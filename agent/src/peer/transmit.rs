@@ -134,15 +134,23 @@ impl Peer {
             return None;
         }
         // What nobody has asked for yet has a window of its own, and leaves room for what is asked for.
-        let expected = self.sends.values().filter(|transfer| !transfer.is_not_expected());
-        let in_flight: u64 = expected.map(Outgoing::in_flight_bytes).sum();
+        let expected = || self.sends.values().filter(|transfer| !transfer.is_not_expected());
+        let in_flight: u64 = expected().map(Outgoing::in_flight_bytes).sum();
+        // Of which nothing has been heard yet: it may have to wait where early data does, however much of others is on its way to rows.
+        let unheard = expected().filter(|transfer| !transfer.is_asked_for());
+        let unheard: u64 = unheard.map(Outgoing::in_flight_bytes).sum();
         let part = config.window_bytes();
         let path = self.path_bytes().clamp(part, config.window.max(part));
         let may_send = |&&(_, _, message): &&(u8, u64, u32)| {
             self.sends.get(&message).is_some_and(|transfer| {
-                let window = if transfer.is_asked_for() { path } else { part };
-                let used = if transfer.is_not_expected() { transfer.in_flight_bytes() } else { in_flight };
-                transfer.has_data(window.saturating_sub(used))
+                let room = if transfer.is_not_expected() {
+                    part.saturating_sub(transfer.in_flight_bytes())
+                } else if transfer.is_asked_for() {
+                    path.saturating_sub(in_flight)
+                } else {
+                    path.saturating_sub(in_flight).min(part.saturating_sub(unheard))
+                };
+                transfer.has_data(room)
             })
         };
         self.sending.iter().find(may_send).copied()
