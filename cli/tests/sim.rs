@@ -171,6 +171,7 @@ fn a_training_that_makes_no_sense_is_refused_by_name_and_line() {
     let cases = [
         ("hidden: 64", "hidden: 0", "small.yaml:4: hidden: 0; valid are 1"),
         ("hidden: 64", "hidden: 5000", "which are 4194304 a worker; valid are up to 32768"),
+        ("hosts_per_leaf: 4", "hosts_per_leaf: 129", "training: 258 hosts; valid are up to 256 workers"),
         ("learning_rate: 0.1", "learning_rate: -1", "learning_rate: -1; valid are positive"),
         ("target: 0.5", "target: 50", "target: 50; valid are 0 to 1"),
         ("{ trimwire: {} }", "{ trimwire: {} }, compression: 2", "take three bytes a coordinate"),
@@ -191,4 +192,15 @@ fn a_training_that_makes_no_sense_is_refused_by_name_and_line() {
         assert_eq!(output.status.code(), Some(3), "{to}: {said}");
         assert!(said.contains(expected), "{to}: {said}");
     }
+}
+
+#[test]
+fn a_training_that_would_take_all_memory_is_refused() {
+    let large =
+        TRAINING.replace("hosts_per_leaf: 4", "hosts_per_leaf: 128").replace("hidden: 64", "hidden: 1000");
+    let folder = folder_with(&large);
+    let output = trimwire(&["sim", "scenarios/small.yaml"], folder.path());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("hidden: 1000 makes 536870912 coordinates of 256 workers together"), "{said}");
 }

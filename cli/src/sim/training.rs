@@ -15,7 +15,7 @@ use anyhow::Context as _;
 use trimwire_encoder::{
     Codec, Decoder, Decoding, Encoder, Envelope, Job as Seeds, Layout, Message, PLANES, StreamId, f16,
 };
-use trimwire_fabric::sim::report::{RunReport, TrainingReport, report};
+use trimwire_fabric::sim::report::{RunReport, TrainingReport, quantile, report};
 use trimwire_fabric::sim::run::{Outcome, run as simulate};
 use trimwire_fabric::sim::scenario::{Coding, Prepared, Training};
 
@@ -74,18 +74,14 @@ pub(super) fn run(
     whole.ideal_s *= f64::from(training.steps);
     let mut curves = Curves::new(prepared, &total);
     times.sort_unstable();
-    let quantile = |share: f64| {
-        let at = (share * times.len() as f64).ceil() as usize;
-        times.get(at.max(1) - 1).map_or(0.0, |&time| time as f64 / 1e9)
-    };
     whole.training = Some(TrainingReport {
         workers: hosts as u32,
         steps,
         target: training.target,
         seconds_to_target: curve.iter().find(|(_, right)| *right >= training.target).map(|(at, _)| *at),
         accuracy: curve.last().map_or(0.0, |(_, right)| *right),
-        step_p50_s: quantile(0.5),
-        step_p99_s: quantile(0.99),
+        step_p50_s: quantile(&times, 0.5) as f64 / 1e9,
+        step_p99_s: quantile(&times, 0.99) as f64 / 1e9,
         nmse: nmse / f64::from(steps.max(1)),
         drift: job.drift(),
     });
@@ -135,12 +131,14 @@ impl Wire {
         let length = gradients.first().map_or(0, Vec::len);
         // By owner.
         let mut shards = vec![vec![0.0; shard]; hosts];
+        let mut part = vec![0.0; shard];
         for (owner, sum) in shards.iter_mut().enumerate() {
+            let from = (owner * shard).min(length);
+            let there = from..(from + shard).min(length);
+            // What the gradient lacks of the last shards is zeros.
+            part[there.len()..].fill(0.0);
             for (worker, gradient) in gradients.iter().enumerate() {
-                let mut part = vec![0.0; shard];
-                let from = (owner * shard).min(length);
-                let there = &gradient[from..(from + shard).min(length)];
-                part[..there.len()].copy_from_slice(there);
+                part[..there.len()].copy_from_slice(&gradient[there.clone()]);
                 if worker == owner {
                     self.keep(&part, sum);
                 } else {
@@ -189,20 +187,20 @@ impl Wire {
     fn send(&mut self, values: &[f32], planes: &[u8], sum: &mut [f32]) -> anyhow::Result<()> {
         match self.coding {
             Coding::Planes => {
-                let layout = self.encoder.layout().clone();
+                let Self { encoder, decoder, message, .. } = self;
+                let layout = encoder.layout();
                 anyhow::ensure!(
                     planes.len() == layout.packets(),
                     "a shard has {} packets in the network and {} in the codec",
                     planes.len(),
                     layout.packets()
                 );
-                let envelope = self.decoder.envelope();
-                self.decoder.reset(envelope);
+                decoder.reset(decoder.envelope());
                 for (index, &planes) in planes.iter().enumerate().filter(|(_, planes)| **planes > 0) {
                     let held = layout.packet_len(Codec::Rht, index, planes);
-                    self.decoder.receive(&self.message.packet(index)[..held]).context("a cut packet")?;
+                    decoder.receive(&message.packet(index)[..held]).context("a cut packet")?;
                 }
-                self.decoder.add_into(sum).context("a shard")?;
+                decoder.add_into(sum).context("a shard")?;
             }
             Coding::Floats(bytes) => {
                 let per_packet = (self.payload / usize::from(bytes)).max(1);

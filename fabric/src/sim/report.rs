@@ -81,10 +81,7 @@ pub fn report(prepared: &Prepared, outcome: &Outcome, wall_s: f64) -> RunReport 
     let over = outcome.flows.iter().filter(|flow| demands[flow.demand].foreground);
     let mut times: Vec<u64> = over.clone().map(|flow| flow.duration_ns).collect();
     times.sort_unstable();
-    let quantile = |share: f64| {
-        let at = (share * times.len() as f64).ceil() as usize;
-        times.get(at.max(1) - 1).map_or(0.0, |&time| seconds(time))
-    };
+    let quantile = |share: f64| seconds(quantile(&times, share));
     let mean =
         times.iter().map(|&time| u128::from(time)).sum::<u128>() as f64 / times.len().max(1) as f64 / 1e9;
     let first = over.clone().map(|flow| flow.began_ns).min().unwrap_or(0);
@@ -120,6 +117,12 @@ pub fn report(prepared: &Prepared, outcome: &Outcome, wall_s: f64) -> RunReport 
         queue_max_bytes: outcome.switches.most_bytes,
         training: None,
     }
+}
+
+/// The least of ascending times that a share of them keeps to (nearest rank); 0 of none.
+pub fn quantile(ascending: &[u64], share: f64) -> u64 {
+    let at = (share * ascending.len() as f64).ceil() as usize;
+    ascending.get(at.max(1) - 1).copied().unwrap_or(0)
 }
 
 fn seconds(ns: u64) -> f64 {

@@ -12,8 +12,10 @@ use crate::sim::workload::{AllReduce, Background, Demand, Sizes, all_reduce};
 const MOST_STEPS: u32 = 100_000;
 /// Coordinates of a row of the codec, least and most.
 const ROWS: [usize; 2] = [32, 1 << 15];
-/// Workers whose ranks fit the packets' ten bits.
-const MOST_WORKERS: u32 = 1_024;
+/// Workers at most: who waits for whom in an all-reduce is a list of the cube of them, 64 MiB here.
+const MOST_WORKERS: u32 = 256;
+/// Coordinates of all workers' gradients together, of which some five copies are kept: half a gigabyte each here.
+const MOST_COORDINATES: usize = 1 << 27;
 
 /// How gradients travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,6 +108,14 @@ impl Training {
             let reason = format!(
                 "hidden: {} makes {parameters} coordinates, which are {shard} a worker; valid are up to {most}",
                 words.hidden
+            );
+            return Err((at("hidden"), reason));
+        }
+        let all = (topology.hosts as usize).saturating_pow(2).saturating_mul(shard);
+        if all > MOST_COORDINATES {
+            let reason = format!(
+                "hidden: {} makes {all} coordinates of {} workers together; valid are up to {MOST_COORDINATES}",
+                words.hidden, topology.hosts
             );
             return Err((at("hidden"), reason));
         }
