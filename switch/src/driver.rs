@@ -46,7 +46,7 @@ pub struct Attachment {
 #[non_exhaustive]
 pub enum DriverError {
     /// An interface cannot be opened.
-    #[error("port {port}: cannot open interface '{interface}': {source}{}", hint(.source))]
+    #[error("port {port}: cannot open interface '{interface}'{}", hint(.source))]
     Open {
         /// Port number.
         port: u16,
@@ -56,7 +56,7 @@ pub enum DriverError {
         source: io::Error,
     },
     /// A file that stands for an interface cannot be used.
-    #[error("--use-files, port {port}: '{}': {source}", path.display())]
+    #[error("--use-files, port {port}: '{}'", path.display())]
     File {
         /// Port number.
         port: u16,
@@ -66,7 +66,7 @@ pub enum DriverError {
         source: io::Error,
     },
     /// Waiting for frames failed.
-    #[error("cannot wait for frames: {0}")]
+    #[error("cannot wait for frames")]
     Wait(#[from] io::Error),
 }
 

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "every test binary uses its own part")]
 
 pub(crate) mod observed;
+mod pipes;
 pub(crate) mod random;
 pub(crate) mod switch;
 mod thrift;

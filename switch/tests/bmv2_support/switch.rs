@@ -1,9 +1,11 @@
-//! Runs `simple_switch_grpc` on a case: writes over P4Runtime, frames from capture files.
+//! Runs `simple_switch_grpc` on a case: writes over P4Runtime, then frames from pipes that stand for capture files, then
+//! whatever it takes until none of its threads has anything to do. Nothing depends on how fast the machine is.
 
+use std::fs::File;
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::time::timeout;
 use trimwire_p4runtime::client::{Client, Role, Streams};
@@ -21,16 +23,17 @@ use trimwire_switch::engine::entity::{
 
 use super::observed::{counter_line, digest_line, direct_unit, frame_line, hex};
 use super::random::Bits;
+use super::pipes::{Pipe, capture, captured};
 use super::{CPU_PORT, Case, PacketOut, Write, thrift};
 
 /// Ports with capture files.
 const PORTS: u16 = 4;
 
-/// Seconds BMv2 waits before it reads its capture files: time to write the entries.
-const WAIT_SECONDS: u64 = 6;
-
-/// How long the stream stays silent when nothing more comes.
-const SILENCE: Duration = Duration::from_millis(1500);
+/// How often BMv2's threads are looked at while nothing comes from it, and how often they have to be found asleep before it counts as done.
+const LOOK: Duration = Duration::from_millis(50);
+const LOOKS: u32 = 20;
+/// Until then it has to be done.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// BMv2, which goes when this does.
 struct Running {
@@ -39,6 +42,16 @@ struct Running {
 }
 
 impl Running {
+    /// Whether all of its threads sleep: one that waits for a processor on a busy machine does not.
+    fn is_idle(&self) -> bool {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("BMv2 runs");
+        tasks.flatten().all(|task| {
+            let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            // Behind the name, which is in parentheses and may hold anything.
+            stat.rsplit(") ").next().is_none_or(|rest| rest.starts_with('S'))
+        })
+    }
+
     fn wait_for_its_end(&mut self) {
         let step = Duration::from_millis(20);
         for _ in 0..1_500 {
@@ -64,17 +77,15 @@ pub(crate) fn bmv2(case: &Case) -> Vec<String> {
     let folder = std::env::temp_dir().join(format!("trimwire-bmv2-{}-{}", std::process::id(), case.name));
     let folder = folder.to_str().unwrap().to_owned();
     std::fs::create_dir_all(&folder).unwrap();
-    for port in 0..PORTS {
-        let frames: Vec<(usize, &[u8])> = case
-            .frames
-            .iter()
-            .enumerate()
-            .filter(|(_, (from, _))| *from == port)
-            .map(|(number, (_, frame))| (number, &frame[..]))
-            .collect();
-        std::fs::write(format!("{folder}/p{port}_in.pcap"), capture(&frames)).unwrap();
-    }
-    let (address, thrift) = (format!("127.0.0.1:{}", free_port()), free_port());
+    let of_port = |port| -> Vec<(usize, &[u8])> {
+        let numbered = case.frames.iter().enumerate().filter(|(_, (from, _))| *from == port);
+        numbered.map(|(number, (_, frame))| (number, &frame[..])).collect()
+    };
+    let pipes = (0..PORTS)
+        .map(|port| Pipe::new(&format!("{folder}/p{port}_in.pcap"), capture(&of_port(port))))
+        .collect();
+    let (grpc, thrift) = (free_port(), free_port());
+    let (address, thrift) = (format!("127.0.0.1:{}", grpc.number), thrift.number);
     // A shell's background jobs ignore SIGINT, and so would BMv2 as their child: it could not be ended.
     let mut command = Command::new("env");
     command.args([
@@ -86,7 +97,8 @@ pub(crate) fn bmv2(case: &Case) -> Vec<String> {
         "--thrift-port",
         &thrift.to_string(),
     ]);
-    command.args(["--use-files", &WAIT_SECONDS.to_string()]);
+    // Its first frame is there when the pipes give it.
+    command.args(["--use-files", "0"]);
     for port in 0..PORTS {
         command.args(["-i", &format!("{port}@{folder}/p{port}")]);
     }
@@ -96,8 +108,7 @@ pub(crate) fn bmv2(case: &Case) -> Vec<String> {
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("simple_switch_grpc");
     let mut running = Running { child, folder };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let mut lines = runtime.block_on(drive(&address, thrift, case));
-    // BMv2 writes its capture files when it ends.
+    let mut lines = runtime.block_on(drive(&address, thrift, case, pipes, &running));
     Command::new("kill").args(["-INT", &running.child.id().to_string()]).status().unwrap();
     running.wait_for_its_end();
     for port in 0..PORTS {
@@ -109,47 +120,37 @@ pub(crate) fn bmv2(case: &Case) -> Vec<String> {
     lines
 }
 
-/// A port of localhost for BMv2 to listen at, never the same twice. It is below those that the system gives to clients (from
-/// 32,768 on Linux), which come and go here by the dozen and might have it before BMv2 does.
-fn free_port() -> u16 {
+/// A port of localhost that nobody else who runs these tests takes, as long as this lives.
+struct Port {
+    number: u16,
+    _lock: File,
+}
+
+/// A port for BMv2 to listen at, some time from now: it opens them late, and shares that of P4Runtime with whoever has it already
+/// (SO_REUSEPORT), so that two switches would get each other's clients. Hence the locks, which all processes see. Ports are
+/// below those that the system gives to clients (from 32,768 on Linux), which come and go here by the dozen.
+fn free_port() -> Port {
     static TRIED: AtomicU16 = AtomicU16::new(0);
+    let folder = std::env::temp_dir().join("trimwire-bmv2-ports");
+    std::fs::create_dir_all(&folder).unwrap();
     loop {
         let nth = TRIED.fetch_add(1, Ordering::Relaxed);
-        let port = 20_000 + (std::process::id() as u16 % 6_000).wrapping_add(nth) % 12_000;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
+        let number = 20_000 + (std::process::id() as u16 % 6_000).wrapping_add(nth) % 12_000;
+        let Ok(lock) = File::create(folder.join(number.to_string())) else { continue };
+        if lock.try_lock().is_ok() && TcpListener::bind(("127.0.0.1", number)).is_ok() {
+            return Port { number, _lock: lock };
         }
     }
 }
 
-/// A libpcap capture file: frames and the milliseconds at which they come.
-fn capture(frames: &[(usize, &[u8])]) -> Vec<u8> {
-    let mut file = Vec::new();
-    let words =
-        |file: &mut Vec<u8>, words: &[u32]| words.iter().for_each(|word| file.extend(word.to_le_bytes()));
-    words(&mut file, &[0xa1b2_c3d4, 2 | 4 << 16, 0, 0, 65_535, 1]);
-    for &(number, frame) in frames {
-        let (number, length) = (number as u32, frame.len() as u32);
-        words(&mut file, &[number / 1000, number % 1000 * 1000, length, length]);
-        file.extend(frame);
-    }
-    file
-}
-
-fn captured(file: &[u8]) -> Vec<Vec<u8>> {
-    let mut frames = Vec::new();
-    let mut rest = file.get(24..).unwrap_or(&[]);
-    while let Some((header, after)) = rest.split_at_checked(16) {
-        let length = u32::from_le_bytes([header[8], header[9], header[10], header[11]]) as usize;
-        let Some((frame, after)) = after.split_at_checked(length) else { break };
-        frames.push(frame.to_vec());
-        rest = after;
-    }
-    frames
-}
-
 /// Writes, frames, and what P4Runtime tells afterwards.
-async fn drive(address: &str, thrift: u16, case: &Case) -> Vec<String> {
+async fn drive(
+    address: &str,
+    thrift: u16,
+    case: &Case,
+    pipes: Vec<Pipe>,
+    running: &Running,
+) -> Vec<String> {
     let mut tries = 0;
     let mut client = loop {
         match Client::connect(address).await {
@@ -183,9 +184,10 @@ async fn drive(address: &str, thrift: u16, case: &Case) -> Vec<String> {
     for out in &case.packet_outs {
         client.packet_out(out.payload.clone(), packet_metadata(out)).await.unwrap();
     }
-    // The capture files' time is BMv2's own; a frame a millisecond follows.
-    let frames = Duration::from_secs(WAIT_SECONDS) + Duration::from_millis(case.frames.len() as u64);
-    let mut lines = listen(&client, &index, &mut streams, frames + SILENCE).await;
+    pipes.into_iter().for_each(Pipe::open);
+    // It sleeps between two of them, too.
+    let frames = Duration::from_millis(case.frames.len() as u64);
+    let mut lines = listen(&client, &index, &mut streams, frames, running).await;
     lines.extend(counters(&client, &index, case).await);
     lines
 }
@@ -200,13 +202,19 @@ fn packet_metadata(out: &PacketOut) -> Vec<v1::PacketMetadata> {
         .collect()
 }
 
-/// Packet-ins and digests for that long, and until they cease.
-async fn listen(client: &Client, index: &Index, streams: &mut Streams, for_long: Duration) -> Vec<String> {
+/// Packet-ins and digests for that long, and until BMv2 has nothing more to do.
+async fn listen(
+    client: &Client,
+    index: &Index,
+    streams: &mut Streams,
+    for_long: Duration,
+    running: &Running,
+) -> Vec<String> {
     let mut lines = Vec::new();
-    let deadline = tokio::time::Instant::now() + for_long;
-    loop {
-        let wait = deadline.saturating_duration_since(tokio::time::Instant::now()).max(SILENCE);
-        let heard = timeout(wait, async {
+    let (start, mut asleep) = (Instant::now(), 0);
+    while asleep < LOOKS {
+        assert!(start.elapsed() < PATIENCE, "BMv2 is still busy after {PATIENCE:?}");
+        let heard = timeout(LOOK, async {
             tokio::select! {
                 packet = streams.packets.recv() => vec![packet_in_line(index, &packet.expect("the stream"))],
                 list = streams.digests.recv() => {
@@ -217,10 +225,15 @@ async fn listen(client: &Client, index: &Index, streams: &mut Streams, for_long:
             }
         });
         match heard.await {
-            Ok(heard) => lines.extend(heard),
-            Err(_) => return lines,
+            Ok(heard) => {
+                lines.extend(heard);
+                asleep = 0;
+            }
+            Err(_) if start.elapsed() > for_long && running.is_idle() => asleep += 1,
+            Err(_) => asleep = 0,
         }
     }
+    lines
 }
 
 /// The frame as it left the CPU port: the `packet_in` header's fields, then the payload.

@@ -141,8 +141,8 @@ pub(crate) fn tables() -> Case {
         .filter_map(|write| match write {
             Write::Entry(table, entry) if table == "I.ranged_table" => {
                 let burst = entry.priority.cast_unsigned().into();
-                // A packet a second: what the bursts hold is what there is while the frames last.
-                let config = MeterConfig { cir: 1, cburst: burst, pir: 1, pburst: 2 * burst };
+                // Nothing is added to what the bursts hold, however long the frames take.
+                let config = MeterConfig { cir: 0, cburst: burst, pir: 0, pburst: 2 * burst };
                 Some(Write::DirectMeter(table.clone(), entry.matches.clone(), entry.priority, config))
             }
             _ => None,
@@ -195,9 +195,9 @@ pub(crate) fn stateful() -> Case {
     let random = &mut Random(17);
     let mut writes = Vec::new();
     for index in 0..4 {
-        let packets = MeterConfig { cir: 1, cburst: 2 + index, pir: 1, pburst: 4 + index };
+        let packets = MeterConfig { cir: 0, cburst: 2 + index, pir: 0, pburst: 4 + index };
         writes.push(Write::Meter("I.packet_meter", index, packets));
-        let bytes = MeterConfig { cir: 1, cburst: 300 * index, pir: 1, pburst: 500 + 300 * index };
+        let bytes = MeterConfig { cir: 0, cburst: 300 * index, pir: 0, pburst: 500 + 300 * index };
         writes.push(Write::Meter("I.byte_meter", index, bytes));
     }
     // The last of each is out of service.

@@ -4,7 +4,8 @@ use crate::admin::AdminArguments;
 use crate::bench::BenchArguments;
 use crate::pages::{Completions, Man};
 use crate::stf::StfArguments;
-use clap::{Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{ArgAction, CommandFactory as _, Parser, Subcommand};
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 use trimwire_switch::config::quantity::{rate, size};
@@ -110,6 +111,12 @@ pub(crate) struct Arguments {
     /// Where the trace goes instead of stdout; emptied first.
     #[arg(long, value_name = "FILE")]
     pub(crate) trace_file: Option<PathBuf>,
+    /// Prints the version, as BMv2 does.
+    #[arg(short = 'v', action = ArgAction::Version, hide = true)]
+    pub(crate) bmv2_version: Option<bool>,
+    /// Prints the newest version of BMv2's JSON that is understood.
+    #[arg(long, hide = true)]
+    pub(crate) json_version: bool,
     /// Accepted and ignored: there is no Thrift server.
     #[arg(long, value_name = "N", hide = true)]
     pub(crate) thrift_port: Option<u16>,
@@ -119,6 +126,18 @@ pub(crate) struct Arguments {
     /// Accepted and ignored: nothing is kept back from the log.
     #[arg(long, hide = true)]
     pub(crate) log_flush: bool,
+    /// Accepted and ignored: the log is one file.
+    #[arg(long, value_name = "BYTES", hide = true)]
+    pub(crate) log_file_max_size: Option<u64>,
+    /// Accepted and ignored: the log is one file.
+    #[arg(long, value_name = "N", hide = true)]
+    pub(crate) log_file_max_files: Option<u64>,
+    /// Refused: there is no nanomsg.
+    #[arg(long, value_name = "SOCKET", hide = true)]
+    pub(crate) packet_in: Option<String>,
+    /// Refused: state is written over P4Runtime.
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub(crate) restore_state: Option<PathBuf>,
     /// Accepted and ignored: --pcap keeps what packets hold.
     #[arg(long, value_name = "BYTES", hide = true)]
     pub(crate) dump_packet_data: Option<u64>,
@@ -173,6 +192,31 @@ pub(crate) struct TargetArguments {
     pub(crate) priority_queues: Option<u8>,
     #[arg(long, hide = true)]
     pub(crate) disable_swap: bool,
+    /// Refused: externs are those of v1model.
+    #[arg(long, value_name = "FILES", hide = true)]
+    pub(crate) load_modules: Option<String>,
+    /// Refused: frames come from interfaces or files.
+    #[arg(long, value_name = "ADDR", hide = true)]
+    pub(crate) dp_grpc_server_addr: Option<String>,
+    /// Accepted and ignored, as are the two below: multicast takes what memory it needs.
+    #[arg(long, value_name = "N", hide = true)]
+    pub(crate) max_mc_groups: Option<u64>,
+    #[arg(long, value_name = "N", hide = true)]
+    pub(crate) max_l1_entries: Option<u64>,
+    #[arg(long, value_name = "N", hide = true)]
+    pub(crate) max_l2_entries: Option<u64>,
+}
+
+/// An option that stands on the wrong side of `--`, as its name says, and why that is wrong.
+pub(crate) fn misplaced(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return None };
+    let name = word.strip_prefix("--").filter(|_| error.kind() == ErrorKind::UnknownArgument)?;
+    let name = name.split('=').next()?;
+    let has = |command: &clap::Command| command.get_arguments().any(|arg| arg.get_long() == Some(name));
+    if has(&TargetArguments::command()) {
+        return Some(format!("--{name} is a target option and stands behind '--', as in: -- --{name} …"));
+    }
+    has(&Arguments::command()).then(|| format!("--{name} is no target option and stands before '--'"))
 }
 
 fn port(text: &str) -> Result<u16, String> {

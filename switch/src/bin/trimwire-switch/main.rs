@@ -30,11 +30,18 @@ const FAILURE: u8 = 1;
 const USAGE: u8 = 2;
 const BAD_INPUT: u8 = 3;
 
+/// The version of BMv2's JSON that the engine was written for, BMv2 1.15.5's; others of the same major version are taken, too.
+const JSON_VERSION: &str = "2.24";
+
 fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
     let name = words.first().cloned().unwrap_or_default();
     let done = Arguments::try_parse_from(words).and_then(|mut arguments| match arguments.command.take() {
         Some(command) => Ok(carry_out(command)),
+        None if arguments.json_version => {
+            println!("{JSON_VERSION}");
+            Ok(Ok(ExitCode::SUCCESS))
+        }
         None => Options::new(arguments, &name).map(|mut options| run(&mut options)),
     });
     match done {
@@ -44,6 +51,10 @@ fn main() -> ExitCode {
             code.into()
         }
         Err(error) => {
+            if let Some(why) = arguments::misplaced(&error) {
+                eprintln!("error: {why}");
+                return USAGE.into();
+            }
             // Help and version go to stdout and are no failure.
             let _ = error.print();
             if error.use_stderr() { USAGE.into() } else { ExitCode::SUCCESS }

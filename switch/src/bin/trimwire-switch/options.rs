@@ -73,6 +73,9 @@ impl Options {
         let name = Path::new(name).file_name().unwrap_or_default();
         let as_bmv2 = name.to_string_lossy().starts_with("simple_switch");
         let target = TargetArguments::try_parse_from(std::mem::take(&mut arguments.target))?;
+        if let Some(why) = refused(&arguments, &target) {
+            return Err(usage(why));
+        }
         let attachments = std::mem::take(&mut arguments.interfaces);
         let mut pcap = arguments.pcap.take();
         if let (Some(word), None, false) = (&pcap, &arguments.program, arguments.no_p4) {
@@ -136,6 +139,12 @@ impl Options {
         if arguments.notifications_addr.is_some() {
             notices.push(
                 "--notifications-addr is ignored: P4Runtime's streams have digests and idle time-outs"
+                    .to_owned(),
+            );
+        }
+        if arguments.log_file_max_size.is_some() || arguments.log_file_max_files.is_some() {
+            notices.push(
+                "--log-file-max-size and --log-file-max-files are ignored: the log is one file, which logrotate's copytruncate keeps short"
                     .to_owned(),
             );
         }
@@ -213,6 +222,26 @@ impl Options {
     }
 }
 
+/// What BMv2 has and this switch has not, where ignoring it would make another switch of it than was asked for.
+fn refused(arguments: &Arguments, target: &TargetArguments) -> Option<&'static str> {
+    let refused = [
+        (
+            arguments.packet_in.is_some(),
+            "--packet-in: there is no nanomsg; frames come from interfaces (-i PORT@IFACE) or capture files (--use-files)",
+        ),
+        (
+            arguments.restore_state.is_some(),
+            "--restore-state: there is no state file; a controller writes tables over P4Runtime once more",
+        ),
+        (target.load_modules.is_some(), "--load-modules: externs are those of v1model, none can be loaded"),
+        (
+            target.dp_grpc_server_addr.is_some(),
+            "--dp-grpc-server-addr: frames do not come over gRPC; they come from interfaces (-i PORT@IFACE) or capture files (--use-files)",
+        ),
+    ];
+    refused.into_iter().find(|(given, _)| *given).map(|(_, why)| why)
+}
+
 /// `simple_switch_grpc`'s rules for what goes together.
 fn tls_files(target: &TargetArguments) -> Result<Option<TlsFiles>, clap::Error> {
     let TargetArguments { grpc_server_cacert: ca, grpc_server_cert: cert, grpc_server_key: key, .. } = target;
@@ -274,6 +303,7 @@ fn usage(message: impl std::fmt::Display) -> clap::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arguments;
     use trimwire_switch::traffic::{DepthUnit, Share};
 
     fn parse_as(name: &str, line: &str) -> Result<Options, String> {
@@ -421,6 +451,32 @@ mod tests {
     }
 
     #[test]
+    fn an_option_on_the_wrong_side_of_the_dashes_is_told_where_it_stands() {
+        let misplaced = |line: &str| {
+            let error = Arguments::try_parse_from(std::iter::once("x").chain(line.split_whitespace()))
+                .and_then(|arguments| Options::new(arguments, "x".as_ref()))
+                .unwrap_err();
+            arguments::misplaced(&error)
+        };
+        let target = misplaced("--no-p4 --cpu-port 5").unwrap();
+        assert!(target.contains("behind '--'") && target.contains("-- --cpu-port"), "{target}");
+        assert!(misplaced("--no-p4 --grpc-server-addr=1.2.3.4:5").is_some());
+        let general = misplaced("--no-p4 -- --thrift-port 9090").unwrap();
+        assert!(general.contains("--thrift-port") && general.contains("before '--'"), "{general}");
+        assert_eq!(misplaced("--no-p4 --no-such-option"), None);
+    }
+
+    #[test]
+    fn what_bmv2_limits_and_this_switch_does_not_is_taken() {
+        let options = parse(
+            "--no-p4 --log-file x --log-file-max-size 100 --log-file-max-files 3 -- --max-mc-groups 1 --max-l1-entries 2 --max-l2-entries 3",
+        )
+        .unwrap();
+        assert_eq!(options.notices.len(), 1);
+        assert!(options.notices[0].contains("--log-file-max-size"));
+    }
+
+    #[test]
     fn a_refused_command_line_names_the_culprit_and_what_is_possible() {
         for (line, words) in [
             ("", &["JSON", "--no-p4"][..]),
@@ -449,6 +505,10 @@ mod tests {
             ),
             ("--no-p4 --grpc-server-addr 1.2.3.4:5", &["--grpc-server-addr"]),
             ("--pcap", &["JSON", "--no-p4"]),
+            ("--no-p4 --packet-in ipc:///tmp/x", &["--packet-in", "--use-files"]),
+            ("--no-p4 --restore-state x", &["--restore-state", "P4Runtime"]),
+            ("--no-p4 -- --load-modules x.so", &["--load-modules", "v1model"]),
+            ("--no-p4 -- --dp-grpc-server-addr 1.2.3.4:5", &["--dp-grpc-server-addr", "-i"]),
             ("--no-p4 --trace=xml", &["--trace", "xml", "json"]),
             ("--no-p4 --rate 10Gib", &["10Gib", "10Gbps"]),
             ("--no-p4 --rate 0bps", &["above 0"]),
