@@ -22,8 +22,8 @@ use trimwire_switch::engine::entity::{
 };
 
 use super::observed::{counter_line, digest_line, direct_unit, frame_line, hex};
-use super::random::Bits;
 use super::pipes::{Pipe, capture, captured};
+use super::random::Bits;
 use super::{CPU_PORT, Case, PacketOut, Write, thrift};
 
 /// Ports with capture files.
@@ -144,13 +144,7 @@ fn free_port() -> Port {
 }
 
 /// Writes, frames, and what P4Runtime tells afterwards.
-async fn drive(
-    address: &str,
-    thrift: u16,
-    case: &Case,
-    pipes: Vec<Pipe>,
-    running: &Running,
-) -> Vec<String> {
+async fn drive(address: &str, thrift: u16, case: &Case, pipes: Vec<Pipe>, running: &Running) -> Vec<String> {
     let mut tries = 0;
     let mut client = loop {
         match Client::connect(address).await {
@@ -203,6 +197,7 @@ fn packet_metadata(out: &PacketOut) -> Vec<v1::PacketMetadata> {
 }
 
 /// Packet-ins and digests for that long, and until BMv2 has nothing more to do.
+#[expect(clippy::disallowed_methods, reason = "another process is waited for")]
 async fn listen(
     client: &Client,
     index: &Index,
