@@ -267,6 +267,65 @@ def test_errors_name_the_argument(call: Callable[[Any], object], error: type[Exc
         assert (tensor == part(0)).all() and settled(groups[0])
 
 
+def test_tensors_of_no_elements_are_summed_scattered_and_gathered() -> None:
+    with group_of(2) as groups:
+        for _ in range(2):
+            empty = [[torch.empty(0, device=DEVICE) for _ in range(2)] for _ in range(2)]
+            both([group.on_gpu().all_reduce(own[0]) for group, own in zip(groups, empty, strict=True)])
+            both([group.on_gpu().reduce_scatter(own[0], own[1]) for group, own in zip(groups, empty, strict=True)])
+            both([group.on_gpu().all_gather(own[0], own[1]) for group, own in zip(groups, empty, strict=True)])
+        assert all(settled(group) for group in groups)
+
+
+def test_threads_that_begin_at_once_share_one_stream_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Scratch is kept apart by the order of its stream alone.
+    made = []
+
+    def slow(device: Any) -> object:
+        time.sleep(0.05)
+        made.append(device)
+        return object()
+
+    monkeypatch.setattr(torch.cuda, "Stream", slow)
+    with group_of(1) as groups:
+        gpu, found = groups[0].on_gpu(), list[object]()
+        threads = [threading.Thread(target=lambda: found.append(gpu._stream(torch.device("cuda", 0)))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(10)
+        gpu._streams.clear()
+    assert len(made) == 1 and len(found) == 4 and len({id(stream) for stream in found}) == 1
+
+
+def test_collectives_in_a_graph_that_is_captured_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    with group_of(1) as groups:
+        gpu = groups[0].on_gpu()
+        with monkeypatch.context() as capturing:
+            capturing.setattr(_collectives, "_is_capturing", lambda device: True)
+            with pytest.raises(RuntimeError, match="all_reduce: a CUDA graph is being captured"):
+                gpu.all_reduce(part(0))
+        gpu.all_reduce(part(0)).wait(10)
+
+
+def test_rows_that_cannot_even_be_sorted_fail_and_the_next_operation_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    with group_of(1) as groups:
+        batches = _collectives._batches
+        failures = iter([RuntimeError("out of order")])
+
+        def failing(rows: Any) -> Any:
+            for failure in failures:
+                raise failure
+            return batches(rows)
+
+        monkeypatch.setattr(_collectives, "_batches", failing)
+        with pytest.raises(trimwire.TransportError, match="RuntimeError: out of order"):
+            groups[0].on_gpu().all_reduce(part(0)).wait(10)
+        tensor = part(0)
+        groups[0].on_gpu().all_reduce(tensor).wait(10)
+        assert (tensor == part(0)).all() and settled(groups[0])
+
+
 def _training(rank: int, world: int, codecs: list[str]) -> dict[str, Any]:
     import datetime
 
