@@ -18,17 +18,15 @@ import numpy as np
 import pytest
 
 import trimwire
+from kernels import DEVICE, INTERPRETED, skip_unless_they_run
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed: collectives on a GPU are not tested")
-triton = pytest.importorskip("triton", reason="Triton is not installed: collectives on a GPU are not tested")
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-if not torch.cuda.is_available() and not INTERPRETED:
-    pytest.skip("there is no GPU; TRITON_INTERPRET=1 has the kernels interpreted", allow_module_level=True)
+skip_unless_they_run()
+
+import torch
+from cutting import Network
+from test_cuda import assert_near
 
 import trimwire.cuda
-from cutting import Network
-from test_cuda import DEVICE, assert_near
-
 from trimwire.cuda import _collectives
 
 LENGTH = 1_500

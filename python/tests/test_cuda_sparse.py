@@ -235,7 +235,7 @@ def test_damage_behind_the_check_is_believed_as_little_as_by_the_host(seed: int)
     assert len(packets) > 3
     decoder = trimwire.cuda.SparseDecoder([300, 300], len(packets), layer_classes=[0, 1], packet_bytes=90, device=DEVICE)
     refused = 0
-    for _ in range(12):
+    for _ in range(8):
         arrived: list[bytes | None] = list(packets)
         for _ in range(int(random.integers(1, 3))):
             nth = int(random.integers(len(packets)))
@@ -252,7 +252,7 @@ def test_damage_behind_the_check_is_believed_as_little_as_by_the_host(seed: int)
         decoder.decode(out, rank=1, message=4)
         assert same(torch.cat(out).cpu().numpy(), expected)
         assert int(decoder.summary[0]) == believed
-    assert refused > 2
+    assert refused > 1
 
 
 def test_what_is_not_sent_is_left_for_the_next_step() -> None:
@@ -304,12 +304,12 @@ def test_strict_encoding_and_too_little_room_are_reported() -> None:
 def test_there_is_room_for_the_packets_of_any_message() -> None:
     # Far apart, and of all sizes: gaps are as long as they can be.
     random = np.random.default_rng(8)
-    for k, size, fraction_bits in ((300, 64, 23), (300, 1452, 23), (40, 64, 0)):
-        gradient = np.zeros(200_000, dtype=np.float32)
-        places = random.choice(200_000, k, replace=False)
+    for k, size, fraction_bits in ((50, 64, 23), (200, 1452, 23), (30, 64, 0)):
+        gradient = np.zeros(60_000, dtype=np.float32)
+        places = random.choice(60_000, k, replace=False)
         gradient[places] = 2.0 ** random.uniform(-149, 127, k) * random.choice([-1, 1], k)
-        encoder = trimwire.cuda.SparseEncoder([200_000], k, packet_bytes=size, fraction_bits=fraction_bits, device=DEVICE)
-        expected = Host([(200_000, 0)]).encode(gradient, k, packet_bytes=size, fraction_bits=fraction_bits)
+        encoder = trimwire.cuda.SparseEncoder([60_000], k, packet_bytes=size, fraction_bits=fraction_bits, device=DEVICE)
+        expected = Host([(60_000, 0)]).encode(gradient, k, packet_bytes=size, fraction_bits=fraction_bits)
         assert len(expected) <= encoder.capacity
         encoder.encode([torch.from_numpy(gradient).to(DEVICE)])
         assert encoder.to_bytes() == expected

@@ -233,7 +233,7 @@ def _check_device(device: torch.device) -> None:
 
 
 def _is_capturing(device: torch.device) -> bool:
-    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+    return device.type == "cuda" and bool(torch.cuda.is_current_stream_capturing())
 
 
 def _event(device: torch.device) -> Any:
