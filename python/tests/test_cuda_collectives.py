@@ -252,6 +252,7 @@ def test_at_a_deadline_a_rank_that_is_late_is_not_waited_for() -> None:
         (lambda gpu: gpu.all_reduce(torch.zeros(9, device="meta")), ValueError, "device: meta"),
         (lambda gpu: gpu.reduce_scatter(torch.zeros(9, device=DEVICE), torch.zeros(9, device=DEVICE).half()), ValueError, "output: torch.float16"),
         (lambda gpu: gpu.reduce_scatter(torch.zeros(9, device=DEVICE), torch.zeros(4, device=DEVICE)).wait(10), trimwire.TransportError, "has 4 elements, and has to have 9"),
+        (lambda gpu: gpu.all_gather(torch.zeros(4, device=DEVICE), torch.zeros(9, device=DEVICE)).wait(10), trimwire.TransportError, "has 4 elements, and has to have 9"),
         (lambda gpu: gpu.all_reduce(torch.zeros(9, device=DEVICE), algorithm="ring").wait(10), trimwire.TransportError, "need the direct algorithm, not ring"),
     ],
 )
@@ -294,6 +295,25 @@ def test_threads_that_begin_at_once_share_one_stream_of_a_device(monkeypatch: py
             thread.join(10)
         gpu._streams.clear()
     assert len(made) == 1 and len(found) == 4 and len({id(stream) for stream in found}) == 1
+
+
+def test_threads_that_are_first_at_once_have_the_same_collectives(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = trimwire.cuda.Collectives
+
+    def slow(group: trimwire.Group) -> Any:
+        time.sleep(0.1)
+        return real(group)
+
+    monkeypatch.setattr(trimwire.cuda, "Collectives", slow)
+    with group_of(1) as groups:
+        found: list[object] = []
+        threads = [threading.Thread(target=lambda: found.append(groups[0].on_gpu())) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(10)
+        assert len(found) == 3 and len({id(one) for one in found}) == 1
+        groups[0].on_gpu().all_reduce(part(0)).wait(10)
 
 
 def test_collectives_in_a_graph_that_is_captured_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
