@@ -135,7 +135,8 @@ def layout_of(
     if per_packet % 32 or not 32 <= per_packet <= _MOST_COORDINATES:
         raise ValueError(f"coordinates_per_packet: {per_packet}; valid are multiples of 32 from 32 to {_MOST_COORDINATES}")
     if not _LEAST_ROW_LOG2 <= row_log2 <= MOST_ROW_LOG2:
-        raise ValueError(f"row_log2: {row_log2}; a GPU takes rows of 2^{_LEAST_ROW_LOG2} to 2^{MOST_ROW_LOG2} coordinates")
+        beyond = "; a program holds a row, and longer ones do not fit: the host's codec has them, and collectives make none" if row_log2 > MOST_ROW_LOG2 else ""
+        raise ValueError(f"row_log2: {row_log2}; a GPU takes rows of 2^{_LEAST_ROW_LOG2} to 2^{MOST_ROW_LOG2} coordinates{beyond}")
     if not lengths:
         raise ValueError("tensors: none; a message has one at least")
     rows: list[Row] = []
