@@ -26,7 +26,7 @@ pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>, Failure> {
 pub(crate) fn text(path: &Path) -> Result<String, Failure> {
     String::from_utf8(bytes(path)?).map_err(|error| {
         let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
+        let line = valid.split(|byte| *byte == b'\n').count();
         bad_input(anyhow!("{}:{line}: not UTF-8 text", path.display()))
     })
 }
