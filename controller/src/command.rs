@@ -6,6 +6,7 @@ mod completions;
 mod export;
 mod file;
 mod history;
+mod input;
 mod man;
 mod outcome;
 mod plan;
@@ -21,7 +22,7 @@ mod watch;
 
 use clap::Subcommand;
 
-pub(crate) use self::outcome::{Failure, Outcome};
+pub(crate) use self::outcome::{Failure, Outcome, in_words, say};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {

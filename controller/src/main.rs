@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::command::{Command, Failure};
+use crate::command::{Command, Failure, in_words, say};
 
 #[derive(Parser)]
 #[command(
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     match command.run() {
         Ok(code) => ExitCode::from(code),
         Err(Failure { code, error }) => {
-            eprintln!("{error:#}");
+            say(in_words(&error));
             ExitCode::from(code)
         }
     }

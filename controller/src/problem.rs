@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::printable::in_one_line;
+
 /// One mistake: where it stands and what it is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -16,7 +18,7 @@ pub struct Problem {
 
 /// All mistakes found in a fabric file, in the order of its lines.
 ///
-/// Display gives one a line, `fabric.yaml:12: switches.s1.adress: unknown key; did you mean 'address'? …`.
+/// Display gives one a line, `fabric.yaml:12: switches.s1.adress: unknown key; did you mean 'address'? …`, and of very many the first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpecError {
     pub(crate) file: String,
@@ -37,19 +39,25 @@ impl SpecError {
 
 impl std::error::Error for SpecError {}
 
+/// Mistakes that are shown: a file that is something else altogether has one in every line.
+const SHOWN: usize = 200;
+
 impl fmt::Display for SpecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (position, Problem { line, path, message }) in self.problems.iter().enumerate() {
+        for (position, Problem { line, path, message }) in self.problems.iter().take(SHOWN).enumerate() {
             if position > 0 {
                 writeln!(f)?;
             }
             write!(f, "{}:{line}: ", self.file)?;
             if !path.is_empty() {
-                write!(f, "{path}: ")?;
+                write!(f, "{}: ", in_one_line(path))?;
             }
-            f.write_str(message)?;
+            f.write_str(&in_one_line(message))?;
         }
-        Ok(())
+        match self.problems.len().checked_sub(SHOWN) {
+            Some(more @ 1..) => write!(f, "\nand {more} more"),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -143,7 +143,7 @@ impl Records {
         artifacts: &Artifacts,
         only: &[String],
     ) -> Result<Record, RecordError> {
-        let number = self.all()?.last().map_or(0, |record| record.number) + 1;
+        let number = self.all()?.last().map_or(0, |record| record.number).saturating_add(1);
         let content = digest(text);
         self.write(&kept(&content), text.as_bytes())?;
         let cookie = |name: &String| (name.clone(), format!("{:#018x}", artifacts.of(name).cookie()));

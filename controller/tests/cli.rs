@@ -257,3 +257,65 @@ fn every_command_has_a_manual_page_and_completions() {
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("nowhere"), "{}", stderr(&output));
 }
+
+#[test]
+fn files_that_never_end_or_are_no_text_are_refused_by_name() {
+    let mut file = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
+    file.write_all(b"version: 1\n# caf\xe9\n").unwrap();
+    let binary = file.path().to_str().unwrap();
+    let asked: [&[&str]; 4] =
+        [&["check"], &["plan"], &["export", "sonic", "--switch", "s1"], &["thresholds", "--model"]];
+    for words in asked {
+        for (path, message) in [
+            ("/dev/zero", "cannot read /dev/zero: it is longer than 64 MiB".to_owned()),
+            (binary, format!("{binary}:2: not UTF-8 text")),
+        ] {
+            let output = run(&[words, &[path]].concat());
+            assert_eq!(
+                (output.status.code(), stderr(&output).trim()),
+                (Some(3), message.as_str()),
+                "{words:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_name_does_not_command_the_terminal() {
+    let mut file = unserved();
+    file.write_all(b"\"k\\u001b[2J\\n\\u0000\": 1\n").unwrap();
+    let output = run(&["check", file.path().to_str().unwrap()]);
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    assert!(text.contains(r": k\u{1b}[2J\n\0: unknown key"), "{text}");
+    assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
+}
+
+#[test]
+fn of_very_many_mistakes_the_first_are_shown_and_the_others_counted() {
+    let mut file = unserved();
+    for number in 0..10_000 {
+        writeln!(file, "k{number}: 1").unwrap();
+    }
+    let output = run(&["check", file.path().to_str().unwrap()]);
+    let text = stderr(&output);
+    assert_eq!((output.status.code(), text.lines().count()), (Some(3), 201));
+    assert!(text.ends_with("and 9800 more\n"), "{text}");
+}
+
+#[test]
+fn a_damaged_record_is_named_with_its_cause_said_once() {
+    let state = tempfile::tempdir().unwrap();
+    let file = unserved();
+    let records = state.path().join(file.path().file_name().unwrap());
+    std::fs::create_dir(&records).unwrap();
+    let record = records.join("00000001.json");
+    std::fs::write(&record, "{").unwrap();
+    let state = state.path().to_str().unwrap();
+    let output = run(&["history", "--state", state, file.path().to_str().unwrap()]);
+    let cause = "EOF while parsing an object at line 1 column 1";
+    assert_eq!(
+        (output.status.code(), stderr(&output)),
+        (Some(1), format!("{} is no record: {cause}\n", record.display()))
+    );
+}

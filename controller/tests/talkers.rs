@@ -39,8 +39,8 @@ async fn started(switch: &Embedded) -> (Controller, SocketAddr, String) {
     (controller, address, text)
 }
 
-/// Bursts of a hundred, of which all but 19 are cut (`implementations.rs`); a packet in four is h3's, the others are h1's. The last
-/// packet finds an empty queue, and it stops cutting.
+/// Bursts of a hundred, of which all but 19 are cut (`implementations.rs`); a packet in four is h3's, the others are h1's. The first
+/// of a burst finds an empty queue, which stops cutting; after the last burst it cuts as far as anybody knows.
 fn congest(switch: &Embedded, bursts: u64) -> u64 {
     let burst: Vec<Vec<u8>> = (0..100).map(|number| from(if number % 4 == 0 { 3 } else { 1 })).collect();
     let mut now = 0;
@@ -147,6 +147,15 @@ async fn a_restarted_switch_and_one_that_left_the_file_are_not_told_of_with_what
     let (mut controller, address, text) = started(&switch).await;
     let mut now = congest(&switch, 20);
     cuts(address, &switch, &mut now, 18 * 81).await;
+    let cutting = |controller: &Controller| controller.status().switches["s1"].cutting[&(2, 5)];
+    run_support::eventually("all turns are told", || {
+        now += 20_000_000;
+        switch.pass_time(now);
+        let told = cutting(&controller);
+        if (told.starts, told.stops) == (20, 19) { Ok(()) } else { Err(format!("{told:?}")) }
+    })
+    .await;
+    assert!(cutting(&controller).is_cutting);
     switch.restart();
     run_support::eventually("the restart is seen", || {
         let tally = controller.status().switches["s1"].tally.clone();
@@ -158,9 +167,18 @@ async fn a_restarted_switch_and_one_that_left_the_file_are_not_told_of_with_what
         if status.up && status.in_place == Some(true) { Ok(()) } else { Err(format!("{status:?}")) }
     })
     .await;
+    assert!(!cutting(&controller).is_cutting, "a switch that has just started cuts nothing");
     let mut now = congest(&switch, 30);
     let told = cuts(address, &switch, &mut now, 28 * 81).await;
     assert!(told["queues"][0]["packets"].as_u64().unwrap() <= 30 * 81, "{told}");
+
+    run_support::eventually("turns of both lives", || {
+        now += 20_000_000;
+        switch.pass_time(now);
+        let told = cutting(&controller);
+        if (told.starts, told.stops) == (50, 48) { Ok(()) } else { Err(format!("{told:?}")) }
+    })
+    .await;
 
     let renamed = text.replace("s1", "s7");
     controller.reload(&Fabric::from_yaml(&renamed, "f").unwrap(), &Artifacts::embedded().unwrap()).unwrap();

@@ -10,22 +10,36 @@
 #include "../include/headers.p4"
 #include "../include/sizes.p4"
 
+// A queue starts to cut packets, or stops (P4Runtime digest).
+struct cutting_t {
+    bit<9>  egress_port;
+    bit<3>  queue;
+    bit<1>  cutting;              // 1: starts, 0: stops
+    bit<32> queue_bytes;
+    bit<32> turns;                // times it has started and stopped, this one included; wraps round
+}
+
+// Switches tell of digests in any order, and P4Runtime has them leave out repetitions: by `turns` a controller knows the order and
+// what is missing, and no two digests are alike.
+//
 // `told` is 1 for a packet that carries such a digest.
 control CutEvents(in bit<9> egress_port, in metadata_t meta, out bit<1> told) {
+    // Odd while the queue cuts.
     @id(0x16000002) @name(".Ingress.cutting")
-    register<bit<1>>(QUEUE_SLOTS) cutting;
+    register<bit<32>>(QUEUE_SLOTS) cutting;
 
-    bit<1> starts;
-    bit<1> stops;
-    bit<1> before;
-    bit<1> after;
+    bit<1>  starts;
+    bit<1>  stops;
+    bit<1>  turned;
+    bit<32> turns;
 
     // One action: BMv2 holds the register's lock that long.
     @hidden
     action turn() {
-        cutting.read(before, meta.class_slot);
-        after = (before | starts) & ~stops;
-        cutting.write(meta.class_slot, after);
+        cutting.read(turns, meta.class_slot);
+        turned = (starts & ~turns[0:0]) | (stops & turns[0:0]);
+        turns = turns + (bit<32>)turned;
+        cutting.write(meta.class_slot, turns);
     }
 
     apply {
@@ -39,9 +53,9 @@ control CutEvents(in bit<9> egress_port, in metadata_t meta, out bit<1> told) {
         }
         if (starts == 1 || stops == 1) {
             turn();
-            if (before != after) {
+            if (turned == 1) {
                 told = 1;
-                digest<cutting_t>(1, { egress_port, meta.queue, after, meta.queue_bytes });
+                digest<cutting_t>(1, { egress_port, meta.queue, turns[0:0], meta.queue_bytes, turns });
             }
         }
     }

@@ -138,14 +138,6 @@ enum bit<3> Verdict {
     TAIL_DROP = 5
 }
 
-// What the controller is told when a queue starts to cut packets, and when it stops (P4Runtime digest).
-struct cutting_t {
-    bit<9>  egress_port;
-    bit<3>  queue;
-    bit<1>  cutting;              // 1: starts, 0: stops
-    bit<32> queue_bytes;
-}
-
 // Action data of Ingress.queue_policy.policy. Thresholds are bytes queued, sizes are bytes of frame.
 struct policy_t {
     bit<32> mark_at;

@@ -52,6 +52,14 @@ struct ingress_t {
     bit<1>       event_cutting;          // the digest's `cutting`
 }
 
+// What the controller is told when a queue starts to cut packets, and when it stops (P4Runtime digest).
+struct cutting_t {
+    bit<9>  egress_port;
+    bit<3>  queue;
+    bit<1>  cutting;              // 1: starts, 0: stops
+    bit<32> queue_bytes;
+}
+
 struct egress_t {
     metadata_t   packet;
     bridge_t     bridge;

@@ -276,8 +276,9 @@ fn a_queue_says_once_that_it_starts_to_cut_and_once_that_it_stops() {
             assert_eq!(event[..3], [port, queue, 1], "{events:?}");
             assert!((12_000..12_000 + WHOLE as u64).contains(&event[3]), "{events:?}");
         } else {
-            assert_eq!(event[..], [port, queue, 0, 0], "{events:?}");
+            assert_eq!(event[..4], [port, queue, 0, 0], "{events:?}");
         }
+        assert_eq!(event[4], position as u64 + 1, "its turns are numbered: {events:?}");
     }
 }
 

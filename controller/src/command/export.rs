@@ -9,7 +9,8 @@ use trimwire_controller::Fabric;
 use trimwire_controller::export::sonic::{self, ExportError, Platform, Present, Thresholds};
 use trimwire_controller::units::Threshold;
 
-use super::outcome::{Failure, Outcome, USAGE, bad_input, failed, print};
+use super::input;
+use super::outcome::{Failure, Outcome, USAGE, bad_input, failed, print, say};
 
 #[derive(Args)]
 pub(crate) struct Export {
@@ -99,9 +100,7 @@ impl Export {
 impl Sonic {
     fn run(&self) -> Outcome {
         let name = self.file.display().to_string();
-        let text = std::fs::read_to_string(&self.file)
-            .with_context(|| format!("cannot read {name}"))
-            .map_err(bad_input)?;
+        let text = input::text(&self.file)?;
         let fabric = Fabric::from_yaml(&text, &name).map_err(bad_input)?;
         let mut ports: BTreeMap<u16, String> = BTreeMap::new();
         for (port, name) in &self.platform_ports {
@@ -124,9 +123,7 @@ impl Sonic {
             platform.pool.clone_from(pool);
         }
         if let Some(path) = &self.config_db {
-            let text =
-                std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()));
-            let fitted = Present::parse(&text.map_err(bad_input)?).and_then(|present| {
+            let fitted = Present::parse(&input::text(path)?).and_then(|present| {
                 let platform = present.fit(platform, self.pool.as_deref(), self.pool_size)?;
                 Ok(Platform { present: Some(present), ..platform })
             });
@@ -151,7 +148,7 @@ impl Sonic {
             return Ok(0);
         }
         for note in &export.notes {
-            eprintln!("{note}");
+            say(note);
         }
         if self.output.is_none() {
             print(&configuration)?;

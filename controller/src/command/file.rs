@@ -8,7 +8,8 @@ use clap::Args;
 use serde::Serialize;
 use trimwire_controller::{Artifacts, Fabric};
 
-use super::outcome::{Failure, Outcome, bad_input, failed, print_value};
+use super::input;
+use super::outcome::{Failure, Outcome, bad_input, failed, print_value, say};
 
 #[derive(Args)]
 pub(crate) struct FileArgs {
@@ -34,8 +35,7 @@ impl FileArgs {
 
     /// What the fabric file says.
     pub(crate) fn text(&self) -> Result<String, Failure> {
-        let name = self.file.display().to_string();
-        std::fs::read_to_string(&self.file).with_context(|| format!("cannot read {name}")).map_err(bad_input)
+        input::text(&self.file)
     }
 
     /// The same, of a fabric file that says this.
@@ -51,7 +51,7 @@ impl FileArgs {
         // The message names the file on every line already.
         let fabric = Fabric::from_yaml(text, &name).map_err(bad_input)?;
         for warning in &fabric.warnings {
-            eprintln!("warning: {warning}");
+            say(format_args!("warning: {warning}"));
         }
         Ok(fabric)
     }
@@ -60,11 +60,9 @@ impl FileArgs {
         let (Some(p4info), Some(json)) = (&self.p4info, &self.pipeline_json) else {
             return Artifacts::embedded().map_err(failed);
         };
-        let read =
-            |path: &PathBuf| std::fs::read(path).with_context(|| format!("cannot read {}", path.display()));
         let place = format!("{}, {}", p4info.display(), json.display());
-        let p4info = read(p4info).map_err(bad_input)?;
-        let json = read(json).map_err(bad_input)?;
+        let p4info = input::bytes(p4info)?;
+        let json = input::bytes(json)?;
         Artifacts::new(&p4info, json).context(place).map_err(bad_input)
     }
 

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io::Write;
 
 use serde::Serialize;
+use trimwire_controller::printable;
 
 /// Something on a switch is not as it should be.
 pub(crate) const FAILED: u8 = 1;
@@ -31,8 +32,29 @@ pub(crate) fn failed(error: impl Into<anyhow::Error>) -> Failure {
     Failure { code: FAILED, error: error.into() }
 }
 
+/// An error and its causes in one line, each said once: libraries' errors name their causes, too.
+pub(crate) fn in_words(error: &anyhow::Error) -> String {
+    let mut words = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !words.contains(&cause) {
+            words = format!("{words}: {cause}");
+        }
+    }
+    words
+}
+
+/// Says something beside that, to stderr.
+pub(crate) fn say(words: impl Display) {
+    eprintln!("{}", printable(&words.to_string()));
+}
+
 /// Prints to stdout. A reader that has seen enough (`| head`) is no failure; false then.
 pub(crate) fn print(text: &str) -> Result<bool, Failure> {
+    draw(&printable(text))
+}
+
+/// The same, where control characters are meant.
+pub(crate) fn draw(text: &str) -> Result<bool, Failure> {
     match writeln!(std::io::stdout(), "{text}") {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),

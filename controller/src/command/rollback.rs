@@ -5,7 +5,7 @@ use clap::Args;
 use trimwire_controller::Options;
 
 use super::file::FileArgs;
-use super::outcome::{Outcome, bad_input, failed};
+use super::outcome::{Outcome, bad_input, failed, say};
 use super::rollout::{RolloutArgs, same_programs};
 
 #[derive(Args)]
@@ -27,15 +27,15 @@ impl Rollback {
         // What the file names is looked for where it was: beside the fabric file.
         let (fabric, artifacts) = self.file.read_text(&text)?;
         same_programs(&record, &fabric, &artifacts).map_err(|reason| bad_input(anyhow!(reason)))?;
-        eprintln!("going back to {record}");
+        say(format_args!("going back to {record}"));
         let command = format!("rollback to {}", record.number);
         let code =
             self.rollout.run(&self.file, &command, &text, (&fabric, &artifacts), &Options::default())?;
         if self.file.text().is_ok_and(|now| now != text) {
-            eprintln!(
+            say(format_args!(
                 "{} itself says something else still: apply would bring that back",
                 self.file.file.display()
-            );
+            ));
         }
         Ok(code)
     }

@@ -11,7 +11,7 @@ use trimwire_controller::report::{PipelineState, Plan};
 use trimwire_controller::{Artifacts, Fabric, Options, Rollout, plan_blocking, roll_out_blocking, units};
 
 use super::file::FileArgs;
-use super::outcome::{FAILED, Failure, Outcome, failed};
+use super::outcome::{FAILED, Failure, Outcome, failed, say};
 use super::progress::with_progress;
 
 #[derive(Args)]
@@ -128,7 +128,7 @@ impl RolloutArgs {
 
 /// Switches are not kept waiting for a disk that is full: that there is no record is said, and the work goes on.
 fn told<T>(outcome: Result<T, RecordError>) -> Option<T> {
-    outcome.inspect_err(|error| eprintln!("warning: no record of this: {error}")).ok()
+    outcome.inspect_err(|error| say(format_args!("warning: no record of this: {error}"))).ok()
 }
 
 /// Whether the programs of the switches are those that were rolled out then.

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use trimwire_controller::Fabric;
 use trimwire_controller::thresholds::{LAYERS_SCHEMA, Model, answer, draw, fragment};
 
+use super::input;
 use super::outcome::{Failure, Outcome, bad_input, failed, print, print_value};
 
 const HELP: &str = "\
@@ -87,9 +88,7 @@ impl Thresholds {
 
 fn read(path: &Path) -> Result<(String, String), Failure> {
     let name = path.display().to_string();
-    let text =
-        std::fs::read_to_string(path).with_context(|| format!("cannot read {name}")).map_err(bad_input)?;
-    Ok((name, text))
+    Ok((name, input::text(path)?))
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {

@@ -5,12 +5,12 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use clap::Args;
-use trimwire_controller::MetricsAt;
 use trimwire_controller::units;
 use trimwire_controller::watch::{Interval, Watch as Watching};
+use trimwire_controller::{MetricsAt, printable};
 
 use super::file::FileArgs;
-use super::outcome::{FAILED, Outcome, failed, print};
+use super::outcome::{FAILED, Outcome, draw, failed, print};
 use super::switches::SwitchArgs;
 
 #[derive(Args)]
@@ -73,7 +73,8 @@ impl Watch {
         } else if terminal {
             let (width, height) =
                 terminal_size::terminal_size().map_or((80, 24), |(width, height)| (width.0, height.0));
-            redraw(&interval.table(self.all), usize::from(width), usize::from(height))
+            let table = interval.table(self.all);
+            return draw(&redraw(&printable(&table), usize::from(width), usize::from(height)));
         } else {
             format!("interval {}\n{}", interval.interval, interval.table(self.all))
         };

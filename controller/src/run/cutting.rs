@@ -18,9 +18,10 @@ use crate::talkers::{CutSample, Flow};
 const CUTTING: &str = "cutting_t";
 const CUT_PACKET: &str = "cut_packet_t";
 
-/// Lists are short and come soon: somebody may be watching.
+/// Lists come soon, since somebody may be watching, and seldom, since each costs as much as dozens of its samples: room for all that a
+/// switch samples in that time.
 const CONFIG: Config =
-    Config { max_timeout_ns: 10_000_000, max_list_size: 64, ack_timeout_ns: 1_000_000_000 };
+    Config { max_timeout_ns: 100_000_000, max_list_size: 128, ack_timeout_ns: 1_000_000_000 };
 
 /// A queue starts or stops to cut packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub(super) struct Cutting {
     pub starts: bool,
     /// Bytes waiting in the queue at that moment.
     pub queue_bytes: u64,
+    /// Times that the queue has started and stopped, this one included; wraps round. `None` from programs that do not count.
+    pub turns: Option<u32>,
 }
 
 /// What a list tells.
@@ -102,13 +105,14 @@ impl<'d> Fields<'d> {
     }
 }
 
-/// Of `p4/include/headers.p4`.
+/// Of `p4/bmv2/cut_events.p4`; Tofino's has no `turns`.
 fn cutting(fields: &Fields<'_>) -> Option<Cutting> {
     Some(Cutting {
         port: fields.number(0)?,
         queue: fields.number(1)?,
         starts: fields.number::<u8>(2)? == 1,
         queue_bytes: fields.number(3)?,
+        turns: fields.number(4),
     })
 }
 

@@ -1,52 +1,26 @@
 //! Runs a [`SwitchTask`] on a real connection and the real clock.
 
-use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use trimwire_p4runtime::client::{Arbitration, Client, ClientError};
-use trimwire_p4runtime::p4info::Index;
 use trimwire_p4runtime::v1::DigestList;
 
 use super::board::Board;
 use super::cuts::Cuts;
 use super::cutting;
-use super::demand::Demand;
 use super::election::{Elections, View};
-use super::task::{Action, Event, Looked, Loss, Notice, Standing, SwitchTask};
-
+use super::reporter::{Reporter, Told};
+use super::task::{Action, Event, Looked, Loss, Standing, SwitchTask};
+use super::wanted::Wanted;
 use crate::converge::{converge, pipeline_state};
-
 use crate::device::{self, DeviceError, Reach};
-use crate::fleet::Shared;
-use crate::model::PortPolicy;
-use crate::places::Places;
 use crate::reconcile;
 use crate::report::{PipelineState, SwitchReport};
 use crate::sample::{Sample, sample};
-use crate::talkers::{CutSample, HostNames, Shares};
-
-/// What a switch should hold, and what work on it needs.
-pub(super) struct Wanted {
-    /// The switch.
-    pub name: String,
-    pub ports: BTreeMap<u16, Arc<PortPolicy>>,
-    pub shared: Arc<Shared>,
-    pub places: Places,
-    pub names: Arc<HostNames>,
-    /// Whether anybody wants to know the counters.
-    pub demand: Demand,
-}
-
-impl Wanted {
-    /// Names of the program that the switch runs.
-    fn index(&self) -> &Index {
-        self.shared.index(&self.name)
-    }
-}
 
 /// What stays the same for as long as a driver runs.
 #[derive(Clone, PartialEq)]
@@ -69,14 +43,6 @@ struct Session {
 enum Done {
     Connected(Box<Result<Client, DeviceError>>),
     Worked { event: Event, sample: Option<Sample>, told: Option<Told> },
-}
-
-/// What bringing a switch in place showed beside that.
-struct Told {
-    /// Whether it tells of cuts.
-    digests: Result<(), String>,
-    /// What does not go with the file.
-    warnings: Vec<String>,
 }
 
 type Work = Pin<Box<dyn Future<Output = Done> + Send>>;
@@ -152,7 +118,6 @@ pub(super) async fn drive(
                         Ok(begun) => {
                             let event = Event::Told(standing_of(&begun.seen));
                             session = Some(begun);
-                            reporter.cuts.begin(&name);
                             event
                         }
                         Err(error) => Event::Lost(error.to_string()),
@@ -170,11 +135,20 @@ pub(super) async fn drive(
             list = next(digests) => {
                 if let Some(session) = &session {
                     reporter.digest(&session.client, &list, &wanted.borrow());
-                    let _ = session.client.acknowledge_digest(list.digest_id, list.list_id).await;
+                    tokio::select! {
+                        biased;
+                        _ = session.client.acknowledge_digest(list.digest_id, list.list_id) => {}
+                        // Who does not read acknowledgements is not waited for.
+                        () = std::future::ready(()) => {}
+                    }
                 }
                 continue;
             }
         };
+        // Digests go to the primary alone: what was told before is not known.
+        if !task.is_primary() && matches!(event, Event::Told(Standing::Primary)) {
+            reporter.begin();
+        }
         task.handle_event(now(), event);
     }
 }
@@ -240,7 +214,7 @@ async fn reconcile_switch(name: String, client: Arc<Client>, wanted: Arc<Wanted>
         let (mut told, mut sample) = (None, None);
         if loss == Loss::None && report.in_place.is_some() {
             let digests = cutting::subscribe(&client, wanted.index()).await;
-            told = Some(Told { digests, warnings: report.warnings.clone() });
+            told = Some(Told { digests, warnings: report.warnings.clone(), begins: report.pipeline_pushed });
             sample = sampled(&client, &wanted).await;
         }
         Done::Worked { event: Event::Reconciled(Box::new(report), loss), sample, told }
@@ -304,154 +278,4 @@ async fn sampled(client: &Client, wanted: &Wanted) -> Option<Sample> {
     }
     let taken = sample(client, wanted.index(), &wanted.ports).await;
     taken.inspect_err(|error| tracing::debug!("no counters: {error}")).ok()
-}
-
-/// Tells people and the board.
-struct Reporter {
-    name: String,
-    board: Board,
-    cuts: Cuts,
-    /// Of the task's clock.
-    last_success: Option<u64>,
-    backoff_ns: u64,
-    told: Told,
-}
-
-impl Reporter {
-    fn new(name: String, board: Board, cuts: Cuts) -> Self {
-        Self {
-            name,
-            board,
-            cuts,
-            last_success: None,
-            backoff_ns: 0,
-            told: Told { digests: Ok(()), warnings: Vec::new() },
-        }
-    }
-
-    fn report(&mut self, task: &mut SwitchTask) {
-        while let Some(notice) = task.poll_notice() {
-            if let Notice::Down(_, wait) | Notice::Failed(_, wait) = &notice {
-                self.backoff_ns = *wait;
-            }
-            log(&self.name, &notice);
-        }
-        let succeeded = task.last_success() > self.last_success;
-        self.last_success = task.last_success();
-        let backoff_ns = if task.failures() == 0 { 0 } else { self.backoff_ns };
-        self.board.change_switch(&self.name, |status| {
-            status.up = task.is_up();
-            status.primary = task.is_primary();
-            status.in_place = task.in_place();
-            status.failures = task.failures();
-            status.backoff_seconds = Duration::from_nanos(backoff_ns).as_secs_f64();
-            if status.tally != *task.tally() {
-                status.tally = task.tally().clone();
-            }
-            if succeeded {
-                status.last_success = Some(unix_time());
-            }
-            if !status.up {
-                status.sample.clear();
-            }
-        });
-    }
-
-    fn worked(&mut self, sample: Option<Sample>, told: Option<Told>) {
-        if let Some(told) = told {
-            if let (Err(error), true) = (&told.digests, self.told.digests != told.digests) {
-                tracing::warn!(switch = %self.name, "does not tell what its queues cut: {error}");
-            }
-            for warning in told.warnings.iter().filter(|warning| !self.told.warnings.contains(warning)) {
-                tracing::warn!(switch = %self.name, "{warning}");
-            }
-            self.told = told;
-        }
-        if let Some(sample) = sample {
-            self.board.change_switch(&self.name, |status| status.sample = sample);
-        }
-    }
-
-    fn digest(&self, client: &Client, list: &DigestList, wanted: &Wanted) {
-        match cutting::read(list, wanted.index()) {
-            Some(cutting::Told::Cutting(events)) => self.cutting(&events, &wanted.names),
-            Some(cutting::Told::Cut(samples)) => self.cut(samples, wanted),
-            None => {}
-        }
-        if client.missed_messages() > 0 {
-            tracing::debug!(switch = %self.name, missed = client.missed_messages(), "messages missed");
-        }
-    }
-
-    fn cutting(&self, events: &[cutting::Cutting], names: &HostNames) {
-        for &cutting::Cutting { port, queue, starts, queue_bytes } in events {
-            let talkers = if starts { None } else { self.cuts.of_queue(&self.name, port, queue) };
-            if let Some(talkers) = talkers.filter(|talkers| talkers.packets > 0) {
-                tracing::info!(
-                    switch = %self.name, port, queue, queue_bytes,
-                    "stops cutting: in {:.0} s {} packets, {}", talkers.seconds, talkers.packets, Shares(&talkers, names)
-                );
-            } else {
-                let word = if starts { "starts" } else { "stops" };
-                tracing::info!(switch = %self.name, port, queue, queue_bytes, "{word} cutting");
-            }
-        }
-        self.board.change_switch(&self.name, |status| {
-            for told in events {
-                let cutting = status.cutting.entry((told.port, told.queue)).or_default();
-                cutting.is_cutting = told.starts;
-                *(if told.starts { &mut cutting.starts } else { &mut cutting.stops }) += 1;
-            }
-        });
-    }
-
-    /// Of ports that the file knows: a switch cannot make us remember others.
-    fn cut(&self, mut samples: Vec<CutSample>, wanted: &Wanted) {
-        samples.retain(|sample| wanted.ports.contains_key(&sample.port));
-        let count = self.cuts.add(&self.name, &samples);
-        self.board.change_switch(&self.name, |status| status.cut_samples = count);
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a driver: people and Prometheus want the time of day")]
-fn unix_time() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
-}
-
-fn log(switch: &str, notice: &Notice) {
-    const SHOWN: usize = 5;
-    let seconds = |ns: &u64| Duration::from_nanos(*ns).as_secs_f64();
-    let words = |standing: &Standing| match standing {
-        Standing::Primary => "primary".to_owned(),
-        Standing::Backup { highest, primary_exists } => {
-            let id = highest.map_or_else(String::new, |id| format!(" with election id {id}"));
-            let word = if *primary_exists { "is" } else { "was" };
-            format!("backup: another controller {word} primary{id}")
-        }
-    };
-    match notice {
-        Notice::Up(standing) => tracing::info!(switch, "connected: {}", words(standing)),
-        Notice::Changed(standing) => tracing::warn!(switch, "from now on {}", words(standing)),
-        Notice::Down(reason, wait) => {
-            tracing::warn!(switch, "not connected, next attempt in {:.1} s: {reason}", seconds(wait));
-        }
-        Notice::TakingOver(bid) => {
-            tracing::warn!(switch, "nobody is primary: bidding with election id {bid}");
-        }
-        Notice::InPlace(written) => tracing::info!(switch, "in place after {written} updates"),
-        Notice::Repaired(kinds, changes) => {
-            let kinds: Vec<String> =
-                kinds.iter().map(|(kind, count)| format!("{count} {}", kind.name())).collect();
-            tracing::warn!(switch, "had drifted and is in place again: {}", kinds.join(", "));
-            for change in changes.iter().take(SHOWN) {
-                tracing::warn!(switch, "  {change}");
-            }
-            if let Some(more @ 1..) = changes.len().checked_sub(SHOWN) {
-                tracing::warn!(switch, "  and {more} more");
-            }
-        }
-        Notice::Failed(reason, wait) => {
-            tracing::warn!(switch, "not in place, next attempt in {:.1} s: {reason}", seconds(wait));
-        }
-    }
 }

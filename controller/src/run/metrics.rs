@@ -221,6 +221,6 @@ fn cutting(registry: &mut Registry, status: &Status) {
     }
     registry.register("cut_samples", "Digests: a packet that was cut", samples);
     registry.register("queue_cutting", "1 from a queue's digest that it starts to cut to that it stops", now);
-    registry.register("queue_cutting_starts", "Digests: the queue starts to cut", starts);
-    registry.register("queue_cutting_stops", "Digests: the queue stops cutting", stops);
+    registry.register("queue_cutting_starts", "Times that the queue started to cut", starts);
+    registry.register("queue_cutting_stops", "Times that the queue stopped cutting", stops);
 }

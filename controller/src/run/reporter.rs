@@ -1,0 +1,209 @@
+//! Tells people (the log) and the board what a switch's task and its digests say.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use trimwire_p4runtime::client::Client;
+use trimwire_p4runtime::v1::DigestList;
+
+use super::board::Board;
+use super::cuts::Cuts;
+use super::cutting::{self, Cutting};
+use super::task::{Notice, Standing, SwitchTask};
+use super::turns::{News, Turns};
+use super::wanted::Wanted;
+use crate::sample::Sample;
+use crate::talkers::{CutSample, HostNames, Shares};
+
+/// What bringing a switch in place showed beside that.
+pub(super) struct Told {
+    /// Whether it tells of cuts.
+    pub digests: Result<(), String>,
+    /// What does not go with the file.
+    pub warnings: Vec<String>,
+    /// The program has just begun, and counts from 0.
+    pub begins: bool,
+}
+
+/// Tells people and the board.
+pub(super) struct Reporter {
+    name: String,
+    board: Board,
+    cuts: Cuts,
+    turns: Turns,
+    /// Of the task's clock.
+    last_success: Option<u64>,
+    backoff_ns: u64,
+    told: Told,
+}
+
+impl Reporter {
+    pub(super) fn new(name: String, board: Board, cuts: Cuts) -> Self {
+        Self {
+            name,
+            board,
+            cuts,
+            turns: Turns::default(),
+            last_success: None,
+            backoff_ns: 0,
+            told: Told { digests: Ok(()), warnings: Vec::new(), begins: false },
+        }
+    }
+
+    /// Digests of a switch that counts from anywhere.
+    pub(super) fn begin(&mut self) {
+        self.turns.begin();
+        self.cuts.begin(&self.name);
+    }
+
+    pub(super) fn report(&mut self, task: &mut SwitchTask) {
+        while let Some(notice) = task.poll_notice() {
+            if let Notice::Down(_, wait) | Notice::Failed(_, wait) = &notice {
+                self.backoff_ns = *wait;
+            }
+            log(&self.name, &notice);
+        }
+        let succeeded = task.last_success() > self.last_success;
+        self.last_success = task.last_success();
+        let backoff_ns = if task.failures() == 0 { 0 } else { self.backoff_ns };
+        self.board.change_switch(&self.name, |status| {
+            status.up = task.is_up();
+            status.primary = task.is_primary();
+            status.in_place = task.in_place();
+            status.failures = task.failures();
+            status.backoff_seconds = Duration::from_nanos(backoff_ns).as_secs_f64();
+            if status.tally != *task.tally() {
+                status.tally = task.tally().clone();
+            }
+            if succeeded {
+                status.last_success = Some(unix_time());
+            }
+            if !status.up {
+                status.sample.clear();
+                status.cutting.values_mut().for_each(|cutting| cutting.is_cutting = false);
+            }
+        });
+    }
+
+    pub(super) fn worked(&mut self, sample: Option<Sample>, told: Option<Told>) {
+        if let Some(told) = told {
+            if told.begins {
+                self.begin();
+                self.board.change_switch(&self.name, |status| {
+                    status.cutting.values_mut().for_each(|cutting| cutting.is_cutting = false);
+                });
+            }
+            if let (Err(error), true) = (&told.digests, self.told.digests != told.digests) {
+                tracing::warn!(switch = %self.name, "does not tell what its queues cut: {error}");
+            }
+            for warning in told.warnings.iter().filter(|warning| !self.told.warnings.contains(warning)) {
+                tracing::warn!(switch = %self.name, "{warning}");
+            }
+            self.told = told;
+        }
+        if let Some(sample) = sample {
+            self.board.change_switch(&self.name, |status| status.sample = sample);
+        }
+    }
+
+    pub(super) fn digest(&mut self, client: &Client, list: &DigestList, wanted: &Wanted) {
+        match cutting::read(list, wanted.index()) {
+            Some(cutting::Told::Cutting(events)) => self.cutting(&events, wanted),
+            Some(cutting::Told::Cut(samples)) => self.cut(samples, wanted),
+            None => {}
+        }
+        if client.missed_messages() > 0 {
+            tracing::debug!(switch = %self.name, missed = client.missed_messages(), "messages missed");
+        }
+    }
+
+    /// A queue may turn thousands of times a second: the log has how a list leaves it.
+    fn cutting(&mut self, events: &[Cutting], wanted: &Wanted) {
+        let mut left: BTreeMap<(u16, u8), (Cutting, News)> = BTreeMap::new();
+        for event in events.iter().filter(|event| wanted.knows(event.port, event.queue)) {
+            let Some(news) = self.turns.told(event) else { continue };
+            let (last, sum) = left.entry((event.port, event.queue)).or_insert((*event, News::default()));
+            *last = *event;
+            sum.starts += news.starts;
+            sum.stops += news.stops;
+        }
+        self.board.change_switch(&self.name, |status| {
+            for (place, (last, news)) in &left {
+                let cutting = status.cutting.entry(*place).or_default();
+                cutting.is_cutting = last.starts;
+                cutting.starts += news.starts;
+                cutting.stops += news.stops;
+            }
+        });
+        for (last, news) in left.values() {
+            self.log_cutting(last, news, &wanted.names);
+        }
+    }
+
+    fn log_cutting(&self, last: &Cutting, news: &News, names: &HostNames) {
+        let &Cutting { port, queue, starts, queue_bytes, .. } = last;
+        let often = match news.starts + news.stops {
+            ..=1 => String::new(),
+            turns => format!(" after {turns} turns"),
+        };
+        let talkers = if starts { None } else { self.cuts.of_queue(&self.name, port, queue) };
+        if let Some(talkers) = talkers.filter(|talkers| talkers.packets > 0) {
+            tracing::info!(
+                switch = %self.name, port, queue, queue_bytes,
+                "stops cutting{often}: in {:.0} s {} packets, {}", talkers.seconds, talkers.packets, Shares(&talkers, names)
+            );
+        } else {
+            let word = if starts { "starts" } else { "stops" };
+            tracing::info!(switch = %self.name, port, queue, queue_bytes, "{word} cutting{often}");
+        }
+    }
+
+    fn cut(&self, mut samples: Vec<CutSample>, wanted: &Wanted) {
+        samples.retain(|sample| wanted.knows(sample.port, sample.queue));
+        let count = self.cuts.add(&self.name, &samples);
+        self.board.change_switch(&self.name, |status| status.cut_samples = count);
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a driver: people and Prometheus want the time of day")]
+fn unix_time() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
+fn log(switch: &str, notice: &Notice) {
+    const SHOWN: usize = 5;
+    let seconds = |ns: &u64| Duration::from_nanos(*ns).as_secs_f64();
+    let words = |standing: &Standing| match standing {
+        Standing::Primary => "primary".to_owned(),
+        Standing::Backup { highest, primary_exists } => {
+            let id = highest.map_or_else(String::new, |id| format!(" with election id {id}"));
+            let word = if *primary_exists { "is" } else { "was" };
+            format!("backup: another controller {word} primary{id}")
+        }
+    };
+    match notice {
+        Notice::Up(standing) => tracing::info!(switch, "connected: {}", words(standing)),
+        Notice::Changed(standing) => tracing::warn!(switch, "from now on {}", words(standing)),
+        Notice::Down(reason, wait) => {
+            tracing::warn!(switch, "not connected, next attempt in {:.1} s: {reason}", seconds(wait));
+        }
+        Notice::TakingOver(bid) => {
+            tracing::warn!(switch, "nobody is primary: bidding with election id {bid}");
+        }
+        Notice::InPlace(written) => tracing::info!(switch, "in place after {written} updates"),
+        Notice::Repaired(kinds, changes) => {
+            let kinds: Vec<String> =
+                kinds.iter().map(|(kind, count)| format!("{count} {}", kind.name())).collect();
+            tracing::warn!(switch, "had drifted and is in place again: {}", kinds.join(", "));
+            for change in changes.iter().take(SHOWN) {
+                tracing::warn!(switch, "  {change}");
+            }
+            if let Some(more @ 1..) = changes.len().checked_sub(SHOWN) {
+                tracing::warn!(switch, "  and {more} more");
+            }
+        }
+        Notice::Failed(reason, wait) => {
+            tracing::warn!(switch, "not in place, next attempt in {:.1} s: {reason}", seconds(wait));
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! What a driver is told to keep its switch at; another one with every fabric file.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use trimwire_p4runtime::p4info::Index;
+
+use super::demand::Demand;
+use crate::fleet::Shared;
+use crate::model::PortPolicy;
+use crate::places::Places;
+use crate::talkers::HostNames;
+
+/// What a switch should hold, and what work on it needs.
+pub(super) struct Wanted {
+    /// The switch.
+    pub name: String,
+    pub ports: BTreeMap<u16, Arc<PortPolicy>>,
+    pub shared: Arc<Shared>,
+    pub places: Places,
+    pub names: Arc<HostNames>,
+    /// Whether anybody wants to know the counters.
+    pub demand: Demand,
+}
+
+impl Wanted {
+    /// Names of the program that the switch runs.
+    pub(super) fn index(&self) -> &Index {
+        self.shared.index(&self.name)
+    }
+
+    /// Whether the file has a policy for the queue: a switch cannot make us remember others.
+    pub(super) fn knows(&self, port: u16, queue: u8) -> bool {
+        self.ports.get(&port).is_some_and(|port| port.queues.contains_key(&queue))
+    }
+}
