@@ -218,15 +218,19 @@ fn incasts_at_full_precision_are_as_fast_as_the_line_where_receivers_or_plans_pa
 
 #[test]
 fn incasts_by_windows_over_marks_and_trims_end_soon_after_the_line_could() {
-    // The authors' simulator has 1.033 and 1.035, on a longer path. Of 127 windows of one packet each, two packets in three find no room in this one.
-    for (senders, most) in [(15, 1.03), (127, 1.12)] {
+    // Beside what the authors' simulator has on a longer path. Of 127 windows of a packet each most find no room in this one.
+    for (senders, theirs) in [(15, 1.033), (127, 1.035)] {
         let ideal_ns = f64::from(senders) * 2e6 * 8.0 / 100.0;
         let (transport, rule) = (Transport::Nscc(NsccConfig::default()), Rule::marking(36, 4_094));
         let outcome =
             run(&setup(star(senders + 1), incast(senders, 2_000_000, 0, 1), transport, rule), 1, |_| {});
         let share = slowest_ns(&outcome) as f64 / ideal_ns;
         assert_eq!(outcome.unfinished, 0);
-        assert!((1.015..most).contains(&share), "{senders} senders: {share} of the ideal");
+        assert!(
+            share > 1.015 && (share / theirs - 1.0).abs() < 0.1,
+            "{senders} senders: {share} of the ideal"
+        );
+        assert!(outcome.switches.marked > 0 && outcome.switches.cut > 0);
     }
 }
 
