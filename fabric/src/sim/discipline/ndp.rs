@@ -139,6 +139,22 @@ mod tests {
     }
 
     #[test]
+    fn who_leaves_a_long_queue_is_marked_and_who_leaves_a_short_one_is_not() {
+        let (mut queue, mut counts) = (Ndp::new(40, 1 << 20, 1, 0).marking([8, 32]), Counts::default());
+        for number in 0..40 {
+            queue.enqueue(0, Packet::data(0, number, 1_500), &mut counts);
+        }
+        let marked: Vec<bool> =
+            std::iter::from_fn(|| queue.dequeue()).map(|packet| packet.ecn == Ecn::Ce).collect();
+        // 39 leave the first behind, 32 the eighth, 8 the 32nd.
+        assert!(marked[..8].iter().all(|&marked| marked) && !marked[31..].iter().any(|&marked| marked));
+        // The line's sum between is 11.5, two coins' deviation 4.
+        let between = marked[8..31].iter().filter(|&&marked| marked).count();
+        assert!((7..=16).contains(&between), "{between}");
+        assert_eq!(queue.marked_leaving(), 8 + between as u64);
+    }
+
+    #[test]
     fn ten_heads_go_to_a_whole_packet_while_both_wait() {
         let (mut queue, mut counts) = (Ndp::new(8, 1 << 20, 1, 0), Counts::default());
         for number in 0..30 {
