@@ -1,6 +1,6 @@
 # Every entry point of the project; `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust test-python test-torch sanitize test-aarch64 client-tests lint bench p4 p4-check bmv2-tests mininet-test mininet-matrix deb man book deny
+.PHONY: help demo test test-rust test-python test-torch test-gpu sanitize test-aarch64 client-tests lint bench p4 p4-check bmv2-tests mininet-test mininet-matrix deb man book deny
 
 CARGO ?= cargo
 DEMO_FLAGS ?=
@@ -25,6 +25,9 @@ test-python: ## the Python package: wheel, types, tests, without PyTorch (skippe
 
 test-torch: ## the same with PyTorch, its backend and its hook (no part of test: PyTorch is some gigabytes; TORCH=torch==2.5.1 chooses another)
 	python/test.sh torch
+
+test-gpu: ## kernels, collectives, CUDA graphs and streams on a GPU (no part of test; skipped loudly where nvidia-smi lists none)
+	python/test.sh gpu
 
 sanitize: ## the codec's unit tests and fuzz targets under AddressSanitizer (skipped loudly where the toolchain has no runtime of it)
 	host-encoder/tests/sanitize.sh

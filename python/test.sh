@@ -2,6 +2,7 @@
 # The wheel, as users get it: built, installed into a fresh environment, its types checked, its tests run.
 #   python/test.sh            without PyTorch (needs a Python from 3.10 on and PyPI)
 #   python/test.sh torch      with PyTorch for the processor, some gigabytes (TORCH says which: torch==2.5.1)
+#   python/test.sh gpu        with PyTorch, the tests of kernels and collectives alone, on a GPU
 # Skipped loudly where that cannot be had; TRIMWIRE_REQUIRE_PYTHON=1 makes a skip a failure.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -11,6 +12,10 @@ skip() {
   [ -z "${TRIMWIRE_REQUIRE_PYTHON:-}" ] || exit 1
   exit 0
 }
+
+if [ "${1:-}" = gpu ]; then
+  nvidia-smi -L >/dev/null 2>&1 || skip "no GPU: nvidia-smi -L lists none"
+fi
 
 if cargo clippy --version >/dev/null 2>&1; then
   cargo clippy --release --locked --quiet -- -D warnings
@@ -33,7 +38,7 @@ fi
 
 "$python" -m venv "$work/use"
 "$work/use/bin/pip" install -q --disable-pip-version-check "$(echo "$work"/wheel/*.whl)[test]"
-if [ "${1:-}" = torch ]; then
+if [ -n "${1:-}" ]; then
   "$work/use/bin/pip" install -q --disable-pip-version-check "${TORCH:-torch}"
 fi
 # From elsewhere: what is imported is what was installed.
@@ -42,8 +47,12 @@ cp -r tests experiments "$work"
 export TRIMWIRE_DIGITS="$PWD/../cli/data/digits.csv.gz" TRIMWIRE_VECTORS="$PWD/../host-encoder/tests/vectors.json"
 export TRIMWIRE_REPOSITORY="$PWD/.."
 cd "$work"
+if [ "${1:-}" = gpu ]; then
+  "$work/use/bin/python" -m pytest -q -rs "$work"/tests/test_cuda*.py
+  exit
+fi
 "$work/use/bin/python" -m pytest -q -rs "$work/tests"
 # Kernels for GPUs, on the processor: in a process of their own, as Triton is told once.
 if [ "${1:-}" = torch ]; then
-  TRITON_INTERPRET=1 "$work/use/bin/python" -m pytest -q -rs "$work/tests/test_cuda.py" "$work/tests/test_cuda_collectives.py"
+  TRITON_INTERPRET=1 "$work/use/bin/python" -m pytest -q -rs "$work"/tests/test_cuda*.py
 fi

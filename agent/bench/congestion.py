@@ -42,8 +42,8 @@ EXPERIMENTS = {
     "gray": ["trim", "trim, TIMELY", "drop", "drop + repair", "Gloo"],
 }
 """What takes turns; where no rate law is named it is the agent's default."""
-BURST, GAP = 0.04, 0.16
-"""s, means: the demo's at 10 Gbit/s in as many bytes at 50 Mbit/s."""
+BURST, GAP = 2e6, 8e6
+"""Bits that a link carries in a burst and between two, means: the demo's at 10 Gbit/s, whatever --rate."""
 FIELDS = ["experiment", "ranks", "load", "mode", "round", "bytes", "operations", "p50", "p99", "mean", "cut", "missing", "repaired", "nmse", "offered"]
 
 GLOO = """
@@ -143,7 +143,7 @@ class Results:
 def measure(lab: Lab, gloo: Gloo, options: argparse.Namespace, mode: str, place: dict[str, object], load: int) -> dict[str, object] | None:
     policy, words, tos = MODES[mode]
     lab.apply(policy)
-    neighbours = lab.neighbours(load, tos, f"{options.seed}/{place['round']}", BURST, GAP)
+    neighbours = lab.neighbours(load, tos, f"{options.seed}/{place['round']}", BURST / lab.rate, GAP / lab.rate)
     result = gloo.measure(options.operations, options.limit) if words is None else ours(lab, options, words)
     offered = lab.stop(neighbours)
     # What still stands in queues is not the next one's.

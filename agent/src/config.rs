@@ -144,6 +144,7 @@ pub struct EndpointConfig {
     /// its path holds. What arrives before the application expects it is kept up to twice that part.
     pub window: u64,
     /// Data leaves in bursts that take so long at the peer's rate, ns, and of at least one packet: what a queue that is about to be cut still has room for.
+    /// Up to four times as long, at most 40 µs, on paths that have been calm ([`Pacer::heard`](crate::pacing::Pacer::heard)).
     pub burst_wire_ns: u64,
     /// Time that a queue takes which switches are about to cut: the ladder's `shallow_at` over the link's rate.
     pub trim_delay_ns: u64,

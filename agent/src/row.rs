@@ -122,7 +122,7 @@ impl Row {
         let start = self.edge(nth);
         let segment = self.edge(nth + 1) - start;
         let mut end = nth + 1;
-        while end < self.ends.len().min(nth + most.max(1)) {
+        while end < self.ends.len().min(nth.saturating_add(most.max(1))) {
             let length = self.edge(end + 1) - self.edge(end);
             if length > segment || self.edge(end + 1) - start > MOST_BYTES {
                 break;
@@ -144,7 +144,7 @@ const MOST_BYTES: usize = 65_507;
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use trimwire_encoder::{Encoder, Envelope, Job, StreamId};
+    use trimwire_encoder::{Codec, Encoder, Envelope, Job, StreamId};
 
     proptest! {
         #[test]
@@ -168,6 +168,12 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(nth, layout.row_packets(number).len());
+                let (mut pieces, mut nth) = (0, 0);
+                while let Some(run) = row.run(nth, usize::MAX) {
+                    (pieces, nth) = (pieces + 1, nth + run.packets as usize);
+                }
+                let bytes = layout.row_len(Codec::Rht, number, planes, false);
+                prop_assert!(pieces <= 2 + bytes / (MOST_BYTES / 2), "{pieces} pieces: packets have two lengths at most");
             }
             prop_assert_eq!(index, message.packets());
         }

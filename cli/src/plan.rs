@@ -14,8 +14,9 @@ use crate::output::{print, print_json};
 use anyhow::Context as _;
 pub(crate) use options::Options;
 use options::Subcommand;
+use std::io::Read as _;
 use std::path::Path;
-use trimwire_planner::espresso::{Cluster, Model, Plan, check, draw, plan};
+use trimwire_planner::espresso::{Cluster, LARGEST, Model, Plan, check, draw, plan};
 
 /// Plans, or looks at a plan made earlier.
 pub(crate) fn run(options: &Options) -> Outcome {
@@ -55,9 +56,14 @@ pub(crate) fn run(options: &Options) -> Outcome {
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(path)
-        .with_context(|| format!("cannot read {}", path.display()))
-        .map_err(Failure::input)
+    let text = || -> anyhow::Result<String> {
+        let mut bytes = Vec::new();
+        // No more than tells that it is too much: a file may be a device that never ends.
+        std::fs::File::open(path)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
+        anyhow::ensure!(bytes.len() as u64 <= LARGEST, "more than {LARGEST} bytes");
+        Ok(String::from_utf8(bytes)?)
+    };
+    text().with_context(|| format!("cannot read {}", path.display())).map_err(Failure::input)
 }
 
 fn name(path: &Path) -> String {

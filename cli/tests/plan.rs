@@ -89,6 +89,14 @@ fn bad_input_names_the_culprit_and_leaves_with_3() {
     assert!(message(&[&model, &pcie]).contains("cycle of tensors that wait for each other: rnn.bias_hh_l1"));
     assert!(message(&[&lstm, &pcie, "--brute-force"]).contains("brute force tries up to"));
     assert!(message(&["no-such.yaml", &pcie]).contains("cannot read no-such.yaml"));
+    // Said once, and in so many words.
+    let model = damaged(&lstm, "elements: 6000", "elements: [6000]");
+    assert_eq!(message(&[&model, &pcie]).matches("expected i64").count(), 1);
+    let model = damaged(&lstm, "elements: 6000", &format!("{}: 6000", "e".repeat(1_000_000)));
+    assert!(message(&[&model, &pcie]).len() < 2000);
+    // A device that never ends.
+    let error = message(&["/dev/zero", &pcie]);
+    assert!(error.contains("cannot read /dev/zero: more than 16777216 bytes"), "{error}");
 }
 
 #[test]
@@ -115,6 +123,11 @@ fn what_is_measured_here_is_a_cluster_that_can_be_planned_for() {
     let plan = json(&[&lstm, &cluster.display().to_string(), "--json"]);
     assert_eq!(plan["tensors"], 10);
     assert_eq!(plan["cluster"], "measured, 8 machines");
+    // No number stands for a GPU that nobody measured.
+    assert!(!measured["yaml"].as_str().unwrap().contains("\n  gpu:"), "{}", measured["yaml"]);
+    let options: Vec<&str> =
+        plan["strategy"].as_array().unwrap().iter().filter_map(|choice| choice["option"].as_str()).collect();
+    assert!(options.len() == 10 && !options.iter().any(|option| option.contains("gpu")), "{options:?}");
 }
 
 #[test]

@@ -7,6 +7,8 @@
 //!                               │
 //!                            timeline: F(S), who runs when on GPU, CPU, and both links ─► draw
 //!                               │
+//!                neighbours: the same of strategies that differ in little
+//!                               │
 //!        frontier ─► select (algorithm 1) ─► offload (algorithm 2) ─► plan          brute_force, bound: what it is held against
 //! ```
 //!
@@ -22,6 +24,8 @@ mod draw;
 mod file;
 mod frontier;
 mod model;
+mod name;
+mod neighbours;
 mod offload;
 mod plan;
 mod replan;
@@ -36,7 +40,7 @@ pub use chain::{Chain, Operation, Resource, chain};
 pub use cluster::{Cluster, ClusterError, CompressorCost, Congestion, DeviceCost, LinkCost, Rate, Trimming};
 pub use collective::time;
 pub use draw::draw;
-pub use file::FileError;
+pub use file::{FileError, LARGEST};
 pub use model::{Model, ModelError, Tensor};
 pub use offload::{Offloaded, offload};
 pub use plan::{Choice, Plan, PlanError, check, plan};
@@ -46,5 +50,7 @@ pub use task::{CompressionOption, Device, Payload, Routine, Scope, Task};
 pub use timeline::{Schedule, Span, Timeline};
 pub use tree::{Devices, options, trimmed_options};
 
+#[cfg(test)]
+mod file_tests;
 #[cfg(test)]
 mod tests;

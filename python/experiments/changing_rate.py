@@ -8,6 +8,8 @@ Needs root, iproute2 and a Python with PyTorch and this package (--python):
 Ranks are on a bridge whose ports to them have a rate by htb and a queue of --queue packets, which drops: nothing cuts here. `degrading` takes a tenth of the rate away every tenth of the time, as NetSenseML's
 second scenario does; `fluctuating` leaves 1 / (flows + 1) of it, up to four flows coming and going, as its third one.
 
+Everything runs once a round, so that what else the machine does falls on all alike; the table and the plot have the rounds' medians.
+
 Into OUT: changing-rate.csv, a line a step; changing-rate.md and changing-rate.svg. With --draw only the latter, of the lines that are there.
 """
 
@@ -19,9 +21,11 @@ import gzip
 import json
 import os
 import random
+import statistics
 import subprocess
 import sys
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WAYS = {
     "Gloo": ("gloo", None),
     "Gloo, fp16 hook": ("gloo-fp16", None),
+    "Gloo, top-k 0.1": ("gloo-topk", None),
     "nine planes": ("trimwire", "fixed:first=1"),
     "a tenth": ("trimwire", "fixed:first=0.1"),
     "NetSenseML": ("trimwire", "netsense"),
@@ -37,8 +42,9 @@ WAYS = {
     "trim feedback, budget": ("trimwire", "trim-feedback:budget_ms={budget}"),
     "progress": ("trimwire", "progress"),
 }
-FIELDS = ["scenario", "way", "at_seconds", "step_seconds", "planes", "link_mbps", "loss"]
-COLOURS = ["#999999", "#444444", "#b07aa1", "#8c564b", "#e69f00", "#d55e00", "#56b4e9", "#0072b2", "#d4007f"]
+SCENARIOS = ("degrading", "fluctuating")
+FIELDS = ["scenario", "way", "round", "at_seconds", "step_seconds", "planes", "link_mbps", "loss"]
+COLOURS = ["#999999", "#444444", "#009e73", "#b07aa1", "#8c564b", "#e69f00", "#d55e00", "#56b4e9", "#0072b2", "#d4007f"]
 
 
 def rank(options: argparse.Namespace) -> None:
@@ -63,6 +69,9 @@ def rank(options: argparse.Namespace) -> None:
     hook: Any = None
     if options.way == "gloo-fp16":
         model.register_comm_hook(None, fp16_compress_hook)
+    elif options.way == "gloo-topk":
+        # DDP reads annotations, and takes none as a string.
+        model.register_comm_hook({}, lambda left, bucket: largest_tenth(left, bucket))
     elif options.way == "trimwire":
         import trimwire.torch
 
@@ -90,6 +99,31 @@ def rank(options: argparse.Namespace) -> None:
             print(json.dumps({"at_seconds": after - start, "step_seconds": after - before, "planes": planes, "loss": loss.item()}), flush=True)
     dist.barrier()
     dist.destroy_process_group()
+
+
+def largest_tenth(left: dict[int, Any], bucket: Any) -> Any:
+    """Sums a bucket's largest tenth of every rank, and keeps the rest for the next step: PyTorch has no such hook. `left` has what was kept, by bucket."""
+    import torch
+    import torch.distributed as dist
+
+    flat, world = bucket.buffer(), dist.get_world_size()
+    kept = left.get(bucket.index())
+    # DDP divides its buckets anew after the first step.
+    whole = flat.clone() if kept is None or kept.numel() != flat.numel() else kept + flat
+    places = whole.abs().topk(max(1, flat.numel() // 10), sorted=False).indices.to(torch.int32)
+    values = whole[places]
+    whole[places] = 0.0
+    left[bucket.index()] = whole
+    all_places = [torch.empty_like(places) for _ in range(world)]
+    all_values = [torch.empty_like(values) for _ in range(world)]
+    dist.all_gather(all_places, places)
+    dist.all_gather(all_values, values)
+    flat.zero_()
+    for at, what in zip(all_places, all_values, strict=True):
+        flat.index_add_(0, at, what, alpha=1.0 / world)
+    done: Any = torch.futures.Future()
+    done.set_result(flat)
+    return done
 
 
 class Net:
@@ -193,37 +227,54 @@ def measure(options: argparse.Namespace, file: Path) -> None:
         writer.writeheader()
         port = 29_600
         with Net(sh, options.ranks, options.queue) as net:
-            for scenario in ("degrading", "fluctuating"):
-                for way in WAYS:
-                    port += 1
-                    rows = one(net, options, scenario, way, port)
-                    print(f"{scenario}, {way}: {len(rows)} steps", file=sys.stderr)
-                    for row in rows:
-                        writer.writerow(row | {name: f"{row[name]:.5g}" for name in ("at_seconds", "step_seconds", "loss")})
-                    out.flush()
+            for nth, scenario, way in product(range(options.rounds), SCENARIOS, WAYS):
+                port += 1
+                rows = one(net, options, scenario, way, port)
+                print(f"round {nth}, {scenario}, {way}: {len(rows)} steps", file=sys.stderr, flush=True)
+                for row in rows:
+                    writer.writerow(row | {"round": nth} | {name: f"{row[name]:.5g}" for name in ("at_seconds", "step_seconds", "loss")})
+                out.flush()
+
+
+def runs_of(rows: list[dict[str, str]], scenario: str, way: str) -> list[list[dict[str, str]]]:
+    """The steps of each round."""
+    own = [row for row in rows if (row["scenario"], row["way"]) == (scenario, way)]
+    return [[row for row in own if row["round"] == nth] for nth in sorted({row["round"] for row in own})]
+
+
+def figures(own: list[dict[str, str]]) -> dict[str, float]:
+    """Of one run: steps a second in all and while the link has least, the slowest hundredth in ms, planes on average, loss in the last fifth."""
+    times = [float(row["step_seconds"]) for row in own]
+    until = max(float(row["at_seconds"]) for row in own)
+    least = min(float(row["link_mbps"]) for row in own)
+    slow = [t for t, row in zip(times, own, strict=True) if float(row["link_mbps"]) <= least * 1.2]
+    late = [float(row["loss"]) for row in own if float(row["at_seconds"]) > 0.8 * until]
+    return {
+        "rate": len(own) / until,
+        "slow": len(slow) / max(sum(slow), 1e-9),
+        "p99": sorted(times)[len(times) * 99 // 100] * 1e3,
+        "planes": sum(float(row["planes"]) for row in own) / len(own),
+        "loss": sum(late) / max(len(late), 1),
+    }
 
 
 def table(rows: list[dict[str, str]]) -> str:
-    """Steps a second: of the whole run, while the link has least and most, and the slowest hundredth."""
-    lines = ["| scenario | way | steps/s | in the slowest fifth of the link's time | slowest hundredth, ms | planes, mean | loss, last fifth |", "|---|---|---|---|---|---|---|"]
+    """Medians of the rounds; least and most of steps a second."""
+    lines = ["| scenario | way | steps/s | rounds | while the link has least | slowest hundredth, ms | planes, mean | loss, last fifth |", "|---|---|---|---|---|---|---|---|"]
     for scenario in dict.fromkeys(row["scenario"] for row in rows):
         for way in dict.fromkeys(row["way"] for row in rows if row["scenario"] == scenario):
-            own = [row for row in rows if (row["scenario"], row["way"]) == (scenario, way)]
-            times = [float(row["step_seconds"]) for row in own]
-            until = max(float(row["at_seconds"]) for row in own)
-            links = sorted({float(row["link_mbps"]) for row in own})
-            slow = [t for t, row in zip(times, own, strict=True) if float(row["link_mbps"]) <= links[0] * 1.2]
-            planes = sum(float(row["planes"]) for row in own) / len(own)
-            late = [float(row["loss"]) for row in own if float(row["at_seconds"]) > 0.8 * until]
+            rounds = [figures(own) for own in runs_of(rows, scenario, way)]
+            middle = {name: statistics.median(one[name] for one in rounds) for name in rounds[0]}
+            rates = sorted(one["rate"] for one in rounds)
+            planes = f"{middle['planes']:.1f}" if middle["planes"] else "-"
             lines.append(
-                f"| {scenario} | {way} | {len(own) / until:.2f} | {len(slow) / max(sum(slow), 1e-9):.2f} | {sorted(times)[len(times) * 99 // 100] * 1e3:.0f} | "
-                f"{f'{planes:.1f}' if planes else '-'} | {sum(late) / max(len(late), 1):.3f} |"
+                f"| {scenario} | {way} | {middle['rate']:.1f} | {rates[0]:.1f} to {rates[-1]:.1f} | {middle['slow']:.1f} | {middle['p99']:.0f} | {planes} | {middle['loss']:.3f} |"
             )
     return "\n".join(lines) + "\n"
 
 
 def drawing(rows: list[dict[str, str]]) -> str:
-    """Steps a second, over windows of a fortieth of the run, against time."""
+    """Steps a second, over windows of a fortieth of the run, against time: the median of the rounds."""
     width, left, right, panel, gap, top = 960, 80, 200, 230, 60, 70
     scenarios = list(dict.fromkeys(row["scenario"] for row in rows))
     height = top + (panel + gap) * len(scenarios)
@@ -238,8 +289,8 @@ def drawing(rows: list[dict[str, str]]) -> str:
         until, upper, low = max(float(row["at_seconds"]) for row in of), top + (panel + gap) * nth, top + (panel + gap) * nth + panel
         window, curves = until / 40, {}
         for way in dict.fromkeys(row["way"] for row in of):
-            ends = [float(row["at_seconds"]) for row in of if row["way"] == way]
-            curves[way] = [(i + 0.5, sum(i * window <= end < (i + 1) * window for end in ends) / window) for i in range(40)]
+            ends = [[float(row["at_seconds"]) for row in own] for own in runs_of(of, scenario, way)]
+            curves[way] = [(i + 0.5, statistics.median(sum(i * window <= end < (i + 1) * window for end in own) / window for own in ends)) for i in range(40)]
         most = max(rate for curve in curves.values() for _, rate in curve)
         x, y = (lambda i: left + (width - left - right) * i / 40), (lambda value: low - panel * value / most)
         out.append(f'<text x="{left}" y="{upper - 8}" font-weight="bold">{scenario}</text>')
@@ -265,7 +316,8 @@ def main() -> None:
     parser.add_argument("--python", default=sys.executable, help="a Python with PyTorch and this package")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rate", type=float, default=200.0, help="greatest rate of a port, Mbit/s")
-    parser.add_argument("--seconds", type=float, default=40.0, help="of each run")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each run")
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--width", type=int, default=640, help="of the network's layers: 640 are 1.8 MB of gradient")
     parser.add_argument("--queue", type=int, default=100, help="packets that wait at a port")
     parser.add_argument("--budget", type=float, default=100.0, help="ms of a step's communication, for the law that keeps one")

@@ -5,6 +5,7 @@ mod codec;
 mod dlpack;
 mod group;
 mod pinned;
+mod sparse;
 mod transcript;
 
 use pyo3::prelude::*;
@@ -30,6 +31,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(group::own_address, module)?)?;
     module.add_function(wrap_pyfunction!(transcript::read_transcript, module)?)?;
     module.add_function(wrap_pyfunction!(codec::packet_share, module)?)?;
+    module.add_function(wrap_pyfunction!(sparse::sparse_encode, module)?)?;
+    module.add_function(wrap_pyfunction!(sparse::sparse_decode_into, module)?)?;
     module.add_class::<adaptive::Adaptive>()?;
     module.add_class::<transcript::RankTranscript>()?;
     module.add_class::<group::Socket>()?;

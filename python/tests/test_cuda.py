@@ -20,29 +20,14 @@ import numpy as np
 import pytest
 
 import trimwire
+from kernels import DEVICE, INTERPRETED, skip_unless_they_run
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed: the codec on a GPU is not tested")
-triton = pytest.importorskip("triton", reason="Triton is not installed: the codec on a GPU is not tested")
-if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
-    pytest.skip("there is no GPU; TRITON_INTERPRET=1 has the kernels interpreted", allow_module_level=True)
+skip_unless_they_run()
 
-import triton.language as tl
+import torch
 
 import trimwire.cuda
 
-
-@triton.jit
-def _seven(out):  # type: ignore[no-untyped-def]
-    tl.store(out, 7)
-
-
-_probe = torch.zeros(1, dtype=torch.int32, device="cuda" if torch.cuda.is_available() else "cpu")
-_seven[(1,)](_probe)
-if int(_probe.item()) != 7:
-    pytest.skip(f"the interpreter of Triton {triton.__version__} stores nothing under NumPy {np.__version__}", allow_module_level=True)
-
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-DEVICE = "cpu" if INTERPRETED else "cuda"
 RANDOM = np.random.default_rng(11)
 VECTORS = Path(os.environ.get("TRIMWIRE_VECTORS", Path(__file__).parents[2] / "host-encoder/tests/vectors.json"))
 
@@ -367,7 +352,8 @@ def test_a_row_whose_sigma_no_f32_holds_is_reported() -> None:
         (lambda: trimwire.cuda.Encoder([4], planes=11), ValueError, "planes: 11"),
         (lambda: trimwire.cuda.Encoder([4], planes=[]), ValueError, "planes: 0"),
         (lambda: trimwire.cuda.Encoder([4], coordinates_per_packet=33), ValueError, "coordinates_per_packet: 33"),
-        (lambda: trimwire.cuda.Encoder([4], row_log2=16), ValueError, "row_log2: 16"),
+        (lambda: trimwire.cuda.Encoder([4], row_log2=16), ValueError, "row_log2: 16; .* rows of 2\\^5 to 2\\^15 .*the host's codec has them"),
+        (lambda: trimwire.cuda.Decoder([4], row_log2=4), ValueError, "row_log2: 4; a GPU takes rows of 2\\^5 to 2\\^15 coordinates$"),
         (lambda: trimwire.cuda.Encoder([4], layer_classes=[8]), ValueError, r"layer_classes\[0\]: 8"),
         (lambda: trimwire.cuda.Encoder([4], layer_classes=[1, 1]), ValueError, "layer_classes: 2"),
         (lambda: trimwire.cuda.Encoder([4], dtype=torch.float64), TypeError, "float64"),

@@ -18,17 +18,15 @@ import numpy as np
 import pytest
 
 import trimwire
+from kernels import DEVICE, INTERPRETED, skip_unless_they_run
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed: collectives on a GPU are not tested")
-triton = pytest.importorskip("triton", reason="Triton is not installed: collectives on a GPU are not tested")
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-if not torch.cuda.is_available() and not INTERPRETED:
-    pytest.skip("there is no GPU; TRITON_INTERPRET=1 has the kernels interpreted", allow_module_level=True)
+skip_unless_they_run()
+
+import torch
+from cutting import Network
+from test_cuda import assert_near
 
 import trimwire.cuda
-from cutting import Network
-from test_cuda import DEVICE, assert_near
-
 from trimwire.cuda import _collectives
 
 LENGTH = 1_500
@@ -254,6 +252,7 @@ def test_at_a_deadline_a_rank_that_is_late_is_not_waited_for() -> None:
         (lambda gpu: gpu.all_reduce(torch.zeros(9, device="meta")), ValueError, "device: meta"),
         (lambda gpu: gpu.reduce_scatter(torch.zeros(9, device=DEVICE), torch.zeros(9, device=DEVICE).half()), ValueError, "output: torch.float16"),
         (lambda gpu: gpu.reduce_scatter(torch.zeros(9, device=DEVICE), torch.zeros(4, device=DEVICE)).wait(10), trimwire.TransportError, "has 4 elements, and has to have 9"),
+        (lambda gpu: gpu.all_gather(torch.zeros(4, device=DEVICE), torch.zeros(9, device=DEVICE)).wait(10), trimwire.TransportError, "has 4 elements, and has to have 9"),
         (lambda gpu: gpu.all_reduce(torch.zeros(9, device=DEVICE), algorithm="ring").wait(10), trimwire.TransportError, "need the direct algorithm, not ring"),
     ],
 )
@@ -262,6 +261,84 @@ def test_errors_name_the_argument(call: Callable[[Any], object], error: type[Exc
         with pytest.raises(error, match=text):
             call(groups[0].on_gpu())
         # What failed has left nothing behind.
+        tensor = part(0)
+        groups[0].on_gpu().all_reduce(tensor).wait(10)
+        assert (tensor == part(0)).all() and settled(groups[0])
+
+
+def test_tensors_of_no_elements_are_summed_scattered_and_gathered() -> None:
+    with group_of(2) as groups:
+        for _ in range(2):
+            empty = [[torch.empty(0, device=DEVICE) for _ in range(2)] for _ in range(2)]
+            both([group.on_gpu().all_reduce(own[0]) for group, own in zip(groups, empty, strict=True)])
+            both([group.on_gpu().reduce_scatter(own[0], own[1]) for group, own in zip(groups, empty, strict=True)])
+            both([group.on_gpu().all_gather(own[0], own[1]) for group, own in zip(groups, empty, strict=True)])
+        assert all(settled(group) for group in groups)
+
+
+def test_threads_that_begin_at_once_share_one_stream_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Scratch is kept apart by the order of its stream alone.
+    made = []
+
+    def slow(device: Any) -> object:
+        time.sleep(0.05)
+        made.append(device)
+        return object()
+
+    monkeypatch.setattr(torch.cuda, "Stream", slow)
+    with group_of(1) as groups:
+        gpu, found = groups[0].on_gpu(), list[object]()
+        threads = [threading.Thread(target=lambda: found.append(gpu._stream(torch.device("cuda", 0)))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(10)
+        gpu._streams.clear()
+    assert len(made) == 1 and len(found) == 4 and len({id(stream) for stream in found}) == 1
+
+
+def test_threads_that_are_first_at_once_have_the_same_collectives(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = trimwire.cuda.Collectives
+
+    def slow(group: trimwire.Group) -> Any:
+        time.sleep(0.1)
+        return real(group)
+
+    monkeypatch.setattr(trimwire.cuda, "Collectives", slow)
+    with group_of(1) as groups:
+        found: list[object] = []
+        threads = [threading.Thread(target=lambda: found.append(groups[0].on_gpu())) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(10)
+        assert len(found) == 3 and len({id(one) for one in found}) == 1
+        groups[0].on_gpu().all_reduce(part(0)).wait(10)
+
+
+def test_collectives_in_a_graph_that_is_captured_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    with group_of(1) as groups:
+        gpu = groups[0].on_gpu()
+        with monkeypatch.context() as capturing:
+            capturing.setattr(_collectives, "_is_capturing", lambda device: True)
+            with pytest.raises(RuntimeError, match="all_reduce: a CUDA graph is being captured"):
+                gpu.all_reduce(part(0))
+        gpu.all_reduce(part(0)).wait(10)
+
+
+def test_rows_that_cannot_even_be_sorted_fail_and_the_next_operation_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    with group_of(1) as groups:
+        batches = _collectives._batches
+        failures = iter([RuntimeError("out of order")])
+
+        def failing(rows: Any) -> Any:
+            for failure in failures:
+                raise failure
+            return batches(rows)
+
+        monkeypatch.setattr(_collectives, "_batches", failing)
+        with pytest.raises(trimwire.TransportError, match="RuntimeError: out of order"):
+            groups[0].on_gpu().all_reduce(part(0)).wait(10)
         tensor = part(0)
         groups[0].on_gpu().all_reduce(tensor).wait(10)
         assert (tensor == part(0)).all() and settled(groups[0])

@@ -31,6 +31,10 @@ impl Peer {
         self.stats.marked += u64::from(feedback.marked);
         self.stats.lost += u64::from(feedback.lost);
         self.rate.on_feedback(feedback);
+        self.pacer.heard(
+            feedback.arrived,
+            feedback.cut.saturating_add(feedback.marked).saturating_add(feedback.lost),
+        );
     }
 
     pub(crate) fn snapshot(&self, source_ports: &[u16]) -> PeerSnapshot {

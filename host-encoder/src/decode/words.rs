@@ -77,7 +77,8 @@ impl WordsMut<'_> {
     #[inline]
     pub(crate) fn join(&mut self, isa: Isa, body: &[u8]) {
         let n = self.words.len();
-        if n >= 8 * BLOCK && (body.len() == Codec::Rht.body_len(n) || body.len() == n) {
+        // Eight bit-planes are as many bytes as coordinates, and so is each byte-plane.
+        if n >= 8 * BLOCK && [n, 2 * n, 3 * n].contains(&body.len()) {
             isa.run(Join { body, words: self.words });
         } else {
             self.join_part(isa, body);
@@ -143,7 +144,10 @@ impl WordsMut<'_> {
     }
 }
 
-/// Joins a body of eight blocks or more that is whole or ends with the bit-planes.
+/// What is not held of a block's byte-plane.
+const NONE: [u8; BLOCK] = [0; BLOCK];
+
+/// Joins a body of eight blocks or more that ends with the bit-planes, or with a byte-plane.
 struct Join<'a> {
     body: &'a [u8],
     words: &'a mut [u32],
@@ -166,14 +170,10 @@ impl Kernel for Join<'_> {
             let first = block.min(words.len() - 8);
             lanes.turn(bits, 4 * first, &mut upper);
             let pieces = upper[block - first..].iter().zip(&mut words[block..]);
-            if bytes.is_empty() {
-                for (upper, words) in pieces {
-                    lanes.words(upper, [&[0; BLOCK]; 2], words);
-                }
-            } else {
-                for ((upper, words), (b, c)) in pieces.zip(b[block..].iter().zip(&c[block..])) {
-                    lanes.words(upper, [b, c], words);
-                }
+            let (mut b, mut c) =
+                (b.get(block..).unwrap_or_default().iter(), c.get(block..).unwrap_or_default().iter());
+            for (upper, words) in pieces {
+                lanes.words(upper, [b.next().unwrap_or(&NONE), c.next().unwrap_or(&NONE)], words);
             }
             block = first + 8;
         }

@@ -59,7 +59,7 @@ pub struct Tensor {
 /// A message is made of tensors, one behind the other. Rows are rotated as a whole, so each has a power of two of coordinates; none straddles two tensors (who
 /// wants that passes them as one). A packet never straddles two rows: their energies differ by up to two orders of magnitude, and σ would
 /// fit neither. What is left behind a tensor's rows of full length is split into ever shorter ones, with at most a few percent of padding. A row's
-/// blocks of 32 coordinates are shared out among its packets as evenly as they go.
+/// blocks of 32 coordinates are shared out among its packets as evenly as they go, the longer packets first.
 ///
 /// Cloning is cheap: clones share their table of rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -216,19 +216,10 @@ impl Layout {
 
     /// The packets of a row, each with its place in the padded row.
     pub fn row_places(&self, row: usize) -> impl Iterator<Item = (usize, Range<usize>)> + use<> {
-        let (blocks, packets) = (self.row_range(row).len() / BLOCK, self.row_packets(row));
-        // Packet k ends at block ⌊(k + 1) · blocks / count⌋: the quotients of a division that is done once, carry by carry.
-        let count = packets.len();
-        let (each, left) = (blocks / count, blocks % count);
-        let (mut end, mut carry) = (0, 0);
-        packets.map(move |index| {
-            let start = end;
-            carry += left;
-            let more = carry >= count;
-            carry -= if more { count } else { 0 };
-            end += (each + usize::from(more)) * BLOCK;
-            (index, start..end)
-        })
+        let packets = self.row_packets(row);
+        let edge = edges(self.row_range(row).len() / BLOCK, packets.len());
+        let first = packets.start;
+        packets.map(move |index| (index, edge(index - first)..edge(index - first + 1)))
     }
 
     /// The row that a packet belongs to; `index < packets()`.
@@ -240,9 +231,8 @@ impl Layout {
     pub fn packet_range(&self, index: usize) -> Range<usize> {
         let row = self.packet_row(index);
         let (Range { start, end }, packets) = (self.row_range(row), self.row_packets(row));
-        let (blocks, nth) = ((end - start) / BLOCK, index - packets.start);
-        let edge = |nth: usize| start + nth * blocks / packets.len() * BLOCK;
-        edge(nth)..edge(nth + 1)
+        let (edge, nth) = (edges((end - start) / BLOCK, packets.len()), index - packets.start);
+        start + edge(nth)..start + edge(nth + 1)
     }
 
     /// Bytes of a packet's UDP payload when it carries the first `planes` planes and is not sealed.
@@ -261,6 +251,13 @@ impl Layout {
     pub fn message_len(&self, codec: Codec, planes: u8, sealed: bool) -> usize {
         self.0.packets * codec.packet_len(planes, 0, sealed) + codec.plane_offset(planes, self.0.padded)
     }
+}
+
+/// Where a row's packets begin, the one past the last included, in coordinates: a row of `blocks` in `packets` of them. Those of one block more come first, so that
+/// packets of one length follow each other, which is what a kernel sends in one piece (UDP_SEGMENT).
+fn edges(blocks: usize, packets: usize) -> impl Fn(usize) -> usize {
+    let (each, longer) = (blocks / packets, blocks % packets);
+    move |nth| (nth * each + nth.min(longer)) * BLOCK
 }
 
 /// The length of the next row where `left` coordinates of a tensor are left: a full one, the last one, which is padded, or half of what it would be.
@@ -306,6 +303,9 @@ mod tests {
                 let length = layout.row_range(row).len();
                 prop_assert!(length.is_power_of_two() && (32..=1 << row_log2).contains(&length));
                 prop_assert!(!coordinates.is_empty() && coordinates.len() <= length);
+                let lengths: Vec<usize> = layout.row_places(row).map(|(_, place)| place.len()).collect();
+                prop_assert!(lengths.is_sorted_by(|a, b| a >= b), "the longer ones first: {lengths:?}");
+                prop_assert!(lengths.first().zip(lengths.last()).is_some_and(|(a, b)| a - b <= 32));
             }
             prop_assert_eq!(coordinate, layout.coordinates());
             for index in 0..layout.packets() {

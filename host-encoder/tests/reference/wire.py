@@ -127,7 +127,7 @@ class Layout:
         for tensor in tensors:
             for used, padded in row_lengths(tensor.coordinates, row_log2):
                 blocks, packets = padded // 32, -(-padded // per_packet)
-                edges = [k * blocks // packets * 32 for k in range(packets + 1)]
+                edges = [(k * (blocks // packets) + min(k, blocks % packets)) * 32 for k in range(packets + 1)]
                 self.slots += [Slot(len(self.rows), a, b - a) for a, b in zip(edges, edges[1:])]
                 self.rows.append(Row(begin, used, padded, tensor.layer_class))
                 begin += used

@@ -17,7 +17,7 @@ pub fn upper_bound(
     let nothing = Rate { launch_us: 0.0, gbytes_per_s: f64::INFINITY };
     let free = DeviceCost { compress: nothing, decompress: nothing };
     let mut without = cluster.clone();
-    (without.compressor.gpu, without.compressor.cpu) = (free, free);
+    (without.compressor.gpu, without.compressor.cpu) = (without.compressor.gpu.map(|_| free), free);
     if let Some(trimming) = &mut without.trimming {
         (trimming.gpu, trimming.cpu) = (free, free);
     }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use trimwire_encoder::{Codec, Decoding, expected_nmse};
 
 use super::collective::Affine;
+use super::name::{is_name, printable};
 use super::task::Device;
 
 /// Machines of equal make, with equally many GPUs each.
@@ -48,8 +49,9 @@ pub struct CompressorCost {
     pub name: String,
     /// Compressed bytes over those of f32.
     pub share: f64,
-    /// On a GPU.
-    pub gpu: DeviceCost,
+    /// On a GPU; none where none compresses, as nobody measured one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<DeviceCost>,
     /// On a machine's processors, all GPUs' tensors together.
     pub cpu: DeviceCost,
 }
@@ -156,7 +158,8 @@ impl Cluster {
     pub(super) fn device(&self, device: Device, codec: bool) -> DeviceCost {
         let (gpu, cpu) = match &self.trimming {
             Some(trimming) if codec => (trimming.gpu, trimming.cpu),
-            _ => (self.compressor.gpu, self.compressor.cpu),
+            // Nothing asks a GPU that is not there: such options are not usable.
+            _ => (self.compressor.gpu.unwrap_or(self.compressor.cpu), self.compressor.cpu),
         };
         match device {
             Device::Gpu => gpu,
@@ -173,8 +176,13 @@ impl Cluster {
         if !(1..=1024).contains(&self.gpus) {
             return wrong("gpus", self.gpus.to_string(), "1 to 1024");
         }
-        let mut rates =
-            vec![("compressor.gpu", self.compressor.gpu), ("compressor.cpu", self.compressor.cpu)];
+        for (key, name) in [("cluster", &self.cluster), ("compressor.name", &self.compressor.name)] {
+            if !is_name(name) {
+                return wrong(key, printable(name), "names of 1 to 1000 characters that can be printed");
+            }
+        }
+        let mut rates = vec![("compressor.cpu", self.compressor.cpu)];
+        rates.extend(self.compressor.gpu.map(|gpu| ("compressor.gpu", gpu)));
         if let Some(trimming) = &self.trimming {
             rates.extend([("trimming.gpu", trimming.gpu), ("trimming.cpu", trimming.cpu)]);
         }

@@ -2,7 +2,7 @@
 
 use super::chain::{Chain, Pattern, Resource, pattern};
 use super::cluster::{Cluster, Congestion};
-use super::task::CompressionOption;
+use super::task::{CompressionOption, Device};
 
 /// An option with what it does to a tensor, by state of the network.
 #[derive(Debug, Clone)]
@@ -12,10 +12,13 @@ pub(super) struct Candidate {
     pub chains: Vec<Chain>,
 }
 
-/// The options that make sense for a tensor in a cluster: one level where there is one level.
+/// The options that make sense for a tensor in a cluster: one level where there is one level, on devices that compress.
 pub(super) fn usable(option: &CompressionOption, cluster: &Cluster) -> bool {
     let two_levels = cluster.machines > 1 && cluster.gpus > 1;
-    let Some(planes) = option.trimmed() else { return two_levels || !option.is_hierarchical() };
+    let Some(planes) = option.trimmed() else {
+        let is_there = cluster.compressor.gpu.is_some() || !option.uses(Device::Gpu);
+        return is_there && (two_levels || !option.is_hierarchical());
+    };
     let Some(trimming) = &cluster.trimming else { return false };
     let states = cluster.states();
     // Up and down: two hops.

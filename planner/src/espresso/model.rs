@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+use super::name::{is_name, printable};
+
 /// What is trained.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -37,11 +39,19 @@ pub enum ModelError {
     /// Nothing to do.
     #[error("tensors: there are none")]
     Empty,
-    /// More than 100,000.
-    #[error("tensors: {count}; valid are up to 100000")]
+    /// More than 10,000: what planning takes grows with their square.
+    #[error("tensors: {count}; valid are up to 10000")]
     TooMany {
         /// How many.
         count: usize,
+    },
+    /// A name that is none, or would do something to a terminal.
+    #[error("{key}: '{name}'; valid are names of 1 to 1000 characters that can be printed")]
+    Name {
+        /// Whose.
+        key: String,
+        /// The beginning of it, what cannot be printed escaped.
+        name: String,
     },
     /// A value that makes no sense.
     #[error("{tensor}.{key}: {value}; valid are {valid}")]
@@ -77,7 +87,7 @@ pub enum ModelError {
     },
 }
 
-const MOST: usize = 100_000;
+const MOST: usize = 10_000;
 
 impl Model {
     /// Checks values and brings tensors into an order in which each comes behind those that it waits for, the file's order otherwise.
@@ -87,6 +97,13 @@ impl Model {
         }
         if self.tensors.len() > MOST {
             return Err(ModelError::TooMany { count: self.tensors.len() });
+        }
+        name("model", &self.model)?;
+        for (i, tensor) in self.tensors.iter().enumerate() {
+            name(&format!("tensors[{i}].name"), &tensor.name)?;
+            for (j, before) in tensor.after.iter().enumerate() {
+                name(&format!("tensors[{i}].after[{j}]"), before)?;
+            }
         }
         let value = |tensor: &str, key, value: String, valid| {
             Err(ModelError::Value { tensor: tensor.to_owned(), key, value, valid })
@@ -105,6 +122,13 @@ impl Model {
         self.tensors = ordered(self.tensors)?;
         Ok(self)
     }
+}
+
+fn name(key: &str, name: &str) -> Result<(), ModelError> {
+    if is_name(name) {
+        return Ok(());
+    }
+    Err(ModelError::Name { key: key.to_owned(), name: printable(name) })
 }
 
 fn ordered(tensors: Vec<Tensor>) -> Result<Vec<Tensor>, ModelError> {

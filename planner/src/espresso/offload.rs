@@ -57,7 +57,7 @@ pub fn offload(
         };
         moves.push(Move { gpu: on(&options[option]), cpu: on(&moved), place, tensors });
     }
-    let mut best = evaluator.end(&selected.chains);
+    let mut best = evaluator.set(&selected.chains);
     let mut outcome = Offloaded { considered, is_exhaustive: true, ..Offloaded::default() };
     // If GPUs compressed for nothing the iteration would hardly be longer than by any offloading: queues that are served in order have their anomalies.
     let mut free = selected.chains.clone();
@@ -81,51 +81,65 @@ pub fn offload(
     let combinations = moves.iter().try_fold(1_usize, |product, group| {
         product.checked_mul(group.tensors.len() + 1).filter(|product| *product <= MOST)
     });
-    let mut chains = selected.chains.clone();
+    // The best so far, and the one that is tried.
+    let (mut chains, mut tried) = (selected.chains.clone(), selected.chains.clone());
     let mut counts = vec![0; moves.len()];
     let mut found = counts.clone();
+    let mut differing = Vec::new();
     if combinations.is_some() {
         // An odometer: each step moves one tensor, or brings a whole group back.
         loop {
             let mut carried = true;
             for (group, count) in moves.iter().zip(&mut counts) {
                 if *count < group.tensors.len() {
-                    put(&mut chains, group.tensors[*count], &group.cpu);
+                    put(&mut tried, group.tensors[*count], &group.cpu);
                     *count += 1;
                     carried = false;
                     break;
                 }
                 for tensor in &group.tensors {
-                    put(&mut chains, *tensor, &group.gpu);
+                    put(&mut tried, *tensor, &group.gpu);
                 }
                 *count = 0;
             }
             if carried {
                 break;
             }
-            let end = evaluator.end_below(&chains, wanted(best));
+            differing.clear();
+            for (group, count) in moves.iter().zip(&counts) {
+                differing.extend_from_slice(&group.tensors[..*count]);
+            }
+            differing.sort_unstable();
+            let end = evaluator.end_of(&chains, &tried, &differing, wanted(best));
             if end < wanted(best) {
                 best = end;
                 found.clone_from(&counts);
             }
         }
+        for (group, count) in moves.iter().zip(&found) {
+            group.move_first(*count, &mut chains);
+        }
+        evaluator.set(&chains);
     } else {
         outcome.is_exhaustive = false;
         let mut helped = true;
         while helped {
             helped = false;
             for (i, group) in moves.iter().enumerate() {
-                for count in 0..=group.tensors.len() {
-                    for (place, tensor) in group.tensors.iter().enumerate() {
-                        put(&mut chains, *tensor, if place < count { &group.cpu } else { &group.gpu });
-                    }
-                    let end = evaluator.end_below(&chains, wanted(best));
+                let had = found[i];
+                for count in (0..=group.tensors.len()).filter(|count| *count != had) {
+                    group.move_first(count, &mut tried);
+                    differing.clear();
+                    differing.extend_from_slice(&group.tensors[count.min(had)..count.max(had)]);
+                    let end = evaluator.end_of(&chains, &tried, &differing, wanted(best));
                     if end < wanted(best) {
                         (best, found[i], helped) = (end, count, true);
                     }
                 }
-                for (place, tensor) in group.tensors.iter().enumerate() {
-                    put(&mut chains, *tensor, if place < found[i] { &group.cpu } else { &group.gpu });
+                group.move_first(found[i], &mut tried);
+                if found[i] != had {
+                    group.move_first(found[i], &mut chains);
+                    evaluator.changed(&chains, group.first(), group.last());
                 }
             }
         }
@@ -133,9 +147,6 @@ pub fn offload(
     let mut moved: Vec<Vec<bool>> = Vec::new();
     for (group, count) in moves.iter().zip(&found) {
         moved.push((0..group.tensors.len()).map(|place| place < *count).collect());
-        for (place, tensor) in group.tensors.iter().enumerate() {
-            put(&mut chains, *tensor, if place < *count { &group.cpu } else { &group.gpu });
-        }
     }
     let mut helped = true;
     while helped {
@@ -143,11 +154,11 @@ pub fn offload(
         for (group, moved) in moves.iter().zip(&mut moved) {
             for (tensor, on_cpu) in group.tensors.iter().zip(moved) {
                 let other = if *on_cpu { &group.gpu } else { &group.cpu };
-                evaluator.branch(&chains, *tensor);
                 let end = evaluator.end_with(&chains, *tensor, other, wanted(best));
                 if end < wanted(best) {
                     (best, *on_cpu, helped) = (end, !*on_cpu, true);
                     put(&mut chains, *tensor, other);
+                    evaluator.changed(&chains, *tensor, *tensor);
                 }
             }
         }
@@ -171,4 +182,21 @@ struct Move {
     cpu: Vec<Chain>,
     place: usize,
     tensors: Vec<usize>,
+}
+
+impl Move {
+    /// Gives the first so many tensors to processors, and the others to GPUs.
+    fn move_first(&self, count: usize, chains: &mut [Vec<Chain>]) {
+        for (place, tensor) in self.tensors.iter().enumerate() {
+            put(chains, *tensor, if place < count { &self.cpu } else { &self.gpu });
+        }
+    }
+
+    fn first(&self) -> usize {
+        self.tensors.first().copied().unwrap_or(0)
+    }
+
+    fn last(&self) -> usize {
+        self.tensors.last().copied().unwrap_or(0)
+    }
 }

@@ -7,6 +7,7 @@ use super::brute_force::{TooMany, brute_force};
 use super::chain::{Chain, chain};
 use super::cluster::Cluster;
 use super::model::Model;
+use super::name::printable;
 use super::offload::offload;
 use super::select::{Evaluator, Why, select};
 use super::task::{CompressionOption, Device};
@@ -88,15 +89,18 @@ pub enum PlanError {
     TooMany(#[from] TooMany),
 }
 
-/// Everything a tensor can have: GPU options first, then the same on processors.
+/// Everything a tensor can have: GPU options first, then the same on processors; where no GPU compresses, processors' alone.
 fn catalogue(cluster: &Cluster) -> (Vec<CompressionOption>, usize) {
     let mut all = options(Devices::Gpu);
+    if cluster.compressor.gpu.is_none() {
+        all = all.iter().map(|option| option.on(Device::Cpu)).collect();
+    }
     for planes in cluster.trimming.iter().flat_map(|trimming| &trimming.planes) {
         all.extend(trimmed_options(Devices::Gpu, *planes));
     }
     let on_gpus = all.len();
     let moved: Vec<CompressionOption> =
-        all.iter().filter(|option| option.compresses()).map(|option| option.on(Device::Cpu)).collect();
+        all.iter().filter(|option| option.uses(Device::Gpu)).map(|option| option.on(Device::Cpu)).collect();
     all.extend(moved);
     (all, on_gpus)
 }
@@ -191,7 +195,7 @@ fn sentence(why: Why) -> String {
 
 /// What an iteration takes with a plan made earlier, s, by state of the network; an error where it was made for another model.
 pub fn check(plan: &Plan, model: &Model, cluster: &Cluster) -> Result<Vec<f64>, PlanError> {
-    let other = |difference: String| PlanError::OtherModel { planned: plan.model.clone(), difference };
+    let other = |difference: String| PlanError::OtherModel { planned: printable(&plan.model), difference };
     if plan.strategy.len() != model.tensors.len() {
         let (had, has) = (plan.strategy.len(), model.tensors.len());
         return Err(other(format!("it has {had} tensors, and {} {has}", model.model)));
@@ -208,12 +212,16 @@ pub fn check(plan: &Plan, model: &Model, cluster: &Cluster) -> Result<Vec<f64>, 
         if choice.tensor != tensor.name || choice.elements != tensor.elements {
             return Err(other(format!(
                 "it has '{}' of {} elements where {} has '{}' of {}",
-                choice.tensor, choice.elements, model.model, tensor.name, tensor.elements
+                printable(&choice.tensor),
+                choice.elements,
+                model.model,
+                tensor.name,
+                tensor.elements
             )));
         }
         let usable = |option: &&usize| super::frontier::usable(&every[**option], cluster);
         let Some(option) = names.get(&choice.option).filter(usable) else {
-            let (tensor, option) = (choice.tensor.clone(), choice.option.clone());
+            let (tensor, option) = (choice.tensor.clone(), printable(&choice.option));
             return Err(PlanError::UnknownOption { tensor, option });
         };
         for (state, chains) in evaluator.states.iter().zip(&mut chains) {

@@ -8,6 +8,7 @@ use super::chain::Chain;
 use super::cluster::{Cluster, Congestion};
 use super::frontier::{Candidate, candidates, frontier, patterns};
 use super::model::Model;
+use super::neighbours::{Neighbours, is_too_late};
 use super::task::CompressionOption;
 use super::timeline::Timeline;
 
@@ -36,12 +37,15 @@ pub struct Selected {
     pub evaluations: u64,
 }
 
-/// F(S) of strategies that differ in a tensor, over all states of the network.
+/// F(S) over all states of the network, ns from the beginning of the backward pass: of any strategy, and, faster, of those that differ little from one ([`Neighbours`]).
 pub(super) struct Evaluator {
     pub compute: Vec<f64>,
     pub states: Vec<Congestion>,
-    /// One a state of the network: each stands before the tensor that is being looked at.
-    timelines: Vec<Timeline>,
+    timeline: Timeline,
+    /// One a state of the network.
+    neighbours: Vec<Neighbours>,
+    /// By state: before which a strategy that is looked at cannot end.
+    least: Vec<f64>,
     pub evaluations: u64,
 }
 
@@ -49,27 +53,32 @@ impl Evaluator {
     pub(super) fn new(model: &Model, cluster: &Cluster) -> Self {
         let compute = model.tensors.iter().map(|tensor| tensor.compute_us * 1e3).collect();
         let states = cluster.states();
-        Self { compute, timelines: vec![Timeline::default(); states.len()], states, evaluations: 0 }
+        let neighbours = vec![Neighbours::default(); states.len()];
+        Self { compute, states, timeline: Timeline::default(), neighbours, least: Vec::new(), evaluations: 0 }
     }
 
-    /// The mean over the states of the network, ns from the beginning of the backward pass.
+    /// The mean over the states of the network.
     pub(super) fn end(&mut self, chains: &[Vec<Chain>]) -> f64 {
         self.evaluations += 1;
-        let mut mean = 0.0;
-        for ((state, timeline), chains) in self.states.iter().zip(&mut self.timelines).zip(chains) {
-            mean += state.share * timeline.end(&self.compute, chains);
-        }
-        mean
+        let states = self.states.iter().zip(chains);
+        states.map(|(state, chains)| state.share * self.timeline.end(&self.compute, chains)).sum()
     }
 
-    /// The next [`Self::end_with`] are of strategies that differ from `chains` in `tensor`.
-    pub(super) fn branch(&mut self, chains: &[Vec<Chain>], tensor: usize) {
-        for (timeline, chains) in self.timelines.iter_mut().zip(chains) {
-            timeline.branch(&self.compute, chains, tensor);
+    /// The same of the strategy from which others differ.
+    pub(super) fn set(&mut self, chains: &[Vec<Chain>]) -> f64 {
+        self.evaluations += 1;
+        let states = self.states.iter().zip(&mut self.neighbours).zip(chains);
+        states.map(|((state, of), chains)| state.share * of.set(&self.compute, chains)).sum()
+    }
+
+    /// `chains` are that strategy's; those of `first` to `last`, or some of them, are others than before.
+    pub(super) fn changed(&mut self, chains: &[Vec<Chain>], first: usize, last: usize) {
+        for (of, chains) in self.neighbours.iter_mut().zip(chains) {
+            of.changed(&self.compute, chains, first, last);
         }
     }
 
-    /// As [`Self::end_below`], with `with` for `tensor`'s chains. `chains`, but for that tensor, and `tensor` are those that [`Self::branch`] was told.
+    /// With `with` for `tensor`'s chains, where that is below `limit`, else anything that is not. `chains` are those that [`Self::set`] or [`Self::changed`] was told last.
     pub(super) fn end_with(
         &mut self,
         chains: &[Vec<Chain>],
@@ -79,44 +88,62 @@ impl Evaluator {
     ) -> f64 {
         self.evaluations += 1;
         let compute = &self.compute;
-        let states = self.states.iter().zip(&mut self.timelines).zip(chains.iter().zip(with));
-        let each = states.map(|((state, timeline), (chains, with))| {
-            let end = move |limit| timeline.end_with(compute, chains, tensor, with, limit);
-            (state.share, end)
-        });
-        mean_below(each, compute.iter().sum(), limit)
+        self.least.clear();
+        for (of, (chains, with)) in self.neighbours.iter().zip(chains.iter().zip(with)) {
+            self.least.push(of.least_with(compute, chains, (tensor, with)));
+        }
+        let states = self.neighbours.iter_mut().zip(chains.iter().zip(with));
+        let ends = states
+            .map(|(of, (chains, with))| move |limit| of.end_with(compute, chains, (tensor, with), limit));
+        mean_below(&self.states, &self.least, ends, limit)
     }
 
-    /// The same where it is below `limit`, else anything that is not.
-    pub(super) fn end_below(&mut self, chains: &[Vec<Chain>], limit: f64) -> f64 {
+    /// The same with `others` for all chains, which differ in the tensors `differing`, in order.
+    pub(super) fn end_of(
+        &mut self,
+        chains: &[Vec<Chain>],
+        others: &[Vec<Chain>],
+        differing: &[usize],
+        limit: f64,
+    ) -> f64 {
         self.evaluations += 1;
         let compute = &self.compute;
-        let states = self.states.iter().zip(&mut self.timelines).zip(chains);
-        let each = states.map(|((state, timeline), chains)| {
-            (state.share, move |limit| timeline.end_below(compute, chains, limit))
-        });
-        mean_below(each, compute.iter().sum(), limit)
+        self.least.clear();
+        self.least.resize(self.states.len(), compute.iter().sum());
+        let states = self.neighbours.iter_mut().zip(chains.iter().zip(others));
+        let ends = states
+            .map(|(of, (chains, others))| move |limit| of.end_of(compute, chains, others, differing, limit));
+        mean_below(&self.states, &self.least, ends, limit)
     }
 
     /// The last bubble that there is in every state.
-    fn bubble(&mut self, chains: &[Vec<Chain>]) -> usize {
-        let states = self.timelines.iter_mut().zip(chains);
-        states.map(|(timeline, chains)| timeline.bubble(&self.compute, chains)).min().unwrap_or(0)
+    fn bubble(&self) -> usize {
+        self.neighbours.iter().map(Neighbours::bubble).min().unwrap_or(0)
     }
 }
 
-/// The mean of ends, by share, where it is below `limit`; else something that is not, as soon as that is known: no end is below `least`.
-fn mean_below(states: impl Iterator<Item = (f64, impl FnOnce(f64) -> f64)>, least: f64, limit: f64) -> f64 {
-    let (mut mean, mut rest) = (0.0, 1.0);
-    for (share, end) in states {
-        rest -= share;
+/// The mean of ends, by share, where it is below `limit`; else something that is not, as soon as that is known: no end is below its `least`.
+fn mean_below(
+    states: &[Congestion],
+    least: &[f64],
+    ends: impl Iterator<Item = impl FnOnce(f64) -> f64>,
+    limit: f64,
+) -> f64 {
+    // With the least for what has not been worked out.
+    let mut bound: f64 = states.iter().zip(least).map(|(state, least)| state.share * least).sum();
+    if is_too_late(bound, limit) {
+        return bound;
+    }
+    let mut mean = 0.0;
+    for ((state, least), end) in states.iter().zip(least).zip(ends) {
         // What this state may take at most, if the others take the least.
-        let own = if share > 0.0 { (limit - mean - rest.max(0.0) * least) / share } else { f64::INFINITY };
+        let own = if state.share > 0.0 { least + (limit - bound) / state.share } else { f64::INFINITY };
         let end = end(own);
-        if end > own {
+        if is_too_late(end, own) {
             return end.max(limit);
         }
-        mean += share * end;
+        bound += state.share * (end - least);
+        mean += state.share * end;
     }
     mean
 }
@@ -162,11 +189,11 @@ pub fn select(model: &Model, cluster: &Cluster, options: &[CompressionOption]) -
     let mut order: Vec<usize> = (0..model.tensors.len()).collect();
     // Larger ones first, and of equal ones those that are computed last, nearest to the paper's output layer (property 2).
     order.sort_by_key(|i| (std::cmp::Reverse(model.tensors[*i].elements), std::cmp::Reverse(*i)));
-    let mut best = evaluator.end(&selected.chains);
+    let mut best = evaluator.set(&selected.chains);
     let mut ranking: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
     for _ in 0..if model.tensors.len() <= SEVERAL { ROUNDS } else { 1 } {
         let mut helped = false;
-        let mut bubble = evaluator.bubble(&selected.chains);
+        let mut bubble = evaluator.bubble();
         for tensor in &order {
             let tensor = *tensor;
             let is_plain = !options[selected.options[tensor]].compresses();
@@ -183,7 +210,6 @@ pub fn select(model: &Model, cluster: &Cluster, options: &[CompressionOption]) -
             let mut ranked = Vec::new();
             // The ends of the best few, of which no worse one is wanted.
             let mut top = [f64::INFINITY; RANKED];
-            evaluator.branch(&selected.chains, tensor);
             for candidate in &of[tensor].worth {
                 if candidate.option == selected.options[tensor]
                     || few.is_some_and(|few| !few.contains(&candidate.option))
@@ -211,7 +237,8 @@ pub fn select(model: &Model, cluster: &Cluster, options: &[CompressionOption]) -
                 put(&mut selected.chains, tensor, &candidate.chains);
                 selected.options[tensor] = candidate.option;
                 selected.why[tensor] = Why::Saves(before - best);
-                bubble = evaluator.bubble(&selected.chains);
+                evaluator.changed(&selected.chains, tensor, tensor);
+                bubble = evaluator.bubble();
                 helped = true;
             }
         }
@@ -261,7 +288,7 @@ fn pairs(
             let (mut chosen, before) = (None, *best);
             for a in &of[*first] {
                 let kept_first = put(&mut selected.chains, *first, &a.chains);
-                evaluator.branch(&selected.chains, *second);
+                evaluator.changed(&selected.chains, *first, *first);
                 for b in &of[*second] {
                     let end = evaluator.end_with(&selected.chains, *second, &b.chains, wanted(*best));
                     if end < wanted(*best) {
@@ -270,11 +297,13 @@ fn pairs(
                 }
                 put(&mut selected.chains, *first, &kept_first);
             }
+            evaluator.changed(&selected.chains, *first, *first);
             if let Some((a, b)) = chosen {
                 for (tensor, candidate) in [(*first, a), (*second, b)] {
                     put(&mut selected.chains, tensor, &candidate.chains);
                     selected.options[tensor] = candidate.option;
                     selected.why[tensor] = Why::Saves(before - *best);
+                    evaluator.changed(&selected.chains, tensor, tensor);
                 }
                 helped = true;
             }

@@ -1,6 +1,6 @@
 //! F(S): when everything that a strategy does begins and ends.
 
-use super::chain::{Chain, Resource};
+use super::chain::{Chain, Operation, Resource};
 
 /// What happens when.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -39,6 +39,90 @@ impl Schedule {
 }
 
 /// Simulates strategies of one model, again and again in the same memory.
+#[derive(Debug, Clone, Default)]
+pub struct Timeline {
+    simulation: Simulation,
+}
+
+impl Timeline {
+    /// When everything is synchronised, ns. `compute` has each tensor's computation, ns, and `chains` what is done to it then, in the order of the backward pass.
+    pub fn end(&mut self, compute: &[f64], chains: &[Chain]) -> f64 {
+        self.simulation.restart();
+        self.simulation.run(Strategy { compute, chains, other: None }, None, &mut Nobody)
+    }
+
+    /// The same with everything that happens.
+    pub fn schedule(&mut self, compute: &[f64], chains: &[Chain]) -> Schedule {
+        let mut spans = Spans(Vec::new());
+        self.simulation.restart();
+        let end = self.simulation.run(Strategy { compute, chains, other: None }, None, &mut spans);
+        let Spans(spans) = spans;
+        let (mut ready, mut done) = (vec![0.0; compute.len()], vec![0.0_f64; compute.len()]);
+        for span in &spans {
+            if span.operation.is_none() {
+                ready[span.tensor] = span.end;
+            }
+            done[span.tensor] = done[span.tensor].max(span.end);
+        }
+        Schedule { spans, ready, done, end }
+    }
+}
+
+/// What is simulated.
+#[derive(Clone, Copy)]
+pub(super) struct Strategy<'a> {
+    /// ns, by tensor.
+    pub compute: &'a [f64],
+    pub chains: &'a [Chain],
+    /// A tensor that has another chain than that.
+    pub other: Option<(usize, &'a Chain)>,
+}
+
+impl<'a> Strategy<'a> {
+    fn of(&self, tensor: usize) -> &'a [Operation] {
+        match self.other {
+            Some((place, chain)) if place == tensor => chain.operations(),
+            _ => self.chains[tensor].operations(),
+        }
+    }
+}
+
+/// From when on nobody wants to know when a strategy ends.
+#[derive(Clone, Copy)]
+pub(super) struct Limit<'a> {
+    /// ns.
+    pub end: f64,
+    /// All that there is to do on each resource, ns.
+    pub total: [f64; 4],
+    /// By tensor, from `from` on: what there is at least between the end of its computation, and of compression on the GPU right behind it, and the end of everything, ns.
+    pub after: &'a [f64],
+    pub from: usize,
+}
+
+/// A share for rounding, which is less than that by an order or two.
+pub(super) const ROUNDING: f64 = 1e-12;
+
+/// Who is told what happens.
+pub(super) trait Witness {
+    /// `tensor` is computed next.
+    fn computation(&mut self, _tensor: usize, _now: &State, _queues: &[Vec<Ready>; 5]) {}
+    /// Something was done.
+    fn span(&mut self, _span: Span) {}
+}
+
+struct Nobody;
+
+impl Witness for Nobody {}
+
+struct Spans(Vec<Span>);
+
+impl Witness for Spans {
+    fn span(&mut self, span: Span) {
+        self.0.push(span);
+    }
+}
+
+/// A simulation on its way.
 ///
 /// Each resource does one operation at a time, whole, in the order in which operations became ready. On a GPU an operation that became ready with the
 /// next tensor's computation goes first: its communication waits for it, and nothing waits for the computation but other computation (figure 2 (c)).
@@ -46,30 +130,26 @@ impl Schedule {
 /// Operations end on a resource in the order in which they began, so what becomes ready behind them is in order, too: five sorted queues, of which the least
 /// head is next, stand for a heap.
 #[derive(Debug, Clone, Default)]
-pub struct Timeline {
+pub(super) struct Simulation {
     /// What became ready behind the operations of each resource, and behind computation.
     queues: [Vec<Ready>; 5],
     now: State,
-    /// As it was before a tensor's computation, for strategies that differ in that tensor.
-    branch: Branch,
-    /// By tensor, for bubbles: when its gradient is there, and when it has been synchronised.
-    done: Vec<(f64, f64)>,
 }
 
 /// How far a simulation is, beside what is in the queues.
 #[derive(Debug, Clone, Copy)]
-struct State {
+pub(super) struct State {
     heads: [usize; 5],
-    /// Of each head its time and tensor ([`Ready::key`]): the least of them is next.
-    keys: [u128; 5],
+    /// When each head became ready, as bits, which for times, as they are not negative, are in their order: the least is next, of equal ones the first tensor's.
+    keys: [u64; 5],
     /// From when on each resource is free.
-    free: [f64; 4],
+    pub free: [f64; 4],
     /// The computation that is next, and since when it could begin.
     next: usize,
-    since: f64,
+    pub since: f64,
     end: f64,
-    /// What is left to do, ns.
-    left: [f64; 4],
+    /// What was done on each resource, ns.
+    pub work: [f64; 4],
 }
 
 impl Default for State {
@@ -81,211 +161,150 @@ impl Default for State {
             next: 0,
             since: 0.0,
             end: 0.0,
-            left: [0.0; 4],
+            work: [0.0; 4],
         }
     }
 }
 
-#[derive(Debug, Clone, Copy, Default)]
-struct Branch {
-    state: State,
-    lengths: [usize; 5],
-}
-
+/// An operation that waits for its resource.
 #[derive(Debug, Clone, Copy)]
-struct Ready {
+pub(super) struct Ready {
     at: f64,
     tensor: u32,
     operation: u32,
 }
 
-impl Ready {
-    /// Orders by time, then by tensor: times are not negative, so that their bits are in their order.
-    fn key(self) -> u128 {
-        u128::from(self.at.to_bits()) << 32 | u128::from(self.tensor)
-    }
-}
-
 /// The key of an empty queue.
-const NOTHING: u128 = u128::MAX;
+const NOTHING: u64 = u64::MAX;
 
 /// What became ready behind computation.
 const COMPUTED: usize = 4;
 
-impl Timeline {
-    /// Simulates what is the same whatever `tensor`'s chain is: all before its computation.
-    pub fn branch(&mut self, compute: &[f64], chains: &[Chain], tensor: usize) {
-        self.begin(compute, chains, Some(tensor));
-        self.run(compute, chains, None, Some(tensor), f64::INFINITY, |_| {});
-        self.branch = Branch { state: self.now, lengths: self.queues.each_ref().map(Vec::len) };
-    }
-
-    /// When everything is synchronised with another chain for the tensor that [`Self::branch`] was told, as far as it is below `limit`, as [`Self::end_below`]. All other arguments
-    /// have to be what they were then.
-    pub fn end_with(
-        &mut self,
-        compute: &[f64],
-        chains: &[Chain],
-        tensor: usize,
-        chain: &Chain,
-        limit: f64,
-    ) -> f64 {
-        self.now = self.branch.state;
-        for (queue, length) in self.queues.iter_mut().zip(self.branch.lengths) {
-            queue.truncate(length);
-        }
-        for operation in chain.operations() {
-            self.now.left[operation.resource as usize] += operation.time;
-        }
-        self.run(compute, chains, Some((tensor, chain)), None, limit, |_| {})
-    }
-
-    /// When everything is synchronised, ns. `compute` has each tensor's computation, ns, and `chains` what is done to it then, in the order of the backward pass.
-    pub fn end(&mut self, compute: &[f64], chains: &[Chain]) -> f64 {
-        self.begin(compute, chains, None);
-        self.run(compute, chains, None, None, f64::INFINITY, |_| {})
-    }
-
-    /// The same where it is below `limit`; else `limit` or more, found out as soon as what is left for some resource cannot be done before.
-    pub fn end_below(&mut self, compute: &[f64], chains: &[Chain], limit: f64) -> f64 {
-        self.begin(compute, chains, None);
-        self.run(compute, chains, None, None, limit, |_| {})
-    }
-
-    /// The same with everything that happens.
-    pub fn schedule(&mut self, compute: &[f64], chains: &[Chain]) -> Schedule {
-        let mut spans = Vec::new();
-        self.begin(compute, chains, None);
-        let end = self.run(compute, chains, None, None, f64::INFINITY, |span| spans.push(span));
-        let (mut ready, mut done) = (vec![0.0; compute.len()], vec![0.0_f64; compute.len()]);
-        for span in &spans {
-            if span.operation.is_none() {
-                ready[span.tensor] = span.end;
-            }
-            done[span.tensor] = done[span.tensor].max(span.end);
-        }
-        Schedule { spans, ready, done, end }
-    }
-
-    /// At the beginning, with everything left to do but `without`'s chain.
-    fn begin(&mut self, compute: &[f64], chains: &[Chain], without: Option<usize>) {
+impl Simulation {
+    /// Back to the beginning.
+    pub(super) fn restart(&mut self) {
         self.queues.iter_mut().for_each(Vec::clear);
         self.now = State::default();
-        let left = &mut self.now.left;
-        left[Resource::Gpu as usize] = compute.iter().sum();
-        for (tensor, chain) in chains.iter().enumerate() {
-            if without == Some(tensor) {
-                continue;
-            }
-            for operation in chain.operations() {
-                left[operation.resource as usize] += operation.time;
-            }
+    }
+
+    /// Back to where it was when its queues were of these lengths.
+    pub(super) fn rewind(&mut self, state: &State, lengths: &[usize; 5]) {
+        self.now = *state;
+        for (queue, length) in self.queues.iter_mut().zip(lengths) {
+            queue.truncate(*length);
         }
     }
 
-    /// Goes on from where it is: with `other` instead of a tensor's chain, and up to the computation of `stop`.
-    fn run(
+    /// To where `other` was when its queues were of these lengths.
+    pub(super) fn fork(&mut self, other: &Self, state: &State, lengths: &[usize; 5]) {
+        self.now = State { heads: [0; 5], ..*state };
+        for (i, queue) in self.queues.iter_mut().enumerate() {
+            queue.clear();
+            queue.extend_from_slice(&other.queues[i][state.heads[i]..lengths[i]]);
+        }
+    }
+
+    /// Goes on from where it is to the end, and says when that is; with a limit, as far as it is below it, else the limit or more, found out as soon as what is left cannot be done in
+    /// time.
+    pub(super) fn run(
         &mut self,
-        compute: &[f64],
-        chains: &[Chain],
-        other: Option<(usize, &Chain)>,
-        stop: Option<usize>,
-        limit: f64,
-        mut visit: impl FnMut(Span),
+        strategy: Strategy<'_>,
+        limit: Option<Limit<'_>>,
+        witness: &mut impl Witness,
     ) -> f64 {
-        let Self { queues, now, .. } = self;
-        let State { heads, keys, free, next, since, end, left } = now;
-        let count = stop.unwrap_or(usize::MAX).min(compute.len()).min(chains.len());
-        let whole = compute.len().min(chains.len());
-        let of = |tensor: usize| match other {
-            Some((place, chain)) if place == tensor => chain.operations(),
-            _ => chains[tensor].operations(),
-        };
-        // With a share for rounding, which is less than that by an order or two.
-        let late = limit * (1.0 + 1e-12);
+        let queues = &mut self.queues;
+        // A copy that nothing else refers to stays in registers.
+        let mut state = self.now;
+        let count = strategy.compute.len().min(strategy.chains.len());
+        let limit =
+            limit.unwrap_or(Limit { end: f64::INFINITY, total: [0.0; 4], after: &[], from: usize::MAX });
+        let late = limit.end * (1.0 + ROUNDING);
+        // Where an operation ends later than all that was done on its resource by that, it is too late for what is left there.
+        let latest = limit.total.map(|total| late - total);
         loop {
-            let mut queue = 0;
+            let (mut queue, mut least, mut is_tie) = (0, state.keys[0], false);
             for i in 1..5 {
-                if keys[i] < keys[queue] {
-                    queue = i;
-                }
+                let key = state.keys[i];
+                is_tie = key == least || is_tie && key > least;
+                (queue, least) = if key < least { (i, key) } else { (queue, least) };
             }
-            if *next < whole && u128::from(since.to_bits()) < keys[queue] >> 32 {
-                if *next >= count {
-                    return *end;
-                }
-                let start = (*since).max(free[Resource::Gpu as usize]);
-                let ends = start + compute[*next];
-                free[Resource::Gpu as usize] = ends;
-                visit(Span { tensor: *next, operation: None, resource: Resource::Gpu, start, end: ends });
-                *end = (*end).max(ends);
-                left[Resource::Gpu as usize] -= compute[*next];
-                if ends + left[Resource::Gpu as usize] > late {
-                    return (ends + left[Resource::Gpu as usize]).max(limit);
-                }
-                if !of(*next).is_empty() {
-                    let ready = Ready { at: ends, tensor: *next as u32, operation: 0 };
-                    if keys[COMPUTED] == NOTHING {
-                        keys[COMPUTED] = ready.key();
+            if state.next < count && state.since.to_bits() < least {
+                let tensor = state.next;
+                witness.computation(tensor, &state, queues);
+                let gpu = Resource::Gpu as usize;
+                let start = state.since.max(state.free[gpu]);
+                let ends = start + strategy.compute[tensor];
+                state.free[gpu] = ends;
+                state.work[gpu] += strategy.compute[tensor];
+                state.end = state.end.max(ends);
+                witness.span(Span { tensor, operation: None, resource: Resource::Gpu, start, end: ends });
+                let operations = strategy.of(tensor);
+                if tensor >= limit.from {
+                    let least = ends + compressed_first(operations) + limit.after[tensor];
+                    if least > late {
+                        return least.max(limit.end);
                     }
-                    queues[COMPUTED].push(ready);
                 }
-                (*next, *since) = (*next + 1, ends);
+                if !operations.is_empty() {
+                    if state.keys[COMPUTED] == NOTHING {
+                        state.keys[COMPUTED] = ends.to_bits();
+                    }
+                    queues[COMPUTED].push(Ready { at: ends, tensor: tensor as u32, operation: 0 });
+                }
+                (state.next, state.since) = (tensor + 1, ends);
                 continue;
             }
-            let Some(&Ready { at, tensor, operation }) = queues[queue].get(heads[queue]) else { return *end };
-            heads[queue] += 1;
-            keys[queue] = queues[queue].get(heads[queue]).map_or(NOTHING, |ready| ready.key());
-            let operations = of(tensor as usize);
+            if is_tie {
+                queue = first_of_equal(queues, &state, least);
+            }
+            let waiting = &queues[queue];
+            let Some(&Ready { at, tensor, operation }) = waiting.get(state.heads[queue]) else {
+                return state.end;
+            };
+            state.heads[queue] += 1;
+            state.keys[queue] = waiting.get(state.heads[queue]).map_or(NOTHING, |ready| ready.at.to_bits());
+            let operations = strategy.of(tensor as usize);
             let now = operations[operation as usize];
             let resource = now.resource as usize;
-            let start = at.max(free[resource]);
+            let start = at.max(state.free[resource]);
             let ends = start + now.time;
-            free[resource] = ends;
-            left[resource] -= now.time;
-            if ends + left[resource] > late {
-                return (ends + left[resource]).max(limit);
+            state.free[resource] = ends;
+            state.work[resource] += now.time;
+            if ends - state.work[resource] > latest[resource] {
+                return (ends - state.work[resource] + limit.total[resource]).max(limit.end);
             }
-            let place = Some(operation as usize);
-            visit(Span {
+            state.end = state.end.max(ends);
+            witness.span(Span {
                 tensor: tensor as usize,
-                operation: place,
+                operation: Some(operation as usize),
                 resource: now.resource,
                 start,
                 end: ends,
             });
-            *end = (*end).max(ends);
             if operation as usize + 1 < operations.len() {
-                let ready = Ready { at: ends, tensor, operation: operation + 1 };
-                if keys[resource] == NOTHING {
-                    keys[resource] = ready.key();
+                if state.keys[resource] == NOTHING {
+                    state.keys[resource] = ends.to_bits();
                 }
-                queues[resource].push(ready);
+                queues[resource].push(Ready { at: ends, tensor, operation: operation + 1 });
             }
         }
     }
+}
 
-    /// The last tensor before whose gradient everything that was there had been synchronised ([`Schedule::bubble`]).
-    pub fn bubble(&mut self, compute: &[f64], chains: &[Chain]) -> usize {
-        let mut done = std::mem::take(&mut self.done);
-        done.clear();
-        done.resize(compute.len(), (0.0, 0.0));
-        self.begin(compute, chains, None);
-        self.run(compute, chains, None, None, f64::INFINITY, |span| {
-            let (ready, done): &mut (f64, f64) = &mut done[span.tensor];
-            if span.operation.is_none() {
-                *ready = span.end;
-            }
-            *done = done.max(span.end);
-        });
-        let last = last_bubble(done.iter().copied());
-        self.done = done;
-        last
-    }
+/// The queue whose head is of the first tensor, of those whose heads became ready at a time.
+fn first_of_equal(queues: &[Vec<Ready>; 5], state: &State, at: u64) -> usize {
+    let tensor = |queue: &usize| queues[*queue].get(state.heads[*queue]).map(|ready| ready.tensor);
+    let heads = (0..5).filter(|queue| state.keys[*queue] == at);
+    heads.min_by_key(|queue| tensor(queue).unwrap_or(u32::MAX)).unwrap_or(0)
+}
+
+/// How long the GPU compresses a tensor right after its computation, before it computes the next one, ns.
+pub(super) fn compressed_first(operations: &[Operation]) -> f64 {
+    operations.first().filter(|first| first.resource == Resource::Gpu).map_or(0.0, |first| first.time)
 }
 
 /// Of (ready, done) of each tensor.
-fn last_bubble(tensors: impl Iterator<Item = (f64, f64)>) -> usize {
+pub(super) fn last_bubble(tensors: impl Iterator<Item = (f64, f64)>) -> usize {
     let (mut latest, mut last) = (0.0_f64, 0);
     for (tensor, (ready, done)) in tensors.enumerate() {
         if latest <= ready {

@@ -165,6 +165,25 @@ fn progress_finds_the_planes_with_which_a_job_gets_furthest_on_any_link_and_afte
     assert!(chosen.len() > 2, "different links want different planes: {chosen:?}");
 }
 
+/// Twenty steps from the first one on: a step that sends too much on a slow link takes many times what one that sends too little costs.
+#[test]
+fn progress_pays_little_for_finding_out_what_there_is() {
+    for (constant, rate) in
+        [(1e4, 10.0), (1e4, 0.02), (5e6, 1.0), (1e5, 0.3), (1e4, 0.005), (1e4, 0.0003), (1e6, 0.1)]
+    {
+        let mut law = Adaptive::new("progress", 9).unwrap();
+        let costs = costs(constant, rate, 5_000_000);
+        let least = costs.iter().copied().fold(f64::INFINITY, f64::min);
+        let mut sent = Vec::new();
+        for _ in 0..20 {
+            sent.push(law.planes());
+            law.step(&[link(&law, constant, rate, 5_000_000)]).unwrap();
+        }
+        let got = sent.iter().map(|planes| costs[usize::from(*planes) - 1]).sum::<f64>() / 20.0;
+        assert!(got <= 1.2 * least, "{constant} ns and {rate} B/ns: {sent:?}, {got} for {least}");
+    }
+}
+
 #[test]
 fn progress_paces_where_packets_are_cut() {
     for available in [0.1, 0.4, 0.8] {

@@ -91,7 +91,8 @@ pub fn parse(text: &str) -> Result<Controller, LawError> {
         .ok_or_else(|| LawError::UnknownLaw { name: name.to_owned() })?;
     let [mut first, mut k_min, mut k_max] = match law {
         "netsense" => [NetSense::FIRST, NetSense::FLOOR, 1.0],
-        "trim-feedback" | "progress" => [0.75, 0.005, 1.0],
+        "trim-feedback" => [0.75, 0.005, 1.0],
+        "progress" => [0.1, 0.005, 1.0],
         "fixed" => [1.0, 1e-6, 1.0],
         _ => dc2::RATIOS,
     };

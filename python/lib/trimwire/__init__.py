@@ -1,10 +1,11 @@
 """Gradients in packets that congested switches cut instead of dropping.
 
-- `encode`, `cut`, `decode`, `simulate`: the codec, on arrays of numpy and tensors of the host.
+- `encode`, `cut`, `decode`, `simulate`: the codec, on arrays of numpy and tensors of the host; `sparse`: the largest entries alone.
 - `Group`: collectives over the network, between processes; `stats`: how packets fare.
 - `trimwire.torch`: a backend of torch.distributed and a hook for DistributedDataParallel (needs PyTorch).
 """
 
+from . import sparse
 from ._adaptive import Adaptive
 from ._codec import Packets, cut, decode, encode, expected_nmse, nmse, simulate
 from ._group import Group, Work, default_address, stats
@@ -26,5 +27,6 @@ __all__ = [
     "expected_nmse",
     "nmse",
     "simulate",
+    "sparse",
     "stats",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import threading
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
@@ -87,6 +88,7 @@ class Group:
         self._group: _native.Group | None = None
         self._numbers = (0, 0)
         self._collectives: Collectives | None = None
+        self._first = threading.Lock()
         self._auto = "auto"
 
     @property
@@ -134,11 +136,13 @@ class Group:
 
     def on_gpu(self) -> Collectives:
         """The same group for tensors of a GPU, as `all_reduce` and `reduce_scatter` use it; needs PyTorch and Triton (docs/gpu.md)."""
-        if self._collectives is None:
-            from .cuda import Collectives
+        from . import cuda
 
-            self._collectives = Collectives(self)
-        return self._collectives
+        # Once for all threads: a group has its rows for one who codes them.
+        with self._first:
+            if self._collectives is None:
+                self._collectives = cuda.Collectives(self)
+            return self._collectives
 
     def _native_group(self) -> _native.Group:
         if self._group is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from ._decode import DECODINGS, decode_rows
 from ._encode import FINE, NOT_FINITE, encode_rows
 from ._launch import classes_of, interpreted, scratch_of, tables
 from ._rows import Layout, layout_of
+from ._tensors import Bound, device_of, guard, upload
 from ._values import KINDS
 
 
@@ -44,24 +44,18 @@ class _Plan:
     ) -> None:
         if dtype not in KINDS:
             raise TypeError(f"dtype: {dtype}; {', '.join(str(kind) for kind in KINDS)} are")
-        interpreting = interpreted()
-        chosen = torch.device("cpu" if interpreting else "cuda") if device is None else torch.device(device)
-        if chosen.type == "cuda" and chosen.index is None:
-            chosen = torch.device("cuda", torch.cuda.current_device())
-        if (chosen.type == "cpu") != interpreting or chosen.type not in ("cpu", "cuda"):
-            raise ValueError(f"device: {chosen}; tensors of a GPU are needed, or TRITON_INTERPRET=1 and those of the host")
+        chosen = device_of(device)
         self.device, self.dtype = chosen, dtype
         self.layout: Layout = layout_of(
             lengths, planes=planes, layer_classes=layer_classes, coordinates_per_packet=coordinates_per_packet, row_log2=row_log2
         )
-        processors = 0 if interpreting else torch.cuda.get_device_properties(chosen).multi_processor_count
+        processors = 0 if interpreted() else torch.cuda.get_device_properties(chosen).multi_processor_count
         self._classes = classes_of(self.layout, chosen, dtype, processors)
         needed = scratch_of(self._classes)
         #: Of its kernels alone, or of all plans that run on one stream, one after the other.
         self.scratch = scratch if scratch is not None and scratch.numel() >= needed else torch.empty(needed, dtype=torch.float32, device=chosen)
         self._tables = tables(chosen)
-        self._bases = torch.zeros(len(lengths), dtype=torch.int64, device=chosen)
-        self._addresses: list[int] = []
+        self._bound = Bound(lengths, dtype, chosen)
         #: Seed, job and rank, message, and message and rank of the rotation: device memory, so that a captured graph can be replayed with other numbers.
         self.numbers = torch.zeros(5, dtype=torch.int64, device=chosen)
         self._said: list[int] = []
@@ -70,36 +64,12 @@ class _Plan:
         """The numbers of the next message, in the order of the current stream. `rotation` "shared": the ranks' rotations are one."""
         said = _numbers(seed, job, rank, message, rotation)
         if said != self._said:
-            self._upload(self.numbers, said)
+            upload(self.numbers, said)
             self._said = said
 
     def bind(self, tensors: Sequence[torch.Tensor]) -> None:
         """The tensors to work on from now on, in the order of the current stream; a captured graph works on those of its replay."""
-        if len(tensors) != len(self.layout.lengths):
-            raise ValueError(f"tensors: {len(tensors)} of them; {len(self.layout.lengths)} are planned")
-        for nth, (tensor, length) in enumerate(zip(tensors, self.layout.lengths, strict=True)):
-            if tensor.dtype != self.dtype or tensor.device != self.device:
-                raise ValueError(f"tensors[{nth}]: {tensor.dtype} of {tensor.device}; {self.dtype} of {self.device} is needed")
-            if tensor.numel() != length or not tensor.is_contiguous():
-                raise ValueError(f"tensors[{nth}]: {tensor.numel()} elements; {length} are planned, contiguous ones")
-        addresses = [tensor.data_ptr() for tensor in tensors]
-        if addresses != self._addresses:
-            self._upload(self._bases, addresses)
-            self._addresses = addresses
-
-    def _upload(self, there: torch.Tensor, values: list[int]) -> None:
-        if there.is_cuda and torch.cuda.is_current_stream_capturing():
-            raise RuntimeError("tensors and numbers are set before a graph is captured: bind, set_numbers")
-        here = torch.tensor(values, dtype=torch.int64)
-        # From memory that may be used again at once: the copy is over when it returns.
-        there.copy_(here)
-
-    def _guard(self) -> Any:
-        return torch.cuda.device(self.device) if self.device.type == "cuda" else _INTERPRETER
-
-
-#: Triton's interpreter patches its language while a kernel runs: one thread at a time.
-_INTERPRETER = threading.RLock()
+        self._bound.bind(tensors)
 
 
 class Encoder(_Plan):
@@ -127,13 +97,13 @@ class Encoder(_Plan):
     def run(self, rows: range | None = None) -> torch.Tensor:
         """The kernels alone, one for each length of rows, on the current stream; of some rows, which follow each other, if not of all."""
         look = self._tables
-        with self._guard():
+        with guard(self.device):
             for one in self._classes:
                 table, count, programs = one.of(rows)
                 if not count:
                     continue
                 encode_rows[(programs,)](
-                    self._bases,
+                    self._bound.bases,
                     table,
                     self.numbers,
                     self.important_from,
@@ -225,13 +195,13 @@ class Decoder(_Plan):
     def run(self, rows: range | None = None, *, accumulate: bool = False) -> None:
         """The kernels alone, one for each length of rows, on the current stream: tensors take the values, or (`accumulate`) add them in f32. Of some rows, which follow each other, if not of all."""
         look = self._tables
-        with self._guard():
+        with guard(self.device):
             for one in self._classes:
                 table, count, programs = one.of(rows)
                 if not count:
                     continue
                 decode_rows[(programs,)](
-                    self._bases,
+                    self._bound.bases,
                     table,
                     self.numbers,
                     look["distortions"],

@@ -48,6 +48,8 @@ class Collectives:
         self._ranks = Ranks(native.rank, native.world, seed, job, native.coordinates_per_packet)
         self._rows = native.rows()
         self._lock = threading.Lock()
+        #: Who makes a desk, which takes long, and has its own lock, so that no two take a scratch each.
+        self._making = threading.Lock()
         self._running: dict[int, Desk] = {}
         #: Those of operations that are over, the latest last.
         self._free: list[Desk] = []
@@ -82,6 +84,8 @@ class Collectives:
         if input.dtype != output.dtype or input.device != output.device:
             raise ValueError(f"output: {output.dtype} of {output.device}; the input is {input.dtype} of {input.device}")
         _check_device(input.device)
+        if _is_capturing(input.device):
+            raise RuntimeError(f"{kind}: a CUDA graph is being captured: what other ranks send cannot be. Capture forward and backward, and begin collectives outside (trimwire.cuda.Encoder and Decoder can be captured)")
         if not 1 <= chosen.planes <= _native.PLANES:
             raise ValueError(f"planes: {chosen.planes}; valid are 1 to {_native.PLANES}")
         sent = max(length, 1)
@@ -99,10 +103,8 @@ class Collectives:
             idle = next((nth for nth, desk in enumerate(self._free) if desk.shape == shape and desk.native.idle()), None)
             if idle is not None:
                 return self._free.pop(idle)
-            scratch = self._scratch.get(shape.device)
-        with self._beside(shape.device):
-            desk = Desk(shape, self._ranks, scratch)
-        with self._lock:
+        with self._making, self._beside(shape.device):
+            desk = Desk(shape, self._ranks, self._scratch.get(shape.device))
             if desk.scratch is not None:
                 self._scratch[shape.device] = desk.scratch
         return desk
@@ -131,9 +133,11 @@ class Collectives:
     def _stream(self, device: torch.device) -> Any:
         if device.type != "cuda":
             return None
-        if device not in self._streams:
-            self._streams[device] = torch.cuda.Stream(device)
-        return self._streams[device]
+        # One for all threads: scratch is kept apart by nothing but the order of its stream.
+        with self._lock:
+            if device not in self._streams:
+                self._streams[device] = torch.cuda.Stream(device)
+            return self._streams[device]
 
     def _beside(self, device: torch.device) -> Any:
         stream = self._stream(device)
@@ -142,7 +146,12 @@ class Collectives:
     def _launch(self) -> None:
         """Launches what there is to do, until the group has ended."""
         while (rows := self._rows.take()) is not None:
-            for batch in _batches(rows):
+            try:
+                batches = list(_batches(rows))
+            except Exception as error:  # This thread goes on, whatever it is: operations to come need it.
+                _fail(rows, error)
+                continue
+            for batch in batches:
                 try:
                     # Of an operation that has begun and is not over: no other has rows.
                     desk = self._running[batch[0].desk]
@@ -221,6 +230,10 @@ def _flat(tensor: torch.Tensor, name: str) -> torch.Tensor:
 def _check_device(device: torch.device) -> None:
     if device.type != ("cpu" if interpreted() else "cuda"):
         raise ValueError(f"device: {device}; tensors of a GPU are needed, or TRITON_INTERPRET=1 and those of the host")
+
+
+def _is_capturing(device: torch.device) -> bool:
+    return device.type == "cuda" and bool(torch.cuda.is_current_stream_capturing())
 
 
 def _event(device: torch.device) -> Any:

@@ -8,7 +8,7 @@ from ._quantise import inverse_line_of, zone_of
 from ._rotate import hadamard, power_f64, working_exponent
 from ._rows import COLUMNS
 from ._signs import SECOND, draw, flipped, flips
-from ._statistics import place_of
+from ._statistics import packet_of, place_of
 from ._values import loaded, stored
 
 _COLUMNS = tl.constexpr(COLUMNS)
@@ -40,7 +40,7 @@ def _values(packets, values, figures, centroids, first_byte, sent, paper, D: tl.
     width = tl.minimum(sent, 8) + 8 * tl.maximum(sent - 8, 0)
     for tile in range(0, BLOCKS // TILE):
         block = tile * TILE + tl.arange(0, TILE)
-        packet = ((block + 1) * K - 1) // BLOCKS
+        packet = packet_of(block, D, K)
         start, n = place_of(packet, D, K)
         at = figures + packet
         state = tl.load(at.to(tl.pointer_type(tl.int32)))[:, None]

@@ -8,7 +8,7 @@ from ._quantise import magnitude_code
 from ._rotate import estimated_concentration, folded, hadamard, is_between, is_doubtful, power_f64, scaled, working_exponent
 from ._rows import COLUMNS
 from ._signs import SECOND, draw, flipped, flips
-from ._statistics import place_of, statistics, sums
+from ._statistics import packet_of, place_of, statistics, sums
 from ._values import loaded
 
 _COLUMNS = tl.constexpr(COLUMNS)
@@ -47,7 +47,7 @@ def _planes(packets, values, figures, first_byte, planes, finite, D: tl.constexp
     width = tl.minimum(planes, 8) + 8 * tl.maximum(planes - 8, 0)
     for tile in range(0, BLOCKS // TILE):
         block = tile * TILE + tl.arange(0, TILE)
-        packet = ((block + 1) * K - 1) // BLOCKS
+        packet = packet_of(block, D, K)
         start, n = place_of(packet, D, K)
         scale = tl.load(figures + packet)[:, None, None]
         slope = tl.load(figures + KP + packet)[:, None, None]
@@ -100,6 +100,8 @@ def encode_rows(
 ):
     """Rows of D coordinates in K packets each. Every program has D + D/16 + 8 · KP words of `scratch`."""
     BLOCKS: tl.constexpr = D // 32
+    EACH: tl.constexpr = BLOCKS // K
+    LONGER: tl.constexpr = BLOCKS % K
     values = scratch + tl.program_id(0).to(tl.int64) * (D + D // 16 + 8 * KP)
     figures = values + D
     words = (figures + 8 * KP).to(tl.pointer_type(tl.int32))
@@ -161,10 +163,12 @@ def encode_rows(
 
         # In order, packet by packet: importance is binding, too.
         energy = tl.full((), 0.0, tl.float64)
-        for k in range(0, K):
-            size = (k + 1) * BLOCKS // K * 32 - k * BLOCKS // K * 32
+        for k in range(0, LONGER):
             one = tl.load(figures + 3 * KP + k).to(tl.float64)
-            energy += size * (one * one)
+            energy += (EACH + 1) * 32 * (one * one)
+        for k in range(LONGER, K):
+            one = tl.load(figures + 3 * KP + k).to(tl.float64)
+            energy += EACH * 32 * (one * one)
         figure = energy / D
         marked = finite == 0
         tl.store(row_figures + row, tl.where(marked, float("nan"), figure))

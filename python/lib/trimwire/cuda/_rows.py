@@ -105,9 +105,14 @@ class Layout:
 
     def places(self, row: Row) -> list[tuple[int, int]]:
         """First coordinate within the row, and how many, of each packet of a row."""
-        blocks = row.padded // 32
-        edges = [k * blocks // row.packets * 32 for k in range(row.packets + 1)]
+        edges = [_edge(row.padded // 32, row.packets, k) for k in range(row.packets + 1)]
         return [(a, b - a) for a, b in zip(edges, edges[1:], strict=False)]
+
+
+def _edge(blocks: int, packets: int, nth: int) -> int:
+    """Where a row's packet begins, in coordinates: those of one block more come first."""
+    each, longer = divmod(blocks, packets)
+    return (nth * each + min(nth, longer)) * 32
 
 
 def layout_of(
@@ -130,7 +135,8 @@ def layout_of(
     if per_packet % 32 or not 32 <= per_packet <= _MOST_COORDINATES:
         raise ValueError(f"coordinates_per_packet: {per_packet}; valid are multiples of 32 from 32 to {_MOST_COORDINATES}")
     if not _LEAST_ROW_LOG2 <= row_log2 <= MOST_ROW_LOG2:
-        raise ValueError(f"row_log2: {row_log2}; a GPU takes rows of 2^{_LEAST_ROW_LOG2} to 2^{MOST_ROW_LOG2} coordinates")
+        beyond = "; a program holds a row, and longer ones do not fit: the host's codec has them, and collectives make none" if row_log2 > MOST_ROW_LOG2 else ""
+        raise ValueError(f"row_log2: {row_log2}; a GPU takes rows of 2^{_LEAST_ROW_LOG2} to 2^{MOST_ROW_LOG2} coordinates{beyond}")
     if not lengths:
         raise ValueError("tensors: none; a message has one at least")
     rows: list[Row] = []
@@ -147,7 +153,7 @@ def layout_of(
             row = Row(len(rows), tensor, begin, used, padded, layer_class, sent, len(coordinates), packets, offsets[-1])
             blocks = padded // 32
             for k in range(packets):
-                n = ((k + 1) * blocks // packets - k * blocks // packets) * 32
+                n = _edge(blocks, packets, k + 1) - _edge(blocks, packets, k)
                 coordinates.append(n)
                 offsets.append(offsets[-1] + packet_bytes(n, sent))
             rows.append(row)

@@ -8,9 +8,18 @@ from ._rotate import folded
 
 @triton.jit
 def place_of(packet, D: tl.constexpr, K: tl.constexpr):
-    """First coordinate within the row, and how many, of a row's packets."""
-    start = packet * (D // 32) // K * 32
-    return start, (packet + 1) * (D // 32) // K * 32 - start
+    """First coordinate within the row, and how many, of a row's packets: those of one block more come first."""
+    EACH: tl.constexpr = D // 32 // K
+    LONGER: tl.constexpr = D // 32 % K
+    return (packet * EACH + tl.minimum(packet, LONGER)) * 32, (EACH + (packet < LONGER).to(tl.int32)) * 32
+
+
+@triton.jit
+def packet_of(block, D: tl.constexpr, K: tl.constexpr):
+    """Which of a row's packets has a block of it."""
+    EACH: tl.constexpr = D // 32 // K
+    LONGER: tl.constexpr = D // 32 % K
+    return tl.where(block < LONGER * (EACH + 1), block // (EACH + 1), (block - LONGER) // EACH)
 
 
 @triton.jit
