@@ -26,6 +26,7 @@ pub mod scenario;
 mod switch;
 pub mod topology;
 pub mod transport;
+mod windows;
 pub mod workload;
 
 pub use network::LinkChange;

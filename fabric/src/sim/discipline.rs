@@ -62,6 +62,10 @@ pub trait Discipline: std::fmt::Debug + Send {
     fn dequeue(&mut self) -> Option<Packet>;
     /// Bytes that wait.
     fn bytes(&self) -> u64;
+    /// Packets marked as they left, which [`Counts`] do not have.
+    fn marked_leaving(&self) -> u64 {
+        0
+    }
 }
 
 /// Which rule, with its numbers; sizes in bytes of frames.
@@ -93,11 +97,31 @@ pub enum Rule {
         /// Bytes of heads that wait at most.
         heads: u64,
     },
+    /// The same with more room, and marks as packets leave: none where up to the first of so many packets wait, all where the second do, by a coin in between (RED's line on the queue as it is, as
+    /// Ultra Ethernet's transports want it).
+    Marking {
+        /// Whole packets that wait at most.
+        packets: u32,
+        /// Bytes of heads that wait at most.
+        heads: u64,
+        /// The two.
+        mark: [u32; 2],
+    },
     /// The P4 program's: see [`Ladder`].
     Ladder(Rungs),
 }
 
 impl Rule {
+    /// Whole packets of so many bytes that a path of 12 µs holds.
+    pub fn path_packets(rate_bps: u64, frame: u64) -> u32 {
+        (rate_bps / 1_000_000 * 12 / 8 / frame.max(1)).clamp(8, 1 << 20) as u32
+    }
+
+    /// [`Rule::Marking`] from a fifth of its room to four fifths.
+    pub fn marking(packets: u32, frame: u64) -> Self {
+        Self::Marking { packets, heads: u64::from(packets) * frame, mark: [packets / 5, packets * 4 / 5] }
+    }
+
     /// An empty port; `place` makes its coins its own.
     pub(crate) fn build(&self, seed: u64, place: u64) -> Box<dyn Discipline> {
         match *self {
@@ -105,6 +129,9 @@ impl Rule {
             Self::Priority { limit, mark_at } => Box::new(Priority::new(PRIORITIES, limit, mark_at)),
             Self::PFabric { limit } => Box::new(PFabric::new(limit)),
             Self::Ndp { packets, heads } => Box::new(Ndp::new(packets, heads, seed, place)),
+            Self::Marking { packets, heads, mark } => {
+                Box::new(Ndp::new(packets, heads, seed, place).marking(mark))
+            }
             Self::Ladder(rungs) => Box::new(Ladder::new(rungs)),
         }
     }

@@ -53,6 +53,15 @@ pub(crate) enum Event {
     },
 }
 
+/// A frame on its way from one domain to another.
+#[derive(Debug)]
+pub(crate) struct Handed {
+    pub(crate) at_ns: u64,
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+    pub(crate) event: Event,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Domain {
@@ -70,13 +79,13 @@ pub(crate) struct Domain {
     totals: Totals,
     pub(crate) finished: Vec<Finish>,
     pub(crate) began: Vec<(u32, u64)>,
-    /// By domain: frames that arrive there, and when.
-    pub(crate) leaving: Vec<Vec<(u64, Event)>>,
+    /// By thread: frames for its domains.
+    leaving: Vec<Vec<Handed>>,
     now_ns: u64,
     /// Which of the network's ways its switches go by.
     era: usize,
-    /// Of those finished, how many were looked at, and how many are of the foreground.
-    counted: (usize, u64),
+    /// Of those finished, how many were counted.
+    counted: usize,
 }
 
 impl Domain {
@@ -97,10 +106,10 @@ impl Domain {
                 totals: Totals::default(),
                 finished: Vec::new(),
                 began: Vec::new(),
-                leaving: (0..domains).map(|_| Vec::new()).collect(),
+                leaving: Vec::new(),
                 now_ns: 0,
                 era: 0,
-                counted: (0, 0),
+                counted: 0,
             })
             .collect();
         let mut ends = vec![(0_u32, 0_u32); network.hosts.len()];
@@ -153,17 +162,16 @@ impl Domain {
         self.calendar.next_at()
     }
 
-    /// Flows of the foreground that have ended here.
+    /// Flows of the foreground that have ended here since it was asked last.
     pub(crate) fn count_finished(&mut self) -> u64 {
-        let recent = self.finished[self.counted.0..].iter();
-        let foreground = |finish: &&Finish| self.network.flows[finish.flow as usize].foreground;
-        self.counted = (self.finished.len(), self.counted.1 + recent.filter(foreground).count() as u64);
-        self.counted.1
+        let recent = self.finished[self.counted..].iter();
+        self.counted = self.finished.len();
+        recent.filter(|finish| self.network.flows[finish.flow as usize].foreground).count() as u64
     }
 
-    /// Takes frames of another domain in.
-    pub(crate) fn take(&mut self, frames: impl Iterator<Item = (u64, Event)>) {
-        frames.for_each(|(at_ns, event)| self.calendar.push(at_ns, event));
+    /// Takes a frame of another domain in.
+    pub(crate) fn take(&mut self, at_ns: u64, event: Event) {
+        self.calendar.push(at_ns, event);
     }
 
     /// Virtual time of the last event.
@@ -171,13 +179,15 @@ impl Domain {
         self.now_ns
     }
 
-    /// Handles all events before `end_ns`.
-    pub(crate) fn run(&mut self, end_ns: u64) {
+    /// Handles all events before `end_ns`; frames for other domains are added to `leaving`, by thread, of which each has every nth domain.
+    pub(crate) fn run(&mut self, end_ns: u64, leaving: &mut Vec<Vec<Handed>>) {
+        std::mem::swap(&mut self.leaving, leaving);
         while let Some((at_ns, event)) = self.calendar.pop_before(end_ns) {
             debug_assert!(at_ns >= self.now_ns, "time runs forward");
             self.now_ns = at_ns;
             self.handle(event);
         }
+        std::mem::swap(&mut self.leaving, leaving);
     }
 
     fn handle(&mut self, event: Event) {
@@ -246,7 +256,8 @@ impl Domain {
         if domain == self.number {
             self.calendar.push(at_ns, event);
         } else {
-            self.leaving[domain as usize].push((at_ns, event));
+            let thread = domain as usize % self.leaving.len();
+            self.leaving[thread].push(Handed { at_ns, from: self.number, to: domain, event });
         }
     }
 

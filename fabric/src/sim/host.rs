@@ -43,7 +43,8 @@ pub(crate) struct Finish {
 #[derive(Debug)]
 struct Puller {
     turns: VecDeque<u32>,
-    waiting: BTreeMap<u32, (Packet, u32)>,
+    /// By place of the receiver, as far as one has pulled: the pull, and how many of it wait.
+    waiting: Vec<Option<(Packet, u32)>>,
     spacing: Line,
     armed: bool,
 }
@@ -86,7 +87,7 @@ impl Host {
             ready: VecDeque::new(),
             senders: (0..senders).map(|_| End::Before).collect(),
             receivers: (0..receivers).map(|_| End::Before).collect(),
-            puller: Puller { turns: VecDeque::new(), waiting: BTreeMap::new(), spacing, armed: false },
+            puller: Puller { turns: VecDeque::new(), waiting: Vec::new(), spacing, armed: false },
         }
     }
 
@@ -191,7 +192,9 @@ impl Host {
             let (flow, share_kept) = (slot.flow, slot.end.share_kept());
             let planes = if around.network.keep_planes { slot.end.planes().into() } else { Box::default() };
             self.receivers[at as usize] = End::Over;
-            self.puller.waiting.remove(&flow);
+            if let Some(pulls) = self.puller.waiting.get_mut(at as usize) {
+                *pulls = None;
+            }
             around.finished.push(Finish { flow, at_ns: around.now_ns, share_kept, planes });
             for &next in &around.network.flows[flow as usize].next {
                 let Some(left) = around.waiting.get_mut(&next) else { continue };
@@ -219,15 +222,19 @@ impl Host {
     fn sort_pulls(&mut self, around: &mut Around<'_>) {
         while self.control.back().is_some_and(|packet| packet.kind == Kind::Pull) {
             let Some(pull) = self.control.pop_back() else { break };
-            let planned = &around.network.flows[pull.flow as usize];
-            if !matches!(self.receivers[planned.receiver_slot as usize], End::Open(_)) {
+            let at = around.network.flows[pull.flow as usize].receiver_slot as usize;
+            if !matches!(self.receivers[at], End::Open(_)) {
                 continue;
             }
-            let entry = self.puller.waiting.entry(pull.flow).or_insert_with(|| {
-                self.puller.turns.push_back(pull.flow);
+            let Puller { turns, waiting, .. } = &mut self.puller;
+            if waiting.len() <= at {
+                waiting.resize(at + 1, None);
+            }
+            let (_, count) = waiting[at].get_or_insert_with(|| {
+                turns.push_back(at as u32);
                 (pull, 0)
             });
-            entry.1 += 1;
+            *count += 1;
         }
         self.pull(around);
     }
@@ -236,16 +243,17 @@ impl Host {
     pub(crate) fn pull(&mut self, around: &mut Around<'_>) {
         let puller = &mut self.puller;
         while puller.spacing.free_at_ns <= around.now_ns {
-            let Some(flow) = puller.turns.pop_front() else { return };
-            let Some((packet, count)) = puller.waiting.get_mut(&flow) else { continue };
+            let Some(at) = puller.turns.pop_front() else { return };
+            let Some(pulls) = puller.waiting.get_mut(at as usize) else { continue };
+            let Some((packet, count)) = pulls else { continue };
             let packet = packet.clone();
             *count -= 1;
             if *count == 0 {
-                puller.waiting.remove(&flow);
+                *pulls = None;
             } else {
-                puller.turns.push_back(flow);
+                puller.turns.push_back(at);
             }
-            let payload = around.network.flows[flow as usize].flow.payload;
+            let payload = around.network.flows[packet.flow as usize].flow.payload;
             puller.spacing.transmit(around.now_ns, payload + HEAD);
             self.control.push_back(packet);
         }

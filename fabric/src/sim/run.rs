@@ -1,22 +1,15 @@
-//! A run: domains in windows as long as the shortest link between them, by any number of threads.
-//!
-//! ```text
-//!  next event of all ─► window: [next, next + lookahead) ─► each domain by itself ─► frames to others change hands ─► next event …
-//! ```
-//!
-//! What a domain does in a window can reach another one after it at the earliest, so nobody waits for anybody inside of one. Domains and windows do not depend on the
-//! number of threads, and frames are taken in by the number of the domain that they come from: so results do not either.
+//! A run: what is simulated, and what came out.
 
 use super::discipline::{Counts, Rule};
-use super::domain::{Domain, Event};
+use super::domain::Domain;
 use super::network::{LinkChange, Network, Totals};
 use super::program::Programs;
 use super::topology::Topology;
 use super::transport::Transport;
+use super::windows::{self, Bounds};
 use super::workload::Demand;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Barrier, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Windows are no longer than this, so that a run ends soon after its last flow and tells how far it is.
 const LONGEST_WINDOW_NS: u64 = 100_000;
@@ -117,107 +110,18 @@ impl Outcome {
     }
 }
 
-type Inbox = Mutex<Vec<(usize, Vec<(u64, Event)>)>>;
-
-/// Simulates with up to `threads` threads; `progress` hears how far it is, now and then.
+/// Simulates with up to `threads` threads; `progress` hears how far it is, now and then. Results do not depend on the number of threads.
 pub fn run(setup: &Setup, threads: usize, progress: impl FnMut(Progress)) -> Outcome {
-    let (network, limit_ns) = (Arc::new(Network::new(setup)), setup.limit_ns);
+    let network = Arc::new(Network::new(setup));
     let mut domains = Domain::all(&network);
     let threads = threads.clamp(1, domains.len());
-    let window_ns = network.lookahead_ns.min(LONGEST_WINDOW_NS);
-    let foreground = network.flows.iter().filter(|planned| planned.foreground).count() as u64;
-
-    // Of this round and of the next: who is ahead already writes the next one's.
-    let inboxes: [Vec<Inbox>; 2] =
-        std::array::from_fn(|_| domains.iter().map(|_| Inbox::default()).collect());
-    let reports: [Vec<Report>; 2] =
-        std::array::from_fn(|_| (0..threads).map(|_| Report::default()).collect());
-    let shared = Shared { inboxes, reports, barrier: Barrier::new(threads), window_ns, limit_ns, foreground };
-    // Every nth domain: racks come first and are what takes time.
-    let mut parts: Vec<Vec<(usize, &mut Domain)>> = (0..threads).map(|_| Vec::new()).collect();
-    for (number, domain) in domains.iter_mut().enumerate() {
-        parts[number % threads].push((number, domain));
-    }
-    std::thread::scope(|scope| {
-        let shared = &shared;
-        let mut parts = parts.into_iter().enumerate();
-        let first = parts.next();
-        for (thread, part) in parts {
-            scope.spawn(move || work(thread, part, shared, |_| {}));
-        }
-        if let Some((thread, part)) = first {
-            work(thread, part, shared, progress);
-        }
-    });
+    let bounds = Bounds {
+        window_ns: network.lookahead_ns.min(LONGEST_WINDOW_NS),
+        limit_ns: setup.limit_ns,
+        foreground: network.flows.iter().filter(|planned| planned.foreground).count() as u64,
+    };
+    windows::run(&mut domains, threads, bounds, progress);
     outcome(&network, &domains)
-}
-
-/// A thread's next event, and its flows of the foreground that are over.
-type Report = (AtomicU64, AtomicU64);
-
-/// What threads tell each other.
-struct Shared {
-    /// By round, and domain.
-    inboxes: [Vec<Inbox>; 2],
-    /// By round, and thread.
-    reports: [Vec<Report>; 2],
-    barrier: Barrier,
-    window_ns: u64,
-    limit_ns: u64,
-    foreground: u64,
-}
-
-/// Runs a thread's domains, window by window, until all threads see that the run is over. They meet once a window: what one hands over it has counted among what comes next, and all draw the same
-/// conclusions from the same reports.
-fn work(
-    thread: usize,
-    mut part: Vec<(usize, &mut Domain)>,
-    shared: &Shared,
-    mut progress: impl FnMut(Progress),
-) {
-    let Shared { inboxes, reports, barrier, window_ns, limit_ns, foreground } = shared;
-    let mut handed_ns = u64::MAX;
-    for round in 0_usize.. {
-        let at_ns = part.iter().filter_map(|(_, domain)| domain.next_at()).min().unwrap_or(u64::MAX);
-        let over: u64 = part.iter_mut().map(|(_, domain)| domain.count_finished()).sum();
-        let (inboxes, next) = (&inboxes[round % 2], &inboxes[(round + 1) % 2]);
-        let reports = &reports[round % 2];
-        reports[thread].0.store(at_ns.min(handed_ns), Ordering::Release);
-        reports[thread].1.store(over, Ordering::Release);
-        barrier.wait();
-        let now_ns = reports.iter().map(|(next, _)| next.load(Ordering::Acquire)).min().unwrap_or(u64::MAX);
-        let finished = reports.iter().map(|(_, finished)| finished.load(Ordering::Acquire)).sum();
-        if now_ns > *limit_ns || finished == *foreground {
-            return;
-        }
-        progress(Progress { now_ns, finished, flows: *foreground });
-        for (number, domain) in &mut part {
-            let mut frames = std::mem::take(&mut *lock(&inboxes[*number]));
-            frames.sort_unstable_by_key(|(from, _)| *from);
-            frames.into_iter().for_each(|(_, frames)| domain.take(frames.into_iter()));
-        }
-        handed_ns = window(&mut part, now_ns.saturating_add(*window_ns), next);
-    }
-}
-
-/// Runs a thread's domains to the end of a window, and hands over what leaves them. Gives when the first of that arrives.
-fn window(part: &mut [(usize, &mut Domain)], end_ns: u64, inboxes: &[Inbox]) -> u64 {
-    let mut handed_ns = u64::MAX;
-    for (number, domain) in part {
-        domain.run(end_ns);
-        for (to, frames) in domain.leaving.iter_mut().enumerate() {
-            if !frames.is_empty() {
-                handed_ns = frames.iter().map(|(at_ns, _)| *at_ns).fold(handed_ns, u64::min);
-                lock(&inboxes[to]).push((*number, std::mem::take(frames)));
-            }
-        }
-    }
-    handed_ns
-}
-
-/// A poisoned lock means that another thread has panicked, and that panic is on its way.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn outcome(network: &Network, domains: &[Domain]) -> Outcome {

@@ -309,6 +309,13 @@ fn transport(
         };
         made.push(Transport::Ndp(config));
     }
+    if let Some(words) = &words.nscc {
+        let config = super::transport::NsccConfig {
+            target_ns: words.target.map(|time| time.0),
+            rto_ns: words.rto.map(|time| time.0),
+        };
+        made.push(Transport::Nscc(config));
+    }
     if let Some(words) = &words.trimwire {
         let senders = workload.incast.as_ref().map_or(topology.hosts - 1, |cast| cast.senders);
         let start_bps = match (words.start, words.start_fair) {
@@ -355,7 +362,7 @@ fn transport(
     }
     match made.len() {
         1 => made.pop().ok_or_else(|| (vec!["transport"], String::new())),
-        _ => wrong(&["transport"], "transport: give one of dctcp, pias, pfabric, ndp, trimwire".into()),
+        _ => wrong(&["transport"], "transport: give one of dctcp, pias, pfabric, ndp, nscc, trimwire".into()),
     }
 }
 
@@ -378,6 +385,10 @@ fn rule(
         () if transport.ndp.is_some() => {
             let packets = words.packets.unwrap_or(8);
             Rule::Ndp { packets, heads: u64::from(packets) * frame }
+        }
+        () if transport.nscc.is_some() => {
+            let packets = words.packets.unwrap_or_else(|| Rule::path_packets(rate_bps, frame));
+            Rule::marking(packets, frame)
         }
         () => {
             let mut rungs = Rungs::defaults(rate_bps, payload);

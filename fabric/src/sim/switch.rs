@@ -70,6 +70,8 @@ enum Way {
 pub(crate) struct Switch {
     number: u32,
     ports: Vec<Port>,
+    /// Ports whose links do not work.
+    down: u32,
     way: Way,
     /// Of packets that came to no port, with a program: all that came, and those that it dropped.
     counts: Counts,
@@ -123,7 +125,7 @@ impl Switch {
                 out: Vec::new(),
             }))
         });
-        Self { number, ports: (0..).zip(links).map(port).collect(), way, counts: Counts::default() }
+        Self { number, ports: (0..).zip(links).map(port).collect(), down: 0, way, counts: Counts::default() }
     }
 
     /// Takes a packet in; adds the ports that have something to send to `ports`. Gives whether there was a way.
@@ -139,13 +141,19 @@ impl Switch {
             return true;
         };
         let ways = routes.ports(self.number, packet.destination);
-        let up = ways.iter().filter(|&&port| self.ports[port as usize].line.up).count();
         // Whoever keeps the flow and the entropy keeps the path.
-        let draw = mix(salt ^ (u64::from(packet.flow) << 16 | u64::from(packet.entropy)));
-        let nth = if up <= 1 { 0 } else { (draw % up as u64) as usize };
-        let Some(&port) = ways.iter().filter(|&&port| self.ports[port as usize].line.up).nth(nth) else {
-            return false;
+        let draw = || mix(salt ^ (u64::from(packet.flow) << 16 | u64::from(packet.entropy)));
+        let chosen = match ways {
+            [] => None,
+            [only] => Some(only).filter(|&&port| self.ports[port as usize].line.up),
+            _ if self.down == 0 => ways.get((draw() % ways.len() as u64) as usize),
+            _ => {
+                let mut up = ways.iter().filter(|&&port| self.ports[port as usize].line.up);
+                let count = up.clone().count().max(1);
+                up.nth((draw() % count as u64) as usize)
+            }
         };
+        let Some(&port) = chosen else { return false };
         // What happens here no head tells of: the next program gets another one.
         packet.head = None;
         let at = &mut self.ports[port as usize];
@@ -287,12 +295,18 @@ impl Switch {
                 engine.pipeline.control().set_port_up(engine.numbers[place], up);
             }
         }
+        self.down = self.ports.iter().filter(|port| !port.line.up).count() as u32;
     }
 
     /// What happened at all ports.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = self.counts;
-        self.ports.iter().for_each(|port| counts.add(&port.counts));
+        for port in &self.ports {
+            counts.add(&port.counts);
+            if let Queues::Plain(queues) = &port.queues {
+                counts.marked += queues.marked_leaving();
+            }
+        }
         counts
     }
 }

@@ -7,6 +7,7 @@ mod board;
 mod dctcp;
 mod mlt;
 mod ndp;
+mod nscc;
 mod pfabric;
 mod planes;
 mod trimwire;
@@ -142,6 +143,8 @@ pub enum Transport {
     PFabric(PFabricConfig),
     /// NDP.
     Ndp(NdpConfig),
+    /// Like Ultra Ethernet's NSCC.
+    Nscc(NsccConfig),
     /// Ours.
     Trimwire(TrimwireConfig),
 }
@@ -200,6 +203,15 @@ pub struct NdpConfig {
     pub rto_ns: Option<u64>,
 }
 
+/// Congestion control like the Ultra Ethernet specification's (1.0, network-signaled), with trimming.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct NsccConfig {
+    /// Queueing delay that is aimed at, ns; none is three quarters of the idle path's round trip.
+    pub target_ns: Option<u64>,
+    /// Time after which a packet of which nothing was heard is sent again; none is 100 µs more than the idle path's round trip.
+    pub rto_ns: Option<u64>,
+}
+
 /// A law of the rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Law {
@@ -242,6 +254,7 @@ impl Transport {
             Self::Dctcp(config) => Box::new(dctcp::DctcpSender::new(flow, config.clone())),
             Self::PFabric(config) => Box::new(pfabric::PFabricSender::new(flow, *config)),
             Self::Ndp(config) => Box::new(ndp::NdpSender::new(flow, *config)),
+            Self::Nscc(config) => Box::new(nscc::NsccSender::new(flow, *config)),
             Self::Trimwire(config) => Box::new(trimwire::TrimwireSender::new(flow, *config, now_ns)),
         }
     }
@@ -251,6 +264,7 @@ impl Transport {
             Self::Dctcp(_) => Box::new(dctcp::DctcpReceiver::new(&flow)),
             Self::PFabric(_) => Box::new(board::EachReceiver::new(&flow)),
             Self::Ndp(config) => Box::new(ndp::NdpReceiver::new(&flow, config)),
+            Self::Nscc(_) => Box::new(nscc::NsccReceiver::new(&flow)),
             Self::Trimwire(config) => Box::new(trimwire::TrimwireReceiver::new(flow, config.delivery)),
         }
     }

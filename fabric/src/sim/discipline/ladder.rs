@@ -63,6 +63,8 @@ struct Queue {
 pub struct Ladder {
     rungs: Rungs,
     queues: [Queue; QUEUES],
+    /// By bit, queues in which packets wait.
+    waiting: u8,
     bytes: u64,
     /// Of the cap: bytes not yet paid for by time, and when that was worked out, µs.
     debt: u64,
@@ -81,7 +83,7 @@ enum Verdict {
 impl Ladder {
     /// An empty port.
     pub fn new(rungs: Rungs) -> Self {
-        Self { rungs, queues: Default::default(), bytes: 0, debt: 0, debt_us: 0 }
+        Self { rungs, queues: Default::default(), waiting: 0, bytes: 0, debt: 0, debt_us: 0 }
     }
 
     fn trim_queue(&self) -> usize {
@@ -139,6 +141,7 @@ impl Ladder {
         self.bytes += length;
         self.queues[queue].bytes += length;
         self.queues[queue].waiting.push_back(packet);
+        self.waiting |= 1 << queue;
     }
 }
 
@@ -180,15 +183,16 @@ impl Discipline for Ladder {
     }
 
     fn dequeue(&mut self) -> Option<Packet> {
-        for queue in self.queues.iter_mut().rev() {
-            if let Some(packet) = queue.waiting.pop_front() {
-                let length = u64::from(packet.length);
-                queue.bytes -= length;
-                self.bytes -= length;
-                return Some(packet);
-            }
+        let highest = self.waiting.checked_ilog2()? as usize;
+        let queue = &mut self.queues[highest];
+        let packet = queue.waiting.pop_front()?;
+        let length = u64::from(packet.length);
+        queue.bytes -= length;
+        self.bytes -= length;
+        if queue.waiting.is_empty() {
+            self.waiting &= !(1 << highest);
         }
-        None
+        Some(packet)
     }
 
     fn bytes(&self) -> u64 {

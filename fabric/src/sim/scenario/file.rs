@@ -283,6 +283,7 @@ pub(super) struct TransportWords {
     pub(super) pias: Option<PiasWords>,
     pub(super) pfabric: Option<PFabricWords>,
     pub(super) ndp: Option<NdpWords>,
+    pub(super) nscc: Option<NsccWords>,
     pub(super) trimwire: Option<TrimwireWords>,
 }
 
@@ -322,6 +323,13 @@ pub(super) struct PFabricWords {
 #[serde(deny_unknown_fields)]
 pub(super) struct NdpWords {
     pub(super) initial_window: Option<u32>,
+    pub(super) rto: Option<Duration>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NsccWords {
+    pub(super) target: Option<Duration>,
     pub(super) rto: Option<Duration>,
 }
 

@@ -22,7 +22,7 @@ pub(super) struct NdpSender {
     credit: u32,
     again: VecDeque<u32>,
     acknowledged: Board,
-    /// Packets of which nothing was heard, by the time at which they left.
+    /// Packets of which nothing was heard, by the time at which they left, and others behind the first of them.
     flying: VecDeque<(u64, u32)>,
     /// When the newest copy of a packet left, plus one; 0 when its fate is known.
     left_ns: Vec<u64>,
@@ -52,8 +52,16 @@ impl NdpSender {
 
     /// A pull that was lost leaves nothing on its way and nothing that may leave; pulls have no numbers here, so one packet goes after a time-out.
     fn is_stuck(&self) -> bool {
-        let flies = self.flying.iter().any(|(sent_ns, number)| self.is_flying(*sent_ns, *number));
-        self.credit == 0 && !flies && !self.acknowledged.is_full()
+        self.credit == 0 && self.flying.is_empty() && !self.acknowledged.is_full()
+    }
+
+    /// Forgets the oldest packets as far as their fate is known.
+    fn land(&mut self) {
+        while let Some(&(sent_ns, number)) = self.flying.front()
+            && !self.is_flying(sent_ns, number)
+        {
+            self.flying.pop_front();
+        }
     }
 
     fn is_flying(&self, sent_ns: u64, number: u32) -> bool {
@@ -85,6 +93,7 @@ impl Sender for NdpSender {
             }),
             _ => {}
         }
+        self.land();
     }
 
     fn handle_timeout(&mut self, now_ns: u64) {
@@ -107,6 +116,7 @@ impl Sender for NdpSender {
                 self.sent.timeouts += 1;
             }
         }
+        self.land();
     }
 
     fn next_send_ns(&self) -> Option<u64> {
@@ -123,13 +133,10 @@ impl Sender for NdpSender {
             self.next += 1;
             self.next - 1
         };
-        while let Some(&(sent_ns, number)) = self.flying.front()
-            && !self.is_flying(sent_ns, number)
-        {
-            self.flying.pop_front();
-        }
         self.flying.push_back((now_ns, number));
         self.left_ns[number as usize] = now_ns + 1;
+        // An older copy of the packet may be the first.
+        self.land();
         self.sent.packets += 1;
         // §3.1: the sender chooses a path for each packet.
         let entropy = mix(self.flow.seed ^ self.sent.packets) as u16;
@@ -137,9 +144,8 @@ impl Sender for NdpSender {
     }
 
     fn poll_timeout(&self) -> Option<u64> {
-        let first = self.flying.iter().find(|(sent_ns, number)| self.is_flying(*sent_ns, *number));
         let stuck = self.is_stuck().then_some(self.active_ns + self.rto_ns);
-        first.map(|(sent_ns, _)| sent_ns + self.rto_ns).or(stuck)
+        self.flying.front().map(|(sent_ns, _)| sent_ns + self.rto_ns).or(stuck)
     }
 
     fn is_done(&self) -> bool {
