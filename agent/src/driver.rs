@@ -49,8 +49,10 @@ const RECEIVE_ROUNDS: usize = 4;
 const BURST_NS: u64 = 100_000;
 /// Time that a burst takes on the wire: half of the queue at which switches begin to cut. At 10 Gbit/s eight packets.
 const BURST_WIRE_NS: u64 = 10_000;
-/// But so many packets at least: at 1 Gbit/s a system call for each would cost more than the wire does.
+/// But so many packets at least: at 1 Gbit/s a system call for each would cost more than the wire does. Unless they take longer than this: on slow links processors have
+/// time, and the bursts of some ranks that meet are a queue that is cut.
 const BURST_PACKETS: u64 = 4;
+const BURST_PACKETS_NS: u64 = 50_000;
 /// Packets that go one way: what the kernel takes in one call.
 const PACKETS_PER_PATH: u32 = 16;
 /// A wait for tasks, where nothing tells that they are done.
@@ -86,7 +88,8 @@ pub fn on_sockets(mut config: EndpointConfig) -> EndpointConfig {
     config.incarnation = incarnation();
     config.burst_ns = config.burst_ns.max(BURST_NS);
     let packets_ns = BURST_PACKETS * 12_000 * 1_000_000_000 / config.line_rate_bps.max(1);
-    config.burst_wire_ns = config.burst_wire_ns.max(BURST_WIRE_NS).max(packets_ns);
+    let least_ns = BURST_WIRE_NS.max(packets_ns.min(BURST_PACKETS_NS));
+    config.burst_wire_ns = config.burst_wire_ns.max(least_ns);
     config.host_jitter_ns = config.host_jitter_ns.max(HOST_JITTER_NS);
     config.pace_at_line = false;
     config.packets_per_path = config.packets_per_path.max(PACKETS_PER_PATH);

@@ -312,3 +312,13 @@ fn what_is_begun_during_a_wait_is_served_at_once() {
         other.join().expect("ends");
     }
 }
+
+#[test]
+fn bursts_are_ten_microseconds_four_packets_where_these_are_short_and_one_on_slow_links() {
+    let packets = |line_rate_bps| {
+        let config = on_sockets(EndpointConfig::new(0, 8, line_rate_bps));
+        crate::pacing::Pacer::with_burst_time(config.burst_wire_ns).burst_limit(line_rate_bps, 1_500)
+    };
+    let rates = [50_000_000, 200_000_000, 1_000_000_000, 5_000_000_000, 10_000_000_000, 25_000_000_000];
+    assert_eq!(rates.map(packets), [1, 1, 4, 4, 8, 20]);
+}
