@@ -120,7 +120,7 @@ def measure(options: argparse.Namespace, rows: list[dict[str, str]], file: Path)
                     way, policy = WAYS[name]
                     port += 10
                     lab.apply(policy)
-                    neighbours = lab.neighbours(load, DROPPABLE if policy == "cut" else 0, f"training/{options.seed}", BURST, GAP)
+                    neighbours = lab.neighbours(load, DROPPABLE if policy == "cut" else 0, f"training/{options.seed}", BURST / lab.rate, GAP / lab.rate)
                     result = train(lab, options, way, port)
                     lab.stop(neighbours)
                     # What still stands in queues is not the next one's.
