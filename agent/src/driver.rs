@@ -47,6 +47,8 @@ const RECEIVE_ROUNDS: usize = 4;
 /// Time for which a late sender may catch up. Timers of an unprivileged Linux thread are late by the 50 µs of its timer
 /// slack and by the scheduler; at 10 Gbit/s this is 125 KB.
 const BURST_NS: u64 = 100_000;
+/// Two packets' time where that is longer, but no more than this.
+const LATE_MOST_NS: u64 = 1_000_000;
 /// Time that a burst takes on the wire: half of the queue at which switches begin to cut. At 10 Gbit/s eight packets.
 const BURST_WIRE_NS: u64 = 10_000;
 /// But so many packets at least: at 1 Gbit/s a system call for each would cost more than the wire does. Unless they take longer than this: on slow links processors have
@@ -86,8 +88,10 @@ pub fn incarnation() -> u32 {
 /// timers, and time-outs that a descheduled peer does not trip.
 pub fn on_sockets(mut config: EndpointConfig) -> EndpointConfig {
     config.incarnation = incarnation();
-    config.burst_ns = config.burst_ns.max(BURST_NS);
-    let packets_ns = BURST_PACKETS * 12_000 * 1_000_000_000 / config.line_rate_bps.max(1);
+    let packet_ns = 12_000 * 1_000_000_000 / config.line_rate_bps.max(1);
+    // Who sends packets one by one and is late for one has missed all of its time, on a slow link more than a scheduler's.
+    config.burst_ns = config.burst_ns.max(BURST_NS).max((2 * packet_ns).min(LATE_MOST_NS));
+    let packets_ns = BURST_PACKETS * packet_ns;
     let least_ns = BURST_WIRE_NS.max(packets_ns.min(BURST_PACKETS_NS));
     config.burst_wire_ns = config.burst_wire_ns.max(least_ns);
     config.host_jitter_ns = config.host_jitter_ns.max(HOST_JITTER_NS);

@@ -321,4 +321,9 @@ fn bursts_are_ten_microseconds_four_packets_where_these_are_short_and_one_on_slo
     };
     let rates = [50_000_000, 200_000_000, 1_000_000_000, 5_000_000_000, 10_000_000_000, 25_000_000_000];
     assert_eq!(rates.map(packets), [1, 1, 4, 4, 8, 20]);
+    let late_ns = |line_rate_bps| on_sockets(EndpointConfig::new(0, 8, line_rate_bps)).burst_ns;
+    assert_eq!(
+        [1_000_000, 50_000_000, 200_000_000, 10_000_000_000].map(late_ns),
+        [1_000_000, 480_000, 120_000, 100_000]
+    );
 }
