@@ -34,17 +34,11 @@ class _Network:
 
 
 @dataclass(frozen=True)
-class Packets(Sequence[bytes]):
-    """The packets of a tensor, in order, and what a receiver has to know to decode them.
-
-    `shape` is the tensor's; `planes` are those that were sent of each packet.
-    """
+class PacketSequence(Sequence[bytes]):
+    """The packets of a tensor, in order; `shape` is the tensor's."""
 
     packets: tuple[bytes, ...]
     shape: tuple[int, ...]
-    codec: str
-    planes: int | None
-    agreement: _Agreement
 
     @overload
     def __getitem__(self, index: int) -> bytes: ...
@@ -58,6 +52,18 @@ class Packets(Sequence[bytes]):
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(self.packets)
+
+
+@dataclass(frozen=True)
+class Packets(PacketSequence):
+    """The packets of a tensor, in order, and what a receiver has to know to decode them.
+
+    `shape` is the tensor's; `planes` are those that were sent of each packet.
+    """
+
+    codec: str
+    planes: int | None
+    agreement: _Agreement
 
 
 def _array(tensor: Any, name: str) -> Any:

@@ -9,15 +9,15 @@ Collectives do not use them: what packets travel by, and what is added up, is th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _native
-from ._codec import _array
+from ._codec import PacketSequence, _array
 
 DEFAULT_FRACTION_BITS = 4
 DEFAULT_PACKET_BYTES = 1452
@@ -44,25 +44,10 @@ class _Choice:
 
 
 @dataclass(frozen=True)
-class SparsePackets(Sequence[bytes]):
+class SparsePackets(PacketSequence):
     """The packets of a tensor's largest entries, in order, and what a receiver has to know to decode them. `shape` is the tensor's."""
 
-    packets: tuple[bytes, ...]
-    shape: tuple[int, ...]
     agreement: _Agreement
-
-    @overload
-    def __getitem__(self, index: int) -> bytes: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[bytes, ...]: ...
-    def __getitem__(self, index: int | slice) -> bytes | tuple[bytes, ...]:
-        return self.packets[index]
-
-    def __len__(self) -> int:
-        return len(self.packets)
-
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(self.packets)
 
 
 def encode(
