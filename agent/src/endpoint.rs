@@ -37,6 +37,7 @@ use bytes::Bytes;
 use schedule::Schedule;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::num::NonZeroU16;
 use std::sync::Arc;
 use trimwire_encoder::wire::{Kind, PREFIX_LEN, Prefix, StreamId, TAG_LEN};
 use trimwire_encoder::{Header, Message, RowReceiver, Sealer};
@@ -62,6 +63,8 @@ pub struct Endpoint {
     events: VecDeque<Event>,
     stats: EndpointStats,
     spent: Vec<RowReceiver>,
+    /// Peers from which messages are arriving.
+    senders: u16,
     /// Of this incarnation, in a sealed job.
     sealer: Option<Sealer>,
 }
@@ -90,6 +93,7 @@ impl Endpoint {
             events: VecDeque::new(),
             stats: EndpointStats::default(),
             spent: Vec::new(),
+            senders: 0,
         }
     }
 
@@ -129,7 +133,9 @@ impl Endpoint {
     ) -> Option<R> {
         let peer = self.peers.get_mut(usize::from(rank))?;
         let Self { config, events, stats, spent, .. } = self;
-        let result = act(peer, &mut Context { now_ns, age_ns: 0, config, events, stats, spent });
+        let (senders, before) = (NonZeroU16::new(self.senders), peer.is_arriving());
+        let result = act(peer, &mut Context { now_ns, age_ns: 0, config, events, stats, senders, spent });
+        self.senders = self.senders - u16::from(before) + u16::from(peer.is_arriving());
         let (data_ns, timeout_ns) = (peer.data_ns(config), peer.timeout_ns());
         self.schedule.update(rank, peer.has_control(), data_ns, timeout_ns);
         Some(result)

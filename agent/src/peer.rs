@@ -21,7 +21,7 @@ use crate::row::Row;
 use crate::snapshot::PeerStats;
 use crate::spray::Spray;
 use crate::transfer::agreement::{self, Agreement};
-use crate::transfer::incoming::{Arrival, Incoming};
+use crate::transfer::incoming::{Arrival, Incoming, Senders};
 use crate::transfer::outgoing::{self, Outgoing};
 use crate::transfer::path::PathEstimate;
 use crate::transfer::{TransferError, backoff};
@@ -59,6 +59,8 @@ pub(crate) struct Context<'a> {
     pub(crate) config: &'a EndpointConfig,
     pub(crate) events: &'a mut VecDeque<Event>,
     pub(crate) stats: &'a mut EndpointStats,
+    /// Peers from which messages are arriving.
+    pub(crate) senders: Senders,
     /// Rows whose memory may be used.
     pub(crate) spent: &'a mut Vec<RowReceiver>,
 }
@@ -81,6 +83,8 @@ pub(crate) struct Peer {
     estimate: PathEstimate,
     sends: BTreeMap<u32, Outgoing>,
     receives: BTreeMap<u32, Incoming>,
+    /// Those of which something has arrived, and not yet what is wanted.
+    arriving: BTreeSet<u32>,
     agreements: BTreeMap<u32, Agreement>,
     /// Messages of which the peer has all that it is to get, and does not know how precisely to decode them.
     undecided: BTreeSet<u32>,
@@ -132,6 +136,7 @@ impl Peer {
             on_path: (0, 0),
             sends: BTreeMap::new(),
             receives: BTreeMap::new(),
+            arriving: BTreeSet::new(),
             agreements: BTreeMap::new(),
             undecided: BTreeSet::new(),
             sending: BTreeSet::new(),
@@ -185,6 +190,11 @@ impl Peer {
     /// Bytes kept of messages that nobody has asked for, and endings remembered.
     pub(crate) fn footprint(&self) -> (usize, usize) {
         (self.early.bytes(), self.sent.remembered() + self.received.remembered())
+    }
+
+    /// Whether a message is arriving from the peer: one that is expected, of which something is there, and not all that is wanted. Who has yet to begin takes nothing of the link.
+    pub(crate) fn is_arriving(&self) -> bool {
+        !self.arriving.is_empty()
     }
 
     /// Whether anything is between us.
@@ -349,6 +359,7 @@ impl Peer {
 
     fn end_receive(&mut self, message: u32, ending: Ending) {
         self.receives.remove(&message);
+        self.arriving.remove(&message);
         self.timers.set(Timer::Incoming(message), None);
         self.received.end(message, ending);
     }
@@ -385,6 +396,7 @@ impl Peer {
             self.fail(cx, message, TransferError::Restarted { peer, message });
         }
         self.sending.clear();
+        self.arriving.clear();
         self.orders.clear();
         self.timers.clear();
         self.control.clear();
@@ -592,6 +604,7 @@ impl Peer {
         let Some(transfer) = self.receives.get_mut(&message) else { return };
         let Some(stats) = transfer.finish(cx.now_ns, &cx.config.timeouts) else { return };
         let agrees = transfer.agrees();
+        self.arriving.remove(&message);
         self.stats.messages_received += 1;
         self.stats.packets_delivered += u64::from(stats.packets);
         self.stats.missing += u64::from(stats.missing);

@@ -11,6 +11,7 @@
 mod dctcp;
 mod fixed;
 mod round;
+mod share;
 #[cfg(test)]
 mod tests;
 mod timely;
@@ -21,6 +22,8 @@ pub use fixed::Fixed;
 pub use round::ROUND_PACKETS;
 pub use timely::{Timely, TimelyConfig};
 pub use trim_target::{TrimTarget, TrimTargetConfig};
+
+use std::num::NonZeroU16;
 
 /// What the receiver's report (ACK, STATUS or STOP) tells about the packets since the one before.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -38,6 +41,10 @@ pub struct Feedback {
     pub marked: u32,
     /// Packets newly found to be lost.
     pub lost: u32,
+    /// Peers from which messages are arriving at the receiver, this one among them; `None` where it does not tell.
+    pub senders: Option<NonZeroU16>,
+    /// The receiver wants every plane: what is cut is sent again.
+    pub repaired: bool,
 }
 
 /// A law that sets the sending rate to one peer.

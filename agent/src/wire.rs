@@ -7,7 +7,7 @@
 //! ```text
 //! 0-3 incarnation of the sender   4-7 incarnation of the receiver, 0 where it is not known (HELLO only)   8- the body:
 //!
-//! report (20 bytes)  0-3 echo: 1 valid | 1 the echoed packet was cut | 10 zero | 20 packet index
+//! report (20 bytes)  0-3 echo: 1 valid | 1 the echoed packet was cut | 10 senders: peers from which messages are arriving, 0 where that is not told | 20 packet index
 //!                    4-7 ns since that packet arrived
 //!                    8-11 packets that arrived   12-15 of these, cut by the network   16-19 of these, with congestion experienced
 //!
@@ -33,6 +33,7 @@ pub use writer::{MapSource, Writer};
 
 use cut_map::{MAX_PACKETS, MapError, MapPart};
 use std::net::IpAddr;
+use std::num::NonZeroU16;
 use trimwire_encoder::wire::{HEADER_LEN, Kind, PLANES, plane_offset};
 use trimwire_encoder::{DEFAULT_COORDINATES_PER_PACKET, Layout};
 
@@ -43,6 +44,9 @@ pub const CONTROL_LEN_MAX: usize = HEADER_LEN + plane_offset(PLANES, DEFAULT_COO
 pub const PORTS_MAX: usize = 256;
 /// Most addresses that a HELLO tells.
 pub const ADDRESSES_MAX: usize = 8;
+
+/// Most peers that a report counts.
+pub const SENDERS_MAX: u16 = (1 << 10) - 1;
 
 const IDENTITY_LEN: usize = 8;
 const PROGRESS_LEN: usize = 36;
@@ -137,6 +141,8 @@ pub struct Report {
     pub cut: u32,
     /// How many of these had congestion experienced (RFC 3168).
     pub marked: u32,
+    /// Peers from which messages are arriving, the one that is told among them; more than [`SENDERS_MAX`] are told as that. `None`: not told.
+    pub senders: Option<NonZeroU16>,
 }
 
 /// How much of a message its receiver insists on.
@@ -436,6 +442,7 @@ impl Report {
             received: word(bytes, 8),
             cut: word(bytes, 12),
             marked: word(bytes, 16),
+            senders: NonZeroU16::new((echo >> 20) as u16 & SENDERS_MAX),
         }
     }
 }

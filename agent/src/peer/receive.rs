@@ -143,6 +143,7 @@ impl Peer {
             return self.deliver(cx, message);
         }
         let Some(transfer) = self.receives.get_mut(&message) else { return };
+        self.arriving.insert(message);
         if !taken.ack {
             transfer.report_later(cx.now_ns, &cx.config.timeouts);
             let timer_ns = transfer.timer_ns;
@@ -205,6 +206,9 @@ impl Peer {
         }
         if transfer.is_over(cx.now_ns) {
             return self.deliver(cx, message);
+        }
+        if !early.packets.is_empty() {
+            self.arriving.insert(message);
         }
         self.hand_over(cx, message);
         self.queue_ack(message);

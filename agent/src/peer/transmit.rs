@@ -62,12 +62,12 @@ impl Peer {
             Due::Ack(message) => {
                 let transfer = self.receives.get_mut(&message)?;
                 transfer.ack_queued = false;
-                transfer.ack(now_ns, writer)
+                transfer.ack(now_ns, cx.senders, writer)
             }
             Due::Status(message) => {
                 let transfer = self.receives.get_mut(&message)?;
                 transfer.status_queued = false;
-                let (payload, more) = transfer.status(now_ns, writer)?;
+                let (payload, more) = transfer.status(now_ns, cx.senders, writer)?;
                 if more {
                     transfer.status_queued = true;
                     self.control.push_back(due);

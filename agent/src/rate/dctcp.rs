@@ -1,6 +1,7 @@
 //! ECN marks: DCTCP with a rate in place of a window.
 
 use super::round::{ROUND_PACKETS, Round, Rounds};
+use super::share::Share;
 use super::{Feedback, Limits, PathModel, Rate, RateLaw};
 
 /// Parameters of [`Dctcp`].
@@ -34,6 +35,9 @@ pub struct Dctcp {
     /// The last one, or the one that goes on.
     congestion: Congestion,
     planned_bps: f64,
+    share: Share,
+    /// What is cut is sent again.
+    repaired: bool,
     /// Packets of an empty queue take no longer than this above the least round trip; `None` where hosts' own delays would hide a queue.
     empty_ns: Option<f64>,
 }
@@ -118,6 +122,8 @@ impl Dctcp {
             loss: 0.0,
             congestion: Congestion::default(),
             planned_bps: path.planned_bps.unwrap_or(0) as f64,
+            share: Share::default(),
+            repaired: false,
             empty_ns: Self::empty_ns(path),
         }
     }
@@ -145,6 +151,7 @@ impl Dctcp {
         if marked == 0.0 {
             let empty = self.found_no_queue(round);
             let increase = self.congestion.increase(&mut self.rate, round, empty, self.planned_bps);
+            let increase = increase.max(self.share.on_calm(round, &self.rate));
             return self.rate.set(self.rate.bps + increase);
         }
         self.rate.set(self.rate.bps + (1.0 - marked) * round.increase_weight * self.rate.increase());
@@ -153,7 +160,9 @@ impl Dctcp {
         let lost = if burst || self.loss > RANDOM_LOSS { lost } else { 0.0 };
         let share = (marked * self.alpha / 2.0).max(lost / 2.0);
         self.congestion.on_marks(round, &self.rate);
+        let before_bps = self.rate.bps;
         self.rate.reduce(share, round.weight);
+        self.share.on_congestion(round, before_bps, self.repaired, &mut self.rate);
         if share >= WAIT_FROM {
             self.rounds.wait_for_effect(now_ns, (round.cut + round.lost) / round.packets);
         }
@@ -162,6 +171,8 @@ impl Dctcp {
 
 impl RateLaw for Dctcp {
     fn on_feedback(&mut self, feedback: &Feedback) {
+        self.repaired = feedback.repaired;
+        self.share.told(feedback.senders, &mut self.rate);
         if let Some(round) = self.rounds.take(feedback) {
             self.on_round(feedback.now_ns, &round);
         }

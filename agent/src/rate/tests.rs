@@ -27,7 +27,7 @@ impl Sender {
     fn report(&mut self, rtt_ns: Option<u64>, cut: u32, marked: u32, lost: u32) -> u64 {
         self.now_ns += 1_000_000;
         let now_ns = self.now_ns;
-        self.law.on_feedback(&Feedback { now_ns, rtt_ns, arrived: 24, cut, marked, lost });
+        self.law.on_feedback(&Feedback { now_ns, rtt_ns, arrived: 24, cut, marked, lost, ..Feedback::default() });
         self.law.rate_bps()
     }
 

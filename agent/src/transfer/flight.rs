@@ -104,6 +104,11 @@ impl Flight {
     }
 
     /// Takes what the receiver insists on.
+    /// Whether what is cut is sent again.
+    pub(super) fn wants_every_plane(&self) -> bool {
+        self.wanted == Wanted::EveryPlane
+    }
+
     pub(super) fn set_wanted(&mut self, wanted: Wanted) {
         self.wanted = wanted;
     }

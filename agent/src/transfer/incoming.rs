@@ -7,8 +7,12 @@ use crate::interface::Expectation;
 use crate::wire::cut_map::{CutMap, Detail, FULL};
 use crate::wire::{Echo, Final, MapSource, Probe, Progress, Report, Stop, Wanted, Writer, shape};
 use std::collections::VecDeque;
+use std::num::NonZeroU16;
 use trimwire_encoder::wire::Header;
 use trimwire_encoder::{Envelope, RowReceiver, Sealer};
+
+/// Peers from which messages are arriving, as reports tell it.
+pub(crate) type Senders = Option<NonZeroU16>;
 
 /// What a receiver counts of a message, whether or not the application expects it already.
 #[derive(Debug, Clone, Copy, Default)]
@@ -56,7 +60,7 @@ impl Tally {
             cut,
             hold_ns: now_ns.saturating_sub(at_ns).min(u64::from(u32::MAX)) as u32,
         });
-        Report { echo, received: self.received, cut: self.cut, marked: self.marked }
+        Report { echo, received: self.received, cut: self.cut, marked: self.marked, senders: None }
     }
 }
 
@@ -434,20 +438,25 @@ impl Incoming {
     }
 
     /// The next ACK: what has changed lately, as far as one packet holds it.
-    pub(crate) fn ack(&mut self, now_ns: u64, writer: Writer) -> Option<Vec<u8>> {
+    pub(crate) fn ack(&mut self, now_ns: u64, senders: Senders, writer: Writer) -> Option<Vec<u8>> {
         self.is_receiving().then(|| {
             let (low, high) = self.board.span();
-            self.progress(now_ns, writer, false, low, high).0
+            self.progress(now_ns, senders, writer, false, low, high).0
         })
     }
 
     /// The next STATUS, and whether another one follows.
-    pub(crate) fn status(&mut self, now_ns: u64, writer: Writer) -> Option<(Vec<u8>, bool)> {
+    pub(crate) fn status(
+        &mut self,
+        now_ns: u64,
+        senders: Senders,
+        writer: Writer,
+    ) -> Option<(Vec<u8>, bool)> {
         if !self.is_receiving() {
             return None;
         }
         let packets = self.board.packets();
-        let (payload, end) = self.progress(now_ns, writer, true, self.cursor, packets);
+        let (payload, end) = self.progress(now_ns, senders, writer, true, self.cursor, packets);
         let wanting = (self.cursor..end).filter(|&packet| !self.board.satisfies(self.board.held(packet)));
         self.stats.asked = self.stats.asked.saturating_add(wanting.count() as u32);
         self.cursor = end;
@@ -457,6 +466,7 @@ impl Incoming {
     fn progress(
         &mut self,
         now_ns: u64,
+        senders: Senders,
         writer: Writer,
         answer: bool,
         offset: u32,
@@ -465,7 +475,7 @@ impl Incoming {
         self.ack_due_ns = None;
         let progress = Progress {
             sequence: self.sequence,
-            report: self.tally.report(now_ns),
+            report: Report { senders, ..self.tally.report(now_ns) },
             missing: self.board.missing(),
             wanted: self.may_miss.map_or(Wanted::EveryPlane, Wanted::AllBut),
             expected: true,
@@ -539,7 +549,11 @@ pub(crate) struct Epitaph {
 impl Epitaph {
     /// Of a message of which nothing is remembered but that it is over: the agreement on it, where there was one, is, too.
     pub(crate) const RETIRED: Self =
-        Self { report: Report { echo: None, received: 0, cut: 0, marked: 0 }, missing: 0, agreed: u32::MAX };
+        Self {
+            report: Report { echo: None, received: 0, cut: 0, marked: 0, senders: None },
+            missing: 0,
+            agreed: u32::MAX,
+        };
 
     /// A STOP.
     pub(crate) fn stop(&self, id: u32, sequence: u32, writer: Writer) -> Vec<u8> {

@@ -357,7 +357,8 @@ impl Outgoing {
         }
         let count = lost.iter().filter(|repair| repair.from_plane == 0).count() as u32;
         if count > 0 {
-            let quiet = Feedback { now_ns, ..Feedback::default() };
+            let repaired = self.flight.wants_every_plane();
+            let quiet = Feedback { now_ns, repaired, ..Feedback::default() };
             feedback.get_or_insert(quiet).lost = count;
         }
         let every_plane = progress.wanted == Wanted::EveryPlane;
@@ -533,7 +534,8 @@ impl Outgoing {
         let cut = report.cut.saturating_sub(before.cut).min(arrived);
         let marked = report.marked.saturating_sub(before.marked).min(arrived);
         self.reported = *report;
-        Some(Feedback { now_ns, rtt_ns, arrived, cut, marked, lost: 0 })
+        let repaired = self.flight.wants_every_plane();
+        Some(Feedback { now_ns, rtt_ns, arrived, cut, marked, lost: 0, senders: report.senders, repaired })
     }
 
     /// Takes a STOP.

@@ -11,11 +11,12 @@ fn writer() -> Writer {
 
 fn report() -> impl Strategy<Value = Report> {
     let echo = (0..MAX_PACKETS, any::<bool>(), any::<u32>());
-    (prop::option::of(echo), any::<[u32; 3]>()).prop_map(|(echo, [received, cut, marked])| Report {
+    (prop::option::of(echo), any::<[u32; 3]>(), 0..=SENDERS_MAX).prop_map(|(echo, [received, cut, marked], senders)| Report {
         echo: echo.map(|(packet, cut, hold_ns)| Echo { packet, cut, hold_ns }),
         received,
         cut,
         marked,
+        senders: NonZeroU16::new(senders),
     })
 }
 
@@ -171,7 +172,7 @@ fn golden_bytes_of_an_ack() {
     let echo = Some(Echo { packet: 0xa_bcde, cut: true, hold_ns: 258 });
     let progress = Progress {
         sequence: 1,
-        report: Report { echo, received: 11, cut: 4, marked: 3 },
+        report: Report { echo, received: 11, cut: 4, marked: 3, senders: NonZeroU16::new(0x155) },
         missing: 6,
         wanted: Wanted::AllBut(2),
         expected: true,

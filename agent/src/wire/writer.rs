@@ -2,7 +2,7 @@
 
 use super::cut_map::{self, Detail, MAX_PACKETS};
 use super::{
-    ADDRESSES_MAX, Abort, CONTROL_LEN_MAX, Identity, PORTS_MAX, Probe, Progress, Report, Stop, Wanted,
+    ADDRESSES_MAX, Abort, CONTROL_LEN_MAX, Identity, PORTS_MAX, Probe, Progress, Report, SENDERS_MAX, Stop, Wanted,
 };
 use std::net::IpAddr;
 use trimwire_encoder::wire::{Kind, Prefix, StreamId};
@@ -42,10 +42,11 @@ fn put(out: &mut Vec<u8>, words: &[u32]) {
 }
 
 fn put_report(out: &mut Vec<u8>, report: &Report) {
+    let senders = report.senders.map_or(0, |senders| u32::from(senders.get().min(SENDERS_MAX)));
     let (echo, hold_ns) = report.echo.map_or((0, 0), |echo| {
         (1 << 31 | u32::from(echo.cut) << 30 | (echo.packet & (MAX_PACKETS - 1)), echo.hold_ns)
     });
-    put(out, &[echo, hold_ns, report.received, report.cut, report.marked]);
+    put(out, &[echo | senders << 20, hold_ns, report.received, report.cut, report.marked]);
 }
 
 impl Writer {

@@ -74,6 +74,8 @@ pub(crate) struct Host {
     senders: Vec<End<dyn Sender>>,
     receivers: Vec<End<dyn Receiver>>,
     puller: Puller,
+    /// Flows of which something has arrived, and not yet what is wanted.
+    arriving: u16,
 }
 
 impl Host {
@@ -88,6 +90,7 @@ impl Host {
             senders: (0..senders).map(|_| End::Before).collect(),
             receivers: (0..receivers).map(|_| End::Before).collect(),
             puller: Puller { turns: VecDeque::new(), waiting: Vec::new(), spacing, armed: false },
+            arriving: 0,
         }
     }
 
@@ -118,6 +121,7 @@ impl Host {
         if matches!(end, End::Before) {
             let receiver = around.network.transport.receiver(around.network.flows[flow as usize].flow);
             *end = End::Open(Slot { flow, end: receiver, armed_ns: None, queued: false });
+            self.arriving = self.arriving.saturating_add(1);
         }
         match end {
             End::Open(slot) => {
@@ -192,6 +196,7 @@ impl Host {
             let (flow, share_kept) = (slot.flow, slot.end.share_kept());
             let planes = if around.network.keep_planes { slot.end.planes().into() } else { Box::default() };
             self.receivers[at as usize] = End::Over;
+            self.arriving = self.arriving.saturating_sub(1);
             if let Some(pulls) = self.puller.waiting.get_mut(at as usize) {
                 *pulls = None;
             }
@@ -283,7 +288,10 @@ impl Host {
             return None;
         }
         let packet = match self.control.pop_front() {
-            Some(packet) => packet,
+            Some(mut packet) => {
+                packet.senders = self.arriving;
+                packet
+            }
             None => self.next_data(around)?,
         };
         Some((self.line.transmit(around.now_ns, packet.length), packet))

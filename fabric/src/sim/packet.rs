@@ -91,6 +91,8 @@ pub struct Packet {
     pub echo: bool,
     /// Whether it may be cut.
     pub trimming: Trimming,
+    /// In what a host sends to a flow's source: flows that are arriving at it; 0 elsewhere.
+    pub senders: u16,
     /// When it left its sender, ns; in answers, when the packet did that is answered.
     pub sent_ns: u64,
     /// What arrived, where one answer tells it of several packets. A box of a list is half as long here, and most packets have none.
@@ -116,6 +118,7 @@ impl Packet {
             ecn: Ecn::Ect,
             echo: false,
             trimming: Trimming::Plain,
+            senders: 0,
             sent_ns: 0,
             reports: None,
             head: None,
@@ -137,6 +140,7 @@ impl Packet {
             ecn: Ecn::Ect,
             echo: self.ecn == Ecn::Ce,
             trimming: Trimming::Plain,
+            senders: 0,
             sent_ns: self.sent_ns,
             reports: None,
             head: None,

@@ -6,6 +6,7 @@ use super::{Delivery, Flow, Receiver, Sender, Sent, TrimwireConfig};
 use crate::sim::packet::{CONTROL, CONTROL_CLASS, Ecn, HEAD, Kind, Packet, Report, Trimming};
 use crate::sim::random::mix;
 use std::collections::VecDeque;
+use std::num::NonZeroU16;
 use trimwire_agent::pacing::Pacer;
 use trimwire_agent::rate::{Feedback, PathModel, RateLaw};
 use trimwire_agent::rtt::RttEstimator;
@@ -166,7 +167,8 @@ impl TrimwireSender {
     }
 
     fn on_reports(&mut self, now_ns: u64, packet: &Packet) {
-        let mut feedback = Feedback { now_ns, ..Feedback::default() };
+        let senders = NonZeroU16::new(packet.senders);
+        let mut feedback = Feedback { now_ns, senders, repaired: self.full(), ..Feedback::default() };
         let mut overtaken_ns = 0;
         let reports = packet.reports.as_deref().map_or(&[][..], Vec::as_slice);
         for report in reports {
