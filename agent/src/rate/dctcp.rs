@@ -151,8 +151,10 @@ impl Dctcp {
         if marked == 0.0 {
             let empty = self.found_no_queue(round);
             let increase = self.congestion.increase(&mut self.rate, round, empty, self.planned_bps);
-            let increase = increase.max(self.share.on_calm(round, &self.rate));
-            return self.rate.set(self.rate.bps + increase);
+            let told = self.share.on_calm(round, &self.rate);
+            // As with what is planned: where queues drop nobody insists.
+            let told = if self.congestion.cut > 0.0 { told } else { 0.0 };
+            return self.rate.set(self.rate.bps + increase.max(told));
         }
         self.rate.set(self.rate.bps + (1.0 - marked) * round.increase_weight * self.rate.increase());
         let lost = (round.lost * f64::from(ROUND_PACKETS) / round.packets).min(1.0);

@@ -27,7 +27,15 @@ impl Sender {
     fn report(&mut self, rtt_ns: Option<u64>, cut: u32, marked: u32, lost: u32) -> u64 {
         self.now_ns += 1_000_000;
         let now_ns = self.now_ns;
-        self.law.on_feedback(&Feedback { now_ns, rtt_ns, arrived: 24, cut, marked, lost, ..Feedback::default() });
+        self.law.on_feedback(&Feedback {
+            now_ns,
+            rtt_ns,
+            arrived: 24,
+            cut,
+            marked,
+            lost,
+            ..Feedback::default()
+        });
         self.law.rate_bps()
     }
 
@@ -256,18 +264,103 @@ fn a_reduction_is_not_repeated_before_it_can_show() {
     }
 }
 
+/// The default law, with a clock and a word about others.
+struct Told {
+    sender: Sender,
+    feedback: Feedback,
+}
+
+impl Told {
+    fn new(senders: u16, repaired: bool) -> Self {
+        let senders = NonZeroU16::new(senders);
+        let feedback = Feedback { rtt_ns: Some(RTT), arrived: 24, senders, repaired, ..Feedback::default() };
+        Self { sender: Sender::new(RateConfig::Dctcp(DctcpConfig::default())), feedback }
+    }
+
+    /// A round of 24 packets of which so many were cut; the share of the line that the rate is then.
+    fn round(&mut self, cut: u32) -> f64 {
+        self.sender.now_ns += 4 * RTT;
+        self.sender.law.on_feedback(&Feedback { now_ns: self.sender.now_ns, cut, ..self.feedback });
+        self.share()
+    }
+
+    fn share(&self) -> f64 {
+        self.sender.law.rate_bps() as f64 / LINE as f64
+    }
+
+    /// Congestion until the rate is below this share of the line.
+    fn slow_down_to(&mut self, share: f64) {
+        while self.round(24) > share {}
+    }
+}
+
+#[test]
+fn a_sender_that_is_told_how_many_there_are_comes_back_to_its_part_and_others_do_not() {
+    let (mut told, mut untold) = (Told::new(4, true), Told::new(0, true));
+    told.slow_down_to(0.05);
+    untold.slow_down_to(0.05);
+    let rounds = |law: &mut Told| (0..10).map(|_| law.round(0)).last().expect("ten");
+    let share = rounds(&mut told);
+    assert!((0.2..0.26).contains(&share), "{share} of the line, a quarter of which is its part");
+    assert!(rounds(&mut untold) < 0.1, "{} of the line", untold.share());
+}
+
+#[test]
+fn what_a_sender_that_is_done_had_is_the_others_at_once_up_to_their_parts() {
+    let mut told = Told::new(8, true);
+    told.slow_down_to(0.1);
+    let before = told.share();
+    told.feedback.senders = NonZeroU16::new(7);
+    // Not a round: one packet, just after.
+    let now_ns = told.sender.now_ns + 1;
+    told.sender.law.on_feedback(&Feedback { now_ns, arrived: 1, ..told.feedback });
+    assert!((told.share() / before * 7.0 / 8.0 - 1.0).abs() < 1e-6, "{before}, then {}", told.share());
+    told.feedback.senders = NonZeroU16::new(1);
+    told.sender.law.on_feedback(&Feedback { now_ns: now_ns + 1, arrived: 1, ..told.feedback });
+    assert!((told.share() / before / 8.0 - 1.0).abs() < 1e-6 && told.share() < 1.0, "{}", told.share());
+}
+
+#[test]
+fn who_is_cut_above_its_part_gives_that_back_at_once_where_cuts_are_repaired() {
+    for (repaired, least, most) in [(true, 0.124, 0.125), (false, 0.4, 1.0)] {
+        let mut told = Told::new(8, repaired);
+        assert_eq!(told.round(0), 1.0, "without congestion nobody slows down");
+        let share = told.round(2);
+        assert!((least..=most).contains(&share), "repaired: {repaired}: {share} of the line");
+    }
+}
+
+#[test]
+fn who_is_congested_below_its_part_believes_less_of_it_and_more_again_in_time() {
+    // As of a port inside of the fabric, behind which everybody is alone.
+    let mut told = Told::new(1, true);
+    told.slow_down_to(0.2);
+    let mut share_after = |rounds: usize| {
+        for _ in 0..8 {
+            told.round(24);
+        }
+        told.slow_down_to(0.2);
+        (0..rounds).map(|_| told.round(0)).last().expect("some")
+    };
+    assert!(share_after(2) < 0.4, "two rounds, and half of the distance in each would be 0.8 of the line");
+    assert!(share_after(40) > 0.9, "and nobody else came");
+}
+
 /// Reports as an enemy would write them.
 fn hostile() -> impl Strategy<Value = Feedback> {
     let count = || prop_oneof![Just(0_u32), Just(u32::MAX), 0_u32..40, any::<u32>()];
     let time = || prop_oneof![Just(0_u64), Just(u64::MAX), 0_u64..10_000_000, any::<u64>()];
-    (time(), prop::option::of(time()), count(), count(), count(), count()).prop_map(
-        |(now_ns, rtt_ns, arrived, cut, marked, lost)| Feedback {
+    let senders = prop_oneof![Just(0_u16), Just(1), Just(u16::MAX), any::<u16>()];
+    (time(), prop::option::of(time()), count(), count(), count(), count(), senders, any::<bool>()).prop_map(
+        |(now_ns, rtt_ns, arrived, cut, marked, lost, senders, repaired)| Feedback {
             now_ns,
             rtt_ns,
             arrived,
             cut,
             marked,
             lost,
+            senders: NonZeroU16::new(senders),
+            repaired,
         },
     )
 }

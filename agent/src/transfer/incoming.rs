@@ -548,12 +548,11 @@ pub(crate) struct Epitaph {
 
 impl Epitaph {
     /// Of a message of which nothing is remembered but that it is over: the agreement on it, where there was one, is, too.
-    pub(crate) const RETIRED: Self =
-        Self {
-            report: Report { echo: None, received: 0, cut: 0, marked: 0, senders: None },
-            missing: 0,
-            agreed: u32::MAX,
-        };
+    pub(crate) const RETIRED: Self = Self {
+        report: Report { echo: None, received: 0, cut: 0, marked: 0, senders: None },
+        missing: 0,
+        agreed: u32::MAX,
+    };
 
     /// A STOP.
     pub(crate) fn stop(&self, id: u32, sequence: u32, writer: Writer) -> Vec<u8> {

@@ -11,13 +11,15 @@ fn writer() -> Writer {
 
 fn report() -> impl Strategy<Value = Report> {
     let echo = (0..MAX_PACKETS, any::<bool>(), any::<u32>());
-    (prop::option::of(echo), any::<[u32; 3]>(), 0..=SENDERS_MAX).prop_map(|(echo, [received, cut, marked], senders)| Report {
-        echo: echo.map(|(packet, cut, hold_ns)| Echo { packet, cut, hold_ns }),
-        received,
-        cut,
-        marked,
-        senders: NonZeroU16::new(senders),
-    })
+    (prop::option::of(echo), any::<[u32; 3]>(), 0..=SENDERS_MAX).prop_map(
+        |(echo, [received, cut, marked], senders)| Report {
+            echo: echo.map(|(packet, cut, hold_ns)| Echo { packet, cut, hold_ns }),
+            received,
+            cut,
+            marked,
+            senders: NonZeroU16::new(senders),
+        },
+    )
 }
 
 fn progress() -> impl Strategy<Value = Progress<'static>> {

@@ -4,6 +4,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::num::NonZeroU16;
 use trimwire_agent::pacing::Pacer;
 use trimwire_agent::rate::{Feedback, PathModel, RateConfig, RateLaw};
 
@@ -16,6 +17,16 @@ pub(crate) const DEEP: u64 = 118;
 const REPORT: u32 = 16;
 /// The receiver looks for lost packets after so long without a report.
 const TAIL_NS: u64 = 500_000;
+
+/// What receivers tell of who sends to them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    Nothing,
+    /// How many do just now: the port leads to one receiver.
+    Number,
+    /// That nobody else does: the port is somewhere in the fabric, and behind it each flow has its own receiver.
+    Alone,
+}
 
 /// The port and what is around it.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +51,10 @@ pub(crate) struct Port {
     pub(crate) least_burst: usize,
     /// Share of the packets lost at random on the way to the port.
     pub(crate) random_loss: f64,
+    /// What receivers tell senders of who else sends to them.
+    pub(crate) told: Told,
+    /// Receivers want every plane. (Senders have always something to send, so that repairs are packets as any.)
+    pub(crate) repaired: bool,
     /// Each sender's part of the line as the laws are told it ([`PathModel::planned_bps`]).
     pub(crate) planned_bps: Option<u64>,
 }
@@ -60,6 +75,8 @@ impl Port {
             jitter_ns: 2 * WHOLE * 8_000_000_000 / rate_bps,
             least_burst: 1,
             random_loss: 0.0,
+            told: Told::Nothing,
+            repaired: false,
             planned_bps: None,
         }
     }
@@ -403,6 +420,13 @@ impl Bottleneck {
         feedback.rtt_ns = whole.map(|(sent_ns, _)| sent_ns);
         let hold = whole.map(|(_, arrived_ns)| now_ns - arrived_ns);
         sender.reported_ns = now_ns;
+        feedback.repaired = self.port.repaired;
+        let sends = |sender: &&Sender| sender.flow.start_ns <= now_ns && now_ns < sender.flow.stop_ns;
+        feedback.senders = NonZeroU16::new(match self.port.told {
+            Told::Nothing => 0,
+            Told::Number => self.senders.iter().filter(sends).count() as u16,
+            Told::Alone => 1,
+        });
         self.at(now_ns + self.port.base_rtt_ns / 2, Event::Report(index, feedback, hold));
     }
 }

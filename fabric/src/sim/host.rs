@@ -8,6 +8,7 @@ use super::packet::{HEAD, Kind, Packet};
 use super::transport::{Receiver, Sender};
 use super::workload::Begin;
 use std::collections::{BTreeMap, VecDeque};
+use trimwire_agent::wire::SENDERS_MAX;
 
 /// One end of a flow, and the timer that stands in the calendar for it; later ones are stale.
 #[derive(Debug)]
@@ -75,7 +76,7 @@ pub(crate) struct Host {
     receivers: Vec<End<dyn Receiver>>,
     puller: Puller,
     /// Flows of which something has arrived, and not yet what is wanted.
-    arriving: u16,
+    arriving: u32,
 }
 
 impl Host {
@@ -289,7 +290,7 @@ impl Host {
         }
         let packet = match self.control.pop_front() {
             Some(mut packet) => {
-                packet.senders = self.arriving;
+                packet.senders = self.arriving.min(u32::from(SENDERS_MAX)) as u16;
                 packet
             }
             None => self.next_data(around)?,
