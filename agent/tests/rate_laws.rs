@@ -318,10 +318,8 @@ fn what_departing_flows_leave_is_taken_within_a_millisecond_by_who_is_told_of_it
             flow.stop_ns = 10 * MS;
         }
         let shares = share(&run(port, &all, 15, 1), 0, &port);
-        let untold = share(&run(Port { told: Told::Nothing, ..port }, &all, 15, 1), 0, &port);
-        println!("{flows} {rate_bps} untold {:?} told {:?}", untold, shares);
-        // By additions alone eight take two milliseconds at 10 Gbit/s, and more at 100.
-        assert!(shares[11] > 0.95, "{flows} flows, {rate_bps} bit/s: {shares:?}");
+        // By additions alone it is 0.47, 0.96 and 0.28 of the line then.
+        assert!(shares[11] > 0.98, "{flows} flows, {rate_bps} bit/s: {shares:?}");
     }
 }
 
