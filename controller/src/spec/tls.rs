@@ -113,7 +113,7 @@ fn check_mode(path: &Path, key: &Located<Vec<u8>>, problems: &mut Problems) {
 
 fn pem(path: &PathBuf, what: &str, markers: &[&str]) -> Result<Vec<u8>, String> {
     let shown = path.display();
-    let bytes = std::fs::read(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    let bytes = crate::files::read(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
     let holds = |marker: &&str| bytes.windows(marker.len()).any(|part| part == marker.as_bytes());
     if markers.iter().any(holds) {
         Ok(bytes)
