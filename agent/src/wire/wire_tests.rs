@@ -185,10 +185,25 @@ fn golden_bytes_of_an_ack() {
     assert_eq!(
         writer().progress(9, false, &progress, None).0,
         [
-            0x32, 0x10, 0x15, 0x2c, 0, 0, 0, 9, 10, 11, 12, 13, 0, 0, 0, 7, 0, 0, 0, 1, 0xc0, 0x0a, 0xbc,
+            0x32, 0x10, 0x15, 0x2c, 0, 0, 0, 9, 10, 11, 12, 13, 0, 0, 0, 7, 0, 0, 0, 1, 0xd5, 0x5a, 0xbc,
             0xde, 0, 0, 1, 2, 0, 0, 0, 11, 0, 0, 0, 4, 0, 0, 0, 3, 0, 0, 0, 6, 0, 0, 0, 2, 1, 1, 2, 3
         ]
     );
+}
+
+#[test]
+fn a_report_that_tells_no_number_of_senders_is_one_of_before_there_was_a_number() {
+    let bytes = |echo, senders| {
+        let report = Report { echo, senders: NonZeroU16::new(senders), ..Report::default() };
+        let stop = Stop { sequence: 0, report, missing: 0, agreed: 0, map: None };
+        writer().stop(9, &stop, None).0[PREFIX_LEN + IDENTITY_LEN + 4..][..4].to_vec()
+    };
+    let echo = Some(Echo { packet: 0xa_bcde, cut: true, hold_ns: 258 });
+    assert_eq!(bytes(echo, 0), [0xc0, 0x0a, 0xbc, 0xde]);
+    assert_eq!(bytes(None, 0), [0; 4]);
+    // The bit that says whether there is an echo does not depend on it, and more than fit are as many as fit.
+    assert_eq!(bytes(None, u16::MAX), [0x3f, 0xf0, 0, 0]);
+    assert_eq!(bytes(echo, u16::MAX), [0xff, 0xfa, 0xbc, 0xde]);
 }
 
 #[test]
