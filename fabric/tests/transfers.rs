@@ -231,7 +231,7 @@ fn incasts_at_line_rate_are_cut_in_the_model_as_with_the_agent() {
 fn incasts_by_the_default_law_take_the_model_the_agents_time_and_cuts() {
     for (hosts, rows) in [(3, 16), (4, 16), (3, 64), (4, 64)] {
         for delivery in [CUT, Delivery::RepairCut] {
-            let figures = hold(hosts, Operation::Reduce(rows), delivery, default_law(), 0.05, 0.1);
+            let figures = hold(hosts, Operation::Reduce(rows), delivery, default_law(), 0.015, 0.07);
             // Repaired by the hundred before receivers told how many send to them.
             assert!(figures.cut > if delivery == CUT { 200 } else { 50 }, "{figures:?}");
         }
