@@ -134,7 +134,7 @@ fn send(args: &Args, own: SocketAddr, peer: SocketAddr, rate_bps: u64, pacing: P
     let mut driver = driver(0, own, peer, rate_bps, pacing)?;
     let gradient: Vec<f32> =
         (0..args.coordinates).map(|i| ((i * 7_919) % 1_000) as f32 / 500.0 - 1.0).collect();
-    let mut encoder = Encoder::new(layout(args)?, JOB);
+    let encoder = Encoder::new(layout(args)?, JOB);
     let mut messages = Vec::new();
     for message in 1..=args.messages {
         let mut encoded = Message::default();

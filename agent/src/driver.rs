@@ -63,8 +63,10 @@ const BURST_PACKETS_NS: u64 = 50_000;
 const PACKETS_PER_PATH: u32 = 16;
 /// A wait for tasks, where nothing tells that they are done.
 const BUSY_WAIT_NS: u64 = 20_000;
-/// So many packets that arrive before they were to leave say that nobody holds them.
+/// So many packets, in so long, that are acknowledged before they were to leave say that nobody holds them. (One may be where this thread is off its core between looking at the clock and
+/// at the sockets.)
 const UNHELD_MOST: u64 = 16;
+const UNHELD_NS: u64 = 100_000_000;
 /// What scheduler and timers of a host add to a round trip.
 const HOST_JITTER_NS: u64 = 100_000;
 
@@ -192,8 +194,8 @@ pub struct Driver<L> {
     /// `None`: tasks are run between two looks at the sockets.
     workers: Option<Workers>,
     wake: Option<Arc<Wake>>,
-    /// Packets that had not been held until their time when the link was last told so.
-    unheld: u64,
+    /// When packets were last looked at that had not been held until their time, and how many there had been.
+    unheld: (u64, u64),
 }
 
 impl<L: Link> Driver<L> {
@@ -212,7 +214,7 @@ impl<L: Link> Driver<L> {
             first_received_ns: None,
             workers: None,
             wake: None,
-            unheld: 0,
+            unheld: (0, 0),
         }
     }
 
@@ -392,10 +394,13 @@ impl<L: Link> Driver<L> {
 
     /// Whether more may be due.
     fn transmit(&mut self, now_ns: u64) -> Result<bool, LinkError> {
+        let (since_ns, before) = self.unheld;
         let unheld = self.endpoint.stats().unheld;
-        if unheld - self.unheld >= UNHELD_MOST {
-            self.unheld = unheld;
+        if unheld - before >= UNHELD_MOST {
             self.link.not_held();
+        }
+        if unheld - before >= UNHELD_MOST || now_ns.saturating_sub(since_ns) >= UNHELD_NS {
+            self.unheld = (now_ns, unheld);
         }
         self.endpoint.set_lead_ns(self.link.lead_ns(now_ns));
         while self.outgoing.len() < BATCH
