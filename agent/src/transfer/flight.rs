@@ -263,10 +263,9 @@ impl Flight {
         now_ns.checked_sub(packet.sent_ns)?.checked_sub(u64::from(echo.hold_ns))
     }
 
-    /// Whether an echo that comes at `now_ns` tells of a packet that was to leave later: whoever was to hold it until then did not.
-    pub(super) fn came_early(&self, now_ns: u64, echo: Echo) -> bool {
-        let packet = self.packets.get(echo.packet as usize).filter(|packet| packet.attempts == 1);
-        packet.is_some_and(|packet| now_ns < packet.sent_ns)
+    /// Whether a packet is there at `now_ns` that was to leave later: whoever was to hold it until then did not.
+    pub(super) fn came_early(&self, now_ns: u64) -> bool {
+        self.delivered_ns > now_ns
     }
 
     /// Packets below `known`, of which the receiver has just told what it has, that are lost: overtaken by later ones; or sent before `asked_ns`, when it was asked, and

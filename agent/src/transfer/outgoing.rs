@@ -349,6 +349,7 @@ impl Outgoing {
         if let Some(part) = &progress.map {
             let news = self.flight.learn(now_ns, part, estimate, spray, &mut satisfied);
             estimate.overtook(news.overtaken);
+            estimate.unheld += u32::from(self.flight.came_early(now_ns));
             if news.improved {
                 self.progress_ns = now_ns;
                 self.trial.improved();
@@ -530,7 +531,6 @@ impl Outgoing {
         if let Some(rtt_ns) = rtt_ns {
             estimate.data.sample(rtt_ns);
         }
-        estimate.unheld += u32::from(report.echo.is_some_and(|echo| self.flight.came_early(now_ns, echo)));
         let before = self.reported;
         let arrived = report.received.saturating_sub(before.received);
         if arrived == 0 {

@@ -20,7 +20,7 @@ pub(crate) struct PathEstimate {
     overtaken: Overtaken,
     /// How often packets counted as lost for their age while no round trip was known.
     given_up: u32,
-    /// Echoes of packets from before they were to leave.
+    /// Reports of packets that were to leave later.
     pub(crate) unheld: u32,
 }
 
