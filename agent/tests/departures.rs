@@ -50,9 +50,9 @@ fn run(lead_ns: u64, holds: bool, planes: u8, change: impl Fn(&mut EndpointConfi
     let (mut data, mut probes, mut given_ns) = (Vec::new(), Vec::new(), BTreeSet::new());
     let (mut now_ns, mut sent, mut over) = (0, 0_u64, 0);
     loop {
-        for rank in 0..2 {
-            endpoints[rank].handle_timeout(now_ns);
-            while let Some(burst) = endpoints[rank].poll_transmit(now_ns) {
+        for (rank, endpoint) in endpoints.iter_mut().enumerate() {
+            endpoint.handle_timeout(now_ns);
+            while let Some(burst) = endpoint.poll_transmit(now_ns) {
                 assert!(burst.departs_ns <= now_ns.saturating_add(lead_ns), "the lead is bounded");
                 let leaves_ns = burst.departs_ns.max(now_ns);
                 let kind = Prefix::parse(&burst.payload).expect("own packet").kind;
@@ -60,7 +60,7 @@ fn run(lead_ns: u64, holds: bool, planes: u8, change: impl Fn(&mut EndpointConfi
                     Origin::Path(path) => {
                         data.push((leaves_ns, burst.payload.len()));
                         given_ns.insert(now_ns);
-                        (address(rank).ip(), endpoints[rank].config().source_ports[usize::from(path)]).into()
+                        (address(rank).ip(), endpoint.config().source_ports[usize::from(path)]).into()
                     }
                     Origin::Listening(_) => address(rank),
                 };
@@ -73,7 +73,7 @@ fn run(lead_ns: u64, holds: bool, planes: u8, change: impl Fn(&mut EndpointConfi
                     flying.push(Reverse((at_ns, sent, 1 - rank, source, burst.tos, datagram.to_vec())));
                 }
             }
-            while let Some(event) = endpoints[rank].poll_event() {
+            while let Some(event) = endpoint.poll_event() {
                 match event {
                     Event::Sent { .. } | Event::Received { .. } => over += 1,
                     Event::Failed { .. } => panic!("{event:?}"),
