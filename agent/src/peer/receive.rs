@@ -229,6 +229,7 @@ impl Peer {
         let (estimate, spray, timeouts) = (&mut self.estimate, &mut self.spray, &cx.config.timeouts);
         let when = When { now_ns: cx.now_ns, arrived_ns: cx.now_ns.saturating_sub(cx.age_ns) };
         let (feedback, next) = transfer.on_progress(when, progress, answer, estimate, spray, timeouts);
+        cx.stats.unheld += u64::from(std::mem::take(&mut self.estimate.unheld));
         if let Some(feedback) = feedback {
             self.take_feedback(&feedback);
         }
