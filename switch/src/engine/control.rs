@@ -113,7 +113,7 @@ impl Control {
 
     /// Names and sizes of the indirect counters.
     pub fn counters(&self) -> impl Iterator<Item = (&str, usize)> {
-        self.counters.iter().map(|counter| (counter.name.as_str(), counter.cells.len()))
+        self.counters.iter().map(|counter| (counter.name.as_str(), counter.size()))
     }
 
     fn counter_index(&self, counter: &str) -> Result<usize> {
@@ -122,20 +122,18 @@ impl Control {
 
     /// One cell of a counter.
     pub fn counter(&self, counter: &str, index: u64) -> Result<CounterValue> {
-        let cells = &self.counters[self.counter_index(counter)?].cells;
-        let cell = usize::try_from(index).ok().and_then(|index| cells.get(index));
-        cell.copied().ok_or_else(|| out_of_range("counter", counter, index, cells.len()))
+        let array = &self.counters[self.counter_index(counter)?];
+        let value = usize::try_from(index).ok().and_then(|index| array.get(index));
+        value.ok_or_else(|| out_of_range("counter", counter, index, array.size()))
     }
 
     /// Overwrites one cell of a counter.
     pub fn set_counter(&mut self, counter: &str, index: u64, value: CounterValue) -> Result<()> {
         let number = self.counter_index(counter)?;
         self.note_counter(number, place_of(index));
-        let cells = &mut self.counters[number].cells;
-        let size = cells.len();
-        let cell = cells.get_mut(place_of(index));
-        *cell.ok_or_else(|| out_of_range("counter", counter, index, size))? = value;
-        Ok(())
+        let array = &mut self.counters[number];
+        let there = array.set(place_of(index), value);
+        there.then_some(()).ok_or_else(|| out_of_range("counter", counter, index, array.size()))
     }
 
     /// Names, sizes and widths in bits of the registers.
