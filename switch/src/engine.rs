@@ -43,6 +43,7 @@ mod profile;
 mod program;
 mod random;
 mod replication;
+mod shared;
 mod slot;
 mod stack;
 mod stateful;
@@ -56,6 +57,7 @@ pub use code::DROP_PORT;
 pub use control::Control;
 pub use error::{Code, ControlError, LoadError};
 pub use packet::Spares;
+pub use shared::TablePool;
 
 use calculation::Scratch;
 use packet::Packet;

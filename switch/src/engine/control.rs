@@ -19,6 +19,7 @@ use super::parser::ValueSet;
 use super::profile::Profile;
 use super::program::InitialState;
 use super::replication::Replication;
+use super::shared::Shared;
 use super::stateful::{Counter, Meter, MeterArray, Register};
 use super::table::Table;
 use idle::IdleTimers;
@@ -32,7 +33,7 @@ type Result<T> = std::result::Result<T, ControlError>;
 #[derive(Clone, Debug)]
 pub struct Control {
     pub(super) actions: Arc<[Action]>,
-    pub(super) tables: Vec<Table>,
+    pub(super) tables: Vec<Shared<Table>>,
     pub(super) profiles: Vec<Profile>,
     pub(super) counters: Vec<Counter>,
     pub(super) registers: Vec<Register>,
@@ -96,7 +97,7 @@ impl Control {
         let (multicast, clone_sessions) = (Replication::multicast(), Replication::clone_sessions());
         Self {
             actions,
-            tables,
+            tables: tables.into_iter().map(Shared::new).collect(),
             profiles,
             counters,
             registers,
