@@ -43,6 +43,7 @@ mod profile;
 mod program;
 mod random;
 mod replication;
+mod shared;
 mod slot;
 mod stack;
 mod stateful;
@@ -55,6 +56,8 @@ mod wire;
 pub use code::DROP_PORT;
 pub use control::Control;
 pub use error::{Code, ControlError, LoadError};
+pub use packet::Spares;
+pub use shared::TablePool;
 
 use calculation::Scratch;
 use packet::Packet;
@@ -62,9 +65,6 @@ use program::Program;
 use random::Random;
 use std::sync::Arc;
 use trace::{Event, Origin, Recorder};
-
-/// Buffers kept for reuse.
-const MOST_RECYCLED: usize = 4096;
 
 /// A packet that ingress hands to the traffic manager.
 #[derive(Debug)]
@@ -147,10 +147,7 @@ pub struct Pipeline {
     program: Arc<Program>,
     control: Control,
     work: Work,
-    /// Dead packets and frames, for reuse.
-    #[expect(clippy::vec_box, reason = "they move to and from queues that hold boxes")]
-    packets: Vec<Box<Packet>>,
-    frames: Vec<Vec<u8>>,
+    spares: Spares,
     digests: Vec<Digest>,
 }
 
@@ -178,8 +175,7 @@ impl Clone for Pipeline {
             program: Arc::clone(&self.program),
             control: self.control.clone(),
             work: Work::new(self.work.random.clone()),
-            packets: Vec::new(),
-            frames: Vec::new(),
+            spares: Spares::default(),
             digests: Vec::new(),
         }
     }
@@ -197,8 +193,7 @@ impl Pipeline {
             program: Arc::new(program),
             control,
             work: Work::new(Random::new(0)),
-            packets: Vec::new(),
-            frames: Vec::new(),
+            spares: Spares::default(),
             digests: Vec::new(),
         })
     }
@@ -218,11 +213,16 @@ impl Pipeline {
         self.control.poll_idle_timeout()
     }
 
+    /// Exchanges the buffers that it uses for others, before and after its turn among pipelines that share them. Traces, packets on their way and results
+    /// are the same with any.
+    pub fn lend(&mut self, spares: &mut Spares) {
+        spares.fit(&self.program);
+        std::mem::swap(&mut self.spares, spares);
+    }
+
     /// Takes a frame's buffer back for reuse.
     pub fn recycle(&mut self, frame: Vec<u8>) {
-        if self.frames.len() < MOST_RECYCLED {
-            self.frames.push(frame);
-        }
+        self.spares.recycle(frame);
     }
 
     /// A packet the traffic manager dropped: takes its buffers back for reuse.
@@ -274,15 +274,13 @@ impl Pipeline {
     }
 
     fn retire(&mut self, packet: Box<Packet>) {
-        if self.packets.len() < MOST_RECYCLED {
-            self.packets.push(packet);
-        }
+        self.spares.retire(packet);
     }
 
     /// A copy of a packet in a recycled buffer.
     #[expect(clippy::unnecessary_box_returns, reason = "the box is the recycled part")]
     fn copy(&mut self, packet: &Packet) -> Box<Packet> {
-        let mut copy = self.packets.pop().unwrap_or_default();
+        let mut copy = self.spares.packets.pop().unwrap_or_default();
         copy.copy_from(packet);
         copy
     }

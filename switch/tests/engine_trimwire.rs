@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use engine_support::{call, direct, entry, exact, ingress, lpm};
 use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 use trimwire_switch::engine::entity::{ActionSpec, Group, GroupMember, value};
-use trimwire_switch::engine::{EgressOutcome, Enqueue, Pipeline, QueueMetadata};
+use trimwire_switch::engine::{EgressOutcome, Enqueue, Pipeline, QueueMetadata, Spares};
 
 const PORT: u64 = 2;
 const CLASS: u64 = 5;
@@ -16,9 +16,17 @@ const TRIM: u64 = 6;
 const SHALLOW: u16 = 412;
 const DEEP: u16 = 236;
 
-fn pipeline() -> Pipeline {
+fn program() -> String {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../p4/build/bmv2/trimwire.json");
-    let mut pipeline = Pipeline::load(&std::fs::read(path).unwrap()).unwrap();
+    std::fs::read_to_string(path).unwrap()
+}
+
+fn pipeline() -> Pipeline {
+    loaded(&program())
+}
+
+fn loaded(program: &str) -> Pipeline {
+    let mut pipeline = Pipeline::load(program.as_bytes()).unwrap();
     let control = pipeline.control();
     control
         .member_insert("Ingress.ecmp", 1, &call("Ingress.forward", &[PORT.into(), 0x02_00_00_00_00_99]))
@@ -346,4 +354,39 @@ fn what_cannot_be_routed_is_dropped_and_counted() {
         assert!(ingress(&mut pipeline, 0, 1, &frame).is_empty());
     }
     assert_eq!(pipeline.control().counter("Ingress.unroutable", 0).unwrap().packets, 5);
+}
+
+#[test]
+fn pipelines_that_share_buffers_send_what_each_sends_alone() {
+    let ours = program();
+    // A program of the same shape that takes two hops off: 255 is added, in eight bits, and their mask.
+    let parts: Vec<&str> = ours.split("\"0xff\"").collect();
+    let [a, b, c, d, e] = parts[..] else {
+        panic!("{} parts: not the program that this test knows", parts.len())
+    };
+    let other = [a, "\"0xfe\"", b, "\"0xff\"", c, "\"0xfe\"", d, "\"0xff\"", e].concat();
+    let mut pipelines = [pipeline(), loaded(&other), pipeline(), loaded(&other)];
+    let way = |pipeline: &mut Pipeline, frame: &[u8], spares: &mut Spares| {
+        pipeline.lend(spares);
+        let packet = ingress(pipeline, 0, 1, frame).remove(0);
+        pipeline.lend(spares);
+        // The buffer waits in a queue: others take theirs meanwhile.
+        pipeline.lend(spares);
+        let sent = leave(pipeline, packet);
+        pipeline.lend(spares);
+        spares.recycle(sent.clone());
+        sent
+    };
+    for frame in [ipv4(1426), ipv6(1406), ipv4(100)] {
+        let mut alone = [loaded(&ours), loaded(&other)].map(|mut pipeline| {
+            let packet = ingress(&mut pipeline, 0, 1, &frame).remove(0);
+            leave(&mut pipeline, packet)
+        });
+        assert_ne!(alone[0], alone[1]);
+        let mut spares = Spares::default();
+        for pipeline in &mut pipelines {
+            assert_eq!(way(pipeline, &frame, &mut spares), alone[0]);
+            alone.swap(0, 1);
+        }
+    }
 }

@@ -11,6 +11,7 @@ mod tests;
 use super::topology;
 use anyhow::{Context as _, Result, bail, ensure};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -22,7 +23,7 @@ use trimwire_fabric::sim::discipline::Rungs;
 use trimwire_fabric::sim::packet::HEAD;
 use trimwire_fabric::sim::program::{CodePoints, Programs, SwitchProgram};
 use trimwire_fabric::sim::topology::{Node, Topology};
-use trimwire_switch::engine::Pipeline;
+use trimwire_switch::engine::{Pipeline, TablePool};
 use trimwire_switch::server::install;
 
 /// What a frame has in front of its IP packet.
@@ -93,8 +94,11 @@ fn programs(
     Ok(Programs::new(topology, addresses, code_points, switches, &source)?)
 }
 
-/// A switch's program with its tables. Programs are loaded once, by cookie.
-fn pipeline(compiler: &Compiler, name: &str, loaded: &mut BTreeMap<u64, Pipeline>) -> Result<Pipeline> {
+/// A program without entries, and the tables of the switches that run it.
+type Loaded = (Pipeline, TablePool);
+
+/// A switch's program with its tables. Programs are loaded once, by cookie; what several switches' tables hold alike is there once.
+fn pipeline(compiler: &Compiler, name: &str, loaded: &mut BTreeMap<u64, Loaded>) -> Result<Pipeline> {
     if let Some(switch) = compiler.fabric().switches.get(name)
         && switch.target.is_stratum()
     {
@@ -102,17 +106,20 @@ fn pipeline(compiler: &Compiler, name: &str, loaded: &mut BTreeMap<u64, Pipeline
         bail!("switch {name}: target {} is not simulated; valid are {valid}", switch.target.word());
     }
     let program = compiler.artifacts().of(name);
-    let blank = match loaded.get(&program.cookie()) {
-        Some(blank) => blank,
-        None => loaded.entry(program.cookie()).or_insert(
-            Pipeline::load(program.device_config()).with_context(|| format!("switch {name}: its program"))?,
-        ),
+    let (blank, pool) = match loaded.entry(program.cookie()) {
+        Entry::Occupied(known) => known.into_mut(),
+        Entry::Vacant(place) => {
+            let blank = Pipeline::load(program.device_config());
+            place
+                .insert((blank.with_context(|| format!("switch {name}: its program"))?, TablePool::default()))
+        }
     };
     let mut pipeline = blank.clone();
     let desired = compiler.compile(name)?;
     let changes = difference(&desired, &Actual::new(), program.index());
     let updates: Vec<_> = changes.iter().map(Change::update).collect();
     install(&mut pipeline, program.index(), &updates).with_context(|| format!("switch {name}"))?;
+    pipeline.share_tables(pool);
     Ok(pipeline)
 }
 

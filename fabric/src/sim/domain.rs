@@ -11,6 +11,7 @@ use super::topology::Node;
 use super::workload::Begin;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use trimwire_switch::engine::Spares;
 
 /// Which end of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,8 +80,10 @@ pub(crate) struct Domain {
     totals: Totals,
     pub(crate) finished: Vec<Finish>,
     pub(crate) began: Vec<(u32, u64)>,
-    /// By thread: frames for its domains.
-    leaving: Vec<Vec<Handed>>,
+    /// Frames for other domains.
+    leaving: Vec<Handed>,
+    /// Lent while events are handled.
+    spares: Spares,
     now_ns: u64,
     /// Which of the network's ways its switches go by.
     era: usize,
@@ -107,6 +110,7 @@ impl Domain {
                 finished: Vec::new(),
                 began: Vec::new(),
                 leaving: Vec::new(),
+                spares: Spares::default(),
                 now_ns: 0,
                 era: 0,
                 counted: 0,
@@ -179,15 +183,17 @@ impl Domain {
         self.now_ns
     }
 
-    /// Handles all events before `end_ns`; frames for other domains are added to `leaving`, by thread, of which each has every nth domain.
-    pub(crate) fn run(&mut self, end_ns: u64, leaving: &mut Vec<Vec<Handed>>) {
+    /// Handles all events before `end_ns`; frames for other domains are added to `leaving`. Programs use the buffers in `spares`.
+    pub(crate) fn run(&mut self, end_ns: u64, leaving: &mut Vec<Handed>, spares: &mut Spares) {
         std::mem::swap(&mut self.leaving, leaving);
+        std::mem::swap(&mut self.spares, spares);
         while let Some((at_ns, event)) = self.calendar.pop_before(end_ns) {
             debug_assert!(at_ns >= self.now_ns, "time runs forward");
             self.now_ns = at_ns;
             self.handle(event);
         }
         std::mem::swap(&mut self.leaving, leaving);
+        std::mem::swap(&mut self.spares, spares);
     }
 
     fn handle(&mut self, event: Event) {
@@ -256,8 +262,7 @@ impl Domain {
         if domain == self.number {
             self.calendar.push(at_ns, event);
         } else {
-            let thread = domain as usize % self.leaving.len();
-            self.leaving[thread].push(Handed { at_ns, from: self.number, to: domain, event });
+            self.leaving.push(Handed { at_ns, from: self.number, to: domain, event });
         }
     }
 
@@ -267,7 +272,7 @@ impl Domain {
         let data = packet.kind == Kind::Data;
         let mut asked = std::mem::take(&mut self.asked);
         let routes = self.network.ways(self.era);
-        if !self.switches[index].take(self.now_ns, routes, packet, &mut asked) {
+        if !self.switches[index].take(self.now_ns, routes, packet, &mut asked, &mut self.spares) {
             self.totals.lost += u64::from(data);
         }
         asked.drain(..).for_each(|port| self.serve(number, index, port));
@@ -276,7 +281,7 @@ impl Domain {
 
     /// Puts a port's next frame on its line, if that is free.
     fn serve(&mut self, number: u32, index: usize, port: u32) {
-        match self.switches[index].send(self.now_ns, &self.network, port) {
+        match self.switches[index].send(self.now_ns, &self.network, port, &mut self.spares) {
             Sent::Away(at_ns, node, ingress, packet) => self.leave(at_ns, node, ingress, packet),
             Sent::Lost(packet) => self.totals.lost += u64::from(packet.kind == Kind::Data),
             Sent::Nothing => {}

@@ -12,7 +12,7 @@ use super::packet::{Ecn, Kind, Packet, Trimming};
 use super::random::{Random, mix};
 use super::topology::{Link, Node, Routes};
 use trimwire_switch::PortConfig;
-use trimwire_switch::engine::{EgressOutcome, Enqueue, Pipeline, QueueMetadata};
+use trimwire_switch::engine::{EgressOutcome, Enqueue, Pipeline, QueueMetadata, Spares};
 use trimwire_switch::traffic::TrafficManager;
 
 /// What a queue holds at most where the program decides: as much as it lets in.
@@ -135,9 +135,10 @@ impl Switch {
         routes: &Routes,
         mut packet: Packet,
         ports: &mut Vec<u32>,
+        spares: &mut Spares,
     ) -> bool {
         let Way::Plain { salt } = self.way else {
-            self.run(now_ns, packet, ports);
+            self.run(now_ns, packet, ports, spares);
             return true;
         };
         let ways = routes.ports(self.number, packet.destination);
@@ -171,15 +172,16 @@ impl Switch {
     }
 
     /// Has the program look at a packet.
-    fn run(&mut self, now_ns: u64, packet: Packet, ports: &mut Vec<u32>) {
+    fn run(&mut self, now_ns: u64, packet: Packet, ports: &mut Vec<u32>, spares: &mut Spares) {
         let Way::Program(engine) = &mut self.way else { return };
         self.counts.offered += u64::from(packet.kind == Kind::Data);
         let Engine { pipeline, places, out, .. } = &mut **engine;
+        pipeline.lend(spares);
         if let Some(head) = &packet.head {
             pipeline.ingress_head(now_ns, head.ingress, head.of(packet.length), packet.length as usize, out);
         }
         if out.is_empty() {
-            return self.counts.drop(&packet);
+            self.counts.drop(&packet);
         }
         // More than one are copies, for a group.
         let mut packets = std::iter::repeat_n(packet, out.len());
@@ -204,10 +206,11 @@ impl Switch {
             at.counts.most_bytes = at.counts.most_bytes.max(queues.buffered_bytes());
             ports.extend(place);
         }
+        pipeline.lend(spares);
     }
 
     /// Puts a port's next frame on its line, if that is free.
-    pub(crate) fn send(&mut self, now_ns: u64, network: &Network, port: u32) -> Sent {
+    pub(crate) fn send(&mut self, now_ns: u64, network: &Network, port: u32, spares: &mut Spares) -> Sent {
         let at = &mut self.ports[port as usize];
         let (arrives_ns, packet) = match &mut at.queues {
             Queues::Plain(queues) => {
@@ -217,7 +220,7 @@ impl Switch {
                 let Some(packet) = queues.dequeue() else { return Sent::Nothing };
                 (at.line.transmit(now_ns, packet.length), packet)
             }
-            Queues::Program(_) => match self.leave(now_ns, network, port) {
+            Queues::Program(_) => match self.leave(now_ns, network, port, spares) {
                 Some((end_ns, packet)) => (end_ns + self.ports[port as usize].line.delay_ns, packet),
                 None => return Sent::Nothing,
             },
@@ -230,7 +233,13 @@ impl Switch {
     }
 
     /// The frame that a port's traffic manager serves, through the program's egress, and when its last bit leaves.
-    fn leave(&mut self, now_ns: u64, network: &Network, port: u32) -> Option<(u64, Packet)> {
+    fn leave(
+        &mut self,
+        now_ns: u64,
+        network: &Network,
+        port: u32,
+        spares: &mut Spares,
+    ) -> Option<(u64, Packet)> {
         let at = &mut self.ports[port as usize];
         let (Queues::Program(queues), Way::Program(engine)) = (&mut at.queues, &mut self.way) else {
             return None;
@@ -247,11 +256,13 @@ impl Switch {
                     * 1_000,
                 deq_qdepth: served.dequeue_depth,
             };
+            engine.pipeline.lend(spares);
             let outcome = engine.pipeline.egress(served.start_ns, state, meta, &mut engine.out);
             // Clones and what recirculates have no place in a simulated switch.
             for copy in engine.out.drain(..) {
                 engine.pipeline.recycle_packet(copy);
             }
+            engine.pipeline.lend(spares);
             if let EgressOutcome::Transmit { frame, length, .. } = outcome {
                 let end_ns = queues.transmitted(ONLY, served.start_ns, length);
                 let marked = packet.ecn;
@@ -259,7 +270,7 @@ impl Switch {
                     programs.leave(&mut packet, &frame, length);
                 }
                 at.counts.marked += u64::from(marked == Ecn::Ect && packet.ecn == Ecn::Ce);
-                engine.pipeline.recycle(frame);
+                spares.recycle(frame);
                 return Some((end_ns, packet));
             }
             queues.transmitted(ONLY, served.start_ns, 0);

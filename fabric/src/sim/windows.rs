@@ -7,15 +7,17 @@
 //! What a domain does in a window can reach another one after it at the earliest, so nobody waits for anybody inside of one. Domains and windows do not depend on the
 //! number of threads, and frames are taken in by the number of the domain that they come from: so results do not either. Most domains have nothing to do in most windows of an
 //! incast, and cost nothing then.
+//!
+//! A thread begins with domains of its own, whose state its caches hold, and goes on with those that others have not come to: windows are short, and which domains are busy changes.
 
 mod meeting;
 
 use super::domain::{Domain, Handed};
 use super::run::Progress;
 use meeting::Meeting;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
-use std::vec::Drain;
+use trimwire_switch::engine::Spares;
 
 /// When to end, and how far domains may run apart.
 #[derive(Debug, Clone, Copy)]
@@ -27,129 +29,148 @@ pub(crate) struct Bounds {
     pub(crate) foreground: u64,
 }
 
-/// A thread's next event, and its flows of the foreground that are over.
-type Report = (AtomicU64, AtomicU64);
-/// Frames from a thread to another one, by the number of the domain that they come from.
-type Mailbox = Mutex<Vec<Handed>>;
+/// No time.
+const NEVER: u64 = u64::MAX;
+/// Round n reads the nth of so many boards, writes the one behind it, and clears the one before it, which nobody looks at any longer.
+const ROUNDS: usize = 3;
 
-/// What threads tell each other. Of this round and of the next: who is ahead already writes the next one's.
-struct Shared {
-    /// By round, receiving thread, and sending one.
-    mailboxes: [Vec<Vec<Mailbox>>; 2],
-    /// By round, and thread.
-    reports: [Vec<Report>; 2],
+/// What a round begins with. Threads meet between rounds, which orders what they write here.
+struct Board {
+    /// By domain: when its next event is.
+    next_ns: Vec<AtomicU64>,
+    /// By domain: frames that come from others, and when the first of them arrives.
+    came: Vec<Mutex<Vec<Handed>>>,
+    came_ns: Vec<AtomicU64>,
+    /// By thread: its flows of the foreground that are over, of all rounds.
+    over: Vec<AtomicU64>,
+}
+
+impl Board {
+    fn new(domains: &[Domain], threads: usize) -> Self {
+        let times = |of: fn(&Domain) -> Option<u64>| {
+            domains.iter().map(|domain| AtomicU64::new(of(domain).unwrap_or(NEVER))).collect()
+        };
+        Self {
+            next_ns: times(Domain::next_at),
+            came: domains.iter().map(|_| Mutex::default()).collect(),
+            came_ns: times(|_| None),
+            over: (0..threads).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    /// When a domain has something to do.
+    fn due_ns(&self, domain: usize) -> u64 {
+        self.next_ns[domain].load(Relaxed).min(self.came_ns[domain].load(Relaxed))
+    }
+}
+
+/// What threads share.
+struct Shared<'a> {
+    domains: Vec<Mutex<&'a mut Domain>>,
+    /// By domain: the round that somebody has begun to run it in, counted from 1.
+    begun: Vec<AtomicU64>,
+    boards: [Board; ROUNDS],
+    threads: usize,
     meeting: Meeting,
     bounds: Bounds,
 }
 
 /// Runs all domains with so many threads, at least one.
 pub(crate) fn run(domains: &mut [Domain], threads: usize, bounds: Bounds, progress: impl FnMut(Progress)) {
-    let boxes = || (0..threads).map(|_| Mailbox::default()).collect();
     let shared = &Shared {
-        mailboxes: std::array::from_fn(|_| (0..threads).map(|_| boxes()).collect()),
-        reports: std::array::from_fn(|_| (0..threads).map(|_| Report::default()).collect()),
+        begun: domains.iter().map(|_| AtomicU64::new(0)).collect(),
+        boards: std::array::from_fn(|_| Board::new(domains, threads)),
+        domains: domains.iter_mut().map(Mutex::new).collect(),
+        threads,
         meeting: Meeting::new(threads),
         bounds,
     };
-    // Every nth domain: racks come first and are what takes time.
-    let mut parts: Vec<Vec<&mut Domain>> = (0..threads).map(|_| Vec::new()).collect();
-    for (number, domain) in domains.iter_mut().enumerate() {
-        parts[number % threads].push(domain);
-    }
     std::thread::scope(|scope| {
-        let mut workers =
-            parts.into_iter().enumerate().map(|(thread, part)| Worker::new(thread, part, shared));
-        let first = workers.next();
-        for worker in workers {
-            scope.spawn(move || worker.work(|_| {}));
+        for thread in 1..threads {
+            scope.spawn(move || Worker::new(thread, shared).work(|_| {}));
         }
-        if let Some(first) = first {
-            first.work(progress);
-        }
+        Worker::new(0, shared).work(progress);
     });
 }
 
-/// A thread, and its domains: those whose numbers are its own modulo the number of threads.
+/// A thread. Its own domains are those whose numbers are its own modulo the number of threads: racks come first and are what takes time.
 struct Worker<'a> {
     thread: usize,
-    domains: Vec<&'a mut Domain>,
-    /// By domain: when its next event is, `u64::MAX` for never.
-    next_ns: Vec<u64>,
-    /// By thread: frames for its domains.
-    leaving: Vec<Vec<Handed>>,
-    shared: &'a Shared,
+    shared: &'a Shared<'a>,
+    /// Domains that have something to do in this window.
+    due: Vec<usize>,
+    leaving: Vec<Handed>,
+    spares: Spares,
+    over: u64,
 }
 
 impl<'a> Worker<'a> {
-    fn new(thread: usize, domains: Vec<&'a mut Domain>, shared: &'a Shared) -> Self {
-        let next_ns = domains.iter().map(|domain| domain.next_at().unwrap_or(u64::MAX)).collect();
-        let leaving = shared.reports[0].iter().map(|_| Vec::new()).collect();
-        Self { thread, domains, next_ns, leaving, shared }
+    fn new(thread: usize, shared: &'a Shared<'a>) -> Self {
+        Self { thread, shared, due: Vec::new(), leaving: Vec::new(), spares: Spares::default(), over: 0 }
     }
 
-    /// Runs the domains, window by window, until all threads see that the run is over. They meet once a window: what one hands over it has counted among what comes next, and all draw the same
-    /// conclusions from the same reports.
+    /// Runs domains, window by window, until all threads see that the run is over. They meet once a window, and all draw the same conclusions from the same board.
     fn work(mut self, mut progress: impl FnMut(Progress)) {
-        let Shared { mailboxes, reports, meeting, bounds } = self.shared;
+        let Shared { boards, meeting, bounds, .. } = self.shared;
         let _attends = meeting.attend();
-        let (mut handed_ns, mut over) = (u64::MAX, 0);
         for round in 0_usize.. {
-            let (now, then) = (round % 2, (round + 1) % 2);
-            let at_ns = self.next_ns.iter().copied().fold(handed_ns, u64::min);
-            reports[now][self.thread].0.store(at_ns, Ordering::Release);
-            reports[now][self.thread].1.store(over, Ordering::Release);
+            let (board, then) = (&boards[round % ROUNDS], &boards[(round + 1) % ROUNDS]);
+            board.over[self.thread].store(self.over, Relaxed);
             if !meeting.wait() {
                 return;
             }
-            let all = reports[now].iter();
-            let now_ns = all.clone().map(|(next, _)| next.load(Ordering::Acquire)).min().unwrap_or(u64::MAX);
-            let finished = all.map(|(_, finished)| finished.load(Ordering::Acquire)).sum();
+            let domains = 0..board.next_ns.len();
+            let now_ns = domains.clone().map(|domain| board.due_ns(domain)).min().unwrap_or(NEVER);
+            let finished = board.over.iter().map(|over| over.load(Relaxed)).sum();
             if now_ns > bounds.limit_ns || finished == bounds.foreground {
                 return;
             }
             progress(Progress { now_ns, finished, flows: bounds.foreground });
-            self.take(&mailboxes[now][self.thread]);
-            over += self.window(now_ns.saturating_add(bounds.window_ns));
-            handed_ns = self.hand_over(&mailboxes[then]);
-        }
-    }
-
-    /// Takes in what came, by the number of the domain that it comes from. That is one thread's, which has it in order.
-    fn take(&mut self, mailboxes: &[Mailbox]) {
-        let threads = self.leaving.len();
-        let mut boxes: Vec<_> = mailboxes.iter().map(lock).collect();
-        let mut came: Vec<_> = boxes.iter_mut().map(|frames| frames.drain(..)).collect();
-        let first =
-            |frames: &Drain<'_, Handed>| frames.as_slice().first().map_or(u32::MAX, |handed| handed.from);
-        while let Some(handed) = came.iter_mut().min_by_key(|frames| first(frames)).and_then(Iterator::next) {
-            let place = handed.to as usize / threads;
-            self.next_ns[place] = self.next_ns[place].min(handed.at_ns);
-            self.domains[place].take(handed.at_ns, handed.event);
-        }
-    }
-
-    /// Runs every domain that has something to do to the end of a window. Gives how many flows of the foreground ended.
-    fn window(&mut self, end_ns: u64) -> u64 {
-        let mut over = 0;
-        for (domain, next_ns) in self.domains.iter_mut().zip(&mut self.next_ns) {
-            if *next_ns < end_ns {
-                domain.run(end_ns, &mut self.leaving);
-                *next_ns = domain.next_at().unwrap_or(u64::MAX);
-                over += domain.count_finished();
+            let end_ns = now_ns.saturating_add(bounds.window_ns);
+            // Frames are taken in when they come, if only to lie there.
+            let is_due = |&domain: &usize| {
+                board.next_ns[domain].load(Relaxed) < end_ns || board.came_ns[domain].load(Relaxed) != NEVER
+            };
+            let mut due = std::mem::take(&mut self.due);
+            due.clear();
+            due.extend(domains.clone().filter(is_due));
+            let old = &boards[(round + 2) % ROUNDS];
+            for domain in domains.skip(self.thread).step_by(self.shared.threads) {
+                old.came_ns[domain].store(NEVER, Relaxed);
+                if !is_due(&domain) {
+                    then.next_ns[domain].store(board.next_ns[domain].load(Relaxed), Relaxed);
+                }
             }
+            let Self { thread, shared: Shared { threads, .. }, .. } = self;
+            let own = |domain: &&usize| **domain % threads == thread;
+            // Others' from the end, where they come last.
+            for &domain in due.iter().filter(own).chain(due.iter().rev().filter(|domain| !own(domain))) {
+                self.begin(domain, round as u64 + 1, end_ns, board, then);
+            }
+            self.due = due;
         }
-        over
     }
 
-    /// Hands over what left. Gives when the first of it arrives.
-    fn hand_over(&mut self, mailboxes: &[Vec<Mailbox>]) -> u64 {
-        let mut handed_ns = u64::MAX;
-        for (frames, mailboxes) in self.leaving.iter_mut().zip(mailboxes) {
-            handed_ns = frames.iter().map(|handed| handed.at_ns).fold(handed_ns, u64::min);
-            // What lies there was taken a round ago: its memory comes back.
-            std::mem::swap(&mut *lock(&mailboxes[self.thread]), frames);
+    /// Runs a domain to the end of the window, unless another thread does.
+    fn begin(&mut self, domain: usize, round: u64, end_ns: u64, board: &Board, then: &Board) {
+        if self.shared.begun[domain].swap(round, Relaxed) == round {
+            return;
         }
-        handed_ns
+        let mut held = lock(&self.shared.domains[domain]);
+        if board.came_ns[domain].load(Relaxed) != NEVER {
+            let mut came = lock(&board.came[domain]);
+            // Of one domain's they are in order already.
+            came.sort_by_key(|handed| handed.from);
+            came.drain(..).for_each(|handed| held.take(handed.at_ns, handed.event));
+        }
+        held.run(end_ns, &mut self.leaving, &mut self.spares);
+        self.over += held.count_finished();
+        then.next_ns[domain].store(held.next_at().unwrap_or(NEVER), Relaxed);
+        for handed in self.leaving.drain(..) {
+            let to = handed.to as usize;
+            then.came_ns[to].fetch_min(handed.at_ns, Relaxed);
+            lock(&then.came[to]).push(handed);
+        }
     }
 }
 

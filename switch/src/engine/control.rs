@@ -19,6 +19,7 @@ use super::parser::ValueSet;
 use super::profile::Profile;
 use super::program::InitialState;
 use super::replication::Replication;
+use super::shared::Shared;
 use super::stateful::{Counter, Meter, MeterArray, Register};
 use super::table::Table;
 use idle::IdleTimers;
@@ -32,7 +33,7 @@ type Result<T> = std::result::Result<T, ControlError>;
 #[derive(Clone, Debug)]
 pub struct Control {
     pub(super) actions: Arc<[Action]>,
-    pub(super) tables: Vec<Table>,
+    pub(super) tables: Vec<Shared<Table>>,
     pub(super) profiles: Vec<Profile>,
     pub(super) counters: Vec<Counter>,
     pub(super) registers: Vec<Register>,
@@ -96,7 +97,7 @@ impl Control {
         let (multicast, clone_sessions) = (Replication::multicast(), Replication::clone_sessions());
         Self {
             actions,
-            tables,
+            tables: tables.into_iter().map(Shared::new).collect(),
             profiles,
             counters,
             registers,
@@ -113,7 +114,7 @@ impl Control {
 
     /// Names and sizes of the indirect counters.
     pub fn counters(&self) -> impl Iterator<Item = (&str, usize)> {
-        self.counters.iter().map(|counter| (counter.name.as_str(), counter.cells.len()))
+        self.counters.iter().map(|counter| (counter.name.as_str(), counter.size()))
     }
 
     fn counter_index(&self, counter: &str) -> Result<usize> {
@@ -122,20 +123,18 @@ impl Control {
 
     /// One cell of a counter.
     pub fn counter(&self, counter: &str, index: u64) -> Result<CounterValue> {
-        let cells = &self.counters[self.counter_index(counter)?].cells;
-        let cell = usize::try_from(index).ok().and_then(|index| cells.get(index));
-        cell.copied().ok_or_else(|| out_of_range("counter", counter, index, cells.len()))
+        let array = &self.counters[self.counter_index(counter)?];
+        let value = usize::try_from(index).ok().and_then(|index| array.get(index));
+        value.ok_or_else(|| out_of_range("counter", counter, index, array.size()))
     }
 
     /// Overwrites one cell of a counter.
     pub fn set_counter(&mut self, counter: &str, index: u64, value: CounterValue) -> Result<()> {
         let number = self.counter_index(counter)?;
         self.note_counter(number, place_of(index));
-        let cells = &mut self.counters[number].cells;
-        let size = cells.len();
-        let cell = cells.get_mut(place_of(index));
-        *cell.ok_or_else(|| out_of_range("counter", counter, index, size))? = value;
-        Ok(())
+        let array = &mut self.counters[number];
+        let there = array.set(place_of(index), value);
+        there.then_some(()).ok_or_else(|| out_of_range("counter", counter, index, array.size()))
     }
 
     /// Names, sizes and widths in bits of the registers.

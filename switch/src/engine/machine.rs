@@ -131,6 +131,7 @@ impl Machine<'_> {
                 Insn::Or { drop, to, left, right } => {
                     phv[to as usize] = (phv[left as usize] | phv[right as usize]) & kept(drop);
                 }
+                Insn::Not { drop, to, from } => phv[to as usize] = !phv[from as usize] & kept(drop),
                 Insn::Saturate { width, from_signed, to, from } => {
                     let value = phv[from as usize];
                     let negative = from_signed && value >> 63 != 0;
@@ -152,9 +153,7 @@ impl Machine<'_> {
                 }
                 Insn::Count { counter, index } => {
                     let index = phv[index as usize] as u32 as usize;
-                    if let Some(cell) = self.control.counters[counter as usize].cells.get_mut(index) {
-                        cell.count(packet.ingress_length);
-                    }
+                    self.control.counters[counter as usize].count(index, packet.ingress_length);
                 }
                 Insn::Hash { to, calculation } => {
                     let calculation = &self.program.calculations[calculation as usize];
@@ -222,7 +221,6 @@ impl Machine<'_> {
             Insn::Xor { drop, to, left, right } => {
                 phv[to as usize] = (phv[left as usize] ^ phv[right as usize]) & kept(drop);
             }
-            Insn::Not { drop, to, from } => phv[to as usize] = !phv[from as usize] & kept(drop),
             Insn::ShiftLeft { drop, to, value, by } => {
                 let shifted = match phv[by as usize] {
                     by @ 0..64 => phv[value as usize] << by,

@@ -3,7 +3,9 @@
 use super::calculation::Inputs;
 use super::code::Code;
 use super::layout::Layout;
+use super::program::Program;
 use super::trace::{DropReason, Gress};
+use std::sync::Arc;
 
 /// Headers, metadata, payload and the requests that actions left for the end of the pipeline.
 #[derive(Debug, Default)]
@@ -45,6 +47,44 @@ pub(super) struct Requests {
     pub(super) recirculate: u16,
     /// Digest list; 0 for none.
     pub(super) digest: u16,
+}
+
+/// Buffers kept for reuse.
+const MOST_RECYCLED: usize = 4096;
+
+/// Buffers of packets and frames that are dead, for the next ones. Pipelines that take turns in one thread may share them, so that packets find theirs
+/// in the caches: [`Pipeline::lend`](super::Pipeline::lend).
+#[derive(Debug, Default)]
+pub struct Spares {
+    #[expect(clippy::vec_box, reason = "they move to and from queues that hold boxes")]
+    pub(super) packets: Vec<Box<Packet>>,
+    pub(super) frames: Vec<Vec<u8>>,
+    /// Whose constants the packets hold.
+    program: Option<Arc<Program>>,
+}
+
+impl Spares {
+    /// Takes a frame's buffer back for reuse.
+    pub fn recycle(&mut self, frame: Vec<u8>) {
+        if self.frames.len() < MOST_RECYCLED {
+            self.frames.push(frame);
+        }
+    }
+
+    /// Takes a packet of the program that the others are of.
+    pub(super) fn retire(&mut self, packet: Box<Packet>) {
+        if self.packets.len() < MOST_RECYCLED {
+            self.packets.push(packet);
+        }
+    }
+
+    /// Keeps no packet of another program.
+    pub(super) fn fit(&mut self, program: &Arc<Program>) {
+        if !self.program.as_ref().is_some_and(|own| Arc::ptr_eq(own, program)) {
+            self.packets.clear();
+            self.program = Some(Arc::clone(program));
+        }
+    }
 }
 
 impl Packet {

@@ -211,9 +211,9 @@ fn load_counters(root: &Value, names: &mut Names) -> Result<Vec<Counter>> {
             continue;
         }
         let name = json::text(node, "name")?.to_owned();
-        let cells = vec![CounterValue::default(); json::array_size(node, "size")?];
+        let size = json::array_size(node, "size")?;
         names.counters.insert(name.clone(), counters.len() as u32);
-        counters.push(Counter { name, cells });
+        counters.push(Counter::new(name, size));
     }
     Ok(counters)
 }

@@ -3,46 +3,129 @@
 use super::bits::{limbs_for, mask64, trim};
 use super::entity::{ColorCounters, CounterValue, MeterConfig};
 
+/// Cells of a block.
+const BLOCK: usize = 64;
+/// Limbs that a cell has at most: registers are of 2,048 bits.
+const MOST_LIMBS: usize = 32;
+
+/// An array of cells, each of so many limbs, which begin as zeros. A block takes memory from the first time on that somebody writes to it: programs have arrays for all
+/// ports and queues that there may be, and a simulation a hundred switches with a few.
+#[derive(Clone, Debug)]
+struct Cells {
+    size: usize,
+    limbs: usize,
+    blocks: Vec<Option<Box<[u64]>>>,
+}
+
+impl Cells {
+    fn new(size: usize, limbs: usize) -> Self {
+        Self { size, limbs, blocks: vec![None; size.div_ceil(BLOCK)] }
+    }
+
+    fn get(&self, index: usize) -> Option<&[u64]> {
+        if index >= self.size {
+            return None;
+        }
+        let block = self.blocks.get(index / BLOCK)?.as_deref();
+        let at = index % BLOCK * self.limbs;
+        block.map_or(ZEROS.get(..self.limbs), |block| block.get(at..at + self.limbs))
+    }
+
+    fn get_mut(&mut self, index: usize) -> Option<&mut [u64]> {
+        if index >= self.size {
+            return None;
+        }
+        let block = self.blocks.get_mut(index / BLOCK)?;
+        let block = block.get_or_insert_with(|| vec![0; BLOCK * self.limbs].into());
+        let at = index % BLOCK * self.limbs;
+        block.get_mut(at..at + self.limbs)
+    }
+
+    /// A cell's first limb.
+    #[inline]
+    fn word(&self, index: usize) -> Option<u64> {
+        if index >= self.size {
+            return None;
+        }
+        let block = self.blocks.get(index / BLOCK)?.as_deref();
+        block.map_or(Some(0), |block| block.get(index % BLOCK * self.limbs).copied())
+    }
+}
+
+/// A cell that nobody has written to.
+static ZEROS: [u64; MOST_LIMBS] = [0; MOST_LIMBS];
+
+/// An array of counters: packets, bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Counter {
     pub(super) name: String,
-    pub(super) cells: Vec<CounterValue>,
+    cells: Cells,
 }
 
-/// An array of cells of one width, each `limbs` limbs.
+impl Counter {
+    pub(super) fn new(name: String, size: usize) -> Self {
+        Self { name, cells: Cells::new(size, 2) }
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.cells.size
+    }
+
+    pub(super) fn get(&self, index: usize) -> Option<CounterValue> {
+        match *self.cells.get(index)? {
+            [packets, bytes] => Some(CounterValue { packets, bytes }),
+            _ => None,
+        }
+    }
+
+    /// Whether there is such a cell.
+    pub(super) fn set(&mut self, index: usize, value: CounterValue) -> bool {
+        let cell = self.cells.get_mut(index);
+        cell.map(|cell| cell.copy_from_slice(&[value.packets, value.bytes])).is_some()
+    }
+
+    /// Counts a packet; an index outside the array is ignored, as BMv2 does.
+    #[inline]
+    pub(super) fn count(&mut self, index: usize, length: u32) {
+        if let Some([packets, bytes]) = self.cells.get_mut(index) {
+            *packets = packets.wrapping_add(1);
+            *bytes = bytes.wrapping_add(u64::from(length));
+        }
+    }
+}
+
+/// An array of cells of one width.
 #[derive(Clone, Debug)]
 pub(super) struct Register {
     pub(super) name: String,
     pub(super) width: u32,
     pub(super) size: usize,
-    cells: Vec<u64>,
+    cells: Cells,
 }
 
 impl Register {
     pub(super) fn new(name: String, width: u32, size: usize) -> Self {
-        Self { name, width, size, cells: vec![0; size * limbs_for(width)] }
+        Self { name, width, size, cells: Cells::new(size, limbs_for(width)) }
     }
 
     pub(super) fn cell(&self, index: u32) -> Option<&[u64]> {
-        let limbs = limbs_for(self.width);
-        let at = (index as usize).checked_mul(limbs)?;
-        self.cells.get(at..at.checked_add(limbs)?)
+        self.cells.get(index as usize)
     }
 
     pub(super) fn cell_mut(&mut self, index: u32) -> Option<&mut [u64]> {
-        let limbs = limbs_for(self.width);
-        let at = (index as usize).checked_mul(limbs)?;
-        self.cells.get_mut(at..at.checked_add(limbs)?)
+        self.cells.get_mut(index as usize)
     }
 
     /// A cell of at most 64 bits.
+    #[inline]
     pub(super) fn word(&self, index: u32) -> Option<u64> {
-        self.cells.get(index as usize).copied()
+        self.cells.word(index as usize)
     }
 
     /// Writes the low bits to a cell of at most 64; an index outside the array is ignored, as BMv2 does.
+    #[inline]
     pub(super) fn set_word(&mut self, index: u32, value: u64) {
-        if let Some(cell) = self.cells.get_mut(index as usize) {
+        if let Some([cell]) = self.cells.get_mut(index as usize) {
             *cell = value & mask64(self.width);
         }
     }
@@ -168,6 +251,50 @@ mod tests {
         assert_eq!(wide.cell(1), Some(&[u64::MAX, (1 << 36) - 1][..]));
         assert_eq!(wide.cell(0), Some(&[0, 0][..]));
         assert_eq!(wide.cell(2), None);
+    }
+
+    #[test]
+    fn copies_hold_what_was_written_and_are_apart_from_then_on() {
+        let value = |packets, bytes| Some(CounterValue { packets, bytes });
+        let (mut counter, mut register) = (Counter::new("c".into(), 130), Register::new("r".into(), 70, 130));
+        let blank = (counter.clone(), register.clone());
+        counter.count(65, 64);
+        counter.count(130, 64);
+        register.set(129, &[7, 1]);
+        let (mut copy, mut wide_copy) = (counter.clone(), register.clone());
+        copy.count(65, 36);
+        assert!(
+            copy.set(0, CounterValue { packets: 5, bytes: 6 }) && !copy.set(130, CounterValue::default())
+        );
+        wide_copy.set(129, &[8, 1]);
+        let places = [0, 65, 129, 130];
+        assert_eq!(places.map(|at| blank.0.get(at)), [value(0, 0), value(0, 0), value(0, 0), None]);
+        assert_eq!(places.map(|at| counter.get(at)), [value(0, 0), value(1, 64), value(0, 0), None]);
+        assert_eq!(places.map(|at| copy.get(at)), [value(5, 6), value(2, 100), value(0, 0), None]);
+        assert_eq!((blank.1.cell(129), register.cell(129)), (Some(&[0, 0][..]), Some(&[7, 1][..])));
+        assert_eq!((wide_copy.cell(129), wide_copy.cell(130)), (Some(&[8, 1][..]), None));
+    }
+
+    /// An array of its size that is there from the beginning is the definition.
+    #[test]
+    fn an_array_is_what_an_array_of_zeros_would_be() {
+        for (width, size) in [(1, 1), (32, 63), (64, 64), (65, 65), (2_048, 200)] {
+            let mut register = Register::new("r".into(), width, size);
+            let mut whole = vec![vec![0; limbs_for(width)]; size];
+            for step in 0_u32..150 {
+                let index = step * 7 % (size as u32 + 3);
+                let value = vec![u64::from(step) + 1; limbs_for(width)];
+                register.set(index, &value);
+                if let Some(cell) = whole.get_mut(index as usize) {
+                    *cell = value;
+                    trim(cell, width);
+                }
+            }
+            for index in 0..size + 3 {
+                assert_eq!(register.cell(index as u32), whole.get(index).map(Vec::as_slice), "{width} bits");
+                assert_eq!(register.word(index as u32), whole.get(index).map(|cell| cell[0]), "{width} bits");
+            }
+        }
     }
 
     #[test]

@@ -171,6 +171,29 @@ impl Table {
         self.free.first().copied().unwrap_or(self.entries.len() as u32)
     }
 
+    /// Whether another table of the same name and program does the same with every packet, and nothing in it changes as packets come.
+    pub(super) fn holds_what(&self, other: &Self) -> bool {
+        let same = |own: &Option<Entry>, other: &Option<Entry>| match (own, other) {
+            (Some(own), Some(other)) => {
+                own.entry == other.entry
+                    && own.target == other.target
+                    && own.key == other.key
+                    && own.is_const == other.is_const
+            }
+            (own, other) => own.is_none() && other.is_none(),
+        };
+        !self.notes_packets()
+            && self.default == other.default
+            && self.entries.len() == other.entries.len()
+            && self.entries.iter().zip(&other.entries).all(|(own, other)| same(own, other))
+    }
+
+    /// Whether counters, meters or ages change as packets come.
+    #[inline]
+    pub(super) fn notes_packets(&self) -> bool {
+        self.info.has_counter || self.info.has_idle_timeout || self.direct_meter.is_some()
+    }
+
     /// Adds an entry at a free place.
     pub(super) fn put(&mut self, handle: u32, entry: Entry) {
         self.free.remove(&handle);

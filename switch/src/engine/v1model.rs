@@ -42,7 +42,7 @@ impl Pipeline {
         length: usize,
         out: &mut Vec<Enqueue>,
     ) {
-        let mut packet = self.packets.pop().unwrap_or_default();
+        let mut packet = self.spares.packets.pop().unwrap_or_default();
         packet.frame.clear();
         packet.frame.extend_from_slice(head);
         packet.beyond = length.saturating_sub(head.len());
@@ -141,7 +141,7 @@ impl Pipeline {
         let headers = &mut self.work.scratch.bytes;
         headers.clear();
         self.program.deparser.write(&self.program.layout, &packet.phv, headers);
-        let spare = self.frames.pop().unwrap_or_default();
+        let spare = self.spares.frames.pop().unwrap_or_default();
         let mut frame = std::mem::replace(&mut packet.frame, spare);
         let payload_at = packet.payload_at.min(frame.len());
         if headers.len() == payload_at {

@@ -77,7 +77,9 @@ impl Control {
                     let table = &mut self.tables[table];
                     (table.default, table.default_direct) = (target, direct);
                 }
-                Before::Counter { counter, cell, value } => self.counters[counter].cells[cell] = value,
+                Before::Counter { counter, cell, value } => {
+                    self.counters[counter].set(cell, value);
+                }
                 Before::Register { register, cell, limbs } => {
                     if let Some(place) = self.registers[register].cell_mut(cell) {
                         place.copy_from_slice(&limbs);
@@ -113,7 +115,7 @@ impl Control {
 
     pub(super) fn note_counter(&mut self, counter: usize, cell: usize) {
         if let Some(journal) = &mut self.journal
-            && let Some(&value) = self.counters[counter].cells.get(cell)
+            && let Some(value) = self.counters[counter].get(cell)
         {
             journal.changes.push(Before::Counter { counter, cell, value });
         }

@@ -221,7 +221,7 @@ impl Control {
     }
 
     fn checked_target(&self, table: usize, action: &ActionSpec) -> Result<Target> {
-        let Table { info, actions, profile, .. } = &self.tables[table];
+        let Table { info, actions, profile, .. } = &*self.tables[table];
         let name = &info.name;
         let profile = profile.and_then(|profile| self.profiles.get(profile as usize));
         match (action, profile) {

@@ -3,7 +3,7 @@
 use super::super::code::Next;
 use super::super::packet::Packet;
 use super::super::slot::store;
-use super::super::table::{self, Target};
+use super::super::table::{self, Hit, Target};
 use super::Machine;
 
 impl Machine<'_> {
@@ -15,36 +15,12 @@ impl Machine<'_> {
         packet: &mut Packet,
     ) -> (Option<u32>, u32) {
         let code = self.code;
-        let table = &mut self.control.tables[number];
+        let table = &self.control.tables[number];
         let hit = table.lookup(phv, &mut self.work.key, &mut self.work.masked);
-        let (counted, meter) = (table.info.has_counter, table.direct_meter);
-        if let Some(handle) = hit {
-            let aging = table.info.has_idle_timeout;
-            if let Some(entry) = table.entries.get_mut(handle as usize).and_then(Option::as_mut) {
-                if counted {
-                    entry.direct.counter.count(packet.ingress_length);
-                }
-                if aging {
-                    entry.idle.last_hit_ns = self.now_ns;
-                }
-                if let Some((unit, slot)) = meter {
-                    let color = entry.direct.meter.color(self.now_ns, unit, packet.ingress_length);
-                    store(phv, slot, u128::from(color));
-                }
-            }
-        } else {
-            if counted {
-                table.default_direct.counter.count(packet.ingress_length);
-            }
-            // BMv2 has no meter for a miss, and leaves the colour as it was.
-            if let Some((unit, slot)) = meter
-                && table.default_direct.meter.config().is_some()
-            {
-                let color = table.default_direct.meter.color(self.now_ns, unit, packet.ingress_length);
-                store(phv, slot, u128::from(color));
-            }
+        if table.notes_packets() {
+            self.note_packet(number, hit, phv, packet);
         }
-        let table = &*table;
+        let table = &*self.control.tables[number];
         let entry = hit.and_then(|handle| table.entries.get(handle as usize)).and_then(Option::as_ref);
         let target = entry.map_or(table.default.as_ref(), |entry| Some(&entry.target));
         let profile = table.profile.and_then(|profile| self.control.profiles.get(profile as usize));
@@ -74,5 +50,37 @@ impl Machine<'_> {
             }
         };
         (call.map(|call| code.actions[call.action as usize]), after)
+    }
+
+    /// What an entry with a counter, a meter or an age keeps of a packet.
+    fn note_packet(&mut self, number: usize, hit: Hit, phv: &mut [u64], packet: &Packet) {
+        let table = &mut *self.control.tables[number];
+        let (counted, meter) = (table.info.has_counter, table.direct_meter);
+        if let Some(handle) = hit {
+            let aging = table.info.has_idle_timeout;
+            if let Some(entry) = table.entries.get_mut(handle as usize).and_then(Option::as_mut) {
+                if counted {
+                    entry.direct.counter.count(packet.ingress_length);
+                }
+                if aging {
+                    entry.idle.last_hit_ns = self.now_ns;
+                }
+                if let Some((unit, slot)) = meter {
+                    let color = entry.direct.meter.color(self.now_ns, unit, packet.ingress_length);
+                    store(phv, slot, u128::from(color));
+                }
+            }
+        } else {
+            if counted {
+                table.default_direct.counter.count(packet.ingress_length);
+            }
+            // BMv2 has no meter for a miss, and leaves the colour as it was.
+            if let Some((unit, slot)) = meter
+                && table.default_direct.meter.config().is_some()
+            {
+                let color = table.default_direct.meter.color(self.now_ns, unit, packet.ingress_length);
+                store(phv, slot, u128::from(color));
+            }
+        }
     }
 }
