@@ -29,7 +29,7 @@ use crate::wire::cut_map::CutMap;
 use crate::wire::{Abort, Reason};
 use early::Early;
 use over::{Ending, Over, before};
-use session::Session;
+use session::{Greeted, Session};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -71,6 +71,7 @@ pub(crate) struct Peer {
     session: Session,
     /// HELLOs that nobody has answered, and since when.
     hellos: Option<(u64, u32)>,
+    greeted: Greeted,
     /// Since when the peer has been asked for a sign of life, and given none.
     asked_since_ns: Option<u64>,
     rate: Box<dyn RateLaw>,
@@ -79,6 +80,8 @@ pub(crate) struct Peer {
     /// The path in use, and packets that are still to go that way.
     on_path: (u16, u32),
     estimate: PathEstimate,
+    /// When something was heard last of data on its way, or the first of it left.
+    silent_since_ns: u64,
     sends: BTreeMap<u32, Outgoing>,
     receives: BTreeMap<u32, Incoming>,
     agreements: BTreeMap<u32, Agreement>,
@@ -124,11 +127,13 @@ impl Peer {
                 config.incarnations.get(&rank).copied(),
             ),
             hellos: None,
+            greeted: Greeted::Never,
             asked_since_ns: None,
             rate: config.rate.build(&path),
             pacer: Pacer::with_burst_time(config.burst_wire_ns),
             spray: Spray::new(paths, seed),
-            estimate: PathEstimate::new(config.host_jitter_ns),
+            estimate: PathEstimate::new(config.host_jitter_ns, config.trim_delay_ns),
+            silent_since_ns: 0,
             on_path: (0, 0),
             sends: BTreeMap::new(),
             receives: BTreeMap::new(),
@@ -390,13 +395,14 @@ impl Peer {
         self.control.clear();
         self.early.forget(|_| true);
         self.received = Over::default();
-        (self.hellos, self.asked_since_ns) = (None, None);
+        (self.hellos, self.greeted, self.asked_since_ns) = (None, Greeted::Never, None);
     }
 
     /// Sends a HELLO, and more until the peer shows that it knows us.
     fn greet(&mut self, cx: &mut Context<'_>) {
         if self.hellos.is_none() && self.session.address().is_some() {
             self.hellos = Some((cx.now_ns, 0));
+            self.greeted.first(cx.now_ns);
             self.control.push_back(Due::Hello { answer: false, to: None });
             self.arm_hello(cx);
         }
@@ -435,6 +441,7 @@ impl Peer {
             return;
         }
         self.hellos = Some((since_ns, times.saturating_add(1)));
+        self.greeted = Greeted::Again;
         self.control.push_back(Due::Hello { answer: false, to: None });
         self.arm_hello(cx);
     }

@@ -23,6 +23,7 @@ mod inquiry;
 pub(crate) mod outgoing;
 pub(crate) mod path;
 mod repairs;
+mod silence;
 mod trial;
 
 pub use crate::outcome::{TransferError, TransferStats};

@@ -236,3 +236,25 @@ fn incasts_by_the_default_law_take_the_model_the_agents_time_and_cuts() {
         }
     }
 }
+
+#[test]
+#[ignore = "experiment"]
+fn experiment() {
+    for hosts in [3, 4, 5] {
+        for rows in [8, 16, 24, 32, 48, 64] {
+            let a = agent(hosts, Operation::Reduce(rows), Delivery::RepairDropped, default_law());
+            let ideal = f64::from(hosts - 1) * rows as f64 * 74.0 * 1406.0 * 8.0 / 10e3;
+            let m = model(hosts.into(), Operation::Reduce(rows), Delivery::RepairDropped, default_law());
+            println!("{hosts} {rows:2}: agent {:7.0} {:.2} repairs {:5} of {:5} | model {:7.0} {:.2} repairs {}", a.took_us, a.took_us / ideal, a.repairs, a.sent, m.took_us, m.took_us / ideal, m.repairs);
+        }
+    }
+}
+
+#[test]
+#[ignore = "experiment"]
+fn trace() {
+    let hosts = std::env::var("HOSTS").unwrap().parse().unwrap();
+    let rows = std::env::var("ROWS").unwrap().parse().unwrap();
+    let a = agent(hosts, Operation::Reduce(rows), Delivery::RepairDropped, default_law());
+    println!("{a:?}");
+}

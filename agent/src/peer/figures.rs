@@ -31,6 +31,7 @@ impl Peer {
         self.stats.marked += u64::from(feedback.marked);
         self.stats.lost += u64::from(feedback.lost);
         self.rate.on_feedback(feedback);
+        if std::env::var_os("DBG").is_some() { eprintln!("{:8} {:?}->{} arrived {} cut {} marked {} lost {} rtt {:?} rate {} M sent {} rep {}", feedback.now_ns/1000, self.stream.rank(), self.rank, feedback.arrived, feedback.cut, feedback.marked, feedback.lost, feedback.rtt_ns, self.rate.rate_bps()/1000000, self.stats.data_sent, self.stats.repairs_sent); }
         self.pacer.heard(
             feedback.arrived,
             feedback.cut.saturating_add(feedback.marked).saturating_add(feedback.lost),

@@ -76,6 +76,11 @@ impl Peer {
         self.stats.control_received += 1;
         self.asked_since_ns = None;
         if hello.answer {
+            if !self.session.is_confirmed()
+                && let Some(rtt_ns) = self.greeted.round_trip_ns(cx.now_ns.saturating_sub(cx.age_ns))
+            {
+                self.estimate.control.sample(rtt_ns);
+            }
             self.confirm();
         } else {
             self.answer_hello(source, identity.from, true);
@@ -225,6 +230,7 @@ impl Peer {
         let (estimate, spray, timeouts) = (&mut self.estimate, &mut self.spray, &cx.config.timeouts);
         let when = When { now_ns: cx.now_ns, arrived_ns: cx.now_ns.saturating_sub(cx.age_ns) };
         let (feedback, next) = transfer.on_progress(when, progress, answer, estimate, spray, timeouts);
+        self.silent_since_ns = self.silent_since_ns.max(transfer.silent_since_ns());
         if let Some(feedback) = feedback {
             self.take_feedback(&feedback);
         }
@@ -267,6 +273,7 @@ impl Peer {
         if let Some(transfer) = self.sends.get_mut(&message) {
             let when = When { now_ns: cx.now_ns, arrived_ns: cx.now_ns.saturating_sub(cx.age_ns) };
             let (feedback, next) = transfer.on_stop(when, stop, &mut self.estimate, &cx.config.timeouts);
+            self.silent_since_ns = cx.now_ns;
             if let Some(feedback) = feedback {
                 self.take_feedback(&feedback);
             }

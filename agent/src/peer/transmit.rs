@@ -11,6 +11,9 @@ use std::net::SocketAddr;
 /// Bytes of a frame, by which bursts are measured.
 const FRAME: u64 = 1_500;
 
+/// While nothing is heard the rate falls as far as this part of the law's. What is on its way is bounded besides, and somebody has to find out when packets get through again.
+const LEAST_PART: u64 = 64;
+
 /// Data that leaves.
 #[derive(Debug)]
 pub(crate) struct Data {
@@ -134,10 +137,9 @@ impl Peer {
             return None;
         }
         // What nobody has asked for yet has a window of its own, and leaves room for what is asked for.
-        let expected = || self.sends.values().filter(|transfer| !transfer.is_not_expected());
-        let in_flight: u64 = expected().map(Outgoing::in_flight_bytes).sum();
+        let in_flight = self.in_flight_bytes();
         // Of which nothing has been heard yet: it may have to wait where early data does, however much of others is on its way to rows.
-        let unheard = expected().filter(|transfer| !transfer.is_asked_for());
+        let unheard = self.expected().filter(|transfer| !transfer.is_asked_for());
         let unheard: u64 = unheard.map(Outgoing::in_flight_bytes).sum();
         let part = config.window_bytes();
         let path = self.path_bytes().clamp(part, config.window.max(part));
@@ -156,6 +158,25 @@ impl Peer {
         self.sending.iter().find(may_send).copied()
     }
 
+    fn expected(&self) -> impl Iterator<Item = &Outgoing> {
+        self.sends.values().filter(|transfer| !transfer.is_not_expected())
+    }
+
+    /// Bytes on their way, but for those that nobody has asked for.
+    fn in_flight_bytes(&self) -> u64 {
+        self.expected().map(Outgoing::in_flight_bytes).sum()
+    }
+
+    /// The rate at which data leaves now. While nothing is heard of what is on its way it falls with the time for which that has been so: a receiver that is gone, or a queue that takes the packets of others
+    /// alone, tells of no loss (RFC 9002 §7.6 takes a window to its minimum then; RFC 5681 §3.1 to a segment). The law hears of it as soon as it is known what became of the packets.
+    fn rate_now_bps(&self, cx: &Context<'_>) -> u64 {
+        let law_bps = self.rate.rate_bps();
+        let silent_ns = cx.now_ns.saturating_sub(self.silent_since_ns).max(1);
+        let Some(usual_ns) = self.estimate.silence_ns(&cx.config.timeouts) else { return law_bps };
+        let reduced_bps = u128::from(law_bps) * u128::from(usual_ns.min(silent_ns)) / u128::from(silent_ns);
+        (reduced_bps as u64).max(law_bps / LEAST_PART)
+    }
+
     /// Twice what the idle path holds at this rate, for acknowledgements come in batches. With many ranks a peer's part of the window is less than that, and a ring, whose ranks send to one other
     /// each, would never fill its link.
     fn path_bytes(&self) -> u64 {
@@ -166,7 +187,11 @@ impl Peer {
 
     /// The next data that may leave at `now_ns`: a burst as long as the peer's rate allows.
     pub(crate) fn next_data(&mut self, cx: &mut Context<'_>) -> Option<Data> {
-        let most = self.pacer.burst_limit(self.rate.rate_bps(), FRAME);
+        if self.in_flight_bytes() == 0 {
+            self.silent_since_ns = cx.now_ns;
+        }
+        let rate_bps = self.rate_now_bps(cx);
+        let most = self.pacer.burst_limit(rate_bps, FRAME);
         while let Some(key @ (class, _, message)) = self.next_message(cx.config) {
             if self.on_path.1 == 0 {
                 self.on_path = (self.spray.choose(cx.now_ns), cx.config.packets_per_path.max(1));
@@ -193,7 +218,6 @@ impl Peer {
             self.stats.data_sent += u64::from(chunk.run.packets);
             self.stats.data_bytes_sent += payload;
             self.stats.repairs_sent += u64::from(chunk.run.packets * u32::from(chunk.repair));
-            let rate_bps = self.rate.rate_bps();
             if cx.config.pace_at_line || rate_bps < cx.config.line_rate_bps {
                 self.pacer.sent(cx.now_ns, bytes, rate_bps, cx.config.burst_ns);
             }

@@ -1,9 +1,10 @@
 //! The sending side of a transfer: rows as the application supplies them, repairs of what is lost, and questions at the end.
 
-use super::flight::{Flight, Late, Repair};
+use super::flight::{Flight, Late, Repair, told_until};
 use super::inquiry::Inquiry;
 use super::path::PathEstimate;
 use super::repairs::{Repairs, worth};
+use super::silence::Silence;
 use super::trial::Trial;
 use super::{TransferError, TransferStats, backoff};
 use crate::config::TimeoutConfig;
@@ -86,6 +87,7 @@ pub(crate) struct Outgoing {
     /// What is sent for the first time goes before repairs, and these by what they are worth.
     best_effort: bool,
     inquiry: Inquiry,
+    silence: Silence,
     trial: Trial,
     /// `Some`: the receiver's application has not asked for it, since then; so often asked.
     not_expected: Option<(u64, u32)>,
@@ -124,6 +126,7 @@ impl Outgoing {
             repairs: Repairs::default(),
             best_effort: outbound.best_effort,
             inquiry: Inquiry::default(),
+            silence: Silence::default(),
             trial: Trial::default(),
             not_expected: None,
             asked_for: false,
@@ -204,6 +207,9 @@ impl Outgoing {
         } else {
             self.next_repair().or_else(|| self.next_first(most))
         }?;
+        if self.flight.in_flight_bytes() == 0 {
+            self.silence.begin(now_ns);
+        }
         for (nth, packet) in chunk.run.payload.chunks(chunk.run.segment).enumerate() {
             self.flight.sent(now_ns, first + nth as u32, path, packet.len());
         }
@@ -265,9 +271,14 @@ impl Outgoing {
             return true;
         }
         if self.timer_ns.is_none() {
-            self.timer_ns = Some(now_ns.saturating_add(estimate.answer_timeout_ns(0, timeouts)));
+            self.timer_ns = Some(now_ns.saturating_add(self.silence.ask_after_ns(estimate, timeouts)));
         }
         false
+    }
+
+    /// Since when nothing has been heard of what is on its way.
+    pub(crate) fn silent_since_ns(&self) -> u64 {
+        self.silence.since_ns()
     }
 
     /// The PROBE that leaves at `now_ns`.
@@ -311,6 +322,9 @@ impl Outgoing {
             return (None, Next::Wait);
         }
         let mut feedback = self.take_report(when, &progress.report, estimate);
+        if feedback.is_some() {
+            self.silence.end(now_ns);
+        }
         let echoed = progress.report.echo.and_then(|echo| self.flight.path(echo.packet));
         if let (Some(path), Some(rtt_ns)) = (echoed, feedback.and_then(|feedback| feedback.rtt_ns)) {
             spray.on_round_trip(path, rtt_ns);
@@ -340,12 +354,13 @@ impl Outgoing {
                 }
             }
         };
-        let known = progress.map.map_or(0, |part| part.end());
+        let known = told_until(progress, self.packets);
         if let Some(part) = &progress.map {
             let news = self.flight.learn(now_ns, part, estimate, spray, &mut satisfied);
             estimate.overtook(news.overtaken);
             if news.improved {
                 self.progress_ns = now_ns;
+                self.silence.end(now_ns);
                 self.trial.improved();
             }
         }
@@ -506,8 +521,10 @@ impl Outgoing {
             return;
         }
         let later_ns = now_ns.saturating_add(estimate.answer_timeout_ns(0, timeouts));
+        let silence_ns = now_ns.saturating_add(self.silence.ask_after_ns(estimate, timeouts));
         self.timer_ns = match (self.all_sent(), self.inquiry.is_open()) {
             (false, false) if self.flight.in_flight_bytes() == 0 => None,
+            (false, _) => Some(silence_ns),
             // What is on its way says when to ask again, and not what comes meanwhile.
             (true, false) => match self.flight.newest_in_flight_ns() {
                 Some(sent_ns) => Some(later_ns.min(Self::ask_again_ns(now_ns, sent_ns, estimate, timeouts))),
@@ -580,6 +597,7 @@ impl Outgoing {
     pub(crate) fn on_timeout(&mut self, now_ns: u64, timeouts: &TimeoutConfig) -> Next {
         self.timer_ns = None;
         self.trial.on_timeout();
+        self.silence.asked();
         let (silent_ns, probes) = self.inquiry.on_timeout(now_ns);
         if silent_ns >= timeouts.give_up_ns {
             return Next::Failed(TransferError::Unanswered {

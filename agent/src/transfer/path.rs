@@ -6,6 +6,8 @@ use crate::rtt::RttEstimator;
 
 /// The most that a way may take of which nothing is known.
 const UNKNOWN_NS: u64 = 1_000_000_000;
+/// A queue that cuts takes at most so many trim delays: where the fabric file's defaults cut even important packets to one plane.
+const QUEUES: u64 = 4;
 
 /// Round trips to a peer, and what follows from them.
 #[derive(Debug, Default)]
@@ -16,6 +18,8 @@ pub(crate) struct PathEstimate {
     pub(crate) control: RttEstimator,
     /// What hosts add, ns: a packet is on the wire so much later than was noted.
     host_jitter_ns: u64,
+    /// Time that a queue takes which switches are about to cut.
+    trim_delay_ns: u64,
     /// The most by which packets that arrived had been overtaken, of late.
     overtaken: Overtaken,
     /// How often packets counted as lost for their age while no round trip was known.
@@ -41,8 +45,8 @@ impl Overtaken {
 }
 
 impl PathEstimate {
-    pub(crate) fn new(host_jitter_ns: u64) -> Self {
-        Self { host_jitter_ns, ..Self::default() }
+    pub(crate) fn new(host_jitter_ns: u64, trim_delay_ns: u64) -> Self {
+        Self { host_jitter_ns, trim_delay_ns, ..Self::default() }
     }
 
     /// A data packet sent longer ago than this, and not there, is lost. Where packets are sent again before any is heard of nothing is measured (Karn's algorithm), so the
@@ -87,6 +91,17 @@ impl PathEstimate {
     pub(crate) fn reorder_within_path_ns(&self) -> Option<u64> {
         let seen_ns = self.overtaken.within_ns.saturating_add(self.overtaken.within_ns / 2);
         self.data.minimum_ns().map(|rtt| (rtt / 16).max(seen_ns))
+    }
+
+    /// With data on its way nothing is heard for so long only where something is wrong: two round trips, as for a tail loss probe (RFC 8985 §7.2), or the time-out of RFC 6298 where they
+    /// vary; what the receiver may hold a report back for; and, since a queue may have built up since the last round trip was measured, and data may be in one that control packets overtake, the longest
+    /// of a queue that cuts. `None` before any round trip was measured.
+    pub(crate) fn silence_ns(&self, timeouts: &TimeoutConfig) -> Option<u64> {
+        let known = if self.data.smoothed_ns().is_some() { &self.data } else { &self.control };
+        let twice_ns = known.smoothed_ns()?.saturating_mul(2);
+        let round_trips_ns = measured_ns(known, timeouts)?.max(twice_ns);
+        let others_ns = timeouts.ack_delay_ns.saturating_add(self.host_jitter_ns);
+        Some(round_trips_ns.saturating_add(others_ns).saturating_add(QUEUES.saturating_mul(self.trim_delay_ns)))
     }
 
     /// Wait for the answer to a control packet that `unanswered` others went before.
