@@ -17,6 +17,7 @@
 
 pub(crate) mod agreement;
 mod board;
+mod exchange;
 mod flight;
 pub(crate) mod incoming;
 mod inquiry;

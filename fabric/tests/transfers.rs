@@ -245,7 +245,16 @@ fn experiment() {
             let a = agent(hosts, Operation::Reduce(rows), Delivery::RepairDropped, default_law());
             let ideal = f64::from(hosts - 1) * rows as f64 * 74.0 * 1406.0 * 8.0 / 10e3;
             let m = model(hosts.into(), Operation::Reduce(rows), Delivery::RepairDropped, default_law());
-            println!("{hosts} {rows:2}: agent {:7.0} {:.2} repairs {:5} of {:5} | model {:7.0} {:.2} repairs {}", a.took_us, a.took_us / ideal, a.repairs, a.sent, m.took_us, m.took_us / ideal, m.repairs);
+            println!(
+                "{hosts} {rows:2}: agent {:7.0} {:.2} repairs {:5} of {:5} | model {:7.0} {:.2} repairs {}",
+                a.took_us,
+                a.took_us / ideal,
+                a.repairs,
+                a.sent,
+                m.took_us,
+                m.took_us / ideal,
+                m.repairs
+            );
         }
     }
 }

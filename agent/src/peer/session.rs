@@ -243,30 +243,6 @@ impl Session {
     }
 }
 
-/// Whether this peer was greeted in this session: the answer to the only HELLO tells a first round trip, as a handshake does (RFC 9002 §6.2.2; Karn's algorithm).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Greeted {
-    Never,
-    /// Then. Another one may have followed within its round trip; to which the answer is, it does not say, so that the time counts from the first.
-    Once(u64),
-    /// And again, since there was no answer for long.
-    Again,
-}
-
-impl Greeted {
-    /// A HELLO that is not repeated.
-    pub(super) fn first(&mut self, now_ns: u64) {
-        if *self == Self::Never {
-            *self = Self::Once(now_ns);
-        }
-    }
-
-    /// The answer has come.
-    pub(super) fn round_trip_ns(self, now_ns: u64) -> Option<u64> {
-        if let Self::Once(at_ns) = self { now_ns.checked_sub(at_ns) } else { None }
-    }
-}
-
 /// Whether an address can be one host's.
 fn is_host(address: IpAddr) -> bool {
     let broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());

@@ -240,6 +240,11 @@ impl Flight {
         }
     }
 
+    /// When a packet was sent last; 0 where it was not.
+    pub(super) fn sent_ns(&self, index: u32) -> u64 {
+        self.packets.get(index as usize).map_or(0, |packet| packet.sent_ns)
+    }
+
     /// The way that a packet went last.
     pub(super) fn path(&self, index: u32) -> Option<u16> {
         self.packets.get(index as usize).map(|packet| packet.path)

@@ -1,5 +1,6 @@
 //! The sending side of a transfer: rows as the application supplies them, repairs of what is lost, and questions at the end.
 
+pub(crate) use super::exchange::{Chunk, Heard, Next, When};
 use super::flight::{Flight, Late, Repair, told_until};
 use super::inquiry::Inquiry;
 use super::path::PathEstimate;
@@ -17,23 +18,6 @@ use crate::wire::cut_map::CutMap;
 use crate::wire::{Probe, Progress, Report, Stop, Wanted, shape};
 use trimwire_encoder::Layout;
 
-/// What to do after something happened to a transfer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// Wait for the timer, which is set.
-    Wait,
-    /// There is data to send.
-    Data,
-    /// Send a PROBE.
-    Probe,
-    /// Consistent replicas: everything was sent once, and the receiver has said what it has of it.
-    Passed,
-    /// The receiver is content.
-    Done,
-    /// Give up.
-    Failed(TransferError),
-}
-
 /// Consistent replicas: how far a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pass {
@@ -43,21 +27,6 @@ enum Pass {
     Over,
     /// What was to be fetched is; the receiver may be content.
     Settled,
-}
-
-/// When a control packet is taken, and when it came to this host: what it has waited between is no part of a round trip.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct When {
-    pub(crate) now_ns: u64,
-    pub(crate) arrived_ns: u64,
-}
-
-/// Datagrams of data that leave together.
-#[derive(Debug)]
-pub(crate) struct Chunk {
-    pub(crate) run: Run,
-    pub(crate) important: bool,
-    pub(crate) repair: bool,
 }
 
 /// A message on its way to one rank.
@@ -304,7 +273,7 @@ impl Outgoing {
         }
     }
 
-    /// Takes what an ACK or STATUS says. The feedback is for the rate law, when there is news.
+    /// Takes what an ACK or STATUS says.
     pub(crate) fn on_progress(
         &mut self,
         when: When,
@@ -313,24 +282,24 @@ impl Outgoing {
         estimate: &mut PathEstimate,
         spray: &mut Spray,
         timeouts: &TimeoutConfig,
-    ) -> (Option<Feedback>, Next) {
-        let When { now_ns, arrived_ns } = when;
+    ) -> (Option<Heard>, Next) {
+        let When { now_ns, arrived_ns, slowed_ns } = when;
         self.inquiry.heard();
         let asked_ns =
             if answer { self.inquiry.on_answer(arrived_ns, progress.sequence, estimate) } else { None };
         if self.stopped {
             return (None, Next::Wait);
         }
-        let mut feedback = self.take_report(when, &progress.report, estimate);
-        if feedback.is_some() {
+        let mut heard = self.take_report(when, &progress.report, estimate);
+        if heard.is_some() {
             self.silence.end(now_ns);
         }
         let echoed = progress.report.echo.and_then(|echo| self.flight.path(echo.packet));
-        if let (Some(path), Some(rtt_ns)) = (echoed, feedback.and_then(|feedback| feedback.rtt_ns)) {
+        if let (Some(path), Some(rtt_ns)) = (echoed, heard.and_then(|heard| heard.feedback.rtt_ns)) {
             spray.on_round_trip(path, rtt_ns);
         }
         if !progress.expected {
-            return (feedback, self.on_not_expected(now_ns, timeouts));
+            return (heard, self.on_not_expected(now_ns, timeouts));
         }
         self.asked_for = true;
         if self.not_expected.take().is_some() {
@@ -370,10 +339,13 @@ impl Outgoing {
         if !lost.is_empty() {
             estimate.gave_up();
         }
-        let count = lost.iter().filter(|repair| repair.from_plane == 0).count() as u32;
-        if count > 0 {
+        let gone = || lost.iter().filter(|repair| repair.from_plane == 0);
+        if gone().next().is_some() {
             let quiet = Feedback { now_ns, ..Feedback::default() };
-            feedback.get_or_insert(quiet).lost = count;
+            let heard = heard.get_or_insert(Heard { feedback: quiet, answered: 0 });
+            heard.feedback.lost = gone().count() as u32;
+            let before = |repair: &&Repair| self.flight.sent_ns(repair.index) < slowed_ns;
+            heard.answered = gone().filter(before).count() as u32;
         }
         let every_plane = progress.wanted == Wanted::EveryPlane;
         for repair in lost {
@@ -393,13 +365,13 @@ impl Outgoing {
         if self.trial.is_on() && waited_ns >= timeouts.give_up_ns.min(timeouts.patience_ns) {
             let (peer, message, packets, missing) = (self.to, self.id, self.packets, progress.missing);
             let error = TransferError::Stalled { peer, message, packets, missing, waited_ns };
-            return (feedback, Next::Failed(error));
+            return (heard, Next::Failed(error));
         }
         self.rest(now_ns, estimate, timeouts);
         if !self.all_sent() || !answer || progress.sequence != self.inquiry.sequence() {
-            return (feedback, self.ready());
+            return (heard, self.ready());
         }
-        (feedback, self.on_last_answer(now_ns, progress, known, estimate, timeouts))
+        (heard, self.on_last_answer(now_ns, progress, known, estimate, timeouts))
     }
 
     fn repair(&mut self, repair: Repair) {
@@ -536,7 +508,7 @@ impl Outgoing {
     }
 
     /// Takes the counts that every packet of the receiver carries.
-    fn take_report(&mut self, when: When, report: &Report, estimate: &mut PathEstimate) -> Option<Feedback> {
+    fn take_report(&mut self, when: When, report: &Report, estimate: &mut PathEstimate) -> Option<Heard> {
         let now_ns = when.now_ns;
         let rtt_ns = report.echo.and_then(|echo| self.flight.round_trip_ns(when.arrived_ns, echo));
         if let Some(rtt_ns) = rtt_ns {
@@ -550,7 +522,8 @@ impl Outgoing {
         let cut = report.cut.saturating_sub(before.cut).min(arrived);
         let marked = report.marked.saturating_sub(before.marked).min(arrived);
         self.reported = *report;
-        Some(Feedback { now_ns, rtt_ns, arrived, cut, marked, lost: 0 })
+        let feedback = Feedback { now_ns, rtt_ns, arrived, cut, marked, lost: 0 };
+        Some(Heard { feedback, answered: 0 })
     }
 
     /// Takes a STOP.
@@ -560,10 +533,10 @@ impl Outgoing {
         stop: &Stop<'_>,
         estimate: &mut PathEstimate,
         timeouts: &TimeoutConfig,
-    ) -> (Option<Feedback>, Next) {
+    ) -> (Option<Heard>, Next) {
         let now_ns = when.now_ns;
         self.inquiry.on_answer(when.arrived_ns, stop.sequence, estimate);
-        let feedback = self.take_report(when, &stop.report, estimate);
+        let heard = self.take_report(when, &stop.report, estimate);
         self.stopped = true;
         self.repairs.clear();
         self.rows.clear();
@@ -573,14 +546,14 @@ impl Outgoing {
         }
         if self.map.as_ref().is_none_or(CutMap::is_complete) {
             self.stats.duration_ns = now_ns.saturating_sub(self.started_ns);
-            return (feedback, Next::Done);
+            return (heard, Next::Done);
         }
         if stop.map.is_none() {
             let (peer, message, packets) = (self.to, self.id, self.packets);
-            return (feedback, Next::Failed(TransferError::NoMap { peer, message, packets }));
+            return (heard, Next::Failed(TransferError::NoMap { peer, message, packets }));
         }
         self.timer_ns = Some(now_ns.saturating_add(estimate.answer_timeout_ns(0, timeouts)));
-        (feedback, Next::Wait)
+        (heard, Next::Wait)
     }
 
     /// The receiver's final cut map, where it was asked for.

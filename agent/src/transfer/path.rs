@@ -101,7 +101,11 @@ impl PathEstimate {
         let twice_ns = known.smoothed_ns()?.saturating_mul(2);
         let round_trips_ns = measured_ns(known, timeouts)?.max(twice_ns);
         let others_ns = timeouts.ack_delay_ns.saturating_add(self.host_jitter_ns);
-        Some(round_trips_ns.saturating_add(others_ns).saturating_add(QUEUES.saturating_mul(self.trim_delay_ns)))
+        Some(
+            round_trips_ns
+                .saturating_add(others_ns)
+                .saturating_add(QUEUES.saturating_mul(self.trim_delay_ns)),
+        )
     }
 
     /// Wait for the answer to a control packet that `unanswered` others went before.
