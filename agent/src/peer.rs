@@ -21,11 +21,11 @@ use crate::rate::{PathModel, RateLaw};
 use crate::row::Row;
 use crate::snapshot::PeerStats;
 use crate::spray::Spray;
-use crate::transfer::TransferError;
 use crate::transfer::agreement::{self, Agreement};
 use crate::transfer::incoming::{Arrival, Incoming};
 use crate::transfer::outgoing::{self, Outgoing, When};
 use crate::transfer::path::PathEstimate;
+use crate::transfer::{Slowdown, TransferError};
 use crate::wire::cut_map::CutMap;
 use crate::wire::{Abort, Reason};
 use early::Early;
@@ -90,8 +90,7 @@ pub(crate) struct Peer {
     estimate: PathEstimate,
     /// When something was heard last of data on its way, or the first of it left.
     silent_since_ns: u64,
-    /// When the law last took a quarter of its rate or more.
-    slowed_ns: u64,
+    slowdown: Slowdown,
     sends: BTreeMap<u32, Outgoing>,
     receives: BTreeMap<u32, Incoming>,
     agreements: BTreeMap<u32, Agreement>,
@@ -144,7 +143,7 @@ impl Peer {
             spray: Spray::new(paths, seed),
             estimate: PathEstimate::new(config.host_jitter_ns, config.trim_delay_ns),
             silent_since_ns: 0,
-            slowed_ns: 0,
+            slowdown: Slowdown::default(),
             on_path: (0, 0),
             sends: BTreeMap::new(),
             receives: BTreeMap::new(),

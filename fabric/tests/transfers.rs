@@ -240,30 +240,31 @@ fn incasts_by_the_default_law_take_the_model_the_agents_time_and_cuts() {
 #[test]
 #[ignore = "experiment"]
 fn experiment() {
+    let (mut ta, mut tm, mut ra, mut rm) = (0.0, 0.0, 0, 0);
     for hosts in [3, 4, 5] {
         for rows in [8, 16, 24, 32, 48, 64] {
             let a = agent(hosts, Operation::Reduce(rows), Delivery::RepairDropped, default_law());
             let ideal = f64::from(hosts - 1) * rows as f64 * 74.0 * 1406.0 * 8.0 / 10e3;
             let m = model(hosts.into(), Operation::Reduce(rows), Delivery::RepairDropped, default_law());
-            println!(
-                "{hosts} {rows:2}: agent {:7.0} {:.2} repairs {:5} of {:5} | model {:7.0} {:.2} repairs {}",
-                a.took_us,
-                a.took_us / ideal,
-                a.repairs,
-                a.sent,
-                m.took_us,
-                m.took_us / ideal,
-                m.repairs
-            );
+            ta += a.took_us / ideal; tm += m.took_us / ideal; ra += a.repairs; rm += m.repairs;
+            println!("{hosts} {rows:2}: agent {:7.0} {:.2} repairs {:5} of {:5} | model {:7.0} {:.2} repairs {}", a.took_us, a.took_us / ideal, a.repairs, a.sent, m.took_us, m.took_us / ideal, m.repairs);
         }
     }
+    println!("mean {} {} repairs {ra} {rm}", ta / 18.0, tm / 18.0);
 }
 
 #[test]
 #[ignore = "experiment"]
-fn trace() {
-    let hosts = std::env::var("HOSTS").unwrap().parse().unwrap();
-    let rows = std::env::var("ROWS").unwrap().parse().unwrap();
-    let a = agent(hosts, Operation::Reduce(rows), Delivery::RepairDropped, default_law());
-    println!("{a:?}");
+fn trimming() {
+    for delivery in [CUT, Delivery::RepairCut] {
+        for rate in [RateConfig::Fixed(None), default_law()] {
+            for hosts in [3, 4, 5] {
+                for rows in [8, 16, 24, 32, 48, 64] {
+                    let a = agent(hosts, Operation::Reduce(rows), delivery, rate);
+                    let m = model(hosts.into(), Operation::Reduce(rows), delivery, rate);
+                    println!("T {} {} {hosts} {rows:2}: {:7.0} cut {} sent {} | model {:7.0} cut {} sent {} | {:.3} {:.3}", delivery == CUT, rate == default_law(), a.took_us, a.cut, a.sent, m.took_us, m.cut, m.sent, m.took_us/a.took_us, m.cut as f64 / a.cut as f64);
+                }
+            }
+        }
+    }
 }

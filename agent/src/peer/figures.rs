@@ -1,12 +1,8 @@
 //! What a peer counts of itself.
 
 use super::Peer;
-use crate::rate::Feedback;
 use crate::snapshot::{PathSnapshot, PeerSnapshot, PeerStats};
 use crate::transfer::outgoing::{Heard, Outgoing};
-
-/// A rate of which so much is left, of so much, was reduced for good cause. (Laws take a little off in many rounds, too; that is no answer to a burst of losses.)
-const SLOWED: (u128, u128) = (3, 4);
 
 impl Peer {
     pub(crate) fn stats(&self) -> &PeerStats {
@@ -27,20 +23,14 @@ impl Peer {
         self.stats.last_data_ns = self.stats.last_data_ns.max(Some(at_ns));
     }
 
-    /// Counts what the peer has told, and hands it to the rate law, but for losses that it has answered to: a rate that fell because of what a queue dropped would fall again for what the same queue had
-    /// dropped behind it, which is found out later.
+    /// Counts what the peer has told, and hands it to the rate law.
     pub(super) fn take_feedback(&mut self, heard: &Heard) {
         let feedback = &heard.feedback;
         self.stats.arrived += u64::from(feedback.arrived);
         self.stats.cut += u64::from(feedback.cut);
         self.stats.marked += u64::from(feedback.marked);
         self.stats.lost += u64::from(feedback.lost);
-        let before_bps = u128::from(self.rate.rate_bps());
-        let lost = feedback.lost.saturating_sub(heard.answered);
-        self.rate.on_feedback(&Feedback { lost, ..*feedback });
-        if u128::from(self.rate.rate_bps()) * SLOWED.1 <= before_bps * SLOWED.0 {
-            self.slowed_ns = feedback.now_ns;
-        }
+        self.slowdown.tell(self.rate.as_mut(), feedback, heard.answered);
         self.pacer.heard(
             feedback.arrived,
             feedback.cut.saturating_add(feedback.marked).saturating_add(feedback.lost),

@@ -227,7 +227,7 @@ impl Peer {
             return;
         };
         let (estimate, spray, timeouts) = (&mut self.estimate, &mut self.spray, &cx.config.timeouts);
-        let when = cx.when(self.slowed_ns);
+        let when = cx.when(self.slowdown.at_ns());
         let (heard, next) = transfer.on_progress(when, progress, answer, estimate, spray, timeouts);
         self.silent_since_ns = self.silent_since_ns.max(transfer.silent_since_ns());
         if let Some(heard) = heard {
@@ -270,7 +270,7 @@ impl Peer {
 
     fn on_stop(&mut self, cx: &mut Context<'_>, message: u32, stop: &Stop<'_>) {
         if let Some(transfer) = self.sends.get_mut(&message) {
-            let when = cx.when(self.slowed_ns);
+            let when = cx.when(self.slowdown.at_ns());
             let (heard, next) = transfer.on_stop(when, stop, &mut self.estimate, &cx.config.timeouts);
             self.silent_since_ns = cx.now_ns;
             if let Some(heard) = heard {

@@ -11,9 +11,6 @@ use std::net::SocketAddr;
 /// Bytes of a frame, by which bursts are measured.
 const FRAME: u64 = 1_500;
 
-/// While nothing is heard the rate falls as far as this part of the law's. What is on its way is bounded besides, and somebody has to find out when packets get through again.
-const LEAST_PART: u64 = 64;
-
 /// Data that leaves.
 #[derive(Debug)]
 pub(crate) struct Data {
@@ -167,16 +164,6 @@ impl Peer {
         self.expected().map(Outgoing::in_flight_bytes).sum()
     }
 
-    /// The rate at which data leaves now. While nothing is heard of what is on its way it falls with the time for which that has been so: a receiver that is gone, or a queue that takes the packets of others
-    /// alone, tells of no loss (RFC 9002 §7.6 takes a window to its minimum then; RFC 5681 §3.1 to a segment). The law hears of it as soon as it is known what became of the packets.
-    fn rate_now_bps(&self, cx: &Context<'_>) -> u64 {
-        let law_bps = self.rate.rate_bps();
-        let silent_ns = cx.now_ns.saturating_sub(self.silent_since_ns).max(1);
-        let Some(usual_ns) = self.estimate.silence_ns(&cx.config.timeouts) else { return law_bps };
-        let reduced_bps = u128::from(law_bps) * u128::from(usual_ns.min(silent_ns)) / u128::from(silent_ns);
-        (reduced_bps as u64).max(law_bps / LEAST_PART)
-    }
-
     /// Twice what the idle path holds at this rate, for acknowledgements come in batches. With many ranks a peer's part of the window is less than that, and a ring, whose ranks send to one other
     /// each, would never fill its link.
     fn path_bytes(&self) -> u64 {
@@ -190,7 +177,9 @@ impl Peer {
         if self.in_flight_bytes() == 0 {
             self.silent_since_ns = cx.now_ns;
         }
-        let rate_bps = self.rate_now_bps(cx);
+        let silent_ns = cx.now_ns.saturating_sub(self.silent_since_ns);
+        let rate_bps =
+            self.estimate.rate_in_silence_bps(self.rate.rate_bps(), silent_ns, &cx.config.timeouts);
         let most = self.pacer.burst_limit(rate_bps, FRAME);
         while let Some(key @ (class, _, message)) = self.next_message(cx.config) {
             if self.on_path.1 == 0 {

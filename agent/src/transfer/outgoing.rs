@@ -407,7 +407,7 @@ impl Outgoing {
             return Next::Wait;
         }
         if let Some(sent_ns) = self.flight.newest_in_flight_ns() {
-            self.timer_ns = Some(Self::ask_again_ns(now_ns, sent_ns, estimate, timeouts));
+            self.timer_ns = Some(estimate.ask_again_ns(now_ns, sent_ns, timeouts));
             return Next::Wait;
         }
         if progress.bound_holds {
@@ -455,14 +455,6 @@ impl Outgoing {
         Next::Probe
     }
 
-    /// When to ask about packets that may still be on their way: when the last of them should be there, since then their order tells what is lost, and at
-    /// last when they count as lost anyhow.
-    fn ask_again_ns(now_ns: u64, sent_ns: u64, estimate: &PathEstimate, timeouts: &TimeoutConfig) -> u64 {
-        let expected_ns = estimate.expected_ns().map(|expected_ns| sent_ns.saturating_add(expected_ns));
-        let lost_ns = sent_ns.saturating_add(estimate.loss_delay_ns(timeouts));
-        expected_ns.filter(|&at_ns| at_ns > now_ns).unwrap_or(u64::MAX).min(lost_ns.max(now_ns + 1))
-    }
-
     fn on_not_expected(&mut self, now_ns: u64, timeouts: &TimeoutConfig) -> Next {
         let (since_ns, _) = *self.not_expected.get_or_insert((now_ns, 0));
         let waited_ns = now_ns.saturating_sub(since_ns);
@@ -499,7 +491,7 @@ impl Outgoing {
             (false, _) => Some(silence_ns),
             // What is on its way says when to ask again, and not what comes meanwhile.
             (true, false) => match self.flight.newest_in_flight_ns() {
-                Some(sent_ns) => Some(later_ns.min(Self::ask_again_ns(now_ns, sent_ns, estimate, timeouts))),
+                Some(sent_ns) => Some(later_ns.min(estimate.ask_again_ns(now_ns, sent_ns, timeouts))),
                 None if self.pass == Pass::Sending => Some(now_ns),
                 None => Some(later_ns),
             },
