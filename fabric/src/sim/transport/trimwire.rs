@@ -141,19 +141,22 @@ impl TrimwireSender {
             if taken.before < WHOLE && (whole || (taken.before == 0 && !self.full())) {
                 self.left = self.left.saturating_sub(1);
             }
-            if !taken.awaited {
-                continue;
-            }
-            if !whole && self.full() {
+            if taken.awaited && !whole && self.full() {
                 self.repairs.insert(report.number);
+            }
+            // What came twice, or was cut again, brought nothing.
+            if taken.planes == taken.before {
+                continue;
             }
             feedback.arrived += 1;
             feedback.cut += u32::from(report.cut);
             feedback.marked += u32::from(report.marked);
             self.spray.on_arrived(path, 1, u32::from(report.cut));
             overtaken = overtaken.max(taken.overtaken);
-            if taken.once && !report.cut {
-                feedback.rtt_ns = now_ns.checked_sub(report.sent_ns + u64::from(report.held_ns));
+            if !report.cut {
+                // The newest is echoed, and of one that left twice no round trip is known.
+                let rtt_ns = now_ns.checked_sub(report.sent_ns + u64::from(report.held_ns));
+                feedback.rtt_ns = rtt_ns.filter(|_| taken.once);
             }
         }
         if let Some(rtt_ns) = feedback.rtt_ns {
