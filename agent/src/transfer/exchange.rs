@@ -23,6 +23,7 @@ pub(crate) enum Next {
 
 /// When a control packet is taken, and when it came to this host: what it has waited between is no part of a round trip.
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_field_names, reason = "all are times")]
 pub(crate) struct When {
     pub(crate) now_ns: u64,
     pub(crate) arrived_ns: u64,

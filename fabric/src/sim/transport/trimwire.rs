@@ -2,6 +2,7 @@
 //! planes instead of bytes, acknowledgements that list packets instead of maps. docs/scale.md says what that leaves out.
 
 mod flight;
+mod peers;
 mod receiver;
 
 use super::planes::{self, WHOLE};
@@ -9,13 +10,15 @@ use super::{Delivery, Flow, Law, Sender, Sent, TrimwireConfig};
 use crate::sim::packet::{CONTROL, CONTROL_CLASS, Ecn, HEAD, Kind, Packet, Trimming};
 use crate::sim::random::mix;
 use flight::{Flight, Late};
+pub use peers::Peers;
+use peers::Way;
 pub(super) use receiver::TrimwireReceiver;
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use trimwire_agent::config::TimeoutConfig;
 use trimwire_agent::pacing::Pacer;
-use trimwire_agent::rate::{Feedback, PathModel, RateLaw};
-use trimwire_agent::spray::Spray;
-use trimwire_agent::transfer::{Overtaken, PathEstimate, Silence, Slowdown};
+use trimwire_agent::rate::Feedback;
+use trimwire_agent::transfer::{Overtaken, PathEstimate, Silence};
 
 /// Least part of the window that a peer has (`EndpointConfig::window_bytes`).
 const LEAST_WINDOW: u64 = 24_000;
@@ -41,12 +44,9 @@ pub(super) struct TrimwireSender {
     flow: Flow,
     config: TrimwireConfig,
     timeouts: TimeoutConfig,
-    law: Box<dyn RateLaw>,
+    way: Arc<Mutex<Way>>,
     pacer: Pacer,
-    spray: Spray,
-    estimate: PathEstimate,
     silence: Silence,
-    slowdown: Slowdown,
     flight: Flight,
     next: u32,
     repairs: BTreeSet<u32>,
@@ -61,28 +61,31 @@ pub(super) struct TrimwireSender {
     sent: Sent,
 }
 
+/// Other hosts.
+fn others(flow: &Flow) -> u64 {
+    u64::from(flow.hosts.saturating_sub(1).max(1))
+}
+
+fn lock(way: &Mutex<Way>) -> MutexGuard<'_, Way> {
+    way.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl TrimwireSender {
-    pub(super) fn new(flow: Flow, config: TrimwireConfig, now_ns: u64) -> Self {
+    /// `peers`: what the ranks of a job know of each other.
+    pub(super) fn new(flow: Flow, config: TrimwireConfig, now_ns: u64, peers: Option<&Peers>) -> Self {
         let packets = flow.packets();
         // As a rank has it whose job is on all hosts.
-        let others = u64::from(flow.hosts.saturating_sub(1).max(1));
-        let planned_bps = Some(flow.rate_bps / others);
-        let trim_delay_ns = config.trim_delay_ns;
-        let path = PathModel { trim_delay_ns, planned_bps, ..PathModel::new(flow.rate_bps) };
-        let part = config.window / others;
-        let mut estimate = PathEstimate::new(0, trim_delay_ns);
-        // Connections are open.
-        estimate.control.sample(flow.base_rtt_ns);
+        let part = config.window / others(&flow);
+        let fresh = || Way::new(&flow, &config);
+        let known = peers.filter(|_| flow.foreground);
+        let way = known.map_or_else(|| Arc::new(Mutex::new(fresh())), |peers| peers.way(&flow, fresh));
         let mut silence = Silence::default();
         silence.begin(now_ns);
         Self {
-            law: config.law.build(&path),
+            way,
             timeouts: TimeoutConfig::default(),
             pacer: Pacer::default(),
-            spray: Spray::new(config.paths, flow.seed),
-            estimate,
             silence,
-            slowdown: Slowdown::default(),
             flight: Flight::new(packets, config.paths),
             next: 0,
             repairs: BTreeSet::new(),
@@ -98,25 +101,31 @@ impl TrimwireSender {
         }
     }
 
+    fn way(&self) -> MutexGuard<'_, Way> {
+        lock(&self.way)
+    }
+
     fn full(&self) -> bool {
         matches!(self.config.delivery, Delivery::RepairCut | Delivery::RepairDropped)
     }
 
     /// What an agent has on its way to a peer that has asked for it: its part, and at least twice what the idle path holds at this rate.
     fn window_bytes(&self) -> u64 {
-        let least_ns = self.estimate.data.minimum_ns().unwrap_or(0);
-        let path = 2 * u128::from(self.law.rate_bps()) * u128::from(least_ns) / 8_000_000_000;
+        let way = self.way();
+        let least_ns = way.estimate.data.minimum_ns().unwrap_or(0);
+        let path = 2 * u128::from(way.law.rate_bps()) * u128::from(least_ns) / 8_000_000_000;
         path.min(u128::from(self.config.window)).max(u128::from(self.window)) as u64
     }
 
     /// The rate at which packets leave now. MLT's senders know of no silence.
-    fn rate_bps(&self, now_ns: u64) -> u64 {
+    fn rate_bps(&self, now_ns: u64, way: &Way) -> u64 {
+        let law_bps = way.law.rate_bps();
         match self.config.law {
             Law::Agent(_) => {
                 let silent_ns = now_ns.saturating_sub(self.silence.since_ns());
-                self.estimate.rate_in_silence_bps(self.law.rate_bps(), silent_ns, &self.timeouts)
+                way.estimate.rate_in_silence_bps(law_bps, silent_ns, &self.timeouts)
             }
-            Law::Mlt(_) => self.law.rate_bps(),
+            Law::Mlt(_) => law_bps,
         }
     }
 
@@ -134,6 +143,8 @@ impl TrimwireSender {
         let mut overtaken = Overtaken::default();
         let reports = packet.reports.as_deref().map_or(&[][..], Vec::as_slice);
         self.flight.begin_reports();
+        let handle = Arc::clone(&self.way);
+        let mut way = lock(&handle);
         for report in reports {
             let path = report.entropy.wrapping_sub(PORTS);
             let Some(taken) = self.flight.take(report, path) else { continue };
@@ -151,7 +162,7 @@ impl TrimwireSender {
             feedback.arrived += 1;
             feedback.cut += u32::from(report.cut);
             feedback.marked += u32::from(report.marked);
-            self.spray.on_arrived(path, 1, u32::from(report.cut));
+            way.spray.on_arrived(path, 1, u32::from(report.cut));
             overtaken = overtaken.max(taken.overtaken);
             if !report.cut {
                 // The newest is echoed, and of one that left twice no round trip is known.
@@ -160,93 +171,94 @@ impl TrimwireSender {
             }
         }
         if let Some(rtt_ns) = feedback.rtt_ns {
-            self.estimate.data.sample(rtt_ns);
+            way.estimate.data.sample(rtt_ns);
         }
         if !reports.is_empty() {
-            self.estimate.overtook(overtaken);
+            way.estimate.overtook(overtaken);
         }
         if feedback.arrived > 0 {
             self.silence.end(now_ns);
         }
-        self.lose(now_ns, packet, &mut feedback);
+        self.lose(now_ns, packet, &mut feedback, &mut way);
         if packet.kind == Kind::Status {
-            self.estimate.control.sample(now_ns.saturating_sub(packet.sent_ns));
+            way.estimate.control.sample(now_ns.saturating_sub(packet.sent_ns));
             self.question = Question::None;
         }
         self.unanswered = 0;
-        self.ask_later(now_ns);
+        self.ask_later(now_ns, &way.estimate);
     }
 
     /// Finds out what is lost, and tells the law of it all.
-    fn lose(&mut self, now_ns: u64, packet: &Packet, feedback: &mut Feedback) {
+    fn lose(&mut self, now_ns: u64, packet: &Packet, feedback: &mut Feedback, way: &mut Way) {
         let late = (packet.kind == Kind::Status).then(|| Late {
             now_ns,
             asked_ns: packet.sent_ns,
-            delay_ns: self.estimate.loss_delay_ns(&self.timeouts),
+            delay_ns: way.estimate.loss_delay_ns(&self.timeouts),
         });
-        let lost = self.flight.lost(&self.estimate, late);
+        let lost = self.flight.lost(&way.estimate, late);
         if !lost.is_empty() {
-            self.estimate.gave_up();
+            way.estimate.gave_up();
         }
         let mut answered = 0;
         for lost in &lost {
-            self.spray.on_lost(lost.path, 1);
+            way.spray.on_lost(lost.path, 1);
             self.repairs.insert(lost.number);
-            answered += u32::from(lost.sent_ns < self.slowdown.at_ns());
+            answered += u32::from(lost.sent_ns < way.slowdown.at_ns());
         }
         feedback.lost = lost.len() as u32;
         if feedback.arrived == 0 && feedback.lost == 0 {
             return;
         }
         match self.config.law {
-            Law::Agent(_) => self.slowdown.tell(self.law.as_mut(), feedback, answered),
-            Law::Mlt(_) => self.law.on_feedback(feedback),
+            Law::Agent(_) => way.slowdown.tell(way.law.as_mut(), feedback, answered),
+            Law::Mlt(_) => way.law.on_feedback(feedback),
         }
     }
 
     /// Something was heard: when to ask what is there.
-    fn ask_later(&mut self, now_ns: u64) {
+    fn ask_later(&mut self, now_ns: u64, estimate: &PathEstimate) {
         if self.question == Question::Due {
             return;
         }
-        let later_ns = now_ns + self.estimate.answer_timeout_ns(0, &self.timeouts);
+        let later_ns = now_ns + estimate.answer_timeout_ns(0, &self.timeouts);
         let open = self.question == Question::Open;
         self.question_ns = match (self.all_sent(), self.flight.newest_in_flight_ns()) {
             (false, None) if !open => None,
-            (false, _) => Some(self.ask_in_silence_ns(now_ns)),
+            (false, _) => Some(self.ask_in_silence_ns(now_ns, estimate)),
             (true, Some(sent_ns)) if !open => {
-                Some(later_ns.min(self.estimate.ask_again_ns(now_ns, sent_ns, &self.timeouts)))
+                Some(later_ns.min(estimate.ask_again_ns(now_ns, sent_ns, &self.timeouts)))
             }
             _ => Some(later_ns),
         };
     }
 
-    fn ask_in_silence_ns(&self, now_ns: u64) -> u64 {
+    fn ask_in_silence_ns(&self, now_ns: u64, estimate: &PathEstimate) -> u64 {
         now_ns
             + match self.config.law {
-                Law::Agent(_) => self.silence.ask_after_ns(&self.estimate, &self.timeouts),
-                Law::Mlt(_) => self.estimate.answer_timeout_ns(0, &self.timeouts),
+                Law::Agent(_) => self.silence.ask_after_ns(estimate, &self.timeouts),
+                Law::Mlt(_) => estimate.answer_timeout_ns(0, &self.timeouts),
             }
     }
 
     /// A packet has left: when to ask, if nothing is heard.
-    fn after_data(&mut self, now_ns: u64) {
+    fn after_data(&mut self, now_ns: u64, estimate: &PathEstimate) {
         if !self.all_sent() {
             if self.question_ns.is_none() && self.question == Question::None {
-                self.question_ns = Some(self.ask_in_silence_ns(now_ns));
+                self.question_ns = Some(self.ask_in_silence_ns(now_ns, estimate));
             }
         } else if self.full() {
             self.question = Question::Due;
         } else {
             // The receiver is content when it is asked and its bound holds; an agent's waits until nothing can be on its way any more.
-            let rtt_ns = self.estimate.data.timeout_ns().unwrap_or(self.flow.base_rtt_ns);
+            let rtt_ns = estimate.data.timeout_ns().unwrap_or(self.flow.base_rtt_ns);
             self.question_ns = Some(now_ns + rtt_ns + self.timeouts.ack_delay_ns);
         }
     }
 
     fn question(&mut self, now_ns: u64) -> Packet {
         self.question = Question::Open;
-        self.question_ns = Some(now_ns + self.estimate.answer_timeout_ns(self.unanswered, &self.timeouts));
+        let wait_ns = self.way().estimate.answer_timeout_ns(self.unanswered, &self.timeouts);
+        self.question_ns = Some(now_ns + wait_ns);
         let probe = Packet { kind: Kind::Probe, length: CONTROL, ..self.flow.data(now_ns, 0) };
         Packet { class: CONTROL_CLASS, ..probe }
     }
@@ -312,13 +324,15 @@ impl Sender for TrimwireSender {
         if self.flight.in_flight() == 0 {
             self.silence.begin(now_ns);
         }
-        let path = self.spray.choose(now_ns);
-        self.spray.on_sent(path, 1, 0);
+        let handle = Arc::clone(&self.way);
+        let mut way = lock(&handle);
+        let path = way.spray.choose(now_ns);
+        way.spray.on_sent(path, 1, 0);
         let length = self.length(number);
-        self.pacer.sent(now_ns, u64::from(length), self.rate_bps(now_ns), 0);
+        self.pacer.sent(now_ns, u64::from(length), self.rate_bps(now_ns, &way), 0);
         self.flight.sent(now_ns, number, path, length);
         self.sent.packets += 1;
-        self.after_data(now_ns);
+        self.after_data(now_ns, &way.estimate);
         let whole = self.flow.payload_of(number);
         let cut = matches!(self.config.delivery, Delivery::Cut { .. } | Delivery::RepairCut);
         // Magnitudes have no order in a message: which packets are important is drawn.

@@ -29,6 +29,7 @@ struct Lane {
 
 /// When packets count as lost for their age.
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_field_names, reason = "all are times")]
 pub(super) struct Late {
     pub(super) now_ns: u64,
     /// When the receiver was asked what it has.
@@ -66,7 +67,7 @@ pub(super) struct Flight {
     newest_ns: u64,
     told_ns: u64,
     reports: u32,
-    in_flight: u64,
+    flying: u64,
     last_sent_ns: u64,
 }
 
@@ -78,7 +79,7 @@ impl Flight {
             newest_ns: 0,
             told_ns: 0,
             reports: 0,
-            in_flight: 0,
+            flying: 0,
             last_sent_ns: 0,
         }
     }
@@ -89,12 +90,12 @@ impl Flight {
 
     /// Bytes on their way.
     pub(super) fn in_flight(&self) -> u64 {
-        self.in_flight
+        self.flying
     }
 
     /// When the newest packet left, if anything is on its way.
     pub(super) fn newest_in_flight_ns(&self) -> Option<u64> {
-        (self.in_flight > 0).then_some(self.last_sent_ns)
+        (self.flying > 0).then_some(self.last_sent_ns)
     }
 
     /// Planes that the receiver is known to have of a packet.
@@ -106,11 +107,11 @@ impl Flight {
     pub(super) fn sent(&mut self, now_ns: u64, number: u32, path: u16, length: u32) {
         let state = &mut self.states[number as usize];
         if state.left_ns != 0 {
-            self.in_flight -= u64::from(state.length);
+            self.flying -= u64::from(state.length);
         }
         (state.left_ns, state.length) = (now_ns + 1, length);
         state.attempts = state.attempts.saturating_add(1);
-        self.in_flight += u64::from(length);
+        self.flying += u64::from(length);
         self.last_sent_ns = now_ns;
         let lanes = self.lanes.len();
         self.lanes[usize::from(path) % lanes].sent.push_back((now_ns, number));
@@ -129,7 +130,7 @@ impl Flight {
         state.planes = before.max(report.planes);
         let awaited = std::mem::take(&mut state.left_ns) != 0;
         if awaited {
-            self.in_flight -= u64::from(state.length);
+            self.flying -= u64::from(state.length);
         }
         let (once, planes) = (state.attempts == 1, state.planes);
         let mut overtaken = Overtaken::default();
@@ -168,7 +169,7 @@ impl Flight {
                         break;
                     }
                     state.left_ns = 0;
-                    self.in_flight -= u64::from(state.length);
+                    self.flying -= u64::from(state.length);
                     lost.push(Lost { number, sent_ns, path });
                 }
                 lane.sent.pop_front();
