@@ -100,6 +100,7 @@ def main():
     parser.add_argument("--rate", help="of each rank's link, in tc's words (10gbit); none: as fast as veth is")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--iters", type=int, default=20)
+    parser.add_argument("--perf", default="", help="further options of `trimwire-agent perf`, as '--coordinates-per-packet 704'")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     ours, theirs = {}, {}
@@ -118,7 +119,7 @@ def main():
             for planes in args.planes:
                 for bytes_ in args.sizes:
                     words = f"perf all-reduce --world {args.ranks} --peers {peers} -b {bytes_} -e {bytes_} -n {args.iters} -w 3"
-                    words += f" --planes {planes} --json"
+                    words += f" --planes {planes} --json {args.perf}"
                     row = json.loads(ranks.run(lambda rank: [args.agent, *words.split(), "--rank", str(rank)]))["rows"][0]
                     ours.setdefault((bytes_, planes), []).append(row)
     rows = []

@@ -118,7 +118,14 @@ fn send(
         while batch.len() * burst < 128 {
             let end = at + length * burst;
             let payload = payload.slice(at..end);
-            batch.push_back(Burst { to, origin: Origin::Path(path), tos: 0, payload, segment: length });
+            batch.push_back(Burst {
+                to,
+                origin: Origin::Path(path),
+                tos: 0,
+                payload,
+                segment: length,
+                departs_ns: 0,
+            });
             at = if end + length * burst > 8 << 20 { 0 } else { end };
             path = (path + 1) % 16;
         }

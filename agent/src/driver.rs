@@ -11,6 +11,7 @@
 //! done by threads of its own ([`Driver::set_threads`]), which meet it in two queues.
 
 mod ear;
+mod holding;
 pub mod interfaces;
 pub mod link;
 pub mod memory;
@@ -19,6 +20,7 @@ mod mmsg;
 pub mod offloads;
 mod options;
 pub mod packet;
+pub mod qdisc;
 mod refusal;
 mod sockets;
 pub mod udp;
@@ -26,6 +28,7 @@ mod waiting;
 mod wake;
 mod workers;
 
+pub use holding::Pacing;
 pub use link::{Link, LinkError, LinkStats};
 pub use udp::{Checksums, Receive, UdpConfig, UdpLink};
 pub use wake::Wake;
@@ -33,11 +36,12 @@ pub use wake::Wake;
 use crate::burst::Burst;
 use crate::collective::{Communicator, Done, Outcome, Task};
 use crate::endpoint::{Endpoint, EndpointConfig, Event};
+use nix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 use workers::Workers;
 
 /// Bursts taken from the endpoint before they are handed to the link.
@@ -59,24 +63,40 @@ const BURST_PACKETS_NS: u64 = 50_000;
 const PACKETS_PER_PATH: u32 = 16;
 /// A wait for tasks, where nothing tells that they are done.
 const BUSY_WAIT_NS: u64 = 20_000;
+/// So many packets, in so long, that are acknowledged before they were to leave say that nobody holds them. (One may be where this thread is off its core between looking at the clock and
+/// at the sockets.)
+const UNHELD_MOST: u64 = 16;
+const UNHELD_NS: u64 = 100_000_000;
 /// What scheduler and timers of a host add to a round trip.
 const HOST_JITTER_NS: u64 = 100_000;
 
 /// Nanoseconds of CLOCK_MONOTONIC since it was made.
 #[derive(Debug, Clone, Copy)]
-pub struct Clock(Instant);
+pub struct Clock {
+    start_ns: u64,
+}
 
 impl Clock {
     /// Begins at 0.
-    #[expect(clippy::disallowed_methods, reason = "the driver is where the real clock comes in")]
     pub fn start() -> Self {
-        Self(Instant::now())
+        Self { start_ns: monotonic_ns() }
     }
 
     /// Now.
     pub fn now_ns(&self) -> u64 {
-        self.0.elapsed().as_nanos() as u64
+        monotonic_ns().saturating_sub(self.start_ns)
     }
+
+    /// What CLOCK_MONOTONIC says when this one says `at_ns`.
+    pub fn to_monotonic_ns(self, at_ns: u64) -> u64 {
+        self.start_ns.saturating_add(at_ns)
+    }
+}
+
+fn monotonic_ns() -> u64 {
+    // Refused only where there is no such clock.
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
+    now.as_nanos() as u64
 }
 
 /// A number that no endpoint has had before, but by one chance in four thousand million: from the system's source of randomness.
@@ -174,22 +194,27 @@ pub struct Driver<L> {
     /// `None`: tasks are run between two looks at the sockets.
     workers: Option<Workers>,
     wake: Option<Arc<Wake>>,
+    /// When packets were last looked at that had not been held until their time, and how many there had been.
+    unheld: (u64, u64),
 }
 
 impl<L: Link> Driver<L> {
     /// An endpoint that sprays over the link's source ports; its clock begins now.
-    pub fn new(mut config: EndpointConfig, link: L) -> Self {
+    pub fn new(mut config: EndpointConfig, mut link: L) -> Self {
+        let clock = Clock::start();
+        link.set_clock(clock);
         config.source_ports = link.data_ports();
         config.addresses = link.addresses();
         let outgoing = VecDeque::with_capacity(BATCH);
         Self {
             endpoint: Endpoint::new(config),
             link,
-            clock: Clock::start(),
+            clock,
             outgoing,
             first_received_ns: None,
             workers: None,
             wake: None,
+            unheld: (0, 0),
         }
     }
 
@@ -369,6 +394,15 @@ impl<L: Link> Driver<L> {
 
     /// Whether more may be due.
     fn transmit(&mut self, now_ns: u64) -> Result<bool, LinkError> {
+        let (since_ns, before) = self.unheld;
+        let unheld = self.endpoint.stats().unheld;
+        if unheld - before >= UNHELD_MOST {
+            self.link.not_held();
+        }
+        if unheld - before >= UNHELD_MOST || now_ns.saturating_sub(since_ns) >= UNHELD_NS {
+            self.unheld = (now_ns, unheld);
+        }
+        self.endpoint.set_lead_ns(self.link.lead_ns(now_ns));
         while self.outgoing.len() < BATCH
             && let Some(burst) = self.endpoint.poll_transmit(now_ns)
         {
@@ -382,6 +416,8 @@ impl<L: Link> Driver<L> {
     }
 }
 
+#[cfg(test)]
+mod holding_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod figures;
+mod lead;
 mod schedule;
 
 pub use crate::config::{DscpPlan, EndpointConfig, Reliability, TimeoutConfig, Traffic};
@@ -34,6 +35,7 @@ use crate::transfer::incoming::Arrival;
 use crate::wire::cut_map::CutMap;
 use crate::wire::{Abort, Control, Reason};
 use bytes::Bytes;
+use lead::Lead;
 use schedule::Schedule;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -59,6 +61,7 @@ pub struct Endpoint {
     nic: Pacer,
     /// Of data that leaves at less than the line's rate on purpose: control packets do not wait for it.
     spacing: Pacer,
+    lead: Lead,
     events: VecDeque<Event>,
     stats: EndpointStats,
     spent: Vec<RowReceiver>,
@@ -87,6 +90,7 @@ impl Endpoint {
             stream,
             nic: Pacer::default(),
             spacing: Pacer::default(),
+            lead: Lead::default(),
             events: VecDeque::new(),
             stats: EndpointStats::default(),
             spent: Vec::new(),
@@ -101,6 +105,12 @@ impl Endpoint {
     /// Job and rank that this endpoint's packets carry.
     pub fn stream(&self) -> StreamId {
         self.stream
+    }
+
+    /// From now on bursts of data are given out up to so long before they are to leave, and [`Self::poll_timeout`] asks for more when half of that is spent: whoever takes them holds each until its
+    /// [`departs_ns`](Burst::departs_ns). What was given out keeps its time. At most what 1 MiB take at the line's rate. 0 (the default): bursts are given out when they are to leave.
+    pub fn set_lead_ns(&mut self, lead_ns: u64) {
+        self.lead.set(lead_ns, self.config.line_rate_bps);
     }
 
     /// What this endpoint's encoders seal with, in a sealed job.
@@ -372,9 +382,14 @@ impl Endpoint {
     /// that has passed means that [`Self::poll_transmit`] or [`Self::handle_timeout`] has work now.
     pub fn poll_timeout(&self) -> Option<u64> {
         let nic_ns = self.nic.next_ns();
-        let control_ns = self.schedule.has_control().then_some(nic_ns);
-        let data_ns = self.schedule.data_ns().map(|at_ns| at_ns.max(nic_ns).max(self.spacing.next_ns()));
+        let control_ns = self.schedule.has_control().then_some(nic_ns.saturating_sub(self.lead.ns()));
+        let data_ns = self.data_departs_ns().map(|at_ns| self.lead.wake_ns(at_ns));
         [control_ns, data_ns, self.schedule.timeout_ns()].into_iter().flatten().min()
+    }
+
+    /// When the next data is to leave.
+    fn data_departs_ns(&self) -> Option<u64> {
+        Some(self.schedule.data_ns()?.max(self.nic.next_ns()).max(self.spacing.next_ns()))
     }
 
     /// Lets every timer up to `now_ns` expire.
@@ -386,15 +401,15 @@ impl Endpoint {
 
     /// The next datagrams that may leave at `now_ns`, if any.
     pub fn poll_transmit(&mut self, now_ns: u64) -> Option<Burst> {
-        if now_ns < self.nic.next_ns() {
-            return None;
-        }
+        // It does not wait for data that was given out ahead of its time.
+        let control = self.lead.horizon_ns(now_ns) >= self.nic.next_ns();
         loop {
-            if let Some(burst) = self.next_control(now_ns).or_else(|| self.next_data(now_ns)) {
+            let burst = if control { self.next_control(now_ns) } else { None };
+            if let Some(burst) = burst.or_else(|| self.next_data(now_ns)) {
                 return Some(burst);
             }
             // A message that had nothing to send after all may have a question instead.
-            if !self.schedule.has_control() {
+            if !control || !self.schedule.has_control() {
                 return None;
             }
         }
@@ -402,7 +417,8 @@ impl Endpoint {
 
     fn next_control(&mut self, now_ns: u64) -> Option<Burst> {
         while let Some(rank) = self.schedule.next_control() {
-            let Some((to, way, mut payload)) = self.with_peer(now_ns, rank, Peer::next_control).flatten()
+            let Some((to, way, departs_ns, mut payload)) =
+                self.with_peer(now_ns, rank, Peer::next_control).flatten()
             else {
                 continue;
             };
@@ -416,29 +432,38 @@ impl Endpoint {
             let (tos, segment) = (self.config.dscp.control << 2 | ECT_0, payload.len());
             return Some(self.leave(
                 now_ns,
-                Burst { to, origin: Origin::Listening(way), tos, payload: Bytes::from(payload), segment },
+                Burst {
+                    to,
+                    origin: Origin::Listening(way),
+                    tos,
+                    payload: Bytes::from(payload),
+                    segment,
+                    departs_ns,
+                },
             ));
         }
         None
     }
 
     fn next_data(&mut self, now_ns: u64) -> Option<Burst> {
-        if now_ns < self.spacing.next_ns() {
+        let due_ns = self.data_departs_ns()?;
+        if !self.lead.admits(now_ns, due_ns) {
             return None;
         }
-        while let Some(rank) = self.schedule.next_data(now_ns) {
+        while let Some((at_ns, rank)) = self.schedule.next_data(self.lead.horizon_ns(now_ns)) {
+            let departs_ns = at_ns.max(due_ns).max(now_ns);
             let data = self.with_peer(now_ns, rank, |peer, cx| {
-                let data = peer.next_data(cx)?;
+                let data = peer.next_data(cx, departs_ns)?;
                 Some((peer.address_of(data.path)?, data))
             });
             if let Some((to, data)) = data.flatten() {
-                return Some(self.leave_data(now_ns, to, data));
+                return Some(self.leave_data(departs_ns, to, data));
             }
         }
         None
     }
 
-    fn leave_data(&mut self, now_ns: u64, to: SocketAddr, data: Data) -> Burst {
+    fn leave_data(&mut self, departs_ns: u64, to: SocketAddr, data: Data) -> Burst {
         let Data { chunk, class, path, pace } = data;
         let (packets, bytes) = (u64::from(chunk.run.packets), chunk.run.payload.len() as u64);
         self.stats.data_sent += packets;
@@ -456,15 +481,15 @@ impl Endpoint {
         let (payload, segment) = (chunk.run.payload, chunk.run.segment);
         if pace < Pace::LINE {
             let bytes = pace.at_line(bytes + packets * u64::from(self.config.overhead_bytes));
-            self.spacing.sent(now_ns, bytes, self.config.line_rate_bps, self.config.burst_ns);
+            self.spacing.sent(departs_ns, bytes, self.config.line_rate_bps, self.config.burst_ns);
         }
-        self.leave(now_ns, Burst { to, origin: Origin::Path(path), tos, payload, segment })
+        self.leave(departs_ns, Burst { to, origin: Origin::Path(path), tos, payload, segment, departs_ns })
     }
 
-    fn leave(&mut self, now_ns: u64, burst: Burst) -> Burst {
+    fn leave(&mut self, at_ns: u64, burst: Burst) -> Burst {
         let bytes = burst.payload.len() as u64 + burst.count() as u64 * u64::from(self.config.overhead_bytes);
         if self.config.pace_at_line {
-            self.nic.sent(now_ns, bytes, self.config.line_rate_bps, self.config.burst_ns);
+            self.nic.sent(at_ns, bytes, self.config.line_rate_bps, self.config.burst_ns);
         }
         burst
     }

@@ -287,6 +287,8 @@ pub struct EndpointStats {
     pub foreign: u64,
     /// Control packets of a sealed job that came without the right tag.
     pub unsealed: u64,
+    /// Reports of data that arrived before it was to leave, although it was given out ahead to be held until then ([`Endpoint::set_lead_ns`](crate::endpoint::Endpoint::set_lead_ns)).
+    pub unheld: u64,
     /// Valid datagrams about transfers that are over, or never were.
     pub stray: u64,
     /// Transfers given up.

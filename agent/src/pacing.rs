@@ -15,8 +15,8 @@ const BURST_MOST: u64 = 64;
 const CALM_PACKETS: u32 = 4_096;
 /// Bursts are so many times as long then, up to so many ns. What a host's kernel costs, it costs by the burst; and a burst alone leaves a port as fast as it comes, whatever
 /// its length. Where a few packets take longer than that, the kernel has time.
-const CALM_BURSTS: u64 = 4;
-const CALM_BURST_NS: u64 = 40_000;
+const CALM_BURSTS: u64 = 8;
+const CALM_BURST_NS: u64 = 80_000;
 
 /// A share of the line's rate, in thousandths: at which a message's data leaves at most, all peers' together.
 ///
@@ -75,7 +75,7 @@ impl Pacer {
     /// How many frames of `bytes` may leave back to back at a rate: what it sends in the time of a burst, at least 1 and at most 64. With
     /// the line rate this is the burst's time on the wire. With a peer's own rate slow peers send single packets, and that
     /// is what to ask for: a burst meets the queue that it builds itself, so with bursts of one size the slow flows' packets are cut and
-    /// marked more often than the fast ones', and stay slow (docs/rate-control.md). Up to four times as many, in up to 40 µs, on a path that has been calm for 4,096 packets ([`heard`](Pacer::heard)).
+    /// marked more often than the fast ones', and stay slow (docs/rate-control.md). Up to eight times as many, in up to 80 µs, on a path that has been calm for 4,096 packets ([`heard`](Pacer::heard)).
     pub fn burst_limit(&self, rate_bps: u64, bytes: u64) -> usize {
         let frame = u128::from(bytes.max(1)) * u128::from(BIT_NS_PER_BYTE);
         let longer = self.burst_time_ns.saturating_mul(CALM_BURSTS).min(CALM_BURST_NS);
@@ -159,17 +159,18 @@ mod tests {
         }
         assert_eq!(limit(&pacer), 8);
         pacer.heard(1, 0);
-        assert_eq!(limit(&pacer), 35, "40 µs");
+        assert_eq!(limit(&pacer), 64, "80 µs would be 71");
         pacer.heard(u32::MAX, 0);
-        assert_eq!((limit(&pacer), pacer.burst_limit(100_000_000_000, 1_406)), (35, 64));
-        for (short_ns, at_10_gbps) in [(0, 1), (5_000, 17), (960_000, 64)] {
+        assert_eq!((limit(&pacer), pacer.burst_limit(100_000_000_000, 1_406)), (64, 64));
+        assert_eq!(pacer.burst_limit(5_000_000_000, 1_406), 35, "80 µs at half the rate");
+        for (short_ns, at_10_gbps) in [(0, 1), (5_000, 35), (960_000, 64)] {
             let mut pacer = Pacer::with_burst_time(short_ns);
             pacer.heard(4_096, 0);
             assert_eq!(limit(&pacer), at_10_gbps, "{short_ns} ns");
         }
         let mut slow = Pacer::with_burst_time(960_000);
         slow.heard(4_096, 0);
-        assert_eq!(slow.burst_limit(50_000_000, 1_500), 4, "four packets take longer than 40 µs");
+        assert_eq!(slow.burst_limit(50_000_000, 1_500), 4, "four packets take longer than 80 µs");
         pacer.heard(64, 1);
         assert_eq!(limit(&pacer), 8);
         pacer.heard(4_095, 0);

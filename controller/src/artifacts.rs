@@ -170,7 +170,7 @@ fn program(
 ) -> Option<Artifacts> {
     let PipelineFiles { p4info, json, bfrt, context, binary, name, profile, pipes, line, path } = files;
     let mut file = |named: &Located<String>, is_json: bool| {
-        let bytes = match std::fs::read(folder.join(&named.value)) {
+        let bytes = match crate::files::read(&folder.join(&named.value)) {
             Ok(bytes) if bytes.is_empty() => Err("is empty".to_owned()),
             Ok(bytes) => Ok(bytes),
             Err(error) => Err(format!("cannot be read: {error}")),

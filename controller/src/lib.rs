@@ -31,6 +31,7 @@ mod converge;
 mod device;
 pub mod export;
 mod fields;
+pub mod files;
 mod fleet;
 mod health;
 pub mod inventory;

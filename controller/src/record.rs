@@ -125,7 +125,7 @@ impl Records {
             if path.extension().is_none_or(|kind| kind != "json") {
                 continue;
             }
-            let text = std::fs::read(&path).map_err(|source| io_error(&path, source))?;
+            let text = crate::files::read(&path).map_err(|source| io_error(&path, source))?;
             let record: Record = serde_json::from_slice(&text)
                 .map_err(|source| RecordError::Content { path: path.display().to_string(), source })?;
             records.push(record);

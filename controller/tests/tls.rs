@@ -122,6 +122,11 @@ fn files_that_are_not_there_or_not_what_they_should_be_are_named_with_their_line
             "ca: ca.pem, cert: controller.pem, key: ca.pem",
             format!("{file}:2: controller.tls.key: {} holds no private key in PEM form", path("ca.pem")),
         ),
+        // Without a bound this one ends with the machine's memory.
+        (
+            "ca: /dev/zero",
+            format!("{file}:2: controller.tls.ca: cannot read /dev/zero: it is longer than 64 MiB"),
+        ),
         ("ca: ca.pem, cert: controller.pem", format!("{file}:2: controller.tls: 'cert' needs its 'key'")),
         ("server_name: x", format!("{file}:2: controller.tls: 'ca' is missing; write ca: ca.pem")),
         (

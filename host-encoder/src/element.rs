@@ -28,6 +28,14 @@ pub trait Element: Copy + Send + Sync + private::Sealed {
         None
     }
 
+    /// Where f32s go that shall become the values: the slice itself where it is f32, otherwise `buffer`, made as long ([`Self::settle`]).
+    #[doc(hidden)]
+    fn as_f32_or<'a>(values: &'a mut [Self], buffer: &'a mut Vec<f32>) -> &'a mut [f32];
+
+    /// Rounds what went to `buffer`, where it did.
+    #[doc(hidden)]
+    fn settle(buffer: &[f32], values: &mut [Self]);
+
     /// Rounds as many values as both have: to nearest, ties to even; beyond the range to infinity.
     #[doc(hidden)]
     fn narrow(values: &[f32], out: &mut [Self]);
@@ -61,6 +69,12 @@ impl Element for f32 {
         Some(values)
     }
 
+    fn as_f32_or<'a>(values: &'a mut [Self], _: &'a mut Vec<f32>) -> &'a mut [f32] {
+        values
+    }
+
+    fn settle(_: &[f32], _: &mut [Self]) {}
+
     fn narrow(values: &[f32], out: &mut [Self]) {
         out.iter_mut().zip(values).for_each(|(out, value)| *out = *value);
     }
@@ -80,6 +94,15 @@ macro_rules! half_formats {
                 buffer.resize(values.len(), 0.0);
                 values.convert_to_f32_slice(buffer);
                 buffer
+            }
+
+            fn as_f32_or<'a>(values: &'a mut [Self], buffer: &'a mut Vec<f32>) -> &'a mut [f32] {
+                buffer.resize(values.len(), 0.0);
+                buffer
+            }
+
+            fn settle(buffer: &[f32], values: &mut [Self]) {
+                Self::narrow(buffer, values);
             }
 
             fn narrow(values: &[f32], out: &mut [Self]) {

@@ -1,6 +1,7 @@
 //! What carries datagrams between endpoints.
 #![forbid(unsafe_code)]
 
+use super::Clock;
 use super::wake::Wake;
 use crate::burst::{Arrived, Burst};
 use crate::wire::ADDRESSES_MAX;
@@ -73,6 +74,18 @@ pub enum LinkError {
         peer: SocketAddr,
         /// The address bound.
         own: IpAddr,
+    },
+    /// The kernel is to hold packets until their departure, and does not.
+    #[error(
+        "{interface} ({address}) {found}: the kernel cannot pace; `tc qdisc replace dev {interface} root fq` lets it"
+    )]
+    Pacing {
+        /// The interface.
+        interface: String,
+        /// Its address.
+        address: IpAddr,
+        /// What there is instead.
+        found: String,
     },
     /// Receiving or waiting failed for good.
     #[error("cannot {what}: {source}")]
@@ -149,6 +162,20 @@ pub trait Link {
         let _ = wake;
         false
     }
+
+    /// The clock that departures of bursts are of.
+    fn set_clock(&mut self, clock: Clock) {
+        let _ = clock;
+    }
+
+    /// How long before its departure a burst may be handed over now, ns: it is held until then. 0: bursts leave as they come.
+    fn lead_ns(&mut self, now_ns: u64) -> u64 {
+        let _ = now_ns;
+        0
+    }
+
+    /// Bursts arrived before their departures: they are not held, whatever was found.
+    fn not_held(&mut self) {}
 
     /// Totals.
     fn stats(&self) -> LinkStats;

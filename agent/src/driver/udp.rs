@@ -11,7 +11,9 @@
 //! never fragmented: those longer than the path's MTU are refused, counted and reported ([`Refusal`]).
 #![forbid(unsafe_code)]
 
+use super::Clock;
 use super::ear::Ear;
+use super::holding::{Holding, Pacing};
 use super::link::{Link, LinkError, LinkStats, Take};
 use super::mmsg::{self, Inbox, Outgoing};
 use super::options;
@@ -89,6 +91,8 @@ pub struct UdpConfig {
     /// The end of a wait of up to a millisecond that is spent looking instead of sleeping, ns: sleepers wake up late, and pacing waits
     /// are short. 0 sleeps only.
     pub spin_ns: u64,
+    /// Who spaces packets. While the kernel does, `spin_ns` is not used.
+    pub pacing: Pacing,
 }
 
 impl UdpConfig {
@@ -102,6 +106,7 @@ impl UdpConfig {
             checksums: Checksums::Filled,
             segmentation: true,
             spin_ns: 20_000,
+            pacing: Pacing::Auto,
         }
     }
 
@@ -140,6 +145,7 @@ pub struct UdpLink {
     refusals: Refusals,
     /// Ends a wait.
     wake: Option<Arc<Wake>>,
+    holding: Holding,
 }
 
 impl UdpLink {
@@ -172,6 +178,10 @@ impl UdpLink {
         let segmentation = config.segmentation
             && config.checksums == Checksums::Filled
             && paths.iter().all(|socket| setsockopt(socket, sockopt::UdpGsoSegment, &0).is_ok());
+        let own: Vec<IpAddr> = ears.iter().map(|ear| ear.address().ip()).collect();
+        let sockets: Vec<BorrowedFd<'_>> =
+            ears.iter().map(Ear::sending).chain(paths.iter().map(Socket::as_fd)).collect();
+        let holding = Holding::open(config.pacing, &own, &sockets)?;
         // Failure leaves the default of 50 µs, which is only less exact.
         let _ = set_timerslack(1_000);
         Ok(Self {
@@ -184,6 +194,7 @@ impl UdpLink {
             stats: LinkStats::default(),
             refusals: Refusals::default(),
             wake: None,
+            holding,
             config,
         })
     }
@@ -191,6 +202,11 @@ impl UdpLink {
     /// Whether bursts are left to the kernel to cut up: asked for, and not refused so far.
     pub fn segments(&self) -> bool {
         self.segmentation
+    }
+
+    /// Whether the kernel holds packets until they are to leave, as far as is known.
+    pub fn is_paced_by_kernel(&self) -> bool {
+        self.holding.is_held()
     }
 
     /// The latest datagram, of those whose address and reason had not been met before, that the system would not send.
@@ -211,6 +227,12 @@ impl UdpLink {
         for socket in &self.paths {
             options::set(socket, check, 1).expect("known option");
         }
+    }
+
+    /// Takes for granted that the kernel holds packets.
+    #[cfg(test)]
+    pub(super) fn pretend_held(&mut self) {
+        self.holding.pretend_held();
     }
 
     /// Leaves room for few arrivals.
@@ -258,7 +280,7 @@ impl UdpLink {
             let messages = turn
                 .iter()
                 .filter_map(|&index| batch.get(index))
-                .flat_map(|burst| messages(burst, together, mapped));
+                .flat_map(|burst| messages(burst, together, mapped, self.holding.departs_ns(burst)));
             let Some(fd) = self.fd(socket) else { return true };
             let (taken, error) = mmsg::send(fd, messages);
             if taken > 0
@@ -326,7 +348,12 @@ fn message_length(burst: &Burst, together: bool) -> usize {
     if together { segment * SEGMENTS.min(PAYLOAD / segment).max(1) } else { segment }
 }
 
-fn messages(burst: &Burst, together: bool, mapped: bool) -> impl Iterator<Item = Outgoing<'_>> {
+fn messages(
+    burst: &Burst,
+    together: bool,
+    mapped: bool,
+    departs_ns: Option<u64>,
+) -> impl Iterator<Item = Outgoing<'_>> {
     let to = match (burst.to, burst.to.ip()) {
         (to, IpAddr::V4(v4)) if mapped => SocketAddr::new(v4.to_ipv6_mapped().into(), to.port()),
         (to, _) => to,
@@ -338,6 +365,7 @@ fn messages(burst: &Burst, together: bool, mapped: bool) -> impl Iterator<Item =
         segment: u16::try_from(burst.segment.max(1))
             .ok()
             .filter(|&segment| payload.len() > usize::from(segment)),
+        departs_ns,
     })
 }
 
@@ -422,8 +450,20 @@ impl Link for UdpLink {
         // ENOBUFS says that a queue of the system is full, which poll does not see: look again soon.
         let timeout_ns = if room { timeout_ns.min(1_000_000) } else { timeout_ns };
         let writable = full.iter().filter_map(|&socket| self.fd(socket));
-        wait(readable, writable, timeout_ns, self.config.spin_ns)
-            .map_err(|source| LinkError::Io { what: "wait", source })
+        let spin_ns = if self.holding.is_held() { 0 } else { self.config.spin_ns };
+        wait(readable, writable, timeout_ns, spin_ns).map_err(|source| LinkError::Io { what: "wait", source })
+    }
+
+    fn set_clock(&mut self, clock: Clock) {
+        self.holding.set_clock(clock);
+    }
+
+    fn lead_ns(&mut self, now_ns: u64) -> u64 {
+        self.holding.lead_ns(now_ns)
+    }
+
+    fn not_held(&mut self) {
+        self.holding.not_held();
     }
 
     fn wake_by(&mut self, wake: Arc<Wake>) -> bool {

@@ -78,15 +78,15 @@ impl Schedule {
         self.data.first().map(|&(at_ns, ..)| at_ns)
     }
 
-    /// The peer whose data may leave at `now_ns`; its next turn comes behind the others'.
-    pub(super) fn next_data(&mut self, now_ns: u64) -> Option<u16> {
+    /// The peer whose data may leave by `until_ns`, and from when on; its next turn comes behind the others'.
+    pub(super) fn next_data(&mut self, until_ns: u64) -> Option<(u64, u16)> {
         let &(at_ns, _, rank) = self.data.first()?;
-        if at_ns > now_ns {
+        if at_ns > until_ns {
             return None;
         }
         self.data.pop_first();
         self.entries[usize::from(rank)].data_ns = None;
-        Some(rank)
+        Some((at_ns, rank))
     }
 
     /// When the next timer expires.

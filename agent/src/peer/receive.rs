@@ -229,6 +229,7 @@ impl Peer {
         let (estimate, spray, timeouts) = (&mut self.estimate, &mut self.spray, &cx.config.timeouts);
         let when = cx.when(self.slowdown.at_ns());
         let (heard, next) = transfer.on_progress(when, progress, answer, estimate, spray, timeouts);
+        cx.stats.unheld += u64::from(std::mem::take(&mut self.estimate.unheld));
         self.silent_since_ns = self.silent_since_ns.max(transfer.silent_since_ns());
         if let Some(heard) = heard {
             self.take_feedback(&heard);

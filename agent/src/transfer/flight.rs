@@ -75,6 +75,8 @@ pub(super) struct Flight {
     /// The newest over all lanes.
     delivered_ns: u64,
     in_flight_bytes: u64,
+    /// Newest time of sending.
+    newest_ns: u64,
     left_out: u32,
     /// The receiver says that it has what it wants of all packets below.
     low: u32,
@@ -91,6 +93,7 @@ impl Flight {
             lanes: BTreeMap::new(),
             delivered_ns: 0,
             in_flight_bytes: 0,
+            newest_ns: 0,
             left_out: 0,
             low: 0,
             low_is_whole,
@@ -101,6 +104,11 @@ impl Flight {
     /// Bytes that are on their way.
     pub(super) fn in_flight_bytes(&self) -> u64 {
         self.in_flight_bytes
+    }
+
+    /// Newest time of sending of all packets.
+    pub(super) fn newest_ns(&self) -> u64 {
+        self.newest_ns
     }
 
     /// Takes what the receiver insists on.
@@ -140,6 +148,7 @@ impl Flight {
             self.in_flight_bytes -= u64::from(packet.bytes);
         }
         (packet.sent_ns, packet.path, packet.bytes) = (now_ns, path, bytes as u16);
+        self.newest_ns = self.newest_ns.max(now_ns);
         packet.attempts = packet.attempts.saturating_add(1);
         packet.in_flight = true;
         if std::mem::take(&mut packet.left_out) {
@@ -257,6 +266,11 @@ impl Flight {
             return None;
         }
         now_ns.checked_sub(packet.sent_ns)?.checked_sub(u64::from(echo.hold_ns))
+    }
+
+    /// Whether a packet is there at `now_ns` that was to leave later: whoever was to hold it until then did not.
+    pub(super) fn came_early(&self, now_ns: u64) -> bool {
+        self.delivered_ns > now_ns
     }
 
     /// Packets below `known`, of which the receiver has just told what it has, that are lost: overtaken by later ones; or sent before `asked_ns`, when it was asked, and

@@ -64,7 +64,10 @@ impl Inquiry {
         // What was asked before it will hardly be answered, and would say nothing new.
         let (_, asked_ns) = self.asked.drain(..=at).next_back()?;
         self.answered |= sequence == self.sequence;
-        estimate.control.sample(now_ns.saturating_sub(asked_ns));
+        // Before it was to leave: whoever was to hold it until then did not, and nobody knows when it left.
+        if let Some(rtt_ns) = now_ns.checked_sub(asked_ns) {
+            estimate.control.sample(rtt_ns);
+        }
         Some(asked_ns)
     }
 

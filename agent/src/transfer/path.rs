@@ -26,6 +26,8 @@ pub struct PathEstimate {
     overtaken: Overtaken,
     /// How often packets counted as lost for their age while no round trip was known.
     given_up: u32,
+    /// Reports of packets that were to leave later.
+    pub(crate) unheld: u32,
 }
 
 /// By how much a packet that arrived had been overtaken: how much later, ns, the newest of those that were there before it was sent.

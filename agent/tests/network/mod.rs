@@ -273,14 +273,16 @@ impl Network {
             return;
         }
         for payload in burst.datagrams() {
-            self.fly(Datagram { from, to, source, tos: burst.tos, payload: payload.to_vec() });
+            let datagram = Datagram { from, to, source, tos: burst.tos, payload: payload.to_vec() };
+            self.fly(burst.departs_ns.max(self.now_ns), datagram);
         }
     }
 
-    pub(crate) fn fly(&mut self, mut datagram: Datagram) {
+    /// A datagram leaves at a time: what is given out ahead of it is held until then.
+    fn fly(&mut self, leaves_ns: u64, mut datagram: Datagram) {
         let from = datagram.from;
         if self.keep_log {
-            self.log.push((self.now_ns, from, datagram.clone()));
+            self.log.push((leaves_ns, from, datagram.clone()));
         }
         let most = self.most.saturating_add(self.now_ns / 2_000_000);
         assert!(
@@ -318,7 +320,7 @@ impl Network {
         }
         let copies = 1 + u64::from(self.random.chance(self.faults.duplicate));
         for _ in 0..copies {
-            let at_ns = self.now_ns + delay_ns + self.random.below(self.faults.jitter_ns + 1);
+            let at_ns = leaves_ns + delay_ns + self.random.below(self.faults.jitter_ns + 1);
             self.sent += 1;
             self.flying.push(Reverse((at_ns, self.sent, datagram.clone())));
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use trimwire_p4runtime::client::Tls;
 
@@ -111,9 +111,9 @@ fn check_mode(path: &Path, key: &Located<Vec<u8>>, problems: &mut Problems) {
     }
 }
 
-fn pem(path: &PathBuf, what: &str, markers: &[&str]) -> Result<Vec<u8>, String> {
+fn pem(path: &Path, what: &str, markers: &[&str]) -> Result<Vec<u8>, String> {
     let shown = path.display();
-    let bytes = std::fs::read(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    let bytes = crate::files::read(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
     let holds = |marker: &&str| bytes.windows(marker.len()).any(|part| part == marker.as_bytes());
     if markers.iter().any(holds) {
         Ok(bytes)

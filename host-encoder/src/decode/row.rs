@@ -1,7 +1,7 @@
 //! The packets of one row back to coordinates.
 
 use super::decoding::Decoding;
-use super::dequantise::{Scales, packet};
+use super::dequantise::{self, Scales};
 use super::finish::{LastLevels, finish};
 use super::reception::Precision;
 use super::scratch::Scratch;
@@ -13,6 +13,7 @@ use crate::rotate::rotation;
 use crate::rotate::scale::RowScale;
 use crate::simd::{Ahead, Isa, Kernel, Planes};
 use crate::wire::{BLOCK, Layout};
+use std::ops::Range;
 
 /// What happens to decoded coordinates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,9 +46,7 @@ impl RowDecoder<'_> {
         if self.is_marked() {
             return out.fill(f32::NAN);
         }
-        let weights = self.weights(kept);
-        // A rotation spreads what rounds to σ = 0 evenly over the row.
-        let Some(largest) = weights.largest().filter(|largest| *largest > 0.0) else {
+        let Some(units) = self.units() else {
             // Adding zeros changes nothing (but −0, whose sign a sum of reals does not have).
             if put == Put::Store {
                 out.fill(0.0);
@@ -58,8 +57,22 @@ impl RowDecoder<'_> {
         let Scratch { row: values, signs, second_signs, .. } = scratch;
         let values = values.away_from(out.as_ptr(), length);
         self.signs(put, length, signs, second_signs);
+        self.isa.run(Job { decoder: self, words, units, put, values, signs: (signs, second_signs), out });
+    }
+
+    /// What the row's packets have to be multiplied by. `None` where all its coordinates are zero: a rotation spreads what rounds to σ = 0 evenly over the row.
+    pub(crate) fn units(&self) -> Option<Units> {
+        let weights = self.weights(kept);
+        let largest = weights.largest().filter(|largest| *largest > 0.0)?;
         let scale = RowScale::for_largest(largest);
-        self.isa.run(Job { decoder: self, words, weights, put, scale, values, signs, second_signs, out });
+        let gain = scale.factor() * self.gain(self.layout.row_range(self.row).len());
+        let (lambda, paper) = match self.decoding {
+            Decoding::Unbiased => (weights.lambda(), 0.0),
+            Decoding::Mmse => (1.0, 0.0),
+            Decoding::Paper => (1.0, weights.paper_scale()),
+        };
+        let scales = Scales { decoding: self.decoding, unit: lambda * gain, paper: paper * gain };
+        Some(Units { scale, scales })
     }
 
     /// Whether a packet of a row that is not finite arrived.
@@ -96,15 +109,20 @@ impl RowDecoder<'_> {
     }
 }
 
+/// A row's working scale, and what its packets are multiplied by for it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Units {
+    scale: RowScale,
+    scales: Scales,
+}
+
 struct Job<'a> {
     decoder: &'a RowDecoder<'a>,
     words: &'a RowWords,
-    weights: RowWeights,
+    units: Units,
     put: Put,
-    scale: RowScale,
     values: &'a mut [f32],
-    signs: &'a [u32],
-    second_signs: &'a [u32],
+    signs: (&'a [u32], &'a [u32]),
     out: &'a mut [f32],
 }
 
@@ -113,62 +131,103 @@ impl Kernel for Job<'_> {
 
     #[inline(always)]
     fn run<L: Planes>(self, lanes: L) {
-        let Self { decoder, words, weights, put, scale, values, signs, second_signs, out } = self;
-        let RowDecoder { layout, decoding, row, twice, .. } = *decoder;
-        let (mut lambda, mut paper) = (1.0, 0.0);
-        match decoding {
-            Decoding::Unbiased => lambda = weights.lambda(),
-            Decoding::Mmse => {}
-            Decoding::Paper => paper = weights.paper_scale(),
+        let Self { decoder, words, units, put, values, signs, out } = self;
+        let mut way = WayBack::new(units, decoder.twice, put, out);
+        for (nth, (_, place)) in decoder.layout.row_places(decoder.row).enumerate() {
+            let words = words.of(place.clone());
+            way.packet(lanes, (decoder.precision)(nth), words, place, values);
         }
-        let gain = scale.factor() * decoder.gain(values.len());
-        let scales = Scales { decoding, unit: lambda * gain, paper: paper * gain };
-        let rotate = twice || put != Put::AddRotated;
-        // Where the row goes in the end.
-        let mut ahead = Ahead::new(out);
-        let mut transformed = 0;
-        for (nth, (_, local)) in layout.row_places(row).enumerate() {
-            // Pieces are transformed as soon as they are full, while they are in the cache.
-            while rotate && local.start >= transformed + CACHE_BLOCK {
-                transform_block(lanes, &mut values[transformed..transformed + CACHE_BLOCK], &mut ahead);
-                transformed += CACHE_BLOCK;
+        way.finish(lanes, values, signs, out);
+    }
+}
+
+/// The way of a row's values back to where they belong, packet by packet from the first one on.
+pub(crate) struct WayBack {
+    units: Units,
+    twice: bool,
+    put: Put,
+    /// How many values are transformed, in pieces.
+    transformed: usize,
+    /// Where the row goes in the end.
+    ahead: Ahead,
+}
+
+impl WayBack {
+    /// Of a row that goes to `out`, and was rotated once, or twice.
+    #[inline(always)]
+    pub(crate) fn new(units: Units, twice: bool, put: Put, out: &[f32]) -> Self {
+        Self { units, twice, put, transformed: 0, ahead: Ahead::new(out) }
+    }
+
+    /// Whether values are rotated back at least once.
+    #[inline(always)]
+    fn rotates(&self) -> bool {
+        self.twice || self.put != Put::AddRotated
+    }
+
+    /// Makes values of the code words of the packet at `place`.
+    #[inline(always)]
+    pub(crate) fn packet<L: Planes>(
+        &mut self,
+        lanes: L,
+        precision: Option<Precision>,
+        words: &[u32],
+        place: Range<usize>,
+        values: &mut [f32],
+    ) {
+        // Pieces are transformed as soon as they are full, while they are in the cache.
+        while self.rotates() && place.start >= self.transformed + CACHE_BLOCK {
+            let piece = &mut values[self.transformed..self.transformed + CACHE_BLOCK];
+            transform_block(lanes, piece, &mut self.ahead);
+            self.transformed += CACHE_BLOCK;
+        }
+        // All of it before the last levels, which write.
+        self.ahead.lines(place.len().div_ceil(2 * BLOCK));
+        match precision {
+            Some(precision) => {
+                dequantise::packet(lanes, precision, self.units.scales, words, &mut values[place]);
             }
-            // All of it before the last levels, which write.
-            ahead.lines(local.len().div_ceil(2 * BLOCK));
-            match (decoder.precision)(nth) {
-                Some(precision) => {
-                    packet(lanes, precision, scales, words.of(local.clone()), &mut values[local]);
-                }
-                None => values[local].fill(0.0),
+            None => values[place].fill(0.0),
+        }
+    }
+
+    /// What is left to do when all packets are there; signs are those of the row's first, or only, rotation and those of its second.
+    #[inline(always)]
+    pub(crate) fn finish<L: Planes>(
+        mut self,
+        lanes: L,
+        values: &mut [f32],
+        (signs, second_signs): (&[u32], &[u32]),
+        out: &mut [f32],
+    ) {
+        let Units { scale, .. } = self.units;
+        if self.rotates() {
+            for block in values[self.transformed..].chunks_mut(CACHE_BLOCK) {
+                transform_block(lanes, block, &mut self.ahead);
             }
         }
-        if rotate {
-            for block in values[transformed..].chunks_mut(CACHE_BLOCK) {
-                transform_block(lanes, block, &mut ahead);
-            }
-        }
-        if twice {
-            join_blocks(lanes, values, &mut ahead);
+        if self.twice {
+            join_blocks(lanes, values, &mut self.ahead);
             rotation::flip(lanes, values, second_signs);
-            if put != Put::AddRotated {
+            if self.put != Put::AddRotated {
                 for block in values.chunks_mut(CACHE_BLOCK) {
-                    transform_block(lanes, block, &mut ahead);
+                    transform_block(lanes, block, &mut self.ahead);
                 }
             }
         }
-        if put == Put::AddRotated {
+        if self.put == Put::AddRotated {
             for (to, value) in out.iter_mut().zip(&*values) {
                 *to += scale.down(*value);
             }
             return;
         }
         if scale.is_one()
-            && let Some(last) = LastLevels::new(values, signs, put == Put::Add, out)
+            && let Some(last) = LastLevels::new(values, signs, self.put == Put::Add, out)
         {
             return lanes.outlined(last);
         }
-        join_blocks(lanes, values, &mut ahead);
-        finish(lanes, values, signs, scale, put == Put::Add, out);
+        join_blocks(lanes, values, &mut self.ahead);
+        finish(lanes, values, signs, scale, self.put == Put::Add, out);
     }
 }
 

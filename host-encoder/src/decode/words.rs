@@ -38,11 +38,6 @@ impl RowWords {
         self.words.get().get(place).unwrap_or_default()
     }
 
-    /// A packet's words, to be written.
-    pub(crate) fn of_mut(&mut self, place: Range<usize>) -> &mut [u32] {
-        self.words.get_mut().get_mut(place).unwrap_or_default()
-    }
-
     /// A packet's thirty-third bits.
     pub(crate) fn last_of(&self, place: Range<usize>) -> &[u32] {
         self.last.get(place.start / BLOCK..place.end / BLOCK).unwrap_or_default()

@@ -1,11 +1,69 @@
-//! What a receiver of all of a row's packets holds, kept while they are written.
+//! What a receiver of all of a row's packets holds, made of their code words while these are in the first-level cache.
 
-use crate::decode::words::RowWords;
-use crate::quantise::statistics::Statistics;
+use super::row::{RowError, RowTask, Writer, Written, next_statistics};
+use crate::aligned::AlignedRow;
+use crate::decode::decoding::Decoding;
+use crate::decode::reception::Precision;
+use crate::decode::row::{Put, RowDecoder, WayBack};
+use crate::quantise::statistics::{EightStatistics, Statistics};
+use crate::simd::Planes;
 
-/// A row's code words and its packets' statistics.
+/// What is between a row's packets and what their receiver holds.
 #[derive(Debug, Default)]
 pub(crate) struct Own {
-    pub(crate) words: RowWords,
-    pub(crate) statistics: Vec<Statistics>,
+    /// Of each packet, with what multiplies working values into zone widths.
+    statistics: Vec<(Statistics, f32)>,
+    /// The code words of one packet.
+    words: AlignedRow<u32>,
+}
+
+/// Where what a receiver holds of a row is kept.
+pub(super) struct Keeping<'a> {
+    pub(super) own: &'a mut Own,
+    /// Of the row's first, or only, rotation, and of its second.
+    pub(super) signs: (&'a [u32], &'a [u32]),
+    /// As long as the row's coordinates.
+    pub(super) out: &'a mut [f32],
+}
+
+impl Keeping<'_> {
+    /// Writes the packets of a rotated row, and to `out` what their receiver decodes without bias. Each packet's values make room for what its receiver makes of them,
+    /// which needs all packets' statistics first: the row has one scale. Working values are `unit` times the values themselves.
+    #[inline(always)]
+    pub(super) fn write<L: Planes>(
+        self,
+        lanes: L,
+        mut writer: Writer<'_>,
+        values: &mut [f32],
+        unit: f64,
+    ) -> Result<Written, RowError> {
+        let Self { own: Own { statistics, words }, signs, out } = self;
+        let Writer { task, twice, .. } = writer;
+        let RowTask { layout, row, key, isa, planes, .. } = *task;
+        let mut places = layout.row_places(row);
+        statistics.clear();
+        while statistics.len() < layout.row_packets(row).len() {
+            let eight = next_statistics(lanes, values, &mut places, unit);
+            for nth in 0..EightStatistics::LEN {
+                statistics.push(eight.get(nth).ok_or(RowError::TooLarge)?);
+            }
+        }
+        let whole = |statistics| Precision { statistics, planes, more: 0 };
+        let precision = |nth: usize| statistics.get(nth).map(|(statistics, _)| whole(*statistics));
+        let decoding = Decoding::Unbiased;
+        let decoder = RowDecoder { layout, row, key, decoding, isa, twice, precision: &precision };
+        let mut way = decoder.units().map(|units| WayBack::new(units, twice, Put::Store, out));
+        for ((index, place), statistics) in layout.row_places(row).zip(&*statistics) {
+            let words = words.of(place.len());
+            writer.packet(lanes, index, &values[place.clone()], *statistics, words);
+            if let Some(way) = &mut way {
+                way.packet(lanes, Some(whole(statistics.0)), words, place, values);
+            }
+        }
+        match way {
+            Some(way) => way.finish(lanes, values, signs, out),
+            None => out.fill(0.0),
+        }
+        Ok(writer.written())
+    }
 }

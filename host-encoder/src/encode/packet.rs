@@ -67,9 +67,7 @@ impl Kernel for Quantise<'_> {
                 codes_of(lanes, &compander, inverse, values, codes);
             }
             for ((values, codes), words) in values.iter().zip(&*codes).zip(&mut words) {
-                for ((value, code), word) in values.iter().zip(codes).zip(words) {
-                    *word = value.to_bits() & 1 << 31 | (code & 0x007f_ffff) << 8;
-                }
+                words_of(lanes, values, codes, words);
             }
             let uppers = upper.iter_mut().enumerate().skip(RUN * run);
             for ((values, codes), (block, upper)) in values.iter().zip(&*codes).zip(uppers) {
@@ -111,6 +109,17 @@ pub(super) fn turn_planes<L: Planes>(
             }
         }
         block = first + 8;
+    }
+}
+
+/// A block's code words: the signs of its values, then codes of 23 bits.
+#[inline(always)]
+fn words_of<L: Lanes>(lanes: L, values: &[f32; BLOCK], codes: &[u32; BLOCK], words: &mut [u32; BLOCK]) {
+    let (sign, magnitude) = (lanes.splat_u(1 << 31), lanes.splat_u(0x7fff_ff00));
+    for (at, line) in L::lines(values).iter().enumerate() {
+        let sign = lanes.and(lanes.bits(lanes.load(line)), sign);
+        let code = lanes.shift_left_8(lanes.load_words(codes, at));
+        lanes.store_words(words, at, lanes.or(sign, lanes.and(code, magnitude)));
     }
 }
 

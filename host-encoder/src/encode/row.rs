@@ -2,7 +2,7 @@
 
 use super::concentration::{is_concentrated, is_suspect};
 use super::importance::Importance;
-use super::own::Own;
+use super::own::{Keeping, Own};
 use super::packet::{Quantise, Room};
 use super::scratch::Scratch;
 use crate::aligned::AlignedRow;
@@ -78,21 +78,21 @@ impl RowTask<'_> {
         Ok(written)
     }
 
-    /// Writes the row's packets under the codec rht; `own` gets what their receiver would hold.
+    /// Writes the row's packets under the codec rht; `kept`, where it is wanted, gets what their receiver decodes without bias.
     pub(crate) fn write(
         &self,
         scratch: &mut Scratch,
         out: &mut [u8],
-        mut own: Option<&mut Own>,
+        kept: Option<&mut [f32]>,
     ) -> Result<Written, RowError> {
         let length = self.layout.row_range(self.row).len();
-        let Scratch { row: values, signs, second_signs, room, .. } = scratch;
+        let Scratch { row: values, signs, second_signs, room, own, .. } = scratch;
         rotation::signs_of(self.isa, self.key, self.row as u32, length, signs);
-        if let Some(own) = &mut own {
-            own.words.prepare(length);
-            own.statistics.clear();
-        }
-        self.isa.run(Job { task: self, values: values.of(length), signs, second_signs, room, out, own })
+        let values = match &kept {
+            Some(kept) => values.away_from(kept.as_ptr(), length),
+            None => values.of(length),
+        };
+        self.isa.run(Job { task: self, values, signs, second_signs, room, out, kept, own })
     }
 
     /// The mark in place of σ, and zeros for all planes.
@@ -274,7 +274,8 @@ struct Job<'a> {
     second_signs: &'a mut Vec<u32>,
     room: &'a mut Room,
     out: &'a mut [u8],
-    own: Option<&'a mut Own>,
+    kept: Option<&'a mut [f32]>,
+    own: &'a mut Own,
 }
 
 impl Kernel for Job<'_> {
@@ -282,51 +283,86 @@ impl Kernel for Job<'_> {
 
     #[inline(always)]
     fn run<L: Planes>(self, lanes: L) -> Result<Written, RowError> {
-        let Self { task, values, signs, second_signs, room, out, mut own } = self;
-        let RowTask { layout, codec, planes, row, .. } = *task;
+        let Self { task, values, signs, second_signs, room, out, kept, own } = self;
+        let RowTask { layout, row, .. } = *task;
         // The next row is asked for all through this one: the earlier half while it is transformed, the later while packets are written.
         let (soon, later) = task.ahead.split_at(task.ahead.len() / 2);
         let Prepared { unit, twice, energy } = prepare(lanes, task, values, signs, second_signs, soon)?;
-        let mut later = Ahead::new(later);
-        // A rotation keeps the energy, so what the statistics will say of it is known but for its rounding.
-        let important = task.importance.of(f64::from(energy) / values.len() as f64);
-        let mut energy = 0.0;
-        let mut rest = out;
+        let mut writer = Writer {
+            task,
+            // A rotation keeps the energy, so what the statistics will say of it is known but for its rounding.
+            important: task.importance.of(f64::from(energy) / values.len() as f64),
+            twice,
+            room,
+            later: Ahead::new(later),
+            rest: out,
+            energy: 0.0,
+        };
+        if let Some(out) = kept {
+            return Keeping { own, signs: (signs, second_signs), out }.write(lanes, writer, values, unit);
+        }
         let (mut eight, mut places) = (EightStatistics::new(), layout.row_places(row));
         for (nth, (index, place)) in layout.row_places(row).enumerate() {
             if nth % EightStatistics::LEN == 0 {
                 eight = next_statistics(lanes, values, &mut places, unit);
             }
-            let Some((statistics, inverse)) = eight.get(nth % EightStatistics::LEN) else {
-                return Err(RowError::TooLarge);
-            };
-            let (packet, tail) = rest.split_at_mut(HEADER_LEN + codec.plane_offset(planes, place.len()));
-            rest = tail;
-            // Half a packet's coordinates.
-            later.lines(place.len() / BLOCK);
-            // Where the next packet goes.
-            let ahead = Ahead::new(&rest[..packet.len().min(rest.len())]);
-            task.write_header(index, place.len(), (statistics, twice), important, packet);
-            energy += place.len() as f64 * f64::from(statistics.sigma).powi(2);
-            let words = match &mut own {
-                Some(own) => {
-                    own.statistics.push(statistics);
-                    own.words.of_mut(place.clone())
-                }
-                None => &mut [],
-            };
-            lanes.outlined(Quantise {
-                values: &values[place],
-                peak: statistics.peak,
-                inverse,
-                planes,
-                body: &mut packet[HEADER_LEN..],
-                ahead,
-                room: &mut *room,
-                words,
-            });
+            let statistics = eight.get(nth % EightStatistics::LEN).ok_or(RowError::TooLarge)?;
+            writer.packet(lanes, index, &values[place], statistics, &mut []);
         }
-        Ok(Written { energy, important, twice })
+        Ok(writer.written())
+    }
+}
+
+/// Writes the packets of a row one behind the other.
+pub(super) struct Writer<'a> {
+    pub(super) task: &'a RowTask<'a>,
+    important: bool,
+    pub(super) twice: bool,
+    room: &'a mut Room,
+    /// What is asked for meanwhile.
+    later: Ahead,
+    /// Where the rest of the packets go.
+    rest: &'a mut [u8],
+    energy: f64,
+}
+
+impl Writer<'_> {
+    /// Writes a packet of those rotated values; statistics come with what multiplies values into zone widths. `words`, as many as values or none, get its code words.
+    #[inline(always)]
+    pub(super) fn packet<L: Planes>(
+        &mut self,
+        lanes: L,
+        index: usize,
+        values: &[f32],
+        (statistics, inverse): (Statistics, f32),
+        words: &mut [u32],
+    ) {
+        let RowTask { codec, planes, .. } = *self.task;
+        let (packet, tail) = std::mem::take(&mut self.rest)
+            .split_at_mut(HEADER_LEN + codec.plane_offset(planes, values.len()));
+        self.rest = tail;
+        // Half a packet's coordinates.
+        self.later.lines(values.len() / BLOCK);
+        // Where the next packet goes.
+        let ahead = Ahead::new(&self.rest[..packet.len().min(self.rest.len())]);
+        self.task.write_header(index, values.len(), (statistics, self.twice), self.important, packet);
+        self.energy += values.len() as f64 * f64::from(statistics.sigma).powi(2);
+        lanes.outlined(Quantise {
+            values,
+            peak: statistics.peak,
+            inverse,
+            planes,
+            body: &mut packet[HEADER_LEN..],
+            ahead,
+            room: self.room,
+            words,
+        });
+    }
+
+    /// What has become of the row, when all packets are written.
+    pub(super) fn written(&self) -> Written {
+        let Self { energy, important, twice, .. } = *self;
+        Written { energy, important, twice }
     }
 }
 

@@ -22,8 +22,10 @@ pub(crate) struct Scratch {
     pub(crate) codes: Vec<u32>,
     pub(crate) last: Vec<u32>,
     pub(crate) dither: Vec<u32>,
-    /// What a receiver would hold of the row.
+    /// What is between a row's packets and what their receiver holds.
     pub(crate) own: super::own::Own,
+    /// What a receiver holds of the row as f32, where it is wanted in another format.
+    pub(crate) kept: Vec<f32>,
 }
 
 thread_local! {

@@ -2,14 +2,11 @@
 
 use super::choice::{EncodedRow, RowChoice};
 use super::message::{Message, Shape};
-use super::receiver::{RowReceiver, put_row};
+use super::receiver::RowReceiver;
 use super::sealing::seal_row;
 use crate::baselines;
 use crate::decode::decoding::Decoding;
-use crate::decode::reception::Precision;
-use crate::decode::row::{Put, RowDecoder};
 use crate::element::Element;
-use crate::encode::own::Own;
 use crate::encode::row::{RowError, RowTask, Written};
 use crate::encode::scratch::with_scratch;
 use crate::rotate::Job;
@@ -320,11 +317,11 @@ impl Encoder {
         envelope: Envelope,
         choice: RowChoice,
         packets: &mut [u8],
-        own: Option<&mut [O]>,
+        mut own: Option<&mut [O]>,
     ) -> Result<EncodedRow, EncodeError> {
         let RowChoice { planes, importance } = choice;
         with_scratch(|scratch| {
-            let (mut wide, mut kept) = (std::mem::take(&mut scratch.wide), std::mem::take(&mut scratch.own));
+            let (mut wide, mut kept) = (std::mem::take(&mut scratch.wide), std::mem::take(&mut scratch.kept));
             let task = RowTask {
                 layout: &self.layout,
                 row,
@@ -350,20 +347,23 @@ impl Encoder {
             let (_, bare) =
                 packets.split_at_mut(packets.len() - self.layout.row_len(self.codec, row, planes, false));
             let written = task.encode(bare, |bare| match self.codec {
-                Codec::Rht => task.write(scratch, bare, own.is_some().then_some(&mut kept)),
+                Codec::Rht => {
+                    let own = own.as_deref_mut().map(|own| O::as_f32_or(own, &mut kept));
+                    task.write(scratch, bare, own)
+                }
                 _ => baselines::write_row(&task, scratch, bare),
             });
             if let (Ok(written), Some(own)) = (&written, own) {
                 match self.codec {
                     _ if written.energy.is_nan() => own.fill(O::NAN),
-                    Codec::Rht => decode_own(&task, &kept, written.twice, own),
+                    Codec::Rht => O::settle(&kept, own),
                     _ => self.decode_packets(row, envelope, planes, bare, own),
                 }
             }
             if let (Ok(_), Some(sealer)) = (&written, &self.sealer) {
                 seal_row(sealer, &self.layout, row, (self.codec, planes), packets);
             }
-            (scratch.wide, scratch.own) = (wide, kept);
+            (scratch.wide, scratch.kept) = (wide, kept);
             let Written { energy, important, twice } =
                 written.map_err(|error| self.explain(row, values, error))?;
             let figure = energy / self.layout.row_range(row).len() as f64;
@@ -406,16 +406,4 @@ impl Encoder {
             }
         }
     }
-}
-
-/// Decodes what was kept of a row while it was encoded.
-fn decode_own<O: Element>(task: &RowTask<'_>, own: &Own, twice: bool, out: &mut [O]) {
-    let precision = |nth: usize| {
-        let statistics = *own.statistics.get(nth)?;
-        Some(Precision { statistics, planes: task.planes, more: 0 })
-    };
-    let RowTask { layout, row, key, codec, isa, .. } = *task;
-    let decoding = Decoding::Unbiased;
-    let decoder = RowDecoder { layout, row, key, decoding, isa, twice, precision: &precision };
-    put_row(codec, &decoder, &own.words, Put::Store, out);
 }

@@ -16,9 +16,10 @@ use std::arch::x86_64::{
     _mm256_packs_epi16, _mm256_packs_epi32, _mm256_permute_ps, _mm256_permute2f128_ps,
     _mm256_permutevar8x32_epi32, _mm256_permutevar8x32_ps, _mm256_set_m128, _mm256_set1_epi8,
     _mm256_set1_epi32, _mm256_set1_ps, _mm256_setr_epi8, _mm256_setr_epi32, _mm256_setr_ps,
-    _mm256_setzero_si256, _mm256_slli_epi64, _mm256_sllv_epi32, _mm256_srli_epi32, _mm256_srli_epi64,
-    _mm256_storeu_ps, _mm256_storeu_si256, _mm256_sub_epi32, _mm256_sub_ps, _mm256_unpackhi_epi8,
-    _mm256_unpackhi_epi16, _mm256_unpacklo_epi8, _mm256_unpacklo_epi16, _mm256_xor_ps, _mm256_xor_si256,
+    _mm256_setzero_si256, _mm256_slli_epi32, _mm256_slli_epi64, _mm256_sllv_epi32, _mm256_srli_epi32,
+    _mm256_srli_epi64, _mm256_storeu_ps, _mm256_storeu_si256, _mm256_sub_epi32, _mm256_sub_ps,
+    _mm256_unpackhi_epi8, _mm256_unpackhi_epi16, _mm256_unpacklo_epi8, _mm256_unpacklo_epi16, _mm256_xor_ps,
+    _mm256_xor_si256,
 };
 
 /// The proof that the machine has AVX2 and FMA.
@@ -111,6 +112,7 @@ impl Lanes for Vectors {
         max_u(a: __m256i, b: __m256i) -> __m256i = _mm256_max_epu32(a, b);
         shift_right_22(v: __m256i) -> __m256i = _mm256_srli_epi32::<22>(v);
         shift_right_28(v: __m256i) -> __m256i = _mm256_srli_epi32::<28>(v);
+        shift_left_8(v: __m256i) -> __m256i = _mm256_slli_epi32::<8>(v);
         less_where_greater(v: __m256i, a: __m256i, b: __m256i) -> __m256i
             = _mm256_add_epi32(v, _mm256_cmpgt_epi32(a, b));
         lookup(table: __m256, index: __m256i) -> __m256 = _mm256_permutevar8x32_ps(table, index);

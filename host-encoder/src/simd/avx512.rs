@@ -16,8 +16,9 @@ use std::arch::x86_64::{
     _mm512_loadu_si512, _mm512_mask_blend_epi32, _mm512_mask_sub_epi32, _mm512_max_epu32, _mm512_min_epu32,
     _mm512_movm_epi32, _mm512_mul_epu32, _mm512_mul_ps, _mm512_or_si512, _mm512_permute_ps,
     _mm512_permutexvar_epi32, _mm512_permutexvar_ps, _mm512_reduce_max_epu32, _mm512_set1_epi32,
-    _mm512_set1_ps, _mm512_setr_ps, _mm512_shuffle_f32x4, _mm512_slli_epi64, _mm512_srli_epi32,
-    _mm512_srli_epi64, _mm512_storeu_ps, _mm512_storeu_si512, _mm512_sub_ps, _mm512_xor_si512,
+    _mm512_set1_ps, _mm512_setr_ps, _mm512_shuffle_f32x4, _mm512_slli_epi32, _mm512_slli_epi64,
+    _mm512_srli_epi32, _mm512_srli_epi64, _mm512_storeu_ps, _mm512_storeu_si512, _mm512_sub_ps,
+    _mm512_xor_si512,
 };
 
 /// The proof that the machine has AVX-512 F, BW, DQ, VL, VBMI and GFNI.
@@ -106,6 +107,7 @@ impl Lanes for Avx512 {
 
         shift_right_22(v: __m512i) -> __m512i = _mm512_srli_epi32::<22>(v);
         shift_right_28(v: __m512i) -> __m512i = _mm512_srli_epi32::<28>(v);
+        shift_left_8(v: __m512i) -> __m512i = _mm512_slli_epi32::<8>(v);
         less_where_greater(v: __m512i, a: __m512i, b: __m512i) -> __m512i
             = _mm512_mask_sub_epi32(v, _mm512_cmpgt_epi32_mask(a, b), v, _mm512_set1_epi32(1));
 

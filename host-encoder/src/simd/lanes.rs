@@ -80,6 +80,8 @@ pub(crate) trait Lanes: Copy {
     fn shift_right_22(self, v: Self::U) -> Self::U;
     /// v / 2^28: the sign of a code word, and the three bits behind it.
     fn shift_right_28(self, v: Self::U) -> Self::U;
+    /// v · 2^8 modulo 2^32: a code in its place in a code word.
+    fn shift_left_8(self, v: Self::U) -> Self::U;
     /// v − 1 in lanes where a > b, read as i32s; v in the others.
     fn less_where_greater(self, v: Self::U, a: Self::U, b: Self::U) -> Self::U;
     /// High and low halves of the products.

@@ -10,8 +10,8 @@ use std::arch::aarch64::{
     vget_low_f32, vget_low_u32, vld1q_f32, vld1q_u32, vmaxq_u32, vmaxvq_u32, vminq_u32, vmlaq_u32,
     vmull_high_u32, vmull_u32, vmulq_f32, vorrq_u32, vpadds_f32, vqtbl2q_u8, vreinterpretq_f32_u32,
     vreinterpretq_s32_u32, vreinterpretq_u8_u32, vreinterpretq_u32_f32, vreinterpretq_u32_s32,
-    vreinterpretq_u32_u8, vreinterpretq_u32_u64, vrev64q_f32, vshrq_n_u32, vst1q_f32, vst1q_u32, vsubq_f32,
-    vtstq_u32, vuzp1q_u32, vuzp2q_u32,
+    vreinterpretq_u32_u8, vreinterpretq_u32_u64, vrev64q_f32, vshlq_n_u32, vshrq_n_u32, vst1q_f32, vst1q_u32,
+    vsubq_f32, vtstq_u32, vuzp1q_u32, vuzp2q_u32,
 };
 
 /// The proof that the machine has NEON, as those with Linux, macOS or Windows do.
@@ -139,6 +139,7 @@ impl Lanes for Neon {
         max_u(a: U, b: U) -> U = |i| vmaxq_u32(a[i], b[i]);
         shift_right_22(v: U) -> U = |i| vshrq_n_u32::<22>(v[i]);
         shift_right_28(v: U) -> U = |i| vshrq_n_u32::<28>(v[i]);
+        shift_left_8(v: U) -> U = |i| vshlq_n_u32::<8>(v[i]);
         // What a comparison finds true is all ones: −1.
         less_where_greater(v: U, a: U, b: U) -> U
             = |i| vaddq_u32(v[i], vcgtq_s32(vreinterpretq_s32_u32(a[i]), vreinterpretq_s32_u32(b[i])));

@@ -84,6 +84,7 @@ impl Lanes for Portable {
         max_u(a: u32, b: u32) -> u32 = |i| if a[i] > b[i] { a[i] } else { b[i] };
         shift_right_22(v: u32) -> u32 = |i| v[i] >> 22;
         shift_right_28(v: u32) -> u32 = |i| v[i] >> 28;
+        shift_left_8(v: u32) -> u32 = |i| v[i] << 8;
         less_where_greater(v: u32, a: u32, b: u32) -> u32
             = |i| v[i].wrapping_sub(u32::from(a[i].cast_signed() > b[i].cast_signed()));
         lookup(table: f32, index: u32) -> f32 = |i| table[(index[i] & 7) as usize];

@@ -45,6 +45,7 @@ impl Kernel for Operations {
                 lanes.max_u(x, y),
                 lanes.shift_right_22(x),
                 lanes.shift_right_28(x),
+                lanes.shift_left_8(x),
                 lanes.less_where_greater(x, x, y),
                 high,
                 low_product,

@@ -18,7 +18,8 @@ use std::str::FromStr;
 use trimwire_agent::driver::interfaces::{describe, interfaces, line_rate_of, select};
 use trimwire_agent::driver::udp::DEFAULT_PORT;
 use trimwire_agent::driver::{
-    Checksums, DEFAULT_LINE_RATE_BPS, Driver, Link, LinkError, Receive, UdpConfig, UdpLink, on_sockets,
+    Checksums, DEFAULT_LINE_RATE_BPS, Driver, Link, LinkError, Pacing, Receive, UdpConfig, UdpLink,
+    on_sockets,
 };
 use trimwire_agent::endpoint::{EndpointConfig, Reliability, Traffic};
 use trimwire_agent::rate::{DctcpConfig, RateConfig, TimelyConfig, TrimTargetConfig};
@@ -244,6 +245,10 @@ pub(crate) struct LinkArgs {
     /// those that do not.
     #[arg(long, value_enum, default_value = "filled")]
     pub(crate) checksums: ChecksumsName,
+    /// Who spaces packets: the kernel, where the queueing disciplines of the interfaces in use hold packets until they are to leave (`tc qdisc replace dev IFACE root fq`), or this process, awake. `auto` looks
+    /// what there is; `kernel` fails where there is none.
+    #[arg(long, env = "TRIMWIRE_PACING", value_enum, default_value = "auto")]
+    pub(crate) pacing: PacingName,
     /// A file of 16 or 32 bytes, the same on all ranks: packets are believed only if they are sealed with it.
     #[arg(long, env = "TRIMWIRE_SEAL_KEY", value_name = "FILE")]
     pub(crate) seal_key: Option<PathBuf>,
@@ -323,6 +328,13 @@ pub(crate) enum ReceiveName {
 pub(crate) enum ChecksumsName {
     Filled,
     Zero,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PacingName {
+    Auto,
+    Kernel,
+    User,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -511,6 +523,11 @@ impl LinkArgs {
             checksums: match self.checksums {
                 ChecksumsName::Filled => Checksums::Filled,
                 ChecksumsName::Zero => Checksums::Zero,
+            },
+            pacing: match self.pacing {
+                PacingName::Auto => Pacing::Auto,
+                PacingName::Kernel => Pacing::Kernel,
+                PacingName::User => Pacing::User,
             },
             ..UdpConfig::on(own, port).map_err(|error| bad_input(anyhow!("--bind: {error}")))?
         });

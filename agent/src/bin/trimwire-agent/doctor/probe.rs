@@ -120,6 +120,7 @@ impl Probe {
             tos,
             segment: payload.len(),
             payload,
+            departs_ns: 0,
         };
         let headers = if to.is_ipv4() { 28 } else { 48 };
         let dscp = DscpPlan::default();
@@ -190,7 +191,14 @@ pub(super) fn tally(link: &mut UdpLink, packets: &Packets, echo: bool) -> anyhow
                 if echo {
                     let (payload, segment) = (Bytes::copy_from_slice(payload), payload.len());
                     let (to, origin) = (arrived.source, Origin::Listening(0));
-                    back.push_back(Burst { to, origin, tos: plan.control << 2, payload, segment });
+                    back.push_back(Burst {
+                        to,
+                        origin,
+                        tos: plan.control << 2,
+                        payload,
+                        segment,
+                        departs_ns: 0,
+                    });
                 }
                 return;
             }
@@ -222,7 +230,7 @@ pub(super) fn round_trips(link: &mut UdpLink, to: SocketAddr, times: usize) -> a
         let sent_ns = clock.now_ns();
         let payload = small(0, LENGTH);
         let (tos, origin, segment) = (DscpPlan::default().control << 2, Origin::Listening(0), payload.len());
-        link.send(&mut VecDeque::from([Burst { to, origin, tos, payload, segment }]))?;
+        link.send(&mut VecDeque::from([Burst { to, origin, tos, payload, segment, departs_ns: 0 }]))?;
         while clock.now_ns() < sent_ns + 100_000_000 {
             let mut back = false;
             link.receive(&mut |_, payload| back |= payload.starts_with(MAGIC))?;

@@ -1,12 +1,13 @@
-//! A message's rows: packets in one buffer, a receiver for each row.
+//! A message's rows: packets in one buffer, a receiver for each row, in the memory of those before it.
 
 use super::super::super::clock::{Span, time};
 use super::super::super::measure::envelope;
 use super::{Sent, Shape};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use rayon::iter::{IndexedParallelIterator as _, IntoParallelRefMutIterator as _, ParallelIterator as _};
 use std::hint::black_box;
 use std::ops::Range;
+use std::sync::Mutex;
 use trimwire_encoder::{
     Decoder, Decoding, Element, Encoder, Isa, Job, Layout, RowChoice, RowReceiver, Sealer,
 };
@@ -25,7 +26,8 @@ pub(super) struct Traffic {
     packets: Vec<u8>,
     /// Where each packet lies in them.
     places: Vec<Range<usize>>,
-    receivers: Vec<RowReceiver>,
+    /// Who vouches for them, where they are sealed.
+    sealer: Option<Sealer>,
 }
 
 /// What becomes of what is received.
@@ -51,21 +53,12 @@ impl Traffic {
             start..end
         };
         let places: Vec<_> = (0..layout.packets()).map(place).collect();
-        let receiver = |row| {
-            let receiver = RowReceiver::new(&layout, row, JOB, envelope(MESSAGE), Decoding::Unbiased);
-            let receiver = receiver.with_codec(codec).with_planes(planes);
-            match &sealer {
-                Some(sealer) => receiver.sealed(sealer.clone()),
-                None => receiver,
-            }
-        };
-        let receivers = (0..layout.rows()).map(receiver).collect();
         let encoder = Encoder::new(layout.clone(), JOB).with_codec(codec);
-        let encoder = match sealer {
-            Some(sealer) => encoder.sealed(sealer),
+        let encoder = match &sealer {
+            Some(sealer) => encoder.sealed(sealer.clone()),
             None => encoder,
         };
-        Self { layout, sent, encoder, packets: vec![0; end], places, receivers }
+        Self { layout, sent, encoder, packets: vec![0; end], places, sealer }
     }
 
     /// Times encoding every row to its place in the buffer.
@@ -115,13 +108,17 @@ impl Traffic {
         put: Put,
         out: &mut [E],
     ) -> Result<Span> {
-        let receivers = std::mem::take(&mut self.receivers);
-        self.receivers = receivers.into_iter().map(|receiver| receiver.with_isa(isa)).collect();
         let (layout, packets, places) = (&self.layout, &self.packets, &self.places);
-        let mut rows: Vec<_> = self.receivers.iter_mut().zip(row_values_mut(layout, out)).collect();
-        timed(parallel, &mut rows, |(receiver, out)| {
-            receiver.reset(envelope(MESSAGE));
-            for index in layout.row_packets(receiver.row()) {
+        let mut rows: Vec<_> = row_values_mut(layout, out).enumerate().collect();
+        // As collectives do it: a row takes over the memory of one that is done.
+        let spent = Mutex::new(Vec::new());
+        let lent = || spent.lock().map_err(|_| anyhow!("another thread panicked"));
+        timed(parallel, &mut rows, |(row, out)| {
+            let mut receiver = self.receiver(*row).with_isa(isa);
+            if let Some(spent) = lent()?.pop() {
+                receiver = receiver.reusing(spent);
+            }
+            for index in layout.row_packets(*row) {
                 if let Some(soon) = places.get(index + AHEAD) {
                     Decoder::prefetch(&packets[soon.clone()]);
                 }
@@ -132,9 +129,19 @@ impl Traffic {
                 Put::Store => receiver.decode_into(black_box(out))?,
                 Put::Add => receiver.add_into(black_box(out))?,
             }
+            lent()?.push(receiver);
             Ok(())
         })
         .context("a row of our own was refused")
+    }
+
+    fn receiver(&self, row: usize) -> RowReceiver {
+        let receiver = RowReceiver::new(&self.layout, row, JOB, envelope(MESSAGE), Decoding::Unbiased);
+        let receiver = receiver.with_codec(self.sent.codec).with_planes(self.sent.planes);
+        match &self.sealer {
+            Some(sealer) => receiver.sealed(sealer.clone()),
+            None => receiver,
+        }
     }
 
     fn choice(&self) -> RowChoice {
