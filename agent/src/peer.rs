@@ -5,6 +5,7 @@
 
 mod early;
 mod figures;
+mod greeting;
 mod over;
 mod receive;
 mod session;
@@ -22,12 +23,13 @@ use crate::snapshot::PeerStats;
 use crate::spray::Spray;
 use crate::transfer::agreement::{self, Agreement};
 use crate::transfer::incoming::{Arrival, Incoming, Senders};
-use crate::transfer::outgoing::{self, Outgoing};
+use crate::transfer::outgoing::{self, Outgoing, When};
 use crate::transfer::path::PathEstimate;
-use crate::transfer::{TransferError, backoff};
+use crate::transfer::{Slowdown, TransferError};
 use crate::wire::cut_map::CutMap;
 use crate::wire::{Abort, Reason};
 use early::Early;
+use greeting::Greeted;
 use over::{Ending, Over, before};
 use session::Session;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -65,6 +67,12 @@ pub(crate) struct Context<'a> {
     pub(crate) spent: &'a mut Vec<RowReceiver>,
 }
 
+impl Context<'_> {
+    fn when(&self, slowed_ns: u64) -> When {
+        When { now_ns: self.now_ns, arrived_ns: self.now_ns.saturating_sub(self.age_ns), slowed_ns }
+    }
+}
+
 /// The connection to another rank.
 #[derive(Debug)]
 pub(crate) struct Peer {
@@ -73,6 +81,7 @@ pub(crate) struct Peer {
     session: Session,
     /// HELLOs that nobody has answered, and since when.
     hellos: Option<(u64, u32)>,
+    greeted: Greeted,
     /// Since when the peer has been asked for a sign of life, and given none.
     asked_since_ns: Option<u64>,
     rate: Box<dyn RateLaw>,
@@ -81,6 +90,9 @@ pub(crate) struct Peer {
     /// The path in use, and packets that are still to go that way.
     on_path: (u16, u32),
     estimate: PathEstimate,
+    /// When something was heard last of data on its way, or the first of it left.
+    silent_since_ns: u64,
+    slowdown: Slowdown,
     sends: BTreeMap<u32, Outgoing>,
     receives: BTreeMap<u32, Incoming>,
     /// Those of which something has arrived, and not yet what is wanted.
@@ -128,11 +140,14 @@ impl Peer {
                 config.incarnations.get(&rank).copied(),
             ),
             hellos: None,
+            greeted: Greeted::Never,
             asked_since_ns: None,
             rate: config.rate.build(&path),
             pacer: Pacer::with_burst_time(config.burst_wire_ns),
             spray: Spray::new(paths, seed),
-            estimate: PathEstimate::new(config.host_jitter_ns),
+            estimate: PathEstimate::new(config.host_jitter_ns, config.trim_delay_ns),
+            silent_since_ns: 0,
+            slowdown: Slowdown::default(),
             on_path: (0, 0),
             sends: BTreeMap::new(),
             receives: BTreeMap::new(),
@@ -402,53 +417,7 @@ impl Peer {
         self.control.clear();
         self.early.forget(|_| true);
         self.received = Over::default();
-        (self.hellos, self.asked_since_ns) = (None, None);
-    }
-
-    /// Sends a HELLO, and more until the peer shows that it knows us.
-    fn greet(&mut self, cx: &mut Context<'_>) {
-        if self.hellos.is_none() && self.session.address().is_some() {
-            self.hellos = Some((cx.now_ns, 0));
-            self.control.push_back(Due::Hello { answer: false, to: None });
-            self.arm_hello(cx);
-        }
-    }
-
-    fn arm_hello(&mut self, cx: &Context<'_>) {
-        let timeouts = &cx.config.timeouts;
-        let times = self.hellos.map_or(0, |(_, times)| times);
-        let wait_ns = backoff(timeouts.initial_ns.max(timeouts.min_ns), times, timeouts.max_ns);
-        self.timers.set(Timer::Session, Some(cx.now_ns.saturating_add(wait_ns)));
-    }
-
-    fn on_session_timeout(&mut self, cx: &mut Context<'_>) {
-        let Some((since_ns, times)) = self.hellos else { return };
-        // Who only receives need not be known.
-        let content = self.session.is_open() && self.sends.is_empty();
-        if self.session.is_confirmed() || content || self.is_idle() {
-            self.hellos = None;
-            return;
-        }
-        let silent_ns = cx.now_ns.saturating_sub(since_ns);
-        if silent_ns >= cx.config.timeouts.patience_ns {
-            self.hellos = None;
-            let probes = times + 1;
-            let ids: Vec<u32> = self.sends.keys().copied().collect();
-            for message in ids {
-                let (peer, stats) =
-                    (self.rank, self.sends.get(&message).map(|t| t.stats).unwrap_or_default());
-                let (packets, missing) = (stats.packets, stats.missing);
-                self.fail_send(
-                    cx,
-                    message,
-                    TransferError::Unanswered { peer, message, packets, missing, probes, silent_ns },
-                );
-            }
-            return;
-        }
-        self.hellos = Some((since_ns, times.saturating_add(1)));
-        self.control.push_back(Due::Hello { answer: false, to: None });
-        self.arm_hello(cx);
+        (self.hellos, self.greeted, self.asked_since_ns) = (None, Greeted::Never, None);
     }
 
     /// When to call [`Self::on_timeout`] next.

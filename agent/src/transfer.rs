@@ -17,15 +17,20 @@
 
 pub(crate) mod agreement;
 mod board;
+mod exchange;
 mod flight;
 pub(crate) mod incoming;
 mod inquiry;
 pub(crate) mod outgoing;
 pub(crate) mod path;
 mod repairs;
+mod silence;
 mod trial;
 
 pub use crate::outcome::{TransferError, TransferStats};
+pub use path::{Overtaken, PathEstimate};
+pub use silence::{Silence, Slowdown};
+
 /// Exponential backoff: `base` doubled `times` times, at most `most`.
 pub(crate) fn backoff(base_ns: u64, times: u32, most_ns: u64) -> u64 {
     base_ns.saturating_mul(1 << times.min(20)).min(most_ns.max(base_ns))

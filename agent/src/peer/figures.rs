@@ -1,9 +1,8 @@
 //! What a peer counts of itself.
 
 use super::Peer;
-use crate::rate::Feedback;
 use crate::snapshot::{PathSnapshot, PeerSnapshot, PeerStats};
-use crate::transfer::outgoing::Outgoing;
+use crate::transfer::outgoing::{Heard, Outgoing};
 
 impl Peer {
     pub(crate) fn stats(&self) -> &PeerStats {
@@ -25,12 +24,13 @@ impl Peer {
     }
 
     /// Counts what the peer has told, and hands it to the rate law.
-    pub(super) fn take_feedback(&mut self, feedback: &Feedback) {
+    pub(super) fn take_feedback(&mut self, heard: &Heard) {
+        let feedback = &heard.feedback;
         self.stats.arrived += u64::from(feedback.arrived);
         self.stats.cut += u64::from(feedback.cut);
         self.stats.marked += u64::from(feedback.marked);
         self.stats.lost += u64::from(feedback.lost);
-        self.rate.on_feedback(feedback);
+        self.slowdown.tell(self.rate.as_mut(), feedback, heard.answered);
         self.pacer.heard(
             feedback.arrived,
             feedback.cut.saturating_add(feedback.marked).saturating_add(feedback.lost),

@@ -7,7 +7,6 @@ use super::{Context, DataArrival, Due, Peer};
 use crate::interface::Event;
 use crate::transfer::TransferError;
 use crate::transfer::incoming::Epitaph;
-use crate::transfer::outgoing::When;
 use crate::wire::{Abort, Control, Final, Hello, Identity, Probe, Progress, Reason, Stop};
 use std::net::SocketAddr;
 
@@ -76,6 +75,11 @@ impl Peer {
         self.stats.control_received += 1;
         self.asked_since_ns = None;
         if hello.answer {
+            if !self.session.is_confirmed()
+                && let Some(rtt_ns) = self.greeted.round_trip_ns(cx.now_ns.saturating_sub(cx.age_ns))
+            {
+                self.estimate.control.sample(rtt_ns);
+            }
             self.confirm();
         } else {
             self.answer_hello(source, identity.from, true);
@@ -227,11 +231,12 @@ impl Peer {
             return;
         };
         let (estimate, spray, timeouts) = (&mut self.estimate, &mut self.spray, &cx.config.timeouts);
-        let when = When { now_ns: cx.now_ns, arrived_ns: cx.now_ns.saturating_sub(cx.age_ns) };
-        let (feedback, next) = transfer.on_progress(when, progress, answer, estimate, spray, timeouts);
+        let when = cx.when(self.slowdown.at_ns());
+        let (heard, next) = transfer.on_progress(when, progress, answer, estimate, spray, timeouts);
         cx.stats.unheld += u64::from(std::mem::take(&mut self.estimate.unheld));
-        if let Some(feedback) = feedback {
-            self.take_feedback(&feedback);
+        self.silent_since_ns = self.silent_since_ns.max(transfer.silent_since_ns());
+        if let Some(heard) = heard {
+            self.take_feedback(&heard);
         }
         self.apply(cx, message, next);
     }
@@ -270,10 +275,11 @@ impl Peer {
 
     fn on_stop(&mut self, cx: &mut Context<'_>, message: u32, stop: &Stop<'_>) {
         if let Some(transfer) = self.sends.get_mut(&message) {
-            let when = When { now_ns: cx.now_ns, arrived_ns: cx.now_ns.saturating_sub(cx.age_ns) };
-            let (feedback, next) = transfer.on_stop(when, stop, &mut self.estimate, &cx.config.timeouts);
-            if let Some(feedback) = feedback {
-                self.take_feedback(&feedback);
+            let when = cx.when(self.slowdown.at_ns());
+            let (heard, next) = transfer.on_stop(when, stop, &mut self.estimate, &cx.config.timeouts);
+            self.silent_since_ns = cx.now_ns;
+            if let Some(heard) = heard {
+                self.take_feedback(&heard);
             }
             self.apply(cx, message, next);
         } else if let Some(agreement) = self.agreements.get_mut(&message) {

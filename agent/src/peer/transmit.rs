@@ -140,10 +140,9 @@ impl Peer {
             return None;
         }
         // What nobody has asked for yet has a window of its own, and leaves room for what is asked for.
-        let expected = || self.sends.values().filter(|transfer| !transfer.is_not_expected());
-        let in_flight: u64 = expected().map(Outgoing::in_flight_bytes).sum();
+        let in_flight = self.in_flight_bytes();
         // Of which nothing has been heard yet: it may have to wait where early data does, however much of others is on its way to rows.
-        let unheard = expected().filter(|transfer| !transfer.is_asked_for());
+        let unheard = self.expected().filter(|transfer| !transfer.is_asked_for());
         let unheard: u64 = unheard.map(Outgoing::in_flight_bytes).sum();
         let part = config.window_bytes();
         let path = self.path_bytes().clamp(part, config.window.max(part));
@@ -162,6 +161,15 @@ impl Peer {
         self.sending.iter().find(may_send).copied()
     }
 
+    fn expected(&self) -> impl Iterator<Item = &Outgoing> {
+        self.sends.values().filter(|transfer| !transfer.is_not_expected())
+    }
+
+    /// Bytes on their way, but for those that nobody has asked for.
+    fn in_flight_bytes(&self) -> u64 {
+        self.expected().map(Outgoing::in_flight_bytes).sum()
+    }
+
     /// Twice what the idle path holds at this rate, for acknowledgements come in batches. With many ranks a peer's part of the window is less than that, and a ring, whose ranks send to one other
     /// each, would never fill its link.
     fn path_bytes(&self) -> u64 {
@@ -172,7 +180,14 @@ impl Peer {
 
     /// The next data, which leaves at `departs_ns`: a burst as long as the peer's rate allows.
     pub(crate) fn next_data(&mut self, cx: &mut Context<'_>, departs_ns: u64) -> Option<Data> {
-        let most = self.pacer.burst_limit(self.rate.rate_bps(), FRAME);
+        if self.in_flight_bytes() == 0 {
+            self.silent_since_ns = departs_ns;
+        }
+        // Counted from now: of what leaves in a while nothing can have been heard.
+        let silent_ns = cx.now_ns.saturating_sub(self.silent_since_ns);
+        let rate_bps =
+            self.estimate.rate_in_silence_bps(self.rate.rate_bps(), silent_ns, &cx.config.timeouts);
+        let most = self.pacer.burst_limit(rate_bps, FRAME);
         while let Some(key @ (class, _, message)) = self.next_message(cx.config) {
             if self.on_path.1 == 0 {
                 self.on_path = (self.spray.choose(cx.now_ns), cx.config.packets_per_path.max(1));
@@ -199,7 +214,6 @@ impl Peer {
             self.stats.data_sent += u64::from(chunk.run.packets);
             self.stats.data_bytes_sent += payload;
             self.stats.repairs_sent += u64::from(chunk.run.packets * u32::from(chunk.repair));
-            let rate_bps = self.rate.rate_bps();
             if cx.config.pace_at_line || rate_bps < cx.config.line_rate_bps {
                 self.pacer.sent(departs_ns, bytes, rate_bps, cx.config.burst_ns);
             }

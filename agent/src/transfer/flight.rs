@@ -6,7 +6,7 @@
 use super::path::{Overtaken, PathEstimate};
 use crate::spray::Spray;
 use crate::wire::cut_map::{CutMap, FULL, MapPart};
-use crate::wire::{Echo, Wanted};
+use crate::wire::{Echo, Progress, Wanted};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A packet of a message.
@@ -254,6 +254,11 @@ impl Flight {
         }
     }
 
+    /// When a packet was sent last; 0 where it was not.
+    pub(super) fn sent_ns(&self, index: u32) -> u64 {
+        self.packets.get(index as usize).map_or(0, |packet| packet.sent_ns)
+    }
+
     /// The way that a packet went last.
     pub(super) fn path(&self, index: u32) -> Option<u16> {
         self.packets.get(index as usize).map(|packet| packet.path)
@@ -367,6 +372,17 @@ impl Flight {
         };
         self.lanes.values().filter_map(newest).max()
     }
+}
+
+/// Packets below this have not arrived unless the report says so. Its map ends with the last packet of which anything has; where it counts as many more as missing as there are packets behind, nothing
+/// of these has: what left before a packet that arrived is lost, and no question need tell.
+pub(super) fn told_until(progress: &Progress<'_>, packets: u32) -> u32 {
+    let from = progress.map.map_or(progress.low, |part| part.offset());
+    let end = progress.map.map_or(progress.low, |part| part.end()).min(packets);
+    let runs = progress.map.into_iter().flat_map(|part| part.runs());
+    let missing: u32 = runs.filter(|run| run.planes == 0).map(|run| run.count).sum();
+    let none_behind = from <= progress.low && missing.checked_add(packets - end) == Some(progress.missing);
+    if none_behind { packets } else { end }
 }
 
 #[cfg(test)]

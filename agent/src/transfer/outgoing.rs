@@ -1,9 +1,11 @@
 //! The sending side of a transfer: rows as the application supplies them, repairs of what is lost, and questions at the end.
 
-use super::flight::{Flight, Late, Repair};
+pub(crate) use super::exchange::{Chunk, Heard, Next, When};
+use super::flight::{Flight, Late, Repair, told_until};
 use super::inquiry::Inquiry;
 use super::path::PathEstimate;
 use super::repairs::{Repairs, worth};
+use super::silence::Silence;
 use super::trial::Trial;
 use super::{TransferError, TransferStats, backoff};
 use crate::config::TimeoutConfig;
@@ -16,23 +18,6 @@ use crate::wire::cut_map::CutMap;
 use crate::wire::{Probe, Progress, Report, Stop, Wanted, shape};
 use trimwire_encoder::Layout;
 
-/// What to do after something happened to a transfer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// Wait for the timer, which is set.
-    Wait,
-    /// There is data to send.
-    Data,
-    /// Send a PROBE.
-    Probe,
-    /// Consistent replicas: everything was sent once, and the receiver has said what it has of it.
-    Passed,
-    /// The receiver is content.
-    Done,
-    /// Give up.
-    Failed(TransferError),
-}
-
 /// Consistent replicas: how far a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pass {
@@ -42,21 +27,6 @@ enum Pass {
     Over,
     /// What was to be fetched is; the receiver may be content.
     Settled,
-}
-
-/// When a control packet is taken, and when it came to this host: what it has waited between is no part of a round trip.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct When {
-    pub(crate) now_ns: u64,
-    pub(crate) arrived_ns: u64,
-}
-
-/// Datagrams of data that leave together.
-#[derive(Debug)]
-pub(crate) struct Chunk {
-    pub(crate) run: Run,
-    pub(crate) important: bool,
-    pub(crate) repair: bool,
 }
 
 /// A message on its way to one rank.
@@ -86,6 +56,7 @@ pub(crate) struct Outgoing {
     /// What is sent for the first time goes before repairs, and these by what they are worth.
     best_effort: bool,
     inquiry: Inquiry,
+    silence: Silence,
     trial: Trial,
     /// `Some`: the receiver's application has not asked for it, since then; so often asked.
     not_expected: Option<(u64, u32)>,
@@ -124,6 +95,7 @@ impl Outgoing {
             repairs: Repairs::default(),
             best_effort: outbound.best_effort,
             inquiry: Inquiry::default(),
+            silence: Silence::default(),
             trial: Trial::default(),
             not_expected: None,
             asked_for: false,
@@ -209,6 +181,9 @@ impl Outgoing {
         } else {
             self.next_repair().or_else(|| self.next_first(most))
         }?;
+        if self.flight.in_flight_bytes() == 0 {
+            self.silence.begin(now_ns);
+        }
         for (nth, packet) in chunk.run.payload.chunks(chunk.run.segment).enumerate() {
             self.flight.sent(now_ns, first + nth as u32, path, packet.len());
         }
@@ -270,9 +245,14 @@ impl Outgoing {
             return true;
         }
         if self.timer_ns.is_none() {
-            self.timer_ns = Some(now_ns.saturating_add(estimate.answer_timeout_ns(0, timeouts)));
+            self.timer_ns = Some(now_ns.saturating_add(self.silence.ask_after_ns(estimate, timeouts)));
         }
         false
+    }
+
+    /// Since when nothing has been heard of what is on its way.
+    pub(crate) fn silent_since_ns(&self) -> u64 {
+        self.silence.since_ns()
     }
 
     /// The PROBE that leaves at `now_ns`.
@@ -298,7 +278,7 @@ impl Outgoing {
         }
     }
 
-    /// Takes what an ACK or STATUS says. The feedback is for the rate law, when there is news.
+    /// Takes what an ACK or STATUS says.
     pub(crate) fn on_progress(
         &mut self,
         when: When,
@@ -307,21 +287,24 @@ impl Outgoing {
         estimate: &mut PathEstimate,
         spray: &mut Spray,
         timeouts: &TimeoutConfig,
-    ) -> (Option<Feedback>, Next) {
-        let When { now_ns, arrived_ns } = when;
+    ) -> (Option<Heard>, Next) {
+        let When { now_ns, arrived_ns, slowed_ns } = when;
         self.inquiry.heard();
         let asked_ns =
             if answer { self.inquiry.on_answer(arrived_ns, progress.sequence, estimate) } else { None };
         if self.stopped {
             return (None, Next::Wait);
         }
-        let mut feedback = self.take_report(when, &progress.report, estimate);
+        let mut heard = self.take_report(when, &progress.report, estimate);
+        if heard.is_some() {
+            self.silence.end(now_ns);
+        }
         let echoed = progress.report.echo.and_then(|echo| self.flight.path(echo.packet));
-        if let (Some(path), Some(rtt_ns)) = (echoed, feedback.and_then(|feedback| feedback.rtt_ns)) {
+        if let (Some(path), Some(rtt_ns)) = (echoed, heard.and_then(|heard| heard.feedback.rtt_ns)) {
             spray.on_round_trip(path, rtt_ns);
         }
         if !progress.expected {
-            return (feedback, self.on_not_expected(now_ns, timeouts));
+            return (heard, self.on_not_expected(now_ns, timeouts));
         }
         self.asked_for = true;
         if self.not_expected.take().is_some() {
@@ -345,13 +328,14 @@ impl Outgoing {
                 }
             }
         };
-        let known = progress.map.map_or(0, |part| part.end());
+        let known = told_until(progress, self.packets);
         if let Some(part) = &progress.map {
             let news = self.flight.learn(now_ns, part, estimate, spray, &mut satisfied);
             estimate.overtook(news.overtaken);
             estimate.unheld += u32::from(self.flight.came_early(now_ns));
             if news.improved {
                 self.progress_ns = now_ns;
+                self.silence.end(now_ns);
                 self.trial.improved();
             }
         }
@@ -361,11 +345,14 @@ impl Outgoing {
         if !lost.is_empty() {
             estimate.gave_up();
         }
-        let count = lost.iter().filter(|repair| repair.from_plane == 0).count() as u32;
-        if count > 0 {
+        let gone = || lost.iter().filter(|repair| repair.from_plane == 0);
+        if gone().next().is_some() {
             let repaired = self.flight.wants_every_plane();
             let quiet = Feedback { now_ns, repaired, ..Feedback::default() };
-            feedback.get_or_insert(quiet).lost = count;
+            let heard = heard.get_or_insert(Heard { feedback: quiet, answered: 0 });
+            heard.feedback.lost = gone().count() as u32;
+            let before = |repair: &&Repair| self.flight.sent_ns(repair.index) < slowed_ns;
+            heard.answered = gone().filter(before).count() as u32;
         }
         let every_plane = progress.wanted == Wanted::EveryPlane;
         for repair in lost {
@@ -385,13 +372,13 @@ impl Outgoing {
         if self.trial.is_on() && waited_ns >= timeouts.give_up_ns.min(timeouts.patience_ns) {
             let (peer, message, packets, missing) = (self.to, self.id, self.packets, progress.missing);
             let error = TransferError::Stalled { peer, message, packets, missing, waited_ns };
-            return (feedback, Next::Failed(error));
+            return (heard, Next::Failed(error));
         }
         self.rest(now_ns, estimate, timeouts);
         if !self.all_sent() || !answer || progress.sequence != self.inquiry.sequence() {
-            return (feedback, self.ready());
+            return (heard, self.ready());
         }
-        (feedback, self.on_last_answer(now_ns, progress, known, estimate, timeouts))
+        (heard, self.on_last_answer(now_ns, progress, known, estimate, timeouts))
     }
 
     fn repair(&mut self, repair: Repair) {
@@ -427,7 +414,7 @@ impl Outgoing {
             return Next::Wait;
         }
         if let Some(sent_ns) = self.flight.newest_in_flight_ns() {
-            self.timer_ns = Some(Self::ask_again_ns(now_ns, sent_ns, estimate, timeouts));
+            self.timer_ns = Some(estimate.ask_again_ns(now_ns, sent_ns, timeouts));
             return Next::Wait;
         }
         if progress.bound_holds {
@@ -475,14 +462,6 @@ impl Outgoing {
         Next::Probe
     }
 
-    /// When to ask about packets that may still be on their way: when the last of them should be there, since then their order tells what is lost, and at
-    /// last when they count as lost anyhow.
-    fn ask_again_ns(now_ns: u64, sent_ns: u64, estimate: &PathEstimate, timeouts: &TimeoutConfig) -> u64 {
-        let expected_ns = estimate.expected_ns().map(|expected_ns| sent_ns.saturating_add(expected_ns));
-        let lost_ns = sent_ns.saturating_add(estimate.loss_delay_ns(timeouts));
-        expected_ns.filter(|&at_ns| at_ns > now_ns).unwrap_or(u64::MAX).min(lost_ns.max(now_ns + 1))
-    }
-
     fn on_not_expected(&mut self, now_ns: u64, timeouts: &TimeoutConfig) -> Next {
         let (since_ns, _) = *self.not_expected.get_or_insert((now_ns, 0));
         let waited_ns = now_ns.saturating_sub(since_ns);
@@ -513,11 +492,13 @@ impl Outgoing {
             return;
         }
         let later_ns = now_ns.saturating_add(estimate.answer_timeout_ns(0, timeouts));
+        let silence_ns = now_ns.saturating_add(self.silence.ask_after_ns(estimate, timeouts));
         self.timer_ns = match (self.all_sent(), self.inquiry.is_open()) {
             (false, false) if self.flight.in_flight_bytes() == 0 => None,
+            (false, _) => Some(silence_ns),
             // What is on its way says when to ask again, and not what comes meanwhile.
             (true, false) => match self.flight.newest_in_flight_ns() {
-                Some(sent_ns) => Some(later_ns.min(Self::ask_again_ns(now_ns, sent_ns, estimate, timeouts))),
+                Some(sent_ns) => Some(later_ns.min(estimate.ask_again_ns(now_ns, sent_ns, timeouts))),
                 None if self.pass == Pass::Sending => Some(now_ns),
                 None => Some(later_ns),
             },
@@ -526,7 +507,7 @@ impl Outgoing {
     }
 
     /// Takes the counts that every packet of the receiver carries.
-    fn take_report(&mut self, when: When, report: &Report, estimate: &mut PathEstimate) -> Option<Feedback> {
+    fn take_report(&mut self, when: When, report: &Report, estimate: &mut PathEstimate) -> Option<Heard> {
         let now_ns = when.now_ns;
         let rtt_ns = report.echo.and_then(|echo| self.flight.round_trip_ns(when.arrived_ns, echo));
         if let Some(rtt_ns) = rtt_ns {
@@ -541,7 +522,9 @@ impl Outgoing {
         let marked = report.marked.saturating_sub(before.marked).min(arrived);
         self.reported = *report;
         let repaired = self.flight.wants_every_plane();
-        Some(Feedback { now_ns, rtt_ns, arrived, cut, marked, lost: 0, senders: report.senders, repaired })
+        let feedback =
+            Feedback { now_ns, rtt_ns, arrived, cut, marked, lost: 0, senders: report.senders, repaired };
+        Some(Heard { feedback, answered: 0 })
     }
 
     /// Takes a STOP.
@@ -551,10 +534,10 @@ impl Outgoing {
         stop: &Stop<'_>,
         estimate: &mut PathEstimate,
         timeouts: &TimeoutConfig,
-    ) -> (Option<Feedback>, Next) {
+    ) -> (Option<Heard>, Next) {
         let now_ns = when.now_ns;
         self.inquiry.on_answer(when.arrived_ns, stop.sequence, estimate);
-        let feedback = self.take_report(when, &stop.report, estimate);
+        let heard = self.take_report(when, &stop.report, estimate);
         self.stopped = true;
         self.repairs.clear();
         self.rows.clear();
@@ -564,14 +547,14 @@ impl Outgoing {
         }
         if self.map.as_ref().is_none_or(CutMap::is_complete) {
             self.stats.duration_ns = now_ns.saturating_sub(self.started_ns);
-            return (feedback, Next::Done);
+            return (heard, Next::Done);
         }
         if stop.map.is_none() {
             let (peer, message, packets) = (self.to, self.id, self.packets);
-            return (feedback, Next::Failed(TransferError::NoMap { peer, message, packets }));
+            return (heard, Next::Failed(TransferError::NoMap { peer, message, packets }));
         }
         self.timer_ns = Some(now_ns.saturating_add(estimate.answer_timeout_ns(0, timeouts)));
-        (feedback, Next::Wait)
+        (heard, Next::Wait)
     }
 
     /// The receiver's final cut map, where it was asked for.
@@ -588,6 +571,7 @@ impl Outgoing {
     pub(crate) fn on_timeout(&mut self, now_ns: u64, timeouts: &TimeoutConfig) -> Next {
         self.timer_ns = None;
         self.trial.on_timeout();
+        self.silence.asked();
         let (silent_ns, probes) = self.inquiry.on_timeout(now_ns);
         if silent_ns >= timeouts.give_up_ns {
             return Next::Failed(TransferError::Unanswered {

@@ -6,16 +6,22 @@ use crate::rtt::RttEstimator;
 
 /// The most that a way may take of which nothing is known.
 const UNKNOWN_NS: u64 = 1_000_000_000;
+/// A queue that cuts takes at most so many trim delays: where the fabric file's defaults cut even important packets to one plane.
+const QUEUES: u64 = 4;
+/// In silence a rate falls as far as this part of the law's. What is on its way is bounded besides, and somebody has to find out when packets get through again.
+const LEAST_PART: u64 = 64;
 
 /// Round trips to a peer, and what follows from them.
 #[derive(Debug, Default)]
-pub(crate) struct PathEstimate {
+pub struct PathEstimate {
     /// Of whole DATA packets: forth in the data queue, back in the control queue.
-    pub(crate) data: RttEstimator,
+    pub data: RttEstimator,
     /// Of control packets.
-    pub(crate) control: RttEstimator,
+    pub control: RttEstimator,
     /// What hosts add, ns: a packet is on the wire so much later than was noted.
     host_jitter_ns: u64,
+    /// Time that a queue takes which switches are about to cut.
+    trim_delay_ns: u64,
     /// The most by which packets that arrived had been overtaken, of late.
     overtaken: Overtaken,
     /// How often packets counted as lost for their age while no round trip was known.
@@ -26,15 +32,16 @@ pub(crate) struct PathEstimate {
 
 /// By how much a packet that arrived had been overtaken: how much later, ns, the newest of those that were there before it was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Overtaken {
+pub struct Overtaken {
     /// Among those of its own path.
-    pub(crate) within_ns: u64,
+    pub within_ns: u64,
     /// Among all.
-    pub(crate) across_ns: u64,
+    pub across_ns: u64,
 }
 
 impl Overtaken {
-    pub(crate) fn max(self, other: Self) -> Self {
+    /// The larger of each.
+    pub fn max(self, other: Self) -> Self {
         Self {
             within_ns: self.within_ns.max(other.within_ns),
             across_ns: self.across_ns.max(other.across_ns),
@@ -43,33 +50,34 @@ impl Overtaken {
 }
 
 impl PathEstimate {
-    pub(crate) fn new(host_jitter_ns: u64) -> Self {
-        Self { host_jitter_ns, ..Self::default() }
+    /// Nothing is known but the configuration's [`host_jitter_ns`](crate::config::EndpointConfig) and `trim_delay_ns`.
+    pub fn new(host_jitter_ns: u64, trim_delay_ns: u64) -> Self {
+        Self { host_jitter_ns, trim_delay_ns, ..Self::default() }
     }
 
     /// A data packet sent longer ago than this, and not there, is lost. Where packets are sent again before any is heard of nothing is measured (Karn's algorithm), so the
     /// time doubles until one is (RFC 6298 §5.5), up to the second that TCP begins with (§2.1).
-    pub(crate) fn loss_delay_ns(&self, timeouts: &TimeoutConfig) -> u64 {
+    pub fn loss_delay_ns(&self, timeouts: &TimeoutConfig) -> u64 {
         measured_ns(&self.data, timeouts)
             .unwrap_or_else(|| backoff(timeouts.initial_ns, self.given_up, UNKNOWN_NS))
             .max(timeouts.min_loss_delay_ns + self.host_jitter_ns)
     }
 
     /// Packets counted as lost.
-    pub(crate) fn gave_up(&mut self) {
+    pub fn gave_up(&mut self) {
         if self.data.smoothed_ns().is_none() {
             self.given_up = self.given_up.saturating_add(1);
         }
     }
 
     /// A data packet should have been answered for so long after it was sent: 9/8 of the round trip (RFC 9002 §6.1.2).
-    pub(crate) fn expected_ns(&self) -> Option<u64> {
+    pub fn expected_ns(&self) -> Option<u64> {
         self.data.smoothed_ns().map(|rtt| rtt.saturating_add(rtt / 8))
     }
 
     /// Takes by how much the packets of a report had been overtaken. Windows follow at once, and shrink by and by, as paths change (RFC 8985 §6.2 step 4 doubles its
     /// window for each packet that it repaired for nothing; here packets tell that were late and not lost, before anything is repaired).
-    pub(crate) fn overtook(&mut self, new: Overtaken) {
+    pub fn overtook(&mut self, new: Overtaken) {
         let Overtaken { within_ns, across_ns } = self.overtaken;
         let faded =
             Overtaken { within_ns: within_ns - within_ns / 64, across_ns: across_ns - across_ns / 64 };
@@ -78,7 +86,7 @@ impl PathEstimate {
 
     /// Packets on different paths overtake each other by no more than this: a quarter of the round trip (RFC 8985 §6.2 step 4 starts there); what queues add to it just
     /// now, which may be all on one path and nothing on another; or half as much again as was seen.
-    pub(crate) fn reorder_ns(&self) -> Option<u64> {
+    pub fn reorder_ns(&self) -> Option<u64> {
         let (smoothed_ns, least_ns) = self.data.smoothed_ns().zip(self.data.minimum_ns())?;
         let seen_ns = self.overtaken.across_ns.saturating_add(self.overtaken.across_ns / 2);
         let queues_ns = smoothed_ns.saturating_sub(least_ns);
@@ -86,13 +94,46 @@ impl PathEstimate {
     }
 
     /// Packets on one path: those of one burst have one time of sending, and a host's own queues are not always in order.
-    pub(crate) fn reorder_within_path_ns(&self) -> Option<u64> {
+    pub fn reorder_within_path_ns(&self) -> Option<u64> {
         let seen_ns = self.overtaken.within_ns.saturating_add(self.overtaken.within_ns / 2);
         self.data.minimum_ns().map(|rtt| (rtt / 16).max(seen_ns))
     }
 
+    /// When to ask about packets that may still be on their way, the newest of which left at `sent_ns`: when it should be there, since then their order tells what is lost, and at last when they count
+    /// as lost anyhow.
+    pub fn ask_again_ns(&self, now_ns: u64, sent_ns: u64, timeouts: &TimeoutConfig) -> u64 {
+        let expected_ns = self.expected_ns().map(|expected_ns| sent_ns.saturating_add(expected_ns));
+        let lost_ns = sent_ns.saturating_add(self.loss_delay_ns(timeouts));
+        expected_ns.filter(|&at_ns| at_ns > now_ns).unwrap_or(u64::MAX).min(lost_ns.max(now_ns + 1))
+    }
+
+    /// With data on its way nothing is heard for so long only where something is wrong: two round trips, as for a tail loss probe (RFC 8985 §7.2), or the time-out of RFC 6298 where they
+    /// vary; what the receiver may hold a report back for; and, since a queue may have built up since the last round trip was measured, and data may be in one that control packets overtake, the longest
+    /// of a queue that cuts. `None` before any round trip was measured.
+    pub fn silence_ns(&self, timeouts: &TimeoutConfig) -> Option<u64> {
+        let known = if self.data.smoothed_ns().is_some() { &self.data } else { &self.control };
+        let twice_ns = known.smoothed_ns()?.saturating_mul(2);
+        let round_trips_ns = measured_ns(known, timeouts)?.max(twice_ns);
+        let others_ns = timeouts.ack_delay_ns.saturating_add(self.host_jitter_ns);
+        Some(
+            round_trips_ns
+                .saturating_add(others_ns)
+                .saturating_add(QUEUES.saturating_mul(self.trim_delay_ns)),
+        )
+    }
+
+    /// The rate at which data leaves, of a law's, bit/s, when for so long nothing has been heard of what is on its way. It falls with the time: a receiver that is gone, or a queue that takes the packets of
+    /// others alone, tells of no loss (RFC 9002 §7.6 takes a window to its minimum then; RFC 5681 §3.1 to a segment). The law hears of it as soon as it is known what became of the packets.
+    pub fn rate_in_silence_bps(&self, law_bps: u64, silent_ns: u64, timeouts: &TimeoutConfig) -> u64 {
+        let Some(usual_ns) = self.silence_ns(timeouts).filter(|&usual_ns| usual_ns < silent_ns) else {
+            return law_bps;
+        };
+        let reduced_bps = u128::from(law_bps) * u128::from(usual_ns) / u128::from(silent_ns);
+        (reduced_bps as u64).max(law_bps / LEAST_PART)
+    }
+
     /// Wait for the answer to a control packet that `unanswered` others went before.
-    pub(crate) fn answer_timeout_ns(&self, unanswered: u32, timeouts: &TimeoutConfig) -> u64 {
+    pub fn answer_timeout_ns(&self, unanswered: u32, timeouts: &TimeoutConfig) -> u64 {
         // Data takes no less time than control, and messages on long ways may be over before a question is answered.
         let measured = measured_ns(&self.control, timeouts).or_else(|| measured_ns(&self.data, timeouts));
         let base = measured.unwrap_or(timeouts.initial_ns).max(timeouts.min_ns);
@@ -164,5 +205,18 @@ mod tests {
             estimate.reorder_ns().is_some_and(|window| (85_000..=90_000).contains(&window)),
             "{estimate:?}"
         );
+    }
+
+    #[test]
+    fn a_rate_falls_with_the_time_of_a_silence_to_a_64th() {
+        let (mut estimate, timeouts) = (PathEstimate::new(0, 20_000), TimeoutConfig::default());
+        assert_eq!(estimate.rate_in_silence_bps(64_000, 1 << 40, &timeouts), 64_000, "nothing is known");
+        estimate.control.sample(10_000);
+        // Three round trips (RFC 6298's first time-out), a report that is held back, and a queue that cuts.
+        let usual_ns = 30_000 + 25_000 + 80_000;
+        assert_eq!(estimate.silence_ns(&timeouts), Some(usual_ns));
+        for (silent_ns, bps) in [(0, 64_000), (usual_ns, 64_000), (2 * usual_ns, 32_000), (u64::MAX, 1_000)] {
+            assert_eq!(estimate.rate_in_silence_bps(64_000, silent_ns, &timeouts), bps, "{silent_ns} ns");
+        }
     }
 }

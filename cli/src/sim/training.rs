@@ -43,21 +43,22 @@ pub(super) fn run(
     let mut wire = Wire::new(training, prepared.setup.payload, hosts, prepared.setup.seed)?;
     let (mut total, mut now_ns, mut nmse) = (Outcome::default(), 0, 0.0);
     let (mut times, mut curve): (Vec<u64>, Vec<(f64, f64)>) = (Vec::new(), vec![(0.0, job.accuracy())]);
+    let whole_job = training.job(&prepared.setup);
     for step in 0..training.steps {
-        let setup = training.step(&prepared.setup, step);
+        let setup = training.step(&whole_job, step, now_ns);
         watch.name(format!("{}, step {} of {}", prepared.name, step + 1, training.steps));
         let mut outcome = simulate(&setup, threads, |progress| watch.tell(progress));
         // What others sent is not the job's, and differs from step to step.
         outcome.flows.retain(|flow| setup.demands[flow.demand].foreground);
-        total.add(&outcome, now_ns);
+        total.add(&outcome);
         if outcome.unfinished > 0 {
             // Nobody has the sum: the job hangs here.
             break;
         }
         let ends = outcome.flows.iter().map(|flow| flow.began_ns + flow.duration_ns);
-        let took_ns = ends.max().unwrap_or(0);
-        now_ns += took_ns;
-        times.push(took_ns);
+        let began_ns = now_ns;
+        now_ns = ends.max().unwrap_or(began_ns);
+        times.push(now_ns - began_ns);
         let gradients = job.gradients();
         let sums = wire.all_reduce(step, &gradients, &outcome)?;
         nmse += relative_error(&sums[0], &exact_sum(&gradients));

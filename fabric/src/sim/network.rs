@@ -96,6 +96,7 @@ impl Network {
                     + routes.one_way_ns(destination, source, super::packet::CONTROL),
                 rate_bps: routes.card_bps(source).min(routes.card_bps(destination)),
                 hosts: topology.hosts,
+                foreground: demand.foreground,
                 seed: mix(seed ^ mix(u64::from(number))),
             };
             let (sender_slot, receiver_slot) = (slot(source, true), slot(destination, false));

@@ -60,6 +60,8 @@ pub(crate) struct Report {
     pub(crate) cut: bool,
     pub(crate) marked: bool,
     pub(crate) entropy: u16,
+    /// How long the receiver has held the report back.
+    pub(crate) held_ns: u32,
     /// When it left.
     pub(crate) sent_ns: u64,
 }

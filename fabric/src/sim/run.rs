@@ -93,13 +93,11 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Takes in what came out of the same demands, begun so much later; what it kept of packets is left out. Flows of other demands are the caller's to leave out.
-    pub fn add(&mut self, later: &Self, after_ns: u64) {
-        let moved =
-            later.flows.iter().map(|flow| FlowOutcome { began_ns: flow.began_ns + after_ns, ..*flow });
-        self.flows.extend(moved);
+    /// Takes in what came out of a later run of the same demands; what it kept of packets is left out. Flows of other demands are the caller's to leave out.
+    pub fn add(&mut self, later: &Self) {
+        self.flows.extend(&later.flows);
         self.unfinished += later.unfinished;
-        self.end_ns = self.end_ns.max(later.end_ns + after_ns);
+        self.end_ns = self.end_ns.max(later.end_ns);
         self.packet_hops += later.packet_hops;
         self.sent += later.sent;
         self.repairs += later.repairs;

@@ -15,6 +15,7 @@ mod trimwire;
 use super::packet::{HEAD, Packet};
 pub use mlt::MltConfig;
 use std::collections::VecDeque;
+pub use trimwire::Peers;
 use trimwire_agent::rate::{PathModel, RateConfig, RateLaw};
 
 /// One flow, as both ends know it.
@@ -33,6 +34,8 @@ pub(crate) struct Flow {
     pub(crate) rate_bps: u64,
     /// Hosts of the network.
     pub(crate) hosts: u32,
+    /// Whether it is what the run is about, and not its background.
+    pub(crate) foreground: bool,
     pub(crate) seed: u64,
 }
 
@@ -147,6 +150,8 @@ pub enum Transport {
     Nscc(NsccConfig),
     /// Ours.
     Trimwire(TrimwireConfig),
+    /// Ours, of ranks that know of each other what the runs before this one have told.
+    Ranks(TrimwireConfig, Peers),
 }
 
 /// DCTCP (SIGCOMM 2010; RFC 8257) over NewReno (RFC 6582) without delayed acknowledgements.
@@ -248,6 +253,14 @@ pub struct TrimwireConfig {
 }
 
 impl Transport {
+    /// The same, with ranks that go on from run to run as an agent's do, where it is ours.
+    pub fn of_a_job(&self, hosts: u32) -> Self {
+        match self {
+            Self::Trimwire(config) => Self::Ranks(*config, Peers::new(hosts)),
+            other => other.clone(),
+        }
+    }
+
     /// The two ends of a flow.
     pub(crate) fn sender(&self, flow: Flow, now_ns: u64) -> Box<dyn Sender> {
         match self {
@@ -255,7 +268,10 @@ impl Transport {
             Self::PFabric(config) => Box::new(pfabric::PFabricSender::new(flow, *config)),
             Self::Ndp(config) => Box::new(ndp::NdpSender::new(flow, *config)),
             Self::Nscc(config) => Box::new(nscc::NsccSender::new(flow, *config)),
-            Self::Trimwire(config) => Box::new(trimwire::TrimwireSender::new(flow, *config, now_ns)),
+            Self::Trimwire(config) => Box::new(trimwire::TrimwireSender::new(flow, *config, now_ns, None)),
+            Self::Ranks(config, peers) => {
+                Box::new(trimwire::TrimwireSender::new(flow, *config, now_ns, Some(peers)))
+            }
         }
     }
 
@@ -265,7 +281,9 @@ impl Transport {
             Self::PFabric(_) => Box::new(board::EachReceiver::new(&flow)),
             Self::Ndp(config) => Box::new(ndp::NdpReceiver::new(&flow, config)),
             Self::Nscc(_) => Box::new(nscc::NsccReceiver::new(&flow)),
-            Self::Trimwire(config) => Box::new(trimwire::TrimwireReceiver::new(flow, config.delivery)),
+            Self::Trimwire(config) | Self::Ranks(config, _) => {
+                Box::new(trimwire::TrimwireReceiver::new(flow, config.delivery))
+            }
         }
     }
 

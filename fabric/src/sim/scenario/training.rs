@@ -2,11 +2,12 @@
 
 use super::file::{TrainingWords, WorkloadWords};
 use super::{Files, Wrong, wrong};
+use crate::sim::network::LinkChange;
 use crate::sim::random::mix;
 use crate::sim::run::Setup;
 use crate::sim::topology::Topology;
 use crate::sim::transport::{Delivery, Transport};
-use crate::sim::workload::{AllReduce, Background, Demand, Sizes, all_reduce};
+use crate::sim::workload::{AllReduce, Background, Begin, Demand, Sizes, all_reduce};
 
 /// Steps at most.
 const MOST_STEPS: u32 = 100_000;
@@ -145,14 +146,33 @@ impl Training {
         AllReduce { bytes: bytes as u64, compute_ns: self.compute_ns, jitter_ns: self.jitter_ns }
     }
 
-    /// A step's network: that of `first`, with other coins, other delays of workers, and other flows in the background. Every step finds queues empty, and rates as at a start.
-    pub fn step(&self, first: &Setup, step: u32) -> Setup {
-        let (hosts, seed) = (first.topology.hosts, mix(first.seed ^ mix(u64::from(step))));
+    /// The network of all steps: that of `first`, whose ranks remember each other.
+    pub fn job(&self, first: &Setup) -> Setup {
+        Setup { transport: first.transport.of_a_job(first.topology.hosts), ..first.clone() }
+    }
+
+    /// A step's network, which begins at `begin_ns`: that of the job, with other coins, other delays of workers, and other flows in the background. Every step finds queues empty, and ranks that know what
+    /// the steps before it have told.
+    pub fn step(&self, job: &Setup, step: u32, begin_ns: u64) -> Setup {
+        let (hosts, seed) = (job.topology.hosts, mix(job.seed ^ mix(u64::from(step))));
         let mut demands: Vec<Demand> = all_reduce(hosts, &self.all_reduce(), seed);
         if let Some((background, rate_bps)) = self.background {
             demands.extend(background.demands(hosts, rate_bps, false, seed));
         }
-        Setup { demands, seed, ..first.clone() }
+        for demand in &mut demands {
+            demand.begin = match demand.begin {
+                Begin::At(at_ns) => Begin::At(begin_ns.saturating_add(at_ns)),
+                Begin::Later(pause_ns) if demand.after.is_empty() => {
+                    Begin::At(begin_ns.saturating_add(pause_ns))
+                }
+                later @ Begin::Later(_) => later,
+            };
+        }
+        let later =
+            |change: &LinkChange| LinkChange { at_ns: begin_ns.saturating_add(change.at_ns), ..*change };
+        let changes = job.changes.iter().map(later).collect();
+        let limit_ns = begin_ns.saturating_add(job.limit_ns);
+        Setup { demands, changes, seed, limit_ns, ..job.clone() }
     }
 
     /// The demand by which a worker's part of another's shard travels, or, `gathered`, a worker's own sum to another.
@@ -164,7 +184,9 @@ impl Training {
 
 fn coding(transport: &Transport, compression: f64) -> Result<Coding, Wrong> {
     let planes = match transport {
-        Transport::Trimwire(config) => !matches!(config.delivery, Delivery::Drop { .. }),
+        Transport::Trimwire(config) | Transport::Ranks(config, _) => {
+            !matches!(config.delivery, Delivery::Drop { .. })
+        }
         _ => false,
     };
     match (planes, compression) {

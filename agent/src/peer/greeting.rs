@@ -1,0 +1,79 @@
+//! HELLOs that this rank sends by itself.
+
+use super::timers::Timer;
+use super::{Context, Due, Peer};
+use crate::transfer::{TransferError, backoff};
+
+/// Whether this peer was greeted in this session: the answer to the only HELLO tells a first round trip, as a handshake does (RFC 9002 §6.2.2; Karn's algorithm).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Greeted {
+    Never,
+    /// Then. Another one may have followed within its round trip; to which the answer is, it does not say, so that the time counts from the first.
+    Once(u64),
+    /// And again, since there was no answer for long.
+    Again,
+}
+
+impl Greeted {
+    /// A HELLO that is not repeated.
+    pub(super) fn first(&mut self, now_ns: u64) {
+        if *self == Self::Never {
+            *self = Self::Once(now_ns);
+        }
+    }
+
+    /// The answer has come.
+    pub(super) fn round_trip_ns(self, now_ns: u64) -> Option<u64> {
+        if let Self::Once(at_ns) = self { now_ns.checked_sub(at_ns) } else { None }
+    }
+}
+
+impl Peer {
+    /// Sends a HELLO, and more until the peer shows that it knows us.
+    pub(super) fn greet(&mut self, cx: &mut Context<'_>) {
+        if self.hellos.is_none() && self.session.address().is_some() {
+            self.hellos = Some((cx.now_ns, 0));
+            self.greeted.first(cx.now_ns);
+            self.control.push_back(Due::Hello { answer: false, to: None });
+            self.arm_hello(cx);
+        }
+    }
+
+    fn arm_hello(&mut self, cx: &Context<'_>) {
+        let timeouts = &cx.config.timeouts;
+        let times = self.hellos.map_or(0, |(_, times)| times);
+        let wait_ns = backoff(timeouts.initial_ns.max(timeouts.min_ns), times, timeouts.max_ns);
+        self.timers.set(Timer::Session, Some(cx.now_ns.saturating_add(wait_ns)));
+    }
+
+    pub(super) fn on_session_timeout(&mut self, cx: &mut Context<'_>) {
+        let Some((since_ns, times)) = self.hellos else { return };
+        // Who only receives need not be known.
+        let content = self.session.is_open() && self.sends.is_empty();
+        if self.session.is_confirmed() || content || self.is_idle() {
+            self.hellos = None;
+            return;
+        }
+        let silent_ns = cx.now_ns.saturating_sub(since_ns);
+        if silent_ns >= cx.config.timeouts.patience_ns {
+            self.hellos = None;
+            let probes = times + 1;
+            let ids: Vec<u32> = self.sends.keys().copied().collect();
+            for message in ids {
+                let (peer, stats) =
+                    (self.rank, self.sends.get(&message).map(|t| t.stats).unwrap_or_default());
+                let (packets, missing) = (stats.packets, stats.missing);
+                self.fail_send(
+                    cx,
+                    message,
+                    TransferError::Unanswered { peer, message, packets, missing, probes, silent_ns },
+                );
+            }
+            return;
+        }
+        self.hellos = Some((since_ns, times.saturating_add(1)));
+        self.greeted = Greeted::Again;
+        self.control.push_back(Due::Hello { answer: false, to: None });
+        self.arm_hello(cx);
+    }
+}
