@@ -271,8 +271,9 @@ fn incasts_by_the_default_law_take_the_model_the_agents_time_and_cuts() {
     for (hosts, rows) in INCASTS {
         for delivery in [CUT, Delivery::RepairCut] {
             let (theirs, ours) = Means::both(hosts, rows, delivery);
-            assert!(theirs.cut > 0.05, "{theirs:?}");
-            assert!(off(ours.time, theirs.time) < 0.03, "{hosts} {rows} {delivery:?}: {theirs:?}, {ours:?}");
+            // Few of what is repaired since receivers tell how many send to them.
+            assert!(theirs.cut > if delivery == CUT { 0.05 } else { 0.01 }, "{theirs:?}");
+            assert!(off(ours.time, theirs.time) < 0.015, "{hosts} {rows} {delivery:?}: {theirs:?}, {ours:?}");
             assert!(off(ours.cut, theirs.cut) < 0.05, "{hosts} {rows} {delivery:?}: {theirs:?}, {ours:?}");
         }
     }
