@@ -105,6 +105,11 @@ impl Row {
         packet.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |&end| end as usize)
     }
 
+    /// Bytes of a packet; 0 beyond the last.
+    pub(crate) fn len_of(&self, nth: usize) -> usize {
+        if nth < self.ends.len() { self.edge(nth + 1) - self.edge(nth) } else { 0 }
+    }
+
     /// A packet; empty beyond the last.
     pub(crate) fn packet(&self, nth: usize) -> Bytes {
         if nth < self.ends.len() {

@@ -26,6 +26,7 @@ pub(crate) mod path;
 mod repairs;
 mod silence;
 mod trial;
+mod untold;
 
 pub use crate::outcome::{TransferError, TransferStats};
 pub use path::{Overtaken, PathEstimate};

@@ -1,14 +1,22 @@
 //! Data that arrived before the application expected it: ranks are not in lock-step.
 //!
-//! It is kept, but not acknowledged: what finds no room, or is never asked for, is the sender's to send again. A sender has no more on its way than its window, so
-//! an honest one never finds the store full.
+//! It is kept, but not acknowledged: what finds no room, or is never asked for, is the sender's to send again. A sender knows how much may be here, all its messages together, and has no more on
+//! its way; an honest one never finds the store full.
 
 use crate::transfer::incoming::{Arrival, Tally};
+use crate::transfer::outgoing::Load;
 use crate::wire::Probe;
 use std::collections::BTreeMap;
 
-/// What a message counts for beside its packets, bytes; likewise each packet.
+/// What a packet counts for beside its bytes.
 const OVERHEAD: usize = 64;
+/// Messages of which something is kept, a question at least.
+const MESSAGES: usize = 4_096;
+
+/// What packets take of the store's room.
+pub(super) fn early_bytes(load: Load) -> u64 {
+    load.bytes + load.packets * OVERHEAD as u64
+}
 
 /// What arrived early from one peer.
 #[derive(Debug)]
@@ -47,8 +55,8 @@ impl Early {
     }
 
     fn message(&mut self, id: u32, bytes: usize) -> Option<&mut EarlyMessage> {
-        let bytes = bytes + if self.messages.contains_key(&id) { 0 } else { OVERHEAD };
-        if self.bytes + bytes > self.limit {
+        let is_new = !self.messages.contains_key(&id);
+        if self.bytes + bytes > self.limit || (is_new && self.messages.len() >= MESSAGES) {
             return None;
         }
         self.bytes += bytes;
@@ -63,7 +71,7 @@ impl Early {
     pub(super) fn take(&mut self, id: u32) -> Option<EarlyMessage> {
         let message = self.messages.remove(&id)?;
         let bytes: usize = message.packets.iter().map(|(_, payload)| payload.len() + OVERHEAD).sum();
-        self.bytes = self.bytes.saturating_sub(bytes + OVERHEAD);
+        self.bytes = self.bytes.saturating_sub(bytes);
         Some(message)
     }
 

@@ -2,7 +2,7 @@
 
 use super::Peer;
 use crate::snapshot::{PathSnapshot, PeerSnapshot, PeerStats};
-use crate::transfer::outgoing::{Heard, Outgoing};
+use crate::transfer::outgoing::Heard;
 
 impl Peer {
     pub(crate) fn stats(&self) -> &PeerStats {
@@ -48,7 +48,7 @@ impl Peer {
             rate_bps: self.rate_bps(),
             rtt_ns: self.rtt_ns(),
             least_rtt_ns: self.estimate.data.minimum_ns(),
-            in_flight_bytes: self.sends.values().map(Outgoing::in_flight_bytes).sum(),
+            in_flight_bytes: self.sends.values().map(|transfer| transfer.in_flight().bytes).sum(),
             stats: self.stats,
             paths: paths.collect(),
         }

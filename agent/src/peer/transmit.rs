@@ -1,12 +1,16 @@
 //! What is to be sent to a peer.
 
+use super::early::early_bytes;
 use super::timers::Timer;
 use super::{Context, Due, Peer};
 use crate::config::EndpointConfig;
 use crate::pacing::Pace;
-use crate::transfer::outgoing::{Chunk, Outgoing};
+use crate::transfer::outgoing::{Chunk, Load, Outgoing};
 use crate::wire::{Identity, Progress, Report, Wanted, Writer};
 use std::net::SocketAddr;
+
+/// Layer class, order of `open`, and number of a message.
+type Sending = (u8, u64, u32);
 
 /// Bytes of a frame, by which bursts are measured.
 const FRAME: u64 = 1_500;
@@ -68,7 +72,12 @@ impl Peer {
             Due::Ack(message) => {
                 let transfer = self.receives.get_mut(&message)?;
                 transfer.ack_queued = false;
-                transfer.ack(now_ns, cx.senders, writer)
+                let (payload, more) = transfer.ack(now_ns, cx.senders, writer)?;
+                if more {
+                    transfer.ack_queued = true;
+                    self.control.push_back(due);
+                }
+                Some(payload)
             }
             Due::Status(message) => {
                 let transfer = self.receives.get_mut(&message)?;
@@ -134,40 +143,47 @@ impl Peer {
         self.next_message(config).map(|_| self.pacer.next_ns())
     }
 
-    /// The message that goes first among those that may send.
-    fn next_message(&self, config: &EndpointConfig) -> Option<(u8, u64, u32)> {
+    /// The message that goes first among those that may send, and how many of its packets may.
+    ///
+    /// What the peer has asked for goes to rows; the path bounds it. Everything else may have to wait there where early data does (`early`), and its room is this peer's to keep count of: a window for
+    /// messages that are known to wait, all together, and another one for those of which nothing has been heard.
+    fn next_message(&self, config: &EndpointConfig) -> Option<(Sending, usize)> {
         if !self.session.is_confirmed() {
             return None;
         }
-        // What nobody has asked for yet has a window of its own, and leaves room for what is asked for.
-        let in_flight = self.in_flight_bytes();
-        // Of which nothing has been heard yet: it may have to wait where early data does, however much of others is on its way to rows.
-        let unheard = self.expected().filter(|transfer| !transfer.is_asked_for());
-        let unheard: u64 = unheard.map(Outgoing::in_flight_bytes).sum();
+        let (mut in_flight, mut waiting, mut unheard) = (0, 0, 0);
+        for transfer in self.sends.values() {
+            let load = transfer.in_flight();
+            match transfer.asked_for() {
+                Some(true) => in_flight += load.bytes,
+                Some(false) => waiting += early_bytes(load),
+                None => {
+                    in_flight += load.bytes;
+                    unheard += early_bytes(load);
+                }
+            }
+        }
         let part = config.window_bytes();
-        let path = self.path_bytes().clamp(part, config.window.max(part));
-        let may_send = |&&(_, _, message): &&(u8, u64, u32)| {
-            self.sends.get(&message).is_some_and(|transfer| {
-                let room = if transfer.is_not_expected() {
-                    part.saturating_sub(transfer.in_flight_bytes())
-                } else if transfer.is_asked_for() {
-                    path.saturating_sub(in_flight)
-                } else {
-                    path.saturating_sub(in_flight).min(part.saturating_sub(unheard))
-                };
-                transfer.has_data(room)
-            })
+        let path = self.path_bytes().clamp(part, config.window.max(part)).saturating_sub(in_flight);
+        let may_send = |&(class, order, message): &Sending| {
+            let transfer = self.sends.get(&message).filter(|transfer| transfer.has_data())?;
+            let early = match transfer.asked_for() {
+                Some(true) if path > 0 => return Some(((class, order, message), usize::MAX)),
+                Some(true) => return None,
+                Some(false) => part.saturating_sub(waiting),
+                None if path > 0 => part.min((2 * part).saturating_sub(waiting)).saturating_sub(unheard),
+                None => return None,
+            };
+            let packets = early / early_bytes(Load { packets: 1, bytes: transfer.next_len() as u64 });
+            (packets > 0).then_some(((class, order, message), packets as usize))
         };
-        self.sending.iter().find(may_send).copied()
-    }
-
-    fn expected(&self) -> impl Iterator<Item = &Outgoing> {
-        self.sends.values().filter(|transfer| !transfer.is_not_expected())
+        self.sending.iter().find_map(may_send)
     }
 
     /// Bytes on their way, but for those that nobody has asked for.
     fn in_flight_bytes(&self) -> u64 {
-        self.expected().map(Outgoing::in_flight_bytes).sum()
+        let expected = self.sends.values().filter(|transfer| transfer.asked_for() != Some(false));
+        expected.map(|transfer| transfer.in_flight().bytes).sum()
     }
 
     /// Twice what the idle path holds at this rate, for acknowledgements come in batches. With many ranks a peer's part of the window is less than that, and a ring, whose ranks send to one other
@@ -188,20 +204,20 @@ impl Peer {
         let rate_bps =
             self.estimate.rate_in_silence_bps(self.rate.rate_bps(), silent_ns, &cx.config.timeouts);
         let most = self.pacer.burst_limit(rate_bps, FRAME);
-        while let Some(key @ (class, _, message)) = self.next_message(cx.config) {
+        while let Some((key @ (class, _, message), room)) = self.next_message(cx.config) {
             if self.on_path.1 == 0 {
                 self.on_path = (self.spray.choose(cx.now_ns), cx.config.packets_per_path.max(1));
             }
             let path = self.on_path.0;
             let transfer = self.sends.get_mut(&message)?;
-            let (chunk, pace) = (transfer.next_data(departs_ns, most, path), transfer.pace);
+            let (chunk, pace) = (transfer.next_data(departs_ns, most.min(room), path), transfer.pace);
             if transfer.after_data(departs_ns, &self.estimate, &cx.config.timeouts) {
                 self.queue_probe(message);
             } else {
                 let timer_ns = transfer.timer_ns;
                 self.timers.set(Timer::Outgoing(message), timer_ns);
             }
-            if chunk.is_none() || !self.sends.get(&message).is_some_and(|transfer| transfer.has_data(1)) {
+            if chunk.is_none() || !self.sends.get(&message).is_some_and(|transfer| transfer.has_data()) {
                 self.sending.remove(&key);
             }
             // What was to be repaired has arrived after all: that may have been the last of it.

@@ -1,5 +1,6 @@
 //! Which packets of a message a receiver has, and how much of each.
 
+use super::untold::Untold;
 use crate::wire::cut_map::{CutMap, FULL};
 
 /// Planes held of each packet.
@@ -16,12 +17,15 @@ pub(super) struct Board {
     high: u32,
     missing: u32,
     unfinished: u32,
+    /// Packets of which no report has told what is held.
+    untold: Untold,
 }
 
 impl Board {
     pub(super) fn new(packets: u32, planes: u8, every_plane: bool) -> Self {
         let held = vec![0; packets as usize];
-        Self { held, planes, every_plane, low: 0, high: 0, missing: packets, unfinished: packets }
+        let untold = Untold::new(packets);
+        Self { held, planes, every_plane, low: 0, high: 0, missing: packets, unfinished: packets, untold }
     }
 
     pub(super) fn packets(&self) -> u32 {
@@ -75,6 +79,9 @@ impl Board {
         let Some(slot) = self.held.get_mut(index as usize) else { return false };
         let before = std::mem::replace(slot, held.max(*slot));
         let now = *slot;
+        if now > before {
+            self.untold.add(index);
+        }
         self.high = self.high.max(index + 1);
         self.missing -= u32::from(before == 0 && now > 0);
         self.unfinished -= u32::from(before < self.planes && now >= self.planes);
@@ -92,8 +99,15 @@ impl Board {
         let finished = (0..self.packets()).filter(|&index| newly(self.held(index)));
         let finished: Vec<u32> = finished.collect();
         self.unfinished -= finished.len() as u32;
+        // What was told of them reads otherwise.
+        finished.iter().for_each(|&index| self.untold.add(index));
         self.low = (0..self.packets()).find(|&p| !self.satisfies(self.held(p))).unwrap_or(self.packets());
         if self.every_plane { finished } else { Vec::new() }
+    }
+
+    /// What no report has told, which the writer of one takes packets from.
+    pub(super) fn untold(&mut self) -> &mut Untold {
+        &mut self.untold
     }
 
     /// The final map.

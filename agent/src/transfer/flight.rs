@@ -8,6 +8,7 @@ use crate::spray::Spray;
 use crate::wire::cut_map::{CutMap, FULL, MapPart};
 use crate::wire::{Echo, Progress, Wanted};
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 /// A packet of a message.
 #[derive(Debug, Clone, Copy, Default)]
@@ -55,6 +56,24 @@ pub(super) struct Late {
     pub(super) delay_ns: u64,
 }
 
+/// Packets on their way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Load {
+    pub(crate) packets: u64,
+    /// Of their payloads.
+    pub(crate) bytes: u64,
+}
+
+impl Load {
+    fn add(&mut self, bytes: u16) {
+        (self.packets, self.bytes) = (self.packets + 1, self.bytes + u64::from(bytes));
+    }
+
+    fn remove(&mut self, bytes: u16) {
+        (self.packets, self.bytes) = (self.packets - 1, self.bytes - u64::from(bytes));
+    }
+}
+
 /// Packets that left on one path, in order.
 #[derive(Debug, Default)]
 struct Lane {
@@ -74,10 +93,12 @@ pub(super) struct Flight {
     lanes: BTreeMap<u16, Lane>,
     /// The newest over all lanes.
     delivered_ns: u64,
-    in_flight_bytes: u64,
+    in_flight: Load,
     /// Newest time of sending.
     newest_ns: u64,
     left_out: u32,
+    /// Packets of which the receiver is not known to hold anything.
+    missing: u32,
     /// The receiver says that it has what it wants of all packets below.
     low: u32,
     /// That is every plane of them.
@@ -92,18 +113,19 @@ impl Flight {
             planes,
             lanes: BTreeMap::new(),
             delivered_ns: 0,
-            in_flight_bytes: 0,
+            in_flight: Load::default(),
             newest_ns: 0,
             left_out: 0,
+            missing: packets,
             low: 0,
             low_is_whole,
             wanted: Wanted::AllBut(0),
         }
     }
 
-    /// Bytes that are on their way.
-    pub(super) fn in_flight_bytes(&self) -> u64 {
-        self.in_flight_bytes
+    /// What is on its way.
+    pub(super) fn in_flight(&self) -> Load {
+        self.in_flight
     }
 
     /// Newest time of sending of all packets.
@@ -111,12 +133,12 @@ impl Flight {
         self.newest_ns
     }
 
-    /// Takes what the receiver insists on.
     /// Whether what is cut is sent again.
     pub(super) fn wants_every_plane(&self) -> bool {
         self.wanted == Wanted::EveryPlane
     }
 
+    /// Takes what the receiver insists on.
     pub(super) fn set_wanted(&mut self, wanted: Wanted) {
         self.wanted = wanted;
     }
@@ -150,7 +172,7 @@ impl Flight {
     pub(super) fn sent(&mut self, now_ns: u64, index: u32, path: u16, bytes: usize) {
         let Some(packet) = self.packets.get_mut(index as usize) else { return };
         if packet.in_flight {
-            self.in_flight_bytes -= u64::from(packet.bytes);
+            self.in_flight.remove(packet.bytes);
         }
         (packet.sent_ns, packet.path, packet.bytes) = (now_ns, path, bytes as u16);
         self.newest_ns = self.newest_ns.max(now_ns);
@@ -159,7 +181,7 @@ impl Flight {
         if std::mem::take(&mut packet.left_out) {
             self.left_out -= 1;
         }
-        self.in_flight_bytes += bytes as u64;
+        self.in_flight.add(bytes as u16);
         self.lanes.entry(path).or_default().sent.push_back((now_ns, index));
     }
 
@@ -190,6 +212,7 @@ impl Flight {
                 news.improved = true;
                 let whole = held == self.planes;
                 if before == 0 {
+                    self.missing -= 1;
                     news.arrived += 1;
                     news.cut += u32::from(!whole);
                     spray.on_arrived(packet.path, 1, u32::from(!whole));
@@ -219,7 +242,7 @@ impl Flight {
                 let told = !whole && (attempts == 1 || (before > 0 && plausible));
                 if in_flight && (enough || told) {
                     self.packets[index as usize].in_flight = false;
-                    self.in_flight_bytes -= u64::from(bytes);
+                    self.in_flight.remove(bytes);
                 }
                 if enough && before < least {
                     satisfied(index);
@@ -241,11 +264,12 @@ impl Flight {
                 return;
             }
             if packet.held < enough {
+                self.missing -= u32::from(packet.held == 0);
                 packet.held = enough;
                 satisfied(self.low);
             }
             if std::mem::take(&mut packet.in_flight) {
-                self.in_flight_bytes -= u64::from(packet.bytes);
+                self.in_flight.remove(packet.bytes);
             }
             if std::mem::take(&mut packet.left_out) {
                 self.left_out -= 1;
@@ -278,13 +302,28 @@ impl Flight {
         self.delivered_ns > now_ns
     }
 
-    /// Packets below `known`, of which the receiver has just told what it has, that are lost: overtaken by later ones; or sent before `asked_ns`, when it was asked, and
+    /// Whether a report, which has been taken, leaves nothing unknown: what is known to be there is, and if the receiver lacks no more than the rest, it lacks just that.
+    pub(super) fn knows_all(&self, progress: &Progress<'_>) -> bool {
+        self.missing == progress.missing
+    }
+
+    /// Packets of which a report tells what the receiver has. Its map need not reach as far as what has arrived: an ACK tells what is new.
+    pub(super) fn told(&self, progress: &Progress<'_>) -> Range<u32> {
+        if self.knows_all(progress) {
+            return 0..self.packets.len() as u32;
+        }
+        let Some(part) = &progress.map else { return 0..progress.low };
+        let from = if part.offset() <= progress.low { 0 } else { part.offset() };
+        from..part.end()
+    }
+
+    /// Packets among `told`, of which the receiver has just told what it has, that are lost: overtaken by later ones; or sent before `asked_ns`, when it was asked, and
     /// too long ago. (What was sent after the question may still be on its way however long that is: queues may be longer than any round trip so far.)
     /// Those whose tail was cut off are among them where the receiver wants every plane.
     pub(super) fn lost(
         &mut self,
         now_ns: u64,
-        known: u32,
+        told: &Range<u32>,
         estimate: &PathEstimate,
         late: Option<Late>,
         spray: &mut Spray,
@@ -297,7 +336,7 @@ impl Flight {
                 let Some(packet) = self.packets.get_mut(index as usize) else { break };
                 let current = packet.sent_ns == sent_ns;
                 if current && packet.in_flight {
-                    if index >= known {
+                    if !told.contains(&index) {
                         break;
                     }
                     let overtaken = across_ns
@@ -310,7 +349,7 @@ impl Flight {
                         break;
                     }
                     packet.in_flight = false;
-                    self.in_flight_bytes -= u64::from(packet.bytes);
+                    self.in_flight.remove(packet.bytes);
                     spray.on_lost(packet.path, 1);
                     lost.push(Repair { index, from_plane: packet.held });
                 } else if current
@@ -374,17 +413,6 @@ impl Flight {
     }
 }
 
-/// Packets below this have not arrived unless the report says so. Its map ends with the last packet of which anything has; where it counts as many more as missing as there are packets behind, nothing
-/// of these has: what left before a packet that arrived is lost, and no question need tell.
-pub(super) fn told_until(progress: &Progress<'_>, packets: u32) -> u32 {
-    let from = progress.map.map_or(progress.low, |part| part.offset());
-    let end = progress.map.map_or(progress.low, |part| part.end()).min(packets);
-    let runs = progress.map.into_iter().flat_map(|part| part.runs());
-    let missing: u32 = runs.filter(|run| run.planes == 0).map(|run| run.count).sum();
-    let none_behind = from <= progress.low && missing.checked_add(packets - end) == Some(progress.missing);
-    if none_behind { packets } else { end }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -406,8 +434,8 @@ mod tests {
         flight.learn(now_ns, &part, &estimate(), &mut Spray::new(4, 1), |_| ())
     }
 
-    fn lost(flight: &mut Flight, now_ns: u64, known: u32) -> Vec<u32> {
-        let lost = flight.lost(now_ns, known, &estimate(), LATE, &mut Spray::new(4, 1));
+    fn lost(flight: &mut Flight, now_ns: u64, packets: u32) -> Vec<u32> {
+        let lost = flight.lost(now_ns, &(0..packets), &estimate(), LATE, &mut Spray::new(4, 1));
         lost.iter().map(|repair| repair.index).collect()
     }
 
@@ -424,7 +452,7 @@ mod tests {
         assert_eq!(lost(&mut flight, RTT + 6_000, 4), [0], "packet 1 may be late, on its own path");
         learn(&mut flight, RTT + 9_000, &[0, 0, FULL, FULL]);
         assert_eq!(lost(&mut flight, RTT + 9_000, 4), [1]);
-        assert_eq!(flight.in_flight_bytes(), 0);
+        assert_eq!(flight.in_flight().bytes, 0);
     }
 
     #[test]
@@ -472,7 +500,7 @@ mod tests {
         assert!(lost(&mut flight, RTT, 2).is_empty(), "within the window of its path");
         flight.sent(RTT, 0, 1, 100);
         assert!(lost(&mut flight, RTT + 1_000, 2).is_empty());
-        assert_eq!(flight.in_flight_bytes(), 100);
+        assert_eq!(flight.in_flight().bytes, 100);
     }
 
     #[test]
@@ -481,12 +509,12 @@ mod tests {
         flight.set_wanted(Wanted::EveryPlane);
         flight.sent(0, 0, 0, 100);
         learn(&mut flight, RTT, &[1]);
-        assert_eq!(flight.in_flight_bytes(), 0, "the rest was cut off");
+        assert_eq!(flight.in_flight().bytes, 0, "the rest was cut off");
         flight.sent(RTT, 0, 1, 90);
         learn(&mut flight, 2 * RTT, &[1]);
-        assert_eq!(flight.in_flight_bytes(), 90, "nothing has come of the tail");
+        assert_eq!(flight.in_flight().bytes, 90, "nothing has come of the tail");
         learn(&mut flight, 2 * RTT, &[3]);
-        assert_eq!(flight.in_flight_bytes(), 0, "what has come of it is all that will");
+        assert_eq!(flight.in_flight().bytes, 0, "what has come of it is all that will");
     }
 
     #[test]
@@ -507,7 +535,7 @@ mod tests {
         flight.sent(0, 0, 0, 100);
         flight.sent(1_000, 1, 0, 100);
         learn(&mut flight, RTT, &[4, FULL]);
-        let lost = flight.lost(RTT, 2, &estimate(), LATE, &mut Spray::new(4, 1));
+        let lost = flight.lost(RTT, &(0..2), &estimate(), LATE, &mut Spray::new(4, 1));
         assert_eq!(lost, [Repair { index: 0, from_plane: 4 }]);
         assert!(!flight.satisfied(0) && flight.satisfied(1));
     }

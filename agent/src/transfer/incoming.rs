@@ -8,6 +8,7 @@ use crate::wire::cut_map::{CutMap, Detail, FULL};
 use crate::wire::{Echo, Final, MapSource, Probe, Progress, Report, Stop, Wanted, Writer, shape};
 use std::collections::VecDeque;
 use std::num::NonZeroU16;
+use std::ops::Range;
 use trimwire_encoder::wire::Header;
 use trimwire_encoder::{Envelope, RowReceiver, Sealer};
 
@@ -128,6 +129,8 @@ pub(crate) struct Incoming {
     ack_due_ns: Option<u64>,
     pub(crate) timer_ns: Option<u64>,
     pub(crate) ack_queued: bool,
+    /// ACKs written on this occasion.
+    acks: u8,
     pub(crate) status_queued: bool,
     pub(crate) stop_queued: bool,
     stats: TransferStats,
@@ -178,6 +181,7 @@ impl Incoming {
             ack_due_ns: None,
             timer_ns,
             ack_queued: false,
+            acks: 0,
             status_queued: false,
             stop_queued: false,
             stats: TransferStats { packets, ..TransferStats::default() },
@@ -437,15 +441,22 @@ impl Incoming {
         (None, agreed.map.end() >= self.board.packets())
     }
 
-    /// The next ACK: what has changed lately, as far as one packet holds it.
-    pub(crate) fn ack(&mut self, now_ns: u64, senders: Senders, writer: Writer) -> Option<Vec<u8>> {
-        self.is_receiving().then(|| {
-            let (low, high) = self.board.span();
-            self.progress(now_ns, senders, writer, false, low, high).0
-        })
+    /// The next ACK, of what no report has told, and whether another one is to follow at once.
+    pub(crate) fn ack(&mut self, now_ns: u64, senders: Senders, writer: Writer) -> Option<(Vec<u8>, bool)> {
+        if !self.is_receiving() {
+            return None;
+        }
+        let news = self.board.untold().next().unwrap_or(0..0);
+        let (payload, _) = self.progress(now_ns, senders, writer, false, news);
+        self.acks += 1;
+        let more = self.acks < ACKS_MOST && !self.board.untold().is_empty();
+        if !more {
+            self.acks = 0;
+        }
+        Some((payload, more))
     }
 
-    /// The next STATUS, and whether another one follows.
+    /// The next STATUS, and whether another one follows. Behind the last packet of which anything has arrived there is nothing to tell.
     pub(crate) fn status(
         &mut self,
         now_ns: u64,
@@ -455,12 +466,13 @@ impl Incoming {
         if !self.is_receiving() {
             return None;
         }
-        let packets = self.board.packets();
-        let (payload, end) = self.progress(now_ns, senders, writer, true, self.cursor, packets);
+        let high = self.board.span().1;
+        let (payload, end) = self.progress(now_ns, senders, writer, true, self.cursor..high);
         let wanting = (self.cursor..end).filter(|&packet| !self.board.satisfies(self.board.held(packet)));
-        self.stats.asked = self.stats.asked.saturating_add(wanting.count() as u32);
+        let behind = if end < high { 0 } else { self.board.packets() - high };
+        self.stats.asked = self.stats.asked.saturating_add(wanting.count() as u32 + behind);
         self.cursor = end;
-        Some((payload, end < packets))
+        Some((payload, end < high))
     }
 
     fn progress(
@@ -469,8 +481,7 @@ impl Incoming {
         senders: Senders,
         writer: Writer,
         answer: bool,
-        offset: u32,
-        end: u32,
+        packets: Range<u32>,
     ) -> (Vec<u8>, u32) {
         self.ack_due_ns = None;
         let progress = Progress {
@@ -485,12 +496,14 @@ impl Incoming {
         };
         let coarse = self.may_miss.is_some() && !self.agrees();
         let detail = if coarse { Detail::Coarse } else { Detail::Planes };
-        // Of those below, too: what arrived since the last ACK shows what did not, and whether it was cut.
-        let offset = if answer { offset } else { offset.saturating_sub(RETOLD) };
         let board = &self.board;
         let planes = |packet: u32| board.state(packet);
-        let source = MapSource { planes: &planes, packets: end, offset, detail };
-        writer.progress(self.id, answer, &progress, (offset < end).then_some(&source))
+        let source = MapSource { planes: &planes, packets: packets.end, offset: packets.start, detail };
+        let (payload, end) =
+            writer.progress(self.id, answer, &progress, (!packets.is_empty()).then_some(&source));
+        let told = packets.start..end.max(packets.start);
+        self.board.untold().told(told.clone());
+        (payload, told.end)
     }
 
     /// The next STOP, and whether another one follows.
@@ -535,8 +548,8 @@ impl Incoming {
     }
 }
 
-/// An ACK tells the state of so many packets that are satisfied, too: of those that have arrived since the one before, and, since that may be lost, some more.
-const RETOLD: u32 = 128;
+/// ACKs that are sent on one occasion, at most: what has arrived since the one before is mostly in one place, and in few where packets are sent again.
+const ACKS_MOST: u8 = 4;
 
 /// A transfer that is over: enough to answer STOP again.
 #[derive(Debug, Clone, Copy, Default)]

@@ -1,5 +1,6 @@
 //! Asking until there is an answer: number, time-out, back-off.
 
+use super::backoff;
 use super::path::PathEstimate;
 use crate::config::TimeoutConfig;
 use std::collections::VecDeque;
@@ -14,6 +15,10 @@ pub(super) struct Inquiry {
     /// (number, when) of those without an answer, oldest first.
     asked: VecDeque<(u32, u64)>,
     answered: bool,
+    /// The newest question that has an answer, and when it was asked: the answer comes in as many packets as its map has parts.
+    answering: Option<(u32, u64)>,
+    /// Questions about everything, since there was news of any packet, and when the newest of them was asked.
+    repeated: (u32, u64),
     /// Questions since the last sign of life.
     unanswered: u32,
     /// Since when there has been none, though asked.
@@ -51,7 +56,26 @@ impl Inquiry {
         self.since_ns = None;
     }
 
-    /// The answer to question `sequence` came; it counts once. Gives when that was asked. (Numbers tell answers apart, so that Karn's algorithm is not needed, and a way
+    /// The question that was just asked is about all that there is to send.
+    pub(super) fn about_everything(&mut self, now_ns: u64) {
+        self.repeated = (self.repeated.0.saturating_add(1), now_ns);
+    }
+
+    /// There is news of packets.
+    pub(super) fn news(&mut self) {
+        self.repeated.0 = self.repeated.0.min(1);
+    }
+
+    /// When to ask about everything again, at the earliest: not within a round trip, and the less often the longer there is no news.
+    pub(super) fn earliest_ns(&self, estimate: &PathEstimate, timeouts: &TimeoutConfig) -> u64 {
+        let (times, asked_ns) = self.repeated;
+        let Some(doublings) = times.checked_sub(1) else { return 0 };
+        let known = estimate.control.smoothed_ns().or_else(|| estimate.data.smoothed_ns());
+        let round_trip_ns = known.unwrap_or(timeouts.initial_ns);
+        asked_ns.saturating_add(backoff(round_trip_ns, doublings, timeouts.max_ns))
+    }
+
+    /// The answer to question `sequence` came, or another part of it; a round trip counts once. Gives when that was asked. (Numbers tell answers apart, so that Karn's algorithm is not needed, and a way
     /// on which many questions are under way at once can be measured.)
     pub(super) fn on_answer(
         &mut self,
@@ -60,10 +84,14 @@ impl Inquiry {
         estimate: &mut PathEstimate,
     ) -> Option<u64> {
         self.heard();
+        if let Some((_, asked_ns)) = self.answering.filter(|&(number, _)| number == sequence) {
+            return Some(asked_ns);
+        }
         let at = self.asked.iter().position(|&(number, _)| number == sequence)?;
         // What was asked before it will hardly be answered, and would say nothing new.
         let (_, asked_ns) = self.asked.drain(..=at).next_back()?;
         self.answered |= sequence == self.sequence;
+        self.answering = Some((sequence, asked_ns));
         // Before it was to leave: whoever was to hold it until then did not, and nobody knows when it left.
         if let Some(rtt_ns) = now_ns.checked_sub(asked_ns) {
             estimate.control.sample(rtt_ns);

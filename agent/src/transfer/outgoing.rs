@@ -1,7 +1,8 @@
 //! The sending side of a transfer: rows as the application supplies them, repairs of what is lost, and questions at the end.
 
 pub(crate) use super::exchange::{Chunk, Heard, Next, When};
-use super::flight::{Flight, Late, Repair, told_until};
+pub(crate) use super::flight::Load;
+use super::flight::{Flight, Late, Repair};
 use super::inquiry::Inquiry;
 use super::path::PathEstimate;
 use super::repairs::{Repairs, worth};
@@ -64,6 +65,8 @@ pub(crate) struct Outgoing {
     asked_for: bool,
     finish: bool,
     stopped: bool,
+    /// Since when reports have spoken of packets that no map has told of: those that had them are lost, or on another way.
+    unclear_since_ns: Option<u64>,
     progress_ns: u64,
     reported: Report,
     map: Option<CutMap>,
@@ -101,6 +104,7 @@ impl Outgoing {
             asked_for: false,
             finish: false,
             stopped: false,
+            unclear_since_ns: None,
             progress_ns: now_ns,
             reported: Report::default(),
             map: outbound.want_map.then(|| CutMap::unknown(packets)),
@@ -127,9 +131,9 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Whether there is data that may be sent, where `room` more bytes may be on their way.
-    pub(crate) fn has_data(&self, room: u64) -> bool {
-        !self.stopped && room > 0 && self.trial.may_send() && (!self.repairs.is_empty() || self.has_first())
+    /// Whether there is data that may be sent.
+    pub(crate) fn has_data(&self) -> bool {
+        !self.stopped && self.trial.may_send() && (!self.repairs.is_empty() || self.has_first())
     }
 
     fn has_first(&self) -> bool {
@@ -141,9 +145,15 @@ impl Outgoing {
         self.next >= self.packets && self.repairs.is_empty()
     }
 
-    /// Bytes on their way.
-    pub(crate) fn in_flight_bytes(&self) -> u64 {
-        self.flight.in_flight_bytes()
+    /// What is on its way.
+    pub(crate) fn in_flight(&self) -> Load {
+        self.flight.in_flight()
+    }
+
+    /// Payload bytes of the next packet that was not sent yet.
+    pub(crate) fn next_len(&self) -> usize {
+        let row = self.rows.get(self.next_row).and_then(Option::as_ref);
+        row.map_or(0, |row| row.len_of(self.next as usize - self.layout.row_packets(self.next_row).start))
     }
 
     /// Planes that are sent of each packet.
@@ -151,14 +161,9 @@ impl Outgoing {
         self.planes
     }
 
-    /// Whether the receiver's application has not asked for it, as far as is known.
-    pub(crate) fn is_not_expected(&self) -> bool {
-        self.not_expected.is_some()
-    }
-
-    /// Whether the receiver's application has asked for it.
-    pub(crate) fn is_asked_for(&self) -> bool {
-        self.asked_for
+    /// Whether the receiver's application has asked for it; `None` while nothing has been heard of that.
+    pub(crate) fn asked_for(&self) -> Option<bool> {
+        if self.not_expected.is_some() { Some(false) } else { self.asked_for.then_some(true) }
     }
 
     /// Packets supplied and not sent.
@@ -181,7 +186,7 @@ impl Outgoing {
         } else {
             self.next_repair().or_else(|| self.next_first(most))
         }?;
-        if self.flight.in_flight_bytes() == 0 {
+        if self.flight.in_flight().bytes == 0 {
             self.silence.begin(now_ns);
         }
         for (nth, packet) in chunk.run.payload.chunks(chunk.run.segment).enumerate() {
@@ -242,7 +247,11 @@ impl Outgoing {
             return false;
         }
         if self.all_sent() {
-            return true;
+            let earliest_ns = self.inquiry.earliest_ns(estimate, timeouts);
+            if now_ns < earliest_ns {
+                self.timer_ns = Some(self.timer_ns.map_or(earliest_ns, |at_ns| at_ns.min(earliest_ns)));
+            }
+            return now_ns >= earliest_ns;
         }
         if self.timer_ns.is_none() {
             self.timer_ns = Some(now_ns.saturating_add(self.silence.ask_after_ns(estimate, timeouts)));
@@ -260,6 +269,9 @@ impl Outgoing {
         let patience = self.not_expected.map_or(0, |(_, times)| times);
         let (sequence, again_ns) = self.inquiry.ask(now_ns, patience, estimate, timeouts);
         self.timer_ns = Some(again_ns);
+        if self.all_sent() {
+            self.inquiry.about_everything(now_ns);
+        }
         self.stats.probes += 1;
         let grace_ns = if self.all_sent() && self.pass == Pass::Settled {
             estimate.loss_delay_ns(timeouts).max(1)
@@ -328,7 +340,6 @@ impl Outgoing {
                 }
             }
         };
-        let known = told_until(progress, self.packets);
         if let Some(part) = &progress.map {
             let news = self.flight.learn(now_ns, part, estimate, spray, &mut satisfied);
             estimate.overtook(news.overtaken);
@@ -337,11 +348,18 @@ impl Outgoing {
                 self.progress_ns = now_ns;
                 self.silence.end(now_ns);
                 self.trial.improved();
+                self.inquiry.news();
             }
         }
         self.flight.satisfy_below(progress.low, satisfied);
+        if self.flight.knows_all(progress) {
+            self.unclear_since_ns = None;
+        } else {
+            self.unclear_since_ns.get_or_insert(now_ns);
+        }
+        let told = self.flight.told(progress);
         let late = asked_ns.map(|asked_ns| Late { asked_ns, delay_ns: estimate.loss_delay_ns(timeouts) });
-        let lost = self.flight.lost(now_ns, known, estimate, late, spray);
+        let lost = self.flight.lost(now_ns, &told, estimate, late, spray);
         if !lost.is_empty() {
             estimate.gave_up();
         }
@@ -378,7 +396,7 @@ impl Outgoing {
         if !self.all_sent() || !answer || progress.sequence != self.inquiry.sequence() {
             return (heard, self.ready());
         }
-        (heard, self.on_last_answer(now_ns, progress, known, estimate, timeouts))
+        (heard, self.on_last_answer(now_ns, progress, estimate, timeouts))
     }
 
     fn repair(&mut self, repair: Repair) {
@@ -401,7 +419,6 @@ impl Outgoing {
         &mut self,
         now_ns: u64,
         progress: &Progress<'_>,
-        known: u32,
         estimate: &PathEstimate,
         timeouts: &TimeoutConfig,
     ) -> Next {
@@ -410,11 +427,13 @@ impl Outgoing {
             let (peer, message, packets, missing) = (self.to, self.id, self.packets, progress.missing);
             return Next::Failed(TransferError::Stalled { peer, message, packets, missing, waited_ns });
         }
-        if known < self.packets {
+        // Another part of the answer is to come, or was lost.
+        if !self.flight.knows_all(progress) {
             return Next::Wait;
         }
         if let Some(sent_ns) = self.flight.newest_in_flight_ns() {
-            self.timer_ns = Some(estimate.ask_again_ns(now_ns, sent_ns, timeouts));
+            let again_ns = estimate.ask_again_ns(now_ns, sent_ns, timeouts);
+            self.timer_ns = Some(again_ns.max(self.inquiry.earliest_ns(estimate, timeouts)));
             return Next::Wait;
         }
         if progress.bound_holds {
@@ -454,7 +473,7 @@ impl Outgoing {
         for &index in packets.iter().filter(|&&index| index < known) {
             self.queue(Repair { index, from_plane: self.flight.held(index) });
         }
-        if self.has_data(1) {
+        if self.has_data() {
             self.pass = Pass::Sending;
             return Next::Data;
         }
@@ -474,7 +493,7 @@ impl Outgoing {
     }
 
     fn ready(&self) -> Next {
-        if self.has_data(1) { Next::Data } else { Next::Wait }
+        if self.has_data() { Next::Data } else { Next::Wait }
     }
 
     /// Nothing gets through: the next packet is tried when the timer expires. `false`: something does.
@@ -493,13 +512,21 @@ impl Outgoing {
         }
         let later_ns = now_ns.saturating_add(estimate.answer_timeout_ns(0, timeouts));
         let silence_ns = now_ns.saturating_add(self.silence.ask_after_ns(estimate, timeouts));
+        let earliest_ns = self.inquiry.earliest_ns(estimate, timeouts);
         self.timer_ns = match (self.all_sent(), self.inquiry.is_open()) {
-            (false, false) if self.flight.in_flight_bytes() == 0 => None,
-            (false, _) => Some(silence_ns),
+            (false, false) if self.flight.in_flight().bytes == 0 => None,
+            (false, _) => {
+                let wait_ns = self.silence.ask_after_ns(estimate, timeouts);
+                let unclear_ns = self.unclear_since_ns.map(|since_ns| since_ns.saturating_add(wait_ns));
+                Some(unclear_ns.map_or(silence_ns, |at_ns| at_ns.min(silence_ns)))
+            }
             // What is on its way says when to ask again, and not what comes meanwhile.
             (true, false) => match self.flight.newest_in_flight_ns() {
-                Some(sent_ns) => Some(later_ns.min(estimate.ask_again_ns(now_ns, sent_ns, timeouts))),
-                None if self.pass == Pass::Sending => Some(now_ns),
+                Some(sent_ns) => {
+                    let again_ns = estimate.ask_again_ns(now_ns, sent_ns, timeouts);
+                    Some(later_ns.min(again_ns.max(earliest_ns)))
+                }
+                None if self.pass == Pass::Sending => Some(earliest_ns.max(now_ns)),
                 None => Some(later_ns),
             },
             _ => Some(later_ns),
