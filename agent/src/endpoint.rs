@@ -141,13 +141,25 @@ impl Endpoint {
         rank: u16,
         act: impl FnOnce(&mut Peer, &mut Context<'_>) -> R,
     ) -> Option<R> {
+        let result = self.with_receiving(now_ns, rank, act)?;
+        let data_ns = self.peers.get(usize::from(rank))?.data_ns(&self.config);
+        self.schedule.update_data(rank, data_ns);
+        Some(result)
+    }
+
+    /// Likewise, where nothing can have changed of what is on its way to the peer: that would be looked at for every packet that arrives.
+    fn with_receiving<R>(
+        &mut self,
+        now_ns: u64,
+        rank: u16,
+        act: impl FnOnce(&mut Peer, &mut Context<'_>) -> R,
+    ) -> Option<R> {
         let peer = self.peers.get_mut(usize::from(rank))?;
         let Self { config, events, stats, spent, .. } = self;
         let (senders, before) = (NonZeroU16::new(self.senders), peer.is_arriving());
         let result = act(peer, &mut Context { now_ns, age_ns: 0, config, events, stats, senders, spent });
         self.senders = self.senders - u16::from(before) + u16::from(peer.is_arriving());
-        let (data_ns, timeout_ns) = (peer.data_ns(config), peer.timeout_ns());
-        self.schedule.update(rank, peer.has_control(), data_ns, timeout_ns);
+        self.schedule.update(rank, peer.has_control(), peer.timeout_ns());
         Some(result)
     }
 
@@ -381,7 +393,7 @@ impl Endpoint {
         };
         self.stats.cut_received += u64::from(arrival.marked_cut);
         let data = DataArrival { arrival, header: &header, payload };
-        self.with_peer(now_ns, rank, |peer, cx| peer.on_data(cx, &data));
+        self.with_receiving(now_ns, rank, |peer, cx| peer.on_data(cx, &data));
     }
 
     /// When to call [`Self::handle_timeout`] next, at the latest; `None`: only a datagram or a call can bring work. A time

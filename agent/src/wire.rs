@@ -12,7 +12,8 @@
 //!                    8-11 packets that arrived   12-15 of these, cut by the network   16-19 of these, with congestion experienced
 //!
 //! ACK     0-3 sequence of the newest PROBE, 0 before any   4-23 report   24-27 packets missing   28-31 packets that may be missing
-//!         32 flags (1 expected, 2 the bound holds, 4 every plane is wanted)   33-35 packets below this one are all there   36- map part, or nothing
+//!         32 flags (1 expected, 2 the bound holds, 4 every plane is wanted)   33-35 packets below this one are all there
+//!         36- map part, or nothing: of an ACK what no report before it has told
 //! STATUS  as ACK: the answer to a PROBE
 //! PROBE   0-3 sequence  4-7 packets  8 planes  9 flags (1 send the map, 2 finish)  10-11 shape of the message, 0 where it is not told
 //!         12-15 grace, ns  16-19 first packet whose state the map shall tell

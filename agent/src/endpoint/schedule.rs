@@ -34,23 +34,11 @@ impl Schedule {
         }
     }
 
-    /// Takes what a peer wants.
-    pub(super) fn update(&mut self, rank: u16, control: bool, data_ns: Option<u64>, timeout_ns: Option<u64>) {
+    /// Takes whether a peer has control packets, and when its next timer expires.
+    pub(super) fn update(&mut self, rank: u16, control: bool, timeout_ns: Option<u64>) {
         let Some(entry) = self.entries.get_mut(usize::from(rank)) else { return };
         if control && !std::mem::replace(&mut entry.control, true) {
             self.control.push_back(rank);
-        }
-        if entry.data_ns != data_ns {
-            if let Some(before) = entry.data_ns {
-                self.data.remove(&(before, entry.turn, rank));
-            } else {
-                entry.turn = self.turn;
-                self.turn += 1;
-            }
-            entry.data_ns = data_ns;
-            if let Some(at_ns) = data_ns {
-                self.data.insert((at_ns, entry.turn, rank));
-            }
         }
         if entry.timeout_ns != timeout_ns {
             if let Some(before) = std::mem::replace(&mut entry.timeout_ns, timeout_ns) {
@@ -59,6 +47,24 @@ impl Schedule {
             if let Some(at_ns) = timeout_ns {
                 self.timeouts.insert((at_ns, rank));
             }
+        }
+    }
+
+    /// Takes when a peer's data may leave.
+    pub(super) fn update_data(&mut self, rank: u16, data_ns: Option<u64>) {
+        let Some(entry) = self.entries.get_mut(usize::from(rank)) else { return };
+        if entry.data_ns == data_ns {
+            return;
+        }
+        if let Some(before) = entry.data_ns {
+            self.data.remove(&(before, entry.turn, rank));
+        } else {
+            entry.turn = self.turn;
+            self.turn += 1;
+        }
+        entry.data_ns = data_ns;
+        if let Some(at_ns) = data_ns {
+            self.data.insert((at_ns, entry.turn, rank));
         }
     }
 
