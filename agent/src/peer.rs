@@ -49,6 +49,7 @@ enum Due {
     EarlyAck { message: u32 },
     EarlyStatus { message: u32, sequence: u32 },
     Probe(u32),
+    Forward(u32),
     Final(u32),
     Abort(u32),
 }

@@ -19,6 +19,7 @@ pub(crate) mod agreement;
 mod board;
 mod exchange;
 mod flight;
+mod forward;
 pub(crate) mod incoming;
 mod inquiry;
 pub(crate) mod outgoing;

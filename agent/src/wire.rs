@@ -19,6 +19,7 @@
 //!         12-15 grace, ns  16-19 first packet whose state the map shall tell
 //! STOP    0-3 sequence  4-23 report  24-27 packets missing  28-31 packets agreed (FINAL)   32- map part, or nothing
 //! FINAL   0-3 sequence  4-7 packets  8-11 zero  12- map part
+//! FORWARD 0-3 packets   4- map part: those with no planes were lost, and are not sent again
 //! ABORT   0 reason   1 zero   2-3 rank to blame
 //! HELLO   0 flags (1 answer, 2 addresses of 16 bytes instead of 4)   1 number of addresses   2-3 number of ports
 //!         4- source ports of the sender's DATA, 2 bytes each, then its addresses, where it has several
@@ -54,6 +55,7 @@ const PROGRESS_LEN: usize = 36;
 const PROBE_LEN: usize = 20;
 const STOP_LEN: usize = 32;
 const FINAL_LEN: usize = 12;
+const FORWARD_LEN: usize = 4;
 const ABORT_LEN: usize = 4;
 const HELLO_LEN: usize = 4;
 
@@ -107,7 +109,9 @@ pub enum WireError {
         room: usize,
     },
     /// A kind that is not control.
-    #[error("{0:?} is not a control packet; those are ACK, PROBE, STATUS, STOP, FINAL, ABORT and HELLO")]
+    #[error(
+        "{0:?} is not a control packet; those are ACK, PROBE, STATUS, STOP, FINAL, FORWARD, ABORT and HELLO"
+    )]
     NotControl(Kind),
 }
 
@@ -223,6 +227,15 @@ pub struct Final<'a> {
     pub map: MapPart<'a>,
 }
 
+/// FORWARD: what the receiver need not wait for, as its loss bound allows (RFC 3758 §3.2 does so for streams).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Forward<'a> {
+    /// Packets of the message.
+    pub packets: u32,
+    /// Those without a plane are not sent again.
+    pub map: MapPart<'a>,
+}
+
 /// Why a message will not be finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -316,6 +329,8 @@ pub enum Control<'a> {
     Stop(Stop<'a>),
     /// Agreement of replicas.
     Final(Final<'a>),
+    /// Losses that are not repaired.
+    Forward(Forward<'a>),
     /// The end of a message, and not a good one.
     Abort(Abort),
     /// The beginning of everything.
@@ -350,6 +365,7 @@ impl<'a> Control<'a> {
             Kind::Probe => PROBE_LEN,
             Kind::Stop => STOP_LEN,
             Kind::Final => FINAL_LEN,
+            Kind::Forward => FORWARD_LEN,
             Kind::Abort => ABORT_LEN,
             Kind::Hello => HELLO_LEN,
             Kind::Data => return Err(WireError::NotControl(kind)),
@@ -422,6 +438,7 @@ impl<'a> Control<'a> {
                     v6: v6 && addresses > 0,
                 })
             }
+            Kind::Forward => Self::Forward(Forward { packets: packets(0)?, map: map()? }),
             Kind::Final | Kind::Data => {
                 Self::Final(Final { sequence: word(fixed, 0), packets: packets(4)?, map: map()? })
             }

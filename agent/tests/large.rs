@@ -2,9 +2,11 @@
 
 mod network;
 
-use network::{Faults, Network, Random, encode_in, expectation, kind};
+use network::{Datagram, Faults, Network, Random, address, encode_in, expectation, kind, layout};
 use trimwire_agent::endpoint::{Event, Expectation, Reliability};
 use trimwire_agent::transfer::TransferStats;
+use trimwire_agent::wire::cut_map::Detail;
+use trimwire_agent::wire::{Identity, MapSource, Writer};
 use trimwire_encoder::Layout;
 use trimwire_encoder::wire::Kind;
 
@@ -127,5 +129,72 @@ fn what_many_messages_send_early_is_kept_and_nothing_is_sent_twice() {
         }
         let late_ns = network.now_ns - SECOND;
         assert!(late_ns < SECOND / 2, "{late_ns}");
+    }
+}
+
+/// A ring's next hop, and the owner's sum, wait for rows and not for messages.
+#[test]
+fn rows_do_not_wait_for_packets_that_their_sender_leaves_out() {
+    let mut network =
+        Network::new(2, Faults { drop_data: 0.005, ..Faults::NONE }, 3, Reliability::Bounded { loss: 0.02 });
+    network.keep_log = true;
+    let length = 8_000_000;
+    network.expect(1, 0, MESSAGE, length);
+    network.send(0, 1, MESSAGE, &Random(1).gradient(length));
+    let layout = layout(length);
+    let (mut rows, mut late, mut missing) = (0, 0, 0);
+    let mut last_data_ns = 0;
+    network.run(20 * SECOND, |network, _, event| {
+        let data =
+            |(at_ns, _, datagram): &(u64, usize, Datagram)| (kind(datagram) == Kind::Data).then_some(*at_ns);
+        match event {
+            Event::Row { row, .. } => {
+                rows += 1;
+                last_data_ns = network.log.iter().rev().find_map(data).unwrap_or(0);
+                // More than a round trip behind the last packet of any row.
+                late += u32::from(network.now_ns > last_data_ns + 20_000);
+                missing += layout.row_packets(row.row()).filter(|&packet| row.coverage(packet) == 0).count();
+            }
+            Event::Received { stats, .. } => assert_eq!(stats.missing as usize, missing),
+            Event::Sent { stats, .. } => assert_eq!(stats.repaired, 0),
+            other => panic!("{other:?}"),
+        }
+    });
+    assert!(missing > 50, "{missing} are missing");
+    assert!(rows > 1_000 && late < 10, "{late} of {rows} rows came when everything had been sent");
+}
+
+/// A rank that says of everything that it does not come has as much believed as the bound allows, and nothing where every plane is wanted.
+#[test]
+fn a_sender_cannot_leave_out_more_than_the_bound_allows() {
+    for (reliability, believed) in [(Reliability::Bounded { loss: 0.03 }, 15), (Reliability::Full, 0)] {
+        let mut network = Network::new(2, Faults::NONE, 3, reliability);
+        // Rows of 10 packets each.
+        let length = 4_096 * 50;
+        network.expect(1, 0, MESSAGE, length);
+        let layout = layout(length);
+        let packets = layout.packets() as u32;
+        let [from, to] = [0, 1].map(|rank: usize| network.endpoints[rank].config().incarnation);
+        let writer = Writer { stream: network.endpoints[0].stream(), identity: Identity { from, to } };
+        let all = MapSource { planes: &|_| 0, packets, offset: 0, detail: Detail::Planes };
+        let (payload, end) = writer.forward(MESSAGE, packets, &all);
+        assert_eq!(end, packets);
+        let hello = writer.hello(false, &[49_152], &[]);
+        for (at_ns, payload) in [(0, hello.clone()), (1, payload)] {
+            network.inject(at_ns, Datagram { from: 0, to: 1, source: address(0), tos: 0, payload });
+        }
+        let mut rows = 0;
+        network.run(SECOND / 100, |_, rank, event| match event {
+            Event::Row { row, .. } => {
+                assert_eq!(
+                    (rank, layout.row_packets(row.row()).filter(|&packet| row.coverage(packet) > 0).count()),
+                    (1, 0)
+                );
+                rows += 1;
+            }
+            other => panic!("{other:?}"),
+        });
+        // Three packets in a hundred of 500 are a row and a half.
+        assert_eq!(rows, believed / 10, "{reliability:?}");
     }
 }

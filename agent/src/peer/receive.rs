@@ -7,7 +7,7 @@ use super::{Context, DataArrival, Due, Peer};
 use crate::interface::Event;
 use crate::transfer::TransferError;
 use crate::transfer::incoming::Epitaph;
-use crate::wire::{Abort, Control, Final, Hello, Identity, Probe, Progress, Reason, Stop};
+use crate::wire::{Abort, Control, Final, Forward, Hello, Identity, Probe, Progress, Reason, Stop};
 use std::net::SocketAddr;
 
 /// Control packets that may wait to be sent to one peer. Beyond it, answers are left out: they will be asked for again.
@@ -47,6 +47,7 @@ impl Peer {
             Control::Probe(probe) => self.on_probe(cx, message, probe),
             Control::Stop(stop) => self.on_stop(cx, message, stop),
             Control::Final(agreed) => self.on_final(cx, message, agreed),
+            Control::Forward(forward) => self.on_forward(cx, message, forward),
             Control::Abort(abort) => self.on_abort(cx, message, *abort),
             Control::Hello(_) => {}
         }
@@ -233,6 +234,9 @@ impl Peer {
         let (estimate, spray, timeouts) = (&mut self.estimate, &mut self.spray, &cx.config.timeouts);
         let when = cx.when(self.slowdown.at_ns());
         let (heard, next) = transfer.on_progress(when, progress, answer, estimate, spray, timeouts);
+        if transfer.has_forward() && !std::mem::replace(&mut transfer.forward_queued, true) {
+            self.control.push_back(Due::Forward(message));
+        }
         cx.stats.unheld += u64::from(std::mem::take(&mut self.estimate.unheld));
         self.silent_since_ns = self.silent_since_ns.max(transfer.silent_since_ns());
         if let Some(heard) = heard {
@@ -270,6 +274,21 @@ impl Peer {
             self.control.push_back(Due::Status(message));
         }
         self.timers.set(Timer::Incoming(message), timer_ns);
+        self.hand_over(cx, message);
+    }
+
+    fn on_forward(&mut self, cx: &mut Context<'_>, message: u32, forward: &Forward<'_>) {
+        let Some(transfer) = self.receives.get_mut(&message) else {
+            cx.stats.stray += 1;
+            return;
+        };
+        if !transfer.on_forward(cx.now_ns, forward) {
+            cx.stats.malformed += 1;
+            return;
+        }
+        if transfer.is_receiving() && transfer.is_over(cx.now_ns) {
+            return self.deliver(cx, message);
+        }
         self.hand_over(cx, message);
     }
 

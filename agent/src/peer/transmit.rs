@@ -122,6 +122,15 @@ impl Peer {
                 self.timers.set(Timer::Outgoing(message), timer_ns);
                 Some(writer.probe(message, &probe))
             }
+            Due::Forward(message) => {
+                let transfer = self.sends.get_mut(&message)?;
+                let payload = transfer.forward(writer);
+                transfer.forward_queued = transfer.has_forward();
+                if transfer.forward_queued {
+                    self.control.push_back(due);
+                }
+                payload
+            }
             Due::Final(message) => {
                 let agreement = self.agreements.get_mut(&message)?;
                 agreement.queued = false;

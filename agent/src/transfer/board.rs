@@ -2,6 +2,7 @@
 
 use super::untold::Untold;
 use crate::wire::cut_map::{CutMap, FULL};
+use std::collections::BTreeSet;
 
 /// Planes held of each packet.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub(super) struct Board {
     high: u32,
     missing: u32,
     unfinished: u32,
+    /// Packets that are missing, and that the sender does not send again.
+    waived: BTreeSet<u32>,
     /// Packets of which no report has told what is held.
     untold: Untold,
 }
@@ -24,8 +27,18 @@ pub(super) struct Board {
 impl Board {
     pub(super) fn new(packets: u32, planes: u8, every_plane: bool) -> Self {
         let held = vec![0; packets as usize];
-        let untold = Untold::new(packets);
-        Self { held, planes, every_plane, low: 0, high: 0, missing: packets, unfinished: packets, untold }
+        let (waived, untold) = (BTreeSet::new(), Untold::new(packets));
+        Self {
+            held,
+            waived,
+            planes,
+            every_plane,
+            low: 0,
+            high: 0,
+            missing: packets,
+            unfinished: packets,
+            untold,
+        }
     }
 
     pub(super) fn packets(&self) -> u32 {
@@ -85,11 +98,22 @@ impl Board {
         self.high = self.high.max(index + 1);
         self.missing -= u32::from(before == 0 && now > 0);
         self.unfinished -= u32::from(before < self.planes && now >= self.planes);
-        let satisfied = !self.satisfies(before) && self.satisfies(now);
+        let satisfied = !self.satisfies(before) && self.satisfies(now) && !self.waived.remove(&index);
         while self.low < self.packets() && self.satisfies(self.held(self.low)) {
             self.low += 1;
         }
         satisfied
+    }
+
+    /// A packet that is missing is not sent again. Whether it is satisfied by that, and was not before: no more than `most` are.
+    pub(super) fn waive(&mut self, index: u32, most: u32) -> bool {
+        let missing = index < self.packets() && self.held(index) == 0;
+        missing && self.waived.len() < most as usize && self.waived.insert(index)
+    }
+
+    /// Whether nothing of what is missing is sent again.
+    pub(super) fn is_all_waived(&self) -> bool {
+        self.waived.len() == self.missing as usize
     }
 
     /// Fewer planes are sent than was thought. Gives the packets that are satisfied by that.
@@ -120,6 +144,23 @@ impl Board {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn what_is_waived_satisfies_once_whether_it_arrives_or_not_and_stays_missing() {
+        let mut board = Board::new(8, FULL, false);
+        assert!(board.set(0, 3) && !board.waive(0, 8), "it is there");
+        assert!(board.waive(1, 2) && !board.waive(1, 2) && board.waive(2, 2));
+        assert!(
+            !board.waive(3, 2) && !board.waive(8, 9),
+            "no more than may be missing, and none that there is not"
+        );
+        assert_eq!((board.missing(), board.is_all_waived()), (7, false));
+        assert!(!board.set(1, FULL), "late, and counted already");
+        assert_eq!((board.missing(), board.held(1)), (6, FULL));
+        assert!(board.waive(3, 2), "another one may be missing in its place");
+        assert!((4..8).all(|packet| board.set(packet, 1)));
+        assert_eq!((board.missing(), board.is_all_waived(), board.span().0), (2, true, 2));
+    }
 
     proptest! {
         #[test]

@@ -5,7 +5,7 @@ use super::{TransferError, TransferStats};
 use crate::config::{Reliability, TimeoutConfig};
 use crate::interface::Expectation;
 use crate::wire::cut_map::{CutMap, Detail, FULL};
-use crate::wire::{Echo, Final, MapSource, Probe, Progress, Report, Stop, Wanted, Writer, shape};
+use crate::wire::{Echo, Final, Forward, MapSource, Probe, Progress, Report, Stop, Wanted, Writer, shape};
 use std::collections::VecDeque;
 use std::num::NonZeroU16;
 use std::ops::Range;
@@ -337,6 +337,24 @@ impl Incoming {
         true
     }
 
+    /// Takes a FORWARD: rows that lack nothing else are there. `false`: it is about a message of another shape. Who wants every plane waits for it, or until the time is up.
+    pub(crate) fn on_forward(&mut self, now_ns: u64, forward: &Forward<'_>) -> bool {
+        if forward.packets != self.board.packets() {
+            return false;
+        }
+        self.heard_ns = now_ns;
+        let most = self.may_miss.filter(|_| self.is_receiving() && !self.agrees()).unwrap_or(0);
+        for run in forward.map.runs().filter(|run| run.planes == 0) {
+            for index in run.start..run.start + run.count {
+                if self.board.waive(index, most) {
+                    let row = self.expectation.layout.packet_row(index as usize);
+                    self.satisfied(row);
+                }
+            }
+        }
+        true
+    }
+
     /// What is wrong with a PROBE that was not taken.
     pub(crate) fn mismatch(&self, probe: &Probe) -> TransferError {
         let (peer, message) = (self.from, self.id);
@@ -346,7 +364,8 @@ impl Incoming {
     /// Whether enough is there, and nothing more to be waited for.
     pub(crate) fn is_over(&self, now_ns: u64) -> bool {
         let past = |at_ns: Option<u64>| at_ns.is_some_and(|at_ns| at_ns <= now_ns);
-        self.all_there() || past(self.expectation.until_ns) || (past(self.deadline_ns) && self.bound_holds())
+        let enough = self.bound_holds() && (past(self.deadline_ns) || self.board.is_all_waived());
+        self.all_there() || past(self.expectation.until_ns) || enough
     }
 
     fn set_timer(&mut self, timeouts: &TimeoutConfig) {

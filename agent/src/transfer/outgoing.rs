@@ -3,6 +3,7 @@
 pub(crate) use super::exchange::{Chunk, Heard, Next, When};
 pub(crate) use super::flight::Load;
 use super::flight::{Flight, Late, Repair};
+use super::forward::Forward;
 use super::inquiry::Inquiry;
 use super::path::PathEstimate;
 use super::repairs::{Repairs, worth};
@@ -16,7 +17,7 @@ use crate::rate::Feedback;
 use crate::row::{Row, Run};
 use crate::spray::Spray;
 use crate::wire::cut_map::CutMap;
-use crate::wire::{Probe, Progress, Report, Stop, Wanted, shape};
+use crate::wire::{Probe, Progress, Report, Stop, Wanted, Writer, shape};
 use trimwire_encoder::Layout;
 
 /// Consistent replicas: how far a message is.
@@ -54,6 +55,7 @@ pub(crate) struct Outgoing {
     next_row: usize,
     flight: Flight,
     repairs: Repairs,
+    forward: Forward,
     /// What is sent for the first time goes before repairs, and these by what they are worth.
     best_effort: bool,
     inquiry: Inquiry,
@@ -74,6 +76,7 @@ pub(crate) struct Outgoing {
     started_ns: u64,
     pub(crate) timer_ns: Option<u64>,
     pub(crate) probe_queued: bool,
+    pub(crate) forward_queued: bool,
     pub(crate) stats: TransferStats,
 }
 
@@ -96,6 +99,7 @@ impl Outgoing {
             next_row: 0,
             flight: Flight::new(packets, outbound.planes, outbound.want_map),
             repairs: Repairs::default(),
+            forward: Forward::default(),
             best_effort: outbound.best_effort,
             inquiry: Inquiry::default(),
             silence: Silence::default(),
@@ -112,6 +116,7 @@ impl Outgoing {
             started_ns: now_ns,
             timer_ns: None,
             probe_queued: false,
+            forward_queued: false,
             stats: TransferStats { packets, missing: packets, ..TransferStats::default() },
         }
     }
@@ -402,7 +407,19 @@ impl Outgoing {
     fn repair(&mut self, repair: Repair) {
         if !self.flight.leave_out(repair.index) {
             self.queue(repair);
+        } else if self.map.is_none() {
+            self.forward.add(repair.index);
         }
+    }
+
+    /// Whether the receiver is to be told of packets that are left out.
+    pub(crate) fn has_forward(&self) -> bool {
+        !self.forward.is_empty()
+    }
+
+    /// The next FORWARD.
+    pub(crate) fn forward(&mut self, writer: Writer) -> Option<Vec<u8>> {
+        self.forward.write(self.id, self.packets, writer)
     }
 
     fn queue(&mut self, repair: Repair) {
@@ -453,6 +470,7 @@ impl Outgoing {
             }
             return Next::Probe;
         }
+        self.forward.clear();
         for repair in self.flight.take_left_out() {
             self.queue(repair);
         }
@@ -567,6 +585,7 @@ impl Outgoing {
         let heard = self.take_report(when, &stop.report, estimate);
         self.stopped = true;
         self.repairs.clear();
+        self.forward.clear();
         self.rows.clear();
         self.stats.missing = stop.missing.min(self.packets);
         if let (Some(map), Some(part)) = (&mut self.map, &stop.map) {

@@ -84,7 +84,7 @@ proptest! {
     }
 
     #[test]
-    fn maps_travel_behind_ack_status_stop_and_final(progress in progress(), states in prop::collection::vec(0..=FULL, 1..5_000)) {
+    fn maps_travel_behind_ack_status_stop_final_and_forward(progress in progress(), states in prop::collection::vec(0..=FULL, 1..5_000)) {
         let planes = |packet: u32| states[packet as usize];
         let source = MapSource { planes: &planes, packets: states.len() as u32, offset: 0, detail: Detail::Planes };
         let stop = Stop { sequence: 1, report: Report::default(), missing: 0, agreed: 0, map: None };
@@ -93,13 +93,15 @@ proptest! {
             writer().progress(7, true, &progress, Some(&source)),
             writer().stop(7, &stop, Some(&source)),
             writer().agreed(7, 1, &source),
+            writer().forward(7, states.len() as u32, &source),
         ] {
             prop_assert!(bytes.len() <= CONTROL_LEN_MAX);
             let part = match read(&bytes).1 {
                 Control::Ack(Progress { map: Some(part), .. })
                 | Control::Status(Progress { map: Some(part), .. })
                 | Control::Stop(Stop { map: Some(part), .. })
-                | Control::Final(Final { map: part, .. }) => part,
+                | Control::Final(Final { map: part, .. })
+                | Control::Forward(Forward { map: part, .. }) => part,
                 other => panic!("{other:?} has no map"),
             };
             prop_assert_eq!(part.end(), end);
@@ -109,7 +111,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_an_error_or_a_packet_that_is_written_back(kind in 2_u8..=8, body in prop::collection::vec(any::<u8>(), 0..90)) {
+    fn any_bytes_are_an_error_or_a_packet_that_is_written_back(kind in prop_oneof![2_u8..=8, Just(12)], body in prop::collection::vec(any::<u8>(), 0..90)) {
         let kind = Kind::try_from(kind).expect("valid kind");
         match Control::parse(kind, &body) {
             Ok((identity, control)) => {
@@ -217,6 +219,6 @@ fn errors_name_the_kind_and_what_is_valid() {
     assert_eq!(text(Kind::Hello, &hello), "HELLO of 2 addresses with 5 bytes of them; valid are 0 to 8");
     assert_eq!(
         text(Kind::Data, &[]),
-        "Data is not a control packet; those are ACK, PROBE, STATUS, STOP, FINAL, ABORT and HELLO"
+        "Data is not a control packet; those are ACK, PROBE, STATUS, STOP, FINAL, FORWARD, ABORT and HELLO"
     );
 }

@@ -112,6 +112,14 @@ impl Writer {
         (out, end)
     }
 
+    /// A FORWARD of a message of so many packets, likewise.
+    pub fn forward(self, message: u32, packets: u32, map: &MapSource<'_>) -> (Vec<u8>, u32) {
+        let mut out = self.begin(Kind::Forward, message);
+        put(&mut out, &[packets]);
+        let end = put_map(Some(map), &mut out);
+        (out, end)
+    }
+
     /// An ABORT.
     pub fn abort(self, message: u32, abort: Abort) -> Vec<u8> {
         let mut out = self.begin(Kind::Abort, message);

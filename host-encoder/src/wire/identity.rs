@@ -20,6 +20,8 @@ pub enum Kind {
     Abort = 7,
     /// Two hosts agree on who they are.
     Hello = 8,
+    /// Packets of a message that its sender does not send again.
+    Forward = 12,
 }
 
 /// A job and the rank in it that a packet comes from.

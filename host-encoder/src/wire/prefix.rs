@@ -17,6 +17,7 @@ impl TryFrom<u8> for Kind {
             6 => Self::Final,
             7 => Self::Abort,
             8 => Self::Hello,
+            12 => Self::Forward,
             other => return Err(PacketError::Kind(other)),
         })
     }

@@ -322,6 +322,7 @@ fn name(kind: Kind) -> &'static str {
         Kind::Final => "FINAL",
         Kind::Abort => "ABORT",
         Kind::Hello => "HELLO",
+        Kind::Forward => "FORWARD",
     }
 }
 
