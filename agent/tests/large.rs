@@ -142,26 +142,21 @@ fn rows_do_not_wait_for_packets_that_their_sender_leaves_out() {
     network.expect(1, 0, MESSAGE, length);
     network.send(0, 1, MESSAGE, &Random(1).gradient(length));
     let layout = layout(length);
-    let (mut rows, mut late, mut missing) = (0, 0, 0);
-    let mut last_data_ns = 0;
-    network.run(20 * SECOND, |network, _, event| {
-        let data =
-            |(at_ns, _, datagram): &(u64, usize, Datagram)| (kind(datagram) == Kind::Data).then_some(*at_ns);
-        match event {
-            Event::Row { row, .. } => {
-                rows += 1;
-                last_data_ns = network.log.iter().rev().find_map(data).unwrap_or(0);
-                // More than a round trip behind the last packet of any row.
-                late += u32::from(network.now_ns > last_data_ns + 20_000);
-                missing += layout.row_packets(row.row()).filter(|&packet| row.coverage(packet) == 0).count();
-            }
-            Event::Received { stats, .. } => assert_eq!(stats.missing as usize, missing),
-            Event::Sent { stats, .. } => assert_eq!(stats.repaired, 0),
-            other => panic!("{other:?}"),
+    let (mut rows, mut missing) = (Vec::new(), 0);
+    network.run(20 * SECOND, |network, _, event| match event {
+        Event::Row { row, .. } => {
+            rows.push(network.now_ns);
+            missing += layout.row_packets(row.row()).filter(|&packet| row.coverage(packet) == 0).count();
         }
+        Event::Received { stats, .. } => assert_eq!(stats.missing as usize, missing),
+        Event::Sent { stats, .. } => assert_eq!(stats.repaired, 0),
+        other => panic!("{other:?}"),
     });
     assert!(missing > 50, "{missing} are missing");
-    assert!(rows > 1_000 && late < 10, "{late} of {rows} rows came when everything had been sent");
+    let data = network.log.iter().filter(|(.., datagram)| kind(datagram) == Kind::Data);
+    let arrived_ns = data.map(|&(at_ns, ..)| at_ns + Faults::NONE.data_delay_ns).max().expect("some");
+    let late = rows.iter().filter(|&&at_ns| at_ns > arrived_ns).count();
+    assert!(rows.len() > 1_000 && late < 10, "{late} of {} rows came when everything had", rows.len());
 }
 
 /// A rank that says of everything that it does not come has as much believed as the bound allows, and nothing where every plane is wanted.
