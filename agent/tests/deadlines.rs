@@ -126,6 +126,28 @@ fn a_rank_that_is_late_is_not_waited_for_and_the_next_operation_has_it_again() {
     }
 }
 
+/// More than its queue holds waits to be sent to whoever takes nothing: a rank that has yet to come, or has asked for it all and stands still.
+#[test]
+fn who_takes_nothing_does_not_hold_up_what_is_to_be_sent_to_him() {
+    for stopped_ns in [0, 100_000] {
+        let mut group = Group::new(2, Faults::NONE, 7, BOUNDED, 12);
+        let options = until(2 * MILLISECOND);
+        let length = 8_000_000;
+        for rank in 0..if stopped_ns > 0 { 2 } else { 1 } {
+            start(&mut group, rank, 0, length, 7, &options);
+        }
+        let early = group.run(stopped_ns);
+        group.network.paused_until_ns[1] = SECOND;
+        let outcomes = group.run(100 * MILLISECOND);
+        let outcome = match (&early[..], &outcomes[..]) {
+            ([], [(0, outcome)]) => outcome,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(outcome.result, Ok(()));
+        assert!(outcome.duration_ns <= 2 * MILLISECOND, "{} ns", outcome.duration_ns);
+    }
+}
+
 #[test]
 fn tails_are_sent_after_everything_else_those_of_most_energy_first() {
     // A row in three has a hundred times the energy. Every packet is cut the first time, to the sign plane.

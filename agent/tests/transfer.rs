@@ -727,3 +727,15 @@ fn the_next_message_to_one_peer_of_many_begins_while_the_one_before_is_on_its_wa
     let (one, four) = (seconds_to_one_of(63, 1), seconds_to_one_of(63, 4));
     assert!(four < 1.2 * one, "{four} s, and {one} s in one message");
 }
+
+/// Barriers and the shards of small tensors are messages of one packet: their round trips are all that tells how long a lost one is to be waited for.
+#[test]
+fn messages_of_one_packet_measure_the_round_trip_of_data() {
+    let faults = Faults { drop_data: 0.2, drop_control: 0.1, ..Faults::NONE };
+    let mut network = Network::new(2, faults, 3, Reliability::Full);
+    for number in 0..300 {
+        deliver_number(&mut network, number, &[1.0], PLANES).expect("delivered");
+    }
+    // One in four takes a second try, after a millisecond, and few a third.
+    assert!(network.now_ns < SECOND, "{} ns", network.now_ns);
+}

@@ -210,9 +210,9 @@ impl Stage {
         }
         let ahead: usize = (self.next_supply..row).map(|row| self.layout.row_packets(row).len()).sum();
         let message = self.message(scheme).to_u32();
-        // What is encoded elsewhere has its memory already, and is done many rows at a time.
-        let here = scheme.desk.is_none();
-        let waits = |&to: &u16| here && endpoint.backlog(to, message) as usize + ahead > AHEAD;
+        // What is encoded elsewhere has its memory already, and is done many rows at a time. Under a deadline a receiver that takes nothing must not keep the tensor from this rank's caller.
+        let paced = scheme.desk.is_none() && scheme.options.deadline_ns.is_none();
+        let waits = |&to: &u16| paced && endpoint.backlog(to, message) as usize + ahead > AHEAD;
         if !self.blueprint.to.is_empty() && self.blueprint.to.iter().any(waits) {
             return None;
         }

@@ -91,7 +91,7 @@ impl Peer {
             }
             Due::Stop { message, sequence } => {
                 let Some(transfer) = self.receives.get_mut(&message) else {
-                    return Some(self.epitaph(message)?.stop(message, sequence, writer));
+                    return Some(self.epitaph(message)?.stop(now_ns, message, sequence, writer));
                 };
                 transfer.stop_queued = false;
                 let (payload, more) = transfer.stop(now_ns, writer)?;

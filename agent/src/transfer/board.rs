@@ -111,9 +111,9 @@ impl Board {
         missing && self.waived.len() < most as usize && self.waived.insert(index)
     }
 
-    /// Whether nothing of what is missing is sent again.
+    /// Whether packets are missing, and none of them is sent again.
     pub(super) fn is_all_waived(&self) -> bool {
-        self.waived.len() == self.missing as usize
+        !self.waived.is_empty() && self.waived.len() == self.missing as usize
     }
 
     /// Fewer planes are sent than was thought. Gives the packets that are satisfied by that.

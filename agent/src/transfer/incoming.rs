@@ -560,7 +560,7 @@ impl Incoming {
     /// What is remembered of the transfer when it is over.
     pub(crate) fn epitaph(&self) -> Epitaph {
         Epitaph {
-            report: Report { echo: None, ..self.tally.clone().report(0) },
+            tally: self.tally.clone(),
             missing: self.board.missing(),
             agreed: if self.agrees() { self.board.packets() } else { 0 },
         }
@@ -573,7 +573,8 @@ const ACKS_MOST: u8 = 4;
 /// A transfer that is over: enough to answer STOP again.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Epitaph {
-    report: Report,
+    /// With the newest packet: a message that is over with its first report tells its round trip by that.
+    tally: Tally,
     missing: u32,
     agreed: u32,
 }
@@ -581,14 +582,14 @@ pub(crate) struct Epitaph {
 impl Epitaph {
     /// Of a message of which nothing is remembered but that it is over: the agreement on it, where there was one, is, too.
     pub(crate) const RETIRED: Self = Self {
-        report: Report { echo: None, received: 0, cut: 0, marked: 0, senders: None },
+        tally: Tally { received: 0, cut: 0, marked: 0, since_ack: 0, newest: None },
         missing: 0,
         agreed: u32::MAX,
     };
 
-    /// A STOP.
-    pub(crate) fn stop(&self, id: u32, sequence: u32, writer: Writer) -> Vec<u8> {
-        let (report, missing, agreed) = (self.report, self.missing, self.agreed);
+    /// A STOP that leaves at `now_ns`.
+    pub(crate) fn stop(&self, now_ns: u64, id: u32, sequence: u32, writer: Writer) -> Vec<u8> {
+        let (report, missing, agreed) = (self.tally.clone().report(now_ns), self.missing, self.agreed);
         writer.stop(id, &Stop { sequence, report, missing, agreed, map: None }, None).0
     }
 }

@@ -70,7 +70,8 @@ impl Inquiry {
     pub(super) fn earliest_ns(&self, estimate: &PathEstimate, timeouts: &TimeoutConfig) -> u64 {
         let (times, asked_ns) = self.repeated;
         let Some(doublings) = times.checked_sub(1) else { return 0 };
-        let known = estimate.control.smoothed_ns().or_else(|| estimate.data.smoothed_ns());
+        // The shortest: a peer that stood still for seconds has made all others long.
+        let known = estimate.control.minimum_ns().or_else(|| estimate.data.minimum_ns());
         let round_trip_ns = known.unwrap_or(timeouts.initial_ns);
         asked_ns.saturating_add(backoff(round_trip_ns, doublings, timeouts.max_ns))
     }
