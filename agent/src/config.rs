@@ -6,6 +6,11 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use trimwire_encoder::SealKey;
 
+/// Bytes of the longest IP packet that an interface has to carry: every host has to take IPv4 packets of this size (RFC 791 §3.1).
+pub const MTU_LEAST: u16 = 576;
+/// Of the longest that is sent; jumbo frames of any switch carry it.
+pub const MTU_MOST: u16 = 9_216;
+
 /// How much of a message has to arrive.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Reliability {
@@ -153,6 +158,9 @@ pub struct EndpointConfig {
     /// Time for which a late caller may catch up by sending faster, ns. 0 in virtual time; a socket driver sets it
     /// to the granularity of its timers.
     pub burst_ns: u64,
+    /// Bytes of the longest IP packet that this rank's interfaces carry, 576 to 9,216: paths are asked whether they carry as much, and DATA that is too long for one goes in pieces. `None`: paths are
+    /// taken to carry whatever is sent, as in virtual time. A driver fills in what its link says.
+    pub mtu: Option<u16>,
     /// Bytes that a payload grows by on its way to the wire, for pacing: Ethernet 14, IPv4 20, UDP 8.
     pub overhead_bytes: u16,
 }
@@ -186,12 +194,13 @@ impl EndpointConfig {
             trim_delay_ns: 20_000,
             host_jitter_ns: 0,
             burst_ns: 0,
+            mtu: None,
             overhead_bytes: 42,
         }
     }
 
     /// One peer's part of the window: at least what a handful of packets take.
     pub fn window_bytes(&self) -> u64 {
-        (self.window / u64::from(self.world.saturating_sub(1).max(1))).max(24_000)
+        (self.window / u64::from(self.world.saturating_sub(1).max(1))).max(24_000).max(4 * u64::from(self.mtu.unwrap_or(0)))
     }
 }

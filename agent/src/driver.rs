@@ -196,6 +196,8 @@ pub struct Driver<L> {
     wake: Option<Arc<Wake>>,
     /// When packets were last looked at that had not been held until their time, and how many there had been.
     unheld: (u64, u64),
+    /// Datagrams that were too long for an interface.
+    too_long: u64,
 }
 
 impl<L: Link> Driver<L> {
@@ -205,6 +207,7 @@ impl<L: Link> Driver<L> {
         link.set_clock(clock);
         config.source_ports = link.data_ports();
         config.addresses = link.addresses();
+        config.mtu = config.mtu.into_iter().chain(link.mtu()).min();
         let outgoing = VecDeque::with_capacity(BATCH);
         Self {
             endpoint: Endpoint::new(config),
@@ -215,6 +218,7 @@ impl<L: Link> Driver<L> {
             workers: None,
             wake: None,
             unheld: (0, 0),
+            too_long: 0,
         }
     }
 
@@ -411,6 +415,12 @@ impl<L: Link> Driver<L> {
         let taken = self.outgoing.len();
         if taken > 0 {
             self.link.send(&mut self.outgoing)?;
+            let too_long = self.link.stats().too_long;
+            if std::mem::replace(&mut self.too_long, too_long) < too_long
+                && let Some(mtu) = self.link.mtu()
+            {
+                self.endpoint.set_mtu(now_ns, mtu);
+            }
         }
         Ok(taken == BATCH && self.outgoing.is_empty())
     }

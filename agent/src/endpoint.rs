@@ -21,7 +21,9 @@ mod figures;
 mod lead;
 mod schedule;
 
-pub use crate::config::{DscpPlan, EndpointConfig, Reliability, TimeoutConfig, Traffic};
+pub use crate::config::{
+    DscpPlan, EndpointConfig, MTU_LEAST, MTU_MOST, Reliability, TimeoutConfig, Traffic,
+};
 pub use crate::interface::{
     EndpointStats, Event, ExpectError, Expectation, Outbound, SendError, SupplyError,
 };
@@ -33,7 +35,7 @@ use crate::row::Row;
 use crate::transfer::TransferStats;
 use crate::transfer::incoming::Arrival;
 use crate::wire::cut_map::CutMap;
-use crate::wire::{Abort, Control, Reason};
+use crate::wire::{Abort, Control, Piece, Reason};
 use bytes::Bytes;
 use lead::Lead;
 use schedule::Schedule;
@@ -48,6 +50,10 @@ use trimwire_encoder::{Header, Message, RowReceiver, Sealer};
 const ECT_0: u8 = 0b10;
 const NOT_ECT: u8 = 0b00;
 const CE: u8 = 0b11;
+
+/// Source ports of which a HELLO tells in a packet of [`MTU_LEAST`] bytes, sealed, over IPv6 and with addresses of eight interfaces; and the MTU from which on any HELLO fits.
+const PORTS_WITHIN_LEAST: usize = 180;
+const MTU_OF_ANY_HELLO: u16 = 1_280;
 
 /// Rows that are kept for their memory, 128 KiB each.
 const SPENT: usize = 64;
@@ -83,6 +89,11 @@ impl Endpoint {
         config.line_rate_bps = config.line_rate_bps.max(1);
         config.source_ports.truncate(crate::wire::PORTS_MAX);
         config.addresses.truncate(crate::wire::ADDRESSES_MAX);
+        config.mtu = config.mtu.map(|mtu| mtu.clamp(MTU_LEAST, MTU_MOST));
+        if config.mtu.is_some_and(|mtu| mtu < MTU_OF_ANY_HELLO) {
+            // A HELLO has to fit, too.
+            config.source_ports.truncate(PORTS_WITHIN_LEAST);
+        }
         let zero = StreamId::new(0, 0).unwrap_or_else(|| unreachable!("rank 0 of job 0 fits"));
         let stream = StreamId::new(config.job, config.rank).unwrap_or(zero);
         Self {
@@ -323,6 +334,19 @@ impl Endpoint {
         self.peers.get(usize::from(peer)).map(|peer| peer.rate_bps().min(self.config.line_rate_bps))
     }
 
+    /// From now on this rank's interfaces carry IP packets of so many bytes at most, because one has shrunk; more than before is not believed.
+    pub fn set_mtu(&mut self, now_ns: u64, mtu: u16) {
+        self.config.mtu = self.config.mtu.map(|before| before.min(mtu));
+        for rank in 0..self.config.world {
+            self.with_peer(now_ns, rank, |peer, cx| peer.set_interface_mtu(cx, mtu));
+        }
+    }
+
+    /// Bytes of the longest IP packets that the path to a rank carries, once that is known; `None` where nobody asks ([`EndpointConfig::mtu`]).
+    pub fn path_mtu(&self, peer: u16) -> Option<u16> {
+        self.peers.get(usize::from(peer)).and_then(Peer::path_mtu)
+    }
+
     /// The smoothed round-trip time of whole data packets to a peer, ns, once measured.
     pub fn rtt_ns(&self, peer: u16) -> Option<u64> {
         self.peers.get(usize::from(peer)).and_then(Peer::rtt_ns)
@@ -349,6 +373,9 @@ impl Endpoint {
         if prefix.kind == Kind::Data {
             return self.on_data(now_ns, rank, arrived, payload);
         }
+        if prefix.kind == Kind::Piece {
+            return self.on_piece(now_ns, rank, arrived, payload);
+        }
         let Some(payload) = self.believed(rank, payload) else {
             self.stats.unsealed += 1;
             return;
@@ -371,6 +398,23 @@ impl Endpoint {
         let from = payload.get(PREFIX_LEN..)?.first_chunk().map(|&bytes| u32::from_be_bytes(bytes))?;
         let sealer = self.peers.get_mut(usize::from(rank))?.sealer_of(key, from);
         (sealer.believed(payload, &[content]) == content).then_some(&payload[..content])
+    }
+
+    fn on_piece(&mut self, now_ns: u64, rank: u16, arrived: Arrived, payload: &[u8]) {
+        let Some(peer) = self.peers.get_mut(usize::from(rank)).filter(|peer| peer.sends_data_from(arrived.source))
+        else {
+            self.stats.foreign += 1;
+            return;
+        };
+        let Some(piece) = Piece::parse(payload) else {
+            self.stats.malformed += 1;
+            return;
+        };
+        self.stats.pieces_received += 1;
+        if let Some((packet, congested)) = peer.on_piece(&piece, arrived.tos & CE == CE) {
+            let tos = if congested { arrived.tos | CE } else { arrived.tos };
+            self.on_data(now_ns, rank, Arrived { tos, ..arrived }, &packet);
+        }
     }
 
     fn on_data(&mut self, now_ns: u64, rank: u16, arrived: Arrived, payload: &[u8]) {
@@ -472,16 +516,17 @@ impl Endpoint {
             let departs_ns = at_ns.max(due_ns).max(now_ns);
             let data = self.with_peer(now_ns, rank, |peer, cx| {
                 let data = peer.next_data(cx, departs_ns)?;
-                Some((peer.address_of(data.path)?, data))
+                Some((peer.address_of(data.path)?, peer.data_room(), data))
             });
-            if let Some((to, data)) = data.flatten() {
-                return Some(self.leave_data(departs_ns, to, data));
+            if let Some((to, room, data)) = data.flatten() {
+                return Some(self.leave_data(departs_ns, to, room, data));
             }
         }
         None
     }
 
-    fn leave_data(&mut self, departs_ns: u64, to: SocketAddr, data: Data) -> Burst {
+    /// `room`: bytes of a payload that the path carries.
+    fn leave_data(&mut self, departs_ns: u64, to: SocketAddr, room: usize, data: Data) -> Burst {
         let Data { chunk, class, path, pace } = data;
         let (packets, bytes) = (u64::from(chunk.run.packets), chunk.run.payload.len() as u64);
         self.stats.data_sent += packets;
@@ -490,13 +535,22 @@ impl Endpoint {
             self.stats.repairs_sent += packets;
             self.stats.retransmitted_bytes += bytes;
         }
-        let classes = match self.config.traffic {
+        let (mut payload, mut segment) = (chunk.run.payload, chunk.run.segment);
+        let mut traffic = self.config.traffic;
+        if segment.min(payload.len()) > room
+            && let Some((pieces, each)) = Piece::divide(&payload, segment.min(payload.len()), room)
+        {
+            (payload, segment) = (pieces.into(), each);
+            self.stats.pieces_sent += payload.len().div_ceil(segment) as u64;
+            // Of a piece that is cut nothing would be of use.
+            traffic = Traffic::Droppable;
+        }
+        let classes = match traffic {
             Traffic::Trimmable => &self.config.dscp.trimmable,
             Traffic::Droppable => &self.config.dscp.droppable,
         };
         let dscp = classes[usize::from(class).min(classes.len() - 1)];
         let tos = dscp << 2 | if chunk.important { ECT_0 } else { NOT_ECT };
-        let (payload, segment) = (chunk.run.payload, chunk.run.segment);
         if pace < Pace::LINE {
             let bytes = pace.at_line(bytes + packets * u64::from(self.config.overhead_bytes));
             self.spacing.sent(departs_ns, bytes, self.config.line_rate_bps, self.config.burst_ns);

@@ -263,6 +263,10 @@ pub struct EndpointStats {
     pub data_sent: u64,
     /// Their payload bytes.
     pub data_bytes_sent: u64,
+    /// Datagrams that DATA packets were divided into which are too long for the path.
+    pub pieces_sent: u64,
+    /// The same of DATA that came.
+    pub pieces_received: u64,
     /// Repairs sent.
     pub repairs_sent: u64,
     /// Their payload bytes.

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::wire::Reason;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// What became of a message's packets, on the side that counts them.
@@ -89,6 +90,25 @@ pub enum TransferError {
         packets: u32,
         /// Packets missing.
         missing: u32,
+        /// Time since the last progress, ns.
+        waited_ns: u64,
+    },
+    /// The peer answers, and not even the shortest packets that data may be divided into get through.
+    #[error(
+        "the path to {to} (rank {peer}) carries no IP packets of {least} bytes, the least MTU that there has to be: message {message:#010x} has packets of {packet}, and nothing of it arrived in {:?} \
+         (`trimwire-agent doctor --peer {}` tells what gets through)", Duration::from_nanos(*.waited_ns), .to.ip()
+    )]
+    PathMtu {
+        /// The receiver.
+        peer: u16,
+        /// Where it listens.
+        to: SocketAddr,
+        /// The message.
+        message: u32,
+        /// Bytes of its longest packets, with IP and UDP headers.
+        packet: u32,
+        /// Bytes of the shortest question that was not answered.
+        least: u16,
         /// Time since the last progress, ns.
         waited_ns: u64,
     },
@@ -185,6 +205,7 @@ impl TransferError {
             Self::Aborted { reason, culprit, .. } => (culprit, reason),
             Self::Restarted { peer, .. } => (peer, Reason::Restarted),
             Self::Stalled { peer, .. } | Self::NotExpected { peer, .. } => (peer, Reason::Stalled),
+            Self::PathMtu { peer, .. } => (peer, Reason::PathMtu),
             Self::NoMap { peer, .. } | Self::Mismatch { peer, .. } => (peer, Reason::Mismatch),
             Self::Unanswered { peer, .. } | Self::Silent { peer, .. } | Self::Disagreement { peer, .. } => {
                 (peer, Reason::Lost)

@@ -6,11 +6,14 @@
 mod early;
 mod figures;
 mod greeting;
+mod mtu;
 mod over;
+mod pieces;
 mod receive;
 mod session;
 mod timers;
 mod transmit;
+mod way;
 
 pub(crate) use transmit::Data;
 
@@ -30,7 +33,9 @@ use crate::wire::cut_map::CutMap;
 use crate::wire::{Abort, Reason};
 use early::Early;
 use greeting::Greeted;
+use mtu::PathMtu;
 use over::{Ending, Over, before};
+use pieces::Pieces;
 use session::Session;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -52,6 +57,8 @@ enum Due {
     Forward(u32),
     Final(u32),
     Abort(u32),
+    PathQuestion { size: u16, unheard: bool },
+    PathAnswer { sequence: u32, length: u16 },
 }
 
 /// What a peer works with at each call.
@@ -91,6 +98,8 @@ pub(crate) struct Peer {
     /// The path in use, and packets that are still to go that way.
     on_path: (u16, u32),
     estimate: PathEstimate,
+    mtu: PathMtu,
+    pieces: Pieces,
     /// When something was heard last of data on its way, or the first of it left.
     silent_since_ns: u64,
     slowdown: Slowdown,
@@ -147,6 +156,8 @@ impl Peer {
             pacer: Pacer::with_burst_time(config.burst_wire_ns),
             spray: Spray::new(paths, seed),
             estimate: PathEstimate::new(config.host_jitter_ns, config.trim_delay_ns),
+            mtu: PathMtu::new(config.mtu),
+            pieces: Pieces::default(),
             silent_since_ns: 0,
             slowdown: Slowdown::default(),
             on_path: (0, 0),
@@ -205,7 +216,7 @@ impl Peer {
 
     /// Bytes kept of messages that nobody has asked for, and endings remembered.
     pub(crate) fn footprint(&self) -> (usize, usize) {
-        (self.early.bytes(), self.sent.remembered() + self.received.remembered())
+        (self.early.bytes() + self.pieces.bytes(), self.sent.remembered() + self.received.remembered())
     }
 
     /// Whether a message is arriving from the peer: one that is expected, of which something is there, and not all that is wanted. Who has yet to begin takes nothing of the link.
@@ -234,6 +245,9 @@ impl Peer {
         self.sends.insert(message, transfer);
         self.orders.insert(message, self.next_order);
         self.next_order += 1;
+        if self.session.is_open() {
+            self.explore(cx);
+        }
         if self.session.is_confirmed() {
             self.announce(message, outbound.planes);
         } else {
@@ -417,6 +431,8 @@ impl Peer {
         self.timers.clear();
         self.control.clear();
         self.early.forget(|_| true);
+        self.mtu.forget();
+        self.pieces.forget();
         self.received = Over::default();
         (self.hellos, self.greeted, self.asked_since_ns) = (None, Greeted::Never, None);
     }
@@ -431,11 +447,13 @@ impl Peer {
         while let Some(timer) = self.timers.expire(cx.now_ns) {
             match timer {
                 Timer::Session => self.on_session_timeout(cx),
+                Timer::Path => self.on_path_timeout(cx),
                 Timer::Outgoing(message) => {
                     if let Some(transfer) = self.sends.get_mut(&message) {
                         let next = transfer.on_timeout(cx.now_ns, &cx.config.timeouts);
                         if transfer.is_unanswered() {
                             self.session.turn();
+                            self.suspect_path(cx, true);
                         }
                         self.apply(cx, message, next);
                     }
@@ -445,6 +463,7 @@ impl Peer {
                     if let Some(agreement) = self.agreements.get_mut(&message) {
                         let next = agreement.on_timeout(cx.now_ns, &cx.config.timeouts);
                         self.session.turn();
+                        self.suspect_path(cx, true);
                         self.apply_agreement(cx, message, next);
                     }
                 }
@@ -528,7 +547,7 @@ impl Peer {
                 self.stats.messages_sent += 1;
                 cx.events.push_back(Event::Sent { to: self.rank, message, map, stats });
             }
-            outgoing::Next::Failed(error) => self.fail_send(cx, message, error),
+            outgoing::Next::Failed(error) => self.fail_send(cx, message, self.cause(error)),
         }
     }
 

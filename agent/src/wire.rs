@@ -23,20 +23,32 @@
 //! ABORT   0 reason   1 zero   2-3 rank to blame
 //! HELLO   0 flags (1 answer, 2 addresses of 16 bytes instead of 4)   1 number of addresses   2-3 number of ports
 //!         4- source ports of the sender's DATA, 2 bytes each, then its addresses, where it has several
+//! PATH    0-3 sequence   4-5 bytes of the question, prefix included   6-7 MTU of the sender's interface   8 flags (1 answer, 2 the sender hears nothing of the receiver)   9-11 zero
+//!         12- zeros up to the question's length; nothing in an answer
 //! ```
 //!
 //! Fields called zero are sent as zero and ignored on arrival.
+//!
+//! A PIECE is no control packet: it carries a part of a DATA packet, from where DATA comes. It begins with the DATA packet's prefix, but for the kind.
+//!
+//! ```text
+//! 8-11 as in the DATA packet's header   12-13 offset of the part, a multiple of 8   14-15 bytes of the whole packet   16- the part
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod cut_map;
+mod path;
+mod piece;
 mod writer;
 
+pub use path::Path;
+pub use piece::{PIECE_HEADER_LEN, Piece};
 pub use writer::{MapSource, Writer};
 
 use cut_map::{MAX_PACKETS, MapError, MapPart};
 use std::net::IpAddr;
 use std::num::NonZeroU16;
-use trimwire_encoder::wire::{HEADER_LEN, Kind, PLANES, plane_offset};
+use trimwire_encoder::wire::{HEADER_LEN, Kind, PLANES, PREFIX_LEN, plane_offset};
 use trimwire_encoder::{DEFAULT_COORDINATES_PER_PACKET, Layout};
 
 /// Longest control payload written, prefix included: fits an MTU of 1500 with any encapsulation that whole DATA
@@ -58,6 +70,7 @@ const FINAL_LEN: usize = 12;
 const FORWARD_LEN: usize = 4;
 const ABORT_LEN: usize = 4;
 const HELLO_LEN: usize = 4;
+const PATH_LEN: usize = 12;
 
 /// Why a control packet's body cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -90,7 +103,7 @@ pub enum WireError {
         error: MapError,
     },
     /// Not a reason to abort.
-    #[error("unknown reason {0} to abort; valid are 1 to 5")]
+    #[error("unknown reason {0} to abort; valid are 1 to 6")]
     Reason(u8),
     /// More ports than there may be, or fewer bytes than they need.
     #[error("HELLO of {ports} ports with room for {room}; valid are 1 to {PORTS_MAX}")]
@@ -108,9 +121,19 @@ pub enum WireError {
         /// Bytes there are.
         room: usize,
     },
+    /// A question about the path that did not arrive whole, or a length that no question has.
+    #[error("PATH of {length} bytes, of which {got} arrived; valid are {least} and more")]
+    Question {
+        /// Its length, as it says.
+        length: u16,
+        /// Bytes there are.
+        got: usize,
+        /// Bytes of the shortest one.
+        least: usize,
+    },
     /// A kind that is not control.
     #[error(
-        "{0:?} is not a control packet; those are ACK, PROBE, STATUS, STOP, FINAL, FORWARD, ABORT and HELLO"
+        "{0:?} is not a control packet; those are ACK, PROBE, STATUS, STOP, FINAL, FORWARD, ABORT, HELLO and PATH"
     )]
     NotControl(Kind),
 }
@@ -250,6 +273,8 @@ pub enum Reason {
     Restarted = 4,
     /// Both ends see different messages under the same number.
     Mismatch = 5,
+    /// The path to or from a rank carries no packets of the least size.
+    PathMtu = 6,
 }
 
 impl std::fmt::Display for Reason {
@@ -260,6 +285,7 @@ impl std::fmt::Display for Reason {
             Self::Stalled => "data does not get through to or from that rank",
             Self::Restarted => "that rank has started anew",
             Self::Mismatch => "both ends see different messages under this number",
+            Self::PathMtu => "the path's MTU there is below the least of 576 bytes",
         })
     }
 }
@@ -274,6 +300,7 @@ impl TryFrom<u8> for Reason {
             3 => Self::Stalled,
             4 => Self::Restarted,
             5 => Self::Mismatch,
+            6 => Self::PathMtu,
             other => return Err(WireError::Reason(other)),
         })
     }
@@ -335,6 +362,8 @@ pub enum Control<'a> {
     Abort(Abort),
     /// The beginning of everything.
     Hello(Hello<'a>),
+    /// How long packets may be.
+    Path(Path),
 }
 
 /// A number that layouts share if they are equal, and one in 65,535 others: FNV-1a over what they are made of, folded. Never 0.
@@ -368,7 +397,8 @@ impl<'a> Control<'a> {
             Kind::Forward => FORWARD_LEN,
             Kind::Abort => ABORT_LEN,
             Kind::Hello => HELLO_LEN,
-            Kind::Data => return Err(WireError::NotControl(kind)),
+            Kind::Path => PATH_LEN,
+            Kind::Data | Kind::Piece => return Err(WireError::NotControl(kind)),
         };
         let need = IDENTITY_LEN + fixed;
         if body.len() < need {
@@ -439,7 +469,8 @@ impl<'a> Control<'a> {
                 })
             }
             Kind::Forward => Self::Forward(Forward { packets: packets(0)?, map: map()? }),
-            Kind::Final | Kind::Data => {
+            Kind::Path => Self::Path(Path::read(fixed, PREFIX_LEN + body.len())?),
+            Kind::Final | Kind::Data | Kind::Piece => {
                 Self::Final(Final { sequence: word(fixed, 0), packets: packets(4)?, map: map()? })
             }
         };

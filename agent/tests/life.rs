@@ -10,7 +10,7 @@ use trimwire_agent::burst::Arrived;
 use trimwire_agent::endpoint::{Event, ExpectError, Expectation, Reliability, SendError};
 use trimwire_agent::rate::{DctcpConfig, RateConfig, TrimTargetConfig};
 use trimwire_agent::transfer::TransferError;
-use trimwire_agent::wire::{Abort, Identity, Probe, Reason, Report, Stop, Writer};
+use trimwire_agent::wire::{Abort, CONTROL_LEN_MAX, Identity, Probe, Reason, Report, Stop, Writer};
 use trimwire_encoder::PLANES;
 use trimwire_encoder::wire::{Header, Kind, Prefix, StreamId};
 
@@ -78,7 +78,7 @@ fn a_message_that_waits_while_hundreds_of_later_ones_pass_is_neither_lost_nor_us
 /// Probes of messages that nobody expects, and how many are answered.
 fn answered(network: &mut Network, probes: u32) -> usize {
     let stream = StreamId::new(0, 0).expect("fits");
-    let writer = Writer { stream, identity: Identity { from: 1, to: 2 } };
+    let writer = Writer { stream, identity: Identity { from: 1, to: 2 }, room: CONTROL_LEN_MAX };
     let probe = Probe {
         sequence: 9,
         packets: 3,
@@ -218,7 +218,7 @@ fn a_strangers_packets_of_the_right_job_rank_and_message_change_nothing() {
                     (wrong[2], home),
                 ];
                 for (identity, source) in ways {
-                    let writer = Writer { stream, identity };
+                    let writer = Writer { stream, identity, room: CONTROL_LEN_MAX };
                     let stop =
                         Stop { sequence: 1, report: Report::default(), missing: 0, agreed: 0, map: None };
                     let mut payloads = vec![

@@ -11,7 +11,7 @@ use trimwire_agent::endpoint::{
     Endpoint, EndpointConfig, Event, ExpectError, Expectation, Reliability, SendError,
 };
 use trimwire_agent::transfer::TransferError;
-use trimwire_agent::wire::{Abort, Identity, Reason, Report, Stop, Writer};
+use trimwire_agent::wire::{Abort, CONTROL_LEN_MAX, Identity, Reason, Report, Stop, Writer};
 use trimwire_encoder::wire::{Codec, Kind, StreamId};
 use trimwire_encoder::{
     DEFAULT_COORDINATES_PER_PACKET, Decoding, Encoder, Envelope, Importance, Layout, Message, PLANES,
@@ -600,7 +600,7 @@ impl World {
             let (from, to) = both[usize::from(what) / 8 % 4];
             Identity { from, to }
         };
-        let writer = Writer { stream, identity };
+        let writer = Writer { stream, identity, room: CONTROL_LEN_MAX };
         let mut source = address(from);
         if knows {
             // Another host, or another port.

@@ -1,6 +1,8 @@
 //! The host's interfaces: addresses, MTU, line rate.
 #![forbid(unsafe_code)]
 
+use super::link::LinkError;
+use crate::config::MTU_LEAST;
 use crate::wire::ADDRESSES_MAX;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
@@ -51,6 +53,18 @@ pub fn line_rate_of(addresses: &[IpAddr]) -> Option<u64> {
         |&address: &IpAddr| line_rate_bps(&all.iter().find(|interface| interface.address == address)?.name);
     let rates: Option<Vec<u64>> = addresses.iter().map(rate).collect();
     rates?.into_iter().min()?.checked_mul(addresses.len() as u64)
+}
+
+/// Refuses interfaces whose packets cannot be as long as they have to be.
+pub(super) fn check_mtu(addresses: &[IpAddr]) -> Result<(), LinkError> {
+    // Where interfaces cannot be listed, sockets tell in time.
+    let all = interfaces().unwrap_or_default();
+    let of = |address: &IpAddr| all.iter().find(|interface| interface.address == *address);
+    let small = addresses.iter().filter_map(of).find_map(|interface| {
+        let mtu = mtu(&interface.name).filter(|&mtu| mtu < MTU_LEAST.into())?;
+        Some(LinkError::Mtu { interface: interface.name.clone(), address: interface.address, mtu })
+    });
+    small.map_or(Ok(()), Err)
 }
 
 /// The same of MTUs: the smallest.

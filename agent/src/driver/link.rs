@@ -4,6 +4,7 @@
 use super::Clock;
 use super::wake::Wake;
 use crate::burst::{Arrived, Burst};
+use crate::config::MTU_LEAST;
 use crate::wire::ADDRESSES_MAX;
 use std::collections::VecDeque;
 use std::io;
@@ -64,6 +65,18 @@ pub enum LinkError {
     Addresses {
         /// How many.
         count: usize,
+    },
+    /// Its packets cannot be as long as they have to be.
+    #[error(
+        "interface '{interface}' ({address}) has an MTU of {mtu} bytes; at least {MTU_LEAST} are needed: ip link set {interface} mtu 1500"
+    )]
+    Mtu {
+        /// The interface.
+        interface: String,
+        /// Its address.
+        address: IpAddr,
+        /// Its MTU, bytes.
+        mtu: u32,
     },
     /// A peer cannot be reached from the address that is bound.
     #[error("rank {rank} has the address {peer}, of another family than this endpoint's {own}")]
@@ -176,6 +189,11 @@ pub trait Link {
 
     /// Bursts arrived before their departures: they are not held, whatever was found.
     fn not_held(&mut self) {}
+
+    /// Bytes of the longest IP packet that its interfaces carry just now; `None`: there is no such limit. Asked again when datagrams were too long for them ([`LinkStats::too_long`]).
+    fn mtu(&self) -> Option<u16> {
+        None
+    }
 
     /// Totals.
     fn stats(&self) -> LinkStats;

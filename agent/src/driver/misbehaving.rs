@@ -101,6 +101,10 @@ impl<L: Link> Link for Misbehaving<L> {
         Ok(count)
     }
 
+    fn mtu(&self) -> Option<u16> {
+        self.link.mtu()
+    }
+
     fn wake_by(&mut self, wake: Arc<Wake>) -> bool {
         self.link.wake_by(wake)
     }

@@ -14,7 +14,8 @@ const BUFFER_BYTES: usize = 8 << 20;
 /// What one socket may have in the queue in front of the card: enough for it to have something to send while this thread is off its core for a millisecond.
 const SEND_BUFFER_BYTES: usize = 128 << 10;
 
-/// A socket on an address; datagrams that leave it are never fragmented. Nothing comes up from one that is left `unread`.
+/// A socket on an address; datagrams that leave it are never fragmented. What ICMP messages say of paths is not believed, so that nobody who sends one can
+/// shorten packets: endpoints find out themselves (RFC 8899). Nothing comes up from one that is left `unread`.
 pub(super) fn open(address: SocketAddr, unread: bool) -> Result<Socket, LinkError> {
     let bind = |source| LinkError::Bind { address, source };
     let option = |option, source| LinkError::Option { address: address.ip(), option, source };
@@ -25,12 +26,12 @@ pub(super) fn open(address: SocketAddr, unread: bool) -> Result<Socket, LinkErro
     }
     let discover = options::IP_MTU_DISCOVER;
     // On IPv6 sockets it is for IPv4-mapped addresses, and need not be there.
-    let outcome = options::set(&socket, discover, libc::IP_PMTUDISC_DO);
+    let outcome = options::set(&socket, discover, libc::IP_PMTUDISC_PROBE);
     if address.is_ipv4() {
         outcome.map_err(|source| option(discover.2, source))?;
     } else {
         let discover = options::IPV6_MTU_DISCOVER;
-        options::set(&socket, discover, libc::IPV6_PMTUDISC_DO)
+        options::set(&socket, discover, libc::IPV6_PMTUDISC_PROBE)
             .map_err(|source| option(discover.2, source))?;
     }
     socket.bind(&address.into()).map_err(bind)?;

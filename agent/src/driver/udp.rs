@@ -14,6 +14,7 @@
 use super::Clock;
 use super::ear::Ear;
 use super::holding::{Holding, Pacing};
+use super::interfaces::{check_mtu, mtu_of};
 use super::link::{Link, LinkError, LinkStats, Take};
 use super::mmsg::{self, Inbox, Outgoing};
 use super::options;
@@ -23,6 +24,7 @@ use super::sockets::{open, path_mtu, set_buffers};
 use super::waiting::wait;
 use super::wake::Wake;
 use crate::burst::{Arrived, Burst, Origin};
+use crate::config::{MTU_LEAST, MTU_MOST};
 use crate::wire::ADDRESSES_MAX;
 use bytes::Buf;
 use nix::errno::Errno;
@@ -179,6 +181,7 @@ impl UdpLink {
             && config.checksums == Checksums::Filled
             && paths.iter().all(|socket| setsockopt(socket, sockopt::UdpGsoSegment, &0).is_ok());
         let own: Vec<IpAddr> = ears.iter().map(|ear| ear.address().ip()).collect();
+        check_mtu(&own)?;
         let sockets: Vec<BorrowedFd<'_>> =
             ears.iter().map(Ear::sending).chain(paths.iter().map(Socket::as_fd)).collect();
         let holding = Holding::open(config.pacing, &own, &sockets)?;
@@ -464,6 +467,11 @@ impl Link for UdpLink {
 
     fn not_held(&mut self) {
         self.holding.not_held();
+    }
+
+    fn mtu(&self) -> Option<u16> {
+        let own: Vec<IpAddr> = self.ears.iter().map(|ear| ear.address().ip()).collect();
+        Some(mtu_of(&own)?.clamp(MTU_LEAST.into(), MTU_MOST.into()) as u16)
     }
 
     fn wake_by(&mut self, wake: Arc<Wake>) -> bool {

@@ -36,6 +36,10 @@ impl Peer {
             self.greeted.first(cx.now_ns);
             self.control.push_back(Due::Hello { answer: false, to: None });
             self.arm_hello(cx);
+            if self.session.identity().to != 0 {
+                // Who is known to be there can be asked at once.
+                self.explore(cx);
+            }
         }
     }
 

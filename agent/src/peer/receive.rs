@@ -12,6 +12,8 @@ use std::net::SocketAddr;
 
 /// Control packets that may wait to be sent to one peer. Beyond it, answers are left out: they will be asked for again.
 const DUE_MAX: usize = 4_096;
+/// A packet that was lost so often may be too long for the path (RFC 8899 §4.3): once more than chance and bursts of others explain easily.
+const IN_VAIN: u8 = 2;
 
 impl Peer {
     /// Takes a control packet.
@@ -49,6 +51,7 @@ impl Peer {
             Control::Final(agreed) => self.on_final(cx, message, agreed),
             Control::Forward(forward) => self.on_forward(cx, message, forward),
             Control::Abort(abort) => self.on_abort(cx, message, *abort),
+            Control::Path(path) => self.on_path(cx, path),
             Control::Hello(_) => {}
         }
     }
@@ -93,6 +96,7 @@ impl Peer {
         if !known && !self.sends.is_empty() {
             self.greet(cx);
         }
+        self.explore(cx);
         let sealer = self.sealer(cx.config);
         for transfer in self.receives.values_mut() {
             transfer.set_sealer(sealer.clone());
@@ -187,6 +191,13 @@ impl Peer {
         self.count_data(data.arrival.at_ns, data.payload.len(), cut);
     }
 
+    /// Queues an answer, unless too many wait.
+    pub(super) fn answer(&mut self, due: Due) {
+        if self.control.len() < DUE_MAX {
+            self.control.push_back(due);
+        }
+    }
+
     fn answer_ended(&mut self, message: u32, ending: Ending, sequence: u32) {
         let due = match ending {
             Ending::Delivered(_) => Due::Stop { message, sequence },
@@ -241,6 +252,9 @@ impl Peer {
         self.silent_since_ns = self.silent_since_ns.max(transfer.silent_since_ns());
         if let Some(heard) = heard {
             self.take_feedback(&heard);
+            if heard.in_vain >= IN_VAIN {
+                self.suspect_path(cx, false);
+            }
         }
         self.apply(cx, message, next);
     }

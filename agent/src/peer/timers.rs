@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) enum Timer {
     /// The session: nobody has answered our HELLO.
     Session,
+    /// What the path carries: a question about it has not been answered.
+    Path,
     /// A message on its way to the peer.
     Outgoing(u32),
     /// A message on its way from the peer.

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 /// Layer class, order of `open`, and number of a message.
 type Sending = (u8, u64, u32);
 
-/// Bytes of a frame, by which bursts are measured.
+/// Bytes of a frame, by which bursts are measured; where paths carry longer ones, those.
 const FRAME: u64 = 1_500;
 
 /// Data that leaves.
@@ -25,8 +25,8 @@ pub(crate) struct Data {
 }
 
 impl Peer {
-    fn writer(&self) -> Writer {
-        Writer { stream: self.stream, identity: self.session.identity() }
+    fn writer(&self, sealed: bool) -> Writer {
+        Writer { stream: self.stream, identity: self.session.identity(), room: self.control_room(sealed) }
     }
 
     /// Whether control packets are due.
@@ -58,7 +58,7 @@ impl Peer {
     }
 
     fn write(&mut self, cx: &mut Context<'_>, due: Due, departs_ns: u64) -> Option<Vec<u8>> {
-        let (now_ns, timeouts, writer) = (cx.now_ns, &cx.config.timeouts, self.writer());
+        let (now_ns, timeouts, writer) = (cx.now_ns, &cx.config.timeouts, self.writer(cx.config.seal.is_some()));
         match due {
             Due::Hello { answer, to } => {
                 let incarnation = to.map_or(writer.identity.to, |(_, incarnation)| incarnation);
@@ -143,6 +143,10 @@ impl Peer {
                 self.timers.set(Timer::Agreement(message), timer_ns);
                 Some(payload)
             }
+            Due::PathQuestion { size, unheard } => {
+                Some(self.path_question(size, unheard, cx.config.seal.is_some(), writer))
+            }
+            Due::PathAnswer { sequence, length } => Some(self.path_answer(sequence, length, writer)),
             Due::Abort(message) => Some(writer.abort(message, self.abortion(message)?)),
         }
     }
@@ -157,7 +161,8 @@ impl Peer {
     /// What the peer has asked for goes to rows; the path bounds it. Everything else may have to wait there where early data does (`early`), and its room is this peer's to keep count of: a window for
     /// messages that are known to wait, all together, and another one for those of which nothing has been heard.
     fn next_message(&self, config: &EndpointConfig) -> Option<(Sending, usize)> {
-        if !self.session.is_confirmed() {
+        // Packets that are too long for the path would be lost, and cut into pieces they cannot be trimmed: a round trip tells.
+        if !self.session.is_confirmed() || !self.mtu.is_settled() {
             return None;
         }
         let (mut in_flight, mut waiting, mut unheard) = (0, 0, 0);
@@ -212,7 +217,8 @@ impl Peer {
         let silent_ns = cx.now_ns.saturating_sub(self.silent_since_ns);
         let rate_bps =
             self.estimate.rate_in_silence_bps(self.rate.rate_bps(), silent_ns, &cx.config.timeouts);
-        let most = self.pacer.burst_limit(rate_bps, FRAME);
+        let frame = self.path_mtu().map_or(FRAME, |mtu| FRAME.max(mtu.into()));
+        let most = self.pacer.burst_limit(rate_bps, frame);
         while let Some((key @ (class, _, message), room)) = self.next_message(cx.config) {
             if self.on_path.1 == 0 {
                 self.on_path = (self.spray.choose(cx.now_ns), cx.config.packets_per_path.max(1));

@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
 /// What IPv4 asks of every link (RFC 791): below it a packet is hardly more than its headers.
-const MTU_LEAST: u32 = 576;
+const MTU_LEAST: u32 = crate::config::MTU_LEAST as u32;
 /// Reasons why somebody was sent away that are reported.
 const STRANGERS: usize = 3;
 

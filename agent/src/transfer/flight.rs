@@ -368,6 +368,11 @@ impl Flight {
     }
 
     /// How often a packet has been sent, if the last time was after `since_ns`.
+    /// How often a packet was sent.
+    pub(super) fn attempts(&self, index: u32) -> u8 {
+        self.packets.get(index as usize).map_or(0, |packet| packet.attempts)
+    }
+
     pub(super) fn attempts_since(&self, index: u32, since_ns: u64) -> Option<u8> {
         let packet = self.packets.get(index as usize)?;
         (packet.sent_ns > since_ns).then_some(packet.attempts)

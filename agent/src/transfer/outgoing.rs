@@ -161,6 +161,11 @@ impl Outgoing {
         row.map_or(0, |row| row.len_of(self.next as usize - self.layout.row_packets(self.next_row).start))
     }
 
+    /// Bytes of its longest packet, as far as its rows were supplied.
+    pub(crate) fn longest_packet(&self) -> u32 {
+        self.rows.iter().flatten().map(|row| row.packet(0).len() as u32).max().unwrap_or(0)
+    }
+
     /// Planes that are sent of each packet.
     pub(crate) fn planes(&self) -> u8 {
         self.planes
@@ -372,10 +377,11 @@ impl Outgoing {
         if gone().next().is_some() {
             let repaired = self.flight.wants_every_plane();
             let quiet = Feedback { now_ns, repaired, ..Feedback::default() };
-            let heard = heard.get_or_insert(Heard { feedback: quiet, answered: 0 });
+            let heard = heard.get_or_insert(Heard { feedback: quiet, ..Heard::default() });
             heard.feedback.lost = gone().count() as u32;
             let before = |repair: &&Repair| self.flight.sent_ns(repair.index) < slowed_ns;
             heard.answered = gone().filter(before).count() as u32;
+            heard.in_vain = gone().map(|repair| self.flight.attempts(repair.index)).max().unwrap_or(0);
         }
         let every_plane = progress.wanted == Wanted::EveryPlane;
         for repair in lost {
@@ -569,7 +575,7 @@ impl Outgoing {
         let repaired = self.flight.wants_every_plane();
         let feedback =
             Feedback { now_ns, rtt_ns, arrived, cut, marked, lost: 0, senders: report.senders, repaired };
-        Some(Heard { feedback, answered: 0 })
+        Some(Heard { feedback, ..Heard::default() })
     }
 
     /// Takes a STOP.

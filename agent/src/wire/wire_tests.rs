@@ -6,7 +6,7 @@ use trimwire_encoder::wire::{PREFIX_LEN, Prefix, StreamId};
 const IDENTITY: Identity = Identity { from: 0x0a0b_0c0d, to: 7 };
 
 fn writer() -> Writer {
-    Writer { stream: StreamId::new(5, 300).expect("fits"), identity: IDENTITY }
+    Writer { stream: StreamId::new(5, 300).expect("fits"), identity: IDENTITY, room: CONTROL_LEN_MAX }
 }
 
 fn report() -> impl Strategy<Value = Report> {
@@ -55,7 +55,7 @@ proptest! {
     #[test]
     fn what_is_written_is_read_back(
         progress in progress(), message: u32, words: [u32; 4], shape: u16, packets in 1..=MAX_PACKETS, planes in 1..=FULL, flags: [bool; 2],
-        reason in 1_u8..=5, culprit: u16, ports in prop::collection::vec(any::<u16>(), 1..=PORTS_MAX), addresses in addresses(),
+        reason in 1_u8..=6, culprit: u16, length in Path::LEN as u16..9_200, ports in prop::collection::vec(any::<u16>(), 1..=PORTS_MAX), addresses in addresses(),
     ) {
         let bytes = writer().progress(message, false, &progress, None).0;
         prop_assert_eq!(read(&bytes).1, Control::Ack(progress));
@@ -77,6 +77,14 @@ proptest! {
         let bytes = writer().abort(message, abort);
         prop_assert_eq!(read(&bytes).1, Control::Abort(abort));
 
+        let path = Path { sequence, length, mtu: shape, answer: want_map, unheard: finish };
+        let bytes = writer().path(&path);
+        prop_assert_eq!(bytes.len(), if want_map { Path::LEN } else { usize::from(length) });
+        prop_assert_eq!(read(&bytes).1, Control::Path(path));
+        if !want_map {
+            prop_assert!(Control::parse(Kind::Path, &bytes[PREFIX_LEN..bytes.len() - 1]).is_err(), "cut on its way");
+        }
+
         let bytes = writer().hello(finish, &ports, &addresses);
         prop_assert!(bytes.len() <= CONTROL_LEN_MAX);
         let Control::Hello(hello) = read(&bytes).1 else { panic!("no HELLO") };
@@ -84,10 +92,11 @@ proptest! {
     }
 
     #[test]
-    fn maps_travel_behind_ack_status_stop_final_and_forward(progress in progress(), states in prop::collection::vec(0..=FULL, 1..5_000)) {
+    fn maps_travel_behind_ack_status_stop_final_and_forward(progress in progress(), room in 200_usize..2_000, states in prop::collection::vec(0..=FULL, 1..5_000)) {
         let planes = |packet: u32| states[packet as usize];
         let source = MapSource { planes: &planes, packets: states.len() as u32, offset: 0, detail: Detail::Planes };
         let stop = Stop { sequence: 1, report: Report::default(), missing: 0, agreed: 0, map: None };
+        let writer = || Writer { room, ..writer() };
         for (bytes, end) in [
             writer().progress(7, false, &progress, Some(&source)),
             writer().progress(7, true, &progress, Some(&source)),
@@ -95,7 +104,7 @@ proptest! {
             writer().agreed(7, 1, &source),
             writer().forward(7, states.len() as u32, &source),
         ] {
-            prop_assert!(bytes.len() <= CONTROL_LEN_MAX);
+            prop_assert!(bytes.len() <= CONTROL_LEN_MAX.min(room));
             let part = match read(&bytes).1 {
                 Control::Ack(Progress { map: Some(part), .. })
                 | Control::Status(Progress { map: Some(part), .. })
@@ -111,7 +120,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_an_error_or_a_packet_that_is_written_back(kind in prop_oneof![2_u8..=8, Just(12)], body in prop::collection::vec(any::<u8>(), 0..90)) {
+    fn any_bytes_are_an_error_or_a_packet_that_is_written_back(kind in prop_oneof![2_u8..=9, Just(12)], body in prop::collection::vec(any::<u8>(), 0..90)) {
         let kind = Kind::try_from(kind).expect("valid kind");
         match Control::parse(kind, &body) {
             Ok((identity, control)) => {
@@ -123,6 +132,7 @@ proptest! {
                     }
                     Control::Probe(probe) => writer.probe(0, &probe),
                     Control::Abort(abort) => writer.abort(0, abort),
+                    Control::Path(path) => writer.path(&path),
                     Control::Hello(hello) => {
                         let addresses: Vec<_> = hello.addresses().collect();
                         writer.hello(hello.answer, &hello.ports().collect::<Vec<_>>(), &addresses)
@@ -213,12 +223,12 @@ fn errors_name_the_kind_and_what_is_valid() {
     let text = |kind, body: &[u8]| Control::parse(kind, body).expect_err("invalid").to_string();
     assert_eq!(text(Kind::Probe, &[0; 27]), "Probe body has 27 bytes, at least 28 are needed");
     assert_eq!(text(Kind::Probe, &[0; 28]), "Probe speaks of a message of 0 packets; valid are 1 to 1048576");
-    assert_eq!(text(Kind::Abort, &[0; 12]), "unknown reason 0 to abort; valid are 1 to 5");
+    assert_eq!(text(Kind::Abort, &[0; 12]), "unknown reason 0 to abort; valid are 1 to 6");
     assert_eq!(text(Kind::Hello, &[0; 12]), "HELLO of 0 ports with room for 0; valid are 1 to 256");
     let hello = [0, 0, 0, 1, 0, 0, 0, 2, 0, 2, 0, 1, 0xc0, 0, 10, 0, 0, 1, 10];
     assert_eq!(text(Kind::Hello, &hello), "HELLO of 2 addresses with 5 bytes of them; valid are 0 to 8");
     assert_eq!(
         text(Kind::Data, &[]),
-        "Data is not a control packet; those are ACK, PROBE, STATUS, STOP, FINAL, FORWARD, ABORT and HELLO"
+        "Data is not a control packet; those are ACK, PROBE, STATUS, STOP, FINAL, FORWARD, ABORT, HELLO and PATH"
     );
 }

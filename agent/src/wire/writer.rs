@@ -2,7 +2,7 @@
 
 use super::cut_map::{self, Detail, MAX_PACKETS};
 use super::{
-    ADDRESSES_MAX, Abort, CONTROL_LEN_MAX, Identity, PORTS_MAX, Probe, Progress, Report, SENDERS_MAX, Stop,
+    ADDRESSES_MAX, Abort, CONTROL_LEN_MAX, Identity, PORTS_MAX, Path, Probe, Progress, Report, SENDERS_MAX, Stop,
     Wanted,
 };
 use std::net::IpAddr;
@@ -34,6 +34,8 @@ pub struct Writer {
     pub stream: StreamId,
     /// Incarnations of both ends.
     pub identity: Identity,
+    /// Most bytes of a packet: maps go in parts. At most [`CONTROL_LEN_MAX`].
+    pub room: usize,
 }
 
 fn put(out: &mut Vec<u8>, words: &[u32]) {
@@ -80,7 +82,7 @@ impl Writer {
         put(&mut out, &[progress.missing, may_miss]);
         let flags = u8::from(progress.expected) | u8::from(progress.bound_holds) << 1 | every;
         put(&mut out, &[u32::from(flags) << 24 | progress.low & 0x00ff_ffff]);
-        let end = put_map(map, &mut out);
+        let end = put_map(map, self.room, &mut out);
         (out, end)
     }
 
@@ -100,7 +102,7 @@ impl Writer {
         put(&mut out, &[stop.sequence]);
         put_report(&mut out, &stop.report);
         put(&mut out, &[stop.missing, stop.agreed]);
-        let end = put_map(map, &mut out);
+        let end = put_map(map, self.room, &mut out);
         (out, end)
     }
 
@@ -108,7 +110,7 @@ impl Writer {
     pub fn agreed(self, message: u32, sequence: u32, map: &MapSource<'_>) -> (Vec<u8>, u32) {
         let mut out = self.begin(Kind::Final, message);
         put(&mut out, &[sequence, map.packets, 0]);
-        let end = put_map(Some(map), &mut out);
+        let end = put_map(Some(map), self.room, &mut out);
         (out, end)
     }
 
@@ -116,7 +118,7 @@ impl Writer {
     pub fn forward(self, message: u32, packets: u32, map: &MapSource<'_>) -> (Vec<u8>, u32) {
         let mut out = self.begin(Kind::Forward, message);
         put(&mut out, &[packets]);
-        let end = put_map(Some(map), &mut out);
+        let end = put_map(Some(map), self.room, &mut out);
         (out, end)
     }
 
@@ -149,8 +151,17 @@ impl Writer {
     }
 }
 
-fn put_map(map: Option<&MapSource<'_>>, out: &mut Vec<u8>) -> u32 {
+impl Writer {
+    /// A PATH; a question is as long as it says.
+    pub fn path(self, path: &Path) -> Vec<u8> {
+        let mut out = self.begin(Kind::Path, 0);
+        path.write(&mut out);
+        out
+    }
+}
+
+fn put_map(map: Option<&MapSource<'_>>, room: usize, out: &mut Vec<u8>) -> u32 {
     let Some(map) = map else { return 0 };
-    let budget = CONTROL_LEN_MAX.saturating_sub(out.len());
+    let budget = room.min(CONTROL_LEN_MAX).saturating_sub(out.len());
     cut_map::write_part(map.planes, map.packets, map.offset, map.detail, budget, out)
 }

@@ -107,6 +107,9 @@ impl Random {
     }
 }
 
+/// Bytes of headers in front of a payload.
+const IPV4_AND_UDP: usize = 28;
+
 /// The port on which every rank listens.
 pub(crate) const PORT: u16 = 9217;
 
@@ -160,6 +163,10 @@ pub(crate) struct Network {
     pub(crate) random: Random,
     /// Drops or changes a datagram before chance does: (from, datagram, how many of this kind before).
     pub(crate) script: Option<fn(usize, &Datagram, u64) -> bool>,
+    /// Bytes of the longest IP packet that the path carries at a time, from rank to rank; longer ones vanish.
+    pub(crate) carries: Option<fn(u64, usize, usize) -> usize>,
+    /// Longest IP packet that got through of each kind, from rank to rank.
+    pub(crate) longest: BTreeMap<(usize, usize, u8), usize>,
     seen: BTreeMap<u8, u64>,
     flying: BinaryHeap<Flying>,
     sent: u64,
@@ -199,6 +206,8 @@ impl Network {
             faults,
             random: Random(seed),
             script: None,
+            carries: None,
+            longest: BTreeMap::new(),
             seen: BTreeMap::new(),
             flying: BinaryHeap::new(),
             sent: 0,
@@ -303,7 +312,13 @@ impl Network {
         if self.dead[from] || self.dead[to] {
             return;
         }
-        let data = kind == Kind::Data as u8;
+        let length = datagram.payload.len() + IPV4_AND_UDP;
+        if self.carries.is_some_and(|carries| length > carries(leaves_ns, from, to)) {
+            return;
+        }
+        let longest = self.longest.entry((from, to, kind)).or_default();
+        *longest = length.max(*longest);
+        let data = [Kind::Data as u8, Kind::Piece as u8].contains(&kind);
         let (drop, delay_ns) = if data {
             (self.faults.drop_data, self.faults.data_delay_ns)
         } else {
@@ -312,7 +327,7 @@ impl Network {
         if self.random.chance(drop) {
             return;
         }
-        if data && self.random.chance(self.faults.cut) {
+        if kind == Kind::Data as u8 && self.random.chance(self.faults.cut) {
             let least = self.faults.cut_to_at_least.min(datagram.payload.len());
             let room = datagram.payload.len() - least;
             datagram.payload.truncate(least + self.random.below(room as u64 + 1) as usize);

@@ -20,6 +20,10 @@ pub enum Kind {
     Abort = 7,
     /// Two hosts agree on who they are.
     Hello = 8,
+    /// How long packets may be on the way to a rank.
+    Path = 9,
+    /// A part of a DATA packet that is longer than the way to its receiver allows.
+    Piece = 10,
     /// Packets of a message that its sender does not send again.
     Forward = 12,
 }

@@ -17,6 +17,8 @@ impl TryFrom<u8> for Kind {
             6 => Self::Final,
             7 => Self::Abort,
             8 => Self::Hello,
+            9 => Self::Path,
+            10 => Self::Piece,
             12 => Self::Forward,
             other => return Err(PacketError::Kind(other)),
         })

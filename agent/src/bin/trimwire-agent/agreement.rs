@@ -8,9 +8,11 @@ use trimwire_agent::collective::{
     Algorithm, Collective, Communicator, CommunicatorConfig, Memory, OperationError, Options, Outcome,
 };
 use trimwire_agent::driver::{Driver, Link};
+use trimwire_agent::endpoint::{MTU_LEAST, MTU_MOST};
 
-/// Words that each rank tells.
+/// Words that each rank tells; the last one is the MTU of its interfaces, 0 where it has none.
 const WORDS: usize = 48;
+const TERMS: usize = WORDS - 1;
 /// What a rank says that does as others do: a server.
 const ANYTHING: u32 = u32::MAX;
 
@@ -28,8 +30,13 @@ fn words(terms: &Terms) -> Vec<u32> {
 pub(crate) const SEED: usize = 0;
 pub(crate) const ROW_LOG2: usize = 1;
 
-/// Values by rank; `None` of a rank that does as others do.
-pub(crate) type Told = Vec<Option<Vec<u64>>>;
+/// What all said.
+pub(crate) struct Told {
+    /// Values by rank; `None` of a rank that does as others do.
+    pub(crate) terms: Vec<Option<Vec<u64>>>,
+    /// The smallest of the ranks' MTUs: packets are made to fit it.
+    pub(crate) mtu: Option<u16>,
+}
 
 /// The exchange, which is operation 0 of a job.
 pub(crate) struct Exchange {
@@ -40,11 +47,12 @@ impl Exchange {
     /// Begins; `None`: this rank does as others do.
     pub(crate) fn start<L: Link>(terms: Option<&Terms>, driver: &mut Driver<L>) -> Result<Self, Failure> {
         let (rank, world) = (driver.endpoint().config().rank, driver.endpoint().config().world);
-        let own = terms.map_or_else(|| vec![ANYTHING; WORDS], words);
+        let mut own = terms.map_or_else(|| vec![ANYTHING; WORDS], words);
+        own[TERMS] = driver.endpoint().config().mtu.map_or(0, u32::from);
         let own: Vec<f32> = own.into_iter().map(f32::from_bits).collect();
         let (input, output) =
             (Memory::from_vec(own), Memory::from_vec(vec![0.0_f32; usize::from(world) * WORDS]));
-        // With every number at its default: numbers are what is to be agreed on.
+        // With every number at its default: numbers are what is to be agreed on. Of words so few a packet holds all, at any MTU.
         let mut communicator = Communicator::new(CommunicatorConfig::new(rank, world));
         let options = Options { exact: true, algorithm: Algorithm::Direct, ..Options::default() };
         let now_ns = driver.now_ns();
@@ -63,32 +71,36 @@ impl Exchange {
         outcome.result?;
         let told = outcome.output.and_then(|memory| memory.into_vec::<f32>().ok()).unwrap_or_default();
         let words: Vec<u32> = told.into_iter().map(f32::to_bits).collect();
-        let each = words.as_chunks::<WORDS>().0.iter().map(|words| {
-            let values =
-                words.as_chunks::<2>().0.iter().map(|&[high, low]| u64::from(high) << 32 | u64::from(low));
-            (words != &[ANYTHING; WORDS]).then(|| values.collect())
+        let each = words.as_chunks::<WORDS>().0;
+        let terms = each.iter().map(|words| {
+            let terms = &words[..TERMS];
+            let values = terms.as_chunks::<2>().0;
+            let values = values.iter().map(|&[high, low]| u64::from(high) << 32 | u64::from(low));
+            (terms != [ANYTHING; TERMS]).then(|| values.collect())
         });
-        Ok(each.collect())
+        let mtus = each.iter().filter_map(|words| u16::try_from(words[TERMS]).ok());
+        let mtu = mtus.filter(|&mtu| mtu > 0).map(|mtu| mtu.clamp(MTU_LEAST, MTU_MOST)).min();
+        Ok(Told { terms: terms.collect(), mtu })
     }
 }
 
-/// Exchanges terms; ranks whose terms differ all fail, and say in what.
+/// Exchanges terms; ranks whose terms differ all fail, and say in what. Gives the smallest of their MTUs.
 pub(crate) fn agree<L: Link>(
     terms: &Terms,
     driver: &mut Driver<L>,
     publisher: &mut Publisher,
-) -> Result<(), Failure> {
+) -> Result<Option<u16>, Failure> {
     let rank = driver.endpoint().config().rank;
     let mut exchange = Exchange::start(Some(terms), driver)?;
     let outcome = publisher.run(driver, u64::MAX, exchange.communicator())?;
     let outcome = outcome.ok_or_else(|| failed(anyhow!("the ranks' agreement did not end")))?;
     let told = Exchange::told(outcome).map_err(failed)?;
-    let differs = told.iter().enumerate().find_map(|(other, values)| {
+    let differs = told.terms.iter().enumerate().find_map(|(other, values)| {
         let values = values.as_ref()?;
         let (&(name, own), &theirs) = terms.iter().zip(values).find(|((_, own), theirs)| own != *theirs)?;
         Some(format!("{name} is {own} at rank {rank} and {theirs} at rank {other}"))
     });
-    let Some(differs) = differs else { return Ok(()) };
+    let Some(differs) = differs else { return Ok(told.mtu) };
     // The others are to hear it before this rank is gone.
     driver.linger(300_000_000, 5_000_000_000).map_err(failed)?;
     Err(bad_input(anyhow!("the ranks were told different things: {differs}")))

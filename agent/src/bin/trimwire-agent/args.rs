@@ -21,9 +21,9 @@ use trimwire_agent::driver::{
     Checksums, DEFAULT_LINE_RATE_BPS, Driver, Link, LinkError, Pacing, Receive, UdpConfig, UdpLink,
     on_sockets,
 };
-use trimwire_agent::endpoint::{EndpointConfig, Reliability, Traffic};
+use trimwire_agent::endpoint::{EndpointConfig, MTU_LEAST, MTU_MOST, Reliability, Traffic};
 use trimwire_agent::rate::{DctcpConfig, RateConfig, TimelyConfig, TrimTargetConfig};
-use trimwire_encoder::{DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Decoding, Layout, PLANES, SealKey};
+use trimwire_encoder::{Codec, DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Decoding, Layout, PLANES, SealKey};
 
 #[derive(Parser)]
 #[command(
@@ -226,6 +226,9 @@ pub(crate) struct LinkArgs {
     /// Interfaces to use, in the form of NCCL_SOCKET_IFNAME.
     #[arg(long, env = "TRIMWIRE_SOCKET_IFNAME", value_name = "PREFIX,…|=NAME,…|^PREFIX,…")]
     pub(crate) socket_ifname: Option<String>,
+    /// Bytes of the longest IP packets, if less than the interfaces carry: where switches cut, the `mtu` of the fabric's file [default: what the smallest interface of all ranks carries].
+    #[arg(long, env = "TRIMWIRE_MTU", value_name = "BYTES", value_parser = clap::value_parser!(u16).range(i64::from(MTU_LEAST)..=i64::from(MTU_MOST)))]
+    pub(crate) mtu: Option<u16>,
     /// UDP port to listen on, and the peers' where none is given [default: 9217; of ranks that meet, one that is free].
     #[arg(long)]
     pub(crate) port: Option<u16>,
@@ -488,6 +491,7 @@ impl LinkArgs {
             world,
             bitrate.or_else(|| line_rate_of(own)).unwrap_or(DEFAULT_LINE_RATE_BPS),
         );
+        config.mtu = self.mtu;
         config.job = self.job.unwrap_or(0);
         config.seed = self.seed();
         config.reliability = self.reliability();
@@ -536,8 +540,13 @@ impl LinkArgs {
 }
 
 impl CodecArgs {
-    pub(crate) fn layout(&self, coordinates: usize) -> Result<Layout, Failure> {
-        Layout::new(coordinates, self.coordinates_per_packet.unwrap_or(DEFAULT_COORDINATES_PER_PACKET))
+    /// The layout of a message from an interface with that MTU; jumbo frames have to be asked for, as the receiver's interface is not known.
+    pub(crate) fn layout(&self, coordinates: usize, mtu: Option<u32>) -> Result<Layout, Failure> {
+        let fits = || match mtu {
+            Some(mtu @ ..1_500) => Codec::Rht.coordinates_per_packet(mtu as usize, PLANES, false),
+            _ => DEFAULT_COORDINATES_PER_PACKET,
+        };
+        Layout::new(coordinates, self.coordinates_per_packet.unwrap_or_else(fits))
             .and_then(|layout| layout.with_row_log2(self.row_log2)?.with_layer_class(self.layer_class))
             .map_err(bad_input)
     }

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use trimwire_agent::driver::interfaces::{interfaces, mtu_of};
+use trimwire_agent::driver::interfaces::interfaces;
 use trimwire_agent::driver::{Link, UdpLink};
-use trimwire_agent::endpoint::EndpointConfig;
+use trimwire_agent::endpoint::{EndpointConfig, MTU_LEAST, MTU_MOST};
 use trimwire_agent::rendezvous::{
     Certificates, Config, Hosts, Launch, LaunchError, Member, Offer, RendezvousError, Security, Settings,
     own_address,
@@ -81,8 +81,8 @@ pub(crate) struct Met {
     pub(crate) hosts: Vec<u32>,
     /// Whether they have agreed on what each was told to do; not where addresses are written out.
     pub(crate) agreed: bool,
-    /// Of the smallest interface, where ranks have told theirs.
-    pub(crate) mtu: Option<u32>,
+    /// Of the smallest interface of all ranks, where they have told theirs.
+    pub(crate) mtu: Option<u16>,
     pub(crate) endpoint: EndpointConfig,
     pub(crate) link: UdpLink,
 }
@@ -175,7 +175,7 @@ fn at_rank_0(args: &Caller<'_>, launch: &Launch) -> Result<Met, Failure> {
         generation: args.rendezvous.generation,
         job: args.link.job.or(job),
         seed: args.link.seed.or(seed),
-        mtu: mtu_of(&own),
+        mtu: endpoint.mtu.into_iter().chain(link.mtu()).min().map(u32::from),
         ..Offer::new(rank, world, link.local_address(), endpoint.incarnation)
     };
     tracing::info!("rank {rank} of {world} at {} meets the others at {master}", link.local_address());
@@ -189,7 +189,10 @@ fn at_rank_0(args: &Caller<'_>, launch: &Launch) -> Result<Met, Failure> {
         endpoint.incarnations.insert(other, incarnation);
     }
     (endpoint.job, endpoint.seed, endpoint.seal) = (agreed.job, agreed.seed, agreed.seal);
-    let (job, seed, mtu) = (agreed.job, agreed.seed, agreed.mtu);
+    // Nothing is longer than what the smallest interface of all carries.
+    let mtu = agreed.mtu.map(|mtu| mtu.clamp(MTU_LEAST.into(), MTU_MOST.into()) as u16);
+    endpoint.mtu = endpoint.mtu.into_iter().chain(mtu).min();
+    let (job, seed) = (agreed.job, agreed.seed);
     Ok(Met { rank, world, job, seed, hosts, agreed: true, mtu, endpoint, link })
 }
 

@@ -169,7 +169,9 @@ fn measure(args: &PerfArgs) -> Result<bool, Failure> {
         hosts,
         ..CommunicatorConfig::new(rank, world)
     };
-    config.mtu = config.mtu.min(mtu.map_or(usize::MAX, |mtu| mtu as usize));
+    if let Some(mtu) = mtu {
+        config.mtu = mtu.into();
+    }
     match args.transcript.faults {
         None => bench(args, config, start(endpoint, link), tap, agrees),
         Some(FaultShares(faults)) => {
@@ -182,7 +184,7 @@ fn measure(args: &PerfArgs) -> Result<bool, Failure> {
 
 fn bench<L: Link>(
     args: &PerfArgs,
-    config: CommunicatorConfig,
+    mut config: CommunicatorConfig,
     mut driver: Driver<L>,
     tap: Tap,
     agrees: bool,
@@ -191,7 +193,8 @@ fn bench<L: Link>(
     driver.set_threads(args.threads.unwrap_or_else(default_threads)).map_err(failed)?;
     let mut publisher = Publisher::start(args.link.metrics)?;
     if agrees {
-        agree(&told(args, seed), &mut driver, &mut publisher)?;
+        let mtu = agree(&told(args, seed), &mut driver, &mut publisher)?;
+        config.mtu = mtu.map_or(config.mtu, usize::from);
     }
     let communicator = Communicator::new(config);
     let steering = args.adaptive.as_ref().map(|law| Steering::new(law, args.codec.planes, world));

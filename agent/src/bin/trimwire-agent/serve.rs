@@ -282,7 +282,7 @@ impl Serving<'_> {
         };
         let Header { rank, world, .. } = header;
         let root = lowest_worker(world, &args.servers).unwrap_or(0);
-        let terms = told.get(usize::from(root)).cloned().flatten().unwrap_or_default();
+        let terms = told.terms.get(usize::from(root)).cloned().flatten().unwrap_or_default();
         let term = |at: usize| terms.get(at).copied().unwrap_or(0);
         let seed = agreed_seed.unwrap_or(term(agreement::SEED));
         let config = CommunicatorConfig {
@@ -290,6 +290,8 @@ impl Serving<'_> {
             row_log2: term(agreement::ROW_LOG2).min(u64::from(u8::MAX)) as u8,
             ..CommunicatorConfig::new(rank, world)
         };
+        let mtu = told.mtu.map_or(config.mtu, usize::from);
+        let config = CommunicatorConfig { mtu, ..config };
         let mut communicator = Communicator::new(config);
         let now_ns = driver.now_ns();
         let servers = args.servers.clone();

@@ -323,6 +323,8 @@ fn name(kind: Kind) -> &'static str {
         Kind::Abort => "ABORT",
         Kind::Hello => "HELLO",
         Kind::Forward => "FORWARD",
+        Kind::Path => "PATH",
+        Kind::Piece => "PIECE",
     }
 }
 

@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
+use trimwire_agent::driver::interfaces::mtu_of;
 use trimwire_agent::driver::{Driver, Link as _, UdpLink};
 use trimwire_agent::endpoint::{Endpoint, Event};
 use trimwire_agent::transfer::{TransferError, TransferStats};
@@ -53,10 +54,12 @@ struct Report {
 
 pub(super) fn run(args: &TransferArgs, host: &str) -> Result<bool, Failure> {
     let (file, coordinates) = args.gradient.load()?;
-    let layout = args.codec.layout(coordinates)?;
     let (own, key) = (args.link.own_address()?, args.link.seal_key()?);
     let to = talk::resolve(host, args.link.port())?;
     let (mut line, nonce) = greeting::call(to, own, Duration::from_nanos(args.link.timeout))?;
+    let own_ip = own.map_or_else(|| line.local_ip(), Ok).map_err(failed)?;
+    let mtu = mtu_of(&[own_ip]).into_iter().chain(args.link.mtu.map(u32::from)).min();
+    let layout = args.codec.layout(coordinates, mtu)?;
     line.say(&Word::Offer(Offer {
         coordinates,
         messages: args.gradient.messages(),

@@ -1,0 +1,112 @@
+//! What the path to a peer carries: the questions about it as packets, and what follows from the answers.
+
+use super::timers::Timer;
+use super::{Context, Due, Peer};
+use crate::outcome::TransferError;
+use crate::wire::{CONTROL_LEN_MAX, Path, Piece, Writer};
+use std::net::SocketAddr;
+use trimwire_encoder::wire::TAG_LEN;
+
+/// Bytes of IP and UDP headers in front of a payload. Trimwire sends no options and no extension headers.
+fn headers(to: Option<SocketAddr>) -> u16 {
+    if to.is_some_and(|to| to.is_ipv6()) { 48 } else { 28 }
+}
+
+impl Peer {
+    /// Bytes of the longest IP packets that the path carries, as far as is known; `None` while nothing is, and where nobody asks.
+    pub(crate) fn path_mtu(&self) -> Option<u16> {
+        self.mtu.size().filter(|_| self.mtu.is_settled())
+    }
+
+    /// Most bytes of a DATA payload; those that are longer go in pieces.
+    pub(crate) fn data_room(&self) -> usize {
+        self.mtu.size().map_or(usize::MAX, |size| usize::from(size - headers(self.address())))
+    }
+
+    /// Most bytes of a control packet, without its tag.
+    pub(super) fn control_room(&self, sealed: bool) -> usize {
+        let tag = if sealed { TAG_LEN } else { 0 };
+        self.data_room().saturating_sub(tag).min(CONTROL_LEN_MAX)
+    }
+
+    fn wait_ns(&self, cx: &Context<'_>, times: u32) -> u64 {
+        self.estimate.answer_timeout_ns(times, &cx.config.timeouts)
+    }
+
+    /// Finds out what the path carries, if that is not known yet, or has not been asked for long.
+    pub(super) fn explore(&mut self, cx: &Context<'_>) {
+        self.mtu.begin(cx.now_ns, self.wait_ns(cx, 0));
+        self.ask_path(false);
+    }
+
+    /// Packets vanish: does the path still carry what it did?
+    pub(super) fn suspect_path(&mut self, cx: &Context<'_>, unheard: bool) {
+        self.mtu.suspect(cx.now_ns, self.wait_ns(cx, 0));
+        self.ask_path(unheard);
+    }
+
+    /// This rank's interfaces carry no more than that.
+    pub(crate) fn set_interface_mtu(&mut self, cx: &Context<'_>, mtu: u16) {
+        self.mtu.refused(cx.now_ns, mtu, self.wait_ns(cx, 0));
+        self.ask_path(false);
+    }
+
+    pub(super) fn on_path_timeout(&mut self, cx: &Context<'_>) {
+        let (estimate, timeouts) = (&self.estimate, &cx.config.timeouts);
+        self.mtu.on_timeout(cx.now_ns, |times| estimate.answer_timeout_ns(times, timeouts));
+        self.ask_path(false);
+    }
+
+    /// Queues the questions that are due, and sets the timer.
+    fn ask_path(&mut self, unheard: bool) {
+        for size in self.mtu.take_due() {
+            self.control.push_back(Due::PathQuestion { size, unheard });
+        }
+        self.timers.set(Timer::Path, self.mtu.timer_ns());
+    }
+
+    /// A question of a size, as a packet.
+    pub(super) fn path_question(&self, size: u16, unheard: bool, sealed: bool, writer: Writer) -> Vec<u8> {
+        let tag = if sealed { TAG_LEN as u16 } else { 0 };
+        let length = (size - headers(self.address()) - tag).max(Path::LEN as u16);
+        let (sequence, mtu) = (self.mtu.sequence(), self.mtu.own().unwrap_or(0));
+        writer.path(&Path { sequence, length, mtu, answer: false, unheard })
+    }
+
+    pub(super) fn path_answer(&self, sequence: u32, length: u16, writer: Writer) -> Vec<u8> {
+        let mtu = self.mtu.own().unwrap_or(0);
+        writer.path(&Path { sequence, length, mtu, answer: true, unheard: false })
+    }
+
+    /// Takes a PATH.
+    pub(super) fn on_path(&mut self, cx: &Context<'_>, path: &Path) {
+        let wait_ns = self.wait_ns(cx, 0);
+        self.mtu.told(cx.now_ns, path.mtu, wait_ns);
+        if path.answer {
+            let tag = if cx.config.seal.is_some() { TAG_LEN as u16 } else { 0 };
+            let size = path.length.saturating_add(tag).saturating_add(headers(self.address()));
+            self.mtu.on_answer(cx.now_ns, path.sequence, size, wait_ns);
+        } else {
+            self.answer(Due::PathAnswer { sequence: path.sequence, length: path.length });
+        }
+        if path.unheard && !path.answer {
+            self.mtu.suspect(cx.now_ns, wait_ns);
+        }
+        self.ask_path(false);
+    }
+
+    /// Takes a part of a DATA packet. Gives the packet that it completes, and whether congestion was experienced.
+    pub(crate) fn on_piece(&mut self, piece: &Piece<'_>, congested: bool) -> Option<(Vec<u8>, bool)> {
+        self.pieces.take(piece, congested)
+    }
+
+    /// Why a message is given up of which nothing gets through: the path, where that carries not even the least.
+    pub(super) fn cause(&self, error: TransferError) -> TransferError {
+        let TransferError::Stalled { peer, message, waited_ns, .. } = error else { return error };
+        let (Some(least), Some(to)) = (self.mtu.size().filter(|_| self.mtu.is_too_small()), self.address()) else {
+            return error;
+        };
+        let packet = self.sends.get(&message).map_or(0, |transfer| transfer.longest_packet());
+        TransferError::PathMtu { peer, to, message, packet: packet + u32::from(headers(Some(to))), least, waited_ns }
+    }
+}
