@@ -57,7 +57,7 @@ enum Due {
     Forward(u32),
     Final(u32),
     Abort(u32),
-    PathQuestion { size: u16, unheard: bool },
+    PathQuestion { size: u16 },
     PathAnswer { sequence: u32, length: u16 },
 }
 
@@ -100,6 +100,8 @@ pub(crate) struct Peer {
     estimate: PathEstimate,
     mtu: PathMtu,
     pieces: Pieces,
+    /// The peer has not answered a question, and nothing else but about the path since.
+    unheard: bool,
     /// When something was heard last of data on its way, or the first of it left.
     silent_since_ns: u64,
     slowdown: Slowdown,
@@ -158,6 +160,7 @@ impl Peer {
             estimate: PathEstimate::new(config.host_jitter_ns, config.trim_delay_ns),
             mtu: PathMtu::new(config.mtu),
             pieces: Pieces::default(),
+            unheard: false,
             silent_since_ns: 0,
             slowdown: Slowdown::default(),
             on_path: (0, 0),
@@ -453,7 +456,7 @@ impl Peer {
                         let next = transfer.on_timeout(cx.now_ns, &cx.config.timeouts);
                         if transfer.is_unanswered() {
                             self.session.turn();
-                            self.suspect_path(cx, true);
+                            self.suspect_both_ways(cx);
                         }
                         self.apply(cx, message, next);
                     }
@@ -463,7 +466,7 @@ impl Peer {
                     if let Some(agreement) = self.agreements.get_mut(&message) {
                         let next = agreement.on_timeout(cx.now_ns, &cx.config.timeouts);
                         self.session.turn();
-                        self.suspect_path(cx, true);
+                        self.suspect_both_ways(cx);
                         self.apply_agreement(cx, message, next);
                     }
                 }

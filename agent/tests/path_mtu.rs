@@ -179,8 +179,10 @@ fn a_path_that_shrinks_in_the_middle_of_an_operation_is_noticed_and_the_operatio
 #[test]
 fn answers_that_are_too_long_for_a_path_that_shrank_below_a_map_are_found_out_about_too() {
     // Reports of what is cut at random are long: whole maps.
-    let shrinks = |now_ns, _, _| if now_ns < SHRINKS_NS { 9_000 } else { 700 };
-    let faults = Faults { cut: 0.4, cut_to_at_least: 1_100, ..Faults::NONE };
+    const LATE_NS: u64 = 5_000_000;
+    let shrinks = |now_ns, _, _| if now_ns < LATE_NS { 9_000 } else { 700 };
+    let delay_ns = 1_000_000;
+    let faults = Faults { cut: 0.4, cut_to_at_least: 60, data_delay_ns: delay_ns, control_delay_ns: delay_ns, ..Faults::NONE };
     let mut group = group(&[9_000; 2], 1_500, faults, shrinks, false);
     group.network.keep_log = true;
     for (outcome, _) in all_reduce(&mut group, 0, 4 << 20, &Options { reliability: Some(Reliability::Full), ..bounded() }) {
@@ -188,9 +190,11 @@ fn answers_that_are_too_long_for_a_path_that_shrank_below_a_map_are_found_out_ab
     }
     let answers = [Kind::Status as u8, Kind::Ack as u8];
     let lost = group.network.log.iter().filter(|(at_ns, _, datagram)| {
-        *at_ns >= SHRINKS_NS && answers.contains(&(datagram.payload[0] & 15)) && datagram.payload.len() + 28 > 700
+        *at_ns >= LATE_NS && answers.contains(&(datagram.payload[0] & 15)) && datagram.payload.len() + 28 > 700
     });
     let lost = lost.count();
+    let by_kind: std::collections::BTreeMap<(bool, u8), (usize, usize)> = group.network.log.iter().fold(Default::default(), |mut map, (at, _, d)| { let e = map.entry((*at >= LATE_NS, d.payload[0] & 15)).or_insert((0, 0)); *e = (e.0 + 1, e.1.max(d.payload.len())); map });
+    eprintln!("{by_kind:?} {} {:?}", group.network.now_ns, group.network.endpoints[0].path_mtu(1));
     assert!(lost > 0, "or nothing was tried");
     assert!(group.network.endpoints[0].path_mtu(1).is_some_and(|mtu| (576..=700).contains(&mtu)), "{lost}");
 }
@@ -211,14 +215,14 @@ fn an_interface_that_shrinks_is_believed_at_once() {
 
 #[test]
 fn a_path_below_576_bytes_fails_with_an_error_that_names_the_mtu() {
-    let mut group = group(&[1_500; 2], 1_500, Faults::NONE, |_, _, _| 500, false);
+    let mut group = group(&[1_500; 2], 1_500, Faults::NONE, |_, _, _| 390, false);
     for (outcome, _) in all_reduce(&mut group, 0, 50_000, &exact()) {
         let error = outcome.result.expect_err("nothing gets through").to_string();
         assert!(error.contains("576"), "{error}");
     }
     // The sender says more than the one that waits.
     let mut network = Network::with(2, Faults::NONE, 1, |config| config.mtu = Some(1_500));
-    network.carries = Some(|_, _, _| 500);
+    network.carries = Some(|_, _, _| 390);
     network.most = 100_000;
     let gradient = network.random.gradient(10_000);
     network.expect(1, 0, 7, gradient.len());
@@ -229,7 +233,7 @@ fn a_path_below_576_bytes_fails_with_an_error_that_names_the_mtu() {
         _ => None,
     });
     let error = error.expect("fails");
-    assert!(matches!(error, TransferError::PathMtu { peer: 1, least: 576, packet: 1_392.., .. }), "{error:?}");
+    assert!(matches!(error, TransferError::PathMtu { peer: 1, least: 576, packet: 1_200.., .. }), "{error:?}");
     let text = error.to_string();
     assert!(text.contains("the path to 10.0.0.2:9217 (rank 1) carries no IP packets of 576 bytes"), "{text}");
 }

@@ -42,6 +42,7 @@ impl Peer {
         cx.stats.control_received += 1;
         self.stats.control_received += 1;
         self.asked_since_ns = None;
+        self.unheard &= matches!(control, Control::Path(_));
         self.confirm();
         match control {
             Control::Ack(progress) => self.on_progress(cx, message, progress, false),
@@ -253,7 +254,7 @@ impl Peer {
         if let Some(heard) = heard {
             self.take_feedback(&heard);
             if heard.in_vain >= IN_VAIN {
-                self.suspect_path(cx, false);
+                self.suspect_path(cx);
             }
         }
         self.apply(cx, message, next);

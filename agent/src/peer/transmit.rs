@@ -143,8 +143,8 @@ impl Peer {
                 self.timers.set(Timer::Agreement(message), timer_ns);
                 Some(payload)
             }
-            Due::PathQuestion { size, unheard } => {
-                Some(self.path_question(size, unheard, cx.config.seal.is_some(), writer))
+            Due::PathQuestion { size } => {
+                Some(self.path_question(size, cx.config.seal.is_some(), writer))
             }
             Due::PathAnswer { sequence, length } => Some(self.path_answer(sequence, length, writer)),
             Due::Abort(message) => Some(writer.abort(message, self.abortion(message)?)),

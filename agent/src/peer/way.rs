@@ -36,41 +36,47 @@ impl Peer {
     /// Finds out what the path carries, if that is not known yet, or has not been asked for long.
     pub(super) fn explore(&mut self, cx: &Context<'_>) {
         self.mtu.begin(cx.now_ns, self.wait_ns(cx, 0));
-        self.ask_path(false);
+        self.ask_path();
     }
 
     /// Packets vanish: does the path still carry what it did?
-    pub(super) fn suspect_path(&mut self, cx: &Context<'_>, unheard: bool) {
+    pub(super) fn suspect_path(&mut self, cx: &Context<'_>) {
         self.mtu.suspect(cx.now_ns, self.wait_ns(cx, 0));
-        self.ask_path(unheard);
+        self.ask_path();
+    }
+
+    /// The peer does not answer: perhaps its answers are too long for the way back. It is told with the questions about the path, the short ones of which get through.
+    pub(super) fn suspect_both_ways(&mut self, cx: &Context<'_>) {
+        self.unheard = true;
+        self.suspect_path(cx);
     }
 
     /// This rank's interfaces carry no more than that.
     pub(crate) fn set_interface_mtu(&mut self, cx: &Context<'_>, mtu: u16) {
         self.mtu.refused(cx.now_ns, mtu, self.wait_ns(cx, 0));
-        self.ask_path(false);
+        self.ask_path();
     }
 
     pub(super) fn on_path_timeout(&mut self, cx: &Context<'_>) {
         let (estimate, timeouts) = (&self.estimate, &cx.config.timeouts);
         self.mtu.on_timeout(cx.now_ns, |times| estimate.answer_timeout_ns(times, timeouts));
-        self.ask_path(false);
+        self.ask_path();
     }
 
     /// Queues the questions that are due, and sets the timer.
-    fn ask_path(&mut self, unheard: bool) {
+    fn ask_path(&mut self) {
         for size in self.mtu.take_due() {
-            self.control.push_back(Due::PathQuestion { size, unheard });
+            self.control.push_back(Due::PathQuestion { size });
         }
         self.timers.set(Timer::Path, self.mtu.timer_ns());
     }
 
     /// A question of a size, as a packet.
-    pub(super) fn path_question(&self, size: u16, unheard: bool, sealed: bool, writer: Writer) -> Vec<u8> {
+    pub(super) fn path_question(&self, size: u16, sealed: bool, writer: Writer) -> Vec<u8> {
         let tag = if sealed { TAG_LEN as u16 } else { 0 };
         let length = (size - headers(self.address()) - tag).max(Path::LEN as u16);
         let (sequence, mtu) = (self.mtu.sequence(), self.mtu.own().unwrap_or(0));
-        writer.path(&Path { sequence, length, mtu, answer: false, unheard })
+        writer.path(&Path { sequence, length, mtu, answer: false, unheard: self.unheard })
     }
 
     pub(super) fn path_answer(&self, sequence: u32, length: u16, writer: Writer) -> Vec<u8> {
@@ -92,7 +98,7 @@ impl Peer {
         if path.unheard && !path.answer {
             self.mtu.suspect(cx.now_ns, wait_ns);
         }
-        self.ask_path(false);
+        self.ask_path();
     }
 
     /// Takes a part of a DATA packet. Gives the packet that it completes, and whether congestion was experienced.
