@@ -201,6 +201,8 @@ impl EndpointConfig {
 
     /// One peer's part of the window: at least what a handful of packets take.
     pub fn window_bytes(&self) -> u64 {
-        (self.window / u64::from(self.world.saturating_sub(1).max(1))).max(24_000).max(4 * u64::from(self.mtu.unwrap_or(0)))
+        (self.window / u64::from(self.world.saturating_sub(1).max(1)))
+            .max(24_000)
+            .max(4 * u64::from(self.mtu.unwrap_or(0)))
     }
 }

@@ -21,9 +21,7 @@ mod figures;
 mod lead;
 mod schedule;
 
-pub use crate::config::{
-    DscpPlan, EndpointConfig, MTU_LEAST, MTU_MOST, Reliability, TimeoutConfig, Traffic,
-};
+pub use crate::config::{DscpPlan, EndpointConfig, MTU_LEAST, MTU_MOST, Reliability, TimeoutConfig, Traffic};
 pub use crate::interface::{
     EndpointStats, Event, ExpectError, Expectation, Outbound, SendError, SupplyError,
 };
@@ -401,7 +399,8 @@ impl Endpoint {
     }
 
     fn on_piece(&mut self, now_ns: u64, rank: u16, arrived: Arrived, payload: &[u8]) {
-        let Some(peer) = self.peers.get_mut(usize::from(rank)).filter(|peer| peer.sends_data_from(arrived.source))
+        let Some(peer) =
+            self.peers.get_mut(usize::from(rank)).filter(|peer| peer.sends_data_from(arrived.source))
         else {
             self.stats.foreign += 1;
             return;

@@ -118,7 +118,11 @@ fn what_claims_to_listen_where_nobody_can_is_sent_to_where_it_is_known_to_be() {
         deliver(&mut network, 1);
         let known = if other == interface(7, 0) { interface(7, 1) } else { address(1).ip() };
         let ports = network.endpoints[1].config().source_ports.clone();
-        let hello = Writer { stream, identity: identity(&network), room: CONTROL_LEN_MAX }.hello(false, &ports, &[known, other]);
+        let hello = Writer { stream, identity: identity(&network), room: CONTROL_LEN_MAX }.hello(
+            false,
+            &ports,
+            &[known, other],
+        );
         let now_ns = network.now_ns;
         network.endpoints[0].handle_datagram(now_ns, Arrived::now(address(1), 0), &hello);
         deliver(&mut network, 2);

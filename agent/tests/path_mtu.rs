@@ -26,7 +26,13 @@ thread_local! {
 }
 
 /// Ranks with interfaces of these MTUs, who agree on `layout`.
-fn group(own: &[u16], layout: u16, faults: Faults, path: fn(u64, usize, usize) -> usize, sealed: bool) -> Group {
+fn group(
+    own: &[u16],
+    layout: u16,
+    faults: Faults,
+    path: fn(u64, usize, usize) -> usize,
+    sealed: bool,
+) -> Group {
     PATH.with(|cell| cell.set(path));
     let world = own.len() as u16;
     let key = SealKey::from_bytes(&[7; 32]).expect("32 bytes");
@@ -40,7 +46,10 @@ fn group(own: &[u16], layout: u16, faults: Faults, path: fn(u64, usize, usize) -
     let mut group = Group { network, ..Group::new(world, Faults::NONE, 1, Reliability::Full, 15) };
     for communicator in &mut group.communicators {
         let config = communicator.config().clone();
-        *communicator = Communicator::new(trimwire_agent::collective::CommunicatorConfig { mtu: layout.into(), ..config });
+        *communicator = Communicator::new(trimwire_agent::collective::CommunicatorConfig {
+            mtu: layout.into(),
+            ..config
+        });
     }
     group
 }
@@ -110,7 +119,15 @@ fn packets_are_as_long_as_interfaces_allow_and_nothing_is_divided() {
 #[test]
 fn a_path_that_carries_less_than_the_interfaces_is_found_before_the_first_data_and_lived_with() {
     // Layouts are of 9,000 bytes throughout.
-    for (size, sealed) in [(576, false), (576, true), (1_280, false), (1_450, true), (1_500, false), (4_000, false), (8_000, false)] {
+    for (size, sealed) in [
+        (576, false),
+        (576, true),
+        (1_280, false),
+        (1_450, true),
+        (1_500, false),
+        (4_000, false),
+        (8_000, false),
+    ] {
         MOST.with(|most| most.set(size));
         let mut group = group(&[9_000; 2], 9_000, Faults::NONE, |_, _, _| MOST.get(), sealed);
         group.network.keep_log = true;
@@ -177,26 +194,37 @@ fn a_path_that_shrinks_in_the_middle_of_an_operation_is_noticed_and_the_operatio
 }
 
 #[test]
-fn answers_that_are_too_long_for_a_path_that_shrank_below_a_map_are_found_out_about_too() {
-    // Reports of what is cut at random are long: whole maps.
-    const LATE_NS: u64 = 5_000_000;
-    let shrinks = |now_ns, _, _| if now_ns < LATE_NS { 9_000 } else { 700 };
-    let delay_ns = 1_000_000;
-    let faults = Faults { cut: 0.4, cut_to_at_least: 60, data_delay_ns: delay_ns, control_delay_ns: delay_ns, ..Faults::NONE };
-    let mut group = group(&[9_000; 2], 1_500, faults, shrinks, false);
-    group.network.keep_log = true;
-    for (outcome, _) in all_reduce(&mut group, 0, 4 << 20, &Options { reliability: Some(Reliability::Full), ..bounded() }) {
-        assert!(outcome.result.is_ok(), "{:?}", outcome.result);
-    }
-    let answers = [Kind::Status as u8, Kind::Ack as u8];
-    let lost = group.network.log.iter().filter(|(at_ns, _, datagram)| {
-        *at_ns >= LATE_NS && answers.contains(&(datagram.payload[0] & 15)) && datagram.payload.len() + 28 > 700
+fn answers_that_are_too_long_for_the_way_back_are_found_out_about_by_who_misses_them() {
+    const LATE_NS: u64 = 25_000_000;
+    // Maps of what was cut at random, of as many packets as ten milliseconds hold, are long.
+    let (delay_ns, cut) = (5_000_000, 0.4);
+    let faults = Faults {
+        cut,
+        cut_to_at_least: 60,
+        data_delay_ns: delay_ns,
+        control_delay_ns: delay_ns,
+        ..Faults::NONE
+    };
+    let mut network = Network::with(2, faults, 1, |config| {
+        (config.mtu, config.reliability) = (Some(1_500), Reliability::Full);
     });
-    let lost = lost.count();
-    let by_kind: std::collections::BTreeMap<(bool, u8), (usize, usize)> = group.network.log.iter().fold(Default::default(), |mut map, (at, _, d)| { let e = map.entry((*at >= LATE_NS, d.payload[0] & 15)).or_insert((0, 0)); *e = (e.0 + 1, e.1.max(d.payload.len())); map });
-    eprintln!("{by_kind:?} {} {:?}", group.network.now_ns, group.network.endpoints[0].path_mtu(1));
-    assert!(lost > 0, "or nothing was tried");
-    assert!(group.network.endpoints[0].path_mtu(1).is_some_and(|mtu| (576..=700).contains(&mtu)), "{lost}");
+    network.carries = Some(|now_ns, from, _| if from == 1 && now_ns >= LATE_NS { 700 } else { 1_500 });
+    network.keep_log = true;
+    let gradient = network.random.gradient(8 << 20);
+    network.expect(1, 0, 7, gradient.len());
+    network.send(0, 1, 7, &gradient);
+    let events = network.finish(60 * SECOND_NS);
+    assert!(events.iter().all(|(_, event)| !matches!(event, Event::Failed { .. })), "{events:?}");
+    assert_eq!(events.len(), 2, "sent and received: {events:?}");
+    let answers = [Kind::Status as u8, Kind::Ack as u8];
+    let lost = network.log.iter().filter(|(at_ns, _, datagram)| {
+        let long = datagram.payload.len() + 28 > 700;
+        *at_ns >= LATE_NS && answers.contains(&(datagram.payload[0] & 15)) && long
+    });
+    assert!(lost.count() > 0, "or nothing was tried");
+    let back = network.endpoints[1].path_mtu(0);
+    assert!(back.is_some_and(|mtu| (576..=700).contains(&mtu)), "{back:?}");
+    assert_eq!(network.endpoints[0].path_mtu(1), Some(1_500));
 }
 
 #[test]
@@ -233,14 +261,18 @@ fn a_path_below_576_bytes_fails_with_an_error_that_names_the_mtu() {
         _ => None,
     });
     let error = error.expect("fails");
-    assert!(matches!(error, TransferError::PathMtu { peer: 1, least: 576, packet: 1_200.., .. }), "{error:?}");
+    assert!(
+        matches!(error, TransferError::PathMtu { peer: 1, least: 576, packet: 1_200.., .. }),
+        "{error:?}"
+    );
     let text = error.to_string();
     assert!(text.contains("the path to 10.0.0.2:9217 (rank 1) carries no IP packets of 576 bytes"), "{text}");
 }
 
 #[test]
 fn loss_and_reordering_do_not_make_a_path_shorter_for_long() {
-    let faults = Faults { drop_data: 0.05, drop_control: 0.3, jitter_ns: 50_000, duplicate: 0.1, ..Faults::NONE };
+    let faults =
+        Faults { drop_data: 0.05, drop_control: 0.3, jitter_ns: 50_000, duplicate: 0.1, ..Faults::NONE };
     let mut group = group(&[9_000; 3], 9_000, faults, |_, _, _| 4_000, false);
     for number in 0..6 {
         for (outcome, error) in all_reduce(&mut group, number, 200_000, &exact()) {

@@ -269,7 +269,6 @@ impl PathMtu {
         self.stage = Stage::Done;
         (self.timer_ns, self.due) = (None, Vec::new());
         self.raise_ns = now_ns.saturating_add(RAISE_NS);
-        self.calm_until_ns = now_ns.saturating_add(CALM_NS);
     }
 }
 

@@ -36,7 +36,8 @@ impl Pieces {
         if total > LONGEST {
             return None;
         }
-        let known = self.0.iter().position(|partial| partial.head == piece.head && partial.bytes.len() == total);
+        let known =
+            self.0.iter().position(|partial| partial.head == piece.head && partial.bytes.len() == total);
         let at = known.unwrap_or_else(|| {
             if self.0.len() == PACKETS {
                 self.0.pop_front();

@@ -251,11 +251,12 @@ impl Peer {
         }
         cx.stats.unheld += u64::from(std::mem::take(&mut self.estimate.unheld));
         self.silent_since_ns = self.silent_since_ns.max(transfer.silent_since_ns());
+        let in_vain = transfer.take_in_vain();
         if let Some(heard) = heard {
             self.take_feedback(&heard);
-            if heard.in_vain >= IN_VAIN {
-                self.suspect_path(cx);
-            }
+        }
+        if in_vain >= IN_VAIN {
+            self.suspect_path(cx);
         }
         self.apply(cx, message, next);
     }

@@ -58,7 +58,8 @@ impl Peer {
     }
 
     fn write(&mut self, cx: &mut Context<'_>, due: Due, departs_ns: u64) -> Option<Vec<u8>> {
-        let (now_ns, timeouts, writer) = (cx.now_ns, &cx.config.timeouts, self.writer(cx.config.seal.is_some()));
+        let (now_ns, timeouts, writer) =
+            (cx.now_ns, &cx.config.timeouts, self.writer(cx.config.seal.is_some()));
         match due {
             Due::Hello { answer, to } => {
                 let incarnation = to.map_or(writer.identity.to, |(_, incarnation)| incarnation);
@@ -143,9 +144,7 @@ impl Peer {
                 self.timers.set(Timer::Agreement(message), timer_ns);
                 Some(payload)
             }
-            Due::PathQuestion { size } => {
-                Some(self.path_question(size, cx.config.seal.is_some(), writer))
-            }
+            Due::PathQuestion { size } => Some(self.path_question(size, cx.config.seal.is_some(), writer)),
             Due::PathAnswer { sequence, length } => Some(self.path_answer(sequence, length, writer)),
             Due::Abort(message) => Some(writer.abort(message, self.abortion(message)?)),
         }

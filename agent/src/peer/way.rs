@@ -109,10 +109,18 @@ impl Peer {
     /// Why a message is given up of which nothing gets through: the path, where that carries not even the least.
     pub(super) fn cause(&self, error: TransferError) -> TransferError {
         let TransferError::Stalled { peer, message, waited_ns, .. } = error else { return error };
-        let (Some(least), Some(to)) = (self.mtu.size().filter(|_| self.mtu.is_too_small()), self.address()) else {
+        let (Some(least), Some(to)) = (self.mtu.size().filter(|_| self.mtu.is_too_small()), self.address())
+        else {
             return error;
         };
         let packet = self.sends.get(&message).map_or(0, |transfer| transfer.longest_packet());
-        TransferError::PathMtu { peer, to, message, packet: packet + u32::from(headers(Some(to))), least, waited_ns }
+        TransferError::PathMtu {
+            peer,
+            to,
+            message,
+            packet: packet + u32::from(headers(Some(to))),
+            least,
+            waited_ns,
+        }
     }
 }

@@ -37,8 +37,6 @@ pub(crate) struct Heard {
     pub(crate) feedback: Feedback,
     /// Of the lost packets, those that left before the rate was reduced last: that was the answer to what took them (RFC 9002 §7.3.2).
     pub(crate) answered: u32,
-    /// How often the one of the lost packets was sent that was sent most often.
-    pub(crate) in_vain: u8,
 }
 
 /// Datagrams of data that leave together.

@@ -61,6 +61,8 @@ pub(crate) struct Outgoing {
     inquiry: Inquiry,
     silence: Silence,
     trial: Trial,
+    /// How often the packet was sent, of those lost of late, that was sent most often: a path that has shrunk shows so.
+    in_vain: u8,
     /// `Some`: the receiver's application has not asked for it, since then; so often asked.
     not_expected: Option<(u64, u32)>,
     /// It has: what is on its way goes to rows, and not to where early data waits.
@@ -104,6 +106,7 @@ impl Outgoing {
             inquiry: Inquiry::default(),
             silence: Silence::default(),
             trial: Trial::default(),
+            in_vain: 0,
             not_expected: None,
             asked_for: false,
             finish: false,
@@ -159,6 +162,11 @@ impl Outgoing {
     pub(crate) fn next_len(&self) -> usize {
         let row = self.rows.get(self.next_row).and_then(Option::as_ref);
         row.map_or(0, |row| row.len_of(self.next as usize - self.layout.row_packets(self.next_row).start))
+    }
+
+    /// How often a packet was sent that was lost since the last call.
+    pub(crate) fn take_in_vain(&mut self) -> u8 {
+        std::mem::take(&mut self.in_vain)
     }
 
     /// Bytes of its longest packet, as far as its rows were supplied.
@@ -372,16 +380,17 @@ impl Outgoing {
         let lost = self.flight.lost(now_ns, &told, estimate, late, spray);
         if !lost.is_empty() {
             estimate.gave_up();
+            let attempts = lost.iter().map(|repair| self.flight.attempts(repair.index));
+            self.in_vain = self.in_vain.max(attempts.max().unwrap_or(0));
         }
         let gone = || lost.iter().filter(|repair| repair.from_plane == 0);
         if gone().next().is_some() {
             let repaired = self.flight.wants_every_plane();
             let quiet = Feedback { now_ns, repaired, ..Feedback::default() };
-            let heard = heard.get_or_insert(Heard { feedback: quiet, ..Heard::default() });
+            let heard = heard.get_or_insert(Heard { feedback: quiet, answered: 0 });
             heard.feedback.lost = gone().count() as u32;
             let before = |repair: &&Repair| self.flight.sent_ns(repair.index) < slowed_ns;
             heard.answered = gone().filter(before).count() as u32;
-            heard.in_vain = gone().map(|repair| self.flight.attempts(repair.index)).max().unwrap_or(0);
         }
         let every_plane = progress.wanted == Wanted::EveryPlane;
         for repair in lost {
@@ -575,7 +584,7 @@ impl Outgoing {
         let repaired = self.flight.wants_every_plane();
         let feedback =
             Feedback { now_ns, rtt_ns, arrived, cut, marked, lost: 0, senders: report.senders, repaired };
-        Some(Heard { feedback, ..Heard::default() })
+        Some(Heard { feedback, answered: 0 })
     }
 
     /// Takes a STOP.

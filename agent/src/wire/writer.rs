@@ -2,8 +2,8 @@
 
 use super::cut_map::{self, Detail, MAX_PACKETS};
 use super::{
-    ADDRESSES_MAX, Abort, CONTROL_LEN_MAX, Identity, PORTS_MAX, Path, Probe, Progress, Report, SENDERS_MAX, Stop,
-    Wanted,
+    ADDRESSES_MAX, Abort, CONTROL_LEN_MAX, Identity, PORTS_MAX, Path, Probe, Progress, Report, SENDERS_MAX,
+    Stop, Wanted,
 };
 use std::net::IpAddr;
 use trimwire_encoder::wire::{Kind, Prefix, StreamId};

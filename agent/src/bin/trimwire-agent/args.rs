@@ -23,7 +23,9 @@ use trimwire_agent::driver::{
 };
 use trimwire_agent::endpoint::{EndpointConfig, MTU_LEAST, MTU_MOST, Reliability, Traffic};
 use trimwire_agent::rate::{DctcpConfig, RateConfig, TimelyConfig, TrimTargetConfig};
-use trimwire_encoder::{Codec, DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Decoding, Layout, PLANES, SealKey};
+use trimwire_encoder::{
+    Codec, DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Decoding, Layout, PLANES, SealKey,
+};
 
 #[derive(Parser)]
 #[command(
