@@ -198,6 +198,8 @@ pub struct Driver<L> {
     unheld: (u64, u64),
     /// Datagrams that were too long for an interface.
     too_long: u64,
+    /// Whether it was said that data goes in pieces.
+    divided: bool,
 }
 
 impl<L: Link> Driver<L> {
@@ -219,6 +221,7 @@ impl<L: Link> Driver<L> {
             wake: None,
             unheld: (0, 0),
             too_long: 0,
+            divided: false,
         }
     }
 
@@ -396,6 +399,18 @@ impl<L: Link> Driver<L> {
         Ok(true)
     }
 
+    /// Says, once, that a path carries less than the job's packets take.
+    fn warn_of_pieces(&self) {
+        let paths = (0..self.endpoint.config().world)
+            .filter_map(|rank| Some((self.endpoint.path_mtu(rank)?, rank, self.endpoint.peer(rank)?)));
+        if let Some((mtu, rank, to)) = paths.min() {
+            tracing::warn!(
+                "the path to {to} (rank {rank}) carries IP packets of {mtu} bytes, and the job has longer ones: they go in pieces, which switches do not cut. TRIMWIRE_MTU={mtu} (--mtu) at the job's next \
+                 start keeps packets whole"
+            );
+        }
+    }
+
     /// Whether more may be due.
     fn transmit(&mut self, now_ns: u64) -> Result<bool, LinkError> {
         let (since_ns, before) = self.unheld;
@@ -421,6 +436,10 @@ impl<L: Link> Driver<L> {
             {
                 self.endpoint.set_mtu(now_ns, mtu);
             }
+        }
+        if self.endpoint.stats().pieces_sent > 0 && !self.divided {
+            self.divided = true;
+            self.warn_of_pieces();
         }
         Ok(taken == BATCH && self.outgoing.is_empty())
     }

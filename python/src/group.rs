@@ -32,7 +32,7 @@ use totals::Totals;
 use trimwire_agent::collective::{Collective, Communicator, CommunicatorConfig, Memory};
 use trimwire_agent::driver::interfaces::line_rate_of;
 use trimwire_agent::driver::{DEFAULT_LINE_RATE_BPS, Driver, Wake, default_threads, on_sockets};
-use trimwire_agent::endpoint::{EndpointConfig, Reliability};
+use trimwire_agent::endpoint::{EndpointConfig, MTU_LEAST, MTU_MOST, Reliability};
 use trimwire_agent::rate::RateConfig;
 use trimwire_agent::transcript::{Header, Tap, Writer, Written};
 use trimwire_encoder::{Codec, SealKey};
@@ -92,6 +92,11 @@ impl Group {
         let rate_bps =
             options.rate_bps.or_else(|| line_rate_of(&socket.addresses)).unwrap_or(DEFAULT_LINE_RATE_BPS);
         let mut config = EndpointConfig::new(rank, world, rate_bps);
+        if let Some(mtu) = options.mtu.filter(|mtu| !(MTU_LEAST..=MTU_MOST).contains(mtu)) {
+            let text = format!("mtu: {mtu}; valid are {MTU_LEAST} to {MTU_MOST}");
+            return Err(PyValueError::new_err(text));
+        }
+        config.mtu = options.mtu;
         config.job = options.job;
         config.seed = options.seed;
         config.reliability = Reliability::Bounded { loss: options.loss.clamp(0.0, 1.0) };
@@ -134,8 +139,11 @@ impl Group {
         let (commands, queue) = channel();
         let (leftovers, left) = channel();
         let ((offloaded, to_do), (done, returned)) = (channel(), channel());
-        let communicator =
+        let mut communicator =
             CommunicatorConfig { job_seed: options.seed, hosts, ..CommunicatorConfig::new(rank, world) };
+        // Where ranks have not told each other theirs, others' interfaces may be Ethernet's: what this one carries beyond that is not used.
+        let apart = || communicator.mtu.min(socket.mtu.map_or(usize::MAX, usize::from));
+        communicator.mtu = options.mtu.map_or_else(apart, usize::from);
         let codec = Codec::default();
         let coordinates_per_packet =
             codec.coordinates_per_packet(communicator.mtu, codec.planes(), options.key.is_some());

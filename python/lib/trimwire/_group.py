@@ -42,6 +42,7 @@ class _GroupOptions:
     record: str | None
     rate_law: str
     trim_delay_s: float | None
+    mtu: int | None
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,18 @@ class Group:
         """Where this rank listens: `IP:PORT`."""
         return self._socket.address
 
+    @property
+    def mtu(self) -> int | None:
+        """Bytes of the longest IP packet that this rank's interfaces carry, at most TRIMWIRE_MTU and 9,216; None where the system does not tell.
+
+        Ranks exchange it with their addresses, and pass the smallest to `connect`.
+        """
+        given = os.environ.get("TRIMWIRE_MTU")
+        if given and not given.isdecimal():
+            raise ValueError(f"TRIMWIRE_MTU: '{given}'; valid are 576 to 9216")
+        sizes = [size for size in (self._socket.mtu, int(given) if given else None) if size is not None]
+        return min(sizes, default=None)
+
     def connect(
         self,
         rank: int,
@@ -112,6 +125,7 @@ class Group:
         record: str | os.PathLike[str] | None = None,
         rate_law: str = "dctcp",
         trim_delay: float | None = None,
+        mtu: int | None = None,
     ) -> Group:
         """Begins, with the addresses of all ranks in order of rank.
 
@@ -121,10 +135,11 @@ class Group:
         With `record`, a file, what arrives of every packet is written down (docs/transcript.md): `{rank}` in its name is replaced, else `.RANK` appended; one that is there is overwritten. `rate_law` is 'dctcp', or 'fixed': always the line's rate.
         `trim_delay` is the time in seconds that a queue takes from which switches cut, the fabric file's least `shallow_at` over the line's rate (None: 20 µs): over slow links it is far more, and without it a
         rank finds out late that a burst is over.
+        `mtu` is the smallest of all ranks' `mtu`, the same everywhere: packets are made to fit it (None: 1500, or what this rank's interfaces carry where that is less). Paths that carry less are found, and lived with (docs/agent.md).
         """
         if self._group is not None:
             raise RuntimeError("the group is connected already")
-        options = _GroupOptions(seed, rate_bps, threads, give_up, patience, loss, key, job, None if record is None else os.fspath(record), rate_law, trim_delay)
+        options = _GroupOptions(seed, rate_bps, threads, give_up, patience, loss, key, job, None if record is None else os.fspath(record), rate_law, trim_delay, mtu)
         self._group = _native.Group(self._socket, rank, list(addresses), options)
         self._numbers = (seed, job)
         _live.add(self)

@@ -21,6 +21,7 @@ pub(crate) struct GroupOptions {
     pub(super) record: Option<String>,
     pub(super) rate_law: String,
     pub(super) trim_delay_s: Option<f64>,
+    pub(super) mtu: Option<u16>,
 }
 
 /// How an operation is done; attributes of a Python object.

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Mutex;
 use trimwire_agent::driver::interfaces::{describe, interfaces, select};
-use trimwire_agent::driver::{UdpConfig, UdpLink};
+use trimwire_agent::driver::{Link as _, UdpConfig, UdpLink};
 
 pub(super) fn failed(error: impl std::fmt::Display) -> PyErr {
     TransportError::new_err(error.to_string())
@@ -47,6 +47,8 @@ pub(crate) struct Socket {
     pub(super) link: Mutex<Option<UdpLink>>,
     pub(super) address: SocketAddr,
     pub(super) addresses: Vec<IpAddr>,
+    /// Bytes of the longest IP packet that its interfaces carry, at most 9,216.
+    pub(super) mtu: Option<u16>,
 }
 
 #[pymethods]
@@ -62,8 +64,14 @@ impl Socket {
             .map_err(|error| PyValueError::new_err(format!("address: {error}")))?;
         let config = UdpConfig { data_sockets: paths, ..config };
         let link = UdpLink::open(config).map_err(failed)?;
-        let address = trimwire_agent::driver::Link::local_address(&link);
-        Ok(Self { link: Mutex::new(Some(link)), address, addresses })
+        let (address, mtu) = (link.local_address(), link.mtu());
+        Ok(Self { link: Mutex::new(Some(link)), address, addresses, mtu })
+    }
+
+    /// Bytes of the longest IP packet that its interfaces carry; `None` where the system does not tell.
+    #[getter]
+    fn mtu(&self) -> Option<u16> {
+        self.mtu
     }
 
     /// Where it listens: `IP:PORT`.

@@ -18,6 +18,8 @@ pub(crate) struct Totals {
     pub(crate) control_sent: u64,
     pub(crate) control_received: u64,
     pub(crate) repairs_sent: u64,
+    /// Datagrams that DATA was divided into which is too long for its path.
+    pub(crate) pieces_sent: u64,
     /// Datagrams that found the own receive buffer full.
     pub(crate) overflowed: u64,
     pub(crate) malformed: u64,
@@ -42,6 +44,7 @@ impl Totals {
             control_sent: endpoint.control_sent,
             control_received: endpoint.control_received,
             repairs_sent: endpoint.repairs_sent,
+            pieces_sent: endpoint.pieces_sent,
             overflowed: link.overflowed,
             malformed: endpoint.malformed,
             foreign: endpoint.foreign,

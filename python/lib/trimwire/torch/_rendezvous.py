@@ -27,7 +27,7 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
 
     store.set_timeout(timeout)
     group = Group(os.environ.get("TRIMWIRE_ADDRESS") or default_address(os.environ.get("MASTER_ADDR")))
-    own: dict[str, Any] = {"address": group.address, "version": __version__, "planes": planes, "adaptive": adaptive, "plan": plan, "codec": codec_of(codec)}
+    own: dict[str, Any] = {"address": group.address, "version": __version__, "planes": planes, "adaptive": adaptive, "plan": plan, "codec": codec_of(codec), "mtu": group.mtu}
     if rank == 0:
         own["seed"] = arguments.get("seed", secrets.randbits(63))
     store.set(f"trimwire/{rank}", json.dumps(own))
@@ -41,6 +41,8 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
                 f"rank {other} codes with {said['codec']}, rank 0 with {others[0]['codec']}: consistent replicas need all ranks to code alike, on GPUs or on hosts (codec='host')"
             )
     arguments["seed"] = others[0]["seed"]
+    # Packets fit the smallest interface of all.
+    arguments.setdefault("mtu", min((said["mtu"] for said in others if said["mtu"] is not None), default=None))
     if record is not None and apart:
         record = f"{record}-{arguments['seed']:016x}"
     if any(said["codec"] == "triton" for said in others):

@@ -7,11 +7,10 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use trimwire_agent::driver::interfaces::{Interface, interfaces, line_rate_bps, mtu};
 use trimwire_agent::driver::offloads::offloads;
 use trimwire_agent::driver::qdisc::{Departures, departures, qdiscs};
+use trimwire_agent::endpoint::MTU_LEAST;
 
 /// What sockets of an endpoint ask for, bytes.
 const RECEIVE_BUFFER: usize = 8 << 20;
-/// MTU that packets are made for.
-const MTU: u32 = 1_500;
 
 /// Of the interface that has an address, or of all that are up.
 pub(super) fn findings(own: Option<IpAddr>) -> anyhow::Result<Vec<Finding>> {
@@ -37,10 +36,9 @@ pub(super) fn findings(own: Option<IpAddr>) -> anyhow::Result<Vec<Finding>> {
 
 fn interface(name: &str, found: &mut Vec<Finding>) {
     if let Some(mtu) = mtu(name) {
-        let advice = format!(
-            "packets are made for {MTU} bytes: ip link set {name} mtu {MTU}, or smaller --coordinates-per-packet"
-        );
-        found.push(Finding::fine_if(mtu >= MTU, format!("{name}: MTU"), format!("{mtu} bytes"), &advice));
+        let least = u32::from(MTU_LEAST);
+        let advice = format!("packets are made to fit, from {least} bytes on: ip link set {name} mtu 1500");
+        found.push(Finding::fine_if(mtu >= least, format!("{name}: MTU"), format!("{mtu} bytes"), &advice));
     }
     let check = format!("{name}: speed");
     found.push(match line_rate_bps(name) {
