@@ -235,3 +235,33 @@ def test_a_trim_delay_that_is_no_time_is_refused_by_name(delay: float) -> None:
     # What was wrong can be mended, and tried again.
     group.connect(0, [group.address], trim_delay=0.001)
     group.close()
+
+
+@pytest.mark.parametrize(("mtu", "coordinates"), [(576, 160), (1450, 448), (1500, 448), (9000, 2976)])
+def test_packets_fit_the_mtu_that_ranks_agree_on(mtu: int, coordinates: int) -> None:
+    groups = [trimwire.Group("127.0.0.1") for _ in range(2)]
+    addresses = [group.address for group in groups]
+    tensors = [np.full(100_000, rank + 1, np.float32) for rank in range(2)]
+    for rank, group in enumerate(groups):
+        group.connect(rank, addresses, mtu=mtu)
+        assert group._native_group().coordinates_per_packet == coordinates
+    for exact in (False, True):
+        works = [group.all_reduce(tensor.copy() if not exact else tensor, exact=exact) for group, tensor in zip(groups, tensors)]
+        for work in works:
+            work.wait(30)
+    assert all((tensor == 3).all() for tensor in tensors)
+    for group in groups:
+        group.close()
+
+
+def test_a_group_tells_its_interfaces_mtu_unless_a_smaller_one_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRIMWIRE_MTU", raising=False)
+    with trimwire.Group("127.0.0.1") as group:
+        assert group.mtu == 9216
+        monkeypatch.setenv("TRIMWIRE_MTU", "1450")
+        assert group.mtu == 1450
+        monkeypatch.setenv("TRIMWIRE_MTU", "much")
+        with pytest.raises(ValueError, match="TRIMWIRE_MTU: 'much'"):
+            _ = group.mtu
+        with pytest.raises(ValueError, match="mtu: 500; valid are 576 to 9216"):
+            group.connect(0, [group.address], mtu=500)

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 /// Layer class, order of `open`, and number of a message.
 type Sending = (u8, u64, u32);
 
-/// Bytes of a frame, by which bursts are measured; where paths carry longer ones, those.
+/// Bytes of a frame, by which bursts are measured; those of longer packets count as what they are.
 const FRAME: u64 = 1_500;
 
 /// Data that leaves.
@@ -216,14 +216,14 @@ impl Peer {
         let silent_ns = cx.now_ns.saturating_sub(self.silent_since_ns);
         let rate_bps =
             self.estimate.rate_in_silence_bps(self.rate.rate_bps(), silent_ns, &cx.config.timeouts);
-        let frame = self.path_mtu().map_or(FRAME, |mtu| FRAME.max(mtu.into()));
-        let most = self.pacer.burst_limit(rate_bps, frame);
         while let Some((key @ (class, _, message), room)) = self.next_message(cx.config) {
             if self.on_path.1 == 0 {
                 self.on_path = (self.spray.choose(cx.now_ns), cx.config.packets_per_path.max(1));
             }
             let path = self.on_path.0;
             let transfer = self.sends.get_mut(&message)?;
+            let frame = FRAME.max(transfer.next_len() as u64 + u64::from(cx.config.overhead_bytes));
+            let most = self.pacer.burst_limit(rate_bps, frame);
             let (chunk, pace) = (transfer.next_data(departs_ns, most.min(room), path), transfer.pace);
             if transfer.after_data(departs_ns, &self.estimate, &cx.config.timeouts) {
                 self.queue_probe(message);
