@@ -6,7 +6,7 @@ use network::{Datagram, Faults, Network, Random, address, encode_in, expectation
 use trimwire_agent::endpoint::{Event, Expectation, Reliability};
 use trimwire_agent::transfer::TransferStats;
 use trimwire_agent::wire::cut_map::Detail;
-use trimwire_agent::wire::{Identity, MapSource, Writer};
+use trimwire_agent::wire::{CONTROL_LEN_MAX, Identity, MapSource, Writer};
 use trimwire_encoder::Layout;
 use trimwire_encoder::wire::Kind;
 
@@ -170,7 +170,8 @@ fn a_sender_cannot_leave_out_more_than_the_bound_allows() {
         let layout = layout(length);
         let packets = layout.packets() as u32;
         let [from, to] = [0, 1].map(|rank: usize| network.endpoints[rank].config().incarnation);
-        let writer = Writer { stream: network.endpoints[0].stream(), identity: Identity { from, to } };
+        let (stream, identity) = (network.endpoints[0].stream(), Identity { from, to });
+        let writer = Writer { stream, identity, room: CONTROL_LEN_MAX };
         let all = MapSource { planes: &|_| 0, packets, offset: 0, detail: Detail::Planes };
         let (payload, end) = writer.forward(MESSAGE, packets, &all);
         assert_eq!(end, packets);

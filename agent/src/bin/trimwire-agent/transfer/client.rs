@@ -54,6 +54,8 @@ struct Report {
 
 pub(super) fn run(args: &TransferArgs, host: &str) -> Result<bool, Failure> {
     let (file, coordinates) = args.gradient.load()?;
+    // What is wrong with it is said before anybody is called.
+    args.codec.layout(coordinates, None)?;
     let (own, key) = (args.link.own_address()?, args.link.seal_key()?);
     let to = talk::resolve(host, args.link.port())?;
     let (mut line, nonce) = greeting::call(to, own, Duration::from_nanos(args.link.timeout))?;
