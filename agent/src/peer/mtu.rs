@@ -30,6 +30,8 @@ const GRAIN: u16 = 32;
 const CALM_NS: u64 = 200_000_000;
 /// A path that carries less than the interfaces is asked for more after so long (RFC 8899 §5.1.1: PMTU_RAISE_TIMER).
 const RAISE_NS: u64 = 600_000_000_000;
+/// And one of which nothing was answered.
+const RETRY_NS: u64 = 1_000_000_000;
 
 #[derive(Debug, PartialEq, Eq)]
 enum Stage {
@@ -109,7 +111,7 @@ impl PathMtu {
 
     /// Whether not even the least gets through, as far as is known.
     pub(super) fn is_too_small(&self) -> bool {
-        self.own.is_some() && self.size.is_some() && !self.proven
+        self.stage == Stage::Done && !self.proven
     }
 
     /// Number of the questions that are due.
@@ -133,7 +135,7 @@ impl PathMtu {
         match self.stage {
             Stage::Idle => self.ask(now_ns, most, None, wait_ns),
             Stage::Done if self.size.is_some_and(|size| size < most) && now_ns >= self.raise_ns => {
-                self.ask(now_ns, most, self.size, wait_ns);
+                self.ask(now_ns, most, self.size.filter(|_| self.proven), wait_ns);
             }
             _ => {}
         }
@@ -146,7 +148,8 @@ impl PathMtu {
             && self.own.is_some()
         {
             self.calm_until_ns = now_ns.saturating_add(CALM_NS);
-            self.proven = false;
+            // Where nothing was answered the network may have been away, and be back.
+            let size = if std::mem::take(&mut self.proven) { size } else { self.most().unwrap_or(size) };
             self.ask(now_ns, size, None, wait_ns);
         }
     }
@@ -268,7 +271,7 @@ impl PathMtu {
     fn done(&mut self, now_ns: u64) {
         self.stage = Stage::Done;
         (self.timer_ns, self.due) = (None, Vec::new());
-        self.raise_ns = now_ns.saturating_add(RAISE_NS);
+        self.raise_ns = now_ns.saturating_add(if self.proven { RAISE_NS } else { RETRY_NS });
     }
 }
 

@@ -113,6 +113,25 @@ fn where_nothing_is_answered_the_least_is_taken_and_said_to_be_too_much() {
 }
 
 #[test]
+fn a_path_that_was_away_is_asked_for_all_of_it_when_it_is_back() {
+    for ask in [
+        |mtu: &mut PathMtu, at_ns| mtu.begin(at_ns, WAIT_NS),
+        |mtu: &mut PathMtu, at_ns| mtu.suspect(at_ns, WAIT_NS),
+    ] {
+        let mut mtu = PathMtu::new(Some(9_000));
+        mtu.begin(0, WAIT_NS);
+        run(&mut mtu, 9_000, 0, || false);
+        mtu.suspect(CALM_NS, WAIT_NS);
+        assert!(!mtu.is_too_small(), "nobody knows yet");
+        run(&mut mtu, 0, CALM_NS, || false);
+        assert!(mtu.is_too_small() && mtu.size() == Some(LEAST));
+        ask(&mut mtu, 2 * RETRY_NS);
+        run(&mut mtu, 9_000, 2 * RETRY_NS, || false);
+        assert_eq!((mtu.size(), mtu.is_too_small()), (Some(9_000), false));
+    }
+}
+
+#[test]
 fn the_smaller_interface_of_two_is_taken_at_once() {
     let mut mtu = PathMtu::new(Some(9_000));
     mtu.begin(0, WAIT_NS);
