@@ -515,6 +515,9 @@ impl Peer {
         if self.receives.get(&message).is_some_and(Incoming::is_receiving) {
             self.queue_ack(message);
         } else {
+            if let Some(transfer) = self.receives.get_mut(&message) {
+                transfer.tell_again();
+            }
             self.queue_stop(message);
         }
     }

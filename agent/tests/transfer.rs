@@ -739,3 +739,24 @@ fn messages_of_one_packet_measure_the_round_trip_of_data() {
     // One in four takes a second try, after a millisecond, and few a third.
     assert!(network.now_ns < SECOND, "{} ns", network.now_ns);
 }
+
+/// The STOP with the map is lost, and its sender stands still for so long that the receiver asks whether it is alive.
+#[test]
+fn a_sender_that_stood_still_is_told_the_map_again() {
+    let mut network = Network::new(2, Faults::NONE, 3, Reliability::Full);
+    let message = encode(&network.endpoints[0], MESSAGE, &Random(3).gradient(5_000), PLANES);
+    let agreeing = Expectation { agree: true, ..expectation(&network.endpoints[1], 5_000) };
+    network.endpoints[1].expect(0, 0, MESSAGE, agreeing).expect("expected once");
+    network.endpoints[0].send_agreed(0, 1, &message).expect("sent once");
+    network.script = Some(|_, datagram, before| kind(datagram) == Kind::Stop && before < 2);
+    // All of it has left, and the question behind it.
+    network.run(34_000, |_, _, event| assert!(matches!(event, Event::Row { .. }), "{event:?}"));
+    network.paused_until_ns[0] = 3 * SECOND;
+    let mut map = None;
+    network.run(4 * SECOND, |_, rank, event| match event {
+        Event::Sent { map: told, .. } => map = told,
+        Event::Received { .. } | Event::Row { .. } => {}
+        other => panic!("rank {rank}: {other:?}"),
+    });
+    assert!(map.is_some());
+}

@@ -547,6 +547,11 @@ impl Incoming {
         Some((payload, end < packets))
     }
 
+    /// The next STOP has the map from its beginning: whoever is silent may have lost the one before.
+    pub(crate) fn tell_again(&mut self) {
+        self.cursor = 0;
+    }
+
     /// No map parts in the next STOP: it confirms FINALs.
     pub(crate) fn confirm_only(&mut self) {
         self.cursor = self.board.packets();
