@@ -141,7 +141,7 @@ fn work(rank: u16, offloaded: Offloaded) -> Done {
         receiver.decode_into(&mut sum).expect("the row's length");
         write(offloaded.write(), &sum);
     }
-    offloaded.finish(Some((Bytes::from(packets), encoded.figure)))
+    offloaded.finish(Some((Box::new(packets), encoded.figure)))
 }
 
 /// What is to be done.

@@ -18,7 +18,7 @@ use crate::transfer::TransferStats;
 use crate::wire::Reason;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use trimwire_encoder::{Codec, Encoder, Envelope, Job, Layout, LayoutError, Sealer, StreamId};
+use trimwire_encoder::{Codec, Encoder, Envelope, HeaderMask, Job, Layout, LayoutError, Sealer, StreamId};
 
 /// What all stages of an operation know of it.
 #[derive(Debug)]
@@ -28,6 +28,7 @@ pub(super) struct Scheme {
     pub(super) stream: StreamId,
     pub(super) options: Options,
     pub(super) sealer: Option<Sealer>,
+    pub(super) mask: HeaderMask,
     pub(super) buffers: Buffers,
     /// Who has the tensors, where they are coded elsewhere.
     pub(super) desk: Option<Arc<dyn Desk>>,
@@ -60,6 +61,7 @@ impl Scheme {
             stream,
             options,
             sealer,
+            mask: endpoint.mask(),
             buffers,
             desk: None,
             workers,

@@ -88,6 +88,7 @@ impl Stage {
             importance: figures.importance(scheme.options.tag, id, blueprint.length),
             buffers: scheme.buffers.clone(),
             sealer: scheme.sealer.clone(),
+            mask: scheme.mask,
             decoding: scheme.options.decoding,
             undecided: agreement.is_some(),
         };

@@ -8,7 +8,7 @@ use half::{bf16, f16};
 use std::cell::RefCell;
 use std::sync::Arc;
 use trimwire_encoder::{
-    Codec, Decoding, Element, EncodeError, EncodedRow, Encoder, Envelope, Importance, Job, RowChoice,
+    Codec, Decoding, Element, EncodeError, EncodedRow, Encoder, Envelope, HeaderMask, Importance, Job, RowChoice,
     RowReceiver, Sealer,
 };
 
@@ -103,6 +103,7 @@ pub(super) struct Encoding {
     pub(super) importance: Importance,
     pub(super) buffers: Buffers,
     pub(super) sealer: Option<Sealer>,
+    pub(super) mask: HeaderMask,
     pub(super) decoding: Decoding,
     /// Keep what the packets say for later, when it is known how much of it all replicas have.
     pub(super) undecided: bool,
@@ -354,8 +355,8 @@ impl Encoding {
         packets: Vec<u8>,
         kept: Option<Box<RowReceiver>>,
     ) -> Encoded {
-        let bytes = self.buffers.lend(packets);
-        let ready = Row::new(self.codec, self.encoder.layout(), row, &encoded, self.sealer.is_some(), bytes);
+        let (packets, sealed) = (self.buffers.lend(packets), self.sealer.is_some());
+        let ready = Row::new(self.codec, self.encoder.layout(), row, &encoded, sealed, self.mask, packets);
         Encoded { row: ready.ok(), figure: encoded.figure, kept }
     }
 }

@@ -293,7 +293,7 @@ impl Row {
         };
         // Sealing takes a pass over its bytes.
         py.detach(|| {
-            let sent = part.map(|part: Part| (bytes::Bytes::from_owner(part), figure));
+            let sent = part.map(|part: Part| (Box::new(part) as Box<dyn RowMemory>, figure));
             if let Some(work) = lock(&self.work).take() {
                 self.back.bring(work.finish(sent));
             }
