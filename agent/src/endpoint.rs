@@ -78,7 +78,6 @@ pub struct Endpoint {
     other_version: Option<(u8, SocketAddr)>,
 }
 
-
 impl Endpoint {
     /// An endpoint with nothing to do. Numbers that do not fit the wire are clamped: `job` to 63, `world` to 1 to 1,024,
     /// `rank` below `world`, `incarnation` from 1.

@@ -3,7 +3,6 @@
 mod group;
 mod network;
 
-use bytes::Bytes;
 use group::Group;
 use network::{Faults, Random};
 use proptest::prelude::*;

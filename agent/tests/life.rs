@@ -93,7 +93,10 @@ fn answered(network: &mut Network, probes: u32) -> usize {
     for id in 0..probes {
         let payload = writer.probe(1_000 + id, &probe);
         let source = address(0);
-        network.inject(network.now_ns, Datagram { from: 0, to: 1, source, tos: 0, mask: HeaderMask::NONE, payload });
+        network.inject(
+            network.now_ns,
+            Datagram { from: 0, to: 1, source, tos: 0, mask: HeaderMask::NONE, payload },
+        );
     }
     network.finish(network.now_ns + 1_000_000);
     let status =

@@ -13,9 +13,9 @@ use trimwire_agent::endpoint::{
 use trimwire_agent::transfer::TransferError;
 use trimwire_agent::wire::{Abort, CONTROL_LEN_MAX, Identity, Reason, Report, Stop, Writer};
 use trimwire_encoder::wire::{Codec, Kind, StreamId};
-use trimwire_encoder::{HeaderMask, 
-    DEFAULT_COORDINATES_PER_PACKET, Decoding, Encoder, Envelope, Importance, Layout, Message, PLANES,
-    RowChoice, RowReceiver, SealKey,
+use trimwire_encoder::{
+    DEFAULT_COORDINATES_PER_PACKET, Decoding, Encoder, Envelope, HeaderMask, Importance, Layout, Message,
+    PLANES, RowChoice, RowReceiver, SealKey,
 };
 
 const ADVERSARY: Faults = Faults {
@@ -616,7 +616,10 @@ impl World {
             3 => writer.hello(true, &[40_000], &[]),
             _ => {
                 // Who does not know the incarnation may guess the port.
-                source = SocketAddr::new(source.ip(), if knows { 40_000 } else { PORTS.start + u16::from(what) / 5 % 16 });
+                source = SocketAddr::new(
+                    source.ip(),
+                    if knows { 40_000 } else { PORTS.start + u16::from(what) / 5 % 16 },
+                );
                 let layout = Layout::new(500, DEFAULT_COORDINATES_PER_PACKET).expect("valid");
                 let mut out = Message::default();
                 let envelope = Envelope { stream, message: id };

@@ -96,7 +96,9 @@ fn first_rows(network: &mut Network, rows: usize, best_effort: bool) {
     let outbound =
         Outbound { message: 5, layout, planes: PLANES, want_map: false, best_effort, pace: Pace::LINE };
     network.endpoints[0].open(0, 1, &outbound).expect("opened once");
-    for (number, row) in Row::of_message(&message, network.endpoints[0].mask()).into_iter().enumerate().take(rows) {
+    for (number, row) in
+        Row::of_message(&message, network.endpoints[0].mask()).into_iter().enumerate().take(rows)
+    {
         network.endpoints[0].supply(0, 1, 5, number, row).expect("in order");
     }
 }

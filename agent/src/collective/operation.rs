@@ -5,6 +5,7 @@ use super::agreement::Step;
 use super::buffers::Buffers;
 use super::desk::{Desk, MessagePlaces};
 use super::figures::Figures;
+use super::halves;
 use super::plan::Blueprint;
 use super::stage::{Stage, Tensors};
 use super::task::{Done, Key, Task};
@@ -32,6 +33,8 @@ pub(super) struct Scheme {
     pub(super) buffers: Buffers,
     /// Who has the tensors, where they are coded elsewhere.
     pub(super) desk: Option<Arc<dyn Desk>>,
+    /// Two elements make a coordinate.
+    pub(super) packs: bool,
     /// Ranks whose contributions are averaged.
     workers: usize,
     job_seed: u64,
@@ -64,6 +67,7 @@ impl Scheme {
             mask: endpoint.mask(),
             buffers,
             desk: None,
+            packs: false,
             workers,
             job_seed,
             coordinates_per_packet,
@@ -93,7 +97,9 @@ impl Scheme {
         Job::new(self.job_seed)
     }
 
+    /// Of messages of `length` elements.
     pub(super) fn layout(&self, shard: u16, length: usize) -> Result<Layout, StartError> {
+        let length = if self.packs { halves::words(length) } else { length };
         let build = || -> Result<Layout, LayoutError> {
             Layout::new(length, self.coordinates_per_packet)?
                 .with_row_log2(self.row_log2)?

@@ -10,8 +10,8 @@ use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Event, Expectation, Rel
 use trimwire_agent::rate::RateConfig;
 use trimwire_encoder::wire::{Header, Kind, PLANES, Prefix};
 use trimwire_encoder::{
-    Codec, DEFAULT_COORDINATES_PER_PACKET, Decoding, Encoder, Envelope, HeaderMask, Importance, Job, Layout, Message,
-    PacketError, RowChoice, RowReceiver,
+    Codec, DEFAULT_COORDINATES_PER_PACKET, Decoding, Encoder, Envelope, HeaderMask, Importance, Job, Layout,
+    Message, PacketError, RowChoice, RowReceiver,
 };
 
 pub(crate) const LINE_BPS: u64 = 10_000_000_000;

@@ -21,7 +21,7 @@ pub enum PacketError {
     #[error("unknown version {0} of the wire format (this side speaks {VERSION})")]
     Version(u8),
     /// A kind that does not exist.
-    #[error("unknown kind {0} (valid: 1 DATA, 2 ACK, 3 PROBE, 4 STATUS, 5 STOP, 6 FINAL, 7 ABORT, 8 HELLO)")]
+    #[error("unknown kind {0} (valid: 1 DATA, 2 ACK, 3 PROBE, 4 STATUS, 5 STOP, 6 FINAL, 7 ABORT, 8 HELLO, 9 PATH, 10 PIECE, 12 FORWARD)")]
     Kind(u8),
     /// A DATA view of another kind of packet.
     #[error("{0:?} packet where DATA was expected")]
@@ -32,7 +32,9 @@ pub enum PacketError {
     )]
     Codec(u8),
     /// The header's check is wrong: some of its bits are not what was sent.
-    #[error("the header's check is {got:#06x} where its bytes make {expected:#06x}: it was damaged, or is of another session")]
+    #[error(
+        "the header's check is {got:#06x} where its bytes make {expected:#06x}: it was damaged, or is of another session"
+    )]
     Check {
         /// The check received.
         got: u16,

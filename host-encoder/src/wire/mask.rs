@@ -26,7 +26,8 @@ impl HeaderMask {
     #[inline]
     pub fn apply(self, packet: &mut [u8]) {
         let Some(head) = packet.first_chunk_mut::<HEADER_LEN>() else { return };
-        let cover = |bytes: &mut [u8], with: &[u8]| bytes.iter_mut().zip(with).for_each(|(to, with)| *to ^= with);
+        let cover =
+            |bytes: &mut [u8], with: &[u8]| bytes.iter_mut().zip(with).for_each(|(to, with)| *to ^= with);
         cover(&mut head[4..8], &self.message.to_be_bytes());
         cover(&mut head[HEADER_LEN - 2..], &self.check.to_be_bytes());
     }
