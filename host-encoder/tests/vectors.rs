@@ -19,7 +19,7 @@ struct Vectors {
     job_seed: String,
     message: u32,
     envelope: Outside,
-    masks: Vec<Masked>,
+    masks: Vec<MaskVector>,
     #[serde(rename = "check")]
     _check: serde_json::Value,
     philox: Vec<Philox>,
@@ -118,7 +118,7 @@ struct Decoded {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Masked {
+struct MaskVector {
     incarnation: String,
     packet: String,
     masked: String,
@@ -250,7 +250,7 @@ fn philox_gives_the_published_words() {
 
 #[test]
 fn an_incarnation_s_mask_is_the_reference_s_and_comes_off() {
-    for Masked { incarnation, packet, masked } in vectors().masks {
+    for MaskVector { incarnation, packet, masked } in vectors().masks {
         let (packet, mut covered) = (bytes(&packet), bytes(&packet));
         let mask = HeaderMask::of(words(&incarnation)[0]);
         mask.apply(&mut covered);

@@ -86,10 +86,11 @@ impl Stage {
             envelope: Envelope { stream: scheme.stream, message: id.to_u32() },
             planes: scheme.planes(),
             packs: scheme.packs,
-            importance: match scheme.packs {
-                // Pairs of elements have no energy that means anything.
-                true => Importance::Always,
-                false => figures.importance(scheme.options.tag, id, blueprint.length),
+            // Pairs of elements have no energy that means anything.
+            importance: if scheme.packs {
+                Importance::Always
+            } else {
+                figures.importance(scheme.options.tag, id, blueprint.length)
             },
             buffers: scheme.buffers.clone(),
             sealer: scheme.sealer.clone(),

@@ -21,7 +21,9 @@ pub enum PacketError {
     #[error("unknown version {0} of the wire format (this side speaks {VERSION})")]
     Version(u8),
     /// A kind that does not exist.
-    #[error("unknown kind {0} (valid: 1 DATA, 2 ACK, 3 PROBE, 4 STATUS, 5 STOP, 6 FINAL, 7 ABORT, 8 HELLO, 9 PATH, 10 PIECE, 12 FORWARD)")]
+    #[error(
+        "unknown kind {0} (valid: 1 DATA, 2 ACK, 3 PROBE, 4 STATUS, 5 STOP, 6 FINAL, 7 ABORT, 8 HELLO, 9 PATH, 10 PIECE, 12 FORWARD)"
+    )]
     Kind(u8),
     /// A DATA view of another kind of packet.
     #[error("{0:?} packet where DATA was expected")]
