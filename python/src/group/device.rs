@@ -291,7 +291,7 @@ impl Row {
                 })?)
             }
         };
-        // Sealing takes a pass over its bytes.
+        // Sealing takes a pass over its bytes, and masking one over its headers.
         py.detach(|| {
             let sent = part.map(|part: Part| (Box::new(part) as Box<dyn RowMemory>, figure));
             if let Some(work) = lock(&self.work).take() {
