@@ -26,6 +26,7 @@ mod buffers;
 mod desk;
 mod error;
 mod figures;
+mod halves;
 mod memory;
 mod message_id;
 mod offload;
@@ -307,9 +308,18 @@ impl Communicator {
             }
             _ => (0..world).collect::<Vec<_>>(),
         };
+        // Sums that are passed on are of f32s, and a server that has no tensor does not know of what type others are.
+        let (gathers, pushes) = (
+            matches!(collective, Collective::AllGather { .. } | Collective::Broadcast { .. }),
+            matches!(collective, Collective::PushPull { .. }),
+        );
         let (plan, tensors) = self.plan(number, collective, &workers, &options)?;
+        let direct = !pushes && plan.iter().all(|part| part.depth == 1);
+        let halves = tensors.output.as_ref().is_some_and(|output| output.element().size() == 2);
+        let packs = options.exact && halves && (gathers || direct);
         let buffers = self.buffers.clone();
-        let scheme = Scheme::new(number, &self.config, options, workers.len(), buffers, endpoint);
+        let mut scheme = Scheme::new(number, &self.config, options, workers.len(), buffers, endpoint);
+        scheme.packs = packs;
         let begun = Operation::start(now_ns, scheme, plan, tensors, &self.figures, endpoint);
         if !matches!(begun, Err(StartError::Layout { .. })) {
             // Its messages have been opened, if only to be given up.

@@ -4,7 +4,7 @@
 use crate::rate::{DctcpConfig, RateConfig};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use trimwire_encoder::SealKey;
+use trimwire_encoder::{HeaderMask, SealKey};
 
 /// Bytes of the longest IP packet that an interface has to carry: every host has to take IPv4 packets of this size (RFC 791 §3.1).
 pub const MTU_LEAST: u16 = 576;
@@ -197,6 +197,11 @@ impl EndpointConfig {
             mtu: None,
             overhead_bytes: 42,
         }
+    }
+
+    /// What is over the headers of an incarnation's DATA: nothing in a sealed job, where tags say whose it is.
+    pub fn mask_of(&self, incarnation: u32) -> HeaderMask {
+        if self.seal.is_some() { HeaderMask::NONE } else { HeaderMask::of(incarnation) }
     }
 
     /// One peer's part of the window: at least what a handful of packets take.

@@ -42,6 +42,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
+use trimwire_encoder::wire::VERSION;
 use workers::Workers;
 
 /// Bursts taken from the endpoint before they are handed to the link.
@@ -200,6 +201,8 @@ pub struct Driver<L> {
     too_long: u64,
     /// Whether it was said that data goes in pieces.
     divided: bool,
+    /// It has been said that packets of another version come.
+    other_version: bool,
 }
 
 impl<L: Link> Driver<L> {
@@ -222,6 +225,7 @@ impl<L: Link> Driver<L> {
             unheld: (0, 0),
             too_long: 0,
             divided: false,
+            other_version: false,
         }
     }
 
@@ -393,6 +397,14 @@ impl<L: Link> Driver<L> {
                 .receive(&mut |arrived, payload| endpoint.handle_datagram(now_ns, arrived, payload))?;
             if count == 0 {
                 return Ok(false);
+            }
+            if !self.other_version
+                && let Some((version, address)) = self.endpoint.other_version()
+            {
+                self.other_version = true;
+                tracing::warn!(
+                    "the rank at {address} speaks version {version} of the wire format, this one version {VERSION}: install the same Trimwire on both"
+                );
             }
             self.first_received_ns.get_or_insert(now_ns);
         }

@@ -42,7 +42,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use trimwire_encoder::wire::{Kind, PREFIX_LEN, Prefix, StreamId, TAG_LEN};
-use trimwire_encoder::{Header, Message, RowReceiver, Sealer};
+use trimwire_encoder::{HeaderMask, Message, PacketError, PacketView, RowReceiver, Sealer};
 
 /// ECN codepoints (RFC 3168 §5). MLT §5.2: not-ECT marks what switches may drop first.
 const ECT_0: u8 = 0b10;
@@ -74,6 +74,8 @@ pub struct Endpoint {
     senders: u16,
     /// Of this incarnation, in a sealed job.
     sealer: Option<Sealer>,
+    /// The first packet of another version of the wire format that came from a peer.
+    other_version: Option<(u8, SocketAddr)>,
 }
 
 impl Endpoint {
@@ -107,6 +109,7 @@ impl Endpoint {
             stats: EndpointStats::default(),
             spent: Vec::new(),
             senders: 0,
+            other_version: None,
         }
     }
 
@@ -129,6 +132,11 @@ impl Endpoint {
     /// What this endpoint's encoders seal with, in a sealed job.
     pub fn sealer(&self) -> Option<Sealer> {
         self.sealer.clone()
+    }
+
+    /// What is over the headers of this endpoint's DATA.
+    pub fn mask(&self) -> HeaderMask {
+        self.config.mask_of(self.config.incarnation)
     }
 
     /// Tells where a rank listens.
@@ -240,7 +248,7 @@ impl Endpoint {
         let outbound =
             Outbound { message: id, layout, planes, want_map, best_effort: false, pace: Pace::LINE };
         self.open(now_ns, to, &outbound)?;
-        for (number, row) in Row::of_message(message).into_iter().enumerate() {
+        for (number, row) in Row::of_message(message, self.mask()).into_iter().enumerate() {
             // Never refused: these are its rows, in order.
             let _ = self.supply(now_ns, to, id, number, row);
         }
@@ -322,6 +330,11 @@ impl Endpoint {
         &self.stats
     }
 
+    /// The version of the first packet of a peer that speaks another version of the wire format, and where it came from: that rank's Trimwire is of another release, and never understood.
+    pub fn other_version(&self) -> Option<(u8, SocketAddr)> {
+        self.other_version
+    }
+
     /// The sender's counts of a message that is still on its way.
     pub fn transfer_stats(&self, to: u16, message: u32) -> Option<TransferStats> {
         self.peers.get(usize::from(to))?.send_stats(message)
@@ -359,9 +372,19 @@ impl Endpoint {
     /// Takes a datagram: how it arrived, and the UDP payload. Nothing here panics, whatever the bytes: what does not
     /// fit is counted and ignored.
     pub fn handle_datagram(&mut self, now_ns: u64, arrived: Arrived, payload: &[u8]) {
-        let Ok(prefix) = Prefix::parse(payload) else {
-            self.stats.malformed += 1;
-            return;
+        let prefix = match Prefix::parse(payload) {
+            Ok(prefix) => prefix,
+            Err(error) => {
+                self.stats.malformed += 1;
+                if let (PacketError::Version(version), None) = (error, self.other_version)
+                    && let Some(&[high, low]) = payload.get(2..).and_then(<[u8]>::first_chunk)
+                    && let Some(address) = self.peer(u16::from_be_bytes([high & 3, low]))
+                    && address == arrived.source
+                {
+                    self.other_version = Some((version, address));
+                }
+                return;
+            }
         };
         let rank = prefix.stream.rank();
         if prefix.stream.job() != self.config.job || !self.is_other(rank) {
@@ -418,11 +441,11 @@ impl Endpoint {
 
     fn on_data(&mut self, now_ns: u64, rank: u16, arrived: Arrived, payload: &[u8]) {
         let Arrived { source, tos, age_ns } = arrived;
-        if !self.peers.get(usize::from(rank)).is_some_and(|peer| peer.sends_data_from(source)) {
+        let Some(peer) = self.peers.get(usize::from(rank)).filter(|peer| peer.sends_data_from(source)) else {
             self.stats.foreign += 1;
             return;
-        }
-        let Ok(header) = Header::parse(payload) else {
+        };
+        let Ok(packet) = PacketView::parse_masked(payload, peer.mask()) else {
             self.stats.malformed += 1;
             return;
         };
@@ -435,7 +458,7 @@ impl Endpoint {
             congested: tos & CE == CE,
         };
         self.stats.cut_received += u64::from(arrival.marked_cut);
-        let data = DataArrival { arrival, header: &header, payload };
+        let data = DataArrival { arrival, packet: &packet, payload };
         self.with_receiving(now_ns, rank, |peer, cx| peer.on_data(cx, &data));
     }
 

@@ -41,8 +41,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use timers::{Timer, Timers};
-use trimwire_encoder::wire::{Header, PLANES, StreamId};
-use trimwire_encoder::{Envelope, RowReceiver, SealKey, Sealer};
+use trimwire_encoder::wire::{PLANES, StreamId};
+use trimwire_encoder::{Envelope, HeaderMask, PacketView, RowReceiver, SealKey, Sealer};
 
 /// A control packet that is due; its content is written when it leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -127,6 +127,8 @@ pub(crate) struct Peer {
     stats: PeerStats,
     /// When DATA came first since somebody asked.
     first_data_ns: Option<u64>,
+    /// What is over the headers of the peer's DATA.
+    mask: HeaderMask,
     /// Of an incarnation of the peer, in a sealed job.
     sealer: Option<(u32, Sealer)>,
 }
@@ -180,6 +182,7 @@ impl Peer {
             late: 0,
             stats: PeerStats::default(),
             first_data_ns: None,
+            mask: HeaderMask::NONE,
             sealer: None,
         }
     }
@@ -640,6 +643,7 @@ impl Peer {
 /// A datagram of the peer's, sorted.
 pub(crate) struct DataArrival<'a> {
     pub(crate) arrival: Arrival,
-    pub(crate) header: &'a Header,
+    pub(crate) packet: &'a PacketView<'a>,
+    /// As it arrived.
     pub(crate) payload: &'a [u8],
 }

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use std::sync::Arc;
 use trimwire_encoder::wire::repair;
-use trimwire_encoder::{Codec, EncodedRow, Layout, Message};
+use trimwire_encoder::{Codec, EncodedRow, HeaderMask, Layout, Message};
 
 /// Bytes that are not a row's packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -26,6 +26,7 @@ pub struct Row {
     ends: Arc<[u32]>,
     important: bool,
     sealed: bool,
+    mask: HeaderMask,
     codec: Codec,
     /// Energy per coordinate; NaN where it is not finite.
     energy: f64,
@@ -41,7 +42,7 @@ pub(crate) struct Run {
 }
 
 impl Row {
-    /// The packets of row `row` of a message of `codec`, one behind the other, as [`trimwire_encoder::Encoder::encode_row`] writes them. Panics
+    /// The packets of row `row` of a message of `codec`, one behind the other, as [`trimwire_encoder::Encoder::encode_row`] writes them; their headers are masked here. Panics
     /// unless `row < layout.rows()`.
     ///
     /// # Errors
@@ -52,9 +53,9 @@ impl Row {
         row: usize,
         encoded: &EncodedRow,
         sealed: bool,
-        bytes: impl Into<Bytes>,
+        mask: HeaderMask,
+        mut packets: impl AsRef<[u8]> + AsMut<[u8]> + Send + 'static,
     ) -> Result<Self, RowError> {
-        let bytes = bytes.into();
         let mut end = 0;
         let ends: Arc<[u32]> = layout
             .row_places(row)
@@ -63,21 +64,25 @@ impl Row {
                 end as u32
             })
             .collect();
+        let bytes = packets.as_mut();
         if bytes.len() != end {
             return Err(RowError { row, got: bytes.len(), expected: end });
         }
+        for start in [0].into_iter().chain(ends.iter().map(|&end| end as usize)) {
+            mask.apply(&mut bytes[start..]);
+        }
         let EncodedRow { important, figure: energy, .. } = *encoded;
-        Ok(Self { bytes, ends, important, sealed, codec, energy })
+        Ok(Self { bytes: Bytes::from_owner(packets), ends, important, sealed, mask, codec, energy })
     }
 
-    /// The rows of a message, copied out of it.
-    pub fn of_message(message: &Message) -> Vec<Self> {
+    /// The rows of a message, copied out of it; headers are masked in the copies.
+    pub fn of_message(message: &Message, mask: HeaderMask) -> Vec<Self> {
         let Some(layout) = message.layout() else { return Vec::new() };
         let rows = message.rows().iter().enumerate();
         rows.filter_map(|(row, encoded)| {
-            let bytes = Bytes::copy_from_slice(message.row(row));
+            let packets = message.row(row).to_vec();
             // A message's rows are of its layout.
-            Self::new(message.codec(), layout, row, encoded, message.is_sealed(), bytes).ok()
+            Self::new(message.codec(), layout, row, encoded, message.is_sealed(), mask, packets).ok()
         })
         .collect()
     }
@@ -98,7 +103,7 @@ impl Row {
         if first == 0 || self.sealed {
             return whole;
         }
-        repair(&whole, first..end).map_or(whole, Bytes::from)
+        repair(&whole, first..end, self.mask).map_or(whole, Bytes::from)
     }
 
     fn edge(&self, packet: usize) -> usize {
@@ -162,7 +167,7 @@ mod tests {
             let values: Vec<f32> = (0..length).map(|i| (i as f32).sin()).collect();
             Encoder::new(layout.clone(), Job::new(1)).encode(&values, envelope, planes, &mut message).expect("finite");
             let mut index = 0;
-            for (number, row) in Row::of_message(&message).iter().enumerate() {
+            for (number, row) in Row::of_message(&message, HeaderMask::NONE).iter().enumerate() {
                 let mut nth = 0;
                 while let Some(run) = row.run(nth, most) {
                     prop_assert!(run.packets as usize <= most);

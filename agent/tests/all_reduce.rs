@@ -14,7 +14,7 @@ use trimwire_agent::collective::{
 };
 use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Reliability};
 use trimwire_agent::transfer::TransferError;
-use trimwire_encoder::{DEFAULT_COORDINATES_PER_PACKET, Decoding, HEADER_LEN, Header, PLANES, nmse};
+use trimwire_encoder::{DEFAULT_COORDINATES_PER_PACKET, Decoding, HEADER_LEN, PLANES, nmse};
 
 const ADVERSARY: Faults = Faults {
     data_delay_ns: 100_000,
@@ -263,7 +263,7 @@ fn consistent_replicas_take_a_few_round_trips_and_no_timeout() {
 /// The importance of a step's rows on the wire, by phase and shard; `packets` are those of a row.
 fn importance(network: &Network, step: u32, packets: u32) -> BTreeMap<(Phase, u16), Vec<bool>> {
     let mut rows: BTreeMap<_, BTreeMap<u32, bool>> = BTreeMap::new();
-    for header in network.log.iter().filter_map(|(.., datagram)| Header::parse(&datagram.payload).ok()) {
+    for header in network.log.iter().filter_map(|(.., datagram)| datagram.header().ok()) {
         let id = MessageId::from_u32(header.prefix.message);
         if id.number == step {
             let important = header.prefix.important;

@@ -91,6 +91,46 @@ fn error(got: &[f32], expected: &[f32]) -> f64 {
     if got == expected { 0.0 } else { nmse(got, expected) }
 }
 
+#[test]
+fn exact_elements_of_16_bits_travel_as_they_are_in_two_bytes_each() {
+    const LENGTH: usize = 100_001;
+    let bits: Vec<u16> =
+        (0..LENGTH).map(|i| (i as u32).wrapping_mul(2_654_435_761).to_be_bytes()[1].into()).collect();
+    // Every bit pattern, NaNs among them.
+    let of = |rank: usize| -> Vec<f16> {
+        (0..LENGTH).map(|i| f16::from_bits((bits[i] << 8 | i as u16).rotate_left(rank as u32))).collect()
+    };
+    let options = Options { exact: true, ..Options::default() };
+    for number in 0..2 {
+        let mut group = Group::new(2, Faults::NONE, 1, Reliability::Full, 12);
+        for rank in 0..2 {
+            let collective = if number == 0 {
+                Collective::AllGather {
+                    input: Memory::from_vec(of(rank)[shard_range(LENGTH, 2, rank as u16)].to_vec()),
+                    output: Memory::from_vec(vec![f16::ZERO; LENGTH]),
+                }
+            } else {
+                Collective::Broadcast { tensor: Memory::from_vec(of(rank)), root: 0 }
+            };
+            group.start(rank, 0, collective, &options).expect("valid");
+        }
+        let expected: Vec<f16> = if number == 0 {
+            (0..2).flat_map(|rank| of(rank)[shard_range(LENGTH, 2, rank as u16)].to_vec()).collect()
+        } else {
+            of(0)
+        };
+        for (rank, outcome) in group.run(10 * SECOND) {
+            outcome.result.expect("it succeeds");
+            let parts = if number == 0 { LENGTH } else { 2 * LENGTH * rank };
+            // Two bytes an element, and some two percent for headers.
+            let most = (parts as f64 * 1.03) as u64;
+            assert!(outcome.stats.bytes_received <= most, "{} of {most} bytes", outcome.stats.bytes_received);
+            let got = outcome.output.expect("memory").into_vec::<f16>().expect("of its type");
+            assert!(got.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits()), "rank {rank}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 

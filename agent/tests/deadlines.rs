@@ -173,8 +173,7 @@ fn tails_are_sent_after_everything_else_those_of_most_energy_first() {
     let log = group.network.log.iter().filter(|(.., datagram)| {
         datagram.from == 0 && Prefix::parse(&datagram.payload).is_ok_and(|prefix| prefix.kind == Kind::Data)
     });
-    let sent: Vec<Header> =
-        log.map(|(.., datagram)| Header::parse(&datagram.payload).expect("own packet")).collect();
+    let sent: Vec<Header> = log.map(|(.., datagram)| datagram.header().expect("own packet")).collect();
     let packets = sent.iter().map(|header| header.index).max().expect("some") as usize + 1;
     let repairs: Vec<&Header> = sent.iter().filter(|header| header.first_plane > 0).collect();
     assert!(repairs.len() >= packets, "each was cut");

@@ -3,6 +3,8 @@
 mod network;
 
 use network::{Faults, Network, Random, config, kind};
+use std::net::SocketAddr;
+use trimwire_agent::burst::Arrived;
 use trimwire_agent::config::EndpointConfig;
 use trimwire_agent::endpoint::{Endpoint, Event, Reliability};
 use trimwire_encoder::wire::Kind;
@@ -70,4 +72,23 @@ fn an_incarnation_that_was_not_agreed_on_is_nobodys_though_it_comes_from_the_rig
     network.send(1, 0, 5, &Random(2).gradient(2_000));
     let events = network.finish(network.now_ns + SECOND);
     assert!(matches!(&events[..], [(0, Event::Received { .. }), (1, Event::Sent { .. })]), "{events:?}");
+}
+
+#[test]
+fn a_rank_that_speaks_another_version_of_the_wire_format_is_named_and_a_stranger_is_not() {
+    let mut network = two(false);
+    network.keep_log = true;
+    network.send(0, 1, 1, &[1.0; 100]);
+    network.finish(network.now_ns + SECOND);
+    let hello = &network.log[0].2;
+    assert_eq!(kind(hello), Kind::Hello);
+    let mut older = hello.payload.clone();
+    older[0] = 3 << 4 | Kind::Hello as u8;
+    let elsewhere = SocketAddr::new([10, 9, 9, 9].into(), hello.source.port());
+    for (source, known) in [(elsewhere, None), (hello.source, Some((3, hello.source)))] {
+        let before = network.endpoints[1].stats().malformed;
+        network.endpoints[1].handle_datagram(network.now_ns, Arrived::now(source, 0), &older);
+        assert_eq!(network.endpoints[1].other_version(), known);
+        assert_eq!(network.endpoints[1].stats().malformed, before + 1);
+    }
 }

@@ -177,7 +177,17 @@ fn a_sender_cannot_leave_out_more_than_the_bound_allows() {
         assert_eq!(end, packets);
         let hello = writer.hello(false, &[49_152], &[]);
         for (at_ns, payload) in [(0, hello.clone()), (1, payload)] {
-            network.inject(at_ns, Datagram { from: 0, to: 1, source: address(0), tos: 0, payload });
+            network.inject(
+                at_ns,
+                Datagram {
+                    from: 0,
+                    to: 1,
+                    source: address(0),
+                    tos: 0,
+                    mask: trimwire_encoder::HeaderMask::NONE,
+                    payload,
+                },
+            );
         }
         let mut rows = 0;
         network.run(SECOND / 100, |_, rank, event| match event {

@@ -11,8 +11,8 @@ use trimwire_agent::endpoint::{Event, ExpectError, Expectation, Reliability, Sen
 use trimwire_agent::rate::{DctcpConfig, RateConfig, TrimTargetConfig};
 use trimwire_agent::transfer::TransferError;
 use trimwire_agent::wire::{Abort, CONTROL_LEN_MAX, Identity, Probe, Reason, Report, Stop, Writer};
-use trimwire_encoder::PLANES;
-use trimwire_encoder::wire::{Header, Kind, Prefix, StreamId};
+use trimwire_encoder::wire::{Kind, Prefix, StreamId};
+use trimwire_encoder::{HeaderMask, PLANES};
 
 const SECOND: u64 = 1_000_000_000;
 const MINUTE: u64 = 60 * SECOND;
@@ -93,7 +93,10 @@ fn answered(network: &mut Network, probes: u32) -> usize {
     for id in 0..probes {
         let payload = writer.probe(1_000 + id, &probe);
         let source = address(0);
-        network.inject(network.now_ns, Datagram { from: 0, to: 1, source, tos: 0, payload });
+        network.inject(
+            network.now_ns,
+            Datagram { from: 0, to: 1, source, tos: 0, mask: HeaderMask::NONE, payload },
+        );
     }
     network.finish(network.now_ns + 1_000_000);
     let status =
@@ -274,6 +277,54 @@ fn a_strangers_packets_of_the_right_job_rank_and_message_change_nothing() {
     assert!(outcome(true) == outcome(false));
 }
 
+/// A stranger who cannot read the network, but knows address, source ports, message numbers and layout: everything that DATA says, and no incarnation.
+#[test]
+fn data_of_a_stranger_who_does_not_know_the_incarnation_is_neither_summed_nor_kept() {
+    const LENGTH: usize = 60_000;
+    const EARLY: u32 = 9;
+    let outcome = |forge: bool| {
+        let mut network = two(Reliability::Full);
+        // They have met.
+        deliver(&mut network, 1, 100);
+        network.expect(1, 0, 7, LENGTH);
+        network.send(0, 1, 7, &Random(1).gradient(LENGTH));
+        let mut events = network.finish_with_rows(network.now_ns + 20_000);
+        if forge {
+            let before = network.endpoints[1].stats().malformed;
+            let ports = network.endpoints[0].config().source_ports.clone();
+            let mut forged = 0;
+            for message in [7, EARLY] {
+                let packets = encode(&network.endpoints[0], message, &vec![1e6; LENGTH], PLANES);
+                for index in 0..packets.packets() {
+                    let source = SocketAddr::new(address(0).ip(), ports[index % ports.len()]);
+                    let arrived = Arrived::now(source, 0);
+                    network.endpoints[1].handle_datagram(network.now_ns, arrived, packets.packet(index));
+                    forged += 1;
+                }
+            }
+            assert_eq!(network.endpoints[1].stats().malformed - before, forged, "all are seen through");
+            assert_eq!(network.endpoints[1].footprint().0, 0, "nothing of them is kept");
+        }
+        network.expect(1, 0, EARLY, LENGTH);
+        network.send(0, 1, EARLY, &Random(2).gradient(LENGTH));
+        events.extend(network.finish_with_rows(network.now_ns + SECOND));
+        let mut sums = vec![0.0; 2 * LENGTH];
+        for (_, event) in events {
+            match event {
+                Event::Row { message, row, .. } => {
+                    let range = layout(LENGTH).row_coordinates(row.row());
+                    let at = if message == EARLY { LENGTH } else { 0 };
+                    row.decode_into(&mut sums[at + range.start..at + range.end]).expect("of its length");
+                }
+                Event::Received { .. } | Event::Sent { .. } => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        sums
+    };
+    assert!(outcome(true) == outcome(false), "the sums are those of the sender");
+}
+
 #[test]
 fn losses_in_the_middle_are_repaired_long_before_the_last_packet_leaves() {
     // One path keeps the order; sprayed packets overtake each other.
@@ -297,7 +348,7 @@ fn losses_in_the_middle_are_repaired_long_before_the_last_packet_leaves() {
             .log
             .iter()
             .filter(|(.., d)| kind(d) == Kind::Data)
-            .map(|(at_ns, _, d)| (*at_ns, Header::parse(&d.payload).expect("own").index))
+            .map(|(at_ns, _, d)| (*at_ns, d.header().expect("own").index))
             .collect();
         let first = sent[50].0;
         for index in [sent[50].1, sent[51].1] {

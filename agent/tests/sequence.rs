@@ -14,8 +14,8 @@ use trimwire_agent::transfer::TransferError;
 use trimwire_agent::wire::{Abort, CONTROL_LEN_MAX, Identity, Reason, Report, Stop, Writer};
 use trimwire_encoder::wire::{Codec, Kind, StreamId};
 use trimwire_encoder::{
-    DEFAULT_COORDINATES_PER_PACKET, Decoding, Encoder, Envelope, Importance, Layout, Message, PLANES,
-    RowChoice, RowReceiver, SealKey,
+    DEFAULT_COORDINATES_PER_PACKET, Decoding, Encoder, Envelope, HeaderMask, Importance, Layout, Message,
+    PLANES, RowChoice, RowReceiver, SealKey,
 };
 
 const ADVERSARY: Faults = Faults {
@@ -32,8 +32,8 @@ const ADVERSARY: Faults = Faults {
 
 const SECOND: u64 = 1_000_000_000;
 const MILLISECOND: u64 = 1_000_000;
-/// Ports of an incarnation.
-const PORTS: u16 = 16;
+/// Source ports of DATA, the same in all incarnations: tags tell those of sealed jobs apart, masks the others'.
+const PORTS: std::ops::Range<u16> = 50_000..50_016;
 
 /// What somebody does.
 #[derive(Debug, Clone, Copy)]
@@ -144,9 +144,7 @@ fn change(config: &mut EndpointConfig, incarnation: u32, reliability: Reliabilit
     config.reliability = reliability;
     config.window = 60_000;
     config.seal = sealed.then(|| SealKey::from_bytes(&[7; 16]).expect("16 bytes"));
-    // DATA names no incarnation: tags tell those of sealed jobs apart, source ports the others'.
-    let base = if sealed { 50_000 } else { 50_000 + incarnation as u16 % 500 * PORTS };
-    config.source_ports = (base..base + PORTS).collect();
+    config.source_ports = PORTS.collect();
 }
 
 fn seed_of(entry: &Entry) -> u64 {
@@ -617,7 +615,11 @@ impl World {
             2 => writer.hello(false, &[40_000], &[]),
             3 => writer.hello(true, &[40_000], &[]),
             _ => {
-                source = SocketAddr::new(source.ip(), 40_000);
+                // Who does not know the incarnation may guess the port.
+                source = SocketAddr::new(
+                    source.ip(),
+                    if knows { 40_000 } else { PORTS.start + u16::from(what) / 5 % 16 },
+                );
                 let layout = Layout::new(500, DEFAULT_COORDINATES_PER_PACKET).expect("valid");
                 let mut out = Message::default();
                 let envelope = Envelope { stream, message: id };
@@ -625,7 +627,7 @@ impl World {
                 out.packet(0).to_vec()
             }
         };
-        let datagram = Datagram { from, to, source, tos: 3 << 2, payload };
+        let datagram = Datagram { from, to, source, tos: 3 << 2, mask: HeaderMask::NONE, payload };
         self.network.inject(self.network.now_ns, datagram);
     }
 

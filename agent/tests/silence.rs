@@ -8,7 +8,7 @@ use trimwire_agent::pacing::Pace;
 use trimwire_agent::rate::{DctcpConfig, RateConfig};
 use trimwire_agent::row::Row;
 use trimwire_encoder::PLANES;
-use trimwire_encoder::wire::{Header, Kind};
+use trimwire_encoder::wire::Kind;
 
 const US: u64 = 1_000;
 const SECOND: u64 = 1_000_000_000;
@@ -96,14 +96,16 @@ fn first_rows(network: &mut Network, rows: usize, best_effort: bool) {
     let outbound =
         Outbound { message: 5, layout, planes: PLANES, want_map: false, best_effort, pace: Pace::LINE };
     network.endpoints[0].open(0, 1, &outbound).expect("opened once");
-    for (number, row) in Row::of_message(&message).into_iter().enumerate().take(rows) {
+    for (number, row) in
+        Row::of_message(&message, network.endpoints[0].mask()).into_iter().enumerate().take(rows)
+    {
         network.endpoints[0].supply(0, 1, 5, number, row).expect("in order");
     }
 }
 
 /// Number of a DATA packet.
 fn index(datagram: &Datagram) -> u32 {
-    Header::parse(&datagram.payload).expect("own").index
+    datagram.header().expect("own").index
 }
 
 /// When packets left again.

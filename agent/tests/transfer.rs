@@ -11,7 +11,7 @@ use trimwire_agent::burst::Arrived;
 use trimwire_agent::endpoint::{Event, Expectation, Reliability, Traffic};
 use trimwire_agent::transfer::{TransferError, TransferStats};
 use trimwire_agent::wire::Reason;
-use trimwire_encoder::wire::{Header, Kind, VERSION};
+use trimwire_encoder::wire::{Kind, VERSION};
 use trimwire_encoder::{HEADER_LEN, Layout, PLANES, nmse};
 
 const ADVERSARY: Faults = Faults {
@@ -315,7 +315,7 @@ fn only_the_missing_planes_of_a_cut_packet_are_repaired() {
     let mut seen = std::collections::BTreeSet::new();
     let mut repairs = Vec::new();
     for (.., datagram) in network.log.iter().filter(|(.., d)| kind(d) == Kind::Data) {
-        let header = Header::parse(&datagram.payload).expect("own packet");
+        let header = datagram.header().expect("own packet");
         if !seen.insert(header.index) {
             repairs.push(header.first_plane);
         }
@@ -514,7 +514,7 @@ fn packets_carry_dscp_ecn_and_a_source_port_each() {
             if kind(datagram) == Kind::Data {
                 assert!((50_000..50_064).contains(&datagram.source.port()));
                 ports.insert(datagram.source.port());
-                let important = Header::parse(&datagram.payload).expect("own packet").prefix.important;
+                let important = datagram.header().expect("own packet").prefix.important;
                 assert_eq!(datagram.tos, dscp << 2 | if important { 2 } else { 0 });
                 seen[usize::from(important)] += 1;
             } else {
@@ -582,7 +582,7 @@ fn messages_to_one_peer_go_in_the_order_of_send() {
         .log
         .iter()
         .filter(|(.., d)| kind(d) == Kind::Data)
-        .map(|(.., d)| Header::parse(&d.payload).expect("own packet").prefix.message)
+        .map(|(.., d)| d.header().expect("own packet").prefix.message)
         .collect();
     ids.dedup();
     assert_eq!(ids, [9, 4, 7]);

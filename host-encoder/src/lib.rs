@@ -80,8 +80,9 @@ pub use simd::{Isa, UnavailableIsa};
 pub use sparse::{SparseEncoder, SparseLayout, SparseMessage, SparseReceiver};
 pub use wire::seal::{SealKey, Sealer};
 pub use wire::{
-    Codec, DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Envelope, HEADER_LEN, Header, Kind, Layout,
-    LayoutError, MAX_PLANES, PLANES, PacketError, PacketView, Prefix, Reach, StreamId, Tensor, UnknownCodec,
+    Codec, DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Envelope, HEADER_LEN, Header, HeaderMask, Kind,
+    Layout, LayoutError, MAX_PLANES, PLANES, PacketError, PacketView, Prefix, Reach, StreamId, Tensor,
+    UnknownCodec,
 };
 
 pub use half::{bf16, f16};

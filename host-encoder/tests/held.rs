@@ -1,7 +1,7 @@
 //! What a row says that it held, and the same packets whole, give the same bits: what a transcript is worth.
 
 use proptest::prelude::*;
-use trimwire_encoder::wire::repair;
+use trimwire_encoder::wire::{HeaderMask, repair};
 use trimwire_encoder::{
     Codec, Decoding, Encoder, Envelope, HEADER_LEN, Job, Layout, Message, RowReceiver, StreamId,
 };
@@ -58,7 +58,7 @@ proptest! {
                     lossy.receive(part(packet, share)).expect("a cut packet");
                 }
                 if let Some((first, share)) = more
-                    && let Some(again) = repair(packet, first % planes..planes)
+                    && let Some(again) = repair(packet, first % planes..planes, HeaderMask::NONE)
                 {
                     lossy.receive(part(&again, share)).expect("a repair");
                 }

@@ -1,7 +1,7 @@
 //! What a receiver keeps as bytes is what another one makes code words of.
 
 use proptest::prelude::*;
-use trimwire_encoder::wire::repair;
+use trimwire_encoder::wire::{HeaderMask, repair};
 use trimwire_encoder::{
     Codec, Decoding, Encoder, Envelope, HEADER_LEN, Job, Layout, Message, RowChoice, RowReceiver, SealKey,
     Sealer, StreamId,
@@ -57,7 +57,7 @@ proptest! {
             let packets: Vec<usize> = layout.row_packets(row).collect();
             for (which, first, share) in &arrivals {
                 let packet = message.packet(*which.get(&packets));
-                let again = if sealed { None } else { repair(packet, first % planes..planes) };
+                let again = if sealed { None } else { repair(packet, first % planes..planes, HeaderMask::NONE) };
                 let packet = again.as_deref().unwrap_or(packet);
                 let part = &packet[..HEADER_LEN + (packet.len() - HEADER_LEN) * usize::from(*share) / 1_000];
                 prop_assert_eq!(joining.receive(part), keeping.receive(part));

@@ -31,7 +31,7 @@ fn header() -> Header {
 fn the_header_is_these_twenty_bytes() {
     // By hand from docs/wire-format.md: 1.5 is 0x3fc00000, and the row is rotated twice; job 42 << 2 | rank 0x155 >> 8 = 0xa9; 448 / 32 = 14.
     let golden = [
-        0x31, 0x1b, 0xa9, 0x55, 0x01, 0x02, 0x03, 0x04, 0x9a, 0xbc, 0xde, 0x0e, 0xbf, 0xc0, 0x00, 0x00, 203,
+        0x41, 0x1b, 0xa9, 0x55, 0x01, 0x02, 0x03, 0x04, 0x9a, 0xbc, 0xde, 0x0e, 0xbf, 0xc0, 0x00, 0x00, 203,
         66,
     ];
     let bytes = header().to_bytes();
@@ -64,10 +64,10 @@ fn what_is_not_a_packet_is_named() {
     };
     assert_eq!(PacketView::parse(&good[..19]), Err(PacketError::Short { got: 19, need: 20 }));
     assert_eq!(PacketView::parse(&[]), Err(PacketError::Short { got: 0, need: 8 }));
-    assert_eq!(with(0, 0x21), PacketError::Version(2));
-    assert_eq!(with(0, 0x21).to_string(), "unknown version 2 (this side speaks 3)");
-    assert_eq!(with(0, 0x39), PacketError::Kind(9));
-    assert_eq!(with(0, 0x32), PacketError::NotData(Kind::Ack));
+    assert_eq!(with(0, 0x31), PacketError::Version(3));
+    assert_eq!(with(0, 0x31).to_string(), "unknown version 3 of the wire format (this side speaks 4)");
+    assert_eq!(with(0, 0x4b), PacketError::Kind(11));
+    assert_eq!(with(0, 0x42), PacketError::NotData(Kind::Ack));
     assert_eq!(with(1, 0xfb), PacketError::Codec(7));
     assert_eq!(with(8, 0xaa), PacketError::FirstPlane { plane: 10, codec: Codec::Rht });
     assert_eq!(with(8, 0xaa).to_string(), "first plane 10 of codec rht, which has 10");
@@ -112,7 +112,7 @@ proptest! {
         for packet in &mut packets {
             // Half of the runs get past the first checks.
             if shape && packet.len() >= HEADER_LEN {
-                packet[..8].copy_from_slice(&[0x31, 0, 0, 0, 0, 0, 0, 0]);
+                packet[..8].copy_from_slice(&[0x41, 0, 0, 0, 0, 0, 0, 0]);
                 packet[8] &= 0xf0;
                 packet[9] = 0;
                 packet[10] %= 7;

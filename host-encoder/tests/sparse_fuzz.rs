@@ -121,7 +121,7 @@ fn tampered_packets_are_refused_whole_or_decode_within_the_message() {
 fn head(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     if bytes.len() > 1 {
-        (bytes[0], bytes[1]) = (0x31, bytes[1] & 0x1f | 0xc0);
+        (bytes[0], bytes[1]) = (0x41, bytes[1] & 0x1f | 0xc0);
     }
     checked(&mut bytes);
     bytes

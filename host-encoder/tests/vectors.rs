@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use trimwire_encoder::rotate::philox::philox4x32;
 use trimwire_encoder::{
-    Codec, Decoder, Decoding, Encoder, Envelope, Importance, Isa, Job, Layout, Message, Rotation, RowChoice,
-    StreamId, Tensor, f16,
+    Codec, Decoder, Decoding, Encoder, Envelope, HeaderMask, Importance, Isa, Job, Layout, Message,
+    PacketView, Rotation, RowChoice, StreamId, Tensor, f16,
 };
 
 #[derive(Deserialize)]
@@ -19,6 +19,7 @@ struct Vectors {
     job_seed: String,
     message: u32,
     envelope: Outside,
+    masks: Vec<MaskVector>,
     #[serde(rename = "check")]
     _check: serde_json::Value,
     philox: Vec<Philox>,
@@ -113,6 +114,14 @@ struct Decoded {
     then: Vec<String>,
     begins: Vec<String>,
     values: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MaskVector {
+    incarnation: String,
+    packet: String,
+    masked: String,
 }
 
 fn vectors() -> Vectors {
@@ -236,6 +245,18 @@ fn philox_gives_the_published_words() {
         let key = words(&one.key).try_into().unwrap();
         let counter = words(&one.counter).try_into().unwrap();
         assert_eq!(philox4x32(counter, key).to_vec(), words(&one.output));
+    }
+}
+
+#[test]
+fn an_incarnation_s_mask_is_the_reference_s_and_comes_off() {
+    for MaskVector { incarnation, packet, masked } in vectors().masks {
+        let (packet, mut covered) = (bytes(&packet), bytes(&packet));
+        let mask = HeaderMask::of(words(&incarnation)[0]);
+        mask.apply(&mut covered);
+        assert_eq!(covered, bytes(&masked), "incarnation {incarnation}");
+        assert_eq!(PacketView::parse_masked(&covered, mask), PacketView::parse(&packet));
+        assert_eq!(PacketView::parse(&covered).is_ok(), mask == HeaderMask::NONE);
     }
 }
 

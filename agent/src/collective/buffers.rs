@@ -1,6 +1,5 @@
 //! Memory of rows, used again: asking the system for it and giving it back costs more than filling it.
 
-use bytes::Bytes;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Rows' buffers that are kept.
@@ -11,7 +10,7 @@ const KEPT: usize = 256;
 pub(super) struct Buffers(Arc<Mutex<Vec<Vec<u8>>>>);
 
 /// A buffer that is lent out.
-struct Lent {
+pub(super) struct Lent {
     bytes: Vec<u8>,
     home: Buffers,
 }
@@ -19,6 +18,12 @@ struct Lent {
 impl AsRef<[u8]> for Lent {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
+    }
+}
+
+impl AsMut<[u8]> for Lent {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
     }
 }
 
@@ -40,8 +45,8 @@ impl Buffers {
     }
 
     /// Lends a buffer to whoever sends it.
-    pub(super) fn lend(&self, bytes: Vec<u8>) -> Bytes {
-        Bytes::from_owner(Lent { bytes, home: self.clone() })
+    pub(super) fn lend(&self, bytes: Vec<u8>) -> Lent {
+        Lent { bytes, home: self.clone() }
     }
 }
 
@@ -55,7 +60,7 @@ mod tests {
         let mut bytes = buffers.take(1_000);
         bytes[7] = 9;
         let at = bytes.as_ptr();
-        let lent = buffers.lend(bytes);
+        let lent = bytes::Bytes::from_owner(buffers.lend(bytes));
         let packet = lent.slice(5..10);
         drop(lent);
         let other = buffers.take(1_000);

@@ -4,6 +4,7 @@
 //! leased and refuses a lease that another one forbids, so a mistake in the plan of an operation is a row that waits, never a race. The only unsafe code of the collectives is here.
 
 use super::desk::Desk;
+use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use std::any::Any;
 use std::mem::ManuallyDrop;
@@ -47,6 +48,18 @@ impl std::fmt::Display for ElementType {
 pub trait Number: Element + 'static {
     /// Its format.
     const TYPE: ElementType;
+
+    /// The bits of elements of 16 bits; none of others.
+    #[doc(hidden)]
+    fn halves(_: &[Self]) -> &[u16] {
+        &[]
+    }
+
+    /// The same, to be written.
+    #[doc(hidden)]
+    fn halves_mut(_: &mut [Self]) -> &mut [u16] {
+        &mut []
+    }
 }
 
 impl Number for f32 {
@@ -55,10 +68,26 @@ impl Number for f32 {
 
 impl Number for f16 {
     const TYPE: ElementType = ElementType::F16;
+
+    fn halves(values: &[Self]) -> &[u16] {
+        values.reinterpret_cast()
+    }
+
+    fn halves_mut(values: &mut [Self]) -> &mut [u16] {
+        values.reinterpret_cast_mut()
+    }
 }
 
 impl Number for bf16 {
     const TYPE: ElementType = ElementType::Bf16;
+
+    fn halves(values: &[Self]) -> &[u16] {
+        values.reinterpret_cast()
+    }
+
+    fn halves_mut(values: &mut [Self]) -> &mut [u16] {
+        values.reinterpret_cast_mut()
+    }
 }
 
 /// Who frees it.

@@ -15,10 +15,9 @@ use super::memory::Lease;
 use super::task::{Done, Encoded, Encoding, Fold, Key, Kind, Own, Task, Work};
 use crate::interface::RowPlaces;
 use crate::row::Row;
-use bytes::Bytes;
 use std::ops::Range;
 use std::sync::Arc;
-use trimwire_encoder::{EncodeError, EncodedRow, Header, Importance, Layout, RowReceiver};
+use trimwire_encoder::{EncodeError, EncodedRow, Header, Importance, Layout, RowMemory, RowReceiver};
 
 #[cfg(doc)]
 use super::Memory;
@@ -141,8 +140,8 @@ impl Offloaded {
     }
 
     /// It is done. Of a row that is sent: `bare`, its packets without tags as [`trimwire_encoder::Encoder::encode_row`] writes them, and `figure`, its energy per coordinate (NaN where it is marked).
-    /// They are sent from where they are, unless tags have to go between them.
-    pub fn finish(self, sent: Option<(Bytes, f64)>) -> Done {
+    /// They are sent from where they are, with their headers masked, unless tags have to go between them.
+    pub fn finish(self, sent: Option<(Box<dyn RowMemory>, f64)>) -> Done {
         let Self { key, work, desk } = self;
         let kind = match work {
             Work::Store(_) => Kind::Stored,
@@ -172,37 +171,52 @@ impl Offloaded {
     }
 }
 
+/// Packets that stay where they were encoded.
+struct Elsewhere(Box<dyn RowMemory>);
+
+impl AsRef<[u8]> for Elsewhere {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_ref().as_ref()
+    }
+}
+
+impl AsMut<[u8]> for Elsewhere {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self.0.as_mut().as_mut()
+    }
+}
+
 impl Encoding {
     /// A row that was encoded elsewhere.
     fn elsewhere(
         &self,
         key: Key,
         desk: &Arc<dyn Desk>,
-        bare: Bytes,
+        bare: Box<dyn RowMemory>,
         figure: f64,
     ) -> Result<Encoded, EncodeError> {
         let (row, planes, layout) = (key.row, self.planes, self.encoder.layout());
         let expected = layout.row_len(self.codec, row, planes, false);
-        let header = Header::parse(&bare).ok().filter(|_| bare.len() == expected);
-        let header = header.ok_or(EncodeError::Buffer { got: bare.len(), expected })?;
+        let bytes = bare.as_ref().as_ref();
+        let header = Header::parse(bytes).ok().filter(|_| bytes.len() == expected);
+        let header = header.ok_or(EncodeError::Buffer { got: bytes.len(), expected })?;
         let kept = self.undecided.then(|| {
             let (layout, shard) = (layout.clone(), key.shard);
             let from = self.envelope.stream.rank();
             let places = MessagePlaces { desk: Arc::clone(desk), shard, from, layout, planes };
             let bare_of = Self { sealer: None, ..self.clone() };
-            Box::new(bare_of.receive_own(row, &bare, |own| own.keeping(places.place(row), planes)))
+            Box::new(bare_of.receive_own(row, bytes, |own| own.keeping(places.place(row), planes)))
         });
         let important = header.prefix.important;
         let encoded = EncodedRow { planes, figure, important, twice: header.twice };
-        let sealed = self.sealer.is_some();
-        let bytes = if sealed {
+        let ready = if self.sealer.is_some() {
             let mut packets = self.buffers.take(self.encoder.row_len(row, planes));
-            self.encoder.seal_row(row, planes, &bare, &mut packets)?;
-            self.buffers.lend(packets)
+            self.encoder.seal_row(row, planes, bytes, &mut packets)?;
+            let packets = self.buffers.lend(packets);
+            Row::new(self.codec, layout, row, &encoded, true, self.mask, packets)
         } else {
-            bare
+            Row::new(self.codec, layout, row, &encoded, false, self.mask, Elsewhere(bare))
         };
-        let ready = Row::new(self.codec, layout, row, &encoded, sealed, bytes);
         Ok(Encoded { row: ready.ok(), figure, kept })
     }
 }

@@ -5,6 +5,7 @@ use super::agreement::Step;
 use super::buffers::Buffers;
 use super::desk::{Desk, MessagePlaces};
 use super::figures::Figures;
+use super::halves;
 use super::plan::Blueprint;
 use super::stage::{Stage, Tensors};
 use super::task::{Done, Key, Task};
@@ -18,7 +19,7 @@ use crate::transfer::TransferStats;
 use crate::wire::Reason;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use trimwire_encoder::{Codec, Encoder, Envelope, Job, Layout, LayoutError, Sealer, StreamId};
+use trimwire_encoder::{Codec, Encoder, Envelope, HeaderMask, Job, Layout, LayoutError, Sealer, StreamId};
 
 /// What all stages of an operation know of it.
 #[derive(Debug)]
@@ -28,9 +29,12 @@ pub(super) struct Scheme {
     pub(super) stream: StreamId,
     pub(super) options: Options,
     pub(super) sealer: Option<Sealer>,
+    pub(super) mask: HeaderMask,
     pub(super) buffers: Buffers,
     /// Who has the tensors, where they are coded elsewhere.
     pub(super) desk: Option<Arc<dyn Desk>>,
+    /// Two elements make a coordinate.
+    pub(super) packs: bool,
     /// Ranks whose contributions are averaged.
     workers: usize,
     job_seed: u64,
@@ -60,8 +64,10 @@ impl Scheme {
             stream,
             options,
             sealer,
+            mask: endpoint.mask(),
             buffers,
             desk: None,
+            packs: false,
             workers,
             job_seed,
             coordinates_per_packet,
@@ -91,7 +97,9 @@ impl Scheme {
         Job::new(self.job_seed)
     }
 
+    /// Of messages of `length` elements.
     pub(super) fn layout(&self, shard: u16, length: usize) -> Result<Layout, StartError> {
+        let length = if self.packs { halves::words(length) } else { length };
         let build = || -> Result<Layout, LayoutError> {
             Layout::new(length, self.coordinates_per_packet)?
                 .with_row_log2(self.row_log2)?

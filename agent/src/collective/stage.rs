@@ -14,7 +14,7 @@ use crate::wire::cut_map::{CutMap, FULL};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
-use trimwire_encoder::{Encoder, Envelope, Layout, RowReceiver};
+use trimwire_encoder::{Encoder, Envelope, Importance, Layout, RowReceiver};
 
 /// Packets that wait for the network, of one message: a row and what is being sent of the one before.
 const AHEAD: usize = 128;
@@ -85,9 +85,16 @@ impl Stage {
             job: scheme.job(),
             envelope: Envelope { stream: scheme.stream, message: id.to_u32() },
             planes: scheme.planes(),
-            importance: figures.importance(scheme.options.tag, id, blueprint.length),
+            packs: scheme.packs,
+            // Pairs of elements have no energy that means anything.
+            importance: if scheme.packs {
+                Importance::Always
+            } else {
+                figures.importance(scheme.options.tag, id, blueprint.length)
+            },
             buffers: scheme.buffers.clone(),
             sealer: scheme.sealer.clone(),
+            mask: scheme.mask,
             decoding: scheme.options.decoding,
             undecided: agreement.is_some(),
         };
@@ -116,6 +123,12 @@ impl Stage {
 
     pub(super) fn rows(&self) -> usize {
         self.layout.rows()
+    }
+
+    /// The row's elements in the shard.
+    fn elements(&self, scheme: &Scheme, row: usize) -> Range<usize> {
+        let Range { start, end } = self.layout.row_coordinates(row);
+        if scheme.packs { 2 * start..(2 * end).min(self.blueprint.length) } else { start..end }
     }
 
     pub(super) fn layout(&self) -> &Layout {
@@ -223,7 +236,7 @@ impl Stage {
 
     fn fold(&mut self, key: Key, scheme: &Scheme, tensors: &Tensors) -> Option<Task> {
         let (row, blueprint) = (key.row, &self.blueprint);
-        let coordinates = self.layout.row_coordinates(row);
+        let coordinates = self.elements(scheme, row);
         let lease = |place: Place, coordinates: &Range<usize>, write| {
             tensors.at(place)?.lease(place.start + coordinates.start..place.start + coordinates.end, write)
         };
@@ -235,11 +248,9 @@ impl Stage {
             None => Own::None,
             Some(_) if blueprint.own == blueprint.write => Own::InPlace,
             // With the next row, that the machine can be asked for it.
-            Some(place) if blueprint.from.is_empty() && row + 1 < self.rows() => Own::Apart(lease(
-                place,
-                &(coordinates.start..self.layout.row_coordinates(row + 1).end),
-                false,
-            )?),
+            Some(place) if blueprint.from.is_empty() && row + 1 < self.rows() => {
+                Own::Apart(lease(place, &(coordinates.start..self.elements(scheme, row + 1).end), false)?)
+            }
             Some(place) => Own::Apart(lease(place, &coordinates, false)?),
         };
         let contributions = self.contributions.get_mut(row).map(std::mem::take).unwrap_or_default();
@@ -249,6 +260,7 @@ impl Stage {
             own,
             length: coordinates.len(),
             contributions: contributions.into_iter().collect(),
+            packs: scheme.packs,
             scale: scheme.scale().filter(|_| blueprint.sums),
             encoding: self.encoding.clone(),
             write,
@@ -267,14 +279,17 @@ impl Stage {
         // The sum takes the place of this rank's part, which has long been sent, or there would be no sum; but for owners who do without it.
         let at = self.storable.iter().position(|row| free(row.row()))?;
         let place = self.blueprint.write?;
-        let coordinates = self.layout.row_coordinates(self.storable[at].row());
+        let coordinates = self.elements(scheme, self.storable[at].row());
         let range = place.start + coordinates.start..place.start + coordinates.end;
         let write = tensors.at(place)?.lease(range, true)?;
         let row = self.storable.remove(at)?;
         self.in_work += 1;
         let key = Key { row: row.row(), shard: self.blueprint.shard, ..key };
         let positive_zeros = scheme.replicas() == Replicas::Consistent;
-        Some(Task { key, work: Work::Store(Box::new(Store { row, write, positive_zeros })) })
+        Some(Task {
+            key,
+            work: Work::Store(Box::new(Store { row, write, positive_zeros, packs: scheme.packs })),
+        })
     }
 
     /// Takes finished work. What is encoded leaves, in order.

@@ -2,14 +2,15 @@
 
 use super::buffers::Buffers;
 use super::desk::Desk;
+use super::halves;
 use super::memory::{Lease, Number, View, ViewMut};
 use crate::row::Row;
 use half::{bf16, f16};
 use std::cell::RefCell;
 use std::sync::Arc;
 use trimwire_encoder::{
-    Codec, Decoding, Element, EncodeError, EncodedRow, Encoder, Envelope, Importance, Job, RowChoice,
-    RowReceiver, Sealer,
+    Codec, Decoding, Element, EncodeError, EncodedRow, Encoder, Envelope, HeaderMask, Importance, Job,
+    RowChoice, RowReceiver, Sealer,
 };
 
 /// Whose work it is.
@@ -70,8 +71,10 @@ pub(super) struct Encoded {
 pub(super) struct Fold {
     pub(super) rank: u16,
     pub(super) own: Own,
-    /// Coordinates of the row.
+    /// Elements of the row.
     pub(super) length: usize,
+    /// Two elements make a coordinate.
+    pub(super) packs: bool,
     /// By rank, ascending.
     pub(super) contributions: Vec<(u16, Box<RowReceiver>)>,
     /// The sum is multiplied by this.
@@ -100,9 +103,12 @@ pub(super) struct Encoding {
     pub(super) job: Job,
     pub(super) envelope: Envelope,
     pub(super) planes: u8,
+    /// Two elements make a coordinate.
+    pub(super) packs: bool,
     pub(super) importance: Importance,
     pub(super) buffers: Buffers,
     pub(super) sealer: Option<Sealer>,
+    pub(super) mask: HeaderMask,
     pub(super) decoding: Decoding,
     /// Keep what the packets say for later, when it is known how much of it all replicas have.
     pub(super) undecided: bool,
@@ -115,11 +121,15 @@ pub(super) struct Store {
     pub(super) write: Lease,
     /// A row that no replica may use decodes to +0 where nothing of it arrived, and to ±0 where something did: −0 + 0 is +0.
     pub(super) positive_zeros: bool,
+    /// Two elements make a coordinate.
+    pub(super) packs: bool,
 }
 
 thread_local! {
     /// A row's sum.
     static SUM: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+    /// Coordinates that two elements make, each.
+    static WORDS: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Task {
@@ -136,8 +146,10 @@ impl Task {
         }
         match self.work {
             Work::Store(store) => {
-                let Store { row, mut write, positive_zeros } = *store;
+                let Store { row, mut write, positive_zeros, packs } = *store;
                 match write.view_mut() {
+                    ViewMut::F16(values) if packs => decode_halves(&row, values),
+                    ViewMut::Bf16(values) if packs => decode_halves(&row, values),
                     ViewMut::F32(values) => decode(&row, values, positive_zeros),
                     ViewMut::F16(values) => decode(&row, values, positive_zeros),
                     ViewMut::Bf16(values) => decode(&row, values, positive_zeros),
@@ -176,6 +188,16 @@ fn decode<E: Number>(row: &RowReceiver, values: &mut [E], positive_zeros: bool) 
     }
 }
 
+/// Elements of a row whose coordinates are two of them.
+fn decode_halves<E: Number>(row: &RowReceiver, values: &mut [E]) {
+    WORDS.with_borrow_mut(|words| {
+        words.resize(halves::words(values.len()), 0.0);
+        // Never of another length: the lease is the row's.
+        let _ = row.decode_into(words);
+        halves::unpack(words, values);
+    });
+}
+
 impl Fold {
     fn run(&mut self, row: usize, sum: &mut Vec<f32>) -> Result<Option<Encoded>, EncodeError> {
         let direct = self.contributions.is_empty() && self.scale.is_none() && self.write.is_none();
@@ -187,6 +209,9 @@ impl Fold {
                 View::Bf16(values) => encoding.source(row, values, self.length),
             }
             .map(Some);
+        }
+        if let Some(moved) = self.move_halves(row) {
+            return moved;
         }
         if let Some(passed) = self.pass(row) {
             return Ok(Some(passed));
@@ -206,6 +231,27 @@ impl Fold {
             (Some(encoding), Some(ViewMut::F32(out))) => encoding.relay(row, sum, Some(out)).map(Some),
             (Some(encoding), Some(ViewMut::F16(out))) => encoding.relay(row, sum, Some(out)).map(Some),
             (Some(encoding), Some(ViewMut::Bf16(out))) => encoding.relay(row, sum, Some(out)).map(Some),
+        }
+    }
+
+    /// Elements of 16 bits that nothing is added to go where they are to go as they are, NaNs included. `None`: they are to be summed.
+    fn move_halves(&mut self, row: usize) -> Option<Result<Option<Encoded>, EncodeError>> {
+        if !self.packs || self.scale.is_some() {
+            return None;
+        }
+        let received = match (&self.own, &self.contributions[..]) {
+            (Own::None, [(_, receiver)]) => Some(&**receiver),
+            (Own::Apart(_) | Own::InPlace, []) => None,
+            _ => return None,
+        };
+        let encoding = self.encoding.as_deref();
+        let apart = if let Own::Apart(lease) = &self.own { Some(lease.view()) } else { None };
+        match (self.write.as_mut()?.view_mut(), apart) {
+            (ViewMut::F16(out), Some(View::F16(own))) => Some(moved(row, own, received, encoding, out)),
+            (ViewMut::F16(out), None) => Some(moved(row, &[], received, encoding, out)),
+            (ViewMut::Bf16(out), Some(View::Bf16(own))) => Some(moved(row, own, received, encoding, out)),
+            (ViewMut::Bf16(out), None) => Some(moved(row, &[], received, encoding, out)),
+            _ => None,
         }
     }
 
@@ -233,15 +279,33 @@ impl Fold {
                 self.add_own(sum, std::mem::take(&mut first));
                 own = false;
             }
+            let first = std::mem::take(&mut first);
+            if self.packs {
+                self.add_halves(receiver, sum, first);
+                continue;
+            }
             // Never another length than the row's, which its layout was made for.
-            let _ =
-                if std::mem::take(&mut first) { receiver.decode_into(sum) } else { receiver.add_into(sum) };
+            let _ = if first { receiver.decode_into(sum) } else { receiver.add_into(sum) };
         }
         if own {
             self.add_own(sum, first);
         }
         if let Some(scale) = self.scale {
             sum.iter_mut().for_each(|value| *value *= scale);
+        }
+    }
+
+    fn add_halves(&self, receiver: &RowReceiver, sum: &mut [f32], first: bool) {
+        fn of<E: Number>(receiver: &RowReceiver, sum: &mut [f32], first: bool) {
+            let mut values = vec![E::ZERO; sum.len()];
+            decode_halves(receiver, &mut values);
+            add(&values, sum, first);
+        }
+        match self.write.as_ref().map(Lease::view) {
+            Some(View::F16(_)) => of::<f16>(receiver, sum, first),
+            Some(View::Bf16(_)) => of::<bf16>(receiver, sum, first),
+            // Who sums halves writes the sum, or it would be summed elsewhere.
+            Some(View::F32(_)) | None => {}
         }
     }
 
@@ -253,6 +317,21 @@ impl Fold {
             View::Bf16(values) => add(values, sum, first),
         }
     }
+}
+
+/// Writes a row that is this rank's own, or was received, or is there already, and encodes it where it is sent.
+fn moved<E: Number>(
+    row: usize,
+    own: &[E],
+    received: Option<&RowReceiver>,
+    encoding: Option<&Encoding>,
+    out: &mut [E],
+) -> Result<Option<Encoded>, EncodeError> {
+    out.iter_mut().zip(own).for_each(|(out, value)| *out = *value);
+    if let Some(receiver) = received {
+        decode_halves(receiver, out);
+    }
+    encoding.map(|encoding| encoding.source(row, out, out.len())).transpose()
 }
 
 fn add<E: Number>(values: &[E], sum: &mut [f32], first: bool) {
@@ -281,9 +360,25 @@ impl Encoding {
     fn source<E: Number>(&self, row: usize, values: &[E], length: usize) -> Result<Encoded, EncodeError> {
         let (values, rest) = values.split_at(length.min(values.len()));
         let mut packets = self.buffers.take(self.encoder.row_len(row, self.planes));
+        if self.packs {
+            let encoded = self.encode_halves(row, values, &mut packets)?;
+            return Ok(self.wrap(row, encoded, packets, None));
+        }
         let encoded =
             self.encoder.encode_row_before(row, values, rest, self.envelope, self.choice(), &mut packets)?;
         Ok(self.wrap(row, encoded, packets, None))
+    }
+
+    fn encode_halves<E: Number>(
+        &self,
+        row: usize,
+        values: &[E],
+        packets: &mut [u8],
+    ) -> Result<EncodedRow, EncodeError> {
+        WORDS.with_borrow_mut(|words| {
+            halves::pack(values, words);
+            self.encoder.encode_row(row, words, self.envelope, self.choice(), packets)
+        })
     }
 
     /// A sum. Others have what the packets say of it, so `own` becomes that, too, rather than the sum itself.
@@ -299,6 +394,10 @@ impl Encoding {
         let mut own = own;
         let keeps = self.decoding == Decoding::Unbiased && !self.undecided && !exact;
         let encoded = match &mut own {
+            Some(own) if self.packs => {
+                E::narrow(sum, own);
+                self.encode_halves(row, own, &mut packets)
+            }
             Some(own) if keeps => {
                 self.encoder.encode_row_keeping(row, sum, envelope, choice, &mut packets, own)
             }
@@ -306,6 +405,7 @@ impl Encoding {
         }?;
         let mut kept = None;
         match own {
+            Some(_) if self.packs => {}
             Some(own) if exact => E::narrow(sum, own),
             Some(_) if keeps => {}
             Some(own) => {
@@ -354,8 +454,8 @@ impl Encoding {
         packets: Vec<u8>,
         kept: Option<Box<RowReceiver>>,
     ) -> Encoded {
-        let bytes = self.buffers.lend(packets);
-        let ready = Row::new(self.codec, self.encoder.layout(), row, &encoded, self.sealer.is_some(), bytes);
+        let (packets, sealed) = (self.buffers.lend(packets), self.sealer.is_some());
+        let ready = Row::new(self.codec, self.encoder.layout(), row, &encoded, sealed, self.mask, packets);
         Encoded { row: ready.ok(), figure: encoded.figure, kept }
     }
 }

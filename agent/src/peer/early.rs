@@ -7,6 +7,7 @@ use crate::transfer::incoming::{Arrival, Tally};
 use crate::transfer::outgoing::Load;
 use crate::wire::Probe;
 use std::collections::BTreeMap;
+use trimwire_encoder::HeaderMask;
 
 /// What a packet counts for beside its bytes.
 const OVERHEAD: usize = 64;
@@ -40,10 +41,18 @@ impl Early {
         Self { messages: BTreeMap::new(), bytes: 0, limit }
     }
 
-    /// Keeps a datagram, if there is room. `None`: dropped.
-    pub(super) fn keep(&mut self, id: u32, arrival: Arrival, payload: &[u8]) -> Option<&mut EarlyMessage> {
+    /// Keeps a datagram without the mask that is over its header, if there is room. `None`: dropped.
+    pub(super) fn keep(
+        &mut self,
+        id: u32,
+        arrival: Arrival,
+        payload: &[u8],
+        mask: HeaderMask,
+    ) -> Option<&mut EarlyMessage> {
         let message = self.message(id, payload.len() + OVERHEAD)?;
-        message.packets.push((arrival, payload.to_vec()));
+        let mut bare = payload.to_vec();
+        mask.apply(&mut bare);
+        message.packets.push((arrival, bare));
         Some(message)
     }
 

@@ -9,6 +9,7 @@ use crate::transfer::TransferError;
 use crate::transfer::incoming::Epitaph;
 use crate::wire::{Abort, Control, Final, Forward, Hello, Identity, Probe, Progress, Reason, Stop};
 use std::net::SocketAddr;
+use trimwire_encoder::{HeaderMask, PacketView};
 
 /// Control packets that may wait to be sent to one peer. Beyond it, answers are left out: they will be asked for again.
 const DUE_MAX: usize = 4_096;
@@ -94,6 +95,7 @@ impl Peer {
     /// We know the peer. Who has something to send asks whether the peer knows us, unless it has said so.
     fn begin(&mut self, cx: &mut Context<'_>, known: bool) {
         self.hellos = None;
+        self.mask = cx.config.mask_of(self.session.peer().unwrap_or(0));
         if !known && !self.sends.is_empty() {
             self.greet(cx);
         }
@@ -125,6 +127,11 @@ impl Peer {
         }
     }
 
+    /// What is over the headers of this peer's DATA.
+    pub(crate) fn mask(&self) -> HeaderMask {
+        self.mask
+    }
+
     /// Whether DATA from there is this peer's.
     pub(crate) fn sends_data_from(&self, source: SocketAddr) -> bool {
         self.session.sends_data_from(source)
@@ -132,7 +139,7 @@ impl Peer {
 
     /// Takes a DATA packet.
     pub(crate) fn on_data(&mut self, cx: &mut Context<'_>, data: &DataArrival<'_>) {
-        let message = data.header.prefix.message;
+        let message = data.packet.header().prefix.message;
         self.asked_since_ns = None;
         let Some(transfer) = self.receives.get_mut(&message) else { return self.on_other_data(cx, data) };
         if !transfer.is_receiving() {
@@ -140,7 +147,7 @@ impl Peer {
             return;
         }
         let ack_every = cx.config.ack_every;
-        let Ok(taken) = transfer.on_data(data.arrival, data.header, data.payload, Some(ack_every), cx.spent)
+        let Ok(taken) = transfer.on_data(data.arrival, data.packet, data.payload, Some(ack_every), cx.spent)
         else {
             cx.stats.malformed += 1;
             return;
@@ -167,7 +174,7 @@ impl Peer {
 
     /// DATA of a message that is over, or not expected yet.
     fn on_other_data(&mut self, cx: &mut Context<'_>, data: &DataArrival<'_>) {
-        let (header, ack_every) = (data.header, cx.config.ack_every.max(1));
+        let (header, ack_every) = (data.packet.header(), cx.config.ack_every.max(1));
         let message = header.prefix.message;
         if let Some(ending) = self.received.ending(message) {
             cx.stats.stray += 1;
@@ -178,7 +185,7 @@ impl Peer {
             }
             return;
         }
-        let Some(early) = self.early.keep(message, data.arrival, data.payload) else {
+        let Some(early) = self.early.keep(message, data.arrival, data.payload, self.mask) else {
             cx.stats.early_dropped += 1;
             return;
         };
@@ -215,9 +222,9 @@ impl Peer {
         let Some(transfer) = self.receives.get_mut(&message) else { return };
         transfer.tally = early.tally;
         for (arrival, payload) in &early.packets {
-            let Ok(header) = trimwire_encoder::Header::parse(payload) else { continue };
+            let Ok(packet) = PacketView::parse(payload) else { continue };
             let arrival = crate::transfer::incoming::Arrival { at_ns: cx.now_ns, ..*arrival };
-            if transfer.on_data(arrival, &header, payload, None, cx.spent).is_err() {
+            if transfer.on_data(arrival, &packet, payload, None, cx.spent).is_err() {
                 cx.stats.malformed += 1;
             }
         }

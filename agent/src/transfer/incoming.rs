@@ -9,8 +9,7 @@ use crate::wire::{Echo, Final, Forward, MapSource, Probe, Progress, Report, Stop
 use std::collections::VecDeque;
 use std::num::NonZeroU16;
 use std::ops::Range;
-use trimwire_encoder::wire::Header;
-use trimwire_encoder::{Envelope, RowReceiver, Sealer};
+use trimwire_encoder::{Envelope, PacketView, RowReceiver, Sealer};
 
 /// Peers from which messages are arriving, as reports tell it.
 pub(crate) type Senders = Option<NonZeroU16>;
@@ -232,11 +231,12 @@ impl Incoming {
     pub(crate) fn on_data(
         &mut self,
         arrival: Arrival,
-        header: &Header,
+        packet: &PacketView<'_>,
         payload: &[u8],
         count: Option<u32>,
         spent: &mut Vec<RowReceiver>,
     ) -> Result<Taken, Misfit> {
+        let header = packet.header();
         let (index, packets) = (header.index, self.board.packets());
         if !self.is_receiving() {
             return Ok(Taken { ack: false, cut: false });
@@ -253,7 +253,7 @@ impl Incoming {
                 return Ok(Taken { ack: false, cut: false });
             }
             Slot::Receiving(receiver) => {
-                let receipt = receiver.receive(payload).map_err(|_| Misfit)?;
+                let receipt = receiver.receive_parsed(payload, packet).map_err(|_| Misfit)?;
                 if receipt.duplicate {
                     self.heard_ns = arrival.at_ns;
                     self.stats.duplicates += 1;
@@ -268,7 +268,7 @@ impl Incoming {
                 {
                     receiver = receiver.reusing(memory);
                 }
-                let receipt = receiver.receive(payload).map_err(|_| Misfit)?;
+                let receipt = receiver.receive_parsed(payload, packet).map_err(|_| Misfit)?;
                 (receipt.planes_now, Some(receiver))
             }
         };

@@ -10,8 +10,8 @@ use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Event, Expectation, Rel
 use trimwire_agent::rate::RateConfig;
 use trimwire_encoder::wire::{Header, Kind, PLANES, Prefix};
 use trimwire_encoder::{
-    Codec, DEFAULT_COORDINATES_PER_PACKET, Decoding, Encoder, Envelope, Importance, Job, Layout, Message,
-    RowChoice, RowReceiver,
+    Codec, DEFAULT_COORDINATES_PER_PACKET, Decoding, Encoder, Envelope, HeaderMask, Importance, Job, Layout,
+    Message, PacketError, RowChoice, RowReceiver,
 };
 
 pub(crate) const LINE_BPS: u64 = 10_000_000_000;
@@ -141,7 +141,16 @@ pub(crate) struct Datagram {
     pub(crate) to: usize,
     pub(crate) source: SocketAddr,
     pub(crate) tos: u8,
+    /// What is over its header, of DATA.
+    pub(crate) mask: HeaderMask,
     pub(crate) payload: Vec<u8>,
+}
+
+impl Datagram {
+    /// The header of DATA as it was before it was masked.
+    pub(crate) fn header(&self) -> Result<Header, PacketError> {
+        Header::parse_masked(&self.payload, self.mask)
+    }
 }
 
 type Flying = Reverse<(u64, u64, Datagram)>;
@@ -282,7 +291,8 @@ impl Network {
             return;
         }
         for payload in burst.datagrams() {
-            let datagram = Datagram { from, to, source, tos: burst.tos, payload: payload.to_vec() };
+            let mask = self.endpoints[from].mask();
+            let datagram = Datagram { from, to, source, tos: burst.tos, mask, payload: payload.to_vec() };
             self.fly(burst.departs_ns.max(self.now_ns), datagram);
         }
     }
@@ -394,7 +404,7 @@ impl Network {
     }
 
     fn arrive(&mut self, datagram: &Datagram) {
-        let Datagram { from, to, source, tos, payload } = datagram;
+        let Datagram { from, to, source, tos, payload, .. } = datagram;
         if self.is_paused(*to) {
             // A socket's buffer holds so many.
             if self.inboxes[*to].len() < 1_000 {
@@ -402,7 +412,7 @@ impl Network {
             }
             return;
         }
-        if let Ok(header) = Header::parse(payload)
+        if let Ok(header) = datagram.header()
             && header.first_plane == 0
         {
             let best = self.delivered.entry((*from, *to, header.prefix.message)).or_default();

@@ -4,6 +4,7 @@ mod capture;
 mod codes;
 mod frame;
 mod hex;
+mod masks;
 mod report;
 
 use super::stdin;
@@ -12,6 +13,7 @@ use crate::output::{print, print_json};
 use anyhow::{Context as _, Result, anyhow, ensure};
 use clap::{ArgGroup, Args};
 use frame::Datagram;
+use masks::Masks;
 use report::{Packet, Summary};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -20,7 +22,7 @@ const HELP: &str = "\
 Examples:
   trimwire codec inspect capture.pcapng                    packets from or to UDP port 9217
   trimwire codec inspect --port 0 --limit 0 --json c.pcap  all UDP traffic, every packet, as JSON
-  trimwire codec inspect --hex '31 07 0402 00000003 …'        one UDP payload
+  trimwire codec inspect --hex '41 07 0402 00000003 …'        one UDP payload
   trimwire codec inspect payload.bin                       a file that is no capture is one UDP payload
 
 Packets are taken as long as they arrived: a cut one shows what it still holds. Exit code 1 when one of the packets is not
@@ -47,6 +49,9 @@ pub(crate) struct Options {
     /// Most packets shown; 0: all. The summary counts every one.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub limit: usize,
+    /// An incarnation of a sender, whose mask is over the headers of its DATA; control packets of a capture tell it, too.
+    #[arg(long, value_name = "NUMBER")]
+    pub incarnation: Vec<u32>,
     /// Coordinates shown of each packet.
     #[arg(long, value_name = "K", default_value_t = 8)]
     pub coordinates: usize,
@@ -67,8 +72,17 @@ struct Report {
 /// Decodes and prints.
 pub(super) fn run(options: &Options) -> Outcome {
     let mut report = Report { packets: Vec::new(), summary: Summary::default() };
+    let mut masks = Masks::new(&options.incarnation);
+    let files = options.files.iter().chain(&options.pcap).map(|path| Ok((path, read(path)?)));
+    let files: Vec<_> = files.collect::<Result<_>>().map_err(Failure::input)?;
+    for (path, bytes) in &files {
+        // What is wrong with a capture is said below.
+        let _ = capture::each(bytes, &path.display().to_string(), options.port, &mut |datagram| {
+            masks.hear(&datagram.payload)
+        });
+    }
     let mut take = |datagram: Datagram| {
-        let packet = Packet::decode(&datagram, options.coordinates);
+        let packet = Packet::decode(&datagram, options.coordinates, &masks);
         report.summary.count(&packet);
         if options.limit == 0 || report.packets.len() < options.limit {
             report.packets.push(packet);
@@ -79,8 +93,7 @@ pub(super) fn run(options: &Options) -> Outcome {
         take(Datagram::bare(format!("hex {}", nth + 1), payload.map_err(Failure::input)?));
     }
     let mut elsewhere = 0;
-    for path in options.files.iter().chain(&options.pcap) {
-        let bytes = read(path).map_err(Failure::input)?;
+    for (path, bytes) in files {
         let name = path.display().to_string();
         if capture::is_capture(&bytes) {
             let counted = capture::each(&bytes, &name, options.port, &mut take).map_err(Failure::input)?;

@@ -1,7 +1,7 @@
 //! The packets of one row back to coordinates under a baseline codec.
 
-use super::dither;
 use super::encode::dithers;
+use super::{dither, raw};
 use crate::decode::decoding::Decoding;
 use crate::decode::reception::Precision;
 use crate::decode::row::{Put, RowDecoder, rotate_back};
@@ -25,6 +25,9 @@ pub(crate) fn decode_row(
 ) {
     if decoder.is_marked() {
         return out.fill(f32::NAN);
+    }
+    if codec == Codec::Raw {
+        return raw::decode_row(decoder, words, put, out);
     }
     let length = decoder.layout.row_range(decoder.row).len();
     let Scratch { row, signs, second_signs, dither, .. } = scratch;
@@ -66,7 +69,7 @@ pub(crate) fn decode_row(
                 Codec::SubtractiveDithering => {
                     quantised(precision, word, dither.get(place.start + j).copied())
                 }
-                Codec::Raw if planes == 0 => 0.0,
+                // Raw is none of these.
                 Codec::Raw => f32::from_bits(word.word),
             };
         }

@@ -1,6 +1,6 @@
 //! One row to packets under a baseline codec.
 
-use super::dither;
+use super::{dither, raw};
 use crate::encode::row::{RowError, RowTask, Written, rotated};
 use crate::encode::scratch::Scratch;
 use crate::quantise::moments::{Moments, moments};
@@ -18,6 +18,9 @@ pub(crate) fn write_row(
 ) -> Result<Written, RowError> {
     let Scratch { row, signs, second_signs, codes, last, dither, .. } = scratch;
     let codec = task.codec;
+    if codec == Codec::Raw {
+        return raw::write_row(task, row, out);
+    }
     let length = task.layout.row_range(task.row).len();
     let (values, unit, twice) = if codec.rotates() {
         let (values, prepared) = rotated(task, row, signs, second_signs)?;
@@ -38,12 +41,7 @@ pub(crate) fn write_row(
     for (index, place) in task.layout.row_places(task.row) {
         let (packet, tail) = rest.split_at_mut(HEADER_LEN + codec.plane_offset(task.planes, place.len()));
         rest = tail;
-        let statistics = match statistics(task.isa, &values[place.clone()], unit) {
-            Some(statistics) => statistics,
-            // NaN and infinities are sent as they are.
-            None if codec == Codec::Raw => Statistics::NONE,
-            None => return Err(RowError::TooLarge),
-        };
+        let statistics = statistics(task.isa, &values[place.clone()], unit).ok_or(RowError::TooLarge)?;
         energy += place.len() as f64 * f64::from(statistics.sigma).powi(2);
         task.write_header(index, place.len(), (statistics, twice), important, packet);
         codes.clear();
@@ -52,6 +50,7 @@ pub(crate) fn write_row(
             Codec::Rht | Codec::RhtPaper => {
                 codes.extend(values[place].iter().map(|v| ((f64::from(*v) / unit) as f32).to_bits()));
             }
+            // Raw is none of these.
             Codec::SignMagnitude | Codec::Raw => codes.extend(original(task, place).map(f32::to_bits)),
             Codec::StochasticQuantisation | Codec::SubtractiveDithering => {
                 let limit = dither::limit(statistics.sigma);
@@ -72,9 +71,19 @@ pub(super) fn dithers(codec: Codec) -> bool {
 }
 
 /// The working scale of a row that is not rotated.
-fn scale_of(task: &RowTask<'_>) -> Result<RowScale, RowError> {
-    let largest = task.source.iter().fold(0, |largest, x| largest.max(x.to_bits() & 0x7fff_ffff));
-    match f32::from_bits(largest) {
+pub(super) fn scale_of(task: &RowTask<'_>) -> Result<RowScale, RowError> {
+    struct Largest<'a>(&'a [f32]);
+
+    impl Kernel for Largest<'_> {
+        type Output = u32;
+
+        #[inline(always)]
+        fn run<L: Planes>(self, _: L) -> u32 {
+            self.0.iter().fold(0, |largest, x| largest.max(x.to_bits() & 0x7fff_ffff))
+        }
+    }
+
+    match f32::from_bits(task.isa.run(Largest(task.source))) {
         largest if largest.is_finite() => Ok(RowScale::for_largest(largest)),
         _ if task.codec == Codec::Raw => Ok(RowScale::for_largest(0.0)),
         _ => Err(RowError::NotFinite),
@@ -87,7 +96,7 @@ fn original(task: &RowTask<'_>, place: Range<usize>) -> impl Iterator<Item = f32
 }
 
 /// Of a packet's working values; `None` where they are beyond f32.
-fn statistics(isa: Isa, values: &[f32], unit: f64) -> Option<Statistics> {
+pub(super) fn statistics(isa: Isa, values: &[f32], unit: f64) -> Option<Statistics> {
     struct OfPacket<'a>(&'a [f32]);
 
     impl Kernel for OfPacket<'_> {
@@ -107,10 +116,6 @@ fn statistics(isa: Isa, values: &[f32], unit: f64) -> Option<Statistics> {
 
 /// The planes of code words, the most significant first; `last` are thirty-third bits.
 fn write_planes(codec: Codec, planes: u8, codes: &[u32], last: &[u32], body: &mut [u8]) {
-    if codec == Codec::Raw {
-        body.as_chunks_mut().0.iter_mut().zip(codes).for_each(|(to, code)| *to = code.to_be_bytes());
-        return;
-    }
     let mut rest = body;
     for plane in 0..planes {
         let (to, tail) = rest.split_at_mut(codec.plane_len(plane, codes.len()));

@@ -54,6 +54,11 @@ impl Reception {
             self.leading = codec.planes();
             return true;
         }
+        if codec == Codec::Raw && body.len() == codec.body_len(self.coordinates.into()) {
+            words.add_raw(isa, 0..body.len(), body);
+            self.leading = codec.planes();
+            return true;
+        }
         self.merge_part(isa, codec, first, body, first_sight, words)
     }
 
@@ -87,7 +92,7 @@ impl Reception {
             let (bytes, tail) = rest.split_at(rest.len().min(codec.plane_len(plane, n)));
             let held = self.bytes_of(plane);
             if bytes.len() > held {
-                words.add(codec, plane, held..bytes.len(), bytes);
+                words.add(isa, codec, plane, held..bytes.len(), bytes);
                 self.bytes[usize::from(plane)] = bytes.len() as u16;
                 gained = true;
             }

@@ -109,15 +109,13 @@ impl WordsMut<'_> {
     }
 
     /// Adds bytes `range` of a plane whose beginning is `bytes`. Words have zeros for them so far.
-    pub(crate) fn add(&mut self, codec: Codec, plane: u8, range: Range<usize>, bytes: &[u8]) {
+    pub(crate) fn add(&mut self, isa: Isa, codec: Codec, plane: u8, range: Range<usize>, bytes: &[u8]) {
+        if codec == Codec::Raw {
+            return self.add_raw(isa, range, bytes);
+        }
         for at in range {
             let byte = u32::from(bytes.get(at).copied().unwrap_or_default());
             match plane {
-                _ if codec == Codec::Raw => {
-                    if let Some(word) = self.words.get_mut(at / 4) {
-                        *word |= byte << (24 - 8 * (at % 4));
-                    }
-                }
                 0..8 => {
                     let words = self.words.get_mut(8 * at..8 * at + 8).unwrap_or_default();
                     for (bit, word) in words.iter_mut().enumerate() {
@@ -136,6 +134,40 @@ impl WordsMut<'_> {
                 }
             }
         }
+    }
+}
+
+impl WordsMut<'_> {
+    /// Likewise of raw, whose only plane are the words.
+    #[inline]
+    pub(crate) fn add_raw(&mut self, isa: Isa, range: Range<usize>, bytes: &[u8]) {
+        let (whole, _) = bytes.as_chunks();
+        let mut start = range.start;
+        if start == 0 {
+            isa.run(Swap { bytes: whole, words: self.words });
+            start = 4 * whole.len();
+        }
+        for at in start..range.end {
+            let byte = bytes.get(at).copied().unwrap_or_default();
+            if let Some(word) = self.words.get_mut(at / 4) {
+                *word |= u32::from(byte) << (24 - 8 * (at % 4));
+            }
+        }
+    }
+}
+
+/// Big-endian words to this machine's.
+struct Swap<'a> {
+    bytes: &'a [[u8; 4]],
+    words: &'a mut [u32],
+}
+
+impl Kernel for Swap<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Planes>(self, _: L) {
+        self.words.iter_mut().zip(self.bytes).for_each(|(word, bytes)| *word = u32::from_be_bytes(*bytes));
     }
 }
 

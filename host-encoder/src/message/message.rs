@@ -3,7 +3,7 @@
 use super::choice::EncodedRow;
 use super::sealing;
 use crate::wire::seal::Sealer;
-use crate::wire::{Codec, Header, Layout, repair};
+use crate::wire::{Codec, Header, HeaderMask, Layout, repair};
 use std::ops::Range;
 
 /// The packets of one message, as they go on the wire. Reuse it: a second encoding of the same size does not allocate.
@@ -97,6 +97,6 @@ impl Message {
             let sent = self.rows.get(layout.packet_row(index))?.planes;
             return sealing::repair(sealer, self.packet(index), planes, sent);
         }
-        repair(self.packet(index), planes)
+        repair(self.packet(index), planes, HeaderMask::NONE)
     }
 }

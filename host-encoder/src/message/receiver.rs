@@ -276,8 +276,16 @@ impl RowReceiver {
 
     /// Takes the UDP payload of a DATA packet in. Its length is what arrived; nothing is changed on an error.
     pub fn receive(&mut self, payload: &[u8]) -> Result<Receipt, PacketError> {
-        let view = PacketView::parse(payload)?;
-        self.open(payload, &view, &mut Vec::new())
+        self.receive_parsed(payload, &PacketView::parse(payload)?)
+    }
+
+    /// Takes in a packet that is parsed already, under whatever mask.
+    pub fn receive_parsed(
+        &mut self,
+        payload: &[u8],
+        packet: &PacketView<'_>,
+    ) -> Result<Receipt, PacketError> {
+        self.open(payload, packet, &mut Vec::new())
     }
 
     /// Takes in what may be believed of a packet; words come from `spare`, if there are any.

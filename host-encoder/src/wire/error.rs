@@ -18,10 +18,12 @@ pub enum PacketError {
         need: usize,
     },
     /// Another version of the format, or not a Trimwire packet at all.
-    #[error("unknown version {0} (this side speaks {VERSION})")]
+    #[error("unknown version {0} of the wire format (this side speaks {VERSION})")]
     Version(u8),
     /// A kind that does not exist.
-    #[error("unknown kind {0} (valid: 1 DATA, 2 ACK, 3 PROBE, 4 STATUS, 5 STOP, 6 FINAL)")]
+    #[error(
+        "unknown kind {0} (valid: 1 DATA, 2 ACK, 3 PROBE, 4 STATUS, 5 STOP, 6 FINAL, 7 ABORT, 8 HELLO, 9 PATH, 10 PIECE, 12 FORWARD)"
+    )]
     Kind(u8),
     /// A DATA view of another kind of packet.
     #[error("{0:?} packet where DATA was expected")]
@@ -32,7 +34,9 @@ pub enum PacketError {
     )]
     Codec(u8),
     /// The header's check is wrong: some of its bits are not what was sent.
-    #[error("the header's check is {got:#06x} where its bytes make {expected:#06x}: it was damaged")]
+    #[error(
+        "the header's check is {got:#06x} where its bytes make {expected:#06x}: it was damaged, or is of another session"
+    )]
     Check {
         /// The check received.
         got: u16,

@@ -16,6 +16,7 @@
 use super::codec::Codec;
 use super::error::{PacketError, f32bits};
 use super::identity::Kind;
+use super::mask::HeaderMask;
 use super::prefix::Prefix;
 use super::sizes::{BLOCK, HEADER_LEN, MAX_INDEX};
 use crc::{CRC_16_M17, Crc, Table};
@@ -105,6 +106,15 @@ impl Header {
         Ok(header)
     }
 
+    /// Likewise of a packet whose header is masked.
+    #[inline]
+    pub fn parse_masked(bytes: &[u8], mask: HeaderMask) -> Result<Self, PacketError> {
+        let Some(head) = bytes.first_chunk::<HEADER_LEN>() else { return Self::parse(bytes) };
+        let mut head = *head;
+        mask.apply(&mut head);
+        Self::parse(&head)
+    }
+
     /// The packet's codec.
     pub fn codec(&self) -> Codec {
         Codec::from_id(self.prefix.codec).unwrap_or_default()
@@ -145,7 +155,13 @@ impl<'a> PacketView<'a> {
     /// Checks a UDP payload. Its length is what arrived; bytes beyond the last plane are ignored.
     #[inline]
     pub fn parse(payload: &'a [u8]) -> Result<Self, PacketError> {
-        let header = Header::parse(payload)?;
+        Self::parse_masked(payload, HeaderMask::NONE)
+    }
+
+    /// Likewise of a packet whose header is masked.
+    #[inline]
+    pub fn parse_masked(payload: &'a [u8], mask: HeaderMask) -> Result<Self, PacketError> {
+        let header = Header::parse_masked(payload, mask)?;
         let (codec, n) = (header.codec(), header.coordinates);
         let all = codec.body_len(n) - codec.plane_offset(header.first_plane, n);
         let body = payload.get(HEADER_LEN..).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The sizes that everything in a packet is counted in.
 
 /// Version of the format that this crate speaks.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 /// Bytes that packets of every kind begin with.
 pub const PREFIX_LEN: usize = 8;
 /// Bytes in front of a DATA packet's first plane.

@@ -28,6 +28,7 @@ from wire import (
     check,
     checked,
     codec_named,
+    masked,
     packet_bytes,
     parse_header,
 )
@@ -166,9 +167,10 @@ def refused() -> list[dict]:
         ("a header cut short", good[: HEADER - 1]),
         ("version 1", with_bytes(0, 0x11)),
         ("version 2", with_bytes(0, 0x21)),
-        ("version 4", with_bytes(0, 0x41)),
-        ("an acknowledgement", with_bytes(0, 0x32)),
-        ("kind 7", with_bytes(0, 0x37)),
+        ("version 3", with_bytes(0, 0x31)),
+        ("version 5", with_bytes(0, 0x51)),
+        ("an acknowledgement", with_bytes(0, 0x42)),
+        ("kind 7", with_bytes(0, 0x47)),
         ("a wrong check", good[: HEADER - 2] + b"\0\0" + good[HEADER:]),
         ("codec 6", with_bytes(1, good[1] & 0x1F | 6 << 5)),
         ("codec 7", with_bytes(1, good[1] & 0x1F | 7 << 5)),
@@ -224,6 +226,17 @@ def refused() -> list[dict]:
     return entries
 
 
+def masks() -> list[dict]:
+    """A packet under the masks of some incarnations of its sender."""
+    packet = example_packet("rht")
+    out = []
+    for incarnation in (0, 1, 2, 0x80000000, 0xC0FFEE42, 0xFFFFFFFF):
+        covered = masked(packet, incarnation)
+        assert masked(covered, incarnation) == packet and (covered != packet or incarnation == 0)
+        out.append({"incarnation": f"{incarnation:08x}", "packet": packet.hex(), "masked": covered.hex()})
+    return out
+
+
 def vectors() -> str:
     """The text of vectors.json."""
     everything = gradients()
@@ -244,6 +257,7 @@ def vectors() -> str:
         "message": ENVELOPE.message,
         "envelope": {"job": ENVELOPE.job, "rank": ENVELOPE.rank},
         "check": {"of": b"123456789".hex(), "is": f"{check(b'123456789'):04x}"},
+        "masks": masks(),
         "philox": [
             {name: "".join(f"{word:08x}" for word in value) for name, value in
              (("key", key), ("counter", counter), ("output", philox(key, counter)))}

@@ -185,7 +185,7 @@ def case(number: int, key_len: int, incarnation: int, n: int, first: int, end: i
     places = boundaries(n, first, end)
     content = random.digest(32 + places[-1] + TAG)
     key, packet = content[:key_len], bytearray(content[32:])
-    packet[0], packet[8] = 0x31, first << 4 | packet[8] & 15
+    packet[0], packet[8] = 0x41, first << 4 | packet[8] & 15
     for at in places:
         packet[at : at + TAG] = bytes(TAG)
     sealed = seal(key, incarnation, bytes(packet), places)
@@ -218,7 +218,7 @@ def vectors() -> dict:
         (32, 3, 128, 9, 10),
     ]
     return {
-        "format": "sealed packets of wire version 3: a key of the job, an incarnation, a packet whose tags begin at the boundaries, and how many "
+        "format": "sealed packets of wire version 4: a key of the job, an incarnation, a packet whose tags begin at the boundaries, and how many "
         "bytes of it may be believed when it is cut to a length",
         "cases": [case(number, *rest) for number, rest in enumerate(cases)],
     }

@@ -406,7 +406,7 @@ def refused() -> dict:
 def vectors() -> str:
     """The whole file."""
     content = {
-        "format": "sparse messages of wire version 3 (docs/wire-format.md, section 13)",
+        "format": "sparse messages of wire version 4 (docs/wire-format.md, section 13)",
         "envelope": {"job": ENVELOPE.job, "rank": ENVELOPE.rank, "message": ENVELOPE.message},
         "cases": cases(),
         "refused": refused(),
@@ -422,7 +422,7 @@ def example() -> str:
     sigma, last = packet[12:16].hex(" "), packet[32:].hex(" ")
     entries = get(packet[HEAD:], 4, int.from_bytes(packet[12:16], "big"), 4, 3, 30, packet[28])
     lines = [
-        (packet[0:2].hex(" "), "version 3, DATA; codec 6 (sparse), important, layer class 0, last"),
+        (packet[0:2].hex(" "), "version 4, DATA; codec 6 (sparse), important, layer class 0, last"),
         (packet[2:8].hex(" "), "job 0, rank 3, message 25"),
         (packet[8:12].hex(" "), "first plane 0, packet 0, n = 1 · 32"),
         (sigma, "σ = 2"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from float32 import CANONICAL_NAN, bits, from_bits
 
 HEADER = 20
-VERSION = 3
+VERSION = 4
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,16 @@ assert check(b"123456789") == 0x772B
 def checked(packet: bytes) -> bytes:
     """The packet with the check that its header calls for."""
     return packet[: HEADER - 2] + check(packet[: HEADER - 2]).to_bytes(2, "big") + packet[HEADER:]
+
+
+def masked(packet: bytes, incarnation: int) -> bytes:
+    """The packet with the mask of an incarnation of its sender over message and check, or without it where it had that."""
+    z = incarnation * 0x9E3779B97F4A7C15 % 2**64
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    z = (z ^ z >> 27) * 0x94D049BB133111EB % 2**64
+    z ^= z >> 31
+    mask = bytes(4) + z.to_bytes(8, "big")[:4] + bytes(10) + z.to_bytes(8, "big")[6:]
+    return bytes(a ^ b for a, b in zip(packet, mask)) + packet[HEADER:]
 
 
 @dataclass(frozen=True)

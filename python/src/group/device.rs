@@ -291,9 +291,9 @@ impl Row {
                 })?)
             }
         };
-        // Sealing takes a pass over its bytes.
+        // Sealing takes a pass over its bytes, and masking one over its headers.
         py.detach(|| {
-            let sent = part.map(|part: Part| (bytes::Bytes::from_owner(part), figure));
+            let sent = part.map(|part: Part| (Box::new(part) as Box<dyn RowMemory>, figure));
             if let Some(work) = lock(&self.work).take() {
                 self.back.bring(work.finish(sent));
             }

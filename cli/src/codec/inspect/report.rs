@@ -2,6 +2,7 @@
 
 use super::codes::{Coordinate, coordinates};
 use super::frame::{Datagram, Route};
+use super::masks::{Mask, Masks, Unmasked};
 use crate::output::table;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -52,7 +53,8 @@ enum Content {
 struct Stream {
     job: u8,
     rank: u16,
-    message: u32,
+    /// `null` where it is under a mask that nobody here knows.
+    message: Option<u32>,
     important: bool,
     layer_class: u8,
     last: bool,
@@ -65,8 +67,11 @@ struct Data {
     index: u32,
     coordinates: usize,
     first_plane: u8,
-    /// The header's check, which is right.
-    check: u16,
+    /// The header's check without the mask, which is right; `null` where the mask is not known.
+    check: Option<u16>,
+    /// The sender's incarnation, whose mask was over message and check.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    incarnation: Option<u32>,
     /// The row was rotated twice.
     twice: bool,
     /// `null` where the row is not finite.
@@ -100,6 +105,8 @@ pub(super) struct Summary {
     pub packets: u64,
     /// Those that cannot be decoded.
     pub bad: u64,
+    /// DATA whose check is under a mask that is not known: whether it was damaged was not looked at.
+    pub unchecked: u64,
     /// Captured frames that are not UDP or of another port.
     pub elsewhere: u64,
     /// Packets by kind.
@@ -112,7 +119,7 @@ pub(super) struct Summary {
 
 impl Packet {
     /// Decodes a UDP payload, with its first `count` coordinates.
-    pub(super) fn decode(datagram: &Datagram, count: usize) -> Self {
+    pub(super) fn decode(datagram: &Datagram, count: usize, masks: &Masks) -> Self {
         let content = match Prefix::parse(&datagram.payload) {
             Err(PacketError::Version(version)) if (1..VERSION).contains(&version) => Content::Bad {
                 error: format!(
@@ -123,21 +130,7 @@ impl Packet {
             Ok(prefix) if prefix.kind != Kind::Data => {
                 Content::Other { kind: name(prefix.kind), stream: Stream::new(prefix) }
             }
-            Ok(prefix) => match PacketView::parse(&datagram.payload) {
-                Err(error @ PacketError::Check { got, expected }) => Content::Damaged {
-                    kind: name(prefix.kind),
-                    error: error.to_string(),
-                    check: got,
-                    check_expected: expected,
-                    stream: Stream::new(prefix),
-                },
-                Err(error) => Content::Bad { error: error.to_string() },
-                Ok(view) => Content::Data {
-                    kind: name(prefix.kind),
-                    stream: Stream::new(prefix),
-                    data: Box::new(Data::new(&view, &datagram.payload, count)),
-                },
-            },
+            Ok(prefix) => Content::data(prefix, datagram, count, masks),
         };
         let bytes = datagram.payload.len();
         Self { source: datagram.source.clone(), route: datagram.route, bytes, content }
@@ -176,10 +169,41 @@ impl Packet {
     }
 }
 
+impl Content {
+    fn data(prefix: Prefix, datagram: &Datagram, count: usize, masks: &Masks) -> Self {
+        let kind = name(prefix.kind);
+        let Unmasked { bare, mask } =
+            masks.take_off(prefix.stream, &datagram.payload, datagram.route.is_some());
+        match PacketView::parse(&bare) {
+            Err(error @ PacketError::Check { got, expected }) => Self::Damaged {
+                kind,
+                error: error.to_string(),
+                check: got,
+                check_expected: expected,
+                stream: Stream::new(prefix),
+            },
+            Err(error) => Self::Bad { error: error.to_string() },
+            Ok(view) => {
+                let message = (mask != Mask::Unknown).then_some(view.header().prefix.message);
+                Self::Data {
+                    kind,
+                    stream: Stream { message, ..Stream::new(prefix) },
+                    data: Box::new(Data::new(&view, &bare, mask, count)),
+                }
+            }
+        }
+    }
+}
+
 impl std::fmt::Display for Stream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { job, rank, message, layer_class, .. } = self;
-        write!(f, "job {job}, rank {rank}, message {message}, layer class {layer_class}")?;
+        write!(f, "job {job}, rank {rank}, message ")?;
+        match message {
+            Some(message) => write!(f, "{message}")?,
+            None => f.write_str("under a mask")?,
+        }
+        write!(f, ", layer class {layer_class}")?;
         f.write_str(if self.important { ", important" } else { ", less important" })?;
         f.write_str(if self.last { ", last" } else { "" })
     }
@@ -190,7 +214,7 @@ impl Stream {
         Self {
             job: prefix.stream.job(),
             rank: prefix.stream.rank(),
-            message: prefix.message,
+            message: Some(prefix.message),
             important: prefix.important,
             layer_class: prefix.layer_class,
             last: prefix.last,
@@ -199,7 +223,7 @@ impl Stream {
 }
 
 impl Data {
-    fn new(view: &PacketView, payload: &[u8], count: usize) -> Self {
+    fn new(view: &PacketView<'_>, payload: &[u8], mask: Mask, count: usize) -> Self {
         let header: &Header = view.header();
         let (codec, n) = (header.codec(), header.coordinates);
         let offset = |plane| codec.plane_offset(plane, n) - codec.plane_offset(header.first_plane, n);
@@ -220,7 +244,9 @@ impl Data {
             check: payload
                 .get(HEADER_LEN - 2..)
                 .and_then(<[u8]>::first_chunk)
-                .map_or(0, |check| u16::from_be_bytes(*check)),
+                .map(|check| u16::from_be_bytes(*check))
+                .filter(|_| mask != Mask::Unknown),
+            incarnation: if let Mask::Of(incarnation) = mask { Some(incarnation) } else { None },
             twice: header.twice,
             sigma: (!header.is_not_finite()).then_some(header.sigma),
             not_finite: header.is_not_finite(),
@@ -238,7 +264,7 @@ impl Data {
     fn render(&self, bytes: usize) -> String {
         let codec: Codec = self.codec.parse().unwrap_or_default();
         let mut text = format!(
-            "  codec {codec}, packet {}: {} coordinates{}, {}\n  check {:#06x}, right\n  {bytes} of {} bytes: {}",
+            "  codec {codec}, packet {}: {} coordinates{}, {}\n  {}\n  {bytes} of {} bytes: {}",
             self.index,
             self.coordinates,
             match (codec.rotates(), self.twice) {
@@ -253,7 +279,7 @@ impl Data {
                     self.kappa, self.peak
                 )
             ),
-            self.check,
+            self.checked(),
             self.whole_bytes,
             self.planes(codec),
         );
@@ -278,6 +304,17 @@ impl Data {
             });
         }
         text
+    }
+
+    fn checked(&self) -> String {
+        match (self.check, self.incarnation) {
+            (Some(check), None) => format!("check {check:#06x}, right"),
+            (Some(check), Some(incarnation)) => {
+                format!("check {check:#06x}, right, under the mask of incarnation {incarnation}")
+            }
+            (None, _) => "check and message are under a mask, and were not looked at: no control packet tells the sender's incarnation (--incarnation)"
+                .to_owned(),
+        }
     }
 
     fn planes(&self, codec: Codec) -> String {
@@ -339,6 +376,7 @@ impl Summary {
                 *self.kinds.entry(kind).or_default() += 1;
                 *self.data_by_planes.entry(data.planes_held).or_default() += 1;
                 self.cut += u64::from(packet.bytes < data.whole_bytes);
+                self.unchecked += u64::from(data.check.is_none());
             }
         }
     }
@@ -354,6 +392,9 @@ impl Summary {
         let planes: Vec<String> = self.data_by_planes.iter().map(|(b, n)| format!("{n} × {b}")).collect();
         if !planes.is_empty() {
             let _ = write!(text, "; {} cut; packets × whole planes held: {}", self.cut, planes.join(", "));
+        }
+        if self.unchecked > 0 {
+            let _ = write!(text, "; {} that nobody could check, under an unknown mask", self.unchecked);
         }
         if self.elsewhere > 0 {
             let which = if port == 0 { "not UDP".to_owned() } else { format!("not UDP port {port}") };

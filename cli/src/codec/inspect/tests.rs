@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use serde_json::Value;
 use trimwire_encoder::wire::VERSION;
 use trimwire_encoder::{
-    Codec, Encoder, Envelope, HEADER_LEN, Header, Isa, Job, Layout, Message, PacketView, SealKey, Sealer,
-    StreamId, rotate,
+    Codec, Encoder, Envelope, HEADER_LEN, Header, HeaderMask, Isa, Job, Kind, Layout, Message, PacketView,
+    Prefix, SealKey, Sealer, StreamId, rotate,
 };
 
 const JOB: Job = Job::new(7);
@@ -31,7 +31,7 @@ fn encoder(codec: Codec) -> Encoder {
 
 fn json(payload: &[u8]) -> Value {
     let datagram = Datagram::bare("test".to_owned(), payload.to_vec());
-    serde_json::to_value(Packet::decode(&datagram, 8)).unwrap()
+    serde_json::to_value(Packet::decode(&datagram, 8, &Masks::default())).unwrap()
 }
 
 /// An Ethernet frame around a payload.
@@ -136,7 +136,7 @@ fn a_repair_shows_the_planes_that_it_brings() {
 
 /// What people see of a payload.
 fn shown(payload: &[u8]) -> String {
-    Packet::decode(&Datagram::bare("test".to_owned(), payload.to_vec()), 1).render()
+    Packet::decode(&Datagram::bare("test".to_owned(), payload.to_vec()), 1, &Masks::default()).render()
 }
 
 #[test]
@@ -152,8 +152,8 @@ fn what_is_wrong_with_a_packet_is_said() {
     let made = |header: Header| [&header.to_bytes()[..], &whole[HEADER_LEN..]].concat();
     for (bytes, message) in [
         (whole[..12].to_vec(), "packet of 12 bytes is cut inside its head (20 bytes)"),
-        (started(0, 0xf1), "unknown version 15 (this side speaks 3)"),
-        (started(0, 0x3f), "unknown kind 15"),
+        (started(0, 0xf1), "unknown version 15 of the wire format (this side speaks 4)"),
+        (started(0, 0x4f), "unknown kind 15"),
         (made(Header { coordinates: 0, ..header }), "no coordinates"),
         (made(Header { first_plane: 10, ..header }), "first plane 10 of codec rht, which has 10"),
         (made(Header { sigma: f32::INFINITY, ..header }), "is not a magnitude"),
@@ -166,10 +166,10 @@ fn what_is_wrong_with_a_packet_is_said() {
 
 #[test]
 fn packets_of_earlier_versions_are_called_what_they_are() {
-    for version in [1, 2] {
+    for version in [1, 2, 3] {
         let mut bytes = encoded(Codec::Rht).packet(0).to_vec();
         bytes[0] = version << 4 | 1;
-        let said = format!("version {version} of the format, which this command does not read (it reads 3)");
+        let said = format!("version {version} of the format, which this command does not read (it reads 4)");
         assert_eq!(json(&bytes)["error"], said);
         assert!(shown(&bytes).contains(&format!("cannot be decoded: {said}")));
     }
@@ -191,6 +191,54 @@ fn a_damaged_header_is_shown_with_its_check_and_what_it_should_be() {
     let mut elsewhere = whole;
     elsewhere[7] ^= 1;
     assert_eq!(json(&elsewhere)["check"], right);
+}
+
+/// What `inspect` makes of frames, with what control packets among them say.
+fn inspected(frames: &[Vec<u8>], given: &[u32]) -> Vec<Value> {
+    let (datagrams, _) = captured(&pcap(frames), 9217);
+    let mut masks = Masks::new(given);
+    datagrams.iter().for_each(|datagram| masks.hear(&datagram.payload));
+    let value = |datagram| serde_json::to_value(Packet::decode(datagram, 1, &masks)).unwrap();
+    datagrams.iter().map(value).collect()
+}
+
+#[test]
+fn a_captured_packet_is_checked_under_the_mask_of_an_incarnation_that_a_control_packet_or_the_user_tells() {
+    const INCARNATION: u32 = 0x00c0_ffee;
+    let whole = encoded(Codec::Rht);
+    let mut masked = whole.packet(0).to_vec();
+    HeaderMask::of(INCARNATION).apply(&mut masked);
+    let mut damaged = masked.clone();
+    damaged[13] ^= 0x40;
+    // An ACK's prefix, and the incarnations of both ends.
+    let mut control = Prefix { kind: Kind::Ack, ..whole.header(0).unwrap().prefix }.to_bytes().to_vec();
+    control.extend([INCARNATION.to_be_bytes(), 7_u32.to_be_bytes()].concat());
+    let data = [frame(&masked, 9217), frame(&damaged, 9217), frame(whole.packet(1), 9217)];
+
+    let told = [&data[..], &[frame(&control, 9217)]].concat();
+    for packets in [inspected(&told, &[]), inspected(&data, &[3, INCARNATION])] {
+        assert_eq!(
+            (&packets[0]["stream"]["message"], &packets[0]["data"]["incarnation"]),
+            (&9.into(), &INCARNATION.into())
+        );
+        assert_eq!(
+            packets[0]["data"]["check"],
+            u16::from_be_bytes([whole.packet(0)[18], whole.packet(0)[19]])
+        );
+        assert!(packets[1]["check_expected"].is_number(), "damage is seen under the mask: {}", packets[1]);
+        assert!(packets[2]["data"]["incarnation"].is_null(), "some are under none, as a sealed job's");
+    }
+    let packets = inspected(&data, &[]);
+    for packet in &packets[..2] {
+        assert!(packet["stream"]["message"].is_null() && packet["data"]["check"].is_null(), "{packet}");
+        assert_eq!(packet["data"]["coordinates"], 256);
+    }
+    let (datagrams, _) = captured(&pcap(&data), 9217);
+    let text = Packet::decode(&datagrams[0], 1, &Masks::default()).render();
+    assert!(
+        text.contains("message under a mask") && text.contains("were not looked at: no control packet tells"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -263,7 +311,7 @@ proptest! {
             *byte = VERSION << 4 | first;
         }
         for payload in [bytes, likely] {
-            let packet = Packet::decode(&Datagram::bare(String::new(), payload), 300);
+            let packet = Packet::decode(&Datagram::bare(String::new(), payload), 300, &Masks::default());
             prop_assert!(!packet.render().is_empty());
             prop_assert!(serde_json::to_string(&packet).is_ok());
         }
@@ -274,21 +322,21 @@ proptest! {
         let mut bytes = encoded(Codec::from_id(codec).unwrap()).packet(0).to_vec();
         bytes[at] = byte;
         bytes.truncate(length);
-        prop_assert!(!Packet::decode(&Datagram::bare(String::new(), bytes), 300).render().is_empty());
+        prop_assert!(!Packet::decode(&Datagram::bare(String::new(), bytes), 300, &Masks::default()).render().is_empty());
     }
 
     #[test]
     fn damaged_captures_never_panic(
         bytes in proptest::collection::vec(any::<u8>(), 0..300), magic in 0usize..3, at in 0usize..200, byte in any::<u8>(),
     ) {
-        let mut file = pcap(&[frame(&[0x31; 40], 9217), frame(&bytes, 9217)]);
+        let mut file = pcap(&[frame(&[0x41; 40], 9217), frame(&bytes, 9217)]);
         let place = at % file.len();
         file[place] = byte;
         let magics = [[0xd4, 0xc3, 0xb2, 0xa1], [0x0a, 0x0d, 0x0d, 0x0a], [0xa1, 0xb2, 0xc3, 0xd4]];
         let garbage = [&magics[magic][..], &bytes].concat();
         for file in [file, garbage] {
             let _ = capture::each(&file, "c", 0, &mut |datagram| {
-                let _ = Packet::decode(&datagram, 10).render();
+                let _ = Packet::decode(&datagram, 10, &Masks::default()).render();
             });
         }
     }

@@ -10,8 +10,8 @@ import triton.language as tl
 POLYNOMIAL = 0x5935
 #: The canonical NaN, where a row is not finite.
 MARK = tl.constexpr(0x7FC00000)
-#: Version 3, DATA.
-_KIND = tl.constexpr(0x31)
+#: Version 4, DATA.
+_KIND = tl.constexpr(0x41)
 
 
 def check_table() -> npt.NDArray[np.int32]:

@@ -13,8 +13,8 @@ from ._values import loaded, stored
 
 _SPARSE = SPARSE
 _HEAD = tl.constexpr(32)
-#: Version 3, DATA, codec 6; all else of the first word differs from packet to packet, or is the sender's.
-_KIND = tl.constexpr(0x31 << 24)
+#: Version 4, DATA, codec 6; all else of the first word differs from packet to packet, or is the sender's.
+_KIND = tl.constexpr(0x41 << 24)
 #: What is told of a packet, 64-bit integers: whether it is one of the message; entries, of which as many arrived; first and final coordinate; packets of the message; whether it has the mark; order; bits that are not sent of
 #: a magnitude; the largest level.
 FIELDS = 10
