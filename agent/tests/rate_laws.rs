@@ -391,6 +391,39 @@ fn a_burst_that_fills_the_trim_queue_too_starves_no_rank_once_it_is_over() {
 }
 
 #[test]
+fn a_burst_that_fills_a_queue_that_drops_starves_nobody_once_it_is_over() {
+    // Neighbours who answer to nobody, on a port that drops. By additions alone flows had 0.01 to 0.08 of the line at most, at any time.
+    for rate_bps in [10 * G, 100 * G] {
+        for neighbours in [2, 7] {
+            for flows in [1, 2, 4] {
+                let port = Port { told: Told::Number, ..Port::dropping(rate_bps) };
+                let periods = Periods::beside(neighbours, &port, flows);
+                let figures: Vec<_> =
+                    (3..6).map(|phase| (periods.mean(phase % 5), periods.least(phase % 5))).collect();
+                assert!(
+                    figures[1].0 > 0.65 && figures[2].0 > 0.8 && figures[2].1 > 0.1,
+                    "{flows} flows beside {neighbours}, {rate_bps} bit/s: {figures:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_neighbour_that_stays_and_answers_to_nobody_on_a_port_that_drops_leaves_its_rest() {
+    for flows in [1, 2, 4] {
+        let port = Port::dropping(10 * G);
+        let mut all = together(dctcp(), flows);
+        all.push(Flow { law: RateConfig::Fixed(Some(5 * G)), start_ns: 0, stop_ns: u64::MAX });
+        let samples = run(port, &all, 60, 1);
+        let lost: u32 = samples[20..].iter().flat_map(|s| &s.flows).map(|flow| flow.lost).sum();
+        let rest: f64 =
+            (0..flows).map(|flow| share(&samples[20..], flow, &port).iter().sum::<f64>() / 40.0).sum();
+        assert!(lost == 0 && (0.4..0.5).contains(&rest), "{flows} flows have {rest}, {lost} lost");
+    }
+}
+
+#[test]
 fn ranks_that_begin_unequal_soon_have_the_parts_that_were_planned() {
     for flows in [2, 8] {
         let port = Port { planned_bps: Some(10 * G / flows as u64), ..Port::trimming(10 * G) };
@@ -416,6 +449,7 @@ fn where_queues_drop_nobody_insists_on_a_plan_or_a_told_part() {
     assert_eq!(format!("{without:?}"), format!("{with:?}"));
     for told in [Told::Number, Told::Alone] {
         // Insisting, flows that are told to be alone stay as unequal as they begin (Jain's index of eight: 0.2), and fill the queue.
-        assert_eq!(format!("{without:?}"), format!("{:?}", figures(Port { told, ..none })), "{told:?}");
+        let told = figures(Port { told, ..none });
+        assert!(told.jain > 0.95 && told.loss == 0.0 && told.queue_p99_ns < 100_000, "{told:?}");
     }
 }
