@@ -65,6 +65,7 @@ fn beside_bursts_no_all_reduce_takes_longer_than_without() {
         let idle_ns = durations(workers, true, 0, 2)[1] as f64;
         for others in [2, 7] {
             let slowest = durations(workers, true, others, 40)[39] as f64 / idle_ns;
+            println!("cuts, {workers} ranks, {others} others: {slowest:.2} of idle");
             assert!(slowest < 1.1, "{workers} ranks, {others} others: {slowest}");
         }
     }
@@ -79,6 +80,7 @@ fn beside_bursts_over_a_switch_that_drops_no_all_reduce_takes_half_as_long_as_gl
     for (workers, half_ns) in HALF_OF_GLOOS_NS {
         for others in [2, 7] {
             let slowest_ns = durations(workers, false, others, 40)[39];
+            println!("drops, {workers} ranks, {others} others: {} ms", slowest_ns / 1_000_000);
             assert!(slowest_ns < half_ns, "{workers} ranks, {others} others: {slowest_ns} ns");
         }
     }
