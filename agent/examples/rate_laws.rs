@@ -9,7 +9,7 @@ mod bottleneck;
 use bottleneck::{Bottleneck, Flow, Port, Sample, WHOLE};
 use std::fmt::Write as _;
 use std::path::Path;
-use trimwire_agent::rate::{DctcpConfig, RateConfig, TimelyConfig, TrimTargetConfig};
+use trimwire_agent::rate::{DctcpConfig, RateConfig, TimelyConfig};
 
 const MS: u64 = 1_000_000;
 const INTERVAL_NS: u64 = 200_000;
@@ -28,14 +28,12 @@ const COLOURS: [&str; 9] =
 
 fn main() -> std::io::Result<()> {
     let timely = RateConfig::Timely(TimelyConfig::default());
-    let target = RateConfig::TrimTarget(TrimTargetConfig::default());
     let dctcp = RateConfig::Dctcp(DctcpConfig::default());
     let (cutting, dropping) = (Port::trimming(LINE_BPS), Port::dropping(LINE_BPS));
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/figures");
     std::fs::create_dir_all(&folder)?;
     for (file, heading, law, port) in [
         ("rate-timely-cut", "TIMELY-like, packets are cut", timely, cutting),
-        ("rate-trim-target-cut", "Trim target, packets are cut", target, cutting),
         ("rate-dctcp-cut", "DCTCP-like, packets are cut", dctcp, cutting),
         ("rate-timely-drop", "TIMELY-like, packets are dropped (baseline)", timely, dropping),
         ("rate-dctcp-drop", "DCTCP-like, packets are marked and dropped (baseline)", dctcp, dropping),

@@ -15,13 +15,11 @@ mod share;
 #[cfg(test)]
 mod tests;
 mod timely;
-mod trim_target;
 
 pub use dctcp::{Dctcp, DctcpConfig};
 pub use fixed::Fixed;
 pub use round::ROUND_PACKETS;
 pub use timely::{Timely, TimelyConfig};
-pub use trim_target::{TrimTarget, TrimTargetConfig};
 
 use std::num::NonZeroU16;
 
@@ -88,8 +86,6 @@ pub enum RateConfig {
     Fixed(Option<u64>),
     /// Delay: [`Timely`].
     Timely(TimelyConfig),
-    /// Steady slight over-sending: [`TrimTarget`].
-    TrimTarget(TrimTargetConfig),
     /// ECN marks: [`Dctcp`].
     Dctcp(DctcpConfig),
 }
@@ -100,7 +96,6 @@ impl RateConfig {
         match *self {
             Self::Fixed(rate) => Box::new(Fixed::new(rate, path)),
             Self::Timely(config) => Box::new(Timely::new(config, path)),
-            Self::TrimTarget(config) => Box::new(TrimTarget::new(config, path)),
             Self::Dctcp(config) => Box::new(Dctcp::new(config, path)),
         }
     }

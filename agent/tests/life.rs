@@ -8,7 +8,7 @@ use network::{
 use std::net::SocketAddr;
 use trimwire_agent::burst::Arrived;
 use trimwire_agent::endpoint::{Event, ExpectError, Expectation, Reliability, SendError};
-use trimwire_agent::rate::{DctcpConfig, RateConfig, TrimTargetConfig};
+use trimwire_agent::rate::{DctcpConfig, RateConfig, TimelyConfig};
 use trimwire_agent::transfer::TransferError;
 use trimwire_agent::wire::{Abort, CONTROL_LEN_MAX, Identity, Probe, Reason, Report, Stop, Writer};
 use trimwire_encoder::wire::{Kind, Prefix, StreamId};
@@ -169,9 +169,7 @@ fn a_failure_on_one_side_is_known_on_the_other_within_a_round_trip_and_names_the
 
 #[test]
 fn fewer_planes_on_purpose_are_no_congestion() {
-    for rate in
-        [RateConfig::TrimTarget(TrimTargetConfig::default()), RateConfig::Dctcp(DctcpConfig::default())]
-    {
+    for rate in [RateConfig::Timely(TimelyConfig::default()), RateConfig::Dctcp(DctcpConfig::default())] {
         // The receiver thinks of all planes until the sender's word comes.
         for told in [PLANES, 4] {
             let mut network = Network::with(2, Faults::NONE, 3, |config| config.rate = rate);

@@ -6,17 +6,13 @@ mod bottleneck;
 use bottleneck::{Bottleneck, Figures, Flow, Port, Sample, Told, jain};
 use std::fmt::Write as _;
 use std::path::Path;
-use trimwire_agent::rate::{DctcpConfig, Limits, RateConfig, TimelyConfig, TrimTargetConfig};
+use trimwire_agent::rate::{DctcpConfig, Limits, RateConfig, TimelyConfig};
 
 const MS: u64 = 1_000_000;
 const G: u64 = 1_000_000_000;
 
 fn timely() -> RateConfig {
     RateConfig::Timely(TimelyConfig::default())
-}
-
-fn trim_target() -> RateConfig {
-    RateConfig::TrimTarget(TrimTargetConfig::default())
 }
 
 fn dctcp() -> RateConfig {
@@ -51,10 +47,8 @@ fn share(samples: &[Sample], flow: usize, port: &Port) -> Vec<f64> {
 fn flows_that_share_a_port_get_equal_parts_of_it() {
     for (name, law, port) in [
         ("timely", timely(), Port::trimming(10 * G)),
-        ("trim-target", trim_target(), Port::trimming(10 * G)),
         ("dctcp", dctcp(), Port::dropping(10 * G)),
         ("timely", timely(), Port::trimming(100 * G)),
-        ("trim-target", trim_target(), Port::trimming(100 * G)),
     ] {
         for flows in [2, 8, 32] {
             for seed in [1, 2, 3] {
@@ -72,15 +66,10 @@ fn flows_that_share_a_port_get_equal_parts_of_it() {
 #[test]
 fn a_trimming_port_stays_full_with_a_short_queue() {
     for flows in [2, 8, 32] {
-        let target = steady(Port::trimming(10 * G), trim_target(), flows, 1);
-        assert!(
-            target.whole_share + 0.36 * (target.coordinates_share - target.whole_share) > 0.97,
-            "{target:?}"
-        );
         let timely = steady(Port::trimming(10 * G), timely(), flows, 1);
         assert!(timely.whole_share > 0.9, "{timely:?}");
         assert!(timely.queue_p99_ns < 25_000 && timely.cut_share < 0.05, "{timely:?}");
-        assert!(timely.loss + target.loss < 1e-4);
+        assert!(timely.loss < 1e-4);
     }
 }
 
@@ -95,7 +84,7 @@ fn without_a_law_the_same_ports_lose_most_of_what_is_sent() {
 
 #[test]
 fn an_incast_of_thirty_two_line_rates_is_under_control_within_five_milliseconds() {
-    for law in [timely(), trim_target(), dctcp()] {
+    for law in [timely(), dctcp()] {
         let port = Port::trimming(10 * G);
         let samples = run(port, &together(law, 32), 20, 1);
         let lost =
@@ -109,7 +98,7 @@ fn an_incast_of_thirty_two_line_rates_is_under_control_within_five_milliseconds(
 
 #[test]
 fn what_departing_flows_leave_is_filled_within_five_milliseconds() {
-    for law in [timely(), trim_target(), dctcp()] {
+    for law in [timely(), dctcp()] {
         for flows in [2, 8] {
             let port = Port::trimming(10 * G);
             let mut all = together(law, flows);
@@ -127,7 +116,7 @@ fn what_departing_flows_leave_is_filled_within_five_milliseconds() {
 
 #[test]
 fn a_flow_that_joins_gets_its_part_within_twenty_milliseconds() {
-    for law in [timely(), trim_target(), dctcp()] {
+    for law in [timely(), dctcp()] {
         let port = Port::trimming(10 * G);
         let mut all = together(law, 4);
         all[3].start_ns = 20 * MS;
@@ -139,7 +128,7 @@ fn a_flow_that_joins_gets_its_part_within_twenty_milliseconds() {
 
 #[test]
 fn a_link_that_loses_one_percent_at_random_is_not_taken_for_a_full_one() {
-    for law in [timely(), trim_target(), dctcp()] {
+    for law in [timely(), dctcp()] {
         let port = Port { random_loss: 0.01, ..Port::trimming(10 * G) };
         let figures = steady(port, law, 2, 1);
         assert!(figures.coordinates_share > 0.88, "{law:?}: {figures:?}");
@@ -162,26 +151,21 @@ struct Row {
 }
 
 fn rows() -> Vec<Row> {
-    let laws = [
-        ("timely", timely()),
-        ("trim-target", trim_target()),
-        ("dctcp", dctcp()),
-        ("none", RateConfig::Fixed(None)),
-    ];
+    let laws = [("timely", timely()), ("dctcp", dctcp()), ("none", RateConfig::Fixed(None))];
     let mut rows = Vec::new();
     for rate_bps in [10 * G, 100 * G] {
         for (kind, port) in [("cut", Port::trimming(rate_bps)), ("drop", Port::dropping(rate_bps))] {
             for (law, config) in laws {
                 for flows in [2, 8, 32] {
                     let shown = law != "none" || (rate_bps == 10 * G && flows == 8);
-                    if shown && (kind == "cut" || law != "trim-target") {
+                    if shown {
                         rows.push(Row { law, config, port, kind, flows });
                     }
                 }
             }
         }
     }
-    for (law, config) in &laws[..3] {
+    for (law, config) in &laws[..2] {
         let (law, config, flows) = (*law, *config, 8);
         let port = Port::trimming(10 * G);
         rows.push(Row {
@@ -223,19 +207,15 @@ fn rows() -> Vec<Row> {
         }
     }
     let limits = Limits { start_bps: Some(10 * G / 32), ..Limits::default() };
-    let known = [
-        ("timely", RateConfig::Timely(TimelyConfig { limits, ..TimelyConfig::default() })),
-        ("trim-target", RateConfig::TrimTarget(TrimTargetConfig { limits, ..TrimTargetConfig::default() })),
-    ];
-    for (law, config) in &laws[..3] {
+    for (law, config) in &laws[..2] {
         for (kind, least_burst) in [("cut, bursts of 4 at least", 4), ("cut, bursts of 8", 8)] {
             let port = Port { least_burst, ..Port::trimming(10 * G) };
             rows.push(Row { law, config: *config, port, kind, flows: 8 });
         }
     }
-    for (law, config) in known {
-        rows.push(Row { law, config, port: Port::trimming(10 * G), kind: "cut, start at 1/32", flows: 32 });
-    }
+    let config = RateConfig::Timely(TimelyConfig { limits, ..TimelyConfig::default() });
+    let port = Port::trimming(10 * G);
+    rows.push(Row { law: "timely", config, port, kind: "cut, start at 1/32", flows: 32 });
     rows
 }
 
@@ -391,6 +371,39 @@ fn a_burst_that_fills_the_trim_queue_too_starves_no_rank_once_it_is_over() {
 }
 
 #[test]
+fn a_burst_that_fills_a_queue_that_drops_starves_nobody_once_it_is_over() {
+    // Neighbours who answer to nobody, on a port that drops. By additions alone flows had 0.01 to 0.08 of the line at most, at any time.
+    for rate_bps in [10 * G, 100 * G] {
+        for neighbours in [2, 7] {
+            for flows in [1, 2, 4] {
+                let port = Port { told: Told::Number, ..Port::dropping(rate_bps) };
+                let periods = Periods::beside(neighbours, &port, flows);
+                let figures: Vec<_> =
+                    (3..6).map(|phase| (periods.mean(phase % 5), periods.least(phase % 5))).collect();
+                assert!(
+                    figures[1].0 > 0.5 && figures[2].0 > 0.8 && figures[2].1 > 0.1,
+                    "{flows} flows beside {neighbours}, {rate_bps} bit/s: {figures:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_neighbour_that_stays_and_answers_to_nobody_on_a_port_that_drops_leaves_its_rest() {
+    for flows in [1, 2, 4] {
+        let port = Port::dropping(10 * G);
+        let mut all = together(dctcp(), flows);
+        all.push(Flow { law: RateConfig::Fixed(Some(5 * G)), start_ns: 0, stop_ns: u64::MAX });
+        let samples = run(port, &all, 60, 1);
+        let lost: u32 = samples[20..].iter().flat_map(|s| &s.flows).map(|flow| flow.lost).sum();
+        let rest: f64 =
+            (0..flows).map(|flow| share(&samples[20..], flow, &port).iter().sum::<f64>() / 40.0).sum();
+        assert!(lost == 0 && (0.4..0.5).contains(&rest), "{flows} flows have {rest}, {lost} lost");
+    }
+}
+
+#[test]
 fn ranks_that_begin_unequal_soon_have_the_parts_that_were_planned() {
     for flows in [2, 8] {
         let port = Port { planned_bps: Some(10 * G / flows as u64), ..Port::trimming(10 * G) };
@@ -416,6 +429,7 @@ fn where_queues_drop_nobody_insists_on_a_plan_or_a_told_part() {
     assert_eq!(format!("{without:?}"), format!("{with:?}"));
     for told in [Told::Number, Told::Alone] {
         // Insisting, flows that are told to be alone stay as unequal as they begin (Jain's index of eight: 0.2), and fill the queue.
-        assert_eq!(format!("{without:?}"), format!("{:?}", figures(Port { told, ..none })), "{told:?}");
+        let told = figures(Port { told, ..none });
+        assert!(told.jain > 0.95 && told.loss == 0.0 && told.queue_p99_ns < 100_000, "{told:?}");
     }
 }

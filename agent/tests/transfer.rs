@@ -546,7 +546,7 @@ fn a_message_of_a_hundred_thousand_packets_is_repaired_through_many_status_parts
 
 #[test]
 fn rate_laws_hear_of_delay_and_of_cuts() {
-    use trimwire_agent::rate::{RateConfig, TimelyConfig, TrimTargetConfig};
+    use trimwire_agent::rate::{RateConfig, TimelyConfig};
     let rate = |rate: RateConfig, faults: Faults| {
         let mut network = Network::with(2, faults, 3, |config| config.rate = rate);
         deliver(&mut network, &Random(3).gradient(200_000), PLANES);
@@ -563,9 +563,6 @@ fn rate_laws_hear_of_delay_and_of_cuts() {
         rate(timely, Faults { cut: 1.0, cut_to_at_least: 100, ..Faults::NONE }) < LINE_BPS / 2,
         "all cut"
     );
-    let target = RateConfig::TrimTarget(TrimTargetConfig::default());
-    assert_eq!(rate(target, Faults::NONE), LINE_BPS);
-    assert!(rate(target, Faults { cut: 0.5, cut_to_at_least: 100, ..Faults::NONE }) < LINE_BPS * 9 / 10);
 }
 
 #[test]

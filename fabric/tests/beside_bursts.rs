@@ -5,21 +5,20 @@ mod fabric_program;
 use fabric_program::programmed;
 use trimwire_agent::collective::{CommunicatorConfig, Options};
 use trimwire_agent::endpoint::{EndpointConfig, Reliability, Traffic};
-use trimwire_agent::rate::RateConfig;
 use trimwire_fabric::cluster::{Cluster, ClusterConfig};
 use trimwire_fabric::cross_traffic::CrossTraffic;
 
-const WORKERS: u16 = 4;
 const RATE: u64 = 50_000_000;
 /// The thresholds of the program are bytes, those of 10 Gbit/s: times are so many times longer here.
 const SLOWER: u64 = 10_000_000_000 / RATE;
 /// A mebibyte of f32.
 const LENGTH: usize = 262_144;
 
-/// How long `steps` all-reduces took, shortest first, ns. With `others` times the line rate of neighbours, a fifth of the time, or with nobody else.
-fn durations(others: u16, rate: RateConfig, steps: u32) -> Vec<u64> {
+/// How long `steps` all-reduces took, shortest first, ns. With `others` times the line rate of neighbours, a fifth of the time, or with nobody else; over a switch that
+/// cuts, or one that drops.
+fn durations(workers: u16, cuts: bool, others: u16, steps: u32) -> Vec<u64> {
     let config = ClusterConfig {
-        workers: WORKERS,
+        workers,
         link_bps: RATE,
         delay_ns: 10_000,
         cross_groups: 1,
@@ -33,21 +32,20 @@ fn durations(others: u16, rate: RateConfig, steps: u32) -> Vec<u64> {
         seed: 1,
         sample_ns: 1_000_000_000,
     };
-    let switch = programmed(&config, true);
+    let switch = programmed(&config, cuts);
     let mut cluster = Cluster::new(&config, switch, 9217, |rank| {
         let endpoint = EndpointConfig {
-            reliability: Reliability::Bounded { loss: 0.0 },
-            traffic: Traffic::Trimmable,
+            reliability: if cuts { Reliability::Bounded { loss: 0.0 } } else { Reliability::Full },
+            traffic: if cuts { Traffic::Trimmable } else { Traffic::Droppable },
             trim_delay_ns: 20_000 * SLOWER,
-            rate,
-            ..EndpointConfig::new(rank, WORKERS, RATE)
+            ..EndpointConfig::new(rank, workers, RATE)
         };
-        (endpoint, CommunicatorConfig::new(rank, WORKERS), Options::default())
+        (endpoint, CommunicatorConfig::new(rank, workers), Options::default())
     })
     .unwrap();
     let value = |rank: usize, i: usize| ((i * 7919 + rank * 104_729) % 2_001) as f32 / 1e3 - 1.0;
     let gradients: Vec<Vec<f32>> =
-        (0..usize::from(WORKERS)).map(|rank| (0..LENGTH).map(|i| value(rank, i)).collect()).collect();
+        (0..usize::from(workers)).map(|rank| (0..LENGTH).map(|i| value(rank, i)).collect()).collect();
     let mut durations: Vec<u64> = (0..steps)
         .map(|step| {
             let start_ns = cluster.now_ns() + 100_000 * SLOWER;
@@ -60,14 +58,30 @@ fn durations(others: u16, rate: RateConfig, steps: u32) -> Vec<u64> {
     durations
 }
 
-/// No rank's rate to another stays low after a burst. (Of forty all-reduces beside 3:1, four took more than 1.25 times what they take alone, and the slowest 2.3 times.)
+/// No rank goes below its part while it is cut. (When it did, the slowest of forty of two ranks took 1.7 times what it takes alone.)
 #[test]
-fn beside_bursts_hardly_an_all_reduce_takes_longer_than_without() {
-    let law = EndpointConfig::new(0, WORKERS, RATE).rate;
-    let idle_ns = durations(0, law, 2)[1] as f64;
-    for others in [2, 7] {
-        let busy = durations(others, law, 40);
-        let over_idle = |nth: usize| busy[nth] as f64 / idle_ns;
-        assert!(over_idle(35) < 1.1 && over_idle(39) < 1.5, "{others}: {:?}", [20, 35, 39].map(over_idle));
+fn beside_bursts_no_all_reduce_takes_longer_than_without() {
+    for workers in [2, 4, 8] {
+        let idle_ns = durations(workers, true, 0, 2)[1] as f64;
+        for others in [2, 7] {
+            let slowest = durations(workers, true, others, 40)[39] as f64 / idle_ns;
+            println!("cuts, {workers} ranks, {others} others: {slowest:.2} of idle");
+            assert!(slowest < 1.1, "{workers} ranks, {others} others: {slowest}");
+        }
+    }
+}
+
+/// Half of what Gloo's slowest takes, over TCP in namespaces beside 3:1, with two, four and eight ranks (docs/figures/congestion.md).
+const HALF_OF_GLOOS_NS: [(u16, u64); 3] = [(2, 428_000_000), (4, 447_000_000), (8, 496_000_000)];
+
+/// What a burst takes off a rate comes back as soon as it is over. (By additions alone two ranks' slowest took 1.1 s, and 3.5 s beside 8:1.)
+#[test]
+fn beside_bursts_over_a_switch_that_drops_no_all_reduce_takes_half_as_long_as_gloos_slowest() {
+    for (workers, half_ns) in HALF_OF_GLOOS_NS {
+        for others in [2, 7] {
+            let slowest_ns = durations(workers, false, others, 40)[39];
+            println!("drops, {workers} ranks, {others} others: {} ms", slowest_ns / 1_000_000);
+            assert!(slowest_ns < half_ns, "{workers} ranks, {others} others: {slowest_ns} ns");
+        }
     }
 }

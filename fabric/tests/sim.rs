@@ -219,6 +219,20 @@ fn incasts_at_full_precision_are_as_fast_as_the_line_where_the_number_of_senders
 }
 
 #[test]
+fn a_permutation_of_128_hosts_ends_about_when_ndps_does() {
+    // Queues of single paths make packets late by more than the idle round trip. Taken for losses, they had the slowest flow at 6.6.
+    let demands = permutation(128, 2_000_000, 0, 1);
+    let fat_tree = Shape::FatTree { k: 8, rate_bps: 100 * GBPS, delay_ns: 1_000 }.topology();
+    for delivery in [Delivery::Cut { loss: 0.01 }, Delivery::RepairCut] {
+        let (transport, rule) = (ours(delivery, default_law()), ladder(100 * GBPS, PAYLOAD));
+        let outcome = run(&setup(fat_tree.clone(), demands.clone(), transport, rule), 2, |_| {});
+        let share = slowest_ns(&outcome) as f64 / 160_000.0;
+        assert_eq!(outcome.unfinished, 0);
+        assert!((1.015..1.41).contains(&share), "{delivery:?}: {share} of the ideal");
+    }
+}
+
+#[test]
 fn incasts_by_windows_over_marks_and_trims_end_soon_after_the_line_could() {
     // Beside what the authors' simulator has on a longer path. Of 127 windows of a packet each most find no room in this one.
     for (senders, theirs) in [(15, 1.033), (127, 1.035)] {

@@ -55,6 +55,11 @@ const WAIT_FROM: f64 = 0.03;
 /// A round of which so much was cut met more than flows that answer to cuts send: these keep it below a third (docs/rate-control.md).
 const SWAMPED: f64 = 0.5;
 
+/// Whether a round lost more than a faulty link does.
+fn is_burst(round: &Round) -> bool {
+    round.lost >= BURST.0 * round.packets && round.lost >= BURST.1
+}
+
 /// What it began at comes back in a few rounds as far as this share of it.
 const RECOVERED: f64 = 0.9;
 
@@ -81,9 +86,12 @@ struct Congestion {
 impl Congestion {
     /// A round of it, or of one that comes after calm rounds.
     fn on_marks(&mut self, round: &Round, rate: &Rate) {
-        let swamped = round.cut >= SWAMPED * round.packets;
+        let drops = round.cut == 0.0;
+        // Flows that answer to marks lose nothing where queues drop, once they know each other.
+        let swamped = round.cut >= SWAMPED * round.packets || (drops && is_burst(round));
         if rate.is_calm() {
-            if self.gone && rate.bps < RECOVERED * self.before_bps {
+            // Where queues drop, whoever loses or is marked on the way back begins from there: overshooting costs packets.
+            if self.gone && !drops && rate.bps < RECOVERED * self.before_bps {
                 // On the way back: of a cut or two less is believed to be free, by half of what is missing still; another burst says nothing of that.
                 if !swamped {
                     self.before_bps = f64::midpoint(self.before_bps, rate.bps);
@@ -99,12 +107,22 @@ impl Congestion {
         self.cut += round.cut;
     }
 
-    /// What a round without congestion adds, bit/s. `empty`: its packets found no queue. `planned_bps` is 0 where nothing is planned.
-    fn increase(&mut self, rate: &mut Rate, round: &Round, empty: bool, planned_bps: f64) -> f64 {
+    /// What a round without congestion adds, bit/s. `empty`: its packets found no queue. `planned_bps` is 0 where nothing is planned; `told_bps`: the part that the receiver tells.
+    fn increase(
+        &mut self,
+        rate: &mut Rate,
+        round: &Round,
+        empty: bool,
+        planned_bps: f64,
+        told_bps: Option<f64>,
+    ) -> f64 {
         let increase = rate.calm_increase(round);
         // A burst of neighbours who answer to nothing is over. Of many senders that begin at once heads are lost, too: they are still there, and keep a queue that cuts from being empty.
-        self.gone |= self.swamped && (empty || self.lost <= RANDOM_LOSS * self.packets);
-        let before_bps = if self.gone { RECOVERED * self.before_bps } else { 0.0 };
+        // Where queues drop, a round without marks says as much: the queue has gone with the burst. What comes back is no more than the part that is told, or half (RFC 5681 §3.1): others may have lost as much.
+        let drops = self.cut == 0.0;
+        self.gone |= self.swamped && (drops || empty || self.lost <= RANDOM_LOSS * self.packets);
+        let most_bps = if drops { told_bps.unwrap_or(self.before_bps / 2.0) } else { rate.line_bps };
+        let before_bps = if self.gone { (RECOVERED * self.before_bps).min(most_bps) } else { 0.0 };
         // Where queues cut, who is too fast loses planes, and who is slow loses time: everybody sends the planned part of it. Where they drop that would be lost, if others want parts, too.
         let planned_bps = if self.cut > 0.0 { PLANNED * planned_bps } else { 0.0 };
         increase.max(rate.recovery(round, before_bps.max(planned_bps)))
@@ -150,7 +168,8 @@ impl Dctcp {
         self.loss = (1.0 - gain) * self.loss + gain * (round.lost / round.packets).min(1.0);
         if marked == 0.0 {
             let empty = self.found_no_queue(round);
-            let increase = self.congestion.increase(&mut self.rate, round, empty, self.planned_bps);
+            let told_bps = self.share.told_bps(&self.rate);
+            let increase = self.congestion.increase(&mut self.rate, round, empty, self.planned_bps, told_bps);
             let told = self.share.on_calm(round, &self.rate);
             // As with what is planned: where queues drop nobody insists.
             let told = if self.congestion.cut > 0.0 { told } else { 0.0 };
@@ -158,12 +177,16 @@ impl Dctcp {
         }
         self.rate.set(self.rate.bps + (1.0 - marked) * round.increase_weight * self.rate.increase());
         let lost = (round.lost * f64::from(ROUND_PACKETS) / round.packets).min(1.0);
-        let burst = round.lost >= BURST.0 * round.packets && round.lost >= BURST.1;
-        let lost = if burst || self.loss > RANDOM_LOSS { lost } else { 0.0 };
+        let lost = if is_burst(round) || self.loss > RANDOM_LOSS { lost } else { 0.0 };
         let share = (marked * self.alpha / 2.0).max(lost / 2.0);
         self.congestion.on_marks(round, &self.rate);
         let before_bps = self.rate.bps;
+        let back_bps = self.rate.recovery(round, PLANNED * self.planned_bps);
         self.rate.reduce(share, round.weight);
+        // Accepted cuts have arrived, and cost planes; a lower rate costs time. All ranks' planned parts fit the receiver's link together, so that nobody goes below its own for cuts alone.
+        if !self.repaired && round.cut > 0.0 && round.lost == 0.0 {
+            self.rate.set(self.rate.bps.max((before_bps + back_bps).min(self.planned_bps)));
+        }
         self.share.on_congestion(round, before_bps, self.repaired, &mut self.rate);
         if share >= WAIT_FROM {
             self.rounds.wait_for_effect(now_ns, (round.cut + round.lost) / round.packets);

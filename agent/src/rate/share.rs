@@ -35,9 +35,13 @@ impl Share {
         rate.set(rate.bps.max(left_bps));
     }
 
-    /// Equal parts of the line, bit/s; 0 where nothing was told.
+    /// An equal part of the line, bit/s; `None` where nothing was told.
+    pub(super) fn told_bps(&self, rate: &Rate) -> Option<f64> {
+        self.senders.map(|senders| rate.line_bps / f64::from(senders.get()))
+    }
+
     fn part_bps(&self, rate: &Rate) -> f64 {
-        self.senders.map_or(0.0, |senders| rate.line_bps / f64::from(senders.get()))
+        self.told_bps(rate).unwrap_or(0.0)
     }
 
     /// What a round without congestion adds at least, bit/s.

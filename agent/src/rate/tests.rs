@@ -4,6 +4,8 @@ use proptest::prelude::*;
 
 const LINE: u64 = 10_000_000_000;
 const RTT: u64 = 20_000;
+/// Round trip of whole packets beside which others are cut.
+const QUEUED: u64 = RTT + 20_000;
 
 fn path() -> PathModel {
     PathModel::new(LINE)
@@ -44,12 +46,8 @@ impl Sender {
     }
 }
 
-fn laws() -> [RateConfig; 3] {
-    [
-        RateConfig::Timely(TimelyConfig::default()),
-        RateConfig::TrimTarget(TrimTargetConfig::default()),
-        RateConfig::Dctcp(DctcpConfig::default()),
-    ]
+fn laws() -> [RateConfig; 2] {
+    [RateConfig::Timely(TimelyConfig::default()), RateConfig::Dctcp(DctcpConfig::default())]
 }
 
 #[test]
@@ -154,31 +152,6 @@ fn timely_forgets_a_least_round_trip_of_a_route_that_is_gone() {
 }
 
 #[test]
-fn trim_target_rests_where_its_formula_says() {
-    // A path that carries 4 Gbit/s whole and cuts the rest: the share is 1 − 4/rate.
-    let mut sender = Sender::new(RateConfig::TrimTarget(TrimTargetConfig::default()));
-    let mut sum = 0.0;
-    for round in 0..4_000 {
-        let rate = sender.law.rate_bps() as f64;
-        let share = (1.0 - 4e9 / rate).max(0.0);
-        sender.now_ns += RTT;
-        let now_ns = sender.now_ns;
-        let cut = (share * 1_600.0).round() as u32;
-        sender.law.on_feedback(&Feedback {
-            now_ns,
-            rtt_ns: Some(RTT),
-            arrived: 1_600,
-            cut,
-            ..Feedback::default()
-        });
-        sum += if round >= 2_000 { share / 2_000.0 } else { 0.0 };
-    }
-    // target · √(line / r), at r = 4 / (1 − share) Gbit/s.
-    let expected = 0.01 * (10.0_f64 / 4.06).sqrt();
-    assert!((sum - expected).abs() < 0.001, "{sum} against {expected}");
-}
-
-#[test]
 fn dctcp_takes_half_of_its_estimate_off_a_round_of_marks_and_halves_on_losses() {
     let mut sender = Sender::new(RateConfig::Dctcp(DctcpConfig::default()));
     for _ in 0..200 {
@@ -208,7 +181,7 @@ fn a_cut_on_the_way_back_from_a_burst_does_not_end_it() {
         let now_ns = sender.now_ns;
         sender.law.on_feedback(&Feedback {
             now_ns,
-            rtt_ns: Some(RTT),
+            rtt_ns: Some(if cut > 0 { QUEUED } else { RTT }),
             arrived: ROUND_PACKETS,
             cut,
             ..Feedback::default()
@@ -279,7 +252,8 @@ impl Told {
     /// A round of 24 packets of which so many were cut; the share of the line that the rate is then.
     fn round(&mut self, cut: u32) -> f64 {
         self.sender.now_ns += 4 * RTT;
-        self.sender.law.on_feedback(&Feedback { now_ns: self.sender.now_ns, cut, ..self.feedback });
+        let rtt_ns = Some(if cut > 0 { QUEUED } else { RTT });
+        self.sender.law.on_feedback(&Feedback { now_ns: self.sender.now_ns, rtt_ns, cut, ..self.feedback });
         self.share()
     }
 
@@ -289,7 +263,8 @@ impl Told {
 
     /// Congestion until the rate is below this share of the line.
     fn slow_down_to(&mut self, share: f64) {
-        while self.round(24) > share {}
+        let cut = if self.feedback.lost > 0 { 0 } else { 24 };
+        while self.round(cut) > share {}
     }
 }
 
@@ -345,6 +320,56 @@ fn who_is_congested_below_its_part_believes_less_of_it_and_more_again_in_time() 
     assert!(share_after(40) > 0.9, "and nobody else came");
 }
 
+/// The default law with a planned part of the line, and its share of the line after each of these rounds: packets cut, and lost, of 24.
+fn planned(part: u64, repaired: bool, rounds: &[(u32, u32)]) -> Vec<f64> {
+    let path = PathModel { planned_bps: Some(LINE / part), ..path() };
+    let mut law = RateConfig::Dctcp(DctcpConfig::default()).build(&path);
+    let mut share = |(nth, &(cut, lost)): (usize, &(u32, u32))| {
+        let now_ns = (1 + nth as u64) * 40 * RTT;
+        let rtt_ns = Some(if cut > 0 { QUEUED } else { RTT });
+        law.on_feedback(&Feedback {
+            now_ns,
+            rtt_ns,
+            arrived: 24,
+            cut,
+            lost,
+            repaired,
+            ..Feedback::default()
+        });
+        law.rate_bps() as f64 / LINE as f64
+    };
+    rounds.iter().enumerate().map(&mut share).collect()
+}
+
+#[test]
+fn accepted_cuts_take_nobody_below_what_is_planned_for_it_and_losses_do() {
+    let all_cut = [(0, 0), (24, 0), (24, 0), (24, 0), (24, 0), (24, 0), (24, 0)];
+    let last = |part, repaired, rounds: &[(u32, u32)]| planned(part, repaired, rounds).pop().expect("rounds");
+    for (part, share) in [(1, 1.0), (3, 1.0 / 3.0)] {
+        assert!((last(part, false, &all_cut) / share - 1.0).abs() < 1e-6, "{part}");
+    }
+    assert!(last(1, true, &all_cut) < 0.1, "what is cut is sent again");
+    let with_losses = all_cut.map(|(cut, _)| (cut, 12));
+    assert!(last(1, false, &with_losses) < 0.1);
+    // Back to four fifths of it, and whole rounds are not needed for that.
+    let then_cut = [&with_losses[..], &[(8, 0); 6]].concat();
+    assert!((0.75..0.9).contains(&last(1, false, &then_cut)), "{}", last(1, false, &then_cut));
+}
+
+#[test]
+fn after_a_burst_that_drops_the_rate_is_soon_the_told_part_or_half_of_what_it_was() {
+    for (senders, least, most) in [(1, 0.85, 1.0), (4, 0.23, 0.3), (0, 0.45, 0.6)] {
+        let mut told = Told::new(senders, true);
+        told.round(0);
+        told.feedback.lost = 24;
+        told.slow_down_to(0.05);
+        told.feedback.lost = 0;
+        told.sender.now_ns += 40 * RTT;
+        let share = (0..6).map(|_| told.round(0)).last().expect("six");
+        assert!((least..most).contains(&share), "{senders} senders: {share} of the line");
+    }
+}
+
 /// Reports as an enemy would write them.
 fn hostile() -> impl Strategy<Value = Feedback> {
     let count = || prop_oneof![Just(0_u32), Just(u32::MAX), 0_u32..40, any::<u32>()];
@@ -373,7 +398,7 @@ fn hostile_laws() -> impl Strategy<Value = RateConfig> {
         increase_bps,
         min_rate_bps,
     });
-    (limits, number(), number(), number(), bps(), bps(), 0..3).prop_map(
+    (limits, number(), number(), number(), bps(), bps(), 0..2).prop_map(
         |(limits, beta, gentle_beta, loss_tolerance, t_low_ns, t_high_ns, law)| match law {
             0 => RateConfig::Timely(TimelyConfig {
                 t_low_ns,
@@ -383,7 +408,6 @@ fn hostile_laws() -> impl Strategy<Value = RateConfig> {
                 loss_tolerance,
                 limits,
             }),
-            1 => RateConfig::TrimTarget(TrimTargetConfig { target: gentle_beta, beta, limits }),
             _ => RateConfig::Dctcp(DctcpConfig { gain: beta, limits }),
         },
     )
@@ -403,7 +427,6 @@ proptest! {
         let line = line_rate_bps.max(1);
         let limits = match config {
             RateConfig::Timely(TimelyConfig { limits, .. })
-            | RateConfig::TrimTarget(TrimTargetConfig { limits, .. })
             | RateConfig::Dctcp(DctcpConfig { limits, .. }) => limits,
             RateConfig::Fixed(_) => Limits::default(),
         };

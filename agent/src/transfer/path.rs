@@ -84,12 +84,15 @@ impl PathEstimate {
         self.overtaken = faded.max(new);
     }
 
-    /// Packets on different paths overtake each other by no more than this: a quarter of the round trip (RFC 8985 §6.2 step 4 starts there); what queues add to it just
-    /// now, which may be all on one path and nothing on another; or half as much again as was seen.
+    /// The reordering window across paths. RFC 8985 §6.2 step 4 starts at a quarter of the round trip.
+    ///
+    /// A port cuts only when its queue takes a trim delay, so on a short path one path may be late by several round trips while the
+    /// others are idle: the window is at least a trim delay. The queue of the moment, half as much again as was seen, and the host's
+    /// jitter widen it.
     pub fn reorder_ns(&self) -> Option<u64> {
         let (smoothed_ns, least_ns) = self.data.smoothed_ns().zip(self.data.minimum_ns())?;
         let seen_ns = self.overtaken.across_ns.saturating_add(self.overtaken.across_ns / 2);
-        let queues_ns = smoothed_ns.saturating_sub(least_ns);
+        let queues_ns = smoothed_ns.saturating_sub(least_ns).max(self.trim_delay_ns);
         Some((smoothed_ns / 4).max(queues_ns).max(seen_ns).max(self.host_jitter_ns))
     }
 
@@ -205,6 +208,13 @@ mod tests {
             estimate.reorder_ns().is_some_and(|window| (85_000..=90_000).contains(&window)),
             "{estimate:?}"
         );
+    }
+
+    #[test]
+    fn a_queue_on_one_path_that_does_not_cut_yet_is_no_loss() {
+        let mut estimate = PathEstimate::new(0, 20_000);
+        estimate.data.sample(10_000);
+        assert_eq!(estimate.reorder_ns(), Some(20_000));
     }
 
     #[test]

@@ -23,7 +23,7 @@ use super::workload::{
 use file::{
     DeliveryWord, LawWord, P4Words, Run, SizesWord, SwitchWords, TopologyWords, TransportWords, WorkloadWords,
 };
-use trimwire_agent::rate::{DctcpConfig, Limits, RateConfig, TimelyConfig, TrimTargetConfig};
+use trimwire_agent::rate::{DctcpConfig, Limits, RateConfig, TimelyConfig};
 
 /// The demands of one scenario at most: a flow takes some hundred bytes before it begins.
 const MOST_FLOWS: usize = 4_000_000;
@@ -332,9 +332,6 @@ fn transport(
             LawWord::Dctcp => Law::Agent(RateConfig::Dctcp(DctcpConfig { limits, ..DctcpConfig::default() })),
             LawWord::Timely => {
                 Law::Agent(RateConfig::Timely(TimelyConfig { limits, ..TimelyConfig::default() }))
-            }
-            LawWord::TrimTarget => {
-                Law::Agent(RateConfig::TrimTarget(TrimTargetConfig { limits, ..TrimTargetConfig::default() }))
             }
             LawWord::Fixed => Law::Agent(RateConfig::Fixed(start_bps)),
             LawWord::Mlt => Law::Mlt(MltConfig::default()),

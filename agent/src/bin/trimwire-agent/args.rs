@@ -22,7 +22,7 @@ use trimwire_agent::driver::{
     on_sockets,
 };
 use trimwire_agent::endpoint::{EndpointConfig, MTU_LEAST, MTU_MOST, Reliability, Traffic};
-use trimwire_agent::rate::{DctcpConfig, RateConfig, TimelyConfig, TrimTargetConfig};
+use trimwire_agent::rate::{DctcpConfig, RateConfig, TimelyConfig};
 use trimwire_encoder::{
     Codec, DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Decoding, Layout, PLANES, SealKey,
 };
@@ -319,7 +319,6 @@ pub(crate) struct CodecArgs {
 pub(crate) enum RateLaw {
     Fixed,
     Timely,
-    TrimTarget,
     Dctcp,
 }
 
@@ -505,7 +504,6 @@ impl LinkArgs {
                     t_high_ns: args.t_high,
                     ..TimelyConfig::default()
                 }),
-                RateLaw::TrimTarget => RateConfig::TrimTarget(TrimTargetConfig::default()),
                 RateLaw::Dctcp => RateConfig::Dctcp(DctcpConfig::default()),
             };
             config.trim_delay_ns = args.trim_delay.unwrap_or(config.trim_delay_ns);

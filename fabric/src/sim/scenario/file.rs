@@ -381,7 +381,6 @@ pub(super) enum LawWord {
     #[default]
     Dctcp,
     Timely,
-    TrimTarget,
     Fixed,
     Mlt,
 }

@@ -134,7 +134,8 @@ impl Flight {
         }
         let (once, planes) = (state.attempts == 1, state.planes);
         let mut overtaken = Overtaken::default();
-        if awaited && !report.cut {
+        // As in the agent, what comes after it was counted as lost tells by how much it was late.
+        if !report.cut && state.planes > before {
             let lanes = self.lanes.len();
             let lane = &mut self.lanes[usize::from(path) % lanes];
             if lane.told.1 != self.reports {
@@ -216,6 +217,19 @@ mod tests {
         arrives(&mut flight, 3, 1, 9_000);
         assert_eq!(lost(&mut flight, None), [1]);
         assert_eq!(flight.in_flight(), 0);
+    }
+
+    #[test]
+    fn a_packet_that_was_counted_as_lost_tells_how_late_it_was() {
+        let mut flight = Flight::new(2, 2);
+        flight.sent(0, 0, 0, 100);
+        flight.sent(9_000, 1, 1, 100);
+        arrives(&mut flight, 1, 1, 9_000);
+        assert_eq!(lost(&mut flight, None), [0]);
+        flight.begin_reports();
+        let (planes, cut) = (WHOLE, false);
+        let report = Report { number: 0, planes, cut, marked: false, entropy: 0, held_ns: 0, sent_ns: 0 };
+        assert_eq!(flight.take(&report, 0).map(|taken| taken.overtaken.across_ns), Some(9_000));
     }
 
     #[test]
