@@ -133,7 +133,7 @@ impl World {
     fn settle(&mut self, rank: usize) -> Result<(), TestCaseError> {
         while let Some((to, vote)) = self.ranks[rank].membership.poll_transmit() {
             let to = usize::from(to);
-            for _ in 0..1 + u64::from(self.random.chance(self.faults.repeat)) {
+            for _ in 0..=u64::from(self.random.chance(self.faults.repeat)) {
                 if self.side[rank] != self.side[to] || self.random.chance(self.faults.lose) {
                     continue;
                 }
@@ -153,7 +153,7 @@ impl World {
                     prop_assert!(epoch.members.contains(&(rank as u16)), "rank {} is in {:?}", rank, epoch);
                     if !epoch.arrivals.contains(&(rank as u16)) {
                         let ahead = epoch.first.wrapping_sub(this.last);
-                        prop_assert!(ahead >= 1_024 && ahead < 1 << 20, "{epoch:?} after {}", this.last);
+                        prop_assert!((1_024..1 << 20).contains(&ahead), "{epoch:?} after {}", this.last);
                     }
                     this.last = epoch.first.wrapping_sub(1);
                     let account = self.epochs.entry(epoch.number).or_insert_with(|| epoch.clone());
@@ -282,10 +282,10 @@ fn any_faults() -> impl Strategy<Value = Faults> {
         lose,
         repeat,
         delay_ns,
-        divide,
         die,
         pause,
         restart,
+        divide,
         suspect,
     })
 }
@@ -423,7 +423,7 @@ fn who_is_left_out_hears_of_it_and_nobody_else_is_disturbed() {
     let error = EpochError::Excluded { epoch: 1 };
     job.begin(2, &RankSet::new(), false);
     job.run(job.now_ns + TIMING.give_up_ns).expect("one account");
-    assert_eq!(job.ranks[2].failed, [error.clone()]);
+    assert_eq!(job.ranks[2].failed, std::slice::from_ref(&error));
     assert_eq!(job.ranks[2].membership.begin(job.now_ns, &RankSet::new(), false, 0), Err(error));
     assert!([0, 1, 3].iter().all(|&rank: &usize| job.ranks[rank].membership.is_settled()));
 }

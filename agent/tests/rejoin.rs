@@ -48,7 +48,7 @@ impl Process {
             .map_err(|error| error.to_string())?;
         let until_ns = now_ns + 60 * SECOND;
         let outcome: Outcome = driver.run(until_ns, communicator).expect("link").expect("in time");
-        outcome.result.clone().map_err(|error| error.to_string())?;
+        outcome.result.map_err(|error| error.to_string())?;
         Ok(outcome.into_f32().expect("f32"))
     }
 

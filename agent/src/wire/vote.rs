@@ -237,7 +237,7 @@ impl Vote {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Control, Identity, Writer};
+    use super::super::{CONTROL_LEN_MAX, Control, Identity, Writer};
     use super::*;
     use proptest::prelude::*;
     use trimwire_encoder::wire::{PREFIX_LEN, StreamId};
@@ -275,7 +275,9 @@ mod tests {
 
     fn bytes(vote: &Vote) -> Vec<u8> {
         let stream = StreamId::new(3, 4).expect("fits");
-        Writer { stream, identity: Identity { from: 5, to: 6 } }.vote(vote)[PREFIX_LEN..].to_vec()
+        Writer { stream, identity: Identity { from: 5, to: 6 }, room: CONTROL_LEN_MAX }.vote(vote)
+            [PREFIX_LEN..]
+            .to_vec()
     }
 
     proptest! {
