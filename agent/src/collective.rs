@@ -24,6 +24,7 @@ mod agreement;
 mod algorithm;
 mod buffers;
 mod desk;
+mod epochs;
 mod error;
 mod figures;
 mod halves;
@@ -47,6 +48,7 @@ pub use task::{Done, Task};
 
 use crate::config::Reliability;
 use crate::endpoint::{Endpoint, Event};
+use crate::epoch::{Epoch, EpochError, RankSet};
 use crate::pacing::Pace;
 use algorithm::{Trees, most_shards};
 use buffers::Buffers;
@@ -54,7 +56,7 @@ use figures::Figures;
 use operation::{Operation, Scheme};
 use plan::Ranks;
 use stage::Tensors;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use trimwire_encoder::{DEFAULT_ROW_LOG2, Decoding, PLANES};
 
@@ -251,8 +253,16 @@ const LAYER_CLASSES: u8 = 8;
 /// by [`Self::complete`]. Then [`Self::poll_outcome`] tells what is over.
 #[derive(Debug)]
 pub struct Communicator {
+    /// Of this epoch: ranks are numbered from 0 among its members.
     config: CommunicatorConfig,
     hosts: Hosts,
+    /// As it was in the beginning.
+    home: CommunicatorConfig,
+    epoch: Epoch,
+    /// Epochs that have begun, or have not, since somebody asked.
+    epochs: VecDeque<Result<Epoch, EpochError>>,
+    /// Ranks that failed operations of this epoch have found gone.
+    blamed: RankSet,
     /// By the number's bits that are in message ids.
     operations: BTreeMap<u32, Operation>,
     last: Option<u32>,
@@ -265,6 +275,10 @@ impl Communicator {
     pub fn new(config: CommunicatorConfig) -> Self {
         Self {
             hosts: Hosts::new(config.world, &config.hosts),
+            home: config.clone(),
+            epoch: Epoch { number: 0, members: (0..config.world).collect(), first: 0, arrivals: Vec::new() },
+            epochs: VecDeque::new(),
+            blamed: RankSet::new(),
             config,
             operations: BTreeMap::new(),
             last: None,
@@ -273,7 +287,7 @@ impl Communicator {
         }
     }
 
-    /// The configuration.
+    /// The configuration; rank and world are those of this epoch.
     pub fn config(&self) -> &CommunicatorConfig {
         &self.config
     }
@@ -290,11 +304,15 @@ impl Communicator {
         options: Options,
         endpoint: &mut Endpoint,
     ) -> Result<(), StartError> {
-        let (rank, world) = (self.config.rank, self.config.world);
+        let (rank, world) = (self.home.rank, self.home.world);
         let (endpoint_rank, endpoint_world) = (endpoint.config().rank, endpoint.config().world);
         if (rank, world) != (endpoint_rank, endpoint_world) {
             return Err(StartError::Rank { rank, world, endpoint_rank, endpoint_world });
         }
+        if !endpoint.may_begin(number) {
+            return Err(StartError::Epoch { number, epoch: self.epoch.number });
+        }
+        let world = self.config.world;
         if let Some(last) = self.last.filter(|&last| !MessageId::follows(number, last)) {
             return Err(StartError::Order { number, last });
         }
@@ -313,7 +331,8 @@ impl Communicator {
             matches!(collective, Collective::AllGather { .. } | Collective::Broadcast { .. }),
             matches!(collective, Collective::PushPull { .. }),
         );
-        let (plan, tensors) = self.plan(number, collective, &workers, &options)?;
+        let (mut plan, tensors) = self.plan(number, collective, &workers, &options)?;
+        plan.iter_mut().for_each(|blueprint| blueprint.name_ranks(&self.epoch.members));
         let direct = !pushes && plan.iter().all(|part| part.depth == 1);
         let halves = tensors.output.as_ref().is_some_and(|output| output.element().size() == 2);
         let packs = options.exact && halves && (gathers || direct);
@@ -325,7 +344,8 @@ impl Communicator {
             // Its messages have been opened, if only to be given up.
             self.last = Some(number);
         }
-        self.operations.insert(MessageId::number_key(number), begun?);
+        let begun = begun.inspect_err(|error| self.blame_for_start(error))?;
+        self.operations.insert(MessageId::number_key(number), begun);
         Ok(())
     }
 
@@ -441,12 +461,18 @@ impl Communicator {
 
     /// Takes an event of the endpoint; events of messages that are not this communicator's are ignored.
     pub fn handle_event(&mut self, now_ns: u64, event: Event, endpoint: &mut Endpoint) {
+        if let Event::Epoch(change) = event {
+            return self.on_change(now_ns, change, endpoint);
+        }
         let (Event::Row { message, .. }
         | Event::Received { message, .. }
         | Event::Passed { message, .. }
         | Event::Sent { message, .. }
         | Event::Agreed { message, .. }
-        | Event::Failed { message, .. }) = event;
+        | Event::Failed { message, .. }) = event
+        else {
+            return;
+        };
         let id = MessageId::from_u32(message);
         let Some(operation) = self.operations.get_mut(&id.number) else { return };
         if operation.has_failed() {
@@ -454,6 +480,9 @@ impl Communicator {
         }
         if let Err(error) = operation.handle_event(now_ns, id, event, endpoint) {
             operation.give_up(now_ns, error, endpoint);
+            if let OperationError::Transfer { reason, .. } = error {
+                self.blame(reason.blame());
+            }
         }
     }
 

@@ -36,6 +36,7 @@ pub use wake::Wake;
 use crate::burst::Burst;
 use crate::collective::{Communicator, Done, Outcome, Task};
 use crate::endpoint::{Endpoint, EndpointConfig, Event};
+use crate::epoch::{Epoch, EpochError};
 use nix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -180,6 +181,30 @@ impl Application<Outcome> for Communicator {
 
     fn poll(&mut self, now_ns: u64, endpoint: &mut Endpoint) -> ControlFlow<Outcome> {
         self.poll_outcome(now_ns, endpoint).map_or(ControlFlow::Continue(()), ControlFlow::Break)
+    }
+}
+
+/// Breaks when an epoch has begun, or will not begin ([`Communicator::poll_epoch`]). Outcomes of what was under way wait in the communicator.
+#[derive(Debug)]
+pub struct UntilEpoch<'a>(pub &'a mut Communicator);
+
+impl Application<Result<Epoch, EpochError>> for UntilEpoch<'_> {
+    fn on_event(
+        &mut self,
+        now_ns: u64,
+        event: Event,
+        endpoint: &mut Endpoint,
+    ) -> ControlFlow<Result<Epoch, EpochError>> {
+        self.0.handle_event(now_ns, event, endpoint);
+        ControlFlow::Continue(())
+    }
+
+    fn complete(&mut self, now_ns: u64, done: Done, endpoint: &mut Endpoint) {
+        self.0.complete(now_ns, done, endpoint);
+    }
+
+    fn poll(&mut self, _: u64, _: &mut Endpoint) -> ControlFlow<Result<Epoch, EpochError>> {
+        self.0.poll_epoch().map_or(ControlFlow::Continue(()), ControlFlow::Break)
     }
 }
 

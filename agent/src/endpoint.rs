@@ -17,6 +17,7 @@
 //! take turns. Messages to one peer go by layer class, those of one class in the order of `open`; repairs of a message before the rest of it.
 #![forbid(unsafe_code)]
 
+mod epochs;
 mod figures;
 mod lead;
 mod schedule;
@@ -27,6 +28,7 @@ pub use crate::interface::{
 };
 
 use crate::burst::{Arrived, Burst, Origin};
+use crate::epoch::{Membership, Vote};
 use crate::pacing::{Pace, Pacer};
 use crate::peer::{Context, Data, DataArrival, Peer};
 use crate::row::Row;
@@ -72,6 +74,8 @@ pub struct Endpoint {
     spent: Vec<RowReceiver>,
     /// Peers from which messages are arriving.
     senders: u16,
+    membership: Membership,
+    votes: VecDeque<(u16, u32, Vote)>,
     /// Of this incarnation, in a sealed job.
     sealer: Option<Sealer>,
     /// The first packet of another version of the wire format that came from a peer.
@@ -96,6 +100,7 @@ impl Endpoint {
         }
         let zero = StreamId::new(0, 0).unwrap_or_else(|| unreachable!("rank 0 of job 0 fits"));
         let stream = StreamId::new(config.job, config.rank).unwrap_or(zero);
+        let membership = epochs::membership(&config);
         Self {
             peers: (0..config.world).map(|rank| Peer::new(rank, stream, &config)).collect(),
             schedule: Schedule::new(usize::from(config.world)),
@@ -110,6 +115,8 @@ impl Endpoint {
             spent: Vec::new(),
             senders: 0,
             other_version: None,
+            membership,
+            votes: VecDeque::new(),
         }
     }
 
@@ -172,9 +179,10 @@ impl Endpoint {
         act: impl FnOnce(&mut Peer, &mut Context<'_>) -> R,
     ) -> Option<R> {
         let peer = self.peers.get_mut(usize::from(rank))?;
-        let Self { config, events, stats, spent, .. } = self;
+        let Self { config, events, stats, spent, votes, .. } = self;
         let (senders, before) = (NonZeroU16::new(self.senders), peer.is_arriving());
-        let result = act(peer, &mut Context { now_ns, age_ns: 0, config, events, stats, senders, spent });
+        let mut cx = Context { now_ns, age_ns: 0, config, events, stats, votes, senders, spent };
+        let result = act(peer, &mut cx);
         self.senders = self.senders - u16::from(before) + u16::from(peer.is_arriving());
         self.schedule.update(rank, peer.has_control(), peer.timeout_ns());
         Some(result)
@@ -410,6 +418,9 @@ impl Endpoint {
             cx.age_ns = arrived.age_ns;
             peer.on_control(cx, arrived.source, prefix.message, identity, &control);
         });
+        if matches!(control, Control::Hello(_) | Control::Vote(_)) {
+            self.take_votes(now_ns, rank);
+        }
     }
 
     /// A control packet without its tag, in a sealed job; `None` where that is not of the rank's incarnation that the packet names.
@@ -468,7 +479,10 @@ impl Endpoint {
         let nic_ns = self.nic.next_ns();
         let control_ns = self.schedule.has_control().then_some(nic_ns.saturating_sub(self.lead.ns()));
         let data_ns = self.data_departs_ns().map(|at_ns| self.lead.wake_ns(at_ns));
-        [control_ns, data_ns, self.schedule.timeout_ns()].into_iter().flatten().min()
+        [control_ns, data_ns, self.schedule.timeout_ns(), self.membership.poll_timeout()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// When the next data is to leave.
@@ -480,6 +494,10 @@ impl Endpoint {
     pub fn handle_timeout(&mut self, now_ns: u64) {
         while let Some(rank) = self.schedule.expired(now_ns) {
             self.with_peer(now_ns, rank, Peer::on_timeout);
+        }
+        if self.membership.poll_timeout().is_some_and(|at_ns| at_ns <= now_ns) {
+            self.membership.handle_timeout(now_ns);
+            self.settle_epochs(now_ns);
         }
     }
 

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::config::Reliability;
+use crate::epoch::Change;
 use crate::outcome::{TransferError, TransferStats};
 use crate::pacing::Pace;
 use crate::wire::Reason;
@@ -254,6 +255,8 @@ pub enum Event {
         /// Why, and what was missing.
         error: TransferError,
     },
+    /// Of the ranks' agreements on epochs.
+    Epoch(Change),
 }
 
 /// Totals since the beginning.

@@ -12,6 +12,7 @@
 //! serve        what parameter servers are told
 //! collective   operations of all ranks, by rows     driver     sockets, clocks, threads
 //! endpoint     all peers on one card                peer       the connection to one rank
+//! epoch        ranks agree on who is left
 //! transfer     one message: send queue, loss detection, board, questions
 //! interface, outcome, config   what callers say and hear
 //! rendezvous   how ranks find each other
@@ -31,6 +32,7 @@ pub mod collective;
 pub mod config;
 pub mod driver;
 pub mod endpoint;
+pub mod epoch;
 pub mod interface;
 pub mod outcome;
 pub mod pacing;

@@ -13,11 +13,13 @@ mod receive;
 mod session;
 mod timers;
 mod transmit;
+mod votes;
 mod way;
 
 pub(crate) use transmit::Data;
 
 use crate::config::EndpointConfig;
+use crate::epoch::Vote;
 use crate::interface::{EndpointStats, Event, ExpectError, Expectation, Outbound, SendError, SupplyError};
 use crate::pacing::Pacer;
 use crate::rate::{PathModel, RateLaw};
@@ -59,6 +61,7 @@ enum Due {
     Abort(u32),
     PathQuestion { size: u16 },
     PathAnswer { sequence: u32, length: u16 },
+    Vote,
 }
 
 /// What a peer works with at each call.
@@ -69,6 +72,8 @@ pub(crate) struct Context<'a> {
     pub(crate) config: &'a EndpointConfig,
     pub(crate) events: &'a mut VecDeque<Event>,
     pub(crate) stats: &'a mut EndpointStats,
+    /// Votes that came: from whom, and its incarnation.
+    pub(crate) votes: &'a mut VecDeque<(u16, u32, Vote)>,
     /// Peers from which messages are arriving.
     pub(crate) senders: Senders,
     /// Rows whose memory may be used.
@@ -122,6 +127,8 @@ pub(crate) struct Peer {
     received: Over,
     timers: Timers,
     control: VecDeque<Due>,
+    /// As many are among `control`.
+    votes: VecDeque<Vote>,
     /// DATA seen of messages that are over.
     late: u32,
     stats: PeerStats,
@@ -179,6 +186,7 @@ impl Peer {
             received: Over::default(),
             timers: Timers::default(),
             control: VecDeque::new(),
+            votes: VecDeque::new(),
             late: 0,
             stats: PeerStats::default(),
             first_data_ns: None,
@@ -436,6 +444,7 @@ impl Peer {
         self.orders.clear();
         self.timers.clear();
         self.control.clear();
+        self.votes.clear();
         self.early.forget(|_| true);
         self.mtu.forget();
         self.pieces.forget();

@@ -25,6 +25,7 @@
 //!         4- source ports of the sender's DATA, 2 bytes each, then its addresses, where it has several
 //! PATH    0-3 sequence   4-5 bytes of the question, prefix included   6-7 MTU of the sender's interface   8 flags (1 answer, 2 the sender hears nothing of the receiver)   9-11 zero
 //!         12- zeros up to the question's length; nothing in an answer
+//! VOTE    the next epoch: [`vote`]
 //! ```
 //!
 //! Fields called zero are sent as zero and ignored on arrival.
@@ -39,6 +40,7 @@
 pub mod cut_map;
 mod path;
 mod piece;
+pub mod vote;
 mod writer;
 
 pub use path::Path;
@@ -103,8 +105,11 @@ pub enum WireError {
         error: MapError,
     },
     /// Not a reason to abort.
-    #[error("unknown reason {0} to abort; valid are 1 to 6")]
+    #[error("unknown reason {0} to abort; valid are 1 to 7")]
     Reason(u8),
+    /// Nothing that a vote says.
+    #[error("unknown vote {0}; valid are 1 to 10")]
+    Vote(u8),
     /// More ports than there may be, or fewer bytes than they need.
     #[error("HELLO of {ports} ports with room for {room}; valid are 1 to {PORTS_MAX}")]
     Ports {
@@ -133,7 +138,7 @@ pub enum WireError {
     },
     /// A kind that is not control.
     #[error(
-        "{0:?} is not a control packet; those are ACK, PROBE, STATUS, STOP, FINAL, FORWARD, ABORT, HELLO and PATH"
+        "{0:?} is not a control packet; those are ACK, PROBE, STATUS, STOP, FINAL, FORWARD, ABORT, HELLO, PATH and VOTE"
     )]
     NotControl(Kind),
 }
@@ -275,6 +280,8 @@ pub enum Reason {
     Mismatch = 5,
     /// The path to or from a rank carries no packets of the least size.
     PathMtu = 6,
+    /// Its epoch is over: ranks agree on who is left.
+    Epoch = 7,
 }
 
 impl std::fmt::Display for Reason {
@@ -286,6 +293,7 @@ impl std::fmt::Display for Reason {
             Self::Restarted => "that rank has started anew",
             Self::Mismatch => "both ends see different messages under this number",
             Self::PathMtu => "the path's MTU there is below the least of 576 bytes",
+            Self::Epoch => "ranks agree on who is left",
         })
     }
 }
@@ -301,6 +309,7 @@ impl TryFrom<u8> for Reason {
             4 => Self::Restarted,
             5 => Self::Mismatch,
             6 => Self::PathMtu,
+            7 => Self::Epoch,
             other => return Err(WireError::Reason(other)),
         })
     }
@@ -364,6 +373,8 @@ pub enum Control<'a> {
     Hello(Hello<'a>),
     /// How long packets may be.
     Path(Path),
+    /// Agreement of ranks on the next epoch.
+    Vote(vote::VoteView<'a>),
 }
 
 /// A number that layouts share if they are equal, and one in 65,535 others: FNV-1a over what they are made of, folded. Never 0.
@@ -397,6 +408,7 @@ impl<'a> Control<'a> {
             Kind::Forward => FORWARD_LEN,
             Kind::Abort => ABORT_LEN,
             Kind::Hello => HELLO_LEN,
+            Kind::Vote => vote::VOTE_LEN,
             Kind::Path => PATH_LEN,
             Kind::Data | Kind::Piece => return Err(WireError::NotControl(kind)),
         };
@@ -469,6 +481,7 @@ impl<'a> Control<'a> {
                 })
             }
             Kind::Forward => Self::Forward(Forward { packets: packets(0)?, map: map()? }),
+            Kind::Vote => Self::Vote(vote::VoteView::parse(fixed, rest)?),
             Kind::Path => Self::Path(Path::read(fixed, PREFIX_LEN + body.len())?),
             Kind::Final | Kind::Data | Kind::Piece => {
                 Self::Final(Final { sequence: word(fixed, 0), packets: packets(4)?, map: map()? })

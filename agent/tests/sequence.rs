@@ -313,7 +313,9 @@ impl World {
                     }
                 }
             }
-            Event::Passed { .. } | Event::Agreed { .. } => prop_assert!(false, "nothing is agreed"),
+            Event::Passed { .. } | Event::Agreed { .. } | Event::Epoch(_) => {
+                prop_assert!(false, "nothing is agreed");
+            }
         }
         Ok(())
     }

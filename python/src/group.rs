@@ -1,6 +1,7 @@
 //! Collectives over the network: a thread that moves datagrams, codec threads, and handles to wait for.
 
 mod device;
+mod epochs;
 mod locks;
 mod network;
 mod options;
@@ -15,6 +16,7 @@ pub(crate) use work::Work;
 use crate::dlpack::Tensor;
 use crate::transcript::of_rank;
 use device::{Return, memories};
+use epochs::{Place, Request, Waiting, told, wait};
 use locks::lock;
 use network::{App, Command, notify, run};
 use options::{GroupOptions, OperationOptions, seconds};
@@ -55,8 +57,7 @@ pub(crate) struct Group {
     /// For who codes rows elsewhere, once.
     rows: Mutex<Option<Rows>>,
     coordinates_per_packet: usize,
-    rank: u16,
-    world: u16,
+    place: Arc<Place>,
 }
 
 #[pymethods]
@@ -147,6 +148,7 @@ impl Group {
         let codec = Codec::default();
         let coordinates_per_packet =
             codec.coordinates_per_packet(communicator.mtu, codec.planes(), options.key.is_some());
+        let place = Arc::new(Place::new(rank, world));
         let app = App {
             communicator: Communicator::new(communicator),
             commands: queue,
@@ -159,6 +161,8 @@ impl Group {
             rows: offloaded,
             returned,
             refused: Vec::new(),
+            place: Arc::clone(&place),
+            waiting: Waiting::default(),
         };
         let back = Return { done, wake: Arc::clone(&wake) };
         let rows = Mutex::new(Some(Rows { queue: Mutex::new(to_do), back }));
@@ -168,17 +172,17 @@ impl Group {
         let ended = Arc::clone(&recorded);
         let network = thread("network").spawn(move || run(driver, app, &ended)).map_err(failed)?;
         let threads = Mutex::new(Some(Threads { commands, network, notifier }));
-        Ok(Self { threads, wake, totals, recorded, rows, coordinates_per_packet, rank, world })
+        Ok(Self { threads, wake, totals, recorded, rows, coordinates_per_packet, place })
     }
 
     #[getter]
     fn rank(&self) -> u16 {
-        self.rank
+        self.place.rank()
     }
 
     #[getter]
     fn world(&self) -> u16 {
-        self.world
+        self.place.world()
     }
 
     /// Coordinates of a packet, unless an operation says otherwise.
@@ -269,6 +273,40 @@ impl Group {
         Some((records, bytes, lost, error))
     }
 
+    /// The next epoch, without these ranks; with those that have started anew where they are to be let in. Its number, ranks, and those that were let in.
+    fn next_epoch(
+        &self,
+        py: Python<'_>,
+        exclude: Vec<u16>,
+        admit: bool,
+    ) -> PyResult<(u32, Vec<u16>, Vec<u16>)> {
+        let (reply, answer) = channel();
+        self.ask(Request::Next { exclude, admit, reply })?;
+        told(wait(py, answer)?)
+    }
+
+    /// Waits to be let in, having started anew.
+    fn join(&self, py: Python<'_>) -> PyResult<(u32, Vec<u16>, Vec<u16>)> {
+        let (reply, answer) = channel();
+        self.ask(Request::Join { reply })?;
+        told(wait(py, answer)?)
+    }
+
+    /// A rank that starts anew listens there.
+    fn admit(&self, rank: u16, address: &str) -> PyResult<()> {
+        let address = address
+            .parse()
+            .map_err(|_| PyValueError::new_err(format!("address: '{address}' is no IP:PORT")))?;
+        self.ask(Request::Admit { rank, address })
+    }
+
+    /// Ranks that have started anew and ask to be let in.
+    fn knocking(&self, py: Python<'_>) -> PyResult<Vec<u16>> {
+        let (reply, answer) = channel();
+        self.ask(Request::Knocking { reply })?;
+        wait(py, answer)
+    }
+
     /// Gives up what is under way, and ends.
     fn close(&self, py: Python<'_>) {
         let threads = lock(&self.threads).take();
@@ -292,6 +330,15 @@ fn both(input: &Bound<'_, PyAny>, output: &Bound<'_, PyAny>, exact: bool) -> PyR
 }
 
 impl Group {
+    fn ask(&self, request: Request) -> PyResult<()> {
+        let threads = lock(&self.threads);
+        let threads = threads.as_ref().ok_or_else(|| PyRuntimeError::new_err("the group is closed"))?;
+        let sent = threads.commands.send(Command::Epoch(request));
+        sent.map_err(|_| PyRuntimeError::new_err("the network's thread has ended"))?;
+        self.wake.wake();
+        Ok(())
+    }
+
     fn start(&self, collective: Collective, options: OperationOptions) -> PyResult<Work> {
         let most = trimwire_encoder::PLANES;
         if !(1..=most).contains(&options.planes) {

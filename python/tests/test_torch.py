@@ -279,6 +279,124 @@ def test_a_rank_that_dies_is_named_in_time() -> None:
         assert took < 10.0
 
 
+def goes_on(rank: int, world: int) -> Any:
+    import os
+
+    begin(give_up=2.0)
+    torch.manual_seed(5)
+    model = DistributedDataParallel(nn.Linear(200, 100))
+    inputs = values(rank, 400).view(2, 200)
+    model(inputs).sum().backward()
+    if rank == 1:
+        os._exit(7)
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    try:
+        model(inputs).sum().backward()
+        dist.barrier()
+        return "no error"
+    except Exception as error:
+        assert "rank 1" in str(error), error
+    epoch = trimwire.torch.shrink()
+    assert epoch.members == (0, 2, 3) and (dist.get_rank(), dist.get_world_size()) == (epoch.rank, 3), epoch
+    total = values(rank, LARGE)
+    dist.all_reduce(total)
+    assert nmse(total, sum(values(other, LARGE) for other in epoch.members)) < 1e-8
+    # Means are over three, once the model is wrapped anew; of four there is none.
+    with pytest.raises(RuntimeError, match="made anew"):
+        model(inputs).sum().backward()
+    model = DistributedDataParallel(model.module)
+    model.zero_grad(set_to_none=True)
+    model(inputs).sum().backward()
+    expected = torch.stack([values(other, 400).view(2, 200).sum(0) for other in epoch.members]).mean(0)
+    assert nmse(model.module.weight.grad[0], expected) < 1e-6
+    assert all(torch.equal(*pair) for pair in zip(before, model.parameters(), strict=True))
+    # A second one dies, and groups of those that are left are made by the store.
+    group = dist.new_group([0, 1])
+    if dist.get_rank() == 2:
+        os._exit(7)
+    got = torch.ones(5)
+    dist.all_reduce(got, group=group)
+    assert (got == 2).all()
+    try:
+        dist.all_reduce(total)
+        return "no error"
+    except Exception as error:
+        # As in the beginning.
+        assert "rank 3" in str(error), error
+    epoch = trimwire.torch.shrink()
+    assert (epoch.number, epoch.members) == (2, (0, 2)), epoch
+    got = torch.full((5,), float(rank))
+    dist.all_reduce(got)
+    return got.tolist()
+
+
+def test_those_that_are_left_go_on_when_a_rank_dies_and_another_one() -> None:
+    assert run(goes_on, 4, dying=2) == [[2.0] * 5, [2.0] * 5]
+
+
+def begins_again(rank: int, world: int) -> Any:
+    import os
+
+    store = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), is_master=rank == 0, wait_for_workers=False)
+    trimwire.torch.options(give_up=2.0)
+
+    def generation(number: int, rank: int, world: int) -> None:
+        dist.init_process_group("trimwire", store=dist.PrefixStore(f"generation {number}", store), rank=rank, world_size=world)
+
+    generation(0, rank, world)
+    got = values(rank, LARGE)
+    dist.all_reduce(got)
+    if rank == 1:
+        os._exit(7)
+    try:
+        dist.all_reduce(got)
+        return "no error"
+    except Exception as error:
+        assert "rank 1" in str(error), error
+    # As torchft's manager does: somebody else knows who is left, and says where to meet.
+    dist.destroy_process_group()
+    generation(1, rank // 2, 2)
+    got = torch.full((5,), float(rank))
+    dist.all_reduce(got)
+    dist.barrier()
+    return got.tolist()
+
+
+def test_a_process_group_is_made_anew_under_another_prefix_without_restarting_processes() -> None:
+    assert run(begins_again, 3, dying=1) == [[2.0] * 5, [2.0] * 5]
+
+
+SCRIPT = """
+import os, signal
+import torch, torch.distributed as dist
+import trimwire.torch
+
+trimwire.torch.options(give_up=5.0)
+dist.init_process_group("trimwire")
+rank, attempt = dist.get_rank(), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+got = torch.full((50_000,), rank + 1.0)
+dist.all_reduce(got)
+if rank == 1 and attempt == 0:
+    os.kill(os.getpid(), signal.SIGKILL)
+got = torch.full((5,), rank + 1.0)
+dist.all_reduce(got)
+print(f"rank {rank} attempt {attempt} sum {got[0].item()}", flush=True)
+dist.destroy_process_group()
+"""
+
+
+def test_torchrun_starts_all_ranks_again_when_one_is_killed(tmp_path: Any) -> None:
+    import subprocess
+
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "1", str(script)]
+    ran = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=180)
+    assert ran.returncode == 0, ran.stderr
+    for rank in range(2):
+        assert f"rank {rank} attempt 1 sum 3.0" in ran.stdout, ran.stdout + ran.stderr
+
+
 def test_errors_name_what_is_wrong() -> None:
     with pytest.raises(TypeError, match="nonsense"):
         trimwire.torch.options(nonsense=1)

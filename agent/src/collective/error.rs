@@ -34,6 +34,16 @@ pub enum StartError {
         /// That of the last one that began.
         last: u32,
     },
+    /// Somebody wants the next epoch, or this rank is in none.
+    #[error(
+        "operation {number} does not begin: epoch {epoch} is over, or this rank was never in it; the next one comes by `shrink`, `grow` or `join`"
+    )]
+    Epoch {
+        /// The operation.
+        number: u32,
+        /// The epoch that this rank knows.
+        epoch: u32,
+    },
     /// There is no such rank.
     #[error("operation {number}: there is no rank {rank}; valid are those below {world}")]
     NoRank {
@@ -199,6 +209,14 @@ pub enum OperationError {
         number: u32,
         /// The shard.
         shard: u16,
+    },
+    /// Ranks agree on who is left: everything that was under way is void.
+    #[error("operation {number} is void: ranks agree on epoch {epoch}")]
+    Void {
+        /// The operation.
+        number: u32,
+        /// The epoch that comes.
+        epoch: u32,
     },
     /// It was cancelled at this rank.
     #[error("operation {number} was cancelled")]

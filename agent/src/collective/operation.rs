@@ -25,7 +25,10 @@ use trimwire_encoder::{Codec, Encoder, Envelope, HeaderMask, Job, Layout, Layout
 #[derive(Debug)]
 pub(super) struct Scheme {
     pub(super) number: u32,
+    /// As the endpoint names it.
     pub(super) rank: u16,
+    /// Ranks of the epoch.
+    world: u16,
     pub(super) stream: StreamId,
     pub(super) options: Options,
     pub(super) sealer: Option<Sealer>,
@@ -57,10 +60,12 @@ impl Scheme {
         let fits = || codec.coordinates_per_packet(config.mtu, codec.planes(), sealer.is_some());
         let chosen = options.coordinates_per_packet.filter(|_| !options.exact);
         let coordinates_per_packet = chosen.unwrap_or_else(fits);
-        let (rank, job_seed, row_log2) = (config.rank, config.job_seed, config.row_log2);
+        let rank = endpoint.config().rank;
+        let (world, job_seed, row_log2) = (config.world, config.job_seed, config.row_log2);
         Self {
             number,
             rank,
+            world,
             stream,
             options,
             sealer,
@@ -221,14 +226,13 @@ impl Operation {
         let scheme = &self.scheme;
         let number = scheme.number;
         let consistent = scheme.replicas() == Replicas::Consistent;
-        let world = endpoint.config().world;
         for (at, stage) in self.stages.iter().enumerate() {
             let blueprint = &stage.blueprint;
             let agree = consistent && blueprint.phase_in == Phase::AllGather;
             let reliability = match scheme.reliability(endpoint) {
                 // A union bound: at most `loss` of the packets are missing at any of the receivers, and after all of the hops.
                 Reliability::Bounded { loss } => {
-                    let times = if agree { world - 1 } else { blueprint.depth };
+                    let times = if agree { scheme.world - 1 } else { blueprint.depth };
                     Reliability::Bounded { loss: loss / f32::from(times.max(1)) }
                 }
                 Reliability::Full => Reliability::Full,
@@ -340,6 +344,7 @@ impl Operation {
                     return Err(OperationError::Transfer { number, phase, shard, reason: error });
                 }
             }
+            Event::Epoch(_) => {}
         }
         Ok(())
     }
@@ -457,6 +462,7 @@ impl Operation {
         }
         let (culprit, reason) = match error {
             OperationError::Transfer { reason, .. } => reason.blame(),
+            OperationError::Void { .. } => (self.scheme.rank, Reason::Epoch),
             _ => (self.scheme.rank, Reason::Cancelled),
         };
         self.abort(now_ns, culprit, reason, endpoint);

@@ -55,6 +55,13 @@ pub(super) struct Blueprint {
 }
 
 impl Blueprint {
+    /// Names ranks as the endpoint does: they were places among an epoch's members, which ascend.
+    pub(super) fn name_ranks(&mut self, members: &[u16]) {
+        let name = |place: u16| members.get(usize::from(place)).copied().unwrap_or(place);
+        self.from.iter_mut().chain(&mut self.to).for_each(|rank| *rank = name(*rank));
+        self.origin = self.origin.map(|(rank, phase)| (name(rank), phase));
+    }
+
     fn new(shard: usize, range: &Range<usize>) -> Self {
         Self {
             shard: shard as u16,

@@ -54,6 +54,10 @@ impl Peer {
             Control::Forward(forward) => self.on_forward(cx, message, forward),
             Control::Abort(abort) => self.on_abort(cx, message, *abort),
             Control::Path(path) => self.on_path(cx, path),
+            Control::Vote(vote) => {
+                let incarnation = identity.from;
+                cx.votes.push_back((self.rank, incarnation, vote.to_vote()));
+            }
             Control::Hello(_) => {}
         }
     }

@@ -64,6 +64,8 @@ pub(super) struct Session {
     address: Option<SocketAddr>,
     /// The only incarnation of the peer that there is, where that was agreed on.
     agreed: Option<u32>,
+    /// Which one the peer is said to have; it has yet to say so itself.
+    said: Option<u32>,
     peer: Option<u32>,
     /// Incarnations of the peer from before, the newest last.
     former: VecDeque<u32>,
@@ -92,6 +94,7 @@ impl Session {
             own,
             address,
             agreed,
+            said: agreed,
             peer: None,
             former: VecDeque::new(),
             knocks: 0,
@@ -173,7 +176,38 @@ impl Session {
 
     /// What our packets say.
     pub(super) fn identity(&self) -> Identity {
-        Identity { from: self.own, to: self.peer.or(self.agreed).unwrap_or(0) }
+        Identity { from: self.own, to: self.peer.or(self.said).unwrap_or(0) }
+    }
+
+    /// The peer has this incarnation, as the ranks have agreed on an epoch. Whether that is news.
+    pub(super) fn renew(&mut self, incarnation: u32) -> bool {
+        if self.peer == Some(incarnation) {
+            return false;
+        }
+        self.agreed = self.agreed.map(|_| incarnation);
+        self.said = Some(incarnation);
+        (self.knocks, self.confirmed, self.way) = (0, false, 0);
+        if let Some(before) = self.peer.take() {
+            self.supersede(before, incarnation);
+        }
+        true
+    }
+
+    /// The peer starts anew there, as whatever incarnation, or as this one alone.
+    pub(super) fn admit(&mut self, address: SocketAddr, incarnation: Option<u32>) {
+        self.address = Some(address);
+        self.addresses.clear();
+        self.agreed = incarnation;
+        self.said = incarnation.or(self.said);
+        self.way = 0;
+    }
+
+    fn supersede(&mut self, before: u32, incarnation: u32) {
+        self.former.retain(|&former| former != incarnation);
+        if self.former.len() == FORMER {
+            self.former.pop_front();
+        }
+        self.former.push_back(before);
     }
 
     /// Whether a packet for this endpoint is from before a restart of its sender.
@@ -232,11 +266,7 @@ impl Session {
             }
             Some(before) => {
                 (self.knocks, self.confirmed, self.way) = (0, false, 0);
-                self.former.retain(|&former| former != identity.from);
-                if self.former.len() == FORMER {
-                    self.former.pop_front();
-                }
-                self.former.push_back(before);
+                self.supersede(before, identity.from);
                 Greeting::Restarted
             }
         }

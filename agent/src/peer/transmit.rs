@@ -147,6 +147,7 @@ impl Peer {
             Due::PathQuestion { size } => Some(self.path_question(size, cx.config.seal.is_some(), writer)),
             Due::PathAnswer { sequence, length } => Some(self.path_answer(sequence, length, writer)),
             Due::Abort(message) => Some(writer.abort(message, self.abortion(message)?)),
+            Due::Vote => Some(writer.vote(&self.votes.pop_front()?)),
         }
     }
 

@@ -39,7 +39,7 @@ impl Recorder {
             }
             Event::Failed { peer, message, .. } => self.end(now_ns, (*peer, *message), None),
             // What is settled is told by the last report, with which it is sent.
-            Event::Sent { .. } | Event::Passed { .. } | Event::Agreed { .. } => {}
+            Event::Sent { .. } | Event::Passed { .. } | Event::Agreed { .. } | Event::Epoch(_) => {}
         }
     }
 

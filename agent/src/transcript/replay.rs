@@ -271,7 +271,11 @@ impl<R: Read + Seek> Replay<R> {
                 *map = CutMap::from_planes(planes);
                 Ok(())
             }
-            Event::Sent { .. } | Event::Passed { .. } | Event::Agreed { .. } | Event::Failed { .. } => Ok(()),
+            Event::Sent { .. }
+            | Event::Passed { .. }
+            | Event::Agreed { .. }
+            | Event::Failed { .. }
+            | Event::Epoch(_) => Ok(()),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Control packets as bytes.
 
 use super::cut_map::{self, Detail, MAX_PACKETS};
+use super::vote::Vote;
 use super::{
     ADDRESSES_MAX, Abort, CONTROL_LEN_MAX, Identity, PORTS_MAX, Path, Probe, Progress, Report, SENDERS_MAX,
     Stop, Wanted,
@@ -38,7 +39,7 @@ pub struct Writer {
     pub room: usize,
 }
 
-fn put(out: &mut Vec<u8>, words: &[u32]) {
+pub(super) fn put(out: &mut Vec<u8>, words: &[u32]) {
     for word in words {
         out.extend_from_slice(&word.to_be_bytes());
     }
@@ -127,6 +128,13 @@ impl Writer {
         let mut out = self.begin(Kind::Abort, message);
         let [high, low] = abort.culprit.to_be_bytes();
         out.extend_from_slice(&[abort.reason as u8, 0, high, low]);
+        out
+    }
+
+    /// A VOTE.
+    pub fn vote(self, vote: &Vote) -> Vec<u8> {
+        let mut out = self.begin(Kind::Vote, 0);
+        vote.write(&mut out);
         out
     }
 

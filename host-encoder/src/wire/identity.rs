@@ -24,6 +24,8 @@ pub enum Kind {
     Path = 9,
     /// A part of a DATA packet that is longer than the way to its receiver allows.
     Piece = 10,
+    /// Ranks agree on who is left.
+    Vote = 11,
     /// Packets of a message that its sender does not send again.
     Forward = 12,
 }

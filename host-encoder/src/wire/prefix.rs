@@ -19,6 +19,7 @@ impl TryFrom<u8> for Kind {
             8 => Self::Hello,
             9 => Self::Path,
             10 => Self::Piece,
+            11 => Self::Vote,
             12 => Self::Forward,
             other => return Err(PacketError::Kind(other)),
         })

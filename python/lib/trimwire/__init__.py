@@ -8,13 +8,14 @@
 from . import sparse
 from ._adaptive import Adaptive
 from ._codec import Packets, cut, decode, encode, expected_nmse, nmse, simulate
-from ._group import Group, Work, default_address, stats
+from ._group import Epoch, Group, Work, default_address, stats
 from ._native import PLANES, TransportError
 from ._native import VERSION as __version__
 
 __all__ = [
     "PLANES",
     "Adaptive",
+    "Epoch",
     "Group",
     "Packets",
     "TransportError",

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _native
 from ._native import Work
@@ -18,7 +18,7 @@ from ._native import Work
 if TYPE_CHECKING:
     from .cuda import Collectives
 
-__all__ = ["Group", "Work", "default_address", "stats"]
+__all__ = ["Epoch", "Group", "Work", "default_address", "stats"]
 
 #: Planes that are sent unless somebody says otherwise: two bytes a coordinate.
 DEFAULT_PLANES = 9
@@ -57,6 +57,21 @@ class _OperationOptions:
     algorithm: str = "auto"
     deadline_s: float | None = None
     pace: float = 1.0
+
+
+class Epoch(NamedTuple):
+    """The ranks of a group from now on: see `Group.shrink`."""
+
+    #: 0 is the beginning.
+    number: int
+    #: This rank among them, counted from 0.
+    rank: int
+    #: How many there are.
+    world: int
+    #: Their numbers in the beginning, which errors name.
+    members: tuple[int, ...]
+    #: Those of `members` that were let in.
+    arrivals: tuple[int, ...]
 
 
 #: Closed before the interpreter goes: their threads call back into it.
@@ -269,6 +284,40 @@ class Group:
 
     def _way(self, algorithm: str, exact: bool) -> str:
         return self._auto if algorithm == "auto" and not exact else algorithm
+
+    def shrink(self, exclude: Sequence[int] = ()) -> Epoch:
+        """Goes on without the ranks that have died, as ncclCommShrink does; every rank that is to go on calls it, and none returns before they agree.
+
+        Left out are the ranks that failed operations have found gone, those of `exclude`, and whoever answers nothing for `give_up` seconds. Ranks are named here as they were in the beginning, and as errors name them. What
+        is under way fails, at all ranks. From then on `rank` and `world` count those that are left, in the same order, and sums are theirs. TransportError where fewer than half are left (or half without
+        the lowest rank), as others may go on then, and where the others have gone on without this rank.
+        """
+        return self._next_epoch(exclude, admit=False)
+
+    def grow(self, exclude: Sequence[int] = ()) -> Epoch:
+        """As `shrink`, and lets in who has started anew and waits in `join`; every rank calls it between the same two operations."""
+        return self._next_epoch(exclude, admit=True)
+
+    def join(self) -> Epoch:
+        """Waits to be let into a group that goes on: of a process that takes a dead rank's place, right after `connect` under that rank's number, with the seed and the addresses that the others have."""
+        return self._epoch(self._native_group().join())
+
+    def admit(self, rank: int, address: str) -> None:
+        """A rank that starts anew listens at another address than before."""
+        self._native_group().admit(rank, address)
+
+    def knocking(self) -> list[int]:
+        """Ranks that have started anew and wait in `join`."""
+        return self._native_group().knocking()
+
+    def _next_epoch(self, exclude: Sequence[int], admit: bool) -> Epoch:
+        if self._collectives is not None:
+            raise NotImplementedError("a group that has worked on tensors of a GPU keeps its ranks: make a new group of those that are left")
+        return self._epoch(self._native_group().next_epoch(list(exclude), admit))
+
+    def _epoch(self, said: tuple[int, list[int], list[int]]) -> Epoch:
+        number, members, arrivals = said
+        return Epoch(number, self.rank, self.world, tuple(members), tuple(arrivals))
 
     def stats(self) -> dict[str, float]:
         """Totals since `connect`: operations, packets received, cut, missing and sent again, bytes sent, seconds in operations.

@@ -1,6 +1,7 @@
 //! The thread that moves datagrams, and the one that tells Python what is over.
 
 use super::device::take_cause;
+use super::epochs::{Place, Request, Waiting};
 use super::locks::lock;
 use super::totals::Totals;
 use super::work::{Ending, State};
@@ -25,6 +26,7 @@ const LINGER_NS: u64 = 2_000_000_000;
 /// What the network's thread is asked for.
 pub(super) enum Command {
     Start { collective: Box<Collective>, options: Options, state: Arc<State> },
+    Epoch(Request),
     Stop,
 }
 
@@ -55,6 +57,8 @@ pub(super) struct App {
     pub(super) rows: Sender<Offloaded>,
     pub(super) returned: Receiver<Done>,
     pub(super) refused: Vec<Done>,
+    pub(super) place: Arc<Place>,
+    pub(super) waiting: Waiting,
 }
 
 impl App {
@@ -136,14 +140,21 @@ impl Application<()> for App {
                         Err(error) => self.fail(state, error.to_string()),
                     }
                 }
+                Command::Epoch(request) => {
+                    self.waiting.take(now_ns, request, &mut self.communicator, endpoint);
+                }
                 Command::Stop => {
                     self.stopping = true;
+                    self.waiting.fail("the group is closed");
                     let numbers: Vec<u32> = self.pending.keys().copied().collect();
                     for number in numbers {
                         self.communicator.cancel(now_ns, number, endpoint);
                     }
                 }
             }
+        }
+        if let Some(first) = self.waiting.settle(&mut self.communicator, &self.place) {
+            self.next = first;
         }
         while let Some(outcome) = self.communicator.poll_outcome(now_ns, endpoint) {
             if let Some(Pending { state, record }) = self.pending.remove(&outcome.number) {
@@ -166,10 +177,13 @@ pub(super) fn run(mut driver: Driver<UdpLink>, mut app: App, recorded: &Mutex<Op
         for Pending { state, .. } in std::mem::take(&mut app.pending).into_values() {
             app.fail(state, error.to_string());
         }
+        app.waiting.fail(&error.to_string());
         // Whoever comes later hears the same.
         while let Ok(command) = app.commands.recv() {
             match command {
                 Command::Start { state, .. } => app.fail(state, error.to_string()),
+                // Who waits for an answer hears that there is none.
+                Command::Epoch(_) => {}
                 Command::Stop => break,
             }
         }

@@ -130,6 +130,9 @@ pub(crate) struct PerfArgs {
     /// da5:k_min=0.1,alpha=1.5.
     #[arg(long, value_name = "LAW", conflicts_with_all = ["exact", "record", "replay"])]
     pub(crate) adaptive: Option<String>,
+    /// When an operation fails: end, or go on with the ranks that are left, which agree on who they are. As long as there are more than half of them.
+    #[arg(long, value_enum, default_value = "stop", conflicts_with_all = ["adaptive", "record", "replay"])]
+    pub(crate) on_failure: OnFailure,
     #[command(flatten)]
     pub(crate) codec: CodecArgs,
     /// Decode cut packets so.
@@ -137,6 +140,15 @@ pub(crate) struct PerfArgs {
     pub(crate) decoding: DecodingName,
     #[command(flatten)]
     pub(crate) transcript: TranscriptArgs,
+}
+
+/// What becomes of a job whose operation has failed.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnFailure {
+    /// It ends.
+    Stop,
+    /// It goes on with the ranks that are left.
+    Shrink,
 }
 
 #[derive(Args)]

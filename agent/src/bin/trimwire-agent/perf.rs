@@ -1,8 +1,10 @@
 //! `trimwire-agent perf`.
 
+mod epochs;
+
 use crate::adaptive::{self, Steering, Taken};
 use crate::agreement::{Terms, agree};
-use crate::args::{Operation, PerfArgs, PushPullArgs, start};
+use crate::args::{OnFailure, Operation, PerfArgs, PushPullArgs, start};
 use crate::meet::{Met, meet};
 use crate::publish::Publisher;
 use crate::report::{Totals, table};
@@ -13,7 +15,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 use trimwire_agent::collective::{
     Collective, Communicator, CommunicatorConfig, Memory, Options, Outcome, OutcomeStats, Replicas,
-    shard_range,
+    StartError, shard_range,
 };
 use trimwire_agent::driver::misbehaving::Misbehaving;
 use trimwire_agent::driver::{Driver, Link, default_threads};
@@ -66,6 +68,8 @@ struct Report {
     #[serde(skip)]
     redop: &'static str,
     rows: Vec<Row>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    epochs: Vec<epochs::Begun>,
     #[serde(skip_serializing_if = "Option::is_none")]
     recorded: Option<Recorded>,
     totals: Totals,
@@ -137,6 +141,11 @@ fn measure(args: &PerfArgs) -> Result<bool, Failure> {
         let (b, e) = (args.min_bytes, args.max_bytes);
         return Err(bad_input(anyhow!("-b {b} is larger than -e {e}")));
     }
+    if args.on_failure == OnFailure::Shrink && args.operation == Operation::PushPull {
+        return Err(bad_input(anyhow!(
+            "--on-failure shrink: workers of servers start anew, and servers wait for them"
+        )));
+    }
     if let Some(law) = &args.adaptive {
         // Before anybody is waited for.
         Steering::new(law, args.codec.planes, 1)?;
@@ -202,7 +211,7 @@ fn bench<L: Link>(
     let mut bench = Bench {
         args,
         rank,
-        world,
+        members: (0..world).collect(),
         seed,
         communicator,
         driver,
@@ -211,10 +220,12 @@ fn bench<L: Link>(
         steering,
         ended_ns: 0,
         number: FIRST,
+        done: 0,
+        epochs: Vec::new(),
     };
     let rows: Result<Vec<Row>, Failure> = args.sizes().map(|bytes| bench.measure(bytes)).collect();
     let rows = rows.and_then(|rows| bench.leave().map(|()| rows));
-    let Bench { mut driver, tap, .. } = bench;
+    let Bench { mut driver, tap, epochs, .. } = bench;
     let recorded = tap.finish().and_then(|written| Recorded::new(args.transcript.files(), rank, written));
     let rows = rows?;
     driver.linger(QUIET_NS, LINGER_NS).map_err(failed)?;
@@ -227,6 +238,7 @@ fn bench<L: Link>(
         world,
         seed,
         rows,
+        epochs,
         recorded,
         totals,
     };
@@ -240,8 +252,10 @@ fn bench<L: Link>(
 
 struct Bench<'a, L> {
     args: &'a PerfArgs,
+    /// As it was started.
     rank: u16,
-    world: u16,
+    /// Ranks of this epoch, likewise.
+    members: Vec<u16>,
     seed: u64,
     communicator: Communicator,
     driver: Driver<L>,
@@ -251,6 +265,9 @@ struct Bench<'a, L> {
     /// When the ranks had told each other of the operation before this one; 0 before the first.
     ended_ns: u64,
     number: u32,
+    /// Operations that have ended well here.
+    done: usize,
+    epochs: Vec<epochs::Begun>,
 }
 
 impl PerfArgs {
@@ -282,13 +299,19 @@ impl<L: Link> Bench<'_, L> {
         gradient::gaussian(coordinates, self.seed, rank, 0)
     }
 
+    /// Which of the tensor is this rank's.
+    fn own(&self, coordinates: usize) -> std::ops::Range<usize> {
+        let config = self.communicator.config();
+        shard_range(coordinates, config.world, config.rank)
+    }
+
     /// What this rank is to have after the operation, exactly; `None` where it is to have nothing.
     fn expected(&self, coordinates: usize) -> Option<Vec<f32>> {
-        let Self { args, .. } = self;
-        let own = shard_range(coordinates, self.world, self.rank);
+        let Self { args, members, .. } = self;
+        let own = self.own(coordinates);
         let sum = || {
             let mut exact = vec![0.0_f32; coordinates];
-            for rank in (0..self.world).filter(|rank| !args.servers.contains(rank)) {
+            for &rank in members.iter().filter(|rank| !args.servers.contains(rank)) {
                 let part = self.gradient(coordinates, rank);
                 exact.iter_mut().zip(&part).for_each(|(sum, value)| *sum += value);
             }
@@ -298,11 +321,12 @@ impl<L: Link> Bench<'_, L> {
             Operation::AllReduce | Operation::PushPull => Some(sum()),
             Operation::ReduceScatter => sum().get(own).map(<[f32]>::to_vec),
             Operation::AllGather => {
-                let shard = |rank| {
-                    let range = shard_range(coordinates, self.world, rank);
+                let world = members.len() as u16;
+                let shard = |(place, &rank)| {
+                    let range = shard_range(coordinates, world, place);
                     self.gradient(coordinates, rank).get(range).map(<[f32]>::to_vec)
                 };
-                Some((0..self.world).filter_map(shard).flatten().collect())
+                Some((0..).zip(members).filter_map(shard).flatten().collect())
             }
             Operation::Broadcast => Some(self.gradient(coordinates, args.root)),
             Operation::Reduce => (self.rank == args.root).then(sum),
@@ -311,8 +335,10 @@ impl<L: Link> Bench<'_, L> {
 
     fn collective(&self, gradient: &[f32]) -> Collective {
         let Self { args, .. } = self;
-        let own = shard_range(gradient.len(), self.world, self.rank);
-        let (root, tensor) = (args.root, Memory::from_vec(gradient.to_vec()));
+        let own = self.own(gradient.len());
+        // A root that has died ends the job before this.
+        let root = self.communicator.epoch().place(args.root).unwrap_or(u16::MAX);
+        let tensor = Memory::from_vec(gradient.to_vec());
         match args.operation {
             Operation::AllReduce => Collective::AllReduce { tensor },
             Operation::ReduceScatter => Collective::ReduceScatter {
@@ -337,20 +363,27 @@ impl<L: Link> Bench<'_, L> {
         let coordinates = coordinates(bytes);
         let mut results = Sha256::new();
         let gradient = self.gradient(coordinates, self.rank);
-        let exact = self.expected(coordinates);
+        let mut exact = self.expected(coordinates);
         let mut total = OutcomeStats::default();
         let mut error = 0.0;
         let mut durations_ns = Vec::new();
         let (mut cpu, mut cpu_before) = (0.0, cpu_seconds());
-        for iteration in 0..args.warmup_iters + args.iters {
+        let mut iteration = 0;
+        while iteration < args.warmup_iters + args.iters {
             let collective = self.collective(&gradient);
-            let (outcome, told) = self.one(collective, coordinates, &mut results)?;
+            let Some((outcome, told)) = self.one(collective, coordinates, &mut results)? else {
+                // Of other ranks than before.
+                exact = self.expected(coordinates);
+                cpu_before = cpu_seconds();
+                continue;
+            };
+            iteration += 1;
             if let (Some(steering), Some(told)) = (&mut self.steering, told) {
                 let law = steering.law();
                 self.publisher.operations().steered(law.law(), law.ratio(), law.planes(), law.pace());
                 steering.take(told, None)?;
             }
-            if iteration < args.warmup_iters {
+            if iteration <= args.warmup_iters {
                 cpu_before = cpu_seconds();
                 continue;
             }
@@ -391,7 +424,7 @@ impl<L: Link> Bench<'_, L> {
             seconds_each,
             cpu_seconds: cpu / iters,
             algbw,
-            busbw: algbw * args.operation.bus_factor(self.world),
+            busbw: algbw * args.operation.bus_factor(self.members.len() as u16),
             packets: total.packets,
             cut_share: share(total.cut),
             missing_share: share(total.missing),
@@ -402,12 +435,13 @@ impl<L: Link> Bench<'_, L> {
         })
     }
 
+    /// One operation, and what ranks have told each other of it; `None` where it failed and the ranks that are left go on without it.
     fn one(
         &mut self,
         collective: Collective,
         coordinates: usize,
         results: &mut Sha256,
-    ) -> Result<(Outcome, Option<Outcome>), Failure> {
+    ) -> Result<Option<(Outcome, Option<Outcome>)>, Failure> {
         let options = options(self.args);
         let options = match &self.steering {
             Some(steering) => steering.apply(&options),
@@ -419,8 +453,17 @@ impl<L: Link> Bench<'_, L> {
         let number = self.number;
         self.number += 1;
         let now_ns = self.driver.now_ns();
+        let shrinks = self.args.on_failure == OnFailure::Shrink;
         let begun = self.communicator.start(now_ns, number, collective, options, self.driver.endpoint());
-        begun.map_err(failed)?;
+        match begun {
+            // What else keeps an operation from beginning is here, and here to stay.
+            Err(error @ (StartError::Epoch { .. } | StartError::Send { .. } | StartError::Expect { .. }))
+                if shrinks =>
+            {
+                return self.recover(&error.to_string()).map(|()| None);
+            }
+            begun => begun.map_err(failed)?,
+        }
         let mut outcome = self.finish(number)?;
         if self.tap.is_used() {
             let now_ns = self.driver.now_ns();
@@ -432,11 +475,15 @@ impl<L: Link> Bench<'_, L> {
             Ok(()) => operations.took(self.args.operation.name(), outcome.duration_ns),
             Err(_) => operations.failed(self.args.operation.name()),
         }
-        std::mem::replace(&mut outcome.result, Ok(())).map_err(failed)?;
+        match std::mem::replace(&mut outcome.result, Ok(())) {
+            Err(error) if shrinks => return self.recover(&error.to_string()).map(|()| None),
+            result => result.map_err(failed)?,
+        }
+        self.done += 1;
         let idle_ns = if self.ended_ns == 0 { 0 } else { now_ns.saturating_sub(self.ended_ns) };
         let told = self.exchange(&outcome, idle_ns)?;
         self.ended_ns = self.driver.now_ns();
-        Ok((outcome, told))
+        Ok(Some((outcome, told)))
     }
 
     /// Has all ranks hear what each counted of an operation, where a law wants to know.
@@ -488,6 +535,9 @@ impl<L: Link> Bench<'_, L> {
 
     /// Tells servers that nothing more comes.
     fn leave(&mut self) -> Result<(), Failure> {
+        if self.args.on_failure == OnFailure::Shrink {
+            self.part();
+        }
         if self.args.servers.is_empty() {
             return Ok(());
         }
@@ -553,6 +603,7 @@ fn text(report: &Report) -> String {
         let said = adaptive.as_ref().and_then(|taken| adaptive::text(taken));
         lines.extend(said.map(|said| format!("# {bytes} B: {said}")));
     }
+    lines.extend(report.epochs.iter().map(epochs::Begun::text));
     lines.extend(report.recorded.as_ref().map(Recorded::text));
     lines.join("\n")
 }

@@ -362,6 +362,7 @@ fn name(kind: Kind) -> &'static str {
         Kind::Forward => "FORWARD",
         Kind::Path => "PATH",
         Kind::Piece => "PIECE",
+        Kind::Vote => "VOTE",
     }
 }
 

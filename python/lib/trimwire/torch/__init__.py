@@ -16,6 +16,7 @@ Without a network:
 """
 
 from ._backend import BACKEND, ProcessGroupTrimwire, options
+from ._epochs import shrink
 from ._hook import Hook, register
 from ._plan import Plan
 from ._profile import Profile, profile
@@ -25,4 +26,4 @@ from ._scalars import Scalars
 from ._simulated import SimulatedHook, Simulation
 from ._trace import Trace, Traced, trace
 
-__all__ = ["BACKEND", "Hook", "Plan", "ProcessGroupTrimwire", "Profile", "Resync", "Scalars", "SimulatedHook", "Simulation", "Trace", "Traced", "connect", "options", "profile", "register", "trace"]
+__all__ = ["BACKEND", "Hook", "Plan", "ProcessGroupTrimwire", "Profile", "Resync", "Scalars", "SimulatedHook", "Simulation", "Trace", "Traced", "connect", "options", "profile", "register", "shrink", "trace"]

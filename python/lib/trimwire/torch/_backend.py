@@ -221,6 +221,13 @@ def _reduction(op: Any) -> Any:
     raise NotImplementedError(f"trimwire: {op} is not supported; {', '.join(str(known) for known in _REDUCE)} are")
 
 
+class _HandedOver:
+    """In the place of a group that another one has taken over."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError("this process group is of ranks that are gone: trimwire.torch.shrink() has made another default group, for which DistributedDataParallel and whatever else knows the old one is made anew")
+
+
 class ProcessGroupTrimwire(dist.ProcessGroup):
     """All ranks of a torch.distributed group.
 
@@ -228,16 +235,20 @@ class ProcessGroupTrimwire(dist.ProcessGroup):
     else arrives bit by bit.
     """
 
-    def __init__(self, store: dist.Store, rank: int, world: int, timeout: datetime.timedelta) -> None:
+    def __init__(self, store: dist.Store, rank: int, world: int, timeout: datetime.timedelta, before: ProcessGroupTrimwire | None = None) -> None:
         super().__init__(rank, world)
-        self._own_rank, self._world, self._chosen, self._name = rank, world, _options, ""
-        chosen = self._chosen
+        #: What comes after `before` works as it did.
+        chosen: Options = _options if before is None else before._chosen
+        self._chosen: Options = chosen
+        self._own_rank, self._world, self._name = rank, world, ""
+        self.store, self.timeout = store, timeout
+        self._handed_over: Group | None = None
         self._tags = Tags()
         self.adaptive = None if chosen.adaptive is None else Adaptive(chosen.adaptive, chosen.planes)
         #: Sums of this step; of a job whose optimiser never says that one is over, the latest.
         self._lossy: deque[Work] = deque(maxlen=_REMEMBERED)
         law = {} if self.adaptive is None else {"adaptive": chosen.adaptive, "rate_law": self.adaptive.rate_law}
-        self.native: Group = connect(
+        self.native: Group = before.heritage() if before is not None else connect(
             store,
             rank,
             world,
@@ -300,13 +311,26 @@ class ProcessGroupTrimwire(dist.ProcessGroup):
             self._lossy.append(work)
         return work
 
+    def hand_over(self) -> None:
+        """Another group goes on with this one's connections: their end is not this one's, whose operations fail from now on. Its mean would be of ranks that are gone."""
+        self._handed_over = self.native
+        gone: Any = _HandedOver()
+        self.native = self._coder = gone
+
+    def heritage(self) -> Group:
+        """What `hand_over` has left."""
+        if self._handed_over is None:
+            raise RuntimeError("this process group has not handed its connections over")
+        return self._handed_over
+
     def shutdown(self) -> None:
         """Ends; what is under way fails."""
-        self.native.close()
+        if self._handed_over is None:
+            self.native.close()
 
     def abort(self) -> None:
         """As `shutdown`."""
-        self.native.close()
+        self.shutdown()
 
     # Every operation copies where it has to: tensors that are not contiguous, or not in the host's memory.
 
@@ -497,8 +521,23 @@ class ProcessGroupTrimwire(dist.ProcessGroup):
     send = recv = recv_anysource = alltoall = alltoall_base = all_to_all_single = gather_single = _unsupported
 
 
+#: Whose connections the next group goes on with.
+_before: ProcessGroupTrimwire | None = None
+
+
+@contextmanager
+def following(before: ProcessGroupTrimwire) -> Iterator[None]:
+    """A group that is made meanwhile goes on with the connections of another one."""
+    global _before
+    _before = before
+    try:
+        yield
+    finally:
+        _before = None
+
+
 def _create(store: dist.Store, rank: int, world: int, timeout: datetime.timedelta) -> ProcessGroupTrimwire:
-    return ProcessGroupTrimwire(store, rank, world, timeout)
+    return ProcessGroupTrimwire(store, rank, world, timeout, _before)
 
 
 def _register() -> None:

@@ -1,0 +1,136 @@
+//! A rank that starts anew is let into a job that goes on, on sockets.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::ControlFlow;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU32, Ordering};
+use trimwire_agent::collective::{Collective, Communicator, CommunicatorConfig, Memory, Options, Outcome};
+use trimwire_agent::driver::{Driver, UdpConfig, UdpLink, UntilEpoch, on_sockets};
+use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Reliability};
+use trimwire_agent::epoch::Epoch;
+use trimwire_encoder::SealKey;
+
+const SECOND: u64 = 1_000_000_000;
+const COORDINATES: usize = 5_000;
+const WORLD: u16 = 3;
+
+struct Process {
+    driver: Driver<UdpLink>,
+    communicator: Communicator,
+    rank: u16,
+    next: u32,
+}
+
+impl Process {
+    fn start(rank: u16, link: UdpLink, addresses: &[SocketAddr], sealed: bool) -> Self {
+        let mut endpoint = on_sockets(EndpointConfig::new(rank, WORLD, 1_000_000_000));
+        endpoint.reliability = Reliability::Full;
+        endpoint.timeouts.give_up_ns = SECOND;
+        endpoint.seal = sealed.then(|| SealKey::from_bytes(&[7; 32]).expect("a key"));
+        endpoint.peers = (0..)
+            .zip(addresses)
+            .filter(|&(other, _)| other != rank)
+            .map(|(other, &at)| (other, at))
+            .collect();
+        let config = CommunicatorConfig { job_seed: 3, ..CommunicatorConfig::new(rank, WORLD) };
+        Self { driver: Driver::new(endpoint, link), communicator: Communicator::new(config), rank, next: 0 }
+    }
+
+    /// A sum to which every rank contributes its number and one.
+    fn sum(&mut self) -> Result<Vec<f32>, String> {
+        let tensor = Memory::from_vec(vec![f32::from(self.rank) + 1.0; COORDINATES]);
+        let Self { driver, communicator, next, .. } = self;
+        let (now_ns, exact) = (driver.now_ns(), Options { exact: true, ..Options::default() });
+        let number = *next;
+        *next += 1;
+        communicator
+            .start(now_ns, number, Collective::AllReduce { tensor }, exact, driver.endpoint())
+            .map_err(|error| error.to_string())?;
+        let until_ns = now_ns + 60 * SECOND;
+        let outcome: Outcome = driver.run(until_ns, communicator).expect("link").expect("in time");
+        outcome.result.map_err(|error| error.to_string())?;
+        Ok(outcome.into_f32().expect("f32"))
+    }
+
+    fn until_epoch(&mut self) -> Epoch {
+        let Self { driver, communicator, .. } = self;
+        let until_ns = driver.now_ns() + 60 * SECOND;
+        let epoch = driver
+            .run(until_ns, &mut UntilEpoch(communicator))
+            .expect("link")
+            .expect("in time")
+            .expect("begins");
+        self.next = epoch.first;
+        epoch
+    }
+
+    fn shrink(&mut self) -> Epoch {
+        let now_ns = self.driver.now_ns();
+        self.communicator.shrink(now_ns, &[], self.driver.endpoint()).expect("may ask");
+        self.until_epoch()
+    }
+
+    fn knocks(&mut self) -> bool {
+        let now_ns = self.driver.now_ns();
+        let idle = &mut |_, _, _: &mut Endpoint| ControlFlow::<()>::Continue(());
+        self.driver.run(now_ns + SECOND / 100, idle).expect("link");
+        !self.driver.endpoint().knocking(now_ns).is_empty()
+    }
+}
+
+fn open(port: u16) -> UdpLink {
+    let own = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    UdpLink::open(UdpConfig { data_sockets: 4, ..UdpConfig::new(own) }).expect("loopback")
+}
+
+#[test]
+fn a_rank_that_has_died_and_started_anew_sums_with_the_others_again() {
+    for sealed in [false, true] {
+        let links: Vec<UdpLink> = (0..WORLD).map(|_| open(0)).collect();
+        let addresses: Vec<SocketAddr> =
+            links.iter().map(trimwire_agent::driver::Link::local_address).collect();
+        let (step, knocked) = (Barrier::new(2), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for (rank, link) in (0..WORLD).zip(links) {
+                let (step, knocked, addresses) = (&step, &knocked, &addresses);
+                let mut process = Process::start(rank, link, addresses, sealed);
+                scope.spawn(move || {
+                    assert_eq!(process.sum().expect("of three"), vec![6.0; COORDINATES]);
+                    if rank == 2 {
+                        // When the others have their sum, too, it dies, and starts anew on the same port.
+                        process.driver.linger(SECOND / 20, SECOND / 2).expect("link");
+                        drop(process);
+                        let mut process = Process::start(rank, open(addresses[2].port()), addresses, sealed);
+                        let now_ns = process.driver.now_ns();
+                        process.communicator.join(now_ns, process.driver.endpoint());
+                        let epoch = process.until_epoch();
+                        assert_eq!((epoch.number, epoch.arrivals), (2, vec![2]));
+                        assert_eq!(process.sum().expect("of three"), vec![6.0; COORDINATES]);
+                        return process.driver.linger(SECOND / 2, 5 * SECOND).expect("link");
+                    }
+                    let error = process.sum().expect_err("rank 2 is dead");
+                    assert!(error.contains("rank 2"), "{error}");
+                    let epoch = process.shrink();
+                    assert_eq!((epoch.number, &epoch.members[..]), (1, &[0, 1][..]));
+                    assert_eq!(process.sum().expect("of two"), vec![3.0; COORDINATES]);
+                    // As a training loop would: every rank says in its sum whether somebody knocks, and all hear it.
+                    while knocked.load(Ordering::SeqCst) < 2 {
+                        if process.knocks() {
+                            knocked.fetch_add(1, Ordering::SeqCst);
+                            while knocked.load(Ordering::SeqCst) < 2 {
+                                process.knocks();
+                            }
+                        }
+                    }
+                    step.wait();
+                    let now_ns = process.driver.now_ns();
+                    process.communicator.grow(now_ns, &[], process.driver.endpoint()).expect("may ask");
+                    let epoch = process.until_epoch();
+                    assert_eq!((epoch.number, &epoch.members[..]), (2, &[0, 1, 2][..]));
+                    assert_eq!(process.sum().expect("of three"), vec![6.0; COORDINATES]);
+                    process.driver.linger(SECOND / 2, 5 * SECOND).expect("link");
+                });
+            }
+        });
+    }
+}
