@@ -31,6 +31,12 @@ struct Args {
     /// A file for each case that fails.
     #[arg(long)]
     failures: Option<PathBuf>,
+    /// Wait so many times as long as a case may take: what is late then is said to be late, not to have no end.
+    #[arg(long, default_value_t = 1.0)]
+    patience: f64,
+    /// Write every datagram that leaves, one a line.
+    #[arg(long)]
+    trace: bool,
     /// Tell of each case.
     #[arg(long)]
     verbose: bool,
@@ -61,9 +67,10 @@ fn main() -> ExitCode {
             print!("seed {seed}: {case}");
         }
         let one = std::time::Instant::now();
-        let verdict = std::panic::catch_unwind(|| run(&case))
+        let verdict = std::panic::catch_unwind(|| run(&case, args.patience, args.trace))
             .unwrap_or_else(|_| Verdict { wrong: vec!["it panicked".to_owned()], ..Verdict::default() });
         ran += 1;
+        verdict.log.iter().for_each(|line| println!("{line}"));
         (results, errors, packets) =
             (results + verdict.results, errors + verdict.errors, packets + verdict.data_packets);
         let Verdict { took_ns, bound_ns, control, control_most, .. } = verdict;

@@ -50,7 +50,7 @@ pub(crate) struct Plan {
     pub(crate) layer_class: u8,
 }
 
-/// What makes ranks meet before the case's operations, and shows afterwards that nothing of them is left.
+/// What shows, after the case's operations, that nothing of them is left.
 pub(crate) const NEXT: Plan = Plan {
     kind: Kind::AllReduce,
     length: 1_001,
@@ -62,6 +62,10 @@ pub(crate) const NEXT: Plan = Plan {
     average: false,
     layer_class: 0,
 };
+
+/// What ranks meet by: each sends to each.
+pub(crate) const MEETING: Plan =
+    Plan { kind: Kind::AllGather, length: 2_048, promise: Promise::Reliable, ..NEXT };
 
 impl Plan {
     pub(crate) fn codec(&self) -> Codec {

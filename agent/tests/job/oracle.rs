@@ -38,12 +38,6 @@ impl Arrivals {
         self.0.entry((rank, from, phase, shard)).or_default().insert(number, held);
     }
 
-    /// Rows of a message that a rank has.
-    pub(crate) fn rows(&self, rank: usize, from: u16, message: u32) -> usize {
-        let MessageId { phase, shard, .. } = MessageId::from_u32(message);
-        self.0.get(&(rank, from, phase, shard)).map_or(0, BTreeMap::len)
-    }
-
     /// Packets of which nothing was held, and all packets, of a rank's messages of most missing ones: (missing, packets) each.
     pub(crate) fn missing(&self, rank: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
         let mine = self.0.range((rank, 0, Phase::ReduceScatter, 0)..(rank + 1, 0, Phase::ReduceScatter, 0));
@@ -83,14 +77,16 @@ impl Arrivals {
     }
 }
 
-/// A row's share of the energy that is lost, and the coordinates that it concerns.
+/// A row's share of the energy that is lost, and over how many coordinates chance evens out what that does: those concerned, or, where little is left, those that what is there is scaled from.
 fn lost(held: &Held) -> (f64, f64) {
-    let mut sum = (0.0, 0.0);
+    let (mut share, mut concerned, mut whole) = (0.0, 0.0, 0.0);
     for &(coordinates, planes) in &held.packets {
-        let share = f64::from(coordinates) * distortion(planes);
-        sum = (sum.0 + share, sum.1 + if share > 0.0 { f64::from(coordinates) } else { 0.0 });
+        let coordinates = f64::from(coordinates);
+        share += coordinates * distortion(planes);
+        concerned += if distortion(planes) > 0.0 { coordinates } else { 0.0 };
+        whole += if planes > 0 { coordinates } else { 0.0 };
     }
-    (sum.0 / held.padded.max(1) as f64, sum.1)
+    (share / held.padded.max(1) as f64, concerned.min(whole).max(1.0))
 }
 
 /// A part of the squared error of a result, and how many coordinates it is spread over: what chance makes of it.
@@ -130,17 +126,29 @@ impl Walk<'_> {
         held.packets.iter().all(|(_, planes)| *planes >= self.plan.sent_planes())
     }
 
+    /// Energy of a coordinate of the sum of all ranks.
+    fn whole(&self) -> f64 {
+        if self.aligned {
+            self.energies.iter().map(|energy| energy.sqrt()).sum::<f64>().powi(2)
+        } else {
+            self.energies.iter().sum()
+        }
+    }
+
     fn arrived(&self, sent: Value, held: &Held) -> Value {
         let (share, concerned) = lost(held);
         if share <= 0.0 {
             return sent;
         }
         let energy = sent.energy;
-        let nothing = held.packets.iter().all(|(_, planes)| *planes == 0);
-        let (kept, error) = if nothing { (0.0, 1.0) } else { (1.0 / (1.0 - share), share / (1.0 - share)) };
+        if held.packets.iter().all(|(_, planes)| *planes == 0) {
+            // Zeros: whatever was sent is missing, and whatever that lacked itself.
+            let parts = vec![(self.whole() * self.coordinates as f64, self.coordinates as f64)];
+            return Value { energy: 0.0, parts };
+        }
         let mut parts = sent.parts;
-        parts.push((error * energy * self.coordinates as f64, concerned.max(1.0)));
-        Value { energy: kept * energy, parts }
+        parts.push((share / (1.0 - share) * energy * self.coordinates as f64, concerned));
+        Value { energy: energy / (1.0 - share), parts }
     }
 
     /// The sum of what comes to a rank and its own part, before anybody is told.
@@ -393,8 +401,8 @@ impl<'a> Oracle<'a> {
         }
         let sum: f64 = parts.iter().map(|(error, _)| error).sum();
         let spread: f64 = parts.iter().map(|(error, concerned)| error * error / concerned).sum();
-        // Ten deviations of a sum of squares, the heavy tails of which count three times a normal one's.
-        let chance = if sum > 0.0 { 10.0 * (6.0 * spread).sqrt() / sum } else { 0.0 };
+        // Ten deviations of a sum of squares; those of coordinates in a quantiser's outermost cells are many times the others'.
+        let chance = if sum > 0.0 { 10.0 * (40.0 * spread).sqrt() / sum } else { 0.0 };
         let floor = self.rounding() * all * coordinates as f64;
         self.scale() * (sum * (1.0 + chance) + floor)
     }

@@ -1,10 +1,10 @@
 //! A job from its beginning to its end, and everything that is to be said against it.
 
-use super::case::{Case, Kind, NEXT, Plan, Promise, Trouble};
+use super::case::{Case, Kind, MEETING, NEXT, Plan, Promise, Trouble};
 use super::limits::{Limits, Said};
 use super::oracle::{Arrivals, Oracle, memory, values};
 use crate::group::Group;
-use crate::network::{Network, config};
+use crate::network::{Datagram, Faults, Network, config};
 use std::collections::BTreeMap;
 use trimwire_agent::collective::{
     Collective, Communicator, CommunicatorConfig, MessageId, OperationError, Options, Outcome, Replicas,
@@ -13,7 +13,7 @@ use trimwire_agent::collective::{
 use trimwire_agent::endpoint::{Endpoint, EndpointConfig, EndpointStats, Event, Reliability};
 use trimwire_agent::rate::{DctcpConfig, RateConfig};
 use trimwire_agent::transfer::TransferError;
-use trimwire_encoder::{Decoding, SealKey};
+use trimwire_encoder::{Decoding, Header, Prefix, SealKey};
 
 /// Number of the first operation; the one before it makes the ranks meet.
 const FIRST: u32 = 1;
@@ -33,6 +33,21 @@ pub(crate) struct Verdict {
     pub(crate) repaired: u64,
     pub(crate) results: usize,
     pub(crate) errors: usize,
+    /// What left, where it was asked for.
+    pub(crate) log: Vec<String>,
+}
+
+/// A datagram that left.
+fn line((at_ns, from, datagram): &(u64, usize, Datagram)) -> String {
+    let Ok(prefix) = Prefix::parse(&datagram.payload) else { return String::new() };
+    let MessageId { number, phase, shard } = MessageId::from_u32(prefix.message);
+    let (to, kind, bytes) = (datagram.to, prefix.kind, datagram.payload.len());
+    let packet = Header::parse(&datagram.payload)
+        .map(|header| format!(" packet {} from plane {}", header.index, header.first_plane));
+    format!(
+        "{at_ns} {from} > {to} {kind:?} {number} {phase} {shard}, {bytes} bytes{}",
+        packet.unwrap_or_default()
+    )
 }
 
 /// Operations of all ranks that have not ended are this.
@@ -48,12 +63,16 @@ struct Run<'a> {
     /// Of endpoints that are gone.
     gone: Vec<EndpointStats>,
     verdict: Verdict,
+    patience: f64,
 }
 
-/// Runs a case.
-pub(crate) fn run(case: &Case) -> Verdict {
+/// Runs a case. `patience` is 1, or more to see whether what is late is only that; with `trace` all that leaves is told.
+pub(crate) fn run(case: &Case, patience: f64, trace: bool) -> Verdict {
     let mut run = Run::new(case);
+    run.patience = patience;
+    run.group.network.keep_log = trace;
     run.everything();
+    run.verdict.log = run.group.network.log.iter().map(line).collect();
     run.verdict
 }
 
@@ -87,6 +106,7 @@ impl<'a> Run<'a> {
             outcomes: Vec::new(),
             gone: Vec::new(),
             verdict: Verdict::default(),
+            patience: 1.0,
         }
     }
 
@@ -103,14 +123,20 @@ impl<'a> Run<'a> {
         let config = self.group.network.endpoints[0].config().clone();
         let limits = Limits::new(case, &config);
         if case.warm {
-            ranks.clone().for_each(|rank| self.start(rank, 0, &NEXT));
-            let until_ns = limits.time_ns();
+            // Over a network that does nothing yet but to take its time: round trips are known then.
+            self.group.network.faults =
+                Faults { drop_data: 0.0, drop_control: 0.0, cut: 0.0, duplicate: 0.0, ..case.faults };
+            ranks.clone().for_each(|rank| self.start(rank, 0, &MEETING));
+            let until_ns = self.bound_ns(&limits);
             self.run_until(until_ns, &limits);
-            self.expect_all_well("before anything happens");
+            self.expect_all_well(&MEETING, "before anything happens");
+            self.group.network.faults = case.faults;
         }
+        let again = |endpoint: &Endpoint| endpoint.stats().repairs_sent + endpoint.stats().early_dropped;
+        let before: u64 = self.group.network.endpoints.iter().map(again).sum();
         let begun_ns = self.group.network.now_ns;
         self.verdict.bound_ns = limits.time_ns();
-        let until_ns = begun_ns + self.verdict.bound_ns;
+        let until_ns = begun_ns + self.bound_ns(&limits);
         let mut actions: Vec<(u64, usize, bool)> = ranks.clone().map(|rank| (begun_ns, rank, true)).collect();
         match case.trouble {
             Trouble::None => {}
@@ -137,6 +163,10 @@ impl<'a> Run<'a> {
         }
         self.run_until(until_ns, &limits);
         self.verdict.took_ns = self.group.network.now_ns - begun_ns;
+        if self.verdict.took_ns > self.verdict.bound_ns {
+            let Verdict { took_ns, bound_ns, .. } = self.verdict;
+            self.wrong(format!("it took {took_ns} ns, {bound_ns} are enough"));
+        }
         let culprit = case.trouble.culprit();
         let killed = matches!(case.trouble, Trouble::Killed { .. });
         let next = FIRST + case.operations.len() as u32;
@@ -154,13 +184,17 @@ impl<'a> Run<'a> {
                     self.start(rank, next, &NEXT);
                 }
             }
-            let until_ns = self.group.network.now_ns + limits.time_ns();
+            let until_ns = self.group.network.now_ns + self.bound_ns(&limits);
             self.run_until(until_ns, &limits);
-            self.expect_all_well("afterwards");
+            self.expect_all_well(&NEXT, "afterwards");
         }
         if self.verdict.wrong.is_empty() {
-            self.look_back(&limits);
+            self.look_back(&limits, before);
         }
+    }
+
+    fn bound_ns(&self, limits: &Limits<'_>) -> u64 {
+        (limits.time_ns() as f64 * self.patience) as u64
     }
 
     fn start(&mut self, rank: usize, number: u32, plan: &Plan) {
@@ -219,14 +253,10 @@ impl<'a> Run<'a> {
             let outcomes = group.run_seen(next_ns, |_, rank, event| match event {
                 Event::Row { from, message, row } => {
                     let number = MessageId::from_u32(*message).number;
+                    said.rows += 1;
                     arrivals.entry(number).or_default().note(rank, *from, *message, row);
                 }
-                Event::Received { from, message, stats } => {
-                    let number = MessageId::from_u32(*message).number;
-                    let rows =
-                        arrivals.get(&number).map_or(0, |arrivals| arrivals.rows(rank, *from, *message));
-                    said.received.push((rows, *stats));
-                }
+                Event::Received { stats, .. } => said.received.push(*stats),
                 Event::Sent { stats, .. } => said.sent.push(*stats),
                 _ => {}
             });
@@ -267,7 +297,7 @@ impl<'a> Run<'a> {
             && others.into_iter().all(|(_, open)| !open.contains_key(&next))
     }
 
-    fn expect_all_well(&mut self, when: &str) {
+    fn expect_all_well(&mut self, plan: &Plan, when: &str) {
         for rank in 0..usize::from(self.case.world) {
             if !self.open[rank].is_empty() {
                 let open = self.open[rank].keys().copied().collect::<Vec<_>>();
@@ -281,7 +311,7 @@ impl<'a> Run<'a> {
                 continue;
             }
             let arrivals = self.arrivals.remove(&number).unwrap_or_default();
-            let checked = Oracle::new(self.case, number, &NEXT).check(rank, outcome.into_f32(), &arrivals);
+            let checked = Oracle::new(self.case, number, plan).check(rank, outcome.into_f32(), &arrivals);
             self.arrivals.insert(number, arrivals);
             if let Err(text) = checked {
                 self.wrong(format!("rank {rank}: operation {number}, {when}: {text}"));
@@ -371,7 +401,7 @@ impl<'a> Run<'a> {
     }
 
     /// When everything is over: nothing goes on, nothing is kept, not too much was said.
-    fn look_back(&mut self, limits: &Limits<'_>) {
+    fn look_back(&mut self, limits: &Limits<'_>, before: u64) {
         let until_ns = self.group.network.now_ns + limits.quiet_ns();
         let Self { group, said, .. } = self;
         let late = group.run_seen(until_ns, |_, _, event| {
@@ -424,7 +454,7 @@ impl<'a> Run<'a> {
             );
             self.wrong(text);
         }
-        if limits.nothing_is_sent_twice() && stats.repairs_sent + stats.early_dropped > 0 {
+        if limits.nothing_is_sent_twice() && stats.repairs_sent + stats.early_dropped > before {
             let text = format!(
                 "{} packets sent twice, {} early ones dropped",
                 stats.repairs_sent, stats.early_dropped
