@@ -163,7 +163,8 @@ impl<'a> Limits<'a> {
             Trouble::None => 0.0,
             Trouble::Late { by_ns, .. } | Trouble::Absent { by_ns, .. } => by_ns as f64 + asked_ns,
             Trouble::Stopped { at_ns, for_ns, .. } => (at_ns + for_ns) as f64 + asked_ns,
-            Trouble::Restarted { at_ns, .. } => at_ns as f64 + asked_ns,
+            // Whoever waits for it asks for a sign of life, if the new process says nothing by itself.
+            Trouble::Restarted { at_ns, .. } => (at_ns + 2 * timeouts.keep_alive_ns) as f64 + asked_ns,
             // A receiver asks for a sign of life, and then everybody is told (docs/faults.md).
             Trouble::Killed { at_ns, .. } => {
                 (at_ns + timeouts.give_up_ns + 2 * timeouts.keep_alive_ns) as f64 + 2.0 * asked_ns

@@ -384,6 +384,7 @@ impl<'a> Oracle<'a> {
         rows.sort_unstable();
         rows.dedup();
         let mut parts: Vec<Part> = Vec::new();
+        let mut listed = 0;
         for (shard, row, length) in rows {
             let wanted = match self.plan.kind {
                 Kind::ReduceScatter => usize::from(shard) == rank,
@@ -393,11 +394,17 @@ impl<'a> Oracle<'a> {
             if !wanted {
                 continue;
             }
+            listed += length;
             let owned = self.owned(usize::from(shard));
             // Nobody sums what is gathered: each shard is its owner's.
             let energies = if self.plan.kind == Kind::AllGather { &owned } else { &self.energies };
             let walk = Walk { plan: self.plan, arrivals, energies, aligned, shard, row, coordinates: length };
             parts.extend(walk.result(rank, 2 * world).parts);
+        }
+        // Of rows that nobody else has been given (yet) a rank has what its own packets say.
+        let (share, unlisted) = (distortion(self.plan.sent_planes()), coordinates.saturating_sub(listed) as f64);
+        if share > 0.0 && unlisted > 0.0 {
+            parts.push((share / (1.0 - share) * all * unlisted, unlisted));
         }
         let sum: f64 = parts.iter().map(|(error, _)| error).sum();
         let spread: f64 = parts.iter().map(|(error, concerned)| error * error / concerned).sum();
