@@ -402,7 +402,8 @@ impl<'a> Oracle<'a> {
             parts.extend(walk.result(rank, 2 * world).parts);
         }
         // Of rows that nobody else has been given (yet) a rank has what its own packets say.
-        let (share, unlisted) = (distortion(self.plan.sent_planes()), coordinates.saturating_sub(listed) as f64);
+        let (share, unlisted) =
+            (distortion(self.plan.sent_planes()), coordinates.saturating_sub(listed) as f64);
         if share > 0.0 && unlisted > 0.0 {
             parts.push((share / (1.0 - share) * all * unlisted, unlisted));
         }

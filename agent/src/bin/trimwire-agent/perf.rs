@@ -23,7 +23,9 @@ use trimwire_encoder::{Decoding, nmse};
 
 const QUIET_NS: u64 = 300_000_000;
 const LINGER_NS: u64 = 10_000_000_000;
-/// Number of the first operation that is measured: 0 is the ranks' agreement, where a rendezvous has not brought it about.
+/// While something is computed it is looked so often whether that is done.
+const LOOK_NS: u64 = 200_000;
+/// Number of the first operation that is measured: 0 is the ranks' agreement.
 const FIRST: u32 = 1;
 
 /// One size.
@@ -98,7 +100,7 @@ fn operation(args: &PerfArgs, number: u32, coordinates: usize) -> OperationRecor
     OperationRecord::new(number, args.operation.name(), coordinates, &options(args))
 }
 
-/// What all ranks have to be told alike, where no rendezvous has found out.
+/// What all ranks have to be told alike.
 fn told(args: &PerfArgs, seed: u64) -> Terms {
     let options = options(args);
     let loss = if args.link.reliable { 0.0 } else { args.link.loss };
@@ -155,7 +157,6 @@ fn measure(args: &PerfArgs) -> Result<bool, Failure> {
             "rank {rank} is among --servers: `trimwire-agent serve` is what it runs"
         )));
     }
-    let agrees = !agreed || args.operation == Operation::PushPull;
     let mut tap = args.transcript.files().tap(&Header { job, rank, world, seed })?;
     if let Some(replay) = tap.replay() {
         // Before the first packet: a run that cannot be repeated does not begin.
@@ -173,11 +174,11 @@ fn measure(args: &PerfArgs) -> Result<bool, Failure> {
         config.mtu = mtu.into();
     }
     match args.transcript.faults {
-        None => bench(args, config, start(endpoint, link), tap, agrees),
+        None => bench(args, config, start(endpoint, link), tap, agreed),
         Some(FaultShares(faults)) => {
             let trimmed = endpoint.dscp.trimmed;
             let link = Misbehaving::new(link, faults, seed ^ u64::from(rank) << 32, trimmed);
-            bench(args, config, start(endpoint, link), tap, agrees)
+            bench(args, config, start(endpoint, link), tap, agreed)
         }
     }
 }
@@ -187,13 +188,17 @@ fn bench<L: Link>(
     mut config: CommunicatorConfig,
     mut driver: Driver<L>,
     tap: Tap,
-    agrees: bool,
+    agreed: bool,
 ) -> Result<bool, Failure> {
     let (rank, world, seed) = (config.rank, config.world, config.job_seed);
     driver.set_threads(args.threads.unwrap_or_else(default_threads)).map_err(failed)?;
     let mut publisher = Publisher::start(args.link.metrics)?;
-    if agrees {
-        let mtu = agree(&told(args, seed), &mut driver, &mut publisher)?;
+    let sums = Sums { args, rank, world, seed };
+    let most = args.coordinates().max().unwrap_or(0);
+    let (gradient, exact) = sums.of(most);
+    // Ranks begin together: what one of them computes is in nobody else's time.
+    let mtu = agree(&told(args, seed), &mut driver, &mut publisher)?;
+    if !agreed {
         config.mtu = mtu.map_or(config.mtu, usize::from);
     }
     let communicator = Communicator::new(config);
@@ -201,9 +206,9 @@ fn bench<L: Link>(
     let steering = steering.transpose()?;
     let mut bench = Bench {
         args,
-        rank,
-        world,
-        seed,
+        sums,
+        gradient,
+        exact,
         communicator,
         driver,
         publisher,
@@ -240,9 +245,10 @@ fn bench<L: Link>(
 
 struct Bench<'a, L> {
     args: &'a PerfArgs,
-    rank: u16,
-    world: u16,
-    seed: u64,
+    sums: Sums<'a>,
+    /// This rank's part of the largest size, and what comes of it: shorter ones are its beginning.
+    gradient: Vec<f32>,
+    exact: Option<Vec<f32>>,
     communicator: Communicator,
     driver: Driver<L>,
     publisher: Publisher,
@@ -277,41 +283,81 @@ fn coordinates(bytes: u64) -> usize {
     (bytes as usize / 4).max(1)
 }
 
-impl<L: Link> Bench<'_, L> {
+/// What ranks put in, and what is to come of it.
+#[derive(Clone, Copy)]
+struct Sums<'a> {
+    args: &'a PerfArgs,
+    rank: u16,
+    world: u16,
+    seed: u64,
+}
+
+impl Sums<'_> {
     fn gradient(&self, coordinates: usize, rank: u16) -> Vec<f32> {
         gradient::gaussian(coordinates, self.seed, rank, 0)
     }
 
-    /// What this rank is to have after the operation, exactly; `None` where it is to have nothing.
-    fn expected(&self, coordinates: usize) -> Option<Vec<f32>> {
-        let Self { args, .. } = self;
-        let own = shard_range(coordinates, self.world, self.rank);
-        let sum = || {
-            let mut exact = vec![0.0_f32; coordinates];
-            for rank in (0..self.world).filter(|rank| !args.servers.contains(rank)) {
-                let part = self.gradient(coordinates, rank);
-                exact.iter_mut().zip(&part).for_each(|(sum, value)| *sum += value);
+    /// This rank's gradient, and what comes of all of them at any rank, exactly; `None` where that depends on how many coordinates are each rank's.
+    fn of(&self, coordinates: usize) -> (Vec<f32>, Option<Vec<f32>>) {
+        let own = self.gradient(coordinates, self.rank);
+        let exact = match self.args.operation {
+            Operation::AllGather => None,
+            Operation::Broadcast => Some(self.gradient(coordinates, self.args.root)),
+            _ => {
+                let mut exact = vec![0.0_f32; coordinates];
+                for rank in (0..self.world).filter(|rank| !self.args.servers.contains(rank)) {
+                    let part = self.gradient(coordinates, rank);
+                    exact.iter_mut().zip(&part).for_each(|(sum, value)| *sum += value);
+                }
+                Some(exact)
             }
-            exact
         };
-        match args.operation {
-            Operation::AllReduce | Operation::PushPull => Some(sum()),
-            Operation::ReduceScatter => sum().get(own).map(<[f32]>::to_vec),
-            Operation::AllGather => {
-                let shard = |rank| {
-                    let range = shard_range(coordinates, self.world, rank);
-                    self.gradient(coordinates, rank).get(range).map(<[f32]>::to_vec)
-                };
-                Some((0..self.world).filter_map(shard).flatten().collect())
-            }
-            Operation::Broadcast => Some(self.gradient(coordinates, args.root)),
-            Operation::Reduce => (self.rank == args.root).then(sum),
+        (own, exact)
+    }
+
+    /// What is gathered.
+    fn gathered(&self, coordinates: usize) -> Vec<f32> {
+        let shard = |rank| {
+            let range = shard_range(coordinates, self.world, rank);
+            self.gradient(range.end, rank).get(range).map(<[f32]>::to_vec)
+        };
+        (0..self.world).filter_map(shard).flatten().collect()
+    }
+}
+
+impl<L: Link> Bench<'_, L> {
+    /// What this rank is to have after the operation, exactly; `None` where it is to have nothing.
+    fn expected(&mut self, coordinates: usize) -> Result<Option<Vec<f32>>, Failure> {
+        let Sums { args, rank, world, .. } = self.sums;
+        let range = match args.operation {
+            Operation::ReduceScatter => shard_range(coordinates, world, rank),
+            Operation::Reduce if rank != args.root => return Ok(None),
+            _ => 0..coordinates,
+        };
+        if let Some(exact) = &self.exact {
+            return Ok(exact.get(range).map(<[f32]>::to_vec));
         }
+        let sums = self.sums;
+        self.meanwhile(|| sums.gathered(coordinates)).map(Some)
+    }
+
+    /// Computes something on another thread while this one looks after the network: others may not have heard yet that they are done.
+    fn meanwhile<R: Send>(&mut self, compute: impl FnOnce() -> R + Send) -> Result<R, Failure> {
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(compute);
+            while !thread.is_finished() {
+                let until_ns = self.driver.now_ns().saturating_add(LOOK_NS);
+                if let Some(ended) = self.drive(until_ns)? {
+                    self.note(ended)?;
+                }
+            }
+            thread.join().map_err(|_| failed(anyhow!("the thread that works out what is right panicked")))
+        })
     }
 
     fn collective(&self, gradient: &[f32]) -> Collective {
-        let Self { args, .. } = self;
-        let own = shard_range(gradient.len(), self.world, self.rank);
+        let Sums { args, rank, world, .. } = self.sums;
+        let own = shard_range(gradient.len(), world, rank);
         let (root, tensor) = (args.root, Memory::from_vec(gradient.to_vec()));
         match args.operation {
             Operation::AllReduce => Collective::AllReduce { tensor },
@@ -336,14 +382,13 @@ impl<L: Link> Bench<'_, L> {
         let args = self.args;
         let coordinates = coordinates(bytes);
         let mut results = Sha256::new();
-        let gradient = self.gradient(coordinates, self.rank);
-        let exact = self.expected(coordinates);
+        let exact = self.expected(coordinates)?;
         let mut total = OutcomeStats::default();
         let mut error = 0.0;
         let mut durations_ns = Vec::new();
         let (mut cpu, mut cpu_before) = (0.0, cpu_seconds());
         for iteration in 0..args.warmup_iters + args.iters {
-            let collective = self.collective(&gradient);
+            let collective = self.collective(self.gradient.get(..coordinates).unwrap_or_default());
             let (outcome, told) = self.one(collective, coordinates, &mut results)?;
             if let (Some(steering), Some(told)) = (&mut self.steering, told) {
                 let law = steering.law();
@@ -361,7 +406,7 @@ impl<L: Link> Bench<'_, L> {
             total.missing += outcome.stats.missing;
             total.repaired += outcome.stats.repaired;
             if let Some((result, exact)) = outcome.into_f32().zip(exact.as_ref()) {
-                let err = nmse(&result, exact);
+                let err = self.meanwhile(|| nmse(&result, exact))?;
                 error += err;
                 let taken = self.steering.as_mut().and_then(|steering| steering.taken.last_mut());
                 taken.into_iter().for_each(|taken| taken.nmse = Some(err));
@@ -391,7 +436,7 @@ impl<L: Link> Bench<'_, L> {
             seconds_each,
             cpu_seconds: cpu / iters,
             algbw,
-            busbw: algbw * args.operation.bus_factor(self.world),
+            busbw: algbw * args.operation.bus_factor(self.sums.world),
             packets: total.packets,
             cut_share: share(total.cut),
             missing_share: share(total.missing),
@@ -466,24 +511,32 @@ impl<L: Link> Bench<'_, L> {
     /// Runs until an operation has ended. Others, which tell servers, may end well meanwhile; one that does not is what is wrong with this one.
     fn finish(&mut self, wanted: u32) -> Result<Outcome, Failure> {
         loop {
-            let Self { communicator, driver, publisher, tap, .. } = self;
-            let mut tapped = Tapped { application: communicator, tap };
-            let outcome = publisher.run(driver, u64::MAX, &mut tapped)?;
-            match outcome.ok_or_else(|| failed(anyhow!("operation {wanted} did not end")))? {
-                Ok(outcome) if outcome.number == wanted || outcome.result.is_err() => return Ok(outcome),
-                Ok(outcome) => {
-                    let now_ns = driver.now_ns();
-                    tap.on_operation(now_ns, ended(notice(&outcome), now_ns, &outcome)).map_err(failed)?;
-                }
-                Err(error) => {
-                    // The others are told, rather than left to wait.
-                    let now_ns = driver.now_ns();
-                    communicator.cancel(now_ns, wanted, driver.endpoint());
-                    driver.linger(QUIET_NS, LINGER_NS).map_err(failed)?;
-                    return Err(failed(error));
-                }
+            let outcome = self.drive(u64::MAX).inspect_err(|_| {
+                // The others are told, rather than left to wait.
+                let now_ns = self.driver.now_ns();
+                self.communicator.cancel(now_ns, wanted, self.driver.endpoint());
+                let _ = self.driver.linger(QUIET_NS, LINGER_NS);
+            })?;
+            let outcome = outcome.ok_or_else(|| failed(anyhow!("operation {wanted} did not end")))?;
+            if outcome.number == wanted || outcome.result.is_err() {
+                return Ok(outcome);
             }
+            self.note(outcome)?;
         }
+    }
+
+    /// Looks after the network until an operation has ended, or that time has come.
+    fn drive(&mut self, until_ns: u64) -> Result<Option<Outcome>, Failure> {
+        let Self { communicator, driver, publisher, tap, .. } = self;
+        let mut tapped = Tapped { application: communicator, tap };
+        publisher.run(driver, until_ns, &mut tapped)?.transpose().map_err(failed)
+    }
+
+    /// Takes note of an operation that has told servers something.
+    fn note(&mut self, outcome: Outcome) -> Result<(), Failure> {
+        let now_ns = self.driver.now_ns();
+        self.tap.on_operation(now_ns, ended(notice(&outcome), now_ns, &outcome)).map_err(failed)?;
+        outcome.result.map_err(failed)
     }
 
     /// Tells servers that nothing more comes.
@@ -497,9 +550,7 @@ impl<L: Link> Bench<'_, L> {
             let next = self.communicator.active().next();
             let Some(number) = next else { return Ok(()) };
             let outcome = self.finish(number)?;
-            let now_ns = self.driver.now_ns();
-            self.tap.on_operation(now_ns, ended(notice(&outcome), now_ns, &outcome)).map_err(failed)?;
-            outcome.result.map_err(failed)?;
+            self.note(outcome)?;
         }
     }
 }
