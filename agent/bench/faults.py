@@ -6,7 +6,7 @@ Needs root, iproute2, trimwire-agent, -switch and -controller (`cargo build --re
     sudo agent/bench/faults.py
 
 Four ranks live in network namespaces joined by a bridge, or by a trimwire-switch that `trimwire-controller run` programs. While `trimwire-agent perf`
-sums, a rank is killed or stopped, a link goes down, packets are lost, doubled and reordered, a stranger sends, the switch dies. Of each fault and way
+sums, a rank is killed or stopped, a link goes down, packets are lost, doubled and reordered, a stranger sends in the ranks' names, the switch dies. Of each fault and way
 (direct, ring, parameter server) the table says whether the sums were right, or which rank was named in every error, and the time from the fault until
 the last rank was gone, or from the beginning where nothing failed. Exit code 1: something hung, a sum was wrong, or somebody blamed the wrong rank.
 --output writes the table into a page, too. What a rank that hangs has to say, its metrics and errors, goes into a file in the current folder.
@@ -177,7 +177,15 @@ def down_for(seconds):
 
 
 def stranger(lab, _run):
-    lab.stranger(4, 9217)
+    return lab.stranger(4, 9217)
+
+
+def heard(results, sent):
+    """What ranks counted of a stranger's packets, and whether they looked at them: who speaks under a wrong incarnation is foreign, and nothing else is, so many of the control packets have to be."""
+    totals = [json.loads(result[1])["totals"] for result in results.values() if result and result[0] == 0]
+    foreign, malformed = (sum(total[name] for total in totals) for name in ("foreign", "malformed"))
+    said = ", ".join(f"{count} {what}" for what, count in sent.items())
+    return f"sent {said}; {foreign} counted as foreign, {malformed} as malformed", foreign >= sent["control"] / 2
 
 
 def restart_switch_after(seconds):
@@ -202,7 +210,7 @@ FAULTS = [
     Fault("link down for good", lambda lab, _run: lab.link(VICTIM, "down"), fails=True, ends=True),
     *(Fault(f"{share} % lost everywhere", extra=("--faults", f"drop={share / 100}")) for share in (0.01, 0.1, 1)),
     Fault("5 % doubled, 5 % reordered", extra=("--faults", "duplicate=0.05,reorder=0.05")),
-    Fault("a stranger's packets, 4 s", stranger),
+    Fault("a stranger in the ranks' names, 4 s", stranger),
     Fault("disk full for the transcript", extra=("--record", "/dev/full"), ways=("direct", "ring")),
     Fault("none, behind a switch that cuts", lab=Switched, operations=40),
     Fault("switch killed and started again", restart_switch_after(1), lab=Switched, operations=40),
@@ -217,7 +225,11 @@ def suffer(fault, way, options):
         since = time.monotonic() if fault.fails else run.started
         told = fault.inject(lab, run)
         early = not fault.fails and told is not None and any(child.poll() is not None for child in run.children.values())
-        text, good, took = judge(run, fault, run.end(), since)
+        results = run.end()
+        text, good, took = judge(run, fault, results, since)
+        if isinstance(told, dict):
+            told, reached = heard(results, told)
+            good &= reached
     if early:
         text, good = f"**over before the fault was: {text}**", False
     return f"| {fault.name} | {way} | {text}{f'; {told}' if told else ''} | {took:.1f} |", good
