@@ -198,7 +198,8 @@ fn bench<L: Link>(
     let (gradient, exact) = sums.of(most);
     // Ranks begin together: what one of them computes is in nobody else's time.
     let mtu = agree(&told(args, seed), &mut driver, &mut publisher)?;
-    if !agreed {
+    // Servers know what this has brought about, and not the rest of the rendezvous.
+    if !agreed || args.operation == Operation::PushPull {
         config.mtu = mtu.map_or(config.mtu, usize::from);
     }
     let communicator = Communicator::new(config);
