@@ -9,16 +9,36 @@ use half::{bf16, f16};
 use std::collections::BTreeMap;
 use trimwire_agent::collective::{ElementType, Memory, MessageId, Phase, shard_range};
 use trimwire_encoder::quantiser::distortion;
-use trimwire_encoder::{RowReceiver, nmse};
+use trimwire_encoder::{PLANES, RowReceiver, nmse};
 
 /// What a receiver held of a row.
 #[derive(Debug, Clone)]
 struct Held {
     /// Coordinates of the row, as the application has them, and as they were rotated.
     coordinates: usize,
-    padded: usize,
-    /// Of each packet: its coordinates, and planes held.
-    packets: Vec<(u32, u8)>,
+    padded: f64,
+    packets: Vec<Packet>,
+}
+
+/// What was held of a packet.
+#[derive(Debug, Clone)]
+struct Packet {
+    coordinates: f64,
+    planes: u8,
+    /// Of the plane behind those, which counts as missing, but is decoded as far as it goes.
+    part: f64,
+}
+
+impl Packet {
+    /// The share of the energy of its coordinates that is lost.
+    fn lost(&self) -> f64 {
+        let next = distortion(self.planes.saturating_add(1).min(PLANES));
+        distortion(self.planes) + self.part * (next - distortion(self.planes))
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.planes == 0 && self.part <= 0.0
+    }
 }
 
 /// Of one operation: (receiver, sender, phase, shard) → row → what was held.
@@ -28,11 +48,15 @@ pub(crate) struct Arrivals(BTreeMap<(usize, u16, Phase, u16), BTreeMap<usize, He
 impl Arrivals {
     pub(crate) fn note(&mut self, rank: usize, from: u16, message: u32, row: &RowReceiver) {
         let (layout, number) = (row.layout(), row.row());
-        let packets: Vec<(u32, u8)> = layout
-            .row_packets(number)
-            .map(|packet| (layout.packet_range(packet).len() as u32, row.coverage(packet)))
-            .collect();
-        let padded = packets.iter().map(|(coordinates, _)| *coordinates as usize).sum();
+        let codec = row.codec();
+        let held = |packet: usize| {
+            let (coordinates, planes) = (layout.packet_range(packet).len(), row.coverage(packet));
+            let rest = row.held(packet).unwrap_or(0).saturating_sub(codec.plane_offset(planes, coordinates));
+            let part = (rest as f64 / codec.plane_len(planes, coordinates).max(1) as f64).min(1.0);
+            Packet { coordinates: coordinates as f64, planes, part }
+        };
+        let packets: Vec<Packet> = layout.row_packets(number).map(held).collect();
+        let padded = packets.iter().map(|packet| packet.coordinates).sum();
         let held = Held { coordinates: layout.row_coordinates(number).len(), padded, packets };
         let MessageId { phase, shard, .. } = MessageId::from_u32(message);
         self.0.entry((rank, from, phase, shard)).or_default().insert(number, held);
@@ -43,7 +67,7 @@ impl Arrivals {
         let mine = self.0.range((rank, 0, Phase::ReduceScatter, 0)..(rank + 1, 0, Phase::ReduceScatter, 0));
         mine.map(|(_, rows)| {
             let packets = || rows.values().flat_map(|held| &held.packets);
-            (packets().filter(|(_, planes)| *planes == 0).count(), packets().count())
+            (packets().filter(|packet| packet.planes == 0).count(), packets().count())
         })
     }
 
@@ -52,7 +76,7 @@ impl Arrivals {
         let mine = self.0.range((rank, 0, Phase::ReduceScatter, 0)..(rank + 1, 0, Phase::ReduceScatter, 0));
         mine.flat_map(|(_, rows)| rows.values())
             .flat_map(|held| &held.packets)
-            .all(|(_, held)| *held >= planes)
+            .all(|packet| packet.planes >= planes)
     }
 
     /// Replicas that are to agree decode each packet at the least precision that any of them has.
@@ -65,13 +89,15 @@ impl Arrivals {
                 least
                     .iter_mut()
                     .zip(&held.packets)
-                    .for_each(|(least, (_, planes))| *least = (*least).min(*planes));
+                    .for_each(|(least, packet)| *least = (*least).min(packet.planes));
             }
         }
         for ((_, from, phase, shard), rows) in &mut self.0 {
             for (row, held) in rows.iter_mut().filter(|_| *phase == Phase::AllGather) {
                 let Some(least) = least.get(&(*from, *shard, *row)) else { continue };
-                held.packets.iter_mut().zip(least).for_each(|((_, planes), least)| *planes = *least);
+                held.packets.iter_mut().zip(least).for_each(|(packet, &least)| {
+                    (packet.planes, packet.part) = (least, 0.0);
+                });
             }
         }
     }
@@ -80,13 +106,13 @@ impl Arrivals {
 /// A row's share of the energy that is lost, and over how many coordinates chance evens out what that does: those concerned, or, where little is left, those that what is there is scaled from.
 fn lost(held: &Held) -> (f64, f64) {
     let (mut share, mut concerned, mut whole) = (0.0, 0.0, 0.0);
-    for &(coordinates, planes) in &held.packets {
-        let coordinates = f64::from(coordinates);
-        share += coordinates * distortion(planes);
-        concerned += if distortion(planes) > 0.0 { coordinates } else { 0.0 };
-        whole += if planes > 0 { coordinates } else { 0.0 };
+    for packet in &held.packets {
+        let lost = packet.lost();
+        share += packet.coordinates * lost;
+        concerned += if lost > 0.0 { packet.coordinates } else { 0.0 };
+        whole += if packet.planes > 0 { packet.coordinates } else { packet.part * packet.coordinates };
     }
-    (share / held.padded.max(1) as f64, concerned.min(whole).max(1.0))
+    (share / held.padded.max(1.0), concerned.min(whole).max(1.0))
 }
 
 /// A part of the squared error of a result, and how many coordinates it is spread over: what chance makes of it.
@@ -123,7 +149,7 @@ impl Walk<'_> {
 
     /// Whether all that was sent of a row is there.
     fn is_whole(&self, held: &Held) -> bool {
-        held.packets.iter().all(|(_, planes)| *planes >= self.plan.sent_planes())
+        held.packets.iter().all(|packet| packet.planes >= self.plan.sent_planes())
     }
 
     /// Energy of a coordinate of the sum of all ranks.
@@ -141,7 +167,7 @@ impl Walk<'_> {
             return sent;
         }
         let energy = sent.energy;
-        if held.packets.iter().all(|(_, planes)| *planes == 0) {
+        if held.packets.iter().all(Packet::is_nothing) {
             // Zeros: whatever was sent is missing, and whatever that lacked itself.
             let parts = vec![(self.whole() * self.coordinates as f64, self.coordinates as f64)];
             return Value { energy: 0.0, parts };
