@@ -87,8 +87,7 @@ impl Case {
         };
         let most = match shape {
             Shape::Usual => any_size(random, 1, 16),
-            Shape::Large => 1 + random.below(2),
-            Shape::Wide => 1 + random.below(2),
+            Shape::Large | Shape::Wide => 1 + random.below(2),
         };
         for _ in 0..most {
             let plan = case.plan(&shape, size, most, random);
@@ -179,11 +178,11 @@ impl Case {
                 .max()
                 .unwrap_or(0);
             faults.cut_to_at_least = random.below(whole as u64 + 1) as usize;
-            if random.chance(0.5) {
+            match random.below(4) {
                 // As a switch does: everything that is longer, to one size.
-                faults.cut_to_at_most = faults.cut_to_at_least;
-            } else if random.chance(0.5) {
-                faults.cut_to_at_least = 0;
+                0 | 1 => faults.cut_to_at_most = faults.cut_to_at_least,
+                2 => faults.cut_to_at_least = 0,
+                _ => {}
             }
         }
         // What never gets through ends in an error after a time that says nothing of the transport.

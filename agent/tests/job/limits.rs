@@ -81,13 +81,7 @@ impl<'a> Limits<'a> {
         let world = f64::from(self.case.world);
         match plan.algorithm {
             Algorithm::Ring => 2.0 * world,
-            Algorithm::Automatic => {
-                if plan.promise == Promise::Exact {
-                    2.0 * world
-                } else {
-                    4.0
-                }
-            }
+            Algorithm::Automatic if plan.promise == Promise::Exact => 2.0 * world,
             _ => 4.0,
         }
     }

@@ -5,7 +5,7 @@
 //!                                        Limits (time, control packets, memory) ─┘
 //!                                        Oracle (sums in f64, error that cuts cost) ┘
 //! ```
-#![allow(dead_code, reason = "the test and the example use parts")]
+#![allow(dead_code, unused_imports, reason = "the test and the example use parts")]
 
 mod case;
 mod draw;

@@ -172,12 +172,13 @@ impl<'a> Run<'a> {
         let next = FIRST + case.operations.len() as u32;
         for rank in ranks.clone() {
             let open: Vec<u32> = self.open[rank].keys().copied().filter(|&number| number != next).collect();
-            if !open.is_empty() && !(killed && culprit == Some(rank)) {
+            let gone = killed && culprit == Some(rank);
+            if !open.is_empty() && !gone {
                 let bound_ns = self.verdict.bound_ns;
                 self.wrong(format!("rank {rank}: operations {open:?} have not ended within {bound_ns} ns"));
             }
         }
-        self.judge(begun_ns, culprit);
+        self.judge(culprit);
         if self.verdict.wrong.is_empty() && !killed {
             for rank in ranks.clone() {
                 if !self.open[rank].contains_key(&next) {
@@ -203,17 +204,13 @@ impl<'a> Run<'a> {
         self.open[rank].insert(number, self.group.network.now_ns);
         if let Err(error) = self.group.start(rank, number, collective, &options) {
             self.open[rank].remove(&number);
-            // A rank that gave up an operation has told the others, some of whom had not begun it.
-            let told = self.case.trouble.culprit().is_some() || self.is_ahead(plan);
+            // A rank that gave up an operation has told the others, some of whom had not begun it; at a deadline the others may have ended it.
+            let told =
+                self.case.trouble.culprit().is_some() || matches!(plan.promise, Promise::BestEffort { .. });
             if !told {
                 self.wrong(format!("rank {rank}: operation {number} does not begin: {error}"));
             }
         }
-    }
-
-    /// Whether others may have ended an operation before somebody begins it.
-    fn is_ahead(&self, plan: &Plan) -> bool {
-        matches!(plan.promise, Promise::BestEffort { .. })
     }
 
     /// Something happens to a rank.
@@ -320,7 +317,7 @@ impl<'a> Run<'a> {
     }
 
     /// Every rank has the right sum of every operation, or the right error.
-    fn judge(&mut self, begun_ns: u64, culprit: Option<usize>) {
+    fn judge(&mut self, culprit: Option<usize>) {
         let case = self.case;
         let next = FIRST + case.operations.len() as u32;
         let mut by_number: BTreeMap<u32, Vec<(usize, Outcome)>> = BTreeMap::new();
@@ -350,7 +347,7 @@ impl<'a> Run<'a> {
                     }
                     continue;
                 }
-                if let Some(text) = self.broken_promise(plan, rank, &outcome, &arrivals, begun_ns) {
+                if let Some(text) = self.broken_promise(plan, rank, &outcome, &arrivals) {
                     self.wrong(format!("rank {rank}: operation {number}: {text}"));
                 }
                 let got = outcome.output.map(|memory| memory.to_f32());
@@ -378,7 +375,6 @@ impl<'a> Run<'a> {
         rank: usize,
         outcome: &Outcome,
         arrivals: &Arrivals,
-        _begun_ns: u64,
     ) -> Option<String> {
         match plan.promise {
             Promise::Bounded { loss } => {
