@@ -1,6 +1,6 @@
 # Every entry point of the project; `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust test-python test-torch test-gpu sanitize test-aarch64 client-tests lint bench p4 p4-check bmv2-tests mininet-test mininet-matrix deb man book deny
+.PHONY: help demo test test-rust test-python test-torch test-gpu soak sanitize test-aarch64 client-tests lint bench p4 p4-check bmv2-tests mininet-test mininet-matrix deb man book deny
 
 CARGO ?= cargo
 DEMO_FLAGS ?=
@@ -28,6 +28,9 @@ test-torch: ## the same with PyTorch, its backend and its hook (no part of test:
 
 test-gpu: ## kernels, collectives, CUDA graphs and streams on a GPU (no part of test; skipped loudly where nvidia-smi lists none)
 	python/test.sh gpu
+
+soak: ## 10,000 random jobs in virtual time, each within computed limits (no part of test: minutes; SOAK_FLAGS="--seed 7 --cases 1 --verbose" replays one)
+	$(CARGO) run --release --quiet -p trimwire-agent --example soak -- --failures . $(or $(SOAK_FLAGS),--short --cases 10000)
 
 sanitize: ## the codec's unit tests and fuzz targets under AddressSanitizer (skipped loudly where the toolchain has no runtime of it)
 	host-encoder/tests/sanitize.sh

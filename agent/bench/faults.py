@@ -6,7 +6,7 @@ Needs root, iproute2, trimwire-agent, -switch and -controller (`cargo build --re
     sudo agent/bench/faults.py
 
 Four ranks live in network namespaces joined by a bridge, or by a trimwire-switch that `trimwire-controller run` programs. While `trimwire-agent perf`
-sums, a rank is killed or stopped, a link goes down, packets are lost, doubled and reordered, a stranger sends, the switch dies. Of each fault and way
+sums, a rank is killed or stopped, a link goes down, packets are lost, doubled and reordered, a stranger sends in the ranks' names, the switch dies. Of each fault and way
 (direct, ring, parameter server) the table says whether the sums were right, or which rank was named in every error, and the time from the fault until
 the last rank was gone, or from the beginning where nothing failed. Exit code 1: something hung, a sum was wrong, or somebody blamed the wrong rank.
 --output writes the table into a page, too. What a rank that hangs has to say, its metrics and errors, goes into a file in the current folder.
@@ -20,6 +20,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -38,6 +39,12 @@ HOPS = {"direct": 2, "ring": 2 * (WORLD - 1), "servers": 2}
 """Most links that a part and its sum cross on the way to a rank, each of which may cut."""
 ONE_PLANE = 0.571
 """Share of a packet's energy that is lost with all planes but its signs: π/2 - 1 (docs/wire-format.md, §9)."""
+
+
+KEY = tempfile.NamedTemporaryFile(prefix="trimwire-key-")  # noqa: SIM115: as long as this process
+KEY.write(os.urandom(32))
+KEY.flush()
+"""Of sealed jobs."""
 
 
 class Run:
@@ -141,10 +148,12 @@ def percent(share):
 class Fault:
     """A fault that `inject`s itself, and may tell of it; `fails`: no sum is possible; `ends`: the victim is not judged."""
 
-    def __init__(self, name, inject=lambda lab, run: None, fails=False, ends=False, extra=(), ways=tuple(HOPS), lab=Bridge, operations=300):
+    def __init__(self, name, inject=lambda lab, run: None, fails=False, ends=False, extra=(), ways=tuple(HOPS), lab=Bridge, operations=300, size=None):
         self.name, self.inject, self.fails, self.ends, self.extra, self.ways, self.lab = name, inject, fails, ends, extra, ways, lab
         self.operations = operations
         """Enough to be in the middle of them after a second."""
+        self.size = size
+        """Of the tensor; None: as --bytes says."""
 
 
 def child_of(run):
@@ -177,7 +186,15 @@ def down_for(seconds):
 
 
 def stranger(lab, _run):
-    lab.stranger(4, 9217)
+    return lab.stranger(4, 9217)
+
+
+def heard(results, sent):
+    """What ranks counted of a stranger's packets, and whether they looked at them: who speaks under a wrong incarnation is foreign (in a sealed job without its tag: unsealed), and nothing else is; most of the control packets have to be."""
+    totals = [json.loads(result[1])["totals"] for result in results.values() if result and result[0] == 0]
+    foreign, malformed, unsealed = (sum(total[name] for total in totals) for name in ("foreign", "malformed", "unsealed"))
+    said = ", ".join(f"{count} {what}" for what, count in sent.items())
+    return f"sent {said}; {foreign} counted as foreign, {unsealed} as unsealed, {malformed} as malformed", foreign + unsealed >= sent["control"] / 2
 
 
 def restart_switch_after(seconds):
@@ -202,7 +219,9 @@ FAULTS = [
     Fault("link down for good", lambda lab, _run: lab.link(VICTIM, "down"), fails=True, ends=True),
     *(Fault(f"{share} % lost everywhere", extra=("--faults", f"drop={share / 100}")) for share in (0.01, 0.1, 1)),
     Fault("5 % doubled, 5 % reordered", extra=("--faults", "duplicate=0.05,reorder=0.05")),
-    Fault("a stranger's packets, 4 s", stranger),
+    *(Fault(f"{name}, 64 MiB", extra=extra, operations=5, size="64M") for name, extra in (("none", ()), ("30 % cut", ("--faults", "cut=0.3")), ("1 % lost everywhere", ("--faults", "drop=0.01")))),
+    Fault("a stranger in the ranks' names, 4 s", stranger),
+    Fault("a stranger in the ranks' names, 4 s, sealed job", stranger, extra=("--seal-key", KEY.name), ways=("direct", "ring")),
     Fault("disk full for the transcript", extra=("--record", "/dev/full"), ways=("direct", "ring")),
     Fault("none, behind a switch that cuts", lab=Switched, operations=40),
     Fault("switch killed and started again", restart_switch_after(1), lab=Switched, operations=40),
@@ -212,12 +231,16 @@ FAULTS = [
 def suffer(fault, way, options):
     """One row of the table, and whether it keeps what is promised."""
     with fault.lab(options.programs, WORLD) as lab:
-        run = Run(lab, str(options.programs / "trimwire-agent"), way, options.bytes, fault)
+        run = Run(lab, str(options.programs / "trimwire-agent"), way, fault.size or options.bytes, fault)
         time.sleep(1)
         since = time.monotonic() if fault.fails else run.started
         told = fault.inject(lab, run)
         early = not fault.fails and told is not None and any(child.poll() is not None for child in run.children.values())
-        text, good, took = judge(run, fault, run.end(), since)
+        results = run.end()
+        text, good, took = judge(run, fault, results, since)
+        if isinstance(told, dict):
+            told, reached = heard(results, told)
+            good &= reached
     if early:
         text, good = f"**over before the fault was: {text}**", False
     return f"| {fault.name} | {way} | {text}{f'; {told}' if told else ''} | {took:.1f} |", good

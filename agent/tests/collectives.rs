@@ -274,33 +274,6 @@ proptest! {
     }
 }
 
-#[test]
-fn operations_of_all_kinds_run_at_once() {
-    let mut group = Group::new(3, Faults { jitter_ns: 50_000, ..Faults::NONE }, 1, Reliability::Full, 10);
-    let options = |class| full(|options| options.layer_class = class);
-    let part = |rank: usize, number: u32| values(rank, 20_000, u64::from(number));
-    for rank in 0..3 {
-        for number in 0..6 {
-            let tensor = Memory::from_vec(part(rank, number));
-            let collective = if number % 2 == 0 {
-                Collective::AllReduce { tensor }
-            } else {
-                Collective::Broadcast { tensor, root: (number % 3) as u16 }
-            };
-            group.start(rank, number, collective, &options(7 - number as u8)).expect("valid");
-        }
-    }
-    let outcomes = group.run(60 * SECOND);
-    assert_eq!(outcomes.len(), 18);
-    for (_, outcome) in outcomes {
-        let number = outcome.number;
-        let parts: Vec<_> = (0..3).map(|rank| part(rank, number)).collect();
-        let expected = if number % 2 == 0 { sum(&parts) } else { parts[number as usize % 3].clone() };
-        assert!(nmse(&outcome.into_f32().expect("a vector"), &expected) < 1e-12);
-    }
-    assert!(group.is_quiet());
-}
-
 /// Runs all ranks' operations in one thread, but their tasks in `threads` others, in whatever order these finish.
 fn with_threads(threads: usize, seed: u64) -> Vec<Vec<u32>> {
     let mut group = Group::new(3, Faults::NONE, 1, Reliability::Full, 12);

@@ -307,6 +307,14 @@ impl Group {
         wait(py, answer)
     }
 
+    /// For tests: the network's thread panics.
+    fn _panic(&self) {
+        if let Some(threads) = &*lock(&self.threads) {
+            let _ = threads.commands.send(Command::Panic);
+            self.wake.wake();
+        }
+    }
+
     /// Gives up what is under way, and ends.
     fn close(&self, py: Python<'_>) {
         let threads = lock(&self.threads).take();

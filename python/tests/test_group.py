@@ -110,6 +110,25 @@ def test_a_wait_may_be_short_and_what_is_under_way_when_a_group_closes_fails() -
         first.all_reduce(np.ones(1, dtype=np.float32))
 
 
+def test_a_panic_of_the_network_thread_fails_what_is_under_way_and_what_comes_later_by_name() -> None:
+    groups = [trimwire.Group("127.0.0.1") for _ in range(2)]
+    group = groups[0].connect(0, [each.address for each in groups])
+    works = [group.all_reduce(np.ones(length, dtype=np.float32)) for length in (1, 300_000)]
+    called = threading.Event()
+    works[0].then(called.set)
+    assert group._group is not None
+    group._group._panic()
+    works.append(group.all_reduce(np.ones(100, dtype=np.float32)))
+    for work in works:
+        with pytest.raises(trimwire.TransportError, match="network's thread panicked.*: a test asked for it"):
+            work.wait(30)
+    assert called.wait(30)
+    with pytest.raises(trimwire.TransportError, match="panicked"):
+        group.all_reduce(np.ones(100, dtype=np.float32)).wait(30)
+    for each in groups:
+        each.close()
+
+
 def test_tensors_live_as_long_as_they_are_needed() -> None:
     def work(group: trimwire.Group, rank: int) -> None:
         # Nobody else holds these.

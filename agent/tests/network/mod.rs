@@ -30,6 +30,8 @@ pub(crate) struct Faults {
     pub(crate) cut: f64,
     /// A cut leaves at least so many bytes of the payload.
     pub(crate) cut_to_at_least: usize,
+    /// And at most so many.
+    pub(crate) cut_to_at_most: usize,
     /// DSCP of what was cut.
     pub(crate) trimmed_dscp: u8,
     pub(crate) duplicate: f64,
@@ -44,6 +46,7 @@ impl Faults {
         drop_control: 0.0,
         cut: 0.0,
         cut_to_at_least: 0,
+        cut_to_at_most: usize::MAX,
         trimmed_dscp: 35,
         duplicate: 0.0,
     };
@@ -339,7 +342,7 @@ impl Network {
         }
         if kind == Kind::Data as u8 && self.random.chance(self.faults.cut) {
             let least = self.faults.cut_to_at_least.min(datagram.payload.len());
-            let room = datagram.payload.len() - least;
+            let room = self.faults.cut_to_at_most.min(datagram.payload.len()).max(least) - least;
             datagram.payload.truncate(least + self.random.below(room as u64 + 1) as usize);
             datagram.tos = self.faults.trimmed_dscp << 2 | datagram.tos & 3;
         }

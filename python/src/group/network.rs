@@ -7,8 +7,10 @@ use super::totals::Totals;
 use super::work::{Ending, State};
 use crate::transcript::operation;
 use pyo3::prelude::*;
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex};
@@ -25,9 +27,15 @@ const LINGER_NS: u64 = 2_000_000_000;
 
 /// What the network's thread is asked for.
 pub(super) enum Command {
-    Start { collective: Box<Collective>, options: Options, state: Arc<State> },
+    Start {
+        collective: Box<Collective>,
+        options: Options,
+        state: Arc<State>,
+    },
     Epoch(Request),
     Stop,
+    /// For tests: what a defect of this program does.
+    Panic,
 }
 
 /// What is left of an operation for who may wait for the interpreter.
@@ -135,9 +143,13 @@ impl Application<()> for App {
                     self.next = self.next.wrapping_add(1);
                     let record =
                         self.tap.is_used().then(|| (operation(number, &collective, &options), now_ns));
-                    match self.communicator.start(now_ns, number, *collective, options, endpoint) {
-                        Ok(()) => drop(self.pending.insert(number, Pending { state, record })),
-                        Err(error) => self.fail(state, error.to_string()),
+                    // Before anything can go wrong with it: whoever waits is told.
+                    self.pending.insert(number, Pending { state, record });
+                    let begun = self.communicator.start(now_ns, number, *collective, options, endpoint);
+                    if let Err(error) = begun
+                        && let Some(Pending { state, .. }) = self.pending.remove(&number)
+                    {
+                        self.fail(state, error.to_string());
                     }
                 }
                 Command::Epoch(request) => {
@@ -151,16 +163,19 @@ impl Application<()> for App {
                         self.communicator.cancel(now_ns, number, endpoint);
                     }
                 }
+                #[expect(clippy::panic, reason = "tests ask for it")]
+                Command::Panic => panic!("a test asked for it"),
             }
         }
         if let Some(first) = self.waiting.settle(&mut self.communicator, &self.place) {
             self.next = first;
         }
         while let Some(outcome) = self.communicator.poll_outcome(now_ns, endpoint) {
-            if let Some(Pending { state, record }) = self.pending.remove(&outcome.number) {
-                if let Some((record, begun)) = record {
-                    let _ = self.tap.on_operation(now_ns, record.ended(begun, &outcome));
-                }
+            let record = self.pending.get_mut(&outcome.number).and_then(|pending| pending.record.take());
+            if let Some((record, begun)) = record {
+                let _ = self.tap.on_operation(now_ns, record.ended(begun, &outcome));
+            }
+            if let Some(Pending { state, .. }) = self.pending.remove(&outcome.number) {
                 self.finish(now_ns, state, outcome);
             }
         }
@@ -173,26 +188,42 @@ impl Application<()> for App {
 }
 
 pub(super) fn run(mut driver: Driver<UdpLink>, mut app: App, recorded: &Mutex<Option<Written>>) {
-    if let Err(error) = driver.run(u64::MAX, &mut app) {
-        for Pending { state, .. } in std::mem::take(&mut app.pending).into_values() {
-            app.fail(state, error.to_string());
+    // Whoever waits is told of a defect of this program, too, rather than left to wait.
+    let ended = catch_unwind(AssertUnwindSafe(|| driver.run(u64::MAX, &mut app)));
+    let error = match ended {
+        Ok(Ok(_)) => {
+            // Others may not have heard that they are done.
+            let _ = driver.linger(QUIET_NS, LINGER_NS);
+            *lock(recorded) = app.tap.finish();
+            return;
         }
-        app.waiting.fail(&error.to_string());
-        // Whoever comes later hears the same.
-        while let Ok(command) = app.commands.recv() {
-            match command {
-                Command::Start { state, .. } => app.fail(state, error.to_string()),
-                // Who waits for an answer hears that there is none.
-                Command::Epoch(_) => {}
-                Command::Stop => break,
-            }
+        Ok(Err(error)) => error.to_string(),
+        Err(panic) => {
+            format!("the network's thread panicked, which is a defect of Trimwire: {}", said(&*panic))
         }
-        *lock(recorded) = app.tap.finish();
-        return;
+    };
+    // Its codec threads work on tensors that whoever is told takes back.
+    drop(driver);
+    for Pending { state, .. } in std::mem::take(&mut app.pending).into_values() {
+        app.fail(state, error.clone());
     }
-    // Others may not have heard that they are done.
-    let _ = driver.linger(QUIET_NS, LINGER_NS);
+    app.waiting.fail(&error);
+    // Whoever comes later hears the same.
+    while let Ok(command) = app.commands.recv() {
+        match command {
+            Command::Start { state, .. } => app.fail(state, error.clone()),
+            Command::Stop => break,
+            // Who waits for an answer hears that there is none.
+            Command::Epoch(_) | Command::Panic => {}
+        }
+    }
     *lock(recorded) = app.tap.finish();
+}
+
+/// What a panic said.
+fn said(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("it did not say why")
 }
 
 /// Frees tensors, and calls back.

@@ -25,7 +25,9 @@ use trimwire_encoder::{Decoding, nmse};
 
 const QUIET_NS: u64 = 300_000_000;
 const LINGER_NS: u64 = 10_000_000_000;
-/// Number of the first operation that is measured: 0 is the ranks' agreement, where a rendezvous has not brought it about.
+/// While something is computed it is looked so often whether that is done.
+const LOOK_NS: u64 = 200_000;
+/// Number of the first operation that is measured: 0 is the ranks' agreement.
 const FIRST: u32 = 1;
 
 /// One size.
@@ -102,7 +104,7 @@ fn operation(args: &PerfArgs, number: u32, coordinates: usize) -> OperationRecor
     OperationRecord::new(number, args.operation.name(), coordinates, &options(args))
 }
 
-/// What all ranks have to be told alike, where no rendezvous has found out.
+/// What all ranks have to be told alike.
 fn told(args: &PerfArgs, seed: u64) -> Terms {
     let options = options(args);
     let loss = if args.link.reliable { 0.0 } else { args.link.loss };
@@ -164,7 +166,6 @@ fn measure(args: &PerfArgs) -> Result<bool, Failure> {
             "rank {rank} is among --servers: `trimwire-agent serve` is what it runs"
         )));
     }
-    let agrees = !agreed || args.operation == Operation::PushPull;
     let mut tap = args.transcript.files().tap(&Header { job, rank, world, seed })?;
     if let Some(replay) = tap.replay() {
         // Before the first packet: a run that cannot be repeated does not begin.
@@ -182,11 +183,11 @@ fn measure(args: &PerfArgs) -> Result<bool, Failure> {
         config.mtu = mtu.into();
     }
     match args.transcript.faults {
-        None => bench(args, config, start(endpoint, link), tap, agrees),
+        None => bench(args, config, start(endpoint, link), tap, agreed),
         Some(FaultShares(faults)) => {
             let trimmed = endpoint.dscp.trimmed;
             let link = Misbehaving::new(link, faults, seed ^ u64::from(rank) << 32, trimmed);
-            bench(args, config, start(endpoint, link), tap, agrees)
+            bench(args, config, start(endpoint, link), tap, agreed)
         }
     }
 }
@@ -196,13 +197,18 @@ fn bench<L: Link>(
     mut config: CommunicatorConfig,
     mut driver: Driver<L>,
     tap: Tap,
-    agrees: bool,
+    agreed: bool,
 ) -> Result<bool, Failure> {
     let (rank, world, seed) = (config.rank, config.world, config.job_seed);
     driver.set_threads(args.threads.unwrap_or_else(default_threads)).map_err(failed)?;
     let mut publisher = Publisher::start(args.link.metrics)?;
-    if agrees {
-        let mtu = agree(&told(args, seed), &mut driver, &mut publisher)?;
+    let sums = Sums { args, rank, members: (0..world).collect(), seed };
+    let most = args.coordinates().max().unwrap_or(0);
+    let (gradient, exact) = sums.of(most);
+    // Ranks begin together: what one of them computes is in nobody else's time.
+    let mtu = agree(&told(args, seed), &mut driver, &mut publisher)?;
+    // Servers know what this has brought about, and not the rest of the rendezvous.
+    if !agreed || args.operation == Operation::PushPull {
         config.mtu = mtu.map_or(config.mtu, usize::from);
     }
     let communicator = Communicator::new(config);
@@ -210,9 +216,9 @@ fn bench<L: Link>(
     let steering = steering.transpose()?;
     let mut bench = Bench {
         args,
-        rank,
-        members: (0..world).collect(),
-        seed,
+        sums,
+        gradient,
+        exact,
         communicator,
         driver,
         publisher,
@@ -252,11 +258,10 @@ fn bench<L: Link>(
 
 struct Bench<'a, L> {
     args: &'a PerfArgs,
-    /// As it was started.
-    rank: u16,
-    /// Ranks of this epoch, likewise.
-    members: Vec<u16>,
-    seed: u64,
+    sums: Sums<'a>,
+    /// This rank's part of the largest size, and what comes of it: shorter ones are its beginning.
+    gradient: Vec<f32>,
+    exact: Option<Vec<f32>>,
     communicator: Communicator,
     driver: Driver<L>,
     publisher: Publisher,
@@ -294,11 +299,54 @@ fn coordinates(bytes: u64) -> usize {
     (bytes as usize / 4).max(1)
 }
 
-impl<L: Link> Bench<'_, L> {
+/// What ranks put in, and what is to come of it.
+#[derive(Clone)]
+struct Sums<'a> {
+    args: &'a PerfArgs,
+    /// As it was started.
+    rank: u16,
+    /// Ranks of this epoch, likewise.
+    members: Vec<u16>,
+    seed: u64,
+}
+
+impl Sums<'_> {
     fn gradient(&self, coordinates: usize, rank: u16) -> Vec<f32> {
         gradient::gaussian(coordinates, self.seed, rank, 0)
     }
 
+    /// This rank's gradient, and what comes of all of them at any rank, exactly; `None` where that depends on how many coordinates are each rank's.
+    fn of(&self, coordinates: usize) -> (Vec<f32>, Option<Vec<f32>>) {
+        (self.gradient(coordinates, self.rank), self.sum(coordinates))
+    }
+
+    fn sum(&self, coordinates: usize) -> Option<Vec<f32>> {
+        match self.args.operation {
+            Operation::AllGather => None,
+            Operation::Broadcast => Some(self.gradient(coordinates, self.args.root)),
+            _ => {
+                let mut exact = vec![0.0_f32; coordinates];
+                for &rank in self.members.iter().filter(|rank| !self.args.servers.contains(rank)) {
+                    let part = self.gradient(coordinates, rank);
+                    exact.iter_mut().zip(&part).for_each(|(sum, value)| *sum += value);
+                }
+                Some(exact)
+            }
+        }
+    }
+
+    /// What is gathered.
+    fn gathered(&self, coordinates: usize) -> Vec<f32> {
+        let world = self.members.len() as u16;
+        let shard = |(place, &rank)| {
+            let range = shard_range(coordinates, world, place);
+            self.gradient(range.end, rank).get(range).map(<[f32]>::to_vec)
+        };
+        (0..).zip(&self.members).filter_map(shard).flatten().collect()
+    }
+}
+
+impl<L: Link> Bench<'_, L> {
     /// Which of the tensor is this rank's.
     fn own(&self, coordinates: usize) -> std::ops::Range<usize> {
         let config = self.communicator.config();
@@ -306,35 +354,43 @@ impl<L: Link> Bench<'_, L> {
     }
 
     /// What this rank is to have after the operation, exactly; `None` where it is to have nothing.
-    fn expected(&self, coordinates: usize) -> Option<Vec<f32>> {
-        let Self { args, members, .. } = self;
-        let own = self.own(coordinates);
-        let sum = || {
-            let mut exact = vec![0.0_f32; coordinates];
-            for &rank in members.iter().filter(|rank| !args.servers.contains(rank)) {
-                let part = self.gradient(coordinates, rank);
-                exact.iter_mut().zip(&part).for_each(|(sum, value)| *sum += value);
-            }
-            exact
+    fn expected(&mut self, coordinates: usize) -> Result<Option<Vec<f32>>, Failure> {
+        let args = self.args;
+        let range = match args.operation {
+            Operation::ReduceScatter => self.own(coordinates),
+            Operation::Reduce if self.sums.rank != args.root => return Ok(None),
+            _ => 0..coordinates,
         };
-        match args.operation {
-            Operation::AllReduce | Operation::PushPull => Some(sum()),
-            Operation::ReduceScatter => sum().get(own).map(<[f32]>::to_vec),
-            Operation::AllGather => {
-                let world = members.len() as u16;
-                let shard = |(place, &rank)| {
-                    let range = shard_range(coordinates, world, place);
-                    self.gradient(coordinates, rank).get(range).map(<[f32]>::to_vec)
-                };
-                Some((0..).zip(members).filter_map(shard).flatten().collect())
-            }
-            Operation::Broadcast => Some(self.gradient(coordinates, args.root)),
-            Operation::Reduce => (self.rank == args.root).then(sum),
+        if let Some(exact) = &self.exact {
+            return Ok(exact.get(range).map(<[f32]>::to_vec));
         }
+        let sums = self.sums.clone();
+        self.meanwhile(|| sums.gathered(coordinates)).map(Some)
+    }
+
+    /// Other ranks sum than before.
+    fn reckon(&mut self) -> Result<(), Failure> {
+        let (sums, most) = (self.sums.clone(), self.gradient.len());
+        self.exact = self.meanwhile(|| sums.sum(most))?;
+        Ok(())
+    }
+
+    /// Computes something on another thread while this one looks after the network: others may not have heard yet that they are done.
+    fn meanwhile<R: Send>(&mut self, compute: impl FnOnce() -> R + Send) -> Result<R, Failure> {
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(compute);
+            while !thread.is_finished() {
+                let until_ns = self.driver.now_ns().saturating_add(LOOK_NS);
+                if let Some(ended) = self.drive(until_ns)? {
+                    self.note(ended)?;
+                }
+            }
+            thread.join().map_err(|_| failed(anyhow!("the thread that works out what is right panicked")))
+        })
     }
 
     fn collective(&self, gradient: &[f32]) -> Collective {
-        let Self { args, .. } = self;
+        let args = self.args;
         let own = self.own(gradient.len());
         // A root that has died ends the job before this.
         let root = self.communicator.epoch().place(args.root).unwrap_or(u16::MAX);
@@ -362,18 +418,17 @@ impl<L: Link> Bench<'_, L> {
         let args = self.args;
         let coordinates = coordinates(bytes);
         let mut results = Sha256::new();
-        let gradient = self.gradient(coordinates, self.rank);
-        let mut exact = self.expected(coordinates);
+        let mut exact = self.expected(coordinates)?;
         let mut total = OutcomeStats::default();
         let mut error = 0.0;
         let mut durations_ns = Vec::new();
         let (mut cpu, mut cpu_before) = (0.0, cpu_seconds());
         let mut iteration = 0;
         while iteration < args.warmup_iters + args.iters {
-            let collective = self.collective(&gradient);
+            let collective = self.collective(self.gradient.get(..coordinates).unwrap_or_default());
             let Some((outcome, told)) = self.one(collective, coordinates, &mut results)? else {
-                // Of other ranks than before.
-                exact = self.expected(coordinates);
+                self.reckon()?;
+                exact = self.expected(coordinates)?;
                 cpu_before = cpu_seconds();
                 continue;
             };
@@ -394,7 +449,7 @@ impl<L: Link> Bench<'_, L> {
             total.missing += outcome.stats.missing;
             total.repaired += outcome.stats.repaired;
             if let Some((result, exact)) = outcome.into_f32().zip(exact.as_ref()) {
-                let err = nmse(&result, exact);
+                let err = self.meanwhile(|| nmse(&result, exact))?;
                 error += err;
                 let taken = self.steering.as_mut().and_then(|steering| steering.taken.last_mut());
                 taken.into_iter().for_each(|taken| taken.nmse = Some(err));
@@ -424,7 +479,7 @@ impl<L: Link> Bench<'_, L> {
             seconds_each,
             cpu_seconds: cpu / iters,
             algbw,
-            busbw: algbw * args.operation.bus_factor(self.members.len() as u16),
+            busbw: algbw * args.operation.bus_factor(self.sums.members.len() as u16),
             packets: total.packets,
             cut_share: share(total.cut),
             missing_share: share(total.missing),
@@ -513,24 +568,32 @@ impl<L: Link> Bench<'_, L> {
     /// Runs until an operation has ended. Others, which tell servers, may end well meanwhile; one that does not is what is wrong with this one.
     fn finish(&mut self, wanted: u32) -> Result<Outcome, Failure> {
         loop {
-            let Self { communicator, driver, publisher, tap, .. } = self;
-            let mut tapped = Tapped { application: communicator, tap };
-            let outcome = publisher.run(driver, u64::MAX, &mut tapped)?;
-            match outcome.ok_or_else(|| failed(anyhow!("operation {wanted} did not end")))? {
-                Ok(outcome) if outcome.number == wanted || outcome.result.is_err() => return Ok(outcome),
-                Ok(outcome) => {
-                    let now_ns = driver.now_ns();
-                    tap.on_operation(now_ns, ended(notice(&outcome), now_ns, &outcome)).map_err(failed)?;
-                }
-                Err(error) => {
-                    // The others are told, rather than left to wait.
-                    let now_ns = driver.now_ns();
-                    communicator.cancel(now_ns, wanted, driver.endpoint());
-                    driver.linger(QUIET_NS, LINGER_NS).map_err(failed)?;
-                    return Err(failed(error));
-                }
+            let outcome = self.drive(u64::MAX).inspect_err(|_| {
+                // The others are told, rather than left to wait.
+                let now_ns = self.driver.now_ns();
+                self.communicator.cancel(now_ns, wanted, self.driver.endpoint());
+                let _ = self.driver.linger(QUIET_NS, LINGER_NS);
+            })?;
+            let outcome = outcome.ok_or_else(|| failed(anyhow!("operation {wanted} did not end")))?;
+            if outcome.number == wanted || outcome.result.is_err() {
+                return Ok(outcome);
             }
+            self.note(outcome)?;
         }
+    }
+
+    /// Looks after the network until an operation has ended, or that time has come.
+    fn drive(&mut self, until_ns: u64) -> Result<Option<Outcome>, Failure> {
+        let Self { communicator, driver, publisher, tap, .. } = self;
+        let mut tapped = Tapped { application: communicator, tap };
+        publisher.run(driver, until_ns, &mut tapped)?.transpose().map_err(failed)
+    }
+
+    /// Takes note of an operation that has told servers something.
+    fn note(&mut self, outcome: Outcome) -> Result<(), Failure> {
+        let now_ns = self.driver.now_ns();
+        self.tap.on_operation(now_ns, ended(notice(&outcome), now_ns, &outcome)).map_err(failed)?;
+        outcome.result.map_err(failed)
     }
 
     /// Tells servers that nothing more comes.
@@ -547,9 +610,7 @@ impl<L: Link> Bench<'_, L> {
             let next = self.communicator.active().next();
             let Some(number) = next else { return Ok(()) };
             let outcome = self.finish(number)?;
-            let now_ns = self.driver.now_ns();
-            self.tap.on_operation(now_ns, ended(notice(&outcome), now_ns, &outcome)).map_err(failed)?;
-            outcome.result.map_err(failed)?;
+            self.note(outcome)?;
         }
     }
 }

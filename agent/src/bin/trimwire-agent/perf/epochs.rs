@@ -42,7 +42,7 @@ impl<L: Link> Bench<'_, L> {
         let began_ns = self.driver.now_ns();
         tracing::warn!("{because}: the ranks agree on who is left");
         // Each time one more rank has died meanwhile.
-        for _ in 0..=self.members.len() {
+        for _ in 0..=self.sums.members.len() {
             let epoch = self.shrink()?;
             let seconds = self.driver.now_ns().saturating_sub(began_ns) as f64 / 1e9;
             let Epoch { number: epoch, members, .. } = epoch;
@@ -70,7 +70,7 @@ impl<L: Link> Bench<'_, L> {
                 "rank {root}, the operation's root, is not among those that are left"
             )));
         }
-        self.members.clone_from(&epoch.members);
+        self.sums.members.clone_from(&epoch.members);
         self.number = epoch.first;
         Ok(epoch)
     }
@@ -79,7 +79,7 @@ impl<L: Link> Bench<'_, L> {
     fn catch_up(&mut self) -> Result<bool, Failure> {
         // As few as are done are counted exactly by a float.
         let input = Memory::from_vec(vec![self.done as f32]);
-        let output = Memory::from_vec(vec![0.0_f32; self.members.len()]);
+        let output = Memory::from_vec(vec![0.0_f32; self.sums.members.len()]);
         // One coordinate a rank.
         let gather = Collective::AllGather { input, output };
         let Some(told) = self.attempt(gather, Options { exact: true, ..Options::default() })? else {
@@ -88,8 +88,8 @@ impl<L: Link> Bench<'_, L> {
         let told = told.into_f32().unwrap_or_default();
         let least = told.iter().map(|&done| done as usize).min().unwrap_or(self.done);
         for at in least..self.done {
-            let gradient = self.gradient(self.args.coordinates_of(at), self.rank);
-            let collective = self.collective(&gradient);
+            let coordinates = self.args.coordinates_of(at);
+            let collective = self.collective(self.gradient.get(..coordinates).unwrap_or_default());
             if self.attempt(collective, super::options(self.args))?.is_none() {
                 return Ok(false);
             }
@@ -112,7 +112,7 @@ impl<L: Link> Bench<'_, L> {
 
     /// Waits until every rank has all its results: one that is gone can be of no help to those that have to do something again.
     pub(super) fn part(&mut self) {
-        for _ in 0..=self.members.len() {
+        for _ in 0..=self.sums.members.len() {
             let tensor = Memory::from_vec(vec![0.0_f32]);
             let exact = Options { exact: true, ..Options::default() };
             match self.attempt(Collective::AllReduce { tensor }, exact) {
