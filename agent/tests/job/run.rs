@@ -13,7 +13,7 @@ use trimwire_agent::collective::{
 use trimwire_agent::endpoint::{Endpoint, EndpointConfig, EndpointStats, Event, Reliability};
 use trimwire_agent::rate::{DctcpConfig, RateConfig};
 use trimwire_agent::transfer::TransferError;
-use trimwire_encoder::{Decoding, Header, Prefix, SealKey};
+use trimwire_encoder::{Decoding, Prefix, SealKey};
 
 /// Number of the first operation; the one before it makes the ranks meet.
 const FIRST: u32 = 1;
@@ -39,11 +39,12 @@ pub(crate) struct Verdict {
 
 /// A datagram that left.
 fn line((at_ns, from, datagram): &(u64, usize, Datagram)) -> String {
-    let Ok(prefix) = Prefix::parse(&datagram.payload) else { return String::new() };
+    let header = datagram.header().ok();
+    let prefix = header.map(|header| header.prefix).or_else(|| Prefix::parse(&datagram.payload).ok());
+    let Some(prefix) = prefix else { return format!("{at_ns} {from} > ? {} bytes", datagram.payload.len()) };
     let MessageId { number, phase, shard } = MessageId::from_u32(prefix.message);
     let (to, kind, bytes) = (datagram.to, prefix.kind, datagram.payload.len());
-    let packet = Header::parse(&datagram.payload)
-        .map(|header| format!(" packet {} from plane {}", header.index, header.first_plane));
+    let packet = header.map(|header| format!(" packet {} from plane {}", header.index, header.first_plane));
     format!(
         "{at_ns} {from} > {to} {kind:?} {number} {phase} {shard}, {bytes} bytes{}",
         packet.unwrap_or_default()
