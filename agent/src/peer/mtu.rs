@@ -56,6 +56,8 @@ pub(super) struct PathMtu {
     size: Option<u16>,
     /// Something of the least size, or longer, was answered.
     proven: bool,
+    /// The last search ended without any answer, and there has been none since.
+    too_small: bool,
     stage: Stage,
     /// Of the questions since the latest doubt: answers to older ones say nothing.
     sequence: u32,
@@ -73,6 +75,7 @@ impl PathMtu {
             told: None,
             size: None,
             proven: false,
+            too_small: false,
             stage: Stage::Idle,
             sequence: 0,
             due: Vec::new(),
@@ -111,7 +114,7 @@ impl PathMtu {
 
     /// Whether not even the least gets through, as far as is known.
     pub(super) fn is_too_small(&self) -> bool {
-        self.stage == Stage::Done && !self.proven
+        self.too_small
     }
 
     /// Number of the questions that are due.
@@ -196,7 +199,7 @@ impl PathMtu {
         if sequence != self.sequence || self.most().is_none_or(|most| size > most) || size < LEAST {
             return;
         }
-        self.proven = true;
+        (self.proven, self.too_small) = (true, false);
         match &mut self.stage {
             Stage::Round { asked, best, floor, .. } => {
                 let longest = best.unwrap_or(0).max(size).max(floor.unwrap_or(0));
@@ -235,12 +238,11 @@ impl PathMtu {
                 }
                 let low = best.or(*floor);
                 let high = asked.iter().copied().filter(|&size| size > low.unwrap_or(0)).min();
-                match (low, high) {
-                    (Some(low), Some(high)) => self.halve(now_ns, low, high, wait_ns(0)),
-                    _ => {
-                        self.size = Some(LEAST);
-                        self.done(now_ns);
-                    }
+                if let (Some(low), Some(high)) = (low, high) {
+                    self.halve(now_ns, low, high, wait_ns(0));
+                } else {
+                    self.size = low.or(Some(LEAST));
+                    self.done(now_ns);
                 }
             }
             Stage::Halving { low, high, times } => {
@@ -270,6 +272,7 @@ impl PathMtu {
 
     fn done(&mut self, now_ns: u64) {
         self.stage = Stage::Done;
+        self.too_small = !self.proven;
         (self.timer_ns, self.due) = (None, Vec::new());
         self.raise_ns = now_ns.saturating_add(if self.proven { RAISE_NS } else { RETRY_NS });
     }

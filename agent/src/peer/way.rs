@@ -2,7 +2,9 @@
 
 use super::timers::Timer;
 use super::{Context, Due, Peer};
+use crate::config::MTU_LEAST;
 use crate::outcome::TransferError;
+use crate::transfer::outgoing::Outgoing;
 use crate::wire::{CONTROL_LEN_MAX, Path, Piece, Writer};
 use std::net::SocketAddr;
 use trimwire_encoder::wire::TAG_LEN;
@@ -109,17 +111,14 @@ impl Peer {
     /// Why a message is given up of which nothing gets through: the path, where that carries not even the least.
     pub(super) fn cause(&self, error: TransferError) -> TransferError {
         let TransferError::Stalled { peer, message, waited_ns, .. } = error else { return error };
-        let (Some(least), Some(to)) = (self.mtu.size().filter(|_| self.mtu.is_too_small()), self.address())
-        else {
-            return error;
-        };
-        let packet = self.sends.get(&message).map_or(0, |transfer| transfer.longest_packet());
+        let (true, Some(to)) = (self.mtu.is_too_small(), self.address()) else { return error };
+        let packet = self.sends.get(&message).map_or(0, Outgoing::longest_packet);
         TransferError::PathMtu {
             peer,
             to,
             message,
             packet: packet + u32::from(headers(Some(to))),
-            least,
+            least: MTU_LEAST,
             waited_ns,
         }
     }

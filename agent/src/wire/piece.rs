@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn where_nothing_fits_nothing_is_divided() {
         assert_eq!(Piece::divide(&[0x31; 100], 100, 23), None);
-        assert_eq!(Piece::divide(&[0x31; 70_000], 70_000, 1_000), None);
+        assert_eq!(Piece::divide(&vec![0x31; 70_000], 70_000, 1_000), None);
         assert_eq!(Piece::divide(&[0x31; 11], 11, 1_000), None);
     }
 }
