@@ -43,7 +43,8 @@ struct Args {
 }
 
 fn text(seed: u64, case: &Case, verdict: &Verdict, short: bool) -> String {
-    let wrong: String = verdict.wrong.iter().map(|text| format!("  {text}\n")).collect();
+    let wrong: Vec<String> = verdict.wrong.iter().map(|text| format!("  {text}\n")).collect();
+    let wrong = wrong.concat();
     let short = if short { " --short" } else { "" };
     format!(
         "seed {seed} failed; `cargo run --release -p trimwire-agent --example soak -- --verbose --seed {seed}{short}` replays it\n{case}{wrong}"

@@ -183,10 +183,9 @@ impl Peer {
             let transfer = self.sends.get(&message).filter(|transfer| transfer.has_data())?;
             let early = match transfer.asked_for() {
                 Some(true) if path > 0 => return Some(((class, order, message), usize::MAX)),
-                Some(true) => return None,
                 Some(false) => part.saturating_sub(waiting),
                 None if path > 0 => part.min((2 * part).saturating_sub(waiting)).saturating_sub(unheard),
-                None => return None,
+                Some(true) | None => return None,
             };
             let packets = early / early_bytes(Load { packets: 1, bytes: transfer.next_len() as u64 });
             (packets > 0).then_some(((class, order, message), packets as usize))
@@ -232,7 +231,7 @@ impl Peer {
                 let timer_ns = transfer.timer_ns;
                 self.timers.set(Timer::Outgoing(message), timer_ns);
             }
-            if chunk.is_none() || !self.sends.get(&message).is_some_and(|transfer| transfer.has_data()) {
+            if chunk.is_none() || !self.sends.get(&message).is_some_and(Outgoing::has_data) {
                 self.sending.remove(&key);
             }
             // What was to be repaired has arrived after all: that may have been the last of it.

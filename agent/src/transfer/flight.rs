@@ -93,7 +93,7 @@ pub(super) struct Flight {
     lanes: BTreeMap<u16, Lane>,
     /// The newest over all lanes.
     delivered_ns: u64,
-    in_flight: Load,
+    load: Load,
     /// Newest time of sending.
     newest_ns: u64,
     left_out: u32,
@@ -113,7 +113,7 @@ impl Flight {
             planes,
             lanes: BTreeMap::new(),
             delivered_ns: 0,
-            in_flight: Load::default(),
+            load: Load::default(),
             newest_ns: 0,
             left_out: 0,
             missing: packets,
@@ -125,7 +125,7 @@ impl Flight {
 
     /// What is on its way.
     pub(super) fn in_flight(&self) -> Load {
-        self.in_flight
+        self.load
     }
 
     /// Newest time of sending of all packets.
@@ -172,7 +172,7 @@ impl Flight {
     pub(super) fn sent(&mut self, now_ns: u64, index: u32, path: u16, bytes: usize) {
         let Some(packet) = self.packets.get_mut(index as usize) else { return };
         if packet.in_flight {
-            self.in_flight.remove(packet.bytes);
+            self.load.remove(packet.bytes);
         }
         (packet.sent_ns, packet.path, packet.bytes) = (now_ns, path, bytes as u16);
         self.newest_ns = self.newest_ns.max(now_ns);
@@ -181,7 +181,7 @@ impl Flight {
         if std::mem::take(&mut packet.left_out) {
             self.left_out -= 1;
         }
-        self.in_flight.add(bytes as u16);
+        self.load.add(bytes as u16);
         self.lanes.entry(path).or_default().sent.push_back((now_ns, index));
     }
 
@@ -242,7 +242,7 @@ impl Flight {
                 let told = !whole && (attempts == 1 || (before > 0 && plausible));
                 if in_flight && (enough || told) {
                     self.packets[index as usize].in_flight = false;
-                    self.in_flight.remove(bytes);
+                    self.load.remove(bytes);
                 }
                 if enough && before < least {
                     satisfied(index);
@@ -269,7 +269,7 @@ impl Flight {
                 satisfied(self.low);
             }
             if std::mem::take(&mut packet.in_flight) {
-                self.in_flight.remove(packet.bytes);
+                self.load.remove(packet.bytes);
             }
             if std::mem::take(&mut packet.left_out) {
                 self.left_out -= 1;
@@ -349,7 +349,7 @@ impl Flight {
                         break;
                     }
                     packet.in_flight = false;
-                    self.in_flight.remove(packet.bytes);
+                    self.load.remove(packet.bytes);
                     spray.on_lost(packet.path, 1);
                     lost.push(Repair { index, from_plane: packet.held });
                 } else if current

@@ -565,7 +565,7 @@ impl Incoming {
     /// What is remembered of the transfer when it is over.
     pub(crate) fn epitaph(&self) -> Epitaph {
         Epitaph {
-            tally: self.tally.clone(),
+            tally: self.tally,
             missing: self.board.missing(),
             agreed: if self.agrees() { self.board.packets() } else { 0 },
         }
@@ -594,7 +594,8 @@ impl Epitaph {
 
     /// A STOP that leaves at `now_ns`.
     pub(crate) fn stop(&self, now_ns: u64, id: u32, sequence: u32, writer: Writer) -> Vec<u8> {
-        let (report, missing, agreed) = (self.tally.clone().report(now_ns), self.missing, self.agreed);
+        let Self { mut tally, missing, agreed } = *self;
+        let report = tally.report(now_ns);
         writer.stop(id, &Stop { sequence, report, missing, agreed, map: None }, None).0
     }
 }

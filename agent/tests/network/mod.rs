@@ -170,7 +170,8 @@ pub(crate) struct Network {
     pub(crate) ways: BTreeSet<(IpAddr, IpAddr, bool)>,
     /// Ranks that nobody drives until then: what arrives waits in their sockets.
     pub(crate) paused_until_ns: Vec<u64>,
-    inboxes: Vec<Vec<Datagram>>,
+    /// With when each came: a driver's kernel stamps arrivals.
+    inboxes: Vec<Vec<(u64, Datagram)>>,
     pub(crate) faults: Faults,
     pub(crate) random: Random,
     /// Drops or changes a datagram before chance does: (from, datagram, how many of this kind before).
@@ -389,14 +390,14 @@ impl Network {
                     break;
                 }
                 let Some(Reverse((_, _, datagram))) = self.flying.pop() else { break };
-                self.arrive(&datagram);
+                self.arrive(self.now_ns, &datagram);
             }
             for rank in 0..self.endpoints.len() {
                 if self.is_paused(rank) {
                     continue;
                 }
-                for datagram in std::mem::take(&mut self.inboxes[rank]) {
-                    self.arrive(&datagram);
+                for (came_ns, datagram) in std::mem::take(&mut self.inboxes[rank]) {
+                    self.arrive(came_ns, &datagram);
                 }
                 let endpoint = &mut self.endpoints[rank];
                 if endpoint.poll_timeout().is_some_and(|at_ns| at_ns <= self.now_ns) {
@@ -406,12 +407,12 @@ impl Network {
         }
     }
 
-    fn arrive(&mut self, datagram: &Datagram) {
+    fn arrive(&mut self, came_ns: u64, datagram: &Datagram) {
         let Datagram { from, to, source, tos, payload, .. } = datagram;
         if self.is_paused(*to) {
             // A socket's buffer holds so many.
             if self.inboxes[*to].len() < 1_000 {
-                self.inboxes[*to].push(datagram.clone());
+                self.inboxes[*to].push((came_ns, datagram.clone()));
             }
             return;
         }
@@ -422,7 +423,8 @@ impl Network {
             let bytes = best.entry(header.index).or_default();
             *bytes = (*bytes).max(payload.len());
         }
-        self.endpoints[*to].handle_datagram(self.now_ns, Arrived::now(*source, *tos), payload);
+        let arrived = Arrived { age_ns: self.now_ns - came_ns, ..Arrived::now(*source, *tos) };
+        self.endpoints[*to].handle_datagram(self.now_ns, arrived, payload);
     }
 
     /// Runs to the end and gives all events but rows.

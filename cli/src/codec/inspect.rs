@@ -78,7 +78,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     for (path, bytes) in &files {
         // What is wrong with a capture is said below.
         let _ = capture::each(bytes, &path.display().to_string(), options.port, &mut |datagram| {
-            masks.hear(&datagram.payload)
+            masks.hear(&datagram.payload);
         });
     }
     let mut take = |datagram: Datagram| {

@@ -382,7 +382,7 @@ impl<L: Link> Bench<'_, L> {
             while !thread.is_finished() {
                 let until_ns = self.driver.now_ns().saturating_add(LOOK_NS);
                 if let Some(ended) = self.drive(until_ns)? {
-                    self.note(ended)?;
+                    self.note(&ended)?;
                 }
             }
             thread.join().map_err(|_| failed(anyhow!("the thread that works out what is right panicked")))
@@ -578,7 +578,7 @@ impl<L: Link> Bench<'_, L> {
             if outcome.number == wanted || outcome.result.is_err() {
                 return Ok(outcome);
             }
-            self.note(outcome)?;
+            self.note(&outcome)?;
         }
     }
 
@@ -590,10 +590,10 @@ impl<L: Link> Bench<'_, L> {
     }
 
     /// Takes note of an operation that has told servers something.
-    fn note(&mut self, outcome: Outcome) -> Result<(), Failure> {
+    fn note(&mut self, outcome: &Outcome) -> Result<(), Failure> {
         let now_ns = self.driver.now_ns();
-        self.tap.on_operation(now_ns, ended(notice(&outcome), now_ns, &outcome)).map_err(failed)?;
-        outcome.result.map_err(failed)
+        self.tap.on_operation(now_ns, ended(notice(outcome), now_ns, outcome)).map_err(failed)?;
+        outcome.result.clone().map_err(failed)
     }
 
     /// Tells servers that nothing more comes.
@@ -610,7 +610,7 @@ impl<L: Link> Bench<'_, L> {
             let next = self.communicator.active().next();
             let Some(number) = next else { return Ok(()) };
             let outcome = self.finish(number)?;
-            self.note(outcome)?;
+            self.note(&outcome)?;
         }
     }
 }
