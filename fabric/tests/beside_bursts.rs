@@ -71,17 +71,19 @@ fn beside_bursts_no_all_reduce_takes_longer_than_without() {
     }
 }
 
-/// What Gloo's slowest takes, over TCP in namespaces beside 3:1, with two, four and eight ranks (docs/figures/congestion.md). The aim, half of it, is missed by two ranks: 572 ms.
+/// What Gloo's slowest takes, over TCP in namespaces beside 3:1, with two, four and eight ranks (docs/figures/congestion.md).
 const GLOOS_NS: [(u16, u64); 3] = [(2, 857_000_000), (4, 901_000_000), (8, 992_000_000)];
 
 /// What a burst takes off a rate comes back as soon as it is over. (By additions alone two ranks' slowest took 1.1 s, and 3.5 s beside 8:1.)
 #[test]
-fn beside_bursts_over_a_switch_that_drops_no_all_reduce_takes_as_long_as_gloos_slowest() {
+fn beside_bursts_over_a_switch_that_drops_no_all_reduce_takes_half_as_long_as_gloos_slowest() {
     for (workers, gloo_ns) in GLOOS_NS {
         for others in [2, 7] {
             let slowest_ns = durations(workers, false, others, 40)[39];
             println!("drops, {workers} ranks, {others} others: {} ms", slowest_ns / 1_000_000);
-            assert!(slowest_ns < gloo_ns, "{workers} ranks, {others} others: {slowest_ns} ns");
+            // Of 8:1 there is no figure of Gloo's: it is no faster there.
+            let most_ns = if others == 2 { gloo_ns / 2 } else { gloo_ns };
+            assert!(slowest_ns < most_ns, "{workers} ranks, {others} others: {slowest_ns} ns");
         }
     }
 }

@@ -8,6 +8,9 @@ use std::collections::VecDeque;
 /// So many questions are remembered. On a long way the first answer comes after many of them, asked every 100 ms.
 const REMEMBERED: usize = 256;
 
+/// Who hears nothing new asks every so many round trips: behind a burst that took everything the next question is the way back.
+const RARELY: u64 = 8;
+
 /// A question that is repeated until it is answered, each time with another number.
 #[derive(Debug, Default)]
 pub(super) struct Inquiry {
@@ -73,7 +76,8 @@ impl Inquiry {
         // The shortest: a peer that stood still for seconds has made all others long.
         let known = estimate.control.minimum_ns().or_else(|| estimate.data.minimum_ns());
         let round_trip_ns = known.unwrap_or(timeouts.initial_ns);
-        asked_ns.saturating_add(backoff(round_trip_ns, doublings, timeouts.max_ns))
+        let most_ns = round_trip_ns.saturating_mul(RARELY).max(timeouts.min_ns);
+        asked_ns.saturating_add(backoff(round_trip_ns, doublings, most_ns))
     }
 
     /// The answer to question `sequence` came, or another part of it; a round trip counts once. Gives when that was asked. (Numbers tell answers apart, so that Karn's algorithm is not needed, and a way

@@ -17,13 +17,15 @@ pub(super) struct Untold {
     words: Vec<u64>,
     packets: u32,
     count: u32,
-    /// Reports go round: what lies behind this one's end comes first.
+    /// Reports go round: what lies behind this one's end comes first, and with it what has changed shortly before: packets that were sent again.
     cursor: u32,
+    /// The last report told of nothing behind the cursor: the next one does not look back, or what changes again and again would keep the rest waiting.
+    stalled: bool,
 }
 
 impl Untold {
     pub(super) fn new(packets: u32) -> Self {
-        Self { words: vec![0; packets.div_ceil(64) as usize], packets, count: 0, cursor: 0 }
+        Self { words: vec![0; packets.div_ceil(64) as usize], packets, count: 0, cursor: 0, stalled: false }
     }
 
     /// There is news of a packet.
@@ -41,14 +43,19 @@ impl Untold {
 
     /// What the next report is to tell: from some packets before the first with news, behind the end of the report before, to the last with news that fits.
     pub(super) fn next(&self) -> Option<Range<u32>> {
-        let first = self.first(self.cursor..self.packets).or_else(|| self.first(0..self.cursor))?;
+        let back = if self.stalled { 0 } else { MOST - RETOLD };
+        let from = self.cursor.saturating_sub(back);
+        let first = self.first(from..self.packets).or_else(|| self.first(0..from))?;
         let last = self.last(first..first.saturating_add(MOST).min(self.packets))?;
         Some(first.saturating_sub(RETOLD)..last + 1)
     }
 
     /// A report has told of these.
     pub(super) fn told(&mut self, range: Range<u32>) {
-        self.cursor = range.end;
+        self.stalled = range.end <= self.cursor;
+        if !self.stalled || range.end + MOST < self.cursor {
+            self.cursor = range.end;
+        }
         let mut from = range.start;
         while let Some(packet) = self.first(from..range.end) {
             let (word, bit) = (packet as usize / 64, packet % 64);
@@ -126,14 +133,25 @@ mod tests {
     }
 
     #[test]
+    fn repairs_and_what_is_new_are_told_in_one() {
+        let mut untold = Untold::new(100_000);
+        (0..5_000).for_each(|packet| untold.add(packet));
+        while let Some(range) = untold.next() {
+            untold.told(range);
+        }
+        [2_000, 2_100].into_iter().chain(5_000..5_032).for_each(|packet| untold.add(packet));
+        assert_eq!(untold.next(), Some(1_872..5_032));
+    }
+
+    #[test]
     fn what_changes_again_and_again_does_not_keep_the_rest_waiting() {
         let mut untold = Untold::new(100_000);
         untold.add(90_000);
-        for _ in 0..2 {
+        for _ in 0..3 {
             (0..32).for_each(|packet| untold.add(packet));
             let range = untold.next().expect("news");
             untold.told(range);
         }
-        assert_eq!(untold.next(), Some(0..32), "the other end was told in the second report");
+        assert!(untold.first(32..100_000).is_none(), "the other end has been told of");
     }
 }
