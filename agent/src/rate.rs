@@ -19,7 +19,7 @@ mod timely;
 pub use dctcp::{Dctcp, DctcpConfig};
 pub use fixed::Fixed;
 pub use round::ROUND_PACKETS;
-pub use timely::{Timely, TimelyConfig};
+pub use timely::{Between, Timely, TimelyConfig};
 
 use std::num::NonZeroU16;
 

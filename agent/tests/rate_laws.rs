@@ -6,13 +6,17 @@ mod bottleneck;
 use bottleneck::{Bottleneck, Figures, Flow, Port, Sample, Told, jain};
 use std::fmt::Write as _;
 use std::path::Path;
-use trimwire_agent::rate::{DctcpConfig, Limits, RateConfig, TimelyConfig};
+use trimwire_agent::rate::{Between, DctcpConfig, Limits, RateConfig, TimelyConfig};
 
 const MS: u64 = 1_000_000;
 const G: u64 = 1_000_000_000;
 
 fn timely() -> RateConfig {
     RateConfig::Timely(TimelyConfig::default())
+}
+
+fn timely_by_gradient() -> RateConfig {
+    RateConfig::Timely(TimelyConfig { between: Between::Gradient, ..TimelyConfig::default() })
 }
 
 fn dctcp() -> RateConfig {
@@ -162,6 +166,13 @@ fn rows() -> Vec<Row> {
                         rows.push(Row { law, config, port, kind, flows });
                     }
                 }
+            }
+        }
+    }
+    for rate_bps in [10 * G, 100 * G] {
+        for (kind, port) in [("cut", Port::trimming(rate_bps)), ("drop", Port::dropping(rate_bps))] {
+            for flows in [2, 8, 32] {
+                rows.push(Row { law: "timely, gradient", config: timely_by_gradient(), port, kind, flows });
             }
         }
     }

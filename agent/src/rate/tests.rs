@@ -105,6 +105,29 @@ fn timely_falls_as_the_paper_prints_it_above_t_high() {
     assert_eq!(sender.report(Some(250_000), 0, 0, 0), 6_000_000_000);
 }
 
+/// Mittal et al., Algorithm 1, by hand: between the thresholds the direction of the delay counts, not where it is.
+#[test]
+fn timely_s_gradient_raises_the_rate_while_the_delay_falls_and_lowers_it_by_the_gradient_while_it_rises() {
+    let limits = Limits { start_bps: Some(LINE / 4), ..Limits::default() };
+    let config = TimelyConfig {
+        t_low_ns: Some(20_000),
+        t_high_ns: Some(200_000),
+        between: Between::Gradient,
+        limits,
+        ..TimelyConfig::default()
+    };
+    let mut sender = Sender::new(RateConfig::Timely(config));
+    let report = |sender: &mut Sender, rtt_us: u64| sender.report(Some(rtt_us * 1_000), 0, 0, 0) as f64;
+    let first = report(&mut sender, 100);
+    assert!(first > LINE as f64 / 4.0, "it stays where it was");
+    let falling = report(&mut sender, 90);
+    assert!(falling > first);
+    // (1/8 · −8,750 + 7/8 · 20,000) / 90,000, of which β = 0.8 is taken off.
+    let rising = report(&mut sender, 110);
+    let gradient = (0.125 * -8_750.0 + 0.875 * 20_000.0) / 90_000.0;
+    assert!((rising / falling - (1.0 - 0.8 * gradient)).abs() < 1e-3, "{}", rising / falling);
+}
+
 #[test]
 fn timely_takes_its_thresholds_from_the_path() {
     let mut law = Timely::new(TimelyConfig::default(), &PathModel { host_jitter_ns: 7_000, ..path() });
