@@ -427,7 +427,7 @@ fn hostile_laws() -> impl Strategy<Value = RateConfig> {
                 t_low_ns,
                 t_high_ns,
                 beta,
-                gentle_beta,
+                between: Between::Position(gentle_beta),
                 loss_tolerance,
                 limits,
             }),

@@ -159,7 +159,8 @@ impl Timely {
             return;
         }
         let reduction = queueing.max(self.config.beta * share);
-        if reduction == 0.0 {
+        // The gradient let it rise.
+        if reduction == 0.0 && self.config.between == Between::Gradient {
             return;
         }
         self.rate.reduce(reduction, weight);
