@@ -66,7 +66,7 @@ fn what_is_not_a_packet_is_named() {
     assert_eq!(PacketView::parse(&[]), Err(PacketError::Short { got: 0, need: 8 }));
     assert_eq!(with(0, 0x31), PacketError::Version(3));
     assert_eq!(with(0, 0x31).to_string(), "unknown version 3 of the wire format (this side speaks 4)");
-    assert_eq!(with(0, 0x4b), PacketError::Kind(11));
+    assert_eq!(with(0, 0x4d), PacketError::Kind(13));
     assert_eq!(with(0, 0x42), PacketError::NotData(Kind::Ack));
     assert_eq!(with(1, 0xfb), PacketError::Codec(7));
     assert_eq!(with(8, 0xaa), PacketError::FirstPlane { plane: 10, codec: Codec::Rht });

@@ -122,10 +122,12 @@ fn timely_s_gradient_raises_the_rate_while_the_delay_falls_and_lowers_it_by_the_
     assert!(first > LINE as f64 / 4.0, "it stays where it was");
     let falling = report(&mut sender, 90);
     assert!(falling > first);
-    // (1/8 · −8,750 + 7/8 · 20,000) / 90,000, of which β = 0.8 is taken off.
+    // (1/8 · −8,750 + 7/8 · 20,000) / 90,000, of which β = 0.8 is taken off, for one and a half rounds of 16 packets.
     let rising = report(&mut sender, 110);
     let gradient = (0.125 * -8_750.0 + 0.875 * 20_000.0) / 90_000.0;
-    assert!((rising / falling - (1.0 - 0.8 * gradient)).abs() < 1e-3, "{}", rising / falling);
+    let share = 0.8 * gradient;
+    let left = 1.0 / (1.0 + 1.5 * share / (1.0 - share));
+    assert!((rising / falling - left).abs() < 1e-3, "{}", rising / falling);
 }
 
 #[test]

@@ -130,7 +130,8 @@ impl Timely {
         let mut low_delay = false;
         if let (Some(rtt_ns), Some((low, high))) = (round.rtt_ns, self.thresholds_ns()) {
             low_delay = rtt_ns < low;
-            let gradient = self.gradient.take(rtt_ns, self.rounds.least_rtt_ns().map_or(rtt_ns, |least| least as f64));
+            let gradient =
+                self.gradient.take(rtt_ns, self.rounds.least_rtt_ns().map_or(rtt_ns, |least| least as f64));
             let increase = round.increase_weight * self.rate.increase();
             if rtt_ns > high {
                 queueing = self.config.beta * (1.0 - high / rtt_ns);
