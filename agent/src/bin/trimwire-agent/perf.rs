@@ -593,7 +593,7 @@ impl<L: Link> Bench<'_, L> {
     fn note(&mut self, outcome: &Outcome) -> Result<(), Failure> {
         let now_ns = self.driver.now_ns();
         self.tap.on_operation(now_ns, ended(notice(outcome), now_ns, outcome)).map_err(failed)?;
-        outcome.result.clone().map_err(failed)
+        outcome.result.map_err(failed)
     }
 
     /// Tells servers that nothing more comes.
