@@ -226,7 +226,10 @@ impl Relayed {
     }
 }
 
-/// Passes frames on between two sockets and cuts what is longer than `cut_to` on its way from the first, as switches do that
+/// DSCP of control packets, which no fabric's plan makes trimmable: those that ask how long packets may be are long, too.
+const CONTROL: u8 = 39;
+
+/// Passes frames on between two sockets and cuts what is trimmable and longer than `cut_to` on its way from the first, as switches do that
 /// mend neither lengths nor checksums nor DSCP.
 fn careless_switch(ends: &[FrameSocket; 2], cut_to: usize, stop: &AtomicBool) -> anyhow::Result<Relayed> {
     let mut relayed = Relayed::default();
@@ -235,8 +238,10 @@ fn careless_switch(ends: &[FrameSocket; 2], cut_to: usize, stop: &AtomicBool) ->
         while let Some(mut frame) = ends[0].receive()? {
             idle = false;
             relayed.count(&frame);
-            relayed.cut += u64::from(frame.len() > cut_to);
-            frame.truncate(cut_to);
+            if frame.get(15).is_some_and(|tos| tos >> 2 != CONTROL) {
+                relayed.cut += u64::from(frame.len() > cut_to);
+                frame.truncate(cut_to);
+            }
             ends[1].send(&frame)?;
         }
         while let Some(frame) = ends[1].receive()? {
