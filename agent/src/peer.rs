@@ -168,7 +168,7 @@ impl Peer {
             spray: Spray::new(paths, seed),
             estimate: PathEstimate::new(config.host_jitter_ns, config.trim_delay_ns),
             mtu: PathMtu::new(config.mtu),
-            pieces: Pieces::default(),
+            pieces: Pieces::new(config.world),
             unheard: false,
             silent_since_ns: 0,
             slowdown: Slowdown::default(),

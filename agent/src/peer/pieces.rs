@@ -6,8 +6,9 @@ use crate::config::MTU_MOST;
 use crate::wire::Piece;
 use std::collections::VecDeque;
 
-/// Packets of a peer that may be incomplete.
-const PACKETS: usize = 64;
+/// Packets that may be incomplete, of all peers together, and at most and at least of one: whoever can write a peer's address fills its part unchecked, as the check is in the whole packet.
+const PACKETS: usize = 512;
+const OF_A_PEER: (usize, usize) = (4, 64);
 /// The longest is a little shorter.
 const LONGEST: usize = MTU_MOST as usize;
 /// Of a bit for every eight bytes.
@@ -26,32 +27,43 @@ struct Partial {
 }
 
 /// Incomplete packets of a peer.
-#[derive(Debug, Default)]
-pub(super) struct Pieces(VecDeque<Partial>);
+#[derive(Debug)]
+pub(super) struct Pieces {
+    partial: VecDeque<Partial>,
+    most: usize,
+}
 
 impl Pieces {
+    /// Of one of the peers that a job of `world` ranks has.
+    pub(super) fn new(world: u16) -> Self {
+        let part = PACKETS / usize::from(world.saturating_sub(1).max(1));
+        Self { partial: VecDeque::new(), most: part.clamp(OF_A_PEER.0, OF_A_PEER.1) }
+    }
+
     /// Takes a part. Gives the packet that it completes, and whether any of its parts had experienced congestion.
     pub(super) fn take(&mut self, piece: &Piece<'_>, congested: bool) -> Option<(Vec<u8>, bool)> {
         let (offset, total) = (usize::from(piece.offset), usize::from(piece.total));
         if total > LONGEST {
             return None;
         }
-        let known =
-            self.0.iter().position(|partial| partial.head == piece.head && partial.bytes.len() == total);
+        let known = self
+            .partial
+            .iter()
+            .position(|partial| partial.head == piece.head && partial.bytes.len() == total);
         let at = known.unwrap_or_else(|| {
-            if self.0.len() == PACKETS {
-                self.0.pop_front();
+            if self.partial.len() >= self.most {
+                self.partial.pop_front();
             }
-            self.0.push_back(Partial {
+            self.partial.push_back(Partial {
                 head: piece.head,
                 bytes: vec![0; total],
                 held: [0; WORDS],
                 left: total.div_ceil(Piece::UNIT),
                 congested: false,
             });
-            self.0.len() - 1
+            self.partial.len() - 1
         });
-        let partial = self.0.get_mut(at)?;
+        let partial = self.partial.get_mut(at)?;
         let end = offset + piece.part.len();
         partial.bytes.get_mut(offset..end)?.copy_from_slice(piece.part);
         partial.congested |= congested;
@@ -65,17 +77,17 @@ impl Pieces {
         if partial.left > 0 {
             return None;
         }
-        let partial = self.0.remove(at)?;
+        let partial = self.partial.remove(at)?;
         Some((partial.bytes, partial.congested))
     }
 
     pub(super) fn forget(&mut self) {
-        self.0.clear();
+        self.partial.clear();
     }
 
     /// Bytes kept.
     pub(super) fn bytes(&self) -> usize {
-        self.0.iter().map(|partial| partial.bytes.len()).sum()
+        self.partial.iter().map(|partial| partial.bytes.len()).sum()
     }
 }
 
@@ -109,7 +121,7 @@ mod tests {
             // One of them comes twice.
             let again = parts[order.index(parts.len())].clone();
             parts.insert(0, again);
-            let mut pieces = Pieces::default();
+            let mut pieces = Pieces::new(2);
             let mut complete: Vec<Vec<u8>> = parts.iter().filter_map(|bytes| {
                 Some(pieces.take(&Piece::parse(bytes).expect("own"), false)?.0)
             }).collect();
@@ -125,7 +137,7 @@ mod tests {
 
     #[test]
     fn what_never_becomes_whole_gives_way_and_a_cut_part_completes_nothing() {
-        let mut pieces = Pieces::default();
+        let mut pieces = Pieces::new(2);
         for number in 0..1_000 {
             let whole = packet(number, 9_000);
             let (bytes, each) = Piece::divide(&whole, 9_000, 1_400).expect("fits");
@@ -136,12 +148,33 @@ mod tests {
                 assert_eq!(pieces.take(&Piece::parse(part).expect("own"), false), None, "a byte is missing");
             }
         }
-        assert_eq!(pieces.bytes(), PACKETS * 9_000);
+        assert_eq!(pieces.bytes(), OF_A_PEER.1 * 9_000);
         let whole = packet(999, 9_000);
         let (bytes, each) = Piece::divide(&whole, 9_000, 1_400).expect("fits");
         let first = Piece::parse(&bytes[..each]).expect("own");
         assert_eq!(pieces.take(&first, false), Some((whole, true)), "congestion was seen by one part");
         let long = [&[0x3a; 12][..], &[0, 0, 0xff, 0xff, 1, 2]].concat();
         assert_eq!(pieces.take(&Piece::parse(&long).expect("a part"), false), None, "longer than any packet");
+    }
+
+    #[test]
+    fn strangers_who_write_all_peers_addresses_fill_no_more_in_a_large_job() {
+        for world in [2, 9, 65, 1_024] {
+            let mut all = 0;
+            for rank in 1..world {
+                let mut pieces = Pieces::new(world);
+                for number in 0..100 {
+                    let whole = packet(number, 9_000);
+                    let (bytes, each) = Piece::divide(&whole, 9_000, 1_400).expect("fits");
+                    pieces.take(&Piece::parse(&bytes[..each]).expect("own"), false);
+                }
+                all += pieces.bytes();
+                if rank == 8 && world > 9 {
+                    all *= usize::from(world - 1) / 8;
+                    break;
+                }
+            }
+            assert!(all <= 40_000_000, "{world} ranks: {all} bytes");
+        }
     }
 }
