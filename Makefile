@@ -45,7 +45,7 @@ bench: ## the codec's speed, and instruction counts where valgrind and gungraun-
 		else echo 'SKIPPED: instruction counts (valgrind or gungraun-runner is not installed)'; fi
 
 client-tests: ## p4runtime-shell and finsy from PyPI against the switch (part of test-rust; here a skip is a failure)
-	TRIMWIRE_REQUIRE_CLIENTS=1 $(CARGO) test --locked -p trimwire-switch --test server_clients
+	TRIMWIRE_REQUIRE_CLIENTS=1 $(CARGO) test --locked -p trimwire-switch --test it server_clients::
 
 lint: ## formatting and clippy, where the toolchain has them
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check && $(CARGO) fmt --manifest-path python/Cargo.toml --check; \

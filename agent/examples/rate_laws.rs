@@ -3,7 +3,7 @@
 //!
 //! Eight flows of 10 Gbit/s start together at a port of 10 Gbit/s, four of them leave at 20 ms, and another one joins at 30 ms.
 
-#[path = "../tests/bottleneck/mod.rs"]
+#[path = "../tests/it/bottleneck/mod.rs"]
 mod bottleneck;
 
 use bottleneck::{Bottleneck, Flow, Port, Sample, WHOLE};

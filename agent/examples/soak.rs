@@ -1,11 +1,11 @@
 //! Runs jobs drawn from seeds in virtual time, and says which did not keep what is promised:
 //! `cargo run --release -p trimwire-agent --example soak -- --cases 10000 --seed 1`.
 
-#[path = "../tests/group/mod.rs"]
+#[path = "../tests/it/group/mod.rs"]
 mod group;
-#[path = "../tests/job/mod.rs"]
+#[path = "../tests/it/job/mod.rs"]
 mod job;
-#[path = "../tests/network/mod.rs"]
+#[path = "../tests/it/network/mod.rs"]
 mod network;
 
 use clap::Parser;

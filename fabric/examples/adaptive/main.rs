@@ -5,7 +5,7 @@
 //! gradient, half a millisecond of computation; a second of the scenario takes five milliseconds.
 
 mod drawing;
-#[path = "../../tests/fabric_program/mod.rs"]
+#[path = "../../tests/it/fabric_program/mod.rs"]
 mod fabric_program;
 mod job;
 

@@ -1,7 +1,7 @@
 //! What a plain switch's port does with the packets that wait: each rule is its paper's, and is held against it by tests.
 //!
 //! Written anew for simulation, against ARCHITECTURE.md's first invariant, because these are the switches that the P4 program is compared with. [`Ladder`] is
-//! the program's own rule without its tables, and `fabric/tests/ladder.rs` holds it against the P4 engine packet for packet.
+//! the program's own rule without its tables, and `fabric/tests/it/ladder.rs` holds it against the P4 engine packet for packet.
 
 mod ladder;
 mod ndp;

@@ -1,6 +1,6 @@
 //! What comes of bursts, held against etherparse's reading of every frame, and damaged ones. `tests/driver_bursts.rs` has the kernel's.
 
-#[path = "../../../tests/burst_support/recipe.rs"]
+#[path = "../../../tests/it/burst_support/recipe.rs"]
 mod recipe;
 
 use super::{Burst, Offload, Refusal};

@@ -1,0 +1,36 @@
+//! All integration tests of this crate in one program: a crate links once, not once a file.
+
+mod all_reduce;
+mod bottleneck;
+mod cli;
+mod collectives;
+mod deadlines;
+mod departures;
+mod elsewhere;
+mod epochs;
+mod generations;
+mod group;
+mod incarnations;
+mod interfaces;
+mod job;
+mod large;
+mod launch;
+mod life;
+mod namespaces;
+mod network;
+mod pace;
+mod path_mtu;
+mod rate_laws;
+mod rejoin;
+mod rendezvous;
+mod senders;
+mod sequence;
+mod serve;
+mod shrink;
+mod silence;
+mod snapshot;
+mod soak;
+mod survivors;
+mod transcript;
+mod transcript_command;
+mod transfer;

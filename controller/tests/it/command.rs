@@ -1,0 +1,171 @@
+//! `run` and `watch` as processes: signals, exit codes, output.
+
+use crate::run_support;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use crate::run_support::{Embedded, eventually, frame, single};
+use trimwire_controller::{Artifacts, Fabric, Options, apply};
+
+fn start(arguments: &[&str], stderr: &Path) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_trimwire-controller"))
+        .args(arguments)
+        .env_remove("TRIMWIRE_DEBUG")
+        .stdout(Stdio::piped())
+        .stderr(std::fs::File::create(stderr).unwrap())
+        .spawn()
+        .unwrap()
+}
+
+fn signal(child: &Child, name: &str) {
+    assert!(Command::new("kill").args([name, &child.id().to_string()]).status().unwrap().success());
+}
+
+async fn logged(stderr: &Path, words: &str) {
+    eventually("logged", || {
+        let text = std::fs::read_to_string(stderr).unwrap();
+        if text.contains(words) { Ok(()) } else { Err(format!("no '{words}' in\n{text}")) }
+    })
+    .await;
+}
+
+async fn exit_code(child: &mut Child) -> Option<i32> {
+    let mut code = None;
+    eventually("the process ends", || {
+        code = child.try_wait().unwrap().map(|status| status.code());
+        if code.is_some() { Ok(()) } else { Err("it runs".to_owned()) }
+    })
+    .await;
+    code.flatten()
+}
+
+#[tokio::test]
+async fn run_takes_a_changed_file_on_sighup_keeps_the_old_one_when_it_is_wrong_and_ends_well_on_sigterm() {
+    let switch = Embedded::start(1);
+    let folder = tempfile::tempdir().unwrap();
+    let (file, stderr) = (folder.path().join("fabric.yaml"), folder.path().join("stderr"));
+    let text = single(switch.address, "interval: 200ms, metrics: off");
+    std::fs::write(&file, &text).unwrap();
+    let name = file.display().to_string();
+    let mut child = start(&["run", &name], &stderr);
+    logged(&stderr, "in place after").await;
+
+    std::fs::write(&file, text.replace("drop_at: 120us", "drop_at: 12parsec")).unwrap();
+    signal(&child, "-HUP");
+    logged(&stderr, "going on with the fabric as it was").await;
+    logged(&stderr, "unknown unit 'parsec'").await;
+
+    std::fs::write(&file, text.replace("drop_at: 120us", "drop_at: 200us")).unwrap();
+    signal(&child, "-HUP");
+    logged(&stderr, &format!("took {name} again")).await;
+    eventually("the changed file is in place", || {
+        let text = std::fs::read_to_string(&stderr).unwrap();
+        let count = text.matches("in place after").count();
+        if count == 2 { Ok(()) } else { Err(text) }
+    })
+    .await;
+    signal(&child, "-TERM");
+    assert_eq!(exit_code(&mut child).await, Some(0));
+    assert!(!std::fs::read_to_string(&stderr).unwrap().contains("drifted"));
+}
+
+#[tokio::test]
+async fn run_once_is_apply() {
+    let switch = Embedded::start(1);
+    let folder = tempfile::tempdir().unwrap();
+    let (file, stderr) = (folder.path().join("fabric.yaml"), folder.path().join("stderr"));
+    std::fs::write(&file, single(switch.address, "timeout: 2s")).unwrap();
+    let mut child = start(&["run", "--once", &file.display().to_string()], &stderr);
+    assert_eq!(exit_code(&mut child).await, Some(0));
+    let mut text = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    assert!(text.ends_with("1 of 1 switches in place\n"), "{text}");
+    std::fs::write(&file, single(run_support::dead_address(), "timeout: 2s")).unwrap();
+    let mut child = start(&["run", "--once", &file.display().to_string()], &stderr);
+    assert_eq!(exit_code(&mut child).await, Some(1));
+    let mut text = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    assert!(text.ends_with("0 of 1 switches in place; not in place: s1\n"), "{text}");
+}
+
+fn next(lines: &mut BufReader<ChildStdout>) -> serde_json::Value {
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
+}
+
+/// What a counter did at port 2's class 0 in one interval.
+fn did(interval: &serde_json::Value, counter: &str) -> u64 {
+    let rows = interval["queues"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["port"] == 2 && row["queue"] == 5);
+    row.map_or(0, |row| {
+        let seconds = row["seconds"].as_f64().unwrap();
+        let rate = &row[counter];
+        let (packets, per_second) =
+            (rate["packets"].as_u64().unwrap(), rate["packets_per_second"].as_f64().unwrap());
+        assert!((per_second * seconds - packets as f64).abs() < 1e-6, "{row}");
+        packets
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watch_accounts_for_every_packet_and_a_restart_gives_no_negative_rates() {
+    let mut switch = Embedded::start(1);
+    let text = single(switch.address, "timeout: 2s");
+    let fabric = Fabric::from_yaml(&text, "fabric.yaml").unwrap();
+    let bring_up = || async {
+        let report = apply(&fabric, &Artifacts::embedded().unwrap(), &Options::default()).await.unwrap();
+        assert!(report.is_ok(), "{report}");
+    };
+    bring_up().await;
+    let folder = tempfile::tempdir().unwrap();
+    let (file, stderr) = (folder.path().join("fabric.yaml"), folder.path().join("stderr"));
+    std::fs::write(&file, &text).unwrap();
+    let name = file.display().to_string();
+    let mut child = start(&["watch", "--json", "--interval", "200ms", &name], &stderr);
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let first = next(&mut lines);
+    assert_eq!(
+        (first["interval"].as_u64(), first["queues"].as_array().unwrap().len()),
+        (Some(1), 4 * 7),
+        "{first}"
+    );
+    let until = |lines: &mut BufReader<ChildStdout>, wanted: u64| {
+        let mut sums = [0; 5];
+        for _ in 0..100 {
+            let interval = next(lines);
+            for (sum, counter) in
+                sums.iter_mut().zip(["admitted", "trimmed", "trim_transmitted", "dropped", "transmitted"])
+            {
+                *sum += did(&interval, counter);
+            }
+            if sums[0] + sums[1] >= wanted {
+                return sums;
+            }
+        }
+        panic!("{sums:?} after 100 intervals");
+    };
+    switch.forward(0, &vec![frame(); 100]);
+    // All but 19 are cut (implementations.rs).
+    assert_eq!(until(&mut lines, 100), [19, 81, 81, 0, 19]);
+
+    switch.restart();
+    bring_up().await;
+    switch.forward(0, &vec![frame(); 10]);
+    assert_eq!(until(&mut lines, 10), [10, 0, 0, 0, 10]);
+    signal(&child, "-INT");
+    assert_eq!(exit_code(&mut child).await, Some(0));
+
+    let mut child = start(&["watch", "--interval", "100ms", "--count", "2", &name], &stderr);
+    assert_eq!(exit_code(&mut child).await, Some(0));
+    let mut text = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    assert!(
+        text.contains("interval 1\n") && text.contains("interval 2\n") && text.contains("28 queues idle"),
+        "{text}"
+    );
+    let mut child = start(&["watch", "--switch", "s9", &name], &stderr);
+    assert_eq!(exit_code(&mut child).await, Some(2));
+    logged(&stderr, "has no such switch; valid: s1").await;
+}

@@ -1,0 +1,20 @@
+//! All integration tests of this crate in one program: a crate links once, not once a file.
+
+mod classes;
+mod cli;
+mod command;
+mod counters;
+mod golden;
+mod implementations;
+mod model;
+mod modules;
+mod primary;
+mod programs;
+mod reconcile;
+mod rollout;
+mod run;
+mod run_support;
+mod talkers;
+mod tls;
+#[path = "../../../switch/tests/it/tls_support/mod.rs"]
+mod tls_support;

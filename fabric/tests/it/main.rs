@@ -1,0 +1,11 @@
+//! All integration tests of this crate in one program: a crate links once, not once a file.
+
+mod algorithms;
+mod beside_bursts;
+mod cluster;
+mod fabric_program;
+mod ladder;
+mod ranks;
+mod sim;
+mod snapshots;
+mod transfers;

@@ -1,0 +1,273 @@
+//! What every codec promises: closed forms, special rows, number formats, threads and instruction sets.
+
+use crate::input::gaussian;
+use trimwire_encoder::{
+    Codec, Decoder, Decoding, EncodeError, Encoder, Envelope, HEADER_LEN, Isa, Job, Layout, Message, PLANES,
+    RotatedSum, RotatedSumError, Rotation, StreamId, bf16, expected_nmse, f16, nmse,
+};
+
+const ENVELOPE: Envelope = Envelope { stream: StreamId::new(1, 5).unwrap(), message: 77 };
+const JOB: Job = Job::new(42);
+
+fn layout(coordinates: usize) -> Layout {
+    Layout::new(coordinates, 352).unwrap()
+}
+
+fn encode(codec: Codec, gradient: &[f32], job: Job) -> Message {
+    let mut message = Message::default();
+    let encoder = Encoder::new(layout(gradient.len()), job).with_codec(codec);
+    encoder.encode(gradient, ENVELOPE, codec.planes(), &mut message).unwrap();
+    message
+}
+
+/// Decodes packets that are cut to `planes`, 0 for lost ones.
+fn decode(message: &Message, length: usize, decoding: Decoding, planes: impl Fn(usize) -> u8) -> Vec<f32> {
+    let (layout, codec) = (layout(length), message.codec());
+    let mut decoder = Decoder::new(layout.clone(), JOB, ENVELOPE, decoding).with_codec(codec);
+    for index in 0..message.packets() {
+        let n = layout.packet_range(index).len();
+        let length = HEADER_LEN + codec.plane_offset(planes(index), n);
+        if planes(index) > 0 {
+            decoder.receive(&message.packet(index)[..length]).unwrap();
+        }
+    }
+    let mut out = vec![f32::NAN; length];
+    decoder.decode_into(&mut out).unwrap();
+    out
+}
+
+#[test]
+fn a_cut_to_the_head_costs_what_the_closed_form_says() {
+    let gradient = gaussian(1 << 20, 3);
+    for codec in Codec::ALL.into_iter().filter(|codec| *codec != Codec::Raw) {
+        let message = encode(codec, &gradient, JOB);
+        for decoding in [Decoding::Unbiased, Decoding::Mmse, Decoding::Paper] {
+            let got = nmse(&decode(&message, gradient.len(), decoding, |_| 1), &gradient);
+            let expected = expected_nmse(codec, decoding, &[(1, 1.0)]).unwrap();
+            assert!((got / expected - 1.0).abs() < 0.01, "{codec}, {decoding:?}: {got}, expected {expected}");
+        }
+    }
+}
+
+#[test]
+fn dithered_heads_are_unbiased_coordinate_by_coordinate() {
+    // Within ±2.5 σ the expectation over dithers is the coordinate itself; five standard errors of the mean bound the worst.
+    let gradient: Vec<f32> = (0..512).map(|i| (i as f32 / 255.5 - 1.0) * 1.4).collect();
+    let rounds = 4_000;
+    for codec in [Codec::StochasticQuantisation, Codec::SubtractiveDithering] {
+        let mut mean = vec![0.0; gradient.len()];
+        for seed in 0..rounds {
+            let job = Job::new(seed);
+            let message = encode(codec, &gradient, job);
+            let mut decoder = Decoder::new(layout(512), job, ENVELOPE, Decoding::Unbiased).with_codec(codec);
+            for index in 0..2 {
+                decoder.receive(&message.packet(index)[..HEADER_LEN + 256 / 8]).unwrap();
+            }
+            let mut out = vec![0.0; 512];
+            decoder.decode_into(&mut out).unwrap();
+            mean.iter_mut().zip(out).for_each(|(m, v)| *m += f64::from(v) / rounds as f64);
+        }
+        // L is at most 2.5 · 1.22 for these packets, and no head errs by more than a standard deviation of L.
+        let bound = 5.0 * 3.05 / (rounds as f64).sqrt();
+        for (m, x) in mean.iter().zip(&gradient) {
+            assert!((m - f64::from(*x)).abs() < bound, "{codec}: {x} decodes to {m} on average");
+        }
+    }
+}
+
+#[test]
+fn unrotated_codecs_are_bit_exact_when_whole() {
+    let mut gradient = gaussian(70_000, 4);
+    gradient[..6].copy_from_slice(&[0.0, -0.0, f32::MIN_POSITIVE, f32::from_bits(1), 3e38, -1e-40]);
+    for codec in Codec::ALL.into_iter().filter(|codec| !codec.rotates()) {
+        let message = encode(codec, &gradient, JOB);
+        let got = decode(&message, gradient.len(), Decoding::Unbiased, |_| codec.planes());
+        let same = got.iter().zip(&gradient).all(|(a, b)| a.to_bits() == b.to_bits());
+        assert!(same, "{codec}");
+    }
+}
+
+#[test]
+fn cuts_within_a_float_err_by_no_more_than_its_open_bits() {
+    let gradient = gaussian(10_000, 5);
+    for (codec, planes, relative) in [
+        (Codec::SignMagnitude, 9, 1.0 / 256.0),
+        (Codec::SignMagnitude, 10, 1.0 / 65_536.0),
+        (Codec::SubtractiveDithering, 9, 1.0 / 128.0),
+        (Codec::StochasticQuantisation, 10, 1.0 / 32_768.0),
+        (Codec::SubtractiveDithering, 11, 1.0 / 8_388_608.0),
+    ] {
+        let got = decode(&encode(codec, &gradient, JOB), gradient.len(), Decoding::Unbiased, |_| planes);
+        for (g, x) in got.iter().zip(&gradient) {
+            assert!((g - x).abs() <= x.abs() * relative, "{codec} at {planes} planes: {x} became {g}");
+        }
+    }
+}
+
+#[test]
+fn raw_packets_give_what_arrived_and_zeros_for_the_rest() {
+    let gradient = gaussian(352, 6);
+    let message = encode(Codec::Raw, &gradient, JOB);
+    let mut decoder = Decoder::new(layout(352), JOB, ENVELOPE, Decoding::Unbiased).with_codec(Codec::Raw);
+    decoder.receive(&message.packet(0)[..HEADER_LEN + 4 * 100 + 3]).unwrap();
+    let mut out = vec![f32::NAN; 352];
+    decoder.decode_into(&mut out).unwrap();
+    assert_eq!(out[..100], gradient[..100]);
+    assert!(out[100..].iter().all(|v| *v == 0.0));
+}
+
+#[test]
+fn a_row_that_is_not_finite_is_nan_for_everyone_and_others_are_not_touched() {
+    let clean = gaussian(3 * 32_768, 7);
+    for (place, value) in [(40_000, f32::NAN), (32_768, f32::INFINITY), (65_535, f32::NEG_INFINITY)] {
+        let mut gradient = clean.clone();
+        gradient[place] = value;
+        for codec in Codec::ALL.into_iter().filter(|codec| *codec != Codec::Raw) {
+            let message = encode(codec, &gradient, JOB);
+            // One packet of the row, cut to its head, is enough to know.
+            let row = layout(gradient.len()).row_packets(1);
+            let got = decode(&message, gradient.len(), Decoding::Unbiased, |i| match i {
+                i if !row.contains(&i) => codec.planes(),
+                i => u8::from(i == row.start + 3),
+            });
+            assert!(got[32_768..65_536].iter().all(|v| v.is_nan()), "{codec}");
+            let others = got[..32_768].iter().chain(&got[65_536..]);
+            assert!(
+                others.zip(clean[..32_768].iter().chain(&clean[65_536..])).all(|(a, b)| (a - b).abs() < 1e-4)
+            );
+            assert!(message.importance(row.start), "{codec}: what stops a step must not be cut first");
+        }
+        let raw = encode(Codec::Raw, &gradient, JOB);
+        let got = decode(&raw, gradient.len(), Decoding::Unbiased, |_| 1);
+        assert!(
+            got.iter().zip(&gradient).all(|(a, b)| a.to_bits() == b.to_bits()),
+            "raw carries it as it is"
+        );
+        let strict = Encoder::new(layout(gradient.len()), JOB).strict(true);
+        let mut out = Message::default();
+        let error = strict.encode(&gradient, ENVELOPE, PLANES, &mut out).unwrap_err();
+        assert!(matches!(error, EncodeError::NotFinite { index, .. } if index == place), "{error}");
+        assert_eq!(out.packets(), 0, "nothing is sent by halves");
+    }
+}
+
+#[test]
+fn half_precision_gradients_are_encoded_as_their_f32_values() {
+    let values = gaussian(40_000, 8);
+    let (mut from_half, mut from_f32) = (Message::default(), Message::default());
+    let encoder = Encoder::new(layout(40_000), JOB);
+    let halves: Vec<f16> = values.iter().map(|v| f16::from_f32(*v)).collect();
+    let widened: Vec<f32> = halves.iter().map(|v| v.to_f32()).collect();
+    encoder.encode(&halves, ENVELOPE, PLANES, &mut from_half).unwrap();
+    encoder.encode(&widened, ENVELOPE, PLANES, &mut from_f32).unwrap();
+    assert!((0..from_f32.packets()).all(|i| from_half.packet(i) == from_f32.packet(i)));
+    let brains: Vec<bf16> = values.iter().map(|v| bf16::from_f32(*v)).collect();
+    let widened: Vec<f32> = brains.iter().map(|v| v.to_f32()).collect();
+    encoder.encode(&brains, ENVELOPE, PLANES, &mut from_half).unwrap();
+    encoder.encode(&widened, ENVELOPE, PLANES, &mut from_f32).unwrap();
+    assert!((0..from_f32.packets()).all(|i| from_half.packet(i) == from_f32.packet(i)));
+    let overflowed = [f16::INFINITY; 40];
+    let encoder = Encoder::new(layout(40), JOB).strict(true);
+    let error = encoder.encode(&overflowed, ENVELOPE, PLANES, &mut from_half);
+    assert!(matches!(error, Err(EncodeError::NotFinite { index: 0, .. })));
+}
+
+#[test]
+fn threads_and_instruction_sets_do_not_show_in_packets_or_results() {
+    let gradient = gaussian(5 * 32_768 + 777, 9);
+    let length = gradient.len();
+    for codec in Codec::ALL {
+        let layout = Layout::new(length, codec.coordinates_per_packet(1500, codec.planes(), false)).unwrap();
+        let base = Encoder::new(layout.clone(), JOB).with_codec(codec);
+        let mut expected = Message::default();
+        let scalar = base.clone().with_isa(Isa::PORTABLE);
+        scalar.encode(&gradient, ENVELOPE, codec.planes(), &mut expected).unwrap();
+        for isa in Isa::available() {
+            for parallel in [false, true] {
+                let mut message = Message::default();
+                let encoder = base.clone().with_isa(isa).parallel(parallel);
+                encoder.encode(&gradient, ENVELOPE, codec.planes(), &mut message).unwrap();
+                for index in 0..expected.packets() {
+                    let same = message.packet(index) == expected.packet(index);
+                    assert!(same, "{codec}, {isa}, packet {index}");
+                }
+            }
+        }
+        let decode = |isa: Isa, parallel: bool| {
+            let decoder = Decoder::new(layout.clone(), JOB, ENVELOPE, Decoding::Unbiased).with_codec(codec);
+            let mut decoder = decoder.with_isa(isa).parallel(parallel);
+            for index in (0..expected.packets()).filter(|i| i % 7 != 3) {
+                let packet = expected.packet(index);
+                decoder.receive(&packet[..packet.len() - index % 5 * packet.len() / 5]).ok();
+            }
+            let mut out = vec![0.0; length];
+            decoder.decode_into(&mut out).unwrap();
+            decoder.add_into(&mut out).unwrap();
+            out.into_iter().map(f32::to_bits).collect::<Vec<u32>>()
+        };
+        let scalar = decode(Isa::PORTABLE, false);
+        for isa in Isa::available() {
+            assert!(decode(isa, false) == scalar && decode(isa, true) == scalar, "{codec}, {isa}");
+        }
+    }
+}
+
+#[test]
+fn a_sum_before_the_rotation_is_undone_is_the_sum_after_it() {
+    let length = 70_000;
+    let job = Job { seed: 42, rotation: Rotation::Shared };
+    let of = |rank| Envelope { stream: StreamId::new(1, rank).unwrap(), ..ENVELOPE };
+    let mut rotated = RotatedSum::new(layout(length), 42, of(0));
+    let mut plain = vec![0.0f32; length];
+    let mut exact = vec![0.0f64; length];
+    for rank in 0..4 {
+        let mut gradient = gaussian(length, 20 + u32::from(rank));
+        // Rank 3's first row is rotated twice, the other ranks' once.
+        gradient[7] *= if rank == 3 { 100.0 } else { 1.0 };
+        let mut message = Message::default();
+        let encoder = Encoder::new(layout(length), job);
+        encoder.encode(&gradient, of(rank), PLANES, &mut message).unwrap();
+        assert_eq!(message.rows()[0].twice, rank == 3);
+        let mut decoder = Decoder::new(layout(length), job, of(rank), Decoding::Unbiased);
+        for index in 0..message.packets() {
+            // Rank 2 loses some and has others cut.
+            let packet = message.packet(index);
+            match (rank, index % 9) {
+                (2, 0) => {}
+                (2, 1..4) => drop(decoder.receive(&packet[..150]).unwrap()),
+                _ => drop(decoder.receive(packet).unwrap()),
+            }
+        }
+        rotated.add(&decoder).unwrap();
+        decoder.add_into(&mut plain).unwrap();
+        let mut out = vec![0.0; length];
+        decoder.decode_into(&mut out).unwrap();
+        exact.iter_mut().zip(out).for_each(|(e, v)| *e += f64::from(v));
+    }
+    let mut got = vec![0.0; length];
+    rotated.finish_into(&mut got).unwrap();
+    let exact: Vec<f32> = exact.into_iter().map(|v| v as f32).collect();
+    assert!(nmse(&got, &exact) < 1e-12, "{}", nmse(&got, &exact));
+    assert!(nmse(&plain, &exact) < 1e-12);
+    let refused = |job, envelope, layout| {
+        let mut sum = RotatedSum::new(self::layout(length), 42, of(0));
+        sum.add(&Decoder::new(layout, job, envelope, Decoding::Unbiased))
+    };
+    let message = Envelope { message: 1, ..of(0) };
+    assert!(matches!(refused(job, message, layout(length)), Err(RotatedSumError::Message { .. })));
+    assert!(matches!(refused(JOB, of(0), layout(length)), Err(RotatedSumError::Job { .. })));
+    assert!(matches!(refused(job, of(0), layout(length + 1)), Err(RotatedSumError::Layout { .. })));
+    let raw = Decoder::new(layout(length), job, of(0), Decoding::Unbiased).with_codec(Codec::Raw);
+    assert!(matches!(rotated.add(&raw), Err(RotatedSumError::NotRotated(Codec::Raw))));
+}
+
+#[test]
+fn packets_of_another_codec_are_refused_by_name() {
+    let message = encode(Codec::Raw, &gaussian(100, 1), JOB);
+    let mut decoder = Decoder::new(layout(100), JOB, ENVELOPE, Decoding::Unbiased);
+    let error = decoder.receive(message.packet(0)).unwrap_err();
+    assert_eq!(error.to_string(), "a packet of codec raw in a message of codec rht");
+    let encoder = Encoder::new(layout(100), JOB).with_codec(Codec::Raw);
+    let error = encoder.encode(&[0.0f32; 100], ENVELOPE, 2, &mut Message::default()).unwrap_err();
+    assert_eq!(error.to_string(), "2 planes of codec raw (valid: 1 to 1, which keep everything)");
+}

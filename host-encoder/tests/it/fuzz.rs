@@ -1,0 +1,393 @@
+//! Fuzz targets: a valid message, and what can happen to it under way. `cargo test` runs each for a bounded number of inputs, after those in
+//! `tests/it/__fuzz__`; under `cargo bolero test` the same targets run as long as one likes.
+//!
+//! Random bytes only test the first comparison of a parser. So every target starts from packets of a working encoder — rows of 2^15 and packets of every size among them —
+//! and damages them: cut, repeated, reordered, repaired, flipped, spliced, with the header's check right or wrong.
+
+use crate::arrival::{Arrival, JOB, LARGE, SEALED, SMALL, Subject, envelope, mend};
+use crate::corpus;
+use crate::corpus::{Reached, Target, generated, name, variant};
+use bolero::check;
+use trimwire_encoder::{Codec, Decoder, Decoding, HEADER_LEN, Header, PacketView, Prefix, RotatedSum};
+
+/// Inputs of a `cargo test`; `TRIMWIRE_FUZZ` asks for another number.
+fn iterations(usual: usize) -> usize {
+    std::env::var("TRIMWIRE_FUZZ").ok().and_then(|count| count.parse().ok()).unwrap_or(usual)
+}
+
+const DECODINGS: [Decoding; 3] = [Decoding::Unbiased, Decoding::Mmse, Decoding::Paper];
+
+/// What decoders are held to, whatever arrives.
+fn receive_and_decode(subject: &Subject, decoding: Decoding, arrivals: &[Arrival]) {
+    let (layout, codec) = (&subject.layout, subject.codec);
+    let mut decoder = subject.decoder(decoding);
+    let mut marked = vec![false; layout.rows()];
+    // What a naive receiver would know: the bytes of each plane that arrived, from its front.
+    let mut known = vec![vec![0; codec.planes().into()]; layout.packets()];
+    let mut all_genuine = true;
+    for arrival in arrivals {
+        let (packet, genuine) = arrival.bytes(subject);
+        let before = decoder.stats();
+        let Ok(receipt) = decoder.receive(&packet) else {
+            assert_eq!(decoder.stats(), before, "a refused packet changed something");
+            let short = packet.len() < HEADER_LEN || subject.sealer.is_some();
+            assert!(!genuine || short || !all_genuine, "a genuine packet was refused");
+            continue;
+        };
+        assert!(receipt.planes_before <= receipt.planes_now && receipt.planes_now <= codec.planes());
+        let view = PacketView::parse(&packet).expect("what was received parses");
+        let header = view.header();
+        assert_eq!(header.prefix.envelope(), envelope(0), "a foreign packet was taken");
+        marked[layout.packet_row(receipt.index)] |= header.is_not_finite();
+        let mut left = view.body().len();
+        for plane in header.first_plane..codec.planes() {
+            let length = codec.plane_len(plane, header.coordinates);
+            let held = &mut known[receipt.index][usize::from(plane)];
+            *held = left.min(length).max(*held);
+            left = left.saturating_sub(length);
+        }
+        all_genuine &= genuine;
+    }
+    if subject.sealer.is_none() {
+        for (index, planes) in known.iter().enumerate() {
+            let n = layout.packet_range(index).len();
+            let whole = (0..codec.planes()).take_while(|p| planes[usize::from(*p)] >= codec.plane_len(*p, n));
+            assert_eq!(usize::from(decoder.coverage(index)), whole.count(), "packet {index}");
+        }
+    }
+    let out = subject.decoded(&decoder);
+    if codec != Codec::Raw {
+        for (row, marked) in marked.iter().enumerate() {
+            let values = &out[layout.row_coordinates(row)];
+            let nan = values.iter().filter(|value| value.is_nan()).count();
+            assert_eq!(nan, if *marked { values.len() } else { 0 }, "{codec}, {decoding:?}, row {row}");
+        }
+    }
+    rows_are_those_of_the_message(subject, &decoder, &out);
+    if all_genuine {
+        completing_gives_the_whole_message(subject, decoder, decoding);
+    }
+}
+
+/// Rows that are complete may be taken one by one, and are the same; sums before the rotation take none that were.
+fn rows_are_those_of_the_message(subject: &Subject, decoder: &Decoder, out: &[f32]) {
+    let mut by_row = decoder.clone();
+    let mut taken = false;
+    for row in 0..subject.layout.rows() {
+        let place = subject.layout.row_coordinates(row);
+        let mut got = vec![0.0f32; place.len()];
+        if by_row.decode_row_into(row, &mut got).expect("an output of the right length") {
+            taken = true;
+            let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+            assert!(got.iter().zip(&out[place]).all(same), "row {row}");
+        }
+    }
+    if subject.codec.rotates() {
+        let sum = || RotatedSum::new(subject.layout.clone(), JOB.seed, envelope(0));
+        assert_eq!(sum().add(&by_row).is_err(), taken);
+        assert!(sum().add(decoder).is_ok());
+    }
+}
+
+/// Whatever arrived before, of a genuine message, in whatever order: with the rest it is the message.
+fn completing_gives_the_whole_message(subject: &Subject, mut decoder: Decoder, decoding: Decoding) {
+    let mut whole = subject.decoder(decoding);
+    for index in 0..subject.messages[0].packets() {
+        let packet = subject.messages[0].packet(index);
+        decoder.receive(packet).expect("a packet of the message");
+        whole.receive(packet).expect("a packet of the message");
+    }
+    let bits =
+        |decoder: &Decoder| -> Vec<u32> { subject.decoded(decoder).into_iter().map(f32::to_bits).collect() };
+    assert!(bits(&decoder) == bits(&whole));
+}
+
+#[test]
+fn any_bytes_are_a_header_or_an_error_and_headers_write_what_they_read() {
+    check!().with_iterations(iterations(20_000)).for_each(|bytes: &[u8]| {
+        let _ = Prefix::parse(bytes);
+        // As they are, and with a right check, which random bytes never have.
+        let mut mended = bytes.to_vec();
+        mend(&mut mended);
+        for bytes in [bytes, &mended] {
+            if let Ok(header) = Header::parse(bytes) {
+                assert_eq!(header.to_bytes()[..], bytes[..HEADER_LEN]);
+            }
+            if let Ok(view) = PacketView::parse(bytes) {
+                let (header, body) = (view.header(), view.body().len());
+                let codec = header.codec();
+                let whole = codec.body_len(header.coordinates)
+                    - codec.plane_offset(header.first_plane, header.coordinates);
+                assert_eq!(
+                    body,
+                    (bytes.len() - HEADER_LEN).min(whole),
+                    "bytes behind the last plane are ignored"
+                );
+            }
+        }
+    });
+}
+
+#[test]
+fn small_messages_of_every_codec_are_refused_or_decoded() {
+    check!().with_iterations(iterations(10_000)).with_type::<(u8, u8, Vec<Arrival>)>().for_each(
+        |(subject, decoding, arrivals)| {
+            let subject = &SMALL[usize::from(*subject) % SMALL.len()];
+            receive_and_decode(subject, DECODINGS[usize::from(*decoding) % 3], arrivals);
+        },
+    );
+}
+
+#[test]
+fn rows_of_full_length_in_packets_of_all_sizes_are_refused_or_decoded() {
+    check!().with_iterations(iterations(300)).with_type::<(u8, u8, Vec<Arrival>)>().for_each(
+        |(subject, decoding, arrivals)| {
+            let subject = &LARGE[usize::from(*subject) % LARGE.len()];
+            receive_and_decode(subject, DECODINGS[usize::from(*decoding) % 3], arrivals);
+        },
+    );
+}
+
+#[test]
+fn of_sealed_packets_nothing_counts_but_what_their_sender_wrote() {
+    check!().with_iterations(iterations(3_000)).with_type::<(u8, Vec<Arrival>)>().for_each(
+        |(subject, arrivals)| {
+            let subject = &SEALED[usize::from(*subject) % SEALED.len()];
+            let mut decoder = subject.decoder(Decoding::Unbiased);
+            for arrival in arrivals {
+                let _ = decoder.receive(&arrival.bytes(subject).0);
+            }
+            // A receiver that got the genuine packets, and looks at no more of them.
+            let mut genuine = subject.decoder(Decoding::Unbiased);
+            for index in 0..subject.messages[0].packets() {
+                if decoder.arrived(index) {
+                    genuine.receive(subject.messages[0].packet(index)).expect("a packet of the message");
+                    genuine.limit(index, decoder.coverage(index));
+                }
+            }
+            let bits = |decoder: &Decoder| -> Vec<u32> {
+                subject.decoded(decoder).into_iter().map(f32::to_bits).collect()
+            };
+            // Where only a repair arrived, the header counts but no plane does: a limit of 0 would not count the header.
+            let repaired =
+                (0..subject.messages[0].packets()).any(|i| decoder.arrived(i) && decoder.coverage(i) == 0);
+            assert!(repaired || bits(&decoder) == bits(&genuine));
+        },
+    );
+}
+
+/// A packet with some of its header's bits flipped.
+fn with_wrong_bits(index: u8, bits: &[u8]) -> Vec<u8> {
+    let message = &SMALL[0].messages[0];
+    let mut packet = message.packet(usize::from(index) % message.packets()).to_vec();
+    for bit in bits {
+        let bit = usize::from(*bit) % (8 * HEADER_LEN);
+        packet[bit / 8] ^= 1 << (bit % 8);
+    }
+    packet
+}
+
+#[test]
+fn up_to_four_wrong_bits_in_a_header_are_refused() {
+    check!().with_iterations(iterations(20_000)).with_type::<(u8, [u8; 4], u8)>().for_each(
+        |(index, bits, count)| {
+            let packet = with_wrong_bits(*index, &bits[..=usize::from(*count) % 4]);
+            let sent = with_wrong_bits(*index, &[]);
+            let refused = SMALL[0].decoder(Decoding::Unbiased).receive(&packet).is_err();
+            assert_eq!(refused, packet != sent, "two flips of one bit are none");
+        },
+    );
+}
+
+fn targets() -> [Target; 5] {
+    let heads =
+        SMALL.iter().flat_map(|subject| (0..2).map(|packet| subject.messages[0].packet(packet).to_vec()));
+    [
+        Target {
+            name: name(any_bytes_are_a_header_or_an_error_and_headers_write_what_they_read),
+            reach: what_bytes_are,
+            first: heads.collect(),
+            tries: 100_000,
+            outcomes: &[
+                "Short",
+                "Version",
+                "Kind",
+                "NotData",
+                "Codec",
+                "Check",
+                "FirstPlane",
+                "Empty",
+                "Sigma",
+                "Twice",
+                "cut",
+                "whole",
+                "longer",
+            ],
+        },
+        Target {
+            name: name(small_messages_of_every_codec_are_refused_or_decoded),
+            reach: |bytes| {
+                let (subject, _, arrivals): (u8, u8, Vec<Arrival>) = generated(bytes);
+                what_arrivals_bring(&SMALL, subject, &arrivals)
+            },
+            first: Vec::new(),
+            tries: 200_000,
+            outcomes: &[
+                "Short",
+                "Version",
+                "Kind",
+                "NotData",
+                "Codec",
+                "Check",
+                "FirstPlane",
+                "Empty",
+                "Sigma",
+                "Twice",
+                "OtherMessage",
+                "OtherCodec",
+                "LayerClass",
+                "Index",
+                "Coordinates",
+                "Contradiction",
+                "no plane",
+                "planes",
+                "duplicate",
+                "completed",
+            ],
+        },
+        Target {
+            name: name(rows_of_full_length_in_packets_of_all_sizes_are_refused_or_decoded),
+            reach: |bytes| {
+                let (subject, _, arrivals): (u8, u8, Vec<Arrival>) = generated(bytes);
+                what_arrivals_bring(&LARGE, subject, &arrivals)
+            },
+            first: Vec::new(),
+            tries: 20_000,
+            outcomes: &[
+                "Short",
+                "Version",
+                "Kind",
+                "NotData",
+                "Codec",
+                "Check",
+                "FirstPlane",
+                "Empty",
+                "Sigma",
+                "Twice",
+                "OtherMessage",
+                "OtherCodec",
+                "LayerClass",
+                "Index",
+                "Coordinates",
+                "Contradiction",
+                "no plane",
+                "planes",
+                "duplicate",
+                "completed",
+            ],
+        },
+        Target {
+            name: name(of_sealed_packets_nothing_counts_but_what_their_sender_wrote),
+            reach: |bytes| {
+                let (subject, arrivals): (u8, Vec<Arrival>) = generated(bytes);
+                what_arrivals_bring(&SEALED, subject, &arrivals)
+            },
+            first: Vec::new(),
+            tries: 100_000,
+            outcomes: &[
+                "Short",
+                "Version",
+                "Kind",
+                "NotData",
+                "Codec",
+                "Check",
+                "FirstPlane",
+                "Empty",
+                "Sigma",
+                "Twice",
+                "OtherMessage",
+                "Index",
+                "Unsealed",
+                "no plane",
+                "planes",
+                "duplicate",
+                "completed",
+            ],
+        },
+        Target {
+            name: name(up_to_four_wrong_bits_in_a_header_are_refused),
+            reach: |bytes| {
+                let (index, bits, count): (u8, [u8; 4], u8) = generated(bytes);
+                let packet = with_wrong_bits(index, &bits[..=usize::from(count) % 4]);
+                let outcome = SMALL[0].decoder(Decoding::Unbiased).receive(&packet);
+                [outcome.map_or_else(|error| variant(&error), |_| "taken".to_owned())].into()
+            },
+            first: Vec::new(),
+            tries: 10_000,
+            outcomes: &["Version", "Kind", "NotData", "Check", "taken"],
+        },
+    ]
+}
+
+fn what_bytes_are(bytes: &[u8]) -> Reached {
+    let mut mended = bytes.to_vec();
+    mend(&mut mended);
+    let mut reached = Reached::new();
+    for bytes in [bytes, &mended] {
+        reached.insert(match PacketView::parse(bytes) {
+            Err(error) => variant(&error),
+            Ok(view) => {
+                let (header, body) = (view.header(), view.body().len());
+                let codec = header.codec();
+                let whole = codec.body_len(header.coordinates)
+                    - codec.plane_offset(header.first_plane, header.coordinates);
+                let length = ["cut", "whole", "longer"]
+                    [usize::from(body == whole) + usize::from(bytes.len() > HEADER_LEN + whole)];
+                format!("{length} ({codec})")
+            }
+        });
+    }
+    reached
+}
+
+/// What becomes of each packet of an input, by subject, damage, kind, sender, and what was held of it before.
+fn what_arrivals_bring(subjects: &[Subject], subject: u8, arrivals: &[Arrival]) -> Reached {
+    let number = usize::from(subject) % subjects.len();
+    let subject = &subjects[number];
+    let mut decoder = subject.decoder(Decoding::Unbiased);
+    let mut reached = Reached::new();
+    for arrival in arrivals {
+        let (packet, _) = arrival.bytes(subject);
+        let held = match decoder.coverage(usize::from(arrival.index) % subject.layout.packets()) {
+            0 => "no plane held",
+            planes if planes < subject.messages[0].planes() => "some planes held",
+            _ => "all planes held",
+        };
+        let outcome = match decoder.receive(&packet) {
+            Err(error) => variant(&error),
+            Ok(receipt) if receipt.duplicate => "duplicate".to_owned(),
+            Ok(receipt) if receipt.completed.is_some() => "completed".to_owned(),
+            Ok(receipt) if receipt.planes_now > receipt.planes_before => "planes".to_owned(),
+            Ok(_) => "no plane".to_owned(),
+        };
+        let damage = arrival.damage.as_ref().map_or_else(|| "unharmed".to_owned(), variant);
+        let kind = if arrival.repair.is_some() { "repair" } else { "first planes" };
+        let sender = if arrival.foreign { "another message's" } else { "the message's" };
+        for circumstance in [&format!("subject {number}"), &damage, kind, sender, held] {
+            reached.insert(format!("{outcome} ({circumstance})"));
+        }
+    }
+    reached
+}
+
+#[test]
+fn the_corpora_reach_what_they_are_there_for() {
+    corpus::check(&targets());
+}
+
+#[test]
+#[ignore = "writes the corpora anew"]
+fn the_corpora_are_made_anew() {
+    corpus::make(&targets());
+    corpus::check(&targets());
+}

@@ -1,0 +1,20 @@
+//! All integration tests of this crate in one program: a crate links once, not once a file.
+
+mod arrival;
+mod arrivals;
+mod codec;
+mod codecs;
+mod corpus;
+mod edges;
+mod fuzz;
+mod held;
+mod input;
+mod kept;
+mod own;
+mod packets;
+mod repack;
+mod seal;
+mod sparse;
+mod sparse_fuzz;
+mod sparse_vectors;
+mod vectors;

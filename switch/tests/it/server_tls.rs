@@ -1,0 +1,74 @@
+//! P4Runtime over TLS and mutual TLS: who gets in, and who does not.
+
+use crate::tls_support::{Authority, Pem};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use trimwire_p4runtime::server::tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
+use trimwire_p4runtime::v1::CapabilitiesRequest;
+use trimwire_p4runtime::v1::p4_runtime_client::P4RuntimeClient;
+use trimwire_switch::server::{ServeError, ServerHandle, ServerOptions, Tls, serve_with};
+use trimwire_switch::{Switch, SwitchConfig};
+
+fn serve(server: &Pem, client_ca: Option<&Authority>) -> Result<ServerHandle, ServeError> {
+    let tls = Tls {
+        certificate: server.certificate.clone().into_bytes(),
+        key: server.key.clone().into_bytes(),
+        client_ca: client_ca.map(|ca| ca.certificate.clone().into_bytes()),
+    };
+    let options = ServerOptions { tls: Some(tls), ..ServerOptions::default() };
+    let switch = Arc::new(Mutex::new(Switch::new(SwitchConfig::default())));
+    serve_with(switch, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), options)
+}
+
+/// Whether a client that trusts `ca` and shows `identity` is answered.
+async fn answered(server: &ServerHandle, ca: &Authority, identity: Option<&Pem>) -> bool {
+    let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&ca.certificate));
+    if let Some(Pem { certificate, key }) = identity {
+        tls = tls.identity(Identity::from_pem(certificate, key));
+    }
+    let address = format!("https://localhost:{}", server.local_addr().port());
+    let endpoint = Endpoint::from_shared(address).unwrap().tls_config(tls).unwrap();
+    let Ok(channel) = endpoint.connect().await else { return false };
+    P4RuntimeClient::new(channel).capabilities(CapabilitiesRequest::default()).await.is_ok()
+}
+
+#[tokio::test]
+async fn a_server_with_a_certificate_speaks_tls_and_nothing_else() {
+    let (ca, other) = (Authority::new("ca"), Authority::new("other"));
+    let server = serve(&ca.server(), None).unwrap();
+    assert!(answered(&server, &ca, None).await);
+    assert!(!answered(&server, &other, None).await, "its certificate is not what this client trusts");
+    let plain = Endpoint::from_shared(format!("http://{}", server.local_addr())).unwrap();
+    let clear = match plain.connect().await {
+        Ok(channel) => {
+            P4RuntimeClient::new(channel).capabilities(CapabilitiesRequest::default()).await.is_ok()
+        }
+        Err(_) => false,
+    };
+    assert!(!clear, "not in the clear");
+}
+
+#[tokio::test]
+async fn with_client_authentication_only_certificates_of_its_authority_get_in() {
+    let (ca, other) = (Authority::new("ca"), Authority::new("other"));
+    let server = serve(&ca.server(), Some(&ca)).unwrap();
+    assert!(answered(&server, &ca, Some(&ca.client())).await);
+    assert!(!answered(&server, &ca, None).await, "no certificate");
+    assert!(!answered(&server, &ca, Some(&other.client())).await, "another authority's");
+    assert!(!answered(&server, &ca, Some(&ca.server())).await, "a server's is no client's");
+}
+
+#[test]
+fn certificates_that_cannot_be_used_are_said_before_serving() {
+    let ca = Authority::new("ca");
+    let good = ca.server();
+    let bad = [
+        Pem { certificate: String::new(), key: good.key.clone() },
+        Pem { certificate: good.certificate.clone(), key: "no key".to_owned() },
+        Pem { certificate: good.certificate, key: ca.server().key },
+    ];
+    for pem in bad {
+        let error = serve(&pem, None).unwrap_err().to_string();
+        assert!(error.starts_with("TLS: "), "{error}");
+    }
+}
