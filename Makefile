@@ -12,18 +12,20 @@ help: ## list the entry points
 demo: ## train a model through a congested, trimming switch (half a minute once built; flags: DEMO_FLAGS="--help")
 	$(CARGO) run --release --quiet -p trimwire -- demo $(DEMO_FLAGS)
 
-test: p4-check lint test-rust test-python sanitize bmv2-tests mininet-test ## everything that CI runs
+# What test-rust builds is what the tests over real interfaces and Mininet run: nothing is built twice.
+test: export TRIMWIRE_BIN_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))/debug
+test: p4-check lint test-rust test-torch sanitize mininet-test ## everything that CI runs
 
-test-rust: ## unit, property and integration tests of all crates
+test-rust: ## unit, property and integration tests of all crates; those over real interfaces need root and are skipped loudly otherwise
 	python3 host-encoder/tests/reference/generate.py --check
 	python3 host-encoder/tests/reference/seal.py --check
 	python3 host-encoder/tests/reference/sparse.py --check
-	$(CARGO) test --workspace --exclude trimwire-bmv2-tests --locked
+	$(CARGO) test --workspace --locked
 
 test-python: ## the Python package: wheel, types, tests, without PyTorch (skipped loudly where there is no Python 3.10 or no PyPI)
 	python/test.sh
 
-test-torch: ## the same with PyTorch, its backend and its hook (no part of test: PyTorch is some gigabytes; TORCH=torch==2.5.1 chooses another)
+test-torch: ## the same with PyTorch, its backend and its hook (some gigabytes; TORCH=torch==2.5.1 chooses another; skipped loudly where it cannot be installed)
 	python/test.sh torch
 
 test-gpu: ## kernels, collectives, CUDA graphs and streams on a GPU (no part of test; skipped loudly where nvidia-smi lists none)
@@ -48,7 +50,7 @@ client-tests: ## p4runtime-shell and finsy from PyPI against the switch (part of
 	TRIMWIRE_REQUIRE_CLIENTS=1 $(CARGO) test --locked -p trimwire-switch --test it server_clients::
 
 lint: ## formatting and clippy, where the toolchain has them
-	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check && $(CARGO) fmt --manifest-path python/Cargo.toml --check; \
+	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; \
 		else echo 'SKIPPED: formatting check (rustfmt is not installed)'; fi
 	packaging/book.sh check
 	@if $(CARGO) clippy --version >/dev/null 2>&1; then $(CARGO) clippy --workspace --all-targets --locked -- -D warnings; \
@@ -60,7 +62,7 @@ p4: ## compile the P4 programs with p4c and commit-ready artifacts (needs p4c-bm
 p4-check: ## compiled P4 is fresh: hashes always, a recompilation where p4c is on PATH
 	p4/build.sh check
 
-bmv2-tests: ## traffic over real interfaces in network namespaces (needs root; skipped loudly otherwise)
+bmv2-tests: ## traffic over real interfaces in network namespaces, with release builds (test-rust does the same; needs root; skipped loudly otherwise)
 	bmv2-tests/run.sh
 
 mininet-test: ## agents congest ports in Mininet (needs root and Debian's mininet package; skipped loudly otherwise)
@@ -82,6 +84,5 @@ book: ## the documentation as one book with a search, in target/book (needs mdbo
 deny: ## licences, sources and advisories of dependencies (needs cargo-deny; advisories need the network; no part of test, but of CI)
 	@if ! $(CARGO) deny --version >/dev/null 2>&1; then echo 'SKIPPED: dependencies (cargo-deny is not installed)'; else \
 		$(CARGO) deny --workspace check licenses bans sources && \
-		$(CARGO) deny --manifest-path python/Cargo.toml --config deny.toml check licenses bans sources && \
 		if $(CARGO) deny --workspace fetch db; then $(CARGO) deny --workspace check --disable-fetch advisories; \
 			else echo 'SKIPPED: advisories (their database cannot be fetched)'; fi; fi

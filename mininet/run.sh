@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the three programs and congests ports in Mininet with them; with simple_switch_grpc, where that is on PATH, too. Says what
+# Congests ports in Mininet with the three programs (those of TRIMWIRE_BIN_DIR, or builds of now); with simple_switch_grpc, where that is on PATH, too. Says what
 # it skipped, and why, where there is no root, no namespace or no Mininet.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -25,9 +25,11 @@ done
 [ -n "$python" ] || skip "Mininet is not installed: apt-get install --no-install-recommends mininet"
 
 CARGO="${CARGO:-cargo}"
-$CARGO build --release --locked -p trimwire-switch -p trimwire-controller -p trimwire-agent
-TRIMWIRE_BIN_DIR="$(cd "${CARGO_TARGET_DIR:-target}/release" && pwd)"
-export TRIMWIRE_BIN_DIR
+if [ -z "${TRIMWIRE_BIN_DIR:-}" ]; then
+  $CARGO build --release --locked -p trimwire-switch -p trimwire-controller -p trimwire-agent
+  TRIMWIRE_BIN_DIR="$(cd "${CARGO_TARGET_DIR:-target}/release" && pwd)"
+  export TRIMWIRE_BIN_DIR
+fi
 # Switches in software that get no processor time break promises that are not theirs to break: on a machine with more than two
 # runnable processes a core a failed test gets a second go.
 words=() limit=90

@@ -39,6 +39,9 @@ pub struct Feedback {
     pub marked: u32,
     /// Packets newly found to be lost.
     pub lost: u32,
+    /// Frames of the packets that arrived or were lost, as long as they left, bytes; 0 where the sender does not count them. Algorithms tell by it
+    /// whether the rate was used.
+    pub bytes: u64,
     /// Peers from which messages are arriving at the receiver, this one among them; `None` where it does not tell.
     pub senders: Option<NonZeroU16>,
     /// The receiver wants every plane: what is cut is sent again.
@@ -168,7 +171,7 @@ impl Rate {
     /// The increase of one more round (all of it) without congestion, bit/s.
     fn calm_increase(&mut self, round: &round::Round) -> f64 {
         self.calm = self.calm.saturating_add(1);
-        self.calm_ns = self.calm_ns.saturating_add(round.elapsed_ns);
+        self.calm_ns = self.calm_ns.saturating_add(round.used_ns);
         let long = self.calm_ns / HYPERACTIVE_ROUND_TRIPS >= round.newest_rtt_ns
             && self.bps >= HYPERACTIVE_ABOVE * self.congested_bps;
         let more = if long { self.calm.saturating_sub(HYPERACTIVE_AFTER) } else { 0 };

@@ -23,14 +23,16 @@ impl Peer {
         self.stats.last_data_ns = self.stats.last_data_ns.max(Some(at_ns));
     }
 
-    /// Counts what the peer has told, and hands it to the rate law.
-    pub(super) fn take_feedback(&mut self, heard: &Heard) {
-        let feedback = &heard.feedback;
+    /// Counts what the peer has told, and hands it to the rate algorithm, which counts whole frames: `overhead` bytes more than a payload.
+    pub(super) fn take_feedback(&mut self, heard: &Heard, overhead: u16) {
+        let mut feedback = heard.feedback;
+        let packets = u64::from(feedback.arrived) + u64::from(feedback.lost);
+        feedback.bytes += u64::from(overhead) * packets;
         self.stats.arrived += u64::from(feedback.arrived);
         self.stats.cut += u64::from(feedback.cut);
         self.stats.marked += u64::from(feedback.marked);
         self.stats.lost += u64::from(feedback.lost);
-        self.slowdown.tell(self.rate.as_mut(), feedback, heard.answered);
+        self.slowdown.tell(self.rate.as_mut(), &feedback, heard.answered);
         self.pacer.heard(
             feedback.arrived,
             feedback.cut.saturating_add(feedback.marked).saturating_add(feedback.lost),

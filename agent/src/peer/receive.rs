@@ -264,7 +264,7 @@ impl Peer {
         self.silent_since_ns = self.silent_since_ns.max(transfer.silent_since_ns());
         let in_vain = transfer.take_in_vain();
         if let Some(heard) = heard {
-            self.take_feedback(&heard);
+            self.take_feedback(&heard, cx.config.overhead_bytes);
         }
         if in_vain >= IN_VAIN {
             self.suspect_path(cx);
@@ -325,7 +325,7 @@ impl Peer {
             let (heard, next) = transfer.on_stop(when, stop, &mut self.estimate, &cx.config.timeouts);
             self.silent_since_ns = cx.now_ns;
             if let Some(heard) = heard {
-                self.take_feedback(&heard);
+                self.take_feedback(&heard, cx.config.overhead_bytes);
             }
             self.apply(cx, message, next);
         } else if let Some(agreement) = self.agreements.get_mut(&message) {

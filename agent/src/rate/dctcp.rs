@@ -198,7 +198,7 @@ impl RateLaw for Dctcp {
     fn on_feedback(&mut self, feedback: &Feedback) {
         self.repaired = feedback.repaired;
         self.share.told(feedback.senders, &mut self.rate);
-        if let Some(round) = self.rounds.take(feedback) {
+        if let Some(round) = self.rounds.take(feedback, self.rate.bps) {
             self.on_round(feedback.now_ns, &round);
         }
     }

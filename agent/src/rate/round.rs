@@ -13,6 +13,8 @@ const MOST_WEIGHT: f64 = 4.0;
 const MINIMUM_WINDOW_NS: u64 = 5_000_000_000;
 /// A full trim queue takes about so many trim delays: the fabric file's defaults are 20 µs to 40 µs, and 100 µs at half the line.
 const TRIM_QUEUES: f64 = 5.0;
+/// A rate counts as used in full where half of it was (RFC 7661 §4.2: a window is validated if half of it was acknowledged).
+const VALIDATED: u64 = 2;
 /// Length of a round as long as no round trip was measured, at least.
 const UNKNOWN_RTT_NS: u64 = 10_000;
 
@@ -33,7 +35,9 @@ pub(super) struct Round {
     /// Packets that were reported while the law waited for its last step's effect, and how many of them were marked, cut or lost.
     pub(super) unheard: f64,
     pub(super) unheard_marked: f64,
-    pub(super) elapsed_ns: u64,
+    /// How long its packets tested the rate: its length, but no more than twice the time that they take at that rate. A sender that had nothing to send has
+    /// learnt nothing of the path meanwhile, and gains nothing by it (RFC 7661 §4.3).
+    pub(super) used_ns: u64,
     /// The newest round trip.
     pub(super) newest_rtt_ns: u64,
 }
@@ -48,6 +52,7 @@ pub(super) struct Rounds {
     cut: u64,
     marked: u64,
     lost: u64,
+    bytes: u64,
     unheard: u64,
     unheard_marked: u64,
     rtt_sum_ns: u64,
@@ -70,6 +75,7 @@ impl Rounds {
             cut: 0,
             marked: 0,
             lost: 0,
+            bytes: 0,
             unheard: 0,
             unheard_marked: 0,
             rtt_sum_ns: 0,
@@ -80,8 +86,8 @@ impl Rounds {
         }
     }
 
-    /// Takes a report; a round, if it ends with this one.
-    pub(super) fn take(&mut self, feedback: &Feedback) -> Option<Round> {
+    /// Takes a report of packets that left at `rate_bps`; a round, if it ends with this one.
+    pub(super) fn take(&mut self, feedback: &Feedback, rate_bps: f64) -> Option<Round> {
         let now_ns = feedback.now_ns;
         if let Some(rtt_ns) = feedback.rtt_ns.filter(|&rtt_ns| rtt_ns > 0) {
             self.measured(now_ns, rtt_ns);
@@ -102,6 +108,7 @@ impl Rounds {
         self.cut = self.cut.saturating_add(u64::from(feedback.cut).min(arrived));
         self.marked = self.marked.saturating_add(u64::from(feedback.marked).min(arrived));
         self.lost = self.lost.saturating_add(u64::from(feedback.lost));
+        self.bytes = self.bytes.saturating_add(feedback.bytes);
 
         let begin_ns = *self.begin_ns.get_or_insert(now_ns.saturating_sub(self.latest_ns));
         let elapsed_ns = now_ns.saturating_sub(begin_ns);
@@ -113,6 +120,10 @@ impl Rounds {
         }
         let by_packets = packets as f64 / f64::from(ROUND_PACKETS);
         let by_time = elapsed_ns as f64 / self.latest_ns as f64;
+        let busy_ns =
+            if self.bytes > 0 { (self.bytes as f64 * 8e9 / rate_bps.max(1.0)) as u64 } else { elapsed_ns };
+        let used_ns = elapsed_ns.min(busy_ns.saturating_mul(VALIDATED));
+        let by_use = used_ns as f64 / self.latest_ns as f64;
         let round = Round {
             packets: packets as f64,
             cut: self.cut as f64,
@@ -120,10 +131,10 @@ impl Rounds {
             lost: self.lost as f64,
             rtt_ns: (self.rtts > 0).then(|| self.rtt_sum_ns as f64 / self.rtts as f64),
             weight: by_packets.min(by_time).min(MOST_WEIGHT),
-            increase_weight: by_time.min(MOST_WEIGHT * by_packets.min(1.0)),
+            increase_weight: by_use.min(MOST_WEIGHT * by_packets.min(1.0)),
             unheard: self.unheard as f64,
             unheard_marked: self.unheard_marked.min(self.unheard) as f64,
-            elapsed_ns,
+            used_ns,
             newest_rtt_ns: self.latest_ns,
         };
         self.restart(now_ns);
@@ -159,7 +170,7 @@ impl Rounds {
     fn restart(&mut self, now_ns: u64) {
         self.begin_ns = Some(now_ns);
         (self.arrived, self.cut, self.marked, self.lost) = (0, 0, 0, 0);
-        (self.unheard, self.unheard_marked) = (0, 0);
+        (self.bytes, self.unheard, self.unheard_marked) = (0, 0, 0);
         (self.rtt_sum_ns, self.rtts) = (0, 0);
     }
 }

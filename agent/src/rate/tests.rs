@@ -62,6 +62,35 @@ fn laws_start_at_line_rate_or_as_told_and_stay_there_while_nothing_is_congested(
     assert_eq!(law.rate_bps(), LINE / 4);
 }
 
+/// RFC 7661 §4.3: what was not used was not found to be free.
+#[test]
+fn a_sender_with_little_to_send_gains_no_rate_by_the_time_in_which_it_sends_nothing() {
+    let limits = Limits { start_bps: Some(LINE / 10), ..Limits::default() };
+    let dctcp = RateConfig::Dctcp(DctcpConfig { limits, ..DctcpConfig::default() });
+    let timely = RateConfig::Timely(TimelyConfig { limits, ..TimelyConfig::default() });
+    for config in [dctcp, timely] {
+        let rtt_ns = 10 * RTT;
+        // 24 frames of 104 bytes take 20 µs at a tenth of the line: a tenth of one round trip in fifty.
+        let after = |bytes: u64| {
+            let mut sender = Sender::new(config);
+            for _ in 0..20 {
+                sender.now_ns += 50 * rtt_ns;
+                let feedback = Feedback {
+                    now_ns: sender.now_ns,
+                    rtt_ns: Some(rtt_ns),
+                    arrived: 24,
+                    bytes,
+                    ..Feedback::default()
+                };
+                sender.law.on_feedback(&feedback);
+            }
+            sender.law.rate_bps() - LINE / 10
+        };
+        let (idle, busy) = (after(24 * 104), after(24 * 104_000));
+        assert!(idle > 0 && busy > 8 * idle, "{config:?}: {idle} and {busy} bit/s more");
+    }
+}
+
 #[test]
 fn fixed_hears_nothing() {
     let mut sender = Sender::new(RateConfig::Fixed(Some(5)));
@@ -400,18 +429,28 @@ fn hostile() -> impl Strategy<Value = Feedback> {
     let count = || prop_oneof![Just(0_u32), Just(u32::MAX), 0_u32..40, any::<u32>()];
     let time = || prop_oneof![Just(0_u64), Just(u64::MAX), 0_u64..10_000_000, any::<u64>()];
     let senders = prop_oneof![Just(0_u16), Just(1), Just(u16::MAX), any::<u16>()];
-    (time(), prop::option::of(time()), count(), count(), count(), count(), senders, any::<bool>()).prop_map(
-        |(now_ns, rtt_ns, arrived, cut, marked, lost, senders, repaired)| Feedback {
+    (
+        time(),
+        prop::option::of(time()),
+        count(),
+        count(),
+        count(),
+        count(),
+        any::<u64>(),
+        senders,
+        any::<bool>(),
+    )
+        .prop_map(|(now_ns, rtt_ns, arrived, cut, marked, lost, bytes, senders, repaired)| Feedback {
             now_ns,
             rtt_ns,
             arrived,
             cut,
             marked,
             lost,
+            bytes,
             senders: NonZeroU16::new(senders),
             repaired,
-        },
-    )
+        })
 }
 
 /// Parameters that are no numbers, or out of range.

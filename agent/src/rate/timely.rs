@@ -173,7 +173,7 @@ impl Timely {
 
 impl RateLaw for Timely {
     fn on_feedback(&mut self, feedback: &Feedback) {
-        if let Some(round) = self.rounds.take(feedback) {
+        if let Some(round) = self.rounds.take(feedback, self.rate.bps) {
             self.on_round(feedback.now_ns, &round);
         }
     }

@@ -389,6 +389,7 @@ impl Outgoing {
             let quiet = Feedback { now_ns, repaired, ..Feedback::default() };
             let heard = heard.get_or_insert(Heard { feedback: quiet, answered: 0 });
             heard.feedback.lost = gone().count() as u32;
+            heard.feedback.bytes += self.bytes_of(heard.feedback.lost);
             let before = |repair: &&Repair| self.flight.sent_ns(repair.index) < slowed_ns;
             heard.answered = gone().filter(before).count() as u32;
         }
@@ -582,9 +583,24 @@ impl Outgoing {
         let marked = report.marked.saturating_sub(before.marked).min(arrived);
         self.reported = *report;
         let repaired = self.flight.wants_every_plane();
-        let feedback =
-            Feedback { now_ns, rtt_ns, arrived, cut, marked, lost: 0, senders: report.senders, repaired };
+        let feedback = Feedback {
+            now_ns,
+            rtt_ns,
+            arrived,
+            cut,
+            marked,
+            lost: 0,
+            bytes: self.bytes_of(arrived),
+            senders: report.senders,
+            repaired,
+        };
         Some(Heard { feedback, answered: 0 })
+    }
+
+    /// So many of its packets as they left, bytes of payload: as many as they have on average.
+    fn bytes_of(&self, packets: u32) -> u64 {
+        let sent = u64::from(self.next) + u64::from(self.stats.repaired);
+        self.stats.bytes_sent / sent.max(1) * u64::from(packets)
     }
 
     /// Takes a STOP.

@@ -416,6 +416,7 @@ impl Bottleneck {
             return;
         }
         let mut feedback = std::mem::take(&mut sender.news);
+        feedback.bytes = WHOLE * u64::from(feedback.arrived + feedback.lost);
         let whole = sender.whole.take();
         feedback.rtt_ns = whole.map(|(sent_ns, _)| sent_ns);
         let hold = whole.map(|(_, arrived_ns)| now_ns - arrived_ns);

@@ -130,6 +130,10 @@ impl TrimwireSender {
         }
     }
 
+    fn whole_length(&self, number: u32) -> u32 {
+        HEAD + self.flow.payload_of(number)
+    }
+
     fn length(&self, number: u32) -> u32 {
         let whole = self.flow.payload_of(number);
         HEAD + whole - planes::bytes_of(self.flight.planes(number), whole)
@@ -162,6 +166,7 @@ impl TrimwireSender {
                 continue;
             }
             feedback.arrived += 1;
+            feedback.bytes += u64::from(self.whole_length(report.number));
             feedback.cut += u32::from(report.cut);
             feedback.marked += u32::from(report.marked);
             way.spray.on_arrived(path, 1, u32::from(report.cut));
@@ -205,6 +210,7 @@ impl TrimwireSender {
         for lost in &lost {
             way.spray.on_lost(lost.path, 1);
             self.repairs.insert(lost.number);
+            feedback.bytes += u64::from(self.whole_length(lost.number));
             answered += u32::from(lost.sent_ns < way.slowdown.at_ns());
         }
         feedback.lost = lost.len() as u32;
