@@ -20,25 +20,25 @@
 //! after one of another length, all are.
 
 mod agenda;
-mod agreement;
 mod algorithm;
 mod buffers;
-mod desk;
+mod common_precision;
+mod device;
 mod epochs;
 mod error;
-mod figures;
 mod halves;
 mod memory;
 mod message_id;
 mod offload;
 mod operation;
 mod plan;
+mod row_figures;
 mod shards;
 mod stage;
 mod task;
 
 pub use algorithm::{Algorithm, Hosts, direct_shards};
-pub use desk::Desk;
+pub use device::Device;
 pub use error::{OperationError, StartError};
 pub use memory::{ElementType, Memory, Number};
 pub use message_id::{MessageId, NUMBER_BITS, Phase};
@@ -52,9 +52,9 @@ use crate::epoch::{Epoch, EpochError, RankSet};
 use crate::pacing::Pace;
 use algorithm::{Trees, most_shards};
 use buffers::Buffers;
-use figures::Figures;
 use operation::{Operation, Scheme};
 use plan::Ranks;
+use row_figures::FigureMemory;
 use stage::Tensors;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -266,7 +266,7 @@ pub struct Communicator {
     /// By the number's bits that are in message ids.
     operations: BTreeMap<u32, Operation>,
     last: Option<u32>,
-    figures: Figures,
+    figures: FigureMemory,
     buffers: Buffers,
 }
 
@@ -282,7 +282,7 @@ impl Communicator {
             config,
             operations: BTreeMap::new(),
             last: None,
-            figures: Figures::default(),
+            figures: FigureMemory::default(),
             buffers: Buffers::default(),
         }
     }
@@ -364,12 +364,12 @@ impl Communicator {
             Collective::Broadcast { tensor, .. }
             | Collective::Reduce { tensor, .. }
             | Collective::PushPull { tensor: Some(tensor), .. } => {
-                let here = tensor.desk().is_none();
+                let here = tensor.device().is_none();
                 return if here { Ok(()) } else { Err(StartError::ElsewhereOperation { number }) };
             }
             Collective::PushPull { tensor: None, .. } => return Ok(()),
         };
-        match (input.desk(), output.desk()) {
+        match (input.device(), output.device()) {
             (None, None) => return Ok(()),
             (Some(a), Some(b)) if Arc::ptr_eq(a, b) && !options.exact => {}
             _ => return Err(StartError::ElsewhereOperation { number }),

@@ -10,10 +10,10 @@
 //! around either, which drops, cuts, duplicates and reorders on purpose. An endpoint belongs to the thread that runs it, and no lock is held on its way; coding may be
 //! done by threads of its own ([`Driver::set_threads`]), which meet it in two queues.
 
-mod ear;
 mod holding;
 pub mod interfaces;
 pub mod link;
+mod listener;
 pub mod memory;
 pub mod misbehaving;
 mod mmsg;

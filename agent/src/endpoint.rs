@@ -18,9 +18,9 @@
 #![forbid(unsafe_code)]
 
 mod epochs;
-mod figures;
 mod lead;
 mod schedule;
+mod snapshot;
 
 pub use crate::config::{DscpPlan, EndpointConfig, MTU_LEAST, MTU_MOST, Reliability, TimeoutConfig, Traffic};
 pub use crate::interface::{

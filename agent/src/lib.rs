@@ -13,7 +13,7 @@
 //! collective   operations of all ranks, by rows     driver     sockets, clocks, threads
 //! endpoint     all peers on one card                peer       the connection to one rank
 //! epoch        ranks agree on who is left
-//! transfer     one message: send queue, loss detection, board, questions
+//! transfer     one message: send queue, loss detection, received, questions
 //! interface, outcome, config   what callers say and hear
 //! rendezvous   how ranks find each other
 //! rate, pacing, rtt, spray     when and which way   wire, row, burst   what travels

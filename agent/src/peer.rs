@@ -4,13 +4,13 @@
 #![forbid(unsafe_code)]
 
 mod early;
-mod figures;
 mod greeting;
 mod mtu;
 mod over;
 mod pieces;
 mod receive;
 mod session;
+mod stats;
 mod timers;
 mod transmit;
 mod votes;
@@ -26,7 +26,7 @@ use crate::rate::{PathModel, RateLaw};
 use crate::row::Row;
 use crate::snapshot::PeerStats;
 use crate::spray::Spray;
-use crate::transfer::agreement::{self, Agreement};
+use crate::transfer::finals::{self, Finals};
 use crate::transfer::incoming::{Arrival, Incoming, Senders};
 use crate::transfer::outgoing::{self, Outgoing, When};
 use crate::transfer::path::PathEstimate;
@@ -114,7 +114,7 @@ pub(crate) struct Peer {
     receives: BTreeMap<u32, Incoming>,
     /// Those of which something has arrived, and not yet what is wanted.
     arriving: BTreeSet<u32>,
-    agreements: BTreeMap<u32, Agreement>,
+    finals: BTreeMap<u32, Finals>,
     /// Messages of which the peer has all that it is to get, and does not know how precisely to decode them.
     undecided: BTreeSet<u32>,
     /// Messages with data to send: (class, order of `send`, id).
@@ -176,7 +176,7 @@ impl Peer {
             sends: BTreeMap::new(),
             receives: BTreeMap::new(),
             arriving: BTreeSet::new(),
-            agreements: BTreeMap::new(),
+            finals: BTreeMap::new(),
             undecided: BTreeSet::new(),
             sending: BTreeSet::new(),
             orders: BTreeMap::new(),
@@ -240,12 +240,12 @@ impl Peer {
 
     /// Whether anything is between us.
     fn is_idle(&self) -> bool {
-        self.sends.is_empty() && self.receives.is_empty() && self.agreements.is_empty()
+        self.sends.is_empty() && self.receives.is_empty() && self.finals.is_empty()
     }
 
     pub(crate) fn open(&mut self, cx: &mut Context<'_>, outbound: &Outbound) -> Result<(), SendError> {
         let (to, message) = (self.rank, outbound.message);
-        if self.sends.contains_key(&message) || self.agreements.contains_key(&message) {
+        if self.sends.contains_key(&message) || self.finals.contains_key(&message) {
             return Err(SendError::Busy { message, to });
         }
         match self.sent.ending(message) {
@@ -293,13 +293,13 @@ impl Peer {
 
     pub(crate) fn agree(&mut self, now_ns: u64, message: u32, map: Arc<CutMap>) -> Result<(), SendError> {
         let to = self.rank;
-        if self.sends.contains_key(&message) || self.agreements.contains_key(&message) {
+        if self.sends.contains_key(&message) || self.finals.contains_key(&message) {
             return Err(SendError::Busy { message, to });
         }
         self.undecided.remove(&message);
-        let mut agreement = Agreement::new(now_ns, to, message, map);
+        let mut agreement = Finals::new(now_ns, to, message, map);
         agreement.queued = true;
-        self.agreements.insert(message, agreement);
+        self.finals.insert(message, agreement);
         self.control.push_back(Due::Final(message));
         Ok(())
     }
@@ -365,7 +365,7 @@ impl Peer {
     /// Ends a message on its way to the peer, and tells the peer.
     pub(crate) fn abort_send(&mut self, message: u32, abort: Abort) {
         let undecided = self.undecided.contains(&message);
-        if undecided || self.sends.contains_key(&message) || self.agreements.contains_key(&message) {
+        if undecided || self.sends.contains_key(&message) || self.finals.contains_key(&message) {
             self.end_send(message, Ending::Aborted(abort));
             self.control.push_back(Due::Abort(message));
         }
@@ -381,7 +381,7 @@ impl Peer {
 
     /// Nothing below is used any more, in either direction.
     pub(crate) fn retire(&mut self, below: u32) {
-        let live = self.sends.keys().chain(self.receives.keys()).chain(self.agreements.keys());
+        let live = self.sends.keys().chain(self.receives.keys()).chain(self.finals.keys());
         let live = live.chain(&self.undecided);
         let below = live.copied().fold(below, |below, id| if before(id, below) { id } else { below });
         self.sent.retire(below);
@@ -394,10 +394,10 @@ impl Peer {
             let order = self.orders.remove(&message).unwrap_or(0);
             self.sending.remove(&(transfer.class, order, message));
         }
-        self.agreements.remove(&message);
+        self.finals.remove(&message);
         self.undecided.remove(&message);
         self.timers.set(Timer::Outgoing(message), None);
-        self.timers.set(Timer::Agreement(message), None);
+        self.timers.set(Timer::Finals(message), None);
         self.sent.end(message, ending);
     }
 
@@ -430,7 +430,7 @@ impl Peer {
     fn restarted(&mut self, cx: &mut Context<'_>) {
         let peer = self.rank;
         let mut ids: Vec<u32> = std::mem::take(&mut self.sends).into_keys().collect();
-        ids.extend(std::mem::take(&mut self.agreements).into_keys());
+        ids.extend(std::mem::take(&mut self.finals).into_keys());
         ids.extend(std::mem::take(&mut self.undecided));
         // Numbers are used once in an incarnation: our packets of before may still be on their way, and say nothing of whom they are for.
         for &message in &ids {
@@ -474,8 +474,8 @@ impl Peer {
                     }
                 }
                 Timer::Incoming(message) => self.on_incoming_timeout(cx, message),
-                Timer::Agreement(message) => {
-                    if let Some(agreement) = self.agreements.get_mut(&message) {
+                Timer::Finals(message) => {
+                    if let Some(agreement) = self.finals.get_mut(&message) {
                         let next = agreement.on_timeout(cx.now_ns, &cx.config.timeouts);
                         self.session.turn();
                         self.suspect_both_ways(cx);
@@ -569,19 +569,19 @@ impl Peer {
         }
     }
 
-    fn apply_agreement(&mut self, cx: &mut Context<'_>, message: u32, next: agreement::Next) {
-        let Some(agreement) = self.agreements.get_mut(&message) else { return };
+    fn apply_agreement(&mut self, cx: &mut Context<'_>, message: u32, next: finals::Next) {
+        let Some(agreement) = self.finals.get_mut(&message) else { return };
         match next {
-            agreement::Next::Wait => self.timers.set(Timer::Agreement(message), agreement.timer_ns),
-            agreement::Next::Send => {
+            finals::Next::Wait => self.timers.set(Timer::Finals(message), agreement.timer_ns),
+            finals::Next::Send => {
                 if !std::mem::replace(&mut agreement.queued, true) {
                     self.control.push_back(Due::Final(message));
                 }
             }
-            agreement::Next::Done => {
+            finals::Next::Done => {
                 self.end_send(message, Ending::Delivered(crate::transfer::incoming::Epitaph::default()));
             }
-            agreement::Next::Failed(error) => self.fail_send(cx, message, error),
+            finals::Next::Failed(error) => self.fail_send(cx, message, error),
         }
     }
 

@@ -59,7 +59,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// What all ranks have agreed on.
 #[derive(Debug, Clone)]
-pub struct Agreement {
+pub struct Roster {
     /// How often the job has been started.
     pub generation: u32,
     /// Number of the job.
@@ -74,7 +74,7 @@ pub struct Agreement {
     pub seal: Option<SealKey>,
 }
 
-impl Agreement {
+impl Roster {
     fn new(agreed: Agreed, security: &Security) -> Self {
         let Agreed { generation, job, seed, mtu, fresh, members } = agreed;
         let seal = security.key.as_ref().map(|key| proof::packets_key(key, &fresh));
@@ -86,7 +86,7 @@ impl Agreement {
 ///
 /// # Errors
 /// Every rank that is there hears the same [`Refusal`] of rank 0; others hear why they did not get to it.
-pub fn meet(offer: Offer, config: &Config) -> Result<Agreement, RendezvousError> {
+pub fn meet(offer: Offer, config: &Config) -> Result<Roster, RendezvousError> {
     let offer = offer.term(VERSION_TERM, &env!("CARGO_PKG_VERSION"));
     if let Some(flaw) = offer.flaw() {
         return Err(RendezvousError::Offer(flaw));
@@ -94,7 +94,7 @@ pub fn meet(offer: Offer, config: &Config) -> Result<Agreement, RendezvousError>
     let clock = Clock::start();
     let agreed =
         if offer.rank == 0 { serve(offer, config, clock) } else { client::join(&offer, config, clock) };
-    agreed.map(|agreed| Agreement::new(agreed, &config.security))
+    agreed.map(|agreed| Roster::new(agreed, &config.security))
 }
 
 fn serve(offer: Offer, config: &Config, clock: Clock) -> Result<Agreed, RendezvousError> {

@@ -23,9 +23,9 @@ const FORGET_NS: f64 = 10e9;
 
 /// A share of packets, estimated.
 #[derive(Debug, Clone, Copy, Default)]
-struct Share(f64);
+struct MovingAverage(f64);
 
-impl Share {
+impl MovingAverage {
     fn gain(self) -> f64 {
         self.0.clamp(SLOWEST_GAIN, FASTEST_GAIN)
     }
@@ -38,7 +38,7 @@ impl Share {
 
     /// How far it is above what the others have, beyond chance.
     fn excess(self, others: f64) -> f64 {
-        let others = Share(others);
+        let others = MovingAverage(others);
         let deviation = (others.0.max(SLOWEST_GAIN) * (1.0 - others.0).max(0.0) * others.gain() / 2.0).sqrt();
         (self.0 - others.0 - CHANCE * deviation).max(0.0)
     }
@@ -46,8 +46,8 @@ impl Share {
 
 #[derive(Debug, Clone, Copy)]
 struct Path {
-    lost: Share,
-    cut: Share,
+    lost: MovingAverage,
+    cut: MovingAverage,
     weight: f64,
     /// What it has coming, in choices.
     credit: f64,
@@ -75,8 +75,8 @@ impl Spray {
     pub fn new(paths: u16, seed: u64) -> Self {
         let paths = paths.max(1);
         let path = Path {
-            lost: Share::default(),
-            cut: Share::default(),
+            lost: MovingAverage::default(),
+            cut: MovingAverage::default(),
             weight: 1.0,
             credit: 0.0,
             stats: PathStats::default(),

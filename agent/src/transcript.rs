@@ -1,7 +1,7 @@
 //! Transcripts: what arrived of every packet of a run, so that the run can be looked at and repeated bit for bit (the HotNets'24 paper, §5.4).
 //!
 //! ```text
-//!  endpoint ── events ──► Tap ── events ──► communicator          recording: Recorder looks at what goes by, Writer puts it on disk, on a thread of its own
+//!  endpoint ── events ──► Filter ── events ──► communicator          recording: Recorder looks at what goes by, Writer puts it on disk, on a thread of its own
 //!                        │   ▲                                    replaying: everything arrives, and Replay cuts it to what the file says before it is decoded
 //!                        ▼   │
 //!                       file of records                           Reader gives them back: held bytes and planes of every packet of every message
@@ -13,20 +13,20 @@
 
 mod bytes;
 mod file;
+mod filter;
 mod record;
 mod recorder;
 mod replay;
 mod series;
-mod tap;
 mod writer;
 
 pub use file::{HEADER_LEN, ReadError, Reader, VERSION};
+pub use filter::{Filter, Filtered};
 pub use record::{
     Header, Held, MAX_BODY, MAX_TEXT, MapRecord, MessageRecord, OperationRecord, Record, Shape,
 };
 pub use recorder::Recorder;
 pub use replay::{Replay, ReplayError, hex};
-pub use tap::{Tap, Tapped};
 pub use writer::{Writer, Written};
 
 #[cfg(test)]

@@ -15,15 +15,15 @@
 //! - Every question is repeated until it is answered, with exponential backoff, until it is given up.
 #![forbid(unsafe_code)]
 
-pub(crate) mod agreement;
-mod board;
 mod exchange;
+pub(crate) mod finals;
 mod flight;
 mod forward;
 pub(crate) mod incoming;
 mod inquiry;
 pub(crate) mod outgoing;
 pub(crate) mod path;
+mod received;
 mod repairs;
 mod silence;
 mod trial;

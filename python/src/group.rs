@@ -36,7 +36,7 @@ use trimwire_agent::driver::interfaces::line_rate_of;
 use trimwire_agent::driver::{DEFAULT_LINE_RATE_BPS, Driver, Wake, default_threads, on_sockets};
 use trimwire_agent::endpoint::{EndpointConfig, MTU_LEAST, MTU_MOST, Reliability};
 use trimwire_agent::rate::RateConfig;
-use trimwire_agent::transcript::{Header, Tap, Writer, Written};
+use trimwire_agent::transcript::{Filter, Header, Writer, Written};
 use trimwire_encoder::{Codec, SealKey};
 use work::State;
 
@@ -154,7 +154,7 @@ impl Group {
             commands: queue,
             next: 0,
             pending: BTreeMap::new(),
-            tap: Tap::new(writer, None),
+            filter: Filter::new(writer, None),
             leftovers,
             totals: Arc::clone(&totals),
             stopping: false,

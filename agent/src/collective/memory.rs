@@ -3,7 +3,7 @@
 //! Rows of one tensor are read, summed and overwritten by different threads at once, which the borrow checker cannot follow; a [`Lease`] can: memory counts what is
 //! leased and refuses a lease that another one forbids, so a mistake in the plan of an operation is a row that waits, never a race. The only unsafe code of the collectives is here.
 
-use super::desk::Desk;
+use super::device::Device;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use std::any::Any;
@@ -97,7 +97,7 @@ enum Owner {
     /// Somebody else, who keeps it alive as long as this is.
     Foreign { _keeper: Box<dyn Any + Send + Sync> },
     /// It is not in this process' memory: nothing is read or written here.
-    Elsewhere(Arc<dyn Desk>),
+    Elsewhere(Arc<dyn Device>),
 }
 
 /// A lease that is out.
@@ -125,8 +125,8 @@ impl Shared {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn desk(&self) -> Option<&Arc<dyn Desk>> {
-        if let Owner::Elsewhere(desk) = &self.owner { Some(desk) } else { None }
+    fn device(&self) -> Option<&Arc<dyn Device>> {
+        if let Owner::Elsewhere(device) = &self.owner { Some(device) } else { None }
     }
 }
 
@@ -189,16 +189,16 @@ impl Memory {
     }
 
     /// Memory of a device, whose rows others code ([`super::Task::offload`]).
-    pub fn elsewhere(length: usize, element: ElementType, desk: Arc<dyn Desk>) -> Self {
+    pub fn elsewhere(length: usize, element: ElementType, device: Arc<dyn Device>) -> Self {
         // Aligned for any element.
         let address = NonNull::<u64>::dangling().cast();
-        let (held, owner) = (Mutex::default(), Owner::Elsewhere(desk));
+        let (held, owner) = (Mutex::default(), Owner::Elsewhere(device));
         Self(Arc::new(Shared { address, length, element, held, owner }))
     }
 
     /// Who has it, where it is elsewhere.
-    pub fn desk(&self) -> Option<&Arc<dyn Desk>> {
-        self.0.desk()
+    pub fn device(&self) -> Option<&Arc<dyn Device>> {
+        self.0.device()
     }
 
     /// Elements.
@@ -290,7 +290,7 @@ pub(super) enum ViewMut<'a> {
 
 impl Lease {
     fn start<E>(&self) -> *mut E {
-        let start = if self.desk().is_none() { self.range.start } else { 0 };
+        let start = if self.device().is_none() { self.range.start } else { 0 };
         // SAFETY: `range` lies within the memory, whose elements are of this type (the caller looks at `element`); of what is elsewhere the address points to nothing, and stays.
         unsafe { self.shared.address.cast::<E>().as_ptr().add(start) }
     }
@@ -301,13 +301,13 @@ impl Lease {
     }
 
     /// Who has the memory, where it is elsewhere.
-    pub(super) fn desk(&self) -> Option<&Arc<dyn Desk>> {
-        self.shared.desk()
+    pub(super) fn device(&self) -> Option<&Arc<dyn Device>> {
+        self.shared.device()
     }
 
     /// To read; nothing of memory that is elsewhere.
     pub(super) fn view(&self) -> View<'_> {
-        let length = if self.desk().is_none() { self.range.len() } else { 0 };
+        let length = if self.device().is_none() { self.range.len() } else { 0 };
         // SAFETY: initialised elements of that type, within bounds, and no lease to write them is out but, perhaps, this one, which is borrowed.
         unsafe {
             match self.shared.element {
@@ -320,7 +320,7 @@ impl Lease {
 
     /// To write; nothing of a lease to read, or of memory that is elsewhere.
     pub(super) fn view_mut(&mut self) -> ViewMut<'_> {
-        let length = if self.write && self.desk().is_none() { self.range.len() } else { 0 };
+        let length = if self.write && self.device().is_none() { self.range.len() } else { 0 };
         // SAFETY: initialised elements of that type, within bounds, and no other lease of them is out.
         unsafe {
             match self.shared.element {

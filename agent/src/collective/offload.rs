@@ -3,14 +3,14 @@
 //! A tensor that is [`Memory::elsewhere`] is summed by the same stages as any other, and its [`Task`]s say what is to be done to a row instead of doing it ([`Task::offload`]):
 //!
 //! ```text
-//!  packets of other ranks ─► bytes in the desk's memory ─┐                                   ┌─► bytes of the sum's packets ─► sent from where they are
+//!  packets of other ranks ─► bytes in the device's memory ─┐                                   ┌─► bytes of the sum's packets ─► sent from where they are
 //!                                                        ├─► Offloaded: decode, add, encode ─┤
 //!  the row, elsewhere ───────────────────────────────────┘   (whoever has the tensor)        └─► the row, elsewhere
 //! ```
 //!
 //! Rows are leased as others are, so that no two pieces of work that are out touch the same ones.
 
-use super::desk::{Desk, MessagePlaces};
+use super::device::{Device, MessagePlaces};
 use super::memory::Lease;
 use super::task::{Done, Encoded, Encoding, Fold, Key, Kind, Own, Task, Work};
 use crate::interface::RowPlaces;
@@ -27,7 +27,7 @@ use super::Memory;
 pub struct Offloaded {
     key: Key,
     work: Work,
-    desk: Arc<dyn Desk>,
+    device: Arc<dyn Device>,
 }
 
 /// How a row is to be encoded.
@@ -49,17 +49,17 @@ impl Task {
     /// # Errors
     /// The task, where [`Self::run`] does it.
     pub fn offload(self) -> Result<Offloaded, Self> {
-        match self.desk() {
-            Some(desk) => Ok(Offloaded { desk: Arc::clone(desk), key: self.key, work: self.work }),
+        match self.device() {
+            Some(device) => Ok(Offloaded { device: Arc::clone(device), key: self.key, work: self.work }),
             None => Err(self),
         }
     }
 }
 
 impl Offloaded {
-    /// The operation's desk.
-    pub fn desk(&self) -> &Arc<dyn Desk> {
-        &self.desk
+    /// The operation's device.
+    pub fn device(&self) -> &Arc<dyn Device> {
+        &self.device
     }
 
     /// The shard.
@@ -142,12 +142,12 @@ impl Offloaded {
     /// It is done. Of a row that is sent: `bare`, its packets without tags as [`trimwire_encoder::Encoder::encode_row`] writes them, and `figure`, its energy per coordinate (NaN where it is marked).
     /// They are sent from where they are, with their headers masked, unless tags have to go between them.
     pub fn finish(self, sent: Option<(Box<dyn RowMemory>, f64)>) -> Done {
-        let Self { key, work, desk } = self;
+        let Self { key, work, device } = self;
         let kind = match work {
             Work::Store(_) => Kind::Stored,
             Work::Fold(fold) => Kind::Folded(match (fold.encoding.as_deref(), sent) {
                 (Some(encoding), Some((bare, figure))) => {
-                    encoding.elsewhere(key, &desk, bare, figure).map(Some)
+                    encoding.elsewhere(key, &device, bare, figure).map(Some)
                 }
                 (Some(encoding), None) => Err(EncodeError::Buffer {
                     got: 0,
@@ -191,7 +191,7 @@ impl Encoding {
     fn elsewhere(
         &self,
         key: Key,
-        desk: &Arc<dyn Desk>,
+        device: &Arc<dyn Device>,
         bare: Box<dyn RowMemory>,
         figure: f64,
     ) -> Result<Encoded, EncodeError> {
@@ -203,7 +203,7 @@ impl Encoding {
         let kept = self.undecided.then(|| {
             let (layout, shard) = (layout.clone(), key.shard);
             let from = self.envelope.stream.rank();
-            let places = MessagePlaces { desk: Arc::clone(desk), shard, from, layout, planes };
+            let places = MessagePlaces { device: Arc::clone(device), shard, from, layout, planes };
             let bare_of = Self { sealer: None, ..self.clone() };
             Box::new(bare_of.receive_own(row, bytes, |own| own.keeping(places.place(row), planes)))
         });

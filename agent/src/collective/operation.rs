@@ -1,12 +1,12 @@
 //! One operation at one rank: its stages, messages and memory.
 
 use super::agenda::{Agenda, first};
-use super::agreement::Step;
 use super::buffers::Buffers;
-use super::desk::{Desk, MessagePlaces};
-use super::figures::Figures;
+use super::common_precision::Step;
+use super::device::{Device, MessagePlaces};
 use super::halves;
 use super::plan::Blueprint;
+use super::row_figures::FigureMemory;
 use super::stage::{Stage, Tensors};
 use super::task::{Done, Key, Task};
 use super::{
@@ -35,7 +35,7 @@ pub(super) struct Scheme {
     pub(super) mask: HeaderMask,
     pub(super) buffers: Buffers,
     /// Who has the tensors, where they are coded elsewhere.
-    pub(super) desk: Option<Arc<dyn Desk>>,
+    pub(super) device: Option<Arc<dyn Device>>,
     /// Two elements make a coordinate.
     pub(super) packs: bool,
     /// Ranks whose contributions are averaged.
@@ -71,7 +71,7 @@ impl Scheme {
             sealer,
             mask: endpoint.mask(),
             buffers,
-            desk: None,
+            device: None,
             packs: false,
             workers,
             job_seed,
@@ -129,9 +129,9 @@ impl Scheme {
 
     /// Where the rows of a stage go that come from a rank, and are decoded elsewhere.
     fn places(&self, stage: &Stage, from: u16) -> Option<Arc<dyn RowPlaces>> {
-        let desk = Arc::clone(self.desk.as_ref()?);
+        let device = Arc::clone(self.device.as_ref()?);
         let (layout, shard, planes) = (stage.layout().clone(), stage.blueprint.shard, self.planes());
-        Some(Arc::new(MessagePlaces { desk, shard, from, layout, planes }))
+        Some(Arc::new(MessagePlaces { device, shard, from, layout, planes }))
     }
 
     /// When what comes by a hop is taken as it is: hops of an operation with a deadline have equal shares of its time.
@@ -189,11 +189,11 @@ impl Operation {
         scheme: Scheme,
         plan: Vec<Blueprint>,
         tensors: Tensors,
-        figures: &Figures,
+        figures: &FigureMemory,
         endpoint: &mut Endpoint,
     ) -> Result<Self, StartError> {
-        let desk = tensors.output.as_ref().and_then(Memory::desk).cloned();
-        let scheme = Scheme { desk, ..scheme };
+        let device = tensors.output.as_ref().and_then(Memory::device).cloned();
+        let scheme = Scheme { device, ..scheme };
         // Everything that can fail for the tensors' sake comes before the first packet.
         let stages = plan.into_iter().map(|blueprint| Stage::new(&scheme, blueprint, figures));
         let stages = stages.collect::<Result<Vec<_>, _>>()?;
@@ -432,7 +432,7 @@ impl Operation {
         &mut self,
         now_ns: u64,
         done: Done,
-        figures: &mut Figures,
+        figures: &mut FigureMemory,
         endpoint: &mut Endpoint,
     ) -> Result<(), OperationError> {
         self.in_work -= 1;

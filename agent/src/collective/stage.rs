@@ -1,11 +1,11 @@
 //! What happens to one shard at this rank, row by row, as its [`Blueprint`] says.
 
 use super::agenda::Ready;
-use super::agreement::{Agreement, Step};
-use super::figures::Figures;
+use super::common_precision::{CommonPrecision, Step};
 use super::memory::Memory;
 use super::operation::Scheme;
 use super::plan::{Blueprint, Place, Tensor};
+use super::row_figures::FigureMemory;
 use super::task::{Done, Encoded, Encoding, Fold, Key, Kind, Own, Store, Task, Work};
 use super::{MessageId, OperationError, Phase, Replicas, StartError};
 use crate::endpoint::Endpoint;
@@ -52,7 +52,7 @@ pub(super) struct Stage {
     storable: VecDeque<Box<RowReceiver>>,
     /// Consistent replicas: rows whose precision is not agreed yet.
     undecided: Vec<RowReceiver>,
-    agreement: Option<Agreement>,
+    common_precision: Option<CommonPrecision>,
     /// Rows that threads work on.
     in_work: usize,
     /// Rows that are encoded; they are supplied in order.
@@ -65,14 +65,18 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    pub(super) fn new(scheme: &Scheme, blueprint: Blueprint, figures: &Figures) -> Result<Self, StartError> {
+    pub(super) fn new(
+        scheme: &Scheme,
+        blueprint: Blueprint,
+        figures: &FigureMemory,
+    ) -> Result<Self, StartError> {
         let layout = scheme.layout(blueprint.shard, blueprint.length)?;
         let rows = layout.rows();
         let sends = !blueprint.to.is_empty();
         let id = MessageId::new(scheme.number, blueprint.phase_out, blueprint.shard);
         let agrees = scheme.replicas() == Replicas::Consistent && blueprint.phase_out == Phase::AllGather;
-        let agreement =
-            (agrees && sends).then(|| Agreement::new(scheme.codec(), scheme.planes(), blueprint.to.len()));
+        let common_precision = (agrees && sends)
+            .then(|| CommonPrecision::new(scheme.codec(), scheme.planes(), blueprint.to.len()));
         let origin = blueprint.origin.and_then(|origin| scheme.origin(origin, blueprint.shard));
         let encoder = |encoder: Encoder| match origin {
             Some(origin) => encoder.with_origin(origin),
@@ -96,19 +100,19 @@ impl Stage {
             sealer: scheme.sealer.clone(),
             mask: scheme.mask,
             decoding: scheme.options.decoding,
-            undecided: agreement.is_some(),
+            undecided: common_precision.is_some(),
         };
         let encoding = sends.then(|| Arc::new(encoding()));
         let stores = blueprint.only_stores();
         // What this rank sent is decoded here, too, once it is agreed how much of it counts.
-        let stores_again = agreement.is_some() && blueprint.write.is_some();
+        let stores_again = common_precision.is_some() && blueprint.write.is_some();
         Ok(Self {
             contributions: (0..if stores { 0 } else { rows }).map(|_| BTreeMap::new()).collect(),
             foldable: VecDeque::new(),
             next_source: if blueprint.from.is_empty() { 0 } else { rows },
             storable: VecDeque::new(),
             undecided: Vec::new(),
-            agreement,
+            common_precision,
             in_work: 0,
             encoded: BTreeMap::new(),
             next_supply: 0,
@@ -166,14 +170,14 @@ impl Stage {
 
     /// Consistent replicas: a receiver has reported what it has, and whether that is all it will have.
     pub(super) fn report(&mut self, from: u16, map: CutMap, content: bool) -> Step {
-        let Some(agreement) = &mut self.agreement else { return Step::Wait };
+        let Some(common_precision) = &mut self.common_precision else { return Step::Wait };
         let energy = |packet: u32| {
             let row = self.layout.packet_row(packet as usize);
             self.figures.get(row).copied().unwrap_or(0.0)
         };
-        let step = agreement.report(from, map, content, energy);
+        let step = common_precision.report(from, map, content, energy);
         if matches!(step, Step::Agreed(_)) {
-            self.agreement = None;
+            self.common_precision = None;
         }
         step
     }
@@ -224,7 +228,7 @@ impl Stage {
         let ahead: usize = (self.next_supply..row).map(|row| self.layout.row_packets(row).len()).sum();
         let message = self.message(scheme).to_u32();
         // What is encoded elsewhere has its memory already, and is done many rows at a time. Under a deadline a receiver that takes nothing must not keep the tensor from this rank's caller.
-        let paced = scheme.desk.is_none() && scheme.options.deadline_ns.is_none();
+        let paced = scheme.device.is_none() && scheme.options.deadline_ns.is_none();
         let waits = |&to: &u16| paced && endpoint.backlog(to, message) as usize + ahead > AHEAD;
         if !self.blueprint.to.is_empty() && self.blueprint.to.iter().any(waits) {
             return None;
@@ -298,7 +302,7 @@ impl Stage {
         now_ns: u64,
         done: Done,
         scheme: &Scheme,
-        figures: &mut Figures,
+        figures: &mut FigureMemory,
         endpoint: &mut Endpoint,
     ) -> Result<(), OperationError> {
         self.in_work -= 1;
@@ -339,6 +343,6 @@ impl Stage {
 
     /// Whether this rank has what it should have of the shard, and has sent what it should send.
     pub(super) fn is_finished(&self) -> bool {
-        self.folds_left == 0 && self.stores_left == 0 && self.agreement.is_none() && self.in_work == 0
+        self.folds_left == 0 && self.stores_left == 0 && self.common_precision.is_none() && self.in_work == 0
     }
 }

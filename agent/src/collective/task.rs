@@ -1,7 +1,7 @@
 //! Work on one row, which any thread may do: it owns what it needs, and leases the row's place in memory.
 
 use super::buffers::Buffers;
-use super::desk::Desk;
+use super::device::Device;
 use super::halves;
 use super::memory::{Lease, Number, View, ViewMut};
 use crate::row::Row;
@@ -141,7 +141,7 @@ impl Task {
     /// Does it. What [`Self::offload`] takes fails here.
     pub fn run(self) -> Done {
         let (key, row) = (self.key, self.key.row);
-        if self.desk().is_some() {
+        if self.device().is_some() {
             return Done { key, kind: Kind::Failed, spent: Vec::new() };
         }
         match self.work {
@@ -167,11 +167,11 @@ impl Task {
 
 impl Task {
     /// Whose row it is, where it is elsewhere.
-    pub(super) fn desk(&self) -> Option<&Arc<dyn Desk>> {
+    pub(super) fn device(&self) -> Option<&Arc<dyn Device>> {
         match &self.work {
-            Work::Store(store) => store.write.desk(),
+            Work::Store(store) => store.write.device(),
             Work::Fold(fold) => match (&fold.own, &fold.write) {
-                (Own::Apart(lease), _) | (_, Some(lease)) => lease.desk(),
+                (Own::Apart(lease), _) | (_, Some(lease)) => lease.device(),
                 _ => None,
             },
         }

@@ -1,5 +1,5 @@
 use super::link::{Link, LinkError};
-use super::mmsg::{self, Outgoing};
+use super::mmsg::{self, Transmit};
 use super::udp::{UdpConfig, UdpLink};
 use super::udp_tests::skip;
 use super::{Clock, Pacing};
@@ -21,7 +21,7 @@ fn the_kernel_takes_departures_of_sockets_that_have_leave_and_of_no_others() {
     let to = UdpSocket::bind("127.0.0.1:0").expect("binds");
     to.set_read_timeout(Some(Duration::from_secs(10))).expect("an option");
     let payload = [7_u8; 300];
-    let message = |departs_ns| Outgoing {
+    let message = |departs_ns| Transmit {
         to: to.local_addr().expect("bound"),
         tos: 0x0c,
         payload: &payload,

@@ -34,7 +34,7 @@ enum Name {
 
 /// One message to be sent.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Outgoing<'a> {
+pub(super) struct Transmit<'a> {
     pub(super) to: SocketAddr,
     pub(super) tos: u8,
     pub(super) payload: &'a [u8],
@@ -48,7 +48,7 @@ pub(super) struct Outgoing<'a> {
 /// take. What is wrong with a later one is said when it is the first.
 pub(super) fn send<'a>(
     fd: BorrowedFd<'_>,
-    messages: impl Iterator<Item = Outgoing<'a>>,
+    messages: impl Iterator<Item = Transmit<'a>>,
 ) -> (usize, Option<io::Error>) {
     let mut names = [const { MaybeUninit::<Name>::uninit() }; BATCH];
     let mut vectors = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
@@ -131,7 +131,7 @@ unsafe fn push(message: *mut libc::cmsghdr, level: i32, kind: i32, data: &[u8]) 
 
 /// One message received.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Incoming<'a> {
+pub(super) struct Received<'a> {
     /// `None` on packet sockets.
     pub(super) source: Option<SocketAddr>,
     /// TOS or traffic class; 0 when the kernel does not tell.
@@ -170,7 +170,7 @@ impl Inbox {
     pub(super) fn receive(
         &mut self,
         fd: BorrowedFd<'_>,
-        mut take: impl FnMut(Incoming<'_>),
+        mut take: impl FnMut(Received<'_>),
     ) -> io::Result<usize> {
         let mut names = [const { MaybeUninit::<libc::sockaddr_in6>::uninit() }; BATCH];
         let mut vectors = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
@@ -209,7 +209,7 @@ impl Inbox {
             let header = unsafe { header.assume_init_ref() };
             let length = (header.msg_len as usize).min(BUFFER);
             bytes += length;
-            let mut incoming = Incoming {
+            let mut incoming = Received {
                 // SAFETY: the kernel has written the name that the header points to, as long as it says.
                 source: unsafe { source(&header.msg_hdr) },
                 tos: 0,
@@ -258,7 +258,7 @@ unsafe fn source(header: &libc::msghdr) -> Option<SocketAddr> {
 
 /// # Safety
 /// The kernel has filled the control area that `header` describes, and it is alive.
-unsafe fn read_controls(header: &libc::msghdr, incoming: &mut Incoming<'_>) {
+unsafe fn read_controls(header: &libc::msghdr, incoming: &mut Received<'_>) {
     // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR stay inside the area, and each message's data is read only as far as its length says.
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);

@@ -12,11 +12,11 @@
 #![forbid(unsafe_code)]
 
 use super::Clock;
-use super::ear::Ear;
 use super::holding::{Holding, Pacing};
 use super::interfaces::{check_mtu, mtu_of};
 use super::link::{Link, LinkError, LinkStats, Take};
-use super::mmsg::{self, Inbox, Outgoing};
+use super::listener::Listener;
+use super::mmsg::{self, Inbox, Transmit};
 use super::options;
 pub use super::refusal::Refusal;
 use super::refusal::{Refusals, is_too_long};
@@ -133,7 +133,7 @@ impl UdpConfig {
 pub struct UdpLink {
     config: UdpConfig,
     /// One an interface.
-    ears: Vec<Ear>,
+    listeners: Vec<Listener>,
     /// DATA's.
     paths: Vec<Socket>,
     inbox: Inbox,
@@ -157,15 +157,18 @@ impl UdpLink {
     /// When an address cannot be bound or an option is refused; see [`LinkError`].
     pub fn open(mut config: UdpConfig) -> Result<Self, LinkError> {
         config.data_sockets = config.data_sockets.clamp(1, 256);
-        let mut ears = vec![Ear::open(config.bind, config.receive)?];
+        let mut listeners = vec![Listener::open(config.bind, config.receive)?];
         // A port that the system has chosen is the same on all.
-        let port = ears.first().map_or(config.bind, Ear::address).port();
+        let port = listeners.first().map_or(config.bind, Listener::address).port();
         for &own in &config.further {
-            ears.push(Ear::open(SocketAddr::new(own, port), config.receive)?);
+            listeners.push(Listener::open(SocketAddr::new(own, port), config.receive)?);
         }
         let mut paths = Vec::new();
         for path in 0..config.data_sockets {
-            let own = ears.get(usize::from(path) % ears.len()).map_or(config.bind, Ear::address).ip();
+            let own = listeners
+                .get(usize::from(path) % listeners.len())
+                .map_or(config.bind, Listener::address)
+                .ip();
             let option = |option, source| LinkError::Option { address: own, option, source };
             // Nobody reads these; what a stranger sends them must not stay.
             let socket = open(SocketAddr::new(own, 0), true)?;
@@ -180,15 +183,15 @@ impl UdpLink {
         let segmentation = config.segmentation
             && config.checksums == Checksums::Filled
             && paths.iter().all(|socket| setsockopt(socket, sockopt::UdpGsoSegment, &0).is_ok());
-        let own: Vec<IpAddr> = ears.iter().map(|ear| ear.address().ip()).collect();
+        let own: Vec<IpAddr> = listeners.iter().map(|listener| listener.address().ip()).collect();
         check_mtu(&own)?;
         let sockets: Vec<BorrowedFd<'_>> =
-            ears.iter().map(Ear::sending).chain(paths.iter().map(Socket::as_fd)).collect();
+            listeners.iter().map(Listener::sending).chain(paths.iter().map(Socket::as_fd)).collect();
         let holding = Holding::open(config.pacing, &own, &sockets)?;
         // Failure leaves the default of 50 µs, which is only less exact.
         let _ = set_timerslack(1_000);
         Ok(Self {
-            ears,
+            listeners,
             inbox: Inbox::new(),
             segmentation,
             order: Vec::new(),
@@ -220,7 +223,7 @@ impl UdpLink {
     /// Bytes that wait in the socket that listens, with the kernel's bookkeeping; 0 where the system does not tell.
     #[cfg(test)]
     pub(super) fn waiting_bytes(&self) -> usize {
-        self.ears.iter().map(Ear::waiting_bytes).sum()
+        self.listeners.iter().map(Listener::waiting_bytes).sum()
     }
 
     /// Makes the kernel refuse to cut bursts up, as an old one does.
@@ -241,7 +244,7 @@ impl UdpLink {
     /// Leaves room for few arrivals.
     #[cfg(test)]
     pub(super) fn shrink_receive_buffers(&self) {
-        self.ears.iter().for_each(Ear::shrink);
+        self.listeners.iter().for_each(Listener::shrink);
     }
 
     /// Leaves room for little, with or without segmentation.
@@ -266,8 +269,8 @@ impl UdpLink {
     /// The socket that a burst leaves from, by its number in `full`.
     fn socket_of(&self, burst: &Burst) -> usize {
         match burst.origin {
-            Origin::Listening(interface) => usize::from(interface) % self.ears.len().max(1),
-            Origin::Path(path) => self.ears.len() + usize::from(path) % self.paths.len().max(1),
+            Origin::Listening(interface) => usize::from(interface) % self.listeners.len().max(1),
+            Origin::Path(path) => self.listeners.len() + usize::from(path) % self.paths.len().max(1),
         }
     }
 
@@ -340,8 +343,8 @@ impl UdpLink {
 
     /// The socket of a number in `full`.
     fn fd(&self, socket: usize) -> Option<BorrowedFd<'_>> {
-        let path = || self.paths.get(socket.checked_sub(self.ears.len())?).map(Socket::as_fd);
-        self.ears.get(socket).map(Ear::sending).or_else(path)
+        let path = || self.paths.get(socket.checked_sub(self.listeners.len())?).map(Socket::as_fd);
+        self.listeners.get(socket).map(Listener::sending).or_else(path)
     }
 }
 
@@ -356,12 +359,12 @@ fn messages(
     together: bool,
     mapped: bool,
     departs_ns: Option<u64>,
-) -> impl Iterator<Item = Outgoing<'_>> {
+) -> impl Iterator<Item = Transmit<'_>> {
     let to = match (burst.to, burst.to.ip()) {
         (to, IpAddr::V4(v4)) if mapped => SocketAddr::new(v4.to_ipv6_mapped().into(), to.port()),
         (to, _) => to,
     };
-    burst.payload.chunks(message_length(burst, together)).map(move |payload| Outgoing {
+    burst.payload.chunks(message_length(burst, together)).map(move |payload| Transmit {
         to,
         tos: burst.tos,
         payload,
@@ -403,11 +406,11 @@ impl Link for UdpLink {
     }
 
     fn receive(&mut self, take: &mut Take<'_>) -> Result<usize, LinkError> {
-        let Self { ears, inbox, stats, refusals, .. } = self;
+        let Self { listeners, inbox, stats, refusals, .. } = self;
         let mut count = 0;
         let mut real_ns = None;
-        for ear in ears {
-            let outcome = ear.receive(inbox, &mut stats.overflowed, |incoming| {
+        for listener in listeners {
+            let outcome = listener.receive(inbox, &mut stats.overflowed, |incoming| {
                 let Some(source) = incoming.source else { return };
                 let segment = incoming.segment.unwrap_or(incoming.payload.len()).max(1);
                 stats.received_bytes += incoming.payload.len() as u64;
@@ -433,8 +436,8 @@ impl Link for UdpLink {
                     | Errno::ENETUNREACH,
                 ) => {}
                 // PACKET_VNET_HDR has no words for it; the frame was taken off the socket.
-                Some(Errno::EINVAL) if ear.is_raw() => {
-                    if refusals.is_news(ear.address(), &error) {
+                Some(Errno::EINVAL) if listener.is_raw() => {
+                    if refusals.is_news(listener.address(), &error) {
                         tracing::warn!(
                             "this kernel cannot hand over bursts that a sender on this machine left whole; they are lost. Turn that off at \
                              the sender: ethtool -K IFACE tx-udp-segmentation off"
@@ -448,7 +451,8 @@ impl Link for UdpLink {
     }
 
     fn wait(&mut self, timeout_ns: u64, room: bool) -> Result<(), LinkError> {
-        let readable = self.ears.iter().map(Ear::reading).chain(self.wake.iter().map(|wake| wake.as_fd()));
+        let readable =
+            self.listeners.iter().map(Listener::reading).chain(self.wake.iter().map(|wake| wake.as_fd()));
         let full = if room { self.full.as_slice() } else { &[] };
         // ENOBUFS says that a queue of the system is full, which poll does not see: look again soon.
         let timeout_ns = if room { timeout_ns.min(1_000_000) } else { timeout_ns };
@@ -470,7 +474,7 @@ impl Link for UdpLink {
     }
 
     fn mtu(&self) -> Option<u16> {
-        let own: Vec<IpAddr> = self.ears.iter().map(|ear| ear.address().ip()).collect();
+        let own: Vec<IpAddr> = self.listeners.iter().map(|listener| listener.address().ip()).collect();
         Some(mtu_of(&own)?.clamp(MTU_LEAST.into(), MTU_MOST.into()) as u16)
     }
 
@@ -489,13 +493,13 @@ impl Link for UdpLink {
     }
 
     fn local_address(&self) -> SocketAddr {
-        self.ears.first().map_or(self.config.bind, Ear::address)
+        self.listeners.first().map_or(self.config.bind, Listener::address)
     }
 
     fn addresses(&self) -> Vec<IpAddr> {
         if self.config.further.is_empty() {
             return Vec::new();
         }
-        self.ears.iter().map(|ear| ear.address().ip()).collect()
+        self.listeners.iter().map(|listener| listener.address().ip()).collect()
     }
 }

@@ -499,7 +499,7 @@ proptest::proptest! {
         }
         let own = frame.get(40..44).map_or([0; 4], |v4| v4.try_into().expect("four"));
         let port = frame.get(46..48).map_or(0, |port| u16::from_be_bytes(port.try_into().expect("two")));
-        super::ear::read_any_frame(&frame, network, std::net::Ipv4Addr::from(own), port);
+        super::listener::read_any_frame(&frame, network, std::net::Ipv4Addr::from(own), port);
     }
 }
 

@@ -328,7 +328,7 @@ impl Peer {
                 self.take_feedback(&heard, cx.config.overhead_bytes);
             }
             self.apply(cx, message, next);
-        } else if let Some(agreement) = self.agreements.get_mut(&message) {
+        } else if let Some(agreement) = self.finals.get_mut(&message) {
             let next = agreement.on_stop(cx.now_ns, stop);
             self.apply_agreement(cx, message, next);
         } else {
@@ -365,7 +365,7 @@ impl Peer {
         let peer = self.rank;
         let error = TransferError::Aborted { peer, message, culprit: abort.culprit, reason: abort.reason };
         let mut known = false;
-        if self.sends.contains_key(&message) || self.agreements.contains_key(&message) {
+        if self.sends.contains_key(&message) || self.finals.contains_key(&message) {
             self.end_send(message, Ending::Aborted(abort));
             self.fail(cx, message, error);
             known = true;

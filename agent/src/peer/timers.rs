@@ -14,7 +14,7 @@ pub(super) enum Timer {
     /// A message on its way from the peer.
     Incoming(u32),
     /// An agreement that the peer has not confirmed.
-    Agreement(u32),
+    Finals(u32),
 }
 
 /// Each timer has at most one time.

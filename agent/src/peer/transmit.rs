@@ -133,7 +133,7 @@ impl Peer {
                 payload
             }
             Due::Final(message) => {
-                let agreement = self.agreements.get_mut(&message)?;
+                let agreement = self.finals.get_mut(&message)?;
                 agreement.queued = false;
                 let (payload, more) = agreement.next_packet(now_ns, writer, &self.estimate, timeouts)?;
                 if more {
@@ -141,7 +141,7 @@ impl Peer {
                     self.control.push_back(due);
                 }
                 let timer_ns = agreement.timer_ns;
-                self.timers.set(Timer::Agreement(message), timer_ns);
+                self.timers.set(Timer::Finals(message), timer_ns);
                 Some(payload)
             }
             Due::PathQuestion { size } => Some(self.path_question(size, cx.config.seal.is_some(), writer)),

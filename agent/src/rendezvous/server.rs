@@ -63,7 +63,7 @@ struct Heard {
 
 /// What whoever hears somebody out needs.
 #[derive(Clone)]
-struct Ear {
+struct Handshake {
     tls: Option<Arc<ServerConfig>>,
     key: Option<SealKey>,
     clock: Clock,
@@ -71,7 +71,7 @@ struct Ear {
     wake: Arc<Wake>,
 }
 
-impl Ear {
+impl Handshake {
     fn hear(&self, tcp: TcpStream, source: SocketAddr) -> Result<(Channel, Offer), ChannelError> {
         let deadline_ns = self.clock.now_ns().saturating_add(HEARING_NS);
         let mut channel = Channel::accept(tcp, self.clock, deadline_ns)?;
@@ -120,7 +120,7 @@ fn json(answer: &Answer) -> Vec<u8> {
 /// Rank 0's meeting, on sockets.
 pub(super) struct Server {
     listeners: Vec<TcpListener>,
-    ear: Ear,
+    handshake: Handshake,
     heard: Receiver<Heard>,
     hearings: BTreeMap<u64, Hearing>,
     next: u64,
@@ -156,14 +156,14 @@ impl Server {
         let wake = Arc::new(Wake::new().map_err(refused("open an eventfd"))?);
         allow_descriptors();
         let (sender, heard) = channel();
-        let ear = Ear { tls, key, clock, heard: sender, wake };
+        let handshake = Handshake { tls, key, clock, heard: sender, wake };
         let (hearings, waiting) = (BTreeMap::new(), Vec::new());
-        Ok(Self { listeners, ear, heard, hearings, next: 0, paused_until_ns: 0, waiting, meeting })
+        Ok(Self { listeners, handshake, heard, hearings, next: 0, paused_until_ns: 0, waiting, meeting })
     }
 
     /// Until all are there and know it, or something is wrong, or time is up.
     pub(super) fn run(mut self, timeout: Duration) -> Result<Agreed, RendezvousError> {
-        let clock = self.ear.clock;
+        let clock = self.handshake.clock;
         let deadline_ns = clock.now_ns().saturating_add(timeout.as_nanos() as u64);
         while self.meeting.verdict().is_none() {
             let now_ns = clock.now_ns();
@@ -195,7 +195,7 @@ impl Server {
 
     /// Waits for something to happen, and deals with it.
     fn turn(&mut self, most_ns: u64) -> Result<(), RendezvousError> {
-        let now_ns = self.ear.clock.now_ns();
+        let now_ns = self.handshake.clock.now_ns();
         let oldest = self.hearings.values().next().map_or(0, |hearing| hearing.since_ns);
         let full = self.hearings.len() >= HEARD;
         let sure_ns = oldest.saturating_add(SURE_NS).saturating_sub(now_ns);
@@ -209,18 +209,18 @@ impl Server {
         let paused_ns = self.paused_until_ns.saturating_sub(now_ns);
         let most_ns = if paused_ns > 0 { most_ns.min(paused_ns) } else { most_ns };
         let listening = if full || paused_ns > 0 { &[][..] } else { &self.listeners[..] };
-        let mut sockets: Vec<PollFd<'_>> = std::iter::once(self.ear.wake.as_fd())
+        let mut sockets: Vec<PollFd<'_>> = std::iter::once(self.handshake.wake.as_fd())
             .chain(listening.iter().map(AsFd::as_fd))
             .chain(self.waiting.iter().map(|(_, channel)| channel.as_fd()))
             .map(|socket| PollFd::new(socket, PollFlags::POLLIN))
             .collect();
         let millis = i32::try_from(most_ns.div_ceil(1_000_000)).unwrap_or(i32::MAX);
         // Somebody has been heard since: only a look.
-        let millis = if self.ear.wake.prepare() { millis } else { 0 };
+        let millis = if self.handshake.wake.prepare() { millis } else { 0 };
         let polled = poll(&mut sockets, PollTimeout::try_from(millis).unwrap_or(PollTimeout::ZERO));
         let ready: Vec<bool> = sockets.iter().map(|socket| socket.any().unwrap_or(false)).collect();
         drop(sockets);
-        self.ear.wake.clear();
+        self.handshake.wake.clear();
         match polled {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(RendezvousError::Io { what: "wait", source: errno.into() }),
@@ -283,7 +283,7 @@ impl Server {
             Admission::Waits => self.waiting.push((rank, channel)),
             Admission::Refused(refusal) => {
                 tracing::warn!("who came from {source} was refused: {refusal}");
-                channel.set_deadline(self.ear.clock.now_ns().saturating_add(SURE_NS));
+                channel.set_deadline(self.handshake.clock.now_ns().saturating_add(SURE_NS));
                 if channel.send(Kind::Answer, &json(&Answer::Refused(refusal))).is_ok() {
                     channel.close();
                 }
@@ -304,22 +304,22 @@ impl Server {
                                 "a connection could not be accepted: {error}; this is not reported again"
                             );
                         }
-                        self.paused_until_ns = self.ear.clock.now_ns().saturating_add(PAUSE_NS);
+                        self.paused_until_ns = self.handshake.clock.now_ns().saturating_add(PAUSE_NS);
                         return;
                     }
                 };
                 let Ok(socket) = tcp.try_clone() else { continue };
-                let (number, ear) = (self.next, self.ear.clone());
+                let (number, handshake) = (self.next, self.handshake.clone());
                 self.next += 1;
                 let thread = std::thread::Builder::new().name("rendezvous".to_owned()).stack_size(STACK);
                 let thread = thread.spawn(move || {
-                    let outcome = ear.hear(tcp, source);
+                    let outcome = handshake.hear(tcp, source);
                     // Nobody listens where the meeting is over.
-                    let _ = ear.heard.send(Heard { number, source, outcome });
-                    ear.wake.wake();
+                    let _ = handshake.heard.send(Heard { number, source, outcome });
+                    handshake.wake.wake();
                 });
                 if let Ok(thread) = thread {
-                    let since_ns = self.ear.clock.now_ns();
+                    let since_ns = self.handshake.clock.now_ns();
                     self.hearings.insert(number, Hearing { since_ns, socket, thread });
                 }
             }
@@ -332,7 +332,7 @@ impl Server {
         if waiting.is_empty() {
             return;
         }
-        let (body, clock) = (json(verdict), self.ear.clock);
+        let (body, clock) = (json(verdict), self.handshake.clock);
         let each = waiting.len().div_ceil(TELLERS);
         let mut stripes: Vec<Vec<(u16, Channel)>> = Vec::new();
         for member in waiting {

@@ -1,6 +1,6 @@
 //! The receiving side of a transfer: each row is handed over as soon as it is there.
 
-use super::board::Board;
+use super::received::Received;
 use super::{TransferError, TransferStats};
 use crate::config::{Reliability, TimeoutConfig};
 use crate::interface::Expectation;
@@ -106,7 +106,7 @@ pub(crate) struct Incoming {
     expectation: Expectation,
     sealer: Option<Sealer>,
     phase: Phase,
-    board: Board,
+    received: Received,
     shape: u16,
     slots: Vec<Slot>,
     /// Packets of each row that are not satisfied.
@@ -165,7 +165,7 @@ impl Incoming {
             sealer,
             phase: Phase::Receiving,
             // Tails may still be fetched until the replicas agree: rows that lack some are kept.
-            board: Board::new(packets, planes, may_miss.is_none() || expectation.agree),
+            received: Received::new(packets, planes, may_miss.is_none() || expectation.agree),
             shape: shape(layout),
             slots,
             wants,
@@ -205,18 +205,18 @@ impl Incoming {
 
     /// Whether everything that is wanted is there.
     pub(crate) fn all_there(&self) -> bool {
-        self.board.unsatisfied() == 0
+        self.received.unsatisfied() == 0
     }
 
     fn bound_holds(&self) -> bool {
-        self.may_miss.map_or(self.all_there(), |may_miss| self.board.missing() <= may_miss)
+        self.may_miss.map_or(self.all_there(), |may_miss| self.received.missing() <= may_miss)
     }
 
     fn receiver(&self, row: usize) -> RowReceiver {
         let Expectation { layout, codec, job, decoding, origin, keep, .. } = &self.expectation;
         // Where a sealed packet's tags are follows from the planes that were sent.
         let receiver = RowReceiver::new(layout, row, *job, self.envelope, *decoding);
-        let receiver = receiver.with_codec(*codec).with_planes(self.board.planes());
+        let receiver = receiver.with_codec(*codec).with_planes(self.received.planes());
         let mut receiver = receiver.with_origin(origin.unwrap_or(self.envelope));
         if let Some(sealer) = &self.sealer {
             receiver = receiver.sealed(sealer.clone());
@@ -237,7 +237,7 @@ impl Incoming {
         spent: &mut Vec<RowReceiver>,
     ) -> Result<Taken, Misfit> {
         let header = packet.header();
-        let (index, packets) = (header.index, self.board.packets());
+        let (index, packets) = (header.index, self.received.packets());
         if !self.is_receiving() {
             return Ok(Taken { ack: false, cut: false });
         }
@@ -279,8 +279,8 @@ impl Incoming {
         self.stats.bytes_received += payload.len() as u64;
         self.stats.last_ns = Some(arrival.at_ns.saturating_sub(self.started_ns));
         self.stats.first_ns = self.stats.first_ns.or(self.stats.last_ns);
-        let satisfied = self.board.set(index, held);
-        let cut = arrival.marked_cut || held < self.board.planes();
+        let satisfied = self.received.set(index, held);
+        let cut = arrival.marked_cut || held < self.received.planes();
         let mut ack = count.is_some_and(|ack_every| self.tally.count(arrival, index, cut, ack_every));
         if satisfied {
             // A row's end is news to its sender: its memory is free.
@@ -311,7 +311,7 @@ impl Incoming {
 
     /// Takes a PROBE. `false`: it is about a message of another shape, and this one will never be there. Otherwise a STATUS is due unless everything is there, and the timer may have changed.
     pub(crate) fn on_probe(&mut self, now_ns: u64, probe: &Probe, timeouts: &TimeoutConfig) -> bool {
-        if probe.packets != self.board.packets() || ![0, self.shape].contains(&probe.shape) {
+        if probe.packets != self.received.packets() || ![0, self.shape].contains(&probe.shape) {
             return false;
         }
         self.heard_ns = now_ns;
@@ -321,13 +321,13 @@ impl Incoming {
             self.cursor = probe.map_offset;
             return true;
         }
-        if probe.planes < self.board.planes() {
-            for index in self.board.set_planes(probe.planes) {
+        if probe.planes < self.received.planes() {
+            for index in self.received.set_planes(probe.planes) {
                 let row = self.expectation.layout.packet_row(index as usize);
                 self.satisfied(row);
             }
         }
-        self.cursor = self.board.span().0;
+        self.cursor = self.received.span().0;
         if self.bound_holds() && probe.grace_ns > 0 {
             let grace_ns = if probe.finish { 0 } else { u64::from(probe.grace_ns) };
             let deadline_ns = now_ns.saturating_add(grace_ns);
@@ -339,14 +339,14 @@ impl Incoming {
 
     /// Takes a FORWARD: rows that lack nothing else are there. `false`: it is about a message of another shape. Who wants every plane waits for it, or until the time is up.
     pub(crate) fn on_forward(&mut self, now_ns: u64, forward: &Forward<'_>) -> bool {
-        if forward.packets != self.board.packets() {
+        if forward.packets != self.received.packets() {
             return false;
         }
         self.heard_ns = now_ns;
         let most = self.may_miss.filter(|_| self.is_receiving() && !self.agrees()).unwrap_or(0);
         for run in forward.map.runs().filter(|run| run.planes == 0) {
             for index in run.start..run.start + run.count {
-                if self.board.waive(index, most) {
+                if self.received.waive(index, most) {
                     let row = self.expectation.layout.packet_row(index as usize);
                     self.satisfied(row);
                 }
@@ -358,13 +358,13 @@ impl Incoming {
     /// What is wrong with a PROBE that was not taken.
     pub(crate) fn mismatch(&self, probe: &Probe) -> TransferError {
         let (peer, message) = (self.from, self.id);
-        TransferError::Mismatch { peer, message, packets: probe.packets, expected: self.board.packets() }
+        TransferError::Mismatch { peer, message, packets: probe.packets, expected: self.received.packets() }
     }
 
     /// Whether enough is there, and nothing more to be waited for.
     pub(crate) fn is_over(&self, now_ns: u64) -> bool {
         let past = |at_ns: Option<u64>| at_ns.is_some_and(|at_ns| at_ns <= now_ns);
-        let enough = self.bound_holds() && (past(self.deadline_ns) || self.board.is_all_waived());
+        let enough = self.bound_holds() && (past(self.deadline_ns) || self.received.is_all_waived());
         self.all_there() || past(self.expectation.until_ns) || enough
     }
 
@@ -412,9 +412,9 @@ impl Incoming {
         TransferError::Silent {
             peer: self.from,
             message: self.id,
-            packets: self.board.packets(),
-            missing: self.board.missing(),
-            cut: self.board.unfinished().saturating_sub(self.board.missing()),
+            packets: self.received.packets(),
+            missing: self.received.missing(),
+            cut: self.received.unfinished().saturating_sub(self.received.missing()),
             silent_ns,
         }
     }
@@ -427,16 +427,16 @@ impl Incoming {
         for row in 0..self.slots.len() {
             self.hand_over(row);
         }
-        let (missing, unfinished) = (self.board.missing(), self.board.unfinished());
+        let (missing, unfinished) = (self.received.missing(), self.received.unfinished());
         self.stats.missing = missing;
         self.stats.cut = unfinished.saturating_sub(missing);
-        self.stats.full = self.board.packets().saturating_sub(unfinished);
+        self.stats.full = self.received.packets().saturating_sub(unfinished);
         self.stats.duration_ns = now_ns.saturating_sub(self.started_ns);
         self.cursor = 0;
         (self.deadline_ns, self.ack_due_ns) = (None, None);
         self.set_timer(timeouts);
         let (map, agreed) = if self.agrees() {
-            (self.board.map(), CutMap::unknown(self.board.packets()))
+            (self.received.map(), CutMap::unknown(self.received.packets()))
         } else {
             (CutMap::unknown(0), CutMap::unknown(0))
         };
@@ -448,7 +448,7 @@ impl Incoming {
     pub(crate) fn on_final(&mut self, now_ns: u64, agreed: &Final<'_>) -> (Option<CutMap>, bool) {
         let agrees = self.agrees();
         let Phase::Agreeing { agreed: map, .. } = &mut self.phase else { return (None, false) };
-        if agreed.packets != self.board.packets() || !agrees {
+        if agreed.packets != self.received.packets() || !agrees {
             return (None, false);
         }
         self.heard_ns = now_ns;
@@ -457,7 +457,7 @@ impl Incoming {
         if map.is_complete() {
             return (Some(std::mem::replace(map, CutMap::unknown(0))), true);
         }
-        (None, agreed.map.end() >= self.board.packets())
+        (None, agreed.map.end() >= self.received.packets())
     }
 
     /// The next ACK, of what no report has told, and whether another one is to follow at once.
@@ -465,10 +465,10 @@ impl Incoming {
         if !self.is_receiving() {
             return None;
         }
-        let news = self.board.untold().next().unwrap_or(0..0);
+        let news = self.received.untold().next().unwrap_or(0..0);
         let (payload, _) = self.progress(now_ns, senders, writer, false, news);
         self.acks += 1;
-        let more = self.acks < ACKS_MOST && !self.board.untold().is_empty();
+        let more = self.acks < ACKS_MOST && !self.received.untold().is_empty();
         if !more {
             self.acks = 0;
         }
@@ -485,10 +485,11 @@ impl Incoming {
         if !self.is_receiving() {
             return None;
         }
-        let high = self.board.span().1;
+        let high = self.received.span().1;
         let (payload, end) = self.progress(now_ns, senders, writer, true, self.cursor..high);
-        let wanting = (self.cursor..end).filter(|&packet| !self.board.satisfies(self.board.held(packet)));
-        let behind = if end < high { 0 } else { self.board.packets() - high };
+        let wanting =
+            (self.cursor..end).filter(|&packet| !self.received.satisfies(self.received.held(packet)));
+        let behind = if end < high { 0 } else { self.received.packets() - high };
         self.stats.asked = self.stats.asked.saturating_add(wanting.count() as u32 + behind);
         self.cursor = end;
         Some((payload, end < high))
@@ -506,22 +507,22 @@ impl Incoming {
         let progress = Progress {
             sequence: self.sequence,
             report: Report { senders, ..self.tally.report(now_ns) },
-            missing: self.board.missing(),
+            missing: self.received.missing(),
             wanted: self.may_miss.map_or(Wanted::EveryPlane, Wanted::AllBut),
             expected: true,
             bound_holds: self.bound_holds(),
-            low: self.board.span().0,
+            low: self.received.span().0,
             map: None,
         };
         let coarse = self.may_miss.is_some() && !self.agrees();
         let detail = if coarse { Detail::Coarse } else { Detail::Planes };
-        let board = &self.board;
-        let planes = |packet: u32| board.state(packet);
+        let received = &self.received;
+        let planes = |packet: u32| received.state(packet);
         let source = MapSource { planes: &planes, packets: packets.end, offset: packets.start, detail };
         let (payload, end) =
             writer.progress(self.id, answer, &progress, (!packets.is_empty()).then_some(&source));
         let told = packets.start..end.max(packets.start);
-        self.board.untold().told(told.clone());
+        self.received.untold().told(told.clone());
         (payload, told.end)
     }
 
@@ -532,7 +533,7 @@ impl Incoming {
         let stop = Stop {
             sequence: self.sequence,
             report,
-            missing: self.board.missing(),
+            missing: self.received.missing(),
             agreed: agreed.known_until(),
             map: None,
         };
@@ -554,7 +555,7 @@ impl Incoming {
 
     /// No map parts in the next STOP: it confirms FINALs.
     pub(crate) fn confirm_only(&mut self) {
-        self.cursor = self.board.packets();
+        self.cursor = self.received.packets();
     }
 
     /// Number of the newest PROBE or FINAL seen.
@@ -566,8 +567,8 @@ impl Incoming {
     pub(crate) fn epitaph(&self) -> Epitaph {
         Epitaph {
             tally: self.tally,
-            missing: self.board.missing(),
-            agreed: if self.agrees() { self.board.packets() } else { 0 },
+            missing: self.received.missing(),
+            agreed: if self.agrees() { self.received.packets() } else { 0 },
         }
     }
 }

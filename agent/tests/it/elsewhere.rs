@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use trimwire_agent::collective::{
-    Algorithm, Collective, Desk, Done, ElementType, Memory, Offloaded, OperationError, Options, Outcome,
+    Algorithm, Collective, Device, Done, ElementType, Memory, Offloaded, OperationError, Options, Outcome,
     Replicas, StartError, shard_range,
 };
 use trimwire_agent::endpoint::Reliability;
@@ -23,7 +23,7 @@ type Places = Arc<Mutex<BTreeSet<(u16, u16, usize, usize)>>>;
 
 /// A device's memory at one rank.
 #[derive(Debug, Default)]
-struct Device {
+struct Gpu {
     input: Mutex<Option<Vec<f32>>>,
     output: Mutex<Vec<f32>>,
     /// Rows that are received into: shard, rank, first byte, length.
@@ -57,7 +57,7 @@ impl Drop for Place {
     }
 }
 
-impl Desk for Device {
+impl Device for Gpu {
     fn place(&self, shard: u16, from: u16, offset: usize, length: usize) -> Box<dyn RowMemory> {
         let key = (shard, from, offset, length);
         let mut lent = self.lent.lock().expect("no panic");
@@ -76,8 +76,8 @@ impl Desk for Device {
 
 /// Does what is asked for, with the host's codec.
 fn work(rank: u16, offloaded: Offloaded) -> Done {
-    let desk = Arc::clone(offloaded.desk());
-    let device = desk.as_any().downcast_ref::<Device>().expect("the test's");
+    let device = Arc::clone(offloaded.device());
+    let device = device.as_any().downcast_ref::<Gpu>().expect("the test's");
     let own = offloaded.own().map(|range| {
         let input = device.input.lock().expect("no panic");
         let output = device.output.lock().expect("no panic");
@@ -151,14 +151,14 @@ enum Kind {
 /// An operation at all ranks, at some of them elsewhere.
 struct Run<'a> {
     group: &'a mut Group,
-    devices: Vec<Option<Arc<Device>>>,
+    devices: Vec<Option<Arc<Gpu>>>,
     random: Random,
 }
 
 impl<'a> Run<'a> {
     fn new(group: &'a mut Group, elsewhere: &[bool], seed: u64) -> Self {
         let devices =
-            elsewhere.iter().map(|&elsewhere| elsewhere.then(|| Arc::new(Device::default()))).collect();
+            elsewhere.iter().map(|&elsewhere| elsewhere.then(|| Arc::new(Gpu::default()))).collect();
         Self { group, devices, random: Random(seed) }
     }
 
@@ -370,7 +370,7 @@ fn a_row_beyond_f32_fails_as_the_host_has_it() {
 #[test]
 fn what_is_not_coded_elsewhere_is_refused_by_name() {
     let mut group = Group::new(4, Faults::NONE, 4, Reliability::Full, 10).on_hosts(&[0, 0, 1, 1]);
-    let device = Arc::new(Device::default());
+    let device = Arc::new(Gpu::default());
     let memory = |length| Memory::elsewhere(length, ElementType::F32, device.clone());
     let here = |length| Memory::from_vec(vec![0.0_f32; length]);
     let options = Options::default();
@@ -379,7 +379,7 @@ fn what_is_not_coded_elsewhere_is_refused_by_name() {
     assert!(error.contains("need the direct algorithm, not two-level"), "{error}");
     let direct = Options { algorithm: Algorithm::Direct, ..options };
     let exact = Options { exact: true, ..direct.clone() };
-    let other = Memory::elsewhere(3, ElementType::F32, Arc::new(Device::default()));
+    let other = Memory::elsewhere(3, ElementType::F32, Arc::new(Gpu::default()));
     for (collective, options) in [
         (Collective::AllReduce { tensor: memory(9_000) }, &exact),
         (Collective::Broadcast { tensor: memory(9), root: 0 }, &direct),

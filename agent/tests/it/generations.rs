@@ -7,7 +7,7 @@ use std::time::Duration;
 use trimwire_agent::collective::{Collective, Communicator, CommunicatorConfig, Memory, Options, Outcome};
 use trimwire_agent::driver::{Driver, Link, UdpConfig, UdpLink, incarnation, on_sockets};
 use trimwire_agent::endpoint::{Endpoint, EndpointConfig, EndpointStats, Reliability};
-use trimwire_agent::rendezvous::{Agreement, Config, Master, Offer, Security, meet};
+use trimwire_agent::rendezvous::{Config, Master, Offer, Roster, Security, meet};
 use trimwire_encoder::SealKey;
 
 const SECOND: u64 = 1_000_000_000;
@@ -18,7 +18,7 @@ struct Process {
     rank: u16,
     driver: Driver<UdpLink>,
     communicator: Communicator,
-    agreed: Agreement,
+    agreed: Roster,
 }
 
 impl Process {
@@ -35,7 +35,7 @@ impl Process {
         Self::start(rank, own, agreed, link)
     }
 
-    fn start(rank: u16, incarnation: u32, agreed: Agreement, link: UdpLink) -> Self {
+    fn start(rank: u16, incarnation: u32, agreed: Roster, link: UdpLink) -> Self {
         let world = agreed.members.len() as u16;
         let mut endpoint = on_sockets(EndpointConfig::new(rank, world, 1_000_000_000));
         endpoint.incarnation = incarnation;

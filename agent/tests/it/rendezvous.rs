@@ -6,12 +6,12 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 use trimwire_agent::rendezvous::{
-    Agreement, Certificates, Config, Master, Offer, Refusal, RendezvousError, Security, meet,
+    Certificates, Config, Master, Offer, Refusal, RendezvousError, Roster, Security, meet,
 };
 use trimwire_encoder::SealKey;
 
 const LONG: Duration = Duration::from_secs(60);
-type Met = Result<Agreement, RendezvousError>;
+type Met = Result<Roster, RendezvousError>;
 
 /// Where a meeting can be: a free port of an address.
 fn place(host: &str, security: Security, timeout: Duration) -> Config {
@@ -46,12 +46,12 @@ fn keyed(byte: u8) -> Security {
 }
 
 /// Something by which two keys can be compared.
-fn print(agreement: &Agreement) -> Option<Vec<u8>> {
+fn print(agreement: &Roster) -> Option<Vec<u8>> {
     agreement.seal.as_ref().map(|key| key.derive(&[], b"test").to_vec())
 }
 
-fn assert_all_agree(met: Vec<Met>) -> Agreement {
-    let met: Vec<Agreement> = met.into_iter().map(|met| met.expect("meets")).collect();
+fn assert_all_agree(met: Vec<Met>) -> Roster {
+    let met: Vec<Roster> = met.into_iter().map(|met| met.expect("meets")).collect();
     for other in &met {
         assert_eq!(
             (other.generation, other.job, other.seed, other.mtu),

@@ -25,7 +25,7 @@ struct Packets {
     cause: Mutex<Option<String>>,
 }
 
-impl collective::Desk for Packets {
+impl collective::Device for Packets {
     fn place(&self, shard: u16, from: u16, offset: usize, length: usize) -> Box<dyn RowMemory> {
         let start = self.places.get(&(shard, from)).map(|base| base + offset);
         let part = start.and_then(|start| self.memory.lend(start..start + length));
@@ -43,7 +43,7 @@ impl collective::Desk for Packets {
 
 /// What a device's thread said of an operation's tensors, if they are a device's.
 pub(super) fn take_cause(memory: &Memory) -> Option<String> {
-    let packets = memory.desk()?.as_any().downcast_ref::<Packets>()?;
+    let packets = memory.device()?.as_any().downcast_ref::<Packets>()?;
     lock(&packets.cause).take()
 }
 
@@ -101,14 +101,14 @@ impl Elsewhere {
 
 impl Elsewhere {
     pub(super) fn memory(&self) -> Memory {
-        let desk: Arc<dyn collective::Desk> = Arc::clone(&self.packets) as Arc<_>;
+        let desk: Arc<dyn collective::Device> = Arc::clone(&self.packets) as Arc<_>;
         Memory::elsewhere(self.length, self.element, desk)
     }
 }
 
 /// Two tensors of one operation share their desk, which is told by its address.
 pub(super) fn memories(input: &Elsewhere, output: &Elsewhere) -> (Memory, Memory) {
-    let desk: Arc<dyn collective::Desk> = Arc::clone(&input.packets) as Arc<_>;
+    let desk: Arc<dyn collective::Device> = Arc::clone(&input.packets) as Arc<_>;
     let own = if Arc::ptr_eq(&input.packets, &output.packets) {
         Arc::clone(&desk)
     } else {
@@ -174,7 +174,7 @@ pub(crate) struct Row {
 }
 
 fn packets(work: &Offloaded) -> Option<&Packets> {
-    work.desk().as_any().downcast_ref()
+    work.device().as_any().downcast_ref()
 }
 
 impl Row {

@@ -19,7 +19,7 @@ use trimwire_agent::collective::{
 };
 use trimwire_agent::driver::{Application, Driver, UdpLink};
 use trimwire_agent::endpoint::{Endpoint, Event};
-use trimwire_agent::transcript::{OperationRecord, Tap, Written};
+use trimwire_agent::transcript::{Filter, OperationRecord, Written};
 
 /// Without news from anybody for so long, and nothing under way, a group that is closed is gone: whoever's STOP was lost has asked again by then.
 const QUIET_NS: u64 = 250_000_000;
@@ -57,7 +57,7 @@ pub(super) struct App {
     pub(super) commands: Receiver<Command>,
     pub(super) next: u32,
     pub(super) pending: BTreeMap<u32, Pending>,
-    pub(super) tap: Tap,
+    pub(super) filter: Filter,
     pub(super) leftovers: Sender<Leftover>,
     pub(super) totals: Arc<Totals>,
     pub(super) stopping: bool,
@@ -109,7 +109,7 @@ impl App {
 impl Application<()> for App {
     fn on_event(&mut self, now_ns: u64, mut event: Event, endpoint: &mut Endpoint) -> ControlFlow<()> {
         // Only replays have errors.
-        let _ = self.tap.on_event(now_ns, &mut event);
+        let _ = self.filter.on_event(now_ns, &mut event);
         self.communicator.handle_event(now_ns, event, endpoint);
         ControlFlow::Continue(())
     }
@@ -142,7 +142,7 @@ impl Application<()> for App {
                     let number = self.next;
                     self.next = self.next.wrapping_add(1);
                     let record =
-                        self.tap.is_used().then(|| (operation(number, &collective, &options), now_ns));
+                        self.filter.is_used().then(|| (operation(number, &collective, &options), now_ns));
                     // Before anything can go wrong with it: whoever waits is told.
                     self.pending.insert(number, Pending { state, record });
                     let begun = self.communicator.start(now_ns, number, *collective, options, endpoint);
@@ -173,7 +173,7 @@ impl Application<()> for App {
         while let Some(outcome) = self.communicator.poll_outcome(now_ns, endpoint) {
             let record = self.pending.get_mut(&outcome.number).and_then(|pending| pending.record.take());
             if let Some((record, begun)) = record {
-                let _ = self.tap.on_operation(now_ns, record.ended(begun, &outcome));
+                let _ = self.filter.on_operation(now_ns, record.ended(begun, &outcome));
             }
             if let Some(Pending { state, .. }) = self.pending.remove(&outcome.number) {
                 self.finish(now_ns, state, outcome);
@@ -194,7 +194,7 @@ pub(super) fn run(mut driver: Driver<UdpLink>, mut app: App, recorded: &Mutex<Op
         Ok(Ok(_)) => {
             // Others may not have heard that they are done.
             let _ = driver.linger(QUIET_NS, LINGER_NS);
-            *lock(recorded) = app.tap.finish();
+            *lock(recorded) = app.filter.finish();
             return;
         }
         Ok(Err(error)) => error.to_string(),
@@ -217,7 +217,7 @@ pub(super) fn run(mut driver: Driver<UdpLink>, mut app: App, recorded: &Mutex<Op
             Command::Epoch(_) | Command::Panic => {}
         }
     }
-    *lock(recorded) = app.tap.finish();
+    *lock(recorded) = app.filter.finish();
 }
 
 /// What a panic said.

@@ -20,7 +20,7 @@ use trimwire_agent::collective::{
 use trimwire_agent::driver::misbehaving::Misbehaving;
 use trimwire_agent::driver::{Driver, Link, default_threads};
 use trimwire_agent::serve::{Notice, PushPull};
-use trimwire_agent::transcript::{Header, OperationRecord, Tap, Tapped};
+use trimwire_agent::transcript::{Filter, Filtered, Header, OperationRecord};
 use trimwire_encoder::{Decoding, nmse};
 
 const QUIET_NS: u64 = 300_000_000;
@@ -166,8 +166,8 @@ fn measure(args: &PerfArgs) -> Result<bool, Failure> {
             "rank {rank} is among --servers: `trimwire-agent serve` is what it runs"
         )));
     }
-    let mut tap = args.transcript.files().tap(&Header { job, rank, world, seed })?;
-    if let Some(replay) = tap.replay() {
+    let mut filter = args.transcript.files().filter(&Header { job, rank, world, seed })?;
+    if let Some(replay) = filter.replay() {
         // Before the first packet: a run that cannot be repeated does not begin.
         for (number, coordinates) in args.numbers().zip(args.coordinates()) {
             replay.check_operation(&operation(args, number, coordinates)).map_err(bad_input)?;
@@ -183,11 +183,11 @@ fn measure(args: &PerfArgs) -> Result<bool, Failure> {
         config.mtu = mtu.into();
     }
     match args.transcript.faults {
-        None => bench(args, config, start(endpoint, link), tap, agreed),
+        None => bench(args, config, start(endpoint, link), filter, agreed),
         Some(FaultShares(faults)) => {
             let trimmed = endpoint.dscp.trimmed;
             let link = Misbehaving::new(link, faults, seed ^ u64::from(rank) << 32, trimmed);
-            bench(args, config, start(endpoint, link), tap, agreed)
+            bench(args, config, start(endpoint, link), filter, agreed)
         }
     }
 }
@@ -196,7 +196,7 @@ fn bench<L: Link>(
     args: &PerfArgs,
     mut config: CommunicatorConfig,
     mut driver: Driver<L>,
-    tap: Tap,
+    filter: Filter,
     agreed: bool,
 ) -> Result<bool, Failure> {
     let (rank, world, seed) = (config.rank, config.world, config.job_seed);
@@ -222,7 +222,7 @@ fn bench<L: Link>(
         communicator,
         driver,
         publisher,
-        tap,
+        filter,
         steering,
         ended_ns: 0,
         number: FIRST,
@@ -231,8 +231,8 @@ fn bench<L: Link>(
     };
     let rows: Result<Vec<Row>, Failure> = args.sizes().map(|bytes| bench.measure(bytes)).collect();
     let rows = rows.and_then(|rows| bench.leave().map(|()| rows));
-    let Bench { mut driver, tap, epochs, .. } = bench;
-    let recorded = tap.finish().and_then(|written| Recorded::new(args.transcript.files(), rank, written));
+    let Bench { mut driver, filter, epochs, .. } = bench;
+    let recorded = filter.finish().and_then(|written| Recorded::new(args.transcript.files(), rank, written));
     let rows = rows?;
     driver.linger(QUIET_NS, LINGER_NS).map_err(failed)?;
     let link = driver.link_stats();
@@ -265,7 +265,7 @@ struct Bench<'a, L> {
     communicator: Communicator,
     driver: Driver<L>,
     publisher: Publisher,
-    tap: Tap,
+    filter: Filter,
     steering: Option<Steering>,
     /// When the ranks had told each other of the operation before this one; 0 before the first.
     ended_ns: u64,
@@ -486,7 +486,7 @@ impl<L: Link> Bench<'_, L> {
             repaired: total.repaired,
             nmse: error / iters,
             adaptive: self.steering.as_mut().map(|steering| std::mem::take(&mut steering.taken)),
-            sha256: self.tap.is_used().then(|| hash(results)),
+            sha256: self.filter.is_used().then(|| hash(results)),
         })
     }
 
@@ -520,10 +520,10 @@ impl<L: Link> Bench<'_, L> {
             begun => begun.map_err(failed)?,
         }
         let mut outcome = self.finish(number)?;
-        if self.tap.is_used() {
+        if self.filter.is_used() {
             let now_ns = self.driver.now_ns();
             let record = over(operation(self.args, number, coordinates), now_ns, &outcome, results);
-            self.tap.on_operation(now_ns, record).map_err(failed)?;
+            self.filter.on_operation(now_ns, record).map_err(failed)?;
         }
         let operations = self.publisher.operations();
         match outcome.result {
@@ -584,15 +584,15 @@ impl<L: Link> Bench<'_, L> {
 
     /// Looks after the network until an operation has ended, or that time has come.
     fn drive(&mut self, until_ns: u64) -> Result<Option<Outcome>, Failure> {
-        let Self { communicator, driver, publisher, tap, .. } = self;
-        let mut tapped = Tapped { application: communicator, tap };
-        publisher.run(driver, until_ns, &mut tapped)?.transpose().map_err(failed)
+        let Self { communicator, driver, publisher, filter, .. } = self;
+        let mut filtered = Filtered { application: communicator, filter };
+        publisher.run(driver, until_ns, &mut filtered)?.transpose().map_err(failed)
     }
 
     /// Takes note of an operation that has told servers something.
     fn note(&mut self, outcome: &Outcome) -> Result<(), Failure> {
         let now_ns = self.driver.now_ns();
-        self.tap.on_operation(now_ns, ended(notice(outcome), now_ns, outcome)).map_err(failed)?;
+        self.filter.on_operation(now_ns, ended(notice(outcome), now_ns, outcome)).map_err(failed)?;
         outcome.result.map_err(failed)
     }
 

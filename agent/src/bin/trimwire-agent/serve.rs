@@ -20,7 +20,7 @@ use trimwire_agent::driver::misbehaving::Misbehaving;
 use trimwire_agent::driver::{Application, Driver, Link, UdpLink, Wake, default_threads};
 use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Event};
 use trimwire_agent::serve::{Server, lowest_worker};
-use trimwire_agent::transcript::{Header, Tap, Tapped};
+use trimwire_agent::transcript::{Filter, Filtered, Header};
 
 const QUIET_NS: u64 = 300_000_000;
 const LINGER_NS: u64 = 10_000_000_000;
@@ -249,9 +249,9 @@ impl Serving<'_> {
         self.report.rank = header.rank;
         let wake = driver.wake().map_err(failed)?;
         *self.stop.wake.lock().unwrap_or_else(PoisonError::into_inner) = Some(wake);
-        let mut tap = Tap::default();
-        let end = self.serve(&mut driver, header, agreed_seed, files, &mut tap);
-        let written = tap.finish().and_then(|written| Recorded::new(files, header.rank, written));
+        let mut filter = Filter::default();
+        let end = self.serve(&mut driver, header, agreed_seed, files, &mut filter);
+        let written = filter.finish().and_then(|written| Recorded::new(files, header.rank, written));
         self.report.recorded.extend(written);
         self.publisher.publish(&mut driver);
         // Also where it cannot go on: the others are told, rather than left to wait.
@@ -269,7 +269,7 @@ impl Serving<'_> {
         header: Header,
         agreed_seed: Option<u64>,
         files: Files<'_>,
-        tap: &mut Tap,
+        filter: &mut Filter,
     ) -> Result<End, Failure> {
         let Self { args, publisher, stop, report } = self;
         let mut meeting = agreement::Exchange::start(None, driver)?;
@@ -301,8 +301,8 @@ impl Serving<'_> {
             Err(error) => return Ok(End::Failed(error.to_string())),
         };
         // Only now that the seed is known.
-        match files.tap(&Header { seed, ..header }) {
-            Ok(opened) => *tap = opened,
+        match files.filter(&Header { seed, ..header }) {
+            Ok(opened) => *filter = opened,
             Err(error) => {
                 cancel(&mut communicator, driver);
                 return Err(error);
@@ -310,8 +310,8 @@ impl Serving<'_> {
         }
         while !server.is_done() {
             let mut application = UntilStopped { communicator: &mut communicator, stop };
-            let mut tapped = Tapped { application: &mut application, tap };
-            let ended = publisher.run(driver, u64::MAX, &mut tapped)?;
+            let mut filtered = Filtered { application: &mut application, filter };
+            let ended = publisher.run(driver, u64::MAX, &mut filtered)?;
             let outcome = match ended {
                 Some(Ok(Some(outcome))) => outcome,
                 Some(Err(error)) => {
@@ -323,7 +323,7 @@ impl Serving<'_> {
                     return Ok(End::Stopped);
                 }
             };
-            match take(outcome, &mut server, &mut communicator, driver, tap) {
+            match take(outcome, &mut server, &mut communicator, driver, filter) {
                 Ok(Some(outcome)) => {
                     report.operations += 1;
                     report.packets += outcome.stats.packets;
@@ -352,17 +352,17 @@ fn take<L: Link>(
     server: &mut Server,
     communicator: &mut Communicator,
     driver: &mut Driver<L>,
-    tap: &mut Tap,
+    filter: &mut Filter,
 ) -> anyhow::Result<Option<Outcome>> {
     let (number, now_ns) = (outcome.number, driver.now_ns());
-    if tap.is_used() {
+    if filter.is_used() {
         let push_pull = server.push_pull(number).map(|push_pull| served(number, push_pull));
         let operation = push_pull.unwrap_or_else(|| notice(&outcome));
-        tap.on_operation(now_ns, ended(operation, now_ns, &outcome))?;
+        filter.on_operation(now_ns, ended(operation, now_ns, &outcome))?;
     }
     let outcome = server.on_outcome(now_ns, outcome, communicator, driver.endpoint())?;
     let follows = number.wrapping_add(1);
-    if let (None, Some(push_pull), Some(replay)) = (&outcome, server.push_pull(follows), tap.replay()) {
+    if let (None, Some(push_pull), Some(replay)) = (&outcome, server.push_pull(follows), filter.replay()) {
         replay.check_operation(&served(follows, push_pull))?;
     }
     Ok(outcome)

@@ -13,7 +13,7 @@ use std::str::FromStr;
 use trimwire_agent::collective::{Memory, Options, Outcome};
 use trimwire_agent::driver::misbehaving::Faults;
 use trimwire_agent::serve::PushPull;
-use trimwire_agent::transcript::{Header, OperationRecord, Reader, Replay, Tap, Writer, Written, hex};
+use trimwire_agent::transcript::{Filter, Header, OperationRecord, Reader, Replay, Writer, Written, hex};
 
 #[derive(Args)]
 pub(crate) struct TranscriptArgs {
@@ -121,7 +121,7 @@ impl Files<'_> {
     }
 
     /// Opens what is recorded and what is replayed; of the latter it is checked that it is this rank's.
-    pub(crate) fn tap(&self, header: &Header) -> Result<Tap, Failure> {
+    pub(crate) fn filter(&self, header: &Header) -> Result<Filter, Failure> {
         let (replay, record) = (self.replayed(header.rank), self.recorded(header.rank));
         if let (Some(replay), Some(record)) = (&replay, &record)
             && (replay == record
@@ -144,10 +144,10 @@ impl Files<'_> {
             Writer::create(&path, header).with_context(|| format!("cannot record to {}", path.display()))
         };
         let writer = record.map(create).transpose().map_err(bad_input)?;
-        Ok(Tap::new(writer, replay))
+        Ok(Filter::new(writer, replay))
     }
 
-    /// Whether the file can be written that [`Self::tap`] will make, before anybody is met for it.
+    /// Whether the file can be written that [`Self::filter`] will make, before anybody is met for it.
     pub(crate) fn check_writable(&self, rank: u16) -> Result<(), Failure> {
         let Some(path) = self.recorded(rank) else { return Ok(()) };
         let opened = File::options().append(true).create(true).open(&path);

@@ -13,13 +13,13 @@ use std::ops::ControlFlow;
 
 /// What looks at the events of an endpoint: a transcript that is written, one that is replayed, both or neither. A replay that is recorded gives the transcript again.
 #[derive(Debug, Default)]
-pub struct Tap {
+pub struct Filter {
     recorder: Recorder,
     writer: Option<Writer>,
     replay: Option<Replay<BufReader<File>>>,
 }
 
-impl Tap {
+impl Filter {
     /// Records with `writer`, replays `replay`.
     pub fn new(writer: Option<Writer>, replay: Option<Replay<BufReader<File>>>) -> Self {
         Self { recorder: Recorder::default(), writer, replay }
@@ -78,25 +78,25 @@ fn drain(recorder: &mut Recorder, writer: &mut Writer) {
     }
 }
 
-/// An application whose events go through a tap. It ends early when a replay cannot go on.
+/// An application whose events go through a filter. It ends early when a replay cannot go on.
 #[derive(Debug)]
-pub struct Tapped<'a, A> {
+pub struct Filtered<'a, A> {
     /// Who takes the events.
     pub application: &'a mut A,
     /// Who sees them first.
-    pub tap: &'a mut Tap,
+    pub filter: &'a mut Filter,
 }
 
 type Outcome<T> = Result<T, ReplayError>;
 
-impl<T, A: Application<T>> Application<Outcome<T>> for Tapped<'_, A> {
+impl<T, A: Application<T>> Application<Outcome<T>> for Filtered<'_, A> {
     fn on_event(
         &mut self,
         now_ns: u64,
         mut event: Event,
         endpoint: &mut Endpoint,
     ) -> ControlFlow<Outcome<T>> {
-        if let Err(error) = self.tap.on_event(now_ns, &mut event) {
+        if let Err(error) = self.filter.on_event(now_ns, &mut event) {
             return ControlFlow::Break(Err(error));
         }
         self.application.on_event(now_ns, event, endpoint).map_break(Ok)

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 /// Planes held of each packet.
 #[derive(Debug)]
-pub(super) struct Board {
+pub(super) struct Received {
     held: Vec<u8>,
     /// Planes that are sent of each.
     planes: u8,
@@ -24,7 +24,7 @@ pub(super) struct Board {
     untold: Untold,
 }
 
-impl Board {
+impl Received {
     pub(super) fn new(packets: u32, planes: u8, every_plane: bool) -> Self {
         let held = vec![0; packets as usize];
         let (waived, untold) = (BTreeSet::new(), Untold::new(packets));
@@ -147,19 +147,19 @@ mod tests {
 
     #[test]
     fn what_is_waived_satisfies_once_whether_it_arrives_or_not_and_stays_missing() {
-        let mut board = Board::new(8, FULL, false);
-        assert!(board.set(0, 3) && !board.waive(0, 8), "it is there");
-        assert!(board.waive(1, 2) && !board.waive(1, 2) && board.waive(2, 2));
+        let mut received = Received::new(8, FULL, false);
+        assert!(received.set(0, 3) && !received.waive(0, 8), "it is there");
+        assert!(received.waive(1, 2) && !received.waive(1, 2) && received.waive(2, 2));
         assert!(
-            !board.waive(3, 2) && !board.waive(8, 9),
+            !received.waive(3, 2) && !received.waive(8, 9),
             "no more than may be missing, and none that there is not"
         );
-        assert_eq!((board.missing(), board.is_all_waived()), (7, false));
-        assert!(!board.set(1, FULL), "late, and counted already");
-        assert_eq!((board.missing(), board.held(1)), (6, FULL));
-        assert!(board.waive(3, 2), "another one may be missing in its place");
-        assert!((4..8).all(|packet| board.set(packet, 1)));
-        assert_eq!((board.missing(), board.is_all_waived(), board.span().0), (2, true, 2));
+        assert_eq!((received.missing(), received.is_all_waived()), (7, false));
+        assert!(!received.set(1, FULL), "late, and counted already");
+        assert_eq!((received.missing(), received.held(1)), (6, FULL));
+        assert!(received.waive(3, 2), "another one may be missing in its place");
+        assert!((4..8).all(|packet| received.set(packet, 1)));
+        assert_eq!((received.missing(), received.is_all_waived(), received.span().0), (2, true, 2));
     }
 
     proptest! {
@@ -167,29 +167,29 @@ mod tests {
         fn counts_are_those_of_the_packets(
             every: bool, planes in 2_u8..=FULL, fewer in 1_u8..=FULL, arrivals in prop::collection::vec((0_u32..40, 0_u8..=FULL), 0..120),
         ) {
-            let mut board = Board::new(40, planes, every);
+            let mut received = Received::new(40, planes, every);
             let mut held = [0_u8; 40];
             let mut satisfied = Vec::new();
             for (index, now) in arrivals {
-                if board.set(index, now) {
+                if received.set(index, now) {
                     satisfied.push(index);
                 }
                 held[index as usize] = held[index as usize].max(now);
             }
             let planes = if fewer < planes {
-                satisfied.extend(board.set_planes(fewer));
+                satisfied.extend(received.set_planes(fewer));
                 fewer
             } else {
                 planes
             };
             let count = |f: &dyn Fn(u8) -> bool| held.iter().filter(|&&h| f(h)).count() as u32;
-            prop_assert_eq!(board.missing(), count(&|h| h == 0));
-            prop_assert_eq!(board.unfinished(), count(&|h| h < planes));
+            prop_assert_eq!(received.missing(), count(&|h| h == 0));
+            prop_assert_eq!(received.unfinished(), count(&|h| h < planes));
             satisfied.sort_unstable();
             let expected: Vec<u32> = (0..40).filter(|&i| held[i as usize] >= if every { planes } else { 1 }).collect();
             prop_assert_eq!(&satisfied, &expected, "each told once");
             let low = (0..40).find(|i| !expected.contains(i)).unwrap_or(40);
-            prop_assert_eq!(board.span().0, low);
+            prop_assert_eq!(received.span().0, low);
         }
     }
 }

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::link::LinkError;
-use super::mmsg::{Inbox, Incoming};
+use super::mmsg::{Inbox, Received};
 use super::sockets::{open, open_raw, set_buffers};
 use super::udp::Receive;
 use super::{options, packet};
@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 /// An address that is listened on, and that control packets leave from.
 #[derive(Debug)]
-pub(super) struct Ear {
+pub(super) struct Listener {
     address: SocketAddr,
     listening: Socket,
     /// Reads whole packets of the interface instead.
@@ -23,7 +23,7 @@ pub(super) struct Ear {
     lost: u32,
 }
 
-impl Ear {
+impl Listener {
     pub(super) fn open(bind: SocketAddr, receive: Receive) -> Result<Self, LinkError> {
         let own = bind.ip();
         let option = |option, source| LinkError::Option { address: own, option, source };
@@ -80,10 +80,10 @@ impl Ear {
         &mut self,
         inbox: &mut Inbox,
         overflowed: &mut u64,
-        mut take: impl FnMut(Incoming<'_>),
+        mut take: impl FnMut(Received<'_>),
     ) -> io::Result<()> {
         let Self { address, listening, raw, lost } = self;
-        let mut deliver = |incoming: Incoming<'_>| {
+        let mut deliver = |incoming: Received<'_>| {
             if let Some(now) = incoming.lost {
                 // The kernel's count begins again at 0 behind 2^32.
                 *overflowed += u64::from(now.wrapping_sub(*lost));
@@ -125,7 +125,7 @@ impl Ear {
 }
 
 /// Source, TOS, payload and segment of a frame from the packet socket.
-fn read_frame<'a>(frame: &Incoming<'a>, own: [u8; 16], port: u16) -> Option<Incoming<'a>> {
+fn read_frame<'a>(frame: &Received<'a>, own: [u8; 16], port: u16) -> Option<Received<'a>> {
     let (offloads, link) = frame.payload.split_at_checked(packet::OFFLOADS)?;
     const ETHERNET: usize = 14;
     let found = packet::parse(link.get(frame.network.unwrap_or(ETHERNET)..)?)?;
@@ -133,7 +133,7 @@ fn read_frame<'a>(frame: &Incoming<'a>, own: [u8; 16], port: u16) -> Option<Inco
     if found.port != port || found.destination != own {
         return None;
     }
-    Some(Incoming {
+    Some(Received {
         source: Some(SocketAddr::new(IpAddr::from(found.source).to_canonical(), found.source_port)),
         tos: found.tos,
         segment: packet::segment(offloads),
@@ -153,7 +153,7 @@ pub(super) fn read_any_frame(
     port: u16,
 ) -> usize {
     let frame =
-        Incoming { source: None, tos: 0, segment: None, stamp_ns: None, network, lost: None, payload: frame };
+        Received { source: None, tos: 0, segment: None, stamp_ns: None, network, lost: None, payload: frame };
     read_frame(&frame, own.to_ipv6_mapped().octets(), port)
         .map_or(0, |found| found.payload.chunks(found.segment.unwrap_or(1)).count())
 }

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use trimwire_encoder::{Codec, HEADER_LEN, Layout, RowMemory};
 
 /// Whose memory the packets of an operation are received into that is done elsewhere.
-pub trait Desk: Send + Sync + std::fmt::Debug {
+pub trait Device: Send + Sync + std::fmt::Debug {
     /// Memory for the packets of a row of `shard` that come from rank `from` (this rank's own, where what it has sent is decoded later): `length` bytes, as they lie `offset` bytes into all the
     /// message's packets without tags. It comes back by being dropped.
     fn place(&self, shard: u16, from: u16, offset: usize, length: usize) -> Box<dyn RowMemory>;
 
-    /// To find one's own desk again.
+    /// To find one's own device again.
     fn as_any(&self) -> &dyn std::any::Any;
 }
 
-/// The rows of one message on a desk.
+/// The rows of one message on a device.
 #[derive(Debug)]
 pub(super) struct MessagePlaces {
-    pub(super) desk: Arc<dyn Desk>,
+    pub(super) device: Arc<dyn Device>,
     pub(super) shard: u16,
     pub(super) from: u16,
     pub(super) layout: Layout,
@@ -30,7 +30,7 @@ impl RowPlaces for MessagePlaces {
         let headers = layout.row_packets(row).start * HEADER_LEN;
         let offset = headers + Codec::Rht.plane_offset(*planes, layout.row_range(row).start);
         let length = layout.row_len(Codec::Rht, row, *planes, false);
-        self.desk.place(self.shard, self.from, offset, length)
+        self.device.place(self.shard, self.from, offset, length)
     }
 
     fn planes(&self) -> u8 {

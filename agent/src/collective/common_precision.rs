@@ -17,7 +17,7 @@ pub(super) enum Step {
 
 /// What the receivers of a message have.
 #[derive(Debug)]
-pub(super) struct Agreement {
+pub(super) struct CommonPrecision {
     codec: Codec,
     planes: u8,
     /// What each has said, and whether it is content.
@@ -31,7 +31,7 @@ pub(super) struct Agreement {
 /// So often tails are fetched: what is fetched may be cut again.
 const ROUNDS: u32 = 3;
 
-impl Agreement {
+impl CommonPrecision {
     pub(super) fn new(codec: Codec, planes: u8, receivers: usize) -> Self {
         Self { codec, planes, reports: BTreeMap::new(), receivers, aim: None, rounds: 0 }
     }
@@ -128,14 +128,14 @@ mod tests {
 
     #[test]
     fn where_nothing_is_cut_there_is_nothing_to_fetch() {
-        let mut agreement = Agreement::new(Codec::Rht, 10, 2);
-        assert_eq!(agreement.report(1, map(&[FULL; 3]), true, |_| 1.0), Step::Wait);
-        assert_eq!(agreement.report(2, map(&[FULL; 3]), true, |_| 1.0), Step::Agreed(map(&[FULL; 3])));
+        let mut common = CommonPrecision::new(Codec::Rht, 10, 2);
+        assert_eq!(common.report(1, map(&[FULL; 3]), true, |_| 1.0), Step::Wait);
+        assert_eq!(common.report(2, map(&[FULL; 3]), true, |_| 1.0), Step::Agreed(map(&[FULL; 3])));
     }
 
     #[test]
     fn tails_are_fetched_until_all_together_err_no_more_than_each_alone_does_and_all_decode_by_the_least() {
-        let mut agreement = Agreement::new(Codec::Rht, 10, 4);
+        let mut common = CommonPrecision::new(Codec::Rht, 10, 4);
         // Rank 1 has one packet cut of much energy, rank 2 one of little, rank 3 lacks one; each errs by a quarter of what all would together.
         let energy = |packet: u32| [100.0, 1.0, 10.0, 1.0][packet as usize];
         let reports = [
@@ -144,40 +144,34 @@ mod tests {
             (3, map(&[FULL, FULL, 0, FULL]), false),
         ];
         for (rank, map, content) in reports {
-            assert_eq!(agreement.report(rank, map, content, energy), Step::Wait);
+            assert_eq!(common.report(rank, map, content, energy), Step::Wait);
         }
-        let Step::Fetch(tails) = agreement.report(4, map(&[FULL; 4]), true, energy) else {
+        let Step::Fetch(tails) = common.report(4, map(&[FULL; 4]), true, energy) else {
             panic!("all have reported")
         };
         assert_eq!(tails, BTreeMap::from([(1, vec![0]), (2, vec![]), (3, vec![])]), "the first is enough");
-        assert_eq!(agreement.report(1, map(&[FULL; 4]), true, energy), Step::Wait);
-        assert_eq!(agreement.report(2, map(&[FULL, 1, FULL, FULL]), true, energy), Step::Wait);
-        let agreed = agreement.report(3, map(&[FULL, FULL, 0, FULL]), true, energy);
+        assert_eq!(common.report(1, map(&[FULL; 4]), true, energy), Step::Wait);
+        assert_eq!(common.report(2, map(&[FULL, 1, FULL, FULL]), true, energy), Step::Wait);
+        let agreed = common.report(3, map(&[FULL, FULL, 0, FULL]), true, energy);
         assert_eq!(agreed, Step::Agreed(map(&[FULL, 1, 0, FULL])));
     }
 
     #[test]
     fn what_is_fetched_and_cut_again_is_fetched_again_a_few_times() {
-        let mut agreement = Agreement::new(Codec::Rht, 10, 2);
-        agreement.report(1, map(&[FULL]), true, |_| 1.0);
+        let mut common = CommonPrecision::new(Codec::Rht, 10, 2);
+        common.report(1, map(&[FULL]), true, |_| 1.0);
         for _ in 0..ROUNDS {
             let fetched = Step::Fetch(BTreeMap::from([(2, vec![0])]));
-            assert_eq!(agreement.report(2, map(&[1]), false, |_| 1.0), fetched);
+            assert_eq!(common.report(2, map(&[1]), false, |_| 1.0), fetched);
         }
-        assert_eq!(
-            agreement.report(2, map(&[1]), false, |_| 1.0),
-            Step::Fetch(BTreeMap::from([(2, vec![])]))
-        );
-        assert_eq!(agreement.report(2, map(&[1]), true, |_| 1.0), Step::Agreed(map(&[1])));
+        assert_eq!(common.report(2, map(&[1]), false, |_| 1.0), Step::Fetch(BTreeMap::from([(2, vec![])])));
+        assert_eq!(common.report(2, map(&[1]), true, |_| 1.0), Step::Agreed(map(&[1])));
     }
 
     #[test]
     fn who_is_content_already_is_sent_nothing() {
-        let mut agreement = Agreement::new(Codec::Rht, 10, 2);
-        assert_eq!(agreement.report(1, map(&[1]), true, |_| 1.0), Step::Wait);
-        assert_eq!(
-            agreement.report(2, map(&[8]), false, |_| 1.0),
-            Step::Fetch(BTreeMap::from([(2, vec![0])]))
-        );
+        let mut common = CommonPrecision::new(Codec::Rht, 10, 2);
+        assert_eq!(common.report(1, map(&[1]), true, |_| 1.0), Step::Wait);
+        assert_eq!(common.report(2, map(&[8]), false, |_| 1.0), Step::Fetch(BTreeMap::from([(2, vec![0])])));
     }
 }

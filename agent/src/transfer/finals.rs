@@ -23,7 +23,7 @@ pub(crate) enum Next {
 
 /// The merged cut map of a message on its way to one rank.
 #[derive(Debug)]
-pub(crate) struct Agreement {
+pub(crate) struct Finals {
     to: u16,
     id: u32,
     map: Arc<CutMap>,
@@ -37,7 +37,7 @@ pub(crate) struct Agreement {
     pub(crate) queued: bool,
 }
 
-impl Agreement {
+impl Finals {
     pub(crate) fn new(now_ns: u64, to: u16, id: u32, map: Arc<CutMap>) -> Self {
         Self {
             to,
