@@ -24,13 +24,15 @@ pub mod qdisc;
 mod refusal;
 mod sockets;
 pub mod udp;
+mod udp_config;
 mod waiting;
 mod wake;
 mod workers;
 
 pub use holding::Pacing;
 pub use link::{Link, LinkError, LinkStats};
-pub use udp::{Checksums, Receive, UdpConfig, UdpLink};
+pub use udp::UdpLink;
+pub use udp_config::{Checksums, DEFAULT_PORT, Receive, UdpConfig};
 pub use wake::Wake;
 
 use crate::burst::Burst;

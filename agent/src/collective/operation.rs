@@ -1,161 +1,20 @@
 //! One operation at one rank: its stages, messages and memory.
 
 use super::agenda::{Agenda, first};
-use super::buffers::Buffers;
 use super::common_precision::Step;
-use super::device::{Device, MessagePlaces};
-use super::halves;
+use super::device::MessagePlaces;
 use super::plan::Blueprint;
 use super::row_figures::FigureMemory;
+use super::scheme::Scheme;
 use super::stage::{Stage, Tensors};
 use super::task::{Done, Key, Task};
-use super::{
-    CommunicatorConfig, Memory, MessageId, OperationError, Options, Outcome, OutcomeStats, Phase, Replicas,
-    StartError,
-};
+use super::{Memory, MessageId, OperationError, Outcome, OutcomeStats, Phase, Replicas, StartError};
 use crate::endpoint::{Endpoint, Event, Expectation, Outbound, Reliability};
 use crate::interface::RowPlaces;
 use crate::transfer::TransferStats;
 use crate::wire::Reason;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use trimwire_encoder::{Codec, Encoder, Envelope, HeaderMask, Job, Layout, LayoutError, Sealer, StreamId};
-
-/// What all stages of an operation know of it.
-#[derive(Debug)]
-pub(super) struct Scheme {
-    pub(super) number: u32,
-    /// As the endpoint names it.
-    pub(super) rank: u16,
-    /// Ranks of the epoch.
-    world: u16,
-    pub(super) stream: StreamId,
-    pub(super) options: Options,
-    pub(super) sealer: Option<Sealer>,
-    pub(super) mask: HeaderMask,
-    pub(super) buffers: Buffers,
-    /// Who has the tensors, where they are coded elsewhere.
-    pub(super) device: Option<Arc<dyn Device>>,
-    /// Two elements make a coordinate.
-    pub(super) packs: bool,
-    /// Ranks whose contributions are averaged.
-    workers: usize,
-    job_seed: u64,
-    coordinates_per_packet: usize,
-    row_log2: u8,
-}
-
-impl Scheme {
-    pub(super) fn new(
-        number: u32,
-        config: &CommunicatorConfig,
-        options: Options,
-        workers: usize,
-        buffers: Buffers,
-        endpoint: &Endpoint,
-    ) -> Self {
-        let (stream, sealer) = (endpoint.stream(), endpoint.sealer());
-        let codec = codec(&options);
-        // With all planes, however few are sent: the planes that a fabric's file cuts to are those of such packets, and of a packet that is cut inside its first plane nothing counts.
-        let fits = || codec.coordinates_per_packet(config.mtu, codec.planes(), sealer.is_some());
-        let chosen = options.coordinates_per_packet.filter(|_| !options.exact);
-        let coordinates_per_packet = chosen.unwrap_or_else(fits);
-        let rank = endpoint.config().rank;
-        let (world, job_seed, row_log2) = (config.world, config.job_seed, config.row_log2);
-        Self {
-            number,
-            rank,
-            world,
-            stream,
-            options,
-            sealer,
-            mask: endpoint.mask(),
-            buffers,
-            device: None,
-            packs: false,
-            workers,
-            job_seed,
-            coordinates_per_packet,
-            row_log2,
-        }
-    }
-
-    pub(super) fn codec(&self) -> Codec {
-        codec(&self.options)
-    }
-
-    pub(super) fn planes(&self) -> u8 {
-        planes(&self.options)
-    }
-
-    /// What is exact is the same everywhere without an agreement.
-    pub(super) fn replicas(&self) -> Replicas {
-        if self.options.exact { Replicas::Free } else { self.options.replicas }
-    }
-
-    pub(super) fn scale(&self) -> Option<f32> {
-        (self.options.average && self.workers > 1).then(|| 1.0 / self.workers as f32)
-    }
-
-    /// Independent rotations: so are the errors of the reduce-scatter, where every rank encodes under its own.
-    pub(super) fn job(&self) -> Job {
-        Job::new(self.job_seed)
-    }
-
-    /// Of messages of `length` elements.
-    pub(super) fn layout(&self, shard: u16, length: usize) -> Result<Layout, StartError> {
-        let length = if self.packs { halves::words(length) } else { length };
-        let build = || -> Result<Layout, LayoutError> {
-            Layout::new(length, self.coordinates_per_packet)?
-                .with_row_log2(self.row_log2)?
-                .with_layer_class(self.options.layer_class)
-        };
-        build().map_err(|reason| StartError::Layout { number: self.number, shard, reason })
-    }
-
-    pub(super) fn encoder(&self, layout: Layout) -> Encoder {
-        let encoder = Encoder::new(layout, self.job()).with_codec(self.codec());
-        match &self.sealer {
-            Some(sealer) => encoder.sealed(sealer.clone()),
-            None => encoder,
-        }
-    }
-
-    /// Under whose keys a message was encoded that is passed on.
-    pub(super) fn origin(&self, (rank, phase): (u16, Phase), shard: u16) -> Option<Envelope> {
-        let stream = StreamId::new(self.stream.job(), rank)?;
-        Some(Envelope { stream, message: MessageId::new(self.number, phase, shard).to_u32() })
-    }
-
-    /// Where the rows of a stage go that come from a rank, and are decoded elsewhere.
-    fn places(&self, stage: &Stage, from: u16) -> Option<Arc<dyn RowPlaces>> {
-        let device = Arc::clone(self.device.as_ref()?);
-        let (layout, shard, planes) = (stage.layout().clone(), stage.blueprint.shard, self.planes());
-        Some(Arc::new(MessagePlaces { device, shard, from, layout, planes }))
-    }
-
-    /// When what comes by a hop is taken as it is: hops of an operation with a deadline have equal shares of its time.
-    fn until_ns(&self, now_ns: u64, (hop, hops): (u16, u16)) -> Option<u64> {
-        let deadline_ns = u128::from(self.options.deadline_ns?);
-        let share_ns = deadline_ns * u128::from(hop.min(hops)) / u128::from(hops.max(1));
-        Some(now_ns.saturating_add(share_ns as u64))
-    }
-
-    fn reliability(&self, endpoint: &Endpoint) -> Reliability {
-        if self.options.exact || self.options.deadline_ns.is_some() {
-            return Reliability::Full;
-        }
-        self.options.reliability.unwrap_or(endpoint.config().reliability)
-    }
-}
-
-fn codec(options: &Options) -> Codec {
-    if options.exact { Codec::Raw } else { Codec::default() }
-}
-
-fn planes(options: &Options) -> u8 {
-    if options.exact { Codec::Raw.planes() } else { options.planes }
-}
 
 /// A message of the operation: the other rank, and the id.
 type MessageKey = (u16, u32);
@@ -186,14 +45,13 @@ pub(super) struct Operation {
 impl Operation {
     pub(super) fn start(
         now_ns: u64,
-        scheme: Scheme,
+        mut scheme: Scheme,
         plan: Vec<Blueprint>,
         tensors: Tensors,
         figures: &FigureMemory,
         endpoint: &mut Endpoint,
     ) -> Result<Self, StartError> {
-        let device = tensors.output.as_ref().and_then(Memory::device).cloned();
-        let scheme = Scheme { device, ..scheme };
+        scheme.device = tensors.output.as_ref().and_then(Memory::device).cloned();
         // Everything that can fail for the tensors' sake comes before the first packet.
         let stages = plan.into_iter().map(|blueprint| Stage::new(&scheme, blueprint, figures));
         let stages = stages.collect::<Result<Vec<_>, _>>()?;
@@ -252,7 +110,7 @@ impl Operation {
                     planes: scheme.planes(),
                     origin,
                     until_ns: scheme.until_ns(now_ns, blueprint.hop),
-                    keep: scheme.places(stage, peer),
+                    keep: places(scheme, stage, peer),
                     agree,
                 };
                 let expected = endpoint.expect(now_ns, peer, id, expectation);
@@ -496,4 +354,11 @@ impl Operation {
             duration_ns: now_ns.saturating_sub(self.started_ns),
         }
     }
+}
+
+/// Where the rows of a stage go that come from a rank, and are decoded elsewhere.
+fn places(scheme: &Scheme, stage: &Stage, from: u16) -> Option<Arc<dyn RowPlaces>> {
+    let device = Arc::clone(scheme.device.as_ref()?);
+    let (layout, shard, planes) = (stage.layout().clone(), stage.blueprint.shard, scheme.planes());
+    Some(Arc::new(MessagePlaces { device, shard, from, layout, planes }))
 }

@@ -3,9 +3,9 @@
 use super::agenda::Ready;
 use super::common_precision::{CommonPrecision, Step};
 use super::memory::Memory;
-use super::operation::Scheme;
 use super::plan::{Blueprint, Place, Tensor};
 use super::row_figures::FigureMemory;
+use super::scheme::Scheme;
 use super::task::{Done, Encoded, Encoding, Fold, Key, Kind, Own, Store, Task, Work};
 use super::{MessageId, OperationError, Phase, Replicas, StartError};
 use crate::endpoint::Endpoint;

@@ -1,6 +1,7 @@
 use super::link::{Link, LinkError};
 use super::mmsg::{self, Transmit};
-use super::udp::{UdpConfig, UdpLink};
+use super::udp::UdpLink;
+use super::udp_config::UdpConfig;
 use super::udp_tests::skip;
 use super::{Clock, Pacing};
 use crate::burst::{Burst, Origin};

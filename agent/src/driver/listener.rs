@@ -4,7 +4,7 @@
 use super::link::LinkError;
 use super::mmsg::{Inbox, Received};
 use super::sockets::{open, open_raw, set_buffers};
-use super::udp::Receive;
+use super::udp_config::Receive;
 use super::{options, packet};
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::Socket;

@@ -1,5 +1,6 @@
 use super::link::{Link, LinkError};
-use super::udp::{Checksums, Receive, UdpConfig, UdpLink};
+use super::udp::UdpLink;
+use super::udp_config::{Checksums, Receive, UdpConfig};
 use super::{memory::MemoryLink, options};
 use crate::burst::{Burst, Origin};
 use bytes::Bytes;

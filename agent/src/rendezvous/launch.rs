@@ -6,7 +6,7 @@ use super::master::Master;
 use std::net::IpAddr;
 
 /// Rank 0's TCP port where nothing says another: the number of the agents' UDP port.
-pub const DEFAULT_PORT: u16 = crate::driver::udp::DEFAULT_PORT;
+pub const DEFAULT_PORT: u16 = crate::driver::DEFAULT_PORT;
 
 /// What the environment and the command line say.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

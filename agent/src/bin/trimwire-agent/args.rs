@@ -1,235 +1,23 @@
-//! The command line, and what it means for endpoints and links.
+//! Options of every command that opens a link, and what they mean for endpoints.
 
-use crate::doctor::DoctorArgs;
-use crate::meet::RendezvousArgs;
-use crate::serve::ServeArgs;
-use crate::show::TranscriptCommand;
-use crate::top::TopArgs;
-use crate::transcript::TranscriptArgs;
-use crate::transfer::TransferArgs;
-use crate::units::{bytes, rate, time_ns};
+use crate::units::{rate, time_ns};
 use crate::{Failure, bad_input, failed};
 use anyhow::anyhow;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, ValueEnum};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 use trimwire_agent::driver::interfaces::{describe, interfaces, line_rate_of, select};
-use trimwire_agent::driver::udp::DEFAULT_PORT;
 use trimwire_agent::driver::{
-    Checksums, DEFAULT_LINE_RATE_BPS, Driver, Link, LinkError, Pacing, Receive, UdpConfig, UdpLink,
-    on_sockets,
+    Checksums, DEFAULT_LINE_RATE_BPS, DEFAULT_PORT, Driver, Link, LinkError, Pacing, Receive, UdpConfig,
+    UdpLink, on_sockets,
 };
 use trimwire_agent::endpoint::{EndpointConfig, MTU_LEAST, MTU_MOST, Reliability, Traffic};
 use trimwire_agent::rate::{DctcpConfig, RateConfig, TimelyConfig};
 use trimwire_encoder::{
     Codec, DEFAULT_COORDINATES_PER_PACKET, DEFAULT_ROW_LOG2, Decoding, Layout, PLANES, SealKey,
 };
-
-#[derive(Parser)]
-#[command(
-    name = "trimwire-agent",
-    version,
-    about = "Send gradients over a real network and measure what arrives"
-)]
-pub(crate) struct Cli {
-    #[command(subcommand)]
-    pub(crate) command: Command,
-}
-
-#[derive(Subcommand)]
-pub(crate) enum Command {
-    /// Measure, one process a rank.
-    #[command(subcommand)]
-    Perf(Perf),
-    /// Be a parameter server: sum what workers push, until they leave.
-    Serve(Box<ServeArgs>),
-    /// Look at running ranks: rates, cuts, losses and round trips, by peer and path.
-    Top(TopArgs),
-    /// Say what would keep this host, and the way to another, from their best.
-    Doctor(Box<DoctorArgs>),
-    /// Look into transcripts that `perf --record` wrote.
-    #[command(subcommand)]
-    Transcript(TranscriptCommand),
-    /// Print completions for a shell.
-    Completions {
-        /// The shell.
-        shell: clap_complete::Shell,
-    },
-    /// Write manual pages into a folder.
-    Man {
-        /// The folder, which has to be there.
-        folder: PathBuf,
-    },
-}
-
-/// What is measured.
-#[derive(Subcommand)]
-pub(crate) enum Perf {
-    /// Gradients one way, from one or several clients to a server, in iperf3's manner.
-    Transfer(Box<TransferArgs>),
-    /// The sum of all ranks' gradients, for all (columns as in nccl-tests).
-    AllReduce(Box<PerfArgs>),
-    /// The sum, a shard for each rank.
-    ReduceScatter(Box<PerfArgs>),
-    /// A shard of each rank, for all.
-    AllGather(Box<PerfArgs>),
-    /// One rank's gradient, for all.
-    Broadcast(Box<PerfArgs>),
-    /// The sum, for one rank.
-    Reduce(Box<PerfArgs>),
-    /// The workers' sum, by way of servers, which run `trimwire-agent serve`.
-    PushPull(Box<PushPullArgs>),
-}
-
-#[derive(Args)]
-pub(crate) struct PerfArgs {
-    /// What is measured: the subcommand.
-    #[arg(skip)]
-    pub(crate) operation: Operation,
-    /// Of a push-pull.
-    #[arg(skip)]
-    pub(crate) servers: Vec<u16>,
-    #[command(flatten)]
-    pub(crate) rendezvous: RendezvousArgs,
-    /// Smallest size of a gradient, bytes (f32 coordinates).
-    #[arg(short = 'b', long, default_value = "64K", value_parser = bytes)]
-    pub(crate) min_bytes: u64,
-    /// Largest size.
-    #[arg(short = 'e', long, default_value = "16M", value_parser = bytes)]
-    pub(crate) max_bytes: u64,
-    /// Each size is so many times the one before.
-    #[arg(short = 'f', long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(2..=1024))]
-    pub(crate) step_factor: u64,
-    /// Operations measured of each size.
-    #[arg(short = 'n', long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub(crate) iters: u32,
-    /// Operations of each size before that.
-    #[arg(short = 'w', long, default_value_t = 1)]
-    pub(crate) warmup_iters: u32,
-    #[command(flatten)]
-    pub(crate) way: crate::way::WayArgs,
-    /// Send every bit as it is (four bytes a coordinate), and what was cut again.
-    #[arg(long)]
-    pub(crate) exact: bool,
-    /// Rank whose tensor is broadcast, or who gets the sum of a reduce.
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=1023))]
-    pub(crate) root: u16,
-    /// Threads that encode and decode [default: the processors of this process but one, at most 4]; 0: the one that moves packets does.
-    #[arg(long, value_name = "N")]
-    pub(crate) threads: Option<usize>,
-    #[command(flatten)]
-    pub(crate) link: LinkArgs,
-    #[command(flatten)]
-    pub(crate) rate: RateArgs,
-    /// How a rate is found: a fixed one, by cuts, marks and losses as DCTCP does, by delay as TIMELY does, or by a share of cut packets [default: dctcp; with --adaptive trim-feedback or progress fixed].
-    #[arg(long, value_enum)]
-    pub(crate) rate_law: Option<RateLaw>,
-    /// Have a law say with how many planes, up to --planes, each operation is sent, from how the one before it fared: netsense, da1 to da5, trim-feedback, progress or fixed, with parameters as in
-    /// da5:k_min=0.1,alpha=1.5.
-    #[arg(long, value_name = "LAW", conflicts_with_all = ["exact", "record", "replay"])]
-    pub(crate) adaptive: Option<String>,
-    /// When an operation fails: end, or go on with the ranks that are left, which agree on who they are. As long as there are more than half of them.
-    #[arg(long, value_enum, default_value = "stop", conflicts_with_all = ["adaptive", "record", "replay"])]
-    pub(crate) on_failure: OnFailure,
-    #[command(flatten)]
-    pub(crate) codec: CodecArgs,
-    /// Decode cut packets so.
-    #[arg(long, value_enum, default_value = "unbiased")]
-    pub(crate) decoding: DecodingName,
-    #[command(flatten)]
-    pub(crate) transcript: TranscriptArgs,
-}
-
-/// What becomes of a job whose operation has failed.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OnFailure {
-    /// It ends.
-    Stop,
-    /// It goes on with the ranks that are left.
-    Shrink,
-}
-
-#[derive(Args)]
-pub(crate) struct PushPullArgs {
-    /// Ranks of the servers, the same on all ranks.
-    #[arg(long, value_delimiter = ',', required = true, value_name = "RANK,…")]
-    pub(crate) servers: Vec<u16>,
-    #[command(flatten)]
-    pub(crate) perf: PerfArgs,
-}
-
-impl PerfArgs {
-    /// A law that says how fast data leaves is not to be second-guessed by another one.
-    pub(crate) fn rate_law(&self) -> RateLaw {
-        let paces = |law: &String| law.starts_with("trim-feedback") || law.starts_with("progress");
-        let paces = self.adaptive.as_ref().is_some_and(paces);
-        self.rate_law.unwrap_or(if paces { RateLaw::Fixed } else { RateLaw::Dctcp })
-    }
-}
-
-/// A collective.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Operation {
-    #[default]
-    AllReduce,
-    ReduceScatter,
-    AllGather,
-    Broadcast,
-    Reduce,
-    PushPull,
-}
-
-impl Operation {
-    /// As on the command line.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::AllReduce => "all-reduce",
-            Self::ReduceScatter => "reduce-scatter",
-            Self::AllGather => "all-gather",
-            Self::Broadcast => "broadcast",
-            Self::Reduce => "reduce",
-            Self::PushPull => "push-pull",
-        }
-    }
-
-    /// What its result is made by, in nccl-tests' column.
-    pub(crate) fn reduction(self) -> &'static str {
-        match self {
-            Self::AllReduce | Self::ReduceScatter | Self::Reduce | Self::PushPull => "sum",
-            Self::AllGather | Self::Broadcast => "none",
-        }
-    }
-
-    /// Bytes that the busiest link carries at least, for each of the tensor (nccl-tests, PERFORMANCE.md).
-    pub(crate) fn bus_factor(self, world: u16) -> f64 {
-        let n = f64::from(world);
-        match self {
-            Self::AllReduce => 2.0 * (n - 1.0) / n,
-            Self::ReduceScatter | Self::AllGather => (n - 1.0) / n,
-            // A worker's link carries it once each way.
-            Self::Broadcast | Self::Reduce | Self::PushPull => 1.0,
-        }
-    }
-}
-
-/// What is sent.
-#[derive(Args)]
-pub(crate) struct GradientArgs {
-    /// Size of a gradient in bytes, four a coordinate: seeded N(0, 1) coordinates.
-    #[arg(short = 'n', long, default_value = "4M", value_parser = bytes)]
-    pub(crate) bytes: u64,
-    /// A file instead: .npy of float32, or little-endian f32.
-    #[arg(long, value_name = "FILE", conflicts_with = "bytes")]
-    pub(crate) file: Option<PathBuf>,
-    /// Gradients, one after the other.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) messages: u32,
-    /// Gradients for so long instead, the last one to its end.
-    #[arg(short = 't', long, value_parser = time_ns, value_name = "TIME", conflicts_with = "messages")]
-    pub(crate) time: Option<u64>,
-}
 
 /// What both sides agree on, and how sockets are opened.
 #[derive(Args, Clone)]
@@ -564,34 +352,9 @@ impl CodecArgs {
     }
 }
 
-impl GradientArgs {
-    /// How many there will be; `None`: until the time is over.
-    pub(crate) fn messages(&self) -> Option<u32> {
-        self.time.is_none().then_some(self.messages)
-    }
-
-    /// The file's gradient, and the number of coordinates.
-    pub(crate) fn load(&self) -> Result<(Option<Vec<f32>>, usize), Failure> {
-        match &self.file {
-            Some(path) => {
-                let values = crate::gradient::from_file(path).map_err(bad_input)?;
-                let count = values.len();
-                Ok((Some(values), count))
-            }
-            None => Ok((None, (self.bytes as usize / 4).max(1))),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
-    }
 
     #[test]
     fn addresses_take_an_optional_port_and_errors_show_the_forms() {

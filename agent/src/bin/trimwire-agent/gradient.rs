@@ -1,7 +1,46 @@
 //! The gradients that tests move: seeded Gaussian ones, which every rank can work out, or a file's.
 
+use crate::units::{bytes, time_ns};
+use crate::{Failure, bad_input};
 use anyhow::{Context, bail};
-use std::path::Path;
+use clap::Args;
+use std::path::{Path, PathBuf};
+
+/// What is sent.
+#[derive(Args)]
+pub(crate) struct GradientArgs {
+    /// Size of a gradient in bytes, four a coordinate: seeded N(0, 1) coordinates.
+    #[arg(short = 'n', long, default_value = "4M", value_parser = bytes)]
+    pub(crate) bytes: u64,
+    /// A file instead: .npy of float32, or little-endian f32.
+    #[arg(long, value_name = "FILE", conflicts_with = "bytes")]
+    pub(crate) file: Option<PathBuf>,
+    /// Gradients, one after the other.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) messages: u32,
+    /// Gradients for so long instead, the last one to its end.
+    #[arg(short = 't', long, value_parser = time_ns, value_name = "TIME", conflicts_with = "messages")]
+    pub(crate) time: Option<u64>,
+}
+
+impl GradientArgs {
+    /// How many there will be; `None`: until the time is over.
+    pub(crate) fn messages(&self) -> Option<u32> {
+        self.time.is_none().then_some(self.messages)
+    }
+
+    /// The file's gradient, and the number of coordinates.
+    pub(crate) fn load(&self) -> Result<(Option<Vec<f32>>, usize), Failure> {
+        match &self.file {
+            Some(path) => {
+                let values = from_file(path).map_err(bad_input)?;
+                let count = values.len();
+                Ok((Some(values), count))
+            }
+            None => Ok((None, (self.bytes as usize / 4).max(1))),
+        }
+    }
+}
 
 /// SplitMix64.
 fn next(state: &mut u64) -> u64 {

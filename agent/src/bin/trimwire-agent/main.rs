@@ -6,12 +6,14 @@
 mod adaptive;
 mod agreement;
 mod args;
+mod cli;
 mod doctor;
 mod gradient;
 mod http;
 mod meet;
 mod metrics;
 mod npy;
+mod operation;
 mod perf;
 mod publish;
 mod report;
@@ -24,8 +26,9 @@ mod transfer;
 mod units;
 mod way;
 
-use args::{Cli, Command, Operation, Perf};
 use clap::{CommandFactory, Parser};
+use cli::{Cli, Command, Perf};
+use operation::Operation;
 use std::io::Write;
 use std::process::ExitCode;
 

@@ -1,6 +1,7 @@
 //! How the ranks of `perf` find each other: as torchrun says, by a file of hosts, or by addresses written out.
 
-use crate::args::{Address, LinkArgs, Operation, PerfArgs, RateArgs, RateLaw};
+use crate::args::{Address, LinkArgs, RateArgs, RateLaw};
+use crate::operation::Operation;
 use crate::units::time_ns;
 use crate::way::hosts;
 use crate::{Failure, bad_input, failed};
@@ -100,21 +101,8 @@ pub(crate) struct Caller<'a> {
     pub(crate) terms: &'a dyn Fn(Offer) -> Offer,
 }
 
-/// Meets the other ranks of a measurement, unless their addresses are given.
-pub(crate) fn meet(args: &PerfArgs) -> Result<Met, Failure> {
-    let repeats = |rank| Ok(args.transcript.files().repeated(rank)?.map(|header| (header.job, header.seed)));
-    Caller {
-        rendezvous: &args.rendezvous,
-        link: &args.link,
-        rate: (&args.rate, args.rate_law()),
-        root: args.root,
-        repeats: &repeats,
-        terms: &|offer| terms(offer, args),
-    }
-    .meet()
-}
-
 impl Caller<'_> {
+    /// Meets the other ranks, unless their addresses are given.
     pub(crate) fn meet(&self) -> Result<Met, Failure> {
         if self.rendezvous.peers.is_empty() {
             at_rank_0(self, &self.rendezvous.launch()?)
@@ -199,32 +187,6 @@ fn at_rank_0(args: &Caller<'_>, launch: &Launch) -> Result<Met, Failure> {
 /// What a job with servers is called: they know nothing else of it.
 pub(crate) fn with_servers(offer: Offer, servers: &[u16]) -> Offer {
     offer.term("operation", &Operation::PushPull.name()).term("servers", &format!("{servers:?}"))
-}
-
-/// What ranks cannot measure together without.
-fn terms(offer: Offer, args: &PerfArgs) -> Offer {
-    if args.operation == Operation::PushPull {
-        // The rest workers tell each other afterwards.
-        return with_servers(offer, &args.servers);
-    }
-    let PerfArgs { codec, link, .. } = args;
-    let offer = args.way.terms().iter().fold(offer, |offer, (name, value)| offer.term(name, value));
-    offer
-        .term("operation", &args.operation.name())
-        .term("planes", &codec.planes)
-        .term("coordinates-per-packet", &codec.coordinates_per_packet.unwrap_or(0))
-        .term("row-log2", &codec.row_log2)
-        .term("layer-class", &codec.layer_class)
-        .term("min-bytes", &args.min_bytes)
-        .term("max-bytes", &args.max_bytes)
-        .term("step-factor", &args.step_factor)
-        .term("iters", &args.iters)
-        .term("warmup-iters", &args.warmup_iters)
-        .term("exact", &args.exact)
-        .term("root", &args.root)
-        .term("loss", &link.loss)
-        .term("reliable", &link.reliable)
-        .term("adaptive", &args.adaptive.as_deref().unwrap_or("none"))
 }
 
 fn failure(error: RendezvousError) -> Failure {

@@ -1,16 +1,19 @@
 //! `trimwire-agent perf`.
 
+pub(crate) mod args;
 mod epochs;
 
 use crate::adaptive::{self, Steering, Taken};
 use crate::agreement::{Terms, agree};
-use crate::args::{OnFailure, Operation, PerfArgs, PushPullArgs, start};
-use crate::meet::{Met, meet};
+use crate::args::start;
+use crate::meet::Met;
+use crate::operation::Operation;
 use crate::publish::Publisher;
 use crate::report::{Totals, table};
 use crate::transcript::{FaultShares, Recorded, ended, hash, notice, over};
 use crate::{Failure, bad_input, failed, gradient, print};
 use anyhow::anyhow;
+use args::{OnFailure, PerfArgs, PushPullArgs, meet};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use trimwire_agent::collective::{

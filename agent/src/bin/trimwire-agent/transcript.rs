@@ -1,6 +1,6 @@
 //! What `--record`, `--replay` and `--faults` of `trimwire-agent perf` and `serve` mean.
 
-use crate::args::Operation;
+use crate::operation::Operation;
 use crate::{Failure, bad_input};
 use anyhow::{Context, anyhow};
 use clap::Args;

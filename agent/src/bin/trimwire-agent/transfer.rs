@@ -20,7 +20,8 @@ mod received;
 mod server;
 
 use crate::Failure;
-use crate::args::{CodecArgs, DecodingName, GradientArgs, LinkArgs, RateArgs, RateLaw};
+use crate::args::{CodecArgs, DecodingName, LinkArgs, RateArgs, RateLaw};
+use crate::gradient::GradientArgs;
 use crate::units::time_ns;
 use clap::{Arg, Args};
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! What `perf --on-failure shrink` does when an operation fails: the ranks that are left agree on an epoch, find out how far each had come, and go on.
 
 use super::{Bench, PerfArgs, coordinates};
-use crate::args::Operation;
+use crate::operation::Operation;
 use crate::{Failure, failed};
 use anyhow::anyhow;
 use serde::Serialize;

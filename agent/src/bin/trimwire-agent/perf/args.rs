@@ -1,0 +1,136 @@
+//! Options of `perf`.
+
+use crate::Failure;
+use crate::args::{CodecArgs, DecodingName, LinkArgs, RateArgs, RateLaw};
+use crate::meet::{Caller, Met, RendezvousArgs, with_servers};
+use crate::operation::Operation;
+use crate::transcript::TranscriptArgs;
+use crate::units::bytes;
+use clap::{Args, ValueEnum};
+use trimwire_agent::rendezvous::Offer;
+
+#[derive(Args)]
+pub(crate) struct PerfArgs {
+    /// What is measured: the subcommand.
+    #[arg(skip)]
+    pub(crate) operation: Operation,
+    /// Of a push-pull.
+    #[arg(skip)]
+    pub(crate) servers: Vec<u16>,
+    #[command(flatten)]
+    pub(crate) rendezvous: RendezvousArgs,
+    /// Smallest size of a gradient, bytes (f32 coordinates).
+    #[arg(short = 'b', long, default_value = "64K", value_parser = bytes)]
+    pub(crate) min_bytes: u64,
+    /// Largest size.
+    #[arg(short = 'e', long, default_value = "16M", value_parser = bytes)]
+    pub(crate) max_bytes: u64,
+    /// Each size is so many times the one before.
+    #[arg(short = 'f', long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(2..=1024))]
+    pub(crate) step_factor: u64,
+    /// Operations measured of each size.
+    #[arg(short = 'n', long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) iters: u32,
+    /// Operations of each size before that.
+    #[arg(short = 'w', long, default_value_t = 1)]
+    pub(crate) warmup_iters: u32,
+    #[command(flatten)]
+    pub(crate) way: crate::way::WayArgs,
+    /// Send every bit as it is (four bytes a coordinate), and what was cut again.
+    #[arg(long)]
+    pub(crate) exact: bool,
+    /// Rank whose tensor is broadcast, or who gets the sum of a reduce.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=1023))]
+    pub(crate) root: u16,
+    /// Threads that encode and decode [default: the processors of this process but one, at most 4]; 0: the one that moves packets does.
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<usize>,
+    #[command(flatten)]
+    pub(crate) link: LinkArgs,
+    #[command(flatten)]
+    pub(crate) rate: RateArgs,
+    /// How a rate is found: a fixed one, by cuts, marks and losses as DCTCP does, by delay as TIMELY does, or by a share of cut packets [default: dctcp; with --adaptive trim-feedback or progress fixed].
+    #[arg(long, value_enum)]
+    pub(crate) rate_law: Option<RateLaw>,
+    /// Have a law say with how many planes, up to --planes, each operation is sent, from how the one before it fared: netsense, da1 to da5, trim-feedback, progress or fixed, with parameters as in
+    /// da5:k_min=0.1,alpha=1.5.
+    #[arg(long, value_name = "LAW", conflicts_with_all = ["exact", "record", "replay"])]
+    pub(crate) adaptive: Option<String>,
+    /// When an operation fails: end, or go on with the ranks that are left, which agree on who they are. As long as there are more than half of them.
+    #[arg(long, value_enum, default_value = "stop", conflicts_with_all = ["adaptive", "record", "replay"])]
+    pub(crate) on_failure: OnFailure,
+    #[command(flatten)]
+    pub(crate) codec: CodecArgs,
+    /// Decode cut packets so.
+    #[arg(long, value_enum, default_value = "unbiased")]
+    pub(crate) decoding: DecodingName,
+    #[command(flatten)]
+    pub(crate) transcript: TranscriptArgs,
+}
+
+/// What becomes of a job whose operation has failed.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnFailure {
+    /// It ends.
+    Stop,
+    /// It goes on with the ranks that are left.
+    Shrink,
+}
+
+#[derive(Args)]
+pub(crate) struct PushPullArgs {
+    /// Ranks of the servers, the same on all ranks.
+    #[arg(long, value_delimiter = ',', required = true, value_name = "RANK,…")]
+    pub(crate) servers: Vec<u16>,
+    #[command(flatten)]
+    pub(crate) perf: PerfArgs,
+}
+
+impl PerfArgs {
+    /// A law that says how fast data leaves is not to be second-guessed by another one.
+    pub(crate) fn rate_law(&self) -> RateLaw {
+        let paces = |law: &String| law.starts_with("trim-feedback") || law.starts_with("progress");
+        let paces = self.adaptive.as_ref().is_some_and(paces);
+        self.rate_law.unwrap_or(if paces { RateLaw::Fixed } else { RateLaw::Dctcp })
+    }
+}
+
+/// Meets the other ranks of a measurement, unless their addresses are given.
+pub(crate) fn meet(args: &PerfArgs) -> Result<Met, Failure> {
+    let repeats = |rank| Ok(args.transcript.files().repeated(rank)?.map(|header| (header.job, header.seed)));
+    Caller {
+        rendezvous: &args.rendezvous,
+        link: &args.link,
+        rate: (&args.rate, args.rate_law()),
+        root: args.root,
+        repeats: &repeats,
+        terms: &|offer| terms(offer, args),
+    }
+    .meet()
+}
+
+/// What ranks cannot measure together without.
+fn terms(offer: Offer, args: &PerfArgs) -> Offer {
+    if args.operation == Operation::PushPull {
+        // The rest workers tell each other afterwards.
+        return with_servers(offer, &args.servers);
+    }
+    let PerfArgs { codec, link, .. } = args;
+    let offer = args.way.terms().iter().fold(offer, |offer, (name, value)| offer.term(name, value));
+    offer
+        .term("operation", &args.operation.name())
+        .term("planes", &codec.planes)
+        .term("coordinates-per-packet", &codec.coordinates_per_packet.unwrap_or(0))
+        .term("row-log2", &codec.row_log2)
+        .term("layer-class", &codec.layer_class)
+        .term("min-bytes", &args.min_bytes)
+        .term("max-bytes", &args.max_bytes)
+        .term("step-factor", &args.step_factor)
+        .term("iters", &args.iters)
+        .term("warmup-iters", &args.warmup_iters)
+        .term("exact", &args.exact)
+        .term("root", &args.root)
+        .term("loss", &link.loss)
+        .term("reliable", &link.reliable)
+        .term("adaptive", &args.adaptive.as_deref().unwrap_or("none"))
+}
