@@ -4,6 +4,8 @@
 #![forbid(unsafe_code)]
 
 mod early;
+mod endings;
+mod expiry;
 mod greeting;
 mod mtu;
 mod over;
@@ -26,17 +28,17 @@ use crate::rate::{PathModel, RateLaw};
 use crate::row::Row;
 use crate::snapshot::PeerStats;
 use crate::spray::Spray;
+use crate::transfer::Slowdown;
 use crate::transfer::finals::{self, Finals};
 use crate::transfer::incoming::{Arrival, Incoming, Senders};
 use crate::transfer::outgoing::{self, Outgoing, When};
 use crate::transfer::path::PathEstimate;
-use crate::transfer::{Slowdown, TransferError};
+use crate::wire::Abort;
 use crate::wire::cut_map::CutMap;
-use crate::wire::{Abort, Reason};
 use early::Early;
 use greeting::Greeted;
 use mtu::PathMtu;
-use over::{Ending, Over, before};
+use over::{Ending, Over};
 use pieces::Pieces;
 use session::Session;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -362,178 +364,6 @@ impl Peer {
         }
     }
 
-    /// Ends a message on its way to the peer, and tells the peer.
-    pub(crate) fn abort_send(&mut self, message: u32, abort: Abort) {
-        let undecided = self.undecided.contains(&message);
-        if undecided || self.sends.contains_key(&message) || self.finals.contains_key(&message) {
-            self.end_send(message, Ending::Aborted(abort));
-            self.control.push_back(Due::Abort(message));
-        }
-    }
-
-    /// Ends a message on its way from the peer, and tells the peer.
-    pub(crate) fn abort_expect(&mut self, message: u32, abort: Abort) {
-        if self.receives.contains_key(&message) {
-            self.end_receive(message, Ending::Aborted(abort));
-            self.control.push_back(Due::Abort(message));
-        }
-    }
-
-    /// Nothing below is used any more, in either direction.
-    pub(crate) fn retire(&mut self, below: u32) {
-        let live = self.sends.keys().chain(self.receives.keys()).chain(self.finals.keys());
-        let live = live.chain(&self.undecided);
-        let below = live.copied().fold(below, |below, id| if before(id, below) { id } else { below });
-        self.sent.retire(below);
-        self.received.retire(below);
-        self.early.forget(|id| before(id, below));
-    }
-
-    fn end_send(&mut self, message: u32, ending: Ending) {
-        if let Some(transfer) = self.sends.remove(&message) {
-            let order = self.orders.remove(&message).unwrap_or(0);
-            self.sending.remove(&(transfer.class, order, message));
-        }
-        self.finals.remove(&message);
-        self.undecided.remove(&message);
-        self.timers.set(Timer::Outgoing(message), None);
-        self.timers.set(Timer::Finals(message), None);
-        self.sent.end(message, ending);
-    }
-
-    fn end_receive(&mut self, message: u32, ending: Ending) {
-        self.receives.remove(&message);
-        self.arriving.remove(&message);
-        self.timers.set(Timer::Incoming(message), None);
-        self.received.end(message, ending);
-    }
-
-    fn fail(&mut self, cx: &mut Context<'_>, message: u32, error: TransferError) {
-        cx.stats.failed += 1;
-        self.stats.failed += 1;
-        cx.events.push_back(Event::Failed { peer: self.rank, message, error });
-    }
-
-    fn fail_send(&mut self, cx: &mut Context<'_>, message: u32, error: TransferError) {
-        let (culprit, reason) = error.blame();
-        self.abort_send(message, Abort { reason, culprit });
-        self.fail(cx, message, error);
-    }
-
-    fn fail_receive(&mut self, cx: &mut Context<'_>, message: u32, error: TransferError) {
-        let (culprit, reason) = error.blame();
-        self.abort_expect(message, Abort { reason, culprit });
-        self.fail(cx, message, error);
-    }
-
-    /// The peer has started anew: all that was between us is void.
-    fn restarted(&mut self, cx: &mut Context<'_>) {
-        let peer = self.rank;
-        let mut ids: Vec<u32> = std::mem::take(&mut self.sends).into_keys().collect();
-        ids.extend(std::mem::take(&mut self.finals).into_keys());
-        ids.extend(std::mem::take(&mut self.undecided));
-        // Numbers are used once in an incarnation: our packets of before may still be on their way, and say nothing of whom they are for.
-        for &message in &ids {
-            self.sent.end(message, Ending::Aborted(Abort { reason: Reason::Restarted, culprit: peer }));
-        }
-        for message in ids.into_iter().chain(std::mem::take(&mut self.receives).into_keys()) {
-            self.fail(cx, message, TransferError::Restarted { peer, message });
-        }
-        self.sending.clear();
-        self.arriving.clear();
-        self.orders.clear();
-        self.timers.clear();
-        self.control.clear();
-        self.votes.clear();
-        self.early.forget(|_| true);
-        self.mtu.forget();
-        self.pieces.forget();
-        self.received = Over::default();
-        (self.hellos, self.greeted, self.asked_since_ns) = (None, Greeted::Never, None);
-    }
-
-    /// When to call [`Self::on_timeout`] next.
-    pub(crate) fn timeout_ns(&self) -> Option<u64> {
-        self.timers.next_ns()
-    }
-
-    /// Lets every timer expire whose time has come.
-    pub(crate) fn on_timeout(&mut self, cx: &mut Context<'_>) {
-        while let Some(timer) = self.timers.expire(cx.now_ns) {
-            match timer {
-                Timer::Session => self.on_session_timeout(cx),
-                Timer::Path => self.on_path_timeout(cx),
-                Timer::Outgoing(message) => {
-                    if let Some(transfer) = self.sends.get_mut(&message) {
-                        let next = transfer.on_timeout(cx.now_ns, &cx.config.timeouts);
-                        if transfer.is_unanswered() {
-                            self.session.turn();
-                            self.suspect_both_ways(cx);
-                        }
-                        self.apply(cx, message, next);
-                    }
-                }
-                Timer::Incoming(message) => self.on_incoming_timeout(cx, message),
-                Timer::Finals(message) => {
-                    if let Some(agreement) = self.finals.get_mut(&message) {
-                        let next = agreement.on_timeout(cx.now_ns, &cx.config.timeouts);
-                        self.session.turn();
-                        self.suspect_both_ways(cx);
-                        self.apply_agreement(cx, message, next);
-                    }
-                }
-            }
-        }
-    }
-
-    fn on_incoming_timeout(&mut self, cx: &mut Context<'_>, message: u32) {
-        let Some(transfer) = self.receives.get_mut(&message) else { return };
-        if transfer.is_receiving() && transfer.is_over(cx.now_ns) {
-            return self.deliver(cx, message);
-        }
-        let ack = transfer.take_ack_due(cx.now_ns);
-        match transfer.on_timeout(cx.now_ns, &cx.config.timeouts) {
-            Err(error) => self.fail_receive(cx, message, error),
-            Ok(silent) => {
-                let timer_ns = transfer.timer_ns;
-                self.timers.set(Timer::Incoming(message), timer_ns);
-                if ack {
-                    self.queue_ack(message);
-                }
-                if silent {
-                    self.ask_for_life(cx, message);
-                }
-            }
-        }
-    }
-
-    /// Nothing has come of an expected message for a while: is its sender alive, and does it know that it is waited for?
-    fn ask_for_life(&mut self, cx: &mut Context<'_>, message: u32) {
-        if !self.session.is_open() {
-            return self.greet(cx);
-        }
-        if self.asked_since_ns.is_some() {
-            self.session.turn();
-        }
-        let since_ns = *self.asked_since_ns.get_or_insert(cx.now_ns);
-        if cx.now_ns.saturating_sub(since_ns) >= cx.config.timeouts.give_up_ns {
-            if let Some(error) = self.receives.get(&message).map(|transfer| transfer.silent(cx.now_ns)) {
-                self.fail_receive(cx, message, error);
-            }
-            return;
-        }
-        self.control.push_back(Due::Hello { answer: false, to: None });
-        // A sender that has given the message up says so again. Who waits for the precision to decode at has nothing to acknowledge.
-        if self.receives.get(&message).is_some_and(Incoming::is_receiving) {
-            self.queue_ack(message);
-        } else {
-            if let Some(transfer) = self.receives.get_mut(&message) {
-                transfer.tell_again();
-            }
-            self.queue_stop(message);
-        }
-    }
-
     /// Does what an outgoing transfer wants.
     fn apply(&mut self, cx: &mut Context<'_>, message: u32, next: outgoing::Next) {
         let Some(transfer) = self.sends.get_mut(&message) else { return };
@@ -604,48 +434,6 @@ impl Peer {
             return;
         };
         self.sending.insert((transfer.class, order, message));
-    }
-
-    /// Hands a message to the application and tells the sender.
-    fn deliver(&mut self, cx: &mut Context<'_>, message: u32) {
-        let Some(transfer) = self.receives.get_mut(&message) else { return };
-        let Some(stats) = transfer.finish(cx.now_ns, &cx.config.timeouts) else { return };
-        let agrees = transfer.agrees();
-        self.arriving.remove(&message);
-        self.stats.messages_received += 1;
-        self.stats.packets_delivered += u64::from(stats.packets);
-        self.stats.missing += u64::from(stats.missing);
-        self.hand_over(cx, message);
-        cx.events.push_back(Event::Received { from: self.rank, message, stats });
-        if agrees {
-            self.queue_stop(message);
-        } else {
-            self.bury(message);
-        }
-    }
-
-    /// Hands rows that are there to the application.
-    fn hand_over(&mut self, cx: &mut Context<'_>, message: u32) {
-        let Some(transfer) = self.receives.get_mut(&message) else { return };
-        for row in transfer.ready.drain(..) {
-            cx.events.push_back(Event::Row { from: self.rank, message, row });
-        }
-    }
-
-    fn queue_stop(&mut self, message: u32) {
-        let Some(transfer) = self.receives.get_mut(&message) else { return };
-        if !std::mem::replace(&mut transfer.stop_queued, true) {
-            self.control.push_back(Due::Stop { message, sequence: 0 });
-        }
-        self.timers.set(Timer::Incoming(message), transfer.timer_ns);
-    }
-
-    /// Ends a message that was received, remembering enough to answer late questions.
-    fn bury(&mut self, message: u32) {
-        let Some(transfer) = self.receives.get(&message) else { return };
-        let (epitaph, sequence) = (transfer.epitaph(), transfer.sequence());
-        self.end_receive(message, Ending::Delivered(epitaph));
-        self.control.push_back(Due::Stop { message, sequence });
     }
 }
 
