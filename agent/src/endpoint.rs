@@ -17,6 +17,8 @@
 //! take turns. Messages to one peer go by layer class, those of one class in the order of `open`; repairs of a message before the rest of it.
 #![forbid(unsafe_code)]
 
+mod arrivals;
+mod departures;
 mod epochs;
 mod lead;
 mod schedule;
@@ -27,24 +29,21 @@ pub use crate::interface::{
     EndpointStats, Event, ExpectError, Expectation, Outbound, SendError, SupplyError,
 };
 
-use crate::burst::{Arrived, Burst, Origin};
 use crate::epoch::{Membership, Vote};
 use crate::pacing::{Pace, Pacer};
-use crate::peer::{Context, Data, DataArrival, Peer};
+use crate::peer::{Context, Peer};
 use crate::row::Row;
 use crate::transfer::TransferStats;
-use crate::transfer::incoming::Arrival;
 use crate::wire::cut_map::CutMap;
-use crate::wire::{Abort, Control, Piece, Reason};
-use bytes::Bytes;
+use crate::wire::{Abort, Reason};
 use lead::Lead;
 use schedule::Schedule;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::sync::Arc;
-use trimwire_encoder::wire::{Kind, PREFIX_LEN, Prefix, StreamId, TAG_LEN};
-use trimwire_encoder::{HeaderMask, Message, PacketError, PacketView, RowReceiver, Sealer};
+use trimwire_encoder::wire::StreamId;
+use trimwire_encoder::{HeaderMask, Message, RowReceiver, Sealer};
 
 /// ECN codepoints (RFC 3168 §5). MLT §5.2: not-ECT marks what switches may drop first.
 const ECT_0: u8 = 0b10;
@@ -377,102 +376,6 @@ impl Endpoint {
         each.fold((0, 0), |sum, peer| (sum.0 + peer.0, sum.1 + peer.1))
     }
 
-    /// Takes a datagram: how it arrived, and the UDP payload. Nothing here panics, whatever the bytes: what does not
-    /// fit is counted and ignored.
-    pub fn handle_datagram(&mut self, now_ns: u64, arrived: Arrived, payload: &[u8]) {
-        let prefix = match Prefix::parse(payload) {
-            Ok(prefix) => prefix,
-            Err(error) => {
-                self.stats.malformed += 1;
-                if let (PacketError::Version(version), None) = (error, self.other_version)
-                    && let Some(&[high, low]) = payload.get(2..).and_then(<[u8]>::first_chunk)
-                    && let Some(address) = self.peer(u16::from_be_bytes([high & 3, low]))
-                    && address == arrived.source
-                {
-                    self.other_version = Some((version, address));
-                }
-                return;
-            }
-        };
-        let rank = prefix.stream.rank();
-        if prefix.stream.job() != self.config.job || !self.is_other(rank) {
-            self.stats.foreign += 1;
-            return;
-        }
-        if prefix.kind == Kind::Data {
-            return self.on_data(now_ns, rank, arrived, payload);
-        }
-        if prefix.kind == Kind::Piece {
-            return self.on_piece(now_ns, rank, arrived, payload);
-        }
-        let Some(payload) = self.believed(rank, payload) else {
-            self.stats.unsealed += 1;
-            return;
-        };
-        let body = payload.get(PREFIX_LEN..).unwrap_or_default();
-        let Ok((identity, control)) = Control::parse(prefix.kind, body) else {
-            self.stats.malformed += 1;
-            return;
-        };
-        self.with_peer(now_ns, rank, |peer, cx| {
-            cx.age_ns = arrived.age_ns;
-            peer.on_control(cx, arrived.source, prefix.message, identity, &control);
-        });
-        if matches!(control, Control::Hello(_) | Control::Vote(_)) {
-            self.take_votes(now_ns, rank);
-        }
-    }
-
-    /// A control packet without its tag, in a sealed job; `None` where that is not of the rank's incarnation that the packet names.
-    fn believed<'a>(&mut self, rank: u16, payload: &'a [u8]) -> Option<&'a [u8]> {
-        let Some(key) = &self.config.seal else { return Some(payload) };
-        let content = payload.len().checked_sub(TAG_LEN)?;
-        let from = payload.get(PREFIX_LEN..)?.first_chunk().map(|&bytes| u32::from_be_bytes(bytes))?;
-        let sealer = self.peers.get_mut(usize::from(rank))?.sealer_of(key, from);
-        (sealer.believed(payload, &[content]) == content).then_some(&payload[..content])
-    }
-
-    fn on_piece(&mut self, now_ns: u64, rank: u16, arrived: Arrived, payload: &[u8]) {
-        let Some(peer) =
-            self.peers.get_mut(usize::from(rank)).filter(|peer| peer.sends_data_from(arrived.source))
-        else {
-            self.stats.foreign += 1;
-            return;
-        };
-        let Some(piece) = Piece::parse(payload) else {
-            self.stats.malformed += 1;
-            return;
-        };
-        self.stats.pieces_received += 1;
-        if let Some((packet, congested)) = peer.on_piece(&piece, arrived.tos & CE == CE) {
-            let tos = if congested { arrived.tos | CE } else { arrived.tos };
-            self.on_data(now_ns, rank, Arrived { tos, ..arrived }, &packet);
-        }
-    }
-
-    fn on_data(&mut self, now_ns: u64, rank: u16, arrived: Arrived, payload: &[u8]) {
-        let Arrived { source, tos, age_ns } = arrived;
-        let Some(peer) = self.peers.get(usize::from(rank)).filter(|peer| peer.sends_data_from(source)) else {
-            self.stats.foreign += 1;
-            return;
-        };
-        let Ok(packet) = PacketView::parse_masked(payload, peer.mask()) else {
-            self.stats.malformed += 1;
-            return;
-        };
-        let (plan, dscp) = (self.config.dscp, tos >> 2);
-        let last_hop = dscp == plan.trimmed_last_hop;
-        self.stats.cut_last_hop_received += u64::from(last_hop);
-        let arrival = Arrival {
-            at_ns: now_ns.saturating_sub(age_ns),
-            marked_cut: last_hop || dscp == plan.trimmed,
-            congested: tos & CE == CE,
-        };
-        self.stats.cut_received += u64::from(arrival.marked_cut);
-        let data = DataArrival { arrival, packet: &packet, payload };
-        self.with_receiving(now_ns, rank, |peer, cx| peer.on_data(cx, &data));
-    }
-
     /// When to call [`Self::handle_timeout`] next, at the latest; `None`: only a datagram or a call can bring work. A time
     /// that has passed means that [`Self::poll_transmit`] or [`Self::handle_timeout`] has work now.
     pub fn poll_timeout(&self) -> Option<u64> {
@@ -485,11 +388,6 @@ impl Endpoint {
             .min()
     }
 
-    /// When the next data is to leave.
-    fn data_departs_ns(&self) -> Option<u64> {
-        Some(self.schedule.data_ns()?.max(self.nic.next_ns()).max(self.spacing.next_ns()))
-    }
-
     /// Lets every timer up to `now_ns` expire.
     pub fn handle_timeout(&mut self, now_ns: u64) {
         while let Some(rank) = self.schedule.expired(now_ns) {
@@ -499,110 +397,5 @@ impl Endpoint {
             self.membership.handle_timeout(now_ns);
             self.settle_epochs(now_ns);
         }
-    }
-
-    /// The next datagrams that may leave at `now_ns`, if any.
-    pub fn poll_transmit(&mut self, now_ns: u64) -> Option<Burst> {
-        // It does not wait for data that was given out ahead of its time.
-        let control = self.lead.horizon_ns(now_ns) >= self.nic.next_ns();
-        loop {
-            let burst = if control { self.next_control(now_ns) } else { None };
-            if let Some(burst) = burst.or_else(|| self.next_data(now_ns)) {
-                return Some(burst);
-            }
-            // A message that had nothing to send after all may have a question instead.
-            if !control || !self.schedule.has_control() {
-                return None;
-            }
-        }
-    }
-
-    fn next_control(&mut self, now_ns: u64) -> Option<Burst> {
-        while let Some(rank) = self.schedule.next_control() {
-            let Some((to, way, departs_ns, mut payload)) =
-                self.with_peer(now_ns, rank, Peer::next_control).flatten()
-            else {
-                continue;
-            };
-            if let Some(sealer) = &self.sealer {
-                let content = payload.len();
-                payload.resize(content + TAG_LEN, 0);
-                sealer.seal(&mut payload, &[content]);
-            }
-            self.stats.control_sent += 1;
-            self.stats.control_bytes_sent += payload.len() as u64;
-            let (tos, segment) = (self.config.dscp.control << 2 | ECT_0, payload.len());
-            return Some(self.leave(
-                now_ns,
-                Burst {
-                    to,
-                    origin: Origin::Listening(way),
-                    tos,
-                    payload: Bytes::from(payload),
-                    segment,
-                    departs_ns,
-                },
-            ));
-        }
-        None
-    }
-
-    fn next_data(&mut self, now_ns: u64) -> Option<Burst> {
-        let due_ns = self.data_departs_ns()?;
-        if !self.lead.admits(now_ns, due_ns) {
-            return None;
-        }
-        while let Some((at_ns, rank)) = self.schedule.next_data(self.lead.horizon_ns(now_ns)) {
-            let departs_ns = at_ns.max(due_ns).max(now_ns);
-            let data = self.with_peer(now_ns, rank, |peer, cx| {
-                let data = peer.next_data(cx, departs_ns)?;
-                Some((peer.address_of(data.path)?, peer.data_room(), data))
-            });
-            if let Some((to, room, data)) = data.flatten() {
-                return Some(self.leave_data(departs_ns, to, room, data));
-            }
-        }
-        None
-    }
-
-    /// `room`: bytes of a payload that the path carries.
-    fn leave_data(&mut self, departs_ns: u64, to: SocketAddr, room: usize, data: Data) -> Burst {
-        let Data { chunk, class, path, pace } = data;
-        let (packets, bytes) = (u64::from(chunk.run.packets), chunk.run.payload.len() as u64);
-        self.stats.data_sent += packets;
-        self.stats.data_bytes_sent += bytes;
-        if chunk.repair {
-            self.stats.repairs_sent += packets;
-            self.stats.retransmitted_bytes += bytes;
-        }
-        let (mut payload, mut segment) = (chunk.run.payload, chunk.run.segment);
-        let mut traffic = self.config.traffic;
-        if segment.min(payload.len()) > room
-            && let Some((pieces, each)) = Piece::divide(&payload, segment.min(payload.len()), room)
-        {
-            (payload, segment) = (pieces.into(), each);
-            self.stats.pieces_sent += payload.len().div_ceil(segment) as u64;
-            // Of a piece that is cut nothing would be of use.
-            traffic = Traffic::Droppable;
-        }
-        let classes = match traffic {
-            Traffic::Trimmable => &self.config.dscp.trimmable,
-            Traffic::Droppable => &self.config.dscp.droppable,
-        };
-        let dscp = classes[usize::from(class).min(classes.len() - 1)];
-        let tos = dscp << 2 | if chunk.important { ECT_0 } else { NOT_ECT };
-        if pace < Pace::LINE {
-            let bytes = pace.at_line(bytes + packets * u64::from(self.config.overhead_bytes));
-            self.spacing.sent(departs_ns, bytes, self.config.line_rate_bps, self.config.burst_ns);
-        }
-        self.leave(departs_ns, Burst { to, origin: Origin::Path(path), tos, payload, segment, departs_ns })
-    }
-
-    fn leave(&mut self, at_ns: u64, burst: Burst) -> Burst {
-        let bytes = burst.payload.len() as u64 + burst.count() as u64 * u64::from(self.config.overhead_bytes);
-        if self.config.pace_at_line {
-            self.nic.sent(at_ns, bytes, self.config.line_rate_bps, self.config.burst_ns);
-        }
-        burst
     }
 }

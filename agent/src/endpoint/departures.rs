@@ -1,0 +1,125 @@
+//! What leaves: control packets first, then data as the schedule of classes and the card say.
+
+use super::{ECT_0, Endpoint, NOT_ECT};
+use crate::burst::Burst;
+use crate::burst::Origin;
+use crate::config::Traffic;
+use crate::pacing::Pace;
+use crate::peer::Data;
+use crate::peer::Peer;
+use crate::wire::Piece;
+use bytes::Bytes;
+use std::net::SocketAddr;
+use trimwire_encoder::wire::TAG_LEN;
+
+impl Endpoint {
+    /// When the next data is to leave.
+    pub(super) fn data_departs_ns(&self) -> Option<u64> {
+        Some(self.schedule.data_ns()?.max(self.nic.next_ns()).max(self.spacing.next_ns()))
+    }
+
+    /// The next datagrams that may leave at `now_ns`, if any.
+    pub fn poll_transmit(&mut self, now_ns: u64) -> Option<Burst> {
+        // It does not wait for data that was given out ahead of its time.
+        let control = self.lead.horizon_ns(now_ns) >= self.nic.next_ns();
+        loop {
+            let burst = if control { self.next_control(now_ns) } else { None };
+            if let Some(burst) = burst.or_else(|| self.next_data(now_ns)) {
+                return Some(burst);
+            }
+            // A message that had nothing to send after all may have a question instead.
+            if !control || !self.schedule.has_control() {
+                return None;
+            }
+        }
+    }
+
+    pub(super) fn next_control(&mut self, now_ns: u64) -> Option<Burst> {
+        while let Some(rank) = self.schedule.next_control() {
+            let Some((to, way, departs_ns, mut payload)) =
+                self.with_peer(now_ns, rank, Peer::next_control).flatten()
+            else {
+                continue;
+            };
+            if let Some(sealer) = &self.sealer {
+                let content = payload.len();
+                payload.resize(content + TAG_LEN, 0);
+                sealer.seal(&mut payload, &[content]);
+            }
+            self.stats.control_sent += 1;
+            self.stats.control_bytes_sent += payload.len() as u64;
+            let (tos, segment) = (self.config.dscp.control << 2 | ECT_0, payload.len());
+            return Some(self.leave(
+                now_ns,
+                Burst {
+                    to,
+                    origin: Origin::Listening(way),
+                    tos,
+                    payload: Bytes::from(payload),
+                    segment,
+                    departs_ns,
+                },
+            ));
+        }
+        None
+    }
+
+    pub(super) fn next_data(&mut self, now_ns: u64) -> Option<Burst> {
+        let due_ns = self.data_departs_ns()?;
+        if !self.lead.admits(now_ns, due_ns) {
+            return None;
+        }
+        while let Some((at_ns, rank)) = self.schedule.next_data(self.lead.horizon_ns(now_ns)) {
+            let departs_ns = at_ns.max(due_ns).max(now_ns);
+            let data = self.with_peer(now_ns, rank, |peer, cx| {
+                let data = peer.next_data(cx, departs_ns)?;
+                Some((peer.address_of(data.path)?, peer.data_room(), data))
+            });
+            if let Some((to, room, data)) = data.flatten() {
+                return Some(self.leave_data(departs_ns, to, room, data));
+            }
+        }
+        None
+    }
+
+    /// `room`: bytes of a payload that the path carries.
+    pub(super) fn leave_data(&mut self, departs_ns: u64, to: SocketAddr, room: usize, data: Data) -> Burst {
+        let Data { chunk, class, path, pace } = data;
+        let (packets, bytes) = (u64::from(chunk.run.packets), chunk.run.payload.len() as u64);
+        self.stats.data_sent += packets;
+        self.stats.data_bytes_sent += bytes;
+        if chunk.repair {
+            self.stats.repairs_sent += packets;
+            self.stats.retransmitted_bytes += bytes;
+        }
+        let (mut payload, mut segment) = (chunk.run.payload, chunk.run.segment);
+        let mut traffic = self.config.traffic;
+        if segment.min(payload.len()) > room
+            && let Some((pieces, each)) = Piece::divide(&payload, segment.min(payload.len()), room)
+        {
+            (payload, segment) = (pieces.into(), each);
+            self.stats.pieces_sent += payload.len().div_ceil(segment) as u64;
+            // Of a piece that is cut nothing would be of use.
+            traffic = Traffic::Droppable;
+        }
+        let classes = match traffic {
+            Traffic::Trimmable => &self.config.dscp.trimmable,
+            Traffic::Droppable => &self.config.dscp.droppable,
+        };
+        let dscp = classes[usize::from(class).min(classes.len() - 1)];
+        let tos = dscp << 2 | if chunk.important { ECT_0 } else { NOT_ECT };
+        if pace < Pace::LINE {
+            let bytes = pace.at_line(bytes + packets * u64::from(self.config.overhead_bytes));
+            self.spacing.sent(departs_ns, bytes, self.config.line_rate_bps, self.config.burst_ns);
+        }
+        self.leave(departs_ns, Burst { to, origin: Origin::Path(path), tos, payload, segment, departs_ns })
+    }
+
+    pub(super) fn leave(&mut self, at_ns: u64, burst: Burst) -> Burst {
+        let bytes = burst.payload.len() as u64 + burst.count() as u64 * u64::from(self.config.overhead_bytes);
+        if self.config.pace_at_line {
+            self.nic.sent(at_ns, bytes, self.config.line_rate_bps, self.config.burst_ns);
+        }
+        burst
+    }
+}
