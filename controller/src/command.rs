@@ -22,7 +22,7 @@ mod watch;
 
 use clap::Subcommand;
 
-pub(crate) use self::outcome::{Failure, Outcome, in_words, say};
+pub(crate) use self::outcome::{Failure, Outcome, USAGE, in_words, say};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {

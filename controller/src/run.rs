@@ -12,7 +12,6 @@ mod backoff;
 mod board;
 mod cuts;
 mod cutting;
-mod demand;
 mod driver;
 mod election;
 mod http;
@@ -33,7 +32,6 @@ use tokio::task::JoinHandle;
 use self::board::Board;
 pub use self::board::{CuttingStatus, Leader, Status, SwitchStatus};
 use self::cuts::Cuts;
-use self::demand::Demand;
 use self::driver::{Terms, drive};
 use self::election::Elections;
 use self::http::Pages;
@@ -85,7 +83,6 @@ pub struct Controller {
     board: Board,
     cuts: Cuts,
     elections: Elections,
-    demand: Demand,
     drivers: BTreeMap<String, Driver>,
     metrics: Option<(SocketAddr, JoinHandle<()>)>,
 }
@@ -125,7 +122,6 @@ impl Controller {
             elections: Elections::new(board.clone()),
             board,
             cuts: Cuts::new(),
-            demand: Demand::default(),
             drivers: BTreeMap::new(),
             metrics: None,
         };
@@ -183,7 +179,7 @@ impl Controller {
     async fn serve_metrics(&mut self, fabric: &Fabric) -> Result<(), RunError> {
         let asked = self.options.metrics.unwrap_or(fabric.controller.metrics);
         let Some(address) = asked.address() else { return Ok(()) };
-        let pages = Pages { board: self.board.clone(), cuts: self.cuts.clone(), demand: self.demand.clone() };
+        let pages = Pages { board: self.board.clone(), cuts: self.cuts.clone() };
         match http::serve(address, pages).await {
             Ok(served) => {
                 tracing::info!("metrics at http://{}/metrics", served.0);
@@ -226,7 +222,6 @@ impl Controller {
                 names: Arc::clone(&names),
                 shared: Arc::clone(&shared),
                 places: places.clone(),
-                demand: self.demand.clone(),
             });
             let driver = match drivers.remove(name).filter(|driver| driver.terms == terms) {
                 Some(driver) => {

@@ -137,6 +137,12 @@ pub(crate) fn owned(index: &Index) -> Owned {
     }
 }
 
+/// Whether a cell of an array costs less to read than the array.
+pub(crate) fn reads_cells(index: &Index) -> bool {
+    let architecture = index.p4info().pkg_info.as_ref().map_or("", |package| package.arch.as_str());
+    ![stratum_tofino::ARCHITECTURE, stratum_tofino2::ARCHITECTURE].contains(&architecture)
+}
+
 /// Adds what the file asks of switches that they will not do, at the line that names the switch.
 pub(crate) fn doubts(fabric: &Fabric, lines: &BTreeMap<String, usize>, warnings: &mut Problems) {
     // A generated fabric is one line: its first switch says it for all.

@@ -270,12 +270,8 @@ fn loss(error: Option<&DeviceError>) -> Loss {
     if error.is_some_and(DeviceError::is_connection_loss) { Loss::Connection } else { Loss::None }
 }
 
-/// Counters are for watching; a switch that does not give them is in place all the same. Those that nobody has asked for in a while are not
-/// kept: they would be told for new ones.
+/// Counters are for watching; a switch that does not give them is in place all the same.
 async fn sampled(client: &Client, wanted: &Wanted) -> Option<Sample> {
-    if !wanted.demand.is_there() {
-        return Some(Sample::default());
-    }
     let taken = sample(client, wanted.index(), &wanted.ports).await;
-    taken.inspect_err(|error| tracing::debug!("no counters: {error}")).ok()
+    taken.inspect_err(|error| tracing::warn!(switch = %wanted.name, "no counters: {error}")).ok()
 }

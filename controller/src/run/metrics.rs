@@ -149,7 +149,7 @@ fn tallies(registry: &mut Registry, status: &Status) {
 fn queues(registry: &mut Registry, status: &Status) {
     let all = || {
         status.switches.iter().flat_map(|(switch, status)| {
-            status.sample.iter().map(move |((port, queue), sample)| {
+            status.sample.queues.iter().map(move |((port, queue), sample)| {
                 (QueueLabels { switch: switch.clone(), port: *port, queue: *queue }, sample)
             })
         })
@@ -200,6 +200,11 @@ fn queues(registry: &mut Registry, status: &Status) {
             occupancy.get_or_create(&labels).set(i64::try_from(bytes).unwrap_or(i64::MAX));
         }
     }
+    let unroutable = Family::<SwitchLabel, Counter>::default();
+    for (switch, status) in status.switches.iter().filter(|(_, status)| !status.sample.queues.is_empty()) {
+        unroutable.get_or_create(&label(switch)).inc_by(unsigned(status.sample.unroutable));
+    }
+    registry.register("unroutable_packets", "Came, and there is no route", unroutable);
     registry.register("dropped_packets", "Dropped by the program, by cause", dropped);
     registry.register_with_unit("queue_occupancy", "Waiting in the queue", Unit::Bytes, occupancy);
 }

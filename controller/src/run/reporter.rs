@@ -79,7 +79,7 @@ impl Reporter {
                 status.last_success = Some(unix_time());
             }
             if !status.up {
-                status.sample.clear();
+                status.sample = Sample::default();
                 status.cutting.values_mut().for_each(|cutting| cutting.is_cutting = false);
             }
         });
