@@ -8,6 +8,7 @@ use trimwire_p4runtime::v1::set_forwarding_pipeline_config_request::Action;
 use trimwire_p4runtime::v1::write_request::Atomicity;
 
 use crate::artifacts::Artifacts;
+use crate::compile::Desired;
 use crate::device::{self, DeviceError};
 use crate::fleet::Shared;
 use crate::lines;
@@ -21,9 +22,9 @@ use crate::report::{ChangeReport, Counts, PipelineState, Refusal, SwitchReport};
 pub(crate) async fn converge(
     client: &Client,
     shared: &Shared,
+    wanted: &Desired,
     report: &mut SwitchReport,
 ) -> Result<(), DeviceError> {
-    let wanted = &shared.compiler.compile(&report.switch)?;
     let artifacts = shared.artifacts(&report.switch);
     let index = artifacts.index();
     report.pipeline_before = pipeline_state(device::cookie(client).await?, artifacts);
@@ -63,7 +64,7 @@ pub(crate) fn pipeline_state(cookie: Option<u64>, artifacts: &Artifacts) -> Pipe
 }
 
 /// Writes batch after batch. A refused update does not keep the others from being written; a lost switch does.
-async fn write(
+pub(crate) async fn write(
     client: &Client,
     changes: &[Change],
     shared: &Shared,

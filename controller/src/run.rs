@@ -14,6 +14,7 @@ mod cuts;
 mod cutting;
 mod driver;
 mod election;
+mod faults;
 mod http;
 mod metrics;
 mod reporter;
@@ -34,6 +35,8 @@ pub use self::board::{CuttingStatus, Leader, Status, SwitchStatus};
 use self::cuts::Cuts;
 use self::driver::{Terms, drive};
 use self::election::Elections;
+use self::faults::Detector;
+pub use self::faults::{Cause, Fault};
 use self::http::Pages;
 pub use self::metrics::metrics_text;
 use self::wanted::Wanted;
@@ -83,6 +86,8 @@ pub struct Controller {
     board: Board,
     cuts: Cuts,
     elections: Elections,
+    detector: Detector,
+    timer: JoinHandle<()>,
     drivers: BTreeMap<String, Driver>,
     metrics: Option<(SocketAddr, JoinHandle<()>)>,
 }
@@ -102,6 +107,7 @@ impl std::fmt::Debug for Driver {
 impl Drop for Controller {
     fn drop(&mut self) {
         self.drivers.values().for_each(|driver| driver.task.abort());
+        self.timer.abort();
         if let Some((_, server)) = &self.metrics {
             server.abort();
         }
@@ -116,10 +122,13 @@ impl Controller {
         options: &RunOptions,
     ) -> Result<Self, RunError> {
         let board = Board::default();
+        let detector = Detector::new(board.clone());
         let mut controller = Self {
             artifacts: artifacts.clone(),
             options: options.clone(),
             elections: Elections::new(board.clone()),
+            timer: tokio::spawn(detector.clone().run()),
+            detector,
             board,
             cuts: Cuts::new(),
             drivers: BTreeMap::new(),
@@ -146,6 +155,11 @@ impl Controller {
     /// writing any longer.
     pub fn insist(&self) {
         self.elections.change(election::Election::insist);
+    }
+
+    /// From now on routes leave these switches out, for these reasons.
+    pub fn drain(&self, drained: BTreeMap<String, String>) {
+        self.detector.change(|faults, _| faults.drain(drained));
     }
 
     /// Counts a file that was not taken.
@@ -203,6 +217,8 @@ impl Controller {
         shared.fits(&options)?;
         let places = Places::new(fabric.controller.concurrency);
         self.elections.change(|election| election.of(shared.election_id, fabric.switches.keys()));
+        let hold_down_ns = fabric.controller.hold_down_ns;
+        self.detector.change(|faults, _| faults.of(hold_down_ns, fabric.switches.keys()));
         let mut drivers = std::mem::take(&mut self.drivers);
         self.board.change(|status| status.switches.retain(|name, _| fabric.switches.contains_key(name)));
         self.cuts.retain(|name| fabric.switches.contains_key(name));
@@ -245,6 +261,7 @@ impl Controller {
             self.board.clone(),
             self.cuts.clone(),
             self.elections.clone(),
+            self.detector.clone(),
         ));
         Driver { terms, wanted, task }
     }

@@ -84,6 +84,11 @@ impl Target {
         self.rules().unit()
     }
 
+    /// Whether members of groups can depend on a port. Stratum's Tofino targets take no watch port, and tell of none when they are read.
+    pub(crate) fn watches_ports(self) -> bool {
+        matches!(self, Self::Trimwire | Self::Bmv2)
+    }
+
     pub(crate) fn caps_by_table(self) -> bool {
         self.rules().caps_by_table()
     }

@@ -5,9 +5,12 @@ use crate::engine::DROP_PORT;
 use crate::server::Wake;
 use crate::traffic::{self, Alpha, DropCause, QUEUES, Service as Discipline, Share};
 use crate::{PortConfig, SharedSwitch, Switch};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU8;
 use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, async_trait};
 
 /// Messages, client and server.
@@ -42,8 +45,53 @@ impl Service {
     }
 }
 
+/// How often ports are looked at while somebody watches them.
+const LOOK: Duration = Duration::from_millis(10);
+/// Looks after which a watcher is told something, be it nothing new.
+const HEARTBEAT: u32 = 100;
+
+/// Tells of ports until nobody listens.
+async fn watch(switch: SharedSwitch, told: mpsc::Sender<Result<v1::PortStates, Status>>) {
+    let mut known = BTreeMap::new();
+    let mut quiet = HEARTBEAT;
+    loop {
+        let usable: BTreeMap<u16, bool> = {
+            let switch = switch.lock().unwrap_or_else(PoisonError::into_inner);
+            switch.ports().map(|port| (port, switch.is_port_usable(port))).collect()
+        };
+        let changed: Vec<v1::PortState> = usable
+            .iter()
+            .filter(|(port, usable)| known.get(*port) != Some(*usable))
+            .map(|(&port, &usable)| v1::PortState { port: port.into(), usable })
+            .collect();
+        quiet += 1;
+        if !changed.is_empty() || quiet >= HEARTBEAT {
+            quiet = 0;
+            if told.send(Ok(v1::PortStates { ports: changed })).await.is_err() {
+                return;
+            }
+        }
+        known = usable;
+        tokio::select! {
+            () = told.closed() => return,
+            () = tokio::time::sleep(LOOK) => {}
+        }
+    }
+}
+
 #[async_trait]
 impl Admin for Service {
+    type WatchPortsStream = ReceiverStream<Result<v1::PortStates, Status>>;
+
+    async fn watch_ports(
+        &self,
+        _: Request<v1::WatchPortsRequest>,
+    ) -> Result<Response<Self::WatchPortsStream>, Status> {
+        let (told, states) = mpsc::channel(4);
+        tokio::spawn(watch(SharedSwitch::clone(&self.switch), told));
+        Ok(Response::new(ReceiverStream::new(states)))
+    }
+
     async fn get(&self, request: Request<v1::GetRequest>) -> Result<Response<v1::GetResponse>, Status> {
         let ports = wanted(&request.get_ref().ports)?;
         let switch = self.switch();

@@ -40,7 +40,12 @@ impl Builder<'_> {
             let entry = entry().priority(ANYTHING).action("Ingress.trust_dscp").build()?;
             self.add(entry, format!("{place} is believed"));
         }
-        self.add_default(names::TRUST, REMARK, Some(("dscp", BEST_EFFORT)), "ports without a link claim nothing")
+        self.add_default(
+            names::TRUST,
+            REMARK,
+            Some(("dscp", BEST_EFFORT)),
+            "ports without a link claim nothing",
+        )
     }
 
     /// A number that no other switch of the fabric has: its device id, spread over 32 bits.

@@ -1,4 +1,4 @@
-//! `GET /metrics` and `GET /cuts`, for Prometheus, curl and `watch`.
+//! `GET /metrics`, `/cuts` and `/faults`, for Prometheus, curl and `watch`.
 
 use std::convert::Infallible;
 use std::io;
@@ -57,6 +57,7 @@ pub(super) async fn serve(address: SocketAddr, pages: Pages) -> io::Result<(Sock
                 .timer(TokioTimer::new())
                 .header_read_timeout(PATIENCE)
                 .keep_alive(false)
+                .title_case_headers(true)
                 .max_buf_size(LONGEST_REQUEST)
                 .serve_connection(TokioIo::new(stream), service);
             tokio::spawn(async move {
@@ -76,12 +77,16 @@ fn answer<B>(request: &Request<B>, pages: &Pages) -> Response<Full<Bytes>> {
             (StatusCode::OK, kind, metrics_text(&pages.board.status()))
         }
         (true, "/cuts") => (StatusCode::OK, "application/json", pages.cuts.json()),
+        (true, "/faults") => {
+            let faults = serde_json::to_string(&pages.board.status().faults).unwrap_or_default();
+            (StatusCode::OK, "application/json", faults + "\n")
+        }
         (true, _) => {
-            let text = "Metrics are at /metrics, whose packets are cut is at /cuts\n";
+            let text = "Metrics are at /metrics, whose packets are cut is at /cuts, what routes leave out at /faults\n";
             (StatusCode::NOT_FOUND, "text/plain", text.to_owned())
         }
         (false, _) => {
-            (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "GET /metrics or /cuts\n".to_owned())
+            (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "GET /metrics, /cuts or /faults\n".to_owned())
         }
     };
     let mut response = Response::new(Full::new(Bytes::from(body)));

@@ -34,6 +34,13 @@ struct KindLabels {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct FaultLabels {
+    switch: String,
+    port: String,
+    cause: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ReloadLabel {
     outcome: &'static str,
 }
@@ -61,6 +68,7 @@ pub fn metrics_text(status: &Status) -> String {
     let own = registry.sub_registry_with_prefix("controller");
     reloads(own, status);
     leads(own, status);
+    faults(own, status);
     gauges(own, status);
     tallies(own, status);
     queues(&mut registry, status);
@@ -87,6 +95,18 @@ fn leads(registry: &mut Registry, status: &Status) {
     let leads = Gauge::<i64>::default();
     leads.set((status.leader == Leader::This).into());
     registry.register("leads", "1 while this controller leads the fabric, and may write", leads);
+}
+
+fn faults(registry: &mut Registry, status: &Status) {
+    let [out, held]: [Family<FaultLabels, Gauge>; 2] = Default::default();
+    for fault in &status.faults {
+        let port = fault.port.map_or_else(String::new, |port| port.to_string());
+        let labels = FaultLabels { switch: fault.switch.clone(), port, cause: fault.cause.name() };
+        held.get_or_create(&labels).set(fault.held.into());
+        out.get_or_create(&labels).set(1);
+    }
+    registry.register("out_of_routes", "1 for a switch, or a link, that routes leave out", out);
+    registry.register("held_down", "1 once what routes leave out is well again, and waits", held);
 }
 
 fn gauges(registry: &mut Registry, status: &Status) {

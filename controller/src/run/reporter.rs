@@ -202,6 +202,7 @@ fn log(switch: &str, notice: &Notice) {
                 tracing::warn!(switch, "  and {more} more");
             }
         }
+        Notice::Rerouted(written) => tracing::info!(switch, "routes changed by {written} updates"),
         Notice::Failed(reason, wait) => {
             tracing::warn!(switch, "not in place, next attempt in {:.1} s: {reason}", seconds(wait));
         }

@@ -40,6 +40,14 @@ pub(crate) struct State {
     pub refuse: Option<String>,
     /// Writes after so many are answered with UNAVAILABLE, as when the process is killed.
     pub die_after: Option<usize>,
+    /// Meters are kept as the SDE keeps them: seven bits of mantissa.
+    pub rounds_meters: bool,
+}
+
+/// Down to seven significant bits.
+fn rounded(value: i64) -> i64 {
+    let lost = (64 - value.leading_zeros()).saturating_sub(7);
+    value >> lost << lost
 }
 
 /// A running model.
@@ -54,8 +62,22 @@ impl Model {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let model = Self { state: Arc::default(), address: listener.local_addr().unwrap() };
         let server = tonic::transport::Server::builder().add_service(service(model.clone()));
-        tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+        let (ended, gone) = (Arc::clone(&model.ended), model.clone());
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = server.serve_with_incoming(TcpListenerStream::new(listener)) => {}
+                () = ended.notified() => {}
+            }
+            // Streams end with their senders.
+            gone.state().killed = true;
+        });
         model
+    }
+
+    /// Ends, with all connections.
+    pub(crate) fn kill(&self) {
+        self.ended.notify_waiters();
+        self.ended.notify_one();
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
@@ -71,7 +93,14 @@ impl State {
         if self.refuse.as_ref().is_some_and(|part| words.contains(part)) {
             return Err((Code::ResourceExhausted, "no room".to_owned()));
         }
-        let entity = update.entity.clone().unwrap();
+        let mut entity = update.entity.clone().unwrap();
+        if let (true, Some(Kind::MeterEntry(meter))) = (self.rounds_meters, &mut entity.entity)
+            && let Some(config) = &mut meter.config
+        {
+            for value in [&mut config.cir, &mut config.pir, &mut config.cburst, &mut config.pburst] {
+                *value = rounded(*value);
+            }
+        }
         let key = EntityKey::of(&entity).unwrap();
         let default = matches!(&entity.entity, Some(Kind::TableEntry(entry)) if entry.is_default_action);
         let meter = matches!(&entity.entity, Some(Kind::MeterEntry(_)));
