@@ -28,9 +28,13 @@ pub(crate) async fn converge(
     let artifacts = shared.artifacts(&report.switch);
     let index = artifacts.index();
     report.pipeline_before = pipeline_state(device::cookie(client).await?, artifacts);
+    let saves =
+        shared.compiler.fabric().switches.get(&report.switch).is_some_and(|s| s.target.saves_programs());
+    let is_saved = report.pipeline_before != PipelineState::Same && saves;
     if report.pipeline_before != PipelineState::Same {
         let (p4info, config) = (artifacts.p4info().clone(), artifacts.device_config().to_vec());
-        client.set_pipeline(p4info, config, Some(artifacts.cookie()), Action::VerifyAndCommit).await?;
+        let action = if saves { Action::VerifyAndSave } else { Action::VerifyAndCommit };
+        client.set_pipeline(p4info, config, Some(artifacts.cookie()), action).await?;
         report.pipeline_pushed = true;
         tracing::debug!(switch = %report.switch, "pushed the pipeline");
     }
@@ -38,12 +42,20 @@ pub(crate) async fn converge(
     report.warnings = lines::warnings(client, &shared.ports(&report.switch)).await;
     let changes = reconcile::difference(wanted, &device::actual(client, index).await?, index);
     report.found = changes.iter().map(ChangeReport::from).collect();
-    if changes.is_empty() {
+    if changes.is_empty() && !is_saved {
         report.in_place = Some(wanted.len());
         report.remaining = Some(Vec::new());
         return Ok(());
     }
-    let outcome = write(client, &changes, shared, report).await;
+    let mut outcome = write(client, &changes, shared, report).await;
+    if is_saved && outcome.is_ok() {
+        // Until here the switch has gone on with the program that it had, and its tables.
+        outcome = if report.refused.is_empty() {
+            client.commit_pipeline().await.map_err(DeviceError::from)
+        } else {
+            Err(DeviceError::NotCommitted { address: client.address().to_owned() })
+        };
+    }
     // Whatever became of the writes: what counts is what the switch holds now.
     if let Ok(actual) = device::actual(client, index).await {
         let remaining = reconcile::difference(wanted, &actual, index);

@@ -89,6 +89,12 @@ impl Target {
         matches!(self, Self::Trimwire | Self::Bmv2)
     }
 
+    /// Whether tables of a saved program can be written before it runs (VERIFY_AND_SAVE, COMMIT). BMv2's server and Stratum write those of
+    /// the running one.
+    pub(crate) fn saves_programs(self) -> bool {
+        matches!(self, Self::Trimwire)
+    }
+
     pub(crate) fn caps_by_table(self) -> bool {
         self.rules().caps_by_table()
     }

@@ -14,6 +14,7 @@ mod monitoring;
 mod primary;
 mod programs;
 mod reconcile;
+mod replace;
 mod rollout;
 mod run;
 mod run_support;

@@ -12,6 +12,7 @@ use trimwire_p4runtime::p4info::Index;
 use trimwire_p4runtime::server::tonic::{self, Code, Request, Response, Status, Streaming};
 use trimwire_p4runtime::server::{P4Runtime, async_trait, service};
 use trimwire_p4runtime::v1::entity::Entity as Kind;
+use trimwire_p4runtime::v1::set_forwarding_pipeline_config_request::Action;
 use trimwire_p4runtime::v1::stream_message_request::Update as Sent;
 use trimwire_p4runtime::v1::stream_message_response::Update as Told;
 use trimwire_p4runtime::v1::table_action::Type as ActionType;
@@ -222,7 +223,11 @@ impl P4Runtime for Model {
         &self,
         request: Request<SetForwardingPipelineConfigRequest>,
     ) -> Result<Response<SetForwardingPipelineConfigResponse>, Status> {
-        let config = request.into_inner().config.unwrap_or_default();
+        let request = request.into_inner();
+        if request.action() == Action::Commit {
+            return Ok(Response::new(SetForwardingPipelineConfigResponse::default()));
+        }
+        let config = request.config.unwrap_or_default();
         let p4info = config.p4info.clone().unwrap_or_default();
         let mut state = self.state();
         state.index = Some(Index::new(&p4info).map_err(|error| Status::invalid_argument(error.to_string()))?);
