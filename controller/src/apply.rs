@@ -89,7 +89,7 @@ async fn look(
             .map_err(|source| DeviceError::Foreign { address: address(), source: Box::new(source) })?
     };
     plan.warnings = lines::warnings(&client, &shared.ports(name)).await;
-    let wanted = shared.compiler.compile(name)?;
+    let wanted = shared.compile(name)?;
     let changes = reconcile::difference(&wanted, &actual, index);
     let missing = changes.iter().filter(|change| change.operation != Operation::Delete).count();
     plan.in_place = wanted.len().saturating_sub(missing);
@@ -101,7 +101,10 @@ async fn look(
 pub(crate) async fn apply_switch(name: &str, switch: &Switch, shared: &Shared) -> SwitchReport {
     let mut report = SwitchReport::new(name, &switch.address);
     let outcome = match shared.reach(name, switch).primary(shared.election_id).await {
-        Ok(client) => converge(&client, shared, &mut report).await,
+        Ok(client) => match shared.compile(name) {
+            Ok(wanted) => converge(&client, shared, &wanted, &mut report).await,
+            Err(error) => Err(error.into()),
+        },
         Err(error) => Err(error),
     };
     report.error = outcome.err().map(|error| error.to_string());

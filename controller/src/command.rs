@@ -3,6 +3,7 @@
 mod apply;
 mod check;
 mod completions;
+mod drain;
 mod export;
 mod file;
 mod history;
@@ -22,7 +23,7 @@ mod watch;
 
 use clap::Subcommand;
 
-pub(crate) use self::outcome::{Failure, Outcome, in_words, say};
+pub(crate) use self::outcome::{Failure, Outcome, USAGE, in_words, say};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -32,6 +33,10 @@ pub(crate) enum Command {
     Plan(plan::Plan),
     /// Bring every switch to what the file says: differences only, tier by tier, no further than the first failure.
     Apply(apply::Apply),
+    /// Take switches out of routes, where there is another way, so that they can be worked on.
+    Drain(drain::Drain),
+    /// Take drained switches back.
+    Undrain(drain::Undrain),
     /// Go back to what was last rolled out well.
     Rollback(rollback::Rollback),
     /// Show who rolled out what, when, and how it ended.
@@ -60,6 +65,8 @@ impl Command {
             Self::Check(command) => command.run(),
             Self::Plan(command) => command.run(),
             Self::Apply(command) => command.run(),
+            Self::Drain(command) => command.run(),
+            Self::Undrain(command) => command.run(),
             Self::Rollback(command) => command.run(),
             Self::History(command) => command.run(),
             Self::Run(command) => command.run(),

@@ -18,7 +18,7 @@ use trimwire_p4runtime::v1::Entity;
 
 use crate::artifacts::Artifacts;
 use crate::model::{Fabric, Switch};
-use crate::topology::Topology;
+use crate::topology::{Detours, Topology};
 use crate::{program as names, target};
 
 /// An entity and what it is for, in the fabric's words.
@@ -99,7 +99,7 @@ impl Compiler {
             loop {
                 let position = next.fetch_add(1, Ordering::Relaxed);
                 let Some(name) = switches.get(position) else { return (count, failed) };
-                match self.build(name, true) {
+                match self.build(name, true, None) {
                     Ok((desired, more)) => count += desired.len() + more.values().sum::<usize>(),
                     // Positions only grow: a thread's first error is its least.
                     Err(error) => failed = failed.or(Some((position, error))),
@@ -120,21 +120,42 @@ impl Compiler {
 
     /// The entities of one switch, for the program that it runs.
     pub fn compile(&self, name: &str) -> Result<Desired, CompileError> {
-        self.build(name, false).map(|(desired, _)| desired)
+        self.compile_around(name, None)
     }
 
-    fn build(&self, name: &str, counts: bool) -> Result<(Desired, Tally), CompileError> {
+    /// The same, with routes over some links only.
+    pub fn compile_around(&self, name: &str, detours: Option<&Detours>) -> Result<Desired, CompileError> {
+        self.build(name, false, detours).map(|(desired, _)| desired)
+    }
+
+    /// Of these, what routes consist of: members, groups and entries.
+    pub fn routes_around(&self, name: &str, detours: Option<&Detours>) -> Result<Desired, CompileError> {
+        let mut builder = self.builder(name, false)?;
+        builder.routes(&self.topology.routes_around(&self.fabric, name, detours))?;
+        Ok(builder.desired)
+    }
+
+    fn builder<'b>(&'b self, name: &'b str, counts: bool) -> Result<Builder<'b>, CompileError> {
         let Some(switch) = self.fabric.switches.get(name) else {
             return Err(CompileError::UnknownSwitch(name.to_owned()));
         };
         let (fabric, index) = (&*self.fabric, self.artifacts.of(name).index());
         let (desired, more) = (Desired::new(), Tally::new());
-        let mut builder =
-            Builder { fabric, name, switch, index, trimmed: &self.trimmed, desired, counts, more };
+        Ok(Builder { fabric, name, switch, index, trimmed: &self.trimmed, desired, counts, more })
+    }
+
+    fn build(
+        &self,
+        name: &str,
+        counts: bool,
+        detours: Option<&Detours>,
+    ) -> Result<(Desired, Tally), CompileError> {
+        let (fabric, index) = (&*self.fabric, self.artifacts.of(name).index());
+        let mut builder = self.builder(name, counts)?;
         builder.classify()?;
         builder.load_balance(self.topology.tier(name).unwrap_or(0))?;
         builder.opt_outs()?;
-        let routes = self.topology.routes(fabric, name);
+        let routes = self.topology.routes_around(fabric, name, detours);
         builder.trust(&routes)?;
         builder.hash_seed()?;
         builder.mark_trimmable()?;

@@ -8,6 +8,7 @@ use trimwire_p4runtime::v1::set_forwarding_pipeline_config_request::Action;
 use trimwire_p4runtime::v1::write_request::Atomicity;
 
 use crate::artifacts::Artifacts;
+use crate::compile::Desired;
 use crate::device::{self, DeviceError};
 use crate::fleet::Shared;
 use crate::lines;
@@ -21,15 +22,19 @@ use crate::report::{ChangeReport, Counts, PipelineState, Refusal, SwitchReport};
 pub(crate) async fn converge(
     client: &Client,
     shared: &Shared,
+    wanted: &Desired,
     report: &mut SwitchReport,
 ) -> Result<(), DeviceError> {
-    let wanted = &shared.compiler.compile(&report.switch)?;
     let artifacts = shared.artifacts(&report.switch);
     let index = artifacts.index();
     report.pipeline_before = pipeline_state(device::cookie(client).await?, artifacts);
+    let saves =
+        shared.compiler.fabric().switches.get(&report.switch).is_some_and(|s| s.target.saves_programs());
+    let is_saved = report.pipeline_before != PipelineState::Same && saves;
     if report.pipeline_before != PipelineState::Same {
         let (p4info, config) = (artifacts.p4info().clone(), artifacts.device_config().to_vec());
-        client.set_pipeline(p4info, config, Some(artifacts.cookie()), Action::VerifyAndCommit).await?;
+        let action = if saves { Action::VerifyAndSave } else { Action::VerifyAndCommit };
+        client.set_pipeline(p4info, config, Some(artifacts.cookie()), action).await?;
         report.pipeline_pushed = true;
         tracing::debug!(switch = %report.switch, "pushed the pipeline");
     }
@@ -37,12 +42,20 @@ pub(crate) async fn converge(
     report.warnings = lines::warnings(client, &shared.ports(&report.switch)).await;
     let changes = reconcile::difference(wanted, &device::actual(client, index).await?, index);
     report.found = changes.iter().map(ChangeReport::from).collect();
-    if changes.is_empty() {
+    if changes.is_empty() && !is_saved {
         report.in_place = Some(wanted.len());
         report.remaining = Some(Vec::new());
         return Ok(());
     }
-    let outcome = write(client, &changes, shared, report).await;
+    let mut outcome = write(client, &changes, shared, report).await;
+    if is_saved && outcome.is_ok() {
+        // Until here the switch has gone on with the program that it had, and its tables.
+        outcome = if report.refused.is_empty() {
+            client.commit_pipeline().await.map_err(DeviceError::from)
+        } else {
+            Err(DeviceError::NotCommitted { address: client.address().to_owned() })
+        };
+    }
     // Whatever became of the writes: what counts is what the switch holds now.
     if let Ok(actual) = device::actual(client, index).await {
         let remaining = reconcile::difference(wanted, &actual, index);
@@ -63,7 +76,7 @@ pub(crate) fn pipeline_state(cookie: Option<u64>, artifacts: &Artifacts) -> Pipe
 }
 
 /// Writes batch after batch. A refused update does not keep the others from being written; a lost switch does.
-async fn write(
+pub(crate) async fn write(
     client: &Client,
     changes: &[Change],
     shared: &Shared,

@@ -95,6 +95,14 @@ pub enum DeviceError {
         /// The transport's words.
         reason: String,
     },
+    /// Its program and tables were saved, but not all of them.
+    #[error(
+        "switch {address} goes on with the program that it had: it refused entries of the new one, which was saved and not committed"
+    )]
+    NotCommitted {
+        /// `HOST:PORT`.
+        address: String,
+    },
     /// The switch reports an entity that its program cannot have.
     #[error("switch {address} reports an entity that does not fit its program: {source}")]
     Foreign {
@@ -140,6 +148,8 @@ impl DeviceError {
         match self {
             Self::Client(error) => error.is_connection_loss(),
             Self::NoTls { .. } | Self::WantsTls { .. } | Self::NobodyListens { .. } => true,
+            // A switch forgets what was saved when its next primary comes.
+            Self::NotCommitted { .. } => true,
             _ => false,
         }
     }

@@ -1,7 +1,7 @@
 //! Many switches at a time: what they share, and what becomes of each.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -9,11 +9,12 @@ use trimwire_p4runtime::client::Tls;
 use trimwire_p4runtime::p4info::Index;
 
 use crate::artifacts::{Artifacts, ArtifactsError};
-use crate::compile::{CompileError, Compiler};
+use crate::compile::{CompileError, Compiler, Desired};
 use crate::device::Reach;
 use crate::model::{Fabric, PortPolicy, Switch};
 use crate::places::Places;
 use crate::progress::Progress;
+use crate::topology::{Avoid, Detours};
 
 /// What a caller may set beside the fabric file.
 #[derive(Debug, Clone, Default)]
@@ -22,6 +23,8 @@ pub struct Options {
     pub election_id: Option<u128>,
     /// Names of the switches to work on; empty for all.
     pub only: BTreeSet<String>,
+    /// Switches that routes leave out where there is another way.
+    pub drained: BTreeSet<String>,
     /// Kept up to date while the work goes on.
     pub progress: Progress,
 }
@@ -57,6 +60,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// What work on any switch needs.
 pub(crate) struct Shared {
     pub compiler: Compiler,
+    /// What is left without drained switches; `None` where none is.
+    detours: Option<Arc<Detours>>,
+    /// What was left when this was avoided, for all switches at a time.
+    around: Mutex<Option<(Arc<Avoid>, Arc<Detours>)>>,
     pub election_id: u128,
     /// Most updates in one Write.
     pub batch: usize,
@@ -66,13 +73,39 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(fabric: &Fabric, artifacts: &Artifacts, options: &Options) -> Arc<Self> {
+        let compiler = Compiler::new(Arc::new(fabric.clone()), artifacts);
+        let avoid = Avoid { switches: options.drained.clone(), ports: BTreeSet::new() };
+        let detours = (!options.drained.is_empty()).then(|| Arc::new(compiler.topology().around(&avoid)));
         Arc::new(Self {
-            compiler: Compiler::new(Arc::new(fabric.clone()), artifacts),
+            compiler,
+            detours,
+            around: Mutex::default(),
             election_id: options.election_id.unwrap_or(fabric.controller.election_id),
             timeout: Duration::from_nanos(fabric.controller.timeout_ns),
             batch: fabric.controller.batch,
             tls: fabric.tls.clone(),
         })
+    }
+
+    /// What a switch should hold.
+    pub(crate) fn compile(&self, switch: &str) -> Result<Desired, CompileError> {
+        self.compiler.compile_around(switch, self.detours.as_deref())
+    }
+
+    /// The links that routes use around these; `None` for all.
+    pub(crate) fn around(&self, avoid: &Arc<Avoid>) -> Option<Arc<Detours>> {
+        if **avoid == Avoid::default() {
+            return None;
+        }
+        let mut around = self.around.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*around {
+            Some((known, detours)) if Arc::ptr_eq(known, avoid) => Some(Arc::clone(detours)),
+            _ => {
+                let detours = Arc::new(self.compiler.topology().around(avoid));
+                *around = Some((Arc::clone(avoid), Arc::clone(&detours)));
+                Some(detours)
+            }
+        }
     }
 
     pub(crate) fn reach(&self, name: &str, switch: &Switch) -> Reach {

@@ -5,26 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trimwire_p4runtime::client::Client;
-use trimwire_p4runtime::entity;
 use trimwire_p4runtime::p4info::Index;
-use trimwire_p4runtime::v1::entity::Entity as Kind;
 
 use crate::model::PortPolicy;
-use crate::program as names;
 use crate::sample::{Counter, QueueSample, Sample, sample};
 
 /// Looks.
 const LOOKS: u32 = 4;
 /// Packets without a route that say nothing: neighbours look for each other wherever an interface comes up.
 const NOISE: i64 = 100;
-
-/// What a switch counted at one moment.
-#[derive(Debug, Clone, Default, PartialEq)]
-struct Look {
-    sample: Sample,
-    /// Packets for which there is no route.
-    unroutable: i64,
-}
 
 /// Looks at a switch for so long; says in words what is wrong with it. One that nobody sends anything is healthy.
 pub(crate) async fn check(
@@ -45,22 +34,11 @@ async fn look(
     client: &Client,
     index: &Index,
     ports: &BTreeMap<u16, Arc<PortPolicy>>,
-) -> Result<Look, String> {
-    let sample = sample(client, index, ports).await.map_err(|error| format!("no counters: {error}"))?;
-    let mut unroutable = 0;
-    if let Ok(filter) = entity::counter(index, names::UNROUTABLE, None) {
-        for entity in
-            client.read(vec![filter.into()]).await.map_err(|error| format!("no counters: {error}"))?
-        {
-            if let Some(Kind::CounterEntry(entry)) = entity.entity {
-                unroutable += entry.data.map_or(0, |data| data.packet_count);
-            }
-        }
-    }
-    Ok(Look { sample, unroutable })
+) -> Result<Sample, String> {
+    sample(client, index, ports).await.map_err(|error| format!("no counters: {error}"))
 }
 
-fn judge(looks: &[Look]) -> Result<(), String> {
+fn judge(looks: &[Sample]) -> Result<(), String> {
     let (Some(first), Some(last)) = (looks.first(), looks.last()) else { return Ok(()) };
     // What was in the queues when a program was pushed leaves without having been counted: a deficit that stays is none.
     let deficits: Vec<_> = looks.iter().zip(looks.iter().skip(1)).map(|(a, b)| deficit(a, b)).collect();
@@ -72,11 +50,11 @@ fn judge(looks: &[Look]) -> Result<(), String> {
             "port {port} queue {queue} has sent {after} packets more than it has taken, and {before} a moment before"
         ));
     }
-    let total = |look: &Look, counters: &[Counter]| -> i64 {
+    let total = |look: &Sample, counters: &[Counter]| -> i64 {
         let count = |queue: &QueueSample| -> i64 {
             counters.iter().filter_map(|counter| queue.counters.get(counter)).map(|count| count.packets).sum()
         };
-        look.sample.values().map(count).sum()
+        look.queues.values().map(count).sum()
     };
     let grown = |counters: &[Counter]| total(last, counters) - total(first, counters);
     let taken = grown(&[Counter::Admitted, Counter::Trimmed]);
@@ -93,9 +71,9 @@ fn judge(looks: &[Look]) -> Result<(), String> {
 
 /// The queue that has sent most beyond what it has taken, and by how much. The earlier look tells what was sent, the later one what was
 /// taken: counters are not read all at one moment.
-fn deficit(earlier: &Look, later: &Look) -> (Option<(u16, u8)>, i64) {
+fn deficit(earlier: &Sample, later: &Sample) -> (Option<(u16, u8)>, i64) {
     let mut worst = (None, 0);
-    for (place, queue) in &earlier.sample {
+    for (place, queue) in &earlier.queues {
         let count = |sample: Option<&QueueSample>, counter| {
             sample.and_then(|queue| queue.counters.get(&counter)).map(|count| count.packets)
         };
@@ -103,7 +81,7 @@ fn deficit(earlier: &Look, later: &Look) -> (Option<(u16, u8)>, i64) {
             [(Counter::Transmitted, Counter::Admitted), (Counter::TrimTransmitted, Counter::Trimmed)]
         {
             if let (Some(sent), Some(taken)) =
-                (count(Some(queue), sent), count(later.sample.get(place), taken))
+                (count(Some(queue), sent), count(later.queues.get(place), taken))
                 && sent - taken > worst.1
             {
                 worst = (Some(*place), sent - taken);
@@ -119,17 +97,17 @@ mod tests {
     use crate::sample::Count;
 
     /// Packets of queue 5 of port 1.
-    fn seen(counters: &[(Counter, i64)], unroutable: i64) -> Look {
+    fn seen(counters: &[(Counter, i64)], unroutable: i64) -> Sample {
         let count = |(counter, packets): &(Counter, i64)| (*counter, Count { packets: *packets, bytes: 0 });
         let queue = QueueSample { counters: counters.iter().map(count).collect(), occupancy: None };
-        Look { sample: Sample::from([((1, 5), queue)]), unroutable }
+        Sample { queues: BTreeMap::from([((1, 5), queue)]), unroutable }
     }
 
     #[test]
     fn an_idle_switch_and_one_that_sends_what_it_takes_are_healthy() {
         let idle = seen(&[(Counter::Admitted, 7), (Counter::Transmitted, 7)], 0);
         assert_eq!(judge(&[idle.clone(), idle.clone(), idle]), Ok(()));
-        let looks: Vec<Look> = (1..=3)
+        let looks: Vec<Sample> = (1..=3)
             .map(|n| {
                 seen(
                     &[
@@ -146,13 +124,13 @@ mod tests {
 
     #[test]
     fn a_switch_that_takes_packets_and_sends_none_is_not_healthy() {
-        let dropping: Vec<Look> =
+        let dropping: Vec<Sample> =
             (1..=3).map(|n| seen(&[(Counter::TailDropped, n), (Counter::Transmitted, 5)], 0)).collect();
         assert_eq!(
             judge(&dropping),
             Err("packets come and none leaves: 0 taken, 2 dropped, 0 without a route".to_owned())
         );
-        let lost: Vec<Look> = (1..=3).map(|n| seen(&[], 100 * n)).collect();
+        let lost: Vec<Sample> = (1..=3).map(|n| seen(&[], 100 * n)).collect();
         assert_eq!(
             judge(&lost),
             Err("packets come and none leaves: 0 taken, 0 dropped, 200 without a route".to_owned())
@@ -161,7 +139,7 @@ mod tests {
 
     #[test]
     fn more_sent_than_taken_is_a_failure_when_it_grows_and_a_leftover_when_it_stays() {
-        let with = |deficit: [i64; 4]| -> Vec<Look> {
+        let with = |deficit: [i64; 4]| -> Vec<Sample> {
             let one = |(n, deficit): (i64, i64)| {
                 seen(
                     &[(Counter::Admitted, 10), (Counter::Transmitted, 10 + deficit), (Counter::Marked, n)],

@@ -1,6 +1,7 @@
 //! The command `trimwire-controller`.
 //!
-//! Tables and JSON go to stdout, logs to stderr. Exit codes: 0 ok, 1 a switch is not what it should be, 2 usage, 3 bad input.
+//! Tables and JSON go to stdout, logs to stderr. Exit codes: 0 ok, 1 a switch is not what it should be, 2 `plan` found differences, 3 bad
+//! input, 64 usage.
 #![forbid(unsafe_code)]
 
 mod command;
@@ -10,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::command::{Command, Failure, in_words, say};
+use crate::command::{Command, Failure, USAGE, in_words, say};
 
 #[derive(Parser)]
 #[command(
@@ -24,8 +25,15 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    // clap exits with 2 by itself on wrong usage.
-    let command = Cli::parse().command;
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(told) => {
+            // Help and version are errors to clap, too.
+            let code = if told.use_stderr() { USAGE } else { 0 };
+            let _ = told.print();
+            return ExitCode::from(code);
+        }
+    };
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_target(false)

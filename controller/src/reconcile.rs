@@ -12,8 +12,8 @@ use trimwire_p4runtime::v1::entity::Entity as Kind;
 use trimwire_p4runtime::v1::packet_replication_engine_entry::Type as Pre;
 use trimwire_p4runtime::v1::replica::PortKind;
 use trimwire_p4runtime::v1::{
-    ActionProfileGroup, ActionProfileMember, CloneSessionEntry, Entity, MeterEntry, Replica, TableAction,
-    TableEntry, Update, table_action,
+    ActionProfileGroup, ActionProfileMember, CloneSessionEntry, Entity, MeterConfig, MeterEntry, Replica,
+    TableAction, TableEntry, Update, table_action,
 };
 
 use crate::compile::Desired;
@@ -304,8 +304,23 @@ fn same(wanted: &Entity, found: &Entity) -> bool {
         (Some(Kind::ActionProfileGroup(wanted)), Some(Kind::ActionProfileGroup(found))) => {
             wanted.members == found.members
         }
+        (Some(Kind::MeterEntry(wanted)), Some(Kind::MeterEntry(found))) => {
+            wanted.config.zip(found.config).is_some_and(|(wanted, found)| same_meter(wanted, found))
+        }
         _ => wanted == found,
     }
+}
+
+/// Meters keep rates and bursts as a mantissa and an exponent, and the SDE tells what was made of them: a 64th to either side is the same.
+fn same_meter(wanted: MeterConfig, found: MeterConfig) -> bool {
+    let pairs = [
+        (wanted.cir, found.cir),
+        (wanted.cburst, found.cburst),
+        (wanted.pir, found.pir),
+        (wanted.pburst, found.pburst),
+        (wanted.eburst, found.eburst),
+    ];
+    pairs.into_iter().all(|(wanted, found)| wanted.abs_diff(found) <= wanted.unsigned_abs() / 64)
 }
 
 fn modified(wanted: &Entity, found: &Entity) -> Entity {
@@ -322,6 +337,8 @@ fn modified(wanted: &Entity, found: &Entity) -> Entity {
 /// room; routes come last, so that packets flow only where a policy waits for them.
 fn phase(operation: Operation, entity: &Entity, index: &Index) -> u8 {
     match (&entity.entity, operation) {
+        // A policy writes the length that its port's session cuts to into headers: both change in one Write.
+        (Some(Kind::PacketReplicationEngineEntry(_)), Operation::Modify) => 3,
         (
             Some(Kind::ActionProfileMember(_) | Kind::PacketReplicationEngineEntry(_) | Kind::MeterEntry(_)),
             Operation::Insert | Operation::Modify,

@@ -3,6 +3,8 @@
 //! A folder of small files, each written whole: under another name first, then renamed. Nothing in it is secret but what the fabric file
 //! says.
 
+mod drained;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write as _};

@@ -12,9 +12,9 @@ mod backoff;
 mod board;
 mod cuts;
 mod cutting;
-mod demand;
 mod driver;
 mod election;
+mod faults;
 mod http;
 mod metrics;
 mod reporter;
@@ -33,9 +33,10 @@ use tokio::task::JoinHandle;
 use self::board::Board;
 pub use self::board::{CuttingStatus, Leader, Status, SwitchStatus};
 use self::cuts::Cuts;
-use self::demand::Demand;
 use self::driver::{Terms, drive};
 use self::election::Elections;
+use self::faults::Detector;
+pub use self::faults::{Cause, Fault};
 use self::http::Pages;
 pub use self::metrics::metrics_text;
 use self::wanted::Wanted;
@@ -85,7 +86,8 @@ pub struct Controller {
     board: Board,
     cuts: Cuts,
     elections: Elections,
-    demand: Demand,
+    detector: Detector,
+    timer: JoinHandle<()>,
     drivers: BTreeMap<String, Driver>,
     metrics: Option<(SocketAddr, JoinHandle<()>)>,
 }
@@ -105,6 +107,7 @@ impl std::fmt::Debug for Driver {
 impl Drop for Controller {
     fn drop(&mut self) {
         self.drivers.values().for_each(|driver| driver.task.abort());
+        self.timer.abort();
         if let Some((_, server)) = &self.metrics {
             server.abort();
         }
@@ -119,13 +122,15 @@ impl Controller {
         options: &RunOptions,
     ) -> Result<Self, RunError> {
         let board = Board::default();
+        let detector = Detector::new(board.clone());
         let mut controller = Self {
             artifacts: artifacts.clone(),
             options: options.clone(),
             elections: Elections::new(board.clone()),
+            timer: tokio::spawn(detector.clone().run()),
+            detector,
             board,
             cuts: Cuts::new(),
-            demand: Demand::default(),
             drivers: BTreeMap::new(),
             metrics: None,
         };
@@ -150,6 +155,11 @@ impl Controller {
     /// writing any longer.
     pub fn insist(&self) {
         self.elections.change(election::Election::insist);
+    }
+
+    /// From now on routes leave these switches out, for these reasons.
+    pub fn drain(&self, drained: BTreeMap<String, String>) {
+        self.detector.change(|faults, _| faults.drain(drained));
     }
 
     /// Counts a file that was not taken.
@@ -183,7 +193,7 @@ impl Controller {
     async fn serve_metrics(&mut self, fabric: &Fabric) -> Result<(), RunError> {
         let asked = self.options.metrics.unwrap_or(fabric.controller.metrics);
         let Some(address) = asked.address() else { return Ok(()) };
-        let pages = Pages { board: self.board.clone(), cuts: self.cuts.clone(), demand: self.demand.clone() };
+        let pages = Pages { board: self.board.clone(), cuts: self.cuts.clone() };
         match http::serve(address, pages).await {
             Ok(served) => {
                 tracing::info!("metrics at http://{}/metrics", served.0);
@@ -207,6 +217,8 @@ impl Controller {
         shared.fits(&options)?;
         let places = Places::new(fabric.controller.concurrency);
         self.elections.change(|election| election.of(shared.election_id, fabric.switches.keys()));
+        let hold_down_ns = fabric.controller.hold_down_ns;
+        self.detector.change(|faults, _| faults.of(hold_down_ns, fabric.switches.keys()));
         let mut drivers = std::mem::take(&mut self.drivers);
         self.board.change(|status| status.switches.retain(|name, _| fabric.switches.contains_key(name)));
         self.cuts.retain(|name| fabric.switches.contains_key(name));
@@ -226,7 +238,6 @@ impl Controller {
                 names: Arc::clone(&names),
                 shared: Arc::clone(&shared),
                 places: places.clone(),
-                demand: self.demand.clone(),
             });
             let driver = match drivers.remove(name).filter(|driver| driver.terms == terms) {
                 Some(driver) => {
@@ -250,6 +261,7 @@ impl Controller {
             self.board.clone(),
             self.cuts.clone(),
             self.elections.clone(),
+            self.detector.clone(),
         ));
         Driver { terms, wanted, task }
     }

@@ -1,6 +1,4 @@
-//! What a switch counts and holds at one moment, of the ports that have a link and the queues that have a policy.
-//!
-//! Cells are asked for one by one: a fabric's ports use few of the 4,096 cells of each array.
+//! What a switch counts and holds at one moment: the one reader of counters and occupancy, for `show`, `watch`, `run` and health checks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,15 +9,17 @@ use trimwire_p4runtime::client::{Client, ClientError};
 use trimwire_p4runtime::entity;
 use trimwire_p4runtime::p4info::Index;
 use trimwire_p4runtime::v1::entity::Entity as Kind;
-use trimwire_p4runtime::v1::{Entity, p4_data};
+use trimwire_p4runtime::v1::{CounterEntry, Entity, RegisterEntry, p4_data};
 
 use crate::device::DeviceError;
 use crate::model::PortPolicy;
-use crate::program as names;
+use crate::{program as names, target};
 use serde::Serialize;
 
 /// Queues of a port, and so cells of the program's arrays per port.
 const QUEUES: u16 = 8;
+/// Filters that a Read may have: `trimwire-switch` takes so many unless told otherwise.
+const FILTERS: usize = 1_024;
 
 /// A counter by port and queue (`p4/README.md`, "Counters and registers").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,6 +62,11 @@ impl Counter {
         Self::Transmitted,
     ];
 
+    /// Without the control that it stands in.
+    pub(crate) fn short_name(self) -> &'static str {
+        self.name().rsplit('.').next().unwrap_or_default()
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Admitted => "Ingress.admitted",
@@ -95,59 +100,109 @@ pub struct QueueSample {
     pub occupancy: Option<u64>,
 }
 
-/// By port and queue.
-pub type Sample = BTreeMap<(u16, u8), QueueSample>;
+/// What one switch counts and holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Sample {
+    /// By port and queue.
+    pub queues: BTreeMap<(u16, u8), QueueSample>,
+    /// Packets without a route, of the whole switch.
+    pub unroutable: i64,
+}
 
-/// Takes a sample. What a target's program does not count, or does not let be read, is not in it.
+/// Of which queues; `None` for all that the arrays have.
+type Which<'q> = Option<&'q [(u16, u8)]>;
+
+/// Takes a sample of the queues that have a policy. What a target's program does not count, or does not let be read, is not in it.
 pub(crate) async fn sample(
     client: &Client,
     index: &Index,
     ports: &BTreeMap<u16, Arc<PortPolicy>>,
 ) -> Result<Sample, DeviceError> {
-    let places = || ports.iter().flat_map(|(port, policy)| policy.queues.keys().map(|queue| (*port, *queue)));
-    let mut sample: Sample = places().map(|place| (place, QueueSample::default())).collect();
-    if sample.is_empty() {
-        return Ok(sample);
+    let places: Vec<(u16, u8)> =
+        ports.iter().flat_map(|(port, policy)| policy.queues.keys().map(|queue| (*port, *queue))).collect();
+    if places.is_empty() {
+        return Ok(Sample::default());
     }
-    let mut filters: Vec<Entity> = Vec::new();
-    let mut kinds = BTreeMap::new();
-    for counter in Counter::ALL {
-        for place in places() {
-            let Ok(entry) = entity::counter(index, counter.name(), Some(cell(place))) else { break };
-            kinds.insert(entry.counter_id, counter);
-            filters.push(entry.into());
-        }
-    }
-    for entity in read(client, filters).await? {
-        let Some(Kind::CounterEntry(entry)) = entity.entity else { continue };
-        let (Some(counter), Some(data), Some(cell)) = (kinds.get(&entry.counter_id), entry.data, entry.index)
-        else {
-            continue;
-        };
-        if let Some(queue) = place(cell.index).and_then(|place| sample.get_mut(&place)) {
-            let count = Count { packets: data.packet_count, bytes: data.byte_count };
-            queue.counters.insert(*counter, count);
-        }
-    }
-    let filters = places().map(|place| entity::register(index, names::OCCUPANCY, Some(cell(place))));
-    let registers = match read(client, filters.flatten().map(Entity::from).collect()).await {
-        Ok(registers) => registers,
+    let mut sample = counters(client, index, Some(&places)).await?;
+    let occupancy = match occupancy(client, index, Some(&places)).await {
+        Ok(occupancy) => occupancy,
         // BMv2 does not read registers over P4Runtime.
-        Err(ClientError::Refused { status, .. }) if status.code() == Code::Unimplemented => Vec::new(),
+        Err(ClientError::Refused { status, .. }) if status.code() == Code::Unimplemented => BTreeMap::new(),
         Err(error) => return Err(error.into()),
     };
-    for entity in registers {
-        let Some(Kind::RegisterEntry(entry)) = entity.entity else { continue };
-        let (Some(cell), Some(p4_data::Data::Bitstring(value))) =
-            (entry.index, entry.data.and_then(|data| data.data))
-        else {
-            continue;
-        };
-        if let Some(queue) = place(cell.index).and_then(|place| sample.get_mut(&place)) {
-            queue.occupancy = bytes::decode(&value, 64).ok().and_then(|value| u64::try_from(value).ok());
+    let mut queues = BTreeMap::new();
+    for place in places {
+        let mut queue = sample.queues.remove(&place).unwrap_or_default();
+        queue.occupancy = occupancy.get(&place).copied();
+        queues.insert(place, queue);
+    }
+    Ok(Sample { queues, ..sample })
+}
+
+/// What was counted, without what waits.
+pub(crate) async fn counters(
+    client: &Client,
+    index: &Index,
+    which: Which<'_>,
+) -> Result<Sample, ClientError> {
+    let (mut filters, mut kinds): (Vec<Entity>, _) = (Vec::new(), BTreeMap::new());
+    for counter in Counter::ALL {
+        let Ok(whole) = entity::counter(index, counter.name(), None) else { continue };
+        kinds.insert(whole.counter_id, counter);
+        filters.extend(cells(index, which, Counter::ALL.len()).map(|cell| {
+            let index = cell.map(|index| trimwire_p4runtime::v1::Index { index });
+            Entity::from(CounterEntry { index, ..whole.clone() })
+        }));
+    }
+    let unroutable = entity::counter(index, names::UNROUTABLE, None).ok();
+    filters.extend(unroutable.clone().map(Entity::from));
+    let mut sample = Sample::default();
+    for entity in read(client, filters).await? {
+        let Some(Kind::CounterEntry(entry)) = entity.entity else { continue };
+        let (Some(data), Some(cell)) = (entry.data, entry.index) else { continue };
+        if unroutable.as_ref().is_some_and(|unroutable| unroutable.counter_id == entry.counter_id) {
+            sample.unroutable = sample.unroutable.saturating_add(data.packet_count);
+        } else if let (Some(counter), Some(place)) = (kinds.get(&entry.counter_id), place(cell.index)) {
+            let count = Count { packets: data.packet_count, bytes: data.byte_count };
+            sample.queues.entry(place).or_default().counters.insert(*counter, count);
         }
     }
     Ok(sample)
+}
+
+/// Bytes that wait; an error where the target does not let registers be read.
+pub(crate) async fn occupancy(
+    client: &Client,
+    index: &Index,
+    which: Which<'_>,
+) -> Result<BTreeMap<(u16, u8), u64>, ClientError> {
+    let Ok(whole) = entity::register(index, names::OCCUPANCY, None) else { return Ok(BTreeMap::new()) };
+    let filters = cells(index, which, 1).map(|cell| {
+        let index = cell.map(|index| trimwire_p4runtime::v1::Index { index });
+        Entity::from(RegisterEntry { index, ..whole.clone() })
+    });
+    let mut occupancy = BTreeMap::new();
+    for entity in read(client, filters.collect()).await? {
+        let Some(Kind::RegisterEntry(entry)) = entity.entity else { continue };
+        let Some(place) = entry.index.and_then(|cell| place(cell.index)) else { continue };
+        let Some(p4_data::Data::Bitstring(value)) = entry.data.and_then(|data| data.data) else { continue };
+        if let Some(bytes) = bytes::decode(&value, 64).ok().and_then(|value| u64::try_from(value).ok()) {
+            occupancy.insert(place, bytes);
+        }
+    }
+    Ok(occupancy)
+}
+
+/// The cells of one of `arrays` arrays that are asked for together: one by one where a Read has room for them, else all of the array (`None`).
+///
+/// A fabric's ports use few of an array's 4,096 cells. On Tofinos the whole array is read from the hardware whatever is asked for
+/// (Stratum's `BfrtTableManager::ReadIndirectCounterEntry`), so that asking once is cheaper.
+fn cells<'q>(index: &Index, which: Which<'q>, arrays: usize) -> impl Iterator<Item = Option<i64>> + 'q {
+    let fits = |places: &&[(u16, u8)]| places.len() * arrays < FILTERS && target::reads_cells(index);
+    let places = which.filter(fits);
+    let whole = places.is_none().then_some(None);
+    places.unwrap_or_default().iter().map(|place| Some(cell(*place))).chain(whole)
 }
 
 /// No filters are no question.

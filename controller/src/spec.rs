@@ -146,6 +146,9 @@ fn controller(top: &Fields<'_>, problems: &mut Problems) -> ControllerSettings {
             settings.interval_ns = interval.value;
         }
     }
+    if let Some(hold_down) = fields.parsed("hold_down", problems, units::time) {
+        settings.hold_down_ns = hold_down.value;
+    }
     if let Some(audit) = fields.parsed("audit", problems, units::time) {
         settings.audit_ns = audit.value;
     }

@@ -19,6 +19,9 @@ const TALKERS: usize = 64;
 /// Queues of a switch that are kept count of, the first ones to cut in the last windows.
 const QUEUES: usize = 64;
 
+/// Samples in a row that may be late: more than a switch sends in a second.
+const MOST_LATE: u32 = 1_024;
+
 /// Who sends to whom. The source port is not in it: senders spray over it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Flow {
@@ -97,14 +100,16 @@ impl Window {
 /// The last windows of a queue, the one under way last.
 #[derive(Debug, Clone)]
 struct Queue {
-    /// Of the last sample.
+    /// The highest number so far.
     number: u32,
+    /// Samples with lower ones since.
+    late: u32,
     windows: VecDeque<Window>,
 }
 
 impl Queue {
     fn new(now_ns: u64, number: u32) -> Self {
-        Self { number, windows: VecDeque::from([Window::new(now_ns)]) }
+        Self { number, late: 0, windows: VecDeque::from([Window::new(now_ns)]) }
     }
 
     /// Forgets windows that are over and not the last.
@@ -124,10 +129,23 @@ impl Queue {
         self.windows.iter().all(|window| window.samples == 0)
     }
 
-    /// How many cut packets a sample stands for: those since the one before. A switch that lost its count has begun anew.
+    /// How many cut packets a sample stands for: those since the one with the highest number.
+    ///
+    /// Lists come in any order (BMv2's do), so that a lower number is late: a later sample has stood for its packets already. Only a switch
+    /// that goes on with lower numbers has begun to count anew, without having been given a program.
     fn weight(&mut self, number: u32) -> u64 {
-        let since = number.wrapping_sub(std::mem::replace(&mut self.number, number));
-        u64::from(if since > u32::MAX / 2 { number } else { since })
+        // Serial numbers (RFC 1982, section 3.2).
+        let since = number.wrapping_sub(self.number);
+        if since <= u32::MAX / 2 {
+            (self.number, self.late) = (number, 0);
+            return u64::from(since);
+        }
+        self.late += 1;
+        if self.late > MOST_LATE {
+            (self.number, self.late) = (number, 0);
+            return 1;
+        }
+        0
     }
 
     fn add(&mut self, now_ns: u64, sample: &CutSample, weight: u64) {

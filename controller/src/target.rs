@@ -84,6 +84,17 @@ impl Target {
         self.rules().unit()
     }
 
+    /// Whether members of groups can depend on a port. Stratum's Tofino targets take no watch port, and tell of none when they are read.
+    pub(crate) fn watches_ports(self) -> bool {
+        matches!(self, Self::Trimwire | Self::Bmv2)
+    }
+
+    /// Whether tables of a saved program can be written before it runs (VERIFY_AND_SAVE, COMMIT). BMv2's server and Stratum write those of
+    /// the running one.
+    pub(crate) fn saves_programs(self) -> bool {
+        matches!(self, Self::Trimwire)
+    }
+
     pub(crate) fn caps_by_table(self) -> bool {
         self.rules().caps_by_table()
     }
@@ -135,6 +146,12 @@ pub(crate) fn owned(index: &Index) -> Owned {
         stratum_tofino2::ARCHITECTURE => Owned { sessions: Some(stratum_tofino2::SESSIONS), meters: &[] },
         _ => Owned { sessions: None, meters: &[] },
     }
+}
+
+/// Whether a cell of an array costs less to read than the array.
+pub(crate) fn reads_cells(index: &Index) -> bool {
+    let architecture = index.p4info().pkg_info.as_ref().map_or("", |package| package.arch.as_str());
+    ![stratum_tofino::ARCHITECTURE, stratum_tofino2::ARCHITECTURE].contains(&architecture)
 }
 
 /// Adds what the file asks of switches that they will not do, at the line that names the switch.

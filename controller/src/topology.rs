@@ -49,6 +49,22 @@ impl SwitchRoutes {
     }
 }
 
+/// What routes are to leave out where there is another way.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Avoid {
+    /// Switches, with all their links.
+    pub switches: BTreeSet<String>,
+    /// Links, by either of their ports.
+    pub ports: BTreeSet<(String, u16)>,
+}
+
+/// The links that routes use. Where they lead nowhere, the others are used all the same: a way that may be broken is better than none.
+///
+/// Nothing loops: who reaches a rack over these links only hands on to switches that do, and who does not goes nearer to it over all
+/// links, until it meets one that does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Detours(Vec<Vec<(u16, usize)>>);
+
 /// A fabric's switches by number, in the order of their names.
 #[derive(Debug, Clone)]
 pub struct Topology {
@@ -151,17 +167,48 @@ impl Topology {
         self.neighbours.get(*self.numbers.get(switch)?)
     }
 
+    /// The links that are left without some.
+    pub fn around(&self, avoid: &Avoid) -> Detours {
+        let number = |name: &String| self.numbers.get(name).copied();
+        let switches: BTreeSet<usize> = avoid.switches.iter().filter_map(number).collect();
+        let mut ports: BTreeSet<(usize, u16)> = BTreeSet::new();
+        for (name, port) in &avoid.ports {
+            let Some(near) = number(name) else { continue };
+            ports.insert((near, *port));
+            let far = self.neighbours.get(near).and_then(|neighbours| neighbours.get(port));
+            if let Some(Neighbour { end: End::Port(other, port), .. }) = far {
+                ports.extend(number(other).map(|far| (far, *port)));
+            }
+        }
+        let left = |(switch, links): (usize, &Vec<(u16, usize)>)| {
+            let stays = |(port, next): &&(u16, usize)| {
+                ![switch, *next].iter().any(|end| switches.contains(end)) && !ports.contains(&(switch, *port))
+            };
+            links.iter().filter(stays).copied().collect()
+        };
+        Detours(self.adjacent.iter().enumerate().map(|(switch, links)| left((switch, links))).collect())
+    }
+
     /// The routes of a switch; none for one that the fabric has not.
     pub fn routes(&self, fabric: &Fabric, switch: &str) -> SwitchRoutes {
+        self.routes_around(fabric, switch, None)
+    }
+
+    /// The same over some links only.
+    pub fn routes_around(&self, fabric: &Fabric, switch: &str, detours: Option<&Detours>) -> SwitchRoutes {
         let Some(own) = self.numbers.get(switch).copied() else { return SwitchRoutes::default() };
-        let ways = self.ways(own);
+        let first = self.ways(own, detours.map_or(&self.adjacent, |detours| &detours.0));
+        let lacks = |block: &Block| block.home != own && !matches!(first.get(block.home), Some(Some(_)));
+        let all =
+            (detours.is_some() && self.blocks.iter().any(lacks)).then(|| self.ways(own, &self.adjacent));
         let mut routes = Vec::new();
         for block in &self.blocks {
             if block.home == own {
                 continue;
             }
-            if let Some(Some(ports)) = ways.get(block.home) {
-                routes.push((block.prefix, *ports, block.home));
+            let way = |ways: &[Option<PortSet>]| ways.get(block.home).copied().flatten();
+            if let Some(ports) = way(&first).or_else(|| way(all.as_deref()?)) {
+                routes.push((block.prefix, ports, block.home));
             }
         }
         let mut prefixes: BTreeMap<Prefix, Route> = aggregate::merge(routes)
@@ -182,7 +229,7 @@ impl Topology {
     }
 
     /// By switch: the ports of `from` on shortest paths to it. Ports are handed on from who is nearer to who is further.
-    fn ways(&self, from: usize) -> Vec<Option<PortSet>> {
+    fn ways(&self, from: usize, links: &[Vec<(u16, usize)>]) -> Vec<Option<PortSet>> {
         let mut ways: Vec<Option<PortSet>> = vec![None; self.names.len()];
         let mut distances = vec![usize::MAX; self.names.len()];
         if let Some(own) = distances.get_mut(from) {
@@ -192,7 +239,7 @@ impl Topology {
         while let Some(switch) = queue.pop_front() {
             let distance = distances.get(switch).copied().unwrap_or(usize::MAX);
             let handed = ways.get(switch).copied().flatten();
-            for (port, next) in self.adjacent.get(switch).into_iter().flatten() {
+            for (port, next) in links.get(switch).into_iter().flatten() {
                 let (Some(there), Some(way)) = (distances.get_mut(*next), ways.get_mut(*next)) else {
                     continue;
                 };

@@ -31,14 +31,14 @@ use std::time::Duration;
 
 use prost_types::Any;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Status};
+use tonic::{Code, Status, Streaming};
 
 pub use self::error::{ClientError, Rejection, UpdateError, WriteError};
 pub use self::session::Streams;
 use self::session::{Session, Standing};
 pub use self::tls::Tls;
-use crate::admin::GetRequest;
 use crate::admin::admin_client::AdminClient;
+use crate::admin::{GetRequest, PortStates, WatchPortsRequest};
 use crate::entity;
 use crate::p4info::{Index, P4Info};
 use crate::server::MAX_MESSAGE_BYTES;
@@ -148,6 +148,17 @@ impl Client {
     /// As given to [`Client::connect`].
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Which of the switch's ports can be used, as it changes; `None` of a switch that has no [`admin`](crate::admin) service, or one that
+    /// does not tell.
+    pub async fn watch_ports(&self) -> Result<Option<Streaming<PortStates>>, ClientError> {
+        let mut admin = AdminClient::new(self.channel.clone());
+        match self.call("WatchPorts", Box::pin(admin.watch_ports(WatchPortsRequest {}))).await {
+            Ok(states) => Ok(Some(states)),
+            Err(error) if error.code() == Some(Code::Unimplemented) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// The line rates of the switch's ports, bit/s, 0 for one without bound; none of a switch that has no [`admin`](crate::admin)

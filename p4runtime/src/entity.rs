@@ -38,7 +38,7 @@ use tonic::Code;
 pub use self::builder::{ActionBuilder, TableEntryBuilder};
 pub use self::check::{check, check_update};
 pub use self::construct::{
-    counter, delete, insert, member, member_group, meter, modify, packet_metadata, register,
+    counter, delete, insert, member, member_group, meter, modify, packet_metadata, register, watching_group,
 };
 pub use self::describe::{describe, describe_action, describe_update, describe_value};
 pub use self::key::EntityKey;

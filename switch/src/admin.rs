@@ -2,12 +2,15 @@
 //! `p4runtime/proto/trimwire/switch/v1/admin.proto` is its documentation.
 
 use crate::engine::DROP_PORT;
-use crate::server::Wake;
+use crate::server::{Identities, Wake};
 use crate::traffic::{self, Alpha, DropCause, QUEUES, Service as Discipline, Share};
 use crate::{PortConfig, SharedSwitch, Switch};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU8;
 use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, async_trait};
 
 /// Messages, client and server.
@@ -16,14 +19,15 @@ pub use trimwire_p4runtime::admin as v1;
 use v1::admin_server::{Admin, AdminServer};
 
 /// The service for a shared switch; `waker` is called after every change.
-pub fn service(switch: SharedSwitch, waker: Option<Wake>) -> AdminServer<Service> {
-    AdminServer::new(Service { switch, waker })
+pub fn service(switch: SharedSwitch, waker: Option<Wake>, identities: Identities) -> AdminServer<Service> {
+    AdminServer::new(Service { switch, waker, identities })
 }
 
 /// The admin service of one switch.
 pub struct Service {
     switch: SharedSwitch,
     waker: Option<Wake>,
+    identities: Identities,
 }
 
 impl Service {
@@ -42,9 +46,56 @@ impl Service {
     }
 }
 
+/// How often ports are looked at while somebody watches them.
+const LOOK: Duration = Duration::from_millis(10);
+/// Looks after which a watcher is told something, be it nothing new.
+const HEARTBEAT: u32 = 100;
+
+/// Tells of ports until nobody listens.
+async fn watch(switch: SharedSwitch, told: mpsc::Sender<Result<v1::PortStates, Status>>) {
+    let mut known = BTreeMap::new();
+    let mut quiet = HEARTBEAT;
+    loop {
+        let usable: BTreeMap<u16, bool> = {
+            let switch = switch.lock().unwrap_or_else(PoisonError::into_inner);
+            switch.ports().map(|port| (port, switch.is_port_usable(port))).collect()
+        };
+        let changed: Vec<v1::PortState> = usable
+            .iter()
+            .filter(|(port, usable)| known.get(*port) != Some(*usable))
+            .map(|(&port, &usable)| v1::PortState { port: port.into(), usable })
+            .collect();
+        quiet += 1;
+        if !changed.is_empty() || quiet >= HEARTBEAT {
+            quiet = 0;
+            if told.send(Ok(v1::PortStates { ports: changed })).await.is_err() {
+                return;
+            }
+        }
+        known = usable;
+        tokio::select! {
+            () = told.closed() => return,
+            () = tokio::time::sleep(LOOK) => {}
+        }
+    }
+}
+
 #[async_trait]
 impl Admin for Service {
+    type WatchPortsStream = ReceiverStream<Result<v1::PortStates, Status>>;
+
+    async fn watch_ports(
+        &self,
+        request: Request<v1::WatchPortsRequest>,
+    ) -> Result<Response<Self::WatchPortsStream>, Status> {
+        self.identities.reads(&request)?;
+        let (told, states) = mpsc::channel(4);
+        tokio::spawn(watch(SharedSwitch::clone(&self.switch), told));
+        Ok(Response::new(ReceiverStream::new(states)))
+    }
+
     async fn get(&self, request: Request<v1::GetRequest>) -> Result<Response<v1::GetResponse>, Status> {
+        self.identities.reads(&request)?;
         let ports = wanted(&request.get_ref().ports)?;
         let switch = self.switch();
         let all = if ports.is_empty() { switch.ports().collect() } else { ports };
@@ -62,6 +113,7 @@ impl Admin for Service {
         &self,
         request: Request<v1::SetPortRequest>,
     ) -> Result<Response<v1::SetPortResponse>, Status> {
+        self.identities.writes(&request)?;
         let v1::SetPortRequest { port: number, up, rate_bps, queue_limit_bytes } = *request.get_ref();
         let number = port_number(number)?;
         if queue_limit_bytes == Some(0) {
@@ -88,6 +140,7 @@ impl Admin for Service {
         &self,
         request: Request<v1::SetQueueRequest>,
     ) -> Result<Response<v1::SetQueueResponse>, Status> {
+        self.identities.writes(&request)?;
         let v1::SetQueueRequest { port, queue, config } = *request.get_ref();
         let port = port.map(port_number).transpose()?;
         let config = queue_config(config.unwrap_or_default())?;
@@ -103,6 +156,7 @@ impl Admin for Service {
         &self,
         request: Request<v1::SetBufferRequest>,
     ) -> Result<Response<v1::SetBufferResponse>, Status> {
+        self.identities.writes(&request)?;
         let bytes = request.get_ref().bytes;
         if bytes == Some(0) {
             return Err(Status::invalid_argument(
@@ -114,6 +168,7 @@ impl Admin for Service {
     }
 
     async fn stats(&self, request: Request<v1::StatsRequest>) -> Result<Response<v1::StatsResponse>, Status> {
+        self.identities.reads(&request)?;
         let ports = wanted(&request.get_ref().ports)?;
         let switch = self.switch();
         let queues = switch

@@ -238,10 +238,15 @@ impl Switch {
 
     /// Lets action profile groups know whether a port can be used: its link is up, and so is the port itself.
     fn tell_groups(&mut self, port: u16) {
-        let up = !self.down.contains(&port) && self.traffic.is_up(port);
+        let up = self.is_port_usable(port);
         if let Some(pipeline) = &mut self.pipeline {
             pipeline.control().set_port_up(port, up);
         }
+    }
+
+    /// Whether a port can be used: it is up, and so is its link.
+    pub fn is_port_usable(&self, port: u16) -> bool {
+        !self.down.contains(&port) && self.traffic.is_up(port)
     }
 
     /// Whether a port is up.

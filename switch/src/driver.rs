@@ -27,8 +27,8 @@ pub use packet_socket::{PacketSocket, Received, Sent};
 
 /// An interface that has gone is looked for at this interval.
 const REOPEN_NS: u64 = 1_000_000_000;
-/// The stop flag is looked at no less often.
-const LONGEST_WAIT_NS: u64 = 200_000_000;
+/// The stop flag, and whether interfaces have a carrier, are looked at no less often.
+const LONGEST_WAIT_NS: u64 = 10_000_000;
 /// Frames a port keeps while the kernel's buffer is full, of one turn in which the interface was found to be slower than the port.
 const MOST_OUTGOING: usize = 1024;
 
@@ -158,6 +158,8 @@ struct Port {
     /// Something waits there: a frame, or an error.
     ready: bool,
     reopen_at_ns: u64,
+    /// The cable's other end is there.
+    carrier: bool,
     outgoing: Vec<Vec<u8>>,
     /// Frames that the interface is trusted to take: one after its buffer was full, twice as many each time that it takes all;
     /// `MOST_OUTGOING` stands for any number. Others wait in the switch's queues, where the program sees them.
@@ -196,6 +198,7 @@ pub struct Driver {
     trace: Option<TraceSink>,
     counters: Counters,
     missed_at_ns: u64,
+    carrier_at_ns: u64,
 }
 
 impl std::fmt::Debug for Driver {
@@ -268,6 +271,7 @@ impl Driver {
             trace: None,
             counters,
             missed_at_ns: 0,
+            carrier_at_ns: 0,
         })
     }
 
@@ -400,8 +404,13 @@ impl Driver {
                 self.spent.push(frame);
             }
         }
+        if now_ns >= self.carrier_at_ns {
+            self.carrier_at_ns = now_ns + LONGEST_WAIT_NS;
+            self.ports.iter_mut().for_each(Port::look_at_carrier);
+        }
         for port in &self.ports {
-            switch.set_link_up(port.attachment.port, port.socket.is_some() || self.files.is_some());
+            let up = port.socket.is_some() && port.carrier;
+            switch.set_link_up(port.attachment.port, up || self.files.is_some());
         }
         let due_ns = [switch.poll_timeout(), files_ns].into_iter().flatten().min();
         let (records, lost) = match &self.trace {
@@ -463,6 +472,18 @@ impl Port {
             stats: PortStats::default(),
             warned: false,
             capture: None,
+            carrier: true,
+        }
+    }
+
+    /// An interface without carrier is up, takes frames, and loses them.
+    fn look_at_carrier(&mut self) {
+        let carrier =
+            self.socket.as_ref().is_none_or(|socket| socket.has_carrier(&self.attachment.interface));
+        if std::mem::replace(&mut self.carrier, carrier) != carrier {
+            let (Attachment { port, interface }, word) =
+                (&self.attachment, if carrier { "has its carrier back" } else { "has lost its carrier" });
+            tracing::warn!("port {port}: interface '{interface}' {word}");
         }
     }
 

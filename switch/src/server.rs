@@ -5,6 +5,7 @@ mod batch;
 mod connections;
 mod digests;
 mod entities;
+mod identity;
 mod install;
 mod ledger;
 mod limits;
@@ -23,6 +24,7 @@ mod state;
 mod stream;
 mod tls;
 
+pub use identity::Identities;
 pub use install::{InstallError, install};
 pub use limits::Limits;
 pub use tls::Tls;
@@ -121,6 +123,11 @@ pub fn serve_with(
     addr: SocketAddr,
     options: ServerOptions,
 ) -> Result<ServerHandle, ServeError> {
+    let has_names = options.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+    if !options.limits.identities.is_empty() && !has_names {
+        let words = "controllers and viewers are known by their certificates, and no client has to show one";
+        return Err(ServeError::Tls(words.to_owned()));
+    }
     let listener = std::net::TcpListener::bind(addr).map_err(|source| ServeError::Bind { addr, source })?;
     listener.set_nonblocking(true)?;
     let local_addr = listener.local_addr()?;
@@ -140,7 +147,11 @@ pub fn serve_with(
                 Ok(listener) => listener,
                 Err(error) => return tracing::error!("P4Runtime server: {error}"),
             };
-            let admin = crate::admin::service(Arc::clone(&switch), options.waker.clone());
+            let admin = crate::admin::service(
+                Arc::clone(&switch),
+                options.waker.clone(),
+                options.limits.identities.clone(),
+            );
             let connections = connections::accept(listener, &options.limits, options.tls.is_some());
             let service = state::Service::new(switch, options.waker, options.clock, options.limits);
             tokio::spawn(service.clone().pump());

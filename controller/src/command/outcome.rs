@@ -8,8 +8,8 @@ use trimwire_controller::printable;
 
 /// Something on a switch is not as it should be.
 pub(crate) const FAILED: u8 = 1;
-/// The command line asks for what is not there. clap exits with it, too.
-pub(crate) const USAGE: u8 = 2;
+/// The command line asks for what is not there: EX_USAGE of sysexits.h, as 2 says that something is to be changed.
+pub(crate) const USAGE: u8 = 64;
 /// `plan --detailed-exitcode`: there is something to change, as with Terraform's.
 pub(crate) const DIFFERS: u8 = 2;
 /// A file that was given is wrong.

@@ -1,11 +1,12 @@
 //! `plan`.
 
 use clap::Args;
-use trimwire_controller::{plan_blocking, show};
+use trimwire_controller::{Options, plan_blocking, show};
 
 use super::file::FileArgs;
 use super::outcome::{DIFFERS, FAILED, Outcome, failed, print};
 use super::progress::with_progress;
+use super::rollout::StateArgs;
 use super::switches::SwitchArgs;
 
 #[derive(Args)]
@@ -17,6 +18,8 @@ pub(crate) struct Plan {
     /// Exit with 2 when apply would change something, 0 when not, and 1 when a switch cannot be looked at.
     #[arg(long)]
     detailed_exitcode: bool,
+    #[command(flatten)]
+    state: StateArgs,
     /// Show every threshold and every entry.
     #[arg(short, long)]
     verbose: bool,
@@ -25,7 +28,8 @@ pub(crate) struct Plan {
 impl Plan {
     pub(crate) fn run(&self) -> Outcome {
         let (fabric, artifacts) = self.file.read()?;
-        let options = self.switches.options(&fabric)?;
+        let drained = self.state.drained(&self.file)?;
+        let options = Options { drained, ..self.switches.options(&fabric)? };
         let plan = with_progress(&options.progress, || plan_blocking(&fabric, &artifacts, &options))
             .map_err(failed)?;
         if self.verbose && !self.file.json {

@@ -1,5 +1,6 @@
 //! What `apply` and `rollback` have in common: a look, a question where one is due, a roll-out, and its record.
 
+use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use trimwire_controller::report::{PipelineState, Plan};
 use trimwire_controller::{Artifacts, Fabric, Options, Rollout, plan_blocking, roll_out_blocking, units};
 
 use super::file::FileArgs;
-use super::outcome::{FAILED, Failure, Outcome, failed, say};
+use super::outcome::{FAILED, Failure, Outcome, bad_input, failed, say};
 use super::progress::with_progress;
 
 #[derive(Args)]
@@ -46,6 +47,11 @@ impl StateArgs {
     pub(crate) fn records(&self, file: &FileArgs) -> Records {
         Records::of(&file.file, self.state.as_deref())
     }
+
+    /// Switches that routes leave out.
+    pub(crate) fn drained(&self, file: &FileArgs) -> Result<BTreeSet<String>, Failure> {
+        Ok(self.records(file).drained().map_err(bad_input)?.into_keys().collect())
+    }
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {
@@ -73,7 +79,8 @@ impl RolloutArgs {
         (fabric, artifacts): (&Fabric, &Artifacts),
         options: &Options,
     ) -> Outcome {
-        let options = Options { election_id: self.election_id, ..options.clone() };
+        let options =
+            Options { election_id: self.election_id, drained: self.state.drained(file)?, ..options.clone() };
         let plan = with_progress(&options.progress, || plan_blocking(fabric, artifacts, &options))
             .map_err(failed)?;
         self.ask(&plan)?;

@@ -12,6 +12,7 @@ use trimwire_p4runtime::client::Tls;
 use super::file::FileArgs;
 use super::outcome::{FAILED, Failure, Outcome, failed};
 use super::progress::with_progress;
+use super::rollout::StateArgs;
 
 #[derive(Args)]
 pub(crate) struct Run {
@@ -26,6 +27,8 @@ pub(crate) struct Run {
     /// Bring the switches in place once and end, as apply does.
     #[arg(long)]
     once: bool,
+    #[command(flatten)]
+    state: StateArgs,
 }
 
 impl Run {
@@ -33,7 +36,8 @@ impl Run {
         let mut text = self.file.text()?;
         let (fabric, artifacts) = self.file.read_text(&text)?;
         if self.once {
-            let options = Options { election_id: self.election_id, ..Options::default() };
+            let drained = self.state.drained(&self.file)?;
+            let options = Options { election_id: self.election_id, drained, ..Options::default() };
             let report = with_progress(&options.progress, || apply_blocking(&fabric, &artifacts, &options))
                 .map_err(failed)?;
             self.file.print(&report)?;
@@ -45,11 +49,15 @@ impl Run {
                 signals([SignalKind::hangup(), SignalKind::terminate(), SignalKind::interrupt()])?;
             let options = RunOptions { election_id: self.election_id, metrics: self.metrics };
             let mut controller = Controller::start(&fabric, &artifacts, &options).await.map_err(failed)?;
+            let mut unreadable = None;
+            self.drain(&controller, &mut unreadable);
             let mut tls = fabric.tls;
             let mut looks = tokio::time::interval(RENEWALS);
+            let mut drains = tokio::time::interval(DRAINS);
             loop {
                 tokio::select! {
                     _ = hangup.recv() => self.reload(&mut controller, &mut text, &mut tls),
+                    _ = drains.tick() => self.drain(&controller, &mut unreadable),
                     _ = looks.tick() => self.renew(&mut controller, &text, &mut tls),
                     _ = terminate.recv() => break,
                     _ = interrupt.recv() => break,
@@ -59,6 +67,23 @@ impl Run {
             controller.stop().await;
             Ok(0)
         })
+    }
+
+    /// Takes what `drain` and `undrain` have noted. A file that cannot be read changes nothing.
+    fn drain(&self, controller: &Controller, unreadable: &mut Option<String>) {
+        match self.state.records(&self.file).drained() {
+            Ok(drained) => {
+                *unreadable = None;
+                controller.drain(drained);
+            }
+            Err(error) => {
+                let words = Some(error.to_string());
+                if *unreadable != words {
+                    tracing::warn!("drained switches stay as they are: {error}");
+                    *unreadable = words;
+                }
+            }
+        }
     }
 
     /// Takes the file as it is now.
@@ -103,6 +128,8 @@ impl Run {
     }
 }
 
+/// How often drained switches are looked for.
+const DRAINS: Duration = Duration::from_secs(1);
 /// How often certificates are looked at.
 const RENEWALS: Duration = Duration::from_secs(30);
 

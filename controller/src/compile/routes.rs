@@ -24,8 +24,13 @@ impl Builder<'_> {
         let groups = group_ids(sets());
         for (ports, id) in &groups {
             let members = ports.iter().map(|port| (member_id(*port), 1));
-            let size = i32::try_from(ports.len()).unwrap_or(i32::MAX);
-            let group = entity::member_group(index, names::ECMP, *id, members, size)?;
+            let group = if self.switch.target.watches_ports() {
+                let members = members.zip(ports).map(|((member, weight), port)| (member, weight, *port));
+                entity::watching_group(index, names::ECMP, *id, members)?
+            } else {
+                let size = i32::try_from(ports.len()).unwrap_or(i32::MAX);
+                entity::member_group(index, names::ECMP, *id, members, size)?
+            };
             self.add(group, format!("{switch} ports {}", units::ranges(ports)));
         }
         let mut built = BTreeSet::new();

@@ -221,13 +221,11 @@ fn a_host_may_not_claim_that_its_packets_were_cut() {
     let contains = |words: &[String], expected: &str| words.iter().any(|line| line.contains(expected));
     let edge = words(DIAMOND, "a");
     assert!(contains(&edge, "# a:1 may not claim to have been cut"), "{edge:#?}");
-    assert_eq!(
-        edge.iter().filter(|line| line.contains("Ingress.trust{")).count(),
-        1,
-        "only where a host is: {edge:#?}"
-    );
-    assert!(!contains(&words(DIAMOND, "b"), "Ingress.trust{"), "switches are believed");
-    for (trust, entries) in [("all", 0), ("none", 1)] {
+    // The host, its claims, and the ports to two switches.
+    assert_eq!(edge.iter().filter(|line| line.contains("Ingress.trust{")).count(), 4, "{edge:#?}");
+    assert!(contains(&edge, "Ingress.trust default -> Ingress.remark_dscp(dscp=0)"), "others: {edge:#?}");
+    assert!(contains(&words(DIAMOND, "b"), "# b:1 is believed"), "switches are believed");
+    for (trust, entries) in [("all", 3), ("none", 2)] {
         let text = DIAMOND.replace("h1: { ip: 10.0.0.1,", &format!("h1: {{ trust: {trust}, ip: 10.0.0.1,"));
         let edge = words(&text, "a");
         assert_eq!(
@@ -238,7 +236,7 @@ fn a_host_may_not_claim_that_its_packets_were_cut() {
     }
     // Whatever a port somewhere writes into what it cuts is not for hosts to write.
     let more = format!("{DIAMOND}dscp: {{ trimmed_last_hop: 43 }}\n");
-    assert_eq!(words(&more, "a").iter().filter(|line| line.contains("Ingress.trust{")).count(), 2);
+    assert_eq!(words(&more, "a").iter().filter(|line| line.contains("Ingress.trust{")).count(), 5);
 }
 
 #[test]

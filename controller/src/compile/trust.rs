@@ -11,41 +11,41 @@ const CLAIM: i32 = 2;
 const ANYTHING: i32 = 1;
 /// What a claim that is not believed becomes.
 const BEST_EFFORT: u8 = 0;
+const REMARK: &str = "Ingress.remark_dscp";
 
 impl Builder<'_> {
-    /// At ports of hosts. Other switches have looked at what they send on.
+    /// A port that nobody has linked is believed nothing: whoever finds one would be served before everybody's gradients. Switches have
+    /// looked at what they send on, and are believed all; hosts what the file says.
     pub(super) fn trust(&mut self, routes: &SwitchRoutes) -> Result<(), EntityError> {
         if self.index.table(names::TRUST).is_err() {
             return Ok(());
         }
         for (port, neighbour) in &routes.neighbours {
-            let End::Host(host) = &neighbour.end else { continue };
-            let place = format!("{}:{port}", self.name);
-            let trust = self.fabric.hosts.get(host).map_or(Trust::Agent, |host| host.trust);
-            let entry = || {
-                TableEntryBuilder::new(self.index, names::TRUST)
-                    .exact("ingress_port", *port)
-                    .action("Ingress.remark_dscp")
-                    .param("dscp", BEST_EFFORT)
+            let trust = match &neighbour.end {
+                End::Host(host) => self.fabric.hosts.get(host).map_or(Trust::Agent, |host| host.trust),
+                End::Port(..) => Trust::All,
             };
-            let mut entries = Vec::new();
-            match trust {
-                Trust::All => {}
-                Trust::Agent => {
-                    for dscp in self.trimmed {
-                        let entry = entry().ternary("dscp", *dscp, 0x3f_u8).priority(CLAIM);
-                        entries.push((entry.build()?, format!("{place} may not claim to have been cut")));
-                    }
-                }
-                Trust::None => {
-                    entries.push((entry().priority(ANYTHING).build()?, format!("{place} may claim nothing")));
+            if trust == Trust::None {
+                continue;
+            }
+            let place = format!("{}:{port}", self.name);
+            let entry = || TableEntryBuilder::new(self.index, names::TRUST).exact("ingress_port", *port);
+            if trust == Trust::Agent {
+                for dscp in self.trimmed {
+                    let entry = entry().ternary("dscp", *dscp, 0x3f_u8).priority(CLAIM);
+                    let entry = entry.action(REMARK).param("dscp", BEST_EFFORT).build()?;
+                    self.add(entry, format!("{place} may not claim to have been cut"));
                 }
             }
-            for (entry, purpose) in entries {
-                self.add(entry, purpose);
-            }
+            let entry = entry().priority(ANYTHING).action("Ingress.trust_dscp").build()?;
+            self.add(entry, format!("{place} is believed"));
         }
-        self.add_default(names::TRUST, "Ingress.trust_dscp", None, "ports that are believed")
+        self.add_default(
+            names::TRUST,
+            REMARK,
+            Some(("dscp", BEST_EFFORT)),
+            "ports without a link claim nothing",
+        )
     }
 
     /// A number that no other switch of the fabric has: its device id, spread over 32 bits.

@@ -17,6 +17,8 @@ pub struct ControllerSettings {
     pub interval_ns: u64,
     /// Between two looks at all its tables, ns.
     pub audit_ns: u64,
+    /// How long a switch or a link has to be well before `run` routes over it again, ns.
+    pub hold_down_ns: u64,
     /// Whether switches beyond this machine may be talked to in the clear.
     pub insecure: bool,
     /// Where `run` serves metrics.
@@ -67,6 +69,7 @@ impl Default for ControllerSettings {
             batch: 100,
             interval_ns: 5_000_000_000,
             audit_ns: 60_000_000_000,
+            hold_down_ns: 5_000_000_000,
             insecure: false,
             metrics: MetricsAt::Default,
         }

@@ -115,6 +115,36 @@ fn batches_keep_phases_apart_and_their_bound() {
     assert_eq!(batches.iter().map(|batch| batch.len()).sum::<usize>(), changes.len());
 }
 
+/// On Tofino 1 a session cuts and the policy writes its length into headers: between two Writes packets would carry a wrong one.
+#[test]
+fn a_size_changes_in_the_session_and_in_the_policy_by_one_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let p4info = include_str!("../../../p4/build/tofino/trimwire.p4info.txtpb");
+    for (name, content) in [("a", p4info), ("b", "{}"), ("c", "{}"), ("d", "x")] {
+        std::fs::write(folder.path().join(name), content).unwrap();
+    }
+    let state = |size: &str| {
+        let text = format!(
+            "version: 1
+switches: {{ leaf1: {{ address: 127.0.0.1:1, device_id: 1, target: stratum-tofino, pipeline: {{ p4info: a, bfrt: b, context: c, binary: d }} }} }}
+hosts: {{ h1: {{ ip: 10.0.0.1, mac: \"02:00:00:00:00:01\" }} }}
+links: [ {{ a: h1, b: \"leaf1:4\", speed: 10Gbps }} ]
+policy: {{ shallow_size: {size} }}
+"
+        );
+        let fabric = Fabric::from_yaml(&text, "f.yaml").unwrap_or_else(|error| panic!("{error}"));
+        let artifacts = Artifacts::embedded().unwrap().for_fabric(&fabric, folder.path()).unwrap();
+        (wanted(&text, &artifacts), artifacts)
+    };
+    let (before, artifacts) = state("510B");
+    let (after, _) = state("286B");
+    let switch: Actual = before.iter().map(|(key, wanted)| (key.clone(), wanted.entity.clone())).collect();
+    let changes = difference(&after, &switch, artifacts.of("leaf1").index());
+    let tables: BTreeSet<&str> = changes.iter().map(|change| change.table.as_str()).collect();
+    assert_eq!(tables, BTreeSet::from(["Ingress.queue_policy.policy", "clone sessions"]));
+    assert_eq!(batches(&changes, 1_000).len(), 1, "{changes:#?}");
+}
+
 proptest! {
     /// From any mixture of two fabrics' states, garbled: the differences lead to the wanted state, every step is legal, and
     /// then there is nothing left to do. Stopping anywhere and starting again does as well.

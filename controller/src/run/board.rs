@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::faults::Fault;
 use super::task::Tally;
 use crate::sample::Sample;
 
@@ -65,6 +66,8 @@ pub struct Status {
     pub leader: Leader,
     /// Switches that hold something else than our file says, because the leader's says so.
     pub another_file: Vec<String>,
+    /// What routes leave out.
+    pub faults: Vec<Fault>,
     /// Fabric files taken after the first.
     pub reloads: u64,
     /// Fabric files that were wrong and not taken.

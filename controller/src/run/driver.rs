@@ -6,21 +6,27 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
+use trimwire_p4runtime::admin::PortStates;
 use trimwire_p4runtime::client::{Arbitration, Client, ClientError};
+use trimwire_p4runtime::server::tonic::Streaming;
 use trimwire_p4runtime::v1::DigestList;
 
 use super::board::Board;
 use super::cuts::Cuts;
 use super::cutting;
 use super::election::{Elections, View};
+use super::faults::{Detector, Element};
 use super::reporter::{Reporter, Told};
 use super::task::{Action, Event, Looked, Loss, Standing, SwitchTask};
 use super::wanted::Wanted;
-use crate::converge::{converge, pipeline_state};
+use crate::compile::Desired;
+use crate::converge::{self, converge, pipeline_state};
 use crate::device::{self, DeviceError, Reach};
+use crate::model::End;
 use crate::reconcile;
 use crate::report::{PipelineState, SwitchReport};
 use crate::sample::{Sample, sample};
+use crate::topology::Avoid;
 
 /// What stays the same for as long as a driver runs.
 #[derive(Clone, PartialEq)]
@@ -37,12 +43,37 @@ struct Session {
     /// What was last told of it.
     seen: Arbitration,
     digests: Option<mpsc::Receiver<DigestList>>,
+    ports: Ports,
 }
+
+/// What a switch tells of its ports, if it does.
+enum Ports {
+    Unasked,
+    Silent,
+    Told { states: Box<Streaming<PortStates>>, heard: Instant },
+}
+
+/// A switch that tells of its ports does so every second, and is dead when it does not.
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// How work ended.
 enum Done {
     Connected(Box<Result<Client, DeviceError>>),
-    Worked { event: Event, sample: Option<Sample>, told: Option<Told> },
+    Worked(Worked),
+}
+
+struct Worked {
+    event: Event,
+    sample: Option<Sample>,
+    told: Option<Told>,
+    /// What the switch holds of routes from now on, where that is known.
+    routes: Option<Arc<Desired>>,
+}
+
+impl Worked {
+    fn new(event: Event, sample: Option<Sample>) -> Done {
+        Done::Worked(Self { event, sample, told: None, routes: None })
+    }
 }
 
 type Work = Pin<Box<dyn Future<Output = Done> + Send>>;
@@ -54,6 +85,7 @@ pub(super) async fn drive(
     board: Board,
     cuts: Cuts,
     elections: Elections,
+    detector: Detector,
 ) {
     let started = Instant::now();
     let now = || u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -64,6 +96,11 @@ pub(super) async fn drive(
     let mut reporter = Reporter::new(name.clone(), board.clone(), cuts);
     let mut leads = elections.subscribe();
     task.handle_event(now(), Event::Leads(*leads.borrow_and_update()));
+    let mut avoid = detector.subscribe();
+    // Of routes, as last written or read.
+    let mut routes: Option<Arc<Desired>> = None;
+    let mut is_well = None;
+    let mut lost = "not reached yet".to_owned();
     let mut view = View::Unreached;
     elections.change(|election| election.see(&name, view));
     loop {
@@ -72,15 +109,23 @@ pub(super) async fn drive(
             let client = session.as_ref().map(|session| Arc::clone(&session.client));
             match (action, client) {
                 (Action::Abandon, _) => work = None,
-                (Action::Disconnect, _) => (work, session) = (None, None),
+                (Action::Disconnect, _) => (work, session, routes) = (None, None, None),
                 (Action::Connect(bid), _) => work = Some(Box::pin(connect(reach.clone(), bid))),
                 (Action::Reconcile, Some(client)) => {
-                    work = Some(Box::pin(reconcile_switch(name.clone(), client, current())));
+                    routes = None;
+                    let (detector, avoid) = (detector.clone(), avoid.clone());
+                    work = Some(Box::pin(reconcile_switch(client, current(), detector, avoid)));
                 }
-                (Action::Look, Some(client)) => work = Some(Box::pin(look(client, current()))),
+                (Action::Reroute, Some(client)) => {
+                    let avoided = Arc::clone(&avoid.borrow());
+                    work = Some(Box::pin(reroute(client, current(), routes.take(), avoided)));
+                }
+                (Action::Look, Some(client)) => {
+                    work = Some(Box::pin(look(client, current(), Arc::clone(&avoid.borrow()))));
+                }
                 (Action::Sample, Some(client)) => work = Some(Box::pin(glance(client, current()))),
                 // The task asks for work only while it is connected.
-                (Action::Reconcile | Action::Look | Action::Sample, None) => {}
+                (Action::Reconcile | Action::Reroute | Action::Look | Action::Sample, None) => {}
             }
         }
         if task.is_stopped() {
@@ -91,16 +136,37 @@ pub(super) async fn drive(
         if std::mem::replace(&mut view, task.view(now())) != view {
             elections.change(|election| election.see(&name, view));
         }
+        let now_well = well(&task);
+        if now_well.is_some() && std::mem::replace(&mut is_well, now_well) != now_well {
+            let element = Element::Switch(name.clone());
+            detector.change(|faults, now| match now_well {
+                Some(true) => faults.well(now, &element),
+                _ => faults.failed(now, element, lost.clone()),
+            });
+        }
         let wake = task.poll_timeout();
-        let (told, digests) = match &mut session {
-            Some(Session { client, seen, digests }) => (Some((&*client, &*seen)), digests.as_mut()),
-            None => (None, None),
+        let (told, digests, ports) = match &mut session {
+            Some(Session { client, seen, digests, ports }) => {
+                (Some((&*client, &*seen)), digests.as_mut(), Some((&*client, ports)))
+            }
+            None => (None, None, None),
         };
         // In this order, so that whoever is demoted hears of it before anything else.
         let event = tokio::select! {
             biased;
             changed = wanted.changed() => if changed.is_ok() { Event::FabricChanged } else { Event::Stop },
             Ok(()) = leads.changed() => Event::Leads(*leads.borrow_and_update()),
+            Ok(()) = avoid.changed() => {
+                avoid.mark_unchanged();
+                Event::Detoured
+            }
+            told = port_states(ports) => match told {
+                Ok(states) => {
+                    tell_ports(&detector, &name, &wanted.borrow(), &states);
+                    continue;
+                }
+                Err(reason) => Event::Lost(reason),
+            },
             told = standing(told) => match told {
                 Ok(arbitration) => {
                     let event = Event::Told(standing_of(&arbitration));
@@ -122,9 +188,10 @@ pub(super) async fn drive(
                         }
                         Err(error) => Event::Lost(error.to_string()),
                     },
-                    Done::Worked { event, sample, told } => {
-                        reporter.worked(sample, told);
-                        event
+                    Done::Worked(worked) => {
+                        routes = worked.routes.or(routes);
+                        reporter.worked(worked.sample, worked.told);
+                        worked.event
                     }
                 }
             }
@@ -149,8 +216,63 @@ pub(super) async fn drive(
         if !task.is_primary() && matches!(event, Event::Told(Standing::Primary)) {
             reporter.begin();
         }
+        if let Event::Lost(reason) = &event {
+            lost.clone_from(reason);
+        }
         task.handle_event(now(), event);
     }
+}
+
+/// Whether traffic can be sent over a switch: it is there, and holds its tables, or what another controller gave it. `None` while that is
+/// not known.
+fn well(task: &SwitchTask) -> Option<bool> {
+    if task.is_up() {
+        (!task.is_primary() || task.in_place() == Some(true)).then_some(true)
+    } else {
+        (task.failures() > 0).then_some(false)
+    }
+}
+
+/// What a switch tells next of its ports. An error is the connection's end.
+async fn port_states(ports: Option<(&Arc<Client>, &mut Ports)>) -> Result<PortStates, String> {
+    let Some((client, ports)) = ports else { return std::future::pending().await };
+    if let Ports::Unasked = ports {
+        *ports = match client.watch_ports().await {
+            Ok(Some(states)) => Ports::Told { states: Box::new(states), heard: Instant::now() },
+            // Whoever does not tell is believed to have all its links.
+            Ok(None) | Err(_) => Ports::Silent,
+        };
+    }
+    let Ports::Told { states, heard } = ports else { return std::future::pending().await };
+    match tokio::time::timeout_at(*heard + SILENCE, states.message()).await {
+        Ok(Ok(Some(told))) => {
+            *heard = Instant::now();
+            Ok(told)
+        }
+        Ok(Ok(None)) => Err("it ended telling of its ports".to_owned()),
+        Ok(Err(status)) => Err(format!("it ended telling of its ports: {}", status.message())),
+        Err(_) => Err(format!("it has said nothing for {SILENCE:?}")),
+    }
+}
+
+/// Links between switches have a way round; hosts' have none.
+fn tell_ports(detector: &Detector, name: &str, wanted: &Wanted, states: &PortStates) {
+    let neighbours = wanted.shared.compiler.topology().neighbours(name);
+    let is_trunk = |port: &u16| {
+        let neighbour = neighbours.and_then(|neighbours| neighbours.get(port));
+        matches!(neighbour.map(|neighbour| &neighbour.end), Some(End::Port(..)))
+    };
+    detector.change(|faults, now| {
+        for state in &states.ports {
+            let Some(port) = u16::try_from(state.port).ok().filter(is_trunk) else { continue };
+            let element = Element::Port(name.to_owned(), port);
+            if state.usable {
+                faults.well(now, &element);
+            } else {
+                faults.failed(now, element, "the switch says that the port or its link is down".to_owned());
+            }
+        }
+    });
 }
 
 async fn finished(work: &mut Option<Work>) -> Done {
@@ -201,31 +323,82 @@ async fn connect(reach: Reach, bid: u128) -> Done {
 fn begin(client: Client) -> Result<Session, DeviceError> {
     let seen = client.arbitration()?;
     let digests = client.take_streams().map(|streams| streams.digests);
-    Ok(Session { client: Arc::new(client), seen, digests })
+    Ok(Session { client: Arc::new(client), seen, digests, ports: Ports::Unasked })
 }
 
-async fn reconcile_switch(name: String, client: Arc<Client>, wanted: Arc<Wanted>) -> Done {
-    let shared = &wanted.shared;
+async fn reconcile_switch(
+    client: Arc<Client>,
+    wanted: Arc<Wanted>,
+    detector: Detector,
+    mut avoid: watch::Receiver<Arc<Avoid>>,
+) -> Done {
+    detector.settle().await;
     let work = async {
-        let mut report = SwitchReport::new(&name, client.address());
-        let outcome = converge(&client, shared, &mut report).await;
+        let (shared, name) = (&wanted.shared, &wanted.name);
+        let avoided = Arc::clone(&avoid.borrow_and_update());
+        let detours = shared.around(&avoided);
+        let mut report = SwitchReport::new(name, client.address());
+        let outcome = async {
+            let desired = shared.compiler.compile_around(name, detours.as_deref())?;
+            converge(&client, shared, &desired, &mut report).await
+        };
+        let outcome: Result<(), DeviceError> = outcome.await;
         let loss = loss(outcome.as_ref().err());
         report.error = outcome.err().map(|error| error.to_string());
-        let (mut told, mut sample) = (None, None);
+        let (mut told, mut sample, mut routes) = (None, None, None);
         if loss == Loss::None && report.in_place.is_some() {
             let digests = cutting::subscribe(&client, wanted.index()).await;
             told = Some(Told { digests, warnings: report.warnings.clone(), begins: report.pipeline_pushed });
             sample = sampled(&client, &wanted).await;
         }
-        Done::Worked { event: Event::Reconciled(Box::new(report), loss), sample, told }
+        if report.is_ok() {
+            routes = shared.compiler.routes_around(name, detours.as_deref()).ok().map(Arc::new);
+        }
+        Done::Worked(Worked { event: Event::Reconciled(Box::new(report), loss), sample, told, routes })
     };
     wanted.places.work(work).await
 }
 
-async fn look(client: Arc<Client>, wanted: Arc<Wanted>) -> Done {
+/// What routes have changed, without reading. One that fails leaves the switch in between: then all of it is read.
+async fn reroute(
+    client: Arc<Client>,
+    wanted: Arc<Wanted>,
+    held: Option<Arc<Desired>>,
+    avoid: Arc<Avoid>,
+) -> Done {
+    let (shared, name) = (&wanted.shared, &wanted.name);
+    let work = async {
+        let Some(held) = held else { return Ok(Err("what it holds is not known".to_owned())) };
+        let desired = shared.compiler.routes_around(name, shared.around(&avoid).as_deref())?;
+        let actual = held.iter().map(|(key, held)| (key.clone(), held.entity.clone())).collect();
+        let changes = reconcile::difference(&desired, &actual, wanted.index());
+        let mut report = SwitchReport::new(name, client.address());
+        converge::write(&client, &changes, shared, &mut report).await?;
+        Ok(match report.refused.first() {
+            None => Ok((changes.len(), desired)),
+            Some(refusal) => Err(format!(
+                "{} of {} updates refused ({}: {})",
+                report.refused.len(),
+                changes.len(),
+                refusal.change,
+                refusal.error
+            )),
+        })
+    };
+    let written: Result<Result<(usize, Desired), String>, DeviceError> = wanted.places.work(work).await;
+    let loss = loss(written.as_ref().err());
+    let written = written.unwrap_or_else(|error| Err(error.to_string()));
+    let (outcome, routes) = match written {
+        Ok((count, desired)) => (Ok(count), Some(Arc::new(desired))),
+        Err(reason) => (Err(reason), None),
+    };
+    Done::Worked(Worked { event: Event::Rerouted(outcome, loss), sample: None, told: None, routes })
+}
+
+async fn look(client: Arc<Client>, wanted: Arc<Wanted>, avoid: Arc<Avoid>) -> Done {
     let shared = &wanted.shared;
     let looking = async {
-        let desired = shared.compiler.compile(&wanted.name)?;
+        let desired = shared.compiler.compile_around(&wanted.name, shared.around(&avoid).as_deref())?;
         if pipeline_state(device::cookie(&client).await?, shared.artifacts(&wanted.name))
             != PipelineState::Same
         {
@@ -242,8 +415,7 @@ async fn look(client: Arc<Client>, wanted: Arc<Wanted>) -> Done {
             Ok(Looked { program: true, .. }) => sampled(&client, &wanted).await,
             _ => None,
         };
-        let event = Event::Looked(looked.map_err(|error| error.to_string()), loss);
-        Done::Worked { event, sample, told: None }
+        Worked::new(Event::Looked(looked.map_err(|error| error.to_string()), loss), sample)
     };
     wanted.places.work(work).await
 }
@@ -260,8 +432,7 @@ async fn glance(client: Arc<Client>, wanted: Arc<Wanted>) -> Done {
             Ok(true) => sampled(&client, &wanted).await,
             _ => None,
         };
-        let event = Event::Sampled(same.map_err(|error| error.to_string()), loss);
-        Done::Worked { event, sample, told: None }
+        Worked::new(Event::Sampled(same.map_err(|error| error.to_string()), loss), sample)
     };
     wanted.places.work(work).await
 }
@@ -270,12 +441,8 @@ fn loss(error: Option<&DeviceError>) -> Loss {
     if error.is_some_and(DeviceError::is_connection_loss) { Loss::Connection } else { Loss::None }
 }
 
-/// Counters are for watching; a switch that does not give them is in place all the same. Those that nobody has asked for in a while are not
-/// kept: they would be told for new ones.
+/// Counters are for watching; a switch that does not give them is in place all the same.
 async fn sampled(client: &Client, wanted: &Wanted) -> Option<Sample> {
-    if !wanted.demand.is_there() {
-        return Some(Sample::default());
-    }
     let taken = sample(client, wanted.index(), &wanted.ports).await;
-    taken.inspect_err(|error| tracing::debug!("no counters: {error}")).ok()
+    taken.inspect_err(|error| tracing::warn!(switch = %wanted.name, "no counters: {error}")).ok()
 }

@@ -1,25 +1,31 @@
-//! `GET /metrics` and `GET /cuts` over HTTP/1.1: as much of it as Prometheus, curl and `watch` need.
+//! `GET /metrics`, `/cuts` and `/faults`, for Prometheus, curl and `watch`.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::CONTENT_TYPE;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use super::board::Board;
 use super::cuts::Cuts;
-use super::demand::Demand;
 use super::metrics::metrics_text;
 
-/// Longest request that is read.
+/// Longest request head that is read.
 const LONGEST_REQUEST: usize = 8 << 10;
-/// Clients that are answered at a time; others wait to be accepted.
-const MOST_CLIENTS: usize = 16;
-/// A client that is slower is left.
+/// Connections at a time; more are closed at once. One that says nothing costs a few kilobytes, and nobody waits for it.
+const MOST_CLIENTS: usize = 256;
+/// A client that takes longer to ask, or to read its answer, is left.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What there is to tell.
@@ -27,7 +33,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct Pages {
     pub board: Board,
     pub cuts: Cuts,
-    pub demand: Demand,
 }
 
 /// Serves until the task is aborted; gives the address, with port 0 the one it got.
@@ -35,57 +40,57 @@ pub(super) async fn serve(address: SocketAddr, pages: Pages) -> io::Result<(Sock
     let listener = TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
     let serving = tokio::spawn(async move {
-        let clients = Arc::new(Semaphore::new(MOST_CLIENTS));
+        let places = Arc::new(Semaphore::new(MOST_CLIENTS));
         loop {
-            // Never closed, so there is always a permit to be had, within the slowest client's patience.
-            let Ok(permit) = Arc::clone(&clients).acquire_owned().await else { return };
-            match listener.accept().await {
-                Ok((stream, _)) => {
-                    let pages = pages.clone();
-                    tokio::spawn(async move {
-                        let _ = tokio::time::timeout(PATIENCE, answer(stream, &pages)).await;
-                        drop(permit);
-                    });
-                }
+            let Ok((stream, _)) = listener.accept().await else {
                 // Out of descriptors: later there are some again.
-                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
-            }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            };
+            let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
+            let pages = pages.clone();
+            let service = service_fn(move |request| {
+                let response = answer(&request, &pages);
+                async move { Ok::<_, Infallible>(response) }
+            });
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(PATIENCE)
+                .keep_alive(false)
+                .title_case_headers(true)
+                .max_buf_size(LONGEST_REQUEST)
+                .serve_connection(TokioIo::new(stream), service);
+            tokio::spawn(async move {
+                let _ = tokio::time::timeout(2 * PATIENCE, connection).await;
+                drop(place);
+            });
         }
     });
     Ok((address, serving))
 }
 
-async fn answer(mut stream: TcpStream, pages: &Pages) -> io::Result<()> {
-    let mut request = Vec::new();
-    while !request.windows(4).any(|end| end == b"\r\n\r\n") {
-        if request.len() > LONGEST_REQUEST || stream.read_buf(&mut request).await? == 0 {
-            return Ok(());
-        }
-    }
-    let line = request.split(|&byte| byte == b'\r').next().unwrap_or_default();
-    let mut words = line.split(|&byte| byte == b' ');
-    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let path = path.split(|&byte| byte == b'?').next().unwrap_or_default();
-    let (status, kind, body) = match (method, path) {
-        (b"GET" | b"HEAD", b"/metrics") => {
-            pages.demand.note();
+fn answer<B>(request: &Request<B>, pages: &Pages) -> Response<Full<Bytes>> {
+    let is_read = [Method::GET, Method::HEAD].contains(request.method());
+    let (status, kind, body) = match (is_read, request.uri().path()) {
+        (true, "/metrics") => {
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            ("200 OK", kind, metrics_text(&pages.board.status()))
+            (StatusCode::OK, kind, metrics_text(&pages.board.status()))
         }
-        (b"GET" | b"HEAD", b"/cuts") => ("200 OK", "application/json", pages.cuts.json()),
-        (b"GET" | b"HEAD", _) => {
-            let text = "Metrics are at /metrics, whose packets are cut is at /cuts\n";
-            ("404 Not Found", "text/plain", text.to_owned())
+        (true, "/cuts") => (StatusCode::OK, "application/json", pages.cuts.json()),
+        (true, "/faults") => {
+            let faults = serde_json::to_string(&pages.board.status().faults).unwrap_or_default();
+            (StatusCode::OK, "application/json", faults + "\n")
         }
-        _ => ("405 Method Not Allowed", "text/plain", "GET /metrics or /cuts\n".to_owned()),
+        (true, _) => {
+            let text = "Metrics are at /metrics, whose packets are cut is at /cuts, what routes leave out at /faults\n";
+            (StatusCode::NOT_FOUND, "text/plain", text.to_owned())
+        }
+        (false, _) => {
+            (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "GET /metrics, /cuts or /faults\n".to_owned())
+        }
     };
-    let length = body.len();
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
-    );
-    stream.write_all(head.as_bytes()).await?;
-    if method != b"HEAD" {
-        stream.write_all(body.as_bytes()).await?;
-    }
-    stream.shutdown().await
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static(kind));
+    response
 }

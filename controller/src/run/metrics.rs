@@ -34,6 +34,13 @@ struct KindLabels {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct FaultLabels {
+    switch: String,
+    port: String,
+    cause: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ReloadLabel {
     outcome: &'static str,
 }
@@ -61,6 +68,7 @@ pub fn metrics_text(status: &Status) -> String {
     let own = registry.sub_registry_with_prefix("controller");
     reloads(own, status);
     leads(own, status);
+    faults(own, status);
     gauges(own, status);
     tallies(own, status);
     queues(&mut registry, status);
@@ -87,6 +95,18 @@ fn leads(registry: &mut Registry, status: &Status) {
     let leads = Gauge::<i64>::default();
     leads.set((status.leader == Leader::This).into());
     registry.register("leads", "1 while this controller leads the fabric, and may write", leads);
+}
+
+fn faults(registry: &mut Registry, status: &Status) {
+    let [out, held]: [Family<FaultLabels, Gauge>; 2] = Default::default();
+    for fault in &status.faults {
+        let port = fault.port.map_or_else(String::new, |port| port.to_string());
+        let labels = FaultLabels { switch: fault.switch.clone(), port, cause: fault.cause.name() };
+        held.get_or_create(&labels).set(fault.held.into());
+        out.get_or_create(&labels).set(1);
+    }
+    registry.register("out_of_routes", "1 for a switch, or a link, that routes leave out", out);
+    registry.register("held_down", "1 once what routes leave out is well again, and waits", held);
 }
 
 fn gauges(registry: &mut Registry, status: &Status) {
@@ -149,7 +169,7 @@ fn tallies(registry: &mut Registry, status: &Status) {
 fn queues(registry: &mut Registry, status: &Status) {
     let all = || {
         status.switches.iter().flat_map(|(switch, status)| {
-            status.sample.iter().map(move |((port, queue), sample)| {
+            status.sample.queues.iter().map(move |((port, queue), sample)| {
                 (QueueLabels { switch: switch.clone(), port: *port, queue: *queue }, sample)
             })
         })
@@ -200,6 +220,11 @@ fn queues(registry: &mut Registry, status: &Status) {
             occupancy.get_or_create(&labels).set(i64::try_from(bytes).unwrap_or(i64::MAX));
         }
     }
+    let unroutable = Family::<SwitchLabel, Counter>::default();
+    for (switch, status) in status.switches.iter().filter(|(_, status)| !status.sample.queues.is_empty()) {
+        unroutable.get_or_create(&label(switch)).inc_by(unsigned(status.sample.unroutable));
+    }
+    registry.register("unroutable_packets", "Came, and there is no route", unroutable);
     registry.register("dropped_packets", "Dropped by the program, by cause", dropped);
     registry.register_with_unit("queue_occupancy", "Waiting in the queue", Unit::Bytes, occupancy);
 }

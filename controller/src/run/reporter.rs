@@ -79,7 +79,7 @@ impl Reporter {
                 status.last_success = Some(unix_time());
             }
             if !status.up {
-                status.sample.clear();
+                status.sample = Sample::default();
                 status.cutting.values_mut().for_each(|cutting| cutting.is_cutting = false);
             }
         });
@@ -202,6 +202,7 @@ fn log(switch: &str, notice: &Notice) {
                 tracing::warn!(switch, "  and {more} more");
             }
         }
+        Notice::Rerouted(written) => tracing::info!(switch, "routes changed by {written} updates"),
         Notice::Failed(reason, wait) => {
             tracing::warn!(switch, "not in place, next attempt in {:.1} s: {reason}", seconds(wait));
         }

@@ -77,6 +77,8 @@ pub struct SwitchTask {
     settled: bool,
     /// The fabric file changed during a pass.
     again: bool,
+    /// What is under way is a glance, which may be dropped for something urgent.
+    may_reroute: bool,
     in_place: Option<bool>,
     last_success: Option<u64>,
     tally: Tally,
@@ -100,6 +102,7 @@ impl SwitchTask {
             differs_since: None,
             settled: false,
             again: false,
+            may_reroute: false,
             in_place: None,
             last_success: None,
             tally: Tally::default(),
@@ -118,6 +121,8 @@ impl SwitchTask {
             Event::Looked(outcome, loss) => self.looked(now, outcome, loss),
             Event::Sampled(outcome, loss) => self.sampled(now, outcome, loss),
             Event::FabricChanged => self.fabric_changed(),
+            Event::Detoured => self.detoured(),
+            Event::Rerouted(outcome, loss) => self.rerouted(now, outcome, loss),
             Event::Leads(leads) => self.leads(now, leads),
             Event::Stop => {
                 self.abandon();
@@ -133,6 +138,7 @@ impl SwitchTask {
             State::Waiting { until } if until <= now => self.connect(),
             State::Primary(Work::Resting { until }) if until <= now && self.is_quiet(now) => {
                 self.actions.push_back(Action::Sample);
+                self.may_reroute = true;
                 self.state = State::Primary(Work::Busy);
             }
             State::Primary(Work::Resting { until }) if until <= now && self.leads => self.reconcile(),
@@ -236,6 +242,7 @@ impl SwitchTask {
 
     fn reconcile(&mut self) {
         self.again = false;
+        self.may_reroute = false;
         self.actions.push_back(Action::Reconcile);
         self.state = State::Primary(Work::Busy);
     }
@@ -327,6 +334,8 @@ impl SwitchTask {
             _ => self.abandon(),
         }
         self.actions.push_back(Action::Disconnect);
+        // Nobody knows what it will hold when it is back.
+        self.in_place = None;
         let wait = self.backoff.failed();
         self.state = State::Waiting { until: now.saturating_add(wait) };
         self.notices.push_back(Notice::Down(reason, wait));
@@ -433,6 +442,57 @@ impl SwitchTask {
             State::Primary(Work::Busy) => self.again = true,
             State::Primary(Work::Resting { .. }) if self.leads => self.reconcile(),
             _ => {}
+        }
+    }
+
+    /// A switch that is in place is written the difference at once; another is being brought there, or will be, and holds for drift what it
+    /// should have held before.
+    fn detoured(&mut self) {
+        match self.state {
+            State::Primary(Work::Busy) if self.may_reroute && self.in_place == Some(true) => {
+                self.actions.push_back(Action::Abandon);
+                self.reroute();
+            }
+            State::Primary(Work::Busy) => (self.again, self.settled) = (true, false),
+            State::Primary(Work::Resting { .. }) if !self.leads => {}
+            State::Primary(_) if self.in_place == Some(true) => self.reroute(),
+            State::Primary(_) => {
+                self.settled = false;
+                self.reconcile();
+            }
+            _ => {}
+        }
+    }
+
+    fn reroute(&mut self) {
+        self.again = false;
+        self.may_reroute = false;
+        self.actions.push_back(Action::Reroute);
+        self.state = State::Primary(Work::Busy);
+    }
+
+    fn rerouted(&mut self, now: u64, outcome: Result<usize, String>, loss: Loss) {
+        if self.state != State::Primary(Work::Busy) {
+            return;
+        }
+        match outcome {
+            Ok(written) => {
+                if written > 0 {
+                    self.notices.push_back(Notice::Rerouted(written));
+                }
+                if std::mem::take(&mut self.again) {
+                    self.reroute();
+                } else {
+                    self.rest(now);
+                }
+            }
+            Err(reason) if loss == Loss::Connection => self.lost(now, reason),
+            // What was written and what was not, reading tells.
+            Err(reason) => {
+                self.notices.push_back(Notice::Failed(reason, 0));
+                self.settled = false;
+                self.reconcile();
+            }
         }
     }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use trimwire_p4runtime::p4info::Index;
 
-use super::demand::Demand;
 use crate::fleet::Shared;
 use crate::model::PortPolicy;
 use crate::places::Places;
@@ -19,8 +18,6 @@ pub(super) struct Wanted {
     pub shared: Arc<Shared>,
     pub places: Places,
     pub names: Arc<HostNames>,
-    /// Whether anybody wants to know the counters.
-    pub demand: Demand,
 }
 
 impl Wanted {

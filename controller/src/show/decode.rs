@@ -5,12 +5,12 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use trimwire_p4runtime::bytes;
 use trimwire_p4runtime::client::Client;
-use trimwire_p4runtime::entity::{self, EntityError};
+use trimwire_p4runtime::entity::EntityError;
 use trimwire_p4runtime::p4info::{Index, LookupError};
 use trimwire_p4runtime::v1::entity::Entity as Kind;
 use trimwire_p4runtime::v1::field_match::FieldMatchType;
 use trimwire_p4runtime::v1::table_action::Type as ActionType;
-use trimwire_p4runtime::v1::{Action, Entity, TableEntry, p4_data};
+use trimwire_p4runtime::v1::{Action, Entity, TableEntry};
 
 use super::{CapRow, Count, CounterRow, Entry, NextHop, PolicyRow, QueueRow, RouteRow};
 use crate::compile::Compiler;
@@ -18,23 +18,7 @@ use crate::device::{self, DeviceError};
 use crate::model::Mac;
 use crate::model::QueuePolicy;
 use crate::program as names;
-
-/// Queues of a port, and so cells of the program's arrays per port.
-const QUEUES: u16 = 8;
-
-/// Counters by port and queue (`p4/README.md`, "Counters and registers").
-const COUNTERS: [&str; 9] = [
-    "Ingress.admitted",
-    "Ingress.trimmed",
-    "Ingress.trim_dropped",
-    "Ingress.selective_dropped",
-    "Ingress.tail_dropped",
-    "Ingress.marked",
-    "Egress.transmitted",
-    "Egress.trim_transmitted",
-    ONLY_ON_TOFINO,
-];
-const ONLY_ON_TOFINO: &str = "Egress.deflected";
+use crate::sample;
 
 /// Looks at one switch.
 pub(super) struct Decoder<'d> {
@@ -167,68 +151,42 @@ impl Decoder<'_> {
     }
 
     pub(super) async fn counters(&self) -> Result<Vec<CounterRow>, DeviceError> {
-        let mut filters: Vec<Entity> = Vec::new();
-        let mut by_id: BTreeMap<u32, &str> = BTreeMap::new();
-        for counter in COUNTERS.into_iter().chain([names::UNROUTABLE]) {
-            let entry = match entity::counter(self.index, counter, None) {
-                Ok(entry) => entry,
-                Err(_) if counter == ONLY_ON_TOFINO => continue,
-                Err(error) => return Err(self.misfit(error)),
-            };
-            by_id.insert(entry.counter_id, counter);
-            filters.push(entry.into());
+        let sample = sample::counters(self.client, self.index, None).await?;
+        let row = |port: Option<u16>, queue: Option<u8>, counters: BTreeMap<String, Count>| CounterRow {
+            switch: self.switch.to_owned(),
+            port,
+            queue,
+            name: queue.map_or_else(String::new, |queue| self.compiler.fabric().queues.name_of(queue)),
+            counters,
+        };
+        let mut rows = Vec::new();
+        if sample.unroutable > 0 {
+            let count = Count { packets: sample.unroutable, bytes: 0 };
+            rows.push(row(None, None, BTreeMap::from([("unroutable".to_owned(), count)])));
         }
-        let mut rows: BTreeMap<(Option<u16>, Option<u8>), CounterRow> = BTreeMap::new();
-        for entity in self.client.read(filters).await? {
-            let Some(Kind::CounterEntry(entry)) = entity.entity else { continue };
-            let (Some(name), Some(data), Some(cell)) =
-                (by_id.get(&entry.counter_id), entry.data, entry.index)
-            else {
-                continue;
-            };
-            if data.packet_count == 0 && data.byte_count == 0 {
-                continue;
+        for ((port, queue), sample) in sample.queues {
+            let counted = sample.counters.into_iter().filter(|(_, count)| *count != Count::default());
+            let counters: BTreeMap<String, Count> =
+                counted.map(|(counter, count)| (counter.short_name().to_owned(), count)).collect();
+            if !counters.is_empty() {
+                rows.push(row(Some(port), Some(queue), counters));
             }
-            let (port, queue) = if *name == names::UNROUTABLE { (None, None) } else { place(cell.index) };
-            let row = rows.entry((port, queue)).or_insert_with(|| CounterRow {
-                switch: self.switch.to_owned(),
-                port,
-                queue,
-                name: queue.map_or_else(String::new, |queue| self.compiler.fabric().queues.name_of(queue)),
-                counters: BTreeMap::new(),
-            });
-            let short = name.rsplit('.').next().unwrap_or(name).to_owned();
-            row.counters.insert(short, Count { packets: data.packet_count, bytes: data.byte_count });
         }
-        Ok(rows.into_values().collect())
+        Ok(rows)
     }
 
     pub(super) async fn queues(&self) -> Result<Vec<QueueRow>, DeviceError> {
-        let filter =
-            entity::register(self.index, names::OCCUPANCY, None).map_err(|error| self.misfit(error))?;
         let linked = self.compiler.fabric().policies.get(self.switch);
         let mut rows = Vec::new();
-        for entity in self.client.read(vec![filter.into()]).await? {
-            let Some(Kind::RegisterEntry(entry)) = entity.entity else { continue };
-            let (Some(cell), Some(data)) = (entry.index, entry.data) else { continue };
-            let (Some(port), Some(queue)) = place(cell.index) else { continue };
+        for ((port, queue), bytes) in sample::occupancy(self.client, self.index, None).await? {
             let Some(policy) = linked.and_then(|ports| ports.get(&port)) else { continue };
-            let Some(p4_data::Data::Bitstring(value)) = data.data else { continue };
-            let bytes = bytes::decode(&value, 64).unwrap_or(0) as u64;
             if bytes > 0 || policy.queues.contains_key(&queue) {
                 let name = self.compiler.fabric().queues.name_of(queue);
                 rows.push(QueueRow { switch: self.switch.to_owned(), port, queue, name, bytes });
             }
         }
-        rows.sort();
         Ok(rows)
     }
-}
-
-/// Port and queue of a cell of an array over `port * 8 + queue`.
-fn place(cell: i64) -> (Option<u16>, Option<u8>) {
-    let Ok(cell) = u16::try_from(cell) else { return (None, None) };
-    (Some(cell / QUEUES), u8::try_from(cell % QUEUES).ok())
 }
 
 /// Entries, without default entries, of some tables.

@@ -16,8 +16,18 @@ pub(crate) const TOP: &[&str] = &[
     "load_balance",
     "disable_trim",
 ];
-pub(crate) const CONTROLLER: &[&str] =
-    &["election_id", "concurrency", "timeout", "batch", "interval", "audit", "metrics", "tls", "insecure"];
+pub(crate) const CONTROLLER: &[&str] = &[
+    "election_id",
+    "concurrency",
+    "timeout",
+    "batch",
+    "interval",
+    "audit",
+    "hold_down",
+    "metrics",
+    "tls",
+    "insecure",
+];
 pub(crate) const TLS: &[&str] = &["ca", "cert", "key", "server_name"];
 pub(crate) const TOPOLOGY: &[&str] = &["dumbbell", "leaf_spine", "fat_tree"];
 pub(crate) const DUMBBELL: &[&str] = &[

@@ -24,16 +24,29 @@ fn told(talkers: &mut SwitchTalkers, now_ns: u64) -> Vec<(u64, Vec<(IpAddr, u64)
 }
 
 #[test]
-fn a_sample_stands_for_all_that_were_cut_since_the_one_before_lost_samples_and_restarts_notwithstanding() {
+fn a_sample_stands_for_all_that_were_cut_since_the_one_before_lost_late_and_repeated_samples_notwithstanding()
+{
     let mut talkers = SwitchTalkers::default();
-    // The first stands for itself; 101 to 120; 121 to 200, of which samples were lost; across the wrap; after a restart.
+    // The first stands for itself; 101 to 120; 121 to 200, of which samples were lost.
     for (number, host) in [(100, 1), (120, 1), (200, 2)] {
         talkers.add(0, &sample(number, host));
     }
     let (one, two) = (flow(1).source, flow(2).source);
     assert_eq!(told(&mut talkers, 0), [(101, vec![(two, 80), (one, 21)])]);
-    talkers.add(0, &sample(5, 1));
-    assert_eq!(told(&mut talkers, 0), [(106, vec![(two, 80), (one, 26)])]);
+    // Late and twice: 200 has stood for them.
+    talkers.add(0, &sample(180, 1));
+    talkers.add(0, &sample(200, 2));
+    assert_eq!(told(&mut talkers, 0), [(101, vec![(two, 80), (one, 21)])]);
+    // One that counts anew is believed once nothing else comes, from there on.
+    for _ in 0..MOST_LATE {
+        talkers.add(0, &sample(1, 1));
+    }
+    assert_eq!(told(&mut talkers, 0), [(101, vec![(two, 80), (one, 21)])]);
+    for number in [2, 9] {
+        talkers.add(0, &sample(number, 1));
+    }
+    assert_eq!(told(&mut talkers, 0), [(109, vec![(two, 80), (one, 29)])]);
+    // A new connection; across the wrap.
     talkers.begin();
     talkers.add(0, &sample(u32::MAX - 1, 1));
     talkers.add(0, &sample(2, 1));
@@ -126,5 +139,18 @@ proptest! {
                 prop_assert!(weight <= all / room as u64, "{key} of {weight} has no counter");
             }
         }
+    }
+}
+
+proptest! {
+    /// In whatever order lists come: never more than was cut, and all of it in the end.
+    #[test]
+    fn disorder_counts_nothing_twice(order in Just((1..=200_u32).collect::<Vec<_>>()).prop_shuffle()) {
+        let mut talkers = SwitchTalkers::default();
+        talkers.add(0, &sample(1000, 1));
+        for number in &order {
+            talkers.add(0, &sample(1000 + number, 1));
+        }
+        prop_assert_eq!(talkers.told(0, "s1", 1)[0].packets, 201);
     }
 }

@@ -146,6 +146,20 @@ fn a_session_has_one_replica_with_a_numeric_port_and_its_length_counts_the_mirro
     assert_eq!(session.encode_to_vec(), [0x08, 9, 0x12, 2, 0x08, 4, 0x18, 6, 0x20, 0xa8, 0x03]);
 }
 
+/// The compiler pads fields marked `@flexible` to bytes, but for what it packs together; the program's own words say what it made of them.
+#[test]
+fn the_mirror_header_is_as_long_as_the_program_says_and_holds_its_fields() {
+    let source = include_str!("../../../p4/tofino/headers.p4");
+    let header = source.split("header cut_t {").nth(1).and_then(|text| text.split('}').next()).unwrap();
+    let bits: u16 = header
+        .split("bit<")
+        .skip(1)
+        .map(|text| text.split('>').next().unwrap().parse::<u16>().unwrap())
+        .sum();
+    assert_eq!(bits.div_ceil(8), 12, "{header}");
+    assert_eq!(stratum::MIRROR_HEADER, bits.div_ceil(8));
+}
+
 #[test]
 fn a_p4info_of_another_architecture_is_refused_with_the_line_that_names_it() {
     let folder = tempfile::tempdir().unwrap();

@@ -75,8 +75,9 @@ impl Rates {
         };
         let seconds = at_ns.saturating_sub(from_ns) as f64 / 1e9;
         sample
+            .queues
             .into_iter()
-            .map(|(place, now)| self.row(switch, place, before.get(&place), &now, seconds))
+            .map(|(place, now)| self.row(switch, place, before.queues.get(&place), &now, seconds))
             .collect()
     }
 
@@ -136,7 +137,8 @@ mod tests {
             (Counter::TailDropped, count(tail)),
             (Counter::SelectiveDropped, count(selective)),
         ]);
-        BTreeMap::from([((3, 5), QueueSample { counters, occupancy: Some(7) })])
+        let queue = QueueSample { counters, occupancy: Some(7) };
+        Sample { queues: BTreeMap::from([((3, 5), queue)]), unroutable: 0 }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use trimwire_p4runtime::v1::write_request::Atomicity;
 use trimwire_p4runtime::v1::{CounterData, Index};
 
 /// The v1model program with the Tofinos' counter beside its own. Nothing in it counts there.
-fn with_deflected() -> Artifacts {
+pub(crate) fn with_deflected() -> Artifacts {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../p4/build/bmv2");
     let json = std::fs::read(folder.join("trimwire.json")).unwrap();
     let mut program: serde_json::Value = serde_json::from_slice(&json).unwrap();

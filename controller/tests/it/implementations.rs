@@ -168,8 +168,10 @@ async fn bmv2_is_kept_in_place_through_a_restart() {
                 let status = controller.status().switches.remove("s1").unwrap();
                 let drift = &status.tally.drift;
                 let restarted = drift.get(&Drift::Restarted).copied().unwrap_or(0);
-                let is_well =
-                    status.up && status.primary && status.in_place == Some(true) && !status.sample.is_empty();
+                let is_well = status.up
+                    && status.primary
+                    && status.in_place == Some(true)
+                    && !status.sample.queues.is_empty();
                 if is_well && status.tally.succeeded >= passes && restarted == restarts {
                     assert_eq!(drift.len() as u64, restarts, "{drift:?}");
                     return status;
@@ -181,8 +183,10 @@ async fn bmv2_is_kept_in_place_through_a_restart() {
         waited.unwrap_or_else(|_| panic!("not in place: {:?}", controller.status().switches))
     };
     let status = in_place(3, 0).await;
-    assert_eq!(status.sample.len(), 4 * 7);
-    assert!(status.sample.values().all(|queue| queue.counters.len() == 8 && queue.occupancy.is_none()));
+    assert_eq!(status.sample.queues.len(), 4 * 7);
+    assert!(
+        status.sample.queues.values().all(|queue| queue.counters.len() == 8 && queue.occupancy.is_none())
+    );
     drop(first);
     let _second = start(&address.to_string());
     in_place(status.tally.succeeded + 3, 1).await;

@@ -251,6 +251,7 @@ async fn meters_and_mirror_sessions_are_written_once_and_repaired_and_others_are
     use trimwire_p4runtime::v1::{CloneSessionEntry, MeterConfig};
 
     let model = Model::start().await;
+    model.state().rounds_meters = true;
     let folder = tempfile::tempdir().unwrap();
     let files = programs::pipeline("stratum-tofino", folder.path());
     let text = format!(

@@ -1,8 +1,9 @@
 //! The smaller entities from names.
 
 use super::{ActionBuilder, EntityError};
-use crate::bytes::Value;
+use crate::bytes::{self, Value};
 use crate::p4info::{Index, Key, Named, find_element};
+use crate::v1::action_profile_group::member::WatchKind;
 use crate::v1::update::Type as UpdateType;
 use crate::v1::{
     self, ActionProfileGroup, ActionProfileMember, CounterEntry, Entity, MeterEntry, PacketMetadata,
@@ -80,6 +81,26 @@ pub fn member_group<'k>(
         .collect();
     members.sort_by_key(|member| member.member_id);
     Ok(ActionProfileGroup { action_profile_id, group_id, members, max_size })
+}
+
+/// The same, with the port of each member, on which it depends: while that is down, no packet is sent there (P4Runtime, "Action Profile
+/// Group Programming").
+pub fn watching_group<'k>(
+    index: &Index,
+    profile: impl Into<Key<'k>>,
+    group_id: u32,
+    members: impl IntoIterator<Item = (u32, i32, u16)>,
+) -> Result<ActionProfileGroup, EntityError> {
+    let watched: Vec<(u32, i32, u16)> = members.into_iter().collect();
+    let size = i32::try_from(watched.len()).unwrap_or(i32::MAX);
+    let pairs = watched.iter().map(|(member, weight, _)| (*member, *weight));
+    let mut group = member_group(index, profile, group_id, pairs, size)?;
+    for member in &mut group.members {
+        let port = watched.iter().find(|(id, ..)| *id == member.member_id).map(|(.., port)| *port);
+        member.watch_kind =
+            port.map(|port| WatchKind::WatchPort(bytes::shortest(&port.to_be_bytes()).to_vec()));
+    }
+    Ok(group)
 }
 
 /// Metadata of a packet-out or packet-in by field names, in the header's order; every field once.

@@ -118,6 +118,21 @@ impl PacketSocket {
         Ok(Self { fd, buffers: vec![0; most * BURST], tagged: Box::new([0; FRAME]), ring })
     }
 
+    /// Whether the cable's other end is there. What cannot be found out is taken for yes: `failed` frames tell what is gone.
+    pub fn has_carrier(&self, interface: &str) -> bool {
+        // SAFETY: ifreq is plain data for which all zeroes are valid.
+        let mut request: libc::ifreq = unsafe { zeroed() };
+        // One byte stays 0: names are NUL-terminated.
+        let room = request.ifr_name.len() - 1;
+        for (to, from) in request.ifr_name.iter_mut().take(room).zip(interface.bytes()) {
+            *to = from as libc::c_char;
+        }
+        // SAFETY: SIOCGIFFLAGS reads the name and writes the flags of the ifreq that is pointed at, which lives through the call.
+        let done = unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request) };
+        // SAFETY: after a successful call `ifru_flags` is what was written.
+        done < 0 || unsafe { request.ifr_ifru.ifru_flags } & libc::IFF_RUNNING as libc::c_short != 0
+    }
+
     /// Frames lost since the last call because the receive buffer was full.
     pub fn missed(&self) -> u64 {
         // struct tpacket_stats: packets, drops. Reading sets both to 0.

@@ -1,5 +1,6 @@
 //! What clients may cost the switch.
 
+use super::identity::Identities;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ pub struct Limits {
     pub packet_out_bytes: usize,
     /// The roles that may bid; `None`: any, up to 64 of them.
     pub roles: Option<BTreeSet<String>>,
+    /// Who may do what, by certificate.
+    pub identities: Identities,
 }
 
 impl Default for Limits {
@@ -36,19 +39,20 @@ impl Default for Limits {
             read_cells: 512,
             packet_out_bytes: 16 << 10,
             roles: None,
+            identities: Identities::default(),
         }
     }
 }
 
 impl Limits {
     /// Sets a limit from `NAME=VALUE`, as the command line has it: `connections`, `calls`, `streams`, `greeting` in seconds, `read-filters`, `read-cells`, `packet-out` in bytes,
-    /// or `roles`, names with `/` between, of which the empty one is the default role.
+    /// `roles`, names with `/` between, of which the empty one is the default role, or `controllers` and `viewers`, names in client
+    /// certificates with `/` between, a controller's with `:` and its highest election id behind it.
     ///
     /// # Errors
     /// In words that name what is wrong and what is valid.
     pub fn set(&mut self, setting: &str) -> Result<(), String> {
-        const NAMES: &str =
-            "connections, calls, streams, greeting, read-filters, read-cells, packet-out, roles";
+        const NAMES: &str = "connections, calls, streams, greeting, read-filters, read-cells, packet-out, roles, controllers, viewers";
         let (name, value) = setting
             .split_once('=')
             .ok_or_else(|| format!("'{setting}' is not NAME=VALUE; names are {NAMES}"))?;
@@ -65,6 +69,8 @@ impl Limits {
             "read-cells" => self.read_cells = number()?.into(),
             "packet-out" => self.packet_out_bytes = number()? as usize,
             "roles" => self.roles = Some(value.split('/').map(str::to_owned).collect()),
+            "controllers" => self.identities.set_controllers(value)?,
+            "viewers" => self.identities.set_viewers(value)?,
             _ => return Err(format!("there is no limit '{name}'; there are {NAMES}")),
         }
         Ok(())
@@ -89,6 +95,8 @@ mod tests {
             ("streams=0", "streams=0"),
             ("streams=many", "many"),
             ("stream=1", "streams"),
+            ("viewers=a b", "a b"),
+            ("controllers=run.example:many", "many"),
         ] {
             assert!(limits.set(setting).unwrap_err().contains(words), "{setting}");
         }

@@ -64,6 +64,7 @@ impl P4Runtime for Service {
     type StreamChannelStream = ReceiverStream<Result<v1::StreamMessageResponse, Status>>;
 
     async fn write(&self, request: Request<v1::WriteRequest>) -> Result<Response<v1::WriteResponse>, Status> {
+        self.limits().identities.writes(&request)?;
         let request = request.into_inner();
         self.check_device(request.device_id)?;
         let atomicity = Atomicity::try_from(request.atomicity).map_err(|_| {
@@ -107,6 +108,7 @@ impl P4Runtime for Service {
     }
 
     async fn read(&self, request: Request<v1::ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
+        self.limits().identities.reads(&request)?;
         let request = request.into_inner();
         self.check_device(request.device_id)?;
         let reading = self.begin_read(&request)?;
@@ -119,6 +121,7 @@ impl P4Runtime for Service {
         &self,
         request: Request<v1::SetForwardingPipelineConfigRequest>,
     ) -> Result<Response<v1::SetForwardingPipelineConfigResponse>, Status> {
+        self.limits().identities.writes(&request)?;
         let request = request.into_inner();
         self.check_device(request.device_id)?;
         let mut state = self.state();
@@ -176,6 +179,7 @@ impl P4Runtime for Service {
         &self,
         request: Request<v1::GetForwardingPipelineConfigRequest>,
     ) -> Result<Response<v1::GetForwardingPipelineConfigResponse>, Status> {
+        self.limits().identities.reads(&request)?;
         use v1::get_forwarding_pipeline_config_request::ResponseType;
         let request = request.into_inner();
         self.check_device(request.device_id)?;
@@ -200,6 +204,7 @@ impl P4Runtime for Service {
         &self,
         request: Request<Streaming<v1::StreamMessageRequest>>,
     ) -> Result<Response<Self::StreamChannelStream>, Status> {
+        let highest = self.limits().identities.writes(&request)?;
         let Some(place) = self.place() else {
             let most = self.limits().streams;
             return Err(Status::resource_exhausted(format!(
@@ -207,7 +212,7 @@ impl P4Runtime for Service {
             )));
         };
         let (outgoing, responses) = mpsc::channel(STREAM_DEPTH);
-        let serving = self.clone().serve_stream(request.into_inner(), outgoing);
+        let serving = self.clone().serve_stream(request.into_inner(), outgoing, highest);
         tokio::spawn(async move {
             serving.await;
             drop(place);

@@ -18,12 +18,13 @@ impl Service {
         self,
         mut requests: Streaming<v1::StreamMessageRequest>,
         outgoing: Outgoing,
+        highest: u128,
     ) {
         let refused = {
             let stream = OpenStream::new(&self);
             loop {
                 let Some(Ok(request)) = requests.next().await else { break None };
-                if let Err(status) = self.serve_message(stream.number, request, &outgoing) {
+                if let Err(status) = self.serve_message(stream.number, request, &outgoing, highest) {
                     break Some(status);
                 }
             }
@@ -39,16 +40,27 @@ impl Service {
         stream: u64,
         request: v1::StreamMessageRequest,
         outgoing: &Outgoing,
+        highest: u128,
     ) -> Result<(), tonic::Status> {
         // "Stream Error Reporting": all but a bid is answered on the stream, if it is answered at all.
         let (refusal, details) = match request.update {
             Some(Sent::Arbitration(update)) => {
+                let bid = update.election_id.map_or(0, u128::from);
+                if bid > highest {
+                    return Err(tonic::Status::permission_denied(format!(
+                        "election id {bid} is above {highest}, the highest that this certificate's name may bid (--limit controllers)"
+                    )));
+                }
                 let mut state = self.state();
                 let was_primary = state.arbitration.is_primary(stream);
                 state.arbitration.bid(stream, update, outgoing)?;
                 if !was_primary && state.arbitration.is_primary(stream) {
                     // What another primary has not acknowledged is news to this one.
                     state.digests.clear();
+                    // And what it has saved and not committed is not this one's to go on with: reads and writes are about what runs.
+                    if state.saved.take().is_some() {
+                        state.generation += 1;
+                    }
                 }
                 return Ok(());
             }

@@ -53,4 +53,9 @@ fn flows_move_away_from_an_interface_that_is_down_and_return_to_it() {
     until("one gets them all", || spread(&near, &far) == [0, 64]);
     ip("link set s1 up");
     until("both get their share again", || !spread(&near, &far).contains(&0));
+    // A cable that is pulled leaves the interface up.
+    ip("link set h1 down");
+    until("one gets them all", || spread(&near, &far) == [0, 64]);
+    ip("link set h1 up");
+    until("both get their share again", || !spread(&near, &far).contains(&0));
 }

@@ -3,8 +3,10 @@
 use crate::tls_support::{Authority, Pem};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
+use trimwire_p4runtime::client::{self, Arbitration, Client, Role};
 use trimwire_p4runtime::server::tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 use trimwire_p4runtime::v1::CapabilitiesRequest;
+use trimwire_p4runtime::v1::get_forwarding_pipeline_config_request::ResponseType;
 use trimwire_p4runtime::v1::p4_runtime_client::P4RuntimeClient;
 use trimwire_switch::server::{ServeError, ServerHandle, ServerOptions, Tls, serve_with};
 use trimwire_switch::{Switch, SwitchConfig};
@@ -71,4 +73,64 @@ fn certificates_that_cannot_be_used_are_said_before_serving() {
         let error = serve(&pem, None).unwrap_err().to_string();
         assert!(error.starts_with("TLS: "), "{error}");
     }
+}
+
+/// A connection with this certificate.
+async fn connected(server: &ServerHandle, ca: &Authority, identity: &Pem) -> Client {
+    let tls = client::Tls {
+        ca: ca.certificate.clone().into_bytes(),
+        identity: Some((identity.certificate.clone().into_bytes(), identity.key.clone().into_bytes())),
+        server_name: Some("localhost".to_owned()),
+    };
+    let options = client::Options { tls: Some(tls), ..client::Options::default() };
+    Client::connect_with(&server.local_addr().to_string(), options).await.unwrap()
+}
+
+/// Whoever has a certificate of the authority is let in: another switch, and whoever may only look. What they may do, their names say.
+#[tokio::test]
+async fn who_may_write_and_read_and_how_high_it_bids_is_its_certificate_s_name() {
+    let ca = Authority::new("ca");
+    let pem = ca.server();
+    let tls = Tls {
+        certificate: pem.certificate.into_bytes(),
+        key: pem.key.into_bytes(),
+        client_ca: Some(ca.certificate.clone().into_bytes()),
+    };
+    let mut options = ServerOptions { tls: Some(tls), ..ServerOptions::default() };
+    options.limits.set("controllers=run.example/ops.example:1000").unwrap();
+    options.limits.set("viewers=grafana.example").unwrap();
+    let switch =
+        || Arc::new(Mutex::new(Switch::new(SwitchConfig { device_id: 1, ..SwitchConfig::default() })));
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let server = serve_with(switch(), address, options.clone()).unwrap();
+    let bid = async |name: &str, id: u128| {
+        let mut client = connected(&server, &ca, &ca.both(name)).await;
+        let told = client.arbitrate(1, id, Role::default()).await;
+        (client, told.map_err(|error| error.to_string()))
+    };
+    let read = async |name: &str| {
+        let mut client = connected(&server, &ca, &ca.both(name)).await;
+        client.observe(1);
+        client.pipeline(ResponseType::CookieOnly).await.map_err(|error| error.to_string())
+    };
+    let (_other, told) = bid("leaf7.example", 5).await;
+    assert!(told.unwrap_err().contains("no controller"), "another switch's certificate");
+    assert!(read("leaf7.example").await.unwrap_err().contains("neither a controller nor a viewer"));
+    let (_viewer, told) = bid("grafana.example", 5).await;
+    assert!(told.unwrap_err().contains("no controller"));
+    assert_eq!(read("grafana.example").await, Ok(None), "it may look: there is no pipeline");
+    // One bid of 2^128 - 1 would lock everybody out for as long as the switch runs.
+    let (_greedy, told) = bid("ops.example", u128::MAX).await;
+    assert!(told.unwrap_err().contains("above 1000"));
+    let (_ops, told) = bid("ops.example", 1000).await;
+    assert_eq!(told, Ok(Arbitration::Primary { election_id: 1000 }));
+    let (_run, told) = bid("run.example", 1001).await;
+    assert_eq!(told, Ok(Arbitration::Primary { election_id: 1001 }));
+    assert_eq!(read("run.example").await, Ok(None));
+
+    if let Some(tls) = &mut options.tls {
+        tls.client_ca = None;
+    }
+    let error = serve_with(switch(), address, options).unwrap_err().to_string();
+    assert!(error.contains("known by their certificates"), "{error}");
 }

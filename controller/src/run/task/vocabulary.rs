@@ -19,6 +19,10 @@ pub enum Event {
     Sampled(Result<bool, String>, Loss),
     /// From now on the switch should hold something else.
     FabricChanged,
+    /// From now on routes leave out something else.
+    Detoured,
+    /// The end of [`Action::Reroute`].
+    Rerouted(Result<usize, String>, Loss),
     /// Whether this controller leads the fabric: it writes, and bids for switches that have no primary, only while it does.
     Leads(bool),
     /// The controller ends.
@@ -64,6 +68,8 @@ pub enum Action {
     Connect(u128),
     /// Bring the switch to what it should hold.
     Reconcile,
+    /// Write what routes have changed, without reading anything.
+    Reroute,
     /// See how it differs.
     Look,
     /// See whether it runs the program, and count.
@@ -120,6 +126,8 @@ pub enum Notice {
     InPlace(usize),
     /// Was in place, was found otherwise, and is in place again: kinds with their numbers, and the first few differences.
     Repaired(BTreeMap<Drift, u64>, Vec<String>),
+    /// Routes lead elsewhere; so many updates.
+    Rerouted(usize),
     /// Could not be brought in place. Why, and when the next attempt is, in ns from now.
     Failed(String, u64),
 }

@@ -12,6 +12,7 @@ use trimwire_p4runtime::p4info::Index;
 use trimwire_p4runtime::server::tonic::{self, Code, Request, Response, Status, Streaming};
 use trimwire_p4runtime::server::{P4Runtime, async_trait, service};
 use trimwire_p4runtime::v1::entity::Entity as Kind;
+use trimwire_p4runtime::v1::set_forwarding_pipeline_config_request::Action;
 use trimwire_p4runtime::v1::stream_message_request::Update as Sent;
 use trimwire_p4runtime::v1::stream_message_response::Update as Told;
 use trimwire_p4runtime::v1::table_action::Type as ActionType;
@@ -40,6 +41,16 @@ pub(crate) struct State {
     pub refuse: Option<String>,
     /// Writes after so many are answered with UNAVAILABLE, as when the process is killed.
     pub die_after: Option<usize>,
+    /// Takes every update for right: looking costs more than all that a controller does.
+    pub is_trusting: bool,
+    /// Meters are kept as the SDE keeps them: seven bits of mantissa.
+    pub rounds_meters: bool,
+}
+
+/// Down to seven significant bits.
+fn rounded(value: i64) -> i64 {
+    let lost = (64 - value.leading_zeros()).saturating_sub(7);
+    value >> lost << lost
 }
 
 /// A running model.
@@ -47,15 +58,32 @@ pub(crate) struct State {
 pub(crate) struct Model {
     state: Arc<Mutex<State>>,
     pub address: SocketAddr,
+    ended: Arc<tokio::sync::Notify>,
 }
 
 impl Model {
     pub(crate) async fn start() -> Self {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let model = Self { state: Arc::default(), address: listener.local_addr().unwrap() };
+        Self::start_at("127.0.0.1:0").await
+    }
+
+    pub(crate) async fn start_at(address: &str) -> Self {
+        let listener = tokio::net::TcpListener::bind(address).await.unwrap();
+        let model =
+            Self { state: Arc::default(), address: listener.local_addr().unwrap(), ended: Arc::default() };
         let server = tonic::transport::Server::builder().add_service(service(model.clone()));
-        tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+        let ended = Arc::clone(&model.ended);
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = server.serve_with_incoming(TcpListenerStream::new(listener)) => {}
+                () = ended.notified() => {}
+            }
+        });
         model
+    }
+
+    /// Is killed: streams end, and nobody listens any more.
+    pub(crate) fn kill(&self) {
+        self.ended.notify_waiters();
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
@@ -65,13 +93,30 @@ impl Model {
 
 impl State {
     fn apply(&mut self, update: &Update, index: &Index) -> Result<(), (Code, String)> {
+        if self.is_trusting {
+            let entity = update.entity.clone().unwrap();
+            let key = EntityKey::of(&entity).unwrap();
+            if update.r#type() == update::Type::Delete {
+                self.entities.remove(&key);
+            } else {
+                self.entities.insert(key, entity);
+            }
+            return Ok(());
+        }
         let update =
             entity::check_update(update, index).map_err(|error| (error.code(), error.to_string()))?;
         let words = entity::describe_update(&update, Some(index));
         if self.refuse.as_ref().is_some_and(|part| words.contains(part)) {
             return Err((Code::ResourceExhausted, "no room".to_owned()));
         }
-        let entity = update.entity.clone().unwrap();
+        let mut entity = update.entity.clone().unwrap();
+        if let (true, Some(Kind::MeterEntry(meter))) = (self.rounds_meters, &mut entity.entity)
+            && let Some(config) = &mut meter.config
+        {
+            for value in [&mut config.cir, &mut config.pir, &mut config.cburst, &mut config.pburst] {
+                *value = rounded(*value);
+            }
+        }
         let key = EntityKey::of(&entity).unwrap();
         let default = matches!(&entity.entity, Some(Kind::TableEntry(entry)) if entry.is_default_action);
         let meter = matches!(&entity.entity, Some(Kind::MeterEntry(_)));
@@ -178,7 +223,11 @@ impl P4Runtime for Model {
         &self,
         request: Request<SetForwardingPipelineConfigRequest>,
     ) -> Result<Response<SetForwardingPipelineConfigResponse>, Status> {
-        let config = request.into_inner().config.unwrap_or_default();
+        let request = request.into_inner();
+        if request.action() == Action::Commit {
+            return Ok(Response::new(SetForwardingPipelineConfigResponse::default()));
+        }
+        let config = request.config.unwrap_or_default();
         let p4info = config.p4info.clone().unwrap_or_default();
         let mut state = self.state();
         state.index = Some(Index::new(&p4info).map_err(|error| Status::invalid_argument(error.to_string()))?);
@@ -210,7 +259,14 @@ impl P4Runtime for Model {
         self.state().streams += 1;
         tokio::spawn(async move {
             let mut bid = None;
-            while let Some(Ok(message)) = requests.next().await {
+            let ended = Arc::clone(&model.ended);
+            let mut ended = std::pin::pin!(ended.notified());
+            loop {
+                let message = tokio::select! {
+                    message = requests.next() => message,
+                    () = &mut ended => break,
+                };
+                let Some(Ok(message)) = message else { break };
                 let Some(Sent::Arbitration(update)) = message.update else { continue };
                 let id = update.election_id.map_or(0, u128::from);
                 let (highest, primary) = {

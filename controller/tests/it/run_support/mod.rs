@@ -47,7 +47,17 @@ impl Embedded {
 
     /// Ends, and comes back at the same address without program and entries.
     pub(crate) fn restart(&mut self) {
+        self.stop();
+        self.come_back();
+    }
+
+    /// Ends.
+    pub(crate) fn stop(&mut self) {
         self.server.take().unwrap().shutdown();
+    }
+
+    /// Is there again after it has ended, without program and entries.
+    pub(crate) fn come_back(&mut self) {
         self.switch = fresh(self.device_id);
         self.serve();
     }

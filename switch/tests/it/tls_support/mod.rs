@@ -34,11 +34,25 @@ impl Authority {
         self.sign(&["controller"], ExtendedKeyUsagePurpose::ClientAuth)
     }
 
+    /// A client with this name in its certificate.
+    pub(crate) fn client_named(&self, name: &str) -> Pem {
+        self.sign(&[name], ExtendedKeyUsagePurpose::ClientAuth)
+    }
+
+    /// As many make them: for servers and clients.
+    pub(crate) fn both(&self, name: &str) -> Pem {
+        self.sign_for(&[name], vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth])
+    }
+
     fn sign(&self, names: &[&str], usage: ExtendedKeyUsagePurpose) -> Pem {
+        self.sign_for(names, vec![usage])
+    }
+
+    fn sign_for(&self, names: &[&str], usages: Vec<ExtendedKeyUsagePurpose>) -> Pem {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(names).unwrap();
-        params.extended_key_usages = vec![usage];
+        params.extended_key_usages = usages;
         let certificate = params.signed_by(&key, &self.issuer).unwrap().pem();
         Pem { certificate, key: key.serialize_pem() }
     }

@@ -1,0 +1,385 @@
+//! What routes leave out, and when it comes back: dead switches, broken links, and switches that a person has drained. A core without
+//! sockets or a clock, and a handle on it that all drivers share.
+//!
+//! ```text
+//!         failed                     well                   hold-down over
+//!  used ─────────► out, at once ──────────► out, held ──────────────────────► used
+//!                    ▲                         │
+//!                    └──────── failed ◄────────┘
+//! ```
+//!
+//! The hold-down doubles with every failure of the last ten minutes, so that what fails again and again stays out (RFC 2439 damps
+//! routes that flap for the same reason).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use super::board::Board;
+use crate::topology::Avoid;
+
+/// Failures count for so long.
+const MEMORY_NS: u64 = 600_000_000_000;
+/// Failures that count.
+const MOST_FAILURES: usize = 7;
+
+/// What may fail.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Element {
+    Switch(String),
+    /// A link, by the port of the switch that tells of it.
+    Port(String, u16),
+}
+
+impl fmt::Display for Element {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Switch(name) => write!(f, "{name}"),
+            Self::Port(name, port) => write!(f, "{name}:{port}"),
+        }
+    }
+}
+
+/// Why something is out of routes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cause {
+    /// The switch cannot be reached, or does not hold its tables yet.
+    Dead,
+    /// The port or its link is down.
+    Link,
+    /// A person took it out.
+    Drained,
+}
+
+impl Cause {
+    /// As in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dead => "dead",
+            Self::Link => "link",
+            Self::Drained => "drained",
+        }
+    }
+}
+
+/// What is out of routes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Fault {
+    /// By its name in the fabric.
+    pub switch: String,
+    /// Of a link; absent for the whole switch.
+    pub port: Option<u16>,
+    /// Why.
+    pub cause: Cause,
+    /// In words.
+    pub reason: String,
+    /// It is well, and waits for its hold-down to end.
+    pub held: bool,
+    /// Failures of the last ten minutes.
+    pub failures: usize,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { switch, port, cause, reason, held, failures } = self;
+        let port = port.map_or_else(String::new, |port| format!(":{port}"));
+        let held = if *held { ", well again and held down" } else { "" };
+        let often =
+            if *failures > 1 { format!(", failed {failures} times in 10 min") } else { String::new() };
+        write!(f, "{switch}{port} out of routes, {}: {reason}{held}{often}", cause.name())
+    }
+}
+
+/// How an element does that has ever failed.
+#[derive(Debug, Default)]
+struct Health {
+    failed_at: VecDeque<u64>,
+    reason: String,
+    is_well: bool,
+    /// When it is used again; `None` while it is not well.
+    back_at: Option<u64>,
+    is_out: bool,
+}
+
+/// The core.
+///
+/// [`Faults::failed`] and [`Faults::well`] as often as somebody says so, [`Faults::handle_timeout`] when [`Faults::poll_timeout`] says.
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    hold_down_ns: u64,
+    elements: BTreeMap<Element, Health>,
+    drained: BTreeMap<String, String>,
+    /// Switches of which nothing was heard yet.
+    unheard: BTreeSet<String>,
+}
+
+impl Faults {
+    /// A fabric's switches, and how long what failed is held down.
+    pub(super) fn of<'n>(&mut self, hold_down_ns: u64, switches: impl Iterator<Item = &'n String>) {
+        let switches: BTreeSet<&String> = switches.collect();
+        let is_new = self.hold_down_ns == 0;
+        self.hold_down_ns = hold_down_ns.max(1);
+        self.elements.retain(|element, _| match element {
+            Element::Switch(name) | Element::Port(name, _) => switches.contains(name),
+        });
+        if is_new {
+            self.unheard = switches.into_iter().cloned().collect();
+        }
+    }
+
+    /// Those that a person has taken out, and why.
+    pub(super) fn drain(&mut self, drained: BTreeMap<String, String>) {
+        self.drained = drained;
+    }
+
+    /// Of whom nothing was heard yet.
+    fn is_settled(&self) -> bool {
+        self.unheard.is_empty()
+    }
+
+    pub(super) fn failed(&mut self, now: u64, element: Element, reason: String) {
+        if let Element::Switch(name) = &element {
+            self.unheard.remove(name);
+        }
+        let health = self.elements.entry(element).or_default();
+        if health.is_out && !health.is_well {
+            return;
+        }
+        health.failed_at.retain(|at| now.saturating_sub(*at) < MEMORY_NS);
+        if health.failed_at.len() >= MOST_FAILURES {
+            health.failed_at.pop_front();
+        }
+        health.failed_at.push_back(now);
+        (health.reason, health.is_well, health.is_out, health.back_at) = (reason, false, true, None);
+    }
+
+    pub(super) fn well(&mut self, now: u64, element: &Element) {
+        if let Element::Switch(name) = element {
+            self.unheard.remove(name);
+        }
+        let Some(health) = self.elements.get_mut(element).filter(|health| !health.is_well) else { return };
+        health.failed_at.retain(|at| now.saturating_sub(*at) < MEMORY_NS);
+        let doubled = health.failed_at.len().saturating_sub(1).min(MOST_FAILURES);
+        health.is_well = true;
+        health.back_at = Some(now.saturating_add(self.hold_down_ns << doubled));
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<u64> {
+        self.elements.values().filter_map(|health| health.back_at).min()
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: u64) {
+        for health in self.elements.values_mut() {
+            if health.back_at.is_some_and(|at| at <= now) {
+                (health.is_out, health.back_at) = (false, None);
+            }
+        }
+        let forgotten =
+            |health: &Health| health.failed_at.back().is_none_or(|at| now.saturating_sub(*at) >= MEMORY_NS);
+        self.elements.retain(|_, health| health.is_out || !forgotten(health));
+    }
+
+    /// What is out, and why.
+    pub(super) fn told(&self) -> Vec<Fault> {
+        let fault = |(element, health): (&Element, &Health)| {
+            let (switch, port, cause) = match element {
+                Element::Switch(name) => (name.clone(), None, Cause::Dead),
+                Element::Port(name, port) => (name.clone(), Some(*port), Cause::Link),
+            };
+            let (reason, held) = (health.reason.clone(), health.is_well);
+            Fault { switch, port, cause, reason, held, failures: health.failed_at.len() }
+        };
+        let drained = self.drained.iter().map(|(switch, reason)| Fault {
+            switch: switch.clone(),
+            port: None,
+            cause: Cause::Drained,
+            reason: reason.clone(),
+            held: false,
+            failures: 0,
+        });
+        self.elements.iter().filter(|(_, health)| health.is_out).map(fault).chain(drained).collect()
+    }
+
+    pub(super) fn avoid(&self) -> Avoid {
+        let mut avoid = Avoid { switches: self.drained.keys().cloned().collect(), ports: BTreeSet::new() };
+        for (element, _) in self.elements.iter().filter(|(_, health)| health.is_out) {
+            match element {
+                Element::Switch(name) => drop(avoid.switches.insert(name.clone())),
+                Element::Port(name, port) => drop(avoid.ports.insert((name.clone(), *port))),
+            }
+        }
+        avoid
+    }
+}
+
+/// The drivers' common [`Faults`]; clones are the same one.
+#[derive(Debug, Clone)]
+pub(super) struct Detector {
+    faults: Arc<Mutex<Faults>>,
+    avoid: watch::Sender<Arc<Avoid>>,
+    settled: watch::Sender<bool>,
+    changed: Arc<Notify>,
+    started: Instant,
+    board: Board,
+}
+
+/// How long nothing is written because nobody knows yet which switches are dead.
+const SETTLING: Duration = Duration::from_secs(1);
+
+impl Detector {
+    pub(super) fn new(board: Board) -> Self {
+        Self {
+            faults: Arc::default(),
+            avoid: watch::Sender::default(),
+            settled: watch::Sender::new(false),
+            changed: Arc::default(),
+            started: Instant::now(),
+            board,
+        }
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Changes to what routes leave out.
+    pub(super) fn subscribe(&self) -> watch::Receiver<Arc<Avoid>> {
+        self.avoid.subscribe()
+    }
+
+    /// Waits until every switch has been reached or not: who writes routes before that writes them over dead switches.
+    pub(super) async fn settle(&self) {
+        let mut settled = self.settled.subscribe();
+        let _ = tokio::time::timeout(SETTLING, settled.wait_for(|settled| *settled)).await;
+    }
+
+    /// Changes the core, and tells all drivers, the board and the log what comes of it.
+    pub(super) fn change(&self, change: impl FnOnce(&mut Faults, u64)) {
+        let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = faults.poll_timeout();
+        change(&mut faults, self.now());
+        if faults.poll_timeout() != due {
+            self.changed.notify_one();
+        }
+        if faults.is_settled() {
+            self.settled.send_if_modified(|settled| !std::mem::replace(settled, true));
+        }
+        let told = faults.told();
+        let before = self.board.change(|status| std::mem::replace(&mut status.faults, told.clone()));
+        if before == told {
+            return;
+        }
+        let place = |fault: &Fault| (fault.switch.clone(), fault.port, fault.cause);
+        let (was, is): (BTreeSet<_>, BTreeSet<_>) =
+            (before.iter().map(place).collect(), told.iter().map(place).collect());
+        for fault in told.iter().filter(|fault| !was.contains(&place(fault))) {
+            tracing::warn!("{fault}");
+        }
+        for (switch, port, cause) in was.difference(&is) {
+            let element = port.map_or_else(|| switch.clone(), |port| format!("{switch}:{port}"));
+            tracing::warn!("{element} in routes again, it was {}", cause.name());
+        }
+        let avoid = faults.avoid();
+        self.avoid.send_if_modified(|known| {
+            let differs = **known != avoid;
+            *known = Arc::new(avoid);
+            differs
+        });
+    }
+
+    /// Takes back what has been well for long enough, for as long as it is polled.
+    pub(super) async fn run(self) {
+        loop {
+            let due = self.faults.lock().unwrap_or_else(PoisonError::into_inner).poll_timeout();
+            let sleep = async {
+                match due {
+                    Some(at) => tokio::time::sleep_until(self.started + Duration::from_nanos(at)).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = self.changed.notified() => {}
+                () = sleep => self.change(Faults::handle_timeout),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn faults() -> Faults {
+        let mut faults = Faults::default();
+        faults.of(5 * SECOND, ["s1".to_owned(), "s2".to_owned()].iter());
+        faults
+    }
+
+    fn s1() -> Element {
+        Element::Switch("s1".to_owned())
+    }
+
+    #[test]
+    fn what_fails_is_out_at_once_and_back_after_its_hold_down() {
+        let mut faults = faults();
+        assert_eq!((faults.avoid(), faults.is_settled()), (Avoid::default(), false));
+        faults.well(0, &Element::Switch("s2".to_owned()));
+        faults.failed(1, s1(), "no answer".to_owned());
+        assert!(faults.is_settled() && faults.avoid().switches.contains("s1"));
+        assert_eq!(faults.poll_timeout(), None, "for as long as it fails");
+        faults.well(SECOND, &s1());
+        faults.well(2 * SECOND, &s1());
+        assert_eq!(faults.poll_timeout(), Some(6 * SECOND), "the first time counts");
+        assert_eq!(
+            faults.told()[0].to_string(),
+            "s1 out of routes, dead: no answer, well again and held down"
+        );
+        faults.handle_timeout(6 * SECOND);
+        assert_eq!((faults.avoid(), faults.poll_timeout()), (Avoid::default(), None));
+    }
+
+    #[test]
+    fn what_flaps_stays_out_longer_each_time_and_is_forgiven_in_the_end() {
+        let mut faults = faults();
+        let mut now = 0;
+        let mut waits = Vec::new();
+        for _ in 0..9 {
+            faults.failed(now, s1(), "down".to_owned());
+            faults.well(now + 1, &s1());
+            let at = faults.poll_timeout().unwrap();
+            waits.push((at - now - 1) / SECOND);
+            // It fails again before it is back, all but the first time.
+            now += SECOND;
+        }
+        assert_eq!(waits, [5, 10, 20, 40, 80, 160, 320, 320, 320]);
+        now += MEMORY_NS;
+        faults.handle_timeout(now);
+        assert_eq!(faults.avoid(), Avoid::default());
+        faults.failed(now, s1(), "down".to_owned());
+        faults.well(now, &s1());
+        assert_eq!(faults.poll_timeout(), Some(now + 5 * SECOND));
+    }
+
+    #[test]
+    fn links_and_drained_switches_are_told_apart() {
+        let mut faults = faults();
+        faults.failed(0, Element::Port("s1".to_owned(), 3), "no carrier".to_owned());
+        faults.drain(BTreeMap::from([("s2".to_owned(), "new optics".to_owned())]));
+        let told: Vec<String> = faults.told().iter().map(ToString::to_string).collect();
+        assert_eq!(told, ["s1:3 out of routes, link: no carrier", "s2 out of routes, drained: new optics"]);
+        let avoid = faults.avoid();
+        assert_eq!(avoid.ports, BTreeSet::from([("s1".to_owned(), 3)]));
+        assert_eq!(avoid.switches, BTreeSet::from(["s2".to_owned()]));
+        faults.drain(BTreeMap::new());
+        faults.of(SECOND, ["s2".to_owned()].iter());
+        assert_eq!(faults.avoid(), Avoid::default(), "what left the file is forgotten");
+    }
+}

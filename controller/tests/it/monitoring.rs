@@ -1,0 +1,115 @@
+//! Alert rules and the dashboard of `packaging/monitoring` speak of metrics, labels and causes that there are.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use trimwire_controller::run::{Cause, CuttingStatus, Fault, Status, SwitchStatus, metrics_text};
+use trimwire_controller::sample::{Count, Counter, QueueSample};
+
+fn file(name: &str) -> (PathBuf, String) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../packaging/monitoring").join(name);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    (path, text)
+}
+
+/// Everything that is exported of a switch that has everything: names, and all of it.
+fn exported() -> (BTreeSet<String>, String) {
+    let mut status = Status::default();
+    let mut switch = SwitchStatus::default();
+    (switch.in_place, switch.last_success) = (Some(true), Some(1.0));
+    switch.cutting.insert((1, 5), CuttingStatus::default());
+    let counters = Counter::ALL.map(|counter| (counter, Count::default())).into();
+    switch.sample.queues.insert((1, 5), QueueSample { counters, occupancy: Some(0) });
+    status.switches.insert("s1".to_owned(), switch);
+    status.faults = [Cause::Dead, Cause::Link, Cause::Drained]
+        .map(|cause| Fault {
+            switch: "s1".to_owned(),
+            port: Some(1),
+            cause,
+            reason: String::new(),
+            held: false,
+            failures: 1,
+        })
+        .to_vec();
+    let text = metrics_text(&status);
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    let names =
+        types.map(|(name, kind)| if kind == "counter" { format!("{name}_total") } else { name.to_owned() });
+    (names.collect(), text)
+}
+
+/// Metrics that an expression names.
+fn named(expression: &str) -> BTreeSet<String> {
+    let words = expression.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    words.filter(|word| word.starts_with("trimwire_")).map(str::to_owned).collect()
+}
+
+fn known(expressions: &[String], place: &str) -> BTreeSet<String> {
+    let (names, _) = exported();
+    let mut all = BTreeSet::new();
+    for expression in expressions {
+        let found = named(expression);
+        assert!(!found.is_empty(), "{place}: {expression} names no metric");
+        let unknown: Vec<_> = found.difference(&names).collect();
+        assert!(unknown.is_empty(), "{place}: {expression} names {unknown:?}; there are {names:#?}");
+        all.extend(found);
+    }
+    all
+}
+
+#[test]
+fn alerts_are_about_metrics_that_exist_and_prometheus_takes_them() {
+    let (path, text) = file("trimwire.rules.yml");
+    let rules: serde_json::Value = yaml_serde::from_str(&text).unwrap();
+    let groups = rules["groups"].as_array().unwrap();
+    let alerts: Vec<&serde_json::Value> =
+        groups.iter().flat_map(|group| group["rules"].as_array().unwrap()).collect();
+    for alert in &alerts {
+        for key in ["/alert", "/expr", "/labels/severity", "/annotations/summary", "/annotations/description"]
+        {
+            assert!(alert.pointer(key).is_some_and(serde_json::Value::is_string), "{key} of {alert}");
+        }
+    }
+    let expressions: Vec<String> =
+        alerts.iter().map(|alert| alert["expr"].as_str().unwrap().to_owned()).collect();
+    known(&expressions, "trimwire.rules.yml");
+    // Causes and outcomes that are asked for are exported.
+    let (_, text) = exported();
+    for value in expressions.iter().flat_map(|text| text.split('"').skip(1).step_by(2)) {
+        let is_cause = text.contains(&format!("=\"{value}\"")) || value == "tail";
+        assert!(is_cause, "no label has the value {value:?}");
+    }
+    match std::process::Command::new("promtool").args(["check", "rules"]).arg(&path).output() {
+        Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
+        Err(error) => {
+            eprintln!("SKIPPED: promtool does not start ({error}); Prometheus has not seen the rules")
+        }
+    }
+}
+
+#[test]
+fn the_dashboard_shows_metrics_that_exist_and_its_panels_do_not_overlap() {
+    let (_, text) = file("trimwire.dashboard.json");
+    let dashboard: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let mut expressions = Vec::new();
+    let mut taken = BTreeSet::new();
+    let mut ids = BTreeSet::new();
+    for panel in panels {
+        assert!(ids.insert(panel["id"].as_u64().unwrap()), "{}", panel["title"]);
+        for target in panel["targets"].as_array().unwrap() {
+            expressions.push(target["expr"].as_str().unwrap().to_owned());
+        }
+        let [x, y, w, h] = ["x", "y", "w", "h"].map(|key| panel["gridPos"][key].as_u64().unwrap());
+        assert!(w > 0 && h > 0 && x + w <= 24, "{}", panel["title"]);
+        for cell in (x..x + w).flat_map(|x| (y..y + h).map(move |y| (x, y))) {
+            assert!(taken.insert(cell), "{} overlaps another panel at {cell:?}", panel["title"]);
+        }
+    }
+    let shown = known(&expressions, "trimwire.dashboard.json");
+    assert!(shown.len() >= 15, "{shown:?}");
+    let variables = dashboard["templating"]["list"].as_array().unwrap();
+    let variables: BTreeSet<&str> =
+        variables.iter().map(|variable| variable["name"].as_str().unwrap()).collect();
+    assert_eq!(variables, BTreeSet::from(["datasource", "switch"]));
+}
