@@ -106,6 +106,8 @@ class Group:
         self._collectives: Collectives | None = None
         self._first = threading.Lock()
         self._auto = "auto"
+        #: What ranks that have told each other their `mtu`s use.
+        self.agreed_mtu: int | None = None
 
     @property
     def address(self) -> str:
@@ -272,9 +274,27 @@ class Group:
         """The tensor of rank `root`, for all, in place; every bit unless `exact` is False."""
         return self._native_group().broadcast(tensor, root, _OperationOptions(exact, planes=planes, full=full))
 
-    def reduce(self, tensor: Any, root: int = 0, *, average: bool = False, planes: int = DEFAULT_PLANES, full: bool = False) -> Work:
+    def reduce(self, tensor: Any, root: int = 0, *, exact: bool = False, average: bool = False, planes: int = DEFAULT_PLANES, full: bool = False) -> Work:
         """The sum over all ranks, for rank `root`, in place there; the others' tensors stay as they are."""
-        return self._native_group().reduce(tensor, root, _OperationOptions(False, average, planes, full=full))
+        return self._native_group().reduce(tensor, root, _OperationOptions(exact, average, planes, full=full, algorithm="direct" if exact else "auto"))
+
+    def all_to_all(self, input: Any, output: Any, to: Sequence[int], sources: Sequence[int]) -> Work:
+        """From every rank to every rank its part, bit by bit.
+
+        Args:
+            input: what this rank has for each, one behind the other by rank; the bytes of `to`.
+            output: what each has for this rank, likewise; the bytes of `sources`.
+            to: words of four bytes for each rank.
+            sources: words of four bytes from each rank: what its `to` says of this one.
+
+        Raises:
+            TransportError: from `Work.wait`, where the ranks' lists do not fit each other, or a rank fails.
+        """
+        return self._native_group().all_to_all(input, output, list(to), list(sources), _OperationOptions(exact=True))
+
+    def set_patience(self, seconds: float) -> None:
+        """A rank that has not called an operation is waited for so long, from now on."""
+        self._native_group().set_patience(seconds)
 
     def barrier(self) -> Work:
         """Over when every rank has called it."""
