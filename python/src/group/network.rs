@@ -18,6 +18,7 @@ use trimwire_agent::collective::{
     Collective, Communicator, Done, Memory, Offloaded, OperationError, Options, Outcome, OutcomeStats, Task,
 };
 use trimwire_agent::outcome::TransferError;
+use trimwire_agent::wire::Reason;
 use trimwire_agent::driver::{Application, Driver, UdpLink};
 use trimwire_agent::endpoint::{Endpoint, Event};
 use trimwire_agent::transcript::{OperationRecord, Tap, Written};
@@ -205,9 +206,13 @@ impl Application<()> for App {
 
 /// Who can find out more, where the network may be at fault.
 fn hint(error: &OperationError) -> &'static str {
-    use TransferError::{Silent, Stalled, Unanswered};
-    match error {
-        OperationError::Transfer { reason: Silent { .. } | Stalled { .. } | Unanswered { .. }, .. } => {
+    use TransferError::{Aborted, Silent, Stalled, Unanswered};
+    let OperationError::Transfer { reason, .. } = error else { return "" };
+    match reason {
+        Silent { .. }
+        | Stalled { .. }
+        | Unanswered { .. }
+        | Aborted { reason: Reason::Lost | Reason::Stalled, .. } => {
             " (if that rank runs: `trimwire-agent doctor --peer ITS_HOST` tells what the network lets through)"
         }
         _ => "",

@@ -6,6 +6,7 @@ import datetime
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import torch
@@ -37,7 +38,7 @@ def _can_be_subclassed() -> bool:
 
 
 class TrimwireBackend(Operations, _C10dBackend):  # type: ignore[misc]
-    """A rank of a group, beside which others may serve other devices: 'cpu:gloo,cuda:trimwire'."""
+    """A rank of a group in which others serve other devices: 'cpu:gloo,cuda:trimwire'."""
 
     #: c10d brings batches of sends and receives together.
     supports_coalescing = True
@@ -50,7 +51,7 @@ class TrimwireBackend(Operations, _C10dBackend):  # type: ignore[misc]
 
 
 class ProcessGroupTrimwire(Operations, dist.ProcessGroup):
-    """The same for earlier PyTorch, whose custom backends in Python are the whole group: for tensors of all devices."""
+    """A rank of a group for tensors of all devices."""
 
     def __init__(self, rank: int, world: int) -> None:
         dist.ProcessGroup.__init__(self, rank, world)
@@ -88,9 +89,6 @@ class ProcessGroupTrimwire(Operations, dist.ProcessGroup):
     _set_default_timeout = Operations.set_timeout
 
 
-_MIXES = _can_be_subclassed()
-
-
 def of(group: dist.ProcessGroup | None = None) -> Operations:
     """The backend of a group (the default one): `stats()`, `native`, `adaptive`.
 
@@ -125,18 +123,27 @@ def following(before: Operations) -> Iterator[None]:
         _before = None
 
 
-def _refuse_mixtures() -> None:
+def _others() -> set[str]:
+    """Backends of other devices in the group that is being made. torch.distributed tells who makes a backend nothing of them."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code.co_name != "_new_process_group_helper":
+        frame = frame.f_back
+    config = None if frame is None else frame.f_locals.get("backend_config")
+    return set() if config is None else set(config.get_device_backend_map().values()) - {BACKEND}
+
+
+def _kind() -> type:
     """
     Raises:
         RuntimeError: other devices are another backend's, which this PyTorch would leave out without a word.
     """
-    frame = sys._getframe()
-    while frame is not None and frame.f_code.co_name != "_new_process_group_helper":  # type: ignore[unreachable]
-        frame = frame.f_back  # type: ignore[assignment]
-    config = frame.f_locals.get("backend_config") if frame is not None else None
-    named = set() if config is None else set(config.get_device_backend_map().values())
-    if named - {BACKEND}:
-        raise RuntimeError(f"PyTorch {torch.__version__} gives a backend in Python the whole group, and {', '.join(sorted(named - {BACKEND}))} nothing of it: 'trimwire' can be mixed with others from PyTorch 2.15 on; here make a second group with dist.new_group(backend=…)")
+    others = _others()
+    if not others:
+        # C++ hides a Backend's works behind handles that never say that they are completed; those of a ProcessGroup it does not touch.
+        return ProcessGroupTrimwire
+    if not _can_be_subclassed():
+        raise RuntimeError(f"PyTorch {torch.__version__} gives a backend in Python the whole group, and {', '.join(sorted(others))} nothing of it: 'trimwire' can be mixed with others from PyTorch 2.15 on; here make a second group with dist.new_group(backend=…)")
+    return TrimwireBackend
 
 
 def _create(about: Any, pg_options: object) -> Any:
@@ -144,9 +151,7 @@ def _create(about: Any, pg_options: object) -> Any:
     before = _before
     # What comes after `before` works as it did.
     chosen: Options = given(pg_options) if before is None else before.chosen
-    if not _MIXES:
-        _refuse_mixtures()
-    made: Any = (TrimwireBackend if _MIXES else ProcessGroupTrimwire)(rank, world)
+    made: Any = _kind()(rank, world)
     patience = chosen.patience or _seconds(timeout)
     if before is None:
         native = connect(store, rank, world, timeout=timeout, options=chosen, apart=dist.is_initialized())

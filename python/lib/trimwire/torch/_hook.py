@@ -22,7 +22,7 @@ from ._memory import length, padded, words
 from ._operations import FLOATS
 from ._options import Changes, Options, changed, current
 from ._plan import Plan, Treatment
-from ._rendezvous import connect
+from ._rendezvous import connect, decline
 from ._simulated import SimulatedHook, Simulation
 
 if TYPE_CHECKING:
@@ -209,8 +209,15 @@ def register(
         TypeError: there is no such option; the text names the nearest.
         ValueError: an option has a value that it cannot have, or two of `plan`, `simulate` and `adaptive` are given.
     """
-    chosen = changed(current() if options is None else options, dict(changes))
     process_group = model.process_group
+    try:
+        chosen = changed(current() if options is None else options, dict(changes))
+    except ValueError as error:
+        # Perhaps of this rank alone, and the others wait.
+        if simulate is not None or not dist.is_initialized():
+            raise
+        agree_to_start(process_group, error, fallback=fallback, store=store)
+        return None
     given = [name for name, value in (("adaptive", chosen.adaptive), ("plan", plan), ("simulate", simulate)) if value is not None]
     if len(given) > 1:
         raise ValueError(f"{given[0]} and {given[1]}: one of them says what is sent, give the other up")
@@ -233,12 +240,12 @@ def register(
     return hook
 
 
-def agree_to_start(process_group: dist.ProcessGroup, options: Options, *, fallback: bool, store: dist.Store | None = None, plan: str | None = None, ranks: list[int] | None = None) -> Group | None:
+def agree_to_start(process_group: dist.ProcessGroup, options: Options | ValueError, *, fallback: bool, store: dist.Store | None = None, plan: str | None = None, ranks: list[int] | None = None) -> Group | None:
     """A group of the ranks of `process_group`, or of some of them, where it can start at all ranks; None where it cannot and need not.
 
     Args:
         process_group: all of its ranks call this.
-        options: how the group works.
+        options: how the group works; or why this rank cannot tell.
         fallback: it need not start.
         store: the process group's by default.
         plan: as `connect`.
@@ -255,6 +262,9 @@ def agree_to_start(process_group: dist.ProcessGroup, options: Options, *, fallba
     group: Group | None = None
     problem: str | None = None
     try:
+        if isinstance(options, ValueError):
+            decline(shared, members.index(rank), options)
+            raise options
         group = connect(shared, members.index(rank), len(members), timeout=timeout, options=options, plan=plan)
     except Exception as error:  # Of whatever kind: the others have to hear of it.
         problem = f"rank {rank}: {type(error).__name__}: {error}"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import difflib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
+
+import torch.distributed as dist
 
 from .._group import DEFAULT_PLANES
 from .._native import PLANES
@@ -66,6 +69,11 @@ class Options:
     paths: int = 16
     #: HOST:PORT where this process tells its counters in Prometheus' format; None: nowhere.
     metrics: str | None = None
+
+    @property
+    def _timeout(self) -> datetime.timedelta:
+        """What device meshes take a group's timeout from; who makes a group itself says `timeout=`."""
+        return dist.default_pg_timeout
 
     def __post_init__(self) -> None:
         self._one_of("gradients", GRADIENTS)

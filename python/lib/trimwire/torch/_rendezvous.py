@@ -56,8 +56,7 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
             "mtu": group.mtu,
         }
     except Exception as error:
-        # The others would wait for what does not come.
-        store.set(f"trimwire/{rank}", json.dumps({"error": f"{type(error).__name__}: {error}"}))
+        decline(store, rank, error)
         raise
     if rank == 0:
         own["seed"] = secrets.randbits(63)
@@ -100,3 +99,8 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
         patience=chosen.patience or max(float(timeout.total_seconds()), 0.001),
         rate_law=rate_law,
     )
+
+
+def decline(store: dist.Store, rank: int, error: Exception) -> None:
+    """Tells the others that this rank does not come, for which they would wait."""
+    store.set(f"trimwire/{rank}", json.dumps({"error": f"{type(error).__name__}: {error}"}))
