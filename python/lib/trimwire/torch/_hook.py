@@ -263,7 +263,7 @@ def agree_to_start(process_group: dist.ProcessGroup, options: Options | ValueErr
     problem: str | None = None
     try:
         if isinstance(options, ValueError):
-            decline(shared, members.index(rank), options)
+            decline(shared, members.index(rank), len(members), timeout, options)
             raise options
         group = connect(shared, members.index(rank), len(members), timeout=timeout, options=options, plan=plan)
     except Exception as error:  # Of whatever kind: the others have to hear of it.

@@ -6,6 +6,8 @@ import datetime
 import json
 import os
 import secrets
+import time
+from collections.abc import Callable
 from typing import Any
 
 import torch.distributed as dist
@@ -40,8 +42,7 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
 
     chosen = current() if options is None else options
     try:
-        store.set_timeout(timeout)
-        group = Group(chosen.address or os.environ.get("TRIMWIRE_ADDRESS") or default_address(os.environ.get("MASTER_ADDR")), port=chosen.port, paths=chosen.paths)
+        group = Group(chosen.address or default_address(os.environ.get("MASTER_ADDR")), port=chosen.port, paths=chosen.paths)
         if chosen.metrics is not None:
             _metrics.serve(chosen.metrics)
         own: dict[str, Any] = {
@@ -56,17 +57,14 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
             "mtu": group.mtu,
         }
     except Exception as error:
-        decline(store, rank, error)
+        decline(store, rank, world, timeout, error)
         raise
     if rank == 0:
         own["seed"] = secrets.randbits(63)
-    store.set(f"trimwire/{rank}", json.dumps(own))
-    others = []
-    for other in range(world):
-        said = json.loads(store.get(f"trimwire/{other}"))
+    others = _exchange(store, rank, world, own, timeout)
+    for other, said in enumerate(others):
         if "error" in said:
             raise RuntimeError(f"rank {other} of the group cannot start: {said['error']}")
-        others.append(said)
     for other, said in enumerate(others):
         for what in _AGREED:
             if said[what] != others[0][what]:
@@ -101,6 +99,61 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
     )
 
 
-def decline(store: dist.Store, rank: int, error: Exception) -> None:
+def decline(store: dist.Store, rank: int, world: int, timeout: datetime.timedelta, error: Exception) -> None:
     """Tells the others that this rank does not come, for which they would wait."""
-    store.set(f"trimwire/{rank}", json.dumps({"error": f"{type(error).__name__}: {error}"}))
+    _exchange(store, rank, world, {"error": f"{type(error).__name__}: {error}"}, timeout)
+
+
+def _exchange(store: dist.Store, rank: int, world: int, own: dict[str, Any], timeout: datetime.timedelta) -> list[dict[str, Any]]:
+    """What every rank says, by rank.
+
+    A launcher may keep its store when it starts ranks again, and with it what ranks said that are gone. So rank 0 makes a list of what is there, every rank looks whether it is in it as it is
+    now, and the list counts once all of them have found themselves.
+
+    Raises:
+        RuntimeError: a rank has not come in time.
+    """
+    end = time.monotonic() + float(timeout.total_seconds())
+    mine = {"nonce": secrets.token_hex(8), **own}
+    store.set(f"trimwire/rank/{rank}", json.dumps(mine))
+    while True:
+        if rank == 0:
+            keys = [f"trimwire/rank/{other}" for other in range(world)]
+            _until(lambda: store.check(keys), end, lambda: _absent(store, keys))
+            said = [store.get(key) for key in keys]
+            number = secrets.token_hex(8)
+            store.set("trimwire/list", json.dumps({"number": number, "ranks": [json.loads(one) for one in said]}))
+            found = [f"trimwire/found/{number}/{other}" for other in range(1, world)]
+            _until(lambda: not found or store.check(found) or [store.get(key) for key in keys] != said, end, lambda: _absent(store, found, 1))
+            if found and not store.check(found):
+                continue
+            store.set(f"trimwire/begin/{number}", b"1")
+            return [json.loads(one) for one in said]
+        _until(lambda: store.check(["trimwire/list"]), end, lambda: "rank 0")
+        whole = store.get("trimwire/list")
+        listed = json.loads(whole)
+        number = listed["number"]
+        if len(listed["ranks"]) == world and listed["ranks"][rank] == mine:
+            store.set(f"trimwire/found/{number}/{rank}", b"1")
+            begin = [f"trimwire/begin/{number}"]
+            _until(lambda: store.check(begin) or store.get("trimwire/list") != whole, end, lambda: "another rank")
+            if store.check(begin):
+                ranks: list[dict[str, Any]] = listed["ranks"]
+                return ranks
+        else:
+            _until(lambda: store.get("trimwire/list") != whole, end, lambda: "rank 0")
+
+
+def _absent(store: dist.Store, keys: list[str], first: int = 0) -> str:
+    absent = [str(nth) for nth, key in enumerate(keys, first) if not store.check([key])]
+    return f"rank{'s' if len(absent) > 1 else ''} {', '.join(absent)}"
+
+
+def _until(is_so: Callable[[], bool], end: float, who: Callable[[], str]) -> None:
+    """Looks again and again: who waits inside a store keeps this process' other threads out of it."""
+    pause = 0.002
+    while not is_so():
+        if time.monotonic() > end:
+            raise RuntimeError(f"{who()} of the group did not come in time: all ranks have to make it, within its timeout")
+        time.sleep(pause)
+        pause = min(1.5 * pause, 0.2)
