@@ -414,6 +414,8 @@ def side_by_side(rank: int, world: int) -> dict[str, str]:
     for name, function in CALLS.items():
         got: list[Any] = []
         for group in (theirs, ours):
+            # Who receives from anybody would take what is sent to it by the next call.
+            dist.barrier()
             try:
                 got.append(_bits(function(rank, world, group)))
             except Exception:
