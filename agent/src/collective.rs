@@ -457,7 +457,9 @@ impl Communicator {
                 if !options.exact {
                     return Err(StartError::Lossy { number });
                 }
-                for (what, lengths) in [("list of lengths to send", &to), ("list of lengths to receive", &from)] {
+                for (what, lengths) in
+                    [("list of lengths to send", &to), ("list of lengths to receive", &from)]
+                {
                     if lengths.len() != usize::from(world) {
                         let (got, expected) = (lengths.len(), usize::from(world));
                         return Err(StartError::Length { number, what, got, expected, world });

@@ -17,11 +17,11 @@ use std::sync::{Arc, Mutex};
 use trimwire_agent::collective::{
     Collective, Communicator, Done, Memory, Offloaded, OperationError, Options, Outcome, OutcomeStats, Task,
 };
-use trimwire_agent::outcome::TransferError;
-use trimwire_agent::wire::Reason;
 use trimwire_agent::driver::{Application, Driver, UdpLink};
 use trimwire_agent::endpoint::{Endpoint, Event};
+use trimwire_agent::outcome::TransferError;
 use trimwire_agent::transcript::{OperationRecord, Tap, Written};
+use trimwire_agent::wire::Reason;
 
 /// Without news from anybody for so long, and nothing under way, a group that is closed is gone: whoever's STOP was lost has asked again by then.
 const QUIET_NS: u64 = 250_000_000;

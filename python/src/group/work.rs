@@ -5,13 +5,13 @@ use super::network::Command;
 use super::options::seconds;
 use crate::TransportError;
 use pyo3::exceptions::PyTimeoutError;
-use std::sync::mpsc::Sender;
-use trimwire_agent::driver::Wake;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use trimwire_agent::collective::OutcomeStats;
+use trimwire_agent::driver::Wake;
 
 /// Why an operation failed, and which rank is to blame where one is.
 #[derive(Debug, Clone)]

@@ -291,7 +291,8 @@ def _timeout(process_group: dist.ProcessGroup) -> datetime.timedelta:
             continue
         if isinstance(found, datetime.timedelta):
             return found
-    return dist.default_pg_timeout
+    default: datetime.timedelta = dist.default_pg_timeout
+    return default
 
 
 _registered = 0

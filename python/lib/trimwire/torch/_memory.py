@@ -46,7 +46,7 @@ def both(tensor: torch.Tensor) -> tuple[torch.Tensor, Back]:
 
 def length(flat: torch.Tensor) -> int:
     """Its bytes."""
-    return flat.numel() * flat.element_size()
+    return int(flat.numel() * flat.element_size())
 
 
 def padded(length_: int) -> int:

@@ -168,8 +168,8 @@ class Operations:
         if self._is_sum(flat, op):
             work = self.native.all_reduce(flat, average=average, consistent=lossy and self.chosen.consistent, **self._sent("all_reduce", flat, lossy))
             return self._keep(work, lossy), back
-        work, reduce = self._gather_and_reduce(flat, flat, op)
-        return work, then(reduce, back)
+        gathered, reduce = self._gather_and_reduce(flat, flat, op)
+        return gathered, then(reduce, back)
 
     def _gather_and_reduce(self, flat: torch.Tensor, into: torch.Tensor, op: Any) -> tuple[Part, Back]:
         """What is no sum of floats: everybody gets everything, and reduces by itself."""
@@ -388,7 +388,11 @@ class Operations:
             work, received = self._to_root(words(read(own)), root, receives or None)
             works.append(work)
             if output:
-                steps.append(lambda received=received, receives=receives, output=output: _divide(received, receives, output))
+
+                def divide(received: torch.Tensor = received, receives: list[int] = receives, output: list[torch.Tensor] = output) -> None:
+                    _divide(received, receives, output)
+
+                steps.append(divide)
         result = [part for output in outputs for part in output] if root == self._own_rank else []
         return self._work(_named("gather", inputs), works, result, then(*steps), opts)
 
@@ -418,7 +422,11 @@ class Operations:
             receives[root] = padded(length(flat)) // 4
             received = torch.empty(4 * receives[root], dtype=torch.uint8)
             works.append(self.native.all_to_all(whole, received, sends, receives))
-            steps += [lambda received=received, flat=flat: _fill(flat, received), back]
+
+            def fill(flat: torch.Tensor = flat, received: torch.Tensor = received) -> None:
+                _fill(flat, received)
+
+            steps += [fill, back]
         return self._work(_named("scatter", outputs), works, outputs, then(*steps), opts)
 
     def alltoall(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None) -> dist.Work:
@@ -503,12 +511,12 @@ class Operations:
 
 
 def _share(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+    return bool(one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr())
 
 
 def length_of(tensor: torch.Tensor) -> int:
     """Bytes of its elements."""
-    return tensor.numel() * tensor.element_size()
+    return int(tensor.numel() * tensor.element_size())
 
 
 def _rows(everything: torch.Tensor, world: int, like: torch.Tensor) -> torch.Tensor:

@@ -73,7 +73,8 @@ class Options:
     @property
     def _timeout(self) -> datetime.timedelta:
         """What device meshes take a group's timeout from; who makes a group itself says `timeout=`."""
-        return dist.default_pg_timeout
+        default: datetime.timedelta = dist.default_pg_timeout
+        return default
 
     def __post_init__(self) -> None:
         self._one_of("gradients", GRADIENTS)
