@@ -28,7 +28,7 @@ class TrimwireState:
 
     Args:
         process_group: the model's; None: the default one.
-        local_size: ranks of each host, which have successive numbers; None: what torchrun says in LOCAL_WORLD_SIZE, or else 1. 1 has every rank send for itself.
+        local_size: ranks of each host, which have successive numbers; None: what TRIMWIRE_LOCAL_SIZE says, or torchrun in LOCAL_WORLD_SIZE, or else 1. 1 has every rank send for itself.
         warmup_steps: gradients of the first steps go the ordinary way, exactly.
         fallback: a transport that cannot start is a warning, and gradients go the ordinary way, at all ranks alike.
         options: how the group between hosts works; those of `trimwire.torch.options` by default.
@@ -50,7 +50,9 @@ class TrimwireState:
     @property
     def local_size(self) -> int:
         """Ranks of each host."""
-        return int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if self._local_size is None else self._local_size
+        if self._local_size is not None:
+            return self._local_size
+        return int(os.environ.get("TRIMWIRE_LOCAL_SIZE") or os.environ.get("LOCAL_WORLD_SIZE") or 1)
 
     @property
     def group(self) -> dist.ProcessGroup:
