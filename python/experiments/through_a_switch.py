@@ -199,6 +199,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.way:
         return rank(options)
+    options.output.mkdir(parents=True, exist_ok=True)
     file = options.output / "through-a-switch.csv"
     rows: list[dict[str, str]] = []
     if options.draw:

@@ -404,14 +404,20 @@ def _bits(result: Any) -> Any:
     return result
 
 
-def side_by_side(rank: int, world: int) -> dict[str, str]:
+#: PyTorch's handles of a Backend in Python do not tell these (PyWorkHolder): whether a work is completed, and who sent what was received from anybody.
+UNTOLD = {"all_reduce_async", "recv_from_anybody"}
+
+
+def side_by_side(rank: int, world: int, names: str) -> dict[str, str]:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     limit = datetime.timedelta(seconds=100)
     dist.init_process_group("gloo", timeout=limit)
-    ours, theirs = dist.new_group(backend="trimwire", timeout=limit), dist.group.WORLD
+    ours, theirs = dist.new_group(backend=names, timeout=limit), dist.group.WORLD
     differing = {}
     for name, function in CALLS.items():
+        if "," in names and name in UNTOLD:
+            continue
         got: list[Any] = []
         for group in (theirs, ours):
             # Who receives from anybody would take what is sent to it by the next call.
@@ -427,10 +433,12 @@ def side_by_side(rank: int, world: int) -> dict[str, str]:
     return differing
 
 
-@pytest.mark.parametrize("world", [2, 4])
-def test_every_call_gives_what_gloo_gives(world: int) -> None:
+@pytest.mark.parametrize(("world", "names"), [(2, "trimwire"), (4, "trimwire"), (2, "cuda:gloo,cpu:trimwire")])
+def test_every_call_gives_what_gloo_gives(world: int, names: str) -> None:
+    if not MIXES and "," in names:
+        pytest.skip("SKIPPED: backends in Python can be mixed with others from PyTorch 2.15 on")
     assert len(CALLS) >= 70
-    for rank, differing in enumerate(run(side_by_side, world)):
+    for rank, differing in enumerate(run(side_by_side, world, names)):
         text = "\n".join(f"{name}\n{what}" for name, what in differing.items())
         assert not differing, f"rank {rank} of {world}: {len(differing)} of {len(CALLS)}\n{text}"
 
@@ -479,6 +487,33 @@ def test_each_device_has_the_backend_that_was_named_for_it(names: str) -> None:
             assert result == (3.0, "ProcessGroupGloo", False)
         else:
             assert result[0] == 3.0 and result[2]
+
+
+def detailed(rank: int, world: int, names: str) -> Any:
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel
+
+    torch.set_num_threads(1)
+    os.environ["TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"
+    dist.set_debug_level_from_env()
+    dist.init_process_group(names, timeout=datetime.timedelta(seconds=40))
+    model = DistributedDataParallel(nn.Linear(10, 10))
+    model(torch.full((2, 10), rank + 1.0)).sum().backward()
+    gradient = model.module.weight.grad[0, 0].item()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dist.distributed_c10d._set_pg_timeout(datetime.timedelta(seconds=7))
+    timeout = trimwire.torch.of().timeout.total_seconds()
+    dist.barrier()
+    dist.destroy_process_group()
+    return gradient, timeout
+
+
+@pytest.mark.parametrize("names", ["trimwire", "cuda:gloo,cpu:trimwire"])
+def test_models_train_under_pytorchs_debugging_and_timeouts_can_be_set(names: str) -> None:
+    if not MIXES and "," in names:
+        pytest.skip("SKIPPED: backends in Python can be mixed with others from PyTorch 2.15 on")
+    assert run(detailed, 2, names) == [(3.0, 7.0)] * 2
 
 
 def late(rank: int, world: int, how: str) -> Any:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import _native
+from . import _native, _truncated
 from ._native import Work
 
 if TYPE_CHECKING:
@@ -99,8 +99,23 @@ class Group:
     Tensors are numpy arrays or tensors in the host's memory, contiguous; they are not to be touched before the work has ended. What may be cut may be tensors of a GPU, too (docs/gpu.md).
     """
 
-    def __init__(self, address: str | None = None, *, port: int = 0, paths: int = 16) -> None:
-        self._socket = _native.Socket(address or default_address(), port, paths)
+    def __init__(self, address: str | None = None, *, port: int = 0, paths: int = 16, receive: str = "auto", checksums: str = "filled") -> None:
+        """Listens.
+
+        Args:
+            address: of this host, or several of one family with commas between; None: `default_address()`.
+            port: UDP; 0: a free one.
+            paths: source ports that data leaves by.
+            receive: 'socket'; 'raw', for switches that trim and leave lengths as they were (needs CAP_NET_RAW); 'auto', sockets, and a warning when such packets come.
+            checksums: of data. 'filled', for switches that set them to 0 when they trim; 'zero', for those that leave them alone.
+
+        Raises:
+            ValueError: one of these cannot be; the text names it.
+            TransportError: the system refuses.
+        """
+        self._socket = _native.Socket(address or default_address(), port, paths, "socket" if receive == "auto" else receive, checksums)
+        if receive == "auto":
+            _truncated.warn_when_there_are_some()
         self._group: _native.Group | None = None
         self._numbers = (0, 0)
         self._collectives: Collectives | None = None

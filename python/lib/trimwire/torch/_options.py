@@ -67,6 +67,10 @@ class Options:
     port: int = 0
     #: Source ports that data leaves by: ECMP spreads them over paths.
     paths: int = 16
+    #: How packets are taken: 'socket'; 'raw', for switches that trim and leave lengths as they were (needs CAP_NET_RAW); 'auto', sockets, and a warning when such packets come.
+    receive: str = "auto"
+    #: Of data: 'filled', for switches that set them to 0 when they trim; 'zero', for those that leave them alone.
+    checksums: str = "filled"
     #: HOST:PORT where this process tells its counters in Prometheus' format; None: nowhere.
     metrics: str | None = None
 
@@ -79,6 +83,8 @@ class Options:
     def __post_init__(self) -> None:
         self._one_of("gradients", GRADIENTS)
         self._one_of("codec", CODECS)
+        self._one_of("receive", ("auto", "socket", "raw"))
+        self._one_of("checksums", ("filled", "zero"))
         self._within("planes", 1, PLANES)
         self._within("smallest", 0, None)
         self._within("port", 0, 65_535)
@@ -125,6 +131,8 @@ class Changes(TypedDict, total=False):
     address: str | None
     port: int
     paths: int
+    receive: str
+    checksums: str
     metrics: str | None
 
 

@@ -108,7 +108,7 @@ class Channel:
 
     def _connect(self) -> Group:
         mine, other = ("sender", "receiver") if self._sends else ("receiver", "sender")
-        group = Group(self._arguments["address"], paths=4)
+        group = Group(self._arguments["address"], paths=4, receive=self._arguments["receive"], checksums=self._arguments["checksums"])
         self._group = group
         self._store.set(f"{self._name}/{mine}", group.address)
         # A look at a time: who waits inside the store keeps others out.
@@ -117,7 +117,7 @@ class Channel:
                 raise _Gone
         there = self._store.get(f"{self._name}/{other}").decode()
         addresses = [group.address, there] if self._sends else [there, group.address]
-        options = {name: value for name, value in self._arguments.items() if name != "address"}
+        options = {name: value for name, value in self._arguments.items() if name not in ("address", "receive", "checksums")}
         return group.connect(0 if self._sends else 1, addresses, threads=0, patience=_EVER, **options)
 
     def _wait(self, work: Work) -> None:

@@ -42,7 +42,7 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
 
     chosen = current() if options is None else options
     try:
-        group = Group(chosen.address or default_address(os.environ.get("MASTER_ADDR")), port=chosen.port, paths=chosen.paths)
+        group = Group(chosen.address or default_address(os.environ.get("MASTER_ADDR")), port=chosen.port, paths=chosen.paths, receive=chosen.receive, checksums=chosen.checksums)
         if chosen.metrics is not None:
             _metrics.serve(chosen.metrics)
         own: dict[str, Any] = {
