@@ -185,6 +185,17 @@ pub enum Collective {
         /// Who gets it.
         root: u16,
     },
+    /// From every rank to every rank what it has for it, each directly. Needs [`Options::exact`].
+    AllToAll {
+        /// What this rank has for each, one behind the other by rank; shape: the sum of `to`.
+        input: Memory,
+        /// What each has for this rank, likewise; shape: the sum of `from`.
+        output: Memory,
+        /// Coordinates for each rank.
+        to: Vec<usize>,
+        /// Coordinates from each rank: what its `to` says of this one.
+        from: Vec<usize>,
+    },
     /// The sum over the ranks that are no servers, for all of them, by way of the servers: an all-reduce whose shards belong to these.
     PushPull {
         /// A worker's part, then the sum; at a server, which contributes nothing, `None`.
@@ -363,6 +374,10 @@ impl Communicator {
             Collective::ReduceScatter { input, output } | Collective::AllGather { input, output } => {
                 (input, output)
             }
+            Collective::AllToAll { input, output, .. } => {
+                let here = input.desk().is_none() && output.desk().is_none();
+                return if here { Ok(()) } else { Err(StartError::ElsewhereOperation { number }) };
+            }
             Collective::Broadcast { tensor, .. }
             | Collective::Reduce { tensor, .. }
             | Collective::PushPull { tensor: Some(tensor), .. } => {
@@ -439,6 +454,28 @@ impl Communicator {
                 known(root)?;
                 let trees = trees(tensor.len())?;
                 (plan::reduce(ranks, tensor.len(), root, trees), in_place(Some(tensor)))
+            }
+            Collective::AllToAll { input, output, to, from } => {
+                if !options.exact {
+                    return Err(StartError::Lossy { number });
+                }
+                for (what, lengths) in
+                    [("list of lengths to send", &to), ("list of lengths to receive", &from)]
+                {
+                    if lengths.len() != usize::from(world) {
+                        let (got, expected) = (lengths.len(), usize::from(world));
+                        return Err(StartError::Length { number, what, got, expected, world });
+                    }
+                }
+                length("input", &input, to.iter().sum())?;
+                length("output", &output, from.iter().sum())?;
+                let own = usize::from(rank);
+                if to[own] != from[own] {
+                    let (got, expected) = (from[own], to[own]);
+                    return Err(StartError::Length { number, what: "part for itself", got, expected, world });
+                }
+                like(&input, &output)?;
+                (plan::all_to_all(ranks, &to, &from), apart(input, output))
             }
             Collective::PushPull { tensor, length: coordinates, servers } => {
                 if servers.is_empty() {

@@ -315,6 +315,11 @@ impl Endpoint {
         self.peers.iter_mut().for_each(|peer| peer.retire(below));
     }
 
+    /// From now on, who answers but does not take part is waited for so long.
+    pub fn set_patience(&mut self, patience_ns: u64) {
+        self.config.timeouts.patience_ns = patience_ns;
+    }
+
     /// Takes back a row that is decoded: its memory serves the next one.
     pub fn recycle(&mut self, row: RowReceiver) {
         if self.spent.len() < SPENT {

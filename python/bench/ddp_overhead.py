@@ -30,6 +30,8 @@ def rank(arguments: argparse.Namespace) -> None:
     way = arguments.way
     if way in ("hook", "backend"):
         import trimwire.torch
+
+        trimwire.torch.options(gradients="lossy")
     dist.init_process_group("trimwire" if way == "backend" else "gloo")
     torch.manual_seed(1)
     layers = [layer for _ in range(arguments.layers) for layer in (nn.Linear(arguments.width, arguments.width), nn.ReLU())]

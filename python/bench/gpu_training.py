@@ -82,6 +82,8 @@ def rank(arguments: argparse.Namespace) -> None:
     way, device = arguments.way, arguments.device
     if way.startswith(("hook", "backend")):
         import trimwire.torch
+
+        trimwire.torch.options(gradients="lossy")
     dist.init_process_group("trimwire" if way == "backend" else "gloo")
     torch.manual_seed(1)
     own = model_of(arguments, device)

@@ -48,7 +48,7 @@ def rank(options: argparse.Namespace) -> None:
         import trimwire.torch
 
         law = options.law if options.way.endswith("-adaptive") else None
-        trimwire.torch.options(threads=0, rate_bps=round(options.rate * 1e6), trim_delay=options.trim_delay, adaptive=law)
+        trimwire.torch.options(gradients="lossy", threads=0, rate_bps=round(options.rate * 1e6), trim_delay=options.trim_delay, adaptive=law)
     dist.init_process_group(options.way.split("-")[0])
     number, world = dist.get_rank(), dist.get_world_size()
     with gzip.open(ROOT / "cli/data/digits.csv.gz", "rt") as text:
@@ -199,6 +199,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.way:
         return rank(options)
+    options.output.mkdir(parents=True, exist_ok=True)
     file = options.output / "through-a-switch.csv"
     rows: list[dict[str, str]] = []
     if options.draw:

@@ -222,6 +222,19 @@ impl Group {
         self.start(Collective::AllGather { input, output }, options)
     }
 
+    /// From every rank to every rank its part, bit by bit; `to` and `from` are words of four bytes, by rank.
+    fn all_to_all(
+        &self,
+        input: &Bound<'_, PyAny>,
+        output: &Bound<'_, PyAny>,
+        to: Vec<usize>,
+        from: Vec<usize>,
+        options: OperationOptions,
+    ) -> PyResult<Work> {
+        let (input, output) = both(input, output, true)?;
+        self.start(Collective::AllToAll { input, output, to, from }, options)
+    }
+
     /// One rank's tensor, for all; in place.
     fn broadcast(&self, tensor: &Bound<'_, PyAny>, root: u16, options: OperationOptions) -> PyResult<Work> {
         let tensor = Tensor::import(tensor, "tensor")?.into_memory(options.exact)?;
@@ -307,6 +320,17 @@ impl Group {
         wait(py, answer)
     }
 
+    /// A rank that does not take part is waited for so long.
+    fn set_patience(&self, seconds: f64) -> PyResult<()> {
+        let patience_ns = options::seconds(seconds, "patience")?;
+        let threads = lock(&self.threads);
+        let threads = threads.as_ref().ok_or_else(|| PyRuntimeError::new_err("the group is closed"))?;
+        let sent = threads.commands.send(Command::Patience(patience_ns));
+        sent.map_err(|_| PyRuntimeError::new_err("the network's thread has ended"))?;
+        self.wake.wake();
+        Ok(())
+    }
+
     /// For tests: the network's thread panics.
     fn _panic(&self) {
         if let Some(threads) = &*lock(&self.threads) {
@@ -356,6 +380,7 @@ impl Group {
         let threads = lock(&self.threads);
         let threads = threads.as_ref().ok_or_else(|| PyRuntimeError::new_err("the group is closed"))?;
         let state = Arc::new(State { lossy: !options.exact, ..State::default() });
+        let commands = threads.commands.clone();
         let collective = Box::new(collective);
         let command = Command::Start { collective, options: options.try_into()?, state: Arc::clone(&state) };
         threads
@@ -363,7 +388,7 @@ impl Group {
             .send(command)
             .map_err(|_| PyRuntimeError::new_err("the network's thread has ended"))?;
         self.wake.wake();
-        Ok(Work { state })
+        Ok(Work { state, commands, wake: Arc::clone(&self.wake) })
     }
 }
 

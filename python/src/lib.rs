@@ -4,6 +4,7 @@ mod adaptive;
 mod codec;
 mod dlpack;
 mod group;
+mod outcome;
 mod pinned;
 mod sparse;
 mod transcript;
@@ -35,6 +36,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(sparse::sparse_decode_into, module)?)?;
     module.add_class::<adaptive::Adaptive>()?;
     module.add_class::<transcript::RankTranscript>()?;
+    module.add_class::<outcome::Verdict>()?;
     module.add_class::<group::Socket>()?;
     module.add_class::<group::Group>()?;
     module.add_function(wrap_pyfunction!(group::direct_shards, module)?)?;

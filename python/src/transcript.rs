@@ -64,6 +64,7 @@ pub(crate) fn operation(number: u32, collective: &Collective, options: &Options)
         Collective::AllGather { output, .. } => ("all-gather", output.len()),
         Collective::Broadcast { tensor, .. } => ("broadcast", tensor.len()),
         Collective::Reduce { tensor, .. } => ("reduce", tensor.len()),
+        Collective::AllToAll { input, .. } => ("all-to-all", input.len()),
         Collective::PushPull { length, .. } => ("push-pull", *length),
     };
     OperationRecord::new(number, name, coordinates, options)

@@ -29,7 +29,9 @@ def run(function: Callable[..., Any], world: int, *arguments: Any, timeout: floa
 
     Of `dying` ranks nothing is expected.
     """
-    context = multiprocessing.get_context("spawn")
+    # Ranks are copies of a process that has imported what takes seconds, and has done nothing else.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["numpy", "torch", "torch.distributed", "torch.distributed.fsdp", "torch._dynamo", "trimwire.torch"])
     results = context.Queue()
     port = free_port()
     processes = [

@@ -139,7 +139,7 @@ def test_ranks_with_other_laws_do_not_begin() -> None:
 
 
 def through_the_backend(rank: int, world: int) -> Any:
-    trimwire.torch.options(adaptive="trim-feedback:first=0.2", smallest=1_000)
+    trimwire.torch.options(gradients="lossy", adaptive="trim-feedback:first=0.2", smallest=1_000)
     begin("trimwire")
     group = dist.distributed_c10d._get_default_group()
     model = DistributedDataParallel(net(), bucket_cap_mb=0.1)

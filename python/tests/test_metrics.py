@@ -28,7 +28,7 @@ class Writer:
 
 def measured(rank: int, world: int) -> dict[str, Any]:
     torch.set_num_threads(1)
-    dist.init_process_group("trimwire", timeout=datetime.timedelta(seconds=60))
+    dist.init_process_group("trimwire", timeout=datetime.timedelta(seconds=60), pg_options=trimwire.torch.Options(gradients="lossy"))
     gloo = dist.new_group(backend="gloo")
     hooked = DistributedDataParallel(nn.Linear(300, 300), process_group=gloo)
     hook = trimwire.torch.register(hooked)

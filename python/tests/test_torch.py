@@ -24,7 +24,7 @@ LARGE = 100_000
 
 
 def begin(backend: str = "trimwire", **options: Any) -> None:
-    trimwire.torch.options(**options)
+    trimwire.torch.options(**{"gradients": "lossy", **options})
     dist.init_process_group(backend, timeout=datetime.timedelta(seconds=60))
 
 
@@ -399,7 +399,7 @@ def test_torchrun_starts_all_ranks_again_when_one_is_killed(tmp_path: Any) -> No
 
 def test_errors_name_what_is_wrong() -> None:
     with pytest.raises(TypeError, match="nonsense"):
-        trimwire.torch.options(nonsense=1)
+        trimwire.torch.options(nonsense=1)  # type: ignore[call-arg]
 
 
 def drifting(rank: int, world: int) -> dict[str, Any]:

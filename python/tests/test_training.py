@@ -190,7 +190,7 @@ SCENARIOS: dict[str, Callable[[int, str], Any]] = {
 
 def dies(rank: int, world: int, way: str) -> str:
     torch.set_num_threads(1)
-    trimwire.torch.options(give_up=2.0)
+    trimwire.torch.options(give_up=2.0, gradients="lossy")
     dist.init_process_group("trimwire" if way == "backend" else "gloo", timeout=datetime.timedelta(seconds=60))
     model = DistributedDataParallel(Net())
     if way == "hook":
@@ -215,6 +215,7 @@ def test_a_rank_that_dies_in_training_is_an_error_of_the_backward_pass(way: str)
 def several(rank: int, world: int, names: list[str]) -> dict[str, Any]:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
+    trimwire.torch.options(gradients="lossy")
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=120))
     got: dict[str, Any] = {}
     for name in names:
@@ -263,7 +264,7 @@ def sharded(rank: int, world: int, lossy: bool) -> Any:
     from torch.distributed.device_mesh import init_device_mesh
 
     torch.set_num_threads(1)
-    trimwire.torch.options(lossy_all_gather=lossy, smallest=1_000)
+    trimwire.torch.options(gradients="lossy", lossy_all_gather=lossy, smallest=1_000)
     dist.init_process_group("trimwire", timeout=datetime.timedelta(seconds=120))
     mesh = init_device_mesh("cpu", (world,))
     net = Net()

@@ -120,6 +120,12 @@ pub enum StartError {
         /// The operation.
         number: u32,
     },
+    /// Something that has no lossy form.
+    #[error("operation {number}: an all-to-all moves every bit: it needs `exact`")]
+    Lossy {
+        /// The operation.
+        number: u32,
+    },
     /// A shard cannot be divided into packets.
     #[error("operation {number}, shard {shard}: {reason}")]
     Layout {
@@ -224,4 +230,14 @@ pub enum OperationError {
         /// The operation.
         number: u32,
     },
+}
+
+impl OperationError {
+    /// The rank to blame, as it was numbered in the beginning; `None` where no other rank is.
+    pub fn culprit(&self) -> Option<u16> {
+        match self {
+            Self::Transfer { reason, .. } => Some(reason.blame().0),
+            _ => None,
+        }
+    }
 }

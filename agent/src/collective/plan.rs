@@ -231,6 +231,34 @@ pub(super) fn reduce(ranks: Ranks, length: usize, root: u16, trees: Trees<'_>) -
     plan
 }
 
+/// From each rank to each its part; `to` and `from` are coordinates by rank. A message's shard is its receiver's rank, so that no two that a rank sends have one id.
+pub(super) fn all_to_all(ranks: Ranks, to: &[usize], from: &[usize]) -> Vec<Blueprint> {
+    let range = |lengths: &[usize], rank: u16| {
+        let rank = usize::from(rank);
+        let start = lengths.iter().take(rank).sum::<usize>();
+        start..start + lengths.get(rank).copied().unwrap_or(0)
+    };
+    let mut plan = Vec::new();
+    for other in ranks.others() {
+        let (sent, received) = (range(to, other), range(from, other));
+        if !sent.is_empty() {
+            let (own, to) = (Some(at(Tensor::Input, sent.start)), vec![other]);
+            let phase_out = Phase::ReduceScatter;
+            plan.push(Blueprint { own, to, phase_out, ..Blueprint::new(usize::from(other), &sent) });
+        }
+        if !received.is_empty() {
+            let (write, from) = (Some(at(Tensor::Output, received.start)), vec![other]);
+            plan.push(Blueprint { write, from, ..Blueprint::new(usize::from(ranks.rank), &received) });
+        }
+    }
+    let (kept, place) = (range(to, ranks.rank), range(from, ranks.rank).start);
+    if !kept.is_empty() {
+        let (own, write) = (Some(at(Tensor::Input, kept.start)), Some(at(Tensor::Output, place)));
+        plan.push(Blueprint { own, write, ..Blueprint::new(usize::from(ranks.rank), &kept) });
+    }
+    plan
+}
+
 /// Every rank's shard, for all. The own one comes from the input.
 pub(super) fn all_gather(ranks: Ranks, length: usize, trees: Trees<'_>) -> Vec<Blueprint> {
     let mut plan = Vec::new();
@@ -385,6 +413,28 @@ mod tests {
                 for plan in &plans[servers.len()..] {
                     assert!(tiles(plan, length));
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn from_each_rank_to_each_goes_its_part_however_uneven_the_parts_are() {
+        for world in 1..=6_usize {
+            let part = |from: usize, to: usize| (from * 7 + to * 3) % 5 * 100;
+            let parts = |rank: usize| {
+                let to: Vec<usize> = (0..world).map(|other| part(rank, other)).collect();
+                let from: Vec<usize> = (0..world).map(|other| part(other, rank)).collect();
+                (to, from)
+            };
+            let plans = check(world as u16, "all-to-all", |ranks| {
+                let (to, from) = parts(usize::from(ranks.rank));
+                all_to_all(ranks, &to, &from)
+            });
+            for (rank, plan) in plans.iter().enumerate() {
+                let (to, from) = parts(rank);
+                assert!(tiles(plan, from.iter().sum()));
+                let read: usize = plan.iter().filter(|part| part.own.is_some()).map(|part| part.length).sum();
+                assert_eq!(read, to.iter().sum::<usize>());
             }
         }
     }

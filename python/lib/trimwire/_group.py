@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import _native
+from . import _native, _truncated
 from ._native import Work
 
 if TYPE_CHECKING:
@@ -99,13 +99,30 @@ class Group:
     Tensors are numpy arrays or tensors in the host's memory, contiguous; they are not to be touched before the work has ended. What may be cut may be tensors of a GPU, too (docs/gpu.md).
     """
 
-    def __init__(self, address: str | None = None, *, port: int = 0, paths: int = 16) -> None:
-        self._socket = _native.Socket(address or default_address(), port, paths)
+    def __init__(self, address: str | None = None, *, port: int = 0, paths: int = 16, receive: str = "auto", checksums: str = "filled") -> None:
+        """Listens.
+
+        Args:
+            address: of this host, or several of one family with commas between; None: `default_address()`.
+            port: UDP; 0: a free one.
+            paths: source ports that data leaves by.
+            receive: 'socket'; 'raw', for switches that trim and leave lengths as they were (needs CAP_NET_RAW); 'auto', sockets, and a warning when such packets come.
+            checksums: of data. 'filled', for switches that set them to 0 when they trim; 'zero', for those that leave them alone.
+
+        Raises:
+            ValueError: one of these cannot be; the text names it.
+            TransportError: the system refuses.
+        """
+        self._socket = _native.Socket(address or default_address(), port, paths, "socket" if receive == "auto" else receive, checksums)
+        if receive == "auto":
+            _truncated.warn_when_there_are_some()
         self._group: _native.Group | None = None
         self._numbers = (0, 0)
         self._collectives: Collectives | None = None
         self._first = threading.Lock()
         self._auto = "auto"
+        #: What ranks that have told each other their `mtu`s use.
+        self.agreed_mtu: int | None = None
 
     @property
     def address(self) -> str:
@@ -272,9 +289,27 @@ class Group:
         """The tensor of rank `root`, for all, in place; every bit unless `exact` is False."""
         return self._native_group().broadcast(tensor, root, _OperationOptions(exact, planes=planes, full=full))
 
-    def reduce(self, tensor: Any, root: int = 0, *, average: bool = False, planes: int = DEFAULT_PLANES, full: bool = False) -> Work:
+    def reduce(self, tensor: Any, root: int = 0, *, exact: bool = False, average: bool = False, planes: int = DEFAULT_PLANES, full: bool = False) -> Work:
         """The sum over all ranks, for rank `root`, in place there; the others' tensors stay as they are."""
-        return self._native_group().reduce(tensor, root, _OperationOptions(False, average, planes, full=full))
+        return self._native_group().reduce(tensor, root, _OperationOptions(exact, average, planes, full=full, algorithm="direct" if exact else "auto"))
+
+    def all_to_all(self, input: Any, output: Any, to: Sequence[int], sources: Sequence[int]) -> Work:
+        """From every rank to every rank its part, bit by bit.
+
+        Args:
+            input: what this rank has for each, one behind the other by rank; the bytes of `to`.
+            output: what each has for this rank, likewise; the bytes of `sources`.
+            to: words of four bytes for each rank.
+            sources: words of four bytes from each rank: what its `to` says of this one.
+
+        Raises:
+            TransportError: from `Work.wait`, where the ranks' lists do not fit each other, or a rank fails.
+        """
+        return self._native_group().all_to_all(input, output, list(to), list(sources), _OperationOptions(exact=True))
+
+    def set_patience(self, seconds: float) -> None:
+        """A rank that has not called an operation is waited for so long, from now on."""
+        self._native_group().set_patience(seconds)
 
     def barrier(self) -> Work:
         """Over when every rank has called it."""

@@ -4,7 +4,7 @@ use super::device::take_cause;
 use super::epochs::{Place, Request, Waiting};
 use super::locks::lock;
 use super::totals::Totals;
-use super::work::{Ending, State};
+use super::work::{Ending, Failure, State};
 use crate::transcript::operation;
 use pyo3::prelude::*;
 use std::any::Any;
@@ -15,11 +15,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use trimwire_agent::collective::{
-    Collective, Communicator, Done, Memory, Offloaded, Options, Outcome, OutcomeStats, Task,
+    Collective, Communicator, Done, Memory, Offloaded, OperationError, Options, Outcome, OutcomeStats, Task,
 };
 use trimwire_agent::driver::{Application, Driver, UdpLink};
 use trimwire_agent::endpoint::{Endpoint, Event};
+use trimwire_agent::outcome::TransferError;
 use trimwire_agent::transcript::{Filter, OperationRecord, Written};
+use trimwire_agent::wire::Reason;
 
 /// Without news from anybody for so long, and nothing under way, a group that is closed is gone: whoever's STOP was lost has asked again by then.
 const QUIET_NS: u64 = 250_000_000;
@@ -33,6 +35,10 @@ pub(super) enum Command {
         state: Arc<State>,
     },
     Epoch(Request),
+    /// Who does not take part is waited for so long, ns.
+    Patience(u64),
+    /// Gives up what this is the state of.
+    Cancel(Arc<State>),
     Stop,
     /// For tests: what a defect of this program does.
     Panic,
@@ -87,9 +93,12 @@ impl App {
             totals.took(duration_ns);
         }
         state.end(Ending {
-            error: result.err().map(|error| match output.as_ref().and_then(take_cause) {
-                Some(cause) => format!("{error}: {cause}"),
-                None => error.to_string(),
+            error: result.err().map(|error| Failure {
+                text: match output.as_ref().and_then(take_cause) {
+                    Some(cause) => format!("{error}: {cause}"),
+                    None => format!("{error}{}", hint(&error)),
+                },
+                rank: error.culprit(),
             }),
             stats,
             ended_ns: now_ns,
@@ -99,9 +108,10 @@ impl App {
         let _ = self.leftovers.send(Leftover { state, _memory: (input, output) });
     }
 
-    fn fail(&self, state: Arc<State>, error: String) {
+    fn fail(&self, state: Arc<State>, text: String) {
         self.totals.failed.fetch_add(1, Ordering::Relaxed);
-        state.end(Ending { error: Some(error), stats: OutcomeStats::default(), ended_ns: 0, duration_ns: 0 });
+        let error = Some(Failure { text, rank: None });
+        state.end(Ending { error, stats: OutcomeStats::default(), ended_ns: 0, duration_ns: 0 });
         let _ = self.leftovers.send(Leftover { state, _memory: (None, None) });
     }
 }
@@ -155,6 +165,13 @@ impl Application<()> for App {
                 Command::Epoch(request) => {
                     self.waiting.take(now_ns, request, &mut self.communicator, endpoint);
                 }
+                Command::Patience(patience_ns) => endpoint.set_patience(patience_ns),
+                Command::Cancel(state) => {
+                    let mut pending = self.pending.iter();
+                    if let Some((&number, _)) = pending.find(|(_, other)| Arc::ptr_eq(&other.state, &state)) {
+                        self.communicator.cancel(now_ns, number, endpoint);
+                    }
+                }
                 Command::Stop => {
                     self.stopping = true;
                     self.waiting.fail("the group is closed");
@@ -187,6 +204,21 @@ impl Application<()> for App {
     }
 }
 
+/// Who can find out more, where the network may be at fault.
+fn hint(error: &OperationError) -> &'static str {
+    use TransferError::{Aborted, Silent, Stalled, Unanswered};
+    let OperationError::Transfer { reason, .. } = error else { return "" };
+    match reason {
+        Silent { .. }
+        | Stalled { .. }
+        | Unanswered { .. }
+        | Aborted { reason: Reason::Lost | Reason::Stalled, .. } => {
+            " (if that rank runs: `trimwire-agent doctor --peer ITS_HOST` tells what the network lets through)"
+        }
+        _ => "",
+    }
+}
+
 pub(super) fn run(mut driver: Driver<UdpLink>, mut app: App, recorded: &Mutex<Option<Written>>) {
     // Whoever waits is told of a defect of this program, too, rather than left to wait.
     let ended = catch_unwind(AssertUnwindSafe(|| driver.run(u64::MAX, &mut app)));
@@ -214,7 +246,7 @@ pub(super) fn run(mut driver: Driver<UdpLink>, mut app: App, recorded: &Mutex<Op
             Command::Start { state, .. } => app.fail(state, error.clone()),
             Command::Stop => break,
             // Who waits for an answer hears that there is none.
-            Command::Epoch(_) | Command::Panic => {}
+            Command::Epoch(_) | Command::Patience(_) | Command::Cancel(_) | Command::Panic => {}
         }
     }
     *lock(recorded) = app.filter.finish();

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Mutex;
 use trimwire_agent::driver::interfaces::{describe, interfaces, select};
-use trimwire_agent::driver::{Link as _, UdpConfig, UdpLink};
+use trimwire_agent::driver::{Checksums, Link as _, Receive, UdpConfig, UdpLink};
 
 pub(super) fn failed(error: impl std::fmt::Display) -> PyErr {
     TransportError::new_err(error.to_string())
@@ -54,15 +54,33 @@ pub(crate) struct Socket {
 #[pymethods]
 impl Socket {
     /// Listens on an address, or on several of one family with commas between; port 0 is a free one.
+    ///
+    /// `receive` is 'socket' or 'raw', which takes packets that are shorter than their headers say; `checksums`, of DATA, is 'filled' or 'zero'.
     #[new]
-    fn new(ip: &str, port: u16, paths: u16) -> PyResult<Self> {
+    fn new(ip: &str, port: u16, paths: u16, receive: &str, checksums: &str) -> PyResult<Self> {
+        let receive = match receive {
+            "socket" => Receive::Socket,
+            "raw" => Receive::Raw,
+            other => {
+                let text = format!("receive: '{other}'; valid are 'socket', 'raw'");
+                return Err(PyValueError::new_err(text));
+            }
+        };
+        let checksums = match checksums {
+            "filled" => Checksums::Filled,
+            "zero" => Checksums::Zero,
+            other => {
+                let text = format!("checksums: '{other}'; valid are 'filled', 'zero'");
+                return Err(PyValueError::new_err(text));
+            }
+        };
         let parse = |ip: &str| {
             ip.trim().parse().map_err(|_| PyValueError::new_err(format!("address: '{ip}' is no IP address")))
         };
         let addresses: Vec<IpAddr> = ip.split(',').map(parse).collect::<PyResult<_>>()?;
         let config = UdpConfig::on(&addresses, port)
             .map_err(|error| PyValueError::new_err(format!("address: {error}")))?;
-        let config = UdpConfig { data_sockets: paths, ..config };
+        let config = UdpConfig { data_sockets: paths, receive, checksums, ..config };
         let link = UdpLink::open(config).map_err(failed)?;
         let (address, mtu) = (link.local_address(), link.mtu());
         Ok(Self { link: Mutex::new(Some(link)), address, addresses, mtu })

@@ -1,19 +1,29 @@
 //! Handles of operations, to wait for.
 
 use super::locks::lock;
+use super::network::Command;
 use super::options::seconds;
 use crate::TransportError;
 use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use trimwire_agent::collective::OutcomeStats;
+use trimwire_agent::driver::Wake;
+
+/// Why an operation failed, and which rank is to blame where one is.
+#[derive(Debug, Clone)]
+pub(super) struct Failure {
+    pub(super) text: String,
+    pub(super) rank: Option<u16>,
+}
 
 /// How an operation ended.
 #[derive(Debug, Clone)]
 pub(super) struct Ending {
-    pub(super) error: Option<String>,
+    pub(super) error: Option<Failure>,
     pub(super) stats: OutcomeStats,
     /// On the network's thread's clock.
     pub(super) ended_ns: u64,
@@ -40,6 +50,8 @@ impl State {
 #[pyclass(frozen, module = "trimwire._native")]
 pub(crate) struct Work {
     pub(super) state: Arc<State>,
+    pub(super) commands: Sender<Command>,
+    pub(super) wake: Arc<Wake>,
 }
 
 /// A wait is interrupted so often to see whether the user has pressed Ctrl-C.
@@ -69,7 +81,7 @@ impl Work {
                 waited.unwrap_or_else(PoisonError::into_inner).0.clone()
             });
             if let Some(Ending { error, .. }) = ending {
-                return error.map_or(Ok(()), |error| Err(TransportError::new_err(error)));
+                return error.map_or(Ok(()), |error| Err(TransportError::new_err(error.text)));
             }
             py.check_signals()?;
             if end.is_some_and(|end| end <= Instant::now()) {
@@ -81,7 +93,18 @@ impl Work {
 
     /// Why it failed; `None` where it did not, or is not over.
     fn error(&self) -> Option<String> {
-        lock(&self.state.ending).as_ref()?.error.clone()
+        Some(lock(&self.state.ending).as_ref()?.error.as_ref()?.text.clone())
+    }
+
+    /// The rank to blame for its failure, as in the beginning; `None` where there is none.
+    fn culprit(&self) -> Option<u16> {
+        lock(&self.state.ending).as_ref()?.error.as_ref()?.rank
+    }
+
+    /// Gives it up here, and tells the other ranks, who fail; nothing where it is over.
+    fn cancel(&self) {
+        let _ = self.commands.send(Command::Cancel(Arc::clone(&self.state)));
+        self.wake.wake();
     }
 
     /// How its packets fared, once it is over.

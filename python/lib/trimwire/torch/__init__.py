@@ -15,15 +15,40 @@ Without a network:
     trimwire.torch.register(model, simulate=trimwire.torch.Simulation(trim_rate=0.25))
 """
 
-from ._backend import BACKEND, ProcessGroupTrimwire, options
+from ._backend import BACKEND, of
 from ._epochs import shrink
+from ._errors import CollectiveError
 from ._hook import Hook, register
+from ._options import Options, options
 from ._plan import Plan
 from ._profile import Profile, profile
 from ._rendezvous import connect
 from ._resync import Resync
 from ._scalars import Scalars
 from ._simulated import SimulatedHook, Simulation
+from ._state import TrimwireState, trimwire_hook
 from ._trace import Trace, Traced, trace
 
-__all__ = ["BACKEND", "Hook", "Plan", "ProcessGroupTrimwire", "Profile", "Resync", "Scalars", "SimulatedHook", "Simulation", "Trace", "Traced", "connect", "options", "profile", "register", "shrink", "trace"]
+__all__ = [
+    "BACKEND",
+    "CollectiveError",
+    "Hook",
+    "Options",
+    "Plan",
+    "Profile",
+    "Resync",
+    "Scalars",
+    "SimulatedHook",
+    "Simulation",
+    "Trace",
+    "Traced",
+    "TrimwireState",
+    "connect",
+    "of",
+    "options",
+    "profile",
+    "register",
+    "shrink",
+    "trace",
+    "trimwire_hook",
+]

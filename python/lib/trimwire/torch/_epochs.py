@@ -19,9 +19,10 @@ def shrink(exclude: Sequence[int] = ()) -> Epoch:
 
     Process groups of the ranks that are left need the launcher's store (`new_group`); this does not.
     """
-    before = dist.group.WORLD
-    if not isinstance(before, _backend.ProcessGroupTrimwire):
-        raise RuntimeError(f"the default process group is {before!r}; init_process_group('{_backend.BACKEND}') makes one that can shrink")
+    try:
+        before = _backend.of(None)
+    except TypeError as error:
+        raise RuntimeError(f"{error}; init_process_group('{_backend.BACKEND}') makes one that can shrink") from None
     epoch = before.native.shrink(exclude)
     before.hand_over()
     dist.destroy_process_group()

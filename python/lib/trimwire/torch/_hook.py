@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import threading
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -13,12 +14,19 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import record_function
 
 from .._adaptive import Adaptive
-from .._group import DEFAULT_PLANES, Group, Work
+from .._group import Group, Work
 from ._device import Coder, on_host
+from ._errors import CollectiveError
 from ._future import Promise, until_done
+from ._memory import length, padded, words
+from ._operations import FLOATS
+from ._options import Changes, Options, changed, current
 from ._plan import Plan, Treatment
-from ._rendezvous import connect
+from ._rendezvous import connect, decline
 from ._simulated import SimulatedHook, Simulation
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _CLASSES = 8
 
@@ -29,17 +37,15 @@ class Hook:
     def __init__(
         self,
         group: Group,
+        options: Options,
         *,
-        planes: int = DEFAULT_PLANES,
-        consistent: bool = False,
-        adaptive: Adaptive | None = None,
         plan: Plan | None = None,
         names: dict[torch.nn.Parameter, str] | None = None,
-        codec: str = "auto",
     ) -> None:
-        self.group, self.planes, self.consistent = group, planes, consistent
-        self.adaptive, self._plan, self._names = adaptive, plan, names or {}
-        self._coder = Coder(group, codec)
+        self.group, self.planes, self.consistent = group, options.planes, options.consistent
+        self.adaptive = None if options.adaptive is None else Adaptive(options.adaptive, options.planes)
+        self._plan, self._names = plan, names or {}
+        self._coder = Coder(group, options.codec)
         self._buckets = 1
         self._lock = threading.Lock()
         #: Operations of this step, how many of its buckets are not over, and whether its last one has begun.
@@ -49,11 +55,12 @@ class Hook:
     def average(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
         """The mean of a bucket (torch.distributed.GradBucket) over the ranks, in place."""
         with record_function(f"trimwire::bucket {bucket.index()}") as whole:
-            return until_done(whole, self._begin(bucket))
+            return until_done(whole, self.begin(bucket.buffer(), bucket.index(), bucket.is_last(), bucket))
 
-    def _begin(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
-        tensor: torch.Tensor = bucket.buffer()
-        index: int = bucket.index()
+    def begin(self, tensor: torch.Tensor, index: int, last: bool, bucket: Any = None) -> torch.futures.Future[torch.Tensor]:
+        """The mean of a tensor over the ranks, in place: bucket `index` of a step, or this rank's part of it."""
+        if tensor.dtype not in FLOATS:
+            return self._exactly(tensor, index)
         self._buckets = max(self._buckets, index + 1)
         # Buckets come from the last layers to the first, which the next forward pass needs first.
         layer_class = (_CLASSES - 1) * (self._buckets - 1 - index) // max(self._buckets - 1, 1)
@@ -67,7 +74,7 @@ class Hook:
                 self.adaptive.hear()
             planes, pace = self.adaptive.planes, self.adaptive.pace
         pieces = [(0, flat.numel(), Treatment(planes, full=False))]
-        if self._plan is not None:
+        if self._plan is not None and bucket is not None:
             pieces = self._plan.pieces(bucket, self._names)
         works = [
             all_reduce(
@@ -85,7 +92,7 @@ class Hook:
         ]
         with self._lock:
             self._works += works
-            self._open, self._last = self._open + len(works), bucket.is_last()
+            self._open, self._last = self._open + len(works), last
         promise = Promise([tensor])
         left = len(works)
 
@@ -105,7 +112,7 @@ class Hook:
             if not bucket_over:
                 return
             if error is not None:
-                promise.fail(RuntimeError(f"bucket {index}: {error}"))
+                promise.fail(CollectiveError(f"bucket {index}: {error}", rank=next((rank for work in works if (rank := work.culprit()) is not None), None)))
                 return
             try:
                 if flat is not tensor:
@@ -117,6 +124,24 @@ class Hook:
 
         for work in works:
             work.then(over)
+        return promise.future
+
+    def _exactly(self, tensor: torch.Tensor, index: int) -> torch.futures.Future[torch.Tensor]:
+        """Of what the codec does not know, as float64: everybody gets everything, and takes the mean by itself."""
+        own = tensor.detach().cpu().contiguous().view(-1)
+        everything = torch.empty(self.group.world * padded(length(own)), dtype=torch.uint8)
+        work = self.group.all_gather(words(own).clone(), everything)
+        promise = Promise([tensor])
+
+        def over() -> None:
+            if (error := work.error()) is not None:
+                promise.fail(CollectiveError(f"bucket {index}: {error}", rank=work.culprit()))
+                return
+            parts = everything.view(self.group.world, -1)[:, : length(own)].contiguous().view(-1).view(own.dtype)
+            tensor.copy_(parts.view(self.group.world, -1).mean(0).view(tensor.shape))
+            promise.fulfil(tensor)
+
+        work.then(over)
         return promise.future
 
     def _end_step(self, error: str | None) -> None:
@@ -156,35 +181,50 @@ def _average(hook, bucket):  # type: ignore[no-untyped-def]
 def register(
     model: DistributedDataParallel,
     *,
-    planes: int = DEFAULT_PLANES,
-    consistent: bool = False,
-    adaptive: str | None = None,
     plan: str | os.PathLike[str] | None = None,
     fallback: bool = False,
     store: dist.Store | None = None,
     simulate: Simulation | None = None,
-    codec: str = "auto",
-    **arguments: Any,
+    options: Options | None = None,
+    **changes: Unpack[Changes],
 ) -> Hook | SimulatedHook | None:
     """Has `model` average its gradients through Trimwire. Its process group, of whatever backend, does everything else.
 
-    With `fallback`, a transport that cannot start is a warning, and gradients go the ordinary way (gives None); otherwise it is an error. Where some ranks can
-    start and others cannot, all of them do the same. Further arguments are those of `trimwire.Group.connect`.
-
-    With `adaptive`, a law (`netsense`, `da2`, `trim-feedback:budget_ms=20`, …; docs/planner.md) says after every step with how many planes, up to `planes`, the next one is sent;
-    its state is in the hook's `state_dict()`. With `plan`, a file of `trimwire plan --json`, tensors are sent as it says; one that was made for another model is refused.
-
     Buckets on a GPU are encoded and decoded there, in Triton's kernels (docs/gpu.md); `codec="host"` has the host do it.
 
-    With `simulate` nothing of that: gradients go through the model's own group, and lose on their way what packets would lose in such a network.
+    Args:
+        model: whose gradients may be trimmed.
+        plan: a file of `trimwire plan --json`: tensors are sent as it says. One that was made for another model is refused.
+        fallback: a transport that cannot start is a warning, and gradients go the ordinary way, at all ranks alike.
+        store: where ranks learn each other's addresses; the process group's by default.
+        simulate: gradients go through the model's own group, and lose on their way what packets would lose in such a network.
+        options: how the group works; those of `trimwire.torch.options` by default.
+        changes: some of `Options`, of `adaptive` for instance: a rate algorithm says after every step with how many planes the next one is sent. Its state is in the hook's `state_dict()`.
+
+    Returns:
+        The hook; None where the transport cannot start and `fallback` is given.
+
+    Raises:
+        RuntimeError: the transport cannot start at a rank, which is named.
+        TypeError: there is no such option; the text names the nearest.
+        ValueError: an option has a value that it cannot have, or two of `plan`, `simulate` and `adaptive` are given.
     """
     process_group = model.process_group
-    given = [name for name, value in (("adaptive", adaptive), ("plan", plan), ("simulate", simulate)) if value is not None]
+    try:
+        chosen = changed(current() if options is None else options, dict(changes))
+    except ValueError as error:
+        # Perhaps of this rank alone, and the others wait.
+        if simulate is not None or not dist.is_initialized():
+            raise
+        agree_to_start(process_group, error, fallback=fallback, store=store)
+        return None
+    given = [name for name, value in (("adaptive", chosen.adaptive), ("plan", plan), ("simulate", simulate)) if value is not None]
     if len(given) > 1:
         raise ValueError(f"{given[0]} and {given[1]}: one of them says what is sent, give the other up")
     # What is wrong with these is the same at all ranks, and an error of its own.
-    law = None if adaptive is None else Adaptive(adaptive, planes)
-    made = None if plan is None else Plan(plan, planes)
+    if chosen.adaptive is not None:
+        Adaptive(chosen.adaptive, chosen.planes)
+    made = None if plan is None else Plan(plan, chosen.planes)
     named = dict(model.module.named_parameters())
     if made is not None:
         made.check(named)
@@ -192,31 +232,67 @@ def register(
         simulated = SimulatedHook(process_group, simulate)
         model.register_comm_hook(simulated, _average)
         return simulated
+    group = agree_to_start(process_group, chosen, fallback=fallback, store=store, plan=None if made is None else made.digest)
+    if group is None:
+        return None
+    hook = Hook(group, chosen, plan=made, names={parameter: name for name, parameter in named.items()})
+    model.register_comm_hook(hook, _average)
+    return hook
+
+
+def agree_to_start(process_group: dist.ProcessGroup, options: Options | ValueError, *, fallback: bool, store: dist.Store | None = None, plan: str | None = None, ranks: list[int] | None = None) -> Group | None:
+    """A group of the ranks of `process_group`, or of some of them, where it can start at all ranks; None where it cannot and need not.
+
+    Args:
+        process_group: all of its ranks call this.
+        options: how the group works; or why this rank cannot tell.
+        fallback: it need not start.
+        store: the process group's by default.
+        plan: as `connect`.
+        ranks: of the process group, those that this rank's group is of; all by default. Each rank is in one such group.
+
+    Raises:
+        RuntimeError: it cannot start, and has to.
+    """
     rank, world = dist.get_rank(process_group), dist.get_world_size(process_group)
-    if law is not None:
-        arguments.setdefault("rate_law", law.rate_law)
+    members = list(range(world)) if ranks is None else ranks
     shared = store if store is not None else _store(process_group)
+    shared = dist.PrefixStore("-".join(map(str, members[:1])), shared)
+    timeout = _timeout(process_group)
     group: Group | None = None
     problem: str | None = None
     try:
-        group = connect(shared, rank, world, timeout=dist.default_pg_timeout, planes=planes, adaptive=adaptive, plan=None if made is None else made.digest, codec=codec, consistent=consistent, **arguments)
+        if isinstance(options, ValueError):
+            decline(shared, members.index(rank), len(members), timeout, options)
+            raise options
+        group = connect(shared, members.index(rank), len(members), timeout=timeout, options=options, plan=plan)
     except Exception as error:  # Of whatever kind: the others have to hear of it.
         problem = f"rank {rank}: {type(error).__name__}: {error}"
     problems: list[str | None] = [None] * world
     dist.all_gather_object(problems, problem, group=process_group)
     said = [text for text in problems if text is not None]
-    if said or group is None:
-        if group is not None:
-            group.close()
-        text = "trimwire cannot start: " + "; ".join(said)
-        if not fallback:
-            raise RuntimeError(text)
-        warnings.warn(f"{text}; gradients go through {dist.get_backend(process_group)}", RuntimeWarning, stacklevel=2)
-        return None
-    names = {parameter: name for name, parameter in named.items()}
-    hook = Hook(group, planes=planes, consistent=consistent, adaptive=law, plan=made, names=names, codec=codec)
-    model.register_comm_hook(hook, _average)
-    return hook
+    if not said:
+        return group
+    if group is not None:
+        group.close()
+    text = "trimwire cannot start: " + "; ".join(said)
+    if not fallback:
+        raise RuntimeError(text)
+    warnings.warn(f"{text}; gradients go through {dist.get_backend(process_group)}", RuntimeWarning, stacklevel=3)
+    return None
+
+
+def _timeout(process_group: dist.ProcessGroup) -> datetime.timedelta:
+    """That of a group, where its backend tells it."""
+    for device in ("cpu", "cuda"):
+        try:
+            found = process_group._get_backend(torch.device(device)).options._timeout
+        except (RuntimeError, AttributeError):
+            continue
+        if isinstance(found, datetime.timedelta):
+            return found
+    default: datetime.timedelta = dist.default_pg_timeout
+    return default
 
 
 _registered = 0

@@ -6,45 +6,154 @@ import datetime
 import json
 import os
 import secrets
+import time
+from collections.abc import Callable
 from typing import Any
 
 import torch.distributed as dist
 
 from .._group import Group, default_address
 from ._device import codec_of
+from ._options import Options
 
-_AGREED = ("version", "planes", "adaptive", "plan")
+_AGREED = ("version", "planes", "gradients", "consistent", "adaptive", "plan")
 
 
-def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timedelta, planes: int, record: str | None = None, apart: bool = False, adaptive: str | None = None, plan: str | None = None, codec: str = "auto", consistent: bool = False, **arguments: Any) -> Group:
-    """A group of all ranks that share `store` (a torch.distributed.Store, or a PrefixStore for each group).
+def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timedelta, options: Options | None = None, apart: bool = False, plan: str | None = None, rate_law: str | None = None) -> Group:
+    """A group of all ranks that share `store`.
 
-    Rank 0 draws the seed of the rotations, unless it is given. Ranks that would not understand each other, or have other laws (`adaptive`) or plans (`plan`, a digest), are told so. Where some code tensors with kernels on GPUs (`codec`), all send directly; `consistent` replicas
-    need all of them to code alike. A transcript (`record`) that is to be kept `apart` from other groups' has
-    the seed in its name.
+    Rank 0 draws the seed of the rotations. Where some code tensors with kernels on GPUs, all send directly.
+
+    Args:
+        store: a torch.distributed.Store; a PrefixStore for each group.
+        rank: this rank of the group.
+        world: how many there are.
+        timeout: the others have to be there after so long.
+        options: how the group works; those of `trimwire.torch.options` by default.
+        apart: the transcript gets the seed in its name, so that groups have files of their own.
+        plan: a digest of the plan, which all ranks have to have.
+        rate_law: the rate algorithm of the endpoint.
+
+    Raises:
+        RuntimeError: a rank cannot start, as it has said, or they differ in what they have to agree on.
     """
-    from .. import __version__
+    from .. import __version__, _adaptive, _metrics
+    from ._options import current
 
-    store.set_timeout(timeout)
-    group = Group(os.environ.get("TRIMWIRE_ADDRESS") or default_address(os.environ.get("MASTER_ADDR")))
-    own: dict[str, Any] = {"address": group.address, "version": __version__, "planes": planes, "adaptive": adaptive, "plan": plan, "codec": codec_of(codec), "mtu": group.mtu}
+    chosen = current() if options is None else options
+    try:
+        group = Group(chosen.address or default_address(os.environ.get("MASTER_ADDR")), port=chosen.port, paths=chosen.paths, receive=chosen.receive, checksums=chosen.checksums)
+        if chosen.metrics is not None:
+            _metrics.serve(chosen.metrics)
+        own: dict[str, Any] = {
+            "address": group.address,
+            "version": __version__,
+            "planes": chosen.planes,
+            "gradients": chosen.gradients,
+            "consistent": chosen.consistent,
+            "adaptive": chosen.adaptive,
+            "plan": plan,
+            "codec": codec_of(chosen.codec),
+            "mtu": group.mtu,
+        }
+    except Exception as error:
+        decline(store, rank, world, timeout, error)
+        raise
     if rank == 0:
-        own["seed"] = arguments.get("seed", secrets.randbits(63))
-    store.set(f"trimwire/{rank}", json.dumps(own))
-    others = [json.loads(store.get(f"trimwire/{other}")) for other in range(world)]
+        own["seed"] = secrets.randbits(63)
+    others = _exchange(store, rank, world, own, timeout)
+    for other, said in enumerate(others):
+        if "error" in said:
+            raise RuntimeError(f"rank {other} of the group cannot start: {said['error']}")
     for other, said in enumerate(others):
         for what in _AGREED:
             if said[what] != others[0][what]:
                 raise RuntimeError(f"rank {other} has {what} {said[what]}, rank 0 {others[0][what]}: they have to be the same")
-        if consistent and said["codec"] != others[0]["codec"]:
+        if chosen.consistent and said["codec"] != others[0]["codec"]:
             raise RuntimeError(
                 f"rank {other} codes with {said['codec']}, rank 0 with {others[0]['codec']}: consistent replicas need all ranks to code alike, on GPUs or on hosts (codec='host')"
             )
-    arguments["seed"] = others[0]["seed"]
-    # Packets fit the smallest interface of all.
-    arguments.setdefault("mtu", min((said["mtu"] for said in others if said["mtu"] is not None), default=None))
+    seed: int = others[0]["seed"]
+    record = chosen.record
     if record is not None and apart:
-        record = f"{record}-{arguments['seed']:016x}"
+        record = f"{record}-{seed:016x}"
     if any(said["codec"] == "triton" for said in others):
         group.send_directly()
-    return group.connect(rank, [said["address"] for said in others], record=record, **arguments)
+    if rate_law is None:
+        rate_law = "dctcp" if chosen.adaptive is None else _adaptive.Adaptive(chosen.adaptive, chosen.planes).rate_law
+    # Packets fit the smallest interface of all.
+    group.agreed_mtu = min((said["mtu"] for said in others if said["mtu"] is not None), default=None)
+    return group.connect(
+        rank,
+        [said["address"] for said in others],
+        seed=seed,
+        record=record,
+        mtu=group.agreed_mtu,
+        key=chosen.key,
+        rate_bps=chosen.rate_bps,
+        trim_delay=chosen.trim_delay,
+        threads=chosen.threads,
+        give_up=chosen.give_up,
+        patience=chosen.patience or max(float(timeout.total_seconds()), 0.001),
+        rate_law=rate_law,
+    )
+
+
+def decline(store: dist.Store, rank: int, world: int, timeout: datetime.timedelta, error: Exception) -> None:
+    """Tells the others that this rank does not come, for which they would wait."""
+    _exchange(store, rank, world, {"error": f"{type(error).__name__}: {error}"}, timeout)
+
+
+def _exchange(store: dist.Store, rank: int, world: int, own: dict[str, Any], timeout: datetime.timedelta) -> list[dict[str, Any]]:
+    """What every rank says, by rank.
+
+    A launcher may keep its store when it starts ranks again, and with it what ranks said that are gone. So rank 0 makes a list of what is there, every rank looks whether it is in it as it is
+    now, and the list counts once all of them have found themselves.
+
+    Raises:
+        RuntimeError: a rank has not come in time.
+    """
+    end = time.monotonic() + float(timeout.total_seconds())
+    mine = {"nonce": secrets.token_hex(8), **own}
+    store.set(f"trimwire/rank/{rank}", json.dumps(mine))
+    while True:
+        if rank == 0:
+            keys = [f"trimwire/rank/{other}" for other in range(world)]
+            _until(lambda: store.check(keys), end, lambda: _absent(store, keys))
+            said = [store.get(key) for key in keys]
+            number = secrets.token_hex(8)
+            store.set("trimwire/list", json.dumps({"number": number, "ranks": [json.loads(one) for one in said]}))
+            found = [f"trimwire/found/{number}/{other}" for other in range(1, world)]
+            _until(lambda: not found or store.check(found) or [store.get(key) for key in keys] != said, end, lambda: _absent(store, found, 1))
+            if found and not store.check(found):
+                continue
+            store.set(f"trimwire/begin/{number}", b"1")
+            return [json.loads(one) for one in said]
+        _until(lambda: store.check(["trimwire/list"]), end, lambda: "rank 0")
+        whole = store.get("trimwire/list")
+        listed = json.loads(whole)
+        number = listed["number"]
+        if len(listed["ranks"]) == world and listed["ranks"][rank] == mine:
+            store.set(f"trimwire/found/{number}/{rank}", b"1")
+            begin = [f"trimwire/begin/{number}"]
+            _until(lambda: store.check(begin) or store.get("trimwire/list") != whole, end, lambda: "another rank")
+            if store.check(begin):
+                ranks: list[dict[str, Any]] = listed["ranks"]
+                return ranks
+        else:
+            _until(lambda: store.get("trimwire/list") != whole, end, lambda: "rank 0")
+
+
+def _absent(store: dist.Store, keys: list[str], first: int = 0) -> str:
+    absent = [str(nth) for nth, key in enumerate(keys, first) if not store.check([key])]
+    return f"rank{'s' if len(absent) > 1 else ''} {', '.join(absent)}"
+
+
+def _until(is_so: Callable[[], bool], end: float, who: Callable[[], str]) -> None:
+    """Looks again and again: who waits inside a store keeps this process' other threads out of it."""
+    pause = 0.002
+    while not is_so():
+        if time.monotonic() > end:
+            raise RuntimeError(f"{who()} of the group did not come in time: all ranks have to make it, within its timeout")
+        time.sleep(pause)
+        pause = min(1.5 * pause, 0.2)

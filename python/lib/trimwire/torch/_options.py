@@ -1,0 +1,235 @@
+"""How groups and hooks work: one list of options, for keywords, environment variables and the documentation's table."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import difflib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import torch.distributed as dist
+
+from .._group import DEFAULT_PLANES
+from .._native import PLANES
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+GRADIENTS = ("exact", "lossy")
+CODECS = ("auto", "host", "triton")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a group works. Each option has an environment variable, `TRIMWIRE_` and its name in capitals.
+
+    Raises:
+        ValueError: an option has a value that it cannot have; the text names both, and what is valid.
+    """
+
+    #: 'exact': every bit of every result is right. 'lossy': sums and means of float32, float16 and bfloat16 tensors of `smallest` elements and more may be trimmed.
+    gradients: str = "exact"
+    #: Planes sent of each coordinate that may be trimmed, 1 to 10; nine are two bytes.
+    planes: int = DEFAULT_PLANES
+    #: Sums of fewer elements are exact, whatever `gradients` says: losses, norms and counters.
+    smallest: int = 16_384
+    #: Every rank decodes at the precision of the one that got least, so that replicas keep the same bits.
+    consistent: bool = False
+    #: With 'lossy', gradients that are scattered (FSDP) may be trimmed.
+    lossy_reduce_scatter: bool = True
+    #: With 'lossy', parameters that are gathered (FSDP) may be trimmed. Checkpoints that are gathered are, too.
+    lossy_all_gather: bool = False
+    #: Bits a second that a rank sends at most; None: the interface's speed.
+    rate_bps: int | None = None
+    #: Seconds that a queue takes from which switches trim: the fabric file's least `shallow_at` over the line's rate. None: 20 µs.
+    trim_delay: float | None = None
+    #: Threads that encode and decode; None: the processors of this process but one, at most 4.
+    threads: int | None = None
+    #: A rank that answers nothing for so many seconds is given up.
+    give_up: float = 10.0
+    #: A rank that answers, but does not take part in an operation, is waited for so many seconds; None: the group's timeout.
+    patience: float | None = None
+    #: 32 bytes, a secret of the job: packets are sealed. As an environment variable: 64 hexadecimal digits.
+    key: bytes | None = None
+    #: A rate algorithm that says with how many planes, up to `planes`, the next step's sums are sent (docs/planner.md).
+    adaptive: str | None = None
+    #: Who codes what may be trimmed: 'auto', Triton's kernels for tensors of a GPU; 'host', the host for all; 'triton', kernels for all.
+    codec: str = "auto"
+    #: A file that what arrives of every packet is written into (docs/transcript.md); `{rank}` is replaced, else `.RANK` appended.
+    record: str | None = None
+    #: Addresses that this rank listens on, with commas between; None: what TRIMWIRE_SOCKET_IFNAME selects, or what reaches MASTER_ADDR.
+    address: str | None = None
+    #: The first UDP port that this rank listens on; 0: a free one.
+    port: int = 0
+    #: Source ports that data leaves by: ECMP spreads them over paths.
+    paths: int = 16
+    #: How packets are taken: 'socket'; 'raw', for switches that trim and leave lengths as they were (needs CAP_NET_RAW); 'auto', sockets, and a warning when such packets come.
+    receive: str = "auto"
+    #: Of data: 'filled', for switches that set them to 0 when they trim; 'zero', for those that leave them alone.
+    checksums: str = "filled"
+    #: HOST:PORT where this process tells its counters in Prometheus' format; None: nowhere.
+    metrics: str | None = None
+
+    @property
+    def _timeout(self) -> datetime.timedelta:
+        """What device meshes take a group's timeout from; who makes a group itself says `timeout=`."""
+        default: datetime.timedelta = dist.default_pg_timeout
+        return default
+
+    def __post_init__(self) -> None:
+        self._one_of("gradients", GRADIENTS)
+        self._one_of("codec", CODECS)
+        self._one_of("receive", ("auto", "socket", "raw"))
+        self._one_of("checksums", ("filled", "zero"))
+        self._within("planes", 1, PLANES)
+        self._within("smallest", 0, None)
+        self._within("port", 0, 65_535)
+        self._within("paths", 1, 256)
+        self._within("rate_bps", 1, None)
+        self._within("threads", 0, None)
+        for name in ("give_up", "patience", "trim_delay"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"{name}: {value!r}; valid are seconds above 0")
+        if self.key is not None and len(self.key) != 32:
+            raise ValueError(f"key: {len(self.key)} bytes; valid are 32")
+
+    def _one_of(self, name: str, valid: tuple[str, ...]) -> None:
+        if getattr(self, name) not in valid:
+            raise ValueError(f"{name}: {getattr(self, name)!r}; valid are {', '.join(map(repr, valid))}")
+
+    def _within(self, name: str, least: int, most: int | None) -> None:
+        value = getattr(self, name)
+        if value is None:
+            return
+        if not isinstance(value, int) or value < least or (most is not None and value > most):
+            raise ValueError(f"{name}: {value!r}; valid are whole numbers from {least} {'on' if most is None else f'to {most}'}")
+
+
+class Changes(TypedDict, total=False):
+    """The same, as keywords of which each may be left out: for editors and type checkers."""
+
+    gradients: str
+    planes: int
+    smallest: int
+    consistent: bool
+    lossy_reduce_scatter: bool
+    lossy_all_gather: bool
+    rate_bps: int | None
+    trim_delay: float | None
+    threads: int | None
+    give_up: float
+    patience: float | None
+    key: bytes | None
+    adaptive: str | None
+    codec: str
+    record: str | None
+    address: str | None
+    port: int
+    paths: int
+    receive: str
+    checksums: str
+    metrics: str | None
+
+
+_FIELDS = {field.name: field for field in dataclasses.fields(Options)}
+
+
+def changed(before: Options, changes: dict[str, Any]) -> Options:
+    """Options with some of them changed.
+
+    Raises:
+        TypeError: there is no such option; the text names the nearest.
+        ValueError: as `Options`.
+    """
+    for name in changes:
+        if name not in _FIELDS:
+            near = difflib.get_close_matches(name, _FIELDS, 1)
+            hint = f" ({near[0]} is one)" if near else ""
+            raise TypeError(f"{name!r} is no option{hint}; there are {', '.join(_FIELDS)}")
+    return dataclasses.replace(before, **changes)
+
+
+def from_environment(environment: dict[str, str] | os._Environ[str] = os.environ) -> Options:
+    """The defaults, changed by TRIMWIRE_ variables.
+
+    Raises:
+        ValueError: a variable does not say what its option can be; the text names the variable.
+    """
+    changes: dict[str, Any] = {}
+    for name, field in _FIELDS.items():
+        variable = f"TRIMWIRE_{name.upper()}"
+        text = environment.get(variable)
+        if not text:
+            continue
+        try:
+            changes[name] = _parsed(text, str(field.type))
+            # One at a time: what is wrong is then this variable.
+            Options(**{name: changes[name]})
+        except ValueError as error:
+            raise ValueError(f"{variable}={text}: {error}") from None
+    return Options(**changes)
+
+
+def _parsed(text: str, kind: str) -> Any:
+    if kind.startswith("bool"):
+        if text.lower() not in ("0", "1", "true", "false"):
+            raise ValueError("valid are 0 and 1")
+        return text.lower() in ("1", "true")
+    if kind.startswith("int"):
+        return int(text)
+    if kind.startswith("float"):
+        return float(text)
+    return bytes.fromhex(text) if kind.startswith("bytes") else text
+
+
+_options: Options | None = None
+
+
+def current() -> Options:
+    """Those of groups that are made from now on."""
+    return from_environment() if _options is None else _options
+
+
+def given(pg_options: object) -> Options:
+    """Those of a group that is made with `pg_options`.
+
+    Raises:
+        TypeError: they are somebody else's.
+    """
+    if pg_options is None:
+        return current()
+    if isinstance(pg_options, Options):
+        return pg_options
+    if isinstance(pg_options, dict):
+        return changed(current(), pg_options)
+    raise TypeError(f"pg_options: {type(pg_options).__name__}; the backend 'trimwire' takes trimwire.torch.Options, or a dict of some of them")
+
+
+@contextmanager
+def _restored(before: Options | None, now: Options) -> Iterator[Options]:
+    global _options
+    try:
+        yield now
+    finally:
+        _options = before
+
+
+def options(**changes: Unpack[Changes]) -> Any:
+    """Changes how groups that are made from now on work; as a context manager, until its end.
+
+    Args:
+        changes: some of `Options`.
+
+    Raises:
+        TypeError: there is no such option; the text names the nearest.
+        ValueError: as `Options`.
+    """
+    global _options
+    before = _options
+    _options = now = changed(current(), dict(changes))
+    return _restored(before, now)
