@@ -375,7 +375,7 @@ impl Communicator {
                 (input, output)
             }
             Collective::AllToAll { input, output, .. } => {
-                let here = input.desk().is_none() && output.desk().is_none();
+                let here = input.device().is_none() && output.device().is_none();
                 return if here { Ok(()) } else { Err(StartError::ElsewhereOperation { number }) };
             }
             Collective::Broadcast { tensor, .. }
