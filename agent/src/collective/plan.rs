@@ -248,7 +248,7 @@ pub(super) fn all_to_all(ranks: Ranks, to: &[usize], from: &[usize]) -> Vec<Blue
         }
         if !received.is_empty() {
             let (write, from) = (Some(at(Tensor::Output, received.start)), vec![other]);
-            plan.push(Blueprint { write, from, ..Blueprint::new(usize::from(ranks.rank), &received) });
+            plan.push(Blueprint { from, write, ..Blueprint::new(usize::from(ranks.rank), &received) });
         }
     }
     let (kept, place) = (range(to, ranks.rank), range(from, ranks.rank).start);
