@@ -10,6 +10,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use trimwire_encoder::wire::{HEADER_LEN, Kind, Prefix};
 
+/// Of a trimmed packet's body this part arrives at least. The first plane is a sixteenth of nine planes, and a twenty-fourth of ten (docs/wire-format.md §4).
+const LEAST_TRIMMED: usize = 8;
+
 /// What happens to arriving datagrams; shares are in [0, 1].
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Faults {
@@ -17,6 +20,8 @@ pub struct Faults {
     pub drop: f64,
     /// Share of DATA of which a random prefix, at least the header, arrives.
     pub cut: f64,
+    /// Share of DATA that is cut as switches trim: an eighth of the body arrives at least, and with it the first plane.
+    pub trim: f64,
     /// Share that arrives twice.
     pub duplicate: f64,
     /// Share that arrives after the datagram behind it.
@@ -69,9 +74,17 @@ impl<L: Link> Link for Misbehaving<L> {
             }
             let (mut arrived, mut payload) = (arrived, payload.to_vec());
             let data = Prefix::parse(&payload).is_ok_and(|prefix| prefix.kind == Kind::Data);
-            if data && chance(state, faults.cut) && payload.len() > HEADER_LEN {
-                let room = (payload.len() - HEADER_LEN) as u64;
-                payload.truncate(HEADER_LEN + (next(state) % room) as usize);
+            let body = payload.len().saturating_sub(HEADER_LEN);
+            let least = if data && chance(state, faults.cut) {
+                Some(0)
+            } else if data && faults.trim > 0.0 && chance(state, faults.trim) {
+                Some(body.div_ceil(LEAST_TRIMMED))
+            } else {
+                None
+            };
+            if let Some(least) = least.filter(|&least| least < body) {
+                let room = (body - least) as u64;
+                payload.truncate(HEADER_LEN + least + (next(state) % room) as usize);
                 arrived.tos = *trimmed_dscp << 2 | arrived.tos & 3;
             }
             if chance(state, faults.corrupt) {

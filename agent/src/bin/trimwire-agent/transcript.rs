@@ -23,7 +23,7 @@ pub(crate) struct TranscriptArgs {
     /// Repeat a recorded run bit for bit: everything arrives, and is cut to what the file of this rank says, named as for --record. Everything else must be as it was. Exits with 1 where a result differs.
     #[arg(long, value_name = "FILE", requires = "reliable")]
     replay: Option<PathBuf>,
-    /// Lose, cut, duplicate and reorder such shares of what arrives, on purpose, for trying things out: drop=0.01,cut=0.1,duplicate=0.01,reorder=0.05.
+    /// Lose, cut (anywhere), trim (behind the first plane, as switches do), duplicate and reorder such shares of what arrives, on purpose, for trying things out: drop=0.01,trim=0.1,duplicate=0.01,reorder=0.05.
     #[arg(long, value_name = "KIND=SHARE,…")]
     pub(crate) faults: Option<FaultShares>,
 }
@@ -38,7 +38,7 @@ pub(crate) struct ServerTranscriptArgs {
     /// Do a server's part in repeating a recorded run: what arrives is cut to what the file of this rank says, named as for --record. Workers repeat theirs with --reliable. One job is served.
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
-    /// Lose, cut, duplicate and reorder such shares of what arrives, on purpose, for trying things out: drop=0.01,cut=0.1,duplicate=0.01,reorder=0.05.
+    /// Lose, cut (anywhere), trim (behind the first plane, as switches do), duplicate and reorder such shares of what arrives, on purpose, for trying things out: drop=0.01,trim=0.1,duplicate=0.01,reorder=0.05.
     #[arg(long, value_name = "KIND=SHARE,…")]
     pub(crate) faults: Option<FaultShares>,
 }
@@ -82,9 +82,10 @@ impl FromStr for FaultShares {
             *match kind {
                 "drop" => &mut faults.drop,
                 "cut" => &mut faults.cut,
+                "trim" => &mut faults.trim,
                 "duplicate" => &mut faults.duplicate,
                 "reorder" => &mut faults.reorder,
-                _ => return Err(format!("'{kind}' is none of drop, cut, duplicate, reorder")),
+                _ => return Err(format!("'{kind}' is none of drop, cut, trim, duplicate, reorder")),
             } = value;
         }
         Ok(Self(faults))
@@ -250,7 +251,7 @@ mod tests {
         let got = faults("drop=0.01,cut=0.2").expect("shares");
         assert_eq!((got.drop, got.cut, got.reorder), (0.01, 0.2, 0.0));
         assert!(faults("drop").is_err_and(|error| error.contains("KIND=SHARE")));
-        assert!(faults("drip=0.1").is_err_and(|error| error.contains("drop, cut, duplicate, reorder")));
+        assert!(faults("drip=0.1").is_err_and(|error| error.contains("drop, cut, trim, duplicate, reorder")));
         assert!(faults("drop=1").is_err_and(|error| error.contains("[0, 1)")));
     }
 }
