@@ -40,11 +40,8 @@ sanitize: ## the codec's unit tests and fuzz targets under AddressSanitizer (ski
 test-aarch64: ## the codec's tests on an emulated 64-bit ARM machine (no part of test: needs a cross compiler and qemu; skipped loudly otherwise)
 	host-encoder/tests/aarch64.sh
 
-bench: ## the codec's speed, and instruction counts where valgrind and gungraun-runner are installed
-	$(CARGO) bench -p trimwire-encoder --bench speed
-	@if command -v valgrind >/dev/null && command -v gungraun-runner >/dev/null; then \
-		$(CARGO) bench -p trimwire-encoder --bench instructions; \
-		else echo 'SKIPPED: instruction counts (valgrind or gungraun-runner is not installed)'; fi
+bench: ## the codec's speed on every instruction set of this machine, next to memcpy (BENCH_FLAGS="--help" lists the options)
+	$(CARGO) run --release --quiet -p trimwire -- codec bench $(BENCH_FLAGS)
 
 client-tests: ## p4runtime-shell and finsy from PyPI against the switch (part of test-rust; here a skip is a failure)
 	TRIMWIRE_REQUIRE_CLIENTS=1 $(CARGO) test --locked -p trimwire-switch --test it server_clients::

@@ -1,4 +1,6 @@
-//! Rows that lie well in a cache.
+//! Working memory: rows that lie well in a cache, buffers that a thread lends.
+
+use std::cell::RefCell;
 
 /// Words of a cache line.
 const LINE: usize = 16;
@@ -61,6 +63,14 @@ impl<T: Copy + Default> Clone for AlignedRow<T> {
         let mut copy = Self::default();
         copy.of(self.length).copy_from_slice(self.get());
         copy
+    }
+}
+
+/// Lends a thread's buffers. Where they are lent already, as to a job that a work-stealing pool put aside, fresh ones.
+pub(crate) fn lend<S: Default, T>(buffers: &RefCell<S>, work: impl FnOnce(&mut S) -> T) -> T {
+    match buffers.try_borrow_mut() {
+        Ok(mut buffers) => work(&mut buffers),
+        Err(_) => work(&mut S::default()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The number formats that gradients come in and go out in.
 
+use crate::simd::Ahead;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
@@ -12,37 +13,49 @@ pub trait Element: Copy + Send + Sync + private::Sealed {
     #[doc(hidden)]
     const ZERO: Self;
 
+    /// The values, with their format.
+    #[doc(hidden)]
+    fn values(values: &[Self]) -> Values<'_>;
+
+    /// The same, to be written.
+    #[doc(hidden)]
+    fn values_mut(values: &mut [Self]) -> ValuesMut<'_>;
+
     /// The values as f32: the slice itself where it already is, otherwise converted into `buffer`.
     #[doc(hidden)]
-    fn widen<'a>(values: &'a [Self], buffer: &'a mut Vec<f32>) -> &'a [f32];
-
-    /// The values, if they are f32.
-    #[doc(hidden)]
-    fn as_f32(_: &[Self]) -> &[f32] {
-        &[]
+    fn widen<'a>(values: &'a [Self], buffer: &'a mut Vec<f32>) -> &'a [f32] {
+        Self::values(values).widened(buffer)
     }
-
-    /// The same, to be written; `None` if they are not.
-    #[doc(hidden)]
-    fn as_f32_mut(_: &mut [Self]) -> Option<&mut [f32]> {
-        None
-    }
-
-    /// Where f32s go that shall become the values: the slice itself where it is f32, otherwise `buffer`, made as long ([`Self::settle`]).
-    #[doc(hidden)]
-    fn as_f32_or<'a>(values: &'a mut [Self], buffer: &'a mut Vec<f32>) -> &'a mut [f32];
-
-    /// Rounds what went to `buffer`, where it did.
-    #[doc(hidden)]
-    fn settle(buffer: &[f32], values: &mut [Self]);
 
     /// Rounds as many values as both have: to nearest, ties to even; beyond the range to infinity.
     #[doc(hidden)]
-    fn narrow(values: &[f32], out: &mut [Self]);
+    fn narrow(values: &[f32], out: &mut [Self]) {
+        Self::values_mut(out).put(values, false);
+    }
 
     /// Adds as many values as both have, in f32, and rounds the sums.
     #[doc(hidden)]
-    fn add(values: &[f32], out: &mut [Self]);
+    fn add(values: &[f32], out: &mut [Self]) {
+        Self::values_mut(out).put(values, true);
+    }
+}
+
+/// Values of some format. Kernels take these instead of a type parameter: so they are compiled once, with this crate.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy)]
+pub enum Values<'a> {
+    F32(&'a [f32]),
+    F16(&'a [f16]),
+    Bf16(&'a [bf16]),
+}
+
+/// Values of some format, to be written.
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum ValuesMut<'a> {
+    F32(&'a mut [f32]),
+    F16(&'a mut [f16]),
+    Bf16(&'a mut [bf16]),
 }
 
 mod private {
@@ -52,78 +65,135 @@ mod private {
     impl Sealed for half::bf16 {}
 }
 
-impl Element for f32 {
-    const NAN: Self = Self::NAN;
-    const ZERO: Self = 0.0;
+macro_rules! elements {
+    ($($element:ty, $variant:ident;)+) => {$(
+        impl Element for $element {
+            const NAN: Self = <$element>::NAN;
+            const ZERO: Self = <$element>::from_bits(0);
 
-    #[inline]
-    fn widen<'a>(values: &'a [Self], _: &'a mut Vec<f32>) -> &'a [f32] {
-        values
-    }
-
-    fn as_f32(values: &[Self]) -> &[f32] {
-        values
-    }
-
-    fn as_f32_mut(values: &mut [Self]) -> Option<&mut [f32]> {
-        Some(values)
-    }
-
-    fn as_f32_or<'a>(values: &'a mut [Self], _: &'a mut Vec<f32>) -> &'a mut [f32] {
-        values
-    }
-
-    fn settle(_: &[f32], _: &mut [Self]) {}
-
-    fn narrow(values: &[f32], out: &mut [Self]) {
-        out.iter_mut().zip(values).for_each(|(out, value)| *out = *value);
-    }
-
-    fn add(values: &[f32], out: &mut [Self]) {
-        out.iter_mut().zip(values).for_each(|(out, value)| *out += value);
-    }
-}
-
-macro_rules! half_formats {
-    ($($half:ty),+) => {$(
-        impl Element for $half {
-            const NAN: Self = <$half>::NAN;
-            const ZERO: Self = <$half>::ZERO;
-
-            fn widen<'a>(values: &'a [Self], buffer: &'a mut Vec<f32>) -> &'a [f32] {
-                buffer.resize(values.len(), 0.0);
-                values.convert_to_f32_slice(buffer);
-                buffer
+            fn values(values: &[Self]) -> Values<'_> {
+                Values::$variant(values)
             }
 
-            fn as_f32_or<'a>(values: &'a mut [Self], buffer: &'a mut Vec<f32>) -> &'a mut [f32] {
-                buffer.resize(values.len(), 0.0);
-                buffer
-            }
-
-            fn settle(buffer: &[f32], values: &mut [Self]) {
-                Self::narrow(buffer, values);
-            }
-
-            fn narrow(values: &[f32], out: &mut [Self]) {
-                let length = values.len().min(out.len());
-                out[..length].convert_from_f32_slice(&values[..length]);
-            }
-
-            fn add(values: &[f32], out: &mut [Self]) {
-                /// Sums that are converted at once.
-                const PIECE: usize = 256;
-                let mut sums = [0.0; PIECE];
-                for (values, out) in values.chunks(PIECE).zip(out.chunks_mut(PIECE)) {
-                    let length = values.len().min(out.len());
-                    let sums = &mut sums[..length];
-                    out[..length].convert_to_f32_slice(sums);
-                    sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
-                    out[..length].convert_from_f32_slice(sums);
-                }
+            fn values_mut(values: &mut [Self]) -> ValuesMut<'_> {
+                ValuesMut::$variant(values)
             }
         }
     )+};
 }
 
-half_formats!(f16, bf16);
+elements! {
+    f32, F32;
+    f16, F16;
+    bf16, Bf16;
+}
+
+impl<'a> Values<'a> {
+    /// To be asked for: not more of them than `most`.
+    pub(crate) fn ahead(self, most: usize) -> Ahead {
+        match self {
+            Self::F32(values) => Ahead::new(&values[..most.min(values.len())]),
+            Self::F16(values) => Ahead::new(&values[..most.min(values.len())]),
+            Self::Bf16(values) => Ahead::new(&values[..most.min(values.len())]),
+        }
+    }
+
+    /// The values as f32: the slice itself where it already is, otherwise converted into `buffer`.
+    pub(crate) fn widened(self, buffer: &'a mut Vec<f32>) -> &'a [f32] {
+        match self {
+            Self::F32(values) => return values,
+            Self::F16(values) => {
+                buffer.resize(values.len(), 0.0);
+                values.convert_to_f32_slice(buffer);
+            }
+            Self::Bf16(values) => {
+                buffer.resize(values.len(), 0.0);
+                values.convert_to_f32_slice(buffer);
+            }
+        }
+        buffer
+    }
+
+    /// How many there are.
+    pub(crate) fn len(self) -> usize {
+        match self {
+            Self::F32(values) => values.len(),
+            Self::F16(values) => values.len(),
+            Self::Bf16(values) => values.len(),
+        }
+    }
+}
+
+impl ValuesMut<'_> {
+    /// The same for a while.
+    pub(crate) fn reborrow(&mut self) -> ValuesMut<'_> {
+        match self {
+            Self::F32(values) => ValuesMut::F32(values),
+            Self::F16(values) => ValuesMut::F16(values),
+            Self::Bf16(values) => ValuesMut::Bf16(values),
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::F32(values) => values.len(),
+            Self::F16(values) => values.len(),
+            Self::Bf16(values) => values.len(),
+        }
+    }
+
+    /// To be asked for.
+    pub(crate) fn ahead(&self) -> Ahead {
+        match self {
+            Self::F32(values) => Ahead::new(values),
+            Self::F16(values) => Ahead::new(values),
+            Self::Bf16(values) => Ahead::new(values),
+        }
+    }
+
+    /// Where they lie.
+    pub(crate) fn address(&self) -> *const u8 {
+        match self {
+            Self::F32(values) => values.as_ptr().cast(),
+            Self::F16(values) => values.as_ptr().cast(),
+            Self::Bf16(values) => values.as_ptr().cast(),
+        }
+    }
+
+    /// Makes all of them the same.
+    pub(crate) fn fill(&mut self, value: f32) {
+        match self {
+            Self::F32(values) => values.fill(value),
+            Self::F16(values) => values.fill(f16::from_f32(value)),
+            Self::Bf16(values) => values.fill(bf16::from_f32(value)),
+        }
+    }
+
+    /// Replaces as many values as both have, or adds to them in f32: rounded to nearest, ties to even; beyond the range to infinity.
+    pub(crate) fn put(&mut self, from: &[f32], add: bool) {
+        /// Sums that are converted at once.
+        const PIECE: usize = 256;
+        fn halves<H>(values: &mut [H], from: &[f32], add: bool)
+        where
+            [H]: HalfFloatSliceExt,
+        {
+            let length = from.len().min(values.len());
+            if !add {
+                return values[..length].convert_from_f32_slice(&from[..length]);
+            }
+            for (from, out) in from[..length].chunks(PIECE).zip(values[..length].chunks_mut(PIECE)) {
+                let mut sums = [0.0; PIECE];
+                out.convert_to_f32_slice(&mut sums[..from.len()]);
+                sums.iter_mut().zip(from).for_each(|(sum, value)| *sum += value);
+                out.convert_from_f32_slice(&sums[..from.len()]);
+            }
+        }
+        match self {
+            Self::F32(values) if add => values.iter_mut().zip(from).for_each(|(to, value)| *to += value),
+            Self::F32(values) => values.iter_mut().zip(from).for_each(|(to, value)| *to = *value),
+            Self::F16(values) => halves(values, from, add),
+            Self::Bf16(values) => halves(values, from, add),
+        }
+    }
+}

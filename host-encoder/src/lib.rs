@@ -71,11 +71,11 @@ pub use decode::kept::RowMemory;
 pub use element::Element;
 pub use encode::importance::Importance;
 pub use message::{
-    Decoder, EncodeError, EncodedRow, Encoder, Message, OutputError, Receipt, RotatedSum, RotatedSumError,
-    RowChoice, RowFigures, RowReceiver, Stats, layer_class,
+    Decoder, EncodeError, EncodedRow, Encoder, Message, OutputError, Receipt, RowChoice, RowFigures, RowJob,
+    RowReceiver, Stats, layer_class,
 };
 pub use quantise::quantiser;
-pub use rotate::{Job, Rotation};
+pub use rotate::Job;
 pub use simd::{Isa, UnavailableIsa};
 pub use sparse::{SparseEncoder, SparseLayout, SparseMessage, SparseReceiver};
 pub use wire::seal::{SealKey, Sealer};

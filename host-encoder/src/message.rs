@@ -7,13 +7,11 @@ mod figures;
 #[expect(clippy::module_inception, reason = "an encoded message is one of the things that users hold")]
 mod message;
 mod receiver;
-mod rotated_sum;
 mod sealing;
 
-pub use choice::{EncodedRow, RowChoice};
+pub use choice::{EncodedRow, RowChoice, RowJob};
 pub use decoder::{Decoder, Stats};
 pub use encoder::{EncodeError, Encoder};
 pub use figures::{RowFigures, layer_class};
 pub use message::Message;
 pub use receiver::{OutputError, Receipt, RowReceiver};
-pub use rotated_sum::{RotatedSum, RotatedSumError};

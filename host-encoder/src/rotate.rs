@@ -1,5 +1,6 @@
 //! The randomised Hadamard transform (docs/wire-format.md §3): keys, Philox's signs, the transform, working scales.
 
+pub(crate) mod entry;
 pub(crate) mod hadamard;
 mod key;
 pub mod philox;
@@ -7,6 +8,6 @@ pub(crate) mod rotation;
 pub(crate) mod scale;
 pub(crate) mod signs;
 
+pub use key::Job;
 pub(crate) use key::RotationKey;
-pub use key::{Job, Rotation};
 pub use rotation::{forward, inverse, transform};

@@ -6,6 +6,7 @@
 //!
 //! This module and its backends are the only ones of the crate with `unsafe` code.
 
+mod format;
 mod lanes;
 mod portable;
 mod prefetch;
@@ -20,6 +21,7 @@ mod neon;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use format::Format;
 pub(crate) use lanes::{Lanes, Planes};
 pub(crate) use portable::Portable;
 pub(crate) use prefetch::Ahead;
@@ -59,14 +61,13 @@ impl Isa {
 
     /// The sets that this machine has, the one to choose last. The portable one is always there.
     ///
-    /// AVX-512 comes before AVX2: measured on Ice Lake it is within a few percent of it either way, and longer vectors may cost a processor its clock. It is there for who
-    /// asks for it, and `trimwire codec bench` tells what it does on a machine.
+    /// AVX-512 comes last: with 32 registers of sixteen lanes a row goes by in one pass less than with AVX2.
     pub fn available() -> impl Iterator<Item = Self> {
         let portable = std::iter::once(Self::PORTABLE);
         #[cfg(target_arch = "x86_64")]
         let all = portable
-            .chain(avx512::Avx512::detect().map(|set| Self(Backend::Avx512(set))))
-            .chain(avx2::Avx2::detect().map(|set| Self(Backend::Avx2(set))));
+            .chain(avx2::Avx2::detect().map(|set| Self(Backend::Avx2(set))))
+            .chain(avx512::Avx512::detect().map(|set| Self(Backend::Avx512(set))));
         #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
         let all = portable.chain(neon::Neon::detect().map(|set| Self(Backend::Neon(set))));
         #[cfg(not(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little"))))]

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use trimwire_encoder::{
     Codec, Decoding, Element, EncodeError, EncodedRow, Encoder, Envelope, HeaderMask, Importance, Job,
-    RowChoice, RowReceiver, Sealer,
+    RowChoice, RowJob, RowReceiver, Sealer,
 };
 
 /// Whose work it is.
@@ -364,8 +364,8 @@ impl Encoding {
             let encoded = self.encode_halves(row, values, &mut packets)?;
             return Ok(self.wrap(row, encoded, packets, None));
         }
-        let encoded =
-            self.encoder.encode_row_before(row, values, rest, self.envelope, self.choice(), &mut packets)?;
+        let job = RowJob::of(values).before(rest);
+        let encoded = self.encoder.encode_row(row, job, self.envelope, self.choice(), &mut packets)?;
         Ok(self.wrap(row, encoded, packets, None))
     }
 
@@ -377,7 +377,7 @@ impl Encoding {
     ) -> Result<EncodedRow, EncodeError> {
         WORDS.with_borrow_mut(|words| {
             halves::pack(values, words);
-            self.encoder.encode_row(row, words, self.envelope, self.choice(), packets)
+            self.encoder.encode_row(row, &words[..], self.envelope, self.choice(), packets)
         })
     }
 
@@ -399,7 +399,7 @@ impl Encoding {
                 self.encode_halves(row, own, &mut packets)
             }
             Some(own) if keeps => {
-                self.encoder.encode_row_keeping(row, sum, envelope, choice, &mut packets, own)
+                self.encoder.encode_row(row, RowJob::of(sum).keeping(own), envelope, choice, &mut packets)
             }
             _ => self.encoder.encode_row(row, sum, envelope, choice, &mut packets),
         }?;

@@ -4,6 +4,7 @@ mod all_reduce;
 mod bottleneck;
 mod cli;
 mod collectives;
+mod control_page;
 mod deadlines;
 mod departures;
 mod elsewhere;

@@ -3,15 +3,19 @@
 mod report;
 mod work;
 
-use super::source::Dtype;
+use super::gradient::{Gradient, Input};
+use super::source::{Distribution, Dtype};
 use crate::failure::{EXIT_CODES, Failure, Outcome};
 use crate::output::{print, print_json};
 use crate::progress::Progress;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use report::Report;
-use trimwire_encoder::{Codec, DEFAULT_ROW_LOG2, Isa};
-use work::{Bench, Sample, Sent, Shape};
+use trimwire_encoder::{Codec, DEFAULT_ROW_LOG2, Isa, Layout, Tensor};
+use work::{Bench, PATTERN, Sample, Sent, Shape};
+
+/// log2 of the rows of `encode-short`.
+const SHORT_LOG2: u8 = 10;
 
 const HELP: &str = "\
 Examples:
@@ -19,6 +23,7 @@ Examples:
   trimwire codec bench --isa avx2 --codec sign-magnitude
   trimwire codec bench --sealed                         sealed packets, too
   trimwire codec bench --planes 1 --per-packet 448      packets as the deepest cut leaves them
+  trimwire codec bench --dist gradients.safetensors     on these gradients, in the rows that their tensors make
   trimwire codec bench --threads 8 --json
 
 Work is done row by row, as a training job does it: rows are encoded into one buffer, and every row has a receiver that decodes it when
@@ -42,6 +47,12 @@ pub(crate) struct Options {
     /// Planes that packets carry [default: all; of bf16 nine of rht's ten].
     #[arg(long, value_name = "B")]
     pub planes: Option<u8>,
+    /// The gradient: a distribution's name, or a FILE (NumPy, safetensors, raw f32; - is stdin), as in `codec nmse`. FILE's tensors are repeated until they have --coordinates.
+    #[arg(long, value_name = "NAME|FILE", default_value = "gaussian")]
+    pub dist: Distribution,
+    /// The tensor of FILE to take [default: all, one after another].
+    #[arg(long, value_name = "NAME")]
+    pub tensor: Option<String>,
     /// Coordinates of the gradient; 16777216 are 64 MiB, beyond every cache.
     #[arg(long, value_name = "N", default_value_t = 1 << 24)]
     pub coordinates: usize,
@@ -68,14 +79,40 @@ pub(crate) struct Options {
 /// Measures and prints.
 pub(super) fn run(options: &Options) -> Outcome {
     options.check().map_err(Failure::usage)?;
-    let [shape, half] = [Dtype::F32, Dtype::Bf16].map(|dtype| options.shape(dtype));
-    let (shape, half) = (shape.map_err(Failure::usage)?, half.map_err(Failure::usage)?);
+    let input =
+        Input { dist: options.dist.clone(), tensor: options.tensor.clone(), join: false, dtype: None };
+    input.check().map_err(Failure::usage)?;
+    let file = input.read(None).map_err(Failure::input)?;
+    let tensors = options.tensors(file.as_ref());
+    let shape =
+        |codec, planes, row_log2| options.shape(&tensors, codec, planes, row_log2).map_err(Failure::usage);
+    let planes = |dtype: Dtype| options.planes.unwrap_or(options.codec.default_planes(dtype.bytes()));
+    let (codec, row_log2) = (options.codec, options.row_log2);
+    let (shape, half, classes) = (
+        shape(codec, planes(Dtype::F32), row_log2)?,
+        shape(codec, planes(Dtype::Bf16), row_log2)?,
+        // Of drawn coordinates alone: a file is a kind of its own.
+        (codec == Codec::Rht && options.dist == Distribution::Gaussian)
+            .then(|| {
+                Ok::<_, Failure>([
+                    shape(Codec::Raw, 1, row_log2)?,
+                    shape(codec, planes(Dtype::F32), SHORT_LOG2)?,
+                ])
+            })
+            .transpose()?,
+    );
+    let pattern = match file {
+        Some(file) => file.values,
+        None => options
+            .dist
+            .draw(1, &Layout::new(options.coordinates.clamp(1, PATTERN), 32).map_err(Failure::usage)?),
+    };
     let sets = options.sets().map_err(Failure::usage)?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads).build();
     let pool = pool.context("cannot start the threads of --threads")?;
     let threads: &[usize] = if options.threads > 1 { &[1, options.threads] } else { &[1] };
     let samples = pool.install(|| -> Result<Vec<Sample>> {
-        let mut bench = Bench::new(&shape, &half, options.sealed)?;
+        let mut bench = Bench::new(&shape, &half, &pattern, options.sealed, classes)?;
         let progress =
             Progress::new(((1 + options.rounds) * threads.len() * (1 + sets.len())) as u64, "measurements");
         let mut samples = Vec::new();
@@ -117,13 +154,18 @@ impl Options {
         Ok(())
     }
 
-    /// Packets of gradients of that format.
-    fn shape(&self, dtype: Dtype) -> Result<Shape> {
-        let codec = self.codec;
-        let sent = Sent { codec, planes: self.planes.unwrap_or(codec.default_planes(dtype.bytes())) };
+    /// What the gradient is made of: a file's tensors, as often as it takes.
+    fn tensors(&self, file: Option<&Gradient>) -> Vec<Tensor> {
+        let Some(file) = file else { return super::nmse::tensors(None, self.coordinates) };
+        let times = self.coordinates.div_ceil(file.values.len().max(1)).max(1);
+        file.shapes().repeat(times)
+    }
+
+    /// Packets of those tensors.
+    fn shape(&self, tensors: &[Tensor], codec: Codec, planes: u8, row_log2: u8) -> Result<Shape> {
+        let sent = Sent { codec, planes };
         let per_packet = self.per_packet.unwrap_or_else(|| super::nmse::per_packet(sent, self.sealed));
-        let tensors = super::nmse::tensors(None, self.coordinates);
-        Ok(Shape { layout: super::nmse::layout(&tensors, per_packet, self.row_log2)?, sent })
+        Ok(Shape { layout: super::nmse::layout(tensors, per_packet, row_log2)?, sent })
     }
 
     fn sets(&self) -> Result<Vec<Isa>> {

@@ -184,6 +184,51 @@ fn bad_files_are_named_with_what_is_wrong() {
     fails(&["inspect", "--hex", "ffff"], 1, "1 of 1 packets cannot be decoded");
 }
 
+/// What bench times of other kinds of gradients.
+const KINDS: [&str; 9] = [
+    "encode-raw",
+    "decode-raw",
+    "encode-student-t",
+    "encode-lognormal",
+    "encode-sparse",
+    "encode-tiny",
+    "decode-tiny",
+    "encode-short",
+    "decode-short",
+];
+
+#[test]
+fn bench_takes_the_rows_that_a_file_s_tensors_make() {
+    let file = tempfile::Builder::new().suffix(".npy").tempfile().unwrap();
+    let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (1000,), }";
+    let header = format!("{header:<117}\n");
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header.as_bytes());
+    (0..1000u16).for_each(|i| bytes.extend((f32::from(i) - 500.0).to_le_bytes()));
+    std::fs::write(file.path(), bytes).unwrap();
+    let path = file.path().to_str().unwrap();
+    let report = json(&[
+        "bench",
+        "--dist",
+        path,
+        "--coordinates",
+        "2500",
+        "--rounds",
+        "1",
+        "--isa",
+        "portable",
+        "--json",
+    ]);
+    // Three times a tensor of 1,000, whose row of 1,024 has less than a thirty-second of padding.
+    assert_eq!((&report["coordinates"], &report["rows"]), (&3000.into(), &3.into()));
+    let ops = report["results"].as_array().unwrap();
+    assert!(
+        ops.iter().all(|line| !KINDS.contains(&line["op"].as_str().unwrap())),
+        "a file is a kind of its own"
+    );
+}
+
 #[test]
 fn bench_prints_every_op_on_every_instruction_set_next_to_memcpy() {
     let report = json(&["bench", "--coordinates", "40000", "--rounds", "2", "--json"]);
@@ -193,7 +238,10 @@ fn bench_prints_every_op_on_every_instruction_set_next_to_memcpy() {
     };
     assert_eq!(ops("libc"), ["memcpy-row", "memcpy", "memcpy-bf16"]);
     let plain = ["encode", "encode-keeping", "receive", "decode", "accumulate"];
-    assert_eq!(ops("portable"), [&["transform"][..], &plain, &["encode-bf16", "decode-bf16"]].concat());
+    assert_eq!(
+        ops("portable"),
+        [&["transform"][..], &plain, &["encode-bf16", "decode-bf16"], &KINDS].concat()
+    );
     assert_eq!((&report["planes"], &report["bf16_planes"]), (&10.into(), &9.into()));
     for result in results {
         for key in ["bytes_per_second", "median_bytes_per_second", "memcpy_ratio", "median_memcpy_ratio"] {
@@ -215,7 +263,7 @@ fn bench_on_several_threads_says_how_they_compare_with_one() {
     let ops: Vec<&str> = on(2).map(|r| r["op"].as_str().unwrap()).collect();
     let sealed = ["encode-sealed", "decode-sealed", "encode-bf16", "decode-bf16"];
     let plain = ["memcpy", "memcpy-bf16", "encode", "encode-keeping", "receive", "decode", "accumulate"];
-    assert_eq!(ops, [&plain[..], &sealed].concat());
+    assert_eq!(ops, [&plain[..], &sealed, &KINDS].concat());
     assert_eq!(on(1).count(), ops.len() + 2, "rows in the cache are one thread's");
     for line in on(2) {
         let speed = |line: &Value| line["bytes_per_second"].as_f64().unwrap();

@@ -14,7 +14,7 @@ use crate::wire::{BLOCK, Codec};
 /// Largest working value of rotated f32s, 2^100. Honest ones never come near it; made-up ones must not overflow a transform.
 const LARGEST: f64 = (1u128 << 100) as f64;
 
-/// Decodes a row from its words to `out`: as long as its coordinates without padding, or with it for [`Put::AddRotated`].
+/// Decodes a row from its words to `out`, as long as its coordinates without padding.
 pub(crate) fn decode_row(
     codec: Codec,
     decoder: &RowDecoder<'_>,
@@ -75,7 +75,7 @@ pub(crate) fn decode_row(
         }
     }
     if codec.rotates() {
-        decoder.signs(put, length, signs, second_signs);
+        decoder.signs(length, signs, second_signs);
         rotate_back(decoder, (signs, second_signs), scale, put, values, out);
     } else if put == Put::Store {
         out.copy_from_slice(&values[..out.len()]);

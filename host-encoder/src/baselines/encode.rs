@@ -13,23 +13,24 @@ use std::ops::Range;
 /// Writes the row's packets to `out`, one behind the other.
 pub(crate) fn write_row(
     task: &RowTask<'_>,
+    source: &[f32],
     scratch: &mut Scratch,
     out: &mut [u8],
 ) -> Result<Written, RowError> {
     let Scratch { row, signs, second_signs, codes, last, dither, .. } = scratch;
     let codec = task.codec;
     if codec == Codec::Raw {
-        return raw::write_row(task, row, out);
+        return raw::write_row(task, source, row, out);
     }
     let length = task.layout.row_range(task.row).len();
     let (values, unit, twice) = if codec.rotates() {
         let (values, prepared) = rotated(task, row, signs, second_signs)?;
         (values, prepared.unit, prepared.twice)
     } else {
-        let scale = scale_of(task)?;
+        let scale = scale_of(task, source)?;
         let values = row.of(length);
         values.fill(0.0);
-        values.iter_mut().zip(task.source).for_each(|(to, from)| *to = scale.up(*from));
+        values.iter_mut().zip(source).for_each(|(to, from)| *to = scale.up(*from));
         (values, scale.factor(), false)
     };
     if dithers(codec) {
@@ -51,10 +52,10 @@ pub(crate) fn write_row(
                 codes.extend(values[place].iter().map(|v| ((f64::from(*v) / unit) as f32).to_bits()));
             }
             // Raw is none of these.
-            Codec::SignMagnitude | Codec::Raw => codes.extend(original(task, place).map(f32::to_bits)),
+            Codec::SignMagnitude | Codec::Raw => codes.extend(original(source, place).map(f32::to_bits)),
             Codec::StochasticQuantisation | Codec::SubtractiveDithering => {
                 let limit = dither::limit(statistics.sigma);
-                for (x, word) in original(task, place.clone()).zip(&dither[place]) {
+                for (x, word) in original(source, place.clone()).zip(&dither[place]) {
                     let head = u32::from(x + dither::threshold(*word, limit) < 0.0);
                     codes.push(head << 31 | x.to_bits() >> 1);
                     last.push(x.to_bits() & 1);
@@ -71,7 +72,7 @@ pub(super) fn dithers(codec: Codec) -> bool {
 }
 
 /// The working scale of a row that is not rotated.
-pub(super) fn scale_of(task: &RowTask<'_>) -> Result<RowScale, RowError> {
+pub(super) fn scale_of(task: &RowTask<'_>, source: &[f32]) -> Result<RowScale, RowError> {
     struct Largest<'a>(&'a [f32]);
 
     impl Kernel for Largest<'_> {
@@ -83,7 +84,7 @@ pub(super) fn scale_of(task: &RowTask<'_>) -> Result<RowScale, RowError> {
         }
     }
 
-    match f32::from_bits(task.isa.run(Largest(task.source))) {
+    match f32::from_bits(task.isa.run(Largest(source))) {
         largest if largest.is_finite() => Ok(RowScale::for_largest(largest)),
         _ if task.codec == Codec::Raw => Ok(RowScale::for_largest(0.0)),
         _ => Err(RowError::NotFinite),
@@ -91,8 +92,8 @@ pub(super) fn scale_of(task: &RowTask<'_>) -> Result<RowScale, RowError> {
 }
 
 /// Coordinates as the caller gave them, with padding.
-fn original(task: &RowTask<'_>, place: Range<usize>) -> impl Iterator<Item = f32> {
-    place.map(|i| task.source.get(i).copied().unwrap_or_default())
+fn original(source: &[f32], place: Range<usize>) -> impl Iterator<Item = f32> {
+    place.map(move |i| source.get(i).copied().unwrap_or_default())
 }
 
 /// Of a packet's working values; `None` where they are beyond f32.

@@ -12,19 +12,20 @@ use crate::wire::HEADER_LEN;
 /// Writes the row's packets to `out`, one behind the other. `row` is its working memory.
 pub(super) fn write_row(
     task: &RowTask<'_>,
+    source: &[f32],
     row: &mut AlignedRow<f32>,
     out: &mut [u8],
 ) -> Result<Written, RowError> {
-    let scale = scale_of(task)?;
+    let scale = scale_of(task, source)?;
     let length = task.layout.row_range(task.row).len();
     // Only rows at the ends of tensors have padding, and hardly any is worked on at a scale.
-    let padded = (task.source.len() < length).then(|| {
+    let padded = (source.len() < length).then(|| {
         let values = row.of(length);
         values.fill(0.0);
-        values[..task.source.len()].copy_from_slice(task.source);
+        values[..source.len()].copy_from_slice(source);
         &*values
     });
-    let values = padded.unwrap_or(task.source);
+    let values = padded.unwrap_or(source);
     let mut scaled = Vec::new();
     let important = task.importance.of(f64::INFINITY);
     let (mut energy, mut rest) = (0.0, out);

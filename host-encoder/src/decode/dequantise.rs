@@ -2,8 +2,8 @@
 
 use super::decoding::Decoding;
 use super::reception::Precision;
-use super::weights::decodes_by_sign;
-use crate::quantise::quantiser::{Expander, Zones};
+use super::weights::{decodes_by_sign, sigma_is_its_cell};
+use crate::quantise::quantiser::{Expander, Zones, cell_of_sigma};
 use crate::quantise::statistics::Statistics;
 use crate::simd::{Kernel, Planes};
 use crate::wire::{BLOCK, PLANES};
@@ -31,7 +31,7 @@ enum Values {
     /// ±magnitude by plane 0.
     Signs(f32),
     /// By the first two to eight planes of the index, sign included, in the given unit.
-    Indices { peak: u8, unit: f32, planes: u8 },
+    Indices { peak: u8, unit: f32, planes: u8, sigma_is_its_cell: bool },
     /// By the code of the embedded quantiser, in the given unit.
     Codes { peak: u8, unit: f32, open_bits: u32 },
 }
@@ -75,7 +75,8 @@ impl Dequantiser {
         } else if decodes_by_sign(kappa, planes) {
             Values::Signs((sigma * f64::from(kappa) / 255.0 * unit) as f32)
         } else if planes <= 8 {
-            Values::Indices { peak, unit: (sigma * unit) as f32, planes }
+            let sigma_is_its_cell = sigma_is_its_cell(statistics, planes);
+            Values::Indices { peak, unit: (sigma * unit) as f32, planes, sigma_is_its_cell }
         } else {
             // Of whole codes, which are rounded ones, nothing is open.
             Values::Codes { peak, unit: (sigma * unit) as f32, open_bits: if cut { 16 } else { 0 } }
@@ -102,15 +103,17 @@ impl Dequantiser {
                     }
                 }
             }
-            Values::Indices { peak, unit, planes: planes @ ..=4 } => {
+            Values::Indices { peak, unit, planes: planes @ ..=4, .. } => {
                 let mut magnitudes = [0.0; 8];
                 Zones::of(*peak)
                     .centroids(*planes, |index, c| magnitudes[usize::from(index >> 4)] = unit * c);
                 lanes.outlined(LookUp { words, known: self.known, magnitudes: &magnitudes, out });
             }
-            Values::Indices { peak, unit, planes } => {
+            Values::Indices { peak, unit, planes, sigma_is_its_cell } => {
                 let mut table = [0.0; 256];
+                let first = cell_of_sigma(*planes);
                 Zones::of(*peak).centroids(*planes, |index, c| {
+                    let c = if *sigma_is_its_cell && index == first { 1.0 } else { c };
                     let magnitude = unit * c;
                     table[usize::from(index)] = magnitude;
                     table[usize::from(index | 128)] = -magnitude;

@@ -1,8 +1,8 @@
-//! The last steps of a row on its way back: last levels of the transform, signs, scale.
+//! The last steps of a row on its way back: last levels of the transform, signs, scale, format.
 
 use crate::rotate::hadamard::{CACHE_BLOCK, eight};
 use crate::rotate::scale::RowScale;
-use crate::simd::{Kernel, Lanes, Planes};
+use crate::simd::{Format, Kernel, Lanes, Planes};
 use crate::wire::BLOCK;
 
 /// Parts between which the last levels are: as many as fit the registers.
@@ -12,22 +12,29 @@ const BLOCKS: usize = CACHE_BLOCK / BLOCK;
 /// A row of the usual length, 2^15.
 type Row = [[[f32; BLOCK]; BLOCKS]; PARTS];
 
-/// Does the levels between the pieces of a row of the usual length, flips the signs back and stores or adds, all while the values are in
+/// Does the levels between the pieces of a row of the usual length, flips the signs back, takes the working scale off and stores or adds, all while the values are in
 /// registers: the row is read once less from the second-level cache, and written once less to it. In a function of its own, where all
 /// distances are constants.
 ///
 /// Values come from eight places 16 KiB apart, and go to eight such places. In a first-level cache of 32 KiB with eight ways either eight
-/// fill all the ways there are for them, so the two rows must not lie alike in their pages ([`crate::scratch::AlignedRow::away_from`]).
-pub(crate) struct LastLevels<'a> {
+/// fill all the ways there are for them, so the two rows must not lie alike in their pages ([`crate::aligned::AlignedRow::away_from`]).
+pub(crate) struct LastLevels<'a, F> {
     values: &'a Row,
     signs: &'a [[u32; BLOCKS]; PARTS],
+    scale: RowScale,
     add: bool,
-    out: &'a mut Row,
+    out: &'a mut [[[F; BLOCK]; BLOCKS]; PARTS],
 }
 
-impl<'a> LastLevels<'a> {
+impl<'a, F: Format> LastLevels<'a, F> {
     /// `None` for rows of other lengths.
-    pub(crate) fn new(values: &'a [f32], signs: &'a [u32], add: bool, out: &'a mut [f32]) -> Option<Self> {
+    pub(crate) fn new(
+        values: &'a [f32],
+        signs: &'a [u32],
+        scale: RowScale,
+        add: bool,
+        out: &'a mut [F],
+    ) -> Option<Self> {
         let whole = |length| length == PARTS * BLOCKS * BLOCK;
         if !whole(values.len()) || !whole(out.len()) {
             return None;
@@ -35,14 +42,16 @@ impl<'a> LastLevels<'a> {
         Some(Self {
             values: values.as_chunks().0.as_chunks().0.first_chunk()?,
             signs: signs.as_chunks().0.first_chunk()?,
+            scale,
             add,
             out: out.as_chunks_mut().0.as_chunks_mut().0.first_chunk_mut()?,
         })
     }
 
     #[inline(always)]
-    fn put<L: Lanes, const ADD: bool>(self, lanes: L) {
-        let Self { values, signs, out, .. } = self;
+    fn put<L: Lanes, const ADD: bool, const SCALED: bool>(self, lanes: L) {
+        let Self { values, signs, scale, out, .. } = self;
+        let by = lanes.splat(scale.inverse());
         for block in 0..BLOCKS {
             for at in 0..BLOCK / L::N {
                 let mut v = [lanes.splat(0.0); PARTS];
@@ -51,48 +60,60 @@ impl<'a> LastLevels<'a> {
                 }
                 v = eight::<L, true>(lanes, v);
                 for part in 0..PARTS {
-                    let to = &mut L::lines_mut(&mut out[part][block])[at];
-                    let v = lanes.flip(v[part], signs[part][block], at);
-                    lanes.store(to, if ADD { lanes.add(lanes.load(to), v) } else { v });
+                    let to = &mut out[part][block];
+                    let mut v = lanes.flip(v[part], signs[part][block], at);
+                    if SCALED {
+                        v = lanes.mul(v, by);
+                    }
+                    if ADD {
+                        v = lanes.add(F::load(lanes, to, at), v);
+                    }
+                    F::store(lanes, v, to, at);
                 }
             }
         }
     }
 }
 
-impl Kernel for LastLevels<'_> {
+impl<F: Format> Kernel for LastLevels<'_, F> {
     type Output = ();
 
     #[inline(always)]
     fn run<L: Planes>(self, lanes: L) {
-        if self.add { self.put::<L, true>(lanes) } else { self.put::<L, false>(lanes) }
+        match (self.add, self.scale.is_one()) {
+            (false, true) => self.put::<L, false, false>(lanes),
+            (true, true) => self.put::<L, true, false>(lanes),
+            (false, false) => self.put::<L, false, true>(lanes),
+            (true, false) => self.put::<L, true, true>(lanes),
+        }
     }
 }
 
 /// Flips the signs back, takes the working scale off and stores or adds.
 #[inline(always)]
-pub(crate) fn finish<L: Lanes>(
+pub(crate) fn finish<L: Lanes, F: Format>(
     lanes: L,
     values: &[f32],
     signs: &[u32],
     scale: RowScale,
     add: bool,
-    out: &mut [f32],
+    out: &mut [F],
 ) {
     let values = &values[..out.len().min(values.len())];
-    let whole = if scale.is_one() { values.len() / BLOCK } else { 0 };
+    let by = lanes.splat(scale.inverse());
+    let whole = values.len() / BLOCK;
     let words = signs.iter().copied().chain(std::iter::repeat(0));
     let blocks = out.as_chunks_mut::<BLOCK>().0.iter_mut().zip(values.as_chunks::<BLOCK>().0).zip(words);
     for ((to, from), word) in blocks.take(whole) {
-        for (at, (to, from)) in L::lines_mut(to).iter_mut().zip(L::lines(from)).enumerate() {
-            let v = lanes.flip(lanes.load(from), word, at);
-            let v = if add { lanes.add(lanes.load(to), v) } else { v };
-            lanes.store(to, v);
+        for (at, from) in L::lines(from).iter().enumerate() {
+            let v = lanes.mul(lanes.flip(lanes.load(from), word, at), by);
+            let v = if add { lanes.add(F::load(lanes, to, at), v) } else { v };
+            F::store(lanes, v, to, at);
         }
     }
     for i in whole * BLOCK..values.len() {
         let word = signs.get(i / BLOCK).copied().unwrap_or_default();
-        let value = scale.down(f32::from_bits(values[i].to_bits() ^ (word >> (i % BLOCK) & 1) << 31));
-        out[i] = if add { out[i] + value } else { value };
+        let value = f32::from_bits(values[i].to_bits() ^ (word >> (i % BLOCK) & 1) << 31) * scale.inverse();
+        out[i] = F::narrow(if add { out[i].wide() + value } else { value });
     }
 }

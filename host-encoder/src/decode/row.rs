@@ -7,11 +7,12 @@ use super::reception::Precision;
 use super::scratch::Scratch;
 use super::weights::{RowWeights, kept};
 use super::words::RowWords;
+use crate::element::ValuesMut;
 use crate::rotate::RotationKey;
-use crate::rotate::hadamard::{CACHE_BLOCK, join_blocks, transform_block};
+use crate::rotate::hadamard::{CACHE_BLOCK, join_blocks, transform_block, transform_flipped};
 use crate::rotate::rotation;
 use crate::rotate::scale::RowScale;
-use crate::simd::{Ahead, Isa, Kernel, Planes};
+use crate::simd::{Ahead, Format, Isa, Kernel, Planes};
 use crate::wire::{BLOCK, Layout};
 use std::ops::Range;
 
@@ -22,8 +23,6 @@ pub(crate) enum Put {
     Store,
     /// They are added to what is there.
     Add,
-    /// They are added before they are rotated back: the row's first, or only, rotation stays.
-    AddRotated,
 }
 
 /// One row of a message, about to be decoded.
@@ -41,8 +40,8 @@ pub(crate) struct RowDecoder<'a> {
 }
 
 impl RowDecoder<'_> {
-    /// Decodes the row from its words to `out`: as long as its coordinates without padding, or with it for [`Put::AddRotated`].
-    pub(crate) fn decode(&self, words: &RowWords, put: Put, scratch: &mut Scratch, out: &mut [f32]) {
+    /// Decodes the row from its words to `out`, as long as its coordinates without padding.
+    pub(crate) fn decode(&self, words: &RowWords, put: Put, scratch: &mut Scratch, mut out: ValuesMut<'_>) {
         if self.is_marked() {
             return out.fill(f32::NAN);
         }
@@ -55,8 +54,8 @@ impl RowDecoder<'_> {
         };
         let length = self.layout.row_range(self.row).len();
         let Scratch { row: values, signs, second_signs, .. } = scratch;
-        let values = values.away_from(out.as_ptr(), length);
-        self.signs(put, length, signs, second_signs);
+        let values = values.away_from(out.address().cast(), length);
+        self.signs(length, signs, second_signs);
         self.isa.run(Job { decoder: self, words, units, put, values, signs: (signs, second_signs), out });
     }
 
@@ -94,10 +93,8 @@ impl RowDecoder<'_> {
     }
 
     /// The signs that the way back needs.
-    pub(crate) fn signs(&self, put: Put, length: usize, signs: &mut Vec<u32>, second_signs: &mut Vec<u32>) {
-        if put != Put::AddRotated {
-            rotation::signs_of(self.isa, self.key, self.row as u32, length, signs);
-        }
+    pub(crate) fn signs(&self, length: usize, signs: &mut Vec<u32>, second_signs: &mut Vec<u32>) {
+        rotation::signs_of(self.isa, self.key, self.row as u32, length, signs);
         if self.twice {
             rotation::second_signs_of(self.isa, self.key, self.row as u32, length, second_signs);
         }
@@ -123,7 +120,7 @@ struct Job<'a> {
     put: Put,
     values: &'a mut [f32],
     signs: (&'a [u32], &'a [u32]),
-    out: &'a mut [f32],
+    out: ValuesMut<'a>,
 }
 
 impl Kernel for Job<'_> {
@@ -131,13 +128,13 @@ impl Kernel for Job<'_> {
 
     #[inline(always)]
     fn run<L: Planes>(self, lanes: L) {
-        let Self { decoder, words, units, put, values, signs, out } = self;
-        let mut way = WayBack::new(units, decoder.twice, put, out);
+        let Self { decoder, words, units, put, values, signs, mut out } = self;
+        let mut way = WayBack::new(units, decoder.twice, put, &out);
         for (nth, (_, place)) in decoder.layout.row_places(decoder.row).enumerate() {
             let words = words.of(place.clone());
             way.packet(lanes, (decoder.precision)(nth), words, place, values);
         }
-        way.finish(lanes, values, signs, out);
+        way.finish(lanes, values, signs, &mut out);
     }
 }
 
@@ -155,14 +152,8 @@ pub(crate) struct WayBack {
 impl WayBack {
     /// Of a row that goes to `out`, and was rotated once, or twice.
     #[inline(always)]
-    pub(crate) fn new(units: Units, twice: bool, put: Put, out: &[f32]) -> Self {
-        Self { units, twice, put, transformed: 0, ahead: Ahead::new(out) }
-    }
-
-    /// Whether values are rotated back at least once.
-    #[inline(always)]
-    fn rotates(&self) -> bool {
-        self.twice || self.put != Put::AddRotated
+    pub(crate) fn new(units: Units, twice: bool, put: Put, out: &ValuesMut<'_>) -> Self {
+        Self { units, twice, put, transformed: 0, ahead: out.ahead() }
     }
 
     /// Makes values of the code words of the packet at `place`.
@@ -176,7 +167,7 @@ impl WayBack {
         values: &mut [f32],
     ) {
         // Pieces are transformed as soon as they are full, while they are in the cache.
-        while self.rotates() && place.start >= self.transformed + CACHE_BLOCK {
+        while place.start >= self.transformed + CACHE_BLOCK {
             let piece = &mut values[self.transformed..self.transformed + CACHE_BLOCK];
             transform_block(lanes, piece, &mut self.ahead);
             self.transformed += CACHE_BLOCK;
@@ -194,36 +185,39 @@ impl WayBack {
     /// What is left to do when all packets are there; signs are those of the row's first, or only, rotation and those of its second.
     #[inline(always)]
     pub(crate) fn finish<L: Planes>(
+        self,
+        lanes: L,
+        values: &mut [f32],
+        signs: (&[u32], &[u32]),
+        out: &mut ValuesMut<'_>,
+    ) {
+        match out {
+            ValuesMut::F32(out) => self.finish_as(lanes, values, signs, out),
+            ValuesMut::F16(out) => self.finish_as(lanes, values, signs, out),
+            ValuesMut::Bf16(out) => self.finish_as(lanes, values, signs, out),
+        }
+    }
+
+    #[inline(always)]
+    fn finish_as<L: Planes, F: Format>(
         mut self,
         lanes: L,
         values: &mut [f32],
         (signs, second_signs): (&[u32], &[u32]),
-        out: &mut [f32],
+        out: &mut [F],
     ) {
         let Units { scale, .. } = self.units;
-        if self.rotates() {
-            for block in values[self.transformed..].chunks_mut(CACHE_BLOCK) {
-                transform_block(lanes, block, &mut self.ahead);
-            }
+        for block in values[self.transformed..].chunks_mut(CACHE_BLOCK) {
+            transform_block(lanes, block, &mut self.ahead);
         }
         if self.twice {
             join_blocks(lanes, values, &mut self.ahead);
-            rotation::flip(lanes, values, second_signs);
-            if self.put != Put::AddRotated {
-                for block in values.chunks_mut(CACHE_BLOCK) {
-                    transform_block(lanes, block, &mut self.ahead);
-                }
+            for (block, signs) in values.chunks_mut(CACHE_BLOCK).zip(second_signs.chunks(CACHE_BLOCK / BLOCK))
+            {
+                transform_flipped(lanes, block, 1.0, signs);
             }
         }
-        if self.put == Put::AddRotated {
-            for (to, value) in out.iter_mut().zip(&*values) {
-                *to += scale.down(*value);
-            }
-            return;
-        }
-        if scale.is_one()
-            && let Some(last) = LastLevels::new(values, signs, self.put == Put::Add, out)
-        {
+        if let Some(last) = LastLevels::new(values, signs, scale, self.put == Put::Add, out) {
             return lanes.outlined(last);
         }
         join_blocks(lanes, values, &mut self.ahead);
@@ -255,10 +249,6 @@ pub(crate) fn rotate_back(
     if decoder.twice {
         rotation::transform(isa, values);
         rotation::flip_row(isa, values, second_signs);
-    }
-    if put == Put::AddRotated {
-        out.iter_mut().zip(&*values).for_each(|(to, value)| *to += scale.down(*value));
-        return;
     }
     rotation::transform(isa, values);
     isa.run(Finish(values, signs, scale, put == Put::Add, out));

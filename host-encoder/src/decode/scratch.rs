@@ -1,6 +1,6 @@
 //! Working memory of a row on its way back.
 
-use crate::aligned::AlignedRow;
+use crate::aligned::{AlignedRow, lend};
 use std::cell::RefCell;
 
 /// Buffers that a row is worked on in. They grow to the longest row and stay, so that decoding does not
@@ -25,10 +25,7 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-/// Lends the thread's buffers. Where they are lent already, as to a job that a work-stealing pool put aside, fresh ones.
+/// Lends the thread's buffers.
 pub(crate) fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
-    SCRATCH.with(|cell| match cell.try_borrow_mut() {
-        Ok(mut scratch) => work(&mut scratch),
-        Err(_) => work(&mut Scratch::default()),
-    })
+    SCRATCH.with(|cell| lend(cell, work))
 }

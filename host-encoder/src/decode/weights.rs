@@ -2,6 +2,7 @@
 
 use super::reception::Precision;
 use crate::quantise::quantiser;
+use crate::quantise::statistics::Statistics;
 
 /// Largest λ, and f in units of the largest σ. No encoder's packets come near it; headers made up by others must not overflow a row into NaN.
 const LARGEST_SCALE: f64 = (1u64 << 30) as f64;
@@ -21,11 +22,23 @@ pub(crate) struct RowWeights {
     largest: f32,
 }
 
-/// Whether cut coordinates of rht are ±κσ: with one plane, and with any number where all magnitudes are alike (a lone spike's
-/// row). Then signs say everything, while the normal distribution's centroids would be far off.
+/// Whether a packet's magnitudes are nearly alike, as those of a lone spike's row are: then σ is nearer to them than the normal distribution's centroids are.
+#[inline]
+pub(crate) fn is_flat(kappa: u8, planes: u8) -> bool {
+    kappa == u8::MAX && (2..8).contains(&planes)
+}
+
+/// Whether cut coordinates of rht are ±κσ: with one plane, and with up to five where magnitudes are nearly alike. (Rows that are rotated once have a q of at least 0.995 then, so
+/// magnitudes are off by 0.0025 σ² at most, which is D_5.)
 #[inline]
 pub(crate) fn decodes_by_sign(kappa: u8, planes: u8) -> bool {
-    planes == 1 || (kappa == u8::MAX && (2..8).contains(&planes))
+    planes == 1 || is_flat(kappa, planes) && planes <= 5
+}
+
+/// Whether σ stands for the magnitudes of the cell that it is in: with six planes, and with seven where no magnitude is far from it.
+#[inline]
+pub(crate) fn sigma_is_its_cell(statistics: Statistics, planes: u8) -> bool {
+    is_flat(statistics.kappa, planes) && (planes == 6 || planes == 7 && statistics.peak <= 1)
 }
 
 /// 1 − D_1: exact whatever the distribution.
@@ -37,7 +50,11 @@ pub(crate) fn kept_by_sign(kappa: u8) -> f64 {
 /// 1 − D_b of a coordinate of rht of which `planes` planes arrived.
 #[inline]
 pub(crate) fn kept(kappa: u8, planes: u8) -> f64 {
-    if decodes_by_sign(kappa, planes) { kept_by_sign(kappa) } else { 1.0 - quantiser::distortion(planes) }
+    if planes == 1 || is_flat(kappa, planes) {
+        kept_by_sign(kappa)
+    } else {
+        1.0 - quantiser::distortion(planes)
+    }
 }
 
 impl RowWeights {

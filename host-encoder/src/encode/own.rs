@@ -5,6 +5,7 @@ use crate::aligned::AlignedRow;
 use crate::decode::decoding::Decoding;
 use crate::decode::reception::Precision;
 use crate::decode::row::{Put, RowDecoder, WayBack};
+use crate::element::ValuesMut;
 use crate::quantise::statistics::{EightStatistics, Statistics};
 use crate::simd::Planes;
 
@@ -23,7 +24,7 @@ pub(super) struct Keeping<'a> {
     /// Of the row's first, or only, rotation, and of its second.
     pub(super) signs: (&'a [u32], &'a [u32]),
     /// As long as the row's coordinates.
-    pub(super) out: &'a mut [f32],
+    pub(super) out: ValuesMut<'a>,
 }
 
 impl Keeping<'_> {
@@ -37,8 +38,8 @@ impl Keeping<'_> {
         values: &mut [f32],
         unit: f64,
     ) -> Result<Written, RowError> {
-        let Self { own: Own { statistics, words }, signs, out } = self;
-        let Writer { task, twice, .. } = writer;
+        let Self { own: Own { statistics, words }, signs, mut out } = self;
+        let (task, twice) = (writer.task, writer.twice);
         let RowTask { layout, row, key, isa, planes, .. } = *task;
         let mut places = layout.row_places(row);
         statistics.clear();
@@ -52,7 +53,7 @@ impl Keeping<'_> {
         let precision = |nth: usize| statistics.get(nth).map(|(statistics, _)| whole(*statistics));
         let decoding = Decoding::Unbiased;
         let decoder = RowDecoder { layout, row, key, decoding, isa, twice, precision: &precision };
-        let mut way = decoder.units().map(|units| WayBack::new(units, twice, Put::Store, out));
+        let mut way = decoder.units().map(|units| WayBack::new(units, twice, Put::Store, &out));
         for ((index, place), statistics) in layout.row_places(row).zip(&*statistics) {
             let words = words.of(place.len());
             writer.packet(lanes, index, &values[place.clone()], *statistics, words);
@@ -61,7 +62,7 @@ impl Keeping<'_> {
             }
         }
         match way {
-            Some(way) => way.finish(lanes, values, signs, out),
+            Some(way) => way.finish(lanes, values, signs, &mut out),
             None => out.fill(0.0),
         }
         Ok(writer.written())

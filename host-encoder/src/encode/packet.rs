@@ -51,6 +51,14 @@ impl Kernel for Quantise<'_> {
     #[inline(always)]
     fn run<L: Planes>(self, lanes: L) {
         let Self { values, peak, inverse, planes, body, mut ahead, room, words } = self;
+        if planes == 1 && words.is_empty() {
+            // Signs need no codes.
+            for (to, values) in body.as_chunks_mut().0.iter_mut().zip(values.as_chunks().0) {
+                ahead.line();
+                *to = lanes.signs(values).to_le_bytes();
+            }
+            return;
+        }
         let compander = Compander::new(lanes, &Zones::of(peak));
         let inverse = lanes.splat(inverse);
         let n = values.len();

@@ -1,23 +1,24 @@
 //! One row to packets: scale, rotate, take moments, quantise, write planes.
 
-use super::concentration::{is_concentrated, is_suspect};
+use super::concentration::is_concentrated;
 use super::importance::Importance;
 use super::own::{Keeping, Own};
 use super::packet::{Quantise, Room};
 use super::scratch::Scratch;
 use crate::aligned::AlignedRow;
+use crate::element::{Values, ValuesMut};
 use crate::quantise::moments::{Moments, moments};
 use crate::quantise::statistics::{EightStatistics, Statistics};
 use crate::rotate::RotationKey;
-use crate::rotate::hadamard::{CACHE_BLOCK, join_blocks, transform_block};
-use crate::rotate::rotation::{self, copy_flipped, scale_and_flip};
+use crate::rotate::entry::{Seen, enter, largest};
+use crate::rotate::hadamard::{CACHE_BLOCK, join_blocks, later_levels, transform_flipped};
+use crate::rotate::rotation;
 use crate::rotate::scale::RowScale;
-use crate::simd::{Ahead, Isa, Kernel, Lanes, Planes};
+use crate::simd::{Ahead, Format, Isa, Kernel, Lanes, Planes};
 use crate::wire::{BLOCK, Codec, HEADER_LEN, Header, Layout, Prefix};
 use std::ops::Range;
 
 /// One row of a message, about to be encoded.
-#[derive(Clone, Copy)]
 pub(crate) struct RowTask<'a> {
     pub(crate) layout: &'a Layout,
     pub(crate) row: usize,
@@ -31,9 +32,9 @@ pub(crate) struct RowTask<'a> {
     /// The packets' prefix; `important` and `last` are filled in.
     pub(crate) prefix: Prefix,
     /// The row's coordinates, without padding.
-    pub(crate) source: &'a [f32],
+    pub(crate) source: Values<'a>,
     /// What will be encoded after them, as far as that is known.
-    pub(crate) ahead: &'a [f32],
+    pub(crate) ahead: Ahead,
 }
 
 /// Why a row has no packets.
@@ -83,13 +84,13 @@ impl RowTask<'_> {
         &self,
         scratch: &mut Scratch,
         out: &mut [u8],
-        kept: Option<&mut [f32]>,
+        kept: Option<ValuesMut<'_>>,
     ) -> Result<Written, RowError> {
         let length = self.layout.row_range(self.row).len();
         let Scratch { row: values, signs, second_signs, room, own, .. } = scratch;
         rotation::signs_of(self.isa, self.key, self.row as u32, length, signs);
         let values = match &kept {
-            Some(kept) => values.away_from(kept.as_ptr(), length),
+            Some(kept) => values.away_from(kept.address().cast(), length),
             None => values.of(length),
         };
         self.isa.run(Job { task: self, values, signs, second_signs, room, out, kept, own })
@@ -193,10 +194,10 @@ pub(crate) struct Prepared {
     pub(crate) unit: f64,
     pub(crate) twice: bool,
     /// About Σ x².
-    energy: f32,
+    energy: f64,
 }
 
-/// Fills `values` with the row at its working scale, rotated. Meanwhile `soon` is asked for.
+/// Fills `values` with the row at its working scale, rotated. Meanwhile memory is asked for.
 #[inline(always)]
 pub(crate) fn prepare<L: Lanes>(
     lanes: L,
@@ -204,46 +205,72 @@ pub(crate) fn prepare<L: Lanes>(
     values: &mut [f32],
     signs: &[u32],
     second_signs: &mut Vec<u32>,
-    soon: &[f32],
+    ahead: &mut Ahead,
 ) -> Result<Prepared, RowError> {
-    let source = task.source;
-    let mut ahead = Ahead::new(soon);
-    // Nearly every row is worked on as it is, so its largest value is looked for on the way.
-    let (mut largest, mut energy) = (0, 0.0);
-    for (at, to) in values.chunks_mut(CACHE_BLOCK).enumerate() {
-        let start = (at * CACHE_BLOCK).min(source.len());
-        let end = (start + to.len()).min(source.len());
-        let signs = signs.get(at * CACHE_BLOCK / 32..).unwrap_or_default();
-        let copied = copy_flipped(lanes, &source[start..end], signs, to);
-        (largest, energy) = (copied.largest.max(largest), energy + copied.energy);
-        transform_block(lanes, to, &mut ahead);
+    match task.source {
+        Values::F32(source) => prepare_of(lanes, task, source, values, (signs, second_signs), ahead),
+        Values::F16(source) => prepare_of(lanes, task, source, values, (signs, second_signs), ahead),
+        Values::Bf16(source) => prepare_of(lanes, task, source, values, (signs, second_signs), ahead),
     }
-    let largest = f32::from_bits(largest);
-    if !largest.is_finite() {
-        return Err(RowError::NotFinite);
-    }
-    let scale = RowScale::for_largest(largest);
-    if !scale.is_one() {
-        for (to, from) in values.iter_mut().zip(source) {
-            *to = scale.up(*from);
+}
+
+#[inline(always)]
+fn prepare_of<L: Lanes, F: Format>(
+    lanes: L,
+    task: &RowTask<'_>,
+    source: &[F],
+    values: &mut [f32],
+    (signs, second_signs): (&[u32], &mut Vec<u32>),
+    ahead: &mut Ahead,
+) -> Result<Prepared, RowError> {
+    // Nearly every row is worked on as it is. Of one that is not, nearly every piece tells.
+    let mut scale = RowScale::ONE;
+    let mut seen = enter_pieces::<L, F, true>(lanes, source, signs, scale, values, ahead);
+    if !RowScale::for_largest(f32::from_bits(seen.largest)).is_one() {
+        let largest = f32::from_bits(largest(lanes, source));
+        if !largest.is_finite() {
+            return Err(RowError::NotFinite);
         }
-        rotation::flip(lanes, values, signs);
-        // Padding is +0 whatever its sign: so it is where nothing is scaled.
-        values[source.len()..].fill(0.0);
-        for block in values.chunks_mut(CACHE_BLOCK) {
-            transform_block(lanes, block, &mut Ahead::none());
-        }
+        scale = RowScale::for_largest(largest);
+        seen = enter_pieces::<L, F, false>(lanes, source, signs, scale, values, ahead);
     }
-    join_blocks(lanes, values, &mut ahead);
+    join_blocks(lanes, values, ahead);
     ahead.rest();
     // The transform is not normalised: its values are √d times those of the rotation.
     let mut gain = (values.len() as f64).sqrt();
-    let twice =
-        largest > 0.0 && (!scale.is_one() || is_suspect(largest, energy)) && is_concentrated(source, scale);
+    let twice = seen.largest > 0 && is_concentrated(seen, source, scale);
     if twice {
         gain = rotate_again(lanes, task, values, second_signs);
     }
-    Ok(Prepared { unit: scale.factor() * gain, twice, energy })
+    Ok(Prepared {
+        unit: scale.factor() * gain,
+        twice,
+        energy: f64::from(seen.squares) / scale.factor().powi(2),
+    })
+}
+
+/// The first pass over a row, and the levels within its pieces. With `GIVE_UP` it ends after the first piece where that one alone needs another scale.
+#[inline(always)]
+fn enter_pieces<L: Lanes, F: Format, const GIVE_UP: bool>(
+    lanes: L,
+    source: &[F],
+    signs: &[u32],
+    scale: RowScale,
+    values: &mut [f32],
+    ahead: &mut Ahead,
+) -> Seen {
+    let mut seen = Seen::default();
+    for (at, to) in values.chunks_mut(CACHE_BLOCK).enumerate() {
+        let start = (at * CACHE_BLOCK).min(source.len());
+        let end = (start + to.len()).min(source.len());
+        let signs = signs.get(at * CACHE_BLOCK / BLOCK..).unwrap_or_default();
+        seen = seen.and(enter(lanes, &source[start..end], signs, scale, to, ahead));
+        if GIVE_UP && at == 0 && !RowScale::for_largest(f32::from_bits(seen.largest)).is_one() {
+            break;
+        }
+        later_levels(lanes, to, ahead);
+    }
+    seen
 }
 
 /// The second rotation. Returns how many times the normalised values the working values are then.
@@ -258,9 +285,9 @@ fn rotate_again<L: Lanes>(
     let log2 = values.len().trailing_zeros();
     // About 1/√d, so that nothing overflows, but a power of two, so that nothing is rounded.
     let down = log2.div_ceil(2);
-    scale_and_flip(lanes, values, 1.0 / (1u64 << down) as f32, second_signs);
-    for block in values.chunks_mut(CACHE_BLOCK) {
-        transform_block(lanes, block, &mut Ahead::none());
+    let by = 1.0 / (1u64 << down) as f32;
+    for (block, signs) in values.chunks_mut(CACHE_BLOCK).zip(second_signs.chunks(CACHE_BLOCK / BLOCK)) {
+        transform_flipped(lanes, block, by, signs);
     }
     join_blocks(lanes, values, &mut Ahead::none());
     (1u64 << (log2 - down)) as f64
@@ -274,7 +301,7 @@ struct Job<'a> {
     second_signs: &'a mut Vec<u32>,
     room: &'a mut Room,
     out: &'a mut [u8],
-    kept: Option<&'a mut [f32]>,
+    kept: Option<ValuesMut<'a>>,
     own: &'a mut Own,
 }
 
@@ -286,15 +313,15 @@ impl Kernel for Job<'_> {
         let Self { task, values, signs, second_signs, room, out, kept, own } = self;
         let RowTask { layout, row, .. } = *task;
         // The next row is asked for all through this one: the earlier half while it is transformed, the later while packets are written.
-        let (soon, later) = task.ahead.split_at(task.ahead.len() / 2);
-        let Prepared { unit, twice, energy } = prepare(lanes, task, values, signs, second_signs, soon)?;
+        let [mut soon, later] = task.ahead.halves();
+        let Prepared { unit, twice, energy } = prepare(lanes, task, values, signs, second_signs, &mut soon)?;
         let mut writer = Writer {
             task,
             // A rotation keeps the energy, so what the statistics will say of it is known but for its rounding.
-            important: task.importance.of(f64::from(energy) / values.len() as f64),
+            important: task.importance.of(energy / values.len() as f64),
             twice,
             room,
-            later: Ahead::new(later),
+            later,
             rest: out,
             energy: 0.0,
         };
@@ -380,7 +407,7 @@ pub(crate) fn rotated<'a>(
 
         #[inline(always)]
         fn run<L: Planes>(self, lanes: L) -> Self::Output {
-            prepare(lanes, self.0, self.1, self.2, self.3, &[])
+            prepare(lanes, self.0, self.1, self.2, self.3, &mut Ahead::none())
         }
     }
 

@@ -1,7 +1,7 @@
 //! Working memory of a row on its way to packets.
 
 use super::packet::Room;
-use crate::aligned::AlignedRow;
+use crate::aligned::{AlignedRow, lend};
 use std::cell::RefCell;
 
 /// Buffers that a row is worked on in. They grow to the longest row and stay, so that encoding does not
@@ -24,18 +24,13 @@ pub(crate) struct Scratch {
     pub(crate) dither: Vec<u32>,
     /// What is between a row's packets and what their receiver holds.
     pub(crate) own: super::own::Own,
-    /// What a receiver holds of the row as f32, where it is wanted in another format.
-    pub(crate) kept: Vec<f32>,
 }
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-/// Lends the thread's buffers. Where they are lent already, as to a job that a work-stealing pool put aside, fresh ones.
+/// Lends the thread's buffers.
 pub(crate) fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
-    SCRATCH.with(|cell| match cell.try_borrow_mut() {
-        Ok(mut scratch) => work(&mut scratch),
-        Err(_) => work(&mut Scratch::default()),
-    })
+    SCRATCH.with(|cell| lend(cell, work))
 }

@@ -1,12 +1,13 @@
 //! Rows and messages: gradient in, packets out.
 
-use super::choice::{EncodedRow, RowChoice};
+use super::choice::{EncodedRow, RowChoice, RowJob};
 use super::message::{Message, Shape};
 use super::receiver::RowReceiver;
 use super::sealing::seal_row;
 use crate::baselines;
 use crate::decode::decoding::Decoding;
-use crate::element::Element;
+use crate::decode::row::Put;
+use crate::element::{Element, Values, ValuesMut};
 use crate::encode::row::{RowError, RowTask, Written};
 use crate::encode::scratch::with_scratch;
 use crate::rotate::Job;
@@ -142,52 +143,24 @@ impl Encoder {
         self.layout.row_len(self.codec, row, planes, self.sealer.is_some())
     }
 
-    /// Encodes a row (`values` of shape `layout.row_coordinates(row)`) into `packets`, [`Self::row_len`] bytes long: one packet behind the other, each
-    /// [`Codec::packet_len`] of its coordinates long ([`Layout::row_places`]).
-    pub fn encode_row<E: Element>(
+    /// Encodes a row into `packets`, [`Self::row_len`] bytes long: one packet behind the other, each [`Codec::packet_len`] of its coordinates long ([`Layout::row_places`]).
+    /// The job is the row's values (of shape `layout.row_coordinates(row)`), or a [`RowJob`], which says what else is to be done on the way.
+    pub fn encode_row<'a>(
         &self,
         row: usize,
-        values: &[E],
+        job: impl Into<RowJob<'a>>,
         envelope: Envelope,
         choice: RowChoice,
         packets: &mut [u8],
     ) -> Result<EncodedRow, EncodeError> {
-        self.check_row(row, values.len(), choice, packets)?;
-        self.row(row, values, &[], envelope, choice, packets, None::<&mut [E]>)
-    }
-
-    /// Encodes a row as [`Self::encode_row`] does, and meanwhile asks the machine for `next`, values that the same thread will encode after these: as many of them as
-    /// this row has. A hint, which changes no packet and shortens the way of a gradient that is in memory, not in a cache. [`Self::encode`] gives it by itself.
-    pub fn encode_row_before<E: Element>(
-        &self,
-        row: usize,
-        values: &[E],
-        next: &[E],
-        envelope: Envelope,
-        choice: RowChoice,
-        packets: &mut [u8],
-    ) -> Result<EncodedRow, EncodeError> {
-        self.check_row(row, values.len(), choice, packets)?;
-        let next = &next[..next.len().min(values.len())];
-        self.row(row, values, next, envelope, choice, packets, None::<&mut [E]>)
-    }
-
-    /// Encodes a row, and writes to `own` (of the row's shape, too) what a receiver of the uncut packets decodes without bias, bit for bit. So the owner of a sum keeps
-    /// the same bits as everyone whom it sends it to. It costs the way back from code words to coordinates, but no packet is read again.
-    pub fn encode_row_keeping<E: Element, O: Element>(
-        &self,
-        row: usize,
-        values: &[E],
-        envelope: Envelope,
-        choice: RowChoice,
-        packets: &mut [u8],
-        own: &mut [O],
-    ) -> Result<EncodedRow, EncodeError> {
-        self.check_row(row, values.len(), choice, packets)?;
-        if own.len() != values.len() {
-            return Err(EncodeError::RowLength { row, got: own.len(), expected: values.len() });
+        let job = job.into();
+        self.check_row(row, job.values.len(), choice, packets)?;
+        if let Some(own) = &job.own
+            && own.len() != job.values.len()
+        {
+            return Err(EncodeError::RowLength { row, got: own.len(), expected: job.values.len() });
         }
-        self.row(row, values, &[], envelope, choice, packets, Some(own))
+        self.row(row, job, envelope, choice, packets)
     }
 
     /// Writes a row's packets that were encoded elsewhere, `bare` of tags, as [`Self::encode_row`] writes them: sealed where this encoder seals.
@@ -253,10 +226,9 @@ impl Encoder {
         let encode = |row: usize, packets: &mut [u8], encoded: &mut EncodedRow| {
             let range = layout.row_coordinates(row);
             let (values, ahead) = gradient[range.start..].split_at(range.len());
-            let ahead = &ahead[..ahead.len().min(range.len())];
             // Of the planes that there is room for, whatever a second answer would be.
             let choice = RowChoice { planes: encoded.planes, ..choice(row) };
-            *encoded = self.row(row, values, ahead, envelope, choice, packets, None::<&mut [E]>)?;
+            *encoded = self.row(row, RowJob::of(values).before(ahead), envelope, choice, packets)?;
             Ok(())
         };
         let mut rest = &mut out.bytes[..];
@@ -308,20 +280,17 @@ impl Encoder {
     }
 
     /// Encodes a row of the right shape.
-    #[expect(clippy::too_many_arguments, reason = "what all ways to encode a row come to")]
-    fn row<E: Element, O: Element>(
+    fn row(
         &self,
         row: usize,
-        values: &[E],
-        ahead: &[E],
+        job: RowJob<'_>,
         envelope: Envelope,
         choice: RowChoice,
         packets: &mut [u8],
-        mut own: Option<&mut [O]>,
     ) -> Result<EncodedRow, EncodeError> {
         let RowChoice { planes, importance } = choice;
+        let RowJob { values, next, mut own } = job;
         with_scratch(|scratch| {
-            let (mut wide, mut kept) = (std::mem::take(&mut scratch.wide), std::mem::take(&mut scratch.kept));
             let task = RowTask {
                 layout: &self.layout,
                 row,
@@ -340,30 +309,31 @@ impl Encoder {
                     stream: envelope.stream,
                     message: envelope.message,
                 },
-                source: E::widen(values, &mut wide),
-                ahead: E::as_f32(ahead),
+                source: values,
+                ahead: next.ahead(values.len()),
             };
             // Room for tags is left in front of the first packet.
             let (_, bare) =
                 packets.split_at_mut(packets.len() - self.layout.row_len(self.codec, row, planes, false));
-            let written = task.encode(bare, |bare| match self.codec {
-                Codec::Rht => {
-                    let own = own.as_deref_mut().map(|own| O::as_f32_or(own, &mut kept));
-                    task.write(scratch, bare, own)
+            let written = task.encode(bare, |bare| {
+                if self.codec == Codec::Rht {
+                    return task.write(scratch, bare, own.as_mut().map(ValuesMut::reborrow));
                 }
-                _ => baselines::write_row(&task, scratch, bare),
+                let mut wide = std::mem::take(&mut scratch.wide);
+                let written = baselines::write_row(&task, values.widened(&mut wide), scratch, bare);
+                scratch.wide = wide;
+                written
             });
-            if let (Ok(written), Some(own)) = (&written, own) {
-                match self.codec {
-                    _ if written.energy.is_nan() => own.fill(O::NAN),
-                    Codec::Rht => O::settle(&kept, own),
-                    _ => self.decode_packets(row, envelope, planes, bare, own),
+            if let (Ok(written), Some(own)) = (&written, &mut own) {
+                if written.energy.is_nan() {
+                    own.fill(f32::NAN);
+                } else if self.codec != Codec::Rht {
+                    self.decode_packets(row, envelope, planes, bare, own.reborrow());
                 }
             }
             if let (Ok(_), Some(sealer)) = (&written, &self.sealer) {
                 seal_row(sealer, &self.layout, row, (self.codec, planes), packets);
             }
-            (scratch.wide, scratch.kept) = (wide, kept);
             let Written { energy, important, twice } =
                 written.map_err(|error| self.explain(row, values, error))?;
             let figure = energy / self.layout.row_range(row).len() as f64;
@@ -372,14 +342,7 @@ impl Encoder {
     }
 
     /// What a receiver of a row's packets decodes.
-    fn decode_packets<O: Element>(
-        &self,
-        row: usize,
-        envelope: Envelope,
-        planes: u8,
-        packets: &[u8],
-        out: &mut [O],
-    ) {
+    fn decode_packets(&self, row: usize, envelope: Envelope, planes: u8, packets: &[u8], out: ValuesMut<'_>) {
         let mut receiver = RowReceiver::new(&self.layout, row, self.job, envelope, Decoding::Unbiased)
             .with_codec(self.codec)
             .with_isa(self.isa)
@@ -392,15 +355,15 @@ impl Encoder {
             rest = tail;
         }
         // Nor is the output, which was measured.
-        let _ = receiver.decode_into(out);
+        let _ = receiver.put(Put::Store, out);
     }
 
-    fn explain<E: Element>(&self, row: usize, values: &[E], error: RowError) -> EncodeError {
+    fn explain(&self, row: usize, values: Values<'_>, error: RowError) -> EncodeError {
         match error {
             RowError::TooLarge => EncodeError::TooLarge { row },
             RowError::NotFinite => {
                 let mut wide = Vec::new();
-                let mut all = E::widen(values, &mut wide).iter().copied().enumerate();
+                let mut all = values.widened(&mut wide).iter().copied().enumerate();
                 let (at, value) = all.find(|(_, value)| !value.is_finite()).unwrap_or((0, f32::NAN));
                 EncodeError::NotFinite { index: self.layout.row_coordinates(row).start + at, value }
             }

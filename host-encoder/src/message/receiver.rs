@@ -7,9 +7,9 @@ use crate::decode::decoding::Decoding;
 use crate::decode::kept::{Kept, RowMemory};
 use crate::decode::reception::{Precision, Reception};
 use crate::decode::row::{Put, RowDecoder};
-use crate::decode::scratch::{Scratch, with_scratch};
+use crate::decode::scratch::with_scratch;
 use crate::decode::words::RowWords;
-use crate::element::Element;
+use crate::element::{Element, ValuesMut};
 use crate::encode::repack::Repack;
 use crate::encode::scratch::with_scratch as encode_scratch;
 use crate::quantise::statistics::Statistics;
@@ -428,15 +428,15 @@ impl RowReceiver {
 
     /// Decodes what there is into `out` (shape: the row's coordinates, without padding). Fastest where an `out` of f32 begins at a cache line.
     pub fn decode_into<E: Element>(&self, out: &mut [E]) -> Result<(), OutputError> {
-        self.put(Put::Store, out)
+        self.put(Put::Store, E::values_mut(out))
     }
 
     /// Decodes what there is and adds it to `out`, as a reducer does; otherwise as [`Self::decode_into`].
     pub fn add_into<E: Element>(&self, out: &mut [E]) -> Result<(), OutputError> {
-        self.put(Put::Add, out)
+        self.put(Put::Add, E::values_mut(out))
     }
 
-    fn put<E: Element>(&self, put: Put, out: &mut [E]) -> Result<(), OutputError> {
+    pub(super) fn put(&self, put: Put, out: ValuesMut<'_>) -> Result<(), OutputError> {
         let expected = self.layout.row_coordinates(self.row).len();
         if out.len() != expected {
             return Err(OutputError { got: out.len(), expected });
@@ -499,11 +499,6 @@ impl RowReceiver {
         Some(EncodedRow { planes, figure, important, twice })
     }
 
-    /// Adds the row to `sum` (padding included) before it is rotated back.
-    pub(super) fn add_rotated_into(&self, sum: &mut [f32]) {
-        self.with_decoder(|decoder, words| put_row(self.codec, decoder, words, Put::AddRotated, sum));
-    }
-
     fn with_decoder(&self, decode: impl FnOnce(&RowDecoder<'_>, &RowWords)) {
         if let Some(kept) = &self.kept {
             return self.joined(kept).with_words(decode);
@@ -558,31 +553,23 @@ impl RowReceiver {
     }
 }
 
-/// Decodes a row in any format; sums before the rotation are in f32.
-pub(super) fn put_row<E: Element>(
+/// Decodes a row in any format.
+pub(super) fn put_row(
     codec: Codec,
     decoder: &RowDecoder<'_>,
     words: &RowWords,
     put: Put,
-    out: &mut [E],
+    mut out: ValuesMut<'_>,
 ) {
-    let decode = |put, scratch: &mut Scratch, out: &mut [f32]| match codec {
-        Codec::Rht => decoder.decode(words, put, scratch, out),
-        _ => baselines::decode_row(codec, decoder, words, put, scratch, out),
-    };
-    with_scratch(|scratch| {
-        let length = out.len();
-        if let Some(out) = E::as_f32_mut(out) {
-            return decode(put, scratch, out);
+    with_scratch(|scratch| match (codec, out.reborrow()) {
+        (Codec::Rht, out) => decoder.decode(words, put, scratch, out),
+        (_, ValuesMut::F32(out)) => baselines::decode_row(codec, decoder, words, put, scratch, out),
+        (_, mut out) => {
+            let mut wide = std::mem::take(&mut scratch.wide);
+            wide.resize(out.len(), 0.0);
+            baselines::decode_row(codec, decoder, words, Put::Store, scratch, &mut wide);
+            out.put(&wide, put == Put::Add);
+            scratch.wide = wide;
         }
-        let mut wide = std::mem::take(&mut scratch.wide);
-        wide.resize(length, 0.0);
-        decode(Put::Store, scratch, &mut wide);
-        if put == Put::Store {
-            E::narrow(&wide, out);
-        } else {
-            E::add(&wide, out);
-        }
-        scratch.wide = wide;
     });
 }

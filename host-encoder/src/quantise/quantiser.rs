@@ -243,6 +243,13 @@ pub fn magnitude_of_code(code: f64, peak: u8) -> f64 {
     ZONE * (zone as f64 + width * (code - base(zone)) / codes_of(zone))
 }
 
+/// The first index, of seven bits, of the cell that σ itself is in when the first `planes` (2 … 8) planes are known.
+pub(crate) const fn cell_of_sigma(planes: u8) -> u8 {
+    /// 1/ZONE = 1.88 zone widths: 0.88 of zone 1, in eighths of a cell.
+    const CELL: f64 = (CELLS[1] as f64 + (1.0 / ZONE - 1.0) * (CELLS[2] - CELLS[1]) as f64) / 8.0;
+    CELL as u8 & u8::MAX << (8 - planes)
+}
+
 /// D_b: E (x − x̂)² of N(0, 1) when `planes` planes arrived. Beyond the eighth every byte-plane divides a cell by 256.
 pub fn distortion(planes: u8) -> f64 {
     match planes {

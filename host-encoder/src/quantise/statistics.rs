@@ -61,28 +61,36 @@ impl EightStatistics {
         }
     }
 
-    /// From how many working values the packets have, and their moments. Working values are `unit` times the values themselves.
+    /// From how many working values the packets have, and their moments. Working values are `unit` times the values themselves. Column by column, so that divisions and roots
+    /// are of vectors.
     #[inline(always)]
     pub(crate) fn of(sums: &[(usize, Moments); Self::LEN], unit: f64) -> Self {
         let mut all = Self::new();
-        for ((n, moments), sigma) in sums.iter().zip(&mut all.sigma) {
-            *sigma = ((f64::from(moments.squares) / *n as f64).sqrt() / unit) as f32;
+        let (mut n, mut squares, mut magnitudes) = ([1.0; Self::LEN], [0.0; Self::LEN], [0.0; Self::LEN]);
+        let mut largest = [0.0; Self::LEN];
+        for (i, (length, moments)) in sums.iter().enumerate() {
+            n[i] = f64::from(*length as u32);
+            squares[i] = f64::from(moments.squares);
+            magnitudes[i] = f64::from(moments.magnitudes);
+            largest[i] = moments.largest;
         }
-        for ((_, moments), sigma) in sums.iter().zip(&mut all.sigma) {
+        for i in 0..Self::LEN {
+            let sigma = ((squares[i] / n[i]).sqrt() / unit) as f32;
             // A σ that underflows is rounded up instead: 0 means that all coordinates are zero.
-            *sigma = if *sigma == 0.0 && moments.squares > 0.0 { f32::from_bits(1) } else { *sigma };
+            all.sigma[i] = if sigma == 0.0 && squares[i] > 0.0 { f32::from_bits(1) } else { sigma };
         }
-        for (sigma, inverse) in all.sigma.iter().zip(&mut all.inverse) {
+        for i in 0..Self::LEN {
             // The receiver scales by the σ on the wire, so the encoder divides by that one, rounding included.
-            let exact = (1.0 / (f64::from(*sigma) * unit * ZONE)) as f32;
-            *inverse = if *sigma > 0.0 { exact } else { 0.0 };
+            let exact = (1.0 / (f64::from(all.sigma[i]) * unit * ZONE)) as f32;
+            all.inverse[i] = if all.sigma[i] > 0.0 { exact } else { 0.0 };
         }
-        let scales = all.inverse.iter().zip(&mut all.kappa).zip(&mut all.peak);
-        for ((n, moments), ((inverse, kappa), peak)) in sums.iter().zip(scales) {
-            let mean = f64::from(moments.magnitudes) / *n as f64 * f64::from(*inverse) * ZONE;
+        for i in 0..Self::LEN {
+            let mean = magnitudes[i] / n[i] * f64::from(all.inverse[i]) * ZONE;
             // Rounded: the largest f64 below 1/2, so that no sum is rounded up to a whole number that it does not reach.
-            *kappa = (255.0 * mean + 0.499_999_999_999_999_94) as u8;
-            *peak = quantiser::peak_byte(moments.largest * inverse * ZONE as f32);
+            all.kappa[i] = (255.0 * mean + 0.499_999_999_999_999_94) as u8;
+        }
+        for i in 0..Self::LEN {
+            all.peak[i] = quantiser::peak_byte(largest[i] * all.inverse[i] * ZONE as f32);
         }
         all
     }

@@ -2,10 +2,11 @@
 //!
 //! Additions only, level after level in a fixed order: the same bits on every machine. The order is that of distances 4, 1, 2,
 //! 8, 16, …, because halves of a vector are best taken apart while they are loaded. The first levels are done
-//! between the lanes of eight vectors in registers, the others three at a time, and as long as a piece of the row fits a
-//! first-level cache all of its levels are done before the next piece is touched.
+//! between the lanes of as many vectors as they have lanes, in registers: six levels of eight lanes, eight of sixteen. The others follow three at a time, or four where there are
+//! registers for sixteen vectors. As long as a piece of the row fits a first-level cache all of its levels are done before the next piece is touched.
 
 use crate::simd::{Ahead, Isa, Kernel, Lanes, Planes};
+use crate::wire::BLOCK;
 
 /// Coordinates whose levels are finished while they lie in a first-level cache (16 KiB).
 pub(crate) const CACHE_BLOCK: usize = 4096;
@@ -33,16 +34,60 @@ impl Kernel for Transform<'_> {
     }
 }
 
+/// Values that go through the first levels together: as many vectors as they have lanes.
+#[inline(always)]
+pub(crate) const fn group_len<L: Lanes>() -> usize {
+    L::N * L::N
+}
+
 /// The levels within a piece of [`CACHE_BLOCK`] coordinates (or a shorter row). Kernels that fill a row piece by piece call it
 /// while the piece is still in the first-level cache, and [`join_blocks`] in the end. Both ask for memory that comes next: for as many lines as a
 /// row of 2^15 has.
 #[inline(always)]
 pub(crate) fn transform_block<L: Lanes>(lanes: L, block: &mut [f32], ahead: &mut Ahead) {
-    if block.len() < 8 * L::N {
+    if block.len() < group_len::<L>() {
         return short(block);
     }
     first_levels(lanes, block, ahead);
-    levels(lanes, block, 8 * L::N, ahead);
+    later_levels(lanes, block, ahead);
+}
+
+/// Scales and flips a piece, the beginning of a second rotation, and transforms it as [`transform_block`] does.
+#[inline(always)]
+pub(crate) fn transform_flipped<L: Lanes>(lanes: L, block: &mut [f32], scale: f32, signs: &[u32]) {
+    let by = lanes.splat(scale);
+    if block.len() < group_len::<L>() {
+        for (block, word) in block.as_chunks_mut::<BLOCK>().0.iter_mut().zip(signs) {
+            for (at, line) in L::lines_mut(block).iter_mut().enumerate() {
+                let v = lanes.mul(lanes.load(line), by);
+                lanes.store(line, lanes.flip(v, *word, at));
+            }
+        }
+        return short(block);
+    }
+    let (per_word, words) = (BLOCK / L::N, group_len::<L>() / BLOCK);
+    for (group, words) in L::lines_mut(block).chunks_exact_mut(L::N).zip(signs.chunks_exact(words)) {
+        let mut v = [lanes.splat(0.0); 16];
+        for i in 0..L::N {
+            let x = lanes.mul(lanes.load(&group[i]), by);
+            v[i] = lanes.butterflies(lanes.flip(x, words[i / per_word], i % per_word));
+        }
+        v = across(lanes, v);
+        for i in 0..L::N {
+            lanes.store(&mut group[i], v[i]);
+        }
+    }
+    later_levels(lanes, block, &mut Ahead::none());
+}
+
+/// The levels within a piece beyond those of its groups.
+#[inline(always)]
+pub(crate) fn later_levels<L: Lanes>(lanes: L, block: &mut [f32], ahead: &mut Ahead) {
+    // With sixteen lanes there are registers for sixteen vectors.
+    if L::N == 16 && block.len() == CACHE_BLOCK {
+        return four_levels(lanes, block, ahead);
+    }
+    levels(lanes, block, group_len::<L>(), ahead);
 }
 
 /// The levels between pieces.
@@ -51,8 +96,8 @@ pub(crate) fn join_blocks<L: Lanes>(lanes: L, row: &mut [f32], ahead: &mut Ahead
     levels(lanes, row, CACHE_BLOCK, ahead);
 }
 
-/// Rows of less than eight vectors.
-fn short(row: &mut [f32]) {
+/// Rows shorter than a group.
+pub(crate) fn short(row: &mut [f32]) {
     let length = row.len();
     let outwards = (3..usize::BITS).map(|log2| 1 << log2);
     for half in [4, 1, 2]
@@ -70,23 +115,38 @@ fn short(row: &mut [f32]) {
     }
 }
 
-/// The levels within eight vectors.
+/// The levels within groups.
 #[inline(always)]
 fn first_levels<L: Lanes>(lanes: L, block: &mut [f32], ahead: &mut Ahead) {
-    for group in L::lines_mut(block).as_chunks_mut::<8>().0 {
-        for _ in 0..L::N / 8 {
+    for group in L::lines_mut(block).chunks_exact_mut(L::N) {
+        for _ in 0..L::N / 4 {
             ahead.line();
         }
-        let mut v = [lanes.splat(0.0); 8];
-        for i in 0..8 {
-            v[i] = lanes.load_butterflies(&group[i]);
+        let mut v = [lanes.splat(0.0); 16];
+        for i in 0..L::N {
+            v[i] = lanes.butterflies(lanes.load(&group[i]));
         }
-        // What happens between lanes keeps the multipliers busy already.
-        v = eight::<L, false>(lanes, v);
-        for i in 0..8 {
+        v = across(lanes, v);
+        for i in 0..L::N {
             lanes.store(&mut group[i], v[i]);
         }
     }
+}
+
+/// The levels between as many vectors as they have lanes.
+#[inline(always)]
+pub(crate) fn across<L: Lanes>(lanes: L, v: [L::F; 16]) -> [L::F; 16] {
+    // What happens between lanes keeps the multipliers busy already.
+    if L::N == 16 {
+        return sixteen::<L, false>(lanes, v);
+    }
+    let mut out = v;
+    let [a, b, c, d, e, f, g, h, ..] = v;
+    let first = eight::<L, false>(lanes, [a, b, c, d, e, f, g, h]);
+    for i in 0..8 {
+        out[i] = first[i];
+    }
+    out
 }
 
 /// The levels at distance `half`, 2·`half`, … coordinates within the row.
@@ -184,6 +244,27 @@ fn three_levels<L: Lanes>(lanes: L, lines: &mut [L::Line], half: usize, ahead: &
     }
 }
 
+/// The last four levels of a piece, which distances are constants of.
+#[inline(always)]
+fn four_levels<L: Lanes>(lanes: L, block: &mut [f32], ahead: &mut Ahead) {
+    const PART: usize = CACHE_BLOCK / 256;
+    for lines in L::lines_mut(block).as_chunks_mut::<{ 16 * PART }>().0 {
+        for i in 0..PART {
+            for _ in 0..L::N / 4 {
+                ahead.line();
+            }
+            let mut v = [lanes.splat(0.0); 16];
+            for k in 0..16 {
+                v[k] = lanes.load(&lines[k * PART + i]);
+            }
+            v = sixteen::<L, true>(lanes, v);
+            for k in 0..16 {
+                lanes.store(&mut lines[k * PART + i], v[k]);
+            }
+        }
+    }
+}
+
 /// (a + b, a − b): with `FUSED` the difference is taken by the multipliers. While as much is loaded and stored, they take some of the adders'
 /// work off them, but not half of it: AMD's Zen 3 is fastest when two levels of three are fused.
 #[inline(always)]
@@ -210,6 +291,19 @@ pub(crate) fn eight<L: Lanes, const FUSED: bool>(lanes: L, [a, b, c, d, e, f, g,
     let (c, g) = butterfly::<L, FUSED>(lanes, c, g);
     let (d, h) = butterfly::<L, FUSED>(lanes, d, h);
     [a, b, c, d, e, f, g, h]
+}
+
+/// The levels between sixteen vectors.
+#[inline(always)]
+fn sixteen<L: Lanes, const FUSED: bool>(lanes: L, v: [L::F; 16]) -> [L::F; 16] {
+    let [a, b, c, d, e, f, g, h, rest @ ..] = v;
+    let low = eight::<L, FUSED>(lanes, [a, b, c, d, e, f, g, h]);
+    let high = eight::<L, FUSED>(lanes, rest);
+    let mut out = v;
+    for i in 0..8 {
+        (out[i], out[i + 8]) = butterfly::<L, FUSED>(lanes, low[i], high[i]);
+    }
+    out
 }
 
 #[cfg(test)]

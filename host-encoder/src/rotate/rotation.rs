@@ -48,18 +48,6 @@ pub(crate) fn second_signs_of(isa: Isa, key: RotationKey, row: u32, length: usiz
     philox_words(isa, key, row, SECOND, length / 32, signs);
 }
 
-/// Scales a row and flips its signs: the beginning of a second rotation.
-#[inline(always)]
-pub(crate) fn scale_and_flip<L: Lanes>(lanes: L, row: &mut [f32], scale: f32, signs: &[u32]) {
-    let scale = lanes.splat(scale);
-    for (block, word) in row.as_chunks_mut::<32>().0.iter_mut().zip(signs) {
-        for (at, line) in L::lines_mut(block).iter_mut().enumerate() {
-            let v = lanes.mul(lanes.load(line), scale);
-            lanes.store(line, lanes.flip(v, *word, at));
-        }
-    }
-}
-
 /// Flips a row's signs in place.
 pub(crate) fn flip_row(isa: Isa, row: &mut [f32], signs: &[u32]) {
     isa.run(Flip { row, signs });
@@ -88,48 +76,6 @@ pub(crate) fn flip<L: Lanes>(lanes: L, row: &mut [f32], signs: &[u32]) {
             lanes.store(line, lanes.flip(v, *word, at));
         }
     }
-}
-
-/// Copies a part of a row with its signs flipped (no signs: as they are); what `from` lacks of `to`'s length becomes zeros. `from`
-/// is not longer than `to`.
-#[inline(always)]
-pub(crate) fn copy_flipped<L: Lanes>(lanes: L, from: &[f32], signs: &[u32], to: &mut [f32]) -> Copied {
-    let whole = from.len() / 32;
-    let (head, tail) = to.split_at_mut(32 * whole);
-    let words = signs.iter().copied().chain(std::iter::repeat(0));
-    let magnitude = lanes.splat_u(0x7fff_ffff);
-    let mut largest = [lanes.splat_u(0); 2];
-    let mut energy = [lanes.splat(0.0); 2];
-    for ((from, to), word) in from.as_chunks::<32>().0.iter().zip(head.as_chunks_mut::<32>().0).zip(words) {
-        for (at, (from, to)) in L::lines(from).iter().zip(L::lines_mut(to)).enumerate() {
-            let v = lanes.load(from);
-            largest[at % 2] = lanes.max_u(largest[at % 2], lanes.and(lanes.bits(v), magnitude));
-            energy[at % 2] = lanes.add(energy[at % 2], lanes.mul(v, v));
-            lanes.store(to, lanes.flip(v, word, at));
-        }
-    }
-    let mut lane = [0; 16];
-    lanes.to_array(lanes.max_u(largest[0], largest[1]), &mut lane);
-    let mut largest = lane.into_iter().fold(0, u32::max);
-    lanes.to_array(lanes.bits(lanes.add(energy[0], energy[1])), &mut lane);
-    let mut energy: f32 = lane[..L::N].iter().map(|bits| f32::from_bits(*bits)).sum();
-    tail.fill(0.0);
-    for (i, (to, from)) in tail.iter_mut().zip(&from[32 * whole..]).enumerate() {
-        let word = signs.get(whole).copied().unwrap_or_default();
-        largest = largest.max(from.to_bits() & 0x7fff_ffff);
-        energy += from * from;
-        *to = f32::from_bits(from.to_bits() ^ (word >> i & 1) << 31);
-    }
-    Copied { largest, energy }
-}
-
-/// What was seen while a part of a row was copied.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Copied {
-    /// The bits of the largest |v|, which are above those of all finite values where there is NaN or an infinity.
-    pub(crate) largest: u32,
-    /// About Σ v²: the order of the sum is the backend's own, so nothing on the wire may depend on it.
-    pub(crate) energy: f32,
 }
 
 #[cfg(test)]
@@ -178,36 +124,6 @@ mod tests {
         ] {
             let differ: u32 = base.iter().zip(&other).map(|(a, b)| (a ^ b).count_ones()).sum();
             assert!((64..192).contains(&differ), "{differ} of 256 signs differ");
-        }
-    }
-
-    struct Copying<'a>(&'a [f32], &'a [u32], &'a mut [f32]);
-
-    impl Kernel for Copying<'_> {
-        type Output = Copied;
-
-        #[inline(always)]
-        fn run<L: Planes>(self, lanes: L) -> Copied {
-            copy_flipped(lanes, self.0, self.1, self.2)
-        }
-    }
-
-    #[test]
-    fn copying_flips_what_is_there_and_pads_with_zeros() {
-        let mut signs = Vec::new();
-        signs_of(Isa::PORTABLE, KEY, 5, 256, &mut signs);
-        for isa in Isa::available() {
-            for length in [0, 1, 31, 32, 33, 100, 255, 256] {
-                let (row, mut to) = (ramp(length), vec![f32::NAN; 256]);
-                let Copied { largest, energy } = isa.run(Copying(&row, &signs, &mut to));
-                assert_eq!(f32::from_bits(largest), row.iter().fold(0.0, |m, v| v.abs().max(m)));
-                let exact: f64 = row.iter().map(|v| f64::from(*v).powi(2)).sum();
-                assert!((f64::from(energy) - exact).abs() <= 1e-5 * exact, "{isa}, {length}");
-                for i in 0..256 {
-                    let sign = if signs[i / 32] >> (i % 32) & 1 == 1 { -1.0 } else { 1.0 };
-                    assert_eq!(to[i], row.get(i).map_or(0.0, |v| v * sign), "{isa}, {i} of {length}");
-                }
-            }
         }
     }
 }

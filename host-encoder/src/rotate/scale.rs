@@ -11,6 +11,9 @@ impl RowScale {
     /// Values between these need no scaling: the squares of transforms of 2^20 of them, and sums of the squares, fit an f32.
     const ORDINARY: std::ops::Range<f32> = 1.0 / (1u32 << 30) as f32..(1u32 << 30) as f32;
 
+    /// Values are worked on as they are.
+    pub(crate) const ONE: Self = Self { exponent: 0 };
+
     /// Whether values are worked on as they are.
     pub(crate) fn is_one(self) -> bool {
         self.exponent == 0
@@ -29,8 +32,16 @@ impl RowScale {
         if self.exponent == 0 { value } else { (f64::from(value) * self.factor()) as f32 }
     }
 
-    pub(crate) fn down(self, value: f32) -> f32 {
-        if self.exponent == 0 { value } else { (f64::from(value) / self.factor()) as f32 }
+    /// What vectors of values are multiplied by, one after the other: 2^exponent may be beyond f32. Where there are two, values are small, and no product is rounded.
+    pub(crate) fn factors(self) -> [f32; 2] {
+        let first = self.exponent.min(100);
+        let second = self.exponent - first;
+        [Self { exponent: first }.factor() as f32, Self { exponent: second }.factor() as f32]
+    }
+
+    /// What vectors of values at the scale are multiplied by to be what they were: 2^−exponent, which f32 holds. The product is rounded once, if at all.
+    pub(crate) fn inverse(self) -> f32 {
+        Self { exponent: -self.exponent }.factor() as f32
     }
 
     /// 2^exponent, exactly; |exponent| stays below 160 here.

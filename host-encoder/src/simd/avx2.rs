@@ -1,34 +1,39 @@
-//! Eight lanes with AVX2 and FMA.
+//! Eight lanes with AVX2, FMA and F16C.
 
 pub(super) mod planes;
 
 use super::{Kernel, Lanes, Planes};
 use crate::wire::BLOCK;
+use half::{bf16, f16};
 use planes::{apart, columns, in_order};
 use std::arch::asm;
 use std::arch::x86_64::{
-    __m256, __m256i, _mm_add_ps, _mm_add_ss, _mm_cvtsi128_si32, _mm_cvtss_f32, _mm_loadu_ps, _mm_max_epu32,
-    _mm_movehdup_ps, _mm_movehl_ps, _mm_shuffle_epi32, _mm256_add_epi32, _mm256_add_ps, _mm256_and_si256,
-    _mm256_blend_epi32, _mm256_castps_si256, _mm256_castps256_ps128, _mm256_castsi256_ps,
-    _mm256_castsi256_si128, _mm256_cmpgt_epi32, _mm256_cvtepi32_ps, _mm256_cvttps_epi32,
+    __m256, __m256i, _mm_add_ps, _mm_add_ss, _mm_cvtsi128_si32, _mm_cvtss_f32, _mm_loadu_si128,
+    _mm_max_epu32, _mm_movehdup_ps, _mm_movehl_ps, _mm_shuffle_epi32, _mm_storeu_si128, _mm256_add_epi32,
+    _mm256_add_ps, _mm256_and_si256, _mm256_blend_epi32, _mm256_blendv_epi8, _mm256_castps_si256,
+    _mm256_castps256_ps128, _mm256_castsi256_ps, _mm256_castsi256_si128, _mm256_cmpgt_epi32,
+    _mm256_cvtepi32_ps, _mm256_cvtepu16_epi32, _mm256_cvtph_ps, _mm256_cvtps_ph, _mm256_cvttps_epi32,
     _mm256_extractf128_ps, _mm256_extracti128_si256, _mm256_fmadd_ps, _mm256_fmsub_ps, _mm256_loadu_ps,
-    _mm256_loadu_si256, _mm256_max_epu32, _mm256_min_epu32, _mm256_mul_epu32, _mm256_mul_ps, _mm256_or_si256,
-    _mm256_packs_epi16, _mm256_packs_epi32, _mm256_permute_ps, _mm256_permute2f128_ps,
-    _mm256_permutevar8x32_epi32, _mm256_permutevar8x32_ps, _mm256_set_m128, _mm256_set1_epi8,
-    _mm256_set1_epi32, _mm256_set1_ps, _mm256_setr_epi8, _mm256_setr_epi32, _mm256_setr_ps,
-    _mm256_setzero_si256, _mm256_slli_epi32, _mm256_slli_epi64, _mm256_sllv_epi32, _mm256_srli_epi32,
-    _mm256_srli_epi64, _mm256_storeu_ps, _mm256_storeu_si256, _mm256_sub_epi32, _mm256_sub_ps,
-    _mm256_unpackhi_epi8, _mm256_unpackhi_epi16, _mm256_unpacklo_epi8, _mm256_unpacklo_epi16, _mm256_xor_ps,
-    _mm256_xor_si256,
+    _mm256_loadu_si256, _mm256_max_epu32, _mm256_min_epu32, _mm256_movemask_ps, _mm256_mul_epu32,
+    _mm256_mul_ps, _mm256_or_si256, _mm256_packs_epi16, _mm256_packs_epi32, _mm256_packus_epi32,
+    _mm256_permute_ps, _mm256_permute2f128_ps, _mm256_permute4x64_epi64, _mm256_permutevar8x32_epi32,
+    _mm256_permutevar8x32_ps, _mm256_set1_epi8, _mm256_set1_epi32, _mm256_set1_ps, _mm256_setr_epi8,
+    _mm256_setr_epi32, _mm256_setr_ps, _mm256_setzero_si256, _mm256_slli_epi32, _mm256_slli_epi64,
+    _mm256_sllv_epi32, _mm256_srli_epi32, _mm256_srli_epi64, _mm256_storeu_ps, _mm256_storeu_si256,
+    _mm256_sub_epi32, _mm256_sub_ps, _mm256_unpackhi_epi8, _mm256_unpackhi_epi16, _mm256_unpacklo_epi8,
+    _mm256_unpacklo_epi16, _mm256_xor_ps, _mm256_xor_si256,
 };
 
-/// The proof that the machine has AVX2 and FMA.
+/// The proof that the machine has AVX2, FMA and F16C.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Avx2(());
 
 impl Avx2 {
     pub(crate) fn detect() -> Option<Self> {
-        (is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")).then_some(Self(()))
+        (is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("f16c"))
+        .then_some(Self(()))
     }
 
     /// Runs a kernel in a function that has the features, so that everything inlines into it.
@@ -40,7 +45,7 @@ impl Avx2 {
     }
 }
 
-#[target_feature(enable = "avx2,fma")]
+#[target_feature(enable = "avx2,fma,f16c")]
 fn run<K: Kernel>(kernel: K) -> K::Output {
     let mut one = _mm256_set1_ps(1.0);
     // SAFETY: no instruction at all.
@@ -60,7 +65,7 @@ macro_rules! intrinsics {
     ($($name:ident($($arg:ident: $type:ty),*) -> $out:ty = $term:expr;)+) => {$(
         #[inline(always)]
         fn $name(self, $($arg: $type),*) -> $out {
-            // SAFETY: `self` exists only where AVX2 and FMA were detected; arrays have the size of the vectors that are
+            // SAFETY: `self` exists only where the features were detected; arrays have the size of the vectors that are
             // loaded from or stored to them.
             unsafe { $term }
         }
@@ -86,6 +91,38 @@ impl Lanes for Vectors {
     intrinsics! {
         load(line: &[f32; 8]) -> __m256 = _mm256_loadu_ps(line.as_ptr());
         store(line: &mut [f32; 8], v: __m256) -> () = _mm256_storeu_ps(line.as_mut_ptr(), v);
+        // sum + v · v
+        add_square(v: __m256, sum: __m256) -> __m256 = _mm256_fmadd_ps(v, v, sum);
+        load_bf16(halves: &[bf16; BLOCK], at: usize) -> __m256 = {
+            let halves = _mm_loadu_si128(halves.as_chunks::<8>().0[at].as_ptr().cast());
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(halves)))
+        };
+        load_f16(halves: &[f16; BLOCK], at: usize) -> __m256
+            = _mm256_cvtph_ps(_mm_loadu_si128(halves.as_chunks::<8>().0[at].as_ptr().cast()));
+        store_bf16(v: __m256, halves: &mut [bf16; BLOCK], at: usize) -> () = {
+            // To nearest, ties to even; a NaN stays one.
+            let bits = _mm256_castps_si256(v);
+            let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
+            let rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+            let magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(i32::MAX));
+            let nan = _mm256_cmpgt_epi32(magnitude, _mm256_set1_epi32(0x7f80_0000));
+            let quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x0040_0000));
+            let rounded = _mm256_srli_epi32::<16>(_mm256_blendv_epi8(rounded, quiet, nan));
+            let packed = _mm256_permute4x64_epi64::<0b1000>(_mm256_packus_epi32(rounded, rounded));
+            let to = halves.as_chunks_mut::<8>().0[at].as_mut_ptr();
+            _mm_storeu_si128(to.cast(), _mm256_castsi256_si128(packed));
+        };
+        store_f16(v: __m256, halves: &mut [f16; BLOCK], at: usize) -> () = {
+            let to = halves.as_chunks_mut::<8>().0[at].as_mut_ptr();
+            _mm_storeu_si128(to.cast(), _mm256_cvtps_ph::<0>(v));
+        };
+        signs(values: &[f32; BLOCK]) -> u32 = {
+            let of = |at: usize| {
+                let v = _mm256_loadu_ps(values.as_chunks::<8>().0[at].as_ptr());
+                _mm256_movemask_ps(v).cast_unsigned() << (8 * at)
+            };
+            of(0) | of(1) | of(2) | of(3)
+        };
         load_words(words: &[u32; BLOCK], at: usize) -> __m256i
             = _mm256_loadu_si256(words.as_chunks::<8>().0[at].as_ptr().cast());
         store_words(words: &mut [u32; BLOCK], at: usize, v: __m256i) -> ()
@@ -124,18 +161,6 @@ impl Lanes for Vectors {
         // A fused 1 · a − b is rounded once, as the plain difference is, and runs on the multipliers.
         // SAFETY: see `intrinsics`.
         (self.add(a, b), unsafe { _mm256_fmsub_ps(a, self.one, b) })
-    }
-
-    #[inline(always)]
-    fn load_butterfly_4(self, line: &[f32; 8]) -> __m256 {
-        // Both halves twice over, straight from memory: no permutation has to cross the halves.
-        // SAFETY: see `intrinsics`; a line holds two times four f32.
-        unsafe {
-            let signs = _mm256_setr_ps(1., 1., 1., 1., -1., -1., -1., -1.);
-            let (low, high) = (_mm_loadu_ps(line.as_ptr()), _mm_loadu_ps(line.as_ptr().add(4)));
-            let (low, high) = (_mm256_set_m128(low, low), _mm256_set_m128(high, high));
-            _mm256_fmadd_ps(high, signs, low)
-        }
     }
 
     #[inline(always)]

@@ -7,14 +7,18 @@ mod planes;
 
 use super::{Kernel, Lanes, Planes};
 use crate::wire::BLOCK;
+use half::{bf16, f16};
+use std::arch::asm;
 use std::arch::x86_64::{
     __m512, __m512i, __mmask16, _mm_add_ps, _mm_add_ss, _mm_cvtss_f32, _mm_movehdup_ps, _mm_movehl_ps,
     _mm256_add_ps, _mm256_castps256_ps128, _mm256_extractf128_ps, _mm256_loadu_ps, _mm256_loadu_si256,
-    _mm512_add_epi32, _mm512_add_ps, _mm512_and_si512, _mm512_broadcast_f32x8, _mm512_broadcast_i64x4,
-    _mm512_castps_si512, _mm512_castps512_ps256, _mm512_castsi512_ps, _mm512_cmpgt_epi32_mask,
-    _mm512_cvtepi32_ps, _mm512_cvttps_epi32, _mm512_extractf32x8_ps, _mm512_fmadd_ps, _mm512_loadu_ps,
-    _mm512_loadu_si512, _mm512_mask_blend_epi32, _mm512_mask_sub_epi32, _mm512_max_epu32, _mm512_min_epu32,
-    _mm512_movm_epi32, _mm512_mul_epu32, _mm512_mul_ps, _mm512_or_si512, _mm512_permute_ps,
+    _mm256_storeu_si256, _mm512_add_epi32, _mm512_add_ps, _mm512_and_si512, _mm512_broadcast_f32x8,
+    _mm512_broadcast_i64x4, _mm512_castps_si512, _mm512_castps512_ps256, _mm512_castsi512_ps,
+    _mm512_cmpgt_epi32_mask, _mm512_cmpgt_epu32_mask, _mm512_cvtepi32_epi16, _mm512_cvtepi32_ps,
+    _mm512_cvtepu16_epi32, _mm512_cvtph_ps, _mm512_cvtps_ph, _mm512_cvttps_epi32, _mm512_extractf32x8_ps,
+    _mm512_fmadd_ps, _mm512_fmsub_ps, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_mask_blend_epi32,
+    _mm512_mask_mov_epi32, _mm512_mask_sub_epi32, _mm512_mask_xor_epi32, _mm512_max_epu32, _mm512_min_epu32,
+    _mm512_movepi32_mask, _mm512_mul_epu32, _mm512_mul_ps, _mm512_or_si512, _mm512_permute_ps,
     _mm512_permutexvar_epi32, _mm512_permutexvar_ps, _mm512_reduce_max_epu32, _mm512_set1_epi32,
     _mm512_set1_ps, _mm512_setr_ps, _mm512_shuffle_f32x4, _mm512_slli_epi32, _mm512_slli_epi64,
     _mm512_srli_epi32, _mm512_srli_epi64, _mm512_storeu_ps, _mm512_storeu_si512, _mm512_sub_ps,
@@ -39,13 +43,25 @@ impl Avx512 {
     /// Runs a kernel in a function that has the features, so that everything inlines into it.
     #[inline]
     pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
-        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,gfni")]
-        fn featured<K: Kernel>(lanes: Avx512, kernel: K) -> K::Output {
-            kernel.run(lanes)
-        }
+        let Self(()) = self;
         // SAFETY: `self` exists only where the features were detected.
-        unsafe { featured(self, kernel) }
+        unsafe { run(kernel) }
     }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,gfni")]
+fn run<K: Kernel>(kernel: K) -> K::Output {
+    let mut one = _mm512_set1_ps(1.0);
+    // SAFETY: no instruction at all.
+    unsafe { asm!("/* {} */", inout(zmm_reg) one, options(pure, nomem, nostack, preserves_flags)) };
+    kernel.run(Vectors { one })
+}
+
+/// Vectors on a machine that has the features: only [`Avx512::run`] makes one.
+#[derive(Clone, Copy)]
+pub(crate) struct Vectors {
+    /// 1 in all lanes, which the compiler does not know: it would turn products by it back into plain sums.
+    one: __m512,
 }
 
 /// Operations that are one intrinsic or two.
@@ -60,7 +76,7 @@ macro_rules! intrinsics {
     )+};
 }
 
-impl Lanes for Avx512 {
+impl Lanes for Vectors {
     const N: usize = 16;
     type Line = [f32; 16];
     type F = __m512;
@@ -79,6 +95,37 @@ impl Lanes for Avx512 {
     intrinsics! {
         load(line: &[f32; 16]) -> __m512 = _mm512_loadu_ps(line.as_ptr());
         store(line: &mut [f32; 16], v: __m512) -> () = _mm512_storeu_ps(line.as_mut_ptr(), v);
+        // sum + v · v
+        add_square(v: __m512, sum: __m512) -> __m512 = _mm512_fmadd_ps(v, v, sum);
+        load_bf16(halves: &[bf16; BLOCK], at: usize) -> __m512 = {
+            let halves = _mm256_loadu_si256(halves.as_chunks::<16>().0[at].as_ptr().cast());
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(halves)))
+        };
+        load_f16(halves: &[f16; BLOCK], at: usize) -> __m512
+            = _mm512_cvtph_ps(_mm256_loadu_si256(halves.as_chunks::<16>().0[at].as_ptr().cast()));
+        store_bf16(v: __m512, halves: &mut [bf16; BLOCK], at: usize) -> () = {
+            // To nearest, ties to even; a NaN stays one.
+            let bits = _mm512_castps_si512(v);
+            let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+            let rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+            let magnitude = _mm512_and_si512(bits, _mm512_set1_epi32(i32::MAX));
+            let nan = _mm512_cmpgt_epu32_mask(magnitude, _mm512_set1_epi32(0x7f80_0000));
+            let quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x0040_0000));
+            let rounded = _mm512_srli_epi32::<16>(_mm512_mask_mov_epi32(rounded, nan, quiet));
+            let to = halves.as_chunks_mut::<16>().0[at].as_mut_ptr();
+            _mm256_storeu_si256(to.cast(), _mm512_cvtepi32_epi16(rounded));
+        };
+        store_f16(v: __m512, halves: &mut [f16; BLOCK], at: usize) -> () = {
+            let to = halves.as_chunks_mut::<16>().0[at].as_mut_ptr();
+            _mm256_storeu_si256(to.cast(), _mm512_cvtps_ph::<0>(v));
+        };
+        signs(values: &[f32; BLOCK]) -> u32 = {
+            let of = |half: usize| {
+                let half = _mm512_loadu_si512(values.as_chunks::<16>().0[half].as_ptr().cast());
+                u32::from(_mm512_movepi32_mask(half))
+            };
+            of(0) | of(1) << 16
+        };
         load_words(words: &[u32; BLOCK], at: usize) -> __m512i
             = _mm512_loadu_si512(words.as_chunks::<16>().0[at].as_ptr().cast());
         store_words(words: &mut [u32; BLOCK], at: usize, v: __m512i) -> ()
@@ -118,7 +165,9 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     fn butterfly(self, a: __m512, b: __m512) -> (__m512, __m512) {
-        (self.add(a, b), self.sub(a, b))
+        // A fused 1 · a − b is rounded once, as the plain difference is, and runs on the multipliers.
+        // SAFETY: see `intrinsics`.
+        (self.add(a, b), unsafe { _mm512_fmsub_ps(a, self.one, b) })
     }
 
     #[inline(always)]
@@ -170,9 +219,8 @@ impl Lanes for Avx512 {
     fn flip(self, v: __m512, word: u32, at: usize) -> __m512 {
         // SAFETY: see `intrinsics`.
         unsafe {
-            let lanes = _mm512_movm_epi32((word >> (16 * at)) as __mmask16);
-            let signs = _mm512_and_si512(lanes, _mm512_set1_epi32(i32::MIN));
-            _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(v), signs))
+            let (lanes, bits) = ((word >> (16 * at)) as __mmask16, _mm512_castps_si512(v));
+            _mm512_castsi512_ps(_mm512_mask_xor_epi32(bits, lanes, bits, _mm512_set1_epi32(i32::MIN)))
         }
     }
 
@@ -189,11 +237,12 @@ impl Lanes for Avx512 {
     }
 }
 
-impl Planes for Avx512 {
+impl Planes for Vectors {
     // See the other backend's.
     #[inline(never)]
     fn outlined<K: Kernel>(self, kernel: K) -> K::Output {
-        self.run(kernel)
+        // SAFETY: see `intrinsics`.
+        unsafe { run(kernel) }
     }
 
     #[inline(always)]

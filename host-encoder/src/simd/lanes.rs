@@ -2,6 +2,7 @@
 
 use super::Kernel;
 use crate::wire::BLOCK;
+use half::{bf16, f16};
 
 #[inline(always)]
 fn sixteen<L: Lanes>(lanes: L, v: [L::U; 2]) -> [u32; 16] {
@@ -33,6 +34,49 @@ pub(crate) trait Lanes: Copy {
     /// The whole vectors of a slice.
     fn lines_mut(values: &mut [f32]) -> &mut [Self::Line];
     fn load(self, line: &Self::Line) -> Self::F;
+    /// Vector `at` of a block of a format of 16 bits, widened; `at < BLOCK / N`.
+    #[inline(always)]
+    fn load_bf16(self, halves: &[bf16; BLOCK], at: usize) -> Self::F {
+        let mut wide = [0.0; 16];
+        for i in 0..Self::N {
+            wide[i] = halves[at * Self::N + i].to_f32();
+        }
+        self.load(&Self::lines(&wide)[0])
+    }
+    #[inline(always)]
+    fn load_f16(self, halves: &[f16; BLOCK], at: usize) -> Self::F {
+        let mut wide = [0.0; 16];
+        for i in 0..Self::N {
+            wide[i] = halves[at * Self::N + i].to_f32();
+        }
+        self.load(&Self::lines(&wide)[0])
+    }
+    /// Likewise narrowed: to nearest, ties to even; beyond the range to infinity.
+    #[inline(always)]
+    fn store_bf16(self, v: Self::F, halves: &mut [bf16; BLOCK], at: usize) {
+        let mut wide = [0; 16];
+        self.to_array(self.bits(v), &mut wide);
+        for i in 0..Self::N {
+            halves[at * Self::N + i] = bf16::from_f32(f32::from_bits(wide[i]));
+        }
+    }
+    #[inline(always)]
+    fn store_f16(self, v: Self::F, halves: &mut [f16; BLOCK], at: usize) {
+        let mut wide = [0; 16];
+        self.to_array(self.bits(v), &mut wide);
+        for i in 0..Self::N {
+            halves[at * Self::N + i] = f16::from_f32(f32::from_bits(wide[i]));
+        }
+    }
+    /// The signs of a block: bit i of value i.
+    #[inline(always)]
+    fn signs(self, values: &[f32; BLOCK]) -> u32 {
+        let mut signs = 0;
+        for i in 0..BLOCK {
+            signs |= values[i].to_bits() >> 31 << i;
+        }
+        signs
+    }
     fn store(self, line: &mut Self::Line, v: Self::F);
     /// Vector `at` of a block of words; `at < BLOCK / N`.
     fn load_words(self, words: &[u32; BLOCK], at: usize) -> Self::U;
@@ -42,19 +86,19 @@ pub(crate) trait Lanes: Copy {
     fn add(self, a: Self::F, b: Self::F) -> Self::F;
     fn sub(self, a: Self::F, b: Self::F) -> Self::F;
     fn mul(self, a: Self::F, b: Self::F) -> Self::F;
+    /// sum + v², rounded once or twice: for sums that no bit of a packet depends on.
+    #[inline(always)]
+    fn add_square(self, v: Self::F, sum: Self::F) -> Self::F {
+        self.add(sum, self.mul(v, v))
+    }
     /// (a + b, a − b).
     fn butterfly(self, a: Self::F, b: Self::F) -> (Self::F, Self::F);
     /// The same between lanes i and i + H: where bit H of i is clear v[i] + v[i + H], else v[i − H] − v[i].
     fn butterfly_lanes<const H: usize>(self, v: Self::F) -> Self::F;
-    /// Loads a vector and does its butterflies at distance 4.
+    /// All butterflies between the lanes of a vector: at distance 4, then 1, then 2, then 8.
     #[inline(always)]
-    fn load_butterfly_4(self, line: &Self::Line) -> Self::F {
-        self.butterfly_lanes::<4>(self.load(line))
-    }
-    /// Loads a vector and does all butterflies between its lanes: at distance 4, then 1, then 2, then 8.
-    #[inline(always)]
-    fn load_butterflies(self, line: &Self::Line) -> Self::F {
-        let v = self.load_butterfly_4(line);
+    fn butterflies(self, v: Self::F) -> Self::F {
+        let v = self.butterfly_lanes::<4>(v);
         let v = self.butterfly_lanes::<1>(v);
         let v = self.butterfly_lanes::<2>(v);
         if Self::N == 16 { self.butterfly_lanes::<8>(v) } else { v }

@@ -20,6 +20,14 @@ impl Ahead {
         Self { next: memory.as_ptr().cast(), lines: size_of_val(memory).div_ceil(LINE) }
     }
 
+    /// The earlier half, and the later one.
+    #[inline]
+    pub(crate) fn halves(&self) -> [Self; 2] {
+        let lines = self.lines / 2;
+        let later = self.next.wrapping_add(lines * LINE);
+        [Self { next: self.next, lines }, Self { next: later, lines: self.lines - lines }]
+    }
+
     /// Nothing to ask for.
     #[inline]
     pub(crate) const fn none() -> Self {

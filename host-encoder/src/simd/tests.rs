@@ -2,6 +2,7 @@
 
 use super::{Isa, Kernel, Planes};
 use crate::wire::BLOCK;
+use half::{bf16, f16};
 use proptest::prelude::*;
 
 /// All operations on a vector of sixteen inputs, as bits.
@@ -63,7 +64,7 @@ impl Kernel for Operations {
         // Butterflies between sixteen lanes are those between eight and one more between the halves.
         let mut within = self.a;
         for line in L::lines_mut(&mut within) {
-            let v = lanes.load_butterflies(line);
+            let v = lanes.butterflies(lanes.load(line));
             lanes.store(line, v);
         }
         if L::N == 8 {
@@ -100,6 +101,80 @@ proptest! {
                 prop_assert_eq!(got, expected, "{}, operation {}", isa, operation);
             }
         }
+    }
+}
+
+/// Blocks of both formats of 16 bits, widened and narrowed; and the signs of a block.
+struct Halves {
+    bits: [u16; BLOCK],
+    values: [f32; BLOCK],
+}
+
+impl Kernel for Halves {
+    type Output = ([[u32; BLOCK]; 2], [[u16; BLOCK]; 2], u32);
+
+    #[inline(always)]
+    fn run<L: Planes>(self, lanes: L) -> Self::Output {
+        let (mut wide, mut narrow) = ([[0; BLOCK]; 2], [[0; BLOCK]; 2]);
+        let (mut brain, mut half) = ([bf16::ZERO; BLOCK], [f16::ZERO; BLOCK]);
+        for i in 0..BLOCK {
+            (brain[i], half[i]) = (bf16::from_bits(self.bits[i]), f16::from_bits(self.bits[i]));
+        }
+        for at in 0..BLOCK / L::N {
+            lanes.store_words(&mut wide[0], at, lanes.bits(lanes.load_bf16(&brain, at)));
+            lanes.store_words(&mut wide[1], at, lanes.bits(lanes.load_f16(&half, at)));
+        }
+        for (at, line) in L::lines(&self.values).iter().enumerate() {
+            lanes.store_bf16(lanes.load(line), &mut brain, at);
+            lanes.store_f16(lanes.load(line), &mut half, at);
+        }
+        for i in 0..BLOCK {
+            (narrow[0][i], narrow[1][i]) = (brain[i].to_bits(), half[i].to_bits());
+        }
+        (wide, narrow, lanes.signs(&self.values))
+    }
+}
+
+proptest! {
+    #[test]
+    fn halves_are_those_of_the_half_crate_on_every_set(
+        bits in prop::array::uniform32(any::<u16>()), values in prop::array::uniform32(prop_oneof![any::<u32>(), 0x3000_0000..0x4800_0000_u32]),
+    ) {
+        let values = values.map(f32::from_bits);
+        for isa in Isa::available() {
+            let (wide, narrow, signs) = isa.run(Halves { bits, values });
+            for i in 0..BLOCK {
+                // A NaN becomes a NaN; which one does not matter.
+                let same = |a: f32, b: f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+                prop_assert!(same(f32::from_bits(wide[0][i]), bf16::from_bits(bits[i]).to_f32()), "{}", isa);
+                prop_assert!(same(f32::from_bits(wide[1][i]), f16::from_bits(bits[i]).to_f32()), "{}", isa);
+                let narrowed = [bf16::from_bits(narrow[0][i]).to_f32(), f16::from_bits(narrow[1][i]).to_f32()];
+                prop_assert!(same(narrowed[0], bf16::from_f32(values[i]).to_f32()), "{}, {:e}", isa, values[i]);
+                prop_assert!(same(narrowed[1], f16::from_f32(values[i]).to_f32()), "{}, {:e}", isa, values[i]);
+                prop_assert_eq!(signs >> i & 1 == 1, values[i].is_sign_negative(), "{}", isa);
+            }
+        }
+    }
+}
+
+/// What the kernel says of the machine, apart from what the crate detects.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[test]
+fn every_instruction_set_that_the_machine_has_is_tested() {
+    use std::io::Write as _;
+    let ran: Vec<&str> = Isa::available().map(Isa::name).collect();
+    // Past the test harness, which keeps what passing tests print.
+    let _ = writeln!(std::io::stderr(), "instruction sets that the codec's tests run on: {}", ran.join(", "));
+    let Ok(about) = std::fs::read_to_string("/proc/cpuinfo") else { return };
+    let flags: Vec<&str> =
+        about.lines().find(|line| line.starts_with("flags")).unwrap_or_default().split_whitespace().collect();
+    let sets = [
+        ("avx2", &["avx2", "fma", "f16c"][..]),
+        ("avx512", &["avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vbmi", "gfni"]),
+    ];
+    for (name, needs) in sets {
+        let has = needs.iter().all(|flag| flags.contains(flag));
+        assert_eq!(ran.contains(&name), has, "{name}");
     }
 }
 

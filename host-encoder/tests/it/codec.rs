@@ -4,8 +4,8 @@ use crate::input::{gaussian, uniform};
 use trimwire_encoder::wire::plane_offset;
 use trimwire_encoder::{
     Codec, DEFAULT_COORDINATES_PER_PACKET, Decoder, Decoding, EncodeError, Encoder, Envelope, HEADER_LEN,
-    Header, Importance, Isa, Job, Layout, Message, OutputError, PLANES, RowChoice, RowFigures, RowReceiver,
-    StreamId, Tensor, bf16, expected_nmse, f16, nmse,
+    Header, Importance, Isa, Job, Layout, Message, OutputError, PLANES, RowChoice, RowFigures, RowJob,
+    RowReceiver, StreamId, Tensor, bf16, expected_nmse, f16, nmse,
 };
 
 const ENVELOPE: Envelope = Envelope { stream: StreamId::new(1, 5).unwrap(), message: 77 };
@@ -425,7 +425,8 @@ fn a_row_alone_has_the_bytes_that_it_has_within_its_message() {
         // What is asked for meanwhile changes nothing, however much it is.
         for next in [&gradient[..], &gradient[..1], &[]] {
             packets.fill(0xa5);
-            encoder.encode_row_before(row, values, next, ENVELOPE, choice(row), &mut packets).unwrap();
+            let job = RowJob::of(values).before(next);
+            encoder.encode_row(row, job, ENVELOPE, choice(row), &mut packets).unwrap();
             assert_eq!(packets, together, "row {row}, with {} values asked for", next.len());
         }
     }

@@ -3,7 +3,7 @@
 use crate::input::gaussian;
 use trimwire_encoder::{
     Codec, Decoder, Decoding, EncodeError, Encoder, Envelope, HEADER_LEN, Isa, Job, Layout, Message, PLANES,
-    RotatedSum, RotatedSumError, Rotation, StreamId, bf16, expected_nmse, f16, nmse,
+    StreamId, bf16, expected_nmse, f16, nmse,
 };
 
 const ENVELOPE: Envelope = Envelope { stream: StreamId::new(1, 5).unwrap(), message: 77 };
@@ -210,55 +210,6 @@ fn threads_and_instruction_sets_do_not_show_in_packets_or_results() {
             assert!(decode(isa, false) == scalar && decode(isa, true) == scalar, "{codec}, {isa}");
         }
     }
-}
-
-#[test]
-fn a_sum_before_the_rotation_is_undone_is_the_sum_after_it() {
-    let length = 70_000;
-    let job = Job { seed: 42, rotation: Rotation::Shared };
-    let of = |rank| Envelope { stream: StreamId::new(1, rank).unwrap(), ..ENVELOPE };
-    let mut rotated = RotatedSum::new(layout(length), 42, of(0));
-    let mut plain = vec![0.0f32; length];
-    let mut exact = vec![0.0f64; length];
-    for rank in 0..4 {
-        let mut gradient = gaussian(length, 20 + u32::from(rank));
-        // Rank 3's first row is rotated twice, the other ranks' once.
-        gradient[7] *= if rank == 3 { 100.0 } else { 1.0 };
-        let mut message = Message::default();
-        let encoder = Encoder::new(layout(length), job);
-        encoder.encode(&gradient, of(rank), PLANES, &mut message).unwrap();
-        assert_eq!(message.rows()[0].twice, rank == 3);
-        let mut decoder = Decoder::new(layout(length), job, of(rank), Decoding::Unbiased);
-        for index in 0..message.packets() {
-            // Rank 2 loses some and has others cut.
-            let packet = message.packet(index);
-            match (rank, index % 9) {
-                (2, 0) => {}
-                (2, 1..4) => drop(decoder.receive(&packet[..150]).unwrap()),
-                _ => drop(decoder.receive(packet).unwrap()),
-            }
-        }
-        rotated.add(&decoder).unwrap();
-        decoder.add_into(&mut plain).unwrap();
-        let mut out = vec![0.0; length];
-        decoder.decode_into(&mut out).unwrap();
-        exact.iter_mut().zip(out).for_each(|(e, v)| *e += f64::from(v));
-    }
-    let mut got = vec![0.0; length];
-    rotated.finish_into(&mut got).unwrap();
-    let exact: Vec<f32> = exact.into_iter().map(|v| v as f32).collect();
-    assert!(nmse(&got, &exact) < 1e-12, "{}", nmse(&got, &exact));
-    assert!(nmse(&plain, &exact) < 1e-12);
-    let refused = |job, envelope, layout| {
-        let mut sum = RotatedSum::new(self::layout(length), 42, of(0));
-        sum.add(&Decoder::new(layout, job, envelope, Decoding::Unbiased))
-    };
-    let message = Envelope { message: 1, ..of(0) };
-    assert!(matches!(refused(job, message, layout(length)), Err(RotatedSumError::Message { .. })));
-    assert!(matches!(refused(JOB, of(0), layout(length)), Err(RotatedSumError::Job { .. })));
-    assert!(matches!(refused(job, of(0), layout(length + 1)), Err(RotatedSumError::Layout { .. })));
-    let raw = Decoder::new(layout(length), job, of(0), Decoding::Unbiased).with_codec(Codec::Raw);
-    assert!(matches!(rotated.add(&raw), Err(RotatedSumError::NotRotated(Codec::Raw))));
 }
 
 #[test]

@@ -46,6 +46,77 @@ fn a_lone_spike_is_exact_at_any_cut_but_that_to_its_cell() {
     }
 }
 
+/// Rows that are rotated once although their magnitudes are not all alike: κ is 255, and one plane does not say everything.
+#[test]
+fn what_is_nearly_a_lone_spike_has_the_error_of_its_depth_and_no_bias() {
+    let layout = Layout::new(32_768, DEFAULT_COORDINATES_PER_PACKET).unwrap();
+    for share in [1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 2.4e-3] {
+        // Noise of that share of the energy.
+        let uniform = |i: u32| f64::from(i.wrapping_mul(2_654_435_761) >> 8) / f64::from(1 << 23) - 1.0;
+        let mut row: Vec<f32> =
+            (0..32_768).map(|i| (0..4).map(|k| uniform(4 * i + k)).sum::<f64>() as f32).collect();
+        let noise: f64 = row.iter().map(|x| f64::from(*x).powi(2)).sum();
+        row[12_345] = (noise / share).sqrt() as f32;
+        let sent = encode(&row, &layout);
+        assert!(!sent.rows()[0].twice, "{share}");
+        for planes in 2..=8 {
+            let cut = |i| &sent.packet(i)[..HEADER_LEN + plane_offset(planes, layout.packet_range(i).len())];
+            let got = decode(&layout, (0..sent.packets()).map(cut));
+            let promise = expected_nmse(Codec::Rht, Decoding::Unbiased, &[(planes, 1.0)]).unwrap();
+            let error = nmse(&got, &row);
+            assert!(
+                error <= 1.05 * promise,
+                "{planes} planes, {share}: {error:e} where {promise:e} is promised"
+            );
+            let product = |a: &[f32], b: &[f32]| -> f64 {
+                a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+            };
+            let projection = product(&got, &row) / product(&row, &row);
+            assert!((projection - 1.0).abs() < 0.01, "{planes} planes, {share}: projection {projection}");
+        }
+    }
+}
+
+/// docs/wire-format.md §8, "Three decodings": a few equal non-zeros are what one rotation makes no normal coordinates of.
+#[test]
+fn the_mean_projection_of_equal_non_zeros_is_as_near_to_1_as_is_promised_for_their_row_s_length() {
+    const ROWS: usize = 400;
+    for (log2, promise) in [(5, 0.08), (6, 0.08), (7, 0.08), (8, 0.035), (9, 0.02), (10, 0.01)] {
+        let d = 1usize << log2;
+        let layout = Layout::new(ROWS * d, 448).and_then(|layout| layout.with_row_log2(log2)).unwrap();
+        for k in [1, 2, 3, 4, 7, 16, d / 2, d] {
+            // Of 256 and more, which are rotated once, sums lie on a lattice that edges of cells cut unevenly.
+            let promise = if k < 256 { promise } else { 0.035 };
+            let mut gradient = vec![0.0f32; ROWS * d];
+            for (row, values) in gradient.chunks_mut(d).enumerate() {
+                for i in 0..k {
+                    let random = ((row * k + i) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+                    // Places an odd number apart do not meet.
+                    let place = (row * 7 + i * (d / 3 * 2 + 1)) % d;
+                    values[place] = if random % 2 == 0 { 1.0 } else { -1.0 };
+                }
+            }
+            let sent = encode(&gradient, &layout);
+            for planes in 1..=8 {
+                let cut =
+                    |i| &sent.packet(i)[..HEADER_LEN + plane_offset(planes, layout.packet_range(i).len())];
+                let got = decode(&layout, (0..sent.packets()).map(cut));
+                let projections: Vec<f64> = got
+                    .chunks(d)
+                    .zip(gradient.chunks(d))
+                    .map(|(a, b)| a.iter().zip(b).map(|(a, b)| f64::from(a * b)).sum::<f64>() / k as f64)
+                    .collect();
+                let mean = projections.iter().sum::<f64>() / ROWS as f64;
+                let variance =
+                    projections.iter().map(|p| (p - mean).powi(2)).sum::<f64>() / (ROWS - 1) as f64;
+                // Three standard errors.
+                let room = 3.0 * (variance / ROWS as f64).sqrt();
+                assert!((mean - 1.0).abs() < promise + room, "{k} of {d}, {planes} planes: {mean} ± {room}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_row_whose_rms_underflows_is_not_lost() {
     let layout = Layout::new(32_768, DEFAULT_COORDINATES_PER_PACKET).unwrap();

@@ -1,7 +1,9 @@
 //! What an encoder keeps for itself is what receivers of all of its packets hold.
 
 use proptest::prelude::*;
-use trimwire_encoder::{Codec, Decoder, Decoding, Encoder, Envelope, Isa, Job, Layout, RowChoice, StreamId};
+use trimwire_encoder::{
+    Codec, Decoder, Decoding, Encoder, Envelope, Isa, Job, Layout, RowChoice, RowJob, StreamId,
+};
 
 const JOB: Job = Job::new(21);
 const ENVELOPE: Envelope = Envelope { stream: StreamId::new(3, 4).unwrap(), message: 5 };
@@ -46,7 +48,7 @@ proptest! {
                 let mut packets = vec![0xa5; encoder.row_len(row, planes)];
                 let mut plain = packets.clone();
                 let values = &gradient[place.clone()];
-                let kept = encoder.encode_row_keeping(row, values, ENVELOPE, choice, &mut packets, &mut own[place]);
+                let kept = encoder.encode_row(row, RowJob::of(values).keeping(&mut own[place]), ENVELOPE, choice, &mut packets);
                 prop_assert_eq!(kept, encoder.encode_row(row, values, ENVELOPE, choice, &mut plain));
                 prop_assert_eq!(&packets, &plain);
                 let mut rest = &packets[..];

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use trimwire_encoder::rotate::philox::philox4x32;
 use trimwire_encoder::{
     Codec, Decoder, Decoding, Encoder, Envelope, HeaderMask, Importance, Isa, Job, Layout, Message,
-    PacketView, Rotation, RowChoice, StreamId, Tensor, f16,
+    PacketView, RowChoice, RowJob, StreamId, Tensor, f16,
 };
 
 #[derive(Deserialize)]
@@ -75,7 +75,6 @@ struct Refused {
     tensors: Vec<TensorOf>,
     coordinates_per_packet: usize,
     row_log2: u8,
-    rotation: String,
     packets: Vec<RefusedPacket>,
 }
 
@@ -99,7 +98,6 @@ struct Case {
     coordinates_per_packet: usize,
     row_log2: u8,
     planes: Vec<u8>,
-    rotation: String,
     important_from: Option<f64>,
     packets: Vec<String>,
     decoded: Vec<Decoded>,
@@ -162,13 +160,8 @@ fn layout(tensors: &[TensorOf], per_packet: usize, row_log2: u8) -> Layout {
 }
 
 impl Vectors {
-    fn job(&self, rotation: &str) -> Job {
-        let rotation = match rotation {
-            "independent" => Rotation::Independent,
-            "shared" => Rotation::Shared,
-            other => panic!("rotation {other}"),
-        };
-        Job { seed: u64::from_str_radix(&self.job_seed, 16).unwrap(), rotation }
+    fn job(&self) -> Job {
+        Job::new(u64::from_str_radix(&self.job_seed, 16).unwrap())
     }
 
     fn envelope(&self) -> Envelope {
@@ -193,7 +186,7 @@ impl Case {
 
     /// An encoder of the case's messages, and a decoder that expects them.
     fn ends(&self, vectors: &Vectors, layout: &Layout, isa: Isa, decoding: Decoding) -> (Encoder, Decoder) {
-        let (job, codec) = (vectors.job(&self.rotation), self.codec.parse().unwrap());
+        let (job, codec) = (vectors.job(), self.codec.parse().unwrap());
         let decoder = Decoder::new(layout.clone(), job, vectors.envelope(), decoding)
             .with_codec(codec)
             .with_row_planes(|row| self.planes[row])
@@ -334,12 +327,10 @@ fn the_encoder_s_own_reconstruction_is_what_receivers_of_whole_packets_get_bit_f
                 let mut packets = vec![0; encoder.row_len(row, choice.planes)];
                 let values = &gradient[place.clone()];
                 let envelope = vectors.envelope();
-                encoder
-                    .encode_row_keeping(row, values, envelope, choice, &mut packets, &mut own[place.clone()])
-                    .unwrap();
-                encoder
-                    .encode_row_keeping(row, values, envelope, choice, &mut packets, &mut halves[place])
-                    .unwrap();
+                let job = RowJob::of(values).keeping(&mut own[place.clone()]);
+                encoder.encode_row(row, job, envelope, choice, &mut packets).unwrap();
+                let job = RowJob::of(values).keeping(&mut halves[place]);
+                encoder.encode_row(row, job, envelope, choice, &mut packets).unwrap();
                 let mut rest = &packets[..];
                 for index in layout.row_packets(row) {
                     let n = layout.packet_range(index).len();
@@ -369,7 +360,7 @@ fn what_is_to_be_refused_is_refused() {
     let layout = layout(&refused.tensors, refused.coordinates_per_packet, refused.row_log2);
     for one in &refused.packets {
         let codec = one.codec.as_ref().unwrap_or(&refused.codec);
-        let job = vectors.job(&refused.rotation);
+        let job = vectors.job();
         let mut decoder = Decoder::new(layout.clone(), job, vectors.envelope(), Decoding::Unbiased)
             .with_codec(codec.parse().unwrap());
         for packet in &one.after {

@@ -126,8 +126,10 @@ class Decoder:
             return opened(code, {9: 16, 10: 8, 11: 0}[planes])
         if planes < quantiser.PLANES and self.decoding == "paper":
             return sign * paper
-        if planes == 1 or (planes <= 7 and held.kappa == 255):
+        if planes == 1 or (planes <= 5 and held.kappa == 255):
             return sign * flat
+        if held.kappa == 255 and (planes == 6 or (planes == 7 and held.peak <= 1)) and (code & 0x7FFFFFFF) >> (32 - planes) == 58 >> (8 - planes):
+            return sign * held.sigma
         return sign * held.sigma * quantiser.magnitude((code & 0x7FFFFFFF) >> 8, planes, held.peak)
 
     def plain_value(self, held: Held, planes: int, code: int, tail: int, u: float) -> float:

@@ -18,10 +18,9 @@ class Key:
     rank: int
 
 
-def key_of(job_seed: int, envelope: Envelope, rotation: str) -> Key:
-    """The key of a message, of a job whose ranks have rotations of their own ("independent") or one ("shared")."""
-    assert rotation in ("independent", "shared")
-    return Key(job_seed, envelope.message, envelope.rank if rotation == "independent" else 0)
+def key_of(job_seed: int, envelope: Envelope) -> Key:
+    """The key of a message."""
+    return Key(job_seed, envelope.message, envelope.rank)
 
 
 def hadamard(row: list[float]) -> list[float]:

@@ -85,7 +85,7 @@ def decoded(codec: Codec, layout: Layout, key: Key, decoding: str, arrived: list
 def case(gradient: Gradient, codec: Codec) -> dict:
     """A gradient under a codec: its packets, and what comes of some cuts."""
     layout = Layout(gradient.tensors(), gradient.per_packet, gradient.row_log2)
-    key = key_of(JOB_SEED, ENVELOPE, gradient.rotation)
+    key = key_of(JOB_SEED, ENVELOPE)
     every = len(codec.planes)
     choice = gradient.planes or (every,)
     planes = [min(choice[row % len(choice)], every) for row in range(len(layout.rows))]
@@ -132,7 +132,6 @@ def case(gradient: Gradient, codec: Codec) -> dict:
         "coordinates_per_packet": gradient.per_packet,
         "row_log2": gradient.row_log2,
         "planes": planes,
-        "rotation": gradient.rotation,
         "important_from": important_from,
         "packets": [packet.hex() for packet in packets],
         "decoded": results,
@@ -274,7 +273,6 @@ def vectors() -> str:
             "tensors": tensors_of(REFUSED_TENSORS),
             "coordinates_per_packet": 32,
             "row_log2": 15,
-            "rotation": "independent",
             "packets": refused(),
         },
         "cases": cases,
@@ -305,7 +303,7 @@ def centroid_table() -> str:
 
 
 EXAMPLE_ENVELOPE = Envelope(job=0, rank=3, message=25)
-EXAMPLE_KEY = key_of(1, EXAMPLE_ENVELOPE, "independent")
+EXAMPLE_KEY = key_of(1, EXAMPLE_ENVELOPE)
 EXAMPLE_LAYOUT = Layout([Tensor(32, 0)], 448, 15)
 EXAMPLE = [1.0, 1.0, 1.0, -2.0] + [1.0] * 28
 

@@ -11,7 +11,7 @@ from wire import Envelope, Tensor
 
 JOB_SEED = 0x0123456789ABCDEF
 ENVELOPE = Envelope(job=42, rank=341, message=0x01020304)
-KEY = key_of(JOB_SEED, ENVELOPE, "independent")
+KEY = key_of(JOB_SEED, ENVELOPE)
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,6 @@ class Gradient:
     planes: tuple[int, ...] = ()
     # Coordinates and layer class; a single tensor of class 5 if empty.
     of_tensors: tuple[tuple[int, int], ...] = ()
-    rotation: str = "independent"
     # The threshold of importance, from the rows' figures in ascending order; none if there is no such function.
     important_from: Callable[[list[float]], float] | None = None
 
@@ -208,7 +207,6 @@ def gradients() -> list[Gradient]:
             row_log2=8,
             of_tensors=((3, 0), (40, 7), (256, 3), (1, 4)),
         ),
-        Gradient("a rotation that ranks share", bell(32, 70), per_packet=32, rotation="shared"),
         Gradient(
             "42 packets, one plane sent",
             scaled(bell(10, 1344), (i // 32 % 5 for i in range(1344))),

@@ -4,11 +4,9 @@ mod aligned;
 mod traffic;
 
 use super::super::clock::{Span, time};
-use super::super::source::gaussians;
+use super::super::source::Distribution;
 use aligned::Aligned;
 use anyhow::{Context as _, Result};
-use rand::SeedableRng as _;
-use rand_chacha::ChaCha8Rng;
 use rayon::iter::{IndexedParallelIterator as _, ParallelIterator as _};
 use rayon::slice::{ParallelSlice as _, ParallelSliceMut as _};
 use std::hint::black_box;
@@ -22,8 +20,8 @@ pub(super) use super::super::cut::Sent;
 const ROW_REPEATS: usize = 8;
 /// Samples of a row are short, so each round takes the best of several.
 const ROW_SAMPLES: usize = 16;
-/// Distinct coordinates; the gradient repeats them, and no codec notices.
-const PATTERN: usize = 1 << 20;
+/// Distinct coordinates of what is drawn; the gradient repeats them, and no codec notices.
+pub(super) const PATTERN: usize = 1 << 20;
 
 /// What was timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +52,24 @@ pub(super) enum Op {
     EncodeBf16,
     /// Packets to gradient in bf16.
     DecodeBf16,
+    /// Gradient to packets of f32s as they are.
+    EncodeRaw,
+    /// Those to gradient.
+    DecodeRaw,
+    /// Gradient with heavy tails to packets.
+    EncodeStudentT,
+    /// Gradient of magnitudes over orders of magnitude to packets.
+    EncodeLognormal,
+    /// Gradient of which one coordinate in a hundred is not zero to packets.
+    EncodeSparse,
+    /// Gradient below 2^−30 to packets.
+    EncodeTiny,
+    /// Those to gradient.
+    DecodeTiny,
+    /// Gradient to packets of rows of 2^10.
+    EncodeShort,
+    /// Those to gradient.
+    DecodeShort,
 }
 
 /// One timing.
@@ -88,6 +104,22 @@ pub(super) struct Bench {
     plain: Traffic,
     sealed: Option<Traffic>,
     half: Half,
+    classes: Option<Classes>,
+}
+
+/// Gradients of other kinds, one at a time.
+struct Classes {
+    gradient: Aligned<f32>,
+    kinds: Vec<Kind>,
+    raw: Traffic,
+    short: Traffic,
+}
+
+/// A kind of gradient, and what is timed of it.
+struct Kind {
+    encode: Op,
+    decode: Option<Op>,
+    pattern: Vec<f32>,
 }
 
 /// The same in bf16.
@@ -99,7 +131,7 @@ struct Half {
 
 impl Op {
     /// All of them, in the order of the table.
-    pub(super) const ALL: [Self; 13] = [
+    pub(super) const ALL: [Self; 22] = [
         Self::MemcpyRow,
         Self::Memcpy,
         Self::MemcpyBf16,
@@ -113,6 +145,15 @@ impl Op {
         Self::DecodeSealed,
         Self::EncodeBf16,
         Self::DecodeBf16,
+        Self::EncodeRaw,
+        Self::DecodeRaw,
+        Self::EncodeStudentT,
+        Self::EncodeLognormal,
+        Self::EncodeSparse,
+        Self::EncodeTiny,
+        Self::DecodeTiny,
+        Self::EncodeShort,
+        Self::DecodeShort,
     ];
 
     /// Its name in tables and JSON.
@@ -131,6 +172,15 @@ impl Op {
             Self::DecodeSealed => "decode-sealed",
             Self::EncodeBf16 => "encode-bf16",
             Self::DecodeBf16 => "decode-bf16",
+            Self::EncodeRaw => "encode-raw",
+            Self::DecodeRaw => "decode-raw",
+            Self::EncodeStudentT => "encode-student-t",
+            Self::EncodeLognormal => "encode-lognormal",
+            Self::EncodeSparse => "encode-sparse",
+            Self::EncodeTiny => "encode-tiny",
+            Self::DecodeTiny => "decode-tiny",
+            Self::EncodeShort => "encode-short",
+            Self::DecodeShort => "decode-short",
         }
     }
 
@@ -150,12 +200,18 @@ impl Op {
 }
 
 impl Bench {
-    /// Allocates for messages in f32 and in bf16; where `seal`, for sealed ones, too.
-    pub(super) fn new(shape: &Shape, half: &Shape, seal: bool) -> Result<Self> {
+    /// Allocates for messages of `pattern`, over and over, in f32 and in bf16; where `seal`, for sealed ones, too; where `classes` are given, shapes of raw packets and of
+    /// short rows, for other kinds of gradients.
+    pub(super) fn new(
+        shape: &Shape,
+        half: &Shape,
+        pattern: &[f32],
+        seal: bool,
+        classes: Option<[Shape; 2]>,
+    ) -> Result<Self> {
         let count = shape.layout.coordinates();
-        let pattern = gaussians(&mut ChaCha8Rng::seed_from_u64(1), count.min(PATTERN));
         let mut gradient = Aligned::new(count);
-        gradient.values().iter_mut().zip(pattern.iter().cycle()).for_each(|(to, from)| *to = *from);
+        fill(gradient.values(), pattern);
         let mut narrow = Aligned::new(count);
         let wide = pattern.iter().cycle();
         narrow.values().iter_mut().zip(wide).for_each(|(to, from)| *to = bf16::from_f32(*from));
@@ -167,6 +223,7 @@ impl Bench {
             plain: Traffic::new(shape, None),
             sealed: seal.then(|| Traffic::new(shape, Some(Sealer::new(&key, 1)))),
             half: Half { gradient: narrow, out: Aligned::new(count), traffic: Traffic::new(half, None) },
+            classes: classes.map(|shapes| Classes::new(&shapes, count)).transpose()?,
         })
     }
 
@@ -218,6 +275,20 @@ impl Bench {
         let Half { gradient, out, traffic } = &mut self.half;
         whole(Op::EncodeBf16, traffic.encode(isa, parallel, gradient.values())?);
         whole(Op::DecodeBf16, traffic.receive(isa, parallel, Put::Store, out.values())?);
+        let Some(Classes { gradient, kinds, raw, short }) = &mut self.classes else { return Ok(samples) };
+        let (gradient, out) = (gradient.values(), self.out.values());
+        for Kind { encode, decode, pattern } in kinds {
+            fill(gradient, pattern);
+            let traffic = match encode {
+                Op::EncodeRaw => &mut *raw,
+                Op::EncodeShort => &mut *short,
+                _ => &mut self.plain,
+            };
+            whole(*encode, traffic.encode(isa, parallel, gradient)?);
+            if let Some(decode) = decode {
+                whole(*decode, traffic.receive(isa, parallel, Put::Store, out)?);
+            }
+        }
         Ok(samples)
     }
 
@@ -232,6 +303,35 @@ impl Bench {
             })
         })
     }
+}
+
+impl Classes {
+    /// Allocates, for messages of so many coordinates.
+    fn new([raw, short]: &[Shape; 2], count: usize) -> Result<Self> {
+        let layout = Layout::new(count.min(PATTERN), raw.layout.coordinates_per_packet())?;
+        let draw = |distribution: Distribution, size: f32| {
+            let mut pattern = distribution.draw(1, &layout);
+            pattern.iter_mut().for_each(|value| *value *= size);
+            pattern
+        };
+        let gaussian = || draw(Distribution::Gaussian, 1.0);
+        let kind = |encode, decode, pattern| Kind { encode, decode, pattern };
+        let kinds = vec![
+            kind(Op::EncodeRaw, Some(Op::DecodeRaw), gaussian()),
+            kind(Op::EncodeStudentT, None, draw(Distribution::StudentT, 1.0)),
+            kind(Op::EncodeLognormal, None, draw(Distribution::Lognormal, 1.0)),
+            kind(Op::EncodeSparse, None, draw(Distribution::Sparse, 1.0)),
+            kind(Op::EncodeTiny, Some(Op::DecodeTiny), draw(Distribution::Gaussian, 1e-12)),
+            kind(Op::EncodeShort, Some(Op::DecodeShort), gaussian()),
+        ];
+        let (raw, short) = (Traffic::new(raw, None), Traffic::new(short, None));
+        Ok(Self { gradient: Aligned::new(count), kinds, raw, short })
+    }
+}
+
+/// Repeats a pattern.
+fn fill(values: &mut [f32], pattern: &[f32]) {
+    values.iter_mut().zip(pattern.iter().cycle()).for_each(|(to, from)| *to = *from);
 }
 
 fn copy<E: Copy + Send + Sync>(threads: usize, from: &[E], to: &mut [E]) -> Span {

@@ -5,11 +5,11 @@ use bolero::TypeGenerator;
 use std::sync::LazyLock;
 use trimwire_encoder::wire::seal::{SealKey, Sealer};
 use trimwire_encoder::{
-    Codec, Decoder, Decoding, Encoder, Envelope, HEADER_LEN, Header, Job, Layout, Message, Rotation,
-    RowChoice, StreamId, Tensor,
+    Codec, Decoder, Decoding, Encoder, Envelope, HEADER_LEN, Header, Job, Layout, Message, RowChoice,
+    StreamId, Tensor,
 };
 
-pub(crate) const JOB: Job = Job { seed: 3, rotation: Rotation::Shared };
+pub(crate) const JOB: Job = Job::new(3);
 
 /// Two messages of one layout.
 pub(crate) struct Subject {

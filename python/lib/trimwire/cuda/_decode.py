@@ -50,7 +50,7 @@ def _values(packets, values, figures, centroids, first_byte, sent, paper, D: tl.
         inverse = tl.load(at + 3 * KP)[:, None, None]
         offset = tl.load(at + 4 * KP)[:, None, None]
         stretch = tl.load(at + 5 * KP)[:, None, None]
-        by_kappa = tl.load((at + 6 * KP).to(tl.pointer_type(tl.int32)))[:, None, None] == 255
+        alike = tl.load((at + 6 * KP).to(tl.pointer_type(tl.int32)))[:, None, None]
 
         # Eight coordinates of a bit plane are a byte: of all of them the plane is known, or of none.
         place = (block * 32 - start)[:, None] + group * 8
@@ -85,8 +85,10 @@ def _values(packets, values, figures, centroids, first_byte, sent, paper, D: tl.
         share = (low + (1 << (23 - depth)) - _B7).to(tl.float32) * (1 / _LAST)
         stretched = (7.0 + share * stretch) * (17 / 32)
         coarse = tl.where((low >= _B7) & (stretch > 1.625), stretched, centre)
-        magnitude = amplitude * tl.where(planes3 >= 9, fine, coarse)
-        magnitude = tl.where((planes3 <= 1) | ((planes3 <= 7) & by_kappa), flat, magnitude)
+        # Where magnitudes are nearly alike σ stands for its cell: index 58 of 128, 29 at seven planes, 14 at six.
+        of_sigma = ((planes3 == 6) & (cell == 14) & (alike >= 1)) | ((planes3 == 7) & (cell == 29) & (alike == 2))
+        magnitude = amplitude * tl.where(planes3 >= 9, fine, tl.where(of_sigma, 1.0, coarse))
+        magnitude = tl.where((planes3 <= 1) | ((planes3 <= 5) & (alike >= 1)), flat, magnitude)
         if DECODING == _PAPER:
             magnitude = tl.where(planes3 < 10, paper, magnitude)
         value = tl.where(planes3 == 0, 0.0, tl.where(index >= 128, -magnitude, magnitude))
@@ -188,7 +190,7 @@ def decode_rows(
         tl.store(at + 3 * KP, tl.load(inverses + peak))
         tl.store(at + 4 * KP, tl.load(offsets + peak))
         tl.store(at + 5 * KP, tl.load(stretches + peak))
-        tl.store((at + 6 * KP).to(tl.pointer_type(tl.int32)), kappa)
+        tl.store((at + 6 * KP).to(tl.pointer_type(tl.int32)), tl.where(kappa == 255, tl.where(peak <= 1, 2, 1), 0))
         draw(words, seed, row, key_message, key_rank, D)
         draw(words + D // 32, seed, row, key_message, key_rank + SECOND, D)
         # Other threads of the program read what this one has written.

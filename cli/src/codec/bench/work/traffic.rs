@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::ops::Range;
 use std::sync::Mutex;
 use trimwire_encoder::{
-    Decoder, Decoding, Element, Encoder, Isa, Job, Layout, RowChoice, RowReceiver, Sealer,
+    Decoder, Decoding, Element, Encoder, Isa, Job, Layout, RowChoice, RowJob, RowReceiver, Sealer,
 };
 
 /// How far ahead packets are asked for: they lie in memory, and one is received in less time than memory takes to answer.
@@ -72,7 +72,8 @@ impl Traffic {
         timed(parallel, &mut rows, |(row, (values, packets))| {
             // As collectives do it.
             let next = gradient.get(layout.row_coordinates(*row).end..).unwrap_or_default();
-            encoder.encode_row_before(*row, values, next, envelope(MESSAGE), choice, black_box(packets))?;
+            let job = RowJob::of(values).before(next);
+            encoder.encode_row(*row, job, envelope(MESSAGE), choice, black_box(packets))?;
             Ok(())
         })
         .context("cannot encode")
@@ -94,7 +95,7 @@ impl Traffic {
             .collect();
         timed(parallel, &mut rows, |(row, ((values, packets), own))| {
             let (packets, own) = (black_box(packets), black_box(own));
-            encoder.encode_row_keeping(*row, values, envelope(MESSAGE), choice, packets, own)?;
+            encoder.encode_row(*row, RowJob::of(values).keeping(own), envelope(MESSAGE), choice, packets)?;
             Ok(())
         })
         .context("cannot encode")
