@@ -143,6 +143,9 @@ def _kind() -> type:
         return ProcessGroupTrimwire
     if not _can_be_subclassed():
         raise RuntimeError(f"PyTorch {torch.__version__} gives a backend in Python the whole group, and {', '.join(sorted(others))} nothing of it: 'trimwire' can be mixed with others from PyTorch 2.15 on; here make a second group with dist.new_group(backend=…)")
+    if dist.get_debug_level() == dist.DebugLevel.DETAIL:
+        # Its wrapper around a Backend in Python crashes the process in DistributedDataParallel's constructor (seen with 2.15.0).
+        raise RuntimeError(f"TORCH_DISTRIBUTED_DEBUG=DETAIL does not go with 'trimwire' beside {', '.join(sorted(others))} in one group: PyTorch {torch.__version__} crashes. INFO does, and so does 'trimwire' alone")
     return TrimwireBackend
 
 
