@@ -42,12 +42,12 @@ fn judge(looks: &[Sample]) -> Result<(), String> {
     let (Some(first), Some(last)) = (looks.first(), looks.last()) else { return Ok(()) };
     // What was in the queues when a program was pushed leaves without having been counted: a deficit that stays is none.
     let deficits: Vec<_> = looks.iter().zip(looks.iter().skip(1)).map(|(a, b)| deficit(a, b)).collect();
-    if let [.., (_, before), (queue, after)] = deficits.as_slice()
+    if let [.., (_, before), (port, after)] = deficits.as_slice()
         && after > before
-        && let Some((port, queue)) = queue
+        && let Some(port) = port
     {
         return Err(format!(
-            "port {port} queue {queue} has sent {after} packets more than it has taken, and {before} a moment before"
+            "port {port} has sent {after} packets more than it has taken, and {before} a moment before"
         ));
     }
     let total = |look: &Sample, counters: &[Counter]| -> i64 {
@@ -69,26 +69,27 @@ fn judge(looks: &[Sample]) -> Result<(), String> {
     Ok(())
 }
 
-/// The queue that has sent most beyond what it has taken, and by how much. The earlier look tells what was sent, the later one what was
+/// The port that has sent most beyond what it has taken, and by how much. The earlier look tells what was sent, the later one what was
 /// taken: counters are not read all at one moment.
-fn deficit(earlier: &Sample, later: &Sample) -> (Option<(u16, u8)>, i64) {
-    let mut worst = (None, 0);
-    for (place, queue) in &earlier.queues {
-        let count = |sample: Option<&QueueSample>, counter| {
-            sample.and_then(|queue| queue.counters.get(&counter)).map(|count| count.packets)
-        };
-        for (sent, taken) in
-            [(Counter::Transmitted, Counter::Admitted), (Counter::TrimTransmitted, Counter::Trimmed)]
-        {
-            if let (Some(sent), Some(taken)) =
-                (count(Some(queue), sent), count(later.queues.get(place), taken))
-                && sent - taken > worst.1
-            {
-                worst = (Some(*place), sent - taken);
-            }
+///
+/// Of a port and not of a queue: what is cut is taken at one queue and leaves from another.
+fn deficit(earlier: &Sample, later: &Sample) -> (Option<u16>, i64) {
+    let by_port = |sample: &Sample, counters: &[Counter]| {
+        let mut ports: BTreeMap<u16, i64> = BTreeMap::new();
+        for ((port, _), queue) in &sample.queues {
+            let counts = counters.iter().filter_map(|counter| queue.counters.get(counter));
+            *ports.entry(*port).or_default() += counts.map(|count| count.packets).sum::<i64>();
         }
-    }
-    worst
+        ports
+    };
+    // Cut packets are among what leaves from the trim queue.
+    let sent = by_port(earlier, &[Counter::Transmitted]);
+    let taken = by_port(later, &[Counter::Admitted, Counter::Trimmed]);
+    let deficits = sent.into_iter().filter_map(|(port, sent)| {
+        let missing = sent - taken.get(&port)?;
+        (missing > 0).then_some((Some(port), missing))
+    });
+    deficits.max_by_key(|(_, missing)| *missing).unwrap_or((None, 0))
 }
 
 #[cfg(test)]
@@ -150,6 +151,28 @@ mod tests {
         };
         assert_eq!(judge(&with([4, 4, 4, 4])), Ok(()));
         let error = judge(&with([0, 1, 5, 9])).unwrap_err();
-        assert_eq!(error, "port 1 queue 5 has sent 5 packets more than it has taken, and 1 a moment before");
+        assert_eq!(error, "port 1 has sent 5 packets more than it has taken, and 1 a moment before");
+    }
+
+    /// Cut packets are taken at their class' queue and sent from the trim queue, which was taken for a switch that makes packets up.
+    #[test]
+    fn a_switch_that_cuts_is_healthy() {
+        let looks: Vec<Sample> = (1..=4)
+            .map(|n| {
+                let count = |packets| Count { packets, bytes: 0 };
+                let class0 =
+                    [(Counter::Admitted, 10 * n), (Counter::Transmitted, 10 * n), (Counter::Trimmed, 30 * n)];
+                let queue = |counters: &[(Counter, i64)]| QueueSample {
+                    counters: counters.iter().map(|(counter, packets)| (*counter, count(*packets))).collect(),
+                    occupancy: None,
+                };
+                let trimmed = queue(&[(Counter::Transmitted, 30 * n)]);
+                Sample {
+                    queues: BTreeMap::from([((1, 5), queue(&class0)), ((1, 6), trimmed)]),
+                    unroutable: 0,
+                }
+            })
+            .collect();
+        assert_eq!(judge(&looks), Ok(()));
     }
 }
