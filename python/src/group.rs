@@ -320,6 +320,38 @@ impl Group {
         wait(py, answer)
     }
 
+    /// Counters of each peer, by its rank, under the names that `trimwire-agent top` reads.
+    fn peers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (reply, answer) = channel();
+        self.ask(Request::Snapshot { reply })?;
+        let peers = PyDict::new(py);
+        for peer in wait(py, answer)?.peers {
+            let counters = PyDict::new(py);
+            let stats = peer.stats;
+            for (name, count) in [
+                ("sent_packets", stats.data_sent),
+                ("sent_payload_bytes", stats.data_bytes_sent),
+                ("repair_packets", stats.repairs_sent),
+                ("arrived_packets", stats.arrived),
+                ("cut_packets", stats.cut),
+                ("lost_packets", stats.lost),
+                ("received_packets", stats.data_received),
+                ("received_payload_bytes", stats.data_bytes_received),
+                ("received_cut_packets", stats.cut_received),
+                ("delivered_packets", stats.packets_delivered),
+                ("missing_packets", stats.missing),
+            ] {
+                counters.set_item(name, count)?;
+            }
+            counters.set_item("rate_bits_per_second", peer.rate_bps)?;
+            if let Some(rtt_ns) = peer.rtt_ns {
+                counters.set_item("rtt_seconds", rtt_ns as f64 / 1e9)?;
+            }
+            peers.set_item(peer.rank, counters)?;
+        }
+        Ok(peers)
+    }
+
     /// A rank that does not take part is waited for so long.
     fn set_patience(&self, seconds: f64) -> PyResult<()> {
         let patience_ns = options::seconds(seconds, "patience")?;

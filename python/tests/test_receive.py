@@ -52,7 +52,11 @@ def test_a_group_that_receives_raw_sums_and_its_counters_can_be_scraped() -> Non
     port = _metrics.serve("127.0.0.1:0")
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-        said = dict(line.split() for line in answer.read().decode().splitlines() if not line.startswith("#"))
+        said = dict(line.rsplit(maxsplit=1) for line in answer.read().decode().splitlines() if not line.startswith("#"))
     assert int(said["trimwire_operations_total"]) >= 2 and int(said["trimwire_bytes_sent_total"]) > 100_000
+    # What `trimwire-agent top` reads.
+    assert said['trimwire_agent_rank_info{rank="0",world="2"}'] == "1" or said['trimwire_agent_rank_info{rank="1",world="2"}'] == "1"
+    counted = [int(value) for name, value in said.items() if name.startswith("trimwire_agent_peer_sent_payload_bytes_total")]
+    assert len(counted) == 1 and counted[0] > 50_000
     for group in groups:
         group.close()

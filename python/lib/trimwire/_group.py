@@ -307,6 +307,10 @@ class Group:
         """
         return self._native_group().all_to_all(input, output, list(to), list(sources), _OperationOptions(exact=True))
 
+    def peers(self) -> dict[int, dict[str, float]]:
+        """Counters of what went between this rank and each other one, by rank: packets, bytes, trimmed, lost, repaired, round trip and rate."""
+        return self._native_group().peers()
+
     def set_patience(self, seconds: float) -> None:
         """A rank that has not called an operation is waited for so long, from now on."""
         self._native_group().set_patience(seconds)
@@ -395,6 +399,11 @@ def _percentiles(durations: list[float]) -> dict[str, float]:
     ordered = sorted(durations)
     # Nearest rank.
     return {f"p{percent}_seconds": ordered[-(-len(ordered) * percent // 100) - 1] for percent in (50, 99)}
+
+
+def live() -> list[Group]:
+    """Groups of this process that are connected and not closed."""
+    return list(_live)
 
 
 def stats() -> dict[str, float]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import http.server
+import os
 import threading
 
-from ._group import stats
+from ._group import live, stats
 
 _COUNTERS = {
     "operations": ("trimwire_operations_total", "Operations that have ended."),
@@ -31,7 +32,21 @@ def text() -> str:
     for percent in (50, 99):
         if f"p{percent}_seconds" in totals:
             lines += [f"# TYPE trimwire_operation_p{percent}_seconds gauge", f"trimwire_operation_p{percent}_seconds {totals[f'p{percent}_seconds']}"]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines + _peers()) + "\n"
+
+
+def _peers() -> list[str]:
+    """Of the largest group, under the names of `trimwire-agent`'s own endpoint: `trimwire-agent top HOST:PORT` reads them."""
+    groups = [group for group in live() if group.world > 1]
+    if not groups:
+        return []
+    group = max(groups, key=lambda group: group.world)
+    lines = ["# TYPE trimwire_agent_rank info", f'trimwire_agent_rank_info{{rank="{group.rank}",world="{group.world}"}} 1']
+    for peer, counters in group.peers().items():
+        for name, value in counters.items():
+            suffix = "" if name in ("rate_bits_per_second", "rtt_seconds") else "_total"
+            lines.append(f'trimwire_agent_peer_{name}{suffix}{{peer="{peer}"}} {value}')
+    return lines
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -53,6 +68,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 def serve(address: str) -> int:
     """Tells at HOST:PORT what `trimwire.stats()` has; once a process, however many groups there are. Gives the port.
 
+    Processes of one host have successive ports, by torchrun's LOCAL_RANK.
+
     Raises:
         ValueError: that is no HOST:PORT.
         OSError: it cannot be listened to.
@@ -62,7 +79,8 @@ def serve(address: str) -> int:
         raise ValueError(f"metrics: {address!r}; valid is HOST:PORT, such as 127.0.0.1:9465")
     with _lock:
         if address not in _serving:
-            server = http.server.ThreadingHTTPServer((host or "127.0.0.1", int(port)), _Handler)
+            there = int(port) and int(port) + int(os.environ.get("LOCAL_RANK") or 0)
+            server = http.server.ThreadingHTTPServer((host or "127.0.0.1", there), _Handler)
             server.daemon_threads = True
             threading.Thread(target=server.serve_forever, name="trimwire-metrics", daemon=True).start()
             _serving[address] = server

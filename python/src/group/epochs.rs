@@ -11,6 +11,7 @@ use std::time::Duration;
 use trimwire_agent::collective::Communicator;
 use trimwire_agent::endpoint::Endpoint;
 use trimwire_agent::epoch::Epoch;
+use trimwire_agent::snapshot::Snapshot;
 
 /// A wait is interrupted so often to see whether the user has pressed Ctrl-C.
 const SIGNALS: Duration = Duration::from_millis(200);
@@ -26,6 +27,8 @@ pub(super) enum Request {
     Join { reply: Reply },
     /// A rank has started anew, and listens there.
     Admit { rank: u16, address: SocketAddr },
+    /// What there is to tell of the peers.
+    Snapshot { reply: Sender<Snapshot> },
     /// Who knocks.
     Knocking { reply: Sender<Vec<u16>> },
 }
@@ -82,6 +85,7 @@ impl Waiting {
                 self.0.push_back(reply);
             }
             Request::Admit { rank, address } => endpoint.admit(now_ns, rank, address, None),
+            Request::Snapshot { reply } => drop(reply.send(endpoint.snapshot())),
             Request::Knocking { reply } => drop(reply.send(endpoint.knocking(now_ns).into_iter().collect())),
         }
     }

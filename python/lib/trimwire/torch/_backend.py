@@ -78,6 +78,10 @@ class ProcessGroupTrimwire(Operations, dist.ProcessGroup):
     def _get_backend(self, device: Any) -> Any:
         return self
 
+    @property
+    def _device_types(self) -> list[torch.device]:
+        return [torch.device("cpu"), *([torch.device("cuda")] if torch.cuda.is_available() else [])]
+
     # What PyTorch called them before.
     _allgather_base = Operations.all_gather_single
     allgather_into_tensor_coalesced = Operations.all_gather_single_coalesced

@@ -492,7 +492,7 @@ class Operations:
             CollectiveError: ranks have not come in time; names the first of them, or all with `wait_all_ranks`.
         """
         self._barriers += 1
-        seconds = seconds_of(opts) or self.timeout.total_seconds()
+        seconds = opts.total_seconds() if isinstance(opts, datetime.timedelta) else seconds_of(opts) or self.timeout.total_seconds()
         end = time.monotonic() + seconds
         prefix = f"trimwire/barrier/{self._barriers}"
         self.store.set(f"{prefix}/{self._own_rank}", b"here")
@@ -502,7 +502,8 @@ class Operations:
             if missing and time.monotonic() > end:
                 named = [self._reports.global_rank(rank) for rank in missing]
                 whom = ", ".join(map(str, named if wait_all_ranks else named[:1]))
-                raise CollectiveError(f"monitored_barrier timed out: rank {whom} failed to pass it in {seconds:.3g} s", rank=named[0], sequence=self._sequence, timed_out=True)
+                # In Gloo's words, which programs look for.
+                raise CollectiveError(f"Rank {whom} failed to pass monitoredBarrier in {seconds:.3g} s", rank=named[0], sequence=self._sequence, timed_out=True)
             if missing:
                 time.sleep(0.005)
         self._sequence += 1

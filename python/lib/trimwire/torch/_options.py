@@ -71,7 +71,7 @@ class Options:
     receive: str = "auto"
     #: Of data: 'filled', for switches that set them to 0 when they trim; 'zero', for those that leave them alone.
     checksums: str = "filled"
-    #: HOST:PORT where this process tells its counters in Prometheus' format; None: nowhere.
+    #: HOST:PORT where this process tells its counters in Prometheus' format, the next process of this host (LOCAL_RANK) at the next port; None: nowhere.
     metrics: str | None = None
 
     @property

@@ -142,7 +142,10 @@ class TrimwireWork(dist._Work):
                 rank = part.culprit()
                 blamed = self._reports.global_rank(rank)
                 named = "" if blamed is None or blamed == rank else f" (rank {rank} of the group is rank {blamed} of the job)"
-                return CollectiveError(f"{self.what} (sequence {self.sequence} of group '{self._reports.name}'): {text}{named}", rank=blamed, sequence=self.sequence)
+                # The network's own patience is the group's timeout.
+                late = time.monotonic() - self.began > 0.8 * self.allowed
+                how = " timed out" if late else ""
+                return CollectiveError(f"{self.what} (sequence {self.sequence} of group '{self._reports.name}'){how}: {text}{named}", rank=blamed, sequence=self.sequence, timed_out=late)
         return None
 
     def expire(self) -> None:
