@@ -231,7 +231,13 @@ pub(super) struct ParameterServerWords {
     pub(super) model: String,
     #[serde(default = "four")]
     pub(super) group: u32,
-    #[serde(default = "one_iteration")]
+    #[serde(default = "one_of")]
+    pub(super) shards: u32,
+    #[serde(default = "one_of")]
+    pub(super) jobs: u32,
+    #[serde(default)]
+    pub(super) colocated: bool,
+    #[serde(default = "one_of")]
     pub(super) iterations: u32,
     #[serde(default)]
     pub(super) jitter: f64,
@@ -241,7 +247,7 @@ fn four() -> u32 {
     4
 }
 
-fn one_iteration() -> u32 {
+fn one_of() -> u32 {
     1
 }
 
@@ -284,6 +290,7 @@ pub(super) struct TransportWords {
     pub(super) pfabric: Option<PFabricWords>,
     pub(super) ndp: Option<NdpWords>,
     pub(super) nscc: Option<NsccWords>,
+    pub(super) mlt: Option<MltWords>,
     pub(super) trimwire: Option<TrimwireWords>,
 }
 
@@ -316,6 +323,7 @@ impl PiasWords {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PFabricWords {
+    pub(super) rto_min: Option<Duration>,
     pub(super) rto_round_trips: Option<f64>,
 }
 
@@ -331,6 +339,21 @@ pub(super) struct NdpWords {
 pub(super) struct NsccWords {
     pub(super) target: Option<Duration>,
     pub(super) rto: Option<Duration>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MltWords {
+    pub(super) loss: Option<f64>,
+    pub(super) t_low: Option<Duration>,
+    pub(super) t_high: Option<Duration>,
+    pub(super) increase: Option<Rate>,
+    #[serde(default)]
+    pub(super) gradient: bool,
+    pub(super) important: Option<f64>,
+    #[serde(default = "yes")]
+    pub(super) spray: bool,
+    pub(super) control_rto: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -370,7 +393,6 @@ fn ports() -> u16 {
 pub(super) enum DeliveryWord {
     #[default]
     Cut,
-    Drop,
     RepairCut,
     RepairDropped,
 }
@@ -382,7 +404,6 @@ pub(super) enum LawWord {
     Dctcp,
     Timely,
     Fixed,
-    Mlt,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -390,6 +411,7 @@ pub(super) enum LawWord {
 pub(super) struct SwitchWords {
     pub(super) buffer: Option<Bytes>,
     pub(super) mark_at: Option<Bytes>,
+    pub(super) drop_at: Option<Bytes>,
     pub(super) packets: Option<u32>,
     pub(super) shallow_at: Option<Duration>,
     pub(super) deep_at: Option<Duration>,
@@ -403,8 +425,8 @@ pub(super) struct SwitchWords {
 impl SwitchWords {
     /// Whether it says anything about thresholds.
     pub(super) fn has_thresholds(&self) -> bool {
-        let Self { buffer, mark_at, packets, shallow_at, deep_at, one_level, blind, p4: _ } = self;
-        let sizes = [buffer, mark_at].into_iter().any(Option::is_some) || packets.is_some();
+        let Self { buffer, mark_at, drop_at, packets, shallow_at, deep_at, one_level, blind, p4: _ } = self;
+        let sizes = [buffer, mark_at, drop_at].into_iter().any(Option::is_some) || packets.is_some();
         sizes || [shallow_at, deep_at].into_iter().any(Option::is_some) || *one_level || *blind
     }
 }
