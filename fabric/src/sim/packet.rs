@@ -77,7 +77,7 @@ pub struct Packet {
     pub number: u32,
     /// Bytes of the whole frame as it is now.
     pub length: u32,
-    /// pFabric's priority, the packets that the flow has left (0 is served first); in repairs of cut packets, the payload's bytes that were left out; NDP: 1 in a packet that was returned before.
+    /// pFabric's priority, the packets that the flow has left (0 is served first); in repairs of cut packets, the payload's bytes that were left out; NDP: how often the packet was returned.
     pub rank: u32,
     /// Host that sends it.
     pub source: u32,

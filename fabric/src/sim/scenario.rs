@@ -1,11 +1,13 @@
 //! Scenario files: one network, one workload, several runs that differ in what they say.
 
+mod figure;
 mod file;
 mod locate;
 mod quantity;
 mod training;
 
-pub use file::{File, Files, Programmed, ScenarioError};
+pub use figure::{Claim, Measure, Unit};
+pub use file::{File, Files, Parts, Programmed, ScenarioError};
 pub use quantity::{Bytes, Duration, Rate};
 pub use training::{Coding, Training};
 
@@ -47,7 +49,7 @@ pub struct Prepared {
 type Wrong = (Vec<&'static str>, String);
 
 /// Prepares one run.
-fn prepare(file: &File, run: &Run, files: &mut dyn Files) -> Result<Prepared, Wrong> {
+fn prepare(file: &File, run: &Run, seed: u64, files: &mut dyn Files) -> Result<Prepared, Wrong> {
     let topology = topology(run.topology.as_ref().unwrap_or(&file.topology), files)?;
     if !(2..=MOST_HOSTS).contains(&topology.hosts) {
         return wrong(&["topology"], format!("{} hosts; valid are 2 to {MOST_HOSTS}", topology.hosts));
@@ -60,7 +62,6 @@ fn prepare(file: &File, run: &Run, files: &mut dyn Files) -> Result<Prepared, Wr
         );
     }
     let words = run.workload.as_ref().unwrap_or(&file.workload);
-    let seed = file.seed;
     let rate_bps = topology.cards().first().map_or(1, |(_, link, _)| link.rate_bps);
     let transport = transport(&run.transport, rate_bps, &topology, words)?;
     let compression = run.compression.unwrap_or(1.0);

@@ -55,7 +55,7 @@ fn agent(hosts: u16, operation: Operation, delivery: Delivery, rate: RateConfig,
         let (reliability, traffic) = match delivery {
             Delivery::Cut { loss } => (Reliability::Bounded { loss: loss as f32 }, Traffic::Trimmable),
             Delivery::RepairCut => (Reliability::Full, Traffic::Trimmable),
-            Delivery::RepairDropped | Delivery::Drop { .. } => (Reliability::Full, Traffic::Droppable),
+            Delivery::RepairDropped => (Reliability::Full, Traffic::Droppable),
         };
         let endpoint =
             EndpointConfig { reliability, traffic, rate, ..EndpointConfig::new(rank, hosts, RATE) };

@@ -4,7 +4,7 @@ use super::board::Board;
 use super::{Flow, NdpConfig, Receiver, Sender, Sent};
 use crate::sim::packet::{Kind, Packet, Trimming};
 use crate::sim::random::mix;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 const RTO_NS: u64 = 1_000_000;
 
@@ -21,10 +21,10 @@ struct Pulls {
 }
 
 impl Pulls {
-    /// Pulls that answer a packet: one, and one more for what was returned before it came, whose own did not.
-    fn answer(&mut self, cut: bool, was_returned: bool) -> u32 {
-        self.needed += u32::from(cut) + u32::from(was_returned);
-        let pulls = (1 + u32::from(was_returned)).min(self.needed.saturating_sub(self.allowed));
+    /// Pulls that answer a packet: one, and one more for each time that it was returned before it came.
+    fn answer(&mut self, cut: bool, returns: u32) -> u32 {
+        self.needed += u32::from(cut) + returns;
+        let pulls = (1 + returns).min(self.needed.saturating_sub(self.allowed));
         self.allowed += pulls;
         pulls
     }
@@ -40,8 +40,8 @@ pub(super) struct NdpSender {
     credit: u32,
     again: VecDeque<u32>,
     acknowledged: Board,
-    /// Packets that were returned, and of which nothing was heard since.
-    returned: BTreeSet<u32>,
+    /// Packets of which nothing was heard since they were returned, and how often they were.
+    returned: BTreeMap<u32, u32>,
     pulls: Pulls,
     /// Pulls that are on their way.
     expected: u32,
@@ -64,7 +64,7 @@ impl NdpSender {
             credit: first_window(&flow, &config),
             again: VecDeque::new(),
             acknowledged: Board::new(packets),
-            returned: BTreeSet::new(),
+            returned: BTreeMap::new(),
             pulls: Pulls { allowed: first_window(&flow, &config), needed: packets },
             expected: 0,
             flying: VecDeque::new(),
@@ -96,8 +96,8 @@ impl NdpSender {
 
     /// An answer tells of as many pulls as the receiver makes of the packet.
     fn expect(&mut self, number: u32, cut: bool) {
-        let was_returned = self.returned.remove(&number);
-        self.expected += self.pulls.answer(cut, was_returned);
+        let returns = self.returned.remove(&number).unwrap_or(0);
+        self.expected += self.pulls.answer(cut, returns);
     }
 
     fn settle(&mut self, number: u32) -> bool {
@@ -128,7 +128,7 @@ impl Sender for NdpSender {
             Kind::Returned => {
                 if self.settle(packet.number) && !self.acknowledged.has(packet.number) {
                     self.again.push_front(packet.number);
-                    self.returned.insert(packet.number);
+                    *self.returned.entry(packet.number).or_default() += 1;
                 }
             }
             Kind::Final => (0..self.packets).for_each(|number| {
@@ -139,7 +139,7 @@ impl Sender for NdpSender {
         self.land();
         // §3.2.4: who resends at once makes a second incast, so what was returned waits for pulls, unless none is expected any more.
         let alone = self.credit == 0 && self.expected == 0 && self.flying.is_empty();
-        if alone && self.again.iter().any(|number| self.returned.contains(number)) {
+        if alone && self.again.iter().any(|number| self.returned.contains_key(number)) {
             self.credit = 1;
         }
     }
@@ -188,7 +188,7 @@ impl Sender for NdpSender {
         self.sent.packets += 1;
         // §3.1: the sender chooses a path for each packet.
         let entropy = mix(self.flow.seed ^ self.sent.packets) as u16;
-        let rank = u32::from(self.returned.contains(&number));
+        let rank = self.returned.get(&number).copied().unwrap_or(0);
         Some(Packet { entropy, rank, trimming: Trimming::Trimmable, ..self.flow.data(now_ns, number) })
     }
 
@@ -236,7 +236,7 @@ impl Receiver for NdpReceiver {
             self.board.insert(packet.number);
             out.push_back(packet.answer(Kind::Ack, packet.number));
         }
-        for _ in 0..self.pulls.answer(packet.is_cut(), packet.rank > 0) {
+        for _ in 0..self.pulls.answer(packet.is_cut(), packet.rank) {
             out.push_back(packet.answer(Kind::Pull, packet.number));
         }
     }
