@@ -10,7 +10,19 @@ const TABLES: &str = "TABLES";
 const LAYOUT: &str = "fabric/src/sim/scenario/figure.rs";
 
 /// Name of the variable, and the paths from the workspace's root.
-const PARTS: [(&str, &[&str]); 5] = [
+const PARTS: [(&str, &[&str]); 6] = [
+    (
+        "LAWS",
+        &[
+            "planner/src/scenarios",
+            "planner/src/sensing",
+            "planner/src/compress",
+            "cli/src/plan/train",
+            "cli/src/training",
+            "cli/data",
+            "host-encoder/src",
+        ],
+    ),
     ("SIMULATOR", &["fabric/src/sim", "fabric/src/sim.rs", "planner/src/espresso/model.rs"]),
     (TABLES, &[LAYOUT, "cli/src/sim/figures/tables.rs"]),
     // What `fabric/src/sim` takes from the agent (a test holds this list against its imports).
