@@ -70,7 +70,7 @@ fn rates(network: &Network, profile: &Profile) -> Result<[Vec<f64>; 3], Box<dyn 
     let mut rates = [Vec::new(), Vec::new(), Vec::new()];
     for seed in SEEDS {
         for (rates, (law, transfer)) in rates.iter_mut().zip(CONTENDERS) {
-            rates.push(under(network.job(transfer), law, profile, seed)?.throughput());
+            rates.push(under(network.job(transfer, transfer != DENSE), law, profile, seed)?.throughput());
         }
     }
     Ok(rates)
@@ -114,7 +114,7 @@ fn netsenseml() -> Text {
             let all = profiles(seed);
             let profile = all.iter().find(|profile| profile.name == name).ok_or("no such scenario")?;
             for (rates, (law, transfer)) in rates.iter_mut().zip(CONTENDERS) {
-                let outcome = under(RESNET18.job(transfer), law, profile, seed)?;
+                let outcome = under(RESNET18.job(transfer, transfer != DENSE), law, profile, seed)?;
                 rates.push(outcome.throughput());
                 if law == "netsense" {
                     sends.push(outcome.sent());
@@ -127,7 +127,8 @@ fn netsenseml() -> Text {
     text += "\nAs it degrades, by the link's Mbit/s (figure 7, seed 1):\n\n| link | NetSenseML | all-reduce | top-k 0.1 |\n|---|---|---|---|\n";
     let all = profiles(1);
     let degrading = all.iter().find(|profile| profile.name == "degrading").ok_or("no such scenario")?;
-    let [a, b, c] = CONTENDERS.map(|(law, transfer)| under(RESNET18.job(transfer), law, degrading, 1));
+    let [a, b, c] =
+        CONTENDERS.map(|(law, transfer)| under(RESNET18.job(transfer, transfer != DENSE), law, degrading, 1));
     let outcomes = [a?, b?, c?];
     for (i, (from, rate)) in degrading.pieces.iter().enumerate() {
         let until = degrading.pieces.get(i + 1).map_or(degrading.end_ns, |(from, _)| *from);
@@ -156,8 +157,8 @@ fn dc2() -> Text {
             let all = profiles(seed);
             for (at, name) in ["DC2, dynamic", "DC2, static"].into_iter().enumerate() {
                 let profile = all.iter().find(|profile| profile.name == name).ok_or("no such scenario")?;
-                let whole = under(RESNET50.job(DENSE), "fixed:first=1", profile, seed)?;
-                let got = under(RESNET50.job(TOP_K), law, profile, seed)?;
+                let whole = under(RESNET50.job(DENSE, false), "fixed:first=1", profile, seed)?;
+                let got = under(RESNET50.job(TOP_K, true), law, profile, seed)?;
                 columns[at].push(got.sent());
                 columns[2 + at].push(got.throughput() / whole.throughput());
                 columns[4 + at].push(got.slowest() as f64 / whole.slowest() as f64);

@@ -33,9 +33,8 @@ pub const RESNET50: Network =
     Network { name: "ResNet50", gradient: 102e6, compute_ns: 150_000_000, compress_ns: 0 };
 
 impl Network {
-    /// A job whose gradients are summed so. What an all-gather carries is compressed.
-    pub fn job(&self, transfer: Transfer) -> Job {
-        let compresses = matches!(transfer, Transfer::AllGather { .. });
+    /// A job whose gradients are summed so, compressed or not: whoever compresses takes as long for it.
+    pub fn job(&self, transfer: Transfer, compresses: bool) -> Job {
         let compute_ns = self.compute_ns + if compresses { self.compress_ns } else { 0 };
         Job { gradient: self.gradient, compute_ns, transfer }
     }

@@ -110,39 +110,34 @@ impl Scenario {
             (0..workers).map(|rank| Worker::new(rank, length, seed)).collect::<Result<_, _>>()?;
         let mut curve = vec![(0.0, replicas.accuracy())];
         let (mut steps, mut failed) = (0, None);
-        let outcome = run_with(
-            self.network.job(contender.compressor.transfer(options.workers)),
-            link,
-            &profile,
-            &mut controller,
-            seed,
-            |sample, step| {
-                let mut sum = vec![0.0; length];
-                for (rank, gradient) in replicas.gradients().iter().enumerate() {
-                    let sent = memory[rank].send(
-                        contender.compressor,
-                        gradient,
-                        replicas.weights(rank),
-                        steps,
-                        sample.ratio,
-                        step.cut,
-                    );
-                    match sent {
-                        Ok(arrived) => sum.iter_mut().zip(arrived).for_each(|(sum, value)| *sum += value),
-                        Err(error) => {
-                            failed = Some(error);
-                            return false;
-                        }
+        let compresses = contender.compressor != Compressor::None;
+        let job = self.network.job(contender.compressor.transfer(options.workers), compresses);
+        let outcome = run_with(job, link, &profile, &mut controller, seed, |sample, step| {
+            let mut sum = vec![0.0; length];
+            for (rank, gradient) in replicas.gradients().iter().enumerate() {
+                let sent = memory[rank].send(
+                    contender.compressor,
+                    gradient,
+                    replicas.weights(rank),
+                    steps,
+                    sample.ratio,
+                    step.cut,
+                );
+                match sent {
+                    Ok(arrived) => sum.iter_mut().zip(arrived).for_each(|(sum, value)| *sum += value),
+                    Err(error) => {
+                        failed = Some(error);
+                        return false;
                     }
                 }
-                (0..workers).for_each(|rank| replicas.apply(rank, &sum));
-                steps += 1;
-                if steps.is_multiple_of(EVERY as u32) || steps == options.steps {
-                    curve.push((sample.at_ns as f64 / 1e9, replicas.accuracy()));
-                }
-                steps < options.steps
-            },
-        );
+            }
+            (0..workers).for_each(|rank| replicas.apply(rank, &sum));
+            steps += 1;
+            if steps.is_multiple_of(EVERY as u32) || steps == options.steps {
+                curve.push((sample.at_ns as f64 / 1e9, replicas.accuracy()));
+            }
+            steps < options.steps
+        });
         if let Some(error) = failed {
             return Err(error.context(format!("{}, step {steps}", contender.name)));
         }
