@@ -13,7 +13,7 @@ runs:
   - { name: \"ndp <b>\", transport: { ndp: {} } }
 seeds: 2
 quick: true
-claims: [{ says: trimming beside NDP, run: trim, beside: "ndp <b>", of: max, paper: -50 }]
+claims: [{ says: trimming beside NDP, run: trim, beside: \"ndp <b>\", of: max, paper: -50 }]
 ";
 
 fn trimwire(args: &[&str], folder: &Path) -> Output {
