@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 const TABLES: &str = "TABLES";
 const LAYOUT: &str = "fabric/src/sim/scenario/figure.rs";
 
+/// Folders and files below a part's paths that are another part's.
+const ELSEWHERE: [&str; 2] = [LAYOUT, "fabric/src/sim/transport/trimwire"];
+
 /// Name of the variable, and the paths from the workspace's root.
 const PARTS: [(&str, &[&str]); 6] = [
     (
@@ -25,10 +28,12 @@ const PARTS: [(&str, &[&str]); 6] = [
     ),
     ("SIMULATOR", &["fabric/src/sim", "fabric/src/sim.rs", "planner/src/espresso/model.rs"]),
     (TABLES, &[LAYOUT, "cli/src/sim/figures/tables.rs"]),
-    // What `fabric/src/sim` takes from the agent (a test holds this list against its imports).
+    // Our transport, and what `fabric/src/sim` takes from the agent (a test holds this list against its imports).
     (
         "AGENT",
         &[
+            "fabric/src/sim/transport/trimwire",
+            "fabric/src/sim/transport/trimwire.rs",
             "agent/src/config.rs",
             "agent/src/pacing.rs",
             "agent/src/rate",
@@ -72,7 +77,8 @@ fn main() {
         for path in paths {
             println!("cargo::rerun-if-changed=../{path}");
             for file in files(&root.join(path)) {
-                if name == TABLES || !file.ends_with("sim/scenario/figure.rs") {
+                let below = |other: &&str| file.to_string_lossy().contains(*other);
+                if name != "SIMULATOR" || !ELSEWHERE.iter().any(below) {
                     take(&root, &file, &mut hash);
                 }
             }

@@ -51,6 +51,9 @@ pub(crate) struct Options {
     /// Fail, too, where a figure that is not quick was made of other sources.
     #[arg(long, requires = "check")]
     strict: bool,
+    /// Print which runs are kept, and their keys; run nothing.
+    #[arg(long, conflicts_with_all = ["check", "write"])]
+    list: bool,
     /// Write the tables into the pages that print them.
     #[arg(long)]
     write: bool,
@@ -83,7 +86,9 @@ pub(super) fn run(options: &Options) -> Outcome {
     let figures = figures(options)?;
     let (mut differences, mut stale) = (Vec::new(), Vec::new());
     for figure in &figures {
-        if options.check {
+        if options.list {
+            figure.list()?;
+        } else if options.check {
             match figure.check(options)? {
                 Checked::Same => {}
                 Checked::Differs(text) => differences.push(text),
@@ -145,6 +150,15 @@ impl Figure {
                 self.scenario.seeds().map(of_seed).collect()
             })
             .collect()
+    }
+
+    /// Prints what is there, a line a run and seed.
+    fn list(&self) -> anyhow::Result<()> {
+        for (_, key, path) in self.runs()?.iter().flatten() {
+            let state = if kept(path, key).is_some() { "kept" } else { "not kept" };
+            print(&format!("{key} {state} {}\n", path.display()))?;
+        }
+        Ok(())
     }
 
     /// Makes what is not there, writes the page of plots, and the table where pages print it.
