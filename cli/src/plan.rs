@@ -7,7 +7,7 @@
 mod measure;
 mod options;
 mod report;
-mod train;
+pub(crate) mod train;
 
 use crate::failure::{Failure, Outcome};
 use crate::output::{print, print_json};

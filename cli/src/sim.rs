@@ -19,7 +19,7 @@ use options::Command;
 pub(crate) use options::Options;
 use page::Curves;
 use serde::Serialize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use trimwire_controller::Fabric;
 use trimwire_fabric::sim::program::Programs;
 use trimwire_fabric::sim::report::{RunReport, report};
@@ -36,11 +36,12 @@ struct Results {
     runs: Vec<RunReport>,
 }
 
-/// A scenario's file, checked.
+/// A scenario's file, checked. Runs are prepared one by one: a large one's flows take gigabytes.
 #[derive(Debug)]
 struct Scenario {
     file: File,
-    runs: Vec<Prepared>,
+    text: String,
+    path: PathBuf,
 }
 
 /// Runs a scenario, or all of a folder.
@@ -50,14 +51,15 @@ pub(crate) fn run(options: &Options) -> Outcome {
     }
     let path = options.scenario.as_ref().context("no scenario was given").map_err(Failure::usage)?;
     let scenario = Scenario::read(path)?;
-    let chosen = choose(&scenario.runs, &options.run).map_err(Failure::usage)?;
+    let chosen = choose(&scenario.file, &options.run).map_err(Failure::usage)?;
     if let Some(folder) = &options.report {
         // Found out before the runs, and not after them.
         create(folder)?;
     }
     let (mut runs, mut curves) = (Vec::new(), Vec::new());
-    for prepared in chosen {
-        let (report, drawn) = run_one(prepared, options.threads.count())?;
+    for number in chosen {
+        let prepared = scenario.prepare(number, scenario.file.seed)?;
+        let (report, drawn) = run_one(&prepared, options.threads.count())?;
         runs.push(report);
         curves.push(drawn);
     }
@@ -75,8 +77,29 @@ impl Scenario {
         let name = path.display().to_string();
         let text = read(path).map_err(Failure::input)?;
         let file = File::from_yaml(&text, &name).map_err(Failure::input)?;
-        let runs = file.prepare(&text, &name, &mut Beside(path)).map_err(Failure::input)?;
-        Ok(Self { file, runs })
+        let scenario = Self { file, text, path: path.to_owned() };
+        for number in 0..scenario.file.run_names().count() {
+            scenario.prepare(number, scenario.file.seed)?;
+        }
+        Ok(scenario)
+    }
+
+    fn prepare(&self, number: usize, seed: u64) -> Result<Prepared, Failure> {
+        let (name, mut beside) = (self.path.display().to_string(), Beside(&self.path));
+        self.file.prepare_run(number, seed, &self.text, &name, &mut beside).map_err(Failure::input)
+    }
+
+    /// Where a file is that it names.
+    fn beside(&self, name: &str) -> PathBuf {
+        self.path.parent().unwrap_or(Path::new(".")).join(name)
+    }
+
+    /// Seeds of its figure.
+    fn seeds(&self) -> impl Iterator<Item = u64> + use<> {
+        (0..self.file.seeds).map({
+            let seed = self.file.seed;
+            move |number| seed.wrapping_add(number)
+        })
     }
 
     fn results(&self, runs: Vec<RunReport>) -> Results {
@@ -143,14 +166,14 @@ impl Files for Beside<'_> {
     }
 }
 
-fn choose<'a>(prepared: &'a [Prepared], names: &[String]) -> anyhow::Result<Vec<&'a Prepared>> {
-    for name in names {
-        if !prepared.iter().any(|run| run.name == *name) {
-            let valid: Vec<&str> = prepared.iter().map(|run| run.name.as_str()).collect();
-            anyhow::bail!("--run {name}: the scenario has no such run; valid are {}", valid.join(", "));
-        }
+/// Numbers of the runs of these names, or of all.
+fn choose(file: &File, names: &[String]) -> anyhow::Result<Vec<usize>> {
+    let runs: Vec<&str> = file.run_names().collect();
+    if let Some(name) = names.iter().find(|name| !runs.contains(&name.as_str())) {
+        anyhow::bail!("--run {name}: the scenario has no such run; valid are {}", runs.join(", "));
     }
-    Ok(prepared.iter().filter(|run| names.is_empty() || names.contains(&run.name)).collect())
+    let chosen = |run: &&str| names.is_empty() || names.iter().any(|name| name == run);
+    Ok((0..runs.len()).filter(|&number| chosen(&runs[number])).collect())
 }
 
 const TITLES: [&str; 12] =

@@ -3,7 +3,7 @@
 //! Virtual time: the same on every machine.
 
 use std::fmt::Write as _;
-use trimwire_planner::scenarios::{Job, Link, Outcome, Profile, profiles, run};
+use trimwire_planner::scenarios::{Job, Link, Outcome, Profile, Transfer, profiles, run};
 use trimwire_planner::sensing::parse;
 
 /// Name, law, whether switches cut. A budget is the computation that hides communication.
@@ -20,7 +20,7 @@ const LAWS: [(&str, &str, bool, &str); 9] = [
 ];
 
 /// ResNet18 on CIFAR-100: 46.2 MB (NetSenseML §5.3); 50 ms a step.
-const JOB: Job = Job { gradient: 46.2e6, compute_ns: 50_000_000 };
+const JOB: Job = Job { gradient: 46.2e6, compute_ns: 50_000_000, transfer: Transfer::Once };
 const SEED: u64 = 1;
 
 fn outcome(profile: &Profile, law: &str, trims: bool) -> Result<Outcome, Box<dyn std::error::Error>> {

@@ -15,6 +15,7 @@
 //! Where the paper gives no formula (it cites the literature for collectives, and profiles everything else), the module says which one is taken. One
 //! step further than the paper: options whose packets switches may cut ([`Payload::Trimmed`]), and clusters whose network is a distribution.
 
+mod baselines;
 mod bound;
 mod brute_force;
 mod chain;
@@ -29,11 +30,13 @@ mod neighbours;
 mod offload;
 mod plan;
 mod replan;
+mod scaling;
 mod select;
 mod task;
 mod timeline;
 mod tree;
 
+pub use baselines::{Baseline, baseline};
 pub use bound::upper_bound;
 pub use brute_force::{TooMany, brute_force, brute_force_offload};
 pub use chain::{Chain, Operation, Resource, chain};
@@ -45,6 +48,7 @@ pub use model::{Model, ModelError, Tensor};
 pub use offload::{Offloaded, offload};
 pub use plan::{Choice, Plan, PlanError, check, plan};
 pub use replan::Watch;
+pub use scaling::{calibrate, scaling_factor};
 pub use select::{Selected, Why, select};
 pub use task::{CompressionOption, Device, Payload, Routine, Scope, Task};
 pub use timeline::{Schedule, Span, Timeline};

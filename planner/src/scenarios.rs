@@ -7,9 +7,13 @@
 //! One bottleneck and one job, step by step: what it is not, is packets. The agent in virtual time (the fabric crate) has those.
 
 mod link;
+mod networks;
 mod profile;
 mod run;
+mod transfer;
 
 pub use link::Link;
+pub use networks::{IMAGES, Network, RANKS, RESNET18, RESNET50, VGG16};
 pub use profile::{Profile, profiles};
 pub use run::{Job, Outcome, Sample, run, run_with};
+pub use transfer::Transfer;

@@ -19,10 +19,14 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+/// Of everything that a training's times and accuracies follow from (`build.rs`).
+pub(crate) const SOURCES: &str = env!("TRIMWIRE_SOURCES_LAWS");
+
 const HELP: &str = "\
 Examples:
   trimwire plan train                                   all scenarios, a table each: a few minutes
   trimwire plan train --scenario resnet18-200 --json
+  trimwire plan train --seeds 5 --markdown              the tables of docs/planner.md
   trimwire plan train --report laws/                    a page with accuracy against time
 
 Times are of a job whose gradient has the scenario's bytes, on one link in virtual time; accuracy is that of a small network on images of digits, whose gradients are
@@ -50,6 +54,12 @@ pub(crate) struct TrainOptions {
     /// Of everything drawn.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// So many trainings each, with seeds from --seed on; tables have the median, and the least and the most.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    seeds: u16,
+    /// Print the time to the accuracy as docs/planner.md has it, with a hash of the sources that it was made of.
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
     /// Write a self-contained page with plots to this folder.
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
@@ -62,6 +72,7 @@ pub(crate) struct TrainOptions {
 #[derive(Debug, Serialize)]
 struct Trained {
     contender: &'static str,
+    seed: u64,
     law: &'static str,
     steps: usize,
     /// Virtual time until the target; `None` if it was not reached.
@@ -101,7 +112,9 @@ pub(crate) fn run(options: &TrainOptions) -> Outcome {
         let mut trained = Vec::new();
         for contender in scenario.contenders {
             eprintln!("{}: {}", scenario.name, contender.name);
-            trained.push(scenario.train(contender, options)?);
+            for seed in (0..u64::from(options.seeds)).map(|more| options.seed.wrapping_add(more)) {
+                trained.push(scenario.train(contender, options, seed)?);
+            }
         }
         results.push(Results { scenario: scenario.name, what: scenario.what, trained });
     }
@@ -110,17 +123,21 @@ pub(crate) fn run(options: &TrainOptions) -> Outcome {
         std::fs::write(&file, page(&results)).with_context(|| format!("cannot write {}", file.display()))?;
         eprintln!("Report: {}", file.display());
     }
+    if options.markdown {
+        return Ok(print(&markdown(&results, options))?);
+    }
     if options.json { Ok(print_json(&results)?) } else { Ok(print(&human(&results, options.target))?) }
 }
 
 fn human(results: &[Results], target: f64) -> String {
     let to_target = format!("s to {:.0} %", target * 100.0);
-    let titles = ["contender", "law", &to_target, "accuracy", "steps", "steps/s", "ratio"];
+    let titles = ["contender", "seed", "law", &to_target, "accuracy", "steps", "steps/s", "ratio"];
     let mut text = String::new();
     for result in results {
         let row = |one: &Trained| {
             vec![
                 one.contender.to_owned(),
+                one.seed.to_string(),
                 one.law.to_owned(),
                 one.seconds_to_target.map_or_else(|| "never".to_owned(), |seconds| format!("{seconds:.1}")),
                 format!("{:.1} %", one.accuracy * 100.0),
@@ -130,9 +147,58 @@ fn human(results: &[Results], target: f64) -> String {
             ]
         };
         let rows: Vec<Vec<String>> = result.trained.iter().map(row).collect();
-        let _ = writeln!(text, "{}: {}\n\n{}", result.scenario, result.what, table(&titles, &rows, 2));
+        let _ = writeln!(text, "{}: {}\n\n{}", result.scenario, result.what, table(&titles, &rows, 3));
     }
     text
+}
+
+/// A contender's, and its seed where there are several.
+fn series_name(one: &Trained, result: &Results) -> String {
+    let several =
+        result.trained.iter().any(|other| other.contender == one.contender && other.seed != one.seed);
+    if several { format!("{}, seed {}", one.contender, one.seed) } else { one.contender.to_owned() }
+}
+
+/// A table a set of contenders: a row a contender, a column a scenario.
+fn markdown(results: &[Results], options: &TrainOptions) -> String {
+    let contenders = |result: &Results| {
+        let mut names: Vec<&'static str> = result.trained.iter().map(|one| one.contender).collect();
+        names.dedup();
+        names
+    };
+    let mut text = format!("<!-- generated: plan-train {SOURCES} -->\n");
+    let _ = writeln!(
+        text,
+        "Seconds to {:.0} %, of {} steps; median of {} seeds (least to most), and the accuracy at the end.",
+        options.target * 100.0,
+        options.steps,
+        options.seeds
+    );
+    for together in results.chunk_by(|a, b| contenders(a) == contenders(b)) {
+        let titles: Vec<&str> = together.iter().map(|result| result.scenario).collect();
+        let _ = write!(text, "\n| | {} |\n|---|{}\n", titles.join(" | "), "---|".repeat(titles.len()));
+        for name in together.first().map(contenders).unwrap_or_default() {
+            let cells: Vec<String> = together.iter().map(|result| cell(name, &result.trained)).collect();
+            let _ = writeln!(text, "| {name} | {} |", cells.join(" | "));
+        }
+    }
+    text + "<!-- end -->\n"
+}
+
+fn cell(contender: &str, trained: &[Trained]) -> String {
+    let of: Vec<&Trained> = trained.iter().filter(|one| one.contender == contender).collect();
+    let middle = |mut values: Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        let at = |place: usize| values.get(place).copied().unwrap_or(f64::INFINITY);
+        [at(0), at(values.len() / 2), at(values.len().saturating_sub(1))]
+    };
+    // Who never gets there comes last.
+    let times = middle(of.iter().map(|one| one.seconds_to_target.unwrap_or(f64::INFINITY)).collect());
+    let [least, time, most] =
+        times.map(|seconds| if seconds.is_finite() { format!("{seconds:.1}") } else { "never".to_owned() });
+    let [_, accuracy, _] = middle(of.iter().map(|one| one.accuracy * 100.0).collect());
+    let range = if least == most { String::new() } else { format!(" ({least} to {most})") };
+    format!("{time}{range}, {accuracy:.1} %")
 }
 
 fn page(results: &[Results]) -> String {
@@ -144,7 +210,7 @@ fn page(results: &[Results]) -> String {
         series: result
             .trained
             .iter()
-            .map(|one| Series { name: one.contender.to_owned(), points: one.curve.clone(), dots: false })
+            .map(|one| Series { name: series_name(one, result), points: one.curve.clone(), dots: false })
             .collect(),
         levels: Vec::new(),
     };

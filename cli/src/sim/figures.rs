@@ -1,24 +1,37 @@
-//! `trimwire sim figures`: all scenarios of a folder, run by run, each kept as soon as it is there.
+//! `trimwire sim figures`: the scenarios of a folder as tables that documentation prints, each run kept as soon as it is there.
+//!
+//! ```text
+//!  scenario ─► key of each run and seed ─► kept results, or a run ─► tables ─► docs/*.md (--write), or compared with them (--check)
+//! ```
+
+mod pages;
+mod sources;
+mod tables;
 
 use super::options::Threads;
 use super::page::{self, Curves};
 use super::{Scenario, create, human, run_one, write};
 use crate::failure::{Failure, Outcome};
 use crate::output::print;
+use crate::plan::train::SOURCES;
 use anyhow::Context as _;
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use trimwire_agent::transcript::hex;
 use trimwire_fabric::sim::report::RunReport;
-use trimwire_fabric::sim::scenario::Prepared;
 
-/// Make all figures of a folder of scenarios, with a table, JSON and a page of plots for each.
-///
-/// What was run before with the same input, by the same version, is not run again: a run of the command that was ended goes on where it was.
+const HELP: &str = "\
+Results are kept by a hash of the sources, the scenario and the seed that they follow from. What is there is not run again: a command that was ended goes on where it was.
+
+Examples:
+  trimwire sim figures --quick --check               what CI does, in half a minute
+  trimwire sim figures --only mlt-14-googlenet       one figure; its runs are kept one by one
+  trimwire sim figures --only mlt-14-googlenet --write
+  trimwire sim figures --check                       every printed figure was made of these sources; quick ones are made again";
+
+/// Make the figures of a folder of scenarios, print them in documentation, or compare them with what it prints.
 #[derive(Debug, Clone, Args)]
+#[command(after_help = HELP)]
 pub(crate) struct Options {
     /// The scenarios' folder.
     #[arg(value_name = "DIR", default_value = "examples/figures")]
@@ -26,9 +39,27 @@ pub(crate) struct Options {
     /// Where results are written, and looked for.
     #[arg(long, value_name = "DIR", default_value = "figures-results")]
     results: PathBuf,
-    /// Only the runs that scenarios list under `short`: half a minute instead of a night.
+    /// Only this figure, by its file's name without .yaml; may be given several times.
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Only figures that take seconds.
     #[arg(long)]
-    short: bool,
+    quick: bool,
+    /// Fail where pages print something else than these sources give. Figures that are not quick are compared if their results are kept; of others it is told whether they were made of other sources.
+    #[arg(long, conflicts_with = "write")]
+    check: bool,
+    /// Fail, too, where a figure that is not quick was made of other sources.
+    #[arg(long, requires = "check")]
+    strict: bool,
+    /// Print which runs are kept, and their keys; run nothing.
+    #[arg(long, conflicts_with_all = ["check", "write"])]
+    list: bool,
+    /// Write the tables into the pages that print them.
+    #[arg(long)]
+    write: bool,
+    /// The pages' folder.
+    #[arg(long, value_name = "DIR", default_value = "docs")]
+    docs: PathBuf,
     #[command(flatten)]
     threads: Threads,
 }
@@ -37,56 +68,219 @@ pub(crate) struct Options {
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
     /// Hash of everything that the results follow from.
-    input: String,
+    key: String,
     report: RunReport,
     curves: Curves,
+}
+
+/// A scenario, and where its results are.
+struct Figure {
+    name: String,
+    folder: PathBuf,
+    scenario: Scenario,
 }
 
 /// Runs what has no results yet.
 pub(super) fn run(options: &Options) -> Outcome {
     // Every mistake of every file is found before the first run.
-    let mut scenarios = Vec::new();
-    for path in files(&options.folder).map_err(Failure::input)? {
-        let scenario = Scenario::read(&path)?;
-        if !options.short || !scenario.file.short.is_empty() {
-            let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
-            scenarios.push((options.results.join(stem), scenario));
+    let figures = figures(options)?;
+    let (mut differences, mut stale) = (Vec::new(), Vec::new());
+    for figure in &figures {
+        if options.list {
+            figure.list()?;
+        } else if options.check {
+            match figure.check(options)? {
+                Checked::Same => {}
+                Checked::Differs(text) => differences.push(text),
+                Checked::Stale(text) => stale.push(text),
+            }
+        } else {
+            figure.make(options)?;
         }
     }
-    for (folder, scenario) in &scenarios {
-        create(folder)?;
-        let (mut runs, mut curves) = (Vec::new(), Vec::new());
-        for (number, prepared) in scenario.runs.iter().enumerate() {
-            if options.short && !scenario.file.short.contains(&prepared.name) {
-                continue;
-            }
-            let kept = keep(&folder.join(file_name(number, &prepared.name)), prepared, options)?;
-            runs.push(kept.report);
-            curves.push(kept.curves);
-        }
-        let results = scenario.results(runs);
-        write(&folder.join("index.html"), &page::html(&results, &curves))?;
-        let json = serde_json::to_string_pretty(&results).context("cannot write results as JSON")?;
-        write(&folder.join("results.json"), &(json + "\n"))?;
-        print(&format!("{}\n{}\n\n", human(&results), folder.join("index.html").display()))?;
+    if options.check && options.only.is_empty() {
+        stale.extend(trainings(&options.docs)?);
+    }
+    stale.iter().for_each(|text| eprintln!("{text}"));
+    if options.strict {
+        differences.append(&mut stale);
+    }
+    if !differences.is_empty() {
+        return Err(Failure::failed(anyhow::anyhow!("{}", differences.join("\n"))));
+    }
+    if options.check {
+        let (all, old) = (figures.len(), stale.len());
+        print(&format!("{all} figures: none differs, {old} were made of other sources\n"))?;
     }
     Ok(())
 }
 
-/// Results that are there, or those of a run.
-fn keep(path: &Path, prepared: &Prepared, options: &Options) -> anyhow::Result<Kept> {
-    let input = hash(prepared);
-    let there = std::fs::read_to_string(path).ok().and_then(|text| serde_json::from_str::<Kept>(&text).ok());
-    if let Some(kept) = there.filter(|kept| kept.input == input) {
-        return Ok(kept);
+fn figures(options: &Options) -> Result<Vec<Figure>, Failure> {
+    let mut figures = Vec::new();
+    let mut names = Vec::new();
+    for path in files(&options.folder).map_err(Failure::input)? {
+        let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+        names.push(name.clone());
+        if !options.only.is_empty() && !options.only.contains(&name) {
+            continue;
+        }
+        let scenario = Scenario::read(&path)?;
+        if !options.quick || scenario.file.quick {
+            figures.push(Figure { folder: options.results.join(&name), name, scenario });
+        }
     }
-    let (report, curves) = run_one(prepared, options.threads.count())?;
-    let kept = Kept { input, report, curves };
-    // Nobody finds half a file.
-    let half = path.with_extension(format!("{}.part", std::process::id()));
-    write(&half, &serde_json::to_string(&kept).context("cannot write results as JSON")?)?;
-    std::fs::rename(&half, path).with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(kept)
+    if let Some(unknown) = options.only.iter().find(|name| !names.contains(name)) {
+        let error =
+            anyhow::anyhow!("--only {unknown}: there is no such figure; valid are {}", names.join(", "));
+        return Err(Failure::usage(error));
+    }
+    Ok(figures)
+}
+
+impl Figure {
+    /// Its runs, by name and seed, their keys and files.
+    fn runs(&self) -> anyhow::Result<Vec<Vec<(u64, String, PathBuf)>>> {
+        let names = self.scenario.file.run_names().enumerate();
+        names
+            .map(|(number, name)| {
+                let of_seed = |seed| {
+                    let key = sources::of_run(&self.scenario, number, seed)?;
+                    anyhow::Ok((seed, key, self.folder.join(file_name(number, name, seed))))
+                };
+                self.scenario.seeds().map(of_seed).collect()
+            })
+            .collect()
+    }
+
+    /// Prints what is there, a line a run and seed.
+    fn list(&self) -> anyhow::Result<()> {
+        for (_, key, path) in self.runs()?.iter().flatten() {
+            let state = if kept(path, key).is_some() { "kept" } else { "not kept" };
+            print(&format!("{key} {state} {}\n", path.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Makes what is not there, writes the page of plots, and the table where pages print it.
+    fn make(&self, options: &Options) -> Outcome {
+        create(&self.folder)?;
+        let (mut firsts, mut curves, mut all) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, seeds) in self.runs()?.into_iter().enumerate() {
+            let mut reports = Vec::new();
+            for (at, (seed, key, path)) in seeds.into_iter().enumerate() {
+                let kept = match kept(&path, &key) {
+                    Some(kept) => kept,
+                    None => self.run_and_keep(number, seed, key, &path, options)?,
+                };
+                if at == 0 {
+                    firsts.push(kept.report.clone());
+                    curves.push(kept.curves);
+                }
+                reports.push(kept.report);
+            }
+            all.push(reports);
+        }
+        let results = self.scenario.results(firsts);
+        write(&self.folder.join("index.html"), &page::html(&results, &curves))?;
+        let json = serde_json::to_string_pretty(&results).context("cannot write results as JSON")?;
+        write(&self.folder.join("results.json"), &(json + "\n"))?;
+        let table = tables::of(&self.scenario.file, &all);
+        write(&self.folder.join("table.md"), &table)?;
+        print(&format!("{}\n{table}\n{}\n\n", human(&results), self.folder.join("index.html").display()))?;
+        if options.write
+            && let Some(printed) = pages::find(&options.docs, &self.name)?
+        {
+            printed.replace(&sources::of_figure(&self.scenario)?, &table)?;
+        }
+        Ok(())
+    }
+
+    fn run_and_keep(
+        &self,
+        number: usize,
+        seed: u64,
+        key: String,
+        path: &Path,
+        options: &Options,
+    ) -> Result<Kept, Failure> {
+        let prepared = self.scenario.prepare(number, seed)?;
+        let (report, curves) = run_one(&prepared, options.threads.count())?;
+        let kept = Kept { key, report, curves };
+        // Nobody finds half a file.
+        let half = path.with_extension(format!("{}.part", std::process::id()));
+        write(&half, &serde_json::to_string(&kept).context("cannot write results as JSON")?)?;
+        std::fs::rename(&half, path).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(kept)
+    }
+
+    /// What pages print and these sources do not give.
+    fn check(&self, options: &Options) -> Result<Checked, Failure> {
+        let Some(printed) = pages::find(&options.docs, &self.name)? else { return Ok(Checked::Same) };
+        let (key, place, name) = (sources::of_figure(&self.scenario)?, printed.place(), &self.name);
+        let command = format!("trimwire sim figures {} --only {name} --write", options.folder.display());
+        let runs = self.runs()?;
+        let there = runs.iter().flatten().all(|(_, key, path)| kept(path, key).is_some());
+        if !there && !self.scenario.file.quick {
+            let stale = format!(
+                "{place}: {name} was made of other sources ({}, and these are {key}): {command}",
+                printed.key
+            );
+            return Ok(if printed.key == key { Checked::Same } else { Checked::Stale(stale) });
+        }
+        let mut all = Vec::new();
+        for (number, seeds) in runs.into_iter().enumerate() {
+            let mut reports = Vec::new();
+            for (seed, key, path) in seeds {
+                let kept = match kept(&path, &key) {
+                    Some(kept) => kept,
+                    None => {
+                        create(&self.folder)?;
+                        self.run_and_keep(number, seed, key, &path, options)?
+                    }
+                };
+                reports.push(kept.report);
+            }
+            all.push(reports);
+        }
+        let table = tables::of(&self.scenario.file, &all);
+        // A key that differs where the numbers do not is no difference of a figure that is made here.
+        let differs = printed.text.lines().zip(table.lines()).enumerate().find(|(_, (old, new))| old != new);
+        if let Some((at, (old, new))) = differs {
+            let line = printed.line + at + 1;
+            return Ok(Checked::Differs(format!(
+                "{place}: {name}, line {line}:\n  printed {old}\n  is      {new}\n  {command}"
+            )));
+        }
+        let same = printed.text == table;
+        Ok(if same {
+            Checked::Same
+        } else {
+            Checked::Differs(format!("{place}: {name} has other rows: {command}"))
+        })
+    }
+}
+
+/// A printed figure beside these sources.
+enum Checked {
+    Same,
+    Differs(String),
+    /// Made of other sources, and nobody knows what it is of these.
+    Stale(String),
+}
+
+/// `plan train`'s tables, if they were made of other sources.
+fn trainings(docs: &Path) -> anyhow::Result<Option<String>> {
+    let printed = pages::find(docs, "plan-train")?.filter(|printed| printed.key != SOURCES);
+    Ok(printed.map(|printed| {
+        let (place, key) = (printed.place(), &printed.key);
+        format!("{place}: plan-train was made of other sources ({key}, and these are {SOURCES}): trimwire plan train --seeds 5 --markdown")
+    }))
+}
+
+/// Results that are there, of this key.
+fn kept(path: &Path, key: &str) -> Option<Kept> {
+    let text = std::fs::read_to_string(path).ok()?;
+    serde_json::from_str::<Kept>(&text).ok().filter(|kept| kept.key == key)
 }
 
 fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
@@ -103,24 +297,8 @@ fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-fn file_name(number: usize, name: &str) -> String {
+fn file_name(number: usize, name: &str, seed: u64) -> String {
     let word: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(60).collect();
-    format!("{number:02}-{word}.run.json")
-}
-
-/// Of the version and all of the set-up.
-fn hash(prepared: &Prepared) -> String {
-    let mut hash = Hash(Sha256::new());
-    let _ = write!(hash, "{} {prepared:?}", env!("CARGO_PKG_VERSION"));
-    hex(&hash.0.finalize().into())
-}
-
-struct Hash(Sha256);
-
-impl std::fmt::Write for Hash {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        self.0.update(text.as_bytes());
-        Ok(())
-    }
+    format!("{number:02}-{word}-{seed}.run.json")
 }

@@ -12,7 +12,7 @@ Examples:
   trimwire sim examples/figures/incast-15.yaml --json > incast.json
   trimwire sim examples/figures/incast-15.yaml --report incast/
   trimwire sim examples/figures/mlt-14-googlenet.yaml --run trim-48 --run ndp-48 --threads 2
-  trimwire sim figures --short
+  trimwire sim figures --quick --check
 
 docs/scale.md explains the file, what is real and what is modelled; docs/figures.md has what came out, beside the papers' figures.";
 

@@ -340,9 +340,7 @@ mod tests {
         let gradients = gradients(30_000);
         // Packets of 336 floats, the third of which is lost, of everybody's part and of every sum.
         let outcome = arrived(25, |packet| if packet == 2 { 0 } else { PLANES });
-        let sums = wire("transport: { trimwire: { delivery: drop, loss: 0.1, law: mlt } }")
-            .all_reduce(0, &gradients, &outcome)
-            .unwrap();
+        let sums = wire("transport: { mlt: {} }").all_reduce(0, &gradients, &outcome).unwrap();
         let exact = exact_sum(&gradients);
         for (worker, sum) in sums.iter().enumerate() {
             for (i, (got, exact)) in sum.iter().zip(&exact).enumerate() {

@@ -11,7 +11,9 @@ workload: { incast: { senders: 3, bytes: 100KB } }
 runs:
   - { name: trim, transport: { trimwire: {} } }
   - { name: \"ndp <b>\", transport: { ndp: {} } }
-short: [trim]
+seeds: 2
+quick: true
+claims: [{ says: trimming beside NDP, run: trim, beside: \"ndp <b>\", of: max, paper: -50 }]
 ";
 
 fn trimwire(args: &[&str], folder: &Path) -> Output {
@@ -58,45 +60,74 @@ fn a_report_has_the_table_the_command_and_every_run() {
     assert!(page.contains("FCT mean"));
 }
 
-#[test]
-fn figures_that_are_there_are_not_made_again_and_changed_ones_are() {
-    let folder = folder_with(SCENARIO);
-    let figures = |more: &[&str]| {
-        let output =
-            trimwire(&[&["sim", "figures", "scenarios", "--results", "kept"], more].concat(), folder.path());
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        std::fs::read(folder.path().join("kept/small/results.json")).unwrap()
-    };
-    let short = figures(&["--short"]);
-    assert_eq!(json(&short)["runs"].as_array().unwrap().len(), 1);
-    let all = figures(&[]);
-    // The speed of a run is never the same twice: whoever has the same bytes has kept them.
-    assert_eq!(figures(&[]), all);
-    let speed = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).unwrap()["runs"][0].clone();
-    assert_eq!(speed(&short), speed(&all));
-    // What is damaged is made again.
-    std::fs::write(folder.path().join("kept/small/00-trim.run.json"), "{").unwrap();
-    assert_eq!(json(&figures(&[])), json(&all));
-    let changed = SCENARIO.replace("100KB", "200KB");
-    std::fs::write(folder.path().join("scenarios/small.yaml"), changed).unwrap();
-    assert_ne!(json(&figures(&[]))["runs"][0], json(&all)["runs"][0]);
+fn figures(folder: &Path, more: &[&str]) -> Output {
+    trimwire(&[&["sim", "figures", "scenarios", "--results", "kept", "--docs", "."], more].concat(), folder)
 }
 
 #[test]
-fn the_figures_of_the_repository_are_read_and_their_short_form_is_made() {
+fn figures_that_are_there_are_not_made_again_and_changed_ones_are() {
+    let folder = folder_with(SCENARIO);
+    let made = || {
+        let output = figures(folder.path(), &[]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        std::fs::read(folder.path().join("kept/small/results.json")).unwrap()
+    };
+    let all = made();
+    assert_eq!(json(&all)["runs"].as_array().unwrap().len(), 2);
+    // The speed of a run is never the same twice: whoever has the same bytes has kept them.
+    assert_eq!(made(), all);
+    // What is damaged is made again.
+    std::fs::write(folder.path().join("kept/small/00-trim-1.run.json"), "{").unwrap();
+    assert_eq!(json(&made()), json(&all));
+    let changed = SCENARIO.replace("100KB", "200KB");
+    std::fs::write(folder.path().join("scenarios/small.yaml"), changed).unwrap();
+    assert_ne!(json(&made())["runs"][0], json(&all)["runs"][0]);
+}
+
+#[test]
+fn a_page_is_written_and_what_it_prints_is_compared() {
+    let folder = folder_with(SCENARIO);
+    let page = folder.path().join("page.md");
+    std::fs::write(&page, "# A\n\n<!-- generated: small nothing -->\n<!-- end -->\n\nB\n").unwrap();
+    let check = |more: &[&str]| figures(folder.path(), &[&["--check"], more].concat());
+    let failed = check(&[]);
+    let said = String::from_utf8_lossy(&failed.stderr);
+    assert!(failed.status.code() == Some(1) && said.contains("page.md:3: small has other rows"), "{said}");
+    assert!(figures(folder.path(), &["--write"]).status.success());
+    let written = std::fs::read_to_string(&page).unwrap();
+    assert!(written.starts_with("# A\n") && written.ends_with("<!-- end -->\n\nB\n"), "{written}");
+    assert!(written.contains("| ndp <b> |") && written.contains("Median of 2 seeds"), "{written}");
+    assert!(written.contains("| trimming beside NDP | -50.0 % | "), "{written}");
+    assert!(check(&[]).status.success());
+    // One digit is enough.
+    std::fs::write(&page, written.replacen("| trim | 0.0", "| trim | 0.1", 1)).unwrap();
+    let failed = check(&[]);
+    let said = String::from_utf8_lossy(&failed.stderr);
+    assert!(failed.status.code() == Some(1) && said.contains("printed | trim | 0.1"), "{said}");
+    // Where runs take long and are not kept, the key says whether the page was made of these sources.
+    let long = SCENARIO.replace("quick: true", "quick: false").replace("100KB", "200KB");
+    std::fs::write(folder.path().join("scenarios/small.yaml"), long).unwrap();
+    let told = check(&[]);
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    assert!(String::from_utf8_lossy(&told.stderr).contains("small was made of other sources"));
+    assert_eq!(check(&["--strict"]).status.code(), Some(1));
+}
+
+#[test]
+fn quick_figures_of_the_repository_are_what_its_pages_print() {
     let folder = tempfile::tempdir().unwrap();
-    let scenarios = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/figures");
-    let output = trimwire(&["sim", "figures", scenarios.to_str().unwrap(), "--short"], folder.path());
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let [scenarios, docs] = ["examples/figures", "docs"].map(|path| root.join(path).display().to_string());
+    let args = ["sim", "figures", &scenarios, "--docs", &docs, "--quick", "--check"];
+    let output = trimwire(&args, folder.path());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let results = std::fs::read(folder.path().join("figures-results/incast-15/results.json")).unwrap();
-    let runs = json(&results)["runs"].as_array().unwrap().clone();
-    assert!(runs.iter().all(|run| run["unfinished"] == 0));
 }
 
 #[test]
 fn mistakes_are_named_with_their_line_before_anything_is_run() {
     for (from, to, says) in [
-        ("short: [trim]", "short: [tram]", "small.yaml:8: short: there is no run 'tram'"),
+        ("run: trim,", "run: tram,", "small.yaml:10: claims: there is no run 'tram'"),
+        ("seeds: 2", "seeds: 0", "small.yaml:8: seeds: 0; valid are 1 to 1000"),
         ("star:", "fabric: nowhere.yaml, star:", "small.yaml:3: topology: give either fabric or a shape"),
         (
             "star: { hosts: 4, rate: 100Gbps, delay: 1us }",

@@ -7,6 +7,7 @@ mod ladder;
 mod ndp;
 mod pfabric;
 mod priority;
+mod selective;
 
 pub use ladder::{Ladder, Rungs};
 
@@ -14,6 +15,7 @@ use super::packet::Packet;
 use ndp::Ndp;
 use pfabric::PFabric;
 use priority::Priority;
+use selective::Selective;
 
 /// Queues of a port with strict priority.
 const PRIORITIES: usize = 8;
@@ -27,6 +29,8 @@ pub struct Counts {
     pub cut: u64,
     /// Of these, dropped here.
     pub dropped: u64,
+    /// Of these, returned to their senders from here.
+    pub returned: u64,
     /// Of these, marked here.
     pub marked: u64,
     /// Packets of other kinds, dropped here.
@@ -40,6 +44,7 @@ impl Counts {
         self.offered += other.offered;
         self.cut += other.cut;
         self.dropped += other.dropped;
+        self.returned += other.returned;
         self.marked += other.marked;
         self.control_dropped += other.control_dropped;
         self.most_bytes = self.most_bytes.max(other.most_bytes);
@@ -62,6 +67,10 @@ pub trait Discipline: std::fmt::Debug + Send {
     fn dequeue(&mut self) -> Option<Packet>;
     /// Bytes that wait.
     fn bytes(&self) -> u64;
+    /// A header that goes back to its sender, if the packet that came last had no room even cut (NDP §3.2.4).
+    fn returned(&mut self) -> Option<Packet> {
+        None
+    }
     /// Packets marked as they left, which [`Counts`] do not have.
     fn marked_leaving(&self) -> u64 {
         0
@@ -90,14 +99,14 @@ pub enum Rule {
         /// Most bytes that wait.
         limit: u64,
     },
-    /// Eight whole packets, and what does not fit is cut to its head (NDP, SIGCOMM 2017, §3.1).
+    /// Eight whole packets, and what does not fit is cut to its head (NDP, SIGCOMM 2017, §3.1); heads that do not fit go back to their senders (§3.2.4).
     Ndp {
         /// Whole packets that wait at most.
         packets: u32,
         /// Bytes of heads that wait at most.
         heads: u64,
     },
-    /// The same with more room, and marks as packets leave: none where up to the first of so many packets wait, all where the second do, by a coin in between (RED's line on the queue as it is, as
+    /// The same without returns, with more room, and marks as packets leave: none where up to the first of so many packets wait, all where the second do, by a coin in between (RED's line on the queue as it is, as
     /// Ultra Ethernet's transports want it).
     Marking {
         /// Whole packets that wait at most.
@@ -106,6 +115,13 @@ pub enum Rule {
         heads: u64,
         /// The two.
         mark: [u32; 2],
+    },
+    /// Strict priority by layer; above a threshold packets without ECN are dropped (MLT, NSDI 2024, §5.2).
+    Selective {
+        /// Most bytes of data that wait.
+        limit: u64,
+        /// The lowest queue's threshold; none is blind to importance.
+        drop_at: Option<u64>,
     },
     /// The P4 program's: see [`Ladder`].
     Ladder(Rungs),
@@ -128,10 +144,11 @@ impl Rule {
             Self::DropTail { limit, mark_at } => Box::new(Priority::new(1, limit, mark_at)),
             Self::Priority { limit, mark_at } => Box::new(Priority::new(PRIORITIES, limit, mark_at)),
             Self::PFabric { limit } => Box::new(PFabric::new(limit)),
-            Self::Ndp { packets, heads } => Box::new(Ndp::new(packets, heads, seed, place)),
+            Self::Ndp { packets, heads } => Box::new(Ndp::new(packets, heads, seed, place).returning()),
             Self::Marking { packets, heads, mark } => {
                 Box::new(Ndp::new(packets, heads, seed, place).marking(mark))
             }
+            Self::Selective { limit, drop_at } => Box::new(Selective::new(limit, drop_at)),
             Self::Ladder(rungs) => Box::new(Ladder::new(rungs)),
         }
     }

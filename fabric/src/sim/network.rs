@@ -97,6 +97,7 @@ impl Network {
                 rate_bps: routes.card_bps(source).min(routes.card_bps(destination)),
                 hosts: topology.hosts,
                 foreground: demand.foreground,
+                priority: demand.priority,
                 seed: mix(seed ^ mix(u64::from(number))),
             };
             let (sender_slot, receiver_slot) = (slot(source, true), slot(destination, false));

@@ -19,6 +19,8 @@ pub enum Kind {
     Ack,
     /// A packet arrived without its payload (NDP).
     Nack,
+    /// A header that found no room, on its way back to its sender (NDP).
+    Returned,
     /// The sender may send one more packet (NDP).
     Pull,
     /// Asks what arrived.
@@ -75,7 +77,7 @@ pub struct Packet {
     pub number: u32,
     /// Bytes of the whole frame as it is now.
     pub length: u32,
-    /// pFabric's priority, the packets that the flow has left (0 is served first); in repairs of cut packets, the payload's bytes that were left out.
+    /// pFabric's priority, the packets that the flow has left (0 is served first); in repairs of cut packets, the payload's bytes that were left out; NDP: how often the packet was returned.
     pub rank: u32,
     /// Host that sends it.
     pub source: u32,
@@ -146,6 +148,15 @@ impl Packet {
             sent_ns: self.sent_ns,
             reports: None,
             head: None,
+        }
+    }
+
+    /// What a switch sends back when it has no room for the header either.
+    pub(crate) fn returned(&self) -> Self {
+        Self {
+            length: self.length.min(HEAD),
+            trimming: Trimming::Trimmed,
+            ..self.answer(Kind::Returned, self.number)
         }
     }
 

@@ -1,11 +1,13 @@
 //! Scenario files: one network, one workload, several runs that differ in what they say.
 
+mod figure;
 mod file;
 mod locate;
 mod quantity;
 mod training;
 
-pub use file::{File, Files, Programmed, ScenarioError};
+pub use figure::{Claim, Measure, Unit};
+pub use file::{File, Files, Parts, Programmed, ScenarioError};
 pub use quantity::{Bytes, Duration, Rate};
 pub use training::{Coding, Training};
 
@@ -15,7 +17,7 @@ use super::packet::HEAD;
 use super::program::Programs;
 use super::run::Setup;
 use super::topology::{Shape, Topology};
-use super::transport::{Delivery, Law, MltConfig, Transport, TrimwireConfig};
+use super::transport::{Delivery, MltConfig, Transport, TrimwireConfig};
 use super::workload::{
     Background, Demand, ParameterServer, Sizes, all_reduce, all_to_all, incast, parameter_server,
     permutation, ring,
@@ -24,6 +26,7 @@ use file::{
     DeliveryWord, LawWord, P4Words, Run, SizesWord, SwitchWords, TopologyWords, TransportWords, WorkloadWords,
 };
 use trimwire_agent::rate::{DctcpConfig, Limits, RateConfig, TimelyConfig};
+use trimwire_planner::espresso::Model;
 
 /// The demands of one scenario at most: a flow takes some hundred bytes before it begins.
 const MOST_FLOWS: usize = 4_000_000;
@@ -46,7 +49,7 @@ pub struct Prepared {
 type Wrong = (Vec<&'static str>, String);
 
 /// Prepares one run.
-fn prepare(file: &File, run: &Run, files: &mut dyn Files) -> Result<Prepared, Wrong> {
+fn prepare(file: &File, run: &Run, seed: u64, files: &mut dyn Files) -> Result<Prepared, Wrong> {
     let topology = topology(run.topology.as_ref().unwrap_or(&file.topology), files)?;
     if !(2..=MOST_HOSTS).contains(&topology.hosts) {
         return wrong(&["topology"], format!("{} hosts; valid are 2 to {MOST_HOSTS}", topology.hosts));
@@ -59,7 +62,6 @@ fn prepare(file: &File, run: &Run, files: &mut dyn Files) -> Result<Prepared, Wr
         );
     }
     let words = run.workload.as_ref().unwrap_or(&file.workload);
-    let seed = file.seed;
     let rate_bps = topology.cards().first().map_or(1, |(_, link, _)| link.rate_bps);
     let transport = transport(&run.transport, rate_bps, &topology, words)?;
     let compression = run.compression.unwrap_or(1.0);
@@ -224,23 +226,16 @@ fn demands(
         let model = files
             .model(&servers.model)
             .map_err(|reason| (vec!["workload", "parameter_server", "model"], reason))?;
-        if servers.group > hosts || servers.group < 2 {
-            let reason = format!("group: {}; valid are 2 to the number of hosts, {hosts}", servers.group);
-            return wrong(&["workload", "parameter_server", "group"], reason);
-        }
-        let flows = 2 * model.tensors.len() * hosts as usize * servers.iterations as usize;
-        if flows > MOST_FLOWS {
-            return wrong(
-                &["workload", "parameter_server"],
-                format!("parameter_server: about {flows} flows; valid are up to {MOST_FLOWS}"),
-            );
-        }
         let how = ParameterServer {
             group: servers.group,
+            colocated: servers.colocated,
+            jobs: servers.jobs,
+            shards: servers.shards,
             iterations: servers.iterations,
             compression,
             jitter: servers.jitter,
         };
+        check_servers(&how, &model, hosts)?;
         add(parameter_server(&model, hosts, &how, seed));
     }
     if let Some(others) = &words.background {
@@ -259,6 +254,31 @@ fn demands(
         return wrong(&["workload"], format!("workload: {} flows; valid are 1 to {MOST_FLOWS}", made.len()));
     }
     Ok(made)
+}
+
+fn check_servers(how: &ParameterServer, model: &Model, hosts: u32) -> Result<(), Wrong> {
+    let at = |key: &'static str, reason: String| wrong(&["workload", "parameter_server", key], reason);
+    if !how.colocated && !(2..=hosts).contains(&how.group) {
+        return at("group", format!("group: {}; valid are 2 to the number of hosts, {hosts}", how.group));
+    }
+    let (name, servers) = if how.colocated { ("hosts", hosts) } else { ("servers", hosts / how.group) };
+    // A job of colocated servers needs two hosts, so that something travels.
+    let most = if how.colocated { servers / 2 } else { servers };
+    if !(1..=most).contains(&how.jobs) {
+        return at("jobs", format!("jobs: {}; with {servers} {name}, valid are 1 to {most}", how.jobs));
+    }
+    if how.shards == 0 {
+        return at("shards", "shards: 0; valid are 1 to the number of servers of a job".to_owned());
+    }
+    if !(0.0..=10.0).contains(&how.jitter) {
+        return at("jitter", format!("jitter: {}; valid are 0 to 10 times", how.jitter));
+    }
+    let flows = how.flows(model, hosts);
+    if flows > MOST_FLOWS as u64 {
+        let reason = format!("parameter_server: about {flows} flows; valid are up to {MOST_FLOWS}");
+        return wrong(&["workload", "parameter_server"], reason);
+    }
+    Ok(())
 }
 
 impl From<SizesWord> for Sizes {
@@ -300,6 +320,7 @@ fn transport(
     if let Some(words) = &words.pfabric {
         let mut config = super::transport::PFabricConfig::default();
         config.rto_round_trips = words.rto_round_trips.unwrap_or(config.rto_round_trips);
+        config.rto_min_ns = words.rto_min.map_or(config.rto_min_ns, |time| time.0);
         made.push(Transport::PFabric(config));
     }
     if let Some(words) = &words.ndp {
@@ -316,6 +337,9 @@ fn transport(
         };
         made.push(Transport::Nscc(config));
     }
+    if let Some(words) = &words.mlt {
+        made.push(Transport::Mlt(mlt(words)?));
+    }
     if let Some(words) = &words.trimwire {
         let senders = workload.incast.as_ref().map_or(topology.hosts - 1, |cast| cast.senders);
         let start_bps = match (words.start, words.start_fair) {
@@ -329,12 +353,9 @@ fn transport(
         let increase_bps = words.increase.map(|rate| rate.0);
         let limits = Limits { start_bps, increase_bps, ..Limits::default() };
         let law = match words.law {
-            LawWord::Dctcp => Law::Agent(RateConfig::Dctcp(DctcpConfig { limits, ..DctcpConfig::default() })),
-            LawWord::Timely => {
-                Law::Agent(RateConfig::Timely(TimelyConfig { limits, ..TimelyConfig::default() }))
-            }
-            LawWord::Fixed => Law::Agent(RateConfig::Fixed(start_bps)),
-            LawWord::Mlt => Law::Mlt(MltConfig::default()),
+            LawWord::Dctcp => RateConfig::Dctcp(DctcpConfig { limits, ..DctcpConfig::default() }),
+            LawWord::Timely => RateConfig::Timely(TimelyConfig { limits, ..TimelyConfig::default() }),
+            LawWord::Fixed => RateConfig::Fixed(start_bps),
         };
         if !(0.0..1.0).contains(&words.loss) {
             return wrong(
@@ -344,7 +365,6 @@ fn transport(
         }
         let delivery = match words.delivery {
             DeliveryWord::Cut => Delivery::Cut { loss: words.loss },
-            DeliveryWord::Drop => Delivery::Drop { loss: words.loss },
             DeliveryWord::RepairCut => Delivery::RepairCut,
             DeliveryWord::RepairDropped => Delivery::RepairDropped,
         };
@@ -359,8 +379,32 @@ fn transport(
     }
     match made.len() {
         1 => made.pop().ok_or_else(|| (vec!["transport"], String::new())),
-        _ => wrong(&["transport"], "transport: give one of dctcp, pias, pfabric, ndp, nscc, trimwire".into()),
+        _ => wrong(
+            &["transport"],
+            "transport: give one of dctcp, pias, pfabric, ndp, nscc, mlt, trimwire".into(),
+        ),
     }
+}
+
+fn mlt(words: &file::MltWords) -> Result<MltConfig, Wrong> {
+    let shares = [("loss", words.loss), ("important", words.important)];
+    for (name, share) in shares.into_iter().filter_map(|(name, share)| Some((name, share?))) {
+        if !(0.0..=1.0).contains(&share) || (name == "loss" && share >= 1.0) {
+            return wrong(&["transport", "mlt", name], format!("{name}: {share}; valid are shares"));
+        }
+    }
+    let usual = MltConfig::default();
+    Ok(MltConfig {
+        loss: words.loss.unwrap_or(usual.loss),
+        t_low_ns: words.t_low.map_or(usual.t_low_ns, |time| time.0),
+        t_high_ns: words.t_high.map_or(usual.t_high_ns, |time| time.0),
+        increase_bps: words.increase.map_or(usual.increase_bps, |rate| rate.0),
+        gradient: words.gradient,
+        important: words.important.unwrap_or(usual.important),
+        spray: words.spray,
+        control_rto_ns: words.control_rto.map_or(usual.control_rto_ns, |time| time.0),
+        ..usual
+    })
 }
 
 /// The switch that a transport was made for, with what the scenario says of it.
@@ -382,6 +426,10 @@ fn rule(
         () if transport.ndp.is_some() => {
             let packets = words.packets.unwrap_or(8);
             Rule::Ndp { packets, heads: u64::from(packets) * frame }
+        }
+        () if transport.mlt.is_some() => {
+            let drop_at = words.drop_at.map_or(65 * frame, |bytes| bytes.0);
+            Rule::Selective { limit, drop_at: (!words.blind).then_some(drop_at) }
         }
         () if transport.nscc.is_some() => {
             let packets = words.packets.unwrap_or_else(|| Rule::path_packets(rate_bps, frame));

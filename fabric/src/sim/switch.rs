@@ -167,6 +167,9 @@ impl Switch {
             if queues.bytes() > before {
                 ports.push(port);
             }
+            if let Some(returned) = queues.returned() {
+                return self.take(now_ns, routes, returned, ports, spares);
+            }
         }
         true
     }

@@ -16,7 +16,7 @@ use super::packet::{HEAD, Packet};
 pub use mlt::MltConfig;
 use std::collections::VecDeque;
 pub use trimwire::Peers;
-use trimwire_agent::rate::{PathModel, RateConfig, RateLaw};
+use trimwire_agent::rate::RateConfig;
 
 /// One flow, as both ends know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +36,8 @@ pub(crate) struct Flow {
     pub(crate) hosts: u32,
     /// Whether it is what the run is about, and not its background.
     pub(crate) foreground: bool,
+    /// Of its layer: 0 is served last, where a transport has queues by layer.
+    pub(crate) priority: u8,
     pub(crate) seed: u64,
 }
 
@@ -126,11 +128,6 @@ pub enum Delivery {
         /// The share.
         loss: f64,
     },
-    /// This share may be lost, and the receiver stops the sender as soon as the rest is there (MLT §4.2.3); packets are not cut.
-    Drop {
-        /// The share.
-        loss: f64,
-    },
     /// All planes of all packets; packets may be cut, and the rest of them is sent again.
     RepairCut,
     /// All packets; they are not cut.
@@ -148,6 +145,8 @@ pub enum Transport {
     Ndp(NdpConfig),
     /// Like Ultra Ethernet's NSCC.
     Nscc(NsccConfig),
+    /// MLT.
+    Mlt(MltConfig),
     /// Ours.
     Trimwire(TrimwireConfig),
     /// Ours, of ranks that know of each other what the runs before this one have told.
@@ -189,13 +188,15 @@ impl Default for DctcpConfig {
 pub struct PFabricConfig {
     /// Time-out in round trips of the idle path (§5.1: about three).
     pub rto_round_trips: f64,
+    /// Least time-out, ns.
+    pub rto_min_ns: u64,
     /// Time-outs in a row after which only probes are sent.
     pub probe_after: u32,
 }
 
 impl Default for PFabricConfig {
     fn default() -> Self {
-        Self { rto_round_trips: 3.0, probe_after: 5 }
+        Self { rto_round_trips: 3.0, rto_min_ns: 0, probe_after: 5 }
     }
 }
 
@@ -217,31 +218,13 @@ pub struct NsccConfig {
     pub rto_ns: Option<u64>,
 }
 
-/// A law of the rate.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Law {
-    /// One of the agent's, as it is.
-    Agent(RateConfig),
-    /// MLT's.
-    Mlt(MltConfig),
-}
-
-impl Law {
-    fn build(&self, path: &PathModel) -> Box<dyn RateLaw> {
-        match self {
-            Self::Agent(config) => config.build(path),
-            Self::Mlt(config) => Box::new(mlt::Mlt::new(*config, path)),
-        }
-    }
-}
-
 /// Our transport, modelled around the agent's own rate laws, pacing, spraying and round-trip estimate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TrimwireConfig {
     /// How much has to arrive.
     pub delivery: Delivery,
-    /// How fast packets leave.
-    pub law: Law,
+    /// How fast packets leave: one of the agent's algorithms, as it is.
+    pub law: RateConfig,
     /// The ladder's `shallow_at` over the line rate, as the law is told, ns.
     pub trim_delay_ns: u64,
     /// Share of the packets that is more important, ECT; the others are not.
@@ -268,6 +251,7 @@ impl Transport {
             Self::PFabric(config) => Box::new(pfabric::PFabricSender::new(flow, *config)),
             Self::Ndp(config) => Box::new(ndp::NdpSender::new(flow, *config)),
             Self::Nscc(config) => Box::new(nscc::NsccSender::new(flow, *config)),
+            Self::Mlt(config) => Box::new(mlt::MltSender::new(flow, *config)),
             Self::Trimwire(config) => Box::new(trimwire::TrimwireSender::new(flow, *config, now_ns, None)),
             Self::Ranks(config, peers) => {
                 Box::new(trimwire::TrimwireSender::new(flow, *config, now_ns, Some(peers)))
@@ -281,6 +265,7 @@ impl Transport {
             Self::PFabric(_) => Box::new(board::EachReceiver::new(&flow)),
             Self::Ndp(config) => Box::new(ndp::NdpReceiver::new(&flow, config)),
             Self::Nscc(_) => Box::new(nscc::NsccReceiver::new(&flow)),
+            Self::Mlt(config) => Box::new(mlt::MltReceiver::new(&flow, config)),
             Self::Trimwire(config) | Self::Ranks(config, _) => {
                 Box::new(trimwire::TrimwireReceiver::new(flow, config.delivery))
             }

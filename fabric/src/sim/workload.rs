@@ -1,12 +1,14 @@
 //! Who sends how much to whom, and when.
 
+mod all_reduce;
 mod background;
+mod parameter_server;
 mod patterns;
-mod training;
 
+pub use all_reduce::{AllReduce, all_reduce, ring};
 pub use background::{Background, Sizes};
+pub use parameter_server::{ParameterServer, parameter_server};
 pub use patterns::{all_to_all, incast, permutation};
-pub use training::{AllReduce, ParameterServer, all_reduce, parameter_server, ring};
 
 /// When a flow begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,10 +34,20 @@ pub struct Demand {
     pub after: Vec<u32>,
     /// Whether it is what the run is about; background is not reported.
     pub foreground: bool,
+    /// Of its layer, 0 to 6: the front layers', which the next step needs first, are the highest.
+    pub priority: u8,
 }
 
 impl Demand {
     fn at(source: u32, destination: u32, bytes: u64, at_ns: u64) -> Self {
-        Self { source, destination, bytes, begin: Begin::At(at_ns), after: Vec::new(), foreground: true }
+        Self {
+            source,
+            destination,
+            bytes,
+            begin: Begin::At(at_ns),
+            after: Vec::new(),
+            foreground: true,
+            priority: 0,
+        }
     }
 }

@@ -7,5 +7,4 @@ mod fabric_program;
 mod ladder;
 mod ranks;
 mod sim;
-mod snapshots;
 mod transfers;

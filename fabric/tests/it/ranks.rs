@@ -4,7 +4,7 @@ use trimwire_agent::rate::{DctcpConfig, RateConfig, TimelyConfig};
 use trimwire_fabric::sim::discipline::{Rule, Rungs};
 use trimwire_fabric::sim::run::{Outcome, Setup, run};
 use trimwire_fabric::sim::topology::{Shape, Topology};
-use trimwire_fabric::sim::transport::{Delivery, Law, Transport, TrimwireConfig};
+use trimwire_fabric::sim::transport::{Delivery, Transport, TrimwireConfig};
 use trimwire_fabric::sim::workload::{Begin, Demand, all_to_all, incast};
 
 const RATE: u64 = 100_000_000_000;
@@ -18,7 +18,7 @@ fn strangers() -> Transport {
 fn strangers_by(law: RateConfig) -> Transport {
     Transport::Trimwire(TrimwireConfig {
         delivery: Delivery::RepairCut,
-        law: Law::Agent(law),
+        law,
         trim_delay_ns: 20_000,
         important: 0.5,
         window: 8 << 20,
@@ -88,6 +88,7 @@ fn what_others_send_in_the_background_knows_nothing_of_the_job() {
         begin: Begin::At(0),
         after: Vec::new(),
         foreground: true,
+        priority: 0,
     });
     let of_the_job = run(&step(&topology, others.clone(), &job, 100 * MS), 1, |_| {});
     let alone = run(&step(&topology, others, &strangers(), 100 * MS), 1, |_| {});

@@ -9,7 +9,7 @@ use trimwire_fabric::cluster::{Cluster, ClusterConfig};
 use trimwire_fabric::sim::discipline::{Rule, Rungs};
 use trimwire_fabric::sim::run::{Setup, run};
 use trimwire_fabric::sim::topology::Shape;
-use trimwire_fabric::sim::transport::{Delivery, Law, Transport, TrimwireConfig};
+use trimwire_fabric::sim::transport::{Delivery, Transport, TrimwireConfig};
 use trimwire_fabric::sim::workload::{Begin, Demand};
 
 /// Of links. Where rates and losses answer to each other, results are a matter of who meets whom: what is compared is the mean over several.
@@ -55,7 +55,7 @@ fn agent(hosts: u16, operation: Operation, delivery: Delivery, rate: RateConfig,
         let (reliability, traffic) = match delivery {
             Delivery::Cut { loss } => (Reliability::Bounded { loss: loss as f32 }, Traffic::Trimmable),
             Delivery::RepairCut => (Reliability::Full, Traffic::Trimmable),
-            Delivery::RepairDropped | Delivery::Drop { .. } => (Reliability::Full, Traffic::Droppable),
+            Delivery::RepairDropped => (Reliability::Full, Traffic::Droppable),
         };
         let endpoint =
             EndpointConfig { reliability, traffic, rate, ..EndpointConfig::new(rank, hosts, RATE) };
@@ -97,6 +97,7 @@ fn model(hosts: u32, operation: Operation, delivery: Delivery, rate: RateConfig,
         begin: Begin::Later(0),
         after,
         foreground: true,
+        priority: 0,
     };
     let mut demands: Vec<Demand> = Vec::new();
     match operation {
@@ -135,7 +136,7 @@ fn model(hosts: u32, operation: Operation, delivery: Delivery, rate: RateConfig,
     };
     let config = TrimwireConfig {
         delivery,
-        law: Law::Agent(rate),
+        law: rate,
         trim_delay_ns: 20_000,
         // Before the first step all rows are.
         important: 1.0,

@@ -150,8 +150,6 @@ pub fn plan(
             }
         }
     }
-    let plain: Vec<CompressionOption> = all.iter().filter(|option| !option.compresses()).cloned().collect();
-    let uncompressed = select(model, cluster, &plain);
     let mut timeline = Timeline::default();
     let by_state: Vec<f64> =
         selected.chains.iter().map(|chains| seconds(timeline.end(&evaluator.compute, chains))).collect();
@@ -168,7 +166,7 @@ pub fn plan(
         offload_is_exhaustive: offloaded.is_exhaustive,
         iteration_seconds: seconds(iteration),
         iteration_seconds_by_congestion: by_state,
-        uncompressed_seconds: seconds(evaluator.end(&uncompressed.chains)),
+        uncompressed_seconds: seconds(uncompressed_ns(model, cluster)),
         upper_bound_seconds: seconds(bound.min(iteration)),
         brute_force_seconds,
         strategy: strategy
@@ -181,6 +179,14 @@ pub fn plan(
             .collect(),
     };
     Ok((plan, schedule))
+}
+
+/// The backward pass and its communication without compression, ns.
+pub(super) fn uncompressed_ns(model: &Model, cluster: &Cluster) -> f64 {
+    let mut plain = options(Devices::Gpu);
+    plain.retain(|option| !option.compresses());
+    let selected = select(model, cluster, &plain);
+    Evaluator::new(model, cluster).end(&selected.chains)
 }
 
 fn sentence(why: Why) -> String {

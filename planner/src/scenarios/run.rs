@@ -2,6 +2,7 @@
 
 use super::link::Link;
 use super::profile::{Profile, uniform};
+use super::transfer::Transfer;
 use crate::sensing::{Controller, Step};
 
 /// A data-parallel job.
@@ -11,6 +12,8 @@ pub struct Job {
     pub gradient: f64,
     /// What a step computes before it sends, ns.
     pub compute_ns: u64,
+    /// How it is summed.
+    pub transfer: Transfer,
 }
 
 /// A step of a run.
@@ -81,7 +84,7 @@ pub fn run_with(
     while now < profile.end_ns {
         now += (job.compute_ns as f64 * (0.99 + 0.02 * uniform(&mut random))) as u64 + 1;
         let ratio = controller.ratio();
-        let bytes = (job.gradient * ratio).max(1.0) as u64;
+        let bytes = job.transfer.bytes(job.gradient, ratio).max(1.0) as u64;
         let step = link.carry(now, bytes, ratio, controller.pace(), profile.at(now));
         let step = Step { compute_ns: job.compute_ns, ..step };
         now = step.at_ns;

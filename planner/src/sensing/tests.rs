@@ -1,5 +1,5 @@
 use super::*;
-use crate::scenarios::{Job, Link, Profile, run};
+use crate::scenarios::{Job, Link, Profile, Transfer, run};
 use proptest::prelude::*;
 
 fn steps(delays_ms: &[f64]) -> Vec<Step> {
@@ -200,7 +200,7 @@ fn dc2s_laws_are_algorithm_1_with_table_i() {
 fn da1_jumps_between_its_limits_where_da2_stays() {
     let pieces = (0..600).map(|i| (i * 100_000_000, if i % 3 == 0 { 0.9e9 } else { 1e9 })).collect();
     let profile = Profile { name: "few percent", pieces, end_ns: 60_000_000_000 };
-    let job = Job { gradient: 46.2e6, compute_ns: 50_000_000 };
+    let job = Job { gradient: 46.2e6, compute_ns: 50_000_000, transfer: Transfer::Once };
     let link = Link { line_bps: 1e9, propagation_ns: 1e6, buffer: 5e5, trims: false };
     let jumps = |law: &str| {
         let mut controller = parse(law).unwrap();
@@ -239,7 +239,7 @@ fn ranks_that_began_apart_meet_under_da2_and_never_under_da3() {
 /// The promise: a few percent cut, whatever the bandwidth, within a dozen steps of its change.
 #[test]
 fn trim_feedback_sends_what_arrives_with_a_few_percent_cut() {
-    let job = Job { gradient: 46.2e6, compute_ns: 50_000_000 };
+    let job = Job { gradient: 46.2e6, compute_ns: 50_000_000, transfer: Transfer::Once };
     let link = Link { line_bps: 10e9, propagation_ns: 1e5, buffer: 1e5, trims: true };
     let mut controller = parse("trim-feedback").unwrap();
     let mut now = 0;

@@ -8,6 +8,7 @@ use trimwire_encoder::{
     StreamId,
 };
 use trimwire_planner::compress::{Feedback, Method, NetSenseCompression, Rung, rung};
+use trimwire_planner::scenarios::Transfer;
 
 /// A law with a compressor.
 pub(super) struct Contender {
@@ -29,6 +30,20 @@ pub(super) enum Compressor {
     NetSense,
     /// As many planes as fit the ratio, cut to their signs where the link cuts; below one plane the largest values.
     Planes,
+}
+
+impl Compressor {
+    /// How gradients are summed among so many workers: values at the same places, and planes, by an all-reduce.
+    pub(super) fn transfer(self, workers: u16) -> Transfer {
+        let ranks = u32::from(workers);
+        match self {
+            Self::None | Self::RandomK | Self::Planes => Transfer::AllReduce { ranks },
+            Self::TopK => Transfer::AllGather { ranks, quantised_below: 0.0 },
+            Self::NetSense => {
+                Transfer::AllGather { ranks, quantised_below: NetSenseCompression::default().quantise_below }
+            }
+        }
+    }
 }
 
 /// A worker's memory of what was not sent, and its packets.

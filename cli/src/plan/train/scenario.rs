@@ -5,7 +5,7 @@ use super::{TrainOptions, Trained};
 use crate::training::digits::Digits;
 use crate::training::job::{Hyper, Job as Replicas};
 use anyhow::Context as _;
-use trimwire_planner::scenarios::{Job, Link, Profile, profiles, run_with};
+use trimwire_planner::scenarios::{Link, Network, Profile, RESNET18, RESNET50, VGG16, profiles, run_with};
 use trimwire_planner::sensing::parse;
 
 /// Virtual time at which a run ends, ns.
@@ -17,7 +17,7 @@ const EVERY: usize = 5;
 pub(super) struct Scenario {
     pub(super) name: &'static str,
     pub(super) what: &'static str,
-    job: Job,
+    network: Network,
     bottleneck: Bottleneck,
     pub(super) contenders: &'static [Contender],
 }
@@ -29,11 +29,6 @@ enum Bottleneck {
     /// One of the planner's profiles.
     Named(&'static str),
 }
-
-/// ResNet18, VGG16 and ResNet50: bytes of the gradient; what a step computes is assumed, as the papers do not say.
-const RESNET18: Job = Job { gradient: 46.2e6, compute_ns: 50_000_000 };
-const VGG16: Job = Job { gradient: 553e6, compute_ns: 150_000_000 };
-const RESNET50: Job = Job { gradient: 102e6, compute_ns: 150_000_000 };
 
 const NETSENSE: &[Contender] = &[
     Contender { name: "all-reduce", law: "fixed:first=1", compressor: Compressor::None },
@@ -54,8 +49,8 @@ const DC2: &[Contender] = &[
     Contender { name: "progress", law: "progress", compressor: Compressor::Planes },
 ];
 
-const fn netsense(name: &'static str, what: &'static str, job: Job, bps: f64) -> Scenario {
-    Scenario { name, what, job, bottleneck: Bottleneck::Constant(bps), contenders: NETSENSE }
+const fn netsense(name: &'static str, what: &'static str, network: Network, bps: f64) -> Scenario {
+    Scenario { name, what, network, bottleneck: Bottleneck::Constant(bps), contenders: NETSENSE }
 }
 
 /// All of them.
@@ -69,14 +64,14 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "dc2-dynamic",
         what: "DC2, figures 4 and 5: ResNet50's bytes, a link like figure 3's public cloud",
-        job: RESNET50,
+        network: RESNET50,
         bottleneck: Bottleneck::Named("DC2, dynamic"),
         contenders: DC2,
     },
     Scenario {
         name: "dc2-static",
         what: "DC2, figure 7: ResNet50's bytes, a link like figure 3's own cluster",
-        job: RESNET50,
+        network: RESNET50,
         bottleneck: Bottleneck::Named("DC2, static"),
         contenders: DC2,
     },
@@ -96,21 +91,28 @@ impl Scenario {
     }
 
     /// Trains under one contender, until the steps or the time are over.
-    pub(super) fn train(&self, contender: &Contender, options: &TrainOptions) -> anyhow::Result<Trained> {
-        let profile = self.profile(options.seed)?;
+    pub(super) fn train(
+        &self,
+        contender: &Contender,
+        options: &TrainOptions,
+        seed: u64,
+    ) -> anyhow::Result<Trained> {
+        let profile = self.profile(seed)?;
         let trims = matches!(contender.compressor, Compressor::Planes);
         // A millisecond without queues; a shallow buffer of 1 MB.
         let link = Link { line_bps: profile.line_bps(), propagation_ns: 1e6, buffer: 1e6, trims };
         let mut controller = parse(contender.law)?;
         let hyper = Hyper { hidden: usize::from(options.hidden), ..Hyper::default() };
         let workers = usize::from(options.workers);
-        let mut replicas = Replicas::new(hyper, Digits::load()?, workers, options.seed);
+        let mut replicas = Replicas::new(hyper, Digits::load()?, workers, seed);
         let length = replicas.parameters();
         let mut memory: Vec<Worker> =
-            (0..workers).map(|rank| Worker::new(rank, length, options.seed)).collect::<Result<_, _>>()?;
+            (0..workers).map(|rank| Worker::new(rank, length, seed)).collect::<Result<_, _>>()?;
         let mut curve = vec![(0.0, replicas.accuracy())];
         let (mut steps, mut failed) = (0, None);
-        let outcome = run_with(self.job, link, &profile, &mut controller, options.seed, |sample, step| {
+        let compresses = contender.compressor != Compressor::None;
+        let job = self.network.job(contender.compressor.transfer(options.workers), compresses);
+        let outcome = run_with(job, link, &profile, &mut controller, seed, |sample, step| {
             let mut sum = vec![0.0; length];
             for (rank, gradient) in replicas.gradients().iter().enumerate() {
                 let sent = memory[rank].send(
@@ -141,6 +143,7 @@ impl Scenario {
         }
         Ok(Trained {
             contender: contender.name,
+            seed,
             law: contender.law,
             steps: outcome.samples.len(),
             seconds_to_target: curve.iter().find(|(_, right)| *right >= options.target).map(|(at, _)| *at),

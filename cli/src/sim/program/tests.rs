@@ -8,7 +8,7 @@ use trimwire_controller::apply_blocking;
 use trimwire_fabric::sim::discipline::Rule;
 use trimwire_fabric::sim::run::{Outcome, Setup, run};
 use trimwire_fabric::sim::topology::Shape;
-use trimwire_fabric::sim::transport::{Delivery, Law, Transport, TrimwireConfig};
+use trimwire_fabric::sim::transport::{Delivery, Transport, TrimwireConfig};
 use trimwire_fabric::sim::workload::{Demand, all_to_all, incast};
 use trimwire_switch::server::serve;
 use trimwire_switch::{SharedSwitch, Switch, SwitchConfig};
@@ -83,7 +83,7 @@ fn demands() -> Vec<Demand> {
 fn setup(topology: Topology, delivery: Delivery, programs: Option<Programs>) -> Setup {
     let config = TrimwireConfig {
         delivery,
-        law: Law::Agent(RateConfig::Dctcp(DctcpConfig::default())),
+        law: RateConfig::Dctcp(DctcpConfig::default()),
         trim_delay_ns: 20_000,
         important: 0.5,
         window: 8 << 20,

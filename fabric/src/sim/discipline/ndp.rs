@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 const HEADS_A_PACKET: u32 = 10;
 
 /// §3.1: where the low-priority queue is full, the packet that comes or the last one that waits is cut, by a coin, which keeps phases from repeating; heads and
-/// control packets wait in the other queue. Heads that find that one full are dropped: returning them to their senders is not modelled.
+/// control packets wait in the other queue. §3.2.4: a head that finds that one full goes back to its sender, once.
 #[derive(Debug)]
 pub(super) struct Ndp {
     whole: VecDeque<Packet>,
@@ -22,6 +22,9 @@ pub(super) struct Ndp {
     /// Packets behind one that leaves from which it may be, and is, marked.
     mark: Option<[u32; 2]>,
     marked: u64,
+    /// Whether heads without room go back, and the one that does.
+    returns: bool,
+    returned: Option<Packet>,
     coin: Random,
 }
 
@@ -37,6 +40,8 @@ impl Ndp {
             turns: 0,
             mark: None,
             marked: 0,
+            returns: false,
+            returned: None,
             coin: Random::new(seed, place),
         }
     }
@@ -44,6 +49,11 @@ impl Ndp {
     /// The same with marks.
     pub(super) fn marking(self, mark: [u32; 2]) -> Self {
         Self { mark: Some(mark), ..self }
+    }
+
+    /// The same with headers that go back to their senders.
+    pub(super) fn returning(self) -> Self {
+        Self { returns: true, ..self }
     }
 
     /// Marks a whole packet that leaves.
@@ -60,7 +70,13 @@ impl Ndp {
     fn enqueue_head(&mut self, packet: Packet, counts: &mut Counts) {
         let length = u64::from(packet.length);
         if self.head_bytes + length > self.most_head_bytes {
-            return counts.drop(&packet);
+            if self.returns && packet.kind == Kind::Data {
+                counts.returned += 1;
+                self.returned = Some(packet.returned());
+            } else {
+                counts.drop(&packet);
+            }
+            return;
         }
         self.head_bytes += length;
         self.bytes += length;
@@ -114,6 +130,10 @@ impl Discipline for Ndp {
     fn marked_leaving(&self) -> u64 {
         self.marked
     }
+
+    fn returned(&mut self) -> Option<Packet> {
+        self.returned.take()
+    }
 }
 
 #[cfg(test)]
@@ -152,6 +172,22 @@ mod tests {
         let between = marked[8..31].iter().filter(|&&marked| marked).count();
         assert!((7..=16).contains(&between), "{between}");
         assert_eq!(queue.marked_leaving(), 8 + between as u64);
+    }
+
+    #[test]
+    fn a_head_that_finds_no_room_goes_back_to_its_sender_and_a_returned_one_is_dropped() {
+        let (mut queue, mut counts) = (Ndp::new(1, 2 * u64::from(HEAD), 1, 0).returning(), Counts::default());
+        for number in 0..3 {
+            queue.enqueue(0, Packet::data(0, number, 1_500), &mut counts);
+            assert!(queue.returned().is_none());
+        }
+        queue.enqueue(0, Packet::data(0, 3, 1_500), &mut counts);
+        let back = queue.returned().unwrap();
+        assert_eq!((back.kind, back.length, back.source, back.destination), (Kind::Returned, HEAD, 1, 0));
+        assert!((2..=3).contains(&back.number), "the one that came or the one that waited");
+        queue.enqueue(0, back, &mut counts);
+        assert!(queue.returned().is_none());
+        assert_eq!((counts.cut, counts.returned, counts.dropped, counts.control_dropped), (3, 1, 0, 1));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The file's words. Unknown ones are refused with their line.
 
+use super::figure::{Claim, Measure, columns};
 use super::locate::line_of;
 use super::quantity::{Bytes, Duration, Rate};
 use super::{Prepared, prepare};
@@ -29,9 +30,18 @@ pub struct File {
     pub(super) links: Vec<ChangeWords>,
     pub(super) reroute: Option<Duration>,
     pub(super) runs: Vec<Run>,
-    /// Names of the runs that make a short form of the figure.
+    /// How many seeds each run is made with, from `seed` on.
+    #[serde(default = "one")]
+    pub seeds: u64,
+    /// Whether all of it takes seconds, so that CI makes it.
     #[serde(default)]
-    pub short: Vec<String>,
+    pub quick: bool,
+    /// Of the table that documentation prints.
+    #[serde(default = "columns")]
+    pub columns: Vec<Measure>,
+    /// What its paper claims.
+    #[serde(default)]
+    pub claims: Vec<Claim>,
 }
 
 /// Files that a scenario names, by the names that it gives.
@@ -44,6 +54,17 @@ pub trait Files {
     fn parameters(&mut self, hidden: u32) -> Result<usize, String>;
     /// The P4 program with its tables, for the switches of a network that run it; or why it cannot be had.
     fn programs(&mut self, network: &Programmed<'_>) -> Result<Programs, String>;
+}
+
+/// What a run is made of, beside the simulator itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parts {
+    /// The agent's rate algorithms, pacing and estimates.
+    pub agent: bool,
+    /// The P4 program and its engine.
+    pub program: bool,
+    /// A model, its data and the codec.
+    pub training: bool,
 }
 
 /// A network, switches of which run the P4 program.
@@ -66,6 +87,9 @@ pub enum Programmed<'a> {
         name: &'a str,
     },
 }
+
+/// Seeds at most.
+const MOST_SEEDS: u64 = 1_000;
 
 fn one() -> u64 {
     1
@@ -231,7 +255,13 @@ pub(super) struct ParameterServerWords {
     pub(super) model: String,
     #[serde(default = "four")]
     pub(super) group: u32,
-    #[serde(default = "one_iteration")]
+    #[serde(default = "one_of")]
+    pub(super) shards: u32,
+    #[serde(default = "one_of")]
+    pub(super) jobs: u32,
+    #[serde(default)]
+    pub(super) colocated: bool,
+    #[serde(default = "one_of")]
     pub(super) iterations: u32,
     #[serde(default)]
     pub(super) jitter: f64,
@@ -241,7 +271,7 @@ fn four() -> u32 {
     4
 }
 
-fn one_iteration() -> u32 {
+fn one_of() -> u32 {
     1
 }
 
@@ -284,6 +314,7 @@ pub(super) struct TransportWords {
     pub(super) pfabric: Option<PFabricWords>,
     pub(super) ndp: Option<NdpWords>,
     pub(super) nscc: Option<NsccWords>,
+    pub(super) mlt: Option<MltWords>,
     pub(super) trimwire: Option<TrimwireWords>,
 }
 
@@ -316,6 +347,7 @@ impl PiasWords {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PFabricWords {
+    pub(super) rto_min: Option<Duration>,
     pub(super) rto_round_trips: Option<f64>,
 }
 
@@ -331,6 +363,21 @@ pub(super) struct NdpWords {
 pub(super) struct NsccWords {
     pub(super) target: Option<Duration>,
     pub(super) rto: Option<Duration>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MltWords {
+    pub(super) loss: Option<f64>,
+    pub(super) t_low: Option<Duration>,
+    pub(super) t_high: Option<Duration>,
+    pub(super) increase: Option<Rate>,
+    #[serde(default)]
+    pub(super) gradient: bool,
+    pub(super) important: Option<f64>,
+    #[serde(default = "yes")]
+    pub(super) spray: bool,
+    pub(super) control_rto: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -370,7 +417,6 @@ fn ports() -> u16 {
 pub(super) enum DeliveryWord {
     #[default]
     Cut,
-    Drop,
     RepairCut,
     RepairDropped,
 }
@@ -382,7 +428,6 @@ pub(super) enum LawWord {
     Dctcp,
     Timely,
     Fixed,
-    Mlt,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -390,6 +435,7 @@ pub(super) enum LawWord {
 pub(super) struct SwitchWords {
     pub(super) buffer: Option<Bytes>,
     pub(super) mark_at: Option<Bytes>,
+    pub(super) drop_at: Option<Bytes>,
     pub(super) packets: Option<u32>,
     pub(super) shallow_at: Option<Duration>,
     pub(super) deep_at: Option<Duration>,
@@ -403,8 +449,8 @@ pub(super) struct SwitchWords {
 impl SwitchWords {
     /// Whether it says anything about thresholds.
     pub(super) fn has_thresholds(&self) -> bool {
-        let Self { buffer, mark_at, packets, shallow_at, deep_at, one_level, blind, p4: _ } = self;
-        let sizes = [buffer, mark_at].into_iter().any(Option::is_some) || packets.is_some();
+        let Self { buffer, mark_at, drop_at, packets, shallow_at, deep_at, one_level, blind, p4: _ } = self;
+        let sizes = [buffer, mark_at, drop_at].into_iter().any(Option::is_some) || packets.is_some();
         sizes || [shallow_at, deep_at].into_iter().any(Option::is_some) || *one_level || *blind
     }
 }
@@ -456,46 +502,85 @@ impl File {
             let (line, reason) = (line_of(text, &["runs"], None), "runs: there are none".to_owned());
             return Err(ScenarioError::Value { file: name.to_owned(), line, reason });
         }
-        let unknown = |name: &&String| !file.runs.iter().any(|run| run.name == **name);
-        if let Some(unknown) = file.short.iter().find(unknown) {
-            let reason = format!("short: there is no run '{unknown}'");
-            return Err(ScenarioError::Value {
-                file: name.to_owned(),
-                line: line_of(text, &["short"], None),
-                reason,
-            });
+        let refuse = |key: &'static str, reason: String| {
+            Err(ScenarioError::Value { file: name.to_owned(), line: line_of(text, &[key], None), reason })
+        };
+        if !(1..=MOST_SEEDS).contains(&file.seeds) {
+            return refuse("seeds", format!("seeds: {}; valid are 1 to {MOST_SEEDS}", file.seeds));
+        }
+        let is_run = |name: &str| file.runs.iter().any(|run| run.name == name);
+        let named = file.claims.iter().flat_map(|claim| [&claim.run, &claim.beside]);
+        if let Some(unknown) = named.into_iter().find(|name| !is_run(name)) {
+            return refuse("claims", format!("claims: there is no run '{unknown}'"));
         }
         Ok(file)
     }
 
-    /// Its runs, ready. `text` and `name` are those that it was read from, for messages.
+    /// Names of its runs.
+    pub fn run_names(&self) -> impl Iterator<Item = &str> {
+        self.runs.iter().map(|run| run.name.as_str())
+    }
+
+    /// All that a run follows from, but for the seed and what stands in other files; and the names of those.
+    pub fn input(&self, number: usize) -> Option<(String, Vec<&str>)> {
+        let Self { limit, payload, training, links, reroute, .. } = self;
+        let run = self.runs.get(number)?;
+        let topology = run.topology.as_ref().unwrap_or(&self.topology);
+        let workload = run.workload.as_ref().unwrap_or(&self.workload);
+        let of_servers = workload.parameter_server.as_ref().map(|servers| servers.model.as_str());
+        let of_ring = workload.ring.as_ref().and_then(|ring| ring.model.as_deref());
+        let files = [topology.fabric.as_deref(), of_servers, of_ring].into_iter().flatten().collect();
+        let text = format!(
+            "{limit:?} {payload:?} {training:?} {links:?} {reroute:?} {topology:?} {workload:?} {run:?}"
+        );
+        Some((text, files))
+    }
+
+    /// Which of our own parts a run is made of, beside the simulator.
+    pub fn parts(&self, number: usize) -> Parts {
+        let run = self.runs.get(number);
+        Parts {
+            agent: run.is_some_and(|run| run.transport.trimwire.is_some()),
+            program: run.is_some_and(|run| run.switch.as_ref().is_some_and(|switch| switch.p4.is_some())),
+            training: self.training.is_some(),
+        }
+    }
+
+    /// One of its runs, ready, with a seed. `text` and `name` are those that the file was read from, for messages.
+    pub fn prepare_run(
+        &self,
+        number: usize,
+        seed: u64,
+        text: &str,
+        name: &str,
+        files: &mut impl Files,
+    ) -> Result<Prepared, ScenarioError> {
+        let refuse = |line, reason| ScenarioError::Value { file: name.to_owned(), line, reason };
+        let Some(run) = self.runs.get(number) else {
+            return Err(refuse(line_of(text, &["runs"], None), format!("runs: there is no run {number}")));
+        };
+        prepare(self, run, seed, files).map_err(|(path, reason)| {
+            // What a run says by itself stands there; the rest stands once, above.
+            let inside: Vec<&str> = ["runs"].into_iter().chain(path.iter().copied()).collect();
+            let own = match path.first() {
+                Some(&"topology") => run.topology.is_some(),
+                Some(&"workload") => run.workload.is_some(),
+                Some(&"payload") => run.payload.is_some(),
+                Some(&"links" | &"training") => false,
+                _ => true,
+            };
+            let line = if own { line_of(text, &inside, Some(number)) } else { line_of(text, &path, None) };
+            refuse(line, format!("{reason} (run '{}')", run.name))
+        })
+    }
+
+    /// Its runs, ready, with the file's seed.
     pub fn prepare(
         &self,
         text: &str,
         name: &str,
         files: &mut impl Files,
     ) -> Result<Vec<Prepared>, ScenarioError> {
-        let runs = self.runs.iter().enumerate();
-        runs.map(|(number, run)| {
-            prepare(self, run, files).map_err(|(path, reason)| {
-                // What a run says by itself stands there; the rest stands once, above.
-                let inside: Vec<&str> = ["runs"].into_iter().chain(path.iter().copied()).collect();
-                let own = match path.first() {
-                    Some(&"topology") => run.topology.is_some(),
-                    Some(&"workload") => run.workload.is_some(),
-                    Some(&"payload") => run.payload.is_some(),
-                    Some(&"links" | &"training") => false,
-                    _ => true,
-                };
-                let line =
-                    if own { line_of(text, &inside, Some(number)) } else { line_of(text, &path, None) };
-                ScenarioError::Value {
-                    file: name.to_owned(),
-                    line,
-                    reason: format!("{reason} (run '{}')", run.name),
-                }
-            })
-        })
-        .collect()
+        (0..self.runs.len()).map(|number| self.prepare_run(number, self.seed, text, name, files)).collect()
     }
 }

@@ -6,7 +6,7 @@ use crate::sim::network::LinkChange;
 use crate::sim::random::mix;
 use crate::sim::run::Setup;
 use crate::sim::topology::Topology;
-use crate::sim::transport::{Delivery, Transport};
+use crate::sim::transport::Transport;
 use crate::sim::workload::{AllReduce, Background, Begin, Demand, Sizes, all_reduce};
 
 /// Steps at most.
@@ -183,12 +183,7 @@ impl Training {
 }
 
 fn coding(transport: &Transport, compression: f64) -> Result<Coding, Wrong> {
-    let planes = match transport {
-        Transport::Trimwire(config) | Transport::Ranks(config, _) => {
-            !matches!(config.delivery, Delivery::Drop { .. })
-        }
-        _ => false,
-    };
+    let planes = matches!(transport, Transport::Trimwire(_) | Transport::Ranks(..));
     match (planes, compression) {
         (true, 1.0) => Ok(Coding::Planes),
         (true, other) => {

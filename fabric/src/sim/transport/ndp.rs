@@ -1,15 +1,33 @@
-//! NDP (SIGCOMM 2017, §3.2): a first window at line rate, then a packet for every pull.
+//! NDP (SIGCOMM 2017, §3.2): a first window at line rate, then a packet for every pull; headers that switches return (§3.2.4).
 
 use super::board::Board;
 use super::{Flow, NdpConfig, Receiver, Sender, Sent};
 use crate::sim::packet::{Kind, Packet, Trimming};
 use crate::sim::random::mix;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 const RTO_NS: u64 = 1_000_000;
 
 fn first_window(flow: &Flow, config: &NdpConfig) -> u32 {
     config.initial_window.unwrap_or_else(|| flow.window()).clamp(1, flow.packets())
+}
+
+/// Pulls: what the receiver asks for, and what the sender expects it to, by the same arithmetic.
+#[derive(Debug)]
+struct Pulls {
+    /// What the sender may send and has to send: its first window and pulls; its packets, heads and returned ones once more.
+    allowed: u32,
+    needed: u32,
+}
+
+impl Pulls {
+    /// Pulls that answer a packet: one, and one more for each time that it was returned before it came.
+    fn answer(&mut self, cut: bool, returns: u32) -> u32 {
+        self.needed += u32::from(cut) + returns;
+        let pulls = (1 + returns).min(self.needed.saturating_sub(self.allowed));
+        self.allowed += pulls;
+        pulls
+    }
 }
 
 /// Packets that were cut wait for a pull; pulls are answered by these first, then by the rest of the flow.
@@ -22,6 +40,11 @@ pub(super) struct NdpSender {
     credit: u32,
     again: VecDeque<u32>,
     acknowledged: Board,
+    /// Packets of which nothing was heard since they were returned, and how often they were.
+    returned: BTreeMap<u32, u32>,
+    pulls: Pulls,
+    /// Pulls that are on their way.
+    expected: u32,
     /// Packets of which nothing was heard, by the time at which they left, and others behind the first of them.
     flying: VecDeque<(u64, u32)>,
     /// When the newest copy of a packet left, plus one; 0 when its fate is known.
@@ -41,6 +64,9 @@ impl NdpSender {
             credit: first_window(&flow, &config),
             again: VecDeque::new(),
             acknowledged: Board::new(packets),
+            returned: BTreeMap::new(),
+            pulls: Pulls { allowed: first_window(&flow, &config), needed: packets },
+            expected: 0,
             flying: VecDeque::new(),
             left_ns: vec![0; packets as usize],
             rto_ns: config.rto_ns.unwrap_or(RTO_NS),
@@ -68,6 +94,12 @@ impl NdpSender {
         self.left_ns[number as usize] == sent_ns + 1
     }
 
+    /// An answer tells of as many pulls as the receiver makes of the packet.
+    fn expect(&mut self, number: u32, cut: bool) {
+        let returns = self.returned.remove(&number).unwrap_or(0);
+        self.expected += self.pulls.answer(cut, returns);
+    }
+
     fn settle(&mut self, number: u32) -> bool {
         self.left_ns.get_mut(number as usize).is_some_and(|left| std::mem::take(left) != 0)
     }
@@ -80,20 +112,36 @@ impl Sender for NdpSender {
             Kind::Ack => {
                 self.settle(packet.number);
                 self.acknowledged.insert(packet.number);
+                self.expect(packet.number, false);
             }
             Kind::Nack => {
                 let awaited = self.settle(packet.number);
+                self.expect(packet.number, true);
                 if awaited && !self.acknowledged.has(packet.number) {
                     self.again.push_back(packet.number);
                 }
             }
-            Kind::Pull => self.credit += 1,
+            Kind::Pull => {
+                self.credit += 1;
+                self.expected = self.expected.saturating_sub(1);
+            }
+            Kind::Returned => {
+                if self.settle(packet.number) && !self.acknowledged.has(packet.number) {
+                    self.again.push_front(packet.number);
+                    *self.returned.entry(packet.number).or_default() += 1;
+                }
+            }
             Kind::Final => (0..self.packets).for_each(|number| {
                 self.acknowledged.insert(number);
             }),
             _ => {}
         }
         self.land();
+        // §3.2.4: who resends at once makes a second incast, so what was returned waits for pulls, unless none is expected any more.
+        let alone = self.credit == 0 && self.expected == 0 && self.flying.is_empty();
+        if alone && self.again.iter().any(|number| self.returned.contains_key(number)) {
+            self.credit = 1;
+        }
     }
 
     fn handle_timeout(&mut self, now_ns: u64) {
@@ -140,7 +188,8 @@ impl Sender for NdpSender {
         self.sent.packets += 1;
         // §3.1: the sender chooses a path for each packet.
         let entropy = mix(self.flow.seed ^ self.sent.packets) as u16;
-        Some(Packet { entropy, trimming: Trimming::Trimmable, ..self.flow.data(now_ns, number) })
+        let rank = self.returned.get(&number).copied().unwrap_or(0);
+        Some(Packet { entropy, rank, trimming: Trimming::Trimmable, ..self.flow.data(now_ns, number) })
     }
 
     fn poll_timeout(&self) -> Option<u64> {
@@ -165,15 +214,14 @@ impl Sender for NdpSender {
 #[derive(Debug)]
 pub(super) struct NdpReceiver {
     board: Board,
-    /// What the sender may send and has to send: its first window and pulls; its packets, and heads once more.
-    allowed: u32,
-    needed: u32,
+    pulls: Pulls,
 }
 
 impl NdpReceiver {
     pub(super) fn new(flow: &Flow, config: &NdpConfig) -> Self {
         let packets = flow.packets();
-        Self { board: Board::new(packets), allowed: first_window(flow, config), needed: packets }
+        let pulls = Pulls { allowed: first_window(flow, config), needed: packets };
+        Self { board: Board::new(packets), pulls }
     }
 }
 
@@ -183,14 +231,12 @@ impl Receiver for NdpReceiver {
             return;
         }
         if packet.is_cut() {
-            self.needed += 1;
             out.push_back(packet.answer(Kind::Nack, packet.number));
         } else {
             self.board.insert(packet.number);
             out.push_back(packet.answer(Kind::Ack, packet.number));
         }
-        if self.allowed < self.needed {
-            self.allowed += 1;
+        for _ in 0..self.pulls.answer(packet.is_cut(), packet.rank) {
             out.push_back(packet.answer(Kind::Pull, packet.number));
         }
     }

@@ -39,7 +39,7 @@ impl PFabricSender {
             flying: VecDeque::new(),
             left_ns: vec![0; packets as usize],
             in_flight: 0,
-            rto_ns: ((config.rto_round_trips * flow.base_rtt_ns as f64) as u64).max(1),
+            rto_ns: ((config.rto_round_trips * flow.base_rtt_ns as f64) as u64).max(config.rto_min_ns).max(1),
             probe_after: config.probe_after.max(1),
             timeouts_in_a_row: 0,
             probe_ns: None,

@@ -6,7 +6,7 @@ mod peers;
 mod receiver;
 
 use super::planes::{self, WHOLE};
-use super::{Delivery, Flow, Law, Sender, Sent, TrimwireConfig};
+use super::{Delivery, Flow, Sender, Sent, TrimwireConfig};
 use crate::sim::packet::{CONTROL, CONTROL_CLASS, Ecn, HEAD, Kind, Packet, Trimming};
 use crate::sim::random::mix;
 use flight::{Flight, Late};
@@ -118,16 +118,10 @@ impl TrimwireSender {
         path.min(u128::from(self.config.window)).max(u128::from(self.window)) as u64
     }
 
-    /// The rate at which packets leave now. MLT's senders know of no silence.
+    /// The rate at which packets leave now.
     fn rate_bps(&self, now_ns: u64, way: &Way) -> u64 {
-        let law_bps = way.law.rate_bps();
-        match self.config.law {
-            Law::Agent(_) => {
-                let silent_ns = now_ns.saturating_sub(self.silence.since_ns());
-                way.estimate.rate_in_silence_bps(law_bps, silent_ns, &self.timeouts)
-            }
-            Law::Mlt(_) => law_bps,
-        }
+        let silent_ns = now_ns.saturating_sub(self.silence.since_ns());
+        way.estimate.rate_in_silence_bps(way.law.rate_bps(), silent_ns, &self.timeouts)
     }
 
     fn whole_length(&self, number: u32) -> u32 {
@@ -217,10 +211,7 @@ impl TrimwireSender {
         if feedback.arrived == 0 && feedback.lost == 0 {
             return;
         }
-        match self.config.law {
-            Law::Agent(_) => way.slowdown.tell(way.law.as_mut(), feedback, answered),
-            Law::Mlt(_) => way.law.on_feedback(feedback),
-        }
+        way.slowdown.tell(way.law.as_mut(), feedback, answered);
     }
 
     /// Something was heard: when to ask what is there.
@@ -241,11 +232,7 @@ impl TrimwireSender {
     }
 
     fn ask_in_silence_ns(&self, now_ns: u64, estimate: &PathEstimate) -> u64 {
-        now_ns
-            + match self.config.law {
-                Law::Agent(_) => self.silence.ask_after_ns(estimate, &self.timeouts),
-                Law::Mlt(_) => estimate.answer_timeout_ns(0, &self.timeouts),
-            }
+        now_ns + self.silence.ask_after_ns(estimate, &self.timeouts)
     }
 
     /// A packet has left: when to ask, if nothing is heard.
@@ -314,11 +301,8 @@ impl Sender for TrimwireSender {
         if self.flight.in_flight() >= self.window_bytes() || self.pacer.next_ns() > now_ns {
             return None;
         }
-        // MLT sends what is missing when everything has left once (§4.2.3).
-        let new_first = matches!(self.config.delivery, Delivery::Drop { .. });
         let fresh = self.next < self.flight.packets();
-        let repair = if new_first && fresh { None } else { self.repairs.pop_first() };
-        let number = match repair {
+        let number = match self.repairs.pop_first() {
             Some(number) => {
                 self.sent.repairs += 1;
                 number

@@ -112,7 +112,6 @@ impl Receiver for TrimwireReceiver {
         self.complete = self.complete
             || match self.delivery {
                 Delivery::Cut { .. } => self.some == all,
-                Delivery::Drop { loss } => self.missing() <= self.allowed(loss),
                 Delivery::RepairCut | Delivery::RepairDropped => self.whole == all,
             };
         if self.complete {

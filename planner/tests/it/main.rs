@@ -1,0 +1,3 @@
+//! Tests of the planner as others use it.
+
+mod papers;
