@@ -1,6 +1,6 @@
 # Every entry point of the project; `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-rust test-python test-torch test-gpu soak sanitize test-aarch64 client-tests lint bench p4 p4-check bmv2-tests mininet-test mininet-matrix deb man book deny
+.PHONY: help demo figures test test-rust test-python test-torch test-gpu soak sanitize test-aarch64 client-tests lint bench p4 p4-check bmv2-tests mininet-test mininet-matrix deb man book deny
 
 CARGO ?= cargo
 DEMO_FLAGS ?=
@@ -10,7 +10,7 @@ help: ## list the entry points
 		while IFS="$$(printf '\t')" read -r name text; do printf '  make %-12s %s\n' "$$name" "$$text"; done
 
 demo: ## train a model through a congested, trimming switch (half a minute once built; flags: DEMO_FLAGS="--help")
-	$(CARGO) run --release --quiet -p trimwire -- demo $(DEMO_FLAGS)
+	$(CARGO) run --profile demo --quiet -p trimwire -- demo $(DEMO_FLAGS)
 
 # What test-rust builds is what the tests over real interfaces and Mininet run: nothing is built twice.
 test: export TRIMWIRE_BIN_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))/debug
@@ -30,6 +30,9 @@ test-torch: ## the same with PyTorch, its backend and its hook (some gigabytes; 
 
 test-gpu: ## kernels, collectives, CUDA graphs and streams on a GPU (no part of test; skipped loudly where nvidia-smi lists none)
 	python/test.sh gpu
+
+figures: ## make the tables of simulations in docs/ anew that take seconds (FIG=NAME one, FIGURES_FLAGS=--list says which there are and what each takes; no part of test, which compares them)
+	$(CARGO) run --release --quiet -p trimwire -- sim figures --write $(if $(FIG),--only $(FIG),$(or $(FIGURES_FLAGS),--quick))
 
 soak: ## 10,000 random jobs in virtual time, each within computed limits (no part of test: minutes; SOAK_FLAGS="--seed 7 --cases 1 --verbose" replays one)
 	$(CARGO) run --release --quiet -p trimwire-agent --example soak -- --failures . $(or $(SOAK_FLAGS),--short --cases 10000)
