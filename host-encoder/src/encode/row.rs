@@ -2,8 +2,8 @@
 
 use super::concentration::is_concentrated;
 use super::importance::Importance;
-use super::own::{Keeping, Own};
-use super::packet::{Quantise, Room};
+use super::packet::{Quantise, QuantiseScratch};
+use super::replica::{Replica, ReplicaScratch};
 use super::scratch::Scratch;
 use crate::aligned::AlignedRow;
 use crate::element::{Values, ValuesMut};
@@ -299,10 +299,10 @@ struct Job<'a> {
     values: &'a mut [f32],
     signs: &'a [u32],
     second_signs: &'a mut Vec<u32>,
-    room: &'a mut Room,
+    room: &'a mut QuantiseScratch,
     out: &'a mut [u8],
     kept: Option<ValuesMut<'a>>,
-    own: &'a mut Own,
+    own: &'a mut ReplicaScratch,
 }
 
 impl Kernel for Job<'_> {
@@ -326,7 +326,7 @@ impl Kernel for Job<'_> {
             energy: 0.0,
         };
         if let Some(out) = kept {
-            return Keeping { own, signs: (signs, second_signs), out }.write(lanes, writer, values, unit);
+            return Replica { own, signs: (signs, second_signs), out }.write(lanes, writer, values, unit);
         }
         let (mut eight, mut places) = (EightStatistics::new(), layout.row_places(row));
         for (nth, (index, place)) in layout.row_places(row).enumerate() {
@@ -345,7 +345,7 @@ pub(super) struct Writer<'a> {
     pub(super) task: &'a RowTask<'a>,
     important: bool,
     pub(super) twice: bool,
-    room: &'a mut Room,
+    room: &'a mut QuantiseScratch,
     /// What is asked for meanwhile.
     later: Ahead,
     /// Where the rest of the packets go.

@@ -2,7 +2,7 @@
 
 use super::hadamard::{across, group_len, short};
 use super::scale::RowScale;
-use crate::simd::{Ahead, Format, Lanes};
+use crate::simd::{Ahead, Format, Lanes, each_vector};
 use crate::wire::BLOCK;
 
 /// Values of the longest group.
@@ -73,19 +73,19 @@ fn enter_at<L: Lanes, F: Format, const SCALED: bool>(
         let from = from[nth * group..][..group].as_chunks().0;
         let words = signs.get(nth * blocks..(nth + 1) * blocks).unwrap_or(&none[..blocks]);
         let mut v = [lanes.splat(0.0); 16];
-        for i in 0..L::N {
-            let (block, at) = (i / (BLOCK / L::N), i % (BLOCK / L::N));
+        each_vector!(L, I => {
+            let (block, at) = (I / (BLOCK / L::N), I % (BLOCK / L::N));
             let mut x = F::load(lanes, &from[block], at);
             if SCALED {
                 x = lanes.mul(lanes.mul(x, factors[0]), factors[1]);
             }
             sums.see(lanes, x);
-            v[i] = lanes.butterflies(lanes.flip(x, words[block], at));
-        }
+            v[I] = lanes.butterflies(lanes.flip(x, words[block], at));
+        });
         v = across(lanes, v);
-        for i in 0..L::N {
-            lanes.store(&mut to[i], v[i]);
-        }
+        each_vector!(L, I => {
+            lanes.store(&mut to[I], v[I]);
+        });
     }
     // A group that begins with values and ends with padding, groups of padding; or a row that is shorter than a group.
     let mut rest = from[whole * group..].iter();
