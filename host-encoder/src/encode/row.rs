@@ -199,7 +199,7 @@ pub(crate) struct Prepared {
 
 /// Fills `values` with the row at its working scale, rotated. Meanwhile memory is asked for.
 #[inline(always)]
-pub(crate) fn prepare<L: Lanes>(
+pub(crate) fn prepare<L: Planes>(
     lanes: L,
     task: &RowTask<'_>,
     values: &mut [f32],
@@ -215,7 +215,7 @@ pub(crate) fn prepare<L: Lanes>(
 }
 
 #[inline(always)]
-fn prepare_of<L: Lanes, F: Format>(
+fn prepare_of<L: Planes, F: Format>(
     lanes: L,
     task: &RowTask<'_>,
     source: &[F],
@@ -251,7 +251,7 @@ fn prepare_of<L: Lanes, F: Format>(
 
 /// The first pass over a row, and the levels within its pieces. With `GIVE_UP` it ends after the first piece where that one alone needs another scale.
 #[inline(always)]
-fn enter_pieces<L: Lanes, F: Format, const GIVE_UP: bool>(
+fn enter_pieces<L: Planes, F: Format, const GIVE_UP: bool>(
     lanes: L,
     source: &[F],
     signs: &[u32],

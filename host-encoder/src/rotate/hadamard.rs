@@ -124,7 +124,7 @@ fn first_levels<L: Lanes>(lanes: L, block: &mut [f32], ahead: &mut Ahead) {
         }
         let mut v = [lanes.splat(0.0); 16];
         each_vector!(L, I => {
-            v[I] = lanes.butterflies(lanes.load(&group[I]));
+            v[I] = lanes.later_butterflies(lanes.load_butterfly_4(&group[I]));
         });
         v = across(lanes, v);
         each_vector!(L, I => {
@@ -140,13 +140,9 @@ pub(crate) fn across<L: Lanes>(lanes: L, v: [L::F; 16]) -> [L::F; 16] {
     if L::N == 16 {
         return sixteen::<L, false>(lanes, v);
     }
-    let mut out = v;
-    let [a, b, c, d, e, f, g, h, ..] = v;
-    let first = eight::<L, false>(lanes, [a, b, c, d, e, f, g, h]);
-    for i in 0..8 {
-        out[i] = first[i];
-    }
-    out
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = v;
+    let [a, b, c, d, e, f, g, h] = eight::<L, false>(lanes, [a, b, c, d, e, f, g, h]);
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]
 }
 
 /// The levels at distance `half`, 2·`half`, … coordinates within the row.

@@ -89,8 +89,8 @@ pub(crate) trait Lanes: Copy {
     #[inline(always)]
     fn signs(self, values: &[f32; BLOCK]) -> u32 {
         let mut signs = 0;
-        for i in 0..BLOCK {
-            signs |= values[i].to_bits() >> 31 << i;
+        for (i, value) in values.iter().enumerate() {
+            signs |= value.to_bits() >> 31 << i;
         }
         signs
     }
@@ -112,10 +112,19 @@ pub(crate) trait Lanes: Copy {
     fn butterfly(self, a: Self::F, b: Self::F) -> (Self::F, Self::F);
     /// The same between lanes i and i + H: where bit H of i is clear v[i] + v[i + H], else v[i − H] − v[i].
     fn butterfly_lanes<const H: usize>(self, v: Self::F) -> Self::F;
+    /// Loads a vector and does its butterflies at distance 4.
+    #[inline(always)]
+    fn load_butterfly_4(self, line: &Self::Line) -> Self::F {
+        self.butterfly_lanes::<4>(self.load(line))
+    }
     /// All butterflies between the lanes of a vector: at distance 4, then 1, then 2, then 8.
     #[inline(always)]
     fn butterflies(self, v: Self::F) -> Self::F {
-        let v = self.butterfly_lanes::<4>(v);
+        self.later_butterflies(self.butterfly_lanes::<4>(v))
+    }
+    /// Those at distance 1, then 2, then 8.
+    #[inline(always)]
+    fn later_butterflies(self, v: Self::F) -> Self::F {
         let v = self.butterfly_lanes::<1>(v);
         let v = self.butterfly_lanes::<2>(v);
         if Self::N == 16 { self.butterfly_lanes::<8>(v) } else { v }
