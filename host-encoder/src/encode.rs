@@ -2,8 +2,8 @@
 
 mod concentration;
 pub(crate) mod importance;
-pub(crate) mod own;
 pub(crate) mod packet;
 pub(crate) mod repack;
+pub(crate) mod replica;
 pub(crate) mod row;
 pub(crate) mod scratch;

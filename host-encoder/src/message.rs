@@ -4,9 +4,11 @@ mod choice;
 mod decoder;
 mod encoder;
 mod figures;
+mod kept_row;
 #[expect(clippy::module_inception, reason = "an encoded message is one of the things that users hold")]
 mod message;
 mod receiver;
+mod relay;
 mod sealing;
 
 pub use choice::{EncodedRow, RowChoice, RowJob};

@@ -22,7 +22,7 @@ mod neon;
 mod tests;
 
 pub(crate) use format::Format;
-pub(crate) use lanes::{Lanes, Planes};
+pub(crate) use lanes::{Lanes, Planes, each_vector};
 pub(crate) use portable::Portable;
 pub(crate) use prefetch::Ahead;
 

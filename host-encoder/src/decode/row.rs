@@ -129,7 +129,7 @@ impl Kernel for Job<'_> {
     #[inline(always)]
     fn run<L: Planes>(self, lanes: L) {
         let Self { decoder, words, units, put, values, signs, mut out } = self;
-        let mut way = WayBack::new(units, decoder.twice, put, &out);
+        let mut way = InverseRow::new(units, decoder.twice, put, &out);
         for (nth, (_, place)) in decoder.layout.row_places(decoder.row).enumerate() {
             let words = words.of(place.clone());
             way.packet(lanes, (decoder.precision)(nth), words, place, values);
@@ -139,7 +139,7 @@ impl Kernel for Job<'_> {
 }
 
 /// The way of a row's values back to where they belong, packet by packet from the first one on.
-pub(crate) struct WayBack {
+pub(crate) struct InverseRow {
     units: Units,
     twice: bool,
     put: Put,
@@ -149,7 +149,7 @@ pub(crate) struct WayBack {
     ahead: Ahead,
 }
 
-impl WayBack {
+impl InverseRow {
     /// Of a row that goes to `out`, and was rotated once, or twice.
     #[inline(always)]
     pub(crate) fn new(units: Units, twice: bool, put: Put, out: &ValuesMut<'_>) -> Self {

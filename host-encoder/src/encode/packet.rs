@@ -15,13 +15,13 @@ const BLOCKS: usize = 255;
 
 /// What lies between the loops.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct QuantiseScratch {
     codes: [[u32; BLOCK]; RUN],
     /// Upper bytes of code words, in the backend's order.
     pub(super) upper: [[u8; BLOCK]; BLOCKS],
 }
 
-impl Default for Room {
+impl Default for QuantiseScratch {
     fn default() -> Self {
         Self { codes: [[0; BLOCK]; RUN], upper: [[0; BLOCK]; BLOCKS] }
     }
@@ -40,7 +40,7 @@ pub(crate) struct Quantise<'a> {
     pub(crate) body: &'a mut [u8],
     /// Where later packets go.
     pub(crate) ahead: Ahead,
-    pub(crate) room: &'a mut Room,
+    pub(crate) room: &'a mut QuantiseScratch,
     /// Where the code words go, for who wants them as well: as many as values, or none.
     pub(crate) words: &'a mut [u32],
 }
@@ -66,25 +66,29 @@ impl Kernel for Quantise<'_> {
         let (b, c) = bytes.split_at_mut(n.min(bytes.len()));
         let (b, c) = (b.as_chunks_mut::<BLOCK>().0, c.as_chunks_mut::<BLOCK>().0);
         let (mut no_b, mut no_c) = ([0; BLOCK], [0; BLOCK]);
-        let Room { codes, upper } = room;
+        let QuantiseScratch { codes, upper } = room;
         let blocks = values.as_chunks::<BLOCK>().0;
-        let mut words = words.as_chunks_mut::<BLOCK>().0.iter_mut();
-        for (run, values) in blocks.chunks(RUN).enumerate() {
+        let words = words.as_chunks_mut::<BLOCK>().0;
+        let mut first = 0;
+        while first < blocks.len() {
+            let values = &blocks[first..(first + RUN).min(blocks.len())];
             for (values, codes) in values.iter().zip(&mut *codes) {
                 ahead.line();
                 codes_of(lanes, &compander, inverse, values, codes);
             }
-            for ((values, codes), words) in values.iter().zip(&*codes).zip(&mut words) {
-                words_of(lanes, values, codes, words);
+            if let Some(words) = words.get_mut(first..first + values.len()) {
+                for (i, words) in words.iter_mut().enumerate() {
+                    words_of(lanes, &values[i], &codes[i], words);
+                }
             }
-            let uppers = upper.iter_mut().enumerate().skip(RUN * run);
-            for ((values, codes), (block, upper)) in values.iter().zip(&*codes).zip(uppers) {
+            for (i, values) in values.iter().enumerate() {
                 // Planes that nobody wants go nowhere.
-                let b = b.get_mut(block).unwrap_or(&mut no_b);
-                let c = c.get_mut(block).unwrap_or(&mut no_c);
+                let b = b.get_mut(first + i).unwrap_or(&mut no_b);
+                let c = c.get_mut(first + i).unwrap_or(&mut no_c);
                 ahead.line();
-                lanes.split_codes(values, codes, upper, [b, c]);
+                lanes.split_codes(values, &codes[i], &mut upper[first + i], [b, c]);
             }
+            first += RUN;
         }
         turn_planes(lanes, upper, n, planes, bits);
     }

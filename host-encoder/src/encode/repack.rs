@@ -1,6 +1,6 @@
 //! Code words back to planes: for rows that are sent on as they came.
 
-use super::packet::{Room, turn_planes};
+use super::packet::{QuantiseScratch, turn_planes};
 use crate::simd::{Kernel, Planes};
 use crate::wire::BLOCK;
 
@@ -12,7 +12,7 @@ pub(crate) struct Repack<'a> {
     pub(crate) planes: u8,
     /// Where they go: as many bytes as they have.
     pub(crate) body: &'a mut [u8],
-    pub(crate) room: &'a mut Room,
+    pub(crate) room: &'a mut QuantiseScratch,
 }
 
 impl Kernel for Repack<'_> {

@@ -2,8 +2,8 @@
 
 use super::concentration::is_concentrated;
 use super::importance::Importance;
-use super::own::{Keeping, Own};
-use super::packet::{Quantise, Room};
+use super::packet::{Quantise, QuantiseScratch};
+use super::replica::{Replica, ReplicaScratch};
 use super::scratch::Scratch;
 use crate::aligned::AlignedRow;
 use crate::element::{Values, ValuesMut};
@@ -199,7 +199,7 @@ pub(crate) struct Prepared {
 
 /// Fills `values` with the row at its working scale, rotated. Meanwhile memory is asked for.
 #[inline(always)]
-pub(crate) fn prepare<L: Lanes>(
+pub(crate) fn prepare<L: Planes>(
     lanes: L,
     task: &RowTask<'_>,
     values: &mut [f32],
@@ -215,7 +215,7 @@ pub(crate) fn prepare<L: Lanes>(
 }
 
 #[inline(always)]
-fn prepare_of<L: Lanes, F: Format>(
+fn prepare_of<L: Planes, F: Format>(
     lanes: L,
     task: &RowTask<'_>,
     source: &[F],
@@ -251,7 +251,7 @@ fn prepare_of<L: Lanes, F: Format>(
 
 /// The first pass over a row, and the levels within its pieces. With `GIVE_UP` it ends after the first piece where that one alone needs another scale.
 #[inline(always)]
-fn enter_pieces<L: Lanes, F: Format, const GIVE_UP: bool>(
+fn enter_pieces<L: Planes, F: Format, const GIVE_UP: bool>(
     lanes: L,
     source: &[F],
     signs: &[u32],
@@ -299,10 +299,10 @@ struct Job<'a> {
     values: &'a mut [f32],
     signs: &'a [u32],
     second_signs: &'a mut Vec<u32>,
-    room: &'a mut Room,
+    room: &'a mut QuantiseScratch,
     out: &'a mut [u8],
     kept: Option<ValuesMut<'a>>,
-    own: &'a mut Own,
+    own: &'a mut ReplicaScratch,
 }
 
 impl Kernel for Job<'_> {
@@ -326,7 +326,7 @@ impl Kernel for Job<'_> {
             energy: 0.0,
         };
         if let Some(out) = kept {
-            return Keeping { own, signs: (signs, second_signs), out }.write(lanes, writer, values, unit);
+            return Replica { own, signs: (signs, second_signs), out }.write(lanes, writer, values, unit);
         }
         let (mut eight, mut places) = (EightStatistics::new(), layout.row_places(row));
         for (nth, (index, place)) in layout.row_places(row).enumerate() {
@@ -345,7 +345,7 @@ pub(super) struct Writer<'a> {
     pub(super) task: &'a RowTask<'a>,
     important: bool,
     pub(super) twice: bool,
-    room: &'a mut Room,
+    room: &'a mut QuantiseScratch,
     /// What is asked for meanwhile.
     later: Ahead,
     /// Where the rest of the packets go.

@@ -1,6 +1,6 @@
 //! Working memory of a row on its way to packets.
 
-use super::packet::Room;
+use super::packet::QuantiseScratch;
 use crate::aligned::{AlignedRow, lend};
 use std::cell::RefCell;
 
@@ -17,13 +17,13 @@ pub(crate) struct Scratch {
     /// Philox words of the row: signs of its second rotation.
     pub(crate) second_signs: Vec<u32>,
     /// A packet between the loops of its quantisation.
-    pub(crate) room: Room,
+    pub(crate) room: QuantiseScratch,
     /// Code words, thirty-third bits and thresholds of a baseline.
     pub(crate) codes: Vec<u32>,
     pub(crate) last: Vec<u32>,
     pub(crate) dither: Vec<u32>,
     /// What is between a row's packets and what their receiver holds.
-    pub(crate) own: super::own::Own,
+    pub(crate) own: super::replica::ReplicaScratch,
 }
 
 thread_local! {

@@ -1,22 +1,19 @@
 //! One row under reception.
 
-use super::choice::EncodedRow;
-use super::sealing::{seal_row, with_believed};
+use super::sealing::with_believed;
 use crate::baselines;
 use crate::decode::decoding::Decoding;
-use crate::decode::kept::{Kept, RowMemory};
+use crate::decode::kept::Kept;
 use crate::decode::reception::{Precision, Reception};
 use crate::decode::row::{Put, RowDecoder};
 use crate::decode::scratch::with_scratch;
 use crate::decode::words::RowWords;
 use crate::element::{Element, ValuesMut};
-use crate::encode::repack::Repack;
-use crate::encode::scratch::with_scratch as encode_scratch;
 use crate::quantise::statistics::Statistics;
 use crate::rotate::Job;
 use crate::simd::Isa;
 use crate::wire::seal::Sealer;
-use crate::wire::{Codec, Envelope, HEADER_LEN, Header, Kind, Layout, PacketError, PacketView, Prefix};
+use crate::wire::{Codec, Envelope, Layout, PacketError, PacketView};
 use std::ops::Range;
 
 /// What a packet added.
@@ -75,46 +72,46 @@ pub struct OutputError {
 /// ```
 #[derive(Debug, Clone)]
 pub struct RowReceiver {
-    layout: Layout,
-    row: usize,
-    job: Job,
-    envelope: Envelope,
+    pub(super) layout: Layout,
+    pub(super) row: usize,
+    pub(super) job: Job,
+    pub(super) envelope: Envelope,
     /// Whose keys it was rotated under, where that is not who sends it.
-    origin: Option<Envelope>,
-    codec: Codec,
-    decoding: Decoding,
-    isa: Isa,
-    sealer: Option<Sealer>,
+    pub(super) origin: Option<Envelope>,
+    pub(super) codec: Codec,
+    pub(super) decoding: Decoding,
+    pub(super) isa: Isa,
+    pub(super) sealer: Option<Sealer>,
     /// Whole planes at which a packet counts as complete.
-    planes: u8,
+    pub(super) planes: u8,
     /// Index of its first packet.
-    first: usize,
-    packets: Vec<Packet>,
+    pub(super) first: usize,
+    pub(super) packets: Vec<Packet>,
     /// Its packets' words, from the first packet on.
-    words: Option<RowWords>,
+    pub(super) words: Option<RowWords>,
     /// Its packets' bytes instead, where somebody else decodes them.
-    kept: Option<Kept>,
+    pub(super) kept: Option<Kept>,
     /// Whether the row was rotated twice: its first packet says it.
-    twice: Option<bool>,
+    pub(super) twice: Option<bool>,
     /// Whether its packets are marked as important.
-    important: bool,
+    pub(super) important: bool,
     /// How many of its packets are not complete.
-    missing: usize,
+    pub(super) missing: usize,
     /// It was decoded, and its words are gone.
-    taken: bool,
+    pub(super) taken: bool,
 }
 
 /// A packet of the row.
 #[derive(Debug, Clone)]
-struct Packet {
+pub(super) struct Packet {
     /// Its place in the row.
-    start: u32,
-    end: u32,
+    pub(super) start: u32,
+    pub(super) end: u32,
     /// Planes that may be used.
-    limit: u8,
+    pub(super) limit: u8,
     /// Bytes of its planes that may be used; `None`: it counts as lost.
-    most: Option<u16>,
-    reception: Option<Reception>,
+    pub(super) most: Option<u16>,
+    pub(super) reception: Option<Reception>,
 }
 
 impl RowReceiver {
@@ -175,12 +172,6 @@ impl RowReceiver {
         Self { sealer: Some(sealer), ..self }
     }
 
-    /// Keeps packets as bytes in `memory`, for somebody else to decode ([`Self::kept`]), instead of making code words of them as they arrive: each where it is when all packets are there with so
-    /// many planes and no tags, one behind the other ([`Layout::row_len`]), repairs joined. What does not fit in is not received. Decoding here works, and joins them first.
-    pub fn keeping(self, memory: Box<dyn RowMemory>, planes: u8) -> Self {
-        Self { kept: Some(Kept::new(memory, planes.clamp(1, self.codec.planes()))), ..self }
-    }
-
     /// For a row that its sender passes on ([`Self::repack`]): whose keys it was rotated under.
     pub fn with_origin(self, origin: Envelope) -> Self {
         Self { origin: Some(origin), ..self }
@@ -210,43 +201,6 @@ impl RowReceiver {
             }
         }
         self
-    }
-
-    /// What is kept of the row's packets ([`Self::keeping`]): the memory's bytes, and how many of each packet count, header included, from its first byte on; 0: it is lost. `None` where code words are made of them.
-    pub fn kept(&self) -> Option<(&[u8], Vec<usize>)> {
-        let kept = self.kept.as_ref()?;
-        let length = |(nth, packet): (usize, &Packet)| {
-            let (start, n) = (packet.start as usize, (packet.end - packet.start) as usize);
-            let (at, _) = kept.place(self.codec, nth, start, n);
-            let limit = self.codec.plane_offset(packet.limit, n);
-            match (&packet.reception, packet.most) {
-                (Some(reception), Some(most))
-                    if packet.limit > 0 && at + HEADER_LEN <= kept.bytes().len() =>
-                {
-                    HEADER_LEN + reception.prefix(self.codec).min(most.into()).min(limit)
-                }
-                _ => 0,
-            }
-        };
-        Some((kept.bytes(), self.packets.iter().enumerate().map(length).collect()))
-    }
-
-    /// The same receiver with code words made of what it keeps.
-    fn joined(&self, kept: &Kept) -> Self {
-        let mut joined = Self { kept: None, sealer: None, ..self.clone() };
-        joined.reset(self.envelope);
-        for (nth, packet) in self.packets.iter().enumerate() {
-            let Some(reception) = &packet.reception else { continue };
-            let n = (packet.end - packet.start) as usize;
-            let (at, _) = kept.place(self.codec, nth, packet.start as usize, n);
-            let end = at + HEADER_LEN + reception.prefix(self.codec);
-            // None is refused: they have been received before.
-            let _ = kept.bytes().get(at..end).map(|bytes| joined.receive(bytes));
-            if let Some(joined) = joined.packets.get_mut(nth) {
-                (joined.limit, joined.most) = (packet.limit, packet.most);
-            }
-        }
-        joined
     }
 
     /// The envelope of its message.
@@ -443,60 +397,6 @@ impl RowReceiver {
         }
         self.with_decoder(|decoder, words| put_row(self.codec, decoder, words, put, out));
         Ok(())
-    }
-
-    /// Writes the row's packets anew as the sender of `to` sends them on: the same planes of the same code words, so that who receives those decodes
-    /// ([`Self::with_origin`]) the same bits. `packets` is as long as [`super::Encoder::encode_row`]'s with the same layout, planes and sealer.
-    /// `None`, and nothing of use in `packets`, where not all planes that are sent of all packets are held, the buffer has another length, or the codec is a baseline.
-    pub fn repack(&self, to: Envelope, sealer: Option<&Sealer>, packets: &mut [u8]) -> Option<EncodedRow> {
-        let (row, codec, planes) = (self.row, self.codec, self.planes);
-        let length = |sealed| self.layout.row_len(codec, row, planes, sealed);
-        let fits = packets.len() == length(sealer.is_some());
-        let whole = |packet: &Packet| {
-            let length = codec.plane_offset(planes, (packet.end - packet.start) as usize);
-            packet.limit >= planes && packet.most.is_some_and(|most| usize::from(most) >= length)
-        };
-        let limited = !self.packets.iter().all(whole);
-        let words = self.words.as_ref().filter(|_| self.is_complete() && fits && !limited)?;
-        if codec != Codec::Rht {
-            return None;
-        }
-        let (important, twice) = (self.important, self.twice.unwrap_or(false));
-        let mut energy = 0.0;
-        // Room for tags is left in front of the first packet.
-        let (_, mut rest) = packets.split_at_mut(packets.len() - length(false));
-        for (nth, (index, place)) in self.layout.row_places(row).enumerate() {
-            let (packet, tail) = rest.split_at_mut(HEADER_LEN + codec.plane_offset(planes, place.len()));
-            rest = tail;
-            let Statistics { sigma, kappa, peak } = self.packets.get(nth)?.reception.as_ref()?.statistics();
-            let header = Header {
-                prefix: Prefix {
-                    kind: Kind::Data,
-                    codec: codec.id(),
-                    important,
-                    layer_class: self.layout.layer_class(row),
-                    last: index + 1 == self.layout.packets(),
-                    stream: to.stream,
-                    message: to.message,
-                },
-                first_plane: 0,
-                index: index as u32,
-                coordinates: place.len(),
-                twice,
-                sigma,
-                kappa,
-                peak,
-            };
-            packet[..HEADER_LEN].copy_from_slice(&header.to_bytes());
-            energy += place.len() as f64 * f64::from(sigma).powi(2);
-            let (words, body) = (words.of(place), &mut packet[HEADER_LEN..]);
-            encode_scratch(|scratch| self.isa.run(Repack { words, planes, body, room: &mut scratch.room }));
-        }
-        if let Some(sealer) = sealer {
-            seal_row(sealer, &self.layout, row, (codec, planes), packets);
-        }
-        let figure = energy / self.layout.row_range(row).len() as f64;
-        Some(EncodedRow { planes, figure, important, twice })
     }
 
     fn with_decoder(&self, decode: impl FnOnce(&RowDecoder<'_>, &RowWords)) {

@@ -89,8 +89,8 @@ impl EightStatistics {
             // Rounded: the largest f64 below 1/2, so that no sum is rounded up to a whole number that it does not reach.
             all.kappa[i] = (255.0 * mean + 0.499_999_999_999_999_94) as u8;
         }
-        for i in 0..Self::LEN {
-            all.peak[i] = quantiser::peak_byte(largest[i] * all.inverse[i] * ZONE as f32);
+        for (i, largest) in largest.into_iter().enumerate() {
+            all.peak[i] = quantiser::peak_byte(largest * all.inverse[i] * ZONE as f32);
         }
         all
     }

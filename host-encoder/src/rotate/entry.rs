@@ -2,7 +2,7 @@
 
 use super::hadamard::{across, group_len, short};
 use super::scale::RowScale;
-use crate::simd::{Ahead, Format, Lanes};
+use crate::simd::{Ahead, Format, Kernel, Lanes, Planes, each_vector};
 use crate::wire::BLOCK;
 
 /// Values of the longest group.
@@ -33,8 +33,10 @@ impl Seen {
 
 /// Fills `to`, a power of two of values, with those of `from`, which is not longer, at their scale, flipped (no signs: as they are) and transformed over each
 /// [`group_len`], or over all of them where they are fewer. What `from` lacks is +0.
+///
+/// In a function of its own: unrolled as it is, one copy for each format is enough.
 #[inline(always)]
-pub(crate) fn enter<L: Lanes, F: Format>(
+pub(crate) fn enter<L: Planes, F: Format>(
     lanes: L,
     from: &[F],
     signs: &[u32],
@@ -42,10 +44,28 @@ pub(crate) fn enter<L: Lanes, F: Format>(
     to: &mut [f32],
     ahead: &mut Ahead,
 ) -> Seen {
-    if scale.is_one() {
-        enter_at::<L, F, false>(lanes, from, signs, scale, to, ahead)
-    } else {
-        enter_at::<L, F, true>(lanes, from, signs, scale, to, ahead)
+    lanes.outlined(Enter { from, signs, scale, to, ahead })
+}
+
+struct Enter<'a, F> {
+    from: &'a [F],
+    signs: &'a [u32],
+    scale: RowScale,
+    to: &'a mut [f32],
+    ahead: &'a mut Ahead,
+}
+
+impl<F: Format> Kernel for Enter<'_, F> {
+    type Output = Seen;
+
+    #[inline(always)]
+    fn run<L: Planes>(self, lanes: L) -> Seen {
+        let Self { from, signs, scale, to, ahead } = self;
+        if scale.is_one() {
+            enter_at::<L, F, false>(lanes, from, signs, scale, to, ahead)
+        } else {
+            enter_at::<L, F, true>(lanes, from, signs, scale, to, ahead)
+        }
     }
 }
 
@@ -73,19 +93,19 @@ fn enter_at<L: Lanes, F: Format, const SCALED: bool>(
         let from = from[nth * group..][..group].as_chunks().0;
         let words = signs.get(nth * blocks..(nth + 1) * blocks).unwrap_or(&none[..blocks]);
         let mut v = [lanes.splat(0.0); 16];
-        for i in 0..L::N {
-            let (block, at) = (i / (BLOCK / L::N), i % (BLOCK / L::N));
+        each_vector!(L, I => {
+            let (block, at) = (I / (BLOCK / L::N), I % (BLOCK / L::N));
             let mut x = F::load(lanes, &from[block], at);
             if SCALED {
                 x = lanes.mul(lanes.mul(x, factors[0]), factors[1]);
             }
             sums.see(lanes, x);
-            v[i] = lanes.butterflies(lanes.flip(x, words[block], at));
-        }
+            v[I] = lanes.butterflies(lanes.flip(x, words[block], at));
+        });
         v = across(lanes, v);
-        for i in 0..L::N {
-            lanes.store(&mut to[i], v[i]);
-        }
+        each_vector!(L, I => {
+            lanes.store(&mut to[I], v[I]);
+        });
     }
     // A group that begins with values and ends with padding, groups of padding; or a row that is shorter than a group.
     let mut rest = from[whole * group..].iter();
@@ -170,7 +190,7 @@ impl<L: Lanes> Sums<L> {
 mod tests {
     use super::*;
     use crate::rotate::hadamard::hadamard;
-    use crate::simd::{Isa, Kernel, Planes};
+    use crate::simd::Isa;
     use half::{bf16, f16};
 
     struct Entering<'a, F>(&'a [F], &'a [u32], RowScale, &'a mut [f32]);

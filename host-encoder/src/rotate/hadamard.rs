@@ -5,7 +5,7 @@
 //! between the lanes of as many vectors as they have lanes, in registers: six levels of eight lanes, eight of sixteen. The others follow three at a time, or four where there are
 //! registers for sixteen vectors. As long as a piece of the row fits a first-level cache all of its levels are done before the next piece is touched.
 
-use crate::simd::{Ahead, Isa, Kernel, Lanes, Planes};
+use crate::simd::{Ahead, Isa, Kernel, Lanes, Planes, each_vector};
 use crate::wire::BLOCK;
 
 /// Coordinates whose levels are finished while they lie in a first-level cache (16 KiB).
@@ -68,14 +68,14 @@ pub(crate) fn transform_flipped<L: Lanes>(lanes: L, block: &mut [f32], scale: f3
     let (per_word, words) = (BLOCK / L::N, group_len::<L>() / BLOCK);
     for (group, words) in L::lines_mut(block).chunks_exact_mut(L::N).zip(signs.chunks_exact(words)) {
         let mut v = [lanes.splat(0.0); 16];
-        for i in 0..L::N {
-            let x = lanes.mul(lanes.load(&group[i]), by);
-            v[i] = lanes.butterflies(lanes.flip(x, words[i / per_word], i % per_word));
-        }
+        each_vector!(L, I => {
+            let x = lanes.mul(lanes.load(&group[I]), by);
+            v[I] = lanes.butterflies(lanes.flip(x, words[I / per_word], I % per_word));
+        });
         v = across(lanes, v);
-        for i in 0..L::N {
-            lanes.store(&mut group[i], v[i]);
-        }
+        each_vector!(L, I => {
+            lanes.store(&mut group[I], v[I]);
+        });
     }
     later_levels(lanes, block, &mut Ahead::none());
 }
@@ -123,13 +123,13 @@ fn first_levels<L: Lanes>(lanes: L, block: &mut [f32], ahead: &mut Ahead) {
             ahead.line();
         }
         let mut v = [lanes.splat(0.0); 16];
-        for i in 0..L::N {
-            v[i] = lanes.butterflies(lanes.load(&group[i]));
-        }
+        each_vector!(L, I => {
+            v[I] = lanes.later_butterflies(lanes.load_butterfly_4(&group[I]));
+        });
         v = across(lanes, v);
-        for i in 0..L::N {
-            lanes.store(&mut group[i], v[i]);
-        }
+        each_vector!(L, I => {
+            lanes.store(&mut group[I], v[I]);
+        });
     }
 }
 
@@ -140,13 +140,9 @@ pub(crate) fn across<L: Lanes>(lanes: L, v: [L::F; 16]) -> [L::F; 16] {
     if L::N == 16 {
         return sixteen::<L, false>(lanes, v);
     }
-    let mut out = v;
-    let [a, b, c, d, e, f, g, h, ..] = v;
-    let first = eight::<L, false>(lanes, [a, b, c, d, e, f, g, h]);
-    for i in 0..8 {
-        out[i] = first[i];
-    }
-    out
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = v;
+    let [a, b, c, d, e, f, g, h] = eight::<L, false>(lanes, [a, b, c, d, e, f, g, h]);
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]
 }
 
 /// The levels at distance `half`, 2·`half`, … coordinates within the row.

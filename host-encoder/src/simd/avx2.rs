@@ -8,7 +8,7 @@ use half::{bf16, f16};
 use planes::{apart, columns, in_order};
 use std::arch::asm;
 use std::arch::x86_64::{
-    __m256, __m256i, _mm_add_ps, _mm_add_ss, _mm_cvtsi128_si32, _mm_cvtss_f32, _mm_loadu_si128,
+    __m256, __m256i, _mm_add_ps, _mm_add_ss, _mm_cvtsi128_si32, _mm_cvtss_f32, _mm_loadu_ps, _mm_loadu_si128,
     _mm_max_epu32, _mm_movehdup_ps, _mm_movehl_ps, _mm_shuffle_epi32, _mm_storeu_si128, _mm256_add_epi32,
     _mm256_add_ps, _mm256_and_si256, _mm256_blend_epi32, _mm256_blendv_epi8, _mm256_castps_si256,
     _mm256_castps256_ps128, _mm256_castsi256_ps, _mm256_castsi256_si128, _mm256_cmpgt_epi32,
@@ -17,11 +17,11 @@ use std::arch::x86_64::{
     _mm256_loadu_si256, _mm256_max_epu32, _mm256_min_epu32, _mm256_movemask_ps, _mm256_mul_epu32,
     _mm256_mul_ps, _mm256_or_si256, _mm256_packs_epi16, _mm256_packs_epi32, _mm256_packus_epi32,
     _mm256_permute_ps, _mm256_permute2f128_ps, _mm256_permute4x64_epi64, _mm256_permutevar8x32_epi32,
-    _mm256_permutevar8x32_ps, _mm256_set1_epi8, _mm256_set1_epi32, _mm256_set1_ps, _mm256_setr_epi8,
-    _mm256_setr_epi32, _mm256_setr_ps, _mm256_setzero_si256, _mm256_slli_epi32, _mm256_slli_epi64,
-    _mm256_sllv_epi32, _mm256_srli_epi32, _mm256_srli_epi64, _mm256_storeu_ps, _mm256_storeu_si256,
-    _mm256_sub_epi32, _mm256_sub_ps, _mm256_unpackhi_epi8, _mm256_unpackhi_epi16, _mm256_unpacklo_epi8,
-    _mm256_unpacklo_epi16, _mm256_xor_ps, _mm256_xor_si256,
+    _mm256_permutevar8x32_ps, _mm256_set_m128, _mm256_set1_epi8, _mm256_set1_epi32, _mm256_set1_ps,
+    _mm256_setr_epi8, _mm256_setr_epi32, _mm256_setr_ps, _mm256_setzero_si256, _mm256_slli_epi32,
+    _mm256_slli_epi64, _mm256_sllv_epi32, _mm256_srli_epi32, _mm256_srli_epi64, _mm256_storeu_ps,
+    _mm256_storeu_si256, _mm256_sub_epi32, _mm256_sub_ps, _mm256_unpackhi_epi8, _mm256_unpackhi_epi16,
+    _mm256_unpacklo_epi8, _mm256_unpacklo_epi16, _mm256_xor_ps, _mm256_xor_si256,
 };
 
 /// The proof that the machine has AVX2, FMA and F16C.
@@ -161,6 +161,18 @@ impl Lanes for Vectors {
         // A fused 1 · a − b is rounded once, as the plain difference is, and runs on the multipliers.
         // SAFETY: see `intrinsics`.
         (self.add(a, b), unsafe { _mm256_fmsub_ps(a, self.one, b) })
+    }
+
+    #[inline(always)]
+    fn load_butterfly_4(self, line: &[f32; 8]) -> __m256 {
+        // Both halves twice over, straight from memory: no permutation has to cross the halves.
+        // SAFETY: see `intrinsics`; a line holds two times four f32.
+        unsafe {
+            let signs = _mm256_setr_ps(1., 1., 1., 1., -1., -1., -1., -1.);
+            let (low, high) = (_mm_loadu_ps(line.as_ptr()), _mm_loadu_ps(line.as_ptr().add(4)));
+            let (low, high) = (_mm256_set_m128(low, low), _mm256_set_m128(high, high));
+            _mm256_fmadd_ps(high, signs, low)
+        }
     }
 
     #[inline(always)]

@@ -64,7 +64,7 @@ impl Kernel for Operations {
         // Butterflies between sixteen lanes are those between eight and one more between the halves.
         let mut within = self.a;
         for line in L::lines_mut(&mut within) {
-            let v = lanes.butterflies(lanes.load(line));
+            let v = lanes.later_butterflies(lanes.load_butterfly_4(line));
             lanes.store(line, v);
         }
         if L::N == 8 {

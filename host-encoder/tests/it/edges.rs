@@ -93,7 +93,7 @@ fn the_mean_projection_of_equal_non_zeros_is_as_near_to_1_as_is_promised_for_the
                     let random = ((row * k + i) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
                     // Places an odd number apart do not meet.
                     let place = (row * 7 + i * (d / 3 * 2 + 1)) % d;
-                    values[place] = if random % 2 == 0 { 1.0 } else { -1.0 };
+                    values[place] = if random.is_multiple_of(2) { 1.0 } else { -1.0 };
                 }
             }
             let sent = encode(&gradient, &layout);

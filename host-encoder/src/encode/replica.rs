@@ -4,14 +4,14 @@ use super::row::{RowError, RowTask, Writer, Written, next_statistics};
 use crate::aligned::AlignedRow;
 use crate::decode::decoding::Decoding;
 use crate::decode::reception::Precision;
-use crate::decode::row::{Put, RowDecoder, WayBack};
+use crate::decode::row::{InverseRow, Put, RowDecoder};
 use crate::element::ValuesMut;
 use crate::quantise::statistics::{EightStatistics, Statistics};
 use crate::simd::Planes;
 
 /// What is between a row's packets and what their receiver holds.
 #[derive(Debug, Default)]
-pub(crate) struct Own {
+pub(crate) struct ReplicaScratch {
     /// Of each packet, with what multiplies working values into zone widths.
     statistics: Vec<(Statistics, f32)>,
     /// The code words of one packet.
@@ -19,15 +19,15 @@ pub(crate) struct Own {
 }
 
 /// Where what a receiver holds of a row is kept.
-pub(super) struct Keeping<'a> {
-    pub(super) own: &'a mut Own,
+pub(super) struct Replica<'a> {
+    pub(super) own: &'a mut ReplicaScratch,
     /// Of the row's first, or only, rotation, and of its second.
     pub(super) signs: (&'a [u32], &'a [u32]),
     /// As long as the row's coordinates.
     pub(super) out: ValuesMut<'a>,
 }
 
-impl Keeping<'_> {
+impl Replica<'_> {
     /// Writes the packets of a rotated row, and to `out` what their receiver decodes without bias. Each packet's values make room for what its receiver makes of them,
     /// which needs all packets' statistics first: the row has one scale. Working values are `unit` times the values themselves.
     #[inline(always)]
@@ -38,7 +38,7 @@ impl Keeping<'_> {
         values: &mut [f32],
         unit: f64,
     ) -> Result<Written, RowError> {
-        let Self { own: Own { statistics, words }, signs, mut out } = self;
+        let Self { own: ReplicaScratch { statistics, words }, signs, mut out } = self;
         let (task, twice) = (writer.task, writer.twice);
         let RowTask { layout, row, key, isa, planes, .. } = *task;
         let mut places = layout.row_places(row);
@@ -53,7 +53,7 @@ impl Keeping<'_> {
         let precision = |nth: usize| statistics.get(nth).map(|(statistics, _)| whole(*statistics));
         let decoding = Decoding::Unbiased;
         let decoder = RowDecoder { layout, row, key, decoding, isa, twice, precision: &precision };
-        let mut way = decoder.units().map(|units| WayBack::new(units, twice, Put::Store, &out));
+        let mut way = decoder.units().map(|units| InverseRow::new(units, twice, Put::Store, &out));
         for ((index, place), statistics) in layout.row_places(row).zip(&*statistics) {
             let words = words.of(place.len());
             writer.packet(lanes, index, &values[place.clone()], *statistics, words);

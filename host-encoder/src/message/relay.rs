@@ -1,0 +1,66 @@
+//! Rows that are passed on as they came.
+
+use super::choice::EncodedRow;
+use super::receiver::{Packet, RowReceiver};
+use super::sealing::seal_row;
+use crate::encode::repack::Repack;
+use crate::encode::scratch::with_scratch;
+use crate::quantise::statistics::Statistics;
+use crate::wire::seal::Sealer;
+use crate::wire::{Codec, Envelope, HEADER_LEN, Header, Kind, Prefix};
+
+impl RowReceiver {
+    /// Writes the row's packets anew as the sender of `to` sends them on: the same planes of the same code words, so that who receives those decodes
+    /// ([`Self::with_origin`]) the same bits. `packets` is as long as [`super::Encoder::encode_row`]'s with the same layout, planes and sealer.
+    /// `None`, and nothing of use in `packets`, where not all planes that are sent of all packets are held, the buffer has another length, or the codec is a baseline.
+    pub fn repack(&self, to: Envelope, sealer: Option<&Sealer>, packets: &mut [u8]) -> Option<EncodedRow> {
+        let (row, codec, planes) = (self.row, self.codec, self.planes);
+        let length = |sealed| self.layout.row_len(codec, row, planes, sealed);
+        let fits = packets.len() == length(sealer.is_some());
+        let whole = |packet: &Packet| {
+            let length = codec.plane_offset(planes, (packet.end - packet.start) as usize);
+            packet.limit >= planes && packet.most.is_some_and(|most| usize::from(most) >= length)
+        };
+        let limited = !self.packets.iter().all(whole);
+        let words = self.words.as_ref().filter(|_| self.is_complete() && fits && !limited)?;
+        if codec != Codec::Rht {
+            return None;
+        }
+        let (important, twice) = (self.important, self.twice.unwrap_or(false));
+        let mut energy = 0.0;
+        // Room for tags is left in front of the first packet.
+        let (_, mut rest) = packets.split_at_mut(packets.len() - length(false));
+        for (nth, (index, place)) in self.layout.row_places(row).enumerate() {
+            let (packet, tail) = rest.split_at_mut(HEADER_LEN + codec.plane_offset(planes, place.len()));
+            rest = tail;
+            let Statistics { sigma, kappa, peak } = self.packets.get(nth)?.reception.as_ref()?.statistics();
+            let header = Header {
+                prefix: Prefix {
+                    kind: Kind::Data,
+                    codec: codec.id(),
+                    important,
+                    layer_class: self.layout.layer_class(row),
+                    last: index + 1 == self.layout.packets(),
+                    stream: to.stream,
+                    message: to.message,
+                },
+                first_plane: 0,
+                index: index as u32,
+                coordinates: place.len(),
+                twice,
+                sigma,
+                kappa,
+                peak,
+            };
+            packet[..HEADER_LEN].copy_from_slice(&header.to_bytes());
+            energy += place.len() as f64 * f64::from(sigma).powi(2);
+            let (words, body) = (words.of(place), &mut packet[HEADER_LEN..]);
+            with_scratch(|scratch| self.isa.run(Repack { words, planes, body, room: &mut scratch.room }));
+        }
+        if let Some(sealer) = sealer {
+            seal_row(sealer, &self.layout, row, (codec, planes), packets);
+        }
+        let figure = energy / self.layout.row_range(row).len() as f64;
+        Some(EncodedRow { planes, figure, important, twice })
+    }
+}
