@@ -89,7 +89,7 @@ struct Worked {
 }
 
 impl Worked {
-    fn new(event: Event, sample: Option<Sample>) -> Done {
+    fn done(event: Event, sample: Option<Sample>) -> Done {
         Done::Worked(Self { event, sample, told: None, routes: None })
     }
 }
@@ -439,7 +439,7 @@ async fn look(client: Arc<Client>, wanted: Arc<Wanted>, avoid: Arc<Avoid>) -> Do
             Ok(Looked { program: true, .. }) => sampled(&client, &wanted).await,
             _ => None,
         };
-        Worked::new(Event::Looked(looked.map_err(|error| error.to_string()), loss), sample)
+        Worked::done(Event::Looked(looked.map_err(|error| error.to_string()), loss), sample)
     };
     wanted.places.work(work).await
 }
@@ -456,7 +456,7 @@ async fn glance(client: Arc<Client>, wanted: Arc<Wanted>) -> Done {
             Ok(true) => sampled(&client, &wanted).await,
             _ => None,
         };
-        Worked::new(Event::Sampled(same.map_err(|error| error.to_string()), loss), sample)
+        Worked::done(Event::Sampled(same.map_err(|error| error.to_string()), loss), sample)
     };
     wanted.places.work(work).await
 }

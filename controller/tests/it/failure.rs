@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use trimwire_controller::run::{Cause, Controller, RunOptions, SwitchStatus};
 use trimwire_controller::show::{Rows, What, show};
@@ -117,17 +117,15 @@ async fn all_well(controller: &Controller, but: &[&str]) {
 async fn a_dead_spine_is_out_of_routes_at_once_and_back_after_its_hold_down() {
     let mut switches = start();
     let addresses = [0, 1, 2, 3].map(|at: usize| switches[at].address);
-    let fabric = leaf_spine(addresses, "interval: 5s, hold_down: 300ms");
+    let fabric = leaf_spine(addresses, "interval: 60s, hold_down: 300ms");
     let controller = started(&fabric).await;
     all_well(&controller, &[]).await;
     until_ports(&fabric, &[], &[1, 2], &[1, 2]).await;
     let before = controller.status().switches["leaf1"].tally.clone();
 
+    // Long before anybody would look at a switch.
     switches[3].stop();
-    let killed = Instant::now();
     until_ports(&fabric, &["spine2"], &[1], &[1]).await;
-    // Long before the next look at a switch would be due.
-    assert!(killed.elapsed() < Duration::from_secs(4), "{:?}", killed.elapsed());
     let status = controller.status();
     assert_eq!(status.switches["spine2"].in_place, None, "nobody knows what a dead switch holds");
     let fault = &status.faults[0];
