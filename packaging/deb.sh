@@ -47,6 +47,7 @@ pack() {
         mkdir -p "$root/usr/lib/sysusers.d"
         install -m 644 packaging/sysusers.conf "$root/usr/lib/sysusers.d/trimwire.conf"
         cp -r examples "$share/doc/$name/examples"
+        install -m 644 packaging/monitoring/* "$share/doc/$name/"
         install -m 755 packaging/controller.postinst "$root/DEBIAN/postinst"
         install -m 755 packaging/controller.postrm "$root/DEBIAN/postrm"
     fi

@@ -18,7 +18,7 @@ use trimwire_p4runtime::v1::Entity;
 
 use crate::artifacts::Artifacts;
 use crate::model::{Fabric, Switch};
-use crate::topology::{Detours, Topology};
+use crate::topology::{Detours, SwitchRoutes, Topology};
 use crate::{program as names, target};
 
 /// An entity and what it is for, in the fabric's words.
@@ -129,9 +129,9 @@ impl Compiler {
     }
 
     /// Of these, what routes consist of: members, groups and entries.
-    pub fn routes_around(&self, name: &str, detours: Option<&Detours>) -> Result<Desired, CompileError> {
+    pub fn entities_of(&self, name: &str, routes: &SwitchRoutes) -> Result<Desired, CompileError> {
         let mut builder = self.builder(name, false)?;
-        builder.routes(&self.topology.routes_around(&self.fabric, name, detours))?;
+        builder.routes(routes)?;
         Ok(builder.desired)
     }
 

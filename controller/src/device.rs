@@ -147,9 +147,11 @@ impl DeviceError {
     pub(crate) fn is_connection_loss(&self) -> bool {
         match self {
             Self::Client(error) => error.is_connection_loss(),
-            Self::NoTls { .. } | Self::WantsTls { .. } | Self::NobodyListens { .. } => true,
-            // A switch forgets what was saved when its next primary comes.
-            Self::NotCommitted { .. } => true,
+            // A switch forgets what was saved, and not committed, when its next primary comes.
+            Self::NoTls { .. }
+            | Self::WantsTls { .. }
+            | Self::NobodyListens { .. }
+            | Self::NotCommitted { .. } => true,
             _ => false,
         }
     }

@@ -152,11 +152,11 @@ pub(crate) async fn counters(
         kinds.insert(whole.counter_id, counter);
         filters.extend(cells(index, which, Counter::ALL.len()).map(|cell| {
             let index = cell.map(|index| trimwire_p4runtime::v1::Index { index });
-            Entity::from(CounterEntry { index, ..whole.clone() })
+            Entity::from(CounterEntry { index, ..whole })
         }));
     }
     let unroutable = entity::counter(index, names::UNROUTABLE, None).ok();
-    filters.extend(unroutable.clone().map(Entity::from));
+    filters.extend(unroutable.map(Entity::from));
     let mut sample = Sample::default();
     for entity in read(client, filters).await? {
         let Some(Kind::CounterEntry(entry)) = entity.entity else { continue };

@@ -27,6 +27,7 @@ use crate::fleet::{Options, Shared};
 use crate::model::Fabric;
 use crate::model::PortPolicy;
 use crate::places::Places;
+use crate::run::Fault;
 use crate::sample::{Sample, sample};
 
 /// What happened between two looks.
@@ -39,6 +40,8 @@ pub struct Interval {
     pub queues: Vec<WatchRow>,
     /// By switch, port and queue, those with most packets first: whose packets were cut in the last ten to twenty seconds.
     pub talkers: Vec<TalkerRow>,
+    /// What routes leave out, as a `run` tells.
+    pub faults: Vec<Fault>,
     /// Why nobody tells whose.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub talkers_error: Option<String>,
@@ -157,15 +160,15 @@ impl Watch {
             errors.entry(switch).or_insert_with(|| format!("no answer within {:?}", self.interval));
         }
         queues.sort_by(|a: &WatchRow, b| (&a.switch, a.port, b.queue).cmp(&(&b.switch, b.port, a.queue)));
-        let (mut talkers, mut talkers_error) = (Vec::new(), None);
+        let (mut talkers, mut faults, mut talkers_error) = (Vec::new(), Vec::new(), None);
         if let Some(asked) = asked {
             // It ends by itself, and in time.
             match asked.await.unwrap_or_else(|error| Err(error.to_string())) {
-                Ok(rows) => talkers = rows,
+                Ok(told) => (talkers, faults) = told,
                 Err(error) => talkers_error = Some(error),
             }
         }
-        Interval { interval: self.tick - 1, queues, talkers, talkers_error, errors }
+        Interval { interval: self.tick - 1, queues, talkers, faults, talkers_error, errors }
     }
 }
 

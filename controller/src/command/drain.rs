@@ -56,7 +56,7 @@ fn wait(text: &str) -> Result<Duration, String> {
 /// What became of it.
 #[derive(Serialize)]
 struct Drained {
-    drained: bool,
+    is_out: bool,
     switches: Vec<String>,
     /// Switches beside them, all of which hold the routes that are wanted.
     neighbours: usize,
@@ -66,8 +66,8 @@ struct Drained {
 
 impl fmt::Display for Drained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { drained, switches, neighbours, packets } = self;
-        let word = if *drained { "is out of routes" } else { "is in routes again" };
+        let Self { is_out, switches, neighbours, packets } = self;
+        let word = if *is_out { "is out of routes" } else { "is in routes again" };
         write!(f, "{} {word} of {neighbours} neighbours", switches.join(", "))?;
         match packets {
             Some(0) => f.write_str("; no packet leaves it"),
@@ -133,7 +133,7 @@ impl DrainArgs {
         let packets = if reason.is_some() { self.sent(&fabric, &artifacts) } else { None };
         let switches = self.switches.clone();
         self.file.print(&Drained {
-            drained: reason.is_some(),
+            is_out: reason.is_some(),
             switches,
             neighbours: neighbours.len(),
             packets,

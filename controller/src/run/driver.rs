@@ -19,14 +19,15 @@ use super::faults::{Detector, Element};
 use super::reporter::{Reporter, Told};
 use super::task::{Action, Event, Looked, Loss, Standing, SwitchTask};
 use super::wanted::Wanted;
-use crate::compile::Desired;
+use crate::compile::{CompileError, Desired};
 use crate::converge::{self, converge, pipeline_state};
 use crate::device::{self, DeviceError, Reach};
+use crate::fleet::Shared;
 use crate::model::End;
 use crate::reconcile;
 use crate::report::{PipelineState, SwitchReport};
 use crate::sample::{Sample, sample};
-use crate::topology::Avoid;
+use crate::topology::{Avoid, Detours, SwitchRoutes};
 
 /// What stays the same for as long as a driver runs.
 #[derive(Clone, PartialEq)]
@@ -56,6 +57,23 @@ enum Ports {
 /// A switch that tells of its ports does so every second, and is dead when it does not.
 const SILENCE: Duration = Duration::from_secs(3);
 
+/// What a switch holds of routes.
+struct Held {
+    routes: SwitchRoutes,
+    entities: Desired,
+}
+
+impl Held {
+    fn routes(shared: &Shared, name: &str, detours: Option<&Detours>) -> SwitchRoutes {
+        shared.compiler.topology().routes_around(shared.compiler.fabric(), name, detours)
+    }
+
+    fn new(shared: &Shared, name: &str, routes: SwitchRoutes) -> Result<Self, CompileError> {
+        let entities = shared.compiler.entities_of(name, &routes)?;
+        Ok(Self { routes, entities })
+    }
+}
+
 /// How work ended.
 enum Done {
     Connected(Box<Result<Client, DeviceError>>),
@@ -67,11 +85,11 @@ struct Worked {
     sample: Option<Sample>,
     told: Option<Told>,
     /// What the switch holds of routes from now on, where that is known.
-    routes: Option<Arc<Desired>>,
+    routes: Option<Arc<Held>>,
 }
 
 impl Worked {
-    fn new(event: Event, sample: Option<Sample>) -> Done {
+    fn done(event: Event, sample: Option<Sample>) -> Done {
         Done::Worked(Self { event, sample, told: None, routes: None })
     }
 }
@@ -98,7 +116,7 @@ pub(super) async fn drive(
     task.handle_event(now(), Event::Leads(*leads.borrow_and_update()));
     let mut avoid = detector.subscribe();
     // Of routes, as last written or read.
-    let mut routes: Option<Arc<Desired>> = None;
+    let mut routes: Option<Arc<Held>> = None;
     let mut is_well = None;
     let mut lost = "not reached yet".to_owned();
     let mut view = View::Unreached;
@@ -352,7 +370,8 @@ async fn reconcile_switch(
             sample = sampled(&client, &wanted).await;
         }
         if report.is_ok() {
-            routes = shared.compiler.routes_around(name, detours.as_deref()).ok().map(Arc::new);
+            routes =
+                Held::new(shared, name, Held::routes(shared, name, detours.as_deref())).ok().map(Arc::new);
         }
         Done::Worked(Worked { event: Event::Reconciled(Box::new(report), loss), sample, told, routes })
     };
@@ -363,19 +382,24 @@ async fn reconcile_switch(
 async fn reroute(
     client: Arc<Client>,
     wanted: Arc<Wanted>,
-    held: Option<Arc<Desired>>,
+    held: Option<Arc<Held>>,
     avoid: Arc<Avoid>,
 ) -> Done {
     let (shared, name) = (&wanted.shared, &wanted.name);
     let work = async {
         let Some(held) = held else { return Ok(Err("what it holds is not known".to_owned())) };
-        let desired = shared.compiler.routes_around(name, shared.around(&avoid).as_deref())?;
-        let actual = held.iter().map(|(key, held)| (key.clone(), held.entity.clone())).collect();
-        let changes = reconcile::difference(&desired, &actual, wanted.index());
+        let routes = Held::routes(shared, name, shared.around(&avoid).as_deref());
+        // Most failures concern few switches, and building entities costs more than seeing that nothing changes.
+        if routes == held.routes {
+            return Ok(Ok((0, held)));
+        }
+        let wanted_now = Held::new(shared, name, routes)?;
+        let actual = held.entities.iter().map(|(key, held)| (key.clone(), held.entity.clone())).collect();
+        let changes = reconcile::difference(&wanted_now.entities, &actual, wanted.index());
         let mut report = SwitchReport::new(name, client.address());
         converge::write(&client, &changes, shared, &mut report).await?;
         Ok(match report.refused.first() {
-            None => Ok((changes.len(), desired)),
+            None => Ok((changes.len(), Arc::new(wanted_now))),
             Some(refusal) => Err(format!(
                 "{} of {} updates refused ({}: {})",
                 report.refused.len(),
@@ -385,11 +409,11 @@ async fn reroute(
             )),
         })
     };
-    let written: Result<Result<(usize, Desired), String>, DeviceError> = wanted.places.work(work).await;
+    let written: Result<Result<(usize, Arc<Held>), String>, DeviceError> = wanted.places.work(work).await;
     let loss = loss(written.as_ref().err());
     let written = written.unwrap_or_else(|error| Err(error.to_string()));
     let (outcome, routes) = match written {
-        Ok((count, desired)) => (Ok(count), Some(Arc::new(desired))),
+        Ok((count, routes)) => (Ok(count), Some(routes)),
         Err(reason) => (Err(reason), None),
     };
     Done::Worked(Worked { event: Event::Rerouted(outcome, loss), sample: None, told: None, routes })
@@ -415,7 +439,7 @@ async fn look(client: Arc<Client>, wanted: Arc<Wanted>, avoid: Arc<Avoid>) -> Do
             Ok(Looked { program: true, .. }) => sampled(&client, &wanted).await,
             _ => None,
         };
-        Worked::new(Event::Looked(looked.map_err(|error| error.to_string()), loss), sample)
+        Worked::done(Event::Looked(looked.map_err(|error| error.to_string()), loss), sample)
     };
     wanted.places.work(work).await
 }
@@ -432,7 +456,7 @@ async fn glance(client: Arc<Client>, wanted: Arc<Wanted>) -> Done {
             Ok(true) => sampled(&client, &wanted).await,
             _ => None,
         };
-        Worked::new(Event::Sampled(same.map_err(|error| error.to_string()), loss), sample)
+        Worked::done(Event::Sampled(same.map_err(|error| error.to_string()), loss), sample)
     };
     wanted.places.work(work).await
 }

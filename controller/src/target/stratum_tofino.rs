@@ -21,6 +21,12 @@ pub(super) const METERS: [&str; 2] = ["Ingress.virtual_queue_low", "Ingress.virt
 /// port * 2 + 1 cuts shallow, port * 2 + 2 deep.
 pub(super) const SESSIONS: RangeInclusive<u32> = 1..=2 * 447 + 2;
 
+/// The queue of copies that a session makes: Stratum's `bfrt_pre_manager.cc` has a literal 0.
+const SESSION_QUEUE: u8 = 0;
+/// What of the line a meter lets pass. At the line's rate a virtual queue stands where the real one does, behind whatever goes first; below
+/// it, it marks and cuts before the real one builds (HULL's phantom queues, Alizadeh et al., NSDI 2012, section 3).
+const METER_SHARE: (u64, u64) = (9, 10);
+
 /// Stratum hands rates and bursts to the SDE in kbit, so that less than 125 bytes are lost on the way.
 const METER_STEP: u32 = 125;
 
@@ -71,7 +77,7 @@ impl Rules for StratumTofino {
     ) -> Result<Vec<(Entity, String)>, EntityError> {
         let mut extras = Vec::new();
         for (port, policy) in ports {
-            let rate = i64::try_from(policy.rate_bps / 8).unwrap_or(i64::MAX);
+            let rate = i64::try_from(policy.rate_bps / 8 * METER_SHARE.0 / METER_SHARE.1).unwrap_or(i64::MAX);
             let rate = rate - rate % i64::from(METER_STEP);
             for (queue, both) in &policy.queues {
                 let cell = i64::from(*port) * 8 + i64::from(*queue);
@@ -99,6 +105,15 @@ impl Rules for StratumTofino {
 
     fn doubts(&self, _: &str, ports: &Ports, fabric: &Fabric) -> Vec<(&'static str, String)> {
         let mut doubts = Vec::from_iter(stratum::unheard(fabric));
+        let trimmed = fabric.queues.trimmed;
+        if fabric.overload == Overload::Trim && trimmed != SESSION_QUEUE {
+            let message = format!(
+                "Stratum puts what Tofino 1 has cut into queue {SESSION_QUEUE}, and not into queue {trimmed}: write queues: {{ trimmed: \
+                 {SESSION_QUEUE}, best_effort: 6 }}, and have the traffic manager serve queue {SESSION_QUEUE} before the classes' (docs/tofino.md, \
+                 \"Mirror sessions\")"
+            );
+            doubts.push(("queue", message));
+        }
         let plan = &fabric.queues;
         let classes = |policy: &PortPolicy| {
             plan.classes

@@ -71,6 +71,9 @@ fn what_a_target_cannot_do_is_said_before_it_is_tried() {
         ),
         "{warnings}"
     );
+    assert!(warnings.contains("puts what Tofino 1 has cut into queue 0, and not into queue 6"), "{warnings}");
+    let moved = fabric("stratum-tofino", "queues: { trimmed: 0, best_effort: 6 }\n").warnings.join("\n");
+    assert!(!moved.contains("into queue 0"), "{moved}");
     let uneven = "policy: { queues: { class0: { deep_size: 1 plane }, class1: { deep_size: 2 planes } } }\n";
     let warnings = fabric("stratum-tofino", uneven).warnings.join("\n");
     assert!(

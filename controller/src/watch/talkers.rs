@@ -10,6 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::model::{Fabric, QueuePlan};
+use crate::run::Fault;
 use crate::talkers::{HostNames, QueueTalkers, Talker};
 
 /// The longest answer that is read; 64 queues of 256 switches have less than half of it.
@@ -68,21 +69,29 @@ impl Asker {
     }
 
     /// Asks; an error says whom and why not.
-    pub(super) async fn ask(&self, patience: Duration) -> Result<Vec<TalkerRow>, String> {
-        let asked = tokio::time::timeout(patience, get(self.at)).await;
-        let found = asked.map_err(|_| format!("no answer within {patience:?}")).and_then(|answer| {
-            let text = answer.map_err(|error| error.to_string())?;
-            let body = text.split_once("\r\n\r\n").map(|(_, body)| body).unwrap_or_default();
-            serde_json::from_str::<Answer>(body).map_err(|_| "that is no /cuts of a `run`".to_owned())
+    pub(super) async fn ask(&self, patience: Duration) -> Result<(Vec<TalkerRow>, Vec<Fault>), String> {
+        let asked = tokio::time::timeout(patience, async {
+            Ok::<_, std::io::Error>((get(self.at, "/cuts").await?, get(self.at, "/faults").await?))
         });
-        let answer = found.map_err(|error| {
+        let asked = asked.await;
+        let found = asked.map_err(|_| format!("no answer within {patience:?}")).and_then(|answer| {
+            let (cuts, faults) = answer.map_err(|error| error.to_string())?;
+            let body =
+                |text: &str| text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default();
+            let cuts = serde_json::from_str::<Answer>(&body(&cuts));
+            let cuts = cuts.map_err(|_| "that is no /cuts of a `run`".to_owned())?;
+            let faults = serde_json::from_str::<Vec<Fault>>(&body(&faults));
+            Ok((cuts, faults.map_err(|_| "that is no /faults of a `run`".to_owned())?))
+        });
+        let (answer, mut faults) = found.map_err(|error| {
             format!(
                 "whose packets are cut tells a `run` of this fabric, and there is none at {} ({error})",
                 self.at
             )
         })?;
         let known = answer.queues.into_iter().filter(|queue| self.switches.contains(&queue.switch));
-        Ok(known.flat_map(|queue| self.rows(&queue)).collect())
+        faults.retain(|fault| self.switches.contains(&fault.switch));
+        Ok((known.flat_map(|queue| self.rows(&queue)).collect(), faults))
     }
 
     fn rows(&self, queue: &QueueTalkers) -> Vec<TalkerRow> {
@@ -102,9 +111,9 @@ impl Asker {
     }
 }
 
-async fn get(at: SocketAddr) -> std::io::Result<String> {
+async fn get(at: SocketAddr, path: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(at).await?;
-    stream.write_all(format!("GET /cuts HTTP/1.1\r\nHost: {at}\r\n\r\n").as_bytes()).await?;
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {at}\r\n\r\n").as_bytes()).await?;
     let mut text = String::new();
     stream.take(LONGEST).read_to_string(&mut text).await?;
     Ok(text)

@@ -44,6 +44,9 @@ impl Interval {
         {
             let _ = write!(text, "\n{error}");
         }
+        for fault in &self.faults {
+            let _ = write!(text, "\n{fault}");
+        }
         for (switch, error) in &self.errors {
             let _ = write!(text, "\n{switch}: {error}");
         }

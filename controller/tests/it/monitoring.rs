@@ -82,7 +82,7 @@ fn alerts_are_about_metrics_that_exist_and_prometheus_takes_them() {
     match std::process::Command::new("promtool").args(["check", "rules"]).arg(&path).output() {
         Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
         Err(error) => {
-            eprintln!("SKIPPED: promtool does not start ({error}); Prometheus has not seen the rules")
+            eprintln!("SKIPPED: promtool does not start ({error}); Prometheus has not seen the rules");
         }
     }
 }

@@ -1,8 +1,9 @@
 //! A thousand switches: how long the failure of one takes to be in every route. A measurement of minutes, not a test:
 //! `cargo test -p trimwire-controller --test it thousand:: -- --ignored --nocapture`.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tokio::time::Instant;
 use trimwire_controller::run::{Controller, RunOptions};
 use trimwire_controller::{Artifacts, Fabric, MetricsAt};
 
