@@ -80,6 +80,9 @@ class ProcessGroupTrimwire(Operations, dist.ProcessGroup):
 
     @property
     def _device_types(self) -> list[torch.device]:
+        # While a group is made torch.distributed takes one without devices for what this is: no group of backends.
+        if self not in dist.distributed_c10d._world.pg_names:
+            return []
         return [torch.device("cpu"), *([torch.device("cuda")] if torch.cuda.is_available() else [])]
 
     # What PyTorch called them before.
