@@ -505,7 +505,11 @@ def detailed(rank: int, world: int, names: str) -> Any:
     gradient = model.module.weight.grad[0, 0].item()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        dist.distributed_c10d._set_pg_timeout(datetime.timedelta(seconds=7))
+        if MIXES:
+            dist.distributed_c10d._set_pg_timeout(datetime.timedelta(seconds=7))
+        else:
+            # Earlier PyTorch sets it for the names 'gloo' and 'nccl'.
+            trimwire.torch.of().set_timeout(datetime.timedelta(seconds=7))
     timeout = trimwire.torch.of().timeout.total_seconds()
     dist.barrier()
     dist.destroy_process_group()
