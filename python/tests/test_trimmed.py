@@ -137,5 +137,6 @@ def test_consistent_replicas_keep_the_same_bits_whatever_is_trimmed_and_lost(way
 
 
 def test_replicas_that_drift_are_the_same_bits_again_after_a_resync() -> None:
-    for _, spreads, _ in trained("hook", cut=0.3, every=4):
-        assert spreads[4] > 0.0 and spreads[-1] == 0.0
+    for _, spreads, stats in trained("hook", cut=0.3, every=4):
+        # Each step takes a quarter from rank 0: replicas drift while they train, and not for long afterwards.
+        assert stats["packets_cut"] > 0 and spreads[-1] == 0.0 and max(spreads[:5]) > 0.0, (spreads, stats)

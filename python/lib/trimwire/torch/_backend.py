@@ -53,6 +53,9 @@ class TrimwireBackend(Operations, _C10dBackend):  # type: ignore[misc]
 class ProcessGroupTrimwire(Operations, dist.ProcessGroup):
     """A rank of a group for tensors of all devices."""
 
+    #: torch.distributed asks when it makes groups of this one's ranks.
+    supports_splitting = False
+
     def __init__(self, rank: int, world: int) -> None:
         dist.ProcessGroup.__init__(self, rank, world)
         self._name = ""
@@ -80,6 +83,9 @@ class ProcessGroupTrimwire(Operations, dist.ProcessGroup):
 
     @property
     def _device_types(self) -> list[torch.device]:
+        # While a group is made torch.distributed takes one without devices for what this is: no group of backends.
+        if self not in dist.distributed_c10d._world.pg_names:
+            return []
         return [torch.device("cpu"), *([torch.device("cuda")] if torch.cuda.is_available() else [])]
 
     # What PyTorch called them before.

@@ -117,7 +117,7 @@ class Operations:
                 return asked
             # The network's own patience ends first, and knows more of whom it waited for.
             seconds = float(self.timeout.total_seconds())
-            return seconds + min(0.2 * seconds, 1.0)
+            return seconds + min(max(0.5 * seconds, 1.0), 5.0)
 
         made = TrimwireWork(what, self._sequence, self._reports, parts, result, finish, allowed)
         self._sequence += 1
