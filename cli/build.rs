@@ -83,8 +83,9 @@ fn main() {
                 }
             }
         }
-        let digest: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        println!("cargo::rustc-env=TRIMWIRE_SOURCES_{name}={digest}");
+        let digest =
+            hash.finalize().iter().take(8).fold(0_u64, |digest, byte| digest << 8 | u64::from(*byte));
+        println!("cargo::rustc-env=TRIMWIRE_SOURCES_{name}={digest:016x}");
     }
 }
 
@@ -109,7 +110,7 @@ fn take(root: &Path, file: &Path, hash: &mut Sha256) {
     }
     let bytes = std::fs::read(file).expect("a readable file");
     hash.update(&name);
-    if !name.ends_with(".rs") {
+    if file.extension().is_none_or(|extension| extension != "rs") {
         return hash.update(bytes);
     }
     let text = String::from_utf8(bytes).expect("UTF-8");

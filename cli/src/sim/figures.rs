@@ -231,12 +231,11 @@ impl Figure {
         for (number, seeds) in runs.into_iter().enumerate() {
             let mut reports = Vec::new();
             for (seed, key, path) in seeds {
-                let kept = match kept(&path, &key) {
-                    Some(kept) => kept,
-                    None => {
-                        create(&self.folder)?;
-                        self.run_and_keep(number, seed, key, &path, options)?
-                    }
+                let kept = if let Some(kept) = kept(&path, &key) {
+                    kept
+                } else {
+                    create(&self.folder)?;
+                    self.run_and_keep(number, seed, key, &path, options)?
                 };
                 reports.push(kept.report);
             }

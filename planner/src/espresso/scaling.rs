@@ -20,7 +20,7 @@ pub fn calibrate(model: &Model, cluster: &Cluster, factor: f64) -> Option<Model>
     }
     // The factor grows with computation. Forty halvings of ln 10⁶ leave 10⁻¹¹.
     for _ in 0..40 {
-        let middle = (less + more) / 2.0;
+        let middle = f64::midpoint(less, more);
         let below = scaling_factor(&times(middle), cluster) < factor;
         *(if below { &mut less } else { &mut more }) = middle;
     }

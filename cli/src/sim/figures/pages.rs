@@ -82,7 +82,7 @@ mod tests {
         let printed = find(folder.path(), "one").unwrap().unwrap();
         assert_eq!((printed.line, printed.key.as_str(), printed.text.as_str()), (7, "k1", "| y |\n"));
         printed.replace("k2", "| z |\n").unwrap();
-        assert_eq!(read(&page).unwrap(), text.replace("one k1", "one k2").replace("y", "z"));
+        assert_eq!(read(&page).unwrap(), text.replace("one k1", "one k2").replace('y', "z"));
         assert_eq!(find(folder.path(), "three").unwrap(), None);
     }
 

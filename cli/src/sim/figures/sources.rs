@@ -4,6 +4,7 @@ use super::super::Scenario;
 use super::super::read;
 use anyhow::Context as _;
 use sha2::{Digest as _, Sha256};
+use trimwire_agent::transcript::hex;
 use trimwire_fabric::sim::scenario::Parts;
 
 /// Hashes of sources, made by `build.rs`.
@@ -47,7 +48,7 @@ pub(super) fn of_figure(scenario: &Scenario) -> anyhow::Result<String> {
 }
 
 fn digits(hash: Sha256) -> String {
-    let mut text: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut text = hex(&hash.finalize().into());
     text.truncate(DIGITS);
     text
 }

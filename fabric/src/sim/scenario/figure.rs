@@ -89,8 +89,15 @@ impl Measure {
     /// How it is written.
     pub fn unit(self) -> Unit {
         match self {
-            Self::Mean | Self::P50 | Self::P99 | Self::P999 | Self::Max | Self::Completion => Unit::Time,
-            Self::ToTarget | Self::StepP50 | Self::StepP99 => Unit::Time,
+            Self::Mean
+            | Self::P50
+            | Self::P99
+            | Self::P999
+            | Self::Max
+            | Self::Completion
+            | Self::ToTarget
+            | Self::StepP50
+            | Self::StepP99 => Unit::Time,
             Self::MaxOfIdeal | Self::P50OfIdeal => Unit::Ratio,
             Self::Timeouts => Unit::Number,
             Self::Cut | Self::Dropped | Self::Again | Self::Accuracy => Unit::Share,

@@ -94,6 +94,14 @@ impl NdpSender {
         self.left_ns[number as usize] == sent_ns + 1
     }
 
+    /// A header that a switch returned: its packet leaves again, before others.
+    fn take_back(&mut self, number: u32) {
+        if self.settle(number) && !self.acknowledged.has(number) {
+            self.again.push_front(number);
+            *self.returned.entry(number).or_default() += 1;
+        }
+    }
+
     /// An answer tells of as many pulls as the receiver makes of the packet.
     fn expect(&mut self, number: u32, cut: bool) {
         let returns = self.returned.remove(&number).unwrap_or(0);
@@ -125,12 +133,7 @@ impl Sender for NdpSender {
                 self.credit += 1;
                 self.expected = self.expected.saturating_sub(1);
             }
-            Kind::Returned => {
-                if self.settle(packet.number) && !self.acknowledged.has(packet.number) {
-                    self.again.push_front(packet.number);
-                    *self.returned.entry(packet.number).or_default() += 1;
-                }
-            }
+            Kind::Returned => self.take_back(packet.number),
             Kind::Final => (0..self.packets).for_each(|number| {
                 self.acknowledged.insert(number);
             }),
