@@ -24,6 +24,7 @@ from ._options import Options
 from ._point_to_point import Channels
 from ._reductions import REDUCE, check, reduction
 from ._tags import Tags
+from ._untraced import untraced
 from ._work import Part, Reports, TrimwireWork, held, seconds_of
 
 #: What can be trimmed and summed. All else travels bit by bit.
@@ -39,6 +40,7 @@ class _HandedOver:
         raise RuntimeError("this process group is of ranks that are gone: trimwire.torch.shrink() has made another default group, for which DistributedDataParallel and whatever else knows the old one is made anew")
 
 
+@untraced
 class Operations:
     """A rank of a group. What is mixed in by the classes that torch knows (`_backend.py`)."""
 
