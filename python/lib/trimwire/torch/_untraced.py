@@ -30,10 +30,18 @@ def _untraced(function: Any) -> Any:
     return call
 
 
+def _mark(function: FunctionType) -> Any:
+    """The function, which tracers pass over with all that it calls; None where this PyTorch has no word for it."""
+    if hasattr(_eval_frame, "set_code_exec_strategy"):
+        skip = _eval_frame._FrameAction.SKIP
+        _eval_frame.set_code_exec_strategy(function.__code__, _eval_frame._FrameExecStrategy(skip, skip))
+        return function
+    return _untraced(function) if hasattr(_eval_frame, "skip_code") else None
+
+
 def untraced(cls: T) -> T:
-    """A class whose public methods run as they are, whoever traces their caller. Without a tracer that can be told so it stays as it is."""
-    if hasattr(_eval_frame, "set_eval_frame") and hasattr(_eval_frame, "skip_code"):
-        for name, member in list(vars(cls).items()):
-            if isinstance(member, FunctionType) and not name.startswith("_"):
-                setattr(cls, name, _untraced(member))
+    """A class whose public methods run as they are, whoever traces their caller."""
+    for name, member in list(vars(cls).items()):
+        if isinstance(member, FunctionType) and not name.startswith("_") and (marked := _mark(member)) is not None:
+            setattr(cls, name, marked)
     return cls
