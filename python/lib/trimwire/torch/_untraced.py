@@ -18,7 +18,6 @@ _eval_frame: Any = getattr(torch._C._dynamo, "eval_frame", None)
 
 
 def _untraced(function: Any) -> Any:
-    @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         before = _eval_frame.set_eval_frame(None)
         try:
@@ -27,7 +26,7 @@ def _untraced(function: Any) -> Any:
             _eval_frame.set_eval_frame(before)
 
     _eval_frame.skip_code(call.__code__)
-    return call
+    return functools.wraps(function)(call)
 
 
 def _mark(function: FunctionType) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
 from typing import Protocol
@@ -32,6 +33,7 @@ class Watch:
         self._lock = threading.Lock()
         self._live: set[Watched] = set()
         self._some = threading.Event()
+        self._ending = threading.Event()
         self._thread: threading.Thread | None = None
 
     def add(self, work: Watched) -> None:
@@ -41,6 +43,8 @@ class Watch:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="trimwire-watch", daemon=True)
                 self._thread.start()
+                # A thread that the interpreter kills while it ends takes the process with it, where it stands in C++.
+                atexit.register(self.close)
         self._some.set()
 
     def remove(self, work: Watched) -> None:
@@ -48,19 +52,27 @@ class Watch:
         with self._lock:
             self._live.discard(work)
 
+    def close(self) -> None:
+        """Looks after nothing any more."""
+        self._ending.set()
+        self._some.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(2 * _MOST)
+
     def _run(self) -> None:
-        while True:
+        while not self._ending.is_set():
             self._some.wait()
             with self._lock:
                 live = list(self._live)
                 if not live:
-                    self._some.clear()
+                    if not self._ending.is_set():
+                        self._some.clear()
                     continue
             now = time.monotonic()
             for work in live:
                 if now - work.began > work.allowed:
                     work.expire()
-            time.sleep(min(max(min(work.allowed for work in live) / 20, _LEAST), _MOST))
+            self._ending.wait(min(max(min(work.allowed for work in live) / 20, _LEAST), _MOST))
 
 
 watch = Watch()
