@@ -31,7 +31,9 @@ for size in sizes:
         times.append(time.perf_counter() - start)
     out[size] = times[3:]
 if rank == 0:
-    print(json.dumps(out))
+    print(json.dumps(out), flush=True)
+dist.barrier()
+dist.destroy_process_group()
 """
 
 
