@@ -55,7 +55,7 @@ def plan_of(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def numbers_of(vectors: dict[str, Any], case: dict[str, Any]) -> dict[str, Any]:
-    return {"seed": int(vectors["job_seed"], 16), "message": vectors["message"], "rotation": case["rotation"], **vectors["envelope"]}
+    return {"seed": int(vectors["job_seed"], 16), "message": vectors["message"], **vectors["envelope"]}
 
 
 def assert_near(got: np.ndarray, expected: np.ndarray, rows: Sequence[int]) -> None:
