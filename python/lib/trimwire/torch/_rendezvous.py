@@ -18,6 +18,9 @@ from ._options import Options
 
 _AGREED = ("version", "planes", "gradients", "consistent", "adaptive", "plan")
 
+#: So long rank 0 waits until the others have read that all are there, seconds.
+_HEARING = 2.0
+
 
 def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timedelta, options: Options | None = None, apart: bool = False, plan: str | None = None, rate_law: str | None = None) -> Group:
     """A group of all ranks that share `store`.
@@ -128,6 +131,11 @@ def _exchange(store: dist.Store, rank: int, world: int, own: dict[str, Any], tim
             if found and not store.check(found):
                 continue
             store.set(f"trimwire/begin/{number}", b"1")
+            # The store goes with rank 0's process, which may be about to refuse the job: the others hear why, first.
+            heard = [f"trimwire/heard/{number}/{other}" for other in range(1, world)]
+            late = min(end, time.monotonic() + _HEARING)
+            while heard and not store.check(heard) and time.monotonic() < late:
+                time.sleep(0.005)
             return [json.loads(one) for one in said]
         _until(lambda: store.check(["trimwire/list"]), end, lambda: "rank 0")
         whole = store.get("trimwire/list")
@@ -138,6 +146,7 @@ def _exchange(store: dist.Store, rank: int, world: int, own: dict[str, Any], tim
             begin = [f"trimwire/begin/{number}"]
             _until(lambda: store.check(begin) or store.get("trimwire/list") != whole, end, lambda: "another rank")
             if store.check(begin):
+                store.set(f"trimwire/heard/{number}/{rank}", b"1")
                 ranks: list[dict[str, Any]] = listed["ranks"]
                 return ranks
         else:
