@@ -10,7 +10,7 @@ help: ## list the entry points
 		while IFS="$$(printf '\t')" read -r name text; do printf '  make %-12s %s\n' "$$name" "$$text"; done
 
 demo: ## train a model through a congested, trimming switch (half a minute once built; flags: DEMO_FLAGS="--help")
-	$(CARGO) run --profile demo --quiet -p trimwire -- demo $(DEMO_FLAGS)
+	$(CARGO) run --release --quiet -p trimwire -- demo $(DEMO_FLAGS)
 
 # What test-rust builds is what the tests over real interfaces and Mininet run: nothing is built twice.
 test: export TRIMWIRE_BIN_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))/debug
