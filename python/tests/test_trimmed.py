@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import socket
 import warnings
 from typing import Any
@@ -56,6 +57,8 @@ def flat(model: nn.Module) -> torch.Tensor:
 def train(rank: int, world: int, way: str, told: list[list[str]], listening: list[int], consistent: bool, every: int) -> Any:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
+    # Of an Ethernet's packets 200 bytes are the header and three planes; of the loopback's longer ones they would be less than a plane, which is sent again.
+    os.environ["TRIMWIRE_MTU"] = "1500"
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
     through(told[rank])
     chosen = trimwire.torch.Options(gradients="lossy", consistent=consistent, address="127.0.0.1", port=listening[rank], threads=0, paths=1, smallest=1_000)
@@ -86,6 +89,11 @@ def train(rank: int, world: int, way: str, told: list[list[str]], listening: lis
         hook.close()
     dist.destroy_process_group()
     return weights, spreads, stats
+
+
+def were_trimmed(stats: dict[str, float]) -> bool:
+    """A good part of the packets, as the network says: 30 %."""
+    return 0.2 * stats["packets_received"] < stats["packets_cut"] < 0.4 * stats["packets_received"]
 
 
 def trained(way: str, *, cut: float, lost: float = 0.0, consistent: bool = False, every: int = 0) -> list[Any]:
@@ -122,7 +130,7 @@ def plainly(rank: int, world: int) -> Any:
 def test_gradients_that_are_trimmed_are_taken_as_they_come(way: str, whole: Any) -> None:
     results = trained(way, cut=0.3)
     for weights, _, stats in results:
-        assert stats["packets_cut"] > 0 and stats["failed"] == 0
+        assert were_trimmed(stats) and stats["failed"] == 0
         # Of weights after five steps, of which a third of the gradients' packets kept some planes.
         assert nmse(weights, whole) < 1e-2
     # Each rank's own cuts: without `consistent` replicas drift.
@@ -132,11 +140,11 @@ def test_gradients_that_are_trimmed_are_taken_as_they_come(way: str, whole: Any)
 @pytest.mark.parametrize("way", ["hook", "backend"])
 def test_consistent_replicas_keep_the_same_bits_whatever_is_trimmed_and_lost(way: str, whole: Any) -> None:
     for weights, spreads, stats in trained(way, cut=0.3, lost=0.02, consistent=True):
-        assert stats["packets_cut"] > 0 and spreads == [0.0] * 5
+        assert were_trimmed(stats) and spreads == [0.0] * 5
         assert nmse(weights, whole) < 1e-2
 
 
 def test_replicas_that_drift_are_the_same_bits_again_after_a_resync() -> None:
     for _, spreads, stats in trained("hook", cut=0.3, every=4):
         # Each step takes a quarter from rank 0: replicas drift while they train, and not for long afterwards.
-        assert stats["packets_cut"] > 0 and spreads[-1] == 0.0 and max(spreads[:5]) > 0.0, (spreads, stats)
+        assert were_trimmed(stats) and min(spreads[:5]) > 0.0 and spreads[-1] == 0.0, (spreads, stats)
