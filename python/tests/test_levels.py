@@ -90,6 +90,35 @@ def test_a_wrapper_of_pytorchs_goes_around_it(plain: Any) -> None:
     assert trimwire.nmse(results[0]["weights"], plain) < 1e-4
 
 
+def resumed(rank: int, world: int) -> tuple[Any, Any, Any]:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
+    state = TrimwireState(local_size=1, options=trimwire.torch.Options(adaptive="progress"))
+    model = DistributedDataParallel(net())
+    model.register_comm_hook(state, trimwire_hook)
+    for step in range(3):
+        x, y = batch(rank, step)
+        nn.functional.cross_entropy(model(x), y).backward()
+    kept = pickle.dumps(state)
+    known = state.__getstate__()["hook"]
+    dist.barrier()
+    state.close()
+    state = pickle.loads(kept)
+    # Of a checkpoint that is kept before the first step, too.
+    waiting = state.__getstate__()["hook"]
+    state.connect()
+    found = state.__getstate__()["hook"]
+    dist.barrier()
+    state.close()
+    dist.destroy_process_group()
+    return known, waiting, found
+
+
+def test_a_checkpoint_keeps_what_the_rate_algorithm_knows_of_the_network() -> None:
+    for known, waiting, found in run(resumed, 2):
+        assert known["adaptive"] and known == waiting == found
+
+
 def uneven(rank: int, world: int) -> str:
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
     try:

@@ -44,6 +44,8 @@ class TrimwireState:
         #: Steps that have begun.
         self.step = 0
         self._failed = False
+        #: What a checkpoint kept of the hook, until there is one.
+        self._kept: dict[str, Any] = {}
         self._hook: Hook | None = None
         self._levels: _Levels | None = None
 
@@ -77,6 +79,8 @@ class TrimwireState:
             self._failed = True
             return
         self._hook = Hook(group, chosen)
+        if self._kept:
+            self._hook.load_state_dict(self._kept)
         if size > 1:
             self._levels = _Levels(self._hook, self.group, size)
 
@@ -112,11 +116,11 @@ class TrimwireState:
 
     def __getstate__(self) -> dict[str, Any]:
         """For checkpoints: connections are made anew."""
-        return {"local_size": self._local_size, "warmup_steps": self.warmup_steps, "fallback": self.fallback, "options": self.options, "step": self.step, "hook": {} if self._hook is None else self._hook.state_dict()}
+        return {"local_size": self._local_size, "warmup_steps": self.warmup_steps, "fallback": self.fallback, "options": self.options, "step": self.step, "hook": self._kept if self._hook is None else self._hook.state_dict()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(None, local_size=state["local_size"], warmup_steps=state["warmup_steps"], fallback=state["fallback"], options=state["options"])  # type: ignore[misc]
-        self.step = state["step"]
+        self.step, self._kept = state["step"], state["hook"]
 
 
 # Without annotations: DistributedDataParallel compares them with its own types, which are strings here.
