@@ -689,6 +689,11 @@ def test_options_that_there_are_not_and_values_that_cannot_be_are_refused_by_nam
     monkeypatch.setenv("TRIMWIRE_PLANES", "42")
     with pytest.raises(ValueError, match="TRIMWIRE_PLANES=42: planes: 42; valid are whole numbers from 1 to 10"):
         _options.from_environment()
+    monkeypatch.delenv("TRIMWIRE_PLANES")
+    monkeypatch.setenv("TRIMWIRE_KEY", "5ec4e7" * 5)
+    with pytest.raises(ValueError, match="TRIMWIRE_KEY: key: 15 bytes; valid are 32") as raised:
+        _options.from_environment()
+    assert "5ec4e7" not in str(raised.value), "a secret"
     with pytest.raises(TypeError, match="pg_options: str; the backend 'trimwire' takes trimwire.torch.Options"):
         _options.given("fast")
     # Keywords for editors are the options.

@@ -171,7 +171,9 @@ def from_environment(environment: dict[str, str] | os._Environ[str] = os.environ
             # One at a time: what is wrong is then this variable.
             Options(**{name: changes[name]})
         except ValueError as error:
-            raise ValueError(f"{variable}={text}: {error}") from None
+            # A secret stays one, also where it is mistyped.
+            said = variable if name == "key" else f"{variable}={text}"
+            raise ValueError(f"{said}: {error}") from None
     return Options(**changes)
 
 
