@@ -150,9 +150,15 @@ class Channel:
         if not message.claim():
             return
         head = torch.tensor([message.tag, length(message.flat)], dtype=torch.int64)
-        body = torch.zeros(padded(length(message.flat)), dtype=torch.uint8)
-        body[: length(message.flat)] = message.flat.view(torch.uint8) if message.flat.numel() else body[:0]
-        works = [group.broadcast(head, 0)] + ([group.broadcast(body, 0)] if len(body) else [])
+        works = [group.broadcast(head, 0)]
+        if message.flat.numel():
+            body = message.flat.view(torch.uint8)
+            # The network's words have four bytes: what are no whole words is copied.
+            if len(body) % 4 or body.data_ptr() % 4:
+                words = torch.zeros(padded(len(body)), dtype=torch.uint8)
+                words[: len(body)] = body
+                body = words
+            works.append(group.broadcast(body, 0))
         for work in works:
             self._wait(work)
         message.end()
