@@ -363,7 +363,6 @@ def test_a_row_whose_sigma_no_f32_holds_is_reported() -> None:
         (lambda: trimwire.cuda.Encoder([4], device=DEVICE).encode([torch.ones(4, device=DEVICE).half()]), ValueError, "float16"),
         (lambda: trimwire.cuda.Encoder([4], device=DEVICE).encode([torch.ones(8, device=DEVICE)[::2]]), ValueError, "contiguous"),
         (lambda: trimwire.cuda.Encoder([4], device=DEVICE).set_numbers(rank=1024), ValueError, "rank: 1024"),
-        (lambda: trimwire.cuda.Encoder([4], device=DEVICE).set_numbers(rotation="both"), ValueError, "rotation: 'both'"),
         (lambda: trimwire.cuda.Decoder([4], decoding="best", device=DEVICE), ValueError, "decoding: 'best'"),
         (lambda: trimwire.cuda.Decoder([4], device=DEVICE).put([b"", b""]), ValueError, r"packets\[1\]"),
     ],

@@ -16,15 +16,13 @@ from ._tensors import Bound, device_of, guard, upload
 from ._values import KINDS
 
 
-def _numbers(seed: int, job: int, rank: int, message: int, rotation: str) -> list[int]:
+def _numbers(seed: int, job: int, rank: int, message: int) -> list[int]:
     """What kernels are told of a message; seed, stream and numbers as signed words."""
     for name, value, most in (("seed", seed, 2**64), ("job", job, 64), ("rank", rank, 1024), ("message", message, 2**32)):
         if not 0 <= value < most:
             raise ValueError(f"{name}: {value}; valid are 0 to {most - 1}")
-    if rotation not in ("independent", "shared"):
-        raise ValueError(f"rotation: {rotation!r}; valid are 'independent' and 'shared'")
-    key_rank = rank if rotation == "independent" else 0
-    return [seed - 2**64 if seed >= 2**63 else seed, job << 10 | rank, message, message, key_rank]
+    # The last two key the rotation.
+    return [seed - 2**64 if seed >= 2**63 else seed, job << 10 | rank, message, message, rank]
 
 
 class _Plan:
@@ -60,9 +58,9 @@ class _Plan:
         self.numbers = torch.zeros(5, dtype=torch.int64, device=chosen)
         self._said: list[int] = []
 
-    def set_numbers(self, *, seed: int = 0, job: int = 0, rank: int = 0, message: int = 0, rotation: str = "independent") -> None:
-        """The numbers of the next message, in the order of the current stream. `rotation` "shared": the ranks' rotations are one."""
-        said = _numbers(seed, job, rank, message, rotation)
+    def set_numbers(self, *, seed: int = 0, job: int = 0, rank: int = 0, message: int = 0) -> None:
+        """The numbers of the next message, in the order of the current stream."""
+        said = _numbers(seed, job, rank, message)
         if said != self._said:
             upload(self.numbers, said)
             self._said = said
