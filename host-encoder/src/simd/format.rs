@@ -42,50 +42,34 @@ impl Format for f32 {
     }
 }
 
-impl Format for f16 {
-    const ZERO: Self = Self::ZERO;
+/// A format of 16 bits: the lanes have a load and a store of its own.
+macro_rules! half {
+    ($half:ty, $load:ident, $store:ident) => {
+        impl Format for $half {
+            const ZERO: Self = Self::ZERO;
 
-    #[inline(always)]
-    fn load<L: Lanes>(lanes: L, block: &[Self; BLOCK], at: usize) -> L::F {
-        lanes.load_f16(block, at)
-    }
+            #[inline(always)]
+            fn load<L: Lanes>(lanes: L, block: &[Self; BLOCK], at: usize) -> L::F {
+                lanes.$load(block, at)
+            }
 
-    #[inline(always)]
-    fn store<L: Lanes>(lanes: L, v: L::F, block: &mut [Self; BLOCK], at: usize) {
-        lanes.store_f16(v, block, at);
-    }
+            #[inline(always)]
+            fn store<L: Lanes>(lanes: L, v: L::F, block: &mut [Self; BLOCK], at: usize) {
+                lanes.$store(v, block, at);
+            }
 
-    #[inline(always)]
-    fn wide(self) -> f32 {
-        self.to_f32()
-    }
+            #[inline(always)]
+            fn wide(self) -> f32 {
+                self.to_f32()
+            }
 
-    #[inline(always)]
-    fn narrow(value: f32) -> Self {
-        Self::from_f32(value)
-    }
+            #[inline(always)]
+            fn narrow(value: f32) -> Self {
+                Self::from_f32(value)
+            }
+        }
+    };
 }
 
-impl Format for bf16 {
-    const ZERO: Self = Self::ZERO;
-
-    #[inline(always)]
-    fn load<L: Lanes>(lanes: L, block: &[Self; BLOCK], at: usize) -> L::F {
-        lanes.load_bf16(block, at)
-    }
-
-    #[inline(always)]
-    fn store<L: Lanes>(lanes: L, v: L::F, block: &mut [Self; BLOCK], at: usize) {
-        lanes.store_bf16(v, block, at);
-    }
-
-    #[inline(always)]
-    fn wide(self) -> f32 {
-        self.to_f32()
-    }
-
-    #[inline(always)]
-    fn narrow(value: f32) -> Self {
-        Self::from_f32(value)
-    }
-}
+half!(f16, load_f16, store_f16);
+half!(bf16, load_bf16, store_bf16);
