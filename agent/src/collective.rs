@@ -467,8 +467,9 @@ impl Communicator {
                         return Err(StartError::Length { number, what, got, expected, world });
                     }
                 }
-                length("input", &input, to.iter().sum())?;
-                length("output", &output, from.iter().sum())?;
+                let sum = |lengths: &[usize]| lengths.iter().fold(0_usize, |sum, &part| sum.saturating_add(part));
+                length("input", &input, sum(&to))?;
+                length("output", &output, sum(&from))?;
                 let own = usize::from(rank);
                 if to[own] != from[own] {
                     let (got, expected) = (from[own], to[own]);

@@ -167,7 +167,7 @@ impl Faults {
         health.failed_at.retain(|at| now.saturating_sub(*at) < MEMORY_NS);
         let doubled = health.failed_at.len().saturating_sub(1).min(MOST_FAILURES);
         health.is_well = true;
-        health.back_at = Some(now.saturating_add(self.hold_down_ns << doubled));
+        health.back_at = Some(now.saturating_add(self.hold_down_ns.saturating_mul(1 << doubled)));
     }
 
     pub(super) fn poll_timeout(&self) -> Option<u64> {
