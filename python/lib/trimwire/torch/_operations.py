@@ -6,6 +6,7 @@ Every operation copies where it has to: tensors that are not contiguous, or not 
 from __future__ import annotations
 
 import datetime
+import math
 import threading
 import time
 from collections import deque
@@ -114,14 +115,10 @@ class Operations:
     def _work(self, what: str, parts: Sequence[Part], result: list[torch.Tensor], finish: Back = None, options: Any = None) -> dist.Work:
         asked = seconds_of(options)
 
-        def allowed() -> float:
-            if asked is not None:
-                return asked
-            # The network's own patience ends first, and knows more of whom it waited for.
-            seconds = float(self.timeout.total_seconds())
-            return seconds + min(max(0.5 * seconds, 1.0), 5.0)
+        def patience() -> float:
+            return min(self.chosen.patience or math.inf, float(self.timeout.total_seconds()))
 
-        made = TrimwireWork(what, self._sequence, self._reports, parts, result, finish, allowed)
+        made = TrimwireWork(what, self._sequence, self._reports, parts, result, finish, patience, asked)
         self._sequence += 1
         if held is not None:
             held.append(made)

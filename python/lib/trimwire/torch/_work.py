@@ -21,6 +21,8 @@ from ._watch import watch
 
 #: So long a rank that gives up waits for what others say of it, seconds.
 _GRACE = 0.5
+#: What was heard counts for so long: of a hundred operations that time out together one asks.
+_FRESH = 2.0
 
 
 class Part(Protocol):
@@ -37,6 +39,7 @@ class Reports:
 
     def __init__(self, store: dist.Store, rank: int, ranks: Sequence[int], name: str) -> None:
         self._store, self._rank, self._ranks, self.name = store, rank, list(ranks), name
+        self._heard: tuple[float, dict[int, tuple[int, str]]] = (float("-inf"), {})
 
     def global_rank(self, rank: int | None) -> int | None:
         """A rank of the group, as the job numbers it."""
@@ -48,6 +51,9 @@ class Reports:
     def waiting(self, sequence: int, what: str) -> dict[int, tuple[int, str]]:
         """Says that this rank waits for an operation, and hears which others do, and for which."""
         said = {self._rank: (sequence, what)}
+        at, heard = self._heard
+        if time.monotonic() - at < _FRESH:
+            return {**heard, **said}
         try:
             self._store.set(self._key(self._rank), json.dumps([sequence, what]))
             end = time.monotonic() + _GRACE
@@ -61,6 +67,7 @@ class Reports:
                 time.sleep(0.05)
         except Exception:  # Without a store it is known of this rank alone.
             pass
+        self._heard = time.monotonic(), said
         return said
 
     def text(self, sequence: int, what: str) -> tuple[str, int | None]:
@@ -86,11 +93,13 @@ class TrimwireWork(dist._Work):
         parts: Sequence[Part],
         result: list[torch.Tensor],
         finish: Back,
-        allowed: Callable[[], float],
+        patience: Callable[[], float],
+        asked: float | None = None,
     ) -> None:
+        """`patience` is the network's, seconds; `asked` is what this operation may take, if that was said of it."""
         super().__init__()
         self.what, self.sequence = what, sequence
-        self._reports, self._parts, self._result, self._finish, self._allowed = reports, list(parts), result, finish, allowed
+        self._reports, self._parts, self._result, self._finish, self._patience, self._asked = reports, list(parts), result, finish, patience, asked
         self._promise = Promise(result)
         self._left = len(self._parts)
         self._lock = threading.Lock()
@@ -100,7 +109,11 @@ class TrimwireWork(dist._Work):
     @property
     def allowed(self) -> float:
         """Seconds it may take."""
-        return self._allowed()
+        if self._asked is not None:
+            return self._asked
+        # The network's patience ends first, and knows more of whom it waited for.
+        seconds = self._patience()
+        return seconds + min(max(0.5 * seconds, 1.0), 5.0)
 
     def begin(self) -> None:
         """Listens to its parts, which have begun."""
@@ -142,9 +155,12 @@ class TrimwireWork(dist._Work):
                 rank = part.culprit()
                 blamed = self._reports.global_rank(rank)
                 named = "" if blamed is None or blamed == rank else f" (rank {rank} of the group is rank {blamed} of the job)"
-                # The network's own patience is the group's timeout.
-                late = time.monotonic() - self.began > 0.8 * self.allowed
-                how = " timed out" if late else ""
+                late = time.monotonic() - self.began > 0.9 * min(self._patience(), self.allowed)
+                how = ""
+                if late:
+                    # Of several that wait for each other the network names whichever it waited for first: who waits for nobody is to blame.
+                    who, absent = self._reports.text(self.sequence, self.what)
+                    blamed, named, how = absent if absent is not None else blamed, f"{named}. {who}", " timed out"
                 return CollectiveError(f"{self.what} (sequence {self.sequence} of group '{self._reports.name}'){how}: {text}{named}", rank=blamed, sequence=self.sequence, timed_out=late)
         return None
 
