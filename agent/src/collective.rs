@@ -467,7 +467,8 @@ impl Communicator {
                         return Err(StartError::Length { number, what, got, expected, world });
                     }
                 }
-                let sum = |lengths: &[usize]| lengths.iter().fold(0_usize, |sum, &part| sum.saturating_add(part));
+                let sum =
+                    |lengths: &[usize]| lengths.iter().fold(0_usize, |sum, &part| sum.saturating_add(part));
                 length("input", &input, sum(&to))?;
                 length("output", &output, sum(&from))?;
                 let own = usize::from(rank);
