@@ -38,6 +38,9 @@ torch=
 if [ -n "${1:-}" ]; then
   if "$work/use/bin/pip" install -q --disable-pip-version-check "${TORCH:-torch}" >"$work/log" 2>&1; then
     torch=yes
+    # The examples' frameworks: their tests are skipped, and say so, where these cannot be had.
+    "$work/use/bin/pip" install -q --disable-pip-version-check accelerate lightning transformers pyyaml >"$work/log" 2>&1 ||
+      echo "SKIPPED: the frameworks of examples/training cannot be installed ($(tail -1 "$work/log"))"
   elif [ "$1" = gpu ] || [ -n "${TRIMWIRE_REQUIRE_PYTHON:-}" ]; then
     cat "$work/log" >&2
     exit 1
