@@ -29,10 +29,15 @@ def torchrun(ranks: int, *words: object) -> str:
     return ran.stdout
 
 
-@pytest.mark.parametrize(("script", "package"), [("accelerate_ddp.py", "accelerate"), ("lightning_ddp.py", "lightning"), ("trainer_ddp.py", "transformers")])
-def test_frameworks_train_through_the_hook(script: str, package: str) -> None:
+@pytest.mark.parametrize(
+    ("script", "package"),
+    [("accelerate_ddp.py", "accelerate"), ("lightning_ddp.py", "lightning"), ("trainer_ddp.py", "transformers"), ("deepspeed_zero.py", "deepspeed")],
+)
+def test_frameworks_train_through_trimwire(script: str, package: str) -> None:
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"SKIPPED: {package} is not installed")
+    if package == "deepspeed" and (shutil.which("ninja") is None or shutil.which("c++") is None):
+        pytest.skip("SKIPPED: DeepSpeed compiles an extension, with ninja and a C++ compiler")
     said = torchrun(2, FOLDER / script)
     found = re.search(r"loss ([\d.]+), (\d+) bytes through Trimwire", said)
     assert found is not None and float(found[1]) < 5.0 and int(found[2]) > 50_000, said
