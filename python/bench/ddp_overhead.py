@@ -1,23 +1,28 @@
 #!/usr/bin/env python3
 """Time of a DistributedDataParallel iteration by how gradients are averaged, all in one run and in turns.
 
-Ranks are processes of this machine, over its loopback interface, or over another one (--interface, as TRIMWIRE_SOCKET_IFNAME's and GLOO_SOCKET_IFNAME's names). Prints medians over the iterations of all rounds, and
-ratios to plain DDP over Gloo.
+Ranks are processes of this machine, over its loopback interface or another one (--interface). With --link each rank lives in a
+network namespace of its own, on a veth pair, and sends at no more than that rate (needs root and iproute2). Prints medians and
+99th percentiles over the iterations of all rounds, and ratios to plain DDP over Gloo.
 
-    python3 ddp_overhead.py --ranks 2 --width 2048 --layers 4
+    python3 ddp_overhead.py --ranks 2 --width 2048 --layers 6
+    sudo python3 ddp_overhead.py --ranks 4 --width 1000 --link 1gbit
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
-WAYS = ("ddp", "fp16", "powersgd", "hook", "backend")
+WAYS = ("ddp", "fp16", "bf16", "powersgd", "hook", "backend")
 
 
 def rank(arguments: argparse.Namespace) -> None:
@@ -35,14 +40,16 @@ def rank(arguments: argparse.Namespace) -> None:
     dist.init_process_group("trimwire" if way == "backend" else "gloo")
     torch.manual_seed(1)
     layers = [layer for _ in range(arguments.layers) for layer in (nn.Linear(arguments.width, arguments.width), nn.ReLU())]
-    model = DistributedDataParallel(nn.Sequential(*layers))
+    # PowerSGD's collectives of several buckets start in whatever order their predecessors end, which Gloo does not sort out.
+    buckets = {"bucket_cap_mb": 1 << 20} if way == "powersgd" else {}
+    model = DistributedDataParallel(nn.Sequential(*layers), **buckets)
     hook = None
     if way == "hook":
         hook = trimwire.torch.register(model)
-    elif way == "fp16":
-        from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+    elif way in ("fp16", "bf16"):
+        from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
-        model.register_comm_hook(None, fp16_compress_hook)
+        model.register_comm_hook(None, getattr(default_hooks, f"{way}_compress_hook"))
     elif way == "powersgd":
         from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 
@@ -65,6 +72,19 @@ def rank(arguments: argparse.Namespace) -> None:
     dist.destroy_process_group()
 
 
+@contextlib.contextmanager
+def network(arguments: argparse.Namespace) -> Iterator[tuple[str, str, list[list[str]]]]:
+    """Rank 0's address, the interface's name, and what to put before each rank's command."""
+    if arguments.link is None:
+        yield "127.0.0.1", arguments.interface, [[] for _ in range(arguments.ranks)]
+        return
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "agent/bench"))
+    from beside_gloo import Ranks
+
+    with Ranks(arguments.ranks, None if arguments.link == "veth" else arguments.link) as ranks:
+        yield ranks.address(0), "eth0", [["ip", "netns", "exec", name] for name in ranks.names]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=2)
@@ -74,41 +94,47 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=15)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--interface", default="lo")
+    parser.add_argument("--link", help="namespaces, with links of such a rate in tc's words (10gbit), or as fast as veth is (veth)")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, help="instead of all; the first is what others are compared with")
     parser.add_argument("--way", choices=WAYS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.way:
         return rank(arguments)
     cores = sorted(os.sched_getaffinity(0))
-    times: dict[str, list[float]] = {way: [] for way in WAYS}
-    for round_ in range(arguments.rounds):
-        for nth, way in enumerate(WAYS):
-            environment = {
-                **os.environ,
-                "WORLD_SIZE": str(arguments.ranks),
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(29_600 + round_ * len(WAYS) + nth),
-                "TRIMWIRE_SOCKET_IFNAME": arguments.interface,
-                "GLOO_SOCKET_IFNAME": arguments.interface,
-            }
-            children = [
-                subprocess.Popen(
-                    ["taskset", "-c", str(cores[number % len(cores)]), sys.executable, *sys.argv, "--way", way],
-                    env={**environment, "RANK": str(number)},
-                    stdout=subprocess.PIPE,
-                    text=True,
-                )
-                for number in range(arguments.ranks)
-            ]
-            said = [child.communicate(timeout=600)[0] for child in children]
-            if any(child.returncode for child in children):
-                sys.exit(f"{way}: a rank failed")
-            times[way] += json.loads(said[0])
-    plain = statistics.median(times["ddp"])
+    ways = arguments.ways or WAYS
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    with network(arguments) as (master, interface, before):
+        for round_ in range(arguments.rounds):
+            for nth, way in enumerate(ways):
+                environment = {
+                    **os.environ,
+                    "WORLD_SIZE": str(arguments.ranks),
+                    "MASTER_ADDR": master,
+                    "MASTER_PORT": str(29_600 + round_ * len(ways) + nth),
+                    "TRIMWIRE_SOCKET_IFNAME": interface,
+                    "GLOO_SOCKET_IFNAME": interface,
+                }
+                children = [
+                    subprocess.Popen(
+                        [*before[number], "taskset", "-c", str(cores[number % len(cores)]), sys.executable, *sys.argv, "--way", way],
+                        env={**environment, "RANK": str(number)},
+                        stdout=subprocess.PIPE,
+                        text=True,
+                    )
+                    for number in range(arguments.ranks)
+                ]
+                said = [child.communicate(timeout=600)[0] for child in children]
+                if any(child.returncode for child in children):
+                    sys.exit(f"{way}: a rank failed")
+                times[way] += json.loads(said[0])
+    plain = statistics.median(times[ways[0]])
     coordinates = arguments.layers * arguments.width * (arguments.width + 1)
-    print(f"{arguments.ranks} ranks on {arguments.interface}, {coordinates * 4 / 2**20:.0f} MiB of gradients")
-    for way in WAYS:
+    place = arguments.interface if arguments.link is None else arguments.link
+    print(f"{arguments.ranks} ranks on {place}, {coordinates * 4 / 2**20:.0f} MiB of gradients")
+    for way in ways:
         median = statistics.median(times[way])
-        print(f"{way:10} {median * 1e3:8.1f} ms  {median / plain:5.2f} x plain DDP")
+        worst = statistics.quantiles(times[way], n=100, method="inclusive")[-1]
+        print(f"{way:10} {median * 1e3:8.1f} ms  p99 {worst * 1e3:8.1f} ms  {median / plain:5.2f} x {ways[0]}")
 
 
 if __name__ == "__main__":
