@@ -3,8 +3,8 @@
     python python/bench/gpu_codec.py                      # 64 MiB of f32
     python python/bench/gpu_codec.py --mib 256 --planes 9 --json
 
-All ways take turns in one run, timed by CUDA events; medians. Beside them: torch's cast f32 -> bf16, the transform of
-fast-hadamard-transform, where that is installed, and sparse messages. Packets are held against the host's codec first. Without a GPU nothing is measured.
+All ways take turns in one run, timed by CUDA events; medians. Beside them: torch's cast f32 -> bf16, and the transform of
+fast-hadamard-transform, where that is installed. Packets are held against the host's codec first. Without a GPU nothing is measured.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ def ways(coordinates: int, planes: int) -> dict[str, Callable[[], object]]:
         "decode, a quarter cut": cut.run,
         "decode into a sum": lambda: decoder.run(accumulate=True),
         "cast to bf16": lambda: half.copy_(gradient),
-        **sparse_ways(gradient),
     }
     try:
         from fast_hadamard_transform import hadamard_transform
@@ -61,26 +60,6 @@ def ways(coordinates: int, planes: int) -> dict[str, Callable[[], object]]:
         rows = gradient[: coordinates // 2**15 * 2**15].view(-1, 2**15)
         found["fast-hadamard-transform"] = lambda: hadamard_transform(rows)
     return found
-
-
-def sparse_ways(gradient: torch.Tensor) -> dict[str, Callable[[], object]]:
-    """The same of its largest hundredth, with its place."""
-    import trimwire.cuda
-    import trimwire.sparse
-
-    k = max(gradient.numel() // 100, 1)
-    encoder = trimwire.cuda.SparseEncoder([gradient.numel()], k)
-    encoder.encode([gradient])
-    packets = encoder.to_bytes()
-    if packets != list(trimwire.sparse.encode(gradient.cpu(), k)):
-        sys.exit("sparse packets differ from the host's: nothing else is worth a measurement")
-    decoder = trimwire.cuda.SparseDecoder([gradient.numel()], len(packets))
-    decoder.put(packets)
-    out = torch.zeros_like(gradient)
-    decoder.decode([out])
-    if not torch.equal(out.cpu(), torch.from_numpy(trimwire.sparse.decode(trimwire.sparse.encode(gradient.cpu(), k)))):
-        sys.exit("sparse entries differ from the host's")
-    return {"encode the largest 1 %": encoder.run, "decode the largest 1 %": decoder.run}
 
 
 def timed(way: Callable[[], object], repeats: int) -> float:

@@ -12,7 +12,6 @@ are first launched. Without a GPU Triton's interpreter runs them (TRITON_INTERPR
     _signs, _rotate, _statistics, _quantise, _header    the page's sections, as functions of kernels
     _encode, _decode                                    the two kernels, a program a row
     _rows, _launch, _codec                              layout, launches, what callers see
-    _sparse_select, _sparse_encode, _sparse_decode      kernels of sparse messages, which have no rows; _sparse: what callers see of them
     _tensors                                            where tensors have to be, and their addresses
     _staging                                            side streams and pinned buffers
     _desk, _collectives                                 operations of a group: what they need, and the threads that launch them
@@ -20,7 +19,6 @@ are first launched. Without a GPU Triton's interpreter runs them (TRITON_INTERPR
 
 from ._codec import Decoder, Encoder
 from ._collectives import Collectives
-from ._sparse import SparseDecoder, SparseEncoder
 from ._staging import Inbox, Outbox, Sent
 
-__all__ = ["Collectives", "Decoder", "Encoder", "Inbox", "Outbox", "Sent", "SparseDecoder", "SparseEncoder"]
+__all__ = ["Collectives", "Decoder", "Encoder", "Inbox", "Outbox", "Sent"]

@@ -24,19 +24,6 @@ _TYPES = {
     "rows": "i32",
 }
 _TABLES = ("peaks", "slopes", "offsets", "inverses", "stretches", "centroids", "scratch")
-#: Arguments of the kernels of sparse messages; all others are numbers, or known when they are compiled.
-_SPARSE_TYPES = {
-    **dict.fromkeys(("bases", "numbers", "fields", "summary", "places", "edges", "keys", "ends", "classes", "counts", "before", "left", "used", "marked"), "*i64"),
-    **dict.fromkeys(("wide", "threshold", "values", "lengths", "checks", "twice", "finite", "scratch"), "*i32"),
-    "packets": "*u8",
-}
-
-
-def compiled_sparse(kernel: Any, constants: dict[str, Any], capability: int, *, warps: int = 8) -> Any:
-    """One of the kernels of sparse messages, for a compute capability; not under the interpreter."""
-    types = {name: "constexpr" if name in constants else _SPARSE_TYPES.get(name, "i32") for name in kernel.arg_names}
-    source = ASTSource(fn=kernel, signature=types, constexprs=constants)
-    return compile(source, target=GPUTarget("cuda", capability, 32), options={"num_warps": warps, "enable_fp_fusion": False})
 
 
 def compiled(kernel: Any, padded: int, coordinates_per_packet: int, capability: int, *, kind: int = 0) -> Any:
