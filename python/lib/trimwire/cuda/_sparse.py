@@ -112,7 +112,7 @@ def _most_packets(entries: int, coordinates: int, runs: int, fraction_bits: int,
 
 
 class SparseEncoder(_SparsePlan):
-    """Encodes the `k` coordinates of largest magnitude of tensors of given lengths and one type, bit for bit as the host does (docs/wire-format.md, §13).
+    """Encodes the `k` coordinates of largest magnitude of tensors of given lengths and one type, bit for bit as the host does (docs/reference/wire-format.md, §13).
 
     What runs is the same whatever the values are, and nothing waits. `packets` (uint8) has a packet every `stride` bytes, of which `sizes` (int32) count; `summary[0]` (int64) is how many there are, 0 for one without entries.
     There is room for as many as there could be, unless `packets` says for how many.
@@ -259,7 +259,7 @@ class SparseEncoder(_SparsePlan):
 class SparseDecoder(_SparsePlan):
     """Decodes what arrived of sparse messages of tensors of given lengths and one type: any prefix of any packet.
 
-    `arrived` (uint8) holds, every `stride` bytes, the first `sizes[i]` (int32; 0: lost) bytes of packet i of the message, whoever is longest of copies; there is room for `packets` of them. What docs/wire-format.md, §13,
+    `arrived` (uint8) holds, every `stride` bytes, the first `sizes[i]` (int32; 0: lost) bytes of packet i of the message, whoever is longest of copies; there is room for `packets` of them. What docs/reference/wire-format.md, §13,
     refuses counts as lost: of packets that do not go together, those of lower indices are believed.
     """
 

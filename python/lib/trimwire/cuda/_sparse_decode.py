@@ -1,4 +1,4 @@
-"""From what arrived of sparse packets to entries, and from entries to tensors (docs/wire-format.md, §13, "Receiving", "Decoding").
+"""From what arrived of sparse packets to entries, and from entries to tensors (docs/reference/wire-format.md, §13, "Receiving", "Decoding").
 
 Where an entry begins follows from those in front of it. All bits of a packet are looked at as if an entry began there, which says where the next one would; these steps are doubled, and the n-th entry is as many steps from the first bit as the
 ones of n say: thirteen rounds instead of a thousand steps.

@@ -1,4 +1,4 @@
-"""Entries to packets (docs/wire-format.md, §13, "Encoding"): one program takes a packet after the other, since what fits into one decides where the next begins."""
+"""Entries to packets (docs/reference/wire-format.md, §13, "Encoding"): one program takes a packet after the other, since what fits into one decides where the next begins."""
 
 import triton
 import triton.language as tl

@@ -1,4 +1,4 @@
-"""The k largest magnitudes, the same on every machine (docs/wire-format.md, §13): a threshold, then what is not below it, in order.
+"""The k largest magnitudes, the same on every machine (docs/reference/wire-format.md, §13): a threshold, then what is not below it, in order.
 
 Whoever launches these finds the k-th largest magnitude, and adds up what `count` says of chunks in front of `take`.
 """
