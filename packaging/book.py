@@ -70,7 +70,7 @@ def problems() -> list[str]:
                 continue
             if not to.exists():
                 found.append(f"{name_of(page)}: {target} is not there")
-            elif to.suffix == ".md" and to not in {*book, SUMMARY} or page.parent != ROOT and to.is_dir():
+            elif to.suffix == ".md" and to not in book or page.parent != ROOT and to.is_dir():
                 found.append(f"{name_of(page)}: {target} is not in the book; name it without a link")
             elif anchor and to.suffix == ".md" and anchor not in anchors(to):
                 found.append(f"{name_of(page)}: {name_of(to)} has no heading #{anchor}")
@@ -97,7 +97,7 @@ def stage(folder: Path) -> None:
     """Copies the book's sources, each to where it is in the repository, so that links between them hold."""
     shutil.rmtree(folder, ignore_errors=True)
     figures = [path for path in (SUMMARY.parent / "figures").iterdir() if path.suffix in (".svg", ".csv")]
-    for path in (*listed(), *generated(), *figures):
+    for path in (*listed(), *generated(), *figures, ROOT / "LICENSE"):
         (folder / path.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, folder / path.relative_to(ROOT))
     summary = SUMMARY.read_text(encoding="utf-8")
