@@ -2,7 +2,7 @@
 """Agents congest a port in Mininet; what was cut, forwarded, dropped and decoded is asserted. Needs root.
 
     sudo mininet/test.py [--switch trimwire|bmv2] [--topology dumbbell|leafspine|both] [--bw MBIT]
-    sudo mininet/test.py --page                        # what docs/mininet.md says to type (needs iperf3)
+    sudo mininet/test.py --page                        # what docs/how-to/mininet.md says to type (needs iperf3)
     sudo mininet/test.py --matrix [--loads 2 3 8]      # n hosts into one link, beside TCP (needs iperf3); minutes
 
 Runs in network and process namespaces of its own: no interface or port of the machine is in the way, and nothing of it outlives
@@ -33,7 +33,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--switch", choices=("trimwire", "bmv2"), help="default: the environment's SWITCH, else trimwire")
     parser.add_argument("--topology", choices=("dumbbell", "leafspine", "both"), default="both")
     parser.add_argument("--bw", type=float, help="rate of links in Mbit/s (default: 20; with bmv2 12, in the leaf-spine 8)")
-    parser.add_argument("--page", action="store_true", help="what docs/mininet.md says to type, instead of the short test")
+    parser.add_argument("--page", action="store_true", help="what docs/how-to/mininet.md says to type, instead of the short test")
     parser.add_argument("--matrix", action="store_true", help="n:1 beside TCP, in each topology, instead of the short test")
     parser.add_argument("--loads", type=int, nargs="+", choices=(2, 3, 8), help="n of n:1 in the matrix (default: all)")
     options = parser.parse_args()

@@ -4,7 +4,7 @@
     sudo SWITCH=bmv2 mn --custom mininet/trimwire_mininet.py --topo leafspine,leaves=2,spines=2,hosts=2,bw=10
     sudo mn --custom mininet/trimwire_mininet.py --topo dumbbell --switch bmv2 --controller none --test incast
 
-docs/mininet.md goes through it step by step. `mn` takes from here what it finds under the names that it knows.
+docs/how-to/mininet.md goes through it step by step. `mn` takes from here what it finds under the names that it knows.
 """
 import os
 import signal

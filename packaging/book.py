@@ -1,14 +1,28 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the book of docs/ has every page, and whether what its pages point to is in it."""
+"""Whether the book has every page, and whether the pages' links lead somewhere; `--stage DIR` puts the book's sources together.
 
+    docs/SUMMARY.md ─► pages of docs/, README.md, p4/README.md, … ─► DIR/, at the paths that they have in the repository ─► mdbook build DIR
+"""
+
+from __future__ import annotations
+
+import os
 import re
+import shutil
 import sys
 from pathlib import Path
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+ROOT = Path(__file__).resolve().parent.parent
+SUMMARY = ROOT / "docs" / "SUMMARY.md"
+# `make reference` writes these pages. They are in the book without being listed.
+GENERATED = ROOT / "docs" / "reference" / "generated"
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
+# Pages as the sources name them, in comments, messages and tests.
+NAMED = re.compile(r"(?<![\w/.])docs/[\w/-]+\.md")
+SOURCES = (".rs", ".py", ".sh", ".toml", ".yaml", ".yml", ".json", ".p4")
+NOT_SOURCES = {".git", "target", "node_modules", ".venv", "venv"}
 
 
 def prose(page: Path) -> str:
@@ -26,28 +40,83 @@ def anchors(page: Path) -> set[str]:
     return found
 
 
-def problems(docs: Path) -> list[str]:
-    pages = {page.relative_to(docs) for page in docs.rglob("*.md")} - {Path("SUMMARY.md")}
-    listed = {Path(target) for target in LINK.findall((docs / "SUMMARY.md").read_text(encoding="utf-8"))}
-    found = [f"SUMMARY.md does not list {page}" for page in sorted(pages - listed)]
-    found += [f"SUMMARY.md lists {page}, which is not there" for page in sorted(listed - pages)]
-    for page in sorted(pages & listed):
-        for target in LINK.findall(prose(docs / page)):
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def generated() -> list[Path]:
+    return sorted(GENERATED.glob("*.md"))
+
+
+def listed() -> list[Path]:
+    """Pages that SUMMARY.md lists, in order."""
+    targets = LINK.findall(SUMMARY.read_text(encoding="utf-8"))
+    return [Path(os.path.normpath(SUMMARY.parent / target)) for target in targets]
+
+
+def problems() -> list[str]:
+    pages = listed()
+    there = {page for page in SUMMARY.parent.rglob("*.md") if page != SUMMARY and GENERATED not in page.parents}
+    found = [f"docs/SUMMARY.md does not list {name_of(page)}" for page in sorted(there - set(pages))]
+    found += [f"docs/SUMMARY.md lists {name_of(page)}, which is not there" for page in pages if not page.is_file()]
+    book = {*pages, *generated()}
+    for page in sorted(page for page in book if page.is_file()):
+        for target in LINK.findall(prose(page)):
             path, _, anchor = target.partition("#")
             if re.match(r"[a-z]+:", target):
                 continue
-            there = (docs / page).parent / path if path else docs / page
-            if not there.resolve().is_relative_to(docs.resolve()):
-                found.append(f"{page}: {target} is not in the book; name it without a link")
-            elif not there.is_file():
-                found.append(f"{page}: {target} is not there")
-            elif anchor and there.suffix == ".md" and anchor not in anchors(there):
-                found.append(f"{page}: {path or page} has no heading #{anchor}")
+            to = Path(os.path.normpath(page.parent / path)) if path else page
+            if GENERATED in to.parents and not generated():
+                continue
+            if not to.exists():
+                found.append(f"{name_of(page)}: {target} is not there")
+            elif to.suffix == ".md" and to not in book or page.parent != ROOT and to.is_dir():
+                found.append(f"{name_of(page)}: {target} is not in the book; name it without a link")
+            elif anchor and to.suffix == ".md" and anchor not in anchors(to):
+                found.append(f"{name_of(page)}: {name_of(to)} has no heading #{anchor}")
     return found
 
 
-if __name__ == "__main__":
-    complaints = problems(DOCS)
+def misnamed() -> list[str]:
+    """Sources that name a page which is not there."""
+    found = []
+    for folder, folders, files in os.walk(ROOT):
+        folders[:] = sorted(set(folders) - NOT_SOURCES)
+        for file in sorted(files):
+            if not file.endswith(SOURCES) and file != "Makefile":
+                continue
+            path = Path(folder, file)
+            for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").split("\n"), 1):
+                for page in NAMED.findall(line):
+                    if not (ROOT / page).is_file() and not page.startswith("docs/reference/generated/"):
+                        found.append(f"{name_of(path)}:{number}: {page} is not there")
+    return found
+
+
+def stage(folder: Path) -> None:
+    """Copies the book's sources, each to where it is in the repository, so that links between them hold."""
+    shutil.rmtree(folder, ignore_errors=True)
+    figures = [path for path in (SUMMARY.parent / "figures").iterdir() if path.suffix in (".svg", ".csv")]
+    for path in (*listed(), *generated(), *figures, ROOT / "LICENSE"):
+        (folder / path.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, folder / path.relative_to(ROOT))
+    summary = SUMMARY.read_text(encoding="utf-8")
+    if generated():
+        lines = [f"- [{page.read_text(encoding='utf-8').split(chr(10))[0].lstrip('# ')}]({page.relative_to(SUMMARY.parent)})" for page in generated()]
+        summary += "\n# Reference, generated\n\n" + "\n".join(lines) + "\n"
+    summary = LINK.sub(lambda link: f"]({os.path.normpath(os.path.join('docs', link[1]))})", summary)
+    (folder / "SUMMARY.md").write_text(summary, encoding="utf-8")
+    shutil.copyfile(SUMMARY.parent / "book.toml", folder / "book.toml")
+
+
+def main() -> int:
+    complaints = problems() + misnamed()
     for complaint in complaints:
-        print(f"docs/{complaint}", file=sys.stderr)
-    sys.exit(bool(complaints))
+        print(complaint, file=sys.stderr)
+    if not complaints and sys.argv[1:2] == ["--stage"]:
+        stage(Path(sys.argv[2]))
+    return int(bool(complaints))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

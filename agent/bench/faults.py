@@ -38,7 +38,7 @@ METRICS = "127.0.0.1:9551"
 HOPS = {"direct": 2, "ring": 2 * (WORLD - 1), "servers": 2}
 """Most links that a part and its sum cross on the way to a rank, each of which may cut."""
 ONE_PLANE = 0.571
-"""Share of a packet's energy that is lost with all planes but its signs: π/2 - 1 (docs/wire-format.md, §9)."""
+"""Share of a packet's energy that is lost with all planes but its signs: π/2 - 1 (docs/reference/wire-format.md, §9)."""
 
 
 KEY = tempfile.NamedTemporaryFile(prefix="trimwire-key-")  # noqa: SIM115: as long as this process

@@ -20,7 +20,7 @@ import json, os, random, socket, struct, sys, time
 version, seconds, port, ranks, ports = json.loads(sys.argv[1])
 
 def check(data):
-    # CRC-16/M17 (docs/wire-format.md, 1)
+    # CRC-16/M17 (docs/reference/wire-format.md, 1)
     crc = 0xffff
     for byte in data:
         crc ^= byte << 8

@@ -32,7 +32,7 @@ BEGIN = 2.0
 """s that processes and greetings take on a busy machine."""
 GIVE_UP = 10.0
 ONE_PLANE = 0.571
-"""Share of a packet's energy that is lost with all planes but its signs (docs/wire-format.md, 9)."""
+"""Share of a packet's energy that is lost with all planes but its signs (docs/reference/wire-format.md, 9)."""
 TROUBLES = ("none", "late", "stopped", "busy", "restarted")
 
 

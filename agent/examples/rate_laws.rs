@@ -1,4 +1,4 @@
-//! Draws what the rate laws do on one congested port, for docs/rate-control.md:
+//! Draws what the rate laws do on one congested port, for docs/explanation/rates.md:
 //! `cargo run --release -p trimwire-agent --example rate_laws` writes docs/figures/.
 //!
 //! Eight flows of 10 Gbit/s start together at a port of 10 Gbit/s, four of them leave at 20 ms, and another one joins at 30 ms.

@@ -16,7 +16,7 @@
 //! The order of the additions is that of the ranks, whatever the order of arrival and however many threads work, so that the same packets give the same bits. Operations may overlap: a fast rank
 //! can be ahead of a slow one.
 //!
-//! Rows are important (docs/wire-format.md §7) where the same message's were worth at least their median one operation of the same [`Options::tag`] ago; in the first one, and
+//! Rows are important (docs/reference/wire-format.md §7) where the same message's were worth at least their median one operation of the same [`Options::tag`] ago; in the first one, and
 //! after one of another length, all are.
 
 mod agenda;

@@ -75,7 +75,7 @@ impl Pacer {
     /// How many frames of `bytes` may leave back to back at a rate: what it sends in the time of a burst, at least 1 and at most 64. With
     /// the line rate this is the burst's time on the wire. With a peer's own rate slow peers send single packets, and that
     /// is what to ask for: a burst meets the queue that it builds itself, so with bursts of one size the slow flows' packets are cut and
-    /// marked more often than the fast ones', and stay slow (docs/rate-control.md). Up to eight times as many, in up to 80 µs, on a path that has been calm for 4,096 packets ([`heard`](Pacer::heard)).
+    /// marked more often than the fast ones', and stay slow (docs/explanation/rates.md). Up to eight times as many, in up to 80 µs, on a path that has been calm for 4,096 packets ([`heard`](Pacer::heard)).
     pub fn burst_limit(&self, rate_bps: u64, bytes: u64) -> usize {
         let frame = u128::from(bytes.max(1)) * u128::from(BIT_NS_PER_BYTE);
         let longer = self.burst_time_ns.saturating_mul(CALM_BURSTS).min(CALM_BURST_NS);

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Every law takes one step per round trip, or per [`ROUND_PACKETS`] packets where a round trip has fewer, so that the number of
-//! reports does not change what it does. docs/rate-control.md says which law is for what, and shows them in virtual time.
+//! reports does not change what it does. docs/explanation/rates.md says which law is for what, and shows them in virtual time.
 #![forbid(unsafe_code)]
 
 mod dctcp;
@@ -72,7 +72,7 @@ pub struct PathModel {
     pub planned_bps: Option<u64>,
 }
 
-/// The fabric file's default `shallow_at` of packets that are less important (docs/fabric-yaml.md).
+/// The fabric file's default `shallow_at` of packets that are less important (docs/reference/fabric-file.md).
 const DEFAULT_TRIM_DELAY_NS: u64 = 20_000;
 
 impl PathModel {

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! What decides what a row decodes to is how many bytes of each packet's planes it holds, without a gap from the first one on: not only whole planes, since the coordinates that a cut plane reaches are decoded with it. That is
-//! recorded, a fraction of a bit a packet where packets are mostly alike; the format is in docs/transcript.md. Recorder and Replay own no clock and no thread.
+//! recorded, a fraction of a bit a packet where packets are mostly alike; the format is in docs/reference/transcript.md. Recorder and Replay own no clock and no thread.
 #![forbid(unsafe_code)]
 
 mod bytes;

@@ -1,4 +1,4 @@
-"""Reads a transcript as docs/transcript.md says, apart from the Rust code, and prints what it holds as JSON."""
+"""Reads a transcript as docs/reference/transcript.md says, apart from the Rust code, and prints what it holds as JSON."""
 
 import json
 import sys

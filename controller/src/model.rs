@@ -43,7 +43,7 @@ pub struct Fabric {
     pub queues: QueuePlan,
     /// What is done to packets in a congested queue.
     pub overload: Overload,
-    /// Jobs seal their packets (docs/wire-format.md §12): sizes in planes leave room for tags.
+    /// Jobs seal their packets (docs/reference/wire-format.md §12): sizes in planes leave room for tags.
     pub sealed: bool,
     /// ECN-capable trimmable packets are marked CE from `mark_at`, too.
     pub mark_trimmable: bool,

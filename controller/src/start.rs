@@ -31,7 +31,7 @@ fn command(name: &str, switch: &Switch, ports: &BTreeMap<u16, u64>, tls: bool) -
         Target::Bmv2 => format!("simple_switch_grpc --no-p4 --device-id {device_id}"),
         Target::StratumTofino | Target::StratumTofino2 => {
             return format!(
-                "# {name}: {}, started with its own chassis configuration (docs/tofino.md)",
+                "# {name}: {}, started with its own chassis configuration (docs/how-to/tofino.md)",
                 target.word()
             );
         }
@@ -41,7 +41,7 @@ fn command(name: &str, switch: &Switch, ports: &BTreeMap<u16, u64>, tls: bool) -
         let _ = write!(text, " -i {port}@{name}-eth{port}");
     }
     if *target == Target::Trimwire {
-        // BMv2's lines are the interfaces' (docs/mininet.md).
+        // BMv2's lines are the interfaces' (docs/how-to/mininet.md).
         for rate in rates(ports) {
             let _ = write!(text, " {rate}");
         }
@@ -51,7 +51,7 @@ fn command(name: &str, switch: &Switch, ports: &BTreeMap<u16, u64>, tls: bool) -
         text.push_str(" --priority-queues 8");
     }
     if tls {
-        text.push_str(" # and its certificates: docs/p4runtime.md");
+        text.push_str(" # and its certificates: docs/reference/p4runtime.md");
     }
     text
 }

@@ -8,7 +8,7 @@
 //!
 //! The arithmetic is the planner's: classes, the loss that given thresholds lead to, the thresholds of least loss. Here is what surrounds it: reading
 //! the layers file with its lines, what a fabric adds, and the answer as tables, as a piece of a fabric file and as a drawing.
-//! `docs/thresholds.md` has the formulas and where they come from.
+//! `docs/explanation/thresholds.md` has the formulas and where they come from.
 //!
 //! Nothing here talks to a switch or changes a fabric: the result is a piece of YAML.
 

@@ -237,7 +237,7 @@ pub(crate) fn head(ipv6: bool) -> u64 {
 pub struct DataPacket {
     /// As many as fit the MTU with all planes, over IPv4 and IPv6 (448 at 1500 bytes). Zero when not even 32 fit.
     pub coordinates: u64,
-    /// Tags lie between the planes (docs/wire-format.md §12).
+    /// Tags lie between the planes (docs/reference/wire-format.md §12).
     pub sealed: bool,
     /// They may travel over IPv6: a cut leaves its planes of those, too, and a few bytes more of the others.
     pub ip6: bool,

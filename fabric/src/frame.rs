@@ -70,7 +70,7 @@ pub fn write(
 /// Reads a frame as a UDP datagram; `None` for anything else.
 ///
 /// The payload is what arrived, cut at the IP length where that is shorter (Ethernet padding): switches
-/// disagree on whether a trim mends the length fields (docs/codec-cli.md, `inspect`), so they can only make it shorter.
+/// disagree on whether a trim mends the length fields (docs/reference/codec.md, `inspect`), so they can only make it shorter.
 pub fn read(frame: &[u8]) -> Option<Datagram<'_>> {
     let sliced = LaxSlicedPacket::from_ethernet(frame).ok()?;
     let Some(LaxNetSlice::Ipv4(ip)) = &sliced.net else { return None };

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! [`crate::cluster`] runs the P4 program and the agent themselves, with real bytes, around one switch. Here packets are heads and lengths, and switches and transports are
-//! written anew, each held against its paper, the P4 engine or a closed form; docs/scale.md says what is real and what is modelled. The same seed gives the same results with any
+//! written anew, each held against its paper, the P4 engine or a closed form; docs/reference/scenario.md says what is real and what is modelled. The same seed gives the same results with any
 //! number of threads. What it deliberately does not do: no codec runs here, and no clock is read.
 
 mod calendar;

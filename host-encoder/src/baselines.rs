@@ -1,5 +1,5 @@
 //! The codecs that rht is compared with, in plain code: the HotNets'24 paper's (rht-paper, sign-magnitude, sq, sd) and the f32s as they are (raw).
-//! docs/wire-format.md §4 and §8 have their code words and what they decode to.
+//! docs/reference/wire-format.md §4 and §8 have their code words and what they decode to.
 
 mod decode;
 mod dither;

@@ -1,4 +1,4 @@
-//! Planes of one row to coordinates: any prefix, any order, duplicates and repairs (docs/wire-format.md §6, §8).
+//! Planes of one row to coordinates: any prefix, any order, duplicates and repairs (docs/reference/wire-format.md §6, §8).
 
 pub(crate) mod decoding;
 mod dequantise;

@@ -1,4 +1,4 @@
-//! One row to packets (docs/wire-format.md §3–§5).
+//! One row to packets (docs/reference/wire-format.md §3–§5).
 
 mod concentration;
 pub(crate) mod importance;

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Each line uses the lines below it. Everything is a pure function of bytes and seeds, the same on every machine and instruction set. The crate knows nothing
-//! of sockets, switches or collectives. The wire format is specified in `docs/wire-format.md`.
+//! of sockets, switches or collectives. The wire format is specified in `docs/reference/wire-format.md`.
 //!
 //! ## Encode, cut, decode
 //!

@@ -1,4 +1,4 @@
-//! The embedded quantiser (docs/wire-format.md §5) and the statistics that it goes by (§4).
+//! The embedded quantiser (docs/reference/wire-format.md §5) and the statistics that it goes by (§4).
 
 pub(crate) mod moments;
 mod peak;

@@ -1,4 +1,4 @@
-//! The randomised Hadamard transform (docs/wire-format.md §3): keys, Philox's signs, the transform, working scales.
+//! The randomised Hadamard transform (docs/reference/wire-format.md §3): keys, Philox's signs, the transform, working scales.
 
 pub(crate) mod entry;
 pub(crate) mod hadamard;

@@ -1,4 +1,4 @@
-//! Sparse messages (docs/wire-format.md §13): the coordinates of largest magnitude, each with its place. A packet that switches cut is a smaller k.
+//! Sparse messages (docs/reference/wire-format.md §13): the coordinates of largest magnitude, each with its place. A packet that switches cut is a smaller k.
 //!
 //! ```text
 //! gradient ─► k largest ─► levels ─► packets, each a range of coordinates, by magnitude   SparseEncoder

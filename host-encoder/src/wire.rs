@@ -1,4 +1,4 @@
-//! What goes over the wire (docs/wire-format.md §1, §2): sizes, codecs and their planes, prefix and header, layout,
+//! What goes over the wire (docs/reference/wire-format.md §1, §2): sizes, codecs and their planes, prefix and header, layout,
 //! and the tags of sealed packets (§12).
 
 mod check;

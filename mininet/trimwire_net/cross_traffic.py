@@ -16,7 +16,7 @@ PORT = 5201
 # Of a socket, which the kernel doubles. iperf3 ends when all is written, and counts what has been read.
 BUFFER = 64 << 10
 BEST_EFFORT = 0
-# DSCP 19, droppable: not cut, in the queue of the gradients of layer class 0 (docs/fabric-yaml.md).
+# DSCP 19, droppable: not cut, in the queue of the gradients of layer class 0 (docs/reference/fabric-file.md).
 GRADIENTS_QUEUE = 19 << 2
 
 

@@ -1,4 +1,4 @@
-"""The fabric file (docs/fabric-yaml.md) of a running Mininet."""
+"""The fabric file (docs/reference/fabric-file.md) of a running Mininet."""
 from __future__ import annotations
 
 from collections.abc import Iterator

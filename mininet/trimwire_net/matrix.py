@@ -19,10 +19,10 @@ LOADS = (2, 3, 8)
 # Mbit/s by n of n:1. BMv2 passes about 9,000 packets a second of processor time, each of which crosses two or three switches.
 RATES = {"trimwire": {2: 20.0, 3: 20.0, 8: 10.0}, "bmv2": {2: 8.0, 3: 6.0, 8: 2.0}}
 # Who sends at line rate, whatever comes of it, fills a port with cut packets of 8 planes at 2.8:1, of one plane at 12:1, and half of a
-# port, which is what `trim_cap` leaves them otherwise, at half as much (docs/fabric-yaml.md).
+# port, which is what `trim_cap` leaves them otherwise, at half as much (docs/reference/fabric-file.md).
 HEADS = POLICY.replace("8 planes", "1 plane").replace("{ ", "{ trim_cap: never, ", 1)
 TCP_BYTES = 1 << 20
-# A cut packet keeps its signs at least: the most that is lost of its energy (docs/wire-format.md, section 9).
+# A cut packet keeps its signs at least: the most that is lost of its energy (docs/reference/wire-format.md, section 9).
 ONE_PLANE = math.pi / 2 - 1
 
 

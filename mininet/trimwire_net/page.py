@@ -1,4 +1,4 @@
-"""What docs/mininet.md says to type, to the letter: an all-reduce beside TCP in at most ten commands."""
+"""What docs/how-to/mininet.md says to type, to the letter: an all-reduce beside TCP in at most ten commands."""
 from __future__ import annotations
 
 import re
@@ -11,8 +11,8 @@ from trimwire_net.programs import REPOSITORY
 from trimwire_net.scenarios import Book, Promises
 from trimwire_net.waiting import own_session
 
-PAGE = "docs/mininet.md"
-HEADING = "## 3. An all-reduce beside TCP, in ten commands"
+PAGE = "docs/how-to/mininet.md"
+HEADING = "## An all-reduce beside TCP, in ten commands"
 PROMPT = "mininet> "
 INSTALLS = ("sudo apt-get ", "cargo ")
 

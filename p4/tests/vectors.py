@@ -362,7 +362,7 @@ def claims(version, vlan, ecn):
 
 
 def sonic():
-    """What SONiC's test plan for packet trimming says in packets, by the number of its test case (docs/sonic.md has all of them)."""
+    """What SONiC's test plan for packet trimming says in packets, by the number of its test case (docs/how-to/sonic.md has all of them)."""
     for version in (4, 6):
         def check(number, name, policies, sent, expect, counted, port=PORT, version=version):
             case(f"IPv{version}: SONiC {number}, {name}", policies, sent, expect, counted, port)

@@ -10,7 +10,7 @@
 //! proportion to their sizes; what a queue refuses is lost, or cut and sent through the trim queue. The loss of a class is
 //! weighted by what the model suffers from it (its layers' sensitivities), and the thresholds are those of least weighted
 //! loss that fit the buffer. [`appendix_b`] is the paper's own formulation; [`port`] is the one that the answer comes from.
-//! `docs/thresholds.md` has the formulas and where they come from. Files, fabrics and reports are the controller's.
+//! `docs/explanation/thresholds.md` has the formulas and where they come from. Files, fabrics and reports are the controller's.
 
 pub mod appendix_b;
 mod classes;

@@ -192,7 +192,7 @@ def main() -> None:
     parser.add_argument("--timeout", type=float, default=300.0, help="s, of one run")
     parser.add_argument("--output", type=Path, default=ROOT / "docs/figures")
     parser.add_argument("--draw", action="store_true", help="only the table and the plot of the runs that are there")
-    parser.add_argument("--law", default="progress", help="of the adaptive way (docs/planner.md)")
+    parser.add_argument("--law", default="progress", help="of the adaptive way (docs/explanation/planner.md)")
     parser.add_argument("--way", help=argparse.SUPPRESS)
     parser.add_argument("--trim-delay", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=1, help=argparse.SUPPRESS)

@@ -314,7 +314,7 @@ pub(crate) fn packet_share(planes: u8) -> f64 {
     Codec::default().packet_len(planes, coordinates, false) as f64 / (4 * coordinates) as f64
 }
 
-/// The error to expect (docs/wire-format.md §9), where shares of the packets keep so many planes; `None` where no formula is known.
+/// The error to expect (docs/reference/wire-format.md §9), where shares of the packets keep so many planes; `None` where no formula is known.
 #[pyfunction]
 pub(crate) fn expected_nmse(
     shares: Vec<(u8, f64)>,

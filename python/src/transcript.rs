@@ -1,4 +1,4 @@
-//! Transcripts (docs/transcript.md) as numpy can hold them: what was there of each packet, as one number.
+//! Transcripts (docs/reference/transcript.md) as numpy can hold them: what was there of each packet, as one number.
 
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;

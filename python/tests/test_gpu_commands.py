@@ -1,4 +1,4 @@
-"""Promises of the commands that measure on a GPU (docs/gpu.md): what they say without one, and how a trace is read."""
+"""Promises of the commands that measure on a GPU (docs/reference/gpu.md): what they say without one, and how a trace is read."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def record(body: bytes) -> bytes:
 
 
 def message(sender: int, number: int, phase: int, shard: int, fates: list[int]) -> bytes:
-    """By docs/transcript.md. All packets are alike, so that nothing has to be coded."""
+    """By docs/reference/transcript.md. All packets are alike, so that nothing has to be coded."""
     assert len(set(fates)) == 1
     identity = number << 11 | phase << 10 | shard
     length = LENGTH // 2

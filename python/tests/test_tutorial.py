@@ -1,4 +1,4 @@
-"""What docs/tutorial-torch.md says to type does what it says. All but what installs is run to the letter, in network namespaces."""
+"""What docs/start/pytorch.md says to type does what it says. All but what installs is run to the letter, in network namespaces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("torch")
 
 REPOSITORY = Path(os.environ.get("TRIMWIRE_REPOSITORY", Path(__file__).resolve().parents[2]))
-TUTORIAL = REPOSITORY / "docs/tutorial-torch.md"
+TUTORIAL = REPOSITORY / "docs/start/pytorch.md"
 PROGRAMS = ("trimwire-switch", "trimwire-controller")
 
 
@@ -53,7 +53,7 @@ def results(text: str) -> list[tuple[float, dict[str, float]]]:
 
 
 def test_a_model_trains_with_simulated_cuts_and_over_loopback(folder: Path) -> None:
-    (cut, simulated), (whole, stats) = results(run([block("A model that could be anybody's")], folder, []))
+    (cut, simulated), (whole, stats) = results(run([block("A training script")], folder, []))
     assert simulated["nmse"] > 0.02 and stats["packets_cut"] == 0 and stats["packets_received"] > 1_000
     assert min(cut, whole) > 85.0
 
@@ -67,10 +67,10 @@ def test_two_ranks_train_through_a_switch_that_cuts(folder: Path) -> None:
     programs = Path(shutil.which(PROGRAMS[0], path=path) or "").parent
     (folder / "target").mkdir()
     (folder / "target/release").symlink_to(programs)
-    script = block("A model that could be anybody's").split("\nEND\n")[0] + "\nEND\n"
+    script = block("A training script").split("\nEND\n")[0] + "\nEND\n"
     # Namespaces of their own, which nobody else sees.
     prefix = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    text = run(["mkdir -p /run/netns; mount -t tmpfs none /run/netns; ip link set lo up", script, block("A network that cuts")], folder, prefix)
+    text = run(["mkdir -p /run/netns; mount -t tmpfs none /run/netns; ip link set lo up", script, block("A network that trims")], folder, prefix)
     [(accuracy, stats)] = results(text)
     assert stats["packets_cut"] > 100 and stats["failed"] == 0, text
     assert accuracy > 85.0, text

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use trimwire_encoder::{Importance, RowFigures};
 
 /// The figures of the messages that this rank sends of a tensor, again and again: its part of each shard in the reduce-scatter, its own shard's sum in
-/// the all-gather. Each is compared with itself one time ago (docs/wire-format.md §7).
+/// the all-gather. Each is compared with itself one time ago (docs/reference/wire-format.md §7).
 #[derive(Debug, Default)]
 pub(super) struct FigureMemory(BTreeMap<(u32, Phase, u16), (usize, RowFigures)>);
 

@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use trimwire_encoder::wire::{HEADER_LEN, Kind, Prefix};
 
-/// Of a trimmed packet's body this part arrives at least. The first plane is a sixteenth of nine planes, and a twenty-fourth of ten (docs/wire-format.md §4).
+/// Of a trimmed packet's body this part arrives at least. The first plane is a sixteenth of nine planes, and a twenty-fourth of ten (docs/reference/wire-format.md §4).
 const LEAST_TRIMMED: usize = 8;
 
 /// What happens to arriving datagrams; shares are in [0, 1].

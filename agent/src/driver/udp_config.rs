@@ -22,7 +22,7 @@ pub enum Receive {
 /// What stands in the checksum field of DATA. Control packets always have a right one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Checksums {
-    /// The right checksum: for switches that set it to 0 when they cut (docs/wire-format.md). Segmentation offload needs it.
+    /// The right checksum: for switches that set it to 0 when they cut (docs/reference/wire-format.md). Segmentation offload needs it.
     #[default]
     Filled,
     /// 0: for switches that mend lengths and leave the checksum alone, which a cut makes wrong.

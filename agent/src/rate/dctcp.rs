@@ -52,7 +52,7 @@ const BURST: (f64, f64) = (0.1, 3.0);
 /// Reductions below this are answered round by round.
 const WAIT_FROM: f64 = 0.03;
 
-/// A round of which so much was cut met more than flows that answer to cuts send: these keep it below a third (docs/rate-control.md).
+/// A round of which so much was cut met more than flows that answer to cuts send: these keep it below a third (docs/explanation/rates.md).
 const SWAMPED: f64 = 0.5;
 
 /// Whether a round lost more than a faulty link does.

@@ -1,4 +1,4 @@
-//! What each law does with reports; docs/rate-control.md and `tests/rate_laws.rs` show what comes of it on a link.
+//! What each law does with reports; docs/explanation/rates.md and `tests/rate_laws.rs` show what comes of it on a link.
 use super::*;
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! A file of records: a header, then records, each with its length and a checksum in front (docs/transcript.md).
+//! A file of records: a header, then records, each with its length and a checksum in front (docs/reference/transcript.md).
 
 use super::bytes::Malformed;
 use super::record::{Header, MAX_BODY, Record};

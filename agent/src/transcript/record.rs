@@ -1,4 +1,4 @@
-//! What a transcript says (docs/transcript.md).
+//! What a transcript says (docs/reference/transcript.md).
 
 use super::bytes::{Body, Malformed, put, put_bytes, put_option};
 use super::series;

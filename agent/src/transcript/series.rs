@@ -1,5 +1,5 @@
 //! A value for each packet of a message, in a fraction of a bit where they are mostly alike: a table of the values, and an adaptive binary arithmetic code of places in it
-//! (docs/transcript.md, "A series").
+//! (docs/reference/transcript.md, "A series").
 
 use super::bytes::{Body, Malformed, put, put_bytes};
 use crate::wire::cut_map::MAX_PACKETS;
@@ -270,7 +270,7 @@ mod tests {
         }
     }
 
-    /// The figures of docs/transcript.md: a value costs little more than its entropy.
+    /// The figures of docs/reference/transcript.md: a value costs little more than its entropy.
     #[test]
     fn bits_a_packet_are_near_the_entropy() {
         let mut state = 7;

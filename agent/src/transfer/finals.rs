@@ -1,4 +1,4 @@
-//! Replica-consistent decode (docs/wire-format.md §8): the owner of a message tells a receiver the precision at which every replica
+//! Replica-consistent decode (docs/reference/wire-format.md §8): the owner of a message tells a receiver the precision at which every replica
 //! decodes, until the receiver confirms.
 
 use super::TransferError;

@@ -356,7 +356,7 @@ impl CutMap {
         self.known_until() == self.packets()
     }
 
-    /// Lowers every packet to what `other` has of it (docs/wire-format.md §8: the lowest precision that any replica got).
+    /// Lowers every packet to what `other` has of it (docs/reference/wire-format.md §8: the lowest precision that any replica got).
     pub fn merge_minimum(&mut self, other: &Self) {
         for (mine, &theirs) in self.planes.iter_mut().zip(&other.planes) {
             *mine = (*mine).min(theirs);

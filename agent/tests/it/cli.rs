@@ -54,7 +54,7 @@ fn a_transfer_needs_nothing_said_twice_and_both_sides_report_it() {
         assert_eq!(report["messages"].as_array().map(Vec::len), Some(3), "{report}");
     }
     for message in received["messages"].as_array().expect("messages") {
-        // Four planes of every packet: the distortion of 0.00962 in docs/wire-format.md §5, made unbiased.
+        // Four planes of every packet: the distortion of 0.00962 in docs/reference/wire-format.md §5, made unbiased.
         let nmse = message["nmse"].as_f64().expect("a number");
         assert!((0.008..0.0125).contains(&nmse), "{message}");
         assert_eq!(message["planes"], serde_json::json!({ "4": message["packets"] }), "{message}");

@@ -1,4 +1,4 @@
-//! The vectors of docs/control-packets.md, which no code of this crate made.
+//! The vectors of docs/reference/control-packets.md, which no code of this crate made.
 
 use std::net::IpAddr;
 use std::num::NonZeroU16;
@@ -9,7 +9,7 @@ use trimwire_agent::wire::{
 };
 use trimwire_encoder::wire::{PREFIX_LEN, Prefix, StreamId};
 
-const PAGE: &str = include_str!("../../../docs/control-packets.md");
+const PAGE: &str = include_str!("../../../docs/reference/control-packets.md");
 const MESSAGE: u32 = 0x4c02;
 const IDENTITY: Identity = Identity { from: 0x0a0b_0c0d, to: 7 };
 

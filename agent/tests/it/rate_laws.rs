@@ -1,4 +1,4 @@
-//! The rate laws on one congested port, in virtual time. The table in docs/rate-control.md is a snapshot of what they come to:
+//! The rate laws on one congested port, in virtual time. The table in docs/results/rate-algorithms.md is a snapshot of what they come to:
 //! `TRIMWIRE_UPDATE_GOLDENS=1 cargo test -p trimwire-agent --test it rate_laws::` writes it anew; the difference is for review.
 
 use crate::bottleneck;
@@ -258,8 +258,8 @@ fn table() -> String {
 fn the_documented_table_is_what_the_laws_do() {
     const BEGIN: &str = "<!-- generated: rate laws -->\n";
     const END: &str = "<!-- end -->";
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/rate-control.md");
-    let page = std::fs::read_to_string(&path).expect("docs/rate-control.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/results/rate-algorithms.md");
+    let page = std::fs::read_to_string(&path).expect("docs/results/rate-algorithms.md");
     let (before, rest) = page.split_once(BEGIN).expect("the table's beginning");
     let (committed, after) = rest.split_once(END).expect("the table's end");
     let found = table();

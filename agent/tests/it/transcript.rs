@@ -353,7 +353,7 @@ fn failed_operation() -> OperationRecord {
     }
 }
 
-/// An implementation of docs/transcript.md of its own reads the same.
+/// An implementation of docs/reference/transcript.md of its own reads the same.
 #[test]
 fn a_reader_written_after_the_documentation_reads_the_same() {
     let mut plan = PLAN;

@@ -300,7 +300,7 @@ fn raw_reception_decodes_what_a_switch_cut_without_mending_lengths() {
         let nmse = number(&received, "/messages/0/nmse");
         let expected = number(&received, "/messages/0/nmse_expected");
         assert!((nmse / expected - 1.0).abs() < 0.08, "nmse {nmse:e}, formula {expected:e}");
-        // docs/wire-format.md: a switch that mends no checksum finds none in DATA; control packets have right ones.
+        // docs/reference/wire-format.md: a switch that mends no checksum finds none in DATA; control packets have right ones.
         assert!(relayed.data[0] > 0 && relayed.control[0] > 0, "{relayed:?}");
         assert_eq!((relayed.data[1], relayed.control[1]), (0, 0), "{relayed:?}");
         eprintln!("{test}: {cut} cut; nmse {nmse:.3e}, formula {expected:.3e}");

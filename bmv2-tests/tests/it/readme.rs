@@ -46,10 +46,10 @@ fn run(commands: &str, programs: &Programs) -> (bool, String) {
 }
 
 #[test]
-fn the_readmes_two_hosts_cut_and_decode() {
+fn two_hosts_and_a_switch_trim_and_decode() {
     let _turn = exclusive();
-    let Some(programs) = Programs::or_skip("README, on real interfaces") else { return };
-    let commands = block("README.md", "## On real interfaces");
+    let Some(programs) = Programs::or_skip("two hosts and a switch") else { return };
+    let commands = block("docs/start/fabric.md", "## Two hosts and a switch");
     // What was built for this test, not what somebody left in target/release.
     let commands = commands.replacen("export PATH=$PWD/target/release:$PATH", "", 1);
     let (ended_well, text) = run(&commands, &programs);

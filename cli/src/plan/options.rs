@@ -15,7 +15,7 @@ Examples:
   trimwire plan train                                       what laws of how much to send do to a training
   trimwire plan MODEL.yaml CLUSTER.yaml --plan plan.json    what the plan takes on this cluster; refused for another model
 
-docs/planner.md explains both files and how options are written.";
+docs/explanation/planner.md explains both files and how options are written.";
 
 /// Plan which tensors of a model to compress, how, and on which device (Espresso), and predict the iteration time.
 #[derive(Debug, Clone, Args)]

@@ -26,11 +26,11 @@ const HELP: &str = "\
 Examples:
   trimwire plan train                                   all scenarios, a table each: a few minutes
   trimwire plan train --scenario resnet18-200 --json
-  trimwire plan train --seeds 5 --markdown              the tables of docs/planner.md
+  trimwire plan train --seeds 5 --markdown              the tables of docs/explanation/planner.md
   trimwire plan train --report laws/                    a page with accuracy against time
 
 Times are of a job whose gradient has the scenario's bytes, on one link in virtual time; accuracy is that of a small network on images of digits, whose gradients are
-compressed as the law says. docs/planner.md has what came out, beside the papers' numbers.";
+compressed as the law says. docs/explanation/planner.md has what came out, beside the papers' numbers.";
 
 /// Train a small network under laws of how much to send, and tell the time to an accuracy.
 #[derive(Debug, Clone, Args)]
@@ -57,7 +57,7 @@ pub(crate) struct TrainOptions {
     /// So many trainings each, with seeds from --seed on; tables have the median, and the least and the most.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
     seeds: u16,
-    /// Print the time to the accuracy as docs/planner.md has it, with a hash of the sources that it was made of.
+    /// Print the time to the accuracy as docs/explanation/planner.md has it, with a hash of the sources that it was made of.
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
     /// Write a self-contained page with plots to this folder.

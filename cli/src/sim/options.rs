@@ -14,7 +14,7 @@ Examples:
   trimwire sim examples/figures/mlt-14-googlenet.yaml --run trim-48 --run ndp-48 --threads 2
   trimwire sim figures --quick --check
 
-docs/scale.md explains the file, what is real and what is modelled; docs/figures.md has what came out, beside the papers' figures.";
+docs/reference/scenario.md explains the file, what is real and what is modelled; docs/results/mlt.md has what came out, beside the papers' figures.";
 
 /// Simulate a cluster's network: hosts, switches and transports of a scenario file, in virtual time.
 #[derive(Debug, Clone, Args)]

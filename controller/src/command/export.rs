@@ -31,7 +31,7 @@ Examples:
   trimwire-controller export sonic fabric.yaml --switch leaf1 --pool egress_lossy_pool --pool-size 32MiB
   trimwire-controller export sonic fabric.yaml --switch leaf1 --json      the configuration and the notes in one object
 
-The configuration, or with --config-db the patch, goes to stdout or -o, what SONiC cannot express to stderr. docs/sonic.md says how to load it.";
+The configuration, or with --config-db the patch, goes to stdout or -o, what SONiC cannot express to stderr. docs/how-to/sonic.md says how to load it.";
 
 #[derive(Args)]
 #[command(after_help = HELP)]

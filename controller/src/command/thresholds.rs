@@ -17,7 +17,7 @@ Examples:
   trimwire-controller thresholds --model layers.yaml --policy drop       MLT's selective dropping
   trimwire-controller thresholds --model layers.yaml --plot loss.svg     weighted loss against the buffer
 
-docs/thresholds.md explains the file and the formulas; examples/models has files to start from.";
+docs/explanation/thresholds.md explains the file and the formulas; examples/models has files to start from.";
 
 #[derive(Args)]
 #[command(after_help = HELP)]

@@ -2,7 +2,7 @@
 //!
 //! SONiC trims what its shared buffer does not admit: one threshold per queue, one size and one action per switch. Tables and
 //! fields are those of `doc/packet_trimming/packet-trimming-design.md` (sonic-net/SONiC) and of the YANG models in
-//! `src/sonic-yang-models` (sonic-net/sonic-buildimage), against which the tests check them. `docs/sonic.md` says how to load
+//! `src/sonic-yang-models` (sonic-net/sonic-buildimage), against which the tests check them. `docs/how-to/sonic.md` says how to load
 //! the result.
 
 mod acl;

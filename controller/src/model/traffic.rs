@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 
-/// What DSCP code points mean (docs/fabric-yaml.md).
+/// What DSCP code points mean (docs/reference/fabric-file.md).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DscpPlan {
     /// Packets that may be cut, by layer class, front layers first.

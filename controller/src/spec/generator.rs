@@ -16,7 +16,7 @@ use crate::problem::{Located, Problems};
 use crate::units;
 use crate::yaml::Node;
 
-/// Hosts of a generated fabric: as many as were tried (docs/controller.md, "Scale").
+/// Hosts of a generated fabric: as many as were tried (docs/reference/controller.md, "Scale").
 const MOST_HOSTS: u64 = 4096;
 /// Ports of a switch, from 1.
 const MOST_PORTS: u64 = 509;

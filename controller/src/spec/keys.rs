@@ -1,5 +1,5 @@
 //! The keys of each mapping, in the order in which documentation and messages list them. `fabric.schema.json` and
-//! `docs/fabric-yaml.md` are tested against these.
+//! `docs/reference/fabric-file.md` are tested against these.
 
 pub(crate) const TOP: &[&str] = &[
     "version",

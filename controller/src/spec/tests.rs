@@ -234,7 +234,7 @@ fn what_run_needs_stands_under_controller() {
 #[test]
 fn the_json_schema_and_the_documentation_know_the_same_keys_as_the_reader() {
     let schema: serde_json::Value = serde_json::from_str(crate::SCHEMA).unwrap();
-    let documentation = include_str!("../../../docs/fabric-yaml.md");
+    let documentation = include_str!("../../../docs/reference/fabric-file.md");
     let definitions = &schema["$defs"];
     for (at, keys) in [
         (&schema, keys::TOP),
@@ -268,7 +268,7 @@ fn the_json_schema_and_the_documentation_know_the_same_keys_as_the_reader() {
         for key in keys {
             assert!(
                 documentation.contains(&format!("`{key}`")),
-                "docs/fabric-yaml.md does not mention {key}"
+                "docs/reference/fabric-file.md does not mention {key}"
             );
         }
     }

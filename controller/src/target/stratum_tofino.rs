@@ -109,7 +109,7 @@ impl Rules for StratumTofino {
         if fabric.overload == Overload::Trim && trimmed != SESSION_QUEUE {
             let message = format!(
                 "Stratum puts what Tofino 1 has cut into queue {SESSION_QUEUE}, and not into queue {trimmed}: write queues: {{ trimmed: \
-                 {SESSION_QUEUE}, best_effort: 6 }}, and have the traffic manager serve queue {SESSION_QUEUE} before the classes' (docs/tofino.md, \
+                 {SESSION_QUEUE}, best_effort: 6 }}, and have the traffic manager serve queue {SESSION_QUEUE} before the classes' (docs/how-to/tofino.md, \
                  \"Mirror sessions\")"
             );
             doubts.push(("queue", message));

@@ -15,7 +15,7 @@ pub fn fragment(answer: &Answer, trims: bool) -> String {
     };
     let mut text = format!(
         "# {}: thresholds of least weighted loss at load {} of {}, {} bytes of buffer.\n\
-         # Written by trimwire-controller thresholds; its assumptions are in docs/thresholds.md. Times are at that line rate.\n\
+         # Written by trimwire-controller thresholds; its assumptions are in docs/explanation/thresholds.md. Times are at that line rate.\n\
          policy:\n",
         // A comment ends where its line does.
         answer.model.replace(['\n', '\r'], " "),

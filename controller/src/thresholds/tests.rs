@@ -203,7 +203,7 @@ fn layers_are_grouped_as_the_agent_tags_them() {
 #[test]
 fn the_schema_and_the_documentation_know_the_same_keys_as_the_reader() {
     let schema: serde_json::Value = serde_json::from_str(LAYERS_SCHEMA).unwrap();
-    let documentation = include_str!("../../../docs/thresholds.md");
+    let documentation = include_str!("../../../docs/reference/layers-file.md");
     let definitions = &schema["$defs"];
     for (at, keys) in [
         (&schema, TOP),
@@ -218,7 +218,10 @@ fn the_schema_and_the_documentation_know_the_same_keys_as_the_reader() {
         assert_eq!(known, valid);
         assert_eq!(at["additionalProperties"], false);
         for key in keys {
-            assert!(documentation.contains(&format!("`{key}`")), "docs/thresholds.md does not mention {key}");
+            assert!(
+                documentation.contains(&format!("`{key}`")),
+                "docs/reference/layers-file.md does not mention {key}"
+            );
         }
     }
 }

@@ -69,7 +69,7 @@ fn a_file_says_how_its_switches_are_started() {
          --port-rate 4=2500Mbps -- --grpc-server-addr 127.0.0.1:9559 --cpu-port 510\n\
          simple_switch_grpc --no-p4 --device-id 7 -i 1@s2-eth1 -i 2@s2-eth2 -- --grpc-server-addr [::1]:9560 --cpu-port 510 \
          --priority-queues 8\n\
-         # s3: stratum-tofino, started with its own chassis configuration (docs/tofino.md)\n"
+         # s3: stratum-tofino, started with its own chassis configuration (docs/how-to/tofino.md)\n"
     );
 }
 

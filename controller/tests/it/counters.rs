@@ -1,4 +1,4 @@
-//! What a target counts that the others do not: packets that a traffic manager had no room for, and egress cut (docs/tofino.md).
+//! What a target counts that the others do not: packets that a traffic manager had no room for, and egress cut (docs/how-to/tofino.md).
 
 use std::net::SocketAddr;
 

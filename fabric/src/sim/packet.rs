@@ -3,7 +3,7 @@
 use super::program::Head;
 
 /// Bytes in front of what a DATA packet carries, the same for all transports so that they are compared at equal payloads: Ethernet 14, IPv4 20, UDP 8,
-/// 20 of the transport (docs/wire-format.md's header; TCP's is as long as UDP's and 12 of that).
+/// 20 of the transport (docs/reference/wire-format.md's header; TCP's is as long as UDP's and 12 of that).
 pub const HEAD: u32 = 62;
 /// Bytes of a packet that carries nothing: acknowledgements, pulls, probes.
 pub(crate) const CONTROL: u32 = 64;

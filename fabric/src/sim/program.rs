@@ -17,7 +17,7 @@ const AGENT_PORT: u16 = 9_217;
 const TTL: u8 = 64;
 const BYTES: usize = HEAD as usize;
 
-/// Code points of the fabric's DSCP plan (docs/fabric-yaml.md): what hosts write, and what switches write into what they cut.
+/// Code points of the fabric's DSCP plan (docs/reference/fabric-file.md): what hosts write, and what switches write into what they cut.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodePoints {
     /// Packets that may be cut.

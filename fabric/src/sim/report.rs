@@ -43,7 +43,7 @@ pub struct RunReport {
     pub marked_share: f64,
     /// Time-outs of senders.
     pub timeouts: u64,
-    /// Error of the gradients by the codec's closed form, NMSE = λ − 1 (docs/wire-format.md), over all flows; 0 where everything arrived.
+    /// Error of the gradients by the codec's closed form, NMSE = λ − 1 (docs/reference/wire-format.md), over all flows; 0 where everything arrived.
     pub nmse: f64,
     /// Most bytes that waited at a port.
     pub queue_max_bytes: u64,

@@ -1,4 +1,4 @@
-//! The shared random thresholds of stochastic quantisation and subtractive dithering (docs/wire-format.md §4).
+//! The shared random thresholds of stochastic quantisation and subtractive dithering (docs/reference/wire-format.md §4).
 
 use crate::rotate::RotationKey;
 use crate::rotate::signs::philox_words;

@@ -1,6 +1,6 @@
 //! What is made of coordinates that arrived in part.
 
-/// How coordinates that did not arrive whole are filled in (docs/wire-format.md §8).
+/// How coordinates that did not arrive whole are filled in (docs/reference/wire-format.md §8).
 ///
 /// | codec | unbiased | mmse | paper |
 /// |---|---|---|---|

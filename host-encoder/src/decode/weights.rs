@@ -1,4 +1,4 @@
-//! The scales of a row that follow from what arrived of it (docs/wire-format.md §8).
+//! The scales of a row that follow from what arrived of it (docs/reference/wire-format.md §8).
 
 use super::reception::Precision;
 use crate::quantise::quantiser;

@@ -9,7 +9,7 @@ use crate::simd::{Isa, Kernel, Planes};
 use crate::wire::{BLOCK, Codec};
 use std::ops::Range;
 
-/// The code words of a row (docs/wire-format.md §4). Bits that are not held are zero, in packets of which anything is held.
+/// The code words of a row (docs/reference/wire-format.md §4). Bits that are not held are zero, in packets of which anything is held.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RowWords {
     words: AlignedRow<u32>,

@@ -1,4 +1,4 @@
-//! Whether one rotation makes a row normal (docs/wire-format.md §3).
+//! Whether one rotation makes a row normal (docs/reference/wire-format.md §3).
 
 use crate::rotate::entry::Seen;
 use crate::rotate::scale::RowScale;

@@ -3,7 +3,7 @@
 //! MLT's `prio_func` (NSDI'24, §4.2) lets a sender order packets by what their loss would cost. After a rotation every
 //! coordinate of a row is as important as any other, so all packets of a row count as much as its energy.
 
-/// Whether a row is important: switches cut and drop the others first (docs/wire-format.md §7). Final when the row is encoded.
+/// Whether a row is important: switches cut and drop the others first (docs/reference/wire-format.md §7). Final when the row is encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Importance {
     /// It is, whatever it holds.

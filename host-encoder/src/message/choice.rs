@@ -68,6 +68,6 @@ pub struct EncodedRow {
     pub figure: f64,
     /// Whether its packets are marked as important.
     pub important: bool,
-    /// Whether it was rotated twice (docs/wire-format.md §3).
+    /// Whether it was rotated twice (docs/reference/wire-format.md §3).
     pub twice: bool,
 }

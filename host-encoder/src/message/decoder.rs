@@ -74,7 +74,7 @@ impl Decoder {
         self.each_row(|row| row.with_isa(isa))
     }
 
-    /// For sealed packets (docs/wire-format.md §12). What no right tag vouches for is not believed.
+    /// For sealed packets (docs/reference/wire-format.md §12). What no right tag vouches for is not believed.
     pub fn sealed(self, sealer: &Sealer) -> Self {
         self.each_row(|row| row.sealed(sealer.clone()))
     }

@@ -122,7 +122,7 @@ impl Encoder {
         Self { parallel, ..self }
     }
 
-    /// Seals the packets (docs/wire-format.md §12).
+    /// Seals the packets (docs/reference/wire-format.md §12).
     pub fn sealed(self, sealer: Sealer) -> Self {
         Self { sealer: Some(sealer), ..self }
     }

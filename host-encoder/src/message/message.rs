@@ -86,7 +86,7 @@ impl Message {
         Header::parse(self.packet(index)).ok()
     }
 
-    /// Whether a packet is important: switches cut and drop the others first (docs/wire-format.md §7).
+    /// Whether a packet is important: switches cut and drop the others first (docs/reference/wire-format.md §7).
     pub fn importance(&self, index: usize) -> bool {
         self.header(index).is_some_and(|header| header.prefix.important)
     }

@@ -167,7 +167,7 @@ impl RowReceiver {
         Self { isa, ..self }
     }
 
-    /// For sealed packets (docs/wire-format.md §12). What no right tag vouches for is not believed.
+    /// For sealed packets (docs/reference/wire-format.md §12). What no right tag vouches for is not believed.
     pub fn sealed(self, sealer: Sealer) -> Self {
         Self { sealer: Some(sealer), ..self }
     }

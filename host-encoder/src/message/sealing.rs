@@ -1,4 +1,4 @@
-//! Packets with tags between their planes (docs/wire-format.md §12), and without.
+//! Packets with tags between their planes (docs/reference/wire-format.md §12), and without.
 //!
 //! Whoever works on planes sees packets without tags: they are spread out when they are sealed, and put together again when they are believed.
 

@@ -2,7 +2,7 @@
 
 use crate::simd::Lanes;
 
-/// Sums over a packet's coordinates (docs/wire-format.md §4).
+/// Sums over a packet's coordinates (docs/reference/wire-format.md §4).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Moments {
     /// Σ v².

@@ -1,4 +1,4 @@
-//! Entries as bits and back (docs/wire-format.md §13, "Entries").
+//! Entries as bits and back (docs/reference/wire-format.md §13, "Entries").
 //!
 //! A level and a place in the packet's range are one number, the key: levels downwards, and places upwards in each. Keys ascend, so their gaps are all that is
 //! sent, in a code that needs no state: whatever prefix arrives decodes as far as it goes.

@@ -110,7 +110,7 @@ impl SparseEncoder {
         Ok(Self { packet_bytes, ..self })
     }
 
-    /// Whether switches cut and drop others first (docs/wire-format.md §7).
+    /// Whether switches cut and drop others first (docs/reference/wire-format.md §7).
     pub fn important(self, important: bool) -> Self {
         Self { important, ..self }
     }

@@ -1,4 +1,4 @@
-//! The heads of a sparse packet (docs/wire-format.md §13).
+//! The heads of a sparse packet (docs/reference/wire-format.md §13).
 //!
 //! ```text
 //!  0..12  as all DATA packets; the first plane is 0

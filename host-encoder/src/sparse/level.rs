@@ -1,4 +1,4 @@
-//! Magnitudes with a few fraction bits (docs/wire-format.md §13, "Magnitudes").
+//! Magnitudes with a few fraction bits (docs/reference/wire-format.md §13, "Magnitudes").
 
 /// Most fraction bits: those of an f32.
 pub(super) const MOST_FRACTION_BITS: u8 = 23;

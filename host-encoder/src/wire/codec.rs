@@ -17,7 +17,7 @@ use std::str::FromStr;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Codec {
-    /// Randomised Hadamard transform, embedded quantiser (docs/wire-format.md §5): every prefix is near the best of its size.
+    /// Randomised Hadamard transform, embedded quantiser (docs/reference/wire-format.md §5): every prefix is near the best of its size.
     #[default]
     Rht,
     /// Randomised Hadamard transform, sign, then the rest of the rotated f32 (the paper, §3.2).
@@ -92,7 +92,7 @@ impl Codec {
     }
 
     /// Most coordinates, a multiple of 32, of a packet that fits an MTU whole with its first `planes` planes, be it over IPv4 or IPv6: fragments cannot be cut. `mtu` in bytes,
-    /// IP header included; `sealed` packets carry tags (docs/wire-format.md §12). At most 8,160; 0 where not even 32 fit.
+    /// IP header included; `sealed` packets carry tags (docs/reference/wire-format.md §12). At most 8,160; 0 where not even 32 fit.
     pub const fn coordinates_per_packet(self, mtu: usize, planes: u8, sealed: bool) -> usize {
         /// Of IPv6 and UDP; IPv4's are shorter.
         const HEADERS: usize = 40 + 8;

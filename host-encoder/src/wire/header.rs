@@ -1,4 +1,4 @@
-//! The DATA packet's header (docs/wire-format.md §1).
+//! The DATA packet's header (docs/reference/wire-format.md §1).
 //!
 //! ```text
 //!  0      version:4 | kind:4
@@ -60,7 +60,7 @@ pub struct Header {
     pub index: u32,
     /// Coordinates the packet speaks of: a multiple of 32, at most 8,160.
     pub coordinates: usize,
-    /// The row was rotated twice (docs/wire-format.md §3).
+    /// The row was rotated twice (docs/reference/wire-format.md §3).
     pub twice: bool,
     /// Root mean square of the packet's (rotated) coordinates; NaN where the row holds NaN or an infinity.
     pub sigma: f32,

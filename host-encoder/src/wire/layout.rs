@@ -1,4 +1,4 @@
-//! How a message's coordinates are divided into rows and packets (docs/wire-format.md §2).
+//! How a message's coordinates are divided into rows and packets (docs/reference/wire-format.md §2).
 
 use super::codec::{Codec, MAX_COORDINATES};
 use super::sizes::{BLOCK, MAX_INDEX};

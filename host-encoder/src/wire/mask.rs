@@ -1,4 +1,4 @@
-//! What tells a session's DATA from a stranger's (docs/wire-format.md §1, "The mask").
+//! What tells a session's DATA from a stranger's (docs/reference/wire-format.md §1, "The mask").
 
 use super::sizes::HEADER_LEN;
 

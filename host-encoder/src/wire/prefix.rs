@@ -1,4 +1,4 @@
-//! The eight bytes that packets of every kind begin with (docs/wire-format.md §1).
+//! The eight bytes that packets of every kind begin with (docs/reference/wire-format.md §1).
 
 use super::error::PacketError;
 use super::identity::{Envelope, Kind, StreamId};
@@ -33,7 +33,7 @@ pub struct Prefix {
     pub kind: Kind,
     /// Codec, 0 to 7.
     pub codec: u8,
-    /// Whether switches should cut others first (docs/wire-format.md §7).
+    /// Whether switches should cut others first (docs/reference/wire-format.md §7).
     pub important: bool,
     /// Layer class, 0 (front layers) to 7.
     pub layer_class: u8,

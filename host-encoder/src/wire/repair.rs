@@ -1,4 +1,4 @@
-//! Some planes of a packet as a packet of their own (docs/wire-format.md §6).
+//! Some planes of a packet as a packet of their own (docs/reference/wire-format.md §6).
 
 use super::{HEADER_LEN, Header, HeaderMask};
 use std::ops::Range;

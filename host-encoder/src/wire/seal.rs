@@ -1,5 +1,5 @@
 //! Sealed packets: authentication tags inside of a DATA packet that stay of use when switches cut it
-//! (docs/wire-format.md §12).
+//! (docs/reference/wire-format.md §12).
 //!
 //! ```text
 //! header │ plane 0 │ tag │ planes 1 to 7 │ tag │ planes 8 to e − 1 │ tag

@@ -77,7 +77,7 @@ fn what_is_nearly_a_lone_spike_has_the_error_of_its_depth_and_no_bias() {
     }
 }
 
-/// docs/wire-format.md §8, "Three decodings": a few equal non-zeros are what one rotation makes no normal coordinates of.
+/// docs/reference/wire-format.md §8, "Three decodings": a few equal non-zeros are what one rotation makes no normal coordinates of.
 #[test]
 fn the_mean_projection_of_equal_non_zeros_is_as_near_to_1_as_is_promised_for_their_row_s_length() {
     const ROWS: usize = 400;

@@ -29,7 +29,7 @@ fn header() -> Header {
 
 #[test]
 fn the_header_is_these_twenty_bytes() {
-    // By hand from docs/wire-format.md: 1.5 is 0x3fc00000, and the row is rotated twice; job 42 << 2 | rank 0x155 >> 8 = 0xa9; 448 / 32 = 14.
+    // By hand from docs/reference/wire-format.md: 1.5 is 0x3fc00000, and the row is rotated twice; job 42 << 2 | rank 0x155 >> 8 = 0xa9; 448 / 32 = 14.
     let golden = [
         0x41, 0x1b, 0xa9, 0x55, 0x01, 0x02, 0x03, 0x04, 0x9a, 0xbc, 0xde, 0x0e, 0xbf, 0xc0, 0x00, 0x00, 203,
         66,

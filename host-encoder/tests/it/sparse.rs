@@ -1,4 +1,4 @@
-//! Sparse messages (docs/wire-format.md §13): what is promised of them whole, cut, repeated, damaged and made up.
+//! Sparse messages (docs/reference/wire-format.md §13): what is promised of them whole, cut, repeated, damaged and made up.
 
 use proptest::prelude::*;
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes ../vectors.json and the tables of docs/wire-format.md; with --check, fails where they are not what it would write.
+"""Writes ../vectors.json and the tables of docs/reference/wire-format.md; with --check, fails where they are not what it would write.
 
 Python 3.11 or later, standard library only.
 """
@@ -35,7 +35,7 @@ from wire import (
 
 HERE = Path(__file__).resolve().parent
 VECTORS = HERE.parent / "vectors.json"
-PAGE = HERE.parents[2] / "docs" / "wire-format.md"
+PAGE = HERE.parents[2] / "docs" / "reference" / "wire-format.md"
 DECODINGS = ("unbiased", "mmse", "paper")
 
 

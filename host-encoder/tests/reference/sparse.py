@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Sparse messages (docs/wire-format.md, section 13) in plain Python; writes ../sparse_vectors.json and the page's example. --check fails where one is stale.
+"""Sparse messages (docs/reference/wire-format.md, section 13) in plain Python; writes ../sparse_vectors.json and the page's example. --check fails where one is stale.
 
 Python 3.11 or later, standard library only.
 """
@@ -17,7 +17,7 @@ from float32 import CANONICAL_NAN, bits, f32, from_hex, to_hex
 from wire import HEADER, VERSION, Envelope, Refused, Tensor, checked
 
 VECTORS = Path(__file__).resolve().parent.parent / "sparse_vectors.json"
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "wire-format.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "wire-format.md"
 CODEC = 6
 HEAD = HEADER + 12
 INFINITY = 0x7F800000
@@ -406,7 +406,7 @@ def refused() -> dict:
 def vectors() -> str:
     """The whole file."""
     content = {
-        "format": "sparse messages of wire version 4 (docs/wire-format.md, section 13)",
+        "format": "sparse messages of wire version 4 (docs/reference/wire-format.md, section 13)",
         "envelope": {"job": ENVELOPE.job, "rank": ENVELOPE.rank, "message": ENVELOPE.message},
         "cases": cases(),
         "refused": refused(),

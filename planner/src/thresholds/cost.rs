@@ -9,8 +9,8 @@ const HEAD: usize = 42 + HEADER_LEN;
 /// Share of a packet's energy that is lost when its frame is cut to `frame` bytes: D_b of the planes that are left, 1 when
 /// nothing is, 0 for a whole packet.
 ///
-/// Of a plane that is cut through, the coordinates that arrived count (docs/wire-format.md §6). Of a sealed packet, only planes in front of the last whole
-/// tag do (docs/wire-format.md §12).
+/// Of a plane that is cut through, the coordinates that arrived count (docs/reference/wire-format.md §6). Of a sealed packet, only planes in front of the last whole
+/// tag do (docs/reference/wire-format.md §12).
 ///
 /// `coordinates` are those of a whole packet, a multiple of 32; `sealed` says whether tags lie between its planes.
 pub fn of_cut(frame: u64, coordinates: u64, sealed: bool) -> f64 {
@@ -31,7 +31,7 @@ pub fn of_cut(frame: u64, coordinates: u64, sealed: bool) -> f64 {
         return 0.0;
     }
     let part = (body - end_of(whole)) as f64 / (end_of(whole + 1) - end_of(whole)) as f64;
-    // Without λ the loss of a row is the sum of its packets' (docs/wire-format.md §9), which is what can be weighted and added up.
+    // Without λ the loss of a row is the sum of its packets' (docs/reference/wire-format.md §9), which is what can be weighted and added up.
     expected_nmse(codec, Decoding::Mmse, &[(whole, 1.0 - part), (whole + 1, part)]).unwrap_or(1.0)
 }
 

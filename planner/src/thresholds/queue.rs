@@ -3,7 +3,7 @@
 /// Loss of M/M/1/m, the paper's formula: ρ^m (1 − ρ) / (1 − ρ^(m+1)), `m` counting the packet being sent.
 ///
 /// Its reciprocal is the sum of ρ^−k for k = 0 … m, from which it follows that the loss falls with m, and by less and less
-/// (docs/thresholds.md), at any load. `m` need not be whole.
+/// (docs/explanation/thresholds.md), at any load. `m` need not be whole.
 pub fn loss(rho: f64, m: f64) -> f64 {
     if rho <= 0.0 {
         return if m > 0.0 { 0.0 } else { 1.0 };

@@ -21,7 +21,7 @@ def busy(intervals: list[tuple[float, float]]) -> float:
 
 
 class Adaptive:
-    """A law in a group's operations: `netsense`, `da1` to `da5`, `trim-feedback`, `progress` or `fixed`, with parameters as in `da5:k_min=0.1,alpha=1.5` (docs/planner.md).
+    """A law in a group's operations: `netsense`, `da1` to `da5`, `trim-feedback`, `progress` or `fixed`, with parameters as in `da5:k_min=0.1,alpha=1.5` (docs/explanation/planner.md).
 
     Between steps the ranks tell each other what they counted, in one small operation, and every rank's law takes all of it: they stay in step, and their states are
     equal. A group sends at least one plane, whatever the ratio.

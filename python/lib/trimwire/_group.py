@@ -96,7 +96,7 @@ class Group:
         group.connect(rank, addresses)
         group.all_reduce(gradient, average=True).wait()
 
-    Tensors are numpy arrays or tensors in the host's memory, contiguous; they are not to be touched before the work has ended. What may be cut may be tensors of a GPU, too (docs/gpu.md).
+    Tensors are numpy arrays or tensors in the host's memory, contiguous; they are not to be touched before the work has ended. What may be cut may be tensors of a GPU, too (docs/reference/gpu.md).
     """
 
     def __init__(self, address: str | None = None, *, port: int = 0, paths: int = 16, receive: str = "auto", checksums: str = "filled") -> None:
@@ -164,10 +164,10 @@ class Group:
         `seed` is the rotations', the same everywhere; `loss` the share of a message's packets that may be missing; `key` seals every packet (32 bytes, a
         secret of the job); `rate_bps` limits sending (None: the interface's speed); `threads` encode and decode (None: the processors of this process but
         one, at most 4). A rank that is silent for `give_up` seconds is given up; one that has not called an operation is waited for `patience` seconds.
-        With `record`, a file, what arrives of every packet is written down (docs/transcript.md): `{rank}` in its name is replaced, else `.RANK` appended; one that is there is overwritten. `rate_law` is 'dctcp', or 'fixed': always the line's rate.
+        With `record`, a file, what arrives of every packet is written down (docs/reference/transcript.md): `{rank}` in its name is replaced, else `.RANK` appended; one that is there is overwritten. `rate_law` is 'dctcp', or 'fixed': always the line's rate.
         `trim_delay` is the time in seconds that a queue takes from which switches cut, the fabric file's least `shallow_at` over the line's rate (None: 20 µs): over slow links it is far more, and without it a
         rank finds out late that a burst is over.
-        `mtu` is the smallest of all ranks' `mtu`, the same everywhere: packets are made to fit it (None: 1500, or what this rank's interfaces carry where that is less). Paths that carry less are found, and lived with (docs/agent.md).
+        `mtu` is the smallest of all ranks' `mtu`, the same everywhere: packets are made to fit it (None: 1500, or what this rank's interfaces carry where that is less). Paths that carry less are found, and lived with (docs/explanation/transport.md).
         """
         if self._group is not None:
             raise RuntimeError("the group is connected already")
@@ -182,7 +182,7 @@ class Group:
         self._auto = "direct"
 
     def on_gpu(self) -> Collectives:
-        """The same group for tensors of a GPU, as `all_reduce` and `reduce_scatter` use it; needs PyTorch and Triton (docs/gpu.md)."""
+        """The same group for tensors of a GPU, as `all_reduce` and `reduce_scatter` use it; needs PyTorch and Triton (docs/reference/gpu.md)."""
         from . import cuda
 
         # Once for all threads: a group has its rows for one who codes them.

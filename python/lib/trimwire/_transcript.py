@@ -1,4 +1,4 @@
-"""Recorded networks: what arrived of the packets of all-reduces (docs/transcript.md)."""
+"""Recorded networks: what arrived of the packets of all-reduces (docs/reference/transcript.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sparse messages (docs/wire-format.md, §13): the largest magnitudes of a tensor, each with its place, in packets of which a cut leaves the largest entries.
+"""Sparse messages (docs/reference/wire-format.md, §13): the largest magnitudes of a tensor, each with its place, in packets of which a cut leaves the largest entries.
 
     packets = trimwire.sparse.encode(gradient, k=gradient.size // 100)
     residual = gradient - trimwire.sparse.decode(packets)          # what is not sent is kept for the next step

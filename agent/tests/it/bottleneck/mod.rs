@@ -9,7 +9,7 @@ use trimwire_agent::pacing::Pacer;
 use trimwire_agent::rate::{Feedback, PathModel, RateConfig, RateLaw};
 
 /// Frame bytes of a whole packet of ten planes at an MTU of 1500, of one cut to eight planes, and of one cut to a single one
-/// (docs/fabric-yaml.md).
+/// (docs/reference/fabric-file.md).
 pub(crate) const WHOLE: u64 = 1_406;
 pub(crate) const SHALLOW: u64 = 510;
 pub(crate) const DEEP: u64 = 118;

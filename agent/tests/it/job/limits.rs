@@ -35,7 +35,7 @@ impl<'a> Limits<'a> {
         )
     }
 
-    /// Time after which what was lost last is asked for: two round trips or RFC 6298's time-out, a report's delay, four trim delays (docs/agent.md).
+    /// Time after which what was lost last is asked for: two round trips or RFC 6298's time-out, a report's delay, four trim delays (docs/explanation/transport.md).
     fn silence_ns(&self) -> f64 {
         let (_, longest_ns) = self.round_trips_ns();
         let timeouts = &self.config.timeouts;
@@ -48,7 +48,7 @@ impl<'a> Limits<'a> {
         if failure > 0.0 { (tried.max(1.0).ln() / (1.0 / failure.min(0.999)).ln()).ceil() } else { 0.0 }
     }
 
-    /// Time of so many attempts at one packet: while nothing else arrives, waits double from the third on (docs/agent.md, "Nothing gets through"); from the first on, and up to the second that TCP
+    /// Time of so many attempts at one packet: while nothing else arrives, waits double from the third on (docs/explanation/transport.md, "Nothing gets through"); from the first on, and up to the second that TCP
     /// begins with (RFC 6298, 2.1), where no round trip of data is known, because nothing has come through at once yet.
     fn attempts_ns(&self, attempts: f64) -> f64 {
         let round_ns = self.silence_ns() + self.round_trips_ns().1;
@@ -159,7 +159,7 @@ impl<'a> Limits<'a> {
             Trouble::Stopped { at_ns, for_ns, .. } => (at_ns + for_ns) as f64 + asked_ns,
             // Whoever waits for it asks for a sign of life, if the new process says nothing by itself.
             Trouble::Restarted { at_ns, .. } => (at_ns + 2 * timeouts.keep_alive_ns) as f64 + asked_ns,
-            // A receiver asks for a sign of life, and then everybody is told (docs/faults.md).
+            // A receiver asks for a sign of life, and then everybody is told (docs/results/faults.md).
             Trouble::Killed { at_ns, .. } => {
                 (at_ns + timeouts.give_up_ns + 2 * timeouts.keep_alive_ns) as f64 + 2.0 * asked_ns
             }
@@ -195,7 +195,7 @@ impl<'a> Limits<'a> {
     /// Most control packets, and their bytes.
     pub(crate) fn control(&self, said: &Said, stats: &EndpointStats) -> (f64, f64) {
         let every = f64::from(self.config.ack_every);
-        // What came in another order takes more than one ACK to tell: four on one occasion at most (docs/agent.md, Limits).
+        // What came in another order takes more than one ACK to tell: four on one occasion at most (docs/explanation/transport.md, Limits).
         let Faults { jitter_ns, drop_data, cut, duplicate, .. } = self.case.faults;
         let in_order = jitter_ns == 0 && drop_data + cut + duplicate <= 0.0 && self.idle_ns() == 0;
         let each = if in_order { 1.0 } else { 4.0 };
@@ -233,7 +233,7 @@ impl<'a> Limits<'a> {
         (packets, bytes)
     }
 
-    /// Bytes kept of what was not asked for yet, and endings remembered, of one rank (docs/agent.md, Limits).
+    /// Bytes kept of what was not asked for yet, and endings remembered, of one rank (docs/explanation/transport.md, Limits).
     pub(crate) fn footprint(&self) -> (usize, usize) {
         let others = usize::from(self.case.world - 1);
         let early = (2 * self.config.window as usize / others).max(48_000);

@@ -1,6 +1,6 @@
 //! What ranks should have: sums in f64, and by how much they may err for what was cut or lost.
 //!
-//! The error of a row that arrived with parts missing is known in closed form (docs/wire-format.md §9): of Gaussian coordinates, which a rotated row's are, share L of the energy is lost, and
+//! The error of a row that arrived with parts missing is known in closed form (docs/reference/wire-format.md §9): of Gaussian coordinates, which a rotated row's are, share L of the energy is lost, and
 //! decoding without bias makes L / (1 − L) of that. Here these are added up over all hops that a rank's result has behind it, from what each receiver held of each packet when it handed its row over.
 
 use super::case::{Case, Kind, Plan, Promise};

@@ -1,4 +1,4 @@
-//! Code words of coordinates, and what is known of the values behind them (docs/wire-format.md).
+//! Code words of coordinates, and what is known of the values behind them (docs/reference/wire-format.md).
 
 use serde::Serialize;
 use trimwire_encoder::quantiser::{magnitude_of_code, peak_magnitude};

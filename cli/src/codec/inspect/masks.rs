@@ -1,4 +1,4 @@
-//! Under whose mask a DATA packet's header is (docs/wire-format.md §1, "The mask").
+//! Under whose mask a DATA packet's header is (docs/reference/wire-format.md §1, "The mask").
 
 use std::collections::{BTreeMap, BTreeSet};
 use trimwire_encoder::wire::PREFIX_LEN;

@@ -20,7 +20,7 @@ pub(super) struct Printed {
 }
 
 impl Printed {
-    /// `docs/figures.md:12`.
+    /// `docs/results/mlt.md:12`.
     pub(super) fn place(&self) -> String {
         format!("{}:{}", self.path.display(), self.line)
     }
@@ -38,23 +38,35 @@ fn block(name: &str, key: &str, text: &str) -> String {
     format!("{BEGIN}{name} {key} -->\n{text}{END}")
 }
 
-/// The figure of this name in a folder of pages, if one prints it.
+/// The figure of this name in a folder of pages and the folders in it, if one prints it.
 pub(super) fn find(folder: &Path, name: &str) -> anyhow::Result<Option<Printed>> {
-    let unreadable = || format!("cannot read the folder {}", folder.display());
-    let mut pages = Vec::new();
-    for entry in std::fs::read_dir(folder).with_context(unreadable)? {
-        let path = entry.with_context(unreadable)?.path();
-        if path.extension().is_some_and(|extension| extension == "md") {
-            pages.push(path);
-        }
-    }
-    pages.sort();
-    for path in pages {
+    for path in pages_in(folder)? {
         if let Some(printed) = find_in(&path, &read(&path)?, name)? {
             return Ok(Some(printed));
         }
     }
     Ok(None)
+}
+
+/// All pages, in an order that does not depend on the machine.
+fn pages_in(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let unreadable = || format!("cannot read the folder {}", folder.display());
+    let mut entries = Vec::new();
+    for entry in std::fs::read_dir(folder).with_context(unreadable)? {
+        let entry = entry.with_context(unreadable)?;
+        // A link is not followed, so that folders have an end.
+        entries.push((entry.path(), entry.file_type().with_context(unreadable)?.is_dir()));
+    }
+    entries.sort();
+    let mut pages = Vec::new();
+    for (path, is_folder) in entries {
+        if is_folder {
+            pages.append(&mut pages_in(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            pages.push(path);
+        }
+    }
+    Ok(pages)
 }
 
 fn find_in(path: &Path, page: &str, name: &str) -> anyhow::Result<Option<Printed>> {
@@ -76,7 +88,8 @@ mod tests {
     #[test]
     fn a_figure_is_found_by_its_whole_name_and_replaced_where_it_stands() {
         let folder = tempfile::tempdir().unwrap();
-        let page = folder.path().join("a.md");
+        std::fs::create_dir(folder.path().join("results")).unwrap();
+        let page = folder.path().join("results/a.md");
         let text = "# A\n\n<!-- generated: one-two k -->\n| x |\n<!-- end -->\n\n<!-- generated: one k1 -->\n| y |\n<!-- end -->\nB\n";
         std::fs::write(&page, text).unwrap();
         let printed = find(folder.path(), "one").unwrap().unwrap();

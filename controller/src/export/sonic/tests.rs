@@ -522,9 +522,9 @@ proptest! {
 /// The documentation's table of knobs has every table that is written.
 #[test]
 fn the_documentation_names_every_table() {
-    let documentation = include_str!("../../../../docs/sonic.md");
+    let documentation = include_str!("../../../../docs/how-to/sonic.md");
     let tables = YANG.iter().map(|(name, ..)| *name).chain(MAPS.iter().map(|(name, ..)| *name));
     for table in tables {
-        assert!(documentation.contains(table), "docs/sonic.md does not mention {table}");
+        assert!(documentation.contains(table), "docs/how-to/sonic.md does not mention {table}");
     }
 }

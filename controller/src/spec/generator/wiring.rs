@@ -1,4 +1,4 @@
-//! Switches, hosts and links of a generated fabric. Names and numbers are documented in `docs/fabric-yaml.md`: people write
+//! Switches, hosts and links of a generated fabric. Names and numbers are documented in `docs/reference/fabric-file.md`: people write
 //! them in overrides, so they never depend on anything but the generator's own numbers.
 
 use std::collections::BTreeMap;

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 const QUEUES: usize = 8;
 
-/// Thresholds and sizes of every data queue, in bytes, as the fabric file's policy has them (docs/fabric-yaml.md). Thresholds by importance: of less important packets
+/// Thresholds and sizes of every data queue, in bytes, as the fabric file's policy has them (docs/reference/fabric-file.md). Thresholds by importance: of less important packets
 /// first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rungs {
@@ -31,7 +31,7 @@ pub struct Rungs {
 }
 
 impl Rungs {
-    /// The fabric file's default policy (docs/fabric-yaml.md) on a port of `rate_bps`, for whole packets of so much payload: the first of two thresholds is
+    /// The fabric file's default policy (docs/reference/fabric-file.md) on a port of `rate_bps`, for whole packets of so much payload: the first of two thresholds is
     /// for less important packets.
     pub fn defaults(rate_bps: u64, payload: u32) -> Self {
         let us = |time: u64| time * (rate_bps / 1_000_000) / 8;

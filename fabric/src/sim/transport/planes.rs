@@ -1,4 +1,4 @@
-//! How many bit-planes a packet of so many bytes holds (docs/wire-format.md), and what they are worth.
+//! How many bit-planes a packet of so many bytes holds (docs/reference/wire-format.md), and what they are worth.
 
 use crate::sim::packet::HEAD;
 use trimwire_encoder::quantiser;
@@ -22,7 +22,7 @@ pub(crate) fn held(length: u32, skipped: u32, payload: u32) -> u8 {
     (0..=WHOLE).rev().find(|&planes| bytes_of(planes, payload) <= end).unwrap_or(0)
 }
 
-/// The share of a Gaussian coordinate's energy that so many planes keep: 1 − D_b (docs/wire-format.md, §5).
+/// The share of a Gaussian coordinate's energy that so many planes keep: 1 − D_b (docs/reference/wire-format.md, §5).
 pub(crate) fn share_kept(planes: u8) -> f64 {
     1.0 - quantiser::distortion(planes)
 }
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn a_sign_only_message_has_the_closed_forms_error() {
-        // docs/wire-format.md §13: π/2 − 1.
+        // docs/reference/wire-format.md §13: π/2 − 1.
         let nmse = 1.0 / share_kept(1) - 1.0;
         assert!((nmse - (std::f64::consts::FRAC_PI_2 - 1.0)).abs() < 1e-3, "{nmse}");
     }

@@ -103,7 +103,7 @@ fn a_simulated_queue_with_two_limits_refuses_what_the_chain_says() {
 }
 
 /// The approximation that the paper makes, and how far it is off: the second class does not have a slower line all the time, but
-/// the whole line some of the time. `docs/thresholds.md` has these figures.
+/// the whole line some of the time. `docs/explanation/thresholds.md` has these figures.
 #[test]
 fn strict_priority_is_approximated_as_well_as_documented() {
     let limits = [Limits { less_important: 6, all: 12 }, Limits { less_important: 15, all: 30 }];

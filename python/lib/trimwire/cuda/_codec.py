@@ -126,7 +126,7 @@ class Encoder(_Plan):
             torch.cuda.synchronize(self.device)
 
     def follow_figures(self) -> None:
-        """Takes the upper median of the figures of the last run for `important_from` of the next one, on the device (docs/wire-format.md, §7)."""
+        """Takes the upper median of the figures of the last run for `important_from` of the next one, on the device (docs/reference/wire-format.md, §7)."""
         # NaNs, the marked rows', come last; without others all rows are important.
         ordered = torch.sort(self.figures).values
         counted = torch.isfinite(ordered).sum()

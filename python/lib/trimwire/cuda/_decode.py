@@ -1,4 +1,4 @@
-"""From what arrived of packets to tensors in one kernel, a program a row at a time (docs/wire-format.md, §8)."""
+"""From what arrived of packets to tensors in one kernel, a program a row at a time (docs/reference/wire-format.md, §8)."""
 
 import triton
 import triton.language as tl

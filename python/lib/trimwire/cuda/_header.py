@@ -1,4 +1,4 @@
-"""The header of 20 bytes and its check (docs/wire-format.md, §1), as five big-endian words."""
+"""The header of 20 bytes and its check (docs/reference/wire-format.md, §1), as five big-endian words."""
 
 from __future__ import annotations
 

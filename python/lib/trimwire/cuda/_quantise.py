@@ -1,4 +1,4 @@
-"""The embedded quantiser (docs/wire-format.md, §5): its tables, and magnitudes to codes."""
+"""The embedded quantiser (docs/reference/wire-format.md, §5): its tables, and magnitudes to codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Working scale, transform, and which rows are rotated twice (docs/wire-format.md, §3).
+"""Working scale, transform, and which rows are rotated twice (docs/reference/wire-format.md, §3).
 
 Kernels are launched with `enable_fp_fusion=False`: no product and sum may become one operation that rounds once.
 """

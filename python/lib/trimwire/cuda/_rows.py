@@ -1,4 +1,4 @@
-"""How tensors fall into rows and packets (docs/wire-format.md, §2), and the table of it that kernels read."""
+"""How tensors fall into rows and packets (docs/reference/wire-format.md, §2), and the table of it that kernels read."""
 
 from __future__ import annotations
 

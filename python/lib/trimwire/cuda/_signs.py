@@ -1,4 +1,4 @@
-"""The diagonals of signs (docs/wire-format.md, §3): words of a counter-based generator, no state."""
+"""The diagonals of signs (docs/reference/wire-format.md, §3): words of a counter-based generator, no state."""
 
 import triton
 import triton.language as tl

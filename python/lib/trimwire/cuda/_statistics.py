@@ -1,4 +1,4 @@
-"""A packet's statistics in the binding order of sums (docs/wire-format.md, §4): a tile of [packets, 16 lanes]."""
+"""A packet's statistics in the binding order of sums (docs/reference/wire-format.md, §4): a tile of [packets, 16 lanes]."""
 
 import triton
 import triton.language as tl

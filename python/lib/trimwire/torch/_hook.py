@@ -190,7 +190,7 @@ def register(
 ) -> Hook | SimulatedHook | None:
     """Has `model` average its gradients through Trimwire. Its process group, of whatever backend, does everything else.
 
-    Buckets on a GPU are encoded and decoded there, in Triton's kernels (docs/gpu.md); `codec="host"` has the host do it.
+    Buckets on a GPU are encoded and decoded there, in Triton's kernels (docs/reference/gpu.md); `codec="host"` has the host do it.
 
     Args:
         model: whose gradients may be trimmed.

@@ -55,11 +55,11 @@ class Options:
     patience: float | None = None
     #: 32 bytes, a secret of the job: packets are sealed. As an environment variable: 64 hexadecimal digits.
     key: bytes | None = None
-    #: A rate algorithm that says with how many planes, up to `planes`, the next step's sums are sent (docs/planner.md).
+    #: A rate algorithm that says with how many planes, up to `planes`, the next step's sums are sent (docs/explanation/planner.md).
     adaptive: str | None = None
     #: Who codes what may be trimmed: 'auto', Triton's kernels for tensors of a GPU; 'host', the host for all; 'triton', kernels for all.
     codec: str = "auto"
-    #: A file that what arrives of every packet is written into (docs/transcript.md); `{rank}` is replaced, else `.RANK` appended.
+    #: A file that what arrives of every packet is written into (docs/reference/transcript.md); `{rank}` is replaced, else `.RANK` appended.
     record: str | None = None
     #: Addresses that this rank listens on, with commas between; None: what TRIMWIRE_SOCKET_IFNAME selects, or what reaches MASTER_ADDR.
     address: str | None = None

@@ -43,7 +43,7 @@ pub(super) struct Received {
     planes: BTreeMap<u8, u32>,
     /// `null` of a file's: only its sender knows what was sent.
     nmse: Option<f64>,
-    /// By the formula of docs/wire-format.md §9 from `planes`, row by row.
+    /// By the formula of docs/reference/wire-format.md §9 from `planes`, row by row.
     nmse_expected: Option<f64>,
     /// From its first packet to its last.
     seconds: f64,
@@ -113,7 +113,7 @@ fn numbered(path: &Path, from: u16, message: u32) -> PathBuf {
     path.with_extension(format!("{from}.{message}{dot}{extension}"))
 }
 
-/// The formula of docs/wire-format.md §9 for each row, weighted by the rows' energies.
+/// The formula of docs/reference/wire-format.md §9 for each row, weighted by the rows' energies.
 fn predicted(layout: &Layout, rows: &Rows, decoding: Decoding, expected: &[f32]) -> f64 {
     let (mut error, mut energy) = (0.0, 0.0);
     for receiver in rows {

@@ -15,7 +15,7 @@ const BOTTOM: f64 = 70.0;
 const BYTES: (f64, f64) = (56.0, 1640.0);
 /// NMSE. What is smaller is rounding, and stands on the lower edge.
 const ERRORS: (f64, f64) = (1e-12, 20.0);
-/// What switches cut to out of the box (docs/sonic.md has SONiC's).
+/// What switches cut to out of the box (docs/how-to/sonic.md has SONiC's).
 const TRIM_SIZES: [(f64, &str); 2] = [(128.0, "SONiC 128 B"), (256.0, "Spectrum 256 B")];
 
 /// Draws all series.

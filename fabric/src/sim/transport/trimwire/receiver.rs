@@ -85,7 +85,7 @@ impl TrimwireReceiver {
             reports
                 .iter_mut()
                 .for_each(|report| report.held_ns = (now_ns as u32).wrapping_sub(report.held_ns));
-            // Two bytes a packet, more than a map of them takes (docs/agent.md).
+            // Two bytes a packet, more than a map of them takes (docs/explanation/transport.md).
             let length = CONTROL + 2 * reports.len() as u32;
             out.push_back(Packet { length, reports: Some(Box::new(reports)), ..answer });
         }
