@@ -140,8 +140,7 @@ fn size(message: &MessageDescriptor, depth: usize) -> u64 {
         _ if field.is_list() || field.is_map() => VEC,
         Kind::Message(inner) if recursive(&inner) => 8,
         Kind::Message(inner) if depth < 16 => size(&inner, depth + 1) + 8,
-        Kind::Message(_) => VEC,
-        Kind::String | Kind::Bytes => VEC,
+        Kind::Message(_) | Kind::String | Kind::Bytes => VEC,
         kind if field.supports_presence() => 2 * scalar(&kind).max(4),
         kind => scalar(&kind).max(4),
     };

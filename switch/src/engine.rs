@@ -274,6 +274,7 @@ impl Pipeline {
         }
     }
 
+    #[expect(clippy::unnecessary_box_returns, reason = "the box is recycled")]
     fn unpacked(&mut self, packet: PacketState) -> Box<Packet> {
         match packet.0 {
             State::Whole(packet) => packet,

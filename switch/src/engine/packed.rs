@@ -100,12 +100,6 @@ impl Packed {
         (0..4).for_each(|_| _ = take(&mut left));
         take(&mut left)
     }
-
-    /// Bytes of memory that it takes.
-    #[cfg(test)]
-    pub(super) fn bytes(&self) -> usize {
-        self.0.len()
-    }
 }
 
 /// Seven bits a byte, the least significant first.

@@ -230,7 +230,6 @@ impl Admitted {
     }
 
     /// A message of so many bytes has to come from here on.
-    #[expect(clippy::disallowed_methods, reason = "time-outs are by the server's clock")]
     fn begin(&mut self, bytes: usize) {
         let time = self.budget.limits.body + Duration::from_secs(bytes as u64 / BYTES_PER_SECOND);
         let due = Instant::now() + time;

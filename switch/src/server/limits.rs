@@ -174,7 +174,7 @@ mod tests {
         let (connections, greeting, packet_out_bytes) = (2, Duration::from_secs(1), 1500);
         let write_bytes = 2 << 20;
         let expected =
-            Limits { connections, greeting, packet_out_bytes, write_bytes, roles, ..Limits::default() };
+            Limits { connections, greeting, write_bytes, packet_out_bytes, roles, ..Limits::default() };
         assert_eq!(limits, expected);
         for (setting, words) in [
             ("streams", "NAME=VALUE"),

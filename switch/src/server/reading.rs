@@ -169,19 +169,14 @@ impl Reading {
         }
         let entities = std::mem::take(&mut self.batch);
         let sending = answers.send(Ok(v1::ReadResponse { entities }));
-        match tokio::time::timeout(self.patience, sending).await {
-            Ok(sent) => sent.map_err(|_| End::Gone),
-            Err(_) => {
-                // Whatever it has not taken stays in HTTP/2's buffers for as long as the connection lives.
-                tracing::warn!(
-                    "a client of a Read took nothing for {:?}: its connection is closed",
-                    self.patience
-                );
-                if let Some(peer) = &self.peer {
-                    peer.close();
-                }
-                Err(End::Gone)
-            }
+        if let Ok(sent) = tokio::time::timeout(self.patience, sending).await {
+            return sent.map_err(|_| End::Gone);
         }
+        // Whatever it has not taken stays in HTTP/2's buffers for as long as the connection lives.
+        tracing::warn!("a client of a Read took nothing for {:?}: its connection is closed", self.patience);
+        if let Some(peer) = &self.peer {
+            peer.close();
+        }
+        Err(End::Gone)
     }
 }

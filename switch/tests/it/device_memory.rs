@@ -36,14 +36,14 @@ fn switch(limit: u64) -> Switch {
 
 /// A frame that is forwarded as it is by a program without policies.
 fn forwarded() -> Case {
-    let short = cases().into_iter().filter(|case| (64..=102).contains(&case.frame.len()));
+    let mut short = cases().into_iter().filter(|case| (64..=102).contains(&case.frame.len()));
     let whole = |mut case: Case| {
         let mut switch = switch(1 << 20);
         case.frame.resize(102, 0x5a);
         switch.handle_frame(0, case.ingress_port, &case.frame);
         switch.poll_transmit().filter(|sent| sent.frame.len() == 102).map(|_| case)
     };
-    short.filter_map(whole).next().unwrap()
+    short.find_map(whole).unwrap()
 }
 
 #[test]

@@ -2,15 +2,19 @@
 //!
 //! Each test runs the command as a process of its own, so that what is measured is the switch's memory and nobody else's.
 
-use crate::driver_support::{Wire, enter_namespace, veth_pairs};
+use crate::driver_support::{Wire, enter_namespace, ip, now, veth_pairs};
 use crate::hostile_support::*;
 use crate::server_support::{DEVICE, program};
 use prost::Message as _;
+use std::thread::JoinHandle;
 use std::time::Duration;
 use trimwire_p4runtime::client::{Client, Role};
+use trimwire_p4runtime::entity::{ActionBuilder, TableEntryBuilder, insert, member, modify};
+use trimwire_p4runtime::p4info::{Index, P4Info};
 use trimwire_p4runtime::server::tonic::Code;
 use trimwire_p4runtime::v1::set_forwarding_pipeline_config_request::Action;
 use trimwire_p4runtime::v1::stream_message_request::Update as Sent;
+use trimwire_p4runtime::v1::write_request::Atomicity;
 use trimwire_p4runtime::{stratum, v1};
 
 /// Most that any one stranger may cost, KiB over idle.
@@ -197,7 +201,7 @@ fn frames_pass_beside_strangers() {
     if !enter_namespace("server_hostile: forwarding") {
         return;
     }
-    crate::driver_support::ip("link set lo up");
+    ip("link set lo up");
     veth_pairs(2);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let victim = runtime.block_on(Victim::start(&["-i", "0@s0", "-i", "1@s1", "--limit", "body=2"]));
@@ -205,26 +209,7 @@ fn frames_pass_beside_strangers() {
         victim.push(program("server")).await;
         victim.forward().await;
     });
-    let (near, far) = (Wire::open("h0"), Wire::open("h1"));
-    let receiving = std::thread::spawn(move || {
-        let mut received = 0;
-        while received < FRAMES && far.receive(3_000).is_some() {
-            received += 1;
-        }
-        received
-    });
-    let sending = std::thread::spawn(move || {
-        for number in 0..FRAMES as u32 {
-            let mut frame = vec![0; 102];
-            frame[60..64].copy_from_slice(&number.to_be_bytes());
-            while !near.send(&frame) {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            if number % 8 == 7 {
-                std::thread::sleep(Duration::from_millis(4));
-            }
-        }
-    });
+    let (sending, receiving) = traffic(frame_of_server);
     runtime.block_on(async {
         let mut round = 0_usize;
         while !sending.is_finished() {
@@ -242,8 +227,93 @@ fn frames_pass_beside_strangers() {
         assert!(round > 1, "strangers had their turn");
     });
     sending.join().unwrap();
-    assert_eq!(receiving.join().unwrap(), FRAMES, "frames that came out");
+    assert_eq!(receiving.join().unwrap().0, FRAMES, "frames that came out");
     victim.assert_over_idle("strangers of all kinds", MOST_KIB);
 }
 
 const FRAMES: usize = 10_000;
+
+/// Sends frames into port 0, 2,000 a second, and gives how many come out of port 1, and the longest time between two.
+fn traffic(frame: fn(u32) -> Vec<u8>) -> (JoinHandle<()>, JoinHandle<(usize, Duration)>) {
+    let (near, far) = (Wire::open("h0"), Wire::open("h1"));
+    let receiving = std::thread::spawn(move || {
+        let (mut received, mut longest, mut last) = (0, Duration::ZERO, None);
+        while received < FRAMES && far.receive(3_000).is_some() {
+            received += 1;
+            let now = now();
+            longest = longest.max(last.replace(now).map_or(Duration::ZERO, |last| now - last));
+        }
+        (received, longest)
+    });
+    let sending = std::thread::spawn(move || {
+        for number in 0..FRAMES as u32 {
+            while !near.send(&frame(number)) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            if number % 8 == 7 {
+                std::thread::sleep(Duration::from_millis(4));
+            }
+        }
+    });
+    (sending, receiving)
+}
+
+fn frame_of_server(number: u32) -> Vec<u8> {
+    let mut frame = vec![0; 102];
+    frame[60..64].copy_from_slice(&number.to_be_bytes());
+    frame
+}
+
+/// UDP to 10.9.9.9, for the trimming program.
+fn frame_of_ours(number: u32) -> Vec<u8> {
+    let builder = etherparse::PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2])
+        .ipv4([10, 0, 0, 1], [10, 9, 9, 9], 64)
+        .udp(1, 2);
+    let mut frame = Vec::new();
+    builder.write(&mut frame, &[&number.to_be_bytes()[..], &[0; 60]].concat()).unwrap();
+    frame
+}
+
+#[test]
+fn frames_pass_while_ten_thousand_routes_are_written() {
+    if !enter_namespace("server_hostile: forwarding beside a Write") {
+        return;
+    }
+    ip("link set lo up");
+    veth_pairs(2);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let victim = runtime.block_on(Victim::start(&["-i", "0@s0", "-i", "1@s1"]));
+    let read = |ending: &str| {
+        std::fs::read(format!("{}/../p4/build/bmv2/trimwire.{ending}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    };
+    let p4info = P4Info::from_bytes(&read("p4info.txtpb")).unwrap();
+    let index = Index::new(&p4info).unwrap();
+    let route = |prefix: u32, length| {
+        let entry =
+            TableEntryBuilder::new(&index, "Ingress.ipv4_route").lpm("dst_addr", u128::from(prefix), length);
+        entry.member(1).build().unwrap()
+    };
+    let client = runtime.block_on(async {
+        let mut client = Client::connect(&victim.address).await.unwrap();
+        client.arbitrate(DEVICE, 1, Role::default()).await.unwrap();
+        client.set_pipeline(p4info.clone(), read("json"), None, Action::VerifyAndCommit).await.unwrap();
+        let forward =
+            ActionBuilder::new(&index, "Ingress.forward").param("port", 1_u16).param("dst_mac", 2_u64);
+        let member = member(&index, "Ingress.ecmp", 1, forward).unwrap();
+        let first = vec![insert(member), insert(route(0x0a09_0900, 24))];
+        client.write(first, Atomicity::ContinueOnError).await.unwrap();
+        client
+    });
+    let routes: Vec<_> = (0..3_000).map(|number| route(0x0b00_0000 + (number << 8), 24)).collect();
+    let modified = routes.iter().cycle().take(7_000).cloned().map(modify);
+    let updates: Vec<_> = routes.iter().cloned().map(insert).chain(modified).collect();
+    let (sending, receiving) = traffic(frame_of_ours);
+    let wrote = now();
+    runtime.block_on(client.write(updates, Atomicity::ContinueOnError)).unwrap();
+    let (writing, beside) = (wrote.elapsed(), !sending.is_finished());
+    sending.join().unwrap();
+    let (received, longest) = receiving.join().unwrap();
+    println!("10,000 routes in {writing:?}; {received} of {FRAMES} frames, at most {longest:?} between two");
+    assert!(beside, "the routes were written while frames passed");
+    assert_eq!(received, FRAMES, "frames that came out");
+}

@@ -216,6 +216,7 @@ pub(crate) fn load_table(node: &Value, scope: &TableScope<'_>) -> Result<Table> 
             (false, true) => Index::Narrow(Vec::new()),
             (false, false) => Index::Wide(Vec::new()),
         },
+        direct: Vec::new(),
     };
     if let Some(default) = node.get("default_entry").filter(|default| !default.is_null()) {
         table.program_default = Some(Target::Call(scope.call(default)?));

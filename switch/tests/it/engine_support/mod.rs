@@ -61,7 +61,7 @@ pub(crate) fn forward(pipeline: &mut Pipeline, now_ns: u64, port: u16, frame: &[
         }
         let mut packet = queue.remove(0);
         // As those are that wait in long queues.
-        if (frame.len() + round) % 2 == 0 {
+        if (frame.len() + round).is_multiple_of(2) {
             pipeline.pack(&mut packet);
         }
         if let EgressOutcome::Transmit { port, frame, .. } =

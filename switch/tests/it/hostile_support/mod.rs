@@ -95,13 +95,12 @@ impl Victim {
 
     pub(crate) async fn try_push(&self, (p4info, json): (P4Info, Vec<u8>)) -> Result<(), String> {
         let taken = self.primary.lock().unwrap().take();
-        let client = match taken {
-            Some(client) => client,
-            None => {
-                let mut client = Client::connect(&self.address).await.unwrap();
-                client.arbitrate(DEVICE, 1, Role::default()).await.unwrap();
-                client
-            }
+        let client = if let Some(client) = taken {
+            client
+        } else {
+            let mut client = Client::connect(&self.address).await.unwrap();
+            client.arbitrate(DEVICE, 1, Role::default()).await.unwrap();
+            client
         };
         let pushed = client.set_pipeline(p4info, json, None, Action::VerifyAndCommit).await;
         *self.primary.lock().unwrap() = Some(client);

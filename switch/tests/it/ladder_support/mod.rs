@@ -51,7 +51,7 @@ pub(crate) fn stf_folder() -> &'static Path {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("stf-{}", std::process::id()));
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../p4/tests/stf.py");
         let status = std::process::Command::new("python3").arg(script).arg(&folder).status();
-        assert!(status.as_ref().is_ok_and(|status| status.success()), "python3 {script}: {status:?}");
+        assert!(status.as_ref().is_ok_and(std::process::ExitStatus::success), "python3 {script}: {status:?}");
         folder
     })
 }
