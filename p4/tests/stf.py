@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the STF files of stf/ from the packets with known answers in ladder.json. Standard library only.
+"""Writes STF files from the packets with known answers in ladder.json: stf.py FOLDER. Standard library only.
 
 One file for each rung of the ladder and kind of packet. STF tables do not change between packets of a file, and the
 files use what p4c's runner knows: no groups (the routes are plain entries of single next hops), counters
-with check_counter. With --check it writes nothing and exits 1 if a file differs.
+with check_counter. The switch's tests write them into a folder of their own.
 """
 
 import json
@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 THRESHOLDS = ["mark_at", "shallow_at", "deep_at", "drop_at", "shallow_size", "deep_size", "trimmed_dscp", "trim_queue",
               "trim_drop_at"]
 HEAD = """# {title}
-# Written by ../stf.py from ../ladder.json. Thresholds of 0 are always reached, of 4294967295 never: the queues are empty here.
+# Written by p4/tests/stf.py from ladder.json. Thresholds of 0 are always reached, of 4294967295 never: the queues are empty here.
 
 """
 
@@ -104,13 +104,10 @@ def main():
     pairs = list(files(ladder))
     wanted = dict(pairs)
     assert len(wanted) == len(pairs), "two rungs with one file name"
-    folder = HERE / "stf"
-    if "--check" in sys.argv:
-        found = {path.name: path.read_text() for path in folder.glob("*.stf")}
-        sys.exit(0 if found == wanted else "p4/tests/stf differs from what stf.py writes")
-    folder.mkdir(exist_ok=True)
-    for path in folder.glob("*.stf"):
-        path.unlink()
+    if len(sys.argv) != 2:
+        sys.exit("usage: stf.py FOLDER")
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
     for name, text in wanted.items():
         (folder / name).write_text(text)
 

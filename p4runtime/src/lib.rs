@@ -24,6 +24,7 @@
 //! - [`p4info`]: P4Info as text and binary, and look-up by name, alias or id.
 //! - [`bytes`]: integers of any width as canonical byte strings.
 //! - [`entity`]: entities from names, checked against the program, compared by key, and in words.
+//! - [`decoded`]: what a message takes in memory, before it is decoded.
 //! - [`client`]: a controller's connection to one switch.
 //! - [`server`], [`status`]: what a switch needs to serve P4Runtime.
 //!
@@ -33,6 +34,7 @@
 
 pub mod bytes;
 pub mod client;
+pub mod decoded;
 pub mod entity;
 pub mod p4info;
 pub mod server;

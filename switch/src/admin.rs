@@ -18,9 +18,17 @@ pub use trimwire_p4runtime::admin as v1;
 
 use v1::admin_server::{Admin, AdminServer};
 
-/// The service for a shared switch; `waker` is called after every change.
-pub fn service(switch: SharedSwitch, waker: Option<Wake>, identities: Identities) -> AdminServer<Service> {
-    AdminServer::new(Service { switch, waker, identities })
+/// Forgets election ids of controllers that are gone, of one role or of all, and names the roles that have changed.
+pub type Reset = Box<dyn Fn(Option<&str>) -> Result<Vec<String>, Status> + Send + Sync>;
+
+/// The service for a shared switch; `waker` is called after every change, `reset` when an operator asks for it.
+pub fn service(
+    switch: SharedSwitch,
+    waker: Option<Wake>,
+    identities: Identities,
+    reset: Reset,
+) -> AdminServer<Service> {
+    AdminServer::new(Service { switch, waker, identities, reset })
 }
 
 /// The admin service of one switch.
@@ -28,6 +36,7 @@ pub struct Service {
     switch: SharedSwitch,
     waker: Option<Wake>,
     identities: Identities,
+    reset: Reset,
 }
 
 impl Service {
@@ -165,6 +174,15 @@ impl Admin for Service {
         }
         self.change(|switch| switch.configure_buffer(bytes));
         Ok(Response::new(v1::SetBufferResponse {}))
+    }
+
+    async fn reset_arbitration(
+        &self,
+        request: Request<v1::ResetArbitrationRequest>,
+    ) -> Result<Response<v1::ResetArbitrationResponse>, Status> {
+        self.identities.writes(&request)?;
+        let roles = (self.reset)(request.get_ref().role.as_deref())?;
+        Ok(Response::new(v1::ResetArbitrationResponse { roles }))
     }
 
     async fn stats(&self, request: Request<v1::StatsRequest>) -> Result<Response<v1::StatsResponse>, Status> {

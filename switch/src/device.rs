@@ -69,6 +69,8 @@ pub struct SwitchStats {
 
 /// Packet-ins kept until somebody takes them, and packet-outs until the clock moves.
 const MOST_EVENTS: usize = 1024;
+/// Packets in queues that take all the memory that code runs on, so that short queues cost no time; longer ones are packed.
+const MOST_WHOLE: usize = 256;
 /// Packets that one timeout may serve: recirculation in a program must not hang the caller.
 const MOST_SERVED: usize = 65_536;
 
@@ -91,6 +93,8 @@ pub struct Switch {
     stats: SwitchStats,
     now_ns: u64,
     tracing: bool,
+    /// Packets in queues that are not packed.
+    whole: usize,
 }
 
 impl Switch {
@@ -112,6 +116,7 @@ impl Switch {
             stats: SwitchStats::default(),
             now_ns: 0,
             tracing: false,
+            whole: 0,
         }
     }
 
@@ -138,6 +143,7 @@ impl Switch {
         self.down.iter().chain(&stopped).for_each(|port| pipeline.control().set_port_up(*port, false));
         pipeline.set_tracing(self.tracing);
         self.traffic.flush(drop);
+        self.whole = 0;
         self.pipeline = Some(pipeline);
     }
 
@@ -227,8 +233,9 @@ impl Switch {
     /// Takes a port up or down. One that is down receives nothing, and drops what its queues hold and get; groups leave out
     /// members that watch it.
     pub fn set_port_up(&mut self, port: u16, up: bool) {
-        let Self { traffic, pipeline, .. } = self;
-        traffic.set_up(port, up, |packet| {
+        let Self { traffic, pipeline, whole, .. } = self;
+        traffic.set_up(port, up, |packet: Enqueue| {
+            *whole -= usize::from(!packet.packet.is_packed());
             if let Some(pipeline) = pipeline {
                 pipeline.recycle_packet(packet);
             }
@@ -367,14 +374,21 @@ impl Switch {
     }
 
     fn enqueue(&mut self, packets: &mut Vec<Enqueue>) {
-        for packet in packets.drain(..) {
+        for mut packet in packets.drain(..) {
             let (port, queue, length) = (packet.port, packet.queue, packet.length);
             let number = packet.packet.trace_number();
             if let (true, Some(pipeline)) = (self.tracing, &mut self.pipeline) {
                 pipeline.note_at(self.now_ns, number, || Event::Enqueued { port, queue, length });
             }
+            let waits = self.whole >= MOST_WHOLE && self.traffic.admits(port, queue, length);
+            if let (true, Some(pipeline)) = (waits, &mut self.pipeline) {
+                pipeline.pack(&mut packet);
+            }
+            let whole = usize::from(!packet.packet.is_packed());
+            self.whole += whole;
             if let Err(refused) = self.traffic.enqueue(self.now_ns, port, queue, length, packet) {
                 self.stats.queue_dropped += 1;
+                self.whole -= whole;
                 if let Some(pipeline) = &mut self.pipeline {
                     pipeline.note_at(self.now_ns, number, || Event::Dropped(DropReason::Queue));
                     pipeline.recycle_packet(refused);
@@ -392,6 +406,7 @@ impl Switch {
                 break;
             };
             let Dequeued { port, item, enqueued_ns, enqueue_depth, dequeue_depth, start_ns, .. } = dequeued;
+            self.whole -= usize::from(!item.packet.is_packed());
             let meta = QueueMetadata {
                 enq_timestamp_ns: enqueued_ns,
                 enq_qdepth: enqueue_depth,

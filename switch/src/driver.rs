@@ -198,6 +198,8 @@ pub struct Driver {
     trace: Option<TraceSink>,
     counters: Counters,
     missed_at_ns: u64,
+    /// When the latest batch was looked at.
+    turn_ns: u64,
     carrier_at_ns: u64,
 }
 
@@ -265,9 +267,8 @@ impl Driver {
             waker,
             spent: Vec::new(),
             unattached: 0,
-            start_unix_ns: SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |since| since.as_nanos() as u64),
+            start_unix_ns: unix_time_ns(),
+            turn_ns: 0,
             trace: None,
             counters,
             missed_at_ns: 0,
@@ -351,6 +352,7 @@ impl Driver {
     /// Sending takes most of the time and is done without the lock, so that the control plane gets its turn under load.
     fn turn(&mut self) -> Turn {
         let now_ns = self.now_ns();
+        let before_ns = std::mem::replace(&mut self.turn_ns, now_ns);
         let mut more = false;
         for port in self.ports.iter_mut().filter(|port| port.socket.is_none() && now_ns >= port.reopen_at_ns)
         {
@@ -367,11 +369,15 @@ impl Driver {
             let number = port.attachment.port;
             let Some(socket) = &mut port.socket else { continue };
             let capture = &mut port.capture;
-            let received = socket.receive(|frame| {
+            let start_unix_ns = self.start_unix_ns;
+            let received = socket.receive(|arrived, frame| {
                 if let Some(capture) = capture {
-                    capture.received(unix_ns, frame);
+                    capture.received(arrived.unwrap_or(unix_ns), frame);
                 }
-                switch.handle_frame(now_ns, number, frame);
+                // Meters and time stamps see when it came, not when its batch was looked at: after the batch before, and before now,
+                // whatever somebody does to the system's clock.
+                let at_ns = arrived.map_or(now_ns, |unix_ns| unix_ns.saturating_sub(start_unix_ns));
+                switch.handle_frame(at_ns.clamp(before_ns, now_ns), number, frame);
             });
             match received {
                 Ok(received) => {
@@ -439,6 +445,8 @@ impl Driver {
         }
         if now_ns >= self.missed_at_ns {
             self.missed_at_ns = now_ns + MISSED_NS;
+            // Whoever set the system's clock has moved the one by which the kernel notes arrivals.
+            self.start_unix_ns = unix_time_ns().saturating_sub(self.now_ns());
             for port in &mut self.ports {
                 port.stats.missed += port.socket.as_ref().map_or(0, PacketSocket::missed);
             }
@@ -452,6 +460,12 @@ impl Driver {
             counter.publish(&port.stats);
         }
     }
+}
+
+/// The system's clock.
+#[expect(clippy::disallowed_methods, reason = "the driver is where the real clock comes in")]
+fn unix_time_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
 impl Port {

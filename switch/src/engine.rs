@@ -36,7 +36,9 @@ mod hasher;
 mod intrinsic;
 mod json;
 mod layout;
+mod limits;
 mod machine;
+mod packed;
 mod packet;
 mod parser;
 mod profile;
@@ -56,10 +58,12 @@ mod wire;
 pub use code::DROP_PORT;
 pub use control::Control;
 pub use error::{Code, ControlError, LoadError};
+pub use limits::ProgramLimits;
 pub use packet::Spares;
 pub use shared::TablePool;
 
 use calculation::Scratch;
+use packed::Packed;
 use packet::Packet;
 use program::Program;
 use random::Random;
@@ -81,17 +85,36 @@ pub struct Enqueue {
 
 /// A packet between ingress and egress: opaque.
 #[derive(Debug)]
-pub struct PacketState(Box<Packet>);
+pub struct PacketState(State);
+
+#[derive(Debug)]
+enum State {
+    /// As code runs on it.
+    Whole(Box<Packet>),
+    /// In as little memory as it takes: [`Pipeline::pack`].
+    Packed(Packed),
+}
 
 impl PacketState {
     /// The port on which the packet entered the switch.
     pub fn ingress_port(&self) -> u16 {
-        self.0.ingress_port
+        match &self.0 {
+            State::Whole(packet) => packet.ingress_port,
+            State::Packed(packed) => packed.ingress_port(),
+        }
     }
 
     /// The packet's number in the trace; 0 while tracing is off.
     pub fn trace_number(&self) -> u64 {
-        self.0.trace
+        match &self.0 {
+            State::Whole(packet) => packet.trace,
+            State::Packed(packed) => packed.trace(),
+        }
+    }
+
+    /// Whether it is packed.
+    pub fn is_packed(&self) -> bool {
+        matches!(self.0, State::Packed(_))
     }
 }
 
@@ -182,12 +205,20 @@ impl Clone for Pipeline {
 }
 
 impl Pipeline {
-    /// Compiles p4c's BMv2 JSON.
+    /// Compiles p4c's BMv2 JSON, of the operator's own: [`ProgramLimits::TRUSTED`] hold.
     ///
     /// # Errors
     /// What is not JSON, contradicts itself, or is not supported, by name and with its place in the P4 source.
     pub fn load(json: &[u8]) -> Result<Self, LoadError> {
-        let (program, state) = program::load(json)?;
+        Self::load_within(json, &ProgramLimits::TRUSTED)
+    }
+
+    /// Likewise, of a program that is somebody else's.
+    ///
+    /// # Errors
+    /// Those of [`load`](Self::load), and what takes more than it may.
+    pub fn load_within(json: &[u8], limits: &ProgramLimits) -> Result<Self, LoadError> {
+        let (program, state) = program::load(json, limits)?;
         let control = Control::new(state, program.digest_infos());
         Ok(Self {
             program: Arc::new(program),
@@ -227,7 +258,32 @@ impl Pipeline {
 
     /// A packet the traffic manager dropped: takes its buffers back for reuse.
     pub fn recycle_packet(&mut self, packet: Enqueue) {
-        self.retire(packet.packet.0);
+        if let State::Whole(packet) = packet.packet.0 {
+            self.retire(packet);
+        }
+    }
+
+    /// Has a packet that will wait take a few hundred bytes beside its payload, instead of all limbs that code runs on.
+    pub fn pack(&mut self, packet: &mut Enqueue) {
+        if let State::Whole(whole) = &packet.packet.0 {
+            let packed = Packed::new(whole, &self.program.live, &mut self.work.scratch.bytes);
+            let before = std::mem::replace(&mut packet.packet.0, State::Packed(packed));
+            if let State::Whole(whole) = before {
+                self.retire(whole);
+            }
+        }
+    }
+
+    #[expect(clippy::unnecessary_box_returns, reason = "the box is recycled")]
+    fn unpacked(&mut self, packet: PacketState) -> Box<Packet> {
+        match packet.0 {
+            State::Whole(packet) => packet,
+            State::Packed(packed) => {
+                let mut packet = self.spares.packets.pop().unwrap_or_default();
+                packed.unpack(&mut packet, self.program.code(false));
+                packet
+            }
+        }
     }
 
     /// Removes and returns the digests generated so far, oldest first.

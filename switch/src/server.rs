@@ -5,13 +5,16 @@ mod batch;
 mod connections;
 mod digests;
 mod entities;
+mod gate;
 mod identity;
 mod install;
 mod ledger;
 mod limits;
 mod notify;
 mod outcome;
+mod outgoing;
 mod p4data;
+mod pace;
 mod packet_io;
 mod pipeline_config;
 mod reading;
@@ -41,6 +44,11 @@ use tokio::sync::oneshot;
 /// free. C++ servers and clients alike take pings at this rate.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Bytes that HTTP/2 takes in of a call, and of a connection, before anybody has looked at them; and of a call's headers (gRPC's advice).
+const WINDOW: u32 = 64 << 10;
+const CONNECTION_WINDOW: u32 = 256 << 10;
+const HEADER_BYTES: u32 = 8 << 10;
 
 /// Called when a driver should look at the switch soon.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
@@ -134,7 +142,10 @@ pub fn serve_with(
     let mut builder = tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
-        .max_concurrent_streams(Some(options.limits.calls_per_connection.max(1)));
+        .max_concurrent_streams(Some(options.limits.calls_per_connection.max(1)))
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .http2_max_header_list_size(HEADER_BYTES);
     if let Some(tls) = &options.tls {
         let config = tls.config().timeout(options.limits.greeting);
         builder = builder.tls_config(config).map_err(|error| ServeError::Tls(causes(&error)))?;
@@ -147,17 +158,26 @@ pub fn serve_with(
                 Ok(listener) => listener,
                 Err(error) => return tracing::error!("P4Runtime server: {error}"),
             };
-            let admin = crate::admin::service(
+            let limits = Arc::new(options.limits);
+            let connections = connections::accept(listener, Arc::clone(&limits), options.tls.is_some());
+            let service = state::Service::new(
                 Arc::clone(&switch),
                 options.waker.clone(),
-                options.limits.identities.clone(),
+                options.clock,
+                Arc::clone(&limits),
             );
-            let connections = connections::accept(listener, &options.limits, options.tls.is_some());
-            let service = state::Service::new(switch, options.waker, options.clock, options.limits);
+            let arbitration = service.clone();
+            let admin = crate::admin::service(
+                switch,
+                options.waker,
+                limits.identities.clone(),
+                Box::new(move |role| arbitration.state().arbitration.reset(role)),
+            );
             tokio::spawn(service.clone().pump());
+            let budget = gate::Budget::new(limits);
             let serving = builder
-                .add_service(admin)
-                .add_service(trimwire_p4runtime::server::service(service))
+                .add_service(gate::Gate::new(admin, budget.clone()))
+                .add_service(gate::Gate::new(trimwire_p4runtime::server::service(service), budget))
                 .serve_with_incoming(connections);
             // Open streams never end by themselves, so the server is dropped rather than drained.
             tokio::select! {

@@ -216,6 +216,15 @@ impl<T> TrafficManager<T> {
         }
     }
 
+    /// Whether a queue takes a packet of `length` bytes.
+    pub fn admits(&self, port: u16, queue: u8, length: u32) -> bool {
+        let Some(port) = self.port(port) else { return true };
+        let Some(queue) = port.queues.get(usize::from(queue)) else { return false };
+        let limit = queue.config.limit_bytes.unwrap_or(port.config.queue_limit_bytes);
+        let buffer = self.config.buffer_bytes.map(|bytes| (bytes, self.buffered_bytes));
+        port.up && refusal(queue.stats.depth_bytes(), length, limit, buffer, queue.config.alpha).is_none()
+    }
+
     /// Queues a packet of `length` bytes; gives it back when it is dropped ([`QueueStats::drops`] tells why) or there is no
     /// such queue.
     pub fn enqueue(&mut self, now_ns: u64, port: u16, queue: u8, length: u32, item: T) -> Result<(), T> {

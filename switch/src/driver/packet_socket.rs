@@ -140,20 +140,23 @@ impl PacketSocket {
             .map_or(0, |[_, drops]| u64::from(drops))
     }
 
-    /// Hands the frames that wait to `take`, a batch, or more where bursts among them are cut up into more. A VLAN tag that the kernel took off
+    /// Hands the frames that wait to `take`, with their times of arrival (ns since the epoch) where the kernel notes them: a batch, or more where bursts among them are cut up into more. A VLAN tag that the kernel took off
     /// is put back, a checksum that was left to the interface is computed.
     ///
     /// # Errors
     /// Those that mean that the interface is gone or down.
-    pub fn receive(&mut self, mut take: impl FnMut(&[u8])) -> io::Result<Received> {
+    pub fn receive(&mut self, mut take: impl FnMut(Option<u64>, &[u8])) -> io::Result<Received> {
         let Self { fd, buffers, tagged, ring } = self;
-        let Some(ring) = ring else { return receive_copies(fd, buffers, tagged, &mut take) };
+        let Some(ring) = ring else {
+            return receive_copies(fd, buffers, tagged, &mut |frame: &[u8]| take(None, frame));
+        };
         let mut received = Received::default();
         for _ in 0..BATCH {
             if received.frames >= BATCH as u64 {
                 break;
             }
             let slot = ring.take(|slot| {
+                let mut take = |frame: &[u8]| take(Some(slot.unix_ns), frame);
                 if slot.is_copied {
                     return receive_copies(fd, buffers, tagged, &mut take);
                 }

@@ -34,6 +34,8 @@ pub(super) struct Slot<'a> {
     pub(super) vlan: Option<[u8; 4]>,
     /// The whole frame waits in the socket.
     pub(super) is_copied: bool,
+    /// When it arrived, by the system's clock: ns since the epoch.
+    pub(super) unix_ns: u64,
     /// Bytes of the frame before it was put here: more where it had no room, and if it is not copied, nobody has the rest.
     pub(super) length: usize,
 }
@@ -105,6 +107,7 @@ impl Ring {
             frame: &mut frame[..length],
             vlan: (held & libc::TP_STATUS_VLAN_VALID != 0).then_some([high, low, tag0, tag1]),
             is_copied: held & libc::TP_STATUS_COPY != 0,
+            unix_ns: u64::from(header.tp_sec) * 1_000_000_000 + u64::from(header.tp_nsec),
             length: header.tp_len as usize,
         });
         status.store(libc::TP_STATUS_KERNEL, Ordering::Release);

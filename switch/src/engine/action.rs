@@ -2,7 +2,7 @@
 
 mod compile;
 
-pub(super) use compile::{Action, Names, assign, compile_primitive, load_all};
+pub(super) use compile::{Action, Names, assign, by_id, by_name, compile_primitive, load_all};
 
 use super::expression::{Expr, HeaderRef, StackRef, UnionRef};
 use super::layout::{Layout, Slot};

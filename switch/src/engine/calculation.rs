@@ -363,7 +363,7 @@ mod tests {
                 "header_types": [{ "name": "h_t", "id": 0, "fields":
                     [["a", 3, false], ["b", 64, false], ["c", 96, false], ["d", 24, false], ["rest", 5, false]] }],
                 "headers": [{ "name": "h", "id": 0, "header_type": "h_t", "metadata": false }],
-            })).unwrap();
+            }), 1024).unwrap();
             let phv = [u64::from(valid), a, b, c[0], c[1] >> 32, d, 0];
             for with_payload in [false, true] {
                 let inputs = Inputs { layout: &layout, phv: &phv, payload: &payload };

@@ -46,6 +46,8 @@ pub struct Control {
     timers: IdleTimers,
     /// Present within a batch.
     journal: Option<Box<Journal>>,
+    /// Entries, members, groups and replicas together.
+    most_entries: usize,
 }
 
 /// An object of that name, or an error that lists the names there are.
@@ -109,7 +111,31 @@ impl Control {
             digests,
             timers: IdleTimers::default(),
             journal: None,
+            most_entries: usize::MAX,
         }
+    }
+
+    /// From here on entries, members, groups and replicas together are at most so many.
+    pub fn limit_entries(&mut self, most: usize) {
+        self.most_entries = most;
+    }
+
+    /// Whether there is room for so many more.
+    fn check_room(&self, more: usize) -> Result<()> {
+        let entries: usize = self.tables.iter().map(|table| table.len()).sum();
+        let profiles: usize =
+            self.profiles.iter().map(|profile| profile.member_count() + profile.group_count()).sum();
+        let there = entries + profiles + self.multicast.replicas() + self.clone_sessions.replicas();
+        let most = self.most_entries;
+        if there + more > most {
+            return Err(ControlError::new(
+                Code::ResourceExhausted,
+                format!(
+                    "{there} entries, members, groups and replicas are there; at most {most} may be (--limit entries)"
+                ),
+            ));
+        }
+        Ok(())
     }
 
     /// Names and sizes of the indirect counters.
@@ -214,19 +240,21 @@ impl Control {
 
     /// Adds a multicast group (id 0 means no multicast and cannot be used).
     pub fn multicast_insert(&mut self, id: u16, replicas: &[Replica]) -> Result<()> {
-        self.note_multicast();
+        self.check_room(1 + replicas.len())?;
+        self.note_multicast(id);
         self.multicast.insert(id, replicas)
     }
 
     /// Replaces the replicas of a multicast group.
     pub fn multicast_modify(&mut self, id: u16, replicas: &[Replica]) -> Result<()> {
-        self.note_multicast();
+        self.check_room(replicas.len())?;
+        self.note_multicast(id);
         self.multicast.modify(id, replicas)
     }
 
     /// Removes a multicast group.
     pub fn multicast_delete(&mut self, id: u16) -> Result<()> {
-        self.note_multicast();
+        self.note_multicast(id);
         self.multicast.delete(id)
     }
 
@@ -237,19 +265,21 @@ impl Control {
 
     /// Adds a clone session.
     pub fn clone_session_insert(&mut self, id: u16, replicas: &[Replica]) -> Result<()> {
-        self.note_clones();
+        self.check_room(1 + replicas.len())?;
+        self.note_clone(id);
         self.clone_sessions.insert(id, replicas)
     }
 
     /// Replaces the replicas of a clone session.
     pub fn clone_session_modify(&mut self, id: u16, replicas: &[Replica]) -> Result<()> {
-        self.note_clones();
+        self.check_room(replicas.len())?;
+        self.note_clone(id);
         self.clone_sessions.modify(id, replicas)
     }
 
     /// Removes a clone session.
     pub fn clone_session_delete(&mut self, id: u16) -> Result<()> {
-        self.note_clones();
+        self.note_clone(id);
         self.clone_sessions.delete(id)?;
         self.clone_options.remove(&id);
         Ok(())
@@ -266,7 +296,7 @@ impl Control {
                 options.queue
             )));
         }
-        self.note_clones();
+        self.note_clone(id);
         self.clone_options.insert(id, options);
         Ok(())
     }

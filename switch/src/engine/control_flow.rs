@@ -66,6 +66,10 @@ pub(super) fn load_nodes(
     let mut nodes = Vec::new();
     let mut starts = BTreeMap::new();
     let mut tables = 0;
+    let mut without_params = BTreeMap::new();
+    for (number, action) in (0_u32..).zip(actions).filter(|(_, action)| action.params.is_empty()) {
+        without_params.entry(action.id).or_insert(number);
+    }
     for pipeline in json::list(root, "pipelines")? {
         for _ in json::list(pipeline, "tables")? {
             nodes.push(Node::Table(tables));
@@ -82,13 +86,9 @@ pub(super) fn load_nodes(
         }
         for node in json::list(pipeline, "action_calls")? {
             let id = json::number(node, "action_id")?;
-            let action = actions.iter().position(|action| action.id == id && action.params.is_empty());
+            let action = without_params.get(&id).copied();
             let action = action.ok_or_else(|| malformed(node, format!("there is no action {id}")))?;
-            nodes.push(Node::Call {
-                action: action as u32,
-                params: Box::default(),
-                next: find(node, "next_node")?,
-            });
+            nodes.push(Node::Call { action, params: Box::default(), next: find(node, "next_node")? });
         }
         let start = Start(find(pipeline, "init_table")?);
         starts.insert(json::text(pipeline, "name")?.to_owned(), start);

@@ -74,6 +74,36 @@ pub(super) fn parameter(node: &Value, index: usize) -> Result<&Value> {
         .ok_or_else(|| malformed(node, format!("parameter {index} is missing from {}", excerpt(node))))
 }
 
+/// An upper bound on the bytes of memory that [`Value`]s of this text take: objects are maps whose smallest node holds eleven members,
+/// arrays grow by doubling.
+pub(super) fn memory(text: &[u8]) -> usize {
+    const OBJECT: usize = 11 * (size_of::<String>() + size_of::<Value>()) + 32;
+    const MEMBER: usize = 48;
+    const ELEMENT: usize = 2 * size_of::<Value>();
+    const STRING: usize = 16;
+    let mut bytes = 0;
+    let mut text = text.iter();
+    while let Some(byte) = text.next() {
+        bytes += match byte {
+            b'{' => OBJECT,
+            b':' => MEMBER,
+            b'[' | b',' => ELEMENT,
+            b'"' => {
+                let mut length = 0;
+                while let Some(byte) = text.next().filter(|byte| **byte != b'"') {
+                    length += 1;
+                    if *byte == b'\\' {
+                        text.next();
+                    }
+                }
+                STRING + length
+            }
+            _ => 0,
+        };
+    }
+    bytes
+}
+
 /// A size that has to be allocated: refused where it is absurd.
 pub(super) fn array_size(node: &Value, key: &str) -> Result<usize> {
     const LARGEST: u64 = 1 << 24;

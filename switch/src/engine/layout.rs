@@ -64,6 +64,8 @@ pub(super) struct Header {
     /// All of the header's limbs; the first is its validity.
     pub(super) limbs: Range<usize>,
     pub(super) fields: Vec<Field>,
+    /// Fields' numbers by name.
+    numbers: BTreeMap<String, u32>,
     /// How the fields lie in a packet; `None` where only their widths one after another tell.
     pub(super) words: Option<Words>,
     /// Bits of the fixed-width fields.
@@ -125,7 +127,8 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    pub(super) fn load(root: &Value) -> Result<Self> {
+    /// Of a program whose headers and metadata take at most so many limbs.
+    pub(super) fn load(root: &Value, most: usize) -> Result<Self> {
         let mut types = BTreeMap::new();
         for node in json::list(root, "header_types")? {
             types.insert(json::text(node, "name")?, node);
@@ -139,7 +142,7 @@ impl Layout {
             })?;
             let index = layout.headers.len() as u32;
             let name = json::text(node, "name")?;
-            layout.add_header(name, node, header_type)?;
+            layout.add_header(name, node, header_type, most)?;
             by_id.insert(json::number(node, "id")?, index);
             if layout.by_name.insert(name.to_owned(), index).is_some() {
                 return Err(malformed(node, format!("two headers are called `{name}`")));
@@ -214,10 +217,11 @@ impl Layout {
         Ok(())
     }
 
-    fn add_header(&mut self, name: &str, node: &Value, header_type: &Value) -> Result<()> {
+    fn add_header(&mut self, name: &str, node: &Value, header_type: &Value, most: usize) -> Result<()> {
         let start = self.size;
         let mut at = start + 1;
         let mut fields = Vec::new();
+        let mut numbers = BTreeMap::new();
         let mut fixed_bits = 0;
         let mut variable = None;
         for field in json::list(header_type, "fields")? {
@@ -247,6 +251,15 @@ impl Layout {
             };
             let slot = Slot { at: at as u32, width, signed: flag(2) };
             at = slot.all_limbs().end;
+            if at > most {
+                return Err(unsupported(
+                    node,
+                    format!(
+                        "`{name}`, with which headers and metadata take more than {most} limbs of 64 bits (--limit program-headers)"
+                    ),
+                ));
+            }
+            numbers.entry(field_name.clone()).or_insert(fields.len() as u32);
             fields.push(Field { name: field_name.clone(), slot, varbit });
         }
         let metadata = json::flag(node, "metadata");
@@ -255,6 +268,11 @@ impl Layout {
         }
         let length = variable.map(|_| at);
         at += usize::from(length.is_some());
+        if at > most {
+            let construct =
+                format!("more than {most} limbs of headers and metadata (--limit program-headers)");
+            return Err(unsupported(node, construct));
+        }
         self.size = at;
         let signed = fields.iter().map(|field: &Field| field.slot).filter(|slot| slot.signed);
         let words = if metadata { None } else { Words::plan(&fields) };
@@ -265,6 +283,7 @@ impl Layout {
             metadata,
             limbs: start..at,
             fields,
+            numbers,
             words,
             fixed_bits,
             length,
@@ -336,8 +355,8 @@ impl Layout {
         if name == "$valid$" {
             return Ok(None);
         }
-        if let Some(position) = header.fields.iter().position(|field| field.name == name) {
-            return Ok(Some(position as u32));
+        if let Some(&number) = header.numbers.get(name) {
+            return Ok(Some(number));
         }
         let known: Vec<&str> = header.fields.iter().map(|field| field.name.as_str()).collect();
         let (header, known) = (&header.name, known.join(", "));

@@ -16,6 +16,7 @@ use super::expression::Scope;
 use super::intrinsic::Intrinsics;
 use super::json::{self, Result, malformed};
 use super::layout::{Layout, Slot};
+use super::limits::{Pieces, ProgramLimits};
 use super::parser::{Deparser, Parser, ValueSet};
 use super::profile::Profile;
 use super::stateful::{Counter, Meter, MeterArray, MeterUnit, Register};
@@ -38,6 +39,8 @@ pub(super) struct Program {
     /// Fields that survive a clone, resubmission or recirculation, by the list's id.
     pub(super) field_lists: BTreeMap<u16, Vec<Slot>>,
     pub(super) digests: BTreeMap<u16, DigestList>,
+    /// By limb of headers and metadata: whether something behind ingress may read it.
+    pub(super) live: Vec<bool>,
     /// What a trace calls things.
     pub(super) names: super::trace::Names,
 }
@@ -77,7 +80,14 @@ impl Program {
     }
 }
 
-pub(super) fn load(bytes: &[u8]) -> Result<(Program, InitialState)> {
+pub(super) fn load(bytes: &[u8], limits: &ProgramLimits) -> Result<(Program, InitialState)> {
+    let (memory, most) = (json::memory(bytes), limits.json_bytes);
+    if memory > most {
+        let construct = format!(
+            "a program that takes {memory} bytes of memory to read, more than {most} (--limit program)"
+        );
+        return Err(LoadError::Unsupported { construct, location: String::new() });
+    }
     let root: Value = serde_json::from_slice(bytes).map_err(|error| LoadError::Syntax(error.to_string()))?;
     if !root.is_object() {
         return Err(LoadError::Syntax("the top level is not an object".into()));
@@ -91,17 +101,18 @@ pub(super) fn load(bytes: &[u8]) -> Result<(Program, InitialState)> {
         let kind = node.get("type").and_then(Value::as_str).unwrap_or("?");
         return Err(json::unsupported(node, format!("extern `{kind}`")));
     }
-    let layout = Layout::load(&root)?;
+    let layout = Layout::load(&root, limits.header_limbs)?;
     let intrinsics = Intrinsics::load(&layout)?;
     let mut names = Names::default();
-    check_state(&root)?;
+    check_state(&root, limits.state_bytes)?;
+    let pieces = Pieces::new(limits.instructions);
     let counters = load_counters(&root, &mut names)?;
     let registers = load_registers(&root, &mut names)?;
     let (meters, direct_meters) = load_meters(&root, &layout, &mut names)?;
     let (calculations, calculation_names) = Calculation::load_all(&root, &layout)?;
     names.calculations = calculation_names;
     let scope = Scope { layout: &layout, registers: &names.registers, params: &[] };
-    let (actions, bodies) = action::load_all(&root, &layout, &names)?;
+    let (actions, bodies) = action::load_all(&root, &layout, &names, limits.header_limbs)?;
     let (parser, value_sets) = Parser::load(&root, &scope, &names)?;
     let deparser = Deparser::load(&root, &scope, &names)?;
     let checksums = Checksum::load_all(&root, &scope, &names.calculations)?;
@@ -110,9 +121,12 @@ pub(super) fn load(bytes: &[u8]) -> Result<(Program, InitialState)> {
     let table_scope = TableScope {
         layout: &layout,
         actions: &actions,
+        by_id: action::by_id(&actions),
+        by_name: action::by_name(&actions),
         profiles: &profile_names,
         direct_meters: &direct_meters,
         nodes: &numbers,
+        pieces: &pieces,
     };
     let mut tables = Vec::new();
     for pipeline in json::list(&root, "pipelines")? {
@@ -122,6 +136,7 @@ pub(super) fn load(bytes: &[u8]) -> Result<(Program, InitialState)> {
     }
     for table in &tables {
         if let Some(profile) = table.profile.and_then(|profile| profiles.get_mut(profile as usize)) {
+            pieces.take(table.actions.len())?;
             profile.actions.extend(&table.actions);
         }
     }
@@ -151,8 +166,10 @@ pub(super) fn load(bytes: &[u8]) -> Result<(Program, InitialState)> {
         ingress,
         egress,
     };
-    let code = code::compile(&source);
+    let code = code::compile(&source, limits.instructions, 4 * limits.header_limbs)?;
+    let live = super::packed::live(&root, &layout)?;
     let program = Program {
+        live,
         layout,
         intrinsics,
         parser,
@@ -168,11 +185,9 @@ pub(super) fn load(bytes: &[u8]) -> Result<(Program, InitialState)> {
     Ok((program, InitialState { actions, tables, profiles, counters, registers, meters, value_sets }))
 }
 
-/// Most bytes of all counters, registers and meters of a program.
-const STATE_BYTES: u128 = 1 << 30;
-
 /// Refuses programs whose state, which is there from the first packet on, would not fit: each array may be within its limit, and all together not.
-fn check_state(root: &Value) -> Result<()> {
+fn check_state(root: &Value, most: usize) -> Result<()> {
+    let most = most as u128;
     let mut bytes = 0_u128;
     for (arrays, cell) in [
         ("counter_arrays", size_of::<CounterValue>() as u128),
@@ -188,12 +203,12 @@ fn check_state(root: &Value) -> Result<()> {
                 _ => cell,
             };
             bytes += json::array_size(node, "size")? as u128 * cell;
-            if bytes > STATE_BYTES {
+            if bytes > most {
                 let name = json::text(node, "name")?;
                 return Err(json::unsupported(
                     node,
                     format!(
-                        "`{name}`, with which counters, registers and meters take {bytes} bytes together, more than {STATE_BYTES}"
+                        "`{name}`, with which counters, registers and meters take {bytes} bytes of state together, more than {most} (--limit program-state)"
                     ),
                 ));
             }

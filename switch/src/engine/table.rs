@@ -146,7 +146,14 @@ pub(super) struct Table {
     free: BTreeSet<u32>,
     by_key: FixedMap<Box<[u64]>, u32>,
     index: Index,
+    /// Handles by key, where that is exact, short, and worth the memory; [`NOTHING`] where there is none.
+    direct: Vec<u32>,
 }
+
+/// Widest key that is an index of an array, bits; what the array may take for each entry, bytes; and no entry.
+const DIRECT_BITS: u32 = 16;
+const DIRECT_BYTES: usize = 1024;
+const NOTHING: u32 = u32::MAX;
 
 /// The result of a look-up: the entry's handle, if there is one.
 pub(super) type Hit = Option<u32>;
@@ -210,9 +217,31 @@ impl Table {
             }
             Index::Tuples(tuples) => tuples.add(value, mask, Rank::new(priority, handle)),
         }
+        let key = entry.key.value[0] & entry.key.mask[0];
         match self.entries.get_mut(handle as usize) {
             Some(place) => *place = Some(entry),
             None => self.entries.push(Some(entry)),
+        }
+        if let Some(place) = self.direct.get_mut(key as usize) {
+            *place = handle;
+        } else {
+            self.index_directly();
+        }
+    }
+
+    /// Makes keys places in an array, as soon as there are entries enough.
+    fn index_directly(&mut self) {
+        let Index::Narrow(levels) = &self.index else { return };
+        let bits: u32 = self.keys.iter().map(|key| key.slot.width).sum();
+        let exact = self.keys.iter().all(|key| key.kind == MatchKind::Exact);
+        if !exact || bits > DIRECT_BITS || (size_of::<u32>() << bits) > DIRECT_BYTES * (self.len() + 8) {
+            return;
+        }
+        self.direct = vec![NOTHING; 1 << bits];
+        for (key, handle) in levels.iter().flat_map(|level| &level.entries) {
+            if let Some(place) = self.direct.get_mut(*key as usize) {
+                *place = *handle;
+            }
         }
     }
 
@@ -228,6 +257,9 @@ impl Table {
         let entry = self.entries.get_mut(handle as usize)?.take()?;
         self.free.insert(handle);
         self.by_key.remove(&entry.key.identity(entry.entry.priority)[..]);
+        if let Some(place) = self.direct.get_mut((entry.key.value[0] & entry.key.mask[0]) as usize) {
+            *place = NOTHING;
+        }
         match &mut self.index {
             Index::Narrow(levels) => {
                 let mask = entry.key.mask[0];
@@ -255,6 +287,9 @@ impl Table {
             Index::Narrow(levels) => {
                 let packed =
                     self.keys.iter().fold(0, |packed, key| shift_in(packed, key.slot.width) | key.word(phv));
+                if let Some(&handle) = self.direct.get(packed as usize) {
+                    return (handle != NOTHING).then_some(handle);
+                }
                 levels.iter().find_map(|level| level.entries.get(&(packed & level.mask)).copied())
             }
             Index::Wide(levels) => {

@@ -7,7 +7,7 @@ use super::machine::Machine;
 use super::packet::{Packet, Requests};
 use super::slot::{load, store, store64};
 use super::trace::{DropReason, Event, Gress, Origin};
-use super::{Digest, EgressOutcome, Enqueue, PacketState, Pipeline, QueueMetadata, bits, entity};
+use super::{Digest, EgressOutcome, Enqueue, PacketState, Pipeline, QueueMetadata, State, bits, entity};
 
 /// v1model's values of `standard_metadata.instance_type`.
 mod instance_type {
@@ -69,7 +69,8 @@ impl Pipeline {
         meta: QueueMetadata,
         out: &mut Vec<Enqueue>,
     ) -> EgressOutcome {
-        let Enqueue { port, queue, packet: PacketState(mut packet), .. } = packet;
+        let Enqueue { port, queue, packet, .. } = packet;
+        let mut packet = self.unpacked(packet);
         let intrinsics = &self.program.intrinsics;
         let phv = &mut packet.phv[..];
         set(phv, intrinsics.egress_timestamp, now_ns / 1000);
@@ -221,7 +222,7 @@ impl Pipeline {
         let headers = self.program.deparser.header_bytes(&self.program.layout, &packet.phv);
         let payload = packet.payload().len() + packet.beyond;
         let length = (headers + payload).min(packet.truncate) as u32;
-        Enqueue { port, queue, length, packet: PacketState(packet) }
+        Enqueue { port, queue, length, packet: PacketState(State::Whole(packet)) }
     }
 
     /// One copy per replica. Truncation and requests do not follow (as in BMv2).

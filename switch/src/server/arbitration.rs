@@ -1,22 +1,21 @@
 //! Who is primary (P4Runtime, "Client Arbitration and Controller Replication").
 
+use super::limits::Limits;
+use super::outgoing::Outgoing;
 use super::role::Access;
 use prost_types::Any;
-use std::collections::{BTreeMap, BTreeSet};
-use tokio::sync::mpsc;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use tonic::{Code, Status};
 use trimwire_p4runtime::v1::stream_message_response::Update as Told;
 use trimwire_p4runtime::{rpc, v1};
 
-/// What a controller's stream is told.
-pub(super) type Outgoing = mpsc::Sender<Result<v1::StreamMessageResponse, Status>>;
-
-/// Roles that may ever bid: their election ids are kept for as long as the switch runs.
+/// Roles whose election ids are kept. Those that nobody is connected for give their places to others.
 const MOST_ROLES: usize = 64;
 /// Streams of one role.
 const MOST_CONTROLLERS: usize = 64;
-/// Places in a stream's queue that all else leaves to arbitration.
-const RESERVED: usize = 16;
+/// Bytes of a role's name.
+const LONGEST_NAME: usize = 256;
 
 /// One open stream that has taken part in arbitration.
 #[derive(Debug)]
@@ -27,7 +26,7 @@ struct Controller {
     outgoing: Outgoing,
 }
 
-/// What outlives a role's streams.
+/// Of which the highest id alone outlives a role's streams.
 #[derive(Debug, Default)]
 struct Role {
     /// The highest id ever; the stream that has it is primary.
@@ -35,6 +34,8 @@ struct Role {
     /// As the last primary gave it.
     config: Option<Any>,
     access: Access,
+    /// Its config went with its last stream.
+    forgotten: bool,
 }
 
 /// All open streams, and what each role's primary was.
@@ -43,15 +44,14 @@ pub(super) struct Arbitration {
     device_id: u64,
     controllers: BTreeMap<u64, Controller>,
     roles: BTreeMap<String, Role>,
-    /// Those that may bid; `None`: any.
-    known: Option<BTreeSet<String>>,
+    limits: Arc<Limits>,
     next_stream: u64,
 }
 
 impl Arbitration {
-    pub(super) fn new(device_id: u64, known: Option<BTreeSet<String>>) -> Self {
+    pub(super) fn new(device_id: u64, limits: Arc<Limits>) -> Self {
         let roles = BTreeMap::from([(String::new(), Role::default())]);
-        Self { device_id, controllers: BTreeMap::new(), roles, known, next_stream: 0 }
+        Self { device_id, controllers: BTreeMap::new(), roles, limits, next_stream: 0 }
     }
 
     /// A number for a stream.
@@ -85,7 +85,19 @@ impl Arbitration {
                 live.role
             )));
         }
-        if let Some(known) = self.known.as_ref().filter(|known| !known.contains(&role)) {
+        if role.len() > LONGEST_NAME {
+            let length = role.len();
+            return Err(Status::invalid_argument(format!(
+                "a role's name of {length} bytes; at most {LONGEST_NAME} are taken"
+            )));
+        }
+        let (bytes, most) = (config.as_ref().map_or(0, |config| config.value.len()), self.limits.role_bytes);
+        if bytes > most {
+            return Err(Status::resource_exhausted(format!(
+                "a role config of {bytes} bytes; at most {most} are taken (--limit role-config)"
+            )));
+        }
+        if let Some(known) = self.limits.roles.as_ref().filter(|known| !known.contains(&role)) {
             let known: Vec<_> = known.iter().map(|name| format!("'{name}'")).collect();
             return Err(Status::permission_denied(format!(
                 "role '{role}' is none of those that may bid here: {}",
@@ -106,6 +118,12 @@ impl Arbitration {
                 "role '{role}' has {MOST_CONTROLLERS} streams open, and takes no more"
             )));
         }
+        if !self.roles.contains_key(&role)
+            && self.roles.len() >= MOST_ROLES
+            && let Some(idle) = self.idle_role()
+        {
+            self.roles.remove(&idle);
+        }
         if !self.roles.contains_key(&role) && self.roles.len() >= MOST_ROLES {
             return Err(Status::resource_exhausted(format!(
                 "role '{role}' would be one more than the {MOST_ROLES} that this switch knows"
@@ -118,6 +136,7 @@ impl Arbitration {
             state.highest = election_id;
             state.config = config;
             state.access = access;
+            state.forgotten = false;
         }
         self.controllers
             .insert(stream, Controller { role: role.clone(), election_id, outgoing: outgoing.clone() });
@@ -146,9 +165,48 @@ impl Arbitration {
     /// A stream has ended.
     pub(super) fn close(&mut self, stream: u64) {
         let was_primary = self.is_primary(stream);
-        if let Some(gone) = self.controllers.remove(&stream).filter(|_| was_primary) {
+        let Some(gone) = self.controllers.remove(&stream) else { return };
+        if !self.is_connected(&gone.role)
+            && let Some(state) = self.roles.get_mut(&gone.role)
+        {
+            state.forgotten = state.config.take().is_some();
+            state.access = Access::default();
+        }
+        if was_primary {
             self.notify(&gone.role, |_| true);
         }
+    }
+
+    /// A role other than the default one that nobody is connected for.
+    fn idle_role(&self) -> Option<String> {
+        let idle = |name: &&String| !name.is_empty() && !self.is_connected(name);
+        self.roles.keys().find(idle).cloned()
+    }
+
+    fn is_connected(&self, role: &str) -> bool {
+        self.controllers.values().any(|controller| controller.role == role)
+    }
+
+    /// Forgets the election ids of a role's controllers that are gone, or of all roles': the highest of those that are connected is
+    /// primary. The roles whose primary may be another then.
+    pub(crate) fn reset(&mut self, role: Option<&str>) -> Result<Vec<String>, Status> {
+        if let Some(role) = role {
+            self.role(role)?;
+        }
+        let names: Vec<String> =
+            self.roles.keys().filter(|name| role.is_none_or(|role| role == name.as_str())).cloned().collect();
+        let mut changed = Vec::new();
+        for name in names {
+            let live = self.controllers.values().filter(|controller| controller.role == name);
+            let highest = live.filter_map(|controller| controller.election_id).max();
+            let Some(state) = self.roles.get_mut(&name).filter(|state| state.highest != highest) else {
+                continue;
+            };
+            state.highest = highest;
+            self.notify(&name, |_| true);
+            changed.push(name);
+        }
+        Ok(changed)
     }
 
     /// The stream of a role's primary.
@@ -185,7 +243,13 @@ impl Arbitration {
 
     /// What a role may see.
     pub(super) fn access(&self, role: &str) -> Result<Access, Status> {
-        Ok(self.role(role)?.access.clone())
+        let state = self.role(role)?;
+        if state.forgotten {
+            return Err(Status::not_found(format!(
+                "the config of role '{role}' went with its last controller: open a StreamChannel for it"
+            )));
+        }
+        Ok(state.access.clone())
     }
 
     fn role(&self, role: &str) -> Result<&Role, Status> {
@@ -205,7 +269,7 @@ impl Arbitration {
         for (name, role) in &self.roles {
             let primary = self.primary(name).and_then(|stream| self.controllers.get(&stream));
             let (Some(primary), Some(message)) = (primary, message(&role.access)) else { continue };
-            heard |= tell(&primary.outgoing, message);
+            heard |= primary.outgoing.tell(message);
         }
         heard
     }
@@ -233,17 +297,9 @@ impl Arbitration {
                     ..rpc::Status::default()
                 }),
             };
-            let update = Some(Told::Arbitration(update));
-            let _ = controller.outgoing.try_send(Ok(v1::StreamMessageResponse { update }));
+            controller.outgoing.tell_of_arbitration(update);
         }
     }
-}
-
-/// Puts a message into a stream's queue, unless what is left of that is for arbitration: a flood of packets must not crowd
-/// out who is primary.
-pub(super) fn tell(outgoing: &Outgoing, message: Told) -> bool {
-    let response = v1::StreamMessageResponse { update: Some(message) };
-    outgoing.capacity() > RESERVED && outgoing.try_send(Ok(response)).is_ok()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The updates of a Write (P4Runtime, "Batch Atomicity").
 //!
-//! Callers hold the switch's lock for the whole batch: no packet is processed between two updates, so that all modes are
+//! Callers hold the switch's lock for a whole batch of all or none: no packet is processed between two updates, so that it is
 //! atomic for packets that are not in the switch yet. Packets in a queue, which ingress has processed and egress has not,
 //! are the concern of [`Stages::splits`](super::stages::Stages::splits).
 
@@ -11,13 +11,9 @@ use tonic::Code;
 use trimwire_p4runtime::entity::check_update;
 use trimwire_p4runtime::{status, v1};
 
-/// Carries out each update as well as it can, and tells what became of each.
-pub(super) fn continue_on_error(
-    target: &mut Target<'_>,
-    access: &Access,
-    updates: &[v1::Update],
-) -> Vec<v1::Error> {
-    updates.iter().map(|update| outcome(apply(target, access, update))).collect()
+/// Carries out one update, and tells what became of it.
+pub(super) fn one(target: &mut Target<'_>, access: &Access, update: &v1::Update) -> v1::Error {
+    outcome(apply(target, access, update))
 }
 
 /// Carries out all updates or none.
@@ -26,12 +22,12 @@ pub(super) fn all_or_none(
     access: &Access,
     updates: &[v1::Update],
 ) -> Vec<v1::Error> {
-    let ledger = target.ledger.clone();
+    target.ledger.begin_batch();
     target.control.begin_batch();
     for (at, update) in updates.iter().enumerate() {
         let Err(refusal) = apply(target, access, update) else { continue };
         target.control.undo_batch();
-        *target.ledger = ledger;
+        target.ledger.undo_batch();
         let aborted = |other: usize| {
             let what = if other < at { "undone" } else { "not attempted" };
             status::error(Code::Aborted, format!("{what}, because update {at} failed"))
@@ -41,6 +37,7 @@ pub(super) fn all_or_none(
         return outcomes;
     }
     target.control.end_batch();
+    target.ledger.end_batch();
     vec![status::ok(); updates.len()]
 }
 

@@ -3,14 +3,15 @@
 use super::limits::Limits;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::server::{Connected, TcpConnectInfo};
+use tonic::transport::server::Connected;
 
 /// What HTTP/2 begins with (RFC 9113 §3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -21,13 +22,53 @@ const PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: TcpStream,
+    peer: Arc<Peer>,
     _place: OwnedSemaphorePermit,
+}
+
+/// What a connection's requests share, and how they end it.
+#[derive(Debug)]
+pub(super) struct Peer {
+    /// Room for requests, in KiB.
+    pub(super) memory: Arc<Semaphore>,
+    /// Places for Reads: a quarter of the server's, so that one connection does not have them all.
+    pub(super) reads: Arc<Semaphore>,
+    closed: AtomicBool,
+    reader: Mutex<Option<Waker>>,
+}
+
+impl Peer {
+    fn new(limits: &Limits) -> Arc<Self> {
+        let memory = Arc::new(Semaphore::new(limits.connection_bytes.div_ceil(1 << 10)));
+        let reads = Arc::new(Semaphore::new((limits.reads / 4).max(1)));
+        Arc::new(Self { memory, reads, closed: AtomicBool::new(false), reader: Mutex::default() })
+    }
+
+    /// Ends the connection, with all that it has open.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+        if let Some(waker) = self.reader.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            waker.wake();
+        }
+    }
+
+    /// An error once the connection has been closed; until then whoever reads is woken when it is.
+    fn check(&self, cx: &Context<'_>) -> io::Result<()> {
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        if !reader.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
+            *reader = Some(cx.waker().clone());
+        }
+        Ok(())
+    }
 }
 
 /// Accepts for as long as somebody takes. With TLS who begins a handshake is let in; its end is the server's business.
 pub(super) fn accept(
     listener: TcpListener,
-    limits: &Limits,
+    limits: Arc<Limits>,
     tls: bool,
 ) -> ReceiverStream<io::Result<Connection>> {
     let (accepted, connections) = mpsc::channel(1);
@@ -52,11 +93,12 @@ pub(super) fn accept(
             };
             full = false;
             let accepted = accepted.clone();
+            let peer = Peer::new(&limits);
             tokio::spawn(async move {
                 let _ = stream.set_nodelay(true);
                 let greeted = tokio::time::timeout(greeting, greets(&stream, tls)).await;
                 if matches!(greeted, Ok(Ok(true))) {
-                    let _ = accepted.send(Ok(Connection { stream, _place: place })).await;
+                    let _ = accepted.send(Ok(Connection { stream, peer, _place: place })).await;
                 }
             });
         }
@@ -83,10 +125,10 @@ async fn greets(stream: &TcpStream, tls: bool) -> io::Result<bool> {
 }
 
 impl Connected for Connection {
-    type ConnectInfo = TcpConnectInfo;
+    type ConnectInfo = Arc<Peer>;
 
-    fn connect_info(&self) -> TcpConnectInfo {
-        self.stream.connect_info()
+    fn connect_info(&self) -> Arc<Peer> {
+        Arc::clone(&self.peer)
     }
 }
 
@@ -96,6 +138,7 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        self.peer.check(cx)?;
         Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }

@@ -7,7 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use rustls::client::verify_server_name;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::ParsedCertificate;
+use std::sync::Arc;
+use tonic::transport::server::TlsConnectInfo;
 use tonic::{Request, Status};
+
+use super::connections::Peer;
 
 /// Names and what they may do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -87,7 +91,8 @@ fn checked(name: &str) -> Result<String, String> {
 
 /// The first of these names that the client's certificate is for.
 fn has_name<'n, T>(request: &Request<T>, mut names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    let certificates = request.peer_certs()?;
+    let connection = request.extensions().get::<TlsConnectInfo<Arc<Peer>>>()?;
+    let certificates = connection.peer_certs()?;
     let certificate: &CertificateDer<'_> = certificates.first()?;
     let parsed = ParsedCertificate::try_from(certificate).ok()?;
     names

@@ -28,9 +28,8 @@ pub fn install(pipeline: &mut Pipeline, index: &Index, updates: &[Update]) -> Re
     let mut ledger = Ledger::default();
     let mut target = Target { control: pipeline.control(), ledger: &mut ledger, index, now_ns: 0 };
     for update in updates {
-        let outcomes =
-            batch::continue_on_error(&mut target, &Access::default(), std::slice::from_ref(update));
-        if let Some(refused) = outcomes.into_iter().find(|outcome| outcome.canonical_code != 0) {
+        let refused = batch::one(&mut target, &Access::default(), update);
+        if refused.canonical_code != 0 {
             let update = describe_update(update, Some(index));
             return Err(InstallError { update, reason: refused.message });
         }

@@ -2,7 +2,7 @@
 
 use super::ledger::Ledger;
 use super::stages::Stages;
-use crate::engine::{Control, Pipeline};
+use crate::engine::{Control, Pipeline, ProgramLimits};
 use tonic::Status;
 use trimwire_p4runtime::config::match_field::MatchType;
 use trimwire_p4runtime::config::{MatchField, P4Info};
@@ -17,17 +17,29 @@ pub(super) struct Realm {
     pub(super) stages: Stages,
 }
 
+/// Characters of an error that travel in a gRPC trailer.
+const LONGEST_ERROR: usize = 2_000;
+
 /// Reads a configuration and compiles it, without touching the switch.
-pub(super) fn verify(config: v1::ForwardingPipelineConfig) -> Result<(Realm, Pipeline), Status> {
-    let bad =
-        |what: &str, error: &dyn std::fmt::Display| Status::invalid_argument(format!("{what}: {error}"));
+pub(super) fn verify(
+    config: v1::ForwardingPipelineConfig,
+    limits: &ProgramLimits,
+    most_entries: usize,
+) -> Result<(Realm, Pipeline), Status> {
+    let bad = |what: &str, error: &dyn std::fmt::Display| {
+        // Errors that list what there is may be as long as a program.
+        let words: String = format!("{what}: {error}").chars().take(LONGEST_ERROR).collect();
+        Status::invalid_argument(words)
+    };
     let p4info: &P4Info =
         config.p4info.as_ref().ok_or_else(|| Status::invalid_argument("the P4Info is missing"))?;
     let index = Index::new(p4info).map_err(|error| bad("P4Info", &error))?;
     let wrapped = unwrapped(&config.p4_device_config);
     let program = wrapped.as_deref().unwrap_or(&config.p4_device_config);
-    let mut pipeline = Pipeline::load(program).map_err(|error| bad("device config", &error))?;
+    let mut pipeline =
+        Pipeline::load_within(program, limits).map_err(|error| bad("device config", &error))?;
     matches_program(&index, pipeline.control())?;
+    pipeline.control().limit_entries(most_entries);
     let stages = Stages::of(program);
     Ok((Realm { config, index, ledger: Ledger::default(), stages }, pipeline))
 }

@@ -1,19 +1,23 @@
 //! Reads, piece by piece: between two pieces packets and other clients have their turn, and no more is made than the client takes.
 
+use super::connections::Peer;
 use super::entities::Piece;
 use super::outcome;
+use super::pace::{self, Pace};
 use super::refusal::Refusal;
 use super::role::Access;
 use super::state::Service;
 use prost::Message as _;
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc;
 use tonic::Status;
 use trimwire_p4runtime::entity::{Purpose, check};
 use trimwire_p4runtime::v1::entity::Entity as Kind;
 use trimwire_p4runtime::{status, v1};
 
-/// Bytes of entities in one ReadResponse, which clients take up to 4 MiB of.
-const READ_BYTES: usize = 256 << 10;
+/// Bytes of memory of entities in one ReadResponse. What a client has not taken is a few times that.
+const READ_BYTES: usize = 128 << 10;
 
 type Answers = mpsc::Sender<Result<v1::ReadResponse, Status>>;
 
@@ -23,6 +27,9 @@ pub(super) struct Reading {
     generation: u64,
     batch: Vec<v1::Entity>,
     bytes: usize,
+    pace: Pace,
+    peer: Option<Arc<Peer>>,
+    patience: Duration,
 }
 
 /// Why a Read ends early.
@@ -35,7 +42,11 @@ enum End {
 
 impl Service {
     /// Whether a Read may begin.
-    pub(super) fn begin_read(&self, request: &v1::ReadRequest) -> Result<Reading, Status> {
+    pub(super) fn begin_read(
+        &self,
+        request: &v1::ReadRequest,
+        peer: Option<Arc<Peer>>,
+    ) -> Result<Reading, Status> {
         let (filters, most) = (request.entities.len(), self.limits().read_filters);
         if filters > most {
             return Err(Status::resource_exhausted(format!(
@@ -47,7 +58,9 @@ impl Service {
         let mut switch = self.switch();
         let now_ns = self.now_ns(&switch);
         state.target(&mut switch, now_ns)?;
-        Ok(Reading { access, generation: state.generation, batch: Vec::new(), bytes: 0 })
+        let (generation, patience) = (state.generation, self.limits().reader);
+        let (batch, pace) = (Vec::new(), Pace::default());
+        Ok(Reading { access, generation, batch, bytes: 0, pace, peer, patience })
     }
 }
 
@@ -87,19 +100,21 @@ impl Reading {
         };
         for piece in pieces {
             for part in piece.parts(service.limits().read_cells.max(1)) {
-                let found = match self.piece(service, &part)? {
+                let (found, pause) = self.piece(service, &part)?;
+                let found = match found {
                     Ok(found) => found,
                     Err(refusal) => return Ok(Err(refusal)),
                 };
                 for entity in found {
                     let entity = v1::Entity { entity: Some(entity) };
-                    self.bytes += entity.encoded_len();
+                    // Small pieces of memory take more than what is in them.
+                    self.bytes += size_of::<v1::Entity>() + 4 * entity.encoded_len();
                     self.batch.push(entity);
                     if self.bytes >= READ_BYTES {
                         self.flush(answers).await?;
                     }
                 }
-                tokio::task::yield_now().await;
+                pace::rest(pause).await;
             }
         }
         Ok(Ok(()))
@@ -118,20 +133,26 @@ impl Reading {
         Ok(pieces)
     }
 
-    /// What a piece holds and the role may see.
-    fn piece(&self, service: &Service, piece: &Piece) -> Result<Result<Vec<Kind>, Refusal>, End> {
+    /// What a piece holds and the role may see, and how long to leave the lock to others then.
+    fn piece(
+        &mut self,
+        service: &Service,
+        piece: &Piece,
+    ) -> Result<(Result<Vec<Kind>, Refusal>, Duration), End> {
         let mut state = service.state();
         let mut switch = service.switch();
         let now_ns = service.now_ns(&switch);
         self.check_generation(state.generation)?;
+        let slice = self.pace.begin(&switch);
         let target = state.target(&mut switch, now_ns).map_err(|refusal| End::Refused(refusal.into()))?;
         let index = target.index;
-        Ok(target.read(piece).map(|mut found| {
+        let found = target.read(piece).map(|mut found| {
             if !self.access.is_full() {
                 found.retain(|entity| self.access.allows(index, entity));
             }
             found
-        }))
+        });
+        Ok((found, self.pace.end(&slice, &switch)))
     }
 
     fn check_generation(&self, now: u64) -> Result<(), End> {
@@ -147,6 +168,15 @@ impl Reading {
             return Ok(());
         }
         let entities = std::mem::take(&mut self.batch);
-        answers.send(Ok(v1::ReadResponse { entities })).await.map_err(|_| End::Gone)
+        let sending = answers.send(Ok(v1::ReadResponse { entities }));
+        if let Ok(sent) = tokio::time::timeout(self.patience, sending).await {
+            return sent.map_err(|_| End::Gone);
+        }
+        // Whatever it has not taken stays in HTTP/2's buffers for as long as the connection lives.
+        tracing::warn!("a client of a Read took nothing for {:?}: its connection is closed", self.patience);
+        if let Some(peer) = &self.peer {
+            peer.close();
+        }
+        Err(End::Gone)
     }
 }

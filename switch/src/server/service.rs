@@ -1,5 +1,8 @@
 //! The gRPC service: what each RPC checks, in the specification's order, and does.
 
+use super::connections::Peer;
+use super::outgoing::{self, Heard};
+use super::pace::{self, Pace};
 use super::pipeline_config::{self, Realm};
 use super::refusal::Refusal;
 use super::state::{Service, State};
@@ -7,16 +10,17 @@ use super::{batch, outcome, reconcile};
 use crate::engine::Pipeline;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::Code;
 use tonic::{Request, Response, Status, Streaming};
 use trimwire_p4runtime::server::{API_VERSION, P4Runtime, async_trait};
-use trimwire_p4runtime::v1;
 use trimwire_p4runtime::v1::set_forwarding_pipeline_config_request::Action;
 use trimwire_p4runtime::v1::write_request::Atomicity;
+use trimwire_p4runtime::{status, v1};
 
 /// Messages that wait for a controller that does not read.
 const STREAM_DEPTH: usize = 256;
 /// Answers to a Read that wait for a client that does not read.
-const READ_DEPTH: usize = 4;
+const READ_DEPTH: usize = 1;
 
 impl Service {
     fn commit(&self, state: &mut State, realm: Realm, pipeline: Pipeline) {
@@ -28,9 +32,71 @@ impl Service {
         state.subscribe();
     }
 
+    /// A Write that is not atomic: packets have their turn between its updates.
+    async fn write_in_slices(&self, request: &v1::WriteRequest) -> Result<Vec<v1::Error>, Status> {
+        let access = self.state().arbitration.check(&request.role, request.election_id)?;
+        let mut generation = None;
+        let mut outcomes = Vec::with_capacity(request.updates.len());
+        let mut pace = Pace::default();
+        let mut sooner = false;
+        loop {
+            let pause = {
+                let mut state = self.state();
+                if *generation.get_or_insert(state.generation) != state.generation {
+                    let left = request.updates.len() - outcomes.len();
+                    let aborted =
+                        status::error(Code::Aborted, "the pipeline was changed before this update's turn");
+                    outcomes.extend(std::iter::repeat_n(aborted, left));
+                    return Ok(outcomes);
+                }
+                let mut switch = self.switch();
+                let slice = pace.begin(&switch);
+                let now_ns = self.now_ns(&switch);
+                // Entries take effect with the next packet; only an idle time-out is worth waking the driver for.
+                let due_ns = switch.poll_timeout();
+                let mut target = state.target(&mut switch, now_ns)?;
+                let left = request.updates.get(outcomes.len()..).unwrap_or_default();
+                for update in left.iter().take(self.limits().write_updates.max(1)) {
+                    outcomes.push(batch::one(&mut target, &access, update));
+                    if slice.is_over() {
+                        break;
+                    }
+                }
+                sooner |= switch.poll_timeout() != due_ns;
+                let pause = pace.end(&slice, &switch);
+                drop(switch);
+                if outcomes.len() == request.updates.len() {
+                    state.subscribe();
+                    break;
+                }
+                pause
+            };
+            pace::rest(pause).await;
+        }
+        if sooner {
+            self.wake();
+        }
+        Ok(outcomes)
+    }
+
+    /// A configuration, compiled on a thread of its own, one at a time.
+    async fn compiled(&self, config: v1::ForwardingPipelineConfig) -> Result<(Realm, Pipeline), Status> {
+        let turn = self.load_turn().await;
+        let (limits, most_entries) = (self.limits().program, self.limits().entries);
+        let compiling = tokio::task::spawn_blocking(move || {
+            let compiled = pipeline_config::verify(config, &limits, most_entries);
+            drop(turn);
+            compiled
+        });
+        compiling.await.map_err(|error| Status::internal(format!("the program was not compiled: {error}")))?
+    }
+
     /// "RECONCILE_AND_COMMIT".
-    fn reconcile(&self, state: &mut State, config: v1::ForwardingPipelineConfig) -> Result<(), Status> {
-        let (mut realm, mut pipeline) = pipeline_config::verify(config)?;
+    fn reconcile(
+        &self,
+        state: &mut State,
+        (mut realm, mut pipeline): (Realm, Pipeline),
+    ) -> Result<(), Status> {
         let Some(running) = &mut state.running else {
             // Nothing to preserve.
             self.commit(state, realm, pipeline);
@@ -61,7 +127,7 @@ impl Service {
 #[async_trait]
 impl P4Runtime for Service {
     type ReadStream = ReceiverStream<Result<v1::ReadResponse, Status>>;
-    type StreamChannelStream = ReceiverStream<Result<v1::StreamMessageResponse, Status>>;
+    type StreamChannelStream = Heard;
 
     async fn write(&self, request: Request<v1::WriteRequest>) -> Result<Response<v1::WriteResponse>, Status> {
         self.limits().identities.writes(&request)?;
@@ -73,6 +139,11 @@ impl P4Runtime for Service {
                 request.atomicity
             ))
         })?;
+        if atomicity == Atomicity::ContinueOnError {
+            let outcomes = self.write_in_slices(&request).await?;
+            outcome::answer(outcomes)?;
+            return Ok(Response::new(v1::WriteResponse {}));
+        }
         let mut state = self.state();
         let access = state.arbitration.check(&request.role, request.election_id)?;
         let mut switch = self.switch();
@@ -89,12 +160,7 @@ impl P4Runtime for Service {
         }
         let due_ns = switch.poll_timeout();
         let mut target = state.target(&mut switch, now_ns)?;
-        let outcomes = match atomicity {
-            Atomicity::ContinueOnError => batch::continue_on_error(&mut target, &access, &request.updates),
-            Atomicity::RollbackOnError | Atomicity::DataplaneAtomic => {
-                batch::all_or_none(&mut target, &access, &request.updates)
-            }
-        };
+        let outcomes = batch::all_or_none(&mut target, &access, &request.updates);
         // Entries take effect with the next packet; only an idle time-out is worth waking the driver for.
         let sooner = switch.poll_timeout() != due_ns;
         drop(switch);
@@ -109,9 +175,10 @@ impl P4Runtime for Service {
 
     async fn read(&self, request: Request<v1::ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
         self.limits().identities.reads(&request)?;
+        let peer = Peer::of(request.extensions());
         let request = request.into_inner();
         self.check_device(request.device_id)?;
-        let reading = self.begin_read(&request)?;
+        let reading = self.begin_read(&request, peer)?;
         let (outgoing, responses) = mpsc::channel(READ_DEPTH);
         tokio::spawn(reading.answer(self.clone(), request, outgoing));
         Ok(Response::new(ReceiverStream::new(responses)))
@@ -124,14 +191,17 @@ impl P4Runtime for Service {
         self.limits().identities.writes(&request)?;
         let request = request.into_inner();
         self.check_device(request.device_id)?;
-        let mut state = self.state();
-        let access = state.arbitration.check(&request.role, request.election_id)?;
-        if !access.may_push_pipeline() {
-            return Err(Status::permission_denied(format!(
+        let may_push = |state: &State| {
+            let access = state.arbitration.check(&request.role, request.election_id)?;
+            if access.may_push_pipeline() {
+                return Ok(());
+            }
+            Err(Status::permission_denied(format!(
                 "the config of role '{}' does not let it push pipelines (can_push_pipeline)",
                 request.role
-            )));
-        }
+            )))
+        };
+        may_push(&self.state())?;
         let action = request.action();
         let config = match (action, request.config) {
             (Action::Commit, Some(_)) => {
@@ -139,36 +209,38 @@ impl P4Runtime for Service {
                     "COMMIT takes no configuration: it realizes what VERIFY_AND_SAVE has saved",
                 ));
             }
-            (Action::Commit, None) => v1::ForwardingPipelineConfig::default(),
-            (_, Some(config)) => config,
-            (_, None) => return Err(Status::invalid_argument("the pipeline configuration is missing")),
-        };
-        match action {
-            Action::Verify => {
-                pipeline_config::verify(config)?;
-            }
-            Action::VerifyAndSave => {
-                state.saved = Some(pipeline_config::verify(config)?);
-                state.generation += 1;
-            }
-            Action::VerifyAndCommit => {
-                let (realm, pipeline) = pipeline_config::verify(config)?;
-                self.commit(&mut state, realm, pipeline);
-            }
-            Action::Commit => {
-                let Some((realm, pipeline)) = state.saved.take() else {
-                    return Err(Status::not_found("COMMIT without a configuration saved by VERIFY_AND_SAVE"));
-                };
-                self.commit(&mut state, realm, pipeline);
-            }
-            Action::ReconcileAndCommit => self.reconcile(&mut state, config)?,
-            Action::Unspecified => {
+            (Action::Commit, None) => None,
+            (Action::Unspecified, _) => {
                 return Err(Status::invalid_argument(format!(
                     "action {} is none of VERIFY (1), VERIFY_AND_SAVE (2), VERIFY_AND_COMMIT (3), COMMIT (4), \
                      RECONCILE_AND_COMMIT (5)",
                     request.action
                 )));
             }
+            (_, Some(config)) => Some(config),
+            (_, None) => return Err(Status::invalid_argument("the pipeline configuration is missing")),
+        };
+        // Compiled beside everything else: others are answered meanwhile. Who was primary may be so no more.
+        let compiled = match config {
+            Some(config) => Some(self.compiled(config).await?),
+            None => None,
+        };
+        let mut state = self.state();
+        may_push(&state)?;
+        match (action, compiled) {
+            (Action::VerifyAndSave, Some(saved)) => {
+                state.saved = Some(saved);
+                state.generation += 1;
+            }
+            (Action::VerifyAndCommit, Some((realm, pipeline))) => self.commit(&mut state, realm, pipeline),
+            (Action::ReconcileAndCommit, Some(compiled)) => self.reconcile(&mut state, compiled)?,
+            (Action::Commit, _) => {
+                let Some((realm, pipeline)) = state.saved.take() else {
+                    return Err(Status::not_found("COMMIT without a configuration saved by VERIFY_AND_SAVE"));
+                };
+                self.commit(&mut state, realm, pipeline);
+            }
+            (Action::Verify | Action::Unspecified, _) | (_, None) => {}
         }
         drop(state);
         self.wake();
@@ -211,13 +283,13 @@ impl P4Runtime for Service {
                 "{most} streams are open, and no more are taken"
             )));
         };
-        let (outgoing, responses) = mpsc::channel(STREAM_DEPTH);
+        let (outgoing, responses) = outgoing::channel(STREAM_DEPTH, self.limits().stream_bytes);
         let serving = self.clone().serve_stream(request.into_inner(), outgoing, highest);
         tokio::spawn(async move {
             serving.await;
             drop(place);
         });
-        Ok(Response::new(ReceiverStream::new(responses)))
+        Ok(Response::new(responses))
     }
 
     /// The version is the server's, whichever device is asked for.

@@ -63,6 +63,8 @@ pub(super) struct Service {
     limits: Arc<Limits>,
     /// Places for streams.
     streams: Arc<Semaphore>,
+    /// Programs are compiled one at a time.
+    loads: Arc<Semaphore>,
 }
 
 impl Service {
@@ -70,19 +72,19 @@ impl Service {
         switch: SharedSwitch,
         waker: Option<Wake>,
         clock: Option<Clock>,
-        limits: Limits,
+        limits: Arc<Limits>,
     ) -> Self {
         let device_id = switch.lock().unwrap_or_else(PoisonError::into_inner).device_id();
         let state = State {
-            arbitration: Arbitration::new(device_id, limits.roles.clone()),
+            arbitration: Arbitration::new(device_id, Arc::clone(&limits)),
             running: None,
             saved: None,
             digests: Digests::default(),
             generation: 0,
         };
+        let loads = Arc::new(Semaphore::new(1));
         let streams = Arc::new(Semaphore::new(limits.streams));
-        let limits = Arc::new(limits);
-        Self { switch, state: Arc::new(Mutex::new(state)), waker, clock, device_id, limits, streams }
+        Self { switch, state: Arc::new(Mutex::new(state)), waker, clock, device_id, limits, streams, loads }
     }
 
     // A poisoned lock means that another thread panicked; entries are changed one by one, so the state is usable.
@@ -106,6 +108,11 @@ impl Service {
     /// A place for another stream, where there is one.
     pub(super) fn place(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.streams).try_acquire_owned().ok()
+    }
+
+    /// The right to compile a program, when it is one's turn.
+    pub(super) async fn load_turn(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.loads).acquire_owned().await.ok()
     }
 
     pub(super) fn wake(&self) {

@@ -1,6 +1,6 @@
 //! A controller's stream (P4Runtime, "P4Runtime Stream Messages").
 
-use super::arbitration::{Outgoing, tell};
+use super::outgoing::Outgoing;
 use super::packet_io;
 use super::refusal::Refusal;
 use super::state::Service;
@@ -23,7 +23,12 @@ impl Service {
         let refused = {
             let stream = OpenStream::new(&self);
             loop {
-                let Some(Ok(request)) = requests.next().await else { break None };
+                let request = match requests.next().await {
+                    Some(Ok(request)) => request,
+                    // Too long, too slow, or gone.
+                    Some(Err(status)) => break Some(status),
+                    None => break None,
+                };
                 if let Err(status) = self.serve_message(stream.number, request, &outgoing, highest) {
                     break Some(status);
                 }
@@ -31,7 +36,7 @@ impl Service {
         };
         if let Some(status) = refused {
             // The stream has no part in arbitration any more, however long its client takes to read this.
-            let _ = outgoing.send(Err(status)).await;
+            outgoing.refuse(status).await;
         }
     }
 
@@ -46,6 +51,12 @@ impl Service {
         let (refusal, details) = match request.update {
             Some(Sent::Arbitration(update)) => {
                 let bid = update.election_id.map_or(0, u128::from);
+                let most = self.limits().election_id;
+                if bid > most {
+                    return Err(tonic::Status::permission_denied(format!(
+                        "election id {bid} is above {most}, the highest that anybody may bid here (--limit election-id)"
+                    )));
+                }
                 if bid > highest {
                     return Err(tonic::Status::permission_denied(format!(
                         "election id {bid} is above {highest}, the highest that this certificate's name may bid (--limit controllers)"
@@ -89,7 +100,7 @@ impl Service {
             details,
             ..v1::StreamError::default()
         };
-        tell(outgoing, Told::Error(error));
+        outgoing.tell(Told::Error(error));
         Ok(())
     }
 

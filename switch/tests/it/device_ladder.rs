@@ -2,6 +2,7 @@
 
 use crate::ladder_support::{PROGRAM, apply, cases, install, take_counts};
 use std::collections::BTreeMap;
+use trimwire_switch::engine::{EgressOutcome, Pipeline, QueueMetadata};
 use trimwire_switch::{PortConfig, Switch, SwitchConfig, Transmit};
 
 const RATE: u64 = 1_000_000_000;
@@ -50,6 +51,32 @@ fn every_packet_with_a_known_answer_gets_it() {
     assert_eq!(switch.stats().received, 867);
     let leaving = cases.iter().filter(|case| case.expect.is_some()).count();
     assert_eq!(switch.stats().transmitted, leaving as u64);
+}
+
+#[test]
+fn packets_that_were_packed_leave_as_all_others() {
+    let mut pipeline = Pipeline::load(PROGRAM).unwrap();
+    install(pipeline.control());
+    let mut queue = Vec::new();
+    for (number, case) in (0..).zip(cases()) {
+        apply(pipeline.control(), &case);
+        pipeline.ingress(number * 1_000_000, case.ingress_port, &case.frame, &mut queue);
+        let mut sent = Vec::new();
+        for mut packet in queue.drain(..) {
+            let before = (packet.packet.ingress_port(), packet.length);
+            pipeline.pack(&mut packet);
+            assert!(packet.packet.is_packed());
+            assert_eq!((packet.packet.ingress_port(), packet.length), before);
+            let meta = QueueMetadata::default();
+            if let EgressOutcome::Transmit { port, frame, .. } =
+                pipeline.egress(number * 1_000_000, packet, meta, &mut Vec::new())
+            {
+                sent.push((port, frame));
+            }
+        }
+        assert_eq!(sent, case.expect.iter().cloned().collect::<Vec<_>>(), "{}", case.name);
+        assert_eq!(take_counts(pipeline.control()), case.counters, "{}", case.name);
+    }
 }
 
 #[test]

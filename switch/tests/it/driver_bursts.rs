@@ -89,7 +89,7 @@ fn bursts_become_the_frames_that_the_kernel_would_have_made_of_them() {
         for socket in &mut ways {
             let mut came = Vec::new();
             until("the burst has come", || {
-                let received = socket.receive(|frame| came.push(frame.to_vec())).unwrap();
+                let received = socket.receive(|_, frame| came.push(frame.to_vec())).unwrap();
                 assert_eq!(
                     (received.refused, received.missed),
                     (0, 0),

@@ -7,6 +7,7 @@
 use crate::fuzz_support::{
     Bend, Dice, Finds, alike, corpus, damaged, files, forward, kind_of, of_hex, programs, runs, to_hex, ways,
 };
+use crate::ladder_support::stf_folder;
 use crate::server_support::{Bench, program};
 use prost::Message as _;
 use trimwire_p4runtime::entity::{check_update, insert, modify};
@@ -73,7 +74,7 @@ fn a_damaged_frame_leaves_every_program_alike_with_and_without_a_trace() {
 
 #[test]
 fn a_damaged_stf_file_is_refused_or_runs() {
-    let (mut dice, texts) = (Dice::new(3), files("../p4/tests/stf", ".stf"));
+    let (mut dice, texts) = (Dice::new(3), files(stf_folder().to_str().unwrap(), ".stf"));
     let root = include_bytes!("../../../p4/build/bmv2/trimwire.json");
     let words =
         ["0x", "*", "&&&", "..", "/33", "$", "-1", "99999999999999999999", "add", "packet", "(", "Ingress."];

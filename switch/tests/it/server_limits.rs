@@ -120,7 +120,9 @@ async fn members_and_groups_read_in_pieces_come_once_each_by_wildcard_and_by_id(
 
 #[tokio::test]
 async fn a_read_that_nobody_takes_in_keeps_nobody_from_writing_and_ends_with_its_pipeline() {
-    let bench = Bench::new().await;
+    let mut limits = Limits::default();
+    limits.set("program-state=64MiB").unwrap();
+    let bench = Bench::with(limits).await;
     push(&bench, large(2_000_000)).await;
     let mut stub = stub(&bench.server).await;
     let request =
@@ -242,9 +244,13 @@ async fn a_packet_longer_than_any_interface_sends_is_an_error_on_the_stream() {
     let packet =
         |bytes: usize| Sent::Packet(v1::PacketOut { payload: vec![0; bytes], metadata: metadata.clone() });
     stream.send(packet(9_000)).await;
-    stream.send(packet(4 << 20)).await;
+    stream.send(packet(20_000)).await;
     let Told::Error(error) = stream.next().await.unwrap() else { panic!("no error") };
     assert!(error.message.contains("at most 16384"), "{}", error.message);
+    // What is longer than any message on a stream ends it before it has been taken in.
+    stream.send(packet(4 << 20)).await;
+    let refused = soon(stream.responses.message()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused:?}");
 }
 
 #[tokio::test]
@@ -282,7 +288,7 @@ async fn arrays_that_fit_one_by_one_and_not_together_are_refused_and_not_allocat
             .await
             .unwrap_err()
             .to_string();
-        assert!(error.contains("I.huge0") && error.contains("1073741824"), "{error}");
+        assert!(error.contains("I.huge0") && error.contains("16777216"), "{error}");
     }
     bench.write(insert(bench.forward("I.aging", 1, 1))).await.unwrap();
 }

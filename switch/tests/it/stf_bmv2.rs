@@ -2,7 +2,8 @@
 
 use crate::bmv2_support::observed::{assert_same, frame_line, ours};
 use crate::bmv2_support::{Case, Write, bmv2_is_installed, switch};
-use std::path::{Path, PathBuf};
+use crate::ladder_support::stf_folder;
+use std::path::PathBuf;
 use trimwire_switch::stf::{self, Command, Script};
 use trimwire_switch::{Switch, SwitchConfig};
 
@@ -54,7 +55,7 @@ fn case(name: &'static str, script: &Script) -> Case {
 }
 
 fn holds_on_bmv2(name: &'static str, file: &str) {
-    let text = std::fs::read_to_string(Path::new(FOLDER).join(format!("tests/stf/{file}.stf"))).unwrap();
+    let text = std::fs::read_to_string(stf_folder().join(format!("{file}.stf"))).unwrap();
     let script = Script::parse(&text).unwrap();
     let case = case(name, &script);
     let bmv2 = switch::bmv2(&case);
@@ -77,7 +78,7 @@ fn holds_on_bmv2(name: &'static str, file: &str) {
 #[test]
 fn the_stf_files_hold_on_bmv2() {
     if !bmv2_is_installed() {
-        eprintln!("SKIPPED: there is no simple_switch_grpc to run p4/tests/stf on");
+        eprintln!("SKIPPED: there is no simple_switch_grpc to run STF files on");
         return;
     }
     std::thread::scope(|scope| {

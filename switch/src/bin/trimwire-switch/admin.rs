@@ -5,7 +5,8 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use trimwire_switch::admin::v1::admin_client::AdminClient;
 use trimwire_switch::admin::v1::{
-    GetRequest, QueueConfig, QueueStats, SetBufferRequest, SetPortRequest, SetQueueRequest, StatsRequest,
+    GetRequest, QueueConfig, QueueStats, ResetArbitrationRequest, SetBufferRequest, SetPortRequest,
+    SetQueueRequest, StatsRequest,
 };
 use trimwire_switch::config::quantity::{rate, size};
 use trimwire_switch::config::{QueueFlag, queue_flag};
@@ -58,6 +59,15 @@ enum Command {
         /// Such as 6,cap=50% or 3/0,weight=4.
         #[arg(value_parser = queue_flag)]
         queue: QueueFlag,
+    },
+    /// Who is primary over P4Runtime.
+    Arbitration {
+        /// Forgets election ids of controllers that are gone: the highest of those that are connected is primary.
+        #[arg(long, required = true)]
+        reset: bool,
+        /// Of this role alone; the empty name is the default role's.
+        #[arg(long)]
+        role: Option<String>,
     },
     /// Sets the shared buffer.
     Buffer {
@@ -118,6 +128,11 @@ async fn ask(arguments: AdminArguments) -> Result<String> {
             let request = SetQueueRequest { port, queue: queue.into(), config: Some(config) };
             client.set_queue(request).await.map_err(refused)?;
             Ok(done(json))
+        }
+        Command::Arbitration { reset: _, role } => {
+            let answer = client.reset_arbitration(ResetArbitrationRequest { role }).await.map_err(refused)?;
+            let roles = answer.into_inner().roles;
+            Ok(if json { pretty(&json!({ "ok": true, "roles": roles })) } else { String::new() })
         }
         Command::Buffer { size } => {
             let bytes = (size > 0).then_some(size);

@@ -7,14 +7,14 @@ mod workload;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
-use engine::EngineResult;
+use engine::{EngineResult, Load};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::Command;
 use veth::{SwitchUnderTest, VethResult};
 use workload::{PACKET_BYTES, Program};
 
-/// Measures packets a second with 1,000 routes and 64 queue policies.
+/// Measures packets a second with 1,000 routes, 64 queue policies and entries in all other tables.
 ///
 /// Without further options: one core, no sockets, the time of each stage. With --veth, also this switch as a process
 /// between two veth pairs, and with --against, another one in its place with the same program, tables and frames. Those need
@@ -31,6 +31,15 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "BYTES", value_delimiter = ',', default_values_t = PACKET_BYTES,
         value_parser = length)]
     packet_bytes: Vec<usize>,
+    /// Numbers of flows that the frames are of, in turn.
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [256], value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    flows: Vec<u32>,
+    /// Has every packet that may be trimmed be trimmed, as behind a full queue.
+    #[arg(long)]
+    trim: bool,
+    /// Has one core pass so many packets of each length and number of flows instead, without a clock: for counting instructions.
+    #[arg(long, value_name = "N")]
+    packets: Option<usize>,
     /// p4c's BMv2 JSON of a program with our tables [default: the committed one].
     #[arg(long, value_name = "FILE", requires = "p4info")]
     program: Option<PathBuf>,
@@ -65,8 +74,19 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<String> {
         return inside(arguments, &program);
     }
     let mut results = Vec::new();
-    for &length in &arguments.packet_bytes {
-        results.push(engine::measure(&program, length, arguments.seconds).map_err(|error| anyhow!(error))?);
+    for &packet_bytes in &arguments.packet_bytes {
+        for &flows in &arguments.flows {
+            let load = Load { packet_bytes, flows, trim: arguments.trim };
+            if let Some(packets) = arguments.packets {
+                engine::pass(&program, load, packets).map_err(|error| anyhow!(error))?;
+                continue;
+            }
+            let measured = engine::measure(&program, load, arguments.seconds);
+            results.push(measured.map_err(|error| anyhow!(error))?);
+        }
+    }
+    if arguments.packets.is_some() {
+        return Ok(String::new());
     }
     let veth = if arguments.veth || arguments.against.is_some() { namespace()? } else { Value::Null };
     let veth = veth["veth"].as_array().cloned().unwrap_or_default();
@@ -132,7 +152,9 @@ fn document(results: &[EngineResult], veth: &[Value]) -> String {
         .map(|result| {
             let stages = &result.stages;
             json!({
-                "packet_bytes": result.packet_bytes,
+                "packet_bytes": result.load.packet_bytes,
+                "flows": result.load.flows,
+                "trimmed": result.load.trim,
                 "packets_per_second": result.packets_per_second.round(),
                 "nanoseconds_per_packet": {
                     "parse": tenths(stages.parse), "match": tenths(stages.matching),
@@ -147,12 +169,13 @@ fn document(results: &[EngineResult], veth: &[Value]) -> String {
 
 fn table(results: &[EngineResult], veth: &[Value]) -> String {
     use std::fmt::Write as _;
-    let mut text =
-        String::from("one core     packets/s    parse   match actions deparse      tm   total (ns)\n");
-    for EngineResult { packet_bytes, packets_per_second, stages } in results {
+    let mut text = String::from(
+        "one core   flows     packets/s    parse   match actions deparse      tm   total (ns)\n",
+    );
+    for EngineResult { load: Load { packet_bytes, flows, .. }, packets_per_second, stages } in results {
         let _ = writeln!(
             text,
-            "{packet_bytes:>6} B {packets_per_second:>13.0} {:>8.0}{:>8.0}{:>8.0}{:>8.0}{:>8.0}{:>8.0}",
+            "{packet_bytes:>6} B {flows:>7} {packets_per_second:>13.0} {:>8.0}{:>8.0}{:>8.0}{:>8.0}{:>8.0}{:>8.0}",
             stages.parse, stages.matching, stages.actions, stages.deparse, stages.tm, stages.total
         );
     }

@@ -31,8 +31,31 @@ pub(crate) struct Names {
     pub(crate) calculations: BTreeMap<String, u32>,
 }
 
-/// The actions, and what each does.
-pub(crate) fn load_all(root: &Value, layout: &Layout, names: &Names) -> Result<(Vec<Action>, Vec<Vec<Op>>)> {
+/// The first action of each id.
+pub(crate) fn by_id(actions: &[Action]) -> BTreeMap<u64, u32> {
+    let mut ids = BTreeMap::new();
+    for (number, action) in (0..).zip(actions) {
+        ids.entry(action.id).or_insert(number);
+    }
+    ids
+}
+
+/// All actions of each name: p4c copies an action for each table.
+pub(crate) fn by_name(actions: &[Action]) -> BTreeMap<&str, Vec<u32>> {
+    let mut names: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+    for (number, action) in (0..).zip(actions) {
+        names.entry(&action.name).or_default().push(number);
+    }
+    names
+}
+
+/// The actions, and what each does; the arguments of one take at most so many limbs.
+pub(crate) fn load_all(
+    root: &Value,
+    layout: &Layout,
+    names: &Names,
+    most_limbs: usize,
+) -> Result<(Vec<Action>, Vec<Vec<Op>>)> {
     let mut actions = Vec::new();
     let mut bodies = Vec::new();
     for node in json::list(root, "actions")? {
@@ -43,6 +66,13 @@ pub(crate) fn load_all(root: &Value, layout: &Layout, names: &Names) -> Result<(
             let width = json::array_size(param, "bitwidth")? as u32;
             let slot = Slot { at, width: width.clamp(1, 1 << 14), signed: false };
             at += limbs_for(slot.width) as u32;
+            if at as usize > most_limbs {
+                let name = json::text(node, "name")?;
+                return Err(unsupported(
+                    node,
+                    format!("action `{name}`, whose parameters take more than {most_limbs} limbs"),
+                ));
+            }
             params.push((json::text(param, "name")?.to_owned(), slot));
             slots.push(slot);
         }

@@ -212,7 +212,21 @@ impl Emitter<'_> {
                 self.code.messages.push(Message { format: format.clone(), values });
                 self.emit(Insn::Log { message });
             }
-            _ => {}
+            // Carried out above, or nothing.
+            Op::Assign { .. }
+            | Op::CopyVarbit { .. }
+            | Op::AddHeader(_)
+            | Op::RemoveHeader(_)
+            | Op::CopyHeader { .. }
+            | Op::CopyStack { .. }
+            | Op::CopyUnionStack { .. }
+            | Op::CopyUnion { .. }
+            | Op::Push { .. }
+            | Op::Pop { .. }
+            | Op::Drop { .. }
+            | Op::Jump(_)
+            | Op::JumpIfZero { .. }
+            | Op::Nothing => {}
         }
     }
 

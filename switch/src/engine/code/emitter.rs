@@ -57,6 +57,8 @@ pub(super) struct Emitter<'a> {
     pub(super) arguments: Arguments<'a>,
     frame: Frame,
     labels: Vec<Option<u32>>,
+    /// Most instructions, and most limbs of a frame.
+    most: (usize, usize),
     /// The latest place that something leads to.
     block: u32,
     /// The next free scratch limb.
@@ -64,10 +66,16 @@ pub(super) struct Emitter<'a> {
 }
 
 impl<'a> Emitter<'a> {
-    pub(super) fn new(layout: &'a Layout, frame: Frame, traced: bool) -> Self {
+    pub(super) fn new(layout: &'a Layout, frame: Frame, traced: bool, most: (usize, usize)) -> Self {
         let code = Code { arguments: frame.arguments, ..Code::default() };
         let free = frame.scratch;
-        Self { layout, traced, code, arguments: Arguments::Passed, frame, labels: Vec::new(), block: 0, free }
+        let (arguments, labels) = (Arguments::Passed, Vec::new());
+        Self { layout, traced, code, arguments, frame, labels, most, block: 0, free }
+    }
+
+    /// Whether the program has more instructions, or limbs of constants and results, than it may.
+    pub(super) fn is_full(&self) -> bool {
+        self.code.insns.len() >= self.most.0 || self.frame.limbs.len() + self.free as usize > self.most.1
     }
 
     pub(super) fn emit(&mut self, insn: Insn) {

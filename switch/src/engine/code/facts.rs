@@ -20,8 +20,13 @@ enum Fact {
     IsNot(u64),
 }
 
+/// By limb, in order; at most [`MOST_FACTS`], so that what is known of one edge is copied to the next in a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Facts(BTreeMap<u32, Fact>);
+struct Facts(Vec<(u32, Fact)>);
+
+const MOST_FACTS: usize = 512;
+/// Operations of actions behind tables that are looked at; of larger programs nothing is known.
+const MOST_WORK: usize = 1 << 22;
 
 /// An edge: where it leads, and what is known there.
 type Edge = (Option<u32>, Facts);
@@ -35,10 +40,23 @@ fn plain(expr: &Expr) -> Option<Slot> {
 }
 
 impl Facts {
-    fn forget(&mut self, slot: Slot) {
-        for limb in slot.all_limbs() {
-            self.0.remove(&(limb as u32));
+    fn place(&self, limb: u32) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&limb, |(limb, _)| *limb)
+    }
+
+    fn set(&mut self, limb: u32, fact: Fact) {
+        match self.place(limb) {
+            Ok(place) => self.0[place].1 = fact,
+            Err(place) if self.0.len() < MOST_FACTS => self.0.insert(place, (limb, fact)),
+            Err(_) => {}
         }
+    }
+
+    fn forget(&mut self, slot: Slot) {
+        let limbs = slot.all_limbs();
+        let start = self.0.partition_point(|(limb, _)| (*limb as usize) < limbs.start);
+        let end = self.0.partition_point(|(limb, _)| (*limb as usize) < limbs.end);
+        self.0.drain(start..end);
     }
 
     fn forget_target(&mut self, target: &Target) {
@@ -55,12 +73,12 @@ impl Facts {
             }
             (Target::Slot(to), from) if !to.signed => plain(from)
                 .filter(|from| from.width <= to.width && to.width <= 64)
-                .and_then(|from| self.0.get(&from.at).copied()),
+                .and_then(|from| self.fact(from.at as usize)),
             _ => None,
         };
         self.forget_target(target);
         if let (Target::Slot(to), Some(fact)) = (target, known) {
-            self.0.insert(to.at, fact);
+            self.set(to.at, fact);
         }
     }
 
@@ -98,7 +116,7 @@ impl Facts {
     }
 
     fn fact(&self, limb: usize) -> Option<Fact> {
-        self.0.get(&(limb as u32)).copied()
+        self.place(limb as u32).ok().map(|place| self.0[place].1)
     }
 
     /// The condition's answer, where it is known.
@@ -149,7 +167,7 @@ impl Facts {
                 };
                 // That it is a value says more than that it is not another.
                 if !matches!(self.fact(limb), Some(Fact::Is(_))) {
-                    self.0.insert(limb as u32, fact);
+                    self.set(limb as u32, fact);
                 }
             }
         }
@@ -218,7 +236,7 @@ fn behind_table(table: &Table, facts: &Facts, source: &Source<'_>) -> Vec<Edge> 
 
 /// What holds on both ways.
 fn shared(mut left: Facts, right: &Facts) -> Facts {
-    left.0.retain(|limb, fact| right.0.get(limb) == Some(fact));
+    left.0.retain(|(limb, fact)| right.fact(*limb as usize) == Some(*fact));
     left
 }
 
@@ -245,6 +263,12 @@ pub(super) fn shortcuts(starts: &[Option<u32>], source: &Source<'_>) -> Vec<Vec<
     let mut found: Vec<Vec<Option<u32>>> =
         source.nodes.iter().map(|node| super::flow::edges(node, source)).collect();
     let orders: Vec<Vec<u32>> = starts.iter().flatten().map(|&start| in_order(start, source)).collect();
+    let work = |table: &Table| -> usize {
+        table.actions.iter().map(|&action| source.bodies[action as usize].len()).sum()
+    };
+    if source.tables.iter().map(work).sum::<usize>() > MOST_WORK {
+        return found;
+    }
     let mut once = vec![true; source.nodes.len()];
     if !orders.iter().flatten().all(|&node| std::mem::take(&mut once[node as usize])) {
         // What one control knows another does not.

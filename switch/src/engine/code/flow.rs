@@ -3,7 +3,9 @@
 use super::super::action::{Action, Op};
 use super::super::calculation::Checksum;
 use super::super::control_flow::{Node, Start};
+use super::super::error::LoadError;
 use super::super::layout::Layout;
+use super::super::limits::too_large;
 use super::super::parser::{Deparser, Parser};
 use super::super::table::{NextNodes, Table};
 use super::action::may_exit;
@@ -26,8 +28,14 @@ pub(crate) struct Source<'a> {
     pub(crate) egress: Start,
 }
 
-/// The program's code, without and with the notes of a trace. Both run on the same frames.
-pub(crate) fn compile(source: &Source<'_>) -> [Code; 2] {
+/// The program's code, without and with the notes of a trace. Both run on the same frames. Each has at most so many instructions,
+/// and a frame so many limbs.
+pub(crate) fn compile(
+    source: &Source<'_>,
+    instructions: usize,
+    limbs: usize,
+) -> Result<[Code; 2], LoadError> {
+    let most = (instructions, limbs);
     let paths: Vec<_> = source.nodes.iter().map(|node| edges(node, source)).collect();
     let shorter = facts::shortcuts(&[source.ingress.0, source.egress.0], source);
     let arguments = source.actions.iter().map(|action| action.param_limbs).max().unwrap_or(0);
@@ -35,11 +43,19 @@ pub(crate) fn compile(source: &Source<'_>) -> [Code; 2] {
     let mut scratch = 0;
     loop {
         let frame = Frame::new(source.layout, arguments, scratch);
-        let (traced, frame) = emitted(source, &paths, Emitter::new(source.layout, frame, true)).finish();
+        let traced = emitted(source, &paths, Emitter::new(source.layout, frame, true, most));
+        if traced.is_full() {
+            return Err(too_large(instructions));
+        }
+        let (traced, frame) = traced.finish();
         // Whoever asks less needs no other constants.
-        let (code, frame) = emitted(source, &shorter, Emitter::new(source.layout, frame, false)).finish();
+        let code = emitted(source, &shorter, Emitter::new(source.layout, frame, false, most));
+        if code.is_full() {
+            return Err(too_large(instructions));
+        }
+        let (code, frame) = code.finish();
         if frame.scratch_used() <= scratch {
-            return [code, traced].map(|code| Code { frame: frame.limbs.clone(), ..code });
+            return Ok([code, traced].map(|code| Code { frame: frame.limbs.clone(), ..code }));
         }
         scratch = frame.scratch_used();
     }
@@ -91,6 +107,9 @@ fn emitted<'a>(source: &Source<'a>, paths: &Paths, mut emitter: Emitter<'a>) -> 
     emitter.emit(Insn::End);
     emitter.arguments = Arguments::Passed;
     for body in source.bodies {
+        if emitter.is_full() {
+            break;
+        }
         let here = emitter.here();
         emitter.code.actions.push(here);
         emitter.operations(body);
@@ -125,6 +144,9 @@ impl<'a> Emitter<'a> {
         while let Some(node) = next.take().or_else(|| waiting.pop()) {
             if self.is_placed(labels[node as usize]) {
                 continue;
+            }
+            if self.is_full() {
+                return;
             }
             self.place(labels[node as usize]);
             let paths = &paths[node as usize];

@@ -61,18 +61,15 @@ impl Code {
     /// Leads past jumps, and leaves out those that nothing is left of.
     pub(super) fn straighten(&mut self) {
         let before = self.insns.clone();
-        let last = |to: u32| {
-            let mut to = to;
-            // A circle of jumps alone has no end.
-            for _ in 0..before.len() {
-                match before.get(to as usize) {
-                    Some(Insn::Jump { to: next }) => to = *next,
-                    _ => break,
-                }
-            }
-            to
-        };
-        self.each_target(|to| *to = last(*to));
+        let mut last: Vec<u32> = (0..)
+            .zip(&before)
+            .map(|(at, insn)| if let Insn::Jump { to } = insn { *to } else { at })
+            .collect();
+        // Twice as far each time: in so many rounds past any chain. A circle of jumps alone has no end.
+        for _ in 0..=before.len().ilog2() {
+            last = last.iter().map(|to| last.get(*to as usize).copied().unwrap_or(*to)).collect();
+        }
+        self.each_target(|to| *to = last.get(*to as usize).copied().unwrap_or(*to));
         for insn in &mut self.insns {
             if let Insn::Jump { to } = insn
                 && let Some(end @ (Insn::End | Insn::Return)) = before.get(*to as usize)

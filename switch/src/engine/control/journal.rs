@@ -1,11 +1,9 @@
 //! What a batch has changed, so that it can be undone: its cost is that of the batch, however much state the program has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::entity::{CloneOptions, CounterValue};
+use super::super::entity::{CloneOptions, CounterValue, Replica};
 use super::super::parser::ValueSet;
-use super::super::profile::Profile;
-use super::super::replication::Replication;
 use super::super::stateful::Meter;
 use super::super::table::{Direct, Entry, Target};
 use super::Control;
@@ -39,6 +37,16 @@ enum Before {
         cell: usize,
         state: Meter,
     },
+    /// `None`: there was none.
+    Multicast {
+        id: u16,
+        replicas: Option<Vec<Replica>>,
+    },
+    Clone {
+        id: u16,
+        replicas: Option<Vec<Replica>>,
+        options: Option<CloneOptions>,
+    },
 }
 
 /// The changes of a batch. Cells and entries are kept one by one; things whose parts hang together, as a whole, as they were
@@ -46,10 +54,8 @@ enum Before {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Journal {
     changes: Vec<Before>,
-    profiles: BTreeMap<usize, Profile>,
+    profiles: BTreeSet<usize>,
     value_sets: BTreeMap<usize, ValueSet>,
-    multicast: Option<Replication>,
-    clones: Option<(Replication, BTreeMap<u16, CloneOptions>)>,
 }
 
 /// Idle timers need no undoing: one whose entry has another generation is nobody's.
@@ -61,13 +67,16 @@ impl Control {
 
     /// What the batch has changed stays.
     pub fn end_batch(&mut self) {
-        self.journal = None;
+        let journal = self.journal.take();
+        for index in journal.into_iter().flat_map(|journal| journal.profiles) {
+            self.profiles[index].end_batch();
+        }
     }
 
     /// Everything is as it was when the batch began, and the batch is over.
     pub fn undo_batch(&mut self) {
         let Some(journal) = self.journal.take() else { return };
-        let Journal { changes, profiles, value_sets, multicast, clones } = *journal;
+        let Journal { changes, profiles, value_sets } = *journal;
         for change in changes.into_iter().rev() {
             match change {
                 Before::Entry { table, place, entry } => {
@@ -86,16 +95,18 @@ impl Control {
                     }
                 }
                 Before::Meter { meter, cell, state } => self.meters[meter].cells[cell] = state,
+                Before::Multicast { id, replicas } => self.multicast.restore(id, replicas),
+                Before::Clone { id, replicas, options } => {
+                    self.clone_sessions.restore(id, replicas);
+                    match options {
+                        Some(options) => self.clone_options.insert(id, options),
+                        None => self.clone_options.remove(&id),
+                    };
+                }
             }
         }
-        profiles.into_iter().for_each(|(index, profile)| self.profiles[index] = profile);
+        profiles.into_iter().for_each(|index| self.profiles[index].undo_batch());
         value_sets.into_iter().for_each(|(index, set)| self.value_sets[index] = set);
-        if let Some(multicast) = multicast {
-            self.multicast = multicast;
-        }
-        if let Some(clones) = clones {
-            (self.clone_sessions, self.clone_options) = clones;
-        }
     }
 
     pub(super) fn note_entry(&mut self, table: usize, place: u32) {
@@ -139,7 +150,8 @@ impl Control {
 
     pub(super) fn note_profile(&mut self, index: usize) {
         if let Some(journal) = &mut self.journal {
-            journal.profiles.entry(index).or_insert_with(|| self.profiles[index].clone());
+            journal.profiles.insert(index);
+            self.profiles[index].begin_batch();
         }
     }
 
@@ -149,16 +161,18 @@ impl Control {
         }
     }
 
-    pub(super) fn note_multicast(&mut self) {
+    pub(super) fn note_multicast(&mut self, id: u16) {
         if let Some(journal) = &mut self.journal {
-            journal.multicast.get_or_insert_with(|| self.multicast.clone());
+            let replicas = self.multicast.get(id).map(<[_]>::to_vec);
+            journal.changes.push(Before::Multicast { id, replicas });
         }
     }
 
-    pub(super) fn note_clones(&mut self) {
+    pub(super) fn note_clone(&mut self, id: u16) {
         if let Some(journal) = &mut self.journal {
-            let state = || (self.clone_sessions.clone(), self.clone_options.clone());
-            journal.clones.get_or_insert_with(state);
+            let replicas = self.clone_sessions.get(id).map(<[_]>::to_vec);
+            let options = self.clone_options.get(&id).copied();
+            journal.changes.push(Before::Clone { id, replicas, options });
         }
     }
 }

@@ -28,7 +28,7 @@ impl Control {
         let index = self.profile_index(profile)?;
         let call = self.checked_member(index, call)?;
         self.note_profile(index);
-        let state = &mut self.profiles[index];
+        let state = &self.profiles[index];
         if state.member_place(id).is_some() {
             return Err(ControlError::new(
                 Code::AlreadyExists,
@@ -38,7 +38,8 @@ impl Control {
         if state.member_count() >= state.size {
             return Err(full(profile, state.size, "members"));
         }
-        state.add_member(id, call);
+        self.check_room(1)?;
+        self.profiles[index].add_member(id, call);
         Ok(())
     }
 
@@ -116,6 +117,7 @@ impl Control {
             ));
         }
         self.check_group(index, group)?;
+        self.check_room(1)?;
         self.note_profile(index);
         self.profiles[index].put_group(group.clone());
         Ok(())

@@ -47,6 +47,7 @@ impl Control {
                 format!("table `{table}` is full: it holds {size} entries"),
             ));
         }
+        self.check_room(1)?;
         self.count_use(index, &target, true);
         let place = self.tables[index].free_place();
         self.note_entry(index, place);

@@ -125,6 +125,10 @@ impl Parser {
                 other => Err(malformed(at, format!("{} is not a parser state", json::excerpt(other)))),
             }
         };
+        let mut set_numbers: BTreeMap<String, usize> = BTreeMap::new();
+        for (number, set) in value_sets.iter().enumerate() {
+            set_numbers.entry(set.name.clone()).or_insert(number);
+        }
         let mut states = Vec::new();
         for state in nodes {
             let steps = json::list(state, "parser_ops")?
@@ -152,7 +156,7 @@ impl Parser {
                     "parse_vset" => {
                         let name = json::text(transition, "value")?;
                         let missing = || malformed(transition, format!("there is no value set `{name}`"));
-                        let set = value_sets.iter().position(|set| set.name == name).ok_or_else(missing)?;
+                        let set = *set_numbers.get(name).ok_or_else(missing)?;
                         let parts: Vec<u32> = key.iter().map(KeyPart::width).collect();
                         if parts.iter().sum::<u32>() != value_sets[set].width {
                             return Err(malformed(

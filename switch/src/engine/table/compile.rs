@@ -13,6 +13,7 @@ use super::super::error::ControlError;
 use super::super::hasher::FixedMap;
 use super::super::json::{self, Result, malformed, unsupported};
 use super::super::layout::Layout;
+use super::super::limits::Pieces;
 use super::super::stateful::MeterUnit;
 use super::key::show;
 use super::tuples::TupleSpace;
@@ -69,18 +70,21 @@ fn hex_bytes(node: &Value, key: &str) -> Result<Vec<u8>> {
 pub(crate) struct TableScope<'a> {
     pub(crate) layout: &'a Layout,
     pub(crate) actions: &'a [Action],
+    /// The first action of an id, and all of a name.
+    pub(crate) by_id: BTreeMap<u64, u32>,
+    pub(crate) by_name: BTreeMap<&'a str, Vec<u32>>,
     pub(crate) profiles: &'a BTreeMap<String, u32>,
     /// Direct meters by name.
     pub(crate) direct_meters: &'a BTreeMap<String, (MeterUnit, super::super::layout::Slot)>,
     /// Control-flow nodes by name.
     pub(crate) nodes: &'a BTreeMap<String, u32>,
+    pub(crate) pieces: &'a Pieces,
 }
 
 impl TableScope<'_> {
     fn action(&self, node: &Value, id: u64) -> Result<u32> {
-        let found = self.actions.iter().position(|action| action.id == id);
-        let found = found.ok_or_else(|| malformed(node, format!("there is no action with id {id}")))?;
-        Ok(found as u32)
+        let found = self.by_id.get(&id).copied();
+        found.ok_or_else(|| malformed(node, format!("there is no action with id {id}")))
     }
 
     pub(crate) fn node(&self, at: &Value, name: &Value) -> Result<Option<u32>> {
@@ -148,7 +152,9 @@ pub(crate) fn load_table(node: &Value, scope: &TableScope<'_>) -> Result<Table> 
     let mut actions = Vec::new();
     for id in json::list(node, "action_ids")? {
         let id = id.as_u64().ok_or_else(|| malformed(node, "an action id is not a number"))?;
-        actions.push(scope.action(node, id)?);
+        let action = scope.action(node, id)?;
+        scope.pieces.take(1 + scope.actions[action as usize].params.len())?;
+        actions.push(action);
     }
     let describe = |action: &u32| {
         let action = &scope.actions[*action as usize];
@@ -210,6 +216,7 @@ pub(crate) fn load_table(node: &Value, scope: &TableScope<'_>) -> Result<Table> 
             (false, true) => Index::Narrow(Vec::new()),
             (false, false) => Index::Wide(Vec::new()),
         },
+        direct: Vec::new(),
     };
     if let Some(default) = node.get("default_entry").filter(|default| !default.is_null()) {
         table.program_default = Some(Target::Call(scope.call(default)?));
@@ -229,13 +236,18 @@ fn next_nodes(node: &Value, actions: &[u32], scope: &TableScope<'_>) -> Result<N
         return Ok(NextNodes::HitMiss { hit: scope.node(node, hit)?, miss: scope.node(node, miss)? });
     }
     let mut by_action = Vec::new();
+    let mut seen = BTreeSet::new();
     for &action in actions {
         let name = &scope.actions[action as usize].name;
+        if !seen.insert(name) {
+            continue;
+        }
         let next = next.get(name).ok_or_else(|| malformed(node, format!("no next table after `{name}`")))?;
         let next = scope.node(node, next)?;
         // Tables that share an action profile have their own copies of one action; a member may hold any of them.
-        let copies = scope.actions.iter().enumerate().filter(|(_, other)| &other.name == name);
-        by_action.extend(copies.map(|(copy, _)| (copy as u32, next)));
+        let copies = scope.by_name.get(name.as_str()).map_or(&[][..], Vec::as_slice);
+        scope.pieces.take(copies.len())?;
+        by_action.extend(copies.iter().map(|&copy| (copy, next)));
     }
     Ok(NextNodes::ByAction(by_action))
 }

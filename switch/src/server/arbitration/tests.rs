@@ -1,12 +1,12 @@
 use super::*;
 use proptest::prelude::*;
-use tokio::sync::mpsc::Receiver;
+
+use super::super::outgoing::{Heard, RESERVED, channel};
 
 const DEVICE: u64 = 1;
 
 /// A stream, its bid, and both ends of its queue.
 type Live = Option<(u64, Option<u128>, Outgoing, Heard)>;
-type Heard = Receiver<Result<v1::StreamMessageResponse, Status>>;
 
 fn bid(election_id: Option<u128>) -> v1::MasterArbitrationUpdate {
     let election_id = election_id.map(Into::into);
@@ -19,13 +19,13 @@ fn told(heard: &mut Heard) -> Vec<(i32, Option<u128>)> {
         Some(Told::Arbitration(update)) => (update.status.unwrap().code, update.election_id.map(u128::from)),
         other => panic!("{other:?}"),
     };
-    std::iter::from_fn(|| heard.try_recv().ok()).map(update).collect()
+    std::iter::from_fn(|| heard.try_recv()).map(update).collect()
 }
 
 #[test]
 fn a_call_without_an_election_id_is_not_the_primarys() {
-    let mut arbitration = Arbitration::new(DEVICE, None);
-    let (outgoing, _heard) = mpsc::channel(100);
+    let mut arbitration = Arbitration::new(DEVICE, Arc::default());
+    let (outgoing, _heard) = channel(100, 1 << 20);
     let stream = arbitration.open();
     arbitration.bid(stream, bid(None), &outgoing).unwrap();
     assert_eq!(arbitration.check("", None).unwrap_err().code(), Code::PermissionDenied);
@@ -38,7 +38,7 @@ fn a_call_without_an_election_id_is_not_the_primarys() {
 fn a_role_keeps_the_config_of_its_last_primary() {
     use prost::Message as _;
     use trimwire_p4runtime::stratum::P4RoleConfig;
-    let mut arbitration = Arbitration::new(DEVICE, None);
+    let mut arbitration = Arbitration::new(DEVICE, Arc::default());
     let with = |election_id: u128, ids: &[u32]| {
         let config = P4RoleConfig { shared_p4_ids: ids.to_vec(), ..Default::default() };
         let type_url = "type.googleapis.com/stratum.P4RoleConfig".to_owned();
@@ -46,7 +46,7 @@ fn a_role_keeps_the_config_of_its_last_primary() {
         let role = Some(v1::Role { name: "r".to_owned(), config, ..Default::default() });
         v1::MasterArbitrationUpdate { role, ..bid(Some(election_id)) }
     };
-    let (outgoing, mut heard) = mpsc::channel(100);
+    let (outgoing, mut heard) = channel(100, 1 << 20);
     let (first, second) = (arbitration.open(), arbitration.open());
     arbitration.bid(first, with(5, &[1]), &outgoing).unwrap();
     arbitration.bid(second, with(4, &[2]), &outgoing).unwrap();
@@ -62,17 +62,66 @@ fn a_role_keeps_the_config_of_its_last_primary() {
 
 #[test]
 fn arbitration_finds_room_in_a_queue_that_packets_have_filled() {
-    let mut arbitration = Arbitration::new(DEVICE, None);
-    let (outgoing, mut heard) = mpsc::channel(64);
+    let mut arbitration = Arbitration::new(DEVICE, Arc::default());
+    let (outgoing, mut heard) = channel(64, 1 << 20);
     let stream = arbitration.open();
     arbitration.bid(stream, bid(Some(1)), &outgoing).unwrap();
     let packet = |_: &Access| Some(Told::Packet(v1::PacketIn::default()));
     let taken = (0..1000).filter(|_| arbitration.tell_primaries(packet)).count();
     assert_eq!(taken, 64 - 1 - RESERVED);
     let other = arbitration.open();
-    arbitration.bid(other, bid(Some(2)), &mpsc::channel(8).0).unwrap();
-    let last = std::iter::from_fn(|| heard.try_recv().ok()).last().unwrap().unwrap();
+    arbitration.bid(other, bid(Some(2)), &channel(8, 1 << 20).0).unwrap();
+    let last = std::iter::from_fn(|| heard.try_recv()).last().unwrap().unwrap();
     assert!(matches!(last.update, Some(Told::Arbitration(_))));
+}
+
+#[test]
+fn bytes_that_wait_are_counted_and_arbitration_has_a_reserve() {
+    let (outgoing, mut heard) = channel(1_000, 64 << 10);
+    let packet = || Told::Packet(v1::PacketIn { payload: vec![0; 9_000], metadata: Vec::new() });
+    let taken = (0..100).filter(|_| outgoing.tell(packet())).count();
+    assert!((6..=7).contains(&taken), "{taken}");
+    assert!(outgoing.tell_of_arbitration(v1::MasterArbitrationUpdate::default()));
+    assert!(heard.try_recv().is_some());
+    assert!(outgoing.tell(packet()), "what has been taken makes room");
+}
+
+#[test]
+fn a_role_whose_clients_are_gone_has_no_config_and_gives_its_place_away() {
+    use prost::Message as _;
+    use trimwire_p4runtime::stratum::P4RoleConfig;
+    let mut arbitration = Arbitration::new(DEVICE, Arc::default());
+    let (outgoing, _heard) = channel(1_000, 1 << 20);
+    for number in 0..200_u32 {
+        let config = P4RoleConfig { exclusive_p4_ids: vec![7], ..Default::default() };
+        let type_url = "type.googleapis.com/stratum.P4RoleConfig".to_owned();
+        let config = Some(Any { type_url, value: config.encode_to_vec() });
+        let role = Some(v1::Role { name: format!("r{number}"), config, ..Default::default() });
+        let stream = arbitration.open();
+        // The id is exclusive to each in turn: nobody who is gone has it.
+        let update = v1::MasterArbitrationUpdate { role, ..bid(Some(u128::MAX)) };
+        arbitration.bid(stream, update, &outgoing).unwrap();
+        assert!(!arbitration.access(&format!("r{number}")).unwrap().has(1));
+        arbitration.close(stream);
+        assert_eq!(arbitration.access(&format!("r{number}")).unwrap_err().code(), Code::NotFound);
+        assert!(arbitration.roles.len() <= MOST_ROLES);
+    }
+}
+
+#[test]
+fn a_reset_makes_the_highest_of_those_that_are_connected_primary() {
+    let mut arbitration = Arbitration::new(DEVICE, Arc::default());
+    let (outgoing, mut heard) = channel(100, 1 << 20);
+    let (gone, live) = (arbitration.open(), arbitration.open());
+    arbitration.bid(gone, bid(Some(u128::MAX)), &channel(8, 1 << 20).0).unwrap();
+    arbitration.close(gone);
+    arbitration.bid(live, bid(Some(3)), &outgoing).unwrap();
+    assert!(!arbitration.is_primary(live));
+    assert_eq!(arbitration.reset(Some("other")).unwrap_err().code(), Code::NotFound);
+    assert_eq!(arbitration.reset(None).unwrap(), [""]);
+    assert!(arbitration.is_primary(live));
+    assert_eq!(told(&mut heard).last(), Some(&(0, Some(3))));
+    assert!(arbitration.reset(None).unwrap().is_empty(), "there is nothing left to forget");
 }
 
 proptest! {
@@ -82,7 +131,7 @@ proptest! {
     fn the_highest_id_ever_is_primary_and_everybody_knows(
         steps in prop::collection::vec((0_usize..5, prop::option::of(0_u128..8), any::<bool>()), 1..60)
     ) {
-        let mut arbitration = Arbitration::new(DEVICE, None);
+        let mut arbitration = Arbitration::new(DEVICE, Arc::default());
         let mut live: Vec<Live> = (0..5).map(|_| None).collect();
         let mut last: Vec<Option<(i32, Option<u128>)>> = vec![None; 5];
         let mut highest: Option<u128> = None;
@@ -97,7 +146,7 @@ proptest! {
                     other != who && election_id.is_some() && controller.as_ref().is_some_and(|c| c.1 == election_id)
                 });
                 if live[who].is_none() {
-                    let (outgoing, heard) = mpsc::channel(1000);
+                    let (outgoing, heard) = channel(1000, 1 << 24);
                     live[who] = Some((arbitration.open(), None, outgoing, heard));
                 }
                 let controller = live[who].as_mut().unwrap();

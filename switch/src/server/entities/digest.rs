@@ -24,10 +24,10 @@ impl Target<'_> {
                 ));
             }
             Type::Delete => {
-                self.ledger.digests.remove(name);
+                self.ledger.set_digest(name, None);
             }
             _ => {
-                self.ledger.digests.insert(name.to_owned(), entry.config.unwrap_or_default());
+                self.ledger.set_digest(name, Some(entry.config.unwrap_or_default()));
             }
         }
         Ok(())

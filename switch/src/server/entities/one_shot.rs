@@ -29,8 +29,7 @@ impl Target<'_> {
             return Err(Refusal::unsupported("random selection: v1model's selectors choose by hash"));
         }
         check_shares(set.action_profile_actions.iter().map(|action| action.weight), &place)?;
-        let selector = self.ledger.selector(profile);
-        if selector.manual > 0 {
+        if let Some(selector) = self.ledger.selector(profile).filter(|selector| selector.manual > 0) {
             return Err(Refusal::invalid(format!(
                 "{place}: action profile {profile} is programmed with members and groups, of which {} are there: it takes no \
                  one-shot action sets beside them",
@@ -39,16 +38,15 @@ impl Target<'_> {
         }
         let mut made =
             OneShot { mode: set.action_selection_mode, semantics: set.size_semantics, ..OneShot::default() };
-        let group = self.ledger.selector(profile).next_group.checked_add(1);
+        let group = self.ledger.ids(profile).1.checked_add(1);
         let group = group.ok_or_else(|| exhausted(profile))?;
         if let Err(refusal) = self.fill(profile, group, set, &mut made, &place) {
             // Members that no group holds: they go.
             self.remove_members(profile, &made)?;
             return Err(refusal);
         }
-        let selector = self.ledger.selector(profile);
-        selector.next_group = group;
-        selector.one_shots.insert(group, made);
+        self.ledger.set_ids(profile, self.ledger.ids(profile).0, group);
+        self.ledger.set_one_shot(profile, group, Some(made));
         Ok(group)
     }
 
@@ -71,13 +69,14 @@ impl Target<'_> {
             let call = call_of(self.index, action.action.as_ref())?;
             let (mut members, mut outcome) = (Vec::new(), Ok(()));
             for _ in 0..action.weight.max(0) {
-                let next = self.ledger.selector(profile).next_member.checked_add(1);
+                let (member, group) = self.ledger.ids(profile);
+                let next = member.checked_add(1);
                 let id = next.ok_or_else(|| exhausted(profile))?;
                 outcome = self.control.member_insert(profile, id, &call);
                 if outcome.is_err() {
                     break;
                 }
-                self.ledger.selector(profile).next_member = id;
+                self.ledger.set_ids(profile, id, group);
                 members.push(id);
                 watches.extend(port.map(|port| (id, port)));
             }
@@ -92,7 +91,11 @@ impl Target<'_> {
 
     /// Removes what was made for an action set, once no entry names it.
     pub(super) fn drop_one_shot(&mut self, profile: &str, group: u32) -> Result<()> {
-        let Some(one_shot) = self.ledger.selector(profile).one_shots.remove(&group) else { return Ok(()) };
+        let Some(one_shot) = self.ledger.selector(profile).and_then(|s| s.one_shots.get(&group)).cloned()
+        else {
+            return Ok(());
+        };
+        self.ledger.set_one_shot(profile, group, None);
         self.control.group_delete(profile, group)?;
         self.remove_members(profile, &one_shot)
     }

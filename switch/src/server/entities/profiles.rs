@@ -25,13 +25,13 @@ impl Target<'_> {
         let id = member.member_id;
         if kind == Type::Delete {
             self.control.member_delete(name, id)?;
-            self.ledger.selector(name).manual -= 1;
+            self.ledger.count_manual(name, false);
             return Ok(());
         }
         let call = call_of(self.index, member.action.as_ref())?;
         if kind == Type::Insert {
             self.control.member_insert(name, id, &call)?;
-            self.ledger.selector(name).manual += 1;
+            self.ledger.count_manual(name, true);
         } else {
             self.control.member_modify(name, id, &call)?;
         }
@@ -44,9 +44,8 @@ impl Target<'_> {
         let id = group.group_id;
         if kind == Type::Delete {
             self.control.group_delete(name, id)?;
-            let selector = self.ledger.selector(name);
-            selector.manual -= 1;
-            selector.watches.remove(&id);
+            self.ledger.count_manual(name, false);
+            self.ledger.set_watches(name, id, None);
             return Ok(());
         }
         let place = format!("group {id} of action profile {name}");
@@ -73,7 +72,7 @@ impl Target<'_> {
         };
         if kind == Type::Insert {
             self.control.group_insert(name, &wanted)?;
-            self.ledger.selector(name).manual += 1;
+            self.ledger.count_manual(name, true);
         } else {
             let before = self.control.group(name, id)?;
             // BMv2's server takes 0 for "as it was".
@@ -86,7 +85,7 @@ impl Target<'_> {
             self.control.group_modify(name, &wanted)?;
         }
         self.control.watch_group(name, id, &ports)?;
-        self.ledger.selector(name).watches.insert(id, watches);
+        self.ledger.set_watches(name, id, Some(watches));
         Ok(())
     }
 

@@ -30,7 +30,7 @@ impl Target<'_> {
         let id = short(number, &place, "ids run from 1 to 65535")?;
         if kind == Type::Delete {
             self.control.multicast_delete(id)?;
-            self.ledger.multicast.remove(&number);
+            self.ledger.set_multicast(number, None);
             return Ok(());
         }
         let replicas = replicas(&group.replicas, &place)?;
@@ -38,7 +38,7 @@ impl Target<'_> {
             Type::Insert => self.control.multicast_insert(id, &replicas)?,
             _ => self.control.multicast_modify(id, &replicas)?,
         }
-        self.ledger.multicast.insert(number, group.clone());
+        self.ledger.set_multicast(number, Some(group.clone()));
         Ok(())
     }
 
@@ -48,7 +48,7 @@ impl Target<'_> {
         let id = short(number, &place, "ids run from 1 to 32767")?;
         if kind == Type::Delete {
             self.control.clone_session_delete(id)?;
-            self.ledger.clones.remove(&number);
+            self.ledger.set_clone(number, None);
             return Ok(());
         }
         let queue =
@@ -65,7 +65,7 @@ impl Target<'_> {
             _ => self.control.clone_session_modify(id, &replicas)?,
         }
         self.control.set_clone_options(id, options)?;
-        self.ledger.clones.insert(number, session.clone());
+        self.ledger.set_clone(number, Some(session.clone()));
         Ok(())
     }
 

@@ -11,6 +11,9 @@ use trimwire_p4runtime::v1::field_match::FieldMatchType;
 use trimwire_p4runtime::v1::table_action::Type as ActionType;
 use trimwire_p4runtime::v1::update::Type;
 
+/// Bytes of a controller's own that are kept with an entry.
+const MOST_METADATA: usize = 1024;
+
 /// An entry's action, and what has to be undone should it not be used.
 struct Planned {
     action: ActionSpec,
@@ -23,6 +26,16 @@ impl Target<'_> {
         let index = self.index;
         let table = index.table(entry.table_id)?;
         meters::supported(entry.meter_config.as_ref())?;
+        let bytes = entry.metadata.len();
+        if bytes > MOST_METADATA {
+            return Err(Refusal::new(
+                tonic::Code::ResourceExhausted,
+                format!(
+                    "table {}: {bytes} bytes of metadata; at most {MOST_METADATA} are kept",
+                    table.name()
+                ),
+            ));
+        }
         if entry.is_default_action {
             return self.write_default(table, entry);
         }
@@ -162,7 +175,7 @@ impl Target<'_> {
             }
             // Back to the program's own, with nothing noted, metered or counted.
             self.control.set_default_action(name, None)?;
-            self.ledger.defaults.remove(name);
+            self.ledger.set_default(name, None);
             let counter_data = before.counter.map(|_| v1::CounterData::default());
             let meter_counter_data = before.colors.map(|_| v1::MeterCounterData::default());
             let reset = v1::TableEntry { counter_data, meter_counter_data, ..v1::TableEntry::default() };
@@ -170,7 +183,7 @@ impl Target<'_> {
         };
         let action = self.plan(table, action)?.action;
         self.control.set_default_action(name, Some(&action))?;
-        self.ledger.defaults.insert(name.to_owned(), Notes::of(entry).pack());
+        self.ledger.set_default(name, Some(Notes::of(entry).pack()));
         self.write_direct(table, Owner::Default, entry, &before)
     }
 

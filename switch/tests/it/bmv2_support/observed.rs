@@ -76,7 +76,10 @@ pub(crate) fn ours(case: &Case) -> Vec<String> {
         let mut queue = Vec::new();
         pipeline.ingress(now_ns, *port, frame, &mut queue);
         while !queue.is_empty() {
-            let packet = queue.remove(0);
+            let mut packet = queue.remove(0);
+            if number % 2 == 0 {
+                pipeline.pack(&mut packet);
+            }
             let outcome = pipeline.egress(now_ns, packet, QueueMetadata::default(), &mut queue);
             match outcome {
                 EgressOutcome::Transmit { port: CPU_PORT, frame, .. } => {

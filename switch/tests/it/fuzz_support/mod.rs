@@ -8,7 +8,7 @@ use dice::number;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::Path;
 use trimwire_switch::engine::{EgressOutcome, Enqueue, Pipeline, QueueMetadata};
 
 /// `usual` runs, or as many times that as the environment asks for.
@@ -19,7 +19,7 @@ pub(crate) fn runs(usual: u64) -> std::ops::Range<u64> {
 /// Names and contents of the files in a folder and those within, in order.
 pub(crate) fn files(folder: &str, ending: &str) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
-    let mut folders = vec![PathBuf::from(format!("{}/{folder}", env!("CARGO_MANIFEST_DIR")))];
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)];
     while let Some(folder) = folders.pop() {
         let mut paths: Vec<_> =
             std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -73,7 +73,10 @@ pub(crate) fn forward(pipeline: &mut Pipeline, now_ns: u64, port: u16, frame: &[
     let (mut queue, mut left): (Vec<Enqueue>, _) = (Vec::new(), Vec::new());
     pipeline.ingress(now_ns, port, frame, &mut queue);
     for _ in 0..64 {
-        let Some(packet) = queue.pop() else { break };
+        let Some(mut packet) = queue.pop() else { break };
+        if packet.length % 2 == 0 {
+            pipeline.pack(&mut packet);
+        }
         let out = pipeline.egress(now_ns, packet, QueueMetadata::default(), &mut queue);
         if let EgressOutcome::Transmit { port, frame, .. } = out {
             left.push((port, frame.clone()));

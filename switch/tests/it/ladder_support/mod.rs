@@ -3,6 +3,8 @@
 
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use trimwire_switch::engine::Control;
 use trimwire_switch::engine::entity::{
     ActionCall, ActionSpec, CounterValue, Group, GroupMember, MatchValue, Member, TableEntry, value,
@@ -40,6 +42,18 @@ pub(crate) struct Case {
 pub(crate) fn cases() -> Vec<Case> {
     let ladder: Json = serde_json::from_str(LADDER).unwrap();
     list(&ladder["cases"]).iter().map(case).collect()
+}
+
+/// The cases as STF files, written by `p4/tests/stf.py`: once for all tests of a process.
+pub(crate) fn stf_folder() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("stf-{}", std::process::id()));
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../p4/tests/stf.py");
+        let status = std::process::Command::new("python3").arg(script).arg(&folder).status();
+        assert!(status.as_ref().is_ok_and(std::process::ExitStatus::success), "python3 {script}: {status:?}");
+        folder
+    })
 }
 
 /// Writes what holds for all cases.

@@ -38,35 +38,76 @@ pub(super) struct Stages {
     pub(super) total: f64,
 }
 
-/// What was measured with frames of one length.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct EngineResult {
+/// The packets that are measured with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Load {
     /// Length of the frames.
     pub(super) packet_bytes: usize,
+    /// Flows that they are of, in turn.
+    pub(super) flows: u32,
+    /// Whether they are trimmed, as behind a full queue.
+    pub(super) trim: bool,
+}
+
+/// What was measured with one load.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct EngineResult {
+    /// Which.
+    pub(super) load: Load,
     /// On one core.
     pub(super) packets_per_second: f64,
     /// Where the time goes.
     pub(super) stages: Stages,
 }
 
-/// Measures for about `seconds` with frames of `packet_bytes`.
+/// Has the whole switch pass so many packets, without a clock: for counting instructions.
 ///
 /// # Errors
 /// A program without the tables that are filled.
-pub(super) fn measure(program: &Program, packet_bytes: usize, seconds: f64) -> Result<EngineResult, String> {
-    let frames = frames(packet_bytes);
-    let switch = filled(program)?;
+pub(super) fn pass(program: &Program, load: Load, packets: usize) -> Result<(), String> {
+    let mut frames = Frames { all: frames(load.packet_bytes, load.flows), next: 0 };
+    let switch = filled(program, load.trim)?;
     let mut switch = switch.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut keyless = load(&without_keys(&program.json)?)?;
-    let mut bare = load(&without_pipelines(&program.json)?)?;
+    let mut now_ns = 0;
+    for _ in 0..packets.div_ceil(BATCH) {
+        whole(&mut switch, &mut frames, &mut now_ns)?;
+    }
+    Ok(())
+}
+
+/// Frames of all flows in turn, from batch to batch.
+struct Frames {
+    all: Vec<Vec<u8>>,
+    next: usize,
+}
+
+impl Frames {
+    fn batch(&mut self) -> impl Iterator<Item = &Vec<u8>> {
+        let start = self.next;
+        self.next = (start + BATCH) % self.all.len();
+        self.all.iter().cycle().skip(start).take(BATCH)
+    }
+}
+
+/// Measures for about `seconds`.
+///
+/// # Errors
+/// A program without the tables that are filled.
+pub(super) fn measure(program: &Program, load: Load, seconds: f64) -> Result<EngineResult, String> {
+    let mut frames = Frames { all: frames(load.packet_bytes, load.flows), next: 0 };
+    let switch = filled(program, load.trim)?;
+    let mut switch = switch.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut keyless = loaded(&without_keys(&program.json)?)?;
+    let mut bare = loaded(&without_pipelines(&program.json)?)?;
     let mut traffic = TrafficManager::new(PortConfig::default());
     let (mut rounds, mut now_ns, start) = (Vec::new(), 0, Instant::now());
     while rounds.is_empty() || start.elapsed() < Duration::from_secs_f64(seconds) {
-        let total = whole(&mut switch, &frames, &mut now_ns)?;
+        let total = whole(&mut switch, &mut frames, &mut now_ns)?;
         let pipeline = switch.pipeline().ok_or("no program")?;
-        let [ingress, tm, egress] = batch(pipeline, &mut traffic, &frames, &mut now_ns)?;
-        let [keyless_ingress, _, keyless_egress] = batch(&mut keyless, &mut traffic, &frames, &mut now_ns)?;
-        let [parse, _, deparse] = batch(&mut bare, &mut traffic, &frames, &mut now_ns)?;
+        let [ingress, tm, egress] = batch(pipeline, &mut traffic, &mut frames, &mut now_ns)?;
+        let [keyless_ingress, _, keyless_egress] =
+            batch(&mut keyless, &mut traffic, &mut frames, &mut now_ns)?;
+        let [parse, _, deparse] = batch(&mut bare, &mut traffic, &mut frames, &mut now_ns)?;
         rounds.push(Stages {
             parse,
             matching: ingress + egress - keyless_ingress - keyless_egress,
@@ -89,22 +130,22 @@ pub(super) fn measure(program: &Program, packet_bytes: usize, seconds: f64) -> R
         tm: median(|stages| stages.tm),
         total: median(|stages| stages.total),
     };
-    Ok(EngineResult { packet_bytes, packets_per_second: 1e9 / stages.total, stages })
+    Ok(EngineResult { load, packets_per_second: 1e9 / stages.total, stages })
 }
 
-fn load(json: &[u8]) -> Result<Pipeline, String> {
+fn loaded(json: &[u8]) -> Result<Pipeline, String> {
     Pipeline::load(json).map_err(|error| error.to_string())
 }
 
 /// A switch whose tables were filled over P4Runtime, as every other switch's are.
-fn filled(program: &Program) -> Result<SharedSwitch, String> {
+fn filled(program: &Program, trim: bool) -> Result<SharedSwitch, String> {
     let switch = Arc::new(Mutex::new(Switch::new(SwitchConfig { device_id: 1, ..SwitchConfig::default() })));
     let server = serve(Arc::clone(&switch), ([127, 0, 0, 1], 0).into()).map_err(|error| error.to_string())?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| error.to_string())?;
-    runtime.block_on(install(&server.local_addr().to_string(), 1, program, PORTS))?;
+    runtime.block_on(install(&server.local_addr().to_string(), 1, program, PORTS, trim))?;
     server.shutdown();
     Ok(switch)
 }
@@ -114,9 +155,9 @@ fn per_packet(batch: Duration) -> f64 {
 }
 
 /// Nanoseconds per packet of the whole switch: every frame has to leave.
-fn whole(switch: &mut Switch, frames: &[Vec<u8>], now_ns: &mut u64) -> Result<f64, String> {
+fn whole(switch: &mut Switch, frames: &mut Frames, now_ns: &mut u64) -> Result<f64, String> {
     let (clock, mut sent) = (Instant::now(), 0);
-    for frame in frames.iter().cycle().take(BATCH) {
+    for frame in frames.batch() {
         *now_ns += 100;
         switch.handle_frame(*now_ns, 1, frame);
         while let Some(transmit) = switch.poll_transmit() {
@@ -135,14 +176,14 @@ fn whole(switch: &mut Switch, frames: &[Vec<u8>], now_ns: &mut u64) -> Result<f6
 fn batch(
     pipeline: &mut Pipeline,
     traffic: &mut TrafficManager<Enqueue>,
-    frames: &[Vec<u8>],
+    frames: &mut Frames,
     now_ns: &mut u64,
 ) -> Result<[f64; 3], String> {
     let (mut queue, mut out) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
     *now_ns += 100_000;
     let now_ns = *now_ns;
     let clock = Instant::now();
-    for frame in frames.iter().cycle().take(BATCH) {
+    for frame in frames.batch() {
         pipeline.ingress(now_ns, 1, frame, &mut queue);
     }
     let ingress = clock.elapsed();

@@ -110,12 +110,12 @@ pub(super) fn measure(
         .build()
         .map_err(|error| error.to_string())?;
     // Every route leads to port 1.
-    runtime.block_on(install(&address, 1, program, 1))?;
+    runtime.block_on(install(&address, 1, program, 1, false))?;
     lengths.iter().map(|&length| one_length(&switch.name, running.0.id(), length, seconds)).collect()
 }
 
 fn one_length(name: &str, pid: u32, length: usize, seconds: f64) -> Result<VethResult, String> {
-    let frames = frames(length);
+    let frames = frames(length, 256);
     let sender = PacketSocket::open("h0", 0).map_err(|error| format!("h0: {error}"))?;
     let pour = |time: Duration| {
         let (start, mut offered) = (Instant::now(), 0u64);

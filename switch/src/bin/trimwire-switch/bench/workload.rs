@@ -38,12 +38,16 @@ impl Default for Program {
 pub(super) const CLASS: [u128; 1] = [QUEUE];
 pub(super) const THRESHOLDS: [u128; 9] = [30_000, 40_000, 60_000, 200_000, 412, 236, 35, 6, 100_000];
 
-/// Loads the program into a switch and fills its tables over P4Runtime; routes lead to ports 1 to `ports`.
+/// With which every packet that may be is trimmed, as behind a full queue.
+const TRIMMING: [u128; 9] = [0, 0, 0, u32::MAX as u128, 412, 96, 35, 6, u32::MAX as u128];
+
+/// Loads the program into a switch and fills all its tables that have keys over P4Runtime; routes lead to ports 1 to `ports`.
 pub(super) async fn install(
     address: &str,
     device_id: u64,
     program: &Program,
     ports: u32,
+    trim: bool,
 ) -> Result<(), String> {
     let failed = |error: &dyn std::fmt::Display| format!("{address}: {error}");
     let mut client = Client::connect(address).await.map_err(|error| failed(&error))?;
@@ -54,14 +58,18 @@ pub(super) async fn install(
         .await
         .map_err(|error| failed(&error))?;
     let index = client.index().ok_or_else(|| failed(&"the program has no P4Info"))?;
-    for updates in updates(&index, ports).map_err(|error| failed(&error))? {
+    for updates in updates(&index, ports, trim).map_err(|error| failed(&error))? {
         client.write(updates, Atomicity::ContinueOnError).await.map_err(|error| failed(&error))?;
     }
     Ok(())
 }
 
 /// Batches in the order in which they have to be written.
-fn updates(index: &Index, ports: u32) -> Result<Vec<Vec<Update>>, trimwire_p4runtime::entity::EntityError> {
+fn updates(
+    index: &Index,
+    ports: u32,
+    trim: bool,
+) -> Result<Vec<Vec<Update>>, trimwire_p4runtime::entity::EntityError> {
     let (mut members, mut groups, mut entries) = (Vec::new(), Vec::new(), Vec::new());
     for id in 0..GROUPS {
         let port = u128::from(id % ports + 1);
@@ -77,6 +85,15 @@ fn updates(index: &Index, ports: u32) -> Result<Vec<Vec<Update>>, trimwire_p4run
         let entry = TableEntryBuilder::new(index, "Ingress.ipv4_route").lpm("dst_addr", prefix, 24);
         entries.push(entry.group(route % GROUPS + 1).insert()?);
     }
+    // Routes of other lengths, which no packet meets and every look-up may have to rule out.
+    for (length, step) in [(32, 0), (28, 4), (20, 12), (16, 16), (8, 24)] {
+        for route in 0..8 {
+            let prefix = u128::from(0xac10_0000_u32.wrapping_add((route + 1) << step) >> step << step);
+            let entry = TableEntryBuilder::new(index, "Ingress.ipv4_route").lpm("dst_addr", prefix, length);
+            entries.push(entry.group(route % GROUPS + 1).insert()?);
+        }
+    }
+    others(index, &mut entries)?;
     let class = TableEntryBuilder::new(index, "Ingress.classify").exact("dscp", u128::from(DSCP));
     entries.push(class.action("Ingress.set_trimmable").param("queue", QUEUE).insert()?);
     let names = [
@@ -90,6 +107,7 @@ fn updates(index: &Index, ports: u32) -> Result<Vec<Vec<Update>>, trimwire_p4run
         "trim_queue",
         "trim_drop_at",
     ];
+    let thresholds = if trim { TRIMMING } else { THRESHOLDS };
     for port in 1..=32u128 {
         for importance in 0..2u128 {
             let mut entry = TableEntryBuilder::new(index, "Ingress.queue_policy.policy")
@@ -97,7 +115,7 @@ fn updates(index: &Index, ports: u32) -> Result<Vec<Vec<Update>>, trimwire_p4run
                 .exact("queue", QUEUE)
                 .exact("importance", importance)
                 .action("Ingress.queue_policy.set_thresholds");
-            for (name, value) in names.into_iter().zip(THRESHOLDS) {
+            for (name, value) in names.into_iter().zip(thresholds) {
                 entry = entry.param(name, value);
             }
             entries.push(entry.insert()?);
@@ -107,12 +125,46 @@ fn updates(index: &Index, ports: u32) -> Result<Vec<Vec<Update>>, trimwire_p4run
     Ok([members, groups].into_iter().chain(entries).collect())
 }
 
-/// One UDP frame for each of 256 flows, to 256 of the routes.
-pub(super) fn frames(length: usize) -> Vec<Vec<u8>> {
-    (0..256).map(|flow| frame(length, flow)).collect()
+/// Entries of the tables beside routes, classes and policies.
+fn others(index: &Index, entries: &mut Vec<Update>) -> Result<(), trimwire_p4runtime::entity::EntityError> {
+    let table = |name| TableEntryBuilder::new(index, name);
+    for port in 1..=64_u128 {
+        let trust =
+            table("Ingress.trust").exact("ingress_port", port).ternary("dscp", u128::from(DSCP), 0x3f_u128);
+        entries.push(trust.priority(2).action("Ingress.trust_dscp").insert()?);
+        let trust = table("Ingress.trust").exact("ingress_port", port).priority(1);
+        entries.push(trust.action("Ingress.remark_dscp").param("dscp", 0_u128).insert()?);
+        let cap = table("Ingress.trim_cap.cap").exact("egress_port", port).action("Ingress.trim_cap.set_cap");
+        entries.push(cap.param("rate", u128::from(u32::MAX)).param("burst", 255_u128).insert()?);
+    }
+    for dscp in [DSCP, 7, 11, 15] {
+        let balance = table("Ingress.load_balance").exact("dscp", u128::from(dscp));
+        entries.push(balance.action("Ingress.hash_five_tuple").param("half", 0_u128).insert()?);
+    }
+    entries.push(table("Ingress.mark_trimmable").exact("dscp", 7_u128).action("Ingress.mark_ce").insert()?);
+    for port in 0..64_u128 {
+        for acl in ["Ingress.trim_acl_ipv4", "Ingress.trim_acl_ipv6"] {
+            let acl = table(acl).ternary("protocol", 17_u128, 0xff_u128).ternary(
+                "dst_port",
+                50_000 + port,
+                0xffff_u128,
+            );
+            entries.push(acl.priority(1).action("Ingress.disable_trim").insert()?);
+        }
+        let prefix = 0xfd00_0001_u128 << 96 | port << 64;
+        entries.push(table("Ingress.ipv6_route").lpm("dst_addr", prefix, 64).group(1).insert()?);
+    }
+    Ok(())
 }
 
-fn frame(length: usize, flow: u16) -> Vec<u8> {
+/// One UDP frame for each flow, to a third of the routes.
+pub(super) fn frames(length: usize, flows: u32) -> Vec<Vec<u8>> {
+    (0..flows).map(|flow| frame(length, flow)).collect()
+}
+
+fn frame(length: usize, number: u32) -> Vec<u8> {
+    // Flows beyond 256 differ in their ports and hosts.
+    let (flow, more) = ((number % 256) as u16, (number / 256) as u16);
     let mut frame = vec![0; length.max(42)];
     frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x08, 0x00]);
     // ECN: ECT(0).
@@ -121,11 +173,11 @@ fn frame(length: usize, flow: u16) -> Vec<u8> {
     frame[16..18].copy_from_slice(&((length - 14) as u16).to_be_bytes());
     // Every third of the routes.
     let [high, low] = (flow * 3).to_be_bytes();
-    frame[30..34].copy_from_slice(&[10, high, low, 1]);
+    frame[30..34].copy_from_slice(&[10, high, low, 1 + (more / 128) as u8]);
     let sum: u32 = frame[14..34].chunks(2).map(|two| u32::from(two[0]) << 8 | u32::from(two[1])).sum();
     let folded = (sum & 0xffff) + (sum >> 16);
     frame[24..26].copy_from_slice(&(!((folded & 0xffff) + (folded >> 16)) as u16).to_be_bytes());
-    frame[34..36].copy_from_slice(&(10_000 + flow).to_be_bytes());
+    frame[34..36].copy_from_slice(&(10_000 + flow + 256 * (more % 128)).to_be_bytes());
     frame[36..38].copy_from_slice(&9_217u16.to_be_bytes());
     frame[38..40].copy_from_slice(&((length - 34) as u16).to_be_bytes());
     frame

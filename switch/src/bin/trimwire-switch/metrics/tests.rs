@@ -20,9 +20,7 @@ fn http(addr: std::net::SocketAddr, request: &str) -> String {
 fn metrics_carry_the_counters_of_every_queue() {
     let mut switch = Switch::new(SwitchConfig::default());
     switch.load_pipeline(include_bytes!("../../../../../p4/build/bmv2/trimwire.json")).unwrap();
-    let script =
-        Script::parse(include_str!("../../../../../p4/tests/stf/a-flow-beside-the-exempt-one-is-cut.stf"))
-            .unwrap();
+    let script = Script::parse(include_str!("../../../../testdata/cut.stf")).unwrap();
     stf::run(&script, &mut switch).unwrap();
     let received = switch.stats().received;
     let switch = Arc::new(Mutex::new(switch));

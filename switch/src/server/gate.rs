@@ -1,0 +1,405 @@
+//! The gate in front of the services: what a request may cost before anybody has decoded it.
+//!
+//! ```text
+//!  HTTP/2 ──► length of the message (gRPC's five bytes) ──► room for it ──► its bytes, in time ──► memory once decoded ──► service
+//!               too long: refused                            or waits        or refused             too much: refused
+//! ```
+//!
+//! Room is taken from a connection's budget first and from the server's then, and given back when the call has been answered, or on
+//! a stream when its next message begins.
+
+use super::connections::Peer;
+use super::limits::Limits;
+use http_body::Frame;
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, Sleep};
+use tonic::body::Body;
+use tonic::codegen::{Body as HttpBody, Bytes, Service, http};
+use tonic::server::NamedService;
+use tonic::transport::server::TlsConnectInfo;
+use tonic::{Code, Status};
+use trimwire_p4runtime::decoded::{self, DecodedError};
+
+/// A message's flag and length (gRPC over HTTP/2, "Length-Prefixed-Message").
+const PREFIX: usize = 5;
+/// Bytes of a unit of the budgets.
+const UNIT: usize = 1 << 10;
+/// Bytes that a slow client may take a second for.
+const BYTES_PER_SECOND: u64 = 1 << 20;
+
+/// What all connections share.
+#[derive(Debug, Clone)]
+pub(super) struct Budget {
+    limits: Arc<Limits>,
+    memory: Arc<Semaphore>,
+    calls: Arc<Semaphore>,
+    reads: Arc<Semaphore>,
+}
+
+impl Budget {
+    pub(super) fn new(limits: Arc<Limits>) -> Self {
+        let memory = Arc::new(Semaphore::new(limits.memory_bytes.div_ceil(UNIT)));
+        let calls = Arc::new(Semaphore::new(limits.calls));
+        let reads = Arc::new(Semaphore::new(limits.reads));
+        Self { limits, memory, calls, reads }
+    }
+}
+
+/// A service behind the gate.
+#[derive(Debug, Clone)]
+pub(super) struct Gate<S> {
+    inner: S,
+    budget: Budget,
+}
+
+impl<S> Gate<S> {
+    pub(super) fn new(inner: S, budget: Budget) -> Self {
+        Self { inner, budget }
+    }
+}
+
+impl<S: NamedService> NamedService for Gate<S> {
+    const NAME: &'static str = S::NAME;
+}
+
+/// What is asked of the messages of an RPC.
+#[derive(Debug, Clone, Copy)]
+struct Rule {
+    /// As clients and `--limit` know it.
+    name: &'static str,
+    limit: &'static str,
+    bytes: usize,
+    /// The message's type; none where its numbers are all that it holds.
+    message: Option<&'static str>,
+    stream: bool,
+    /// Whether calls wait for a place among those that are answered at a time.
+    queued: bool,
+}
+
+fn rule(path: &str, limits: &Limits) -> Rule {
+    let (name, message) = match path.strip_prefix("/p4.v1.P4Runtime/") {
+        Some("SetForwardingPipelineConfig") => {
+            let (name, message) = ("SetForwardingPipelineConfig", "p4.v1.SetForwardingPipelineConfigRequest");
+            let message = Some(message);
+            let bytes = limits.pipeline_bytes;
+            return Rule { name, limit: "pipeline", bytes, message, stream: false, queued: false };
+        }
+        Some("Write") => {
+            let message = Some("p4.v1.WriteRequest");
+            let (name, bytes) = ("Write", limits.write_bytes);
+            return Rule { name, limit: "write", bytes, message, stream: false, queued: false };
+        }
+        Some("Read") => ("Read", Some("p4.v1.ReadRequest")),
+        Some("StreamChannel") => ("StreamChannel", Some("p4.v1.StreamMessageRequest")),
+        _ => ("the request", None),
+    };
+    let (bytes, stream) = (limits.request_bytes, name == "StreamChannel");
+    Rule { name, limit: "request", bytes, message, stream, queued: name == "Read" }
+}
+
+type Answering = Pin<Box<dyn Future<Output = Result<http::Response<Body>, Infallible>> + Send>>;
+
+impl<S> Service<http::Request<Body>> for Gate<S>
+where
+    S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>,
+    S::Future: Send + 'static,
+{
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = Answering;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let budget = self.budget.clone();
+        let Ok(place) = Arc::clone(&budget.calls).try_acquire_owned() else {
+            let most = budget.limits.calls;
+            let words = format!("{most} calls are open, and no more are taken (--limit calls-of-all)");
+            return Box::pin(std::future::ready(Ok(Status::resource_exhausted(words).into_http())));
+        };
+        let rule = rule(request.uri().path(), &budget.limits);
+        // What the call has until it is carried out, and until its answer has been taken in.
+        let (held, kept) = (Held::default(), Held::default());
+        kept.add([place]);
+        let peer = Peer::of(request.extensions());
+        let request = request
+            .map(|body| Body::new(Admitted::new(body, rule, budget, peer, held.clone(), kept.clone())));
+        let answering = self.inner.call(request);
+        Box::pin(async move {
+            let answer = answering.await;
+            // A unary call has been carried out; a stream's body has its own share.
+            held.clear();
+            answer.map(|response| response.map(|body| Body::new(Counted { body, _kept: kept })))
+        })
+    }
+}
+
+/// An answer that counts as a call until its end.
+struct Counted {
+    body: Body,
+    _kept: Held,
+}
+
+impl HttpBody for Counted {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Room of both budgets that a call has.
+#[derive(Debug, Clone, Default)]
+struct Held(Arc<Mutex<Vec<OwnedSemaphorePermit>>>);
+
+impl Held {
+    fn add(&self, permits: impl IntoIterator<Item = OwnedSemaphorePermit>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(permits);
+    }
+
+    fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+/// Room, and a place where calls wait for one.
+type Room = Pin<Box<dyn Future<Output = (Vec<OwnedSemaphorePermit>, Vec<OwnedSemaphorePermit>)> + Send>>;
+
+/// A request's body, message by message.
+struct Admitted {
+    body: Body,
+    rule: Rule,
+    budget: Budget,
+    peer: Option<Arc<Peer>>,
+    held: Held,
+    kept: Held,
+    /// What came and has not been passed on: a message's prefix and part of it.
+    came: Vec<u8>,
+    /// Bytes that the body has given and do not belong to the message that is being received.
+    next: Bytes,
+    /// The message's bytes with its prefix, where the prefix has come.
+    wanted: Option<usize>,
+    /// Room that is waited for.
+    room: Option<Room>,
+    /// Until when the message has to be there.
+    due: Option<Pin<Box<Sleep>>>,
+    ended: bool,
+}
+
+impl Admitted {
+    fn new(body: Body, rule: Rule, budget: Budget, peer: Option<Arc<Peer>>, held: Held, kept: Held) -> Self {
+        let mut admitted = Self {
+            body,
+            rule,
+            budget,
+            peer,
+            held,
+            kept,
+            came: Vec::new(),
+            next: Bytes::new(),
+            wanted: None,
+            room: None,
+            due: None,
+            ended: false,
+        };
+        // A unary call's message is expected at once; a stream may be silent between two.
+        if !rule.stream {
+            admitted.begin(0);
+        }
+        admitted
+    }
+
+    /// A message of so many bytes has to come from here on.
+    fn begin(&mut self, bytes: usize) {
+        let time = self.budget.limits.body + Duration::from_secs(bytes as u64 / BYTES_PER_SECOND);
+        let due = Instant::now() + time;
+        match &mut self.due {
+            Some(timer) => timer.as_mut().reset(due),
+            None => self.due = Some(Box::pin(tokio::time::sleep_until(due))),
+        }
+    }
+
+    fn too_long(&self, length: usize) -> Status {
+        let Rule { name, limit, bytes, .. } = self.rule;
+        Status::resource_exhausted(format!(
+            "{name} of {length} bytes; at most {bytes} are taken (--limit {limit})"
+        ))
+    }
+
+    /// Asks for a place, and both budgets for room.
+    fn ask(&self, bytes: usize) -> Room {
+        let limits = &self.budget.limits;
+        let most = limits.memory_bytes.min(limits.connection_bytes).div_ceil(UNIT);
+        let units = bytes.div_ceil(UNIT).min(most) as u32;
+        let (server, queue) = (Arc::clone(&self.budget.memory), Arc::clone(&self.budget.reads));
+        let (peer, queued) = (self.peer.clone(), self.rule.queued);
+        // No semaphore is ever closed.
+        Box::pin(async move {
+            let (mut room, mut place) = (Vec::new(), Vec::new());
+            if let Some(peer) = &peer {
+                if queued {
+                    place.extend(Arc::clone(&peer.reads).acquire_owned().await);
+                }
+                room.extend(Arc::clone(&peer.memory).acquire_many_owned(units).await);
+            }
+            if queued {
+                place.extend(queue.acquire_owned().await);
+            }
+            room.extend(server.acquire_many_owned(units).await);
+            (room, place)
+        })
+    }
+
+    /// The whole message is here: whether it may be decoded.
+    fn check(&mut self) -> Result<(), Status> {
+        let Some(message) = self.rule.message else { return Ok(()) };
+        let Rule { name, .. } = self.rule;
+        if self.came.first() != Some(&0) {
+            return Err(Status::unimplemented("compressed messages"));
+        }
+        let most = self.budget.limits.decoded_bytes;
+        let encoded = self.came.get(PREFIX..).unwrap_or_default();
+        let bytes = decoded::bytes(message, encoded, most).map_err(|error| match error {
+            DecodedError::Beyond { most } => Status::resource_exhausted(format!(
+                "{name}: decoded, it would take more than {most} bytes of memory (--limit decoded); send it in parts"
+            )),
+            error => Status::new(Code::InvalidArgument, format!("{name}: {error}")),
+        })?;
+        let units = (bytes as usize).div_ceil(UNIT) as u32;
+        let room = Arc::clone(&self.budget.memory).try_acquire_many_owned(units).map_err(|_| {
+            Status::resource_exhausted(format!(
+                "{name}: {bytes} bytes of memory are more than other requests leave (--limit memory); try again"
+            ))
+        })?;
+        self.held.add([room]);
+        Ok(())
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        if self.rule.stream && self.wanted.is_none() && self.came.is_empty() {
+            // The message before this one has been dealt with.
+            self.held.clear();
+        }
+        loop {
+            if self.ended {
+                return Poll::Ready(None);
+            }
+            if let Some(room) = &mut self.room {
+                match room.as_mut().poll(cx) {
+                    Poll::Ready((room, place)) => {
+                        self.held.add(room);
+                        self.kept.add(place);
+                        self.room = None;
+                        // Who waited for its turn has all its time.
+                        let wanted = self.wanted.unwrap_or_default();
+                        self.begin(wanted);
+                        self.came.reserve_exact(wanted.saturating_sub(self.came.len()));
+                    }
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+            if self.wanted == Some(self.came.len()) {
+                self.check()?;
+                self.wanted = None;
+                if self.rule.stream {
+                    self.due = None;
+                } else {
+                    // A client that has no more to say has to say that, too.
+                    self.begin(0);
+                }
+                return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.came).into()))));
+            }
+            if self.next.is_empty() {
+                match Pin::new(&mut self.body).poll_frame(cx) {
+                    Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                        Ok(data) => self.next = data,
+                        Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                    },
+                    Poll::Ready(other) => return Poll::Ready(other),
+                    Poll::Pending => {
+                        if let Some(due) = &mut self.due {
+                            ready!(due.as_mut().poll(cx));
+                            let (name, came) = (self.rule.name, self.came.len());
+                            return Poll::Ready(Some(Err(Status::deadline_exceeded(format!(
+                                "{name}: {came} bytes came, and the rest did not in time (--limit body)"
+                            )))));
+                        }
+                        return Poll::Pending;
+                    }
+                }
+            }
+            self.take()?;
+        }
+    }
+
+    /// Takes what belongs to the message from what has come.
+    fn take(&mut self) -> Result<(), Status> {
+        if self.came.is_empty() && !self.next.is_empty() {
+            self.begin(0);
+        }
+        let missing = self.wanted.unwrap_or(PREFIX) - self.came.len();
+        let part = self.next.split_to(missing.min(self.next.len()));
+        self.came.extend_from_slice(&part);
+        if let (None, [_, length @ ..]) = (self.wanted, &self.came[..])
+            && let Ok(length) = <[u8; 4]>::try_from(length)
+        {
+            let length = u32::from_be_bytes(length) as usize;
+            if length > self.rule.bytes {
+                return Err(self.too_long(length));
+            }
+            self.wanted = Some(PREFIX + length);
+            // Here, and once more where the service puts it together.
+            self.room = Some(self.ask(2 * length));
+        }
+        Ok(())
+    }
+}
+
+impl HttpBody for Admitted {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let polled = self.poll(cx);
+        if matches!(polled, Poll::Ready(Some(Err(_)))) {
+            // Nothing of what came is of use.
+            self.ended = true;
+            (self.came, self.next) = (Vec::new(), Bytes::new());
+            self.held.clear();
+            self.room = None;
+        }
+        polled
+    }
+}
+
+impl Peer {
+    /// Whose request it is, where its connection was accepted here.
+    pub(super) fn of(extensions: &http::Extensions) -> Option<Arc<Self>> {
+        let plain = extensions.get::<Arc<Self>>();
+        let inside = || extensions.get::<TlsConnectInfo<Arc<Self>>>().map(TlsConnectInfo::get_ref);
+        plain.or_else(inside).cloned()
+    }
+}
