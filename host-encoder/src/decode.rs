@@ -6,6 +6,5 @@ mod finish;
 pub(crate) mod kept;
 pub(crate) mod reception;
 pub(crate) mod row;
-pub(crate) mod scratch;
 pub(crate) mod weights;
 pub(crate) mod words;

@@ -6,4 +6,3 @@ pub(crate) mod packet;
 pub(crate) mod repack;
 pub(crate) mod replica;
 pub(crate) mod row;
-pub(crate) mod scratch;

@@ -6,7 +6,8 @@
 //!
 //! message      Encoder, RowReceiver, Decoder, Message: what users hold; a message is a loop over rows
 //! sparse       messages of the largest coordinates instead of rows: top-k that switches may cut
-//! baselines    the codecs that rht is compared with, in plain code
+//! raw          exact messages: f32s as they are
+//! papers       figures of other codecs: what a trim leaves of a gradient, as a pure function
 //! encode       one row to packets                    decode       planes of one row to coordinates
 //! rotate       keys, signs, transform                quantise     statistics, zones, cells
 //! wire         header, planes, layout                simd         one source of every kernel
@@ -53,13 +54,15 @@
 
 mod accuracy;
 mod aligned;
-mod baselines;
 mod decode;
 mod element;
 mod encode;
 mod message;
+pub mod papers;
 mod quantise;
+mod raw;
 pub mod rotate;
+mod scratch;
 #[allow(unsafe_code)]
 mod simd;
 pub mod sparse;

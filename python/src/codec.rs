@@ -6,6 +6,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use trimwire_encoder::papers::{Scheme, Trimmed};
 use trimwire_encoder::{
     Codec, Decoder, Decoding, Element, Encoder, Envelope, Header, Importance, Job, Layout, Message,
     RowChoice, RowReceiver, StreamId,
@@ -16,6 +17,11 @@ fn invalid(error: impl std::fmt::Display) -> PyErr {
 }
 
 fn codec(name: &str) -> PyResult<Codec> {
+    name.parse().map_err(|error| PyValueError::new_err(format!("codec: {error}")))
+}
+
+/// One that is sent, or one of figures.
+fn scheme(name: &str) -> PyResult<Scheme> {
     name.parse().map_err(|error| PyValueError::new_err(format!("codec: {error}")))
 }
 
@@ -31,7 +37,7 @@ fn decoding(name: &str) -> PyResult<Decoding> {
 }
 
 /// `planes`, where it is given, of a codec.
-fn planes(codec: Codec, planes: Option<u8>, name: &str) -> PyResult<u8> {
+fn planes(codec: Scheme, planes: Option<u8>, name: &str) -> PyResult<u8> {
     let most = codec.planes();
     match planes.unwrap_or(most) {
         planes if (1..=most).contains(&planes) => Ok(planes),
@@ -50,7 +56,7 @@ pub(crate) struct Agreement {
 }
 
 impl Agreement {
-    fn layout(&self, length: usize, codec: Codec) -> PyResult<Layout> {
+    fn layout(&self, length: usize, codec: Scheme) -> PyResult<Layout> {
         // With all planes, however few are sent, as collectives have it.
         let fits = codec.coordinates_per_packet(1_500, codec.planes(), false);
         let layout = Layout::new(length, self.coordinates_per_packet.unwrap_or(fits)).map_err(invalid)?;
@@ -80,9 +86,10 @@ pub(crate) fn encode<'py>(
 ) -> PyResult<Bound<'py, PyList>> {
     let tensor = Tensor::import(tensor, "tensor")?;
     let codec = codec(codec_name)?;
-    let sent = planes(codec, planes_sent, "planes")?;
+    let sent = planes(Scheme::Wire(codec), planes_sent, "planes")?;
     let envelope = agreement.envelope()?;
-    let encoder = Encoder::new(agreement.layout(tensor.len(), codec)?, agreement.job()).with_codec(codec);
+    let encoder =
+        Encoder::new(agreement.layout(tensor.len(), Scheme::Wire(codec))?, agreement.job()).with_codec(codec);
     let values = tensor.values()?;
     let message = py.detach(|| {
         let mut message = Message::default();
@@ -102,7 +109,7 @@ pub(crate) fn encode<'py>(
 pub(crate) fn cut<'py>(py: Python<'py>, packet: &[u8], planes_left: u8) -> PyResult<Bound<'py, PyBytes>> {
     let header = Header::parse(packet).map_err(|error| PyValueError::new_err(format!("packet: {error}")))?;
     let codec = header.codec();
-    let left = planes(codec, Some(planes_left), "planes")?;
+    let left = planes(Scheme::Wire(codec), Some(planes_left), "planes")?;
     let length = codec.packet_len(left, header.coordinates, false).min(packet.len());
     Ok(PyBytes::new(py, &packet[..length]))
 }
@@ -120,8 +127,8 @@ pub(crate) fn decode_into(
 ) -> PyResult<(usize, usize, usize)> {
     let mut out = Tensor::import(out, "out")?;
     let codec = codec(codec_name)?;
-    let sent = planes(codec, planes_sent, "planes")?;
-    let layout = agreement.layout(out.len(), codec)?;
+    let sent = planes(Scheme::Wire(codec), planes_sent, "planes")?;
+    let layout = agreement.layout(out.len(), Scheme::Wire(codec))?;
     let (job, envelope, decoding) = (agreement.job(), agreement.envelope()?, decoding(decoding_name)?);
     let values = out.values_mut()?;
     py.detach(|| {
@@ -190,19 +197,19 @@ pub(crate) fn simulate_into(
     network: Network,
 ) -> PyResult<(usize, usize, usize)> {
     let (tensor, mut out) = (Tensor::import(tensor, "tensor")?, Tensor::import(out, "out")?);
-    let codec = codec(codec_name)?;
-    let sent = planes(codec, planes_sent, "sent_planes")?;
+    let scheme = scheme(codec_name)?;
+    let sent = planes(scheme, planes_sent, "sent_planes")?;
     for &(left, share) in &network.shares {
         if left > 0 {
-            planes(codec, Some(left), "planes")?;
+            planes(scheme, Some(left), "planes")?;
         }
         if !(0.0..=1.0).contains(&share) {
             return Err(PyValueError::new_err(format!("planes: a share of {share}; a share is in [0, 1]")));
         }
     }
     let simulation = Simulation {
-        encoder: Encoder::new(agreement.layout(tensor.len(), codec)?, agreement.job()).with_codec(codec),
-        codec,
+        layout: agreement.layout(tensor.len(), scheme)?,
+        scheme,
         job: agreement.job(),
         envelope: agreement.envelope()?,
         decoding: decoding(decoding_name)?,
@@ -222,7 +229,7 @@ pub(crate) fn simulate_into(
     })?;
     let Arrived { cut, missing } = &simulation.arrived;
     let (cut, missing) = (cut.load(Ordering::Relaxed), missing.load(Ordering::Relaxed));
-    Ok((simulation.encoder.layout().packets() - cut - missing, cut, missing))
+    Ok((simulation.layout.packets() - cut - missing, cut, missing))
 }
 
 /// Packets that did not arrive whole.
@@ -233,8 +240,8 @@ struct Arrived {
 }
 
 struct Simulation {
-    encoder: Encoder,
-    codec: Codec,
+    layout: Layout,
+    scheme: Scheme,
     job: Job,
     envelope: Envelope,
     decoding: Decoding,
@@ -245,7 +252,7 @@ struct Simulation {
 
 impl Simulation {
     fn run<E: Element>(&self, values: &[E], out: &mut [f32]) -> PyResult<()> {
-        let layout = self.encoder.layout();
+        let layout = &self.layout;
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let mut rest = out;
         let mut jobs: Vec<(usize, &mut [f32])> = Vec::new();
@@ -281,29 +288,48 @@ impl Simulation {
         out: &mut [f32],
         packets: &mut Vec<u8>,
     ) -> Result<(), trimwire_encoder::EncodeError> {
-        let layout = self.encoder.layout();
-        packets.resize(self.encoder.row_len(row, self.sent), 0);
-        let choice = RowChoice { planes: self.sent, importance: Importance::Always };
-        self.encoder.encode_row(row, &values[layout.row_coordinates(row)], self.envelope, choice, packets)?;
-        let receiver = RowReceiver::new(layout, row, self.job, self.envelope, self.decoding);
-        let mut receiver = receiver.with_codec(self.codec).with_planes(self.sent);
-        let mut rest = &packets[..];
-        for (index, place) in layout.row_places(row) {
-            let (packet, tail) = rest.split_at(self.codec.packet_len(self.sent, place.len(), false));
-            rest = tail;
-            let fate = self.network.left(index, layout.packets(), self.sent);
-            let Some(left) = fate.bytes(self.codec, self.sent, place.len()) else {
-                self.arrived.missing.fetch_add(1, Ordering::Relaxed);
-                continue;
-            };
-            if left < packet.len() {
-                self.arrived.cut.fetch_add(1, Ordering::Relaxed);
+        let Self { layout, job, envelope, decoding, sent, .. } = self;
+        let (values, first) = (&values[layout.row_coordinates(row)], layout.row_packets(row).start);
+        let held: Vec<usize> =
+            layout.row_places(row).map(|(index, place)| self.held(index, place.len())).collect();
+        let codec = match self.scheme {
+            Scheme::Wire(codec) => codec,
+            Scheme::Paper(codec) => {
+                let of = Trimmed { layout, row, job: *job, envelope: *envelope, decoding: *decoding };
+                codec.after_trim(of, values, |index| held[index - first], out);
+                return Ok(());
             }
-            // Own packets of the same layout.
-            let _ = receiver.receive(&packet[..left.min(packet.len())]);
+        };
+        let encoder = Encoder::new(layout.clone(), *job).with_codec(codec);
+        packets.resize(encoder.row_len(row, *sent), 0);
+        let choice = RowChoice { planes: *sent, importance: Importance::Always };
+        encoder.encode_row(row, values, *envelope, choice, packets)?;
+        let receiver = RowReceiver::new(layout, row, *job, *envelope, *decoding);
+        let mut receiver = receiver.with_codec(codec).with_planes(*sent);
+        let mut rest = &packets[..];
+        for ((_, place), held) in layout.row_places(row).zip(held) {
+            let (packet, tail) = rest.split_at(codec.packet_len(*sent, place.len(), false));
+            rest = tail;
+            if held > 0 {
+                // Own packets of the same layout.
+                let _ = receiver.receive(&packet[..held.min(packet.len())]);
+            }
         }
         let _ = receiver.decode_into(out);
         Ok(())
+    }
+
+    /// Bytes that are left of a packet of `n` coordinates; none of one that is lost. Counts it.
+    fn held(&self, index: usize, n: usize) -> usize {
+        let fate = self.network.left(index, self.layout.packets(), self.sent);
+        let Some(left) = fate.bytes(self.scheme, self.sent, n) else {
+            self.arrived.missing.fetch_add(1, Ordering::Relaxed);
+            return 0;
+        };
+        if left < self.scheme.packet_len(self.sent, n) {
+            self.arrived.cut.fetch_add(1, Ordering::Relaxed);
+        }
+        left
     }
 }
 
@@ -314,12 +340,13 @@ pub(crate) fn packet_share(planes: u8) -> f64 {
     Codec::default().packet_len(planes, coordinates, false) as f64 / (4 * coordinates) as f64
 }
 
-/// The error to expect (docs/reference/wire-format.md §9), where shares of the packets keep so many planes; `None` where no formula is known.
+/// The error to expect (docs/reference/wire-format.md §9), where shares of the packets keep so many planes; `None` where nothing arrives, of which no scale makes anything.
 #[pyfunction]
 pub(crate) fn expected_nmse(
     shares: Vec<(u8, f64)>,
     codec_name: &str,
     decoding_name: &str,
 ) -> PyResult<Option<f64>> {
-    Ok(trimwire_encoder::expected_nmse(codec(codec_name)?, decoding(decoding_name)?, &shares))
+    let error = scheme(codec_name)?.expected_nmse(decoding(decoding_name)?, &shares);
+    Ok(error.is_finite().then_some(error))
 }

@@ -8,7 +8,8 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use trimwire_agent::collective::{Collective, MessageId, Options, Phase};
 use trimwire_agent::transcript::{MessageRecord, OperationRecord, ReadError, Reader, Record};
-use trimwire_encoder::{Codec, HEADER_LEN, Reach};
+use trimwire_encoder::Reach;
+use trimwire_encoder::papers::Scheme;
 
 /// What is there of a packet, in the order of how much: 0 is nothing, `u32::MAX` all that was sent, and between them 1 + (`planes` << 16 | `coordinates` of the next plane).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,17 +33,17 @@ impl Fate {
     }
 
     /// Bytes that are left of a packet of so many coordinates, of which `sent` planes were sent; `None`: lost.
-    pub(crate) fn bytes(self, codec: Codec, sent: u8, coordinates: usize) -> Option<usize> {
-        let whole = codec.packet_len(sent, coordinates, false);
+    pub(crate) fn bytes(self, codec: Scheme, sent: u8, coordinates: usize) -> Option<usize> {
+        let whole = codec.packet_len(sent, coordinates);
         match self {
             Self::MISSING => None,
             Self::WHOLE => Some(whole),
             Self(value) => {
                 let (planes, more) = ((value - 1) >> 16, ((value - 1) & 0xffff) as usize);
                 let planes = planes.min(sent.into()) as u8;
-                let bits = codec.plane_bits().get(usize::from(planes)).map_or(0, |&bits| usize::from(bits));
-                let part = (more.min(coordinates) * bits).div_ceil(8);
-                Some((HEADER_LEN + codec.plane_offset(planes, coordinates) + part).min(whole))
+                let [before, behind] = [planes, planes + 1].map(|end| codec.packet_len(end, coordinates));
+                let part = (more.min(coordinates) * (behind - before)).div_ceil(coordinates.max(1));
+                Some((before + part).min(whole))
             }
         }
     }

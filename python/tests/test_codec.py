@@ -15,7 +15,7 @@ def gradient() -> np.ndarray:
     return RANDOM.standard_normal((300, 700)).astype(np.float32)
 
 
-@pytest.mark.parametrize("codec", ["rht", "rht-paper", "sign-magnitude", "raw"])
+@pytest.mark.parametrize("codec", ["rht", "raw"])
 def test_whole_packets_decode_to_what_was_encoded_in_its_shape(gradient: np.ndarray, codec: str) -> None:
     packets = trimwire.encode(gradient, codec=codec, seed=3, message=9, rank=2)
     got = trimwire.decode(packets)

@@ -11,7 +11,7 @@ use crate::progress::Progress;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use report::Report;
-use trimwire_encoder::{Codec, DEFAULT_ROW_LOG2, Isa, Layout, Tensor};
+use trimwire_encoder::{Codec, DEFAULT_ROW_LOG2, Isa, Layout, Tensor, UnknownCodec};
 use work::{Bench, PATTERN, Sample, Sent, Shape};
 
 /// log2 of the rows of `encode-short`.
@@ -20,7 +20,7 @@ const SHORT_LOG2: u8 = 10;
 const HELP: &str = "\
 Examples:
   trimwire codec bench                                  every instruction set of this machine, one core
-  trimwire codec bench --isa avx2 --codec sign-magnitude
+  trimwire codec bench --isa avx2 --codec raw
   trimwire codec bench --sealed                         sealed packets, too
   trimwire codec bench --planes 1 --per-packet 448      packets as the deepest cut leaves them
   trimwire codec bench --dist gradients.safetensors     on these gradients, in the rows that their tensors make
@@ -41,8 +41,8 @@ pub(crate) struct Options {
     /// Instruction set: portable, avx2 or avx512 [default: each that this machine has].
     #[arg(long)]
     pub isa: Option<String>,
-    /// Codec: rht, rht-paper, sign-magnitude, sq, sd or raw.
-    #[arg(long, default_value_t, value_parser = super::nmse::codec)]
+    /// Codec: rht or raw.
+    #[arg(long, default_value_t, value_parser = codec)]
     pub codec: Codec,
     /// Planes that packets carry [default: all; of bf16 nine of rht's ten].
     #[arg(long, value_name = "B")]
@@ -74,6 +74,11 @@ pub(crate) struct Options {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Reads a codec's name for clap.
+fn codec(name: &str) -> Result<Codec, UnknownCodec> {
+    name.parse()
 }
 
 /// Measures and prints.
@@ -164,7 +169,9 @@ impl Options {
     /// Packets of those tensors.
     fn shape(&self, tensors: &[Tensor], codec: Codec, planes: u8, row_log2: u8) -> Result<Shape> {
         let sent = Sent { codec, planes };
-        let per_packet = self.per_packet.unwrap_or_else(|| super::nmse::per_packet(sent, self.sealed));
+        let per_packet = self
+            .per_packet
+            .unwrap_or_else(|| codec.coordinates_per_packet(super::nmse::MTU, planes, self.sealed));
         Ok(Shape { layout: super::nmse::layout(tensors, per_packet, row_log2)?, sent })
     }
 

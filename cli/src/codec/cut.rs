@@ -4,7 +4,8 @@ use clap::ValueEnum;
 use rand::RngExt as _;
 use rand::seq::SliceRandom as _;
 use rand_chacha::ChaCha8Rng;
-use trimwire_encoder::{Codec, HEADER_LEN, Layout, Reach};
+use trimwire_encoder::papers::Scheme;
+use trimwire_encoder::{HEADER_LEN, Layout, Reach};
 
 /// Bytes in front of the UDP payload in an untagged Ethernet frame, without the checksum behind it.
 pub(crate) const FRAME_OVERHEAD: usize = 14 + 20 + 8;
@@ -13,7 +14,7 @@ pub(crate) const FRAME_OVERHEAD: usize = 14 + 20 + 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sent {
     /// Their codec.
-    pub codec: Codec,
+    pub codec: Scheme,
     /// Its planes that they carry, from the first on.
     pub planes: u8,
 }
@@ -46,7 +47,7 @@ impl Depth {
     pub(crate) fn payload(self, sent: Sent, n: usize) -> usize {
         match self {
             Self::Planes(0) => 0,
-            Self::Planes(planes) => sent.codec.packet_len(planes.min(sent.planes), n, false),
+            Self::Planes(planes) => sent.codec.packet_len(planes.min(sent.planes), n),
             Self::Payload(bytes) if bytes < HEADER_LEN => 0,
             Self::Payload(bytes) => bytes.min(sent.payload(n)),
         }
@@ -65,11 +66,11 @@ impl Depth {
 impl Sent {
     /// Bytes of a packet's UDP payload.
     pub(crate) fn payload(self, n: usize) -> usize {
-        self.codec.packet_len(self.planes, n, false)
+        self.codec.packet_len(self.planes, n)
     }
 }
 
-/// Shares of the whole message for [`trimwire_encoder::expected_nmse`] when share `rate` of the packets is cut.
+/// Shares of the whole message for [`Scheme::expected_nmse`] when share `rate` of the packets is cut.
 pub(crate) fn message_shares(layout: &Layout, sent: Sent, depth: Depth, rate: f64) -> Vec<(u8, f64)> {
     let mut shares = vec![0.0; usize::from(sent.codec.planes()) + 2];
     for index in 0..layout.packets() {
@@ -152,21 +153,21 @@ mod tests {
             bytes in 0usize..1600, blocks in 1usize..17, fewer in 0u8..12,
         ) {
             let n = 32 * blocks;
-            for codec in Codec::ALL {
+            for codec in Scheme::ALL {
                 let sent = Sent { codec, planes: codec.planes() - fewer % codec.planes() };
                 let [(few, a), (more, b)] = Depth::Payload(bytes).shares(sent, n);
                 prop_assert!((a + b - 1.0).abs() < 1e-12 && a >= 0.0 && b >= 0.0);
                 prop_assert!(few <= more && (more <= sent.planes || b == 0.0));
                 let kept = Depth::Payload(bytes).payload(sent, n);
                 prop_assert!(kept <= bytes && kept <= sent.payload(n));
-                prop_assert!(kept == 0 || HEADER_LEN + codec.plane_offset(few, n) <= kept);
+                prop_assert!(kept == 0 || codec.packet_len(few, n) <= kept);
             }
         }
     }
 
     #[test]
     fn whole_planes_are_one_share() {
-        for codec in Codec::ALL {
+        for codec in Scheme::ALL {
             let sent = Sent { codec, planes: codec.planes() };
             for planes in 1..=codec.planes() {
                 let [(b, share), (_, rest)] = Depth::Planes(planes).shares(sent, 320);
@@ -179,7 +180,7 @@ mod tests {
     #[test]
     fn what_is_not_cut_counts_with_the_planes_that_were_sent() {
         let layout = Layout::new(1 << 15, 704).unwrap();
-        let sent = Sent { codec: Codec::Rht, planes: 9 };
+        let sent = Sent { codec: Scheme::Wire(trimwire_encoder::Codec::Rht), planes: 9 };
         assert_eq!(message_shares(&layout, sent, Depth::Planes(1), 0.25), [(1, 0.25), (9, 0.75)]);
         assert_eq!(message_shares(&layout, sent, Depth::Planes(10), 1.0), [(9, 1.0)]);
     }

@@ -7,9 +7,9 @@ use clap::ValueEnum;
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
+use trimwire_encoder::papers::{PaperCodec, Scheme, Trimmed};
 use trimwire_encoder::{
-    Codec, Decoder, Decoding, Encoder, Envelope, Job, Layout, Message, StreamId, bf16, expected_nmse, f16,
-    nmse,
+    Codec, Decoder, Decoding, Encoder, Envelope, Job, Layout, Message, StreamId, bf16, f16, nmse,
 };
 
 /// Larger coordinates have squares that f32 does not hold.
@@ -79,7 +79,7 @@ impl From<DecodingName> for Decoding {
 impl Measured {
     /// Refuses a gradient that the codec decoded to what is no number: values near the ends of f32's range, whose sums in a rotation
     /// or whose scales it does not hold.
-    pub(crate) fn check(&self, codec: Codec, gradient: Option<&[f32]>) -> Result<()> {
+    pub(crate) fn check(&self, codec: Scheme, gradient: Option<&[f32]>) -> Result<()> {
         let finite = self.nmse.is_finite() && self.standard_error.is_none_or(f64::is_finite);
         let largest = gradient.unwrap_or_default().iter().fold(0.0_f32, |largest, v| largest.max(v.abs()));
         // A scale that overflows can also decode to zeros: all of the energy is lost although packets arrived.
@@ -103,12 +103,11 @@ impl Experiment {
         mut done: impl FnMut(),
     ) -> Result<Measured> {
         let mut chooser = Chooser::new(self.choice, self.trim_rate, ChaCha8Rng::seed_from_u64(!self.seed));
-        let (layout, codec, job) = (&self.layout, self.sent.codec, Job::new(self.seed));
-        let encoder = Encoder::new(layout.clone(), job).with_codec(codec);
-        let mut decoder = Decoder::new(layout.clone(), job, envelope(0), self.decoding)
-            .with_codec(codec)
-            .with_planes(self.sent.planes);
-        let mut message = Message::default();
+        let (layout, scheme) = (&self.layout, self.sent.codec);
+        let mut packets = match scheme {
+            Scheme::Wire(codec) => Some(Packets::new(self, codec)),
+            Scheme::Paper(_) => None,
+        };
         let mut decoded = vec![0.0; layout.coordinates()];
         let (mut errors, mut cut, mut sent, mut arrived) = (Vec::new(), 0, 0, 0);
         for number in 0..self.messages {
@@ -122,23 +121,24 @@ impl Experiment {
                 },
                 <[f32]>::to_vec,
             );
-            self.encode(&encoder, number, &exact, &mut message).context("cannot encode the gradient")?;
-            decoder.reset(envelope(number));
+            let mut held = Vec::new();
             for (index, is_cut) in chooser.choose(layout).into_iter().enumerate() {
-                let packet = message.packet(index);
                 let n = layout.packet_range(index).len();
-                let keep = if is_cut { self.depth.payload(self.sent, n) } else { packet.len() };
-                (cut, sent, arrived) = (cut + u64::from(is_cut), sent + packet.len(), arrived + keep);
-                if keep > 0 {
-                    decoder.receive(&packet[..keep]).context("a packet of our own was refused")?;
-                }
+                let whole = self.sent.payload(n);
+                let keep = if is_cut { self.depth.payload(self.sent, n) } else { whole };
+                (cut, sent, arrived) = (cut + u64::from(is_cut), sent + whole, arrived + keep);
+                held.push(keep);
             }
-            decoder.decode_into(&mut decoded).context("the message is as long as the output")?;
+            match (scheme, &mut packets) {
+                (Scheme::Paper(codec), _) => self.figure(codec, number, &exact, &held, &mut decoded),
+                (_, Some(packets)) => packets.carry(self, number, &exact, &held, &mut decoded)?,
+                _ => {}
+            }
             errors.push(nmse(&decoded, &exact));
             done();
         }
         let shares = message_shares(layout, self.sent, self.depth, self.trim_rate);
-        let expected = closed_form(codec, self.decoding, &shares);
+        let expected = closed_form(scheme, self.decoding, &shares);
         let (mean, standard_error) = mean_and_standard_error(&errors);
         Ok(Measured {
             nmse: mean,
@@ -150,6 +150,58 @@ impl Experiment {
         })
     }
 
+    /// What a receiver would make of a message of a codec that nobody sends.
+    fn figure(&self, codec: PaperCodec, number: u32, exact: &[f32], held: &[usize], out: &mut [f32]) {
+        let (layout, job, decoding) = (&self.layout, Job::new(self.seed), self.decoding);
+        for row in 0..layout.rows() {
+            let of = Trimmed { layout, row, job, envelope: envelope(number), decoding };
+            let place = layout.row_coordinates(row);
+            codec.after_trim(of, &exact[place.clone()], |index| held[index], &mut out[place]);
+        }
+    }
+}
+
+/// Both ends of a codec that is sent.
+struct Packets {
+    encoder: Encoder,
+    decoder: Decoder,
+    message: Message,
+}
+
+impl Packets {
+    fn new(experiment: &Experiment, codec: Codec) -> Self {
+        let Experiment { layout, sent, seed, decoding, .. } = experiment;
+        let job = Job::new(*seed);
+        let decoder = Decoder::new(layout.clone(), job, envelope(0), *decoding);
+        Self {
+            encoder: Encoder::new(layout.clone(), job).with_codec(codec),
+            decoder: decoder.with_codec(codec).with_planes(sent.planes),
+            message: Message::default(),
+        }
+    }
+
+    /// Encodes a message, and decodes what is `held` of its packets, in bytes.
+    fn carry(
+        &mut self,
+        experiment: &Experiment,
+        number: u32,
+        exact: &[f32],
+        held: &[usize],
+        out: &mut [f32],
+    ) -> Result<()> {
+        let Self { encoder, decoder, message } = self;
+        experiment.encode(encoder, number, exact, message).context("cannot encode the gradient")?;
+        decoder.reset(envelope(number));
+        for (index, keep) in held.iter().enumerate().filter(|(_, keep)| **keep > 0) {
+            let packet = message.packet(index);
+            let arrived = packet.get(..*keep).unwrap_or(packet);
+            decoder.receive(arrived).context("a packet of our own was refused")?;
+        }
+        decoder.decode_into(out).context("the message is as long as the output")
+    }
+}
+
+impl Experiment {
     fn encode(&self, encoder: &Encoder, number: u32, exact: &[f32], message: &mut Message) -> Result<()> {
         let (envelope, planes) = (envelope(number), self.sent.planes);
         match self.dtype {
@@ -174,8 +226,8 @@ pub(crate) const fn envelope(number: u32) -> Envelope {
 }
 
 /// The closed form, where there is one. Unbiased decoding of nothing has none: λ is infinite, and a decoder gives zeros.
-pub(crate) fn closed_form(codec: Codec, decoding: Decoding, shares: &[(u8, f64)]) -> Option<f64> {
-    expected_nmse(codec, decoding, shares).filter(|error| error.is_finite())
+pub(crate) fn closed_form(codec: Scheme, decoding: Decoding, shares: &[(u8, f64)]) -> Option<f64> {
+    Some(codec.expected_nmse(decoding, shares)).filter(|error| error.is_finite())
 }
 
 /// The standard error is `None` of a single value.

@@ -10,7 +10,8 @@ use crate::progress::Progress;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use clap::Args;
 use serde::Serialize;
-use trimwire_encoder::{Codec, DEFAULT_ROW_LOG2, Layout, LayoutError, Tensor, UnknownCodec};
+use trimwire_encoder::papers::{Scheme, UnknownScheme};
+use trimwire_encoder::{Codec, DEFAULT_ROW_LOG2, Layout, LayoutError, Tensor};
 
 const HELP: &str = "\
 Examples:
@@ -30,9 +31,9 @@ codecs make coordinates nearly Gaussian whatever they were, the others do not.";
 #[derive(Debug, Clone, Args)]
 #[command(after_help = HELP, after_long_help = format!("{HELP}\n\n{EXIT_CODES}"))]
 pub(crate) struct Options {
-    /// Codec: rht, rht-paper, sign-magnitude, sq, sd or raw.
-    #[arg(long, default_value_t, value_parser = codec)]
-    pub codec: Codec,
+    /// Codec: rht or raw; or, as figures of what nobody sends, the papers' rht-paper, sign-magnitude, sq or sd, whose packets have two planes: heads, and the rest.
+    #[arg(long, default_value_t = Scheme::Wire(Codec::Rht), value_parser = codec)]
+    pub codec: Scheme,
     /// Share of packets that is cut, 0 to 1.
     #[arg(long, value_name = "P", default_value_t = 1.0)]
     pub trim_rate: f64,
@@ -79,6 +80,8 @@ pub(crate) struct Options {
 
 /// Coordinates of a message when no flag says so: eight rows, so that 16 messages pin the sign-only error down to 0.1 %.
 const DEFAULT_COORDINATES: usize = 1 << 18;
+/// Bytes of an IP packet on an Ethernet.
+pub(super) const MTU: usize = 1500;
 /// Where the closed form is 0, rounding is all that may be left.
 const EXACT: f64 = 1e-12;
 /// Work of more coordinates than this takes seconds.
@@ -109,7 +112,7 @@ struct Report<'a> {
 }
 
 /// Reads a codec's name for clap.
-pub(super) fn codec(name: &str) -> Result<Codec, UnknownCodec> {
+pub(super) fn codec(name: &str) -> Result<Scheme, UnknownScheme> {
     name.parse()
 }
 
@@ -120,7 +123,7 @@ pub(super) fn run(options: &Options) -> Outcome {
     let dtype = gradient.as_ref().map_or(options.input.dtype(), |gradient| gradient.dtype);
     let sent = options.sent(dtype).map_err(Failure::usage)?;
     let tensors = tensors(gradient.as_ref(), options.coordinates.unwrap_or(DEFAULT_COORDINATES));
-    let per_packet = options.per_packet.unwrap_or_else(|| per_packet(sent, false));
+    let per_packet = options.per_packet.unwrap_or_else(|| per_packet(sent));
     let layout = layout(&tensors, per_packet, options.row_log2).map_err(Failure::usage)?;
     if let Some(gradient) = &gradient {
         options.input.warn(gradient, &layout);
@@ -155,8 +158,8 @@ pub(super) fn tensors(gradient: Option<&Gradient>, count: usize) -> Vec<Tensor> 
 }
 
 /// Coordinates of packets that fill an Ethernet's frames.
-pub(super) fn per_packet(sent: Sent, sealed: bool) -> usize {
-    sent.codec.coordinates_per_packet(1500, sent.planes, sealed)
+pub(super) fn per_packet(sent: Sent) -> usize {
+    sent.codec.coordinates_per_packet(MTU, sent.planes, false)
 }
 
 /// A layout, or what is wrong with its flags.

@@ -12,7 +12,8 @@ use crate::output::{print, print_json};
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
-use trimwire_encoder::{Codec, DEFAULT_ROW_LOG2};
+use trimwire_encoder::DEFAULT_ROW_LOG2;
+use trimwire_encoder::papers::Scheme;
 
 const HELP: &str = "\
 Examples:
@@ -41,7 +42,7 @@ pub(crate) struct Options {
     pub output: Option<PathBuf>,
     /// Codecs to draw, several times for several [default: all; of a projection one: rht].
     #[arg(long, value_parser = super::nmse::codec)]
-    pub codec: Vec<Codec>,
+    pub codec: Vec<Scheme>,
     /// Share of packets that is cut, above 0 to 1.
     #[arg(long, value_name = "P", default_value_t = 1.0)]
     pub trim_rate: f64,

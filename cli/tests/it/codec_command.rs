@@ -137,6 +137,11 @@ fn bad_flags_are_named_with_what_is_valid() {
     );
     fails(&[&projection[..], &["--dist", "sparse"]].concat(), 2, "--dist does not go with --what projection");
     fails(&[&projection[..], &["--codec", "sq", "--codec", "sd"]].concat(), 2, "draws one --codec, not 2");
+    fails(&[&projection[..], &["--codec", "sq"]].concat(), 2, "draws codecs that are sent (valid: rht, raw)");
+    fails(&["bench", "--codec", "sq"], 2, "unknown codec \"sq\" (valid: rht, raw)");
+    let heads =
+        "--planes 3: valid are 0 (lost) to 2 (whole, as f32 is sent with codec sq; see --sent-planes)";
+    fails(&["nmse", "--codec", "sq", "--planes", "3"], 2, heads);
     fails(&[&projection[..], &["--row-log2", "99"]].concat(), 2, "--row-log2: rows of 2^99");
     fails(&["nmse", "--tensor", "w"], 2, "--tensor is of files: --dist gaussian has no tensors");
     fails(

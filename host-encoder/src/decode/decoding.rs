@@ -4,9 +4,7 @@
 ///
 /// | codec | unbiased | mmse | paper |
 /// |---|---|---|---|
-/// | rht, rht-paper | λ · centroid | centroid | f · sign |
-/// | sign-magnitude | κσ · sign | κσ · sign | σ · sign |
-/// | sq, sd | ±L, ±L − t | the same | the same |
+/// | rht | λ · centroid | centroid | f · sign |
 /// | raw | what arrived | the same | the same |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Decoding {

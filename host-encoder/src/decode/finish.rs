@@ -23,16 +23,18 @@ pub(crate) struct LastLevels<'a, F> {
     signs: &'a [[u32; BLOCKS]; PARTS],
     scale: RowScale,
     add: bool,
+    stream: bool,
     out: &'a mut [[[F; BLOCK]; BLOCKS]; PARTS],
 }
 
 impl<'a, F: Format> LastLevels<'a, F> {
-    /// `None` for rows of other lengths.
+    /// `None` for rows of other lengths. With `stream` what is stored at scale 1 goes past the caches.
     pub(crate) fn new(
         values: &'a [f32],
         signs: &'a [u32],
         scale: RowScale,
         add: bool,
+        stream: bool,
         out: &'a mut [F],
     ) -> Option<Self> {
         let whole = |length| length == PARTS * BLOCKS * BLOCK;
@@ -44,12 +46,18 @@ impl<'a, F: Format> LastLevels<'a, F> {
             signs: signs.as_chunks().0.first_chunk()?,
             scale,
             add,
+            stream,
             out: out.as_chunks_mut().0.as_chunks_mut().0.first_chunk_mut()?,
         })
     }
 
+    /// Whether an output is of the usual length, and begins at a line of memory.
+    pub(crate) fn fits(out: &[F]) -> bool {
+        out.len() == PARTS * BLOCKS * BLOCK && out.as_ptr().addr().is_multiple_of(64)
+    }
+
     #[inline(always)]
-    fn put<L: Lanes, const ADD: bool, const SCALED: bool>(self, lanes: L) {
+    fn put<L: Lanes, const ADD: bool, const SCALED: bool, const STREAM: bool>(self, lanes: L) {
         let Self { values, signs, scale, out, .. } = self;
         let by = lanes.splat(scale.inverse());
         for block in 0..BLOCKS {
@@ -68,9 +76,16 @@ impl<'a, F: Format> LastLevels<'a, F> {
                     if ADD {
                         v = lanes.add(F::load(lanes, to, at), v);
                     }
-                    F::store(lanes, v, to, at);
+                    if STREAM {
+                        F::stream(lanes, v, to, at);
+                    } else {
+                        F::store(lanes, v, to, at);
+                    }
                 }
             }
+        }
+        if STREAM {
+            lanes.fence();
         }
     }
 }
@@ -81,10 +96,11 @@ impl<F: Format> Kernel for LastLevels<'_, F> {
     #[inline(always)]
     fn run<L: Planes>(self, lanes: L) {
         match (self.add, self.scale.is_one()) {
-            (false, true) => self.put::<L, false, false>(lanes),
-            (true, true) => self.put::<L, true, false>(lanes),
-            (false, false) => self.put::<L, false, true>(lanes),
-            (true, false) => self.put::<L, true, true>(lanes),
+            (false, true) if self.stream => self.put::<L, false, false, true>(lanes),
+            (false, true) => self.put::<L, false, false, false>(lanes),
+            (true, true) => self.put::<L, true, false, false>(lanes),
+            (false, false) => self.put::<L, false, true, false>(lanes),
+            (true, false) => self.put::<L, true, true, false>(lanes),
         }
     }
 }

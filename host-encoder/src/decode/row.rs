@@ -4,14 +4,14 @@ use super::decoding::Decoding;
 use super::dequantise::{self, Scales};
 use super::finish::{LastLevels, finish};
 use super::reception::Precision;
-use super::scratch::Scratch;
-use super::weights::{RowWeights, kept};
+use super::weights::RowWeights;
 use super::words::RowWords;
 use crate::element::ValuesMut;
 use crate::rotate::RotationKey;
 use crate::rotate::hadamard::{CACHE_BLOCK, join_blocks, transform_block, transform_flipped};
 use crate::rotate::rotation;
 use crate::rotate::scale::RowScale;
+use crate::scratch::Scratch;
 use crate::simd::{Ahead, Format, Isa, Kernel, Planes};
 use crate::wire::{BLOCK, Layout};
 use std::ops::Range;
@@ -61,7 +61,7 @@ impl RowDecoder<'_> {
 
     /// What the row's packets have to be multiplied by. `None` where all its coordinates are zero: a rotation spreads what rounds to σ = 0 evenly over the row.
     pub(crate) fn units(&self) -> Option<Units> {
-        let weights = self.weights(kept);
+        let weights = self.weights();
         let largest = weights.largest().filter(|largest| *largest > 0.0)?;
         let scale = RowScale::for_largest(largest);
         let gain = scale.factor() * self.gain(self.layout.row_range(self.row).len());
@@ -81,19 +81,19 @@ impl RowDecoder<'_> {
             .any(|nth| (self.precision)(nth).is_some_and(|precision| precision.statistics.is_not_finite()))
     }
 
-    /// What λ and f follow from; `kept` gives 1 − D_b by κ and b.
-    pub(crate) fn weights(&self, kept: impl Fn(u8, u8) -> f64) -> RowWeights {
+    /// What λ and f follow from.
+    fn weights(&self) -> RowWeights {
         let mut weights = RowWeights::new(self.layout.row_range(self.row).len());
         for (nth, (_, place)) in self.layout.row_places(self.row).enumerate() {
             if let Some(precision) = (self.precision)(nth) {
-                weights.add(place.len(), precision, &kept);
+                weights.add(place.len(), precision);
             }
         }
         weights
     }
 
     /// The signs that the way back needs.
-    pub(crate) fn signs(&self, length: usize, signs: &mut Vec<u32>, second_signs: &mut Vec<u32>) {
+    fn signs(&self, length: usize, signs: &mut Vec<u32>, second_signs: &mut Vec<u32>) {
         rotation::signs_of(self.isa, self.key, self.row as u32, length, signs);
         if self.twice {
             rotation::second_signs_of(self.isa, self.key, self.row as u32, length, second_signs);
@@ -101,7 +101,7 @@ impl RowDecoder<'_> {
     }
 
     /// What normalised rotated coordinates have to be multiplied by, so that transforms which are not normalised give coordinates.
-    pub(crate) fn gain(&self, length: usize) -> f64 {
+    fn gain(&self, length: usize) -> f64 {
         if self.twice { 1.0 / length as f64 } else { 1.0 / (length as f64).sqrt() }
     }
 }
@@ -129,7 +129,7 @@ impl Kernel for Job<'_> {
     #[inline(always)]
     fn run<L: Planes>(self, lanes: L) {
         let Self { decoder, words, units, put, values, signs, mut out } = self;
-        let mut way = InverseRow::new(units, decoder.twice, put, &out);
+        let mut way = InverseRow::new(lanes, units, decoder.twice, put, decoder.layout, &out);
         for (nth, (_, place)) in decoder.layout.row_places(decoder.row).enumerate() {
             let words = words.of(place.clone());
             way.packet(lanes, (decoder.precision)(nth), words, place, values);
@@ -145,15 +145,38 @@ pub(crate) struct InverseRow {
     put: Put,
     /// How many values are transformed, in pieces.
     transformed: usize,
+    /// It goes past the caches.
+    stream: bool,
     /// Where the row goes in the end.
     ahead: Ahead,
 }
 
+/// Coordinates of a message from which on nobody finds its first rows in a cache when the last one is decoded: rows are written past the caches then, which need
+/// not read first what they overwrite. (C libraries' memcpy has a limit like this.)
+const STREAMED: usize = 1 << 22;
+
+/// Whether rows of a message are written past the caches.
+pub(crate) fn streams(put: Put, layout: &Layout) -> bool {
+    put == Put::Store && layout.coordinates() >= STREAMED
+}
+
 impl InverseRow {
-    /// Of a row that goes to `out`, and was rotated once, or twice.
+    /// Of a row of `layout` that goes to `out`, and was rotated once, or twice.
     #[inline(always)]
-    pub(crate) fn new(units: Units, twice: bool, put: Put, out: &ValuesMut<'_>) -> Self {
-        Self { units, twice, put, transformed: 0, ahead: out.ahead() }
+    pub(crate) fn new<L: Planes>(
+        _: L,
+        units: Units,
+        twice: bool,
+        put: Put,
+        layout: &Layout,
+        out: &ValuesMut<'_>,
+    ) -> Self {
+        // Vectors of whole lines alone can be written without reading what is there.
+        let whole_lines =
+            L::N == 16 && matches!(out, ValuesMut::F32(values) if LastLevels::<f32>::fits(values));
+        let stream = whole_lines && streams(put, layout);
+        let ahead = if stream { Ahead::none() } else { out.ahead() };
+        Self { units, twice, put, transformed: 0, stream, ahead }
     }
 
     /// Makes values of the code words of the packet at `place`.
@@ -217,39 +240,10 @@ impl InverseRow {
                 transform_flipped(lanes, block, 1.0, signs);
             }
         }
-        if let Some(last) = LastLevels::new(values, signs, scale, self.put == Put::Add, out) {
+        if let Some(last) = LastLevels::new(values, signs, scale, self.put == Put::Add, self.stream, out) {
             return lanes.outlined(last);
         }
         join_blocks(lanes, values, &mut self.ahead);
         finish(lanes, values, signs, scale, self.put == Put::Add, out);
     }
-}
-
-/// Rotates the values of a row back, for those who did not quantise them, and puts them where they belong.
-pub(crate) fn rotate_back(
-    decoder: &RowDecoder<'_>,
-    (signs, second_signs): (&[u32], &[u32]),
-    scale: RowScale,
-    put: Put,
-    values: &mut [f32],
-    out: &mut [f32],
-) {
-    struct Finish<'a>(&'a [f32], &'a [u32], RowScale, bool, &'a mut [f32]);
-
-    impl Kernel for Finish<'_> {
-        type Output = ();
-
-        #[inline(always)]
-        fn run<L: Planes>(self, lanes: L) {
-            finish(lanes, self.0, self.1, self.2, self.3, self.4);
-        }
-    }
-
-    let isa = decoder.isa;
-    if decoder.twice {
-        rotation::transform(isa, values);
-        rotation::flip_row(isa, values, second_signs);
-    }
-    rotation::transform(isa, values);
-    isa.run(Finish(values, signs, scale, put == Put::Add, out));
 }

@@ -43,13 +43,13 @@ pub(crate) fn sigma_is_its_cell(statistics: Statistics, planes: u8) -> bool {
 
 /// 1 − D_1: exact whatever the distribution.
 #[inline]
-pub(crate) fn kept_by_sign(kappa: u8) -> f64 {
+fn kept_by_sign(kappa: u8) -> f64 {
     (f64::from(kappa) / 255.0).powi(2)
 }
 
 /// 1 − D_b of a coordinate of rht of which `planes` planes arrived.
 #[inline]
-pub(crate) fn kept(kappa: u8, planes: u8) -> f64 {
+fn kept(kappa: u8, planes: u8) -> f64 {
     if planes == 1 || is_flat(kappa, planes) {
         kept_by_sign(kappa)
     } else {
@@ -63,9 +63,9 @@ impl RowWeights {
         Self { coordinates: coordinates as f64, ..Self::default() }
     }
 
-    /// Adds a packet of `n` coordinates of which something arrived; `kept` gives 1 − D_b by κ and b.
+    /// Adds a packet of `n` coordinates of which something arrived.
     #[inline]
-    pub(crate) fn add(&mut self, n: usize, precision: Precision, kept: impl Fn(u8, u8) -> f64) {
+    pub(crate) fn add(&mut self, n: usize, precision: Precision) {
         let Precision { statistics, planes, more } = precision;
         let (n, more) = (n as f64, f64::from(more));
         let sigma = f64::from(statistics.sigma);

@@ -3,8 +3,8 @@
 //! Joining is a receiver's share of the work that needs the packet: it is done while the packet is in the cache, and
 //! whoever waits for the last packet finds only the words to be decoded.
 
-use super::scratch::with_scratch;
 use crate::aligned::AlignedRow;
+use crate::scratch::with_scratch;
 use crate::simd::{Isa, Kernel, Planes};
 use crate::wire::{BLOCK, Codec};
 use std::ops::Range;
@@ -13,8 +13,6 @@ use std::ops::Range;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RowWords {
     words: AlignedRow<u32>,
-    /// The thirty-third bits of baselines that have them, 32 coordinates in each.
-    last: Vec<u32>,
 }
 
 impl RowWords {
@@ -28,28 +26,15 @@ impl RowWords {
         self.words.room()
     }
 
-    /// Makes room for thirty-third bits as well.
-    pub(crate) fn prepare_last(&mut self, length: usize) {
-        self.last.resize(length / BLOCK, 0);
-    }
-
     /// A packet's words.
     pub(crate) fn of(&self, place: Range<usize>) -> &[u32] {
         self.words.get().get(place).unwrap_or_default()
     }
 
-    /// A packet's thirty-third bits.
-    pub(crate) fn last_of(&self, place: Range<usize>) -> &[u32] {
-        self.last.get(place.start / BLOCK..place.end / BLOCK).unwrap_or_default()
-    }
-
-    /// A packet's words and thirty-third bits, for the planes that arrive.
+    /// A packet's words, for the planes that arrive.
     #[inline]
     pub(crate) fn packet(&mut self, place: Range<usize>) -> WordsMut<'_> {
-        WordsMut {
-            last: self.last.get_mut(place.start / BLOCK..place.end / BLOCK).unwrap_or_default(),
-            words: self.words.get_mut().get_mut(place).unwrap_or_default(),
-        }
+        WordsMut { words: self.words.get_mut().get_mut(place).unwrap_or_default() }
     }
 }
 
@@ -57,15 +42,12 @@ impl RowWords {
 #[derive(Debug)]
 pub(crate) struct WordsMut<'a> {
     pub(crate) words: &'a mut [u32],
-    /// Empty where the codec has no thirty-third bits.
-    pub(crate) last: &'a mut [u32],
 }
 
 impl WordsMut<'_> {
     /// Nothing is held.
     pub(crate) fn clear(&mut self) {
         self.words.fill(0);
-        self.last.fill(0);
     }
 
     /// Replaces the words by those of a body of rht that begins with plane 0, with zeros for what it lacks.
@@ -122,22 +104,15 @@ impl WordsMut<'_> {
                         *word |= (byte >> bit & 1) << (31 - plane);
                     }
                 }
-                8..11 => {
+                _ => {
                     if let Some(word) = self.words.get_mut(at) {
                         *word |= byte << (8 * (10 - plane));
-                    }
-                }
-                _ => {
-                    if let Some(bits) = self.last.get_mut(at / 4) {
-                        *bits |= byte << (8 * (at % 4));
                     }
                 }
             }
         }
     }
-}
 
-impl WordsMut<'_> {
     /// Likewise of raw, whose only plane are the words.
     #[inline]
     pub(crate) fn add_raw(&mut self, isa: Isa, range: Range<usize>, bytes: &[u8]) {

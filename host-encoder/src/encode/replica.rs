@@ -53,7 +53,8 @@ impl Replica<'_> {
         let precision = |nth: usize| statistics.get(nth).map(|(statistics, _)| whole(*statistics));
         let decoding = Decoding::Unbiased;
         let decoder = RowDecoder { layout, row, key, decoding, isa, twice, precision: &precision };
-        let mut way = decoder.units().map(|units| InverseRow::new(units, twice, Put::Store, &out));
+        let mut way =
+            decoder.units().map(|units| InverseRow::new(lanes, units, twice, Put::Store, layout, &out));
         for ((index, place), statistics) in layout.row_places(row).zip(&*statistics) {
             let words = words.of(place.len());
             writer.packet(lanes, index, &values[place.clone()], *statistics, words);

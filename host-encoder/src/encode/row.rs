@@ -4,8 +4,6 @@ use super::concentration::is_concentrated;
 use super::importance::Importance;
 use super::packet::{Quantise, QuantiseScratch};
 use super::replica::{Replica, ReplicaScratch};
-use super::scratch::Scratch;
-use crate::aligned::AlignedRow;
 use crate::element::{Values, ValuesMut};
 use crate::quantise::moments::{Moments, moments};
 use crate::quantise::statistics::{EightStatistics, Statistics};
@@ -14,6 +12,7 @@ use crate::rotate::entry::{Seen, enter, largest};
 use crate::rotate::hadamard::{CACHE_BLOCK, join_blocks, later_levels, transform_flipped};
 use crate::rotate::rotation;
 use crate::rotate::scale::RowScale;
+use crate::scratch::Scratch;
 use crate::simd::{Ahead, Format, Isa, Kernel, Lanes, Planes};
 use crate::wire::{BLOCK, Codec, HEADER_LEN, Header, Layout, Prefix};
 use std::ops::Range;
@@ -149,7 +148,7 @@ impl RowTask<'_> {
 
 /// The statistics of the packets that come next; working values are `unit` times the values themselves.
 #[inline(always)]
-pub(crate) fn next_statistics<L: Lanes>(
+pub(super) fn next_statistics<L: Lanes>(
     lanes: L,
     values: &[f32],
     places: &mut impl Iterator<Item = (usize, Range<usize>)>,
@@ -189,17 +188,17 @@ fn sums_of<L: Lanes, const K: usize>(
 
 /// A row at its working scale, rotated.
 #[derive(Clone, Copy)]
-pub(crate) struct Prepared {
+struct Prepared {
     /// How many times the normalised values the working values are: 2^e · G.
-    pub(crate) unit: f64,
-    pub(crate) twice: bool,
+    unit: f64,
+    twice: bool,
     /// About Σ x².
     energy: f64,
 }
 
 /// Fills `values` with the row at its working scale, rotated. Meanwhile memory is asked for.
 #[inline(always)]
-pub(crate) fn prepare<L: Planes>(
+fn prepare<L: Planes>(
     lanes: L,
     task: &RowTask<'_>,
     values: &mut [f32],
@@ -391,28 +390,4 @@ impl Writer<'_> {
         let Self { energy, important, twice, .. } = *self;
         Written { energy, important, twice }
     }
-}
-
-/// Working memory of a row, for those who rotate without quantising.
-pub(crate) fn rotated<'a>(
-    task: &RowTask<'_>,
-    row: &'a mut AlignedRow<f32>,
-    signs: &mut Vec<u32>,
-    second_signs: &mut Vec<u32>,
-) -> Result<(&'a mut [f32], Prepared), RowError> {
-    struct Rotate<'a>(&'a RowTask<'a>, &'a mut [f32], &'a [u32], &'a mut Vec<u32>);
-
-    impl Kernel for Rotate<'_> {
-        type Output = Result<Prepared, RowError>;
-
-        #[inline(always)]
-        fn run<L: Planes>(self, lanes: L) -> Self::Output {
-            prepare(lanes, self.0, self.1, self.2, self.3, &mut Ahead::none())
-        }
-    }
-
-    let values = row.of(task.layout.row_range(task.row).len());
-    rotation::signs_of(task.isa, task.key, task.row as u32, values.len(), signs);
-    let prepared = task.isa.run(Rotate(task, values, signs, second_signs))?;
-    Ok((values, prepared))
 }

@@ -2,15 +2,12 @@
 
 use super::choice::{EncodedRow, RowChoice, RowJob};
 use super::message::{Message, Shape};
-use super::receiver::RowReceiver;
 use super::sealing::seal_row;
-use crate::baselines;
-use crate::decode::decoding::Decoding;
-use crate::decode::row::Put;
 use crate::element::{Element, Values, ValuesMut};
 use crate::encode::row::{RowError, RowTask, Written};
-use crate::encode::scratch::with_scratch;
+use crate::raw;
 use crate::rotate::Job;
+use crate::scratch::{Scratch, with_scratch};
 use crate::simd::Isa;
 use crate::wire::seal::Sealer;
 use crate::wire::{Codec, Envelope, Kind, Layout, Prefix};
@@ -128,7 +125,7 @@ impl Encoder {
     }
 
     /// Rotates under the keys of another envelope than the packets': of a message that is passed on, and whose rows are encoded anew where they came damaged.
-    /// Receivers have to know ([`RowReceiver::with_origin`]).
+    /// Receivers have to know ([`super::RowReceiver::with_origin`]).
     pub fn with_origin(self, origin: Envelope) -> Self {
         Self { origin: Some(origin), ..self }
     }
@@ -319,17 +316,17 @@ impl Encoder {
                 if self.codec == Codec::Rht {
                     return task.write(scratch, bare, own.as_mut().map(ValuesMut::reborrow));
                 }
-                let mut wide = std::mem::take(&mut scratch.wide);
-                let written = baselines::write_row(&task, values.widened(&mut wide), scratch, bare);
-                scratch.wide = wide;
-                written
-            });
-            if let (Ok(written), Some(own)) = (&written, &mut own) {
-                if written.energy.is_nan() {
-                    own.fill(f32::NAN);
-                } else if self.codec != Codec::Rht {
-                    self.decode_packets(row, envelope, planes, bare, own.reborrow());
+                let Scratch { wide, row, .. } = scratch;
+                let source = values.widened(wide);
+                if let Some(own) = &mut own {
+                    own.put(source, false);
                 }
+                raw::write_row(&task, source, row, bare)
+            });
+            if let (Ok(written), Some(own)) = (&written, &mut own)
+                && written.energy.is_nan()
+            {
+                own.fill(f32::NAN);
             }
             if let (Ok(_), Some(sealer)) = (&written, &self.sealer) {
                 seal_row(sealer, &self.layout, row, (self.codec, planes), packets);
@@ -339,23 +336,6 @@ impl Encoder {
             let figure = energy / self.layout.row_range(row).len() as f64;
             Ok(EncodedRow { planes, figure, important, twice })
         })
-    }
-
-    /// What a receiver of a row's packets decodes.
-    fn decode_packets(&self, row: usize, envelope: Envelope, planes: u8, packets: &[u8], out: ValuesMut<'_>) {
-        let mut receiver = RowReceiver::new(&self.layout, row, self.job, envelope, Decoding::Unbiased)
-            .with_codec(self.codec)
-            .with_isa(self.isa)
-            .with_origin(self.origin.unwrap_or(envelope));
-        let mut rest = packets;
-        for (_, place) in self.layout.row_places(row) {
-            let (packet, tail) = rest.split_at(self.codec.packet_len(planes, place.len(), false));
-            // None is refused: they come from an encoder of the same layout.
-            let _ = receiver.receive(packet);
-            rest = tail;
-        }
-        // Nor is the output, which was measured.
-        let _ = receiver.put(Put::Store, out);
     }
 
     fn explain(&self, row: usize, values: Values<'_>, error: RowError) -> EncodeError {

@@ -1,16 +1,16 @@
 //! One row under reception.
 
 use super::sealing::with_believed;
-use crate::baselines;
 use crate::decode::decoding::Decoding;
 use crate::decode::kept::Kept;
 use crate::decode::reception::{Precision, Reception};
 use crate::decode::row::{Put, RowDecoder};
-use crate::decode::scratch::with_scratch;
 use crate::decode::words::RowWords;
 use crate::element::{Element, ValuesMut};
 use crate::quantise::statistics::Statistics;
+use crate::raw;
 use crate::rotate::Job;
+use crate::scratch::with_scratch;
 use crate::simd::Isa;
 use crate::wire::seal::Sealer;
 use crate::wire::{Codec, Envelope, Layout, PacketError, PacketView};
@@ -195,9 +195,6 @@ impl RowReceiver {
             if let Some(words) = &mut self.words {
                 let length = self.layout.row_range(self.row).len();
                 words.prepare(length);
-                if self.codec.planes() > 11 {
-                    words.prepare_last(length);
-                }
             }
         }
         self
@@ -294,9 +291,6 @@ impl RowReceiver {
                     None => spare.pop().unwrap_or_default(),
                 };
                 words.prepare(length);
-                if codec.planes() > 11 {
-                    words.prepare_last(length);
-                }
                 words
             });
             let words = words.packet(place);
@@ -459,17 +453,10 @@ pub(super) fn put_row(
     decoder: &RowDecoder<'_>,
     words: &RowWords,
     put: Put,
-    mut out: ValuesMut<'_>,
+    out: ValuesMut<'_>,
 ) {
-    with_scratch(|scratch| match (codec, out.reborrow()) {
-        (Codec::Rht, out) => decoder.decode(words, put, scratch, out),
-        (_, ValuesMut::F32(out)) => baselines::decode_row(codec, decoder, words, put, scratch, out),
-        (_, mut out) => {
-            let mut wide = std::mem::take(&mut scratch.wide);
-            wide.resize(out.len(), 0.0);
-            baselines::decode_row(codec, decoder, words, Put::Store, scratch, &mut wide);
-            out.put(&wide, put == Put::Add);
-            scratch.wide = wide;
-        }
-    });
+    match codec {
+        Codec::Rht => with_scratch(|scratch| decoder.decode(words, put, scratch, out)),
+        Codec::Raw => raw::decode_row(decoder, words, put, out),
+    }
 }

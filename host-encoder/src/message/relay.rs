@@ -4,8 +4,8 @@ use super::choice::EncodedRow;
 use super::receiver::{Packet, RowReceiver};
 use super::sealing::seal_row;
 use crate::encode::repack::Repack;
-use crate::encode::scratch::with_scratch;
 use crate::quantise::statistics::Statistics;
+use crate::scratch::with_scratch;
 use crate::wire::seal::Sealer;
 use crate::wire::{Codec, Envelope, HEADER_LEN, Header, Kind, Prefix};
 

@@ -7,7 +7,7 @@ use super::signs::philox_words;
 use crate::simd::{Isa, Kernel, Lanes, Planes};
 use crate::wire::Envelope;
 
-/// Keeps the words of a second rotation's signs apart from the others of a row: ranks have ten bits, and bit 16 is the dither's.
+/// Keeps the words of a second rotation's signs apart from the others of a row: ranks have ten bits.
 const SECOND: u32 = 1 << 17;
 
 /// Rotates a row of a message once, in place: H·S·x / √d. Its length is a power of two of at least 32.

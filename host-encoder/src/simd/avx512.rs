@@ -11,18 +11,18 @@ use half::{bf16, f16};
 use std::arch::asm;
 use std::arch::x86_64::{
     __m512, __m512i, __mmask16, _mm_add_ps, _mm_add_ss, _mm_cvtss_f32, _mm_movehdup_ps, _mm_movehl_ps,
-    _mm256_add_ps, _mm256_castps256_ps128, _mm256_extractf128_ps, _mm256_loadu_ps, _mm256_loadu_si256,
-    _mm256_storeu_si256, _mm512_add_epi32, _mm512_add_ps, _mm512_and_si512, _mm512_broadcast_f32x8,
-    _mm512_broadcast_i64x4, _mm512_castps_si512, _mm512_castps512_ps256, _mm512_castsi512_ps,
-    _mm512_cmpgt_epi32_mask, _mm512_cmpgt_epu32_mask, _mm512_cvtepi32_epi16, _mm512_cvtepi32_ps,
-    _mm512_cvtepu16_epi32, _mm512_cvtph_ps, _mm512_cvtps_ph, _mm512_cvttps_epi32, _mm512_extractf32x8_ps,
-    _mm512_fmadd_ps, _mm512_fmsub_ps, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_mask_blend_epi32,
-    _mm512_mask_mov_epi32, _mm512_mask_sub_epi32, _mm512_mask_xor_epi32, _mm512_max_epu32, _mm512_min_epu32,
-    _mm512_movepi32_mask, _mm512_mul_epu32, _mm512_mul_ps, _mm512_or_si512, _mm512_permute_ps,
-    _mm512_permutexvar_epi32, _mm512_permutexvar_ps, _mm512_reduce_max_epu32, _mm512_set1_epi32,
-    _mm512_set1_ps, _mm512_setr_ps, _mm512_shuffle_f32x4, _mm512_slli_epi32, _mm512_slli_epi64,
-    _mm512_srli_epi32, _mm512_srli_epi64, _mm512_storeu_ps, _mm512_storeu_si512, _mm512_sub_ps,
-    _mm512_xor_si512,
+    _mm_sfence, _mm256_add_ps, _mm256_castps256_ps128, _mm256_extractf128_ps, _mm256_loadu_ps,
+    _mm256_loadu_si256, _mm256_storeu_si256, _mm512_add_epi32, _mm512_add_ps, _mm512_and_si512,
+    _mm512_broadcast_f32x8, _mm512_broadcast_i64x4, _mm512_castps_si512, _mm512_castps512_ps256,
+    _mm512_castsi512_ps, _mm512_cmpgt_epi32_mask, _mm512_cmpgt_epu32_mask, _mm512_cvtepi32_epi16,
+    _mm512_cvtepi32_ps, _mm512_cvtepu16_epi32, _mm512_cvtph_ps, _mm512_cvtps_ph, _mm512_cvttps_epi32,
+    _mm512_extractf32x8_ps, _mm512_fmadd_ps, _mm512_fmsub_ps, _mm512_loadu_ps, _mm512_loadu_si512,
+    _mm512_mask_blend_epi32, _mm512_mask_mov_epi32, _mm512_mask_sub_epi32, _mm512_mask_xor_epi32,
+    _mm512_max_epu32, _mm512_min_epu32, _mm512_movepi32_mask, _mm512_mul_epu32, _mm512_mul_ps,
+    _mm512_or_si512, _mm512_permute_ps, _mm512_permutexvar_epi32, _mm512_permutexvar_ps,
+    _mm512_reduce_max_epu32, _mm512_set1_epi32, _mm512_set1_ps, _mm512_setr_ps, _mm512_shuffle_f32x4,
+    _mm512_slli_epi32, _mm512_slli_epi64, _mm512_srli_epi32, _mm512_srli_epi64, _mm512_storeu_ps,
+    _mm512_storeu_si512, _mm512_stream_ps, _mm512_sub_ps, _mm512_xor_si512,
 };
 
 /// The proof that the machine has AVX-512 F, BW, DQ, VL, VBMI and GFNI.
@@ -161,6 +161,23 @@ impl Lanes for Vectors {
         // Index bits above the low four are ignored, and tables of eight are repeated: the index counts modulo eight.
         lookup(table: __m512, index: __m512i) -> __m512 = _mm512_permutexvar_ps(index, table);
         lookup_u(table: __m512i, index: __m512i) -> __m512i = _mm512_permutexvar_epi32(index, table);
+    }
+
+    #[inline(always)]
+    fn stream(self, line: &mut [f32; 16], v: __m512) {
+        let to = line.as_mut_ptr();
+        if to.addr().is_multiple_of(64) {
+            // SAFETY: see `intrinsics`; the line begins where such a store has to.
+            unsafe { _mm512_stream_ps(to, v) };
+        } else {
+            self.store(line, v);
+        }
+    }
+
+    #[inline(always)]
+    fn fence(self) {
+        // SAFETY: every processor of 64 bits has the instruction.
+        unsafe { _mm_sfence() };
     }
 
     #[inline(always)]

@@ -12,6 +12,11 @@ pub(crate) trait Format: Copy {
     fn load<L: Lanes>(lanes: L, block: &[Self; BLOCK], at: usize) -> L::F;
     /// The same, to be written: rounded to nearest, ties to even; beyond the range to infinity.
     fn store<L: Lanes>(lanes: L, v: L::F, block: &mut [Self; BLOCK], at: usize);
+    /// The same past the caches, if that pays ([`Lanes::stream`]).
+    #[inline(always)]
+    fn stream<L: Lanes>(lanes: L, v: L::F, block: &mut [Self; BLOCK], at: usize) {
+        Self::store(lanes, v, block, at);
+    }
     /// One value.
     fn wide(self) -> f32;
     /// The nearest one.
@@ -29,6 +34,11 @@ impl Format for f32 {
     #[inline(always)]
     fn store<L: Lanes>(lanes: L, v: L::F, block: &mut [Self; BLOCK], at: usize) {
         lanes.store(&mut L::lines_mut(block)[at], v);
+    }
+
+    #[inline(always)]
+    fn stream<L: Lanes>(lanes: L, v: L::F, block: &mut [Self; BLOCK], at: usize) {
+        lanes.stream(&mut L::lines_mut(block)[at], v);
     }
 
     #[inline(always)]

@@ -95,6 +95,14 @@ pub(crate) trait Lanes: Copy {
         signs
     }
     fn store(self, line: &mut Self::Line, v: Self::F);
+    /// The same past the caches, where the machine can: for whole lines of memory that nobody reads soon. [`Self::fence`] has to follow before others may look.
+    #[inline(always)]
+    fn stream(self, line: &mut Self::Line, v: Self::F) {
+        self.store(line, v);
+    }
+    /// What was streamed comes before what is written from here on.
+    #[inline(always)]
+    fn fence(self) {}
     /// Vector `at` of a block of words; `at < BLOCK / N`.
     fn load_words(self, words: &[u32; BLOCK], at: usize) -> Self::U;
     fn store_words(self, words: &mut [u32; BLOCK], at: usize, v: Self::U);

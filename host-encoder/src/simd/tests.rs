@@ -271,3 +271,25 @@ fn sums_of_opposites_are_the_same_zero_everywhere() {
         }
     }
 }
+
+/// What detection leaves out would be tested by nobody. Linux has a list of its own.
+#[test]
+fn every_set_that_the_machine_has_runs_and_says_so() {
+    use std::io::Write as _;
+
+    let sets: Vec<&str> = Isa::available().map(Isa::name).collect();
+    // Past the capture of tests that pass.
+    let _ = writeln!(std::io::stderr(), "kernels run on: {}", sets.join(", "));
+    let Ok(machine) = std::fs::read_to_string("/proc/cpuinfo") else { return };
+    let line = machine.lines().find(|line| line.starts_with("flags") || line.starts_with("Features"));
+    let flags: Vec<&str> = line.unwrap_or_default().split_whitespace().collect();
+    let all = |needed: &[&str]| needed.iter().all(|flag| flags.contains(flag));
+    let expected = [
+        ("avx2", all(&["avx2", "fma", "f16c"])),
+        ("avx512", all(&["avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vbmi", "gfni"])),
+        ("neon", cfg!(target_endian = "little") && all(&["asimd"])),
+    ];
+    for (set, has) in expected {
+        assert!(!has || sets.contains(&set), "the machine has {set}, and nothing ran on it");
+    }
+}

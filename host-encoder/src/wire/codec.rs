@@ -4,80 +4,61 @@ use super::sizes::{BLOCK, HEADER_LEN, TAG_LEN};
 use std::fmt;
 use std::str::FromStr;
 
-/// How coordinates become bits. All codecs share the packet format: a head that decodes alone, refinement after it.
+/// How coordinates become bits. Both share the packet format. What the papers' codecs are worth after a trim is in [`crate::papers`]; nobody sends those.
 ///
 /// ```text
-/// codec            rotated   plane 0                  whole packet            after a cut to plane 0
-/// rht              yes       sign                     f32 precision           ±κσ, scaled to be unbiased
-/// rht-paper        yes       sign                     rotated f32s            ±f or as rht
-/// sign-magnitude   no        sign                     bit-exact               ±σ, biased
-/// sq               no        sign of x + t            bit-exact               ±2.5 σ, unbiased up to ±2.5 σ
-/// sd               no        sign of x + t            bit-exact               ±2.5 σ − t, unbiased up to ±2.5 σ
-/// raw              no        everything               bit-exact               what arrived, zeros for the rest
+/// codec   rotated   plane 0      whole packet     after a trim to plane 0
+/// rht     yes       sign         f32 precision    ±κσ, scaled to be unbiased
+/// raw     no        everything   bit-exact        what arrived, zeros for the rest
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Codec {
     /// Randomised Hadamard transform, embedded quantiser (docs/reference/wire-format.md §5): every prefix is near the best of its size.
     #[default]
-    Rht,
-    /// Randomised Hadamard transform, sign, then the rest of the rotated f32 (the paper, §3.2).
-    RhtPaper,
-    /// Sign, then the rest of the f32 (the paper, §3.1).
-    SignMagnitude,
-    /// Stochastic quantisation to ±2.5 σ (the paper, §3.1).
-    StochasticQuantisation,
-    /// Subtractive dithering with ±2.5 σ. The dither is uniform on (−L, L); the paper's (−L/2, L/2) is biased.
-    SubtractiveDithering,
+    Rht = 0,
     /// The f32s in order, as an untrimmable packet carries them.
-    Raw,
+    Raw = 5,
 }
 
 /// A name that is no codec.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown codec {0:?} (valid: rht, rht-paper, sign-magnitude, sq, sd, raw)")]
+#[error("unknown codec {0:?} (valid: rht, raw)")]
 pub struct UnknownCodec(String);
 
 /// Most planes that a codec has.
-pub const MAX_PLANES: u8 = 12;
+pub const MAX_PLANES: u8 = 10;
 /// Most coordinates of a packet: the header has eight bits for their blocks.
 pub(super) const MAX_COORDINATES: usize = 255 * BLOCK;
 
 impl Codec {
-    /// All of them, by id.
-    pub const ALL: [Self; 6] = [
-        Self::Rht,
-        Self::RhtPaper,
-        Self::SignMagnitude,
-        Self::StochasticQuantisation,
-        Self::SubtractiveDithering,
-        Self::Raw,
-    ];
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Rht, Self::Raw];
 
     /// The header's three bits.
     pub const fn id(self) -> u8 {
         self as u8
     }
 
-    /// The codec of an id; `None` for 6 and above.
-    pub fn from_id(id: u8) -> Option<Self> {
-        Self::ALL.get(usize::from(id)).copied()
+    /// The codec of an id; `None` for others, of which 6 is that of sparse messages.
+    pub const fn from_id(id: u8) -> Option<Self> {
+        match id {
+            0 => Some(Self::Rht),
+            5 => Some(Self::Raw),
+            _ => None,
+        }
     }
 
     /// Its name on command lines.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rht => "rht",
-            Self::RhtPaper => "rht-paper",
-            Self::SignMagnitude => "sign-magnitude",
-            Self::StochasticQuantisation => "sq",
-            Self::SubtractiveDithering => "sd",
             Self::Raw => "raw",
         }
     }
 
     /// Whether rows are rotated before they are quantised.
     pub const fn rotates(self) -> bool {
-        matches!(self, Self::Rht | Self::RhtPaper)
+        matches!(self, Self::Rht)
     }
 
     /// Planes of a whole packet.
@@ -138,11 +119,6 @@ impl Codec {
         match self {
             // With sixteen bits of position a whole packet is as accurate as f32 arithmetic on a row is.
             Self::Rht => &[1, 1, 1, 1, 1, 1, 1, 1, 8, 8],
-            Self::RhtPaper | Self::SignMagnitude => &[1, 1, 1, 1, 1, 1, 1, 1, 8, 8, 8],
-            // The head is not the sign, so the f32 needs all of its 32 bits behind it.
-            Self::StochasticQuantisation | Self::SubtractiveDithering => {
-                &[1, 1, 1, 1, 1, 1, 1, 1, 8, 8, 8, 1]
-            }
             Self::Raw => &[32],
         }
     }
@@ -150,8 +126,15 @@ impl Codec {
     /// Offset of a plane in a body that begins with plane 0, bytes; of plane `planes()` or beyond, the length of a whole
     /// body. `coordinates` is a multiple of 32.
     pub const fn plane_offset(self, plane: u8, coordinates: usize) -> usize {
-        let plane = if plane < MAX_PLANES { plane } else { MAX_PLANES };
-        BITS_BEFORE[self as usize][plane as usize] as usize * (coordinates / 8)
+        // Every packet that arrives asks for some, so no table is walked.
+        let bits = match self {
+            Self::Rht if plane <= 8 => plane as usize,
+            Self::Rht if plane == 9 => 16,
+            Self::Rht => 24,
+            Self::Raw if plane == 0 => 0,
+            Self::Raw => 32,
+        };
+        bits * (coordinates / 8)
     }
 
     /// Length of a packet with the first `planes` planes, header and, where it is sealed, tags included, bytes.
@@ -208,23 +191,6 @@ pub struct Reach {
     pub more: usize,
 }
 
-/// Bits of a coordinate in the planes in front of each, by codec. Every packet that arrives asks for some.
-static BITS_BEFORE: [[u8; MAX_PLANES as usize + 1]; Codec::ALL.len()] = {
-    let mut before = [[0; MAX_PLANES as usize + 1]; Codec::ALL.len()];
-    let mut codec = 0;
-    while codec < Codec::ALL.len() {
-        let bits = Codec::ALL[codec].plane_bits();
-        let row = &mut before[Codec::ALL[codec] as usize];
-        let mut plane = 0;
-        while plane < MAX_PLANES as usize {
-            row[plane + 1] = row[plane] + if plane < bits.len() { bits[plane] } else { 0 };
-            plane += 1;
-        }
-        codec += 1;
-    }
-    before
-};
-
 impl fmt::Display for Codec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -249,9 +215,9 @@ mod tests {
             assert_eq!(Codec::from_id(codec.id()), Some(codec));
             assert_eq!(codec.name().parse(), Ok(codec));
         }
-        assert_eq!((Codec::from_id(6), Codec::from_id(7)), (None, None));
+        assert_eq!([1, 2, 3, 4, 6, 7].map(Codec::from_id), [None; 6]);
         let error = "rth".parse::<Codec>().unwrap_err().to_string();
-        assert_eq!(error, "unknown codec \"rth\" (valid: rht, rht-paper, sign-magnitude, sq, sd, raw)");
+        assert_eq!(error, "unknown codec \"rth\" (valid: rht, raw)");
     }
 
     #[test]
@@ -281,7 +247,7 @@ mod tests {
             }
         }
         let whole = |codec: Codec| codec.coordinates_per_packet(1500, codec.planes(), false);
-        assert_eq!(Codec::ALL.map(whole), [448, 352, 352, 320, 320, 352]);
+        assert_eq!(Codec::ALL.map(whole), [448, 352]);
         assert_eq!(Codec::Rht.coordinates_per_packet(1500, 9, false), 704);
         assert_eq!(Codec::Rht.coordinates_per_packet(60, 10, false), 0);
     }
@@ -315,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_whole_body_holds_every_bit_of_its_coordinates() {
-        for (codec, bits) in Codec::ALL.into_iter().zip([24, 32, 32, 33, 33, 32]) {
+        for (codec, bits) in Codec::ALL.into_iter().zip([24, 32]) {
             assert_eq!(codec.body_len(352), 44 * bits, "{codec}");
             assert!(codec.planes() <= MAX_PLANES);
         }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use trimwire_encoder::{
-    Codec, Decoder, Decoding, Encoder, Envelope, Isa, Job, Layout, RowChoice, RowJob, StreamId,
+    Codec, Decoder, Decoding, Encoder, Envelope, Isa, Job, Layout, RowChoice, RowJob, StreamId, bf16,
 };
 
 const JOB: Job = Job::new(21);
@@ -63,4 +63,25 @@ proptest! {
             prop_assert_eq!(bits(&own), bits(&received), "{}", isa);
         }
     }
+}
+
+#[test]
+fn of_raw_an_encoder_keeps_the_values_in_whatever_format_it_keeps_them() {
+    let mut gradient: Vec<f32> = (0..40_000).map(|i| (i as f32).sin()).collect();
+    gradient[..4].copy_from_slice(&[f32::NAN, f32::NEG_INFINITY, -0.0, f32::from_bits(1)]);
+    let layout = Layout::new(gradient.len(), 352).unwrap();
+    let encoder = Encoder::new(layout.clone(), JOB).with_codec(Codec::Raw);
+    let (mut own, mut narrow) = (vec![0.0; gradient.len()], vec![bf16::ZERO; gradient.len()]);
+    for row in 0..layout.rows() {
+        let place = layout.row_coordinates(row);
+        let (values, choice) = (&gradient[place.clone()], RowChoice::whole(Codec::Raw));
+        let mut packets = vec![0; encoder.row_len(row, 1)];
+        let job = RowJob::of(values).keeping(&mut own[place.clone()]);
+        encoder.encode_row(row, job, ENVELOPE, choice, &mut packets).unwrap();
+        let job = RowJob::of(values).keeping(&mut narrow[place]);
+        encoder.encode_row(row, job, ENVELOPE, choice, &mut packets).unwrap();
+    }
+    assert_eq!(bits(&own), bits(&gradient));
+    let rounded = |(kept, value): (&bf16, &f32)| kept.to_bits() == bf16::from_f32(*value).to_bits();
+    assert!(narrow.iter().zip(&gradient).all(rounded));
 }

@@ -72,7 +72,9 @@ fn what_is_not_a_packet_is_named() {
     assert_eq!(with(8, 0xaa), PacketError::FirstPlane { plane: 10, codec: Codec::Rht });
     assert_eq!(with(8, 0xaa).to_string(), "first plane 10 of codec rht, which has 10");
     assert_eq!(with(11, 0), PacketError::Empty);
-    assert_eq!(with(1, 0x5b), PacketError::Twice(Codec::SignMagnitude));
+    let mut raw = good;
+    (raw[1], raw[8]) = (0xbb, 0);
+    assert_eq!(checked(raw), Err(PacketError::Twice(Codec::Raw)));
     let mut damaged = good;
     damaged[13] ^= 0x40;
     let error = PacketView::parse(&damaged).unwrap_err();

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use sha2::{Digest, Sha256};
 use trimwire_encoder::rotate::philox::philox4x32;
 use trimwire_encoder::{
     Codec, Decoder, Decoding, Encoder, Envelope, HeaderMask, Importance, Isa, Job, Layout, Message,
@@ -29,6 +30,7 @@ struct Vectors {
     _distortions: Vec<f64>,
     gradients: BTreeMap<String, Values>,
     refused: Refused,
+    long_rows: Vec<LongRow>,
     cases: Vec<Case>,
 }
 
@@ -112,6 +114,16 @@ struct Decoded {
     then: Vec<String>,
     begins: Vec<String>,
     values: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LongRow {
+    seed: u32,
+    every: usize,
+    planes: u8,
+    bytes: usize,
+    sha256: String,
 }
 
 #[derive(Deserialize)]
@@ -238,6 +250,32 @@ fn philox_gives_the_published_words() {
         let key = words(&one.key).try_into().unwrap();
         let counter = words(&one.counter).try_into().unwrap();
         assert_eq!(philox4x32(counter, key).to_vec(), words(&one.output));
+    }
+}
+
+#[test]
+fn rows_of_the_usual_length_become_the_packets_of_the_reference_on_every_set() {
+    let vectors = vectors();
+    assert!(!vectors.long_rows.is_empty());
+    for LongRow { seed, every, planes, bytes, sha256 } in &vectors.long_rows {
+        let word = |i: u32| philox4x32([i / 4, 0, 0, 0], [*seed, 0])[i as usize % 4];
+        let uniform = |i: u32| (word(i) >> 8) as f32 / 8_388_608.0 - 1.0;
+        let value = |i: u32| if (i as usize).is_multiple_of(*every) { uniform(i) } else { 0.0 };
+        let gradient: Vec<f32> = (0..1 << 15).map(value).collect();
+        let layout = Layout::new(gradient.len(), 448).unwrap();
+        for isa in Isa::available() {
+            let mut message = Message::default();
+            let encoder = Encoder::new(layout.clone(), vectors.job()).with_isa(isa);
+            encoder.encode(&gradient, vectors.envelope(), *planes, &mut message).unwrap();
+            assert_eq!(message.rows()[0].twice, *every > 1);
+            let hash: String =
+                Sha256::digest(message.row(0)).iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(
+                (message.row(0).len(), &hash),
+                (*bytes, sha256),
+                "{isa}, every {every}, {planes} planes"
+            );
+        }
     }
 }
 

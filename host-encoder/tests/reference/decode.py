@@ -5,9 +5,9 @@ import math
 from dataclasses import dataclass, field
 
 import quantiser
-from encode import Key, dither_limit
+from encode import Key
 from float32 import f32, from_bits
-from philox import dither, negated
+from philox import negated
 from wire import HEADER, Codec, Envelope, Layout, Refused, parse_header, plane_bytes
 
 CEILING = 2.0**30
@@ -69,22 +69,19 @@ class Decoder:
             if len(content) > len(held.planes[plane]):
                 held.planes[plane] = content
 
-    def known(self, index: int) -> list[tuple[int, int, int]]:
-        """Per coordinate of a packet: planes known, code word, twelfth plane's bit; unknown bits are zero."""
+    def known(self, index: int) -> list[tuple[int, int]]:
+        """Per coordinate of a packet: planes known, code word; unknown bits are zero."""
         held, n = self.held[index], self.layout.slots[index].n
         out = []
         for j in range(n):
-            planes = code = tail = 0
+            planes = code = 0
             for plane, width in enumerate(self.codec.planes):
                 content = held.planes[plane]
                 if width == 1:
                     if j // 8 >= len(content):
                         break
                     bit = content[j // 8] >> j % 8 & 1
-                    if plane == 11:
-                        tail = bit
-                    else:
-                        code |= bit << 31 - plane
+                    code |= bit << 31 - plane
                 elif width == 8:
                     if j >= len(content):
                         break
@@ -94,36 +91,30 @@ class Decoder:
                         break
                     code = int.from_bytes(content[4 * j : 4 * j + 4], "big")
                 planes += 1
-            out.append((planes, code, tail))
+            out.append((planes, code))
         # A coordinate counts as known beyond plane b only where plane b is whole.
         whole = 0
         for plane, content in enumerate(held.planes):
             if len(content) < plane_bytes(self.codec, plane, n):
                 break
             whole += 1
-        return [(min(planes, whole + 1), code, tail) for planes, code, tail in out]
+        return [(min(planes, whole + 1), code) for planes, code in out]
 
     def distortion(self, planes: int, kappa: int) -> float:
         """D_b of a coordinate with so many planes."""
         if planes == 0:
             return 1.0
         flat = 1 - (kappa / 255) ** 2
-        if self.codec.name == "rht-paper":
-            return flat if planes <= 8 else 0.0
         if planes == 1 or (planes <= 7 and kappa == 255):
             return flat
         return quantiser.DISTORTIONS[planes]
 
     def rotated_value(self, held: Held, planes: int, code: int, paper: float) -> float:
-        """A coordinate of a rotated codec, normalised."""
+        """A rotated coordinate, normalised."""
         if planes == 0:
             return 0.0
         sign = -1.0 if code >> 31 else 1.0
         flat = held.sigma * held.kappa / 255
-        if self.codec.name == "rht-paper":
-            if planes <= 8:
-                return sign * (paper if self.decoding == "paper" else flat)
-            return opened(code, {9: 16, 10: 8, 11: 0}[planes])
         if planes < quantiser.PLANES and self.decoding == "paper":
             return sign * paper
         if planes == 1 or (planes <= 5 and held.kappa == 255):
@@ -131,22 +122,6 @@ class Decoder:
         if held.kappa == 255 and (planes == 6 or (planes == 7 and held.peak <= 1)) and (code & 0x7FFFFFFF) >> (32 - planes) == 58 >> (8 - planes):
             return sign * held.sigma
         return sign * held.sigma * quantiser.magnitude((code & 0x7FFFFFFF) >> 8, planes, held.peak)
-
-    def plain_value(self, held: Held, planes: int, code: int, tail: int, u: float) -> float:
-        """A coordinate of a codec that does not rotate."""
-        if planes == 0:
-            return 0.0
-        sign = -1.0 if code >> 31 else 1.0
-        if self.codec.name == "raw":
-            return from_bits(code)
-        if self.codec.name == "sign-magnitude":
-            if planes <= 8:
-                return sign * held.sigma * (1.0 if self.decoding == "paper" else held.kappa / 255)
-            return opened(code, {9: 16, 10: 8, 11: 0}[planes])
-        if planes <= 8:
-            limit = dither_limit(held.sigma)
-            return sign * limit - (limit * u if self.codec.name == "sd" else 0.0)
-        return opened((code << 1 & 0xFFFFFFFF) | tail, {9: 17, 10: 9, 11: 1, 12: 0}[planes])
 
     def row(self, row: int) -> list[float]:
         """One row, padding included."""
@@ -159,11 +134,10 @@ class Decoder:
             return out
         known = {i: self.known(i) for i in present}
         if not self.codec.rotates:
-            u = dither(self.key, row, d) if self.codec.name == "sd" else [0.0] * d
             for i in present:
                 start = self.layout.slots[i].start
-                for j, (planes, code, tail) in enumerate(known[i], start):
-                    out[j] = self.plain_value(self.held[i], planes, code, tail, u[j])
+                for j, (planes, code) in enumerate(known[i], start):
+                    out[j] = from_bits(code) if planes > 0 else 0.0
             return out
         energy = shrunk = spread = 0.0
         count = 0
@@ -173,7 +147,7 @@ class Decoder:
             count += n
             energy += n * square
             spread += n * held.sigma * held.kappa / 255
-            shrunk += square * sum(1 - self.distortion(planes, held.kappa) for planes, _, _ in known[i])
+            shrunk += square * sum(1 - self.distortion(planes, held.kappa) for planes, _ in known[i])
         factor = 1.0
         if self.decoding == "unbiased":
             factor = min(CEILING, d / count * energy / shrunk) if shrunk > 0 else 0.0
@@ -181,7 +155,7 @@ class Decoder:
         paper = min(CEILING * largest, energy / spread) if spread > 0 else 0.0
         for i in present:
             start = self.layout.slots[i].start
-            for j, (planes, code, _) in enumerate(known[i], start):
+            for j, (planes, code) in enumerate(known[i], start):
                 out[j] = factor * self.rotated_value(self.held[i], planes, code, paper)
         if self.twice[row]:
             out = rotated_back(out, negated(self.key, row, d, second=True))
@@ -204,11 +178,3 @@ def rotated_back(values: list[float], signs: list[bool]) -> list[float]:
             out[a], out[a + h] = out[a] + out[a + h], out[a] - out[a + h]
     root = math.sqrt(d)
     return [(-x if minus else x) / root for x, minus in zip(out, signs)]
-
-
-def opened(pattern: int, unknown: int) -> float:
-    """The f32 of a bit pattern whose lowest `unknown` bits are not known: the middle of what they may be. Zero stays zero
-    where all that is known says so; bits that make no finite number are nobody's."""
-    half = 1 << unknown >> 1 if pattern & 0x7FFFFFFF else 0
-    value = from_bits(pattern | half)
-    return value if math.isfinite(value) else 0.0

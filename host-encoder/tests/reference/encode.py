@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import quantiser
 from float32 import CANONICAL_NAN, LARGEST, SMALLEST_SUBNORMAL, bits, f32, f32s, from_bits
-from philox import dither, negated
+from philox import negated
 from wire import HEADER, Codec, Envelope, Header, Layout, checked, plane_bytes
 
 
@@ -119,26 +119,21 @@ def statistics(v: list[float], scale_of_row: float) -> Statistics:
     return Statistics(sigma, kappa, peak, scale)
 
 
-def dither_limit(sigma: float) -> float:
-    """L: dithered codecs decode to plus or minus this."""
-    return min(f32(2.5 * sigma), LARGEST)
-
-
 def sign_of(value: float) -> int:
     """The sign bit."""
     return bits(value) >> 31
 
 
-def packed(codec: Codec, codes: list[int], tail: list[int] | None, planes: int, first_plane: int = 0) -> bytes:
-    """The planes of 32-bit codes; `tail` is the twelfth plane's bits."""
+def packed(codec: Codec, codes: list[int], planes: int, first_plane: int = 0) -> bytes:
+    """The planes of 32-bit codes."""
     if codec.name == "raw":
         return b"".join(code.to_bytes(4, "big") for code in codes) if first_plane < planes else b""
     out = bytearray()
     for plane in range(first_plane, planes):
-        if 8 <= plane <= 10:
+        if plane >= 8:
             out += bytes(code >> 8 * (10 - plane) & 0xFF for code in codes)
             continue
-        ones = tail if plane == 11 else [code >> 31 - plane & 1 for code in codes]
+        ones = [code >> 31 - plane & 1 for code in codes]
         out += bytes(sum(ones[at + j] << j for j in range(8)) for at in range(0, len(ones), 8))
     return bytes(out)
 
@@ -149,8 +144,8 @@ class EncodedRow:
 
     finite: bool
     twice: bool
-    # Per packet: statistics, codes, twelfth plane.
-    packets: list[tuple[Statistics, list[int], list[int] | None]]
+    # Per packet: statistics, codes.
+    packets: list[tuple[Statistics, list[int]]]
 
 
 def encode_row(codec: Codec, row: list[float], used: int, slots, key: Key, row_index: int) -> EncodedRow:
@@ -159,14 +154,13 @@ def encode_row(codec: Codec, row: list[float], used: int, slots, key: Key, row_i
     finite = all(math.isfinite(x) for x in row)
     if not finite and codec.name != "raw":
         marked = Statistics(from_bits(CANONICAL_NAN), 0, 0, 0.0)
-        return EncodedRow(False, False, [(marked, [0] * slot.n, [0] * slot.n) for slot in slots])
+        return EncodedRow(False, False, [(marked, [0] * slot.n) for slot in slots])
     e = exponent_of(row)
     v = f32s(math.ldexp(x, e) for x in row)
     twice = codec.rotates and is_rotated_twice(concentration(v))
     if codec.rotates:
         v = rotated(v, used, twice, key, row_index)
     scale = math.ldexp(gain(codec, d, twice), e)
-    u = dither(key, row_index, d) if codec.name in ("sq", "sd") else []
     packets = []
     for slot in slots:
         here = slice(slot.start, slot.start + slot.n)
@@ -174,31 +168,23 @@ def encode_row(codec: Codec, row: list[float], used: int, slots, key: Key, row_i
         # Raw values travel as they are, and need no mark.
         bare = codec.name == "raw" and not math.isfinite(folded(f32s(x * x for x in values)))
         figures = Statistics(0.0, 0, 0, 0.0) if bare else statistics(values, scale)
-        tail = None
         if codec.name == "rht":
             slopes = quantiser.zone_slopes(figures.peak)
             offsets = quantiser.zone_offsets(slopes)
             magnitudes = [quantiser.magnitude_code(f32(abs(x) * figures.scale), slopes, offsets) for x in values]
             codes = [sign_of(x) << 31 | magnitude << 8 for x, magnitude in zip(values, magnitudes)]
-        elif codec.name == "rht-paper":
-            codes = [bits(f32(x / scale)) for x in values]
-        elif codec.name in ("sign-magnitude", "raw"):
-            codes = [bits(x) for x in row[here]]
         else:
-            limit = dither_limit(figures.sigma)
-            heads = [f32(x + f32(limit * t)) < 0 for x, t in zip(row[here], u[here])]
-            codes = [head << 31 | bits(x) >> 1 for head, x in zip(heads, row[here])]
-            tail = [bits(x) & 1 for x in row[here]]
-        packets.append((figures, codes, tail))
+            codes = [bits(x) for x in row[here]]
+        packets.append((figures, codes))
     return EncodedRow(finite, twice, packets)
 
 
 def figure(row: EncodedRow) -> float:
     """What a row's importance goes by: its energy per coordinate."""
     energy = 0.0
-    for statistics_of_packet, codes, _ in row.packets:
+    for statistics_of_packet, codes in row.packets:
         energy += len(codes) * (statistics_of_packet.sigma * statistics_of_packet.sigma)
-    return energy / sum(len(codes) for _, codes, _ in row.packets)
+    return energy / sum(len(codes) for _, codes in row.packets)
 
 
 def is_important(codec: Codec, row: EncodedRow, important_from: float | None) -> bool:
@@ -229,7 +215,7 @@ def encode(
     rows = encode_rows(codec, layout, key, gradient)
     contents = [packet for row in rows for packet in row.packets]
     out = []
-    for index, (slot, (figures, codes, tail)) in enumerate(zip(layout.slots, contents)):
+    for index, (slot, (figures, codes)) in enumerate(zip(layout.slots, contents)):
         row = rows[slot.row]
         header = Header(
             codec=codec,
@@ -247,7 +233,7 @@ def encode(
             kappa=figures.kappa,
             peak=figures.peak,
         )
-        out.append(header.to_bytes() + packed(codec, codes, tail, planes[slot.row]))
+        out.append(header.to_bytes() + packed(codec, codes, planes[slot.row]))
     return out
 
 

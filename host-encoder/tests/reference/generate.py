@@ -5,6 +5,7 @@ Python 3.11 or later, standard library only.
 """
 
 import argparse
+import hashlib
 import json
 import re
 import sys
@@ -14,7 +15,7 @@ import quantiser
 from decode import Decoder
 from encode import Key, encode, encode_rows, figure, key_of, repair
 from float32 import from_hex, to_hex
-from gradients import ENVELOPE, JOB_SEED, KEY, Gradient, gradients
+from gradients import ENVELOPE, JOB_SEED, KEY, Gradient, gradients, words
 from philox import philox
 from wire import (
     CODECS,
@@ -138,6 +139,20 @@ def case(gradient: Gradient, codec: Codec) -> dict:
     }
 
 
+def long_rows() -> list[dict]:
+    """Rows of the usual length, too long to be written out: how many bytes their packets have together, and the SHA-256 of those."""
+    codec, layout, key = codec_named("rht"), Layout([Tensor(1 << 15, 0)], 448, 15), key_of(JOB_SEED, ENVELOPE)
+    uniform = [(word >> 8) / 2**23 - 1 for word in words(34, 1 << 15)]
+    out = []
+    for every, planes in ((1, 10), (1, 9), (331, 10)):
+        values = [x if i % every == 0 else 0.0 for i, x in enumerate(uniform)]
+        packets = encode(codec, layout, key, ENVELOPE, values, [planes])
+        assert parse_header(packets[0]).twice == (every > 1)
+        together = b"".join(packets)
+        out.append({"seed": 34, "every": every, "planes": planes, "bytes": len(together), "sha256": hashlib.sha256(together).hexdigest()})
+    return out
+
+
 REFUSED_TENSORS = [Tensor(33, 5)]
 
 
@@ -171,9 +186,11 @@ def refused() -> list[dict]:
         ("an acknowledgement", with_bytes(0, 0x42)),
         ("kind 7", with_bytes(0, 0x47)),
         ("a wrong check", good[: HEADER - 2] + b"\0\0" + good[HEADER:]),
+        ("codec 1", with_bytes(1, good[1] & 0x1F | 1 << 5)),
+        ("codec 4", with_bytes(1, good[1] & 0x1F | 4 << 5)),
         ("codec 6", with_bytes(1, good[1] & 0x1F | 6 << 5)),
         ("codec 7", with_bytes(1, good[1] & 0x1F | 7 << 5)),
-        ("another codec than the job's", with_bytes(1, good[1] & 0x1F | 1 << 5)),
+        ("another codec than the job's", with_bytes(1, good[1] & 0x1F | 5 << 5)),
         ("another layer class than the tensor's", with_bytes(1, good[1] ^ 0x02)),
         ("another job", with_bytes(2, good[2] ^ 0x04)),
         ("another rank", with_bytes(3, good[3] ^ 0x01)),
@@ -192,10 +209,10 @@ def refused() -> list[dict]:
     bits_flipped = [0, 4, 2, 0, 7, 0, 0, 0, 4, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 7]
     out += [(f"bit {bit} of byte {at} is flipped", flipped(at, bit)) for at, bit in enumerate(bits_flipped)]
     entries = [{"why": why, "packet": packet} for why, packet in out]
-    plain = packets_of("sign-magnitude")
+    plain = packets_of("raw")
     entries.append({
         "why": "rotated twice, by a codec that does not rotate",
-        "codec": "sign-magnitude",
+        "codec": "raw",
         "packet": with_bytes(12, plain[1][12] | 0x80, of=plain[1]),
     })
     for why, packet, after in (
@@ -275,6 +292,7 @@ def vectors() -> str:
             "row_log2": 15,
             "packets": refused(),
         },
+        "long_rows": long_rows(),
         "cases": cases,
     }
     for g in everything:

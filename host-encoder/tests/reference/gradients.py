@@ -161,7 +161,7 @@ def gradients() -> list[Gradient]:
     infinite = bell(15, 96)
     infinite[40] = math.nan
     infinite[70] = -math.inf
-    rotated = ("rht", "rht-paper")
+    rotated = ("rht",)
     # Alone, these have a q of 1.8/512, and one large coordinate beside them makes for a larger one.
     near_256th = f32s(word / 2**31 - 1 for word in words(27, 512))
     near_256th[300] = near_256th[77] = 0.0
@@ -173,9 +173,8 @@ def gradients() -> list[Gradient]:
         Gradient("33 coordinates", bell(1, 33), per_packet=32),
         Gradient("352 coordinates", bell(2, 352), per_packet=352),
         Gradient("700 coordinates", bell(3, 700), per_packet=352),
-        Gradient("1030 coordinates", bell(24, 1030), per_packet=352, codecs=("rht-paper",)),
-        Gradient("2100 coordinates", bell(25, 2100), per_packet=480, codecs=("rht",)),
-        Gradient("2048 coordinates, nine planes sent", bell(28, 2048), per_packet=704, codecs=("rht",), planes=(9,)),
+        Gradient("2100 coordinates", bell(25, 2100), per_packet=480, codecs=rotated),
+        Gradient("2048 coordinates, nine planes sent", bell(28, 2048), per_packet=704, codecs=rotated, planes=(9,)),
         Gradient("rows of 32, the last one short", bell(4, 75), row_log2=5, important_from=upper_median),
         Gradient("rows of 64, the last one short", bell(5, 150), per_packet=32, row_log2=6, important_from=above_the_median),
         Gradient("rows of 128, the last one short", bell(6, 300), per_packet=96, row_log2=7, important_from=max),
@@ -186,7 +185,7 @@ def gradients() -> list[Gradient]:
             "tails at the edge of what is padded",
             bell(29, 496 + 495 + 992 + 991),
             per_packet=480,
-            codecs=("rht",),
+            codecs=rotated,
             planes=(2,),
             of_tensors=((496, 0), (495, 1), (992, 2), (991, 3)),
             important_from=upper_median,
@@ -196,7 +195,7 @@ def gradients() -> list[Gradient]:
             bell(30, 5 + 512 + 1 + 31 + 32 + 900 + 17),
             per_packet=224,
             row_log2=9,
-            codecs=("rht", "sd"),
+            codecs=rotated,
             planes=(12, 3, 8),
             of_tensors=((5, 0), (512, 1), (1, 3), (31, 7), (32, 7), (900, 2), (17, 5)),
             important_from=upper_median,
@@ -211,11 +210,11 @@ def gradients() -> list[Gradient]:
             "42 packets, one plane sent",
             scaled(bell(10, 1344), (i // 32 % 5 for i in range(1344))),
             row_log2=5,
-            codecs=("rht", "sign-magnitude"),
+            codecs=rotated,
             planes=(1,),
             important_from=upper_median,
         ),
-        Gradient("four planes sent", bell(11, 64), per_packet=32, codecs=("rht", "rht-paper", "sign-magnitude", "sq", "sd"), planes=(4,)),
+        Gradient("four planes sent", bell(11, 64), per_packet=32, codecs=rotated, planes=(4,)),
         Gradient("planes that differ by row", bell(33, 190), row_log2=5, planes=(12, 1, 9, 4, 10, 8)),
         Gradient("a lone spike", spike),
         Gradient("constants", [f32(0.1)] * 64, row_log2=5),
@@ -250,7 +249,7 @@ def gradients() -> list[Gradient]:
         Gradient("large values", scaled(bell(16, 64), [40] * 32 + [100] * 32), row_log2=5),
         Gradient("small values", scaled(bell(17, 64), [-40] * 32 + [-120] * 32), row_log2=5),
         Gradient("around the working scale", around_the_working_scale(), row_log2=5),
-        Gradient("outliers after one rotation", with_outliers(1024, False), per_packet=128, codecs=("rht",)),
+        Gradient("outliers after one rotation", with_outliers(1024, False), per_packet=128, codecs=rotated),
         Gradient("outliers after both rotations", with_outliers(256, True), per_packet=128, codecs=rotated),
         Gradient("one coordinate after one rotation", unrotated([0.0] * 77 + [-1.0] + [0.0] * 178, False), codecs=rotated),
         Gradient("one coordinate after both rotations", unrotated([0.0] * 77 + [-1.0] + [0.0] * 178, True), codecs=rotated),
@@ -258,9 +257,9 @@ def gradients() -> list[Gradient]:
             "magnitudes at the edges of zones, one rotation",
             at_the_edges_of_zones(1024, False)[:1024],
             per_packet=1024,
-            codecs=("rht",),
+            codecs=rotated,
         ),
-        Gradient("magnitudes at the edges of zones, both rotations", at_the_edges_of_zones(256, True), row_log2=8, codecs=("rht",)),
+        Gradient("magnitudes at the edges of zones, both rotations", at_the_edges_of_zones(256, True), row_log2=8, codecs=rotated),
         Gradient("not finite", infinite, row_log2=5, important_from=max),
         Gradient("a packet that is not finite, beside one that is", infinite[:64], per_packet=32),
         Gradient("the first packet infinite", [math.inf] * 2 + [1.0] * 30 + infinite[:32], row_log2=5, important_from=max),

@@ -1,4 +1,4 @@
-"""Philox4x32-10 (Salmon et al., SC'11), the signs of the rotation and the dither."""
+"""Philox4x32-10 (Salmon et al., SC'11), and the signs of the rotation."""
 
 MASK = 0xFFFFFFFF
 
@@ -28,13 +28,4 @@ def negated(key, row: int, coordinates: int, second: bool = False) -> list[bool]
     for block in range((coordinates + 127) // 128):
         for word in philox(key_words(key.job_seed), [block, row, key.message, rank]):
             out.extend(bool(word >> t & 1) for t in range(32))
-    return out[:coordinates]
-
-
-def dither(key, row: int, coordinates: int) -> list[float]:
-    """The u of every coordinate of a row: odd multiples of 2^-24 in (-1, 1)."""
-    out = []
-    for block in range((coordinates + 3) // 4):
-        for word in philox(key_words(key.job_seed), [block, row, key.message, key.rank + (1 << 16)]):
-            out.append((2 * (word >> 8) + 1 - (1 << 24)) / (1 << 24))
     return out[:coordinates]

@@ -22,10 +22,6 @@ class Codec:
 
 CODECS = [
     Codec("rht", 0, (1,) * 8 + (8,) * 2, True),
-    Codec("rht-paper", 1, (1,) * 8 + (8,) * 3, True),
-    Codec("sign-magnitude", 2, (1,) * 8 + (8,) * 3, False),
-    Codec("sq", 3, (1,) * 8 + (8,) * 3 + (1,), False),
-    Codec("sd", 4, (1,) * 8 + (8,) * 3 + (1,), False),
     Codec("raw", 5, (32,), False),
 ]
 
@@ -204,9 +200,9 @@ def parse_header(packet: bytes) -> Header:
         raise Refused("kind")
     if checked(packet) != packet:
         raise Refused("check")
-    if flags >> 5 >= len(CODECS):
+    codec = next((codec for codec in CODECS if codec.id == flags >> 5), None)
+    if codec is None:
         raise Refused("codec")
-    codec = CODECS[flags >> 5]
     place = place_high << 16 | place_low
     if place >> 20 >= len(codec.planes):
         raise Refused("first plane")

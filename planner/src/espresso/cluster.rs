@@ -128,7 +128,7 @@ impl Trimming {
     pub fn nmse(&self, planes: u8, bandwidth: f64) -> f64 {
         let cut = self.cut(planes, bandwidth);
         let mix = [(planes, 1.0 - cut), (self.floor_planes.min(planes), cut)];
-        expected_nmse(Codec::Rht, Decoding::Unbiased, &mix).unwrap_or(1.0)
+        expected_nmse(Codec::Rht, Decoding::Unbiased, &mix)
     }
 }
 

@@ -134,7 +134,7 @@ fn link(law: &Adaptive, constant: f64, rate: f64, compute_ns: u64) -> Counts {
 /// What a step costs with every number of planes, by the codec's closed form.
 fn costs(constant: f64, rate: f64, compute_ns: u64) -> Vec<f64> {
     let cost = |planes: u8| {
-        let error = expected_nmse(Codec::Rht, Decoding::Unbiased, &[(planes, 1.0)]).unwrap();
+        let error = expected_nmse(Codec::Rht, Decoding::Unbiased, &[(planes, 1.0)]);
         (compute_ns as f64 + constant + 1e6 * share(planes) / rate) * (1.0 + 1.25 * error)
     };
     (1..=9).map(cost).collect()

@@ -136,7 +136,7 @@ impl Law for Progress {
         };
         let whole = step.bytes as f64 / packet_share(sent);
         let cost = |planes: u8| {
-            let error = expected_nmse(Codec::Rht, Decoding::Unbiased, &[(planes, 1.0)]).unwrap_or(1.0);
+            let error = expected_nmse(Codec::Rht, Decoding::Unbiased, &[(planes, 1.0)]);
             let seconds = step.compute_ns as f64 + line.constant + line.slope * whole * packet_share(planes);
             seconds * (1.0 + self.price * error)
         };

@@ -23,7 +23,7 @@ pub fn of_cut(frame: u64, coordinates: u64, sealed: bool) -> f64 {
         let believed = ends.filter(|(planes, tags)| end_of(*planes) + TAG_LEN * tags <= body).last();
         return match believed.map(|(planes, _)| planes) {
             Some(planes) if planes == codec.planes() => 0.0,
-            planes => expected_nmse(codec, Decoding::Mmse, &[(planes.unwrap_or(0), 1.0)]).unwrap_or(1.0),
+            planes => expected_nmse(codec, Decoding::Mmse, &[(planes.unwrap_or(0), 1.0)]),
         };
     }
     let whole = (0..=codec.planes()).rev().find(|planes| end_of(*planes) <= body).unwrap_or(0);
@@ -32,7 +32,7 @@ pub fn of_cut(frame: u64, coordinates: u64, sealed: bool) -> f64 {
     }
     let part = (body - end_of(whole)) as f64 / (end_of(whole + 1) - end_of(whole)) as f64;
     // Without λ the loss of a row is the sum of its packets' (docs/reference/wire-format.md §9), which is what can be weighted and added up.
-    expected_nmse(codec, Decoding::Mmse, &[(whole, 1.0 - part), (whole + 1, part)]).unwrap_or(1.0)
+    expected_nmse(codec, Decoding::Mmse, &[(whole, 1.0 - part), (whole + 1, part)])
 }
 
 #[cfg(test)]

@@ -11,9 +11,7 @@ use rayon::iter::{IndexedParallelIterator as _, ParallelIterator as _};
 use rayon::slice::{ParallelSlice as _, ParallelSliceMut as _};
 use std::hint::black_box;
 use traffic::{Put, Traffic};
-use trimwire_encoder::{Isa, Layout, SealKey, Sealer, bf16, rotate};
-
-pub(super) use super::super::cut::Sent;
+use trimwire_encoder::{Codec, Isa, Layout, SealKey, Sealer, bf16, rotate};
 
 /// Transforms (and copies) of one row between two looks at the clock. Unnormalised transforms grow values by √d each; eight of
 /// the longest rows stay far inside f32.
@@ -85,6 +83,15 @@ pub(super) struct Sample {
     pub coordinates: usize,
     /// How long it took.
     pub span: Span,
+}
+
+/// What packets hold.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sent {
+    /// Their codec.
+    pub codec: Codec,
+    /// Its planes that they carry, from the first on.
+    pub planes: u8,
 }
 
 /// What packets of a bench look like.

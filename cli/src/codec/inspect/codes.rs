@@ -16,7 +16,7 @@ pub(super) struct Coordinate {
     pub code: u32,
     /// Which bits of the code word arrived.
     pub known: u32,
-    /// Bits that arrived, sq's and sd's last one included.
+    /// Bits that arrived.
     pub bits: u32,
     /// Least value that the coordinate can have; of rotated codecs, after the rotation.
     pub low: f64,
@@ -33,18 +33,17 @@ fn coordinate(view: &PacketView, index: usize) -> Coordinate {
     let (header, body) = (view.header(), view.body());
     let (codec, n) = (header.codec(), header.coordinates);
     let offset = |plane| codec.plane_offset(plane, n) - codec.plane_offset(header.first_plane, n);
-    let (mut code, mut known, mut last) = (0, 0, None);
+    let (mut code, mut known) = (0, 0);
     for plane in header.first_plane..codec.planes() {
         let width = 8 * (offset(plane + 1) - offset(plane)) / n;
         let at = offset(plane) + index * width / 8;
         let Some(bytes) = body.get(at..at + width.div_ceil(8)) else { break };
         let value = bytes.iter().fold(0, |value: u32, byte| value << 8 | u32::from(*byte));
         match (width, plane) {
-            (1, 0..8) => {
+            (1, _) => {
                 code |= (value >> (index % 8) & 1) << (31 - plane);
                 known |= 1 << (31 - plane);
             }
-            (1, _) => last = Some(value >> (index % 8) & 1),
             (8, _) => {
                 let shift = 8 * (10 - plane.min(10));
                 code |= value << shift;
@@ -53,13 +52,13 @@ fn coordinate(view: &PacketView, index: usize) -> Coordinate {
             _ => (code, known) = (value, u32::MAX),
         }
     }
-    let bits = known.count_ones() + u32::from(last.is_some());
-    let (low, high) = range(view, code, known, last);
+    let bits = known.count_ones();
+    let (low, high) = range(view, code, known);
     Coordinate { index, code, known, bits, low, high }
 }
 
 /// Bounds of a coordinate's value.
-fn range(view: &PacketView, code: u32, known: u32, last: Option<u32>) -> (f64, f64) {
+fn range(view: &PacketView, code: u32, known: u32) -> (f64, f64) {
     let header = view.header();
     let codec = header.codec();
     // Every f32 is exact in f64; the peak's own byte is rounded up, so the bound holds up to rounding.
@@ -87,28 +86,7 @@ fn range(view: &PacketView, code: u32, known: u32, last: Option<u32>) -> (f64, f
             let high = if high > LAST_CODE { LAST_CODE + 1.0 } else { high };
             signed(code, magnitude(low), magnitude(high).min(bound))
         }
-        Codec::RhtPaper | Codec::SignMagnitude => float(code & !open, open, bound),
-        // The head is the sign of x + t, the f32 follows behind it; one bit says nothing about x alone.
-        _ if leading == 1 => (-bound, bound),
-        _ => {
-            let last_open = u32::from(last.is_none() || leading < 32);
-            float(code << 1 & !(open << 1) | last.unwrap_or(0) & !last_open, open << 1 | last_open, bound)
-        }
     }
-}
-
-/// Bounds of an f32 with open low bits.
-fn float(bits: u32, open: u32, bound: f64) -> (f64, f64) {
-    let magnitude = |bits: u32| f64::from(f32::from_bits(bits & 0x7fff_ffff));
-    let (low, high) = (magnitude(bits), magnitude(bits | open));
-    let high = if open == 0 {
-        high
-    } else if high.is_nan() {
-        bound
-    } else {
-        high.min(bound)
-    };
-    signed(bits, low, high.max(low))
 }
 
 fn signed(code: u32, low: f64, high: f64) -> (f64, f64) {

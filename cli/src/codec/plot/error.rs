@@ -12,7 +12,9 @@ use crate::output::table;
 use crate::progress::Progress;
 use anyhow::{Context as _, Result};
 use serde::Serialize;
-use trimwire_encoder::{Codec, HEADER_LEN, Layout, Tensor};
+use std::cmp::Ordering;
+use trimwire_encoder::papers::Scheme;
+use trimwire_encoder::{HEADER_LEN, Layout, Tensor};
 
 /// Coordinates of a message when no flag says so.
 const DEFAULT_COORDINATES: usize = 1 << 17;
@@ -32,7 +34,7 @@ struct Point {
 /// What is drawn of a codec.
 #[derive(Debug, Clone, PartialEq)]
 struct Series {
-    codec: Codec,
+    codec: Scheme,
     points: Vec<Point>,
     /// Closed form at every frame size.
     curve: Vec<(usize, Option<f64>)>,
@@ -69,10 +71,10 @@ fn title(options: &Options) -> String {
 
 /// The codecs to draw, each in packets of its own size: what trim sizes in bytes leave of a packet depends on it.
 fn layouts(options: &Options, tensors: &[Tensor], dtype: Dtype) -> Result<Vec<(Sent, Layout)>> {
-    let codecs = if options.codec.is_empty() { &Codec::ALL[..] } else { &options.codec };
-    let layout = |codec: &Codec| {
+    let codecs = if options.codec.is_empty() { &Scheme::ALL[..] } else { &options.codec };
+    let layout = |codec: &Scheme| {
         let sent = Sent { codec: *codec, planes: codec.default_planes(dtype.bytes()) };
-        let per_packet = options.per_packet.unwrap_or_else(|| nmse::per_packet(sent, false));
+        let per_packet = options.per_packet.unwrap_or_else(|| nmse::per_packet(sent));
         Ok((sent, nmse::layout(tensors, per_packet, options.row_log2)?))
     };
     codecs.iter().map(layout).collect()
@@ -121,17 +123,20 @@ fn measure(
     Ok(all)
 }
 
-/// Frame sizes to measure at: where the planes of the largest packets end, and halves of the wide ones. Raw packets, of one plane, are
-/// measured where other f32s' planes would end.
+/// Frame sizes to measure at: where the planes of the largest packets end, and between the ends of wide ones, halves of bytes and sixteenths of words.
 fn frames(sent: Sent, per_packet: usize) -> Vec<usize> {
-    let raw = sent.codec == Codec::Raw;
-    let (codec, last) =
-        if raw { (Codec::RhtPaper, Codec::RhtPaper.planes()) } else { (sent.codec, sent.planes) };
-    let planes: Vec<usize> = (0..=last).map(|plane| codec.plane_offset(plane, per_packet)).collect();
-    let wide = planes.windows(2).filter(|plane| plane[1] - plane[0] >= per_packet);
-    let halves: Vec<usize> = wide.map(|plane| plane[0].midpoint(plane[1])).collect();
-    let mut sizes: Vec<usize> =
-        planes.into_iter().chain(halves).map(|body| FRAME_OVERHEAD + HEADER_LEN + body).collect();
+    let ends: Vec<usize> =
+        (0..=sent.planes).map(|planes| FRAME_OVERHEAD + sent.codec.packet_len(planes, per_packet)).collect();
+    let mut sizes = ends.clone();
+    for plane in ends.windows(2) {
+        let width = plane[1] - plane[0];
+        let parts = match width.cmp(&per_packet) {
+            Ordering::Less => 1,
+            Ordering::Equal => 2,
+            Ordering::Greater => 16,
+        };
+        sizes.extend((1..parts).map(|part| plane[0] + width * part / parts));
+    }
     sizes.sort_unstable();
     sizes
 }
@@ -155,23 +160,23 @@ fn render(points: &[Point]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trimwire_encoder::Codec;
+    use trimwire_encoder::papers::PaperCodec;
 
     #[test]
     fn points_lie_at_every_plane_of_the_largest_packets_and_at_the_whole_packet() {
-        let whole = |codec: Codec| Sent { codec, planes: codec.planes() };
+        let whole = |codec: Scheme| Sent { codec, planes: codec.planes() };
         let bits = [62, 118, 174, 230, 286, 342, 398, 454];
-        assert_eq!(frames(whole(Codec::Rht), 448), [&bits[..], &[510, 734, 958, 1182, 1406]].concat());
+        let rht = Scheme::Wire(Codec::Rht);
+        assert_eq!(frames(whole(rht), 448), [&bits[..], &[510, 734, 958, 1182, 1406]].concat());
         let bits = [62, 150, 238, 326, 414, 502, 590, 678];
-        assert_eq!(
-            frames(Sent { codec: Codec::Rht, planes: 9 }, 704),
-            [&bits[..], &[766, 1118, 1470]].concat()
-        );
-        let bits = [62, 106, 150, 194, 238, 282, 326, 370];
-        let floats = [&bits[..], &[414, 590, 766, 942, 1118, 1294, 1470]].concat();
-        assert_eq!(frames(whole(Codec::RhtPaper), 352), floats);
-        assert_eq!(frames(whole(Codec::Raw), 352), floats);
-        let bits = [62, 102, 142, 182, 222, 262, 302, 342];
-        let dithered = [&bits[..], &[382, 542, 702, 862, 1022, 1182, 1342, 1382]].concat();
-        assert_eq!(frames(whole(Codec::SubtractiveDithering), 320), dithered);
+        assert_eq!(frames(Sent { codec: rht, planes: 9 }, 704), [&bits[..], &[766, 1118, 1470]].concat());
+        let of = |codec, first: usize, last: usize| {
+            let sizes = frames(whole(codec), 352);
+            assert_eq!((sizes.first(), sizes.last()), (Some(&first), Some(&last)));
+            sizes.len()
+        };
+        assert_eq!(of(Scheme::Wire(Codec::Raw), 62, 1470), 17);
+        assert_eq!(of(Scheme::Paper(PaperCodec::Rht), 62, 1470), 18);
     }
 }

@@ -13,11 +13,12 @@ use super::{Options, Plotted};
 use crate::failure::Failure;
 use crate::output::table;
 use crate::progress::Progress;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use rand::seq::index::sample;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
+use trimwire_encoder::papers::Scheme;
 use trimwire_encoder::{Codec, Decoding, Encoder, Job, Layout, RowChoice, RowReceiver, Tensor};
 
 /// Equal non-zeros of a row: primes, powers of two and their neighbours alike.
@@ -54,9 +55,17 @@ struct Experiment {
 
 /// Measures and draws.
 pub(super) fn plot(options: &Options) -> Result<Plotted, Failure> {
-    let codec = options.codec.first().copied().unwrap_or_default();
-    let sent = Sent { codec, planes: codec.planes() };
-    let per_packet = options.per_packet.unwrap_or_else(|| nmse::per_packet(sent, false));
+    let codec = match options.codec.first() {
+        None => Codec::default(),
+        Some(Scheme::Wire(codec)) => *codec,
+        Some(figure) => {
+            let error =
+                anyhow!("--codec {figure}: --what projection draws codecs that are sent (valid: rht, raw)");
+            return Err(Failure::usage(error));
+        }
+    };
+    let sent = Sent { codec: Scheme::Wire(codec), planes: codec.planes() };
+    let per_packet = options.per_packet.unwrap_or_else(|| nmse::per_packet(sent));
     // The row length is checked with the layout; a wrong one must not be a shift by as much.
     let coordinates = 1_usize.checked_shl(options.row_log2.into()).unwrap_or(1);
     let layout = nmse::layout(&[Tensor { coordinates, layer_class: 0 }], per_packet, options.row_log2);

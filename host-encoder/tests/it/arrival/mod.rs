@@ -76,25 +76,18 @@ pub(crate) static SMALL: LazyLock<Vec<Subject>> = LazyLock::new(|| {
 pub(crate) static SEALED: LazyLock<Vec<Subject>> = LazyLock::new(|| {
     let small = Layout::new(137, 32).and_then(|l| l.with_row_log2(6)).expect("a valid layout");
     let planes = [1, 2, 8, 9, 10].map(|planes| Subject::new(small.clone(), Codec::Rht, planes, true));
-    let paper = Subject::new(small.clone(), Codec::RhtPaper, 11, true);
-    planes.into_iter().chain([paper, Subject::new(small.clone(), Codec::Raw, 1, true)]).collect()
+    planes.into_iter().chain([Subject::new(small.clone(), Codec::Raw, 1, true)]).collect()
 });
 
 /// Rows of 2^15 in packets of the usual, the smallest, and the largest size.
 pub(crate) static LARGE: LazyLock<Vec<Subject>> = LazyLock::new(|| {
-    [
-        (448, Codec::Rht),
-        (32, Codec::Rht),
-        (8_160, Codec::Rht),
-        (704, Codec::Rht),
-        (8_160, Codec::SubtractiveDithering),
-    ]
-    .into_iter()
-    .map(|(per_packet, codec)| {
-        let layout = Layout::new((1 << 15) + 1_700, per_packet).expect("a valid layout");
-        Subject::new(layout, codec, codec.planes(), false)
-    })
-    .collect()
+    [(448, Codec::Rht), (32, Codec::Rht), (8_160, Codec::Rht), (704, Codec::Rht), (8_160, Codec::Raw)]
+        .into_iter()
+        .map(|(per_packet, codec)| {
+            let layout = Layout::new((1 << 15) + 1_700, per_packet).expect("a valid layout");
+            Subject::new(layout, codec, codec.planes(), false)
+        })
+        .collect()
 });
 
 /// A packet, and what happens to it under way.

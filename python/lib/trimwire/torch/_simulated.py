@@ -34,9 +34,9 @@ class Simulation:
     #: Instead of chance: what all ranks of a job recorded (a file name as for `options(record=…)`). The hook's all-reduces take the recorded ones in order, and from the first again after the last; of
     #: messages of another size each packet takes that at its share of the way.
     transcript: str | os.PathLike[str] | None = None
-    #: Planes sent, 1 to 10 (of codec `rht`); None: all.
+    #: Planes sent, 1 to 10 (of codec `rht`; the papers' have two: heads, and the rest); None: all.
     sent_planes: int | None = DEFAULT_PLANES
-    #: `rht`, `rht-paper`, `sign-magnitude`, `sq`, `sd` or `raw`.
+    #: `rht` or `raw`; or, as figures of what nobody sends, the papers' `rht-paper`, `sign-magnitude`, `sq` or `sd`.
     codec: str = "rht"
     #: `unbiased`, `mmse` or `paper`.
     decoding: str = "unbiased"
@@ -68,8 +68,8 @@ class Simulation:
         out = torch.empty(source.numel(), dtype=torch.float32)
         if source.numel() == 0:
             return out, (0, 0, 0)
-        # The baselines have planes of their own number.
-        sent = self.sent_planes if self.codec in ("rht", "rht-paper") else None
+        # Others have planes of their own number.
+        sent = self.sent_planes if self.codec == "rht" else None
         counts = through_network(
             source,
             out.numpy(),

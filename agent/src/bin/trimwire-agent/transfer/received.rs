@@ -130,7 +130,7 @@ fn predicted(layout: &Layout, rows: &Rows, decoding: Decoding, expected: &[f32])
         let shares: Vec<(u8, f64)> = shares.into_iter().collect();
         // A row of which nothing arrived is decoded as zeros.
         let row_error =
-            expected_nmse(Codec::Rht, decoding, &shares).filter(|nmse| nmse.is_finite()).unwrap_or(1.0);
+            Some(expected_nmse(Codec::Rht, decoding, &shares)).filter(|nmse| nmse.is_finite()).unwrap_or(1.0);
         let values = expected.get(layout.row_coordinates(row)).unwrap_or_default();
         let row_energy: f64 = values.iter().map(|&v| f64::from(v).powi(2)).sum();
         error += row_error * row_energy;

@@ -4,6 +4,7 @@ use super::super::svg::{SIZE, begin, path};
 use super::Series;
 use std::fmt::Write as _;
 use trimwire_encoder::Codec;
+use trimwire_encoder::papers::{PaperCodec, Scheme};
 
 const WIDTH: f64 = SIZE.0;
 const HEIGHT: f64 = SIZE.1;
@@ -107,18 +108,18 @@ fn lines(svg: &mut String, series: &Series) {
 }
 
 /// A codec's colour (Okabe and Ito's, which colour-blind readers tell apart) and what its marks look like around the origin.
-fn style(codec: Codec) -> (&'static str, &'static str) {
+fn style(codec: Scheme) -> (&'static str, &'static str) {
     match codec {
-        Codec::Rht => ("#0072b2", "M-4.5 0A4.5 4.5 0 1 0 4.5 0A4.5 4.5 0 1 0 -4.5 0Z"),
-        Codec::RhtPaper => ("#56b4e9", "M-4 -4H4V4H-4Z"),
-        Codec::SignMagnitude => ("#e69f00", "M0 -5.5L5 4H-5Z"),
-        Codec::StochasticQuantisation => ("#d55e00", "M0 -5.5L5.5 0L0 5.5L-5.5 0Z"),
-        Codec::SubtractiveDithering => ("#cc79a7", "M0 5.5L5 -4H-5Z"),
-        Codec::Raw => ("#555555", "M-4 -4L4 4M4 -4L-4 4"),
+        Scheme::Wire(Codec::Rht) => ("#0072b2", "M-4.5 0A4.5 4.5 0 1 0 4.5 0A4.5 4.5 0 1 0 -4.5 0Z"),
+        Scheme::Paper(PaperCodec::Rht) => ("#56b4e9", "M-4 -4H4V4H-4Z"),
+        Scheme::Paper(PaperCodec::SignMagnitude) => ("#e69f00", "M0 -5.5L5 4H-5Z"),
+        Scheme::Paper(PaperCodec::StochasticQuantisation) => ("#d55e00", "M0 -5.5L5.5 0L0 5.5L-5.5 0Z"),
+        Scheme::Paper(PaperCodec::SubtractiveDithering) => ("#cc79a7", "M0 5.5L5 -4H-5Z"),
+        Scheme::Wire(Codec::Raw) => ("#555555", "M-4 -4L4 4M4 -4L-4 4"),
     }
 }
 
-fn mark(svg: &mut String, codec: Codec, x: f64, y: f64) {
+fn mark(svg: &mut String, codec: Scheme, x: f64, y: f64) {
     let (colour, shape) = style(codec);
     let _ = writeln!(
         svg,

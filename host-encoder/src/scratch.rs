@@ -1,14 +1,15 @@
-//! Working memory of a row on its way to packets.
+//! Working memory of a row on its way to packets or back.
 
-use super::packet::QuantiseScratch;
 use crate::aligned::{AlignedRow, lend};
+use crate::encode::packet::QuantiseScratch;
+use crate::encode::replica::ReplicaScratch;
 use std::cell::RefCell;
 
-/// Buffers that a row is worked on in. They grow to the longest row and stay, so that encoding does not
-/// allocate in steady state; one set a thread, because rows may be worked on by many threads at once.
+/// Buffers that a row is worked on in. They grow to the longest row and stay, so that neither way
+/// allocates in steady state; one set a thread, because rows may be worked on by many threads at once.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    /// The row as f32, where it came in another format.
+    /// The row as f32, where it came in another format and is only copied.
     pub(crate) wide: Vec<f32>,
     /// The row, padded.
     pub(crate) row: AlignedRow<f32>,
@@ -18,12 +19,10 @@ pub(crate) struct Scratch {
     pub(crate) second_signs: Vec<u32>,
     /// A packet between the loops of its quantisation.
     pub(crate) room: QuantiseScratch,
-    /// Code words, thirty-third bits and thresholds of a baseline.
-    pub(crate) codes: Vec<u32>,
-    pub(crate) last: Vec<u32>,
-    pub(crate) dither: Vec<u32>,
     /// What is between a row's packets and what their receiver holds.
-    pub(crate) own: super::replica::ReplicaScratch,
+    pub(crate) own: ReplicaScratch,
+    /// The body of a packet, filled up where it was trimmed.
+    pub(crate) body: Vec<u8>,
 }
 
 thread_local! {
