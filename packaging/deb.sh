@@ -63,12 +63,12 @@ Priority: optional
 Homepage: https://github.com/trimwire/trimwire
 Description: $2
  Trimwire makes gradient packets of distributed training trimmable: a congested
- switch cuts them to their heads instead of dropping them.
+ switch trims them instead of dropping them.
 EOF
     dpkg-deb --root-owner-group --build "$root" "$out/${name}_${version}_$architecture.deb"
     rm -r "$root"
 }
 
-pack trimwire-switch 'software switch that runs P4 programs and cuts packets' 'trimwire-switch@.service'
+pack trimwire-switch 'software switch that runs P4 programs and trims packets' 'trimwire-switch@.service'
 pack trimwire-controller 'brings a fabric of P4 switches to what a file says' trimwire-controller.service
-pack trimwire-agent 'sends gradients in packets that switches may cut' 'trimwire-serve@.service'
+pack trimwire-agent 'sends gradients in packets that switches may trim' 'trimwire-serve@.service'

@@ -11,7 +11,7 @@ const COLUMNS: [(&str, &str); 8] = [
     ("final accuracy", "held-out images classified rightly after the last step"),
     ("time to baseline", "virtual time until the accuracy first reached the idle run's last one"),
     ("all-reduce p50, p99", "over the steps, the time until the slowest rank had its sum"),
-    ("cut", "DATA packets that arrived cut, of all that were sent"),
+    ("trimmed", "DATA packets that arrived trimmed, of all that were sent"),
     ("dropped", "of the same, those that never arrived"),
     ("repaired", "of the same, those that were sent again"),
     ("NMSE", "error of the averaged gradient, |got - exact|^2 / |exact|^2, mean over steps and ranks"),

@@ -184,13 +184,21 @@ fn queues(registry: &mut Registry, status: &Status) {
     let unsigned = |value: i64| u64::try_from(value).unwrap_or(0);
     for (cells, name, help) in [
         (&[Cell::Admitted][..], "admitted", "Taken whole into the queue that they were classified to"),
-        (&Cell::SONIC_TRIM, "trim", "Cut, whether the head found room or not (SONiC: TRIM_PKTS)"),
-        (&[Cell::TrimTransmitted], "trim_tx", "Cut here and sent (SONiC: TRIM_TX_PKTS)"),
-        (&[Cell::TrimDropped], "trim_drp", "To be cut, but without room for the head (SONiC: TRIM_DRP_PKTS)"),
+        (
+            &Cell::SONIC_TRIM,
+            "trim",
+            "Trimmed, whether the trimmed packet found room or not (SONiC: TRIM_PKTS)",
+        ),
+        (&[Cell::TrimTransmitted], "trim_tx", "Trimmed here and sent (SONiC: TRIM_TX_PKTS)"),
+        (
+            &[Cell::TrimDropped],
+            "trim_drp",
+            "To be trimmed, but without room for the trimmed packet (SONiC: TRIM_DRP_PKTS)",
+        ),
         (
             &[Cell::Deflected],
             "deflected",
-            "Admitted, found no room in the traffic manager, and cut in egress (Tofino)",
+            "Admitted, found no room in the traffic manager, and trimmed in egress (Tofino)",
         ),
         (&[Cell::Marked], "marked", "Marked CE"),
         (&[Cell::Transmitted], "transmitted", "Sent from the queue"),
@@ -244,8 +252,12 @@ fn cutting(registry: &mut Registry, status: &Status) {
     for (switch, status) in &status.switches {
         samples.get_or_create(&label(switch)).inc_by(status.cut_samples);
     }
-    registry.register("cut_samples", "Digests: a packet that was cut", samples);
-    registry.register("queue_cutting", "1 from a queue's digest that it starts to cut to that it stops", now);
-    registry.register("queue_cutting_starts", "Times that the queue started to cut", starts);
-    registry.register("queue_cutting_stops", "Times that the queue stopped cutting", stops);
+    registry.register("trim_samples", "Digests: a packet that was trimmed", samples);
+    registry.register(
+        "queue_trimming",
+        "1 from a queue's digest that it starts to trim to that it stops",
+        now,
+    );
+    registry.register("queue_trimming_starts", "Times that the queue started to trim", starts);
+    registry.register("queue_trimming_stops", "Times that the queue stopped trimming", stops);
 }

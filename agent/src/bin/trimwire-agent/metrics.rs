@@ -49,15 +49,15 @@ impl MetricConstructor<Histogram> for Buckets {
 pub(crate) struct Operations {
     seconds: Family<OperationLabel, Histogram, Buckets>,
     failed: Family<OperationLabel, Counter>,
-    ratio: Family<LawLabel, Real>,
-    planes: Family<LawLabel, Gauge>,
-    pace: Family<LawLabel, Real>,
+    ratio: Family<AlgorithmLabel, Real>,
+    planes: Family<AlgorithmLabel, Gauge>,
+    pace: Family<AlgorithmLabel, Real>,
 }
 
 /// What says how much is sent.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct LawLabel {
-    law: String,
+struct AlgorithmLabel {
+    algorithm: String,
 }
 
 impl Default for Operations {
@@ -79,8 +79,8 @@ impl Operations {
     }
 
     /// A law said how one was sent.
-    pub(crate) fn steered(&self, law: &str, ratio: f64, planes: u8, pace: f64) {
-        let label = LawLabel { law: law.to_owned() };
+    pub(crate) fn steered(&self, algorithm: &str, ratio: f64, planes: u8, pace: f64) {
+        let label = AlgorithmLabel { algorithm: algorithm.to_owned() };
         self.ratio.get_or_create(&label).set(ratio);
         self.planes.get_or_create(&label).set(planes.into());
         self.pace.get_or_create(&label).set(pace);
@@ -108,7 +108,7 @@ pub(crate) fn text(snapshot: &Snapshot, link: LinkStats, operations: &Operations
     let help = "Operations that ended well, and the time from their start at this rank to its result";
     registry.register_with_unit("operation", help, Unit::Seconds, operations.seconds.clone());
     registry.register("operations_failed", "Operations that were given up", operations.failed.clone());
-    let help = "With --adaptive, what is sent over what f32 would take, as the law has it";
+    let help = "With --adaptive, what is sent over what f32 would take, as the algorithm has it";
     registry.register("adaptive_ratio", help, operations.ratio.clone());
     registry.register("adaptive_planes", "With --adaptive, planes that are sent", operations.planes.clone());
     let help = "With --adaptive, share of the line's rate at which data leaves at most";
@@ -126,13 +126,13 @@ fn peers(registry: &mut Registry, snapshot: &Snapshot) {
         ("sent_payload_bytes", "Their payload bytes", |s| s.data_bytes_sent),
         ("repair_packets", "Repairs sent", |s| s.repairs_sent),
         ("arrived_packets", "Packets that the peer says have arrived", |s| s.arrived),
-        ("cut_packets", "Of these, cut on the way there", |s| s.cut),
+        ("trimmed_packets", "Of these, trimmed on the way there", |s| s.cut),
         ("marked_packets", "Of these, marked CE on the way there", |s| s.marked),
         ("lost_packets", "Packets found to be lost on the way there", |s| s.lost),
         ("sent_messages", "Messages that the peer has taken", |s| s.messages_sent),
         ("received_packets", "DATA packets received", |s| s.data_received),
         ("received_payload_bytes", "Their payload bytes", |s| s.data_bytes_received),
-        ("received_cut_packets", "Of the packets received, cut ones", |s| s.cut_received),
+        ("received_trimmed_packets", "Of the packets received, trimmed ones", |s| s.cut_received),
         ("received_messages", "Messages delivered", |s| s.messages_received),
         ("delivered_packets", "Packets of the messages delivered", |s| s.packets_delivered),
         ("missing_packets", "Of these, packets of which nothing came", |s| s.missing),
@@ -180,7 +180,7 @@ fn paths(registry: &mut Registry, snapshot: &Snapshot) {
         ("sent_packets", "DATA packets sent this way", |s| s.sent),
         ("sent_payload_bytes", "Their payload bytes", |s| s.bytes_sent),
         ("arrived_packets", "Packets known to have arrived this way", |s| s.arrived),
-        ("cut_packets", "Of these, cut ones", |s| s.cut),
+        ("trimmed_packets", "Of these, trimmed ones", |s| s.cut),
         ("lost_packets", "Packets found to be lost this way", |s| s.lost),
     ];
     for (name, help, read) in counters {
@@ -259,18 +259,18 @@ mod tests {
         let text = text(&snapshot(2), LinkStats { overflowed: 9, ..LinkStats::default() }, &operations);
         for line in [
             "trimwire_agent_rank_info{rank=\"1\",world=\"8\"} 1",
-            "trimwire_agent_peer_cut_packets_total{peer=\"4\"} 7",
+            "trimwire_agent_peer_trimmed_packets_total{peer=\"4\"} 7",
             "trimwire_agent_peer_sent_payload_bytes_total{peer=\"4\"} 140000",
             "trimwire_agent_peer_rate_bits_per_second{peer=\"4\"} 1000000000.0",
             "trimwire_agent_peer_rtt_seconds{peer=\"4\"} 0.00008",
-            "trimwire_agent_path_cut_packets_total{peer=\"4\",source_port=\"40001\"} 2",
+            "trimwire_agent_path_trimmed_packets_total{peer=\"4\",source_port=\"40001\"} 2",
             "trimwire_agent_path_rtt_seconds{peer=\"4\",source_port=\"40000\"} 0.00005",
             "trimwire_agent_overflowed_packets_total 9",
             "trimwire_agent_operation_seconds_count{operation=\"all-reduce\"} 1",
             "trimwire_agent_operation_seconds_bucket{le=\"0.0032\",operation=\"all-reduce\"} 1",
-            "trimwire_agent_adaptive_ratio{law=\"da2:k_min=0.1\"} 0.25",
-            "trimwire_agent_adaptive_planes{law=\"da2:k_min=0.1\"} 7",
-            "trimwire_agent_adaptive_pace_ratio{law=\"da2:k_min=0.1\"} 0.5",
+            "trimwire_agent_adaptive_ratio{algorithm=\"da2:k_min=0.1\"} 0.25",
+            "trimwire_agent_adaptive_planes{algorithm=\"da2:k_min=0.1\"} 7",
+            "trimwire_agent_adaptive_pace_ratio{algorithm=\"da2:k_min=0.1\"} 0.5",
             "trimwire_agent_operations_failed_total{operation=\"broadcast\"} 1",
         ] {
             assert!(text.lines().any(|there| there == line), "{line}\n{text}");
@@ -282,6 +282,39 @@ mod tests {
     #[test]
     fn more_paths_than_a_dashboard_bears_are_left_out() {
         let text = text(&snapshot(1_025), LinkStats::default(), &Operations::default());
-        assert!(text.contains("peer_cut_packets_total{") && !text.contains("path_"), "{}", text.len());
+        assert!(text.contains("peer_trimmed_packets_total{") && !text.contains("path_"), "{}", text.len());
+    }
+
+    /// The lines that describe metrics, and the labels of one series of each: what `make reference` prints.
+    fn described(text: &str) -> String {
+        let mut lines = text.lines().peekable();
+        let mut kept = String::new();
+        while let Some(line) = lines.next() {
+            let series = lines.peek().filter(|next| line.starts_with('#') && !next.starts_with('#'));
+            if line.starts_with("# ") && line != "# EOF" {
+                kept += &format!("{line}\n");
+            }
+            if let Some((series, _)) = series.and_then(|series| series.rsplit_once(' ')) {
+                kept += &format!("{series}\n");
+            }
+        }
+        kept
+    }
+
+    #[test]
+    fn the_reference_describes_every_metric() {
+        let operations = Operations::default();
+        operations.took("all-reduce", 1);
+        operations.failed("all-reduce");
+        operations.steered("da2", 0.25, 7, 0.5);
+        let mut snapshot = snapshot(1);
+        snapshot.peers[0].least_rtt_ns = Some(1);
+        let found = described(&text(&snapshot, LinkStats::default(), &operations));
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/metrics.txt");
+        if std::env::var_os("TRIMWIRE_UPDATE_GOLDENS").is_some() {
+            std::fs::write(path, &found).unwrap();
+        }
+        let committed = std::fs::read_to_string(path).unwrap_or_default();
+        assert_eq!(found, committed, "review with TRIMWIRE_UPDATE_GOLDENS=1, then run make reference");
     }
 }
