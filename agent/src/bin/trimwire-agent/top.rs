@@ -169,8 +169,8 @@ mod tests {
         trimwire_agent_rank_info{rank=\"2\",world=\"4\"} 1\n\
         trimwire_agent_peer_sent_payload_bytes_total{peer=\"1\"} 1000000\n\
         trimwire_agent_peer_arrived_packets_total{peer=\"1\"} 200\n\
-        trimwire_agent_peer_cut_packets_total{peer=\"1\"} 50\n\
-        trimwire_agent_path_cut_packets_total{peer=\"1\",source_port=\"40000\"} 7\n\
+        trimwire_agent_peer_trimmed_packets_total{peer=\"1\"} 50\n\
+        trimwire_agent_path_trimmed_packets_total{peer=\"1\",source_port=\"40000\"} 7\n\
         trimwire_agent_peer_rtt_seconds{peer=\"1\"} 0.00008\n\
         trimwire_agent_overflowed_packets_total 3\n\
         other_total{peer=\"1\"} 1\n\

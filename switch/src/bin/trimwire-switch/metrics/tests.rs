@@ -73,7 +73,9 @@ fn described(text: &str) -> String {
             kept += &format!("{line}\n");
         }
         if let Some((series, _)) = series.and_then(|series| series.rsplit_once(' ')) {
-            kept += &format!("{series}\n");
+            // Which of several series comes first is not the same each time.
+            let labels: Vec<&str> = series.split('"').step_by(2).collect();
+            kept += &format!("{}\n", labels.join("\"\""));
         }
     }
     kept
