@@ -1,6 +1,6 @@
 # Every entry point of the project; `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help demo figures test test-rust test-python test-torch test-gpu soak sanitize test-aarch64 client-tests lint bench p4 p4-check bmv2-tests mininet-test mininet-matrix deb man book deny
+.PHONY: help demo figures test test-rust test-python test-torch test-gpu soak sanitize test-aarch64 client-tests lint bench p4 p4-check bmv2-tests mininet-test mininet-matrix deb man book deny reference reference-check release
 
 CARGO ?= cargo
 DEMO_FLAGS ?=
@@ -14,7 +14,7 @@ demo: ## train a model through a congested, trimming switch (half a minute once 
 
 # What test-rust builds is what the tests over real interfaces and Mininet run: nothing is built twice.
 test: export TRIMWIRE_BIN_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))/debug
-test: p4-check lint test-rust test-torch sanitize mininet-test ## everything that CI runs
+test: p4-check lint test-rust reference-check test-torch sanitize mininet-test ## everything that CI runs
 
 test-rust: ## unit, property and integration tests of all crates; those over real interfaces need root and are skipped loudly otherwise
 	python3 host-encoder/tests/reference/generate.py --check
@@ -34,6 +34,15 @@ test-gpu: ## kernels, collectives, CUDA graphs and streams on a GPU (no part of 
 figures: ## make the tables of simulations in docs/ anew that take seconds (FIG=NAME one, FIGURES_FLAGS=--list says which there are and what each takes; no part of test, which compares them)
 	$(CARGO) run --release --quiet -p trimwire -- sim figures --write $(if $(FIG),--only $(FIG),$(or $(FIGURES_FLAGS),--quick))
 
+# The programs that say what they take; cargo does nothing where they are built.
+REFERENCE = $(CARGO) build --locked -p trimwire -p trimwire-agent -p trimwire-controller -p trimwire-switch --bins && python3 packaging/reference.py
+
+reference: ## write the reference pages: commands, variables, metrics, exit codes, keys of files (docs/reference/generated)
+	$(REFERENCE)
+
+reference-check: ## fail where a reference page is not what programs and sources say
+	$(REFERENCE) --check
+
 soak: ## 10,000 random jobs in virtual time, each within computed limits (no part of test: minutes; SOAK_FLAGS="--seed 7 --cases 1 --verbose" replays one)
 	$(CARGO) run --release --quiet -p trimwire-agent --example soak -- --failures . $(or $(SOAK_FLAGS),--short --cases 10000)
 
@@ -49,10 +58,15 @@ bench: ## the codec's speed on every instruction set of this machine, next to me
 client-tests: ## p4runtime-shell and finsy from PyPI against the switch (part of test-rust; here a skip is a failure)
 	TRIMWIRE_REQUIRE_CLIENTS=1 $(CARGO) test --locked -p trimwire-switch --test it server_clients::
 
-lint: ## formatting and clippy, where the toolchain has them
+lint: ## formatting, clippy, links, licence lines, the release's metadata, Dockerfile and Kubernetes examples, as far as there are tools
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; \
 		else echo 'SKIPPED: formatting check (rustfmt is not installed)'; fi
 	packaging/book.sh check
+	packaging/release.py --dry-run >/dev/null
+	@if command -v hadolint >/dev/null; then hadolint packaging/docker/Dockerfile; \
+		else echo 'SKIPPED: Dockerfile (hadolint is not installed)'; fi
+	@if command -v kubernetes-validate >/dev/null; then kubernetes-validate --strict --quiet examples/kubernetes/trimwire.yaml examples/training/kubernetes.yaml; \
+		else echo 'SKIPPED: Kubernetes examples (kubernetes-validate is not installed)'; fi
 	@if $(CARGO) clippy --version >/dev/null 2>&1; then $(CARGO) clippy --workspace --all-targets --locked -- -D warnings; \
 		else echo 'SKIPPED: clippy (not installed)'; fi
 
@@ -71,12 +85,12 @@ mininet-test: ## agents congest ports in Mininet (needs root and Debian's minine
 mininet-matrix: ## 2:1, 3:1 and 8:1 beside TCP, in a dumbbell and a leaf-spine (two minutes; needs iperf3, too; no part of test)
 	mininet/run.sh matrix
 
-deb: ## Debian packages of switch, controller and agent, with units, manual pages and completions, in target/debian (needs dpkg-deb)
+deb: ## Debian packages of trimwire, switch, controller and agent, with units, manual pages and completions, in target/debian (needs dpkg-deb)
 	packaging/deb.sh
 
-man: ## manual pages of switch, controller and agent, in target/man
+man: ## manual pages of the four programs, in target/man
 	mkdir -p target/man
-	for package in switch controller agent; do $(CARGO) run --quiet -p trimwire-$$package --bin trimwire-$$package -- man target/man || exit 1; done
+	for name in trimwire trimwire-switch trimwire-controller trimwire-agent; do $(CARGO) run --quiet -p $$name --bin $$name -- man target/man || exit 1; done
 
 book: ## the documentation as one book with a search, in target/book (needs mdbook)
 	packaging/book.sh
@@ -86,3 +100,6 @@ deny: ## licences, sources and advisories of dependencies (needs cargo-deny; adv
 		$(CARGO) deny --workspace check licenses bans sources && \
 		if $(CARGO) deny --workspace fetch db; then $(CARGO) deny --workspace check --disable-fetch advisories; \
 			else echo 'SKIPPED: advisories (their database cannot be fetched)'; fi; fi
+
+release: ## everything that a release is made of, checked and tested (RELEASE_FLAGS=--dry-run says what would run)
+	packaging/release.py $(RELEASE_FLAGS)

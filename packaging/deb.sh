@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Debian packages trimwire-switch, trimwire-controller and trimwire-agent, for machines like this one, in target/debian. Needs dpkg-deb,
-# and nothing that a build does not need anyway. `packaging/deb.sh FOLDER` packs the binaries of a folder instead of building them.
+# Debian packages of trimwire, trimwire-switch, trimwire-controller and trimwire-agent, for machines like this one, in target/debian.
+# Needs dpkg-deb, and nothing that a build does not need anyway. `packaging/deb.sh FOLDER` packs the binaries of a folder instead of building them.
 set -eu
 cd "$(dirname "$0")/.."
 if ! command -v dpkg-deb >/dev/null; then
@@ -14,7 +14,7 @@ target=${CARGO_TARGET_DIR:-target}
 if [ $# -gt 0 ]; then
     binaries=$1
 else
-    $cargo build --release --locked -p trimwire-switch -p trimwire-controller -p trimwire-agent
+    $cargo build --release --locked -p trimwire -p trimwire-switch -p trimwire-controller -p trimwire-agent
     binaries=$target/release
 fi
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
@@ -26,12 +26,12 @@ umask 022
 rm -rf "$out"
 mkdir -p "$out"
 
-# NAME SUMMARY UNIT: the binary, its pages and completions, and its unit.
+# NAME SUMMARY [UNIT]: the binary, its pages and completions, the licences of what is linked into it, and its unit.
 pack() {
     name=$1
     root=$out/$name
     share=$root/usr/share
-    mkdir -p "$root/DEBIAN" "$root/usr/bin" "$root/usr/lib/systemd/system" "$share/doc/$name" "$share/man/man1" \
+    mkdir -p "$root/DEBIAN" "$root/usr/bin" "$share/doc/$name" "$share/man/man1" \
         "$share/bash-completion/completions" "$share/zsh/vendor-completions" "$share/fish/vendor_completions.d"
     install -m 755 "$binaries/$name" "$root/usr/bin/$name"
     strip --strip-unneeded "$root/usr/bin/$name" 2>/dev/null || echo "$name keeps its symbols (no strip that knows it)"
@@ -40,8 +40,19 @@ pack() {
     "$binaries/$name" completions bash >"$share/bash-completion/completions/$name"
     "$binaries/$name" completions zsh >"$share/zsh/vendor-completions/_$name"
     "$binaries/$name" completions fish >"$share/fish/vendor_completions.d/$name.fish"
-    install -m 644 "packaging/systemd/$3" "$root/usr/lib/systemd/system/$3"
-    { echo 'Upstream: https://github.com/trimwire/trimwire'; echo 'License: Apache-2.0'; echo; cat LICENSE; } >"$share/doc/$name/copyright"
+    if [ $# -gt 2 ]; then
+        mkdir -p "$root/usr/lib/systemd/system"
+        install -m 644 "packaging/systemd/$3" "$root/usr/lib/systemd/system/$3"
+    fi
+    {
+        echo 'Upstream: https://github.com/trimwire/trimwire'
+        echo
+        cat NOTICE
+        echo
+        python3 packaging/licences.py "$name"
+        echo
+        cat LICENSE
+    } >"$share/doc/$name/copyright"
     gzip -9nc CHANGELOG.md >"$share/doc/$name/changelog.gz"
     if [ "$name" = trimwire-controller ]; then
         mkdir -p "$root/usr/lib/sysusers.d"
@@ -63,12 +74,13 @@ Priority: optional
 Homepage: https://github.com/trimwire/trimwire
 Description: $2
  Trimwire makes gradient packets of distributed training trimmable: a congested
- switch cuts them to their heads instead of dropping them.
+ switch trims them instead of dropping them.
 EOF
     dpkg-deb --root-owner-group --build "$root" "$out/${name}_${version}_$architecture.deb"
     rm -r "$root"
 }
 
-pack trimwire-switch 'software switch that runs P4 programs and cuts packets' 'trimwire-switch@.service'
+pack trimwire 'demo, simulations, codec measurements and planner of trimmable gradients'
+pack trimwire-switch 'software switch that runs P4 programs and trims packets' 'trimwire-switch@.service'
 pack trimwire-controller 'brings a fabric of P4 switches to what a file says' trimwire-controller.service
-pack trimwire-agent 'sends gradients in packets that switches may cut' 'trimwire-serve@.service'
+pack trimwire-agent 'sends gradients in packets that switches may trim' 'trimwire-serve@.service'

@@ -29,8 +29,8 @@ DROPPABLE = 19 << 2 | 0b10
 """Traffic class of neighbours: droppable and ECN-capable, in the queue of the gradients of class 0."""
 MODES = {
     "trim": ("cut", ["--loss", "0.01"], DROPPABLE),
-    "trim, line rate": ("cut", ["--loss", "0.01", "--rate-law", "fixed"], DROPPABLE),
-    "trim, TIMELY": ("cut", ["--loss", "0.01", "--rate-law", "timely", "--t-low", "6ms", "--t-high", "20ms"], DROPPABLE),
+    "trim, line rate": ("cut", ["--loss", "0.01", "--rate-algorithm", "fixed"], DROPPABLE),
+    "trim, TIMELY": ("cut", ["--loss", "0.01", "--rate-algorithm", "timely", "--t-low", "6ms", "--t-high", "20ms"], DROPPABLE),
     "drop": ("selective", ["--droppable", "--loss", "0.01"], DROPPABLE),
     "drop + repair": ("marking", ["--droppable", "--reliable"], DROPPABLE),
     "Gloo": ("drop-tail", None, 0),
@@ -108,7 +108,7 @@ def ours(lab: Lab, options: argparse.Namespace, words: list[str]) -> dict[str, o
     packets = sum(row["packets"] for row in rows)
     return {
         "seconds": [max(times) for times in zip(*(row["seconds_each"] for row in rows))],
-        "cut": mean("cut_share"), "missing": mean("missing_share"), "repaired": sum(row["repaired"] for row in rows) / max(1, packets), "nmse": mean("nmse"),
+        "cut": mean("trimmed_share"), "missing": mean("missing_share"), "repaired": sum(row["repaired"] for row in rows) / max(1, packets), "nmse": mean("nmse"),
     }  # fmt: skip
 
 

@@ -109,9 +109,9 @@ def lost(result, is_server):
     said = json.loads(result[1])
     if is_server:
         packets = max(1, said["packets"])
-        return said["cut"] / packets, said["missing"] / packets, said["totals"]["repairs_sent"]
+        return said["trimmed"] / packets, said["missing"] / packets, said["totals"]["repairs_sent"]
     (row,) = said["rows"]
-    return row["cut_share"], row["missing_share"], said["totals"]["repairs_sent"]
+    return row["trimmed_share"], row["missing_share"], said["totals"]["repairs_sent"]
 
 
 def judge(run, fault, results, since):
@@ -219,7 +219,7 @@ FAULTS = [
     Fault("link down for good", lambda lab, _run: lab.link(VICTIM, "down"), fails=True, ends=True),
     *(Fault(f"{share} % lost everywhere", extra=("--faults", f"drop={share / 100}")) for share in (0.01, 0.1, 1)),
     Fault("5 % doubled, 5 % reordered", extra=("--faults", "duplicate=0.05,reorder=0.05")),
-    *(Fault(f"{name}, 64 MiB", extra=extra, operations=5, size="64M") for name, extra in (("none", ()), ("30 % cut", ("--faults", "cut=0.3")), ("1 % lost everywhere", ("--faults", "drop=0.01")))),
+    *(Fault(f"{name}, 64 MiB", extra=extra, operations=5, size="64M") for name, extra in (("none", ()), ("30 % cut", ("--faults", "truncate=0.3")), ("1 % lost everywhere", ("--faults", "drop=0.01")))),
     Fault("a stranger in the ranks' names, 4 s", stranger),
     Fault("a stranger in the ranks' names, 4 s, sealed job", stranger, extra=("--seal-key", KEY.name), ways=("direct", "ring")),
     Fault("disk full for the transcript", extra=("--record", "/dev/full"), ways=("direct", "ring")),

@@ -95,7 +95,7 @@ class Job:
     def start(self, rank: int) -> None:
         case = self.case
         peers = ",".join(f"127.0.0.1:{self.port + other}" for other in range(case.ranks))
-        faults = ",".join(f"{name}={share}" for name, share in (("cut", case.cut), ("drop", case.drop)) if share > 0)
+        faults = ",".join(f"{name}={share}" for name, share in (("truncate", case.cut), ("drop", case.drop)) if share > 0)
         words = [
             self.agent, "perf", "all-reduce", "--rank", str(rank), "--world", str(case.ranks), "--peers", peers, "--bind", "127.0.0.1", "--port", str(self.port + rank),
             "-b", str(case.bytes), "-e", str(case.bytes), "-n", str(case.operations), "-w", "0", "--job", str(self.number), "--timeout", f"{GIVE_UP:.0f}s", "--json", *case.way,
@@ -152,10 +152,10 @@ def judged(case: Case, reports: list[dict]) -> str | None:
     """What is wrong with sums; None: nothing."""
     for report in reports:
         (row,) = report["rows"]
-        lost = row["missing_share"] + ONE_PLANE * row["cut_share"]
+        lost = row["missing_share"] + ONE_PLANE * row["trimmed_share"]
         limit = 1e-9 + case.hops() * lost if not case.exact() else 1e-12
         if not row["nmse"] <= limit:
-            return f"rank {report['rank']}: NMSE {row['nmse']:.1e} with {row['cut_share']:.1%} cut and {row['missing_share']:.2%} missing"
+            return f"rank {report['rank']}: NMSE {row['nmse']:.1e} with {row['trimmed_share']:.1%} cut and {row['missing_share']:.2%} missing"
         if row["missing_share"] > 0.01:
             return f"rank {report['rank']}: {row['missing_share']:.2%} missing, 1 % may be"
     return None

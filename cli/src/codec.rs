@@ -20,7 +20,7 @@ mod stdin;
 use crate::failure::Outcome;
 use clap::{Args, Subcommand};
 
-/// Measure the codec on this machine, or look into its packets.
+/// Measure the codec on this machine, or inspect its packets.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     #[command(subcommand)]

@@ -10,11 +10,12 @@ mod progress;
 mod sim;
 mod training;
 
+use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use failure::{EXIT_CODES, Failure, Outcome};
 use std::process::ExitCode;
 
-/// Gradients that a congested switch cuts instead of dropping.
+/// Send gradients that a congested switch trims instead of dropping.
 #[derive(Debug, Parser)]
 #[command(name = "trimwire", version, after_help = EXIT_CODES)]
 struct Cli {
@@ -28,10 +29,15 @@ enum Command {
     Codec(codec::Options),
     Plan(plan::Options),
     Sim(sim::Options),
-    /// Write a shell's completions to stdout.
+    /// Print completions for a shell.
     Completions {
-        /// The shell.
+        /// Shell to print completions for.
         shell: clap_complete::Shell,
+    },
+    /// Write manual pages into a folder.
+    Man {
+        /// Existing folder to write into.
+        folder: std::path::PathBuf,
     },
 }
 
@@ -58,5 +64,8 @@ fn run(command: Command) -> Outcome {
             clap_complete::generate(shell, &mut Cli::command(), "trimwire", &mut std::io::stdout());
             Ok(())
         }
+        Command::Man { folder } => clap_mangen::generate_to(Cli::command(), &folder)
+            .with_context(|| format!("cannot write manual pages into {}", folder.display()))
+            .map_err(Failure::failed),
     }
 }

@@ -176,8 +176,10 @@ fn choose(file: &File, names: &[String]) -> anyhow::Result<Vec<usize>> {
     Ok((0..runs.len()).filter(|&number| chosen(&runs[number])).collect())
 }
 
-const TITLES: [&str; 12] =
-    ["run", "flows", "left", "FCT mean", "p99", "max", "ideal", "cut", "dropped", "again", "NMSE", "hops/s"];
+const TITLES: [&str; 12] = [
+    "run", "flows", "left", "FCT mean", "p99", "max", "ideal", "trimmed", "dropped", "again", "NMSE",
+    "hops/s",
+];
 
 fn human(results: &Results) -> String {
     let rows: Vec<Vec<String>> = results.runs.iter().map(row).collect();
@@ -198,7 +200,7 @@ fn row(run: &RunReport) -> Vec<String> {
         time(run.fct_p99_s),
         time(run.fct_max_s),
         time(run.ideal_s),
-        percent(run.cut_share),
+        percent(run.trimmed_share),
         percent(run.dropped_share),
         percent(run.repaired_share),
         format!("{:.1e}", run.nmse),

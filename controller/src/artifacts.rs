@@ -12,8 +12,8 @@ use crate::problem::{Located, Problems, SpecError};
 use crate::target;
 
 /// The program that this controller was built with.
-const EMBEDDED_P4INFO: &str = include_str!("../../p4/build/bmv2/trimwire.p4info.txtpb");
-const EMBEDDED_JSON: &[u8] = include_bytes!("../../p4/build/bmv2/trimwire.json");
+const EMBEDDED_P4INFO: &str = trimwire_p4::P4INFO;
+const EMBEDDED_JSON: &[u8] = trimwire_p4::BMV2_JSON;
 
 /// A compiled program, checked to be one, and the ones of switches that run another build.
 #[derive(Debug, Clone)]

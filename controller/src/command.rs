@@ -29,27 +29,27 @@ pub(crate) use self::outcome::{Failure, Outcome, USAGE, in_words, say};
 pub(crate) enum Command {
     /// Check a fabric file without talking to any switch.
     Check(check::Check),
-    /// Show what apply would change. Touches nothing and needs no mastership.
+    /// Show what apply would change. Writes nothing and needs no mastership.
     Plan(plan::Plan),
-    /// Bring every switch to what the file says: differences only, tier by tier, no further than the first failure.
+    /// Write what differs from the file to every switch, tier by tier. Stops at the first failure.
     Apply(apply::Apply),
-    /// Take switches out of routes, where there is another way, so that they can be worked on.
+    /// Take switches out of the routes, where other paths exist, before maintenance.
     Drain(drain::Drain),
-    /// Take drained switches back.
+    /// Put drained switches back into the routes.
     Undrain(drain::Undrain),
-    /// Go back to what was last rolled out well.
+    /// Go back to the last fabric that was rolled out without a failure.
     Rollback(rollback::Rollback),
-    /// Show who rolled out what, when, and how it ended.
+    /// List roll-outs: who, what, when, and how each ended.
     History(history::History),
-    /// Keep every switch at what the file says; SIGHUP reads the file again.
+    /// Keep every switch at what the file says. SIGHUP reads the file again.
     Run(run::Run),
-    /// Show what queues hold, cut, drop and send, again and again.
+    /// Watch queues: bytes waiting, packets trimmed, dropped and sent.
     Watch(watch::Watch),
     /// Show what switches hold and count.
     Show(show::Show),
     /// Write a switch's policy as another system's configuration.
     Export(export::Export),
-    /// Derive thresholds from a model's layers: sizes and sensitivities in, least weighted loss out.
+    /// Derive thresholds from a model's layers: the least weighted loss for their sizes and sensitivities.
     Thresholds(thresholds::Thresholds),
     /// Print the JSON Schema of the fabric file.
     Schema(schema::Schema),

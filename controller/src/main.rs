@@ -17,7 +17,8 @@ use crate::command::{Command, Failure, USAGE, in_words, say};
 #[command(
     name = "trimwire-controller",
     version,
-    about = "Bring a fabric of P4 switches to what one YAML file says"
+    about = "Bring a fabric of P4 switches to what one YAML file says",
+    after_help = "Exit codes: 0 success, 1 a switch is not what it should be, 2 `plan --detailed-exitcode` found differences, 3 bad input, 64 usage."
 )]
 struct Cli {
     #[command(subcommand)]

@@ -372,7 +372,7 @@ impl<'f> Resolver<'f> {
                 });
             } else if bytes >= self.packet.full_frame() {
                 complain(&mut self.doubts, *line, path, "whole", || {
-                    format!("'{size}' is a whole packet at mtu {}: nothing is cut", self.fabric.mtu)
+                    format!("'{size}' is a whole packet at mtu {}: nothing is trimmed", self.fabric.mtu)
                 });
             }
             if u16::try_from(bytes).is_err() {
@@ -392,7 +392,7 @@ impl<'f> Resolver<'f> {
         if let Some(Located { line, path, text, .. }) = layers.first(|layer| layer.deep_size.as_ref()) {
             complain(&mut self.found, *line, path, "sizes", || {
                 format!(
-                    "'{text}' ({deep} bytes) is more than shallow_size ({shallow} bytes); deep cuts leave less"
+                    "'{text}' ({deep} bytes) is more than shallow_size ({shallow} bytes); deep trims leave less"
                 )
             });
         }
@@ -433,8 +433,8 @@ impl<'f> Resolver<'f> {
                         "the link".to_owned()
                     };
                     format!(
-                        "heads alone can fill {switch}:{port}: if all other ports of {switch} send to it, the overload is \
-                         {:.1}:1, and frames cut from {full} to {deep} bytes fill {what} from {fills:.1}:1 on; heads beyond \
+                        "trimmed packets alone can fill {switch}:{port}: if all other ports of {switch} send to it, the overload is \
+                         {:.1}:1, and frames trimmed from {full} to {deep} bytes fill {what} from {fills:.1}:1 on; trimmed packets beyond \
                          are dropped",
                         others as f64 / rate as f64,
                     )

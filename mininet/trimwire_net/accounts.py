@@ -98,13 +98,13 @@ class Accounts:
 
     def table(self) -> str:
         """A line a port that something was sent to: what the ladder did with it."""
-        lines = [f"{'port':>16} {'to':>8} {'offered':>8} {'full':>8} {'cut':>6} {'dropped':>8} {'sent':>8}"]
+        lines = [f"{'port':>16} {'to':>8} {'offered':>8} {'full':>8} {'trimmed':>8} {'dropped':>8} {'sent':>8}"]
         for switch in self.fabric.switches:
             for port, _, other in ports(switch):
                 columns = (OFFERED, ["admitted"], ["trimmed"], DROPPED, ["transmitted"])
                 offered, full, cut, dropped, left = (self.sum(names, switch.name, port) for names in columns)
                 if offered:
-                    lines.append(f"{switch.name + ':' + str(port):>16} {other.node.name:>8} {offered:>8} {full:>8} {cut:>6} "
+                    lines.append(f"{switch.name + ':' + str(port):>16} {other.node.name:>8} {offered:>8} {full:>8} {cut:>8} "
                                  f"{dropped:>8} {left:>8}")
         return "\n".join(lines) + "\n"
 

@@ -34,10 +34,10 @@ class Sums:
 
     def table(self) -> str:
         """A line a rank."""
-        lines = [f"{'rank':>6} {'host':>5} {'packets':>8} {'cut':>8} {'missing':>8} {'repaired':>8} {'NMSE':>10} {'ms':>7} {'slowest':>8}"]
+        lines = [f"{'rank':>6} {'host':>5} {'packets':>8} {'trimmed':>8} {'missing':>8} {'repaired':>8} {'NMSE':>10} {'ms':>7} {'slowest':>8}"]
         for rank, host in enumerate(self.hosts):
             row = self.row(rank)
-            lines.append(f"{rank:>6} {host:>5} {row['packets']:>8} {row['cut_share']:>8.2%} {row['missing_share']:>8.2%} {row['repaired']:>8} "
+            lines.append(f"{rank:>6} {host:>5} {row['packets']:>8} {row['trimmed_share']:>8.2%} {row['missing_share']:>8.2%} {row['repaired']:>8} "
                          f"{row['nmse']:>10.3e} {1e3 * row['seconds']:>7.1f} {1e3 * max(row['seconds_each']):>8.1f}")
         return "\n".join(lines) + "\n"
 

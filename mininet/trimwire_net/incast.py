@@ -38,12 +38,12 @@ class Outcome:
 
     def table(self) -> str:
         """A line a gradient."""
-        lines = [f"{'from':>6} {'packets':>8} {'full':>6} {'cut':>6} {'missing':>8} {'repaired':>8} {'NMSE':>10} "
+        lines = [f"{'from':>6} {'packets':>8} {'full':>6} {'trimmed':>8} {'missing':>8} {'repaired':>8} {'NMSE':>10} "
                  f"{'predicted':>10} {'seconds':>8}"]
         for message in sorted(self.received["messages"], key=lambda message: message["from"]):
             sent = self.sent[message["from"] - 1]["messages"][0]
             lines.append(f"{self.senders[message['from'] - 1]:>6} {message['packets']:>8} {message['full']:>6} "
-                         f"{message['cut']:>6} {message['missing']:>8} {sent['repaired']:>8} {message['nmse']:>10.3e} "
+                         f"{message['trimmed']:>8} {message['missing']:>8} {sent['repaired']:>8} {message['nmse']:>10.3e} "
                          f"{message['nmse_expected']:>10.3e} {sent['seconds']:>8.2f}")
         return "\n".join(lines) + "\n"
 

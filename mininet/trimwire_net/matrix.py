@@ -73,7 +73,7 @@ def gradients_beside_tcp(fabric: Fabric, scenario: str, load: int, several_paths
     conserved(book, fabric, outcome, counted, wrong)
     cut, dropped = counted.sum(["trimmed"], kernels=False), counted.sum(DROPPED, kernels=False)
     # At n:1 more than half of 1 - 1/n of the bytes has to give way; the first few are in the queue by then.
-    book.check("the congested port cuts", cut * 4 > outcome.packets("packets"), f"{cut} of {outcome.packets('packets')} cut")
+    book.check("the congested port trims", cut * 4 > outcome.packets("packets"), f"{cut} of {outcome.packets('packets')} trimmed")
     book.check("nothing of the gradients is dropped", dropped == 0, f"{dropped} dropped")
     decodes(book, outcome)
     repairs, missing = outcome.sent_total("repairs_sent"), outcome.packets("missing")
@@ -99,14 +99,14 @@ def sums_beside_tcp(fabric: Fabric, scenario: str, load: int) -> Promises:
 
     (sums, flow, tcp), counted, wrong = watched(fabric, traffic)
     book.check("every packet that came into a switch is in one counter, every one that was taken left", not wrong, "; ".join(wrong) or "yes")
-    cut, missing, error = sums.worst("cut_share"), sums.worst("missing_share"), sums.worst("nmse")
+    cut, missing, error = sums.worst("trimmed_share"), sums.worst("missing_share"), sums.worst("nmse")
     # Parts go one way to the rank that adds them up, sums the other: each may lose what is missing, and what cut packets lack.
     most = 1e-9 + 2 * (missing + ONE_PLANE * cut)
-    book.check("the sums are right within what the cuts allow", error <= most and missing <= 0.01,
-               f"NMSE {error:.2e} at worst, at most {most:.2e}; {cut:.2%} cut, {missing:.2%} missing")
-    book.check("the congested port cuts", counted.sum(["trimmed"]) > 0, f"{counted.sum(['trimmed'])} cut")
-    book.check("what arrived cut had been cut by a switch", sums.total("cut_received") <= counted.sum(["trim_transmitted"]),
-               f"{counted.sum(['trim_transmitted'])} left cut, {sums.total('cut_received')} arrived")
+    book.check("the sums are right within what the trims allow", error <= most and missing <= 0.01,
+               f"NMSE {error:.2e} at worst, at most {most:.2e}; {cut:.2%} trimmed, {missing:.2%} missing")
+    book.check("the congested port trims", counted.sum(["trimmed"]) > 0, f"{counted.sum(['trimmed'])} trimmed")
+    book.check("what arrived trimmed had been trimmed by a switch", sums.total("trimmed_received") <= counted.sum(["trim_transmitted"]),
+               f"{counted.sum(['trim_transmitted'])} left trimmed, {sums.total('trimmed_received')} arrived")
     beside(fabric, tcp, book, flow)
     print(counted.table() + sums.table(), flush=True)
     return book.promises

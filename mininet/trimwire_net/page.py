@@ -71,7 +71,7 @@ def run() -> Promises:
     # The trunk from s1 to s2 is port 3: TRIM_PKTS of class 0 there.
     trunk = re.search(r"^s1:3 +5 class0 +\d+ +(\d+) ", text, re.MULTILINE)
     cut = int(trunk[1]) if trunk else 0
-    book.check("beside TCP the trunk cuts, and the counters show it", cut > 0 and any(share > 0 for share, *_ in ranks[2:]), f"{cut} cut")
+    book.check("beside TCP the trunk trims, and the counters show it", cut > 0 and any(share > 0 for share, *_ in ranks[2:]), f"{cut} trimmed")
     book.check("TCP gets through", re.search(r"[1-9]\d*(\.\d+)? [KMG]?bits/sec +receiver", text) is not None,
                next((line.strip() for line in text.splitlines() if line.endswith("receiver")), "no result"))
     if not all(holds for _, holds in book.promises):

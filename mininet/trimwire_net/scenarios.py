@@ -115,13 +115,13 @@ def conserved(book: Book, fabric: Fabric, outcome: Outcome, counted: Accounts, w
     onward = [port for port, _, other in ports(home) if other.node not in fabric.hosts]
     offered, full, cut, dropped = (sum(counted.sum(names, home.name, port, kernels=False) for port in onward)
                                    for names in (OFFERED, ["admitted"], ["trimmed"], DROPPED))
-    book.check("sent by the agents = full + cut + dropped at their switch", outcome.sent_total("datagrams_sent") == offered,
+    book.check("sent by the agents = full + trimmed + dropped at their switch", outcome.sent_total("datagrams_sent") == offered,
                f"{outcome.sent_total('datagrams_sent')} = {full} + {cut} + {dropped}")
     left = counted.sum(["transmitted"], last.name, port_to(last, fabric.host(outcome.receiver)), kernels=False)
     book.check("transmitted to the receiver = received by its agent", left == outcome.total("datagrams_received"),
                f"{left}, {outcome.total('datagrams_received')} received")
-    counts = [outcome.packets(what) for what in ("packets", "full", "cut", "missing")]
-    book.check("packets of the gradients = full + cut + missing", counts[0] == sum(counts[1:]),
+    counts = [outcome.packets(what) for what in ("packets", "full", "trimmed", "missing")]
+    book.check("packets of the gradients = full + trimmed + missing", counts[0] == sum(counts[1:]),
                f"{counts[0]} = {counts[1]} + {counts[2]} + {counts[3]}")
     book.check("the agents took every datagram for what it was", outcome.total("malformed") == 0,
                f"{outcome.total('malformed')} malformed")
@@ -135,10 +135,10 @@ def trimming(fabric: Fabric, scenario: str, several_paths: bool, ipv6: bool = Fa
     conserved(book, fabric, outcome, counted, wrong)
     cut, dropped = counted.sum(["trimmed"]), counted.sum(DROPPED, kernels=False)
     # At 2:1 more than a third of the packets has to give way.
-    book.check("the congested port cuts", cut * 20 > outcome.packets("packets"), f"{cut} cut, {dropped} dropped")
+    book.check("the congested port trims", cut * 20 > outcome.packets("packets"), f"{cut} trimmed, {dropped} dropped")
     left = counted.sum(["trim_transmitted"])
-    book.check("a packet is cut once, and arrives cut", outcome.total("cut_received") == left if not dropped else
-               outcome.total("cut_received") <= left, f"{left} left cut, {outcome.total('cut_received')} arrived")
+    book.check("a packet is trimmed once, and arrives trimmed", outcome.total("trimmed_received") == left if not dropped else
+               outcome.total("trimmed_received") <= left, f"{left} left trimmed, {outcome.total('trimmed_received')} arrived")
     decodes(book, outcome)
     repairs, missing = outcome.sent_total("repairs_sent"), outcome.packets("missing")
     # One packet in a hundred may be missing by default.
@@ -157,7 +157,7 @@ def decodes(book: Book, outcome: Outcome) -> None:
         nmse, predicted = message["nmse"], message["nmse_expected"]
         # At eight planes the error sits in a few outer cells: a hundred cut packets leave some 10 % to chance. A packet's
         # depth mistaken by one plane would be a factor of 3.
-        tolerance = 0.08 + 1.5 / max(1, message["cut"]) ** 0.5
+        tolerance = 0.08 + 1.5 / max(1, message["trimmed"]) ** 0.5
         book.check(f"what arrived of {outcome.senders[message['from'] - 1]}'s gradient decodes as predicted",
                    predicted > 0 and abs(nmse / predicted - 1) < tolerance, f"NMSE {nmse:.3e}, formula {predicted:.3e}")
 
@@ -183,7 +183,7 @@ def drop_tail(fabric: Fabric, scenario: str) -> Promises:
     outcome, counted, wrong = observed(fabric, "-n 1M --seed 7 --reliable")
     conserved(book, fabric, outcome, counted, wrong)
     cut, dropped = counted.sum(["trimmed", "trim_dropped"]), counted.sum(["selective_dropped", "tail_dropped"], kernels=False)
-    book.check("nothing is cut, the congested port drops", cut == 0 and dropped > 0, f"{cut} cut, {dropped} dropped")
+    book.check("nothing is trimmed, the congested port drops", cut == 0 and dropped > 0, f"{cut} trimmed, {dropped} dropped")
     repairs = outcome.sent_total("repairs_sent")
     book.check("what was dropped is repaired", repairs >= dropped > 0 and outcome.packets("missing") == 0,
                f"{repairs} repairs, {outcome.packets('missing')} missing")

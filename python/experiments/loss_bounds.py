@@ -60,7 +60,7 @@ def curves(found: Profile, unit: str, title: str) -> str:
 
 def cut(found: Profile) -> str:
     """What the profile calls packets that are cut."""
-    return next(name for name in found.runs if name.startswith("cut"))
+    return next(name for name in found.runs if name.startswith("trimmed"))
 
 
 def write(found: Profile, path: Path) -> None:

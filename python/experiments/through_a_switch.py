@@ -127,7 +127,7 @@ def measure(options: argparse.Namespace, rows: list[dict[str, str]], file: Path)
                     time.sleep(0.5)
                     curve, steps, stats = result["curve"], result["steps"], result["stats"]
                     soon = next((at for at, right in curve if right >= options.accuracy), None)
-                    cut = stats["packets_cut"] / max(1, stats["packets_received"]) if stats else None
+                    cut = stats["packets_trimmed"] / max(1, stats["packets_received"]) if stats else None
                     numbers = {
                         "seconds": soon, "accuracy": curve[-1][1], "p50": steps[len(steps) // 2], "p99": steps[int(len(steps) * 0.99)], "cut": cut,
                     }  # fmt: skip

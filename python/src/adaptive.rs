@@ -24,12 +24,12 @@ fn refused(error: impl std::fmt::Display) -> PyErr {
 impl Adaptive {
     /// A law as in `da5:k_min=0.1,alpha=1.5`, which sends at most so many planes.
     #[new]
-    fn new(law: &str, planes: u8) -> PyResult<Self> {
+    fn new(algorithm: &str, planes: u8) -> PyResult<Self> {
         if !(1..=trimwire_encoder::PLANES).contains(&planes) {
             let most = trimwire_encoder::PLANES;
             return Err(PyValueError::new_err(format!("planes: {planes}; valid are 1 to {most}")));
         }
-        Steering::new(law, planes).map(|law| Self(Mutex::new(law))).map_err(refused)
+        Steering::new(algorithm, planes).map(|law| Self(Mutex::new(law))).map_err(refused)
     }
 
     /// Planes of the next step.
@@ -68,7 +68,7 @@ impl Adaptive {
                 let dict = PyDict::new(py);
                 dict.set_item("bytes", bytes)?;
                 dict.set_item("seconds", delay_ns as f64 / 1e9)?;
-                for (name, share) in [("cut", cut), ("arrived", arrived), ("lost", lost)] {
+                for (name, share) in [("trimmed", cut), ("arrived", arrived), ("lost", lost)] {
                     dict.set_item(name, share)?;
                 }
                 Ok((Some(dict), None))

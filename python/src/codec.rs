@@ -106,7 +106,7 @@ pub(crate) fn encode<'py>(
 
 /// The first planes of a packet, as a switch leaves them.
 #[pyfunction]
-pub(crate) fn cut<'py>(py: Python<'py>, packet: &[u8], planes_left: u8) -> PyResult<Bound<'py, PyBytes>> {
+pub(crate) fn trim<'py>(py: Python<'py>, packet: &[u8], planes_left: u8) -> PyResult<Bound<'py, PyBytes>> {
     let header = Header::parse(packet).map_err(|error| PyValueError::new_err(format!("packet: {error}")))?;
     let codec = header.codec();
     let left = planes(Scheme::Wire(codec), Some(planes_left), "planes")?;

@@ -101,11 +101,11 @@ impl Group {
         config.job = options.job;
         config.seed = options.seed;
         config.reliability = Reliability::Bounded { loss: options.loss.clamp(0.0, 1.0) };
-        config.rate = match options.rate_law.as_str() {
+        config.rate = match options.rate_algorithm.as_str() {
             "dctcp" => config.rate,
             "fixed" => RateConfig::Fixed(None),
             other => {
-                let text = format!("rate_law: '{other}'; valid are 'dctcp', 'fixed'");
+                let text = format!("rate_algorithm: '{other}'; valid are 'dctcp', 'fixed'");
                 return Err(PyValueError::new_err(text));
             }
         };
@@ -263,7 +263,7 @@ impl Group {
             ("operations", operations),
             ("failed", failed),
             ("packets_received", packets),
-            ("packets_cut", cut),
+            ("packets_trimmed", cut),
             ("packets_missing", missing),
             ("packets_sent", sent),
             ("packets_repaired", repaired),
@@ -333,11 +333,11 @@ impl Group {
                 ("sent_payload_bytes", stats.data_bytes_sent),
                 ("repair_packets", stats.repairs_sent),
                 ("arrived_packets", stats.arrived),
-                ("cut_packets", stats.cut),
+                ("trimmed_packets", stats.cut),
                 ("lost_packets", stats.lost),
                 ("received_packets", stats.data_received),
                 ("received_payload_bytes", stats.data_bytes_received),
-                ("received_cut_packets", stats.cut_received),
+                ("received_trimmed_packets", stats.cut_received),
                 ("delivered_packets", stats.packets_delivered),
                 ("missing_packets", stats.missing),
             ] {

@@ -25,7 +25,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("PLANES", trimwire_encoder::PLANES)?;
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(codec::encode, module)?)?;
-    module.add_function(wrap_pyfunction!(codec::cut, module)?)?;
+    module.add_function(wrap_pyfunction!(codec::trim, module)?)?;
     module.add_function(wrap_pyfunction!(codec::decode_into, module)?)?;
     module.add_function(wrap_pyfunction!(codec::simulate_into, module)?)?;
     module.add_function(wrap_pyfunction!(codec::expected_nmse, module)?)?;

@@ -69,7 +69,7 @@ def under_a_law(rank: int, world: int, law: str) -> dict[str, Any]:
     return {"sent": sent, "kept": kept, "stats": stats, "first": first, "last": last}
 
 
-@pytest.mark.parametrize("law", ["trim-feedback:first=0.2", "trim-feedback:budget_ms=0.05", "netsense", "progress"])
+@pytest.mark.parametrize("algorithm", ["trim-feedback:first=0.2", "trim-feedback:budget_ms=0.05", "netsense", "progress"])
 def test_ranks_send_alike_and_a_checkpoint_goes_on_where_the_law_was(law: str) -> None:
     ranks = run(under_a_law, 3, law)
     assert ranks[0]["sent"] == ranks[1]["sent"] == ranks[2]["sent"]
@@ -159,7 +159,7 @@ def test_the_backends_sums_follow_a_law() -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"adaptive": "da9"}, "adaptive: unknown law 'da9'"),
+        ({"adaptive": "da9"}, "adaptive: unknown algorithm 'da9'"),
         ({"adaptive": "da5:gamma=1"}, "adaptive: da5 has no parameter 'gamma'"),
         ({"adaptive": "netsense:k_min=2"}, "adaptive: netsense: k_min=2; valid are"),
         ({"adaptive": "da2:k_max=0.01"}, "adaptive: da2: k_max=0.01; valid are"),
@@ -303,7 +303,7 @@ def test_a_law_takes_what_ranks_counted() -> None:
     law = trimwire.Adaptive("trim-feedback:first=0.512")
     assert (law.planes, law.pace) == (9, 1.0)
     measured, refused = law._native.step([[1_000, 500, 100, 50, 0, 0, 10**6, 0]])
-    assert refused is None and measured is not None and measured["cut"] == 0.5 and measured["arrived"] == 0.5
+    assert refused is None and measured is not None and measured["trimmed"] == 0.5 and measured["arrived"] == 0.5
     assert law.planes < 9 and law.pace == 0.5
     assert law._native.step([[0] * 8]) == (None, "delay_ns is 0: no communication takes no time")
     with pytest.raises(ValueError, match="state_dict"):

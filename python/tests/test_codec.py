@@ -26,7 +26,7 @@ def test_whole_packets_decode_to_what_was_encoded_in_its_shape(gradient: np.ndar
 @pytest.mark.parametrize("planes", [1, 2, 4, 8])
 def test_packets_cut_to_planes_cost_what_the_formula_says(gradient: np.ndarray, planes: int) -> None:
     packets = trimwire.encode(gradient, seed=1)
-    cut = [trimwire.cut(packet, planes) for packet in packets]
+    cut = [trimwire.trim(packet, planes) for packet in packets]
     assert max(len(packet) for packet in cut) < max(len(packet) for packet in packets)
     expected = trimwire.expected_nmse({planes: 1.0})
     assert expected is not None
@@ -104,7 +104,7 @@ def test_odd_arrays() -> None:
         (lambda: trimwire.encode(np.zeros(3, dtype=np.float32), planes=11), ValueError, "planes: 11"),
         (lambda: trimwire.encode(np.zeros(3, dtype=np.float32), codec="zip"), ValueError, "codec"),
         (lambda: trimwire.encode(np.zeros(3, dtype=np.float32), rank=2_000), ValueError, "rank: 2000"),
-        (lambda: trimwire.cut(b"abc", 1), ValueError, "packet"),
+        (lambda: trimwire.trim(b"abc", 1), ValueError, "packet"),
         (lambda: trimwire.simulate(np.zeros(3, dtype=np.float32), trim_rate=1.5), ValueError, "trim_rate: 1.5"),
         (lambda: trimwire.simulate(np.zeros(3, dtype=np.float32), planes=0), ValueError, "planes: 0"),
         (lambda: trimwire.simulate(np.zeros(3, dtype=np.float32), planes={1: -1.0}), ValueError, "planes: {1: -1.0}"),

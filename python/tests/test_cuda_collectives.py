@@ -135,7 +135,7 @@ def test_cut_and_lost_packets_cost_what_they_hold_and_consistent_replicas_are_on
             # Nothing at all would be 1.
             assert 1e-4 < error < 0.6, error
         stats = groups[0].stats()
-        assert stats["packets_cut"] > 0 and stats["failed"] == 0
+        assert stats["packets_trimmed"] > 0 and stats["failed"] == 0
     # What came of each packet is written down as where the host decodes: of two others in the reduce-scatter, and of two owners.
     written = trimwire._native.read_transcript(record, 0)
     assert len(written.messages) == 8 and written.lost == 0 and len(written.operations) == 2

@@ -69,13 +69,13 @@ def test_totals_scalars_and_ranges_are_there() -> None:
         for stats in (everything, hook, backend):
             assert 0.0 < stats["p50_seconds"] <= stats["p99_seconds"] < 60.0
         written = got["written"]
-        for name in ("cut_share", "missing_share", "repaired_share", "sent_mb", "all_reduce_p50_ms", "all_reduce_p99_ms"):
+        for name in ("trimmed_share", "missing_share", "repaired_share", "sent_mb", "all_reduce_p50_ms", "all_reduce_p99_ms"):
             assert [step for step, _ in written[f"trimwire/{name}"]] == [0, 1, 2], name
         # Two models' 90,300 coordinates at two bytes: half of each to the other rank, and the sum of the other half. What is on its way when a step ends is the next one's;
         # parameters, four bytes each, were broadcast before.
         sent = sum(sent for _, sent in written["trimwire/sent_mb"])
         assert 2 * 2 * 0.1806 < sent < 3 * 2 * 0.1806 * 1.3 + 2 * 0.3612 * 1.3
-        assert all(share == 0.0 for _, share in written["trimwire/cut_share"])
+        assert all(share == 0.0 for _, share in written["trimwire/trimmed_share"])
         assert {"trimwire::bucket 0", "trimwire::collective", "trimwire::wait"} <= set(got["ranges"])
         assert min(got["ranges"].values()) > 0.0
 
@@ -90,14 +90,14 @@ def test_percentiles_are_the_nearest_ranks() -> None:
 
 def test_shares_are_since_the_last_time() -> None:
     class Source:
-        totals: dict[str, float] = {"packets_cut": 10, "packets_received": 40, "packets_missing": 0, "packets_sent": 40, "packets_repaired": 4, "nmse": 0.25}
+        totals: dict[str, float] = {"packets_trimmed": 10, "packets_received": 40, "packets_missing": 0, "packets_sent": 40, "packets_repaired": 4, "nmse": 0.25}
 
         def stats(self) -> dict[str, float]:
             return dict(self.totals)
 
     source, writer = Source(), Writer()
     scalars = trimwire.torch.Scalars(writer, source, prefix="net")
-    assert scalars.write(1) == {"cut_share": 0.25, "missing_share": 0.0, "repaired_share": 0.1, "nmse": 0.25}
-    source.totals |= {"packets_cut": 11, "packets_received": 44}
-    assert scalars.write(2) == {"cut_share": 0.25, "missing_share": 0.0, "nmse": 0.25}
-    assert writer.written["net/cut_share"] == [(1, 0.25), (2, 0.25)]
+    assert scalars.write(1) == {"trimmed_share": 0.25, "missing_share": 0.0, "repaired_share": 0.1, "nmse": 0.25}
+    source.totals |= {"packets_trimmed": 11, "packets_received": 44}
+    assert scalars.write(2) == {"trimmed_share": 0.25, "missing_share": 0.0, "nmse": 0.25}
+    assert writer.written["net/trimmed_share"] == [(1, 0.25), (2, 0.25)]

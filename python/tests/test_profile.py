@@ -57,7 +57,7 @@ def test_exact_training_reaches_the_target_and_small_cuts_are_tolerated_more_tha
 ) -> None:
     assert all(math.isfinite(rounds) and rounds <= 30 for rounds in found.exact)
     assert set(found.runs) == {
-        "cut to 1 plane", "lost", "layers 1/2 lost", "layers 2/2 lost", "smallest fifth zeroed", "middle fifth zeroed", "largest fifth zeroed",
+        "trimmed to 1 plane", "lost", "layers 1/2 lost", "layers 2/2 lost", "smallest fifth zeroed", "middle fifth zeroed", "largest fifth zeroed",
     }  # fmt: skip
     assert found.tolerance("smallest fifth zeroed") == 0.9
     def slow(name: str) -> float:
@@ -180,7 +180,7 @@ def test_a_gradient_is_put_back_as_it_was() -> None:
     ("arguments", "text"),
     [
         ({"rates": (0.0, 0.5)}, "rates"),
-        ({"what": ("cuts",)}, "what: 'cuts'"),
+        ({"what": ("trims",)}, "what: 'trims'"),
         ({"workers": 0}, "workers: 0"),
         ({"rounds": 5}, "rounds: 5"),
     ],

@@ -19,7 +19,7 @@ from trimwire.torch import Simulation, register  # noqa: E402
 
 LENGTH = 400_000
 SIMULATIONS: dict[str, Simulation] = {
-    "nothing cut": Simulation(trim_rate=0.0, measure=True),
+    "nothing trimmed": Simulation(trim_rate=0.0, measure=True),
     "one way": Simulation(trim_rate=0.5, both_ways=False, measure=True),
     "both ways": Simulation(trim_rate=0.5, measure=True),
     "consistent": Simulation(trim_rate=0.5, consistent=True, measure=True),
@@ -88,7 +88,7 @@ EXACT = sum(gradient(rank).double() for rank in range(2)).numpy() / 2
 
 
 def test_nothing_cut_loses_nothing_and_replicas_are_the_same_bits(simulated: list[dict[str, Any]]) -> None:
-    (first, measured), (second, _) = (result["nothing cut"] for result in simulated)
+    (first, measured), (second, _) = (result["nothing trimmed"] for result in simulated)
     assert (first == second).all()
     assert trimwire.nmse(first, EXACT) < 1e-8 and measured < 1e-8
 

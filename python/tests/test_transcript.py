@@ -216,7 +216,7 @@ def test_a_simulated_network_does_what_the_recorded_one_did(tmp_path: Path) -> N
         sent_cut, got_missing, got_cut = (PACKETS if rank == 1 else 0), (PACKETS if rank == 0 else 0), (PACKETS if rank == 1 else 0)
         said = result["stats"]
         assert [one["packets"] for one in said] == [2 * PACKETS, 4 * PACKETS, 6 * PACKETS]
-        assert [one["packets_cut"] for one in said] == [sent_cut, sent_cut + got_cut, 2 * sent_cut + got_cut]
+        assert [one["packets_trimmed"] for one in said] == [sent_cut, sent_cut + got_cut, 2 * sent_cut + got_cut]
         assert [one["packets_missing"] for one in said] == [0, got_missing, got_missing]
         assert "is of 2 ranks; the model's group has 1" in result["refused"]
 
@@ -229,7 +229,7 @@ def test_replayed_shares_are_the_recorded_ones_of_a_network_that_cuts(tmp_path: 
     from ranks import free_port, run
 
     words = [agent, "perf", "all-reduce", "-b", str(4 * LENGTH), "-e", str(4 * LENGTH), "-n", "2", "-w", "0", "--planes", "9", "--json"]
-    words += ["--faults", "cut=0.2,drop=0.05", "--loss", "0.9", "--record", str(tmp_path / "run")]
+    words += ["--faults", "truncate=0.2,drop=0.05", "--loss", "0.9", "--record", str(tmp_path / "run")]
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     children = [
         subprocess.Popen(words, env={**os.environ, **shared, "RANK": str(rank)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for rank in range(2)
@@ -251,4 +251,4 @@ def test_replayed_shares_are_the_recorded_ones_of_a_network_that_cuts(tmp_path: 
     assert all(missing > 0 and cut > packets // 10 for packets, missing, cut in recorded_counts)
     for result, (packets, missing, cut) in zip(run(gradients, 2, str(tmp_path / "run"), steps), recorded_counts, strict=True):
         stats = result["stats"][-1]
-        assert (stats["packets"], stats["packets_missing"], stats["packets_cut"]) == (packets, missing, cut)
+        assert (stats["packets"], stats["packets_missing"], stats["packets_trimmed"]) == (packets, missing, cut)

@@ -93,7 +93,7 @@ def train(rank: int, world: int, way: str, told: list[list[str]], listening: lis
 
 def were_trimmed(stats: dict[str, float]) -> bool:
     """A good part of the packets, as the network says: 30 %."""
-    return 0.2 * stats["packets_received"] < stats["packets_cut"] < 0.4 * stats["packets_received"]
+    return 0.2 * stats["packets_received"] < stats["packets_trimmed"] < 0.4 * stats["packets_received"]
 
 
 def trained(way: str, *, cut: float, lost: float = 0.0, consistent: bool = False, every: int = 0) -> list[Any]:

@@ -54,7 +54,7 @@ def results(text: str) -> list[tuple[float, dict[str, float]]]:
 
 def test_a_model_trains_with_simulated_cuts_and_over_loopback(folder: Path) -> None:
     (cut, simulated), (whole, stats) = results(run([block("A training script")], folder, []))
-    assert simulated["nmse"] > 0.02 and stats["packets_cut"] == 0 and stats["packets_received"] > 1_000
+    assert simulated["nmse"] > 0.02 and stats["packets_trimmed"] == 0 and stats["packets_received"] > 1_000
     assert min(cut, whole) > 85.0
 
 
@@ -72,7 +72,7 @@ def test_two_ranks_train_through_a_switch_that_cuts(folder: Path) -> None:
     prefix = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     text = run(["mkdir -p /run/netns; mount -t tmpfs none /run/netns; ip link set lo up", script, block("A network that trims")], folder, prefix)
     [(accuracy, stats)] = results(text)
-    assert stats["packets_cut"] > 100 and stats["failed"] == 0, text
+    assert stats["packets_trimmed"] > 100 and stats["failed"] == 0, text
     assert accuracy > 85.0, text
     counted = [line for line in text.splitlines() if "class0" in line]
     assert len(counted) == 2 and all(int(line.split()[4]) > 100 for line in counted), text

@@ -253,7 +253,7 @@ fn a_law_says_the_planes_of_every_operation_alike_at_all_ranks() {
         taken[rank].as_array().expect("operations").iter().map(|taken| taken[key].clone()).collect()
     };
     assert_eq!(of(0, "planes").len(), 8, "those of warm-up, too: {}", taken[0]);
-    for key in ["planes", "ratio", "pace", "bytes", "seconds", "cut", "arrived", "lost"] {
+    for key in ["planes", "ratio", "pace", "bytes", "seconds", "trimmed", "arrived", "lost"] {
         assert!(of(0, key) == of(1, key) && of(0, key) == of(2, key), "{key}: {taken:?}");
     }
     assert!(of(0, "planes").iter().all(|planes| (1..=9).contains(&planes.as_u64().expect("a number"))));
@@ -267,7 +267,7 @@ fn a_law_says_the_planes_of_every_operation_alike_at_all_ranks() {
 #[test]
 fn a_law_that_is_none_is_bad_input_and_said_by_name() {
     for (law, text) in [
-        ("da9", "unknown law 'da9'"),
+        ("da9", "unknown algorithm 'da9'"),
         ("da2:beta=1", "da2 has no parameter 'beta'"),
         ("netsense:k_max=0.01", "netsense: k_max=0.01"),
     ] {
@@ -293,7 +293,7 @@ fn all_reduce_prints_nccl_tests_columns_and_sums() {
         (1..3).map(|rank| start(&format!("perf all-reduce --rank {rank} {words} --json"))).collect();
     let (code, stdout, stderr) = finish(start(&format!("perf all-reduce --rank 0 {words}")));
     assert_eq!(code, Some(0), "{stderr}");
-    for column in ["size (B)", "time (us)", "algbw", "busbw", "cut %", "nmse"] {
+    for column in ["size (B)", "time (us)", "algbw", "busbw", "trimmed %", "nmse"] {
         assert!(stdout.contains(column), "{stdout}");
     }
     assert_eq!(stdout.trim().lines().count(), 4, "a title, headings, two sizes: {stdout}");
@@ -495,7 +495,7 @@ fn the_doctor_looks_at_this_host_and_at_the_way_to_another() {
         for check in ["MTU of the path", "DSCP", "UDP without checksums"] {
             assert_eq!(state(&format!("{way}: {check}")), "fine", "{report}");
         }
-        assert_ne!(state(&format!("{way}: cutting")), "fine", "nothing cuts: {report}");
+        assert_ne!(state(&format!("{way}: trimming")), "fine", "nothing trims: {report}");
     }
     assert_eq!(finish(listener).0, Some(0));
     let (code, stdout, _) = finish(start("doctor"));

@@ -159,7 +159,7 @@ fn a_run_that_is_repeated_has_the_seed_that_it_drew() {
         });
         reports.collect::<Vec<_>>()
     };
-    let recorded = run("--faults cut=0.1 --record");
+    let recorded = run("--faults truncate=0.1 --record");
     assert!(recorded.iter().all(|(seed, digest)| seed.is_u64() && digest.is_string()), "{recorded:?}");
     assert_eq!(run("--reliable --replay"), recorded);
 }

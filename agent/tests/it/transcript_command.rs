@@ -70,7 +70,7 @@ fn hashes(report: &Value) -> Vec<String> {
 
 /// Packets of Ethernet's length, or loopback would have hardly any to cut.
 const SIZES: &str = "-b 64K -e 256K -n 2 --bitrate 400M --seed 5 --mtu 1500";
-const LOSSY: &str = "--faults drop=0.004,cut=0.2,duplicate=0.02,reorder=0.05";
+const LOSSY: &str = "--faults drop=0.004,truncate=0.2,duplicate=0.02,reorder=0.05";
 
 #[test]
 fn a_replay_has_the_hash_of_the_run_that_was_recorded_over_a_lossy_link() {
@@ -81,7 +81,7 @@ fn a_replay_has_the_hash_of_the_run_that_was_recorded_over_a_lossy_link() {
         for (code, report, stderr) in &recorded {
             assert_eq!(*code, Some(0), "{stderr}");
             let rows = report["rows"].as_array().expect("rows");
-            assert!(rows.iter().all(|row| row["cut_share"].as_f64() > Some(0.05)), "{report}");
+            assert!(rows.iter().all(|row| row["trimmed_share"].as_f64() > Some(0.05)), "{report}");
             assert_eq!(report["recorded"]["lost"], 0, "{report}");
             let bytes = report["recorded"]["bytes_per_packet"].as_f64();
             // Every length is another one here: nine bits or so each, and a table of them.
@@ -127,7 +127,7 @@ fn a_transcript_is_shown_by_operation_and_by_step_and_damage_is_named() {
     let show = |words: &str| finish(start(&format!("transcript show {words}")));
     let (code, stdout, stderr) = show(&format!("{run}.0 {run}.1"));
     assert_eq!(code, Some(0), "{stderr}");
-    for column in ["slowest rank", "slowest link", "cut %", "missing %", "bits/packet"] {
+    for column in ["slowest rank", "slowest link", "trimmed %", "missing %", "bits/packet"] {
         assert!(stdout.contains(column), "{stdout}");
     }
     assert_eq!(stdout.trim().lines().count(), 8, "a title, headings, six operations: {stdout}");
@@ -140,14 +140,14 @@ fn a_transcript_is_shown_by_operation_and_by_step_and_damage_is_named() {
     let report: Value = serde_json::from_str(&stdout).expect("JSON");
     let messages = report["story"]["messages"].as_array().expect("messages");
     let sum = |field: &str| messages.iter().filter_map(|message| message[field].as_u64()).sum::<u64>();
-    assert_eq!(Some(sum("cut")), report["operations"][0]["cut"].as_u64());
+    assert_eq!(Some(sum("trimmed")), report["operations"][0]["trimmed"].as_u64());
     let rungs = |message: &Value| {
-        message["cut_to"]
+        message["trimmed_to"]
             .as_array()
             .map(|rungs| rungs.iter().filter_map(|rung| rung["packets"].as_u64()).sum())
     };
     for message in messages {
-        assert_eq!(rungs(message), message["cut"].as_u64(), "{message}");
+        assert_eq!(rungs(message), message["trimmed"].as_u64(), "{message}");
     }
 
     let (code, _, stderr) = show(&format!("{run}.0 --step 99"));
@@ -243,11 +243,11 @@ fn a_push_pull_is_repeated_bit_for_bit_where_its_servers_kept_transcripts_too() 
         }
         let [(_, worker, _), _, (_, server, _)] = &recorded;
         for row in worker["rows"].as_array().expect("rows") {
-            assert!(row["cut_share"].as_f64() > Some(0.05), "{worker}");
+            assert!(row["trimmed_share"].as_f64() > Some(0.05), "{worker}");
         }
         // Two sizes, one warm-up and two measured of each.
         assert_eq!(server["operations"], 6, "{server}");
-        assert!(server["cut"].as_u64() > Some(100), "what comes to the server is cut, too: {server}");
+        assert!(server["trimmed"].as_u64() > Some(100), "what comes to the server is cut, too: {server}");
         assert_eq!(server["recorded"][0]["lost"], 0, "{server}");
 
         let again = with_server(
@@ -272,7 +272,7 @@ fn a_push_pull_is_repeated_bit_for_bit_where_its_servers_kept_transcripts_too() 
             operations
                 .iter()
                 .map(|operation| {
-                    ["number", "name", "coordinates", "packets", "cut"].map(|field| &operation[field])
+                    ["number", "name", "coordinates", "packets", "trimmed"].map(|field| &operation[field])
                 })
                 .map(|fields| serde_json::json!(fields))
                 .collect()

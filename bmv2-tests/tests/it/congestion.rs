@@ -72,7 +72,7 @@ impl Outcome {
     fn assert_errors_as_predicted(&self) {
         for message in messages(&self.received) {
             let (nmse, expected) = (number(message, "/nmse"), number(message, "/nmse_expected"));
-            assert!(expected > 0.0, "nothing was cut: {message}");
+            assert!(expected > 0.0, "nothing was trimmed: {message}");
             let tolerance = 0.08 + 1.5 / number(message, "/cut").max(1.0).sqrt();
             assert!(
                 (nmse / expected - 1.0).abs() < tolerance,
@@ -124,22 +124,22 @@ fn trimming(test: &str, kind: &Kind, programs: &Programs, rate_bps: u64, senders
     network.apply(TRIM).expect("controller applies");
     let outcome = transfer(&network, senders, "-n 4M --seed 7", bitrate);
     let counters = network.settled_counters().expect("counters");
-    let (packets, cut) = (outcome.packets("packets"), outcome.packets("cut"));
+    let (packets, cut) = (outcome.packets("packets"), outcome.packets("trimmed"));
     eprintln!(
-        "{test}: {packets} packets, {cut} cut, {} missing; nmse {:.3e}, formula {:.3e}; goodput {:.1} Mbit/s",
+        "{test}: {packets} packets, {cut} trimmed, {} missing; nmse {:.3e}, formula {:.3e}; goodput {:.1} Mbit/s",
         outcome.packets("missing"),
         number(&outcome.received, "/messages/0/nmse"),
         number(&outcome.received, "/messages/0/nmse_expected"),
         number(&outcome.received, "/messages/0/goodput_bps") / 1e6
     );
     let trimmed = counters.packets(PORT, CLASS0_QUEUE, "trimmed");
-    assert!(trimmed * 50 > packets, "the switch cut {trimmed} of {packets}: {counters:?}");
+    assert!(trimmed * 50 > packets, "the switch trimmed {trimmed} of {packets}: {counters:?}");
     assert!(cut * 50 > packets && cut <= packets);
     assert!(outcome.packets("missing") * 100 <= packets, "the default loss bound is 1 %");
     let left = counters.packets(PORT, TRIM_QUEUE, "transmitted");
     let cut_left = counters.packets(PORT, CLASS0_QUEUE, "trim_transmitted");
-    assert_eq!(cut_left, left, "cut packets leave by the trim queue");
-    assert_eq!(outcome.total("cut_received"), left, "cut packets reach the socket");
+    assert_eq!(cut_left, left, "trimmed packets leave by the trim queue");
+    assert_eq!(outcome.total("trimmed_received"), left, "trimmed packets reach the socket");
     assert_eq!(outcome.total("malformed"), 0);
     let silent_drops = matches!(kind, Kind::Bmv2(_));
     assert_conservation(&outcome, &counters, silent_drops);
@@ -188,7 +188,7 @@ fn without_trimming_the_same_incast_is_dropped_and_repaired() {
     eprintln!("{test}: {dropped} dropped, {} repairs", outcome.sent_total("repairs_sent"));
     assert!(dropped > 0, "{counters:?}");
     assert_eq!(counters.sum(PORT, &["trimmed", "trim_dropped"]), 0);
-    assert_eq!((outcome.packets("cut"), outcome.packets("missing")), (0, 0));
+    assert_eq!((outcome.packets("trimmed"), outcome.packets("missing")), (0, 0));
     assert!(outcome.sent_total("repairs_sent") >= dropped);
     assert_conservation(&outcome, &counters, false);
     for message in messages(&outcome.received) {
@@ -292,10 +292,10 @@ fn raw_reception_decodes_what_a_switch_cut_without_mending_lengths() {
         let cut = relayed.cut;
         let (sent, received) = (sent.expect("sender reports"), received.expect("receiver reports"));
         let packets = number(&received, "/messages/0/packets");
-        assert!(cut as f64 >= packets * 0.99, "{cut} of {packets} cut");
+        assert!(cut as f64 >= packets * 0.99, "{cut} of {packets} trimmed");
         // A relay that the scheduler holds up loses a few; without raw reception everything would be sent again and again.
         let repairs = number(&sent, "/totals/repairs_sent");
-        assert!(repairs * 4.0 < packets, "a cut packet is a delivered one: {sent}\n{received}");
+        assert!(repairs * 4.0 < packets, "a trimmed packet is a delivered one: {sent}\n{received}");
         assert_eq!(number(&received, "/messages/0/full"), 0.0, "{received}");
         let nmse = number(&received, "/messages/0/nmse");
         let expected = number(&received, "/messages/0/nmse_expected");
@@ -303,7 +303,7 @@ fn raw_reception_decodes_what_a_switch_cut_without_mending_lengths() {
         // docs/reference/wire-format.md: a switch that mends no checksum finds none in DATA; control packets have right ones.
         assert!(relayed.data[0] > 0 && relayed.control[0] > 0, "{relayed:?}");
         assert_eq!((relayed.data[1], relayed.control[1]), (0, 0), "{relayed:?}");
-        eprintln!("{test}: {cut} cut; nmse {nmse:.3e}, formula {expected:.3e}");
+        eprintln!("{test}: {cut} trimmed; nmse {nmse:.3e}, formula {expected:.3e}");
     });
 }
 

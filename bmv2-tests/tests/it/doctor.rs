@@ -38,11 +38,11 @@ fn a_fabric_that_cuts_and_mends_is_found_to_and_one_that_drops_too() {
     network.apply(TRIM).expect("controller applies");
     let (_, report) = examine(&network);
     for way in ["to 10.0.0.2", "from 10.0.0.2"] {
-        for check in ["MTU of the path", "DSCP", "UDP without checksums", "cutting"] {
+        for check in ["MTU of the path", "DSCP", "UDP without checksums", "trimming"] {
             let (state, text) = finding(&report, &format!("{way}: {check}"));
             assert_eq!(state, "fine", "{way}, {check}: {text}");
         }
-        let (_, text) = finding(&report, &format!("{way}: cutting"));
+        let (_, text) = finding(&report, &format!("{way}: trimming"));
         assert!(text.contains("lengths and checksums are mended"), "{text}");
         eprintln!("{test}: {way}: {text}");
     }
@@ -51,6 +51,6 @@ fn a_fabric_that_cuts_and_mends_is_found_to_and_one_that_drops_too() {
     network.apply(DROP_TAIL).expect("controller applies");
     let (code, report) = examine(&network);
     assert_eq!((code, &report["fine"]), (Some(1), &Value::Bool(false)), "{report}");
-    let (state, text) = finding(&report, "to 10.0.0.2: cutting");
+    let (state, text) = finding(&report, "to 10.0.0.2: trimming");
     assert!(state == "bad" && text.contains("trimming is off on the way"), "{state}: {text}");
 }

@@ -243,7 +243,7 @@ fn no_drift(kind: &Kind) -> anyhow::Result<()> {
     }
     let lost = side.lost(sent)?;
     let (trimmed, _) = side.count("Ingress.trimmed", TRIMMABLE.1)?;
-    ensure!(trimmed > 0, "nothing was cut");
+    ensure!(trimmed > 0, "nothing was trimmed");
     ensure!(matches!(kind, Kind::Trimwire(_)) || lost > 0, "BMv2 dropped nothing in silence");
     eprintln!(
         "{}: {sent} packets, no drift; {trimmed} cut, {lost} lost in the traffic manager, at most {most} bytes in a queue for \

@@ -55,7 +55,8 @@ fn two_hosts_and_a_switch_trim_and_decode() {
     let (ended_well, text) = run(&commands, &programs);
     assert!(ended_well, "{text}");
     let flow = text.lines().find(|line| line.contains("(at the server)")).expect("a result");
-    let cut = flow.split_once(" cut,").and_then(|(before, _)| before.rsplit(' ').next()?.parse::<u32>().ok());
+    let cut =
+        flow.split_once(" trimmed,").and_then(|(before, _)| before.rsplit(' ').next()?.parse::<u32>().ok());
     assert!(cut.is_some_and(|cut| cut > 100), "at half as much again as the port serves: {text}");
     let trimmed = text.lines().find(|line| line.contains("class0") && line.starts_with("s1:2"));
     assert!(trimmed.is_some(), "h2's port is in the table: {text}");

@@ -22,17 +22,17 @@ Examples:
   trimwire codec bench                                  every instruction set of this machine, one core
   trimwire codec bench --isa avx2 --codec raw
   trimwire codec bench --sealed                         sealed packets, too
-  trimwire codec bench --planes 1 --per-packet 448      packets as the deepest cut leaves them
+  trimwire codec bench --planes 1 --per-packet 448      packets as the deepest trim leaves them
   trimwire codec bench --dist gradients.safetensors     on these gradients, in the rows that their tensors make
   trimwire codec bench --threads 8 --json
 
-Work is done row by row, as a training job does it: rows are encoded into one buffer, and every row has a receiver that decodes it when
-its packets are in. GB/s are 1e9 bytes of gradient a second (f32, or bf16 where a line says so), whatever the packets' size. `transform` is
-the Hadamard transform of one row (128 KiB by default) that stays in the cache, next to memcpy of a row; everything else works on the
-whole gradient, next to memcpy of that. `decode` and `accumulate` include receiving. With --threads, each thread does all of that for
-rows of its own, and a line says how its speed compares with one thread's. Cycles are ticks of the time-stamp counter, which runs at the
-processor's nominal frequency, not at the one that it happens to have. A ratio of 0.4 means: as long as it takes memcpy, on as many
-threads, to move the gradient 2.5 times.";
+GB/s are 1e9 bytes of gradient a second, f32, or bf16 where a line says so. The packets' size does not matter.
+Rows are encoded into one buffer, and each row is decoded when its packets are in, as in a training job.
+`transform` works on one row that stays in the cache, next to memcpy of a row. All other lines work on the whole
+gradient, next to memcpy of the gradient. `decode` and `accumulate` include receiving.
+With --threads, each thread works on its own rows, and a line compares the speed with one thread's.
+Cycles are ticks of the time-stamp counter, which runs at the processor's nominal frequency.
+A ratio of 0.4 means: the line takes as long as memcpy takes to move the gradient 2.5 times.";
 
 /// Measure the codec's speed next to memcpy.
 #[derive(Debug, Clone, Args)]
@@ -44,31 +44,33 @@ pub(crate) struct Options {
     /// Codec: rht or raw.
     #[arg(long, default_value_t, value_parser = codec)]
     pub codec: Codec,
-    /// Planes that packets carry [default: all; of bf16 nine of rht's ten].
+    /// Planes of a packet [default: all; of bf16 nine of rht's ten].
     #[arg(long, value_name = "B")]
     pub planes: Option<u8>,
-    /// The gradient: a distribution's name, or a FILE (NumPy, safetensors, raw f32; - is stdin), as in `codec nmse`. FILE's tensors are repeated until they have --coordinates.
+    /// Gradient: the name of a distribution or a FILE, as in `codec nmse`. Tensors of FILE are repeated to
+    /// fill --coordinates.
     #[arg(long, value_name = "NAME|FILE", default_value = "gaussian")]
     pub dist: Distribution,
-    /// The tensor of FILE to take [default: all, one after another].
+    /// Tensor of FILE to take [default: all, one after another].
     #[arg(long, value_name = "NAME")]
     pub tensor: Option<String>,
-    /// Coordinates of the gradient; 16777216 are 64 MiB, beyond every cache.
+    /// Coordinates of the gradient. 16777216 are 64 MiB, beyond every cache.
     #[arg(long, value_name = "N", default_value_t = 1 << 24)]
     pub coordinates: usize,
     /// log2 of the row length, 5 to 20.
     #[arg(long, value_name = "L", default_value_t = DEFAULT_ROW_LOG2)]
     pub row_log2: u8,
-    /// Most coordinates of a packet, a multiple of 32 [default: as many as fit an MTU of 1500 bytes with these planes over IPv4 and IPv6].
+    /// Put at most this many coordinates into a packet, a multiple of 32 [default: what fits an MTU of 1500
+    /// bytes with these planes].
     #[arg(long, value_name = "n")]
     pub per_packet: Option<usize>,
-    /// Measure sealed packets, too.
+    /// Measure sealed packets as well.
     #[arg(long)]
     pub sealed: bool,
-    /// Threads that rows, and memcpy, are shared out among; one thread is measured besides.
+    /// Share rows, and memcpy, among this many threads. One thread is measured as well.
     #[arg(long, value_name = "T", default_value_t = 1)]
     pub threads: usize,
-    /// Interleaved rounds; the best and the median one are shown.
+    /// Run this many interleaved rounds; print the best and the median.
     #[arg(long, value_name = "R", default_value_t = 7)]
     pub rounds: usize,
     /// Print JSON.

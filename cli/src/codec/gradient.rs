@@ -30,17 +30,19 @@ use trimwire_encoder::{Layout, Tensor as Shape};
 /// Which coordinates to work on.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Input {
-    /// Coordinates: gaussian, lognormal (±exp(N(0, 1))), student-t (3 degrees of freedom), sparse (1 in 100), one-spike (one in
-    /// every row), or a FILE: NumPy (.npy, .npz), safetensors, or raw little-endian numbers; - is stdin.
+    /// Coordinates: gaussian, lognormal (±exp(N(0, 1))), student-t (3 degrees of freedom), sparse (1 in
+    /// 100), one-spike (one a row), or a FILE. FILE is NumPy (.npy, .npz), safetensors, or raw
+    /// little-endian numbers; - is stdin.
     #[arg(long, value_name = "NAME|FILE", default_value = "gaussian")]
     pub dist: Distribution,
-    /// The tensor of FILE to take [default: all, one after another].
+    /// Tensor of FILE to take [default: all, one after another].
     #[arg(long, value_name = "NAME")]
     pub tensor: Option<String>,
-    /// Join FILE's tensors to one, whose rows straddle them [default: each tensor has rows of its own].
+    /// Join FILE's tensors to one [default: each tensor has its own rows].
     #[arg(long)]
     pub join: bool,
-    /// Number format that the codec is handed, and that of a raw FILE [default: that of FILE's tensors; f32 of raw ones].
+    /// Number format of the codec's input, and of a raw FILE [default: that of FILE's tensors; f32 for raw
+    /// ones].
     #[arg(long, value_enum)]
     pub dtype: Option<Dtype>,
 }

@@ -25,8 +25,8 @@ Examples:
   trimwire codec inspect --hex '41 07 0402 00000003 …'        one UDP payload
   trimwire codec inspect payload.bin                       a file that is no capture is one UDP payload
 
-Packets are taken as long as they arrived: a cut one shows what it still holds. Exit code 1 when one of the packets is not
-Trimwire's or is damaged, 3 when the input cannot be read at all.";
+Packets are decoded as long as they arrived: a trimmed packet shows what it still holds. Exit codes: 1 when a
+packet is not Trimwire's or is damaged, 3 when the input cannot be read.";
 
 /// Decode packets' headers and planes, from hex or captures.
 #[derive(Debug, Clone, Args)]
@@ -34,25 +34,25 @@ Trimwire's or is damaged, 3 when the input cannot be read at all.";
 #[command(override_usage = "trimwire codec inspect [OPTIONS] <FILE | --pcap FILE | --hex STRING>...")]
 #[command(group = ArgGroup::new("packets").required(true).multiple(true).args(["files", "pcap", "hex"]))]
 pub(crate) struct Options {
-    /// Captures (pcap or pcapng), or files that are one UDP payload each; - is stdin.
+    /// Captures (pcap or pcapng), or files that hold one UDP payload each; - is stdin.
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// A capture, pcap or pcapng.
+    /// Capture, pcap or pcapng.
     #[arg(long, value_name = "FILE")]
     pub pcap: Vec<PathBuf>,
-    /// A UDP payload in hex; blanks, colons, commas and 0x are passed over.
+    /// UDP payload in hex. Blanks, colons, commas and 0x are ignored.
     #[arg(long, value_name = "STRING")]
     pub hex: Vec<String>,
-    /// Of captures, the UDP port to look at, source or destination; 0: all.
+    /// UDP port to look at in captures, source or destination; 0 takes all.
     #[arg(long, default_value_t = 9217)]
     pub port: u16,
-    /// Most packets shown; 0: all. The summary counts every one.
+    /// Show at most this many packets; 0 shows all. The summary counts every one.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub limit: usize,
-    /// An incarnation of a sender, whose mask is over the headers of its DATA; control packets of a capture tell it, too.
+    /// Incarnation of a sender, to unmask its DATA headers. Control packets of a capture tell it as well.
     #[arg(long, value_name = "NUMBER")]
     pub incarnation: Vec<u32>,
-    /// Coordinates shown of each packet.
+    /// Show this many coordinates of each packet.
     #[arg(long, value_name = "K", default_value_t = 8)]
     pub coordinates: usize,
     /// Print JSON.

@@ -15,41 +15,43 @@ use trimwire_encoder::{Codec, DEFAULT_ROW_LOG2, Layout, LayoutError, Tensor};
 
 const HELP: &str = "\
 Examples:
-  trimwire codec nmse --trim-rate 0.25                           a quarter of the packets cut to the sign plane
-  trimwire codec nmse --trim-rate 1 --planes 4                   every packet cut to four planes
-  trimwire codec nmse --trim-rate 1 --frame 256                  every frame cut to 256 bytes
+  trimwire codec nmse --trim-rate 0.25                           a quarter of the packets trimmed to the sign plane
+  trimwire codec nmse --trim-rate 1 --planes 4                   every packet trimmed to four planes
+  trimwire codec nmse --trim-rate 1 --frame 256                  every frame trimmed to 256 bytes
   trimwire codec nmse --codec sq --decoding paper --trim-rate 0.1 --dist lognormal
   trimwire codec nmse --dist gradients.safetensors --tensor fc.weight
   trimwire codec nmse --dist gradients.safetensors --join        rows that straddle tensors, as in a bucket that is one buffer
   trimwire codec nmse --dist gradients.f16 --dtype f16 --trim-rate 0.5 --json
   trimwire codec nmse --trim-rate 0.5 --within 2                 exit code 1 unless within 2 % of the closed form
 
-Error: ||decoded - exact||^2 / ||exact||^2, mean over --messages. The closed form is that of Gaussian coordinates; rotated
-codecs make coordinates nearly Gaussian whatever they were, the others do not.";
+Error: ||decoded - exact||^2 / ||exact||^2, mean over --messages. The closed form is that of Gaussian coordinates.
+Rotated codecs make coordinates nearly Gaussian; the other codecs do not.";
 
-/// Measure the error of cut packets against the closed form.
+/// Measure the error of trimmed packets against the closed form.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = HELP, after_long_help = format!("{HELP}\n\n{EXIT_CODES}"))]
 pub(crate) struct Options {
-    /// Codec: rht or raw; or, as figures of what nobody sends, the papers' rht-paper, sign-magnitude, sq or sd, whose packets have two planes: heads, and the rest.
+    /// Codec: rht or raw, or one of the papers' as figures: rht-paper, sign-magnitude, sq or sd. Theirs have
+    /// two planes: heads and the rest.
     #[arg(long, default_value_t = Scheme::Wire(Codec::Rht), value_parser = codec)]
     pub codec: Scheme,
-    /// Share of packets that is cut, 0 to 1.
+    /// Share of packets to trim, 0 to 1.
     #[arg(long, value_name = "P", default_value_t = 1.0)]
     pub trim_rate: f64,
-    /// Whole planes left in a cut packet; 0: the packet is lost.
+    /// Whole planes left in a trimmed packet; 0 loses the packet.
     #[arg(long, value_name = "B", default_value_t = 1, conflicts_with = "frame")]
     pub planes: u8,
-    /// Cut to frames of this many bytes instead (Ethernet, IPv4 and UDP headers are 42 of them), wherever that falls.
+    /// Trim to frames of this many bytes instead, wherever that falls. Ethernet, IPv4 and UDP headers are
+    /// 42 of them.
     #[arg(long, value_name = "BYTES")]
     pub frame: Option<usize>,
-    /// How the packets to cut are chosen. With `exact` nothing but the codec's own randomness is left in the figure, so it can be held
-    /// against the closed form for share P; `random` is what switches do.
+    /// How to choose the packets to trim. `exact` trims share P exactly, for comparison with the closed
+    /// form; `random` is what switches do.
     #[arg(long, value_enum, default_value_t = Choice::Exact)]
     pub choose: Choice,
     #[command(flatten)]
     pub input: Input,
-    /// How cut coordinates are filled in.
+    /// How to reconstruct trimmed coordinates.
     #[arg(long, value_enum, default_value_t = DecodingName::Unbiased)]
     pub decoding: DecodingName,
     /// Coordinates of a message [default: 262144, or all of FILE].
@@ -58,19 +60,21 @@ pub(crate) struct Options {
     /// log2 of the row length, 5 to 20.
     #[arg(long, value_name = "L", default_value_t = DEFAULT_ROW_LOG2)]
     pub row_log2: u8,
-    /// Planes that packets carry when they are sent [default: nine of rht's ten for f16 and bf16, otherwise all].
+    /// Planes of a packet when sent [default: nine of rht's ten for f16 and bf16, otherwise all].
     #[arg(long, value_name = "B")]
     pub sent_planes: Option<u8>,
-    /// Most coordinates of a packet, a multiple of 32 [default: as many as fit an MTU of 1500 bytes with these planes over IPv4 and IPv6].
+    /// Put at most this many coordinates into a packet, a multiple of 32 [default: what fits an MTU of 1500
+    /// bytes with these planes].
     #[arg(long, value_name = "n")]
     pub per_packet: Option<usize>,
-    /// Messages, each with its own coordinates (FILE: the same), signs and cuts.
+    /// Encode this many messages, each with its own coordinates (FILE: the same), signs and trims.
     #[arg(long, value_name = "M", default_value_t = 16)]
     pub messages: u32,
     /// Seed of everything random: the same seed gives the same figures.
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-    /// Fail unless the measured error is within this many percent of the closed form (below 1e-12 where that is 0).
+    /// Fail unless the measured error is within this many percent of the closed form (below 1e-12 where
+    /// that is 0).
     #[arg(long, value_name = "PERCENT")]
     pub within: Option<f64>,
     /// Print JSON.
@@ -250,7 +254,7 @@ impl Options {
     fn verdict(&self, measured: &Measured) -> Result<()> {
         let Some(percent) = self.within else { return Ok(()) };
         let Some(expected) = measured.expected else {
-            bail!("--within: there is no closed form for codec {} cut here", self.codec);
+            bail!("--within: there is no closed form for codec {} trimmed here", self.codec);
         };
         let near = if expected > 0.0 {
             (measured.nmse / expected - 1.0).abs() <= percent / 100.0
@@ -268,9 +272,9 @@ impl Options {
 
 fn render(report: &Report) -> String {
     let cut = match (report.frame_bytes, report.planes) {
-        (Some(bytes), _) => format!("cut to frames of {bytes} bytes"),
+        (Some(bytes), _) => format!("trimmed to frames of {bytes} bytes"),
         (None, Some(0)) => "lost".to_owned(),
-        (None, planes) => format!("cut to {} plane(s)", planes.unwrap_or_default()),
+        (None, planes) => format!("trimmed to {} plane(s)", planes.unwrap_or_default()),
     };
     let measured = &report.measured;
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
@@ -289,7 +293,7 @@ fn render(report: &Report) -> String {
         "codec",
         "decoding",
         "coordinates",
-        "cut",
+        "trimmed",
         "bytes",
         "NMSE",
         "±",

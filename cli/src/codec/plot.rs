@@ -17,20 +17,21 @@ use trimwire_encoder::papers::Scheme;
 
 const HELP: &str = "\
 Examples:
-  trimwire codec plot -o error.svg                                  all codecs, every packet cut
+  trimwire codec plot -o error.svg                                  all codecs, every packet trimmed
   trimwire codec plot -o error.svg --codec rht --codec rht-paper --trim-rate 0.25
   trimwire codec plot -o heavy.svg --dist student-t
   trimwire codec plot --what projection -o projection.svg           is decoding unbiased on sparse rows, too?
   trimwire codec plot --json                                        the points as JSON
 
-error: bytes are those of an untagged Ethernet frame without its checksum: 42 bytes of headers, then the UDP payload. Lines are closed
-forms for Gaussian coordinates, points are measured; dotted lines join points where there is no closed form. Unless --per-packet says
-otherwise, every codec has the largest packets that an MTU of 1500 bytes holds over IPv4 and IPv6.
+error: bytes are those of an untagged Ethernet frame without its checksum: 42 bytes of headers, then the UDP
+payload. Lines are closed forms for Gaussian coordinates. Points are measured; dotted lines join points without a
+closed form. Packets are the largest that fit an MTU of 1500 bytes, unless --per-packet says otherwise.
 
-projection: rows of 1 to 1024 equal non-zeros with random signs at random places, and of Gaussian coordinates, are encoded, cut to 1 to 8
-planes and decoded; drawn is the mean of <decoded, exact> / ||exact||^2, which unbiased decoding keeps at 1.";
+projection: rows are encoded, trimmed to 1 to 8 planes and decoded. They hold 1 to 1024 equal non-zeros with random
+signs at random places, or Gaussian coordinates. The plot shows the mean of <decoded, exact> / ||exact||^2.
+Unbiased decoding keeps it at 1.";
 
-/// Draw what is left of a gradient whose packets are cut: its error, or its projection on the exact one.
+/// Draw what remains of a trimmed gradient: its error, or its projection on the exact one.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = HELP, after_long_help = format!("{HELP}\n\n{EXIT_CODES}"))]
 pub(crate) struct Options {
@@ -40,24 +41,25 @@ pub(crate) struct Options {
     /// SVG file to write; a table of the points goes to stdout. Without it, the SVG goes to stdout.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Codecs to draw, several times for several [default: all; of a projection one: rht].
+    /// Codec to draw; may be repeated [default: all; for a projection rht].
     #[arg(long, value_parser = super::nmse::codec)]
     pub codec: Vec<Scheme>,
-    /// Share of packets that is cut, above 0 to 1.
+    /// Share of packets to trim, above 0 to 1.
     #[arg(long, value_name = "P", default_value_t = 1.0)]
     pub trim_rate: f64,
     #[command(flatten)]
     pub input: Input,
-    /// How cut coordinates are filled in.
+    /// How to reconstruct trimmed coordinates.
     #[arg(long, value_enum, default_value_t = DecodingName::Unbiased)]
     pub decoding: DecodingName,
-    /// Coordinates of a message [default: 131072, or all of FILE; of a projection one row].
+    /// Coordinates of a message [default: 131072, or all of FILE; for a projection one row].
     #[arg(long, value_name = "N")]
     pub coordinates: Option<usize>,
     /// log2 of the row length, 5 to 20.
     #[arg(long, value_name = "L", default_value_t = DEFAULT_ROW_LOG2)]
     pub row_log2: u8,
-    /// Most coordinates of a packet, a multiple of 32 [default: what an MTU of 1500 bytes holds over IPv4 and IPv6].
+    /// Put at most this many coordinates into a packet, a multiple of 32 [default: what fits an MTU of 1500
+    /// bytes].
     #[arg(long, value_name = "n")]
     pub per_packet: Option<usize>,
     /// Messages for every point, each with its own signs [default: 2; of a projection 100].
@@ -74,9 +76,9 @@ pub(crate) struct Options {
 /// What is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum What {
-    /// NMSE against the bytes that are kept of a packet, for every codec.
+    /// NMSE against the bytes kept of a packet, for every codec.
     Error,
-    /// The projection of what is decoded on what was encoded, by planes and by how many coordinates are not zero.
+    /// Projection of the decoded row on the exact one, by planes and by non-zero coordinates.
     Projection,
 }
 
@@ -131,7 +133,7 @@ impl Options {
             ];
             if let Some((flag, _)) = given.iter().find(|(_, given)| *given) {
                 anyhow::bail!(
-                    "{flag} does not go with --what projection, which draws its own rows and cuts all of their packets"
+                    "{flag} does not go with --what projection, which draws its own rows and trims all of their packets"
                 );
             }
             ensure!(self.codec.len() <= 1, "--what projection draws one --codec, not {}", self.codec.len());

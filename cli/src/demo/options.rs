@@ -4,7 +4,7 @@ use anyhow::{Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
-/// Train a small network through one congested, trimming switch and compare with drop + retransmit.
+/// Train a small network through one congested, trimming switch, and compare with drop + retransmit.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Options {
     /// Data-parallel workers, 2 to 64.
@@ -13,16 +13,16 @@ pub(crate) struct Options {
     /// Training steps of each run.
     #[arg(long, default_value_t = 200)]
     pub steps: u32,
-    /// Speed of every link, for example 10Gbps or 400Mbps.
+    /// Speed of every link, such as 10Gbps or 400Mbps.
     #[arg(long, default_value = "10Gbps", value_parser = parse_rate)]
     pub link_speed: u64,
     /// Offered load on a worker's link during a burst, as a multiple of its speed, 1 to 16.
     #[arg(long, default_value_t = 3)]
     pub congestion: u16,
-    /// How deep the switch cuts in the run `trim`.
+    /// How deep the switch trims in the run `trim`.
     #[arg(long, value_enum, default_value_t = Policy::Ladder)]
     pub policy: Policy,
-    /// How replicas are kept together in the run `trim`.
+    /// How to keep replicas together in the run `trim`.
     #[arg(long, value_enum, default_value_t = Replicas::Free)]
     pub replicas: Replicas,
     /// Virtual time that a rank computes before each all-reduce, µs.
@@ -42,20 +42,20 @@ pub(crate) struct Options {
 /// What a congested queue does to a trimmable packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Policy {
-    /// To eight planes first, to the sign plane when the queue keeps growing.
+    /// Trim to eight planes first, to the sign plane while the queue keeps growing.
     Ladder,
-    /// To the sign plane at once.
+    /// Trim to the sign plane at once.
     Deep,
-    /// Never below eight planes.
+    /// Never trim below eight planes.
     Shallow,
 }
 
 /// Whether replicas may drift apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Replicas {
-    /// Every rank decodes what reached it.
+    /// Let every rank decode what reached it.
     Free,
-    /// All ranks decode at the precision that the unluckiest got: bit-identical replicas for one more round trip.
+    /// Let all ranks decode at the lowest precision of any: bit-identical replicas for one more round trip.
     Consistent,
 }
 

@@ -7,11 +7,19 @@ use crate::page::{Axis, Figure, Page, Series, Unit, cumulative};
 /// Points of a distribution: more than a screen has dots for.
 const POINTS: usize = 2_000;
 
-const COLUMNS: [(&str, &str); 8] = [
+/// The runs, then the table's columns.
+const MEANINGS: [(&str, &str); 12] = [
+    ("idle", "run without other traffic; the switch drops when full, hosts repair every byte: the baseline"),
+    ("repair", "run beside bursts; the switch marks, then drops when full; hosts repair every byte"),
+    (
+        "trim-paper",
+        "run beside the same bursts; the switch trims to the sign plane; the HotNets'24 paper's decoder",
+    ),
+    ("trim", "run beside the same bursts; the switch trims as --policy says; the unbiased decoder"),
     ("final accuracy", "held-out images classified rightly after the last step"),
     ("time to baseline", "virtual time until the accuracy first reached the idle run's last one"),
     ("all-reduce p50, p99", "over the steps, the time until the slowest rank had its sum"),
-    ("cut", "DATA packets that arrived cut, of all that were sent"),
+    ("trimmed", "DATA packets that arrived trimmed, of all that were sent"),
     ("dropped", "of the same, those that never arrived"),
     ("repaired", "of the same, those that were sent again"),
     ("NMSE", "error of the averaged gradient, |got - exact|^2 / |exact|^2, mean over steps and ranks"),
@@ -32,7 +40,7 @@ pub(super) fn html(outcome: &Outcome) -> String {
             outcome.seed,
         ),
         table: format!("{}\n{}", table::render(outcome), table::verdict(outcome)),
-        columns: COLUMNS.to_vec(),
+        columns: MEANINGS.to_vec(),
         figures: vec![
             Figure {
                 title: "Accuracy on held-out images",

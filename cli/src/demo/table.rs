@@ -12,7 +12,7 @@ const COLUMNS: [Column; 10] = [
     ("time to baseline", |r| r.seconds_to_baseline_accuracy.map_or_else(|| "never".to_owned(), seconds)),
     ("all-reduce p50", |r| seconds(r.allreduce_p50_s)),
     ("p99", |r| seconds(r.allreduce_p99_s)),
-    ("cut", |r| percent(r.cut_share)),
+    ("trimmed", |r| percent(r.trimmed_share)),
     ("dropped", |r| percent(r.dropped_share)),
     ("repaired", |r| percent(r.repaired_share)),
     ("NMSE", |r| format!("{:.1e}", r.nmse)),

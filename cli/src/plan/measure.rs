@@ -21,25 +21,27 @@ Examples:
   torchrun … trimwire-agent perf all-reduce --json > perf.json  on the job's ranks, then:
   trimwire plan measure --perf perf.json --machines 8 > cluster.yaml
 
-Times are fitted by a constant and a slope, of least relative squares; how far the worst sample is off is in a comment.";
+A constant and a slope are fitted to the times by least relative squares. A comment in the file has the worst
+sample's error.";
 
-/// Measure what compression and collectives take here, and write the cluster's file for `trimwire plan`.
+/// Measure compression and collectives here, and write the cluster file for `trimwire plan`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = HELP, after_long_help = format!("{HELP}\n\n{EXIT_CODES}"))]
 pub(crate) struct MeasureOptions {
-    /// Planes that are sent: the compressor is the default codec with so many.
+    /// Planes to send: the compressor is the default codec with this many.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=i64::from(PLANES)))]
     pub planes: u8,
-    /// Threads that encode and decode.
+    /// Encode and decode with this many threads.
     #[arg(long, default_value_t = 1, value_name = "T", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: u16,
-    /// What `trimwire-agent perf all-reduce --json` printed on the job's ranks, instead of two ranks on loopback.
+    /// Take the output of `trimwire-agent perf all-reduce --json` on the job's ranks, instead of measuring
+    /// two ranks on loopback.
     #[arg(long, value_name = "FILE")]
     pub perf: Option<PathBuf>,
     /// Machines of the cluster [default: the ranks that were measured].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub machines: Option<u32>,
-    /// Measurements of each size, whose median counts.
+    /// Measure each size this often, and take the median.
     #[arg(long, default_value_t = 7, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub rounds: u32,
     /// Print JSON, samples included.

@@ -26,38 +26,38 @@ const HELP: &str = "\
 Examples:
   trimwire plan train                                   all scenarios, a table each: a few minutes
   trimwire plan train --scenario resnet18-200 --json
-  trimwire plan train --seeds 5 --markdown              the tables of docs/explanation/planner.md
-  trimwire plan train --report laws/                    a page with accuracy against time
+  trimwire plan train --seeds 5 --markdown              the tables of the documentation
+  trimwire plan train --report algorithms/              a page with accuracy against time
 
-Times are of a job whose gradient has the scenario's bytes, on one link in virtual time; accuracy is that of a small network on images of digits, whose gradients are
-compressed as the law says. docs/explanation/planner.md has what came out, beside the papers' numbers.";
+Times are of a job on one link in virtual time; the scenario gives its gradient's bytes. Accuracy is that of a
+small network on images of digits. Its gradients are compressed as the algorithm says.";
 
-/// Train a small network under laws of how much to send, and tell the time to an accuracy.
+/// Train a small network under algorithms that choose how much to send, and print the time to an accuracy.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = HELP, after_long_help = format!("{HELP}\n\n{EXIT_CODES}"))]
 pub(crate) struct TrainOptions {
-    /// Only this scenario; may be given several times.
+    /// Run only this scenario; may be repeated.
     #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(SCENARIOS.iter().map(|s| s.name)))]
     scenario: Vec<String>,
-    /// Workers.
+    /// Number of workers.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
     workers: u16,
     /// Units of both hidden layers.
     #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=4096))]
     hidden: u16,
-    /// Steps at most.
+    /// Stop after this many steps.
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     steps: u32,
-    /// The accuracy the time to which is told.
+    /// Accuracy to reach.
     #[arg(long, default_value_t = 0.9, value_name = "SHARE")]
     target: f64,
-    /// Of everything drawn.
+    /// Seed of everything random.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// So many trainings each, with seeds from --seed on; tables have the median, and the least and the most.
+    /// Train with this many seeds, from --seed on; tables show the median, the least and the most.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
     seeds: u16,
-    /// Print the time to the accuracy as docs/explanation/planner.md has it, with a hash of the sources that it was made of.
+    /// Print the table of times as the documentation has it, with a hash of its sources.
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
     /// Write a self-contained page with plots to this folder.
@@ -73,7 +73,7 @@ pub(crate) struct TrainOptions {
 struct Trained {
     contender: &'static str,
     seed: u64,
-    law: &'static str,
+    algorithm: &'static str,
     steps: usize,
     /// Virtual time until the target; `None` if it was not reached.
     seconds_to_target: Option<f64>,
@@ -131,14 +131,14 @@ pub(crate) fn run(options: &TrainOptions) -> Outcome {
 
 fn human(results: &[Results], target: f64) -> String {
     let to_target = format!("s to {:.0} %", target * 100.0);
-    let titles = ["contender", "seed", "law", &to_target, "accuracy", "steps", "steps/s", "ratio"];
+    let titles = ["contender", "seed", "algorithm", &to_target, "accuracy", "steps", "steps/s", "ratio"];
     let mut text = String::new();
     for result in results {
         let row = |one: &Trained| {
             vec![
                 one.contender.to_owned(),
                 one.seed.to_string(),
-                one.law.to_owned(),
+                one.algorithm.to_owned(),
                 one.seconds_to_target.map_or_else(|| "never".to_owned(), |seconds| format!("{seconds:.1}")),
                 format!("{:.1} %", one.accuracy * 100.0),
                 one.steps.to_string(),
@@ -215,8 +215,8 @@ fn page(results: &[Results]) -> String {
         levels: Vec::new(),
     };
     Page {
-        title: "Laws of how much to send, in training".to_owned(),
-        summary: "Real gradients of a small network, compressed as each law says; times of the scenario's model on one simulated link.".to_owned(),
+        title: "Algorithms that choose how much to send, in training".to_owned(),
+        summary: "Real gradients of a small network, compressed as each algorithm says; times of the scenario's model on one simulated link.".to_owned(),
         table: human(results, 0.9),
         columns: vec![
             ("ratio", "mean share of the f32s' bytes that was sent; of sparse gradients the share of the values, as the papers count"),

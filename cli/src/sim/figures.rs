@@ -21,7 +21,8 @@ use std::path::{Path, PathBuf};
 use trimwire_fabric::sim::report::RunReport;
 
 const HELP: &str = "\
-Results are kept by a hash of the sources, the scenario and the seed that they follow from. What is there is not run again: a command that was ended goes on where it was.
+Results are kept under a hash of their sources, scenario and seed. Kept results are not run again: a command that was
+interrupted goes on where it stopped.
 
 Examples:
   trimwire sim figures --quick --check               what CI does, in half a minute
@@ -29,35 +30,36 @@ Examples:
   trimwire sim figures --only mlt-14-googlenet --write
   trimwire sim figures --check                       every printed figure was made of these sources; quick ones are made again";
 
-/// Make the figures of a folder of scenarios, print them in documentation, or compare them with what it prints.
+/// Make the figures of a folder of scenarios, write them into the documentation, or compare them with it.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Options {
-    /// The scenarios' folder.
+    /// Folder of scenarios.
     #[arg(value_name = "DIR", default_value = "examples/figures")]
     folder: PathBuf,
-    /// Where results are written, and looked for.
+    /// Folder to write results to, and to look for them.
     #[arg(long, value_name = "DIR", default_value = "figures-results")]
     results: PathBuf,
-    /// Only this figure, by its file's name without .yaml; may be given several times.
+    /// Make only this figure, named as its file without .yaml; may be repeated.
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Only figures that take seconds.
+    /// Make only figures that take seconds.
     #[arg(long)]
     quick: bool,
-    /// Fail where pages print something else than these sources give. Figures that are not quick are compared if their results are kept; of others it is told whether they were made of other sources.
+    /// Fail where pages differ from what these sources give. Slow figures are compared where their results
+    /// are kept; others are only reported as outdated.
     #[arg(long, conflicts_with = "write")]
     check: bool,
-    /// Fail, too, where a figure that is not quick was made of other sources.
+    /// Fail as well where a slow figure was made of other sources.
     #[arg(long, requires = "check")]
     strict: bool,
-    /// Print which runs are kept, and their keys; run nothing.
+    /// Print the runs, their keys, and which are kept; run nothing.
     #[arg(long, conflicts_with_all = ["check", "write"])]
     list: bool,
     /// Write the tables into the pages that print them.
     #[arg(long)]
     write: bool,
-    /// The pages' folder.
+    /// Folder of the pages.
     #[arg(long, value_name = "DIR", default_value = "docs")]
     docs: PathBuf,
     #[command(flatten)]

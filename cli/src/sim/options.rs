@@ -14,22 +14,22 @@ Examples:
   trimwire sim examples/figures/mlt-14-googlenet.yaml --run trim-48 --run ndp-48 --threads 2
   trimwire sim figures --quick --check
 
-docs/reference/scenario.md explains the file, what is real and what is modelled; docs/results/mlt.md has what came out, beside the papers' figures.";
+The documentation explains the scenario file, what is real and what is modelled.";
 
-/// Simulate a cluster's network: hosts, switches and transports of a scenario file, in virtual time.
+/// Simulate a cluster's network in virtual time: hosts, switches and transports of a scenario file.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = HELP, after_long_help = format!("{HELP}\n\n{EXIT_CODES}"))]
 #[command(subcommand_negates_reqs = true, args_conflicts_with_subcommands = true)]
 pub(crate) struct Options {
     #[command(subcommand)]
     pub(super) command: Option<Command>,
-    /// The scenario file.
+    /// Scenario file.
     #[arg(value_name = "SCENARIO.yaml", required = true)]
     pub(super) scenario: Option<PathBuf>,
-    /// Print the figures as JSON; the same seed gives the same bytes, but for packet_hops_per_second.
+    /// Print the figures as JSON. The same seed gives the same bytes, except packet_hops_per_second.
     #[arg(long)]
     pub(super) json: bool,
-    /// Only the run of this name; may be given several times.
+    /// Run only the run of this name; may be repeated.
     #[arg(long, value_name = "NAME")]
     pub(super) run: Vec<String>,
     /// Write a self-contained page with plots to this folder.
@@ -46,7 +46,7 @@ pub(super) enum Command {
 
 #[derive(Debug, Clone, Args)]
 pub(super) struct Threads {
-    /// Threads at most; results do not depend on them [default: one a processor].
+    /// Use at most this many threads; results do not depend on them [default: one a processor].
     #[arg(long)]
     threads: Option<NonZeroUsize>,
 }

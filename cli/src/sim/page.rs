@@ -14,7 +14,7 @@ const COLUMNS: [(&str, &str); 9] = [
     ("flows, left", "flows that the run is about; those that were not over when it ended"),
     ("FCT", "flow completion time, of those that are over"),
     ("ideal", "the busiest host's payload over its link: nothing that carries all of it is faster"),
-    ("cut", "DATA packets that switches cut, of all that were sent"),
+    ("trimmed", "DATA packets that switches trim, of all that were sent"),
     ("dropped", "of the same, those dropped by switches or lost on links"),
     ("again", "of the same, those that had been sent before"),
     ("NMSE", "error of the gradients by the codec's closed form; 0 where everything arrived"),

@@ -132,7 +132,7 @@ fn address(fabric: &Fabric, host: &str) -> Result<Address> {
 /// The fabric file of a generated network: hosts `h0`, …, switches `s0`, … at the addresses that are given, whose port n leads over the nth of their links, from 1. Hosts of one
 /// switch share a prefix.
 fn yaml(topology: &Topology, rungs: &Rungs, payload: u32, grpc: impl Fn(u32) -> String) -> Result<String> {
-    ensure!(rungs.cap.is_none(), "a cap of cut packets in bytes cannot be written into a fabric file");
+    ensure!(rungs.cap.is_none(), "a cap of trimmed packets in bytes cannot be written into a fabric file");
     let mut text = format!("version: 1\nmtu: {}\nswitches:\n", HEAD + payload - ETHERNET);
     for switch in 0..topology.switches {
         let _ = writeln!(text, "  s{switch}: {{ address: \"{}\", device_id: {} }}", grpc(switch), switch + 1);

@@ -199,7 +199,7 @@ impl Wire {
                 decoder.reset(decoder.envelope());
                 for (index, &planes) in planes.iter().enumerate().filter(|(_, planes)| **planes > 0) {
                     let held = layout.packet_len(Codec::Rht, index, planes);
-                    decoder.receive(&message.packet(index)[..held]).context("a cut packet")?;
+                    decoder.receive(&message.packet(index)[..held]).context("a trimmed packet")?;
                 }
                 decoder.add_into(sum).context("a shard")?;
             }

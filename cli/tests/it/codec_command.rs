@@ -296,7 +296,7 @@ fn inspect_prints_packets_and_a_summary() {
     assert_eq!(packet["data"]["partial_plane"], serde_json::json!({"plane": 1, "coordinates": 16}));
     assert_eq!(packet["data"]["values"][1]["code"], 0xc000_0000_u32);
     assert_eq!(report["summary"]["packets"], 1);
-    assert_eq!(report["summary"]["cut"], 1);
+    assert_eq!(report["summary"]["trimmed"], 1);
     let output = trimwire(&["inspect", "--hex", text]);
     let table = String::from_utf8(output.stdout).unwrap();
     assert!(table.contains("codec rht, packet 0: 32 coordinates (rotated), σ = 1.000000e0"), "{table}");

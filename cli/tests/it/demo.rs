@@ -47,7 +47,7 @@ fn the_figures_say_what_happened_to_the_packets() {
             "final_accuracy",
             "allreduce_p50_s",
             "allreduce_p99_s",
-            "cut_share",
+            "trimmed_share",
             "dropped_share",
             "repaired_share",
             "nmse",
@@ -58,12 +58,12 @@ fn the_figures_say_what_happened_to_the_packets() {
         assert!(run.as_object().unwrap().contains_key("seconds_to_baseline_accuracy"));
         let counted = |name: &str| run["switch_counters"][name].as_i64().unwrap_or(0);
         assert!(counted("admitted") > 0, "the controller read the switch's counters");
-        assert_eq!(counted("trimmed") > 0, figure(run, "cut_share") > 0.0);
+        assert_eq!(counted("trimmed") > 0, figure(run, "trimmed_share") > 0.0);
     }
     let [idle, repair, paper, trim] = runs[..] else { panic!("{} runs", runs.len()) };
     assert!(figure(idle, "nmse") < 1e-11 && figure(repair, "nmse") < 1e-11, "repaired sums are exact");
-    assert!(figure(repair, "dropped_share") > 0.0 && figure(repair, "cut_share") == 0.0);
-    assert!(figure(paper, "cut_share") > 0.0 && figure(trim, "cut_share") > 0.0);
+    assert!(figure(repair, "dropped_share") > 0.0 && figure(repair, "trimmed_share") == 0.0);
+    assert!(figure(paper, "trimmed_share") > 0.0 && figure(trim, "trimmed_share") > 0.0);
     assert!(figure(trim, "allreduce_p99_s") < figure(repair, "allreduce_p99_s"));
     let page = std::fs::read_to_string(folder.path().join("r/index.html")).unwrap();
     assert_eq!(page.matches("<div class=\"plot\"").count(), 3);

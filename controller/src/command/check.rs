@@ -14,7 +14,7 @@ use super::outcome::{Outcome, bad_input, print};
 pub(crate) struct Check {
     #[command(flatten)]
     file: FileArgs,
-    /// Print the command that starts each switch, instead.
+    /// Print the command that starts each switch instead.
     #[arg(long, conflicts_with = "json")]
     start: bool,
 }

@@ -6,7 +6,7 @@ use super::outcome::{Outcome, print};
 
 #[derive(Args)]
 pub(crate) struct Completions {
-    /// The shell.
+    /// Shell to print completions for.
     shell: clap_complete::Shell,
 }
 

@@ -24,10 +24,10 @@ const PAUSE: Duration = Duration::from_millis(300);
 pub(crate) struct DrainArgs {
     #[command(flatten)]
     file: FileArgs,
-    /// The switches.
+    /// Switches to drain or to undrain.
     #[arg(value_name = "SWITCH", required = true)]
     switches: Vec<String>,
-    /// How long to wait until a `run` has changed the routes.
+    /// Wait this long for a `run` to change the routes.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = wait)]
     wait: Duration,
     #[command(flatten)]
@@ -38,7 +38,7 @@ pub(crate) struct DrainArgs {
 pub(crate) struct Drain {
     #[command(flatten)]
     common: DrainArgs,
-    /// Why, for metrics, `watch` and whoever comes after.
+    /// Reason to show in metrics and `watch`.
     #[arg(long, value_name = "TEXT", default_value = "by hand")]
     reason: String,
 }

@@ -20,7 +20,7 @@ pub(crate) struct Export {
 
 #[derive(Subcommand)]
 enum System {
-    /// SONiC: CONFIG_DB tables for the nearest equivalent, and what is missing of it.
+    /// Write CONFIG_DB tables for SONiC, and what they cannot express.
     Sonic(Sonic),
 }
 
@@ -31,36 +31,38 @@ Examples:
   trimwire-controller export sonic fabric.yaml --switch leaf1 --pool egress_lossy_pool --pool-size 32MiB
   trimwire-controller export sonic fabric.yaml --switch leaf1 --json      the configuration and the notes in one object
 
-The configuration, or with --config-db the patch, goes to stdout or -o, what SONiC cannot express to stderr. docs/how-to/sonic.md says how to load it.";
+The configuration, or with --config-db the patch, goes to stdout or -o. What SONiC cannot express goes to stderr.";
 
 #[derive(Args)]
 #[command(after_help = HELP)]
 struct Sonic {
-    /// The fabric file.
+    /// Fabric file.
     #[arg(value_name = "FABRIC.yaml")]
     file: PathBuf,
-    /// The switch, as the file names it.
+    /// Switch, as the fabric file names it.
     #[arg(long, value_name = "NAME")]
     switch: String,
     /// SONiC's names of the switch's ports [default: Ethernet and the number].
     #[arg(long, value_name = "NAME=PORT,…", value_delimiter = ',', value_parser = port)]
     platform_ports: Vec<(u16, String)>,
-    /// What the switch has (/etc/sonic/config_db.json): the result is a JSON patch of it, and fits its pools and queues.
+    /// Fit the result to this switch's pools and queues (/etc/sonic/config_db.json), and write it as a JSON
+    /// patch.
     #[arg(long, value_name = "FILE")]
     config_db: Option<PathBuf>,
-    /// Turn PFC off in the fabric file's queues, which otherwise must have none.
+    /// Turn PFC off in the fabric file's queues. Without this, PFC there is an error.
     #[arg(long, requires = "config_db")]
     disable_pfc: bool,
-    /// The egress buffer pool that the queues draw from [default: the one that they use, or egress_lossy_pool].
+    /// Egress buffer pool of the queues [default: the one they use, or egress_lossy_pool].
     #[arg(long, value_name = "NAME")]
     pool: Option<String>,
-    /// Size of that pool: writes dynamic thresholds instead of static ones.
+    /// Size of that pool. Writes dynamic thresholds instead of static ones.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pool_size: Option<u64>,
-    /// Mark ECT packets of trimmable queues although others are then dropped there instead of cut.
+    /// Mark ECT packets of trimmable queues, although SONiC then drops other packets there instead of
+    /// trimming them.
     #[arg(long)]
     mark_trimmable: bool,
-    /// Write the configuration here.
+    /// Write the configuration to this file.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Print the configuration and the notes as one JSON object.

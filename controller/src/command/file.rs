@@ -13,13 +13,13 @@ use super::outcome::{Failure, Outcome, bad_input, failed, print_value, say};
 
 #[derive(Args)]
 pub(crate) struct FileArgs {
-    /// The fabric file.
+    /// Fabric file.
     #[arg(value_name = "FABRIC.yaml")]
     pub(crate) file: PathBuf,
     /// Print JSON instead of tables.
     #[arg(long)]
     pub(crate) json: bool,
-    /// P4Info of another build of the program, as text or binary.
+    /// P4Info of another build of the program, text or binary.
     #[arg(long, value_name = "FILE", env = "TRIMWIRE_P4INFO", requires = "pipeline_json")]
     p4info: Option<PathBuf>,
     /// BMv2 JSON of another build of the program.

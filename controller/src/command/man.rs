@@ -8,7 +8,7 @@ use super::outcome::{Outcome, failed};
 
 #[derive(Args)]
 pub(crate) struct Man {
-    /// The folder, which has to be there.
+    /// Existing folder to write into.
     folder: PathBuf,
 }
 

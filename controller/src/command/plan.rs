@@ -15,7 +15,7 @@ pub(crate) struct Plan {
     file: FileArgs,
     #[command(flatten)]
     switches: SwitchArgs,
-    /// Exit with 2 when apply would change something, 0 when not, and 1 when a switch cannot be looked at.
+    /// Exit with 2 when apply would change something, 0 when not, 1 when a switch does not answer.
     #[arg(long)]
     detailed_exitcode: bool,
     #[command(flatten)]

@@ -12,7 +12,7 @@ use super::rollout::{RolloutArgs, same_programs};
 pub(crate) struct Rollback {
     #[command(flatten)]
     file: FileArgs,
-    /// The number of the roll-out to go back to, as history shows it [default: the last good one of another file].
+    /// Number of the roll-out to go back to, from `history` [default: the last good one of another file].
     #[arg(long, value_name = "NUMBER")]
     to: Option<u64>,
     #[command(flatten)]

@@ -17,19 +17,20 @@ use super::progress::with_progress;
 
 #[derive(Args)]
 pub(crate) struct RolloutArgs {
-    /// Bid with this election id; the highest of a switch's controllers is primary [default: the file's, else 1].
+    /// Election id to bid with; a switch makes the highest bidder its primary [default: the file's, else
+    /// 1].
     #[arg(long, value_name = "ID", env = "TRIMWIRE_ELECTION_ID")]
     pub(crate) election_id: Option<u128>,
-    /// Switches worked on at a time, health check included.
+    /// Work on this many switches at a time, health check included.
     #[arg(long, value_name = "N", default_value = "1", value_parser = at_least_one)]
     max_unavailable: usize,
-    /// Go on with other switches after one failed.
+    /// Go on with other switches after a failure.
     #[arg(long)]
     keep_going: bool,
-    /// How long to look at a switch's counters before the next one is begun; 0 for not at all.
+    /// Check a switch's counters for this long before the next switch; 0 skips the check.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = settle)]
     settle: Duration,
-    /// Do not ask before a switch that runs another program is given this one.
+    /// Replace the program of switches that run another one without asking.
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
@@ -38,7 +39,7 @@ pub(crate) struct RolloutArgs {
 
 #[derive(Args)]
 pub(crate) struct StateArgs {
-    /// Keep records there [default: .trimwire beside the fabric file].
+    /// Folder of records [default: .trimwire beside the fabric file].
     #[arg(long, value_name = "DIR", env = "TRIMWIRE_STATE")]
     state: Option<PathBuf>,
 }

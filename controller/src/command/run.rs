@@ -18,13 +18,15 @@ use super::rollout::StateArgs;
 pub(crate) struct Run {
     #[command(flatten)]
     file: FileArgs,
-    /// Bid with this election id; the highest of a switch's controllers is primary [default: the file's, else 1].
+    /// Election id to bid with; a switch makes the highest bidder its primary [default: the file's, else
+    /// 1].
     #[arg(long, value_name = "ID", env = "TRIMWIRE_ELECTION_ID")]
     election_id: Option<u128>,
-    /// Serve Prometheus metrics there, or `off` [default: the file's, else 127.0.0.1:9550].
+    /// Serve Prometheus metrics on this address; `off` serves none [default: the file's, else
+    /// 127.0.0.1:9550].
     #[arg(long, value_name = "ADDRESS:PORT", env = "TRIMWIRE_METRICS", value_parser = MetricsAt::parse)]
     metrics: Option<MetricsAt>,
-    /// Bring the switches in place once and end, as apply does.
+    /// Bring the switches in place once, as apply does, and end.
     #[arg(long)]
     once: bool,
     #[command(flatten)]

@@ -10,7 +10,7 @@ use super::switches::SwitchArgs;
 
 #[derive(Args)]
 pub(crate) struct Show {
-    /// What to look at.
+    /// What to show.
     #[arg(value_enum)]
     what: Shown,
     #[command(flatten)]
@@ -25,7 +25,7 @@ enum Shown {
     Routes,
     /// Thresholds in bytes.
     Policy,
-    /// Packets cut, dropped, marked and sent, by port and queue.
+    /// Packets trimmed, dropped, marked and sent, by port and queue.
     Counters,
     /// Bytes queued, by port and queue.
     Queues,

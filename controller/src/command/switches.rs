@@ -8,7 +8,7 @@ use super::outcome::{Failure, USAGE};
 
 #[derive(Args)]
 pub(crate) struct SwitchArgs {
-    /// Only this switch; may be given more than once.
+    /// Work on this switch only; may be repeated.
     #[arg(long = "switch", value_name = "NAME")]
     only: Vec<String>,
 }

@@ -17,22 +17,22 @@ Examples:
   trimwire-controller thresholds --model layers.yaml --policy drop       MLT's selective dropping
   trimwire-controller thresholds --model layers.yaml --plot loss.svg     weighted loss against the buffer
 
-docs/explanation/thresholds.md explains the file and the formulas; examples/models has files to start from.";
+The documentation explains the file and the formulas. examples/models has files to start from.";
 
 #[derive(Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Thresholds {
-    /// The layers: names, sizes, sensitivities, and the congested port.
+    /// Layers file: names, sizes, sensitivities, and the congested port.
     #[arg(long, value_name = "LAYERS.yaml", required_unless_present = "schema")]
     model: Option<PathBuf>,
-    /// A fabric file: gives the number of classes, the MTU, the trim sizes and the slowest port's speed, where the layers
-    /// file does not.
+    /// Fabric file to take classes, MTU, trim sizes and the slowest port's speed from, where the layers
+    /// file has none.
     #[arg(long, value_name = "FABRIC.yaml")]
     fabric: Option<PathBuf>,
-    /// The policy to write.
+    /// Policy to write.
     #[arg(long, value_enum, default_value_t = Policy::Trim)]
     policy: Policy,
-    /// Write the policy here as YAML [default: printed after the report].
+    /// Write the policy to this file as YAML [default: print it after the report].
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Write an SVG of the weighted loss against the buffer.

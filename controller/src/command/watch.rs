@@ -19,17 +19,17 @@ pub(crate) struct Watch {
     file: FileArgs,
     #[command(flatten)]
     switches: SwitchArgs,
-    /// Time between two looks.
+    /// Refresh this often.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
-    /// Where a `run` of this fabric serves metrics: it knows whose packets are cut. `off`: do not ask [default: the file's, else
-    /// 127.0.0.1:9550].
+    /// Ask the `run` of this fabric at this address whose packets are trimmed; `off` asks nobody [default:
+    /// the file's, else 127.0.0.1:9550].
     #[arg(long, value_name = "ADDRESS:PORT", env = "TRIMWIRE_METRICS", value_parser = MetricsAt::parse)]
     metrics: Option<MetricsAt>,
-    /// End after so many intervals.
+    /// End after this many intervals.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Show idle queues, too.
+    /// Show idle queues as well.
     #[arg(long)]
     all: bool,
 }

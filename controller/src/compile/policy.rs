@@ -95,7 +95,7 @@ impl Builder<'_> {
             .action(names::SET_CAP)
             .param("rate", cap.table_rate())
             .param("burst", cap.burst);
-        Ok(Some((entry.build()?, format!("{}% for cut packets", f64::from(cap.share) / 10_000.0))))
+        Ok(Some((entry.build()?, format!("{}% for trimmed packets", f64::from(cap.share) / 10_000.0))))
     }
 }
 

@@ -155,7 +155,7 @@ fn flows_that_are_never_cut_are_matched_in_their_ip_version_where_the_file_says(
     assert_eq!((v4.len(), v6.len()), (3, 3), "{own:#?}");
     find(
         &own,
-        "Ingress.trim_acl_ipv4{src_addr=10.0.0.0&0xffffff00, protocol=17&0xff, dst_port=4791&0xffff} priority 1 -> Ingress.disable_trim()  # never cut: disable_trim[0]",
+        "Ingress.trim_acl_ipv4{src_addr=10.0.0.0&0xffffff00, protocol=17&0xff, dst_port=4791&0xffff} priority 1 -> Ingress.disable_trim()  # never trimmed: disable_trim[0]",
     );
     find(&own, "Ingress.trim_acl_ipv4{dst_addr=10.0.0.4&0xffffffff} priority 1 -> ");
     find(&own, "Ingress.trim_acl_ipv6{dst_addr=fd00::4&0xffffffffffffffffffffffffffffffff} priority 1 -> ");
@@ -220,7 +220,7 @@ fn a_program_that_is_too_small_or_another_one_is_refused_by_name() {
 fn a_host_may_not_claim_that_its_packets_were_cut() {
     let contains = |words: &[String], expected: &str| words.iter().any(|line| line.contains(expected));
     let edge = words(DIAMOND, "a");
-    assert!(contains(&edge, "# a:1 may not claim to have been cut"), "{edge:#?}");
+    assert!(contains(&edge, "# a:1 may not claim to have been trimmed"), "{edge:#?}");
     // The host, its claims, and the ports to two switches.
     assert_eq!(edge.iter().filter(|line| line.contains("Ingress.trust{")).count(), 4, "{edge:#?}");
     assert!(contains(&edge, "Ingress.trust default -> Ingress.remark_dscp(dscp=0)"), "others: {edge:#?}");

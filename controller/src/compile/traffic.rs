@@ -75,7 +75,7 @@ impl Builder<'_> {
             }
             for (table, ipv4) in [(names::TRIM_ACL_IPV4, true), (names::TRIM_ACL_IPV6, false)] {
                 if let Some(entry) = self.opt_out(rule, table, ipv4) {
-                    self.add(entry.build()?, format!("never cut: {}", rule.path));
+                    self.add(entry.build()?, format!("never trimmed: {}", rule.path));
                 }
             }
         }

@@ -34,7 +34,7 @@ impl Builder<'_> {
                 for dscp in self.trimmed {
                     let entry = entry().ternary("dscp", *dscp, 0x3f_u8).priority(CLAIM);
                     let entry = entry.action(REMARK).param("dscp", BEST_EFFORT).build()?;
-                    self.add(entry, format!("{place} may not claim to have been cut"));
+                    self.add(entry, format!("{place} may not claim to have been trimmed"));
                 }
             }
             let entry = entry().priority(ANYTHING).action("Ingress.trust_dscp").build()?;

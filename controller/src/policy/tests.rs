@@ -159,9 +159,9 @@ fn heads_that_can_fill_a_port_are_warned_of() {
     assert_eq!(
         fabric.warnings,
         [
-            "f.yaml:11: policy.deep_size: heads alone can fill s1:2: if all other ports of s1 send to it, the overload is \
-             10.0:1, and frames cut from 1406 to 510 bytes fill the 50% of the link that trim_cap leaves them from 1.4:1 on; \
-             heads beyond are dropped"
+            "f.yaml:11: policy.deep_size: trimmed packets alone can fill s1:2: if all other ports of s1 send to it, the overload is \
+             10.0:1, and frames trimmed from 1406 to 510 bytes fill the 50% of the link that trim_cap leaves them from 1.4:1 on; \
+             trimmed packets beyond are dropped"
         ]
     );
 }
@@ -169,7 +169,7 @@ fn heads_that_can_fill_a_port_are_warned_of() {
 #[test]
 fn impossible_sizes_and_limits_are_errors() {
     for (policy, expected) in [
-        ("policy: { deep_size: 8 planes, shallow_size: 1 plane }", "deep cuts leave less"),
+        ("policy: { deep_size: 8 planes, shallow_size: 1 plane }", "deep trims leave less"),
         ("policy: { deep_size: 61B }", "'61B' is less than the 62 bytes in front of a packet's planes"),
         ("policy: { shallow_size: 70000B }", "more than 65535 bytes"),
         ("policy: { drop_at: 10GB }", "'10GB' is more than the switch counts (4294967295 bytes) at s1:1"),

@@ -76,17 +76,17 @@ fn answer<B>(request: &Request<B>, pages: &Pages) -> Response<Full<Bytes>> {
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
             (StatusCode::OK, kind, metrics_text(&pages.board.status()))
         }
-        (true, "/cuts") => (StatusCode::OK, "application/json", pages.cuts.json()),
+        (true, "/trimmed") => (StatusCode::OK, "application/json", pages.cuts.json()),
         (true, "/faults") => {
             let faults = serde_json::to_string(&pages.board.status().faults).unwrap_or_default();
             (StatusCode::OK, "application/json", faults + "\n")
         }
         (true, _) => {
-            let text = "Metrics are at /metrics, whose packets are cut is at /cuts, what routes leave out at /faults\n";
+            let text = "Metrics are at /metrics, whose packets are trimmed is at /trimmed, what routes leave out at /faults\n";
             (StatusCode::NOT_FOUND, "text/plain", text.to_owned())
         }
         (false, _) => {
-            (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "GET /metrics, /cuts or /faults\n".to_owned())
+            (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "GET /metrics, /trimmed or /faults\n".to_owned())
         }
     };
     let mut response = Response::new(Full::new(Bytes::from(body)));

@@ -161,8 +161,8 @@ fn tallies(registry: &mut Registry, status: &Status) {
         }
         refused.get_or_create(&label(switch)).inc_by(tally.refused);
     }
-    registry.register("reconciliations", "Passes over the switch's tables, as primary", passes);
-    registry.register("drift_repaired", "What had drifted after it had been in place, by kind", drift);
+    registry.register("reconciliations", "Passes over the switch's tables as primary", passes);
+    registry.register("drift_repaired", "Entities that drifted and were repaired, by kind", drift);
     registry.register("refused_updates", "Updates that the switch refused", refused);
 }
 
@@ -183,17 +183,25 @@ fn queues(registry: &mut Registry, status: &Status) {
     };
     let unsigned = |value: i64| u64::try_from(value).unwrap_or(0);
     for (cells, name, help) in [
-        (&[Cell::Admitted][..], "admitted", "Taken whole into the queue that they were classified to"),
-        (&Cell::SONIC_TRIM, "trim", "Cut, whether the head found room or not (SONiC: TRIM_PKTS)"),
-        (&[Cell::TrimTransmitted], "trim_tx", "Cut here and sent (SONiC: TRIM_TX_PKTS)"),
-        (&[Cell::TrimDropped], "trim_drp", "To be cut, but without room for the head (SONiC: TRIM_DRP_PKTS)"),
+        (&[Cell::Admitted][..], "admitted", "Packets admitted whole to their queue"),
+        (
+            &Cell::SONIC_TRIM,
+            "trim",
+            "Packets trimmed, whether the trimmed packet found room or not (SONiC: TRIM_PKTS)",
+        ),
+        (&[Cell::TrimTransmitted], "trim_tx", "Packets trimmed here and sent (SONiC: TRIM_TX_PKTS)"),
+        (
+            &[Cell::TrimDropped],
+            "trim_drp",
+            "Packets dropped because the trimmed packet found no room (SONiC: TRIM_DRP_PKTS)",
+        ),
         (
             &[Cell::Deflected],
             "deflected",
-            "Admitted, found no room in the traffic manager, and cut in egress (Tofino)",
+            "Packets admitted that found no room in the traffic manager, and were trimmed in egress (Tofino)",
         ),
-        (&[Cell::Marked], "marked", "Marked CE"),
-        (&[Cell::Transmitted], "transmitted", "Sent from the queue"),
+        (&[Cell::Marked], "marked", "Packets marked CE"),
+        (&[Cell::Transmitted], "transmitted", "Packets sent from the queue"),
     ] {
         let [packets, bytes]: [Family<QueueLabels, Counter>; 2] = Default::default();
         for (labels, sample) in all() {
@@ -224,9 +232,9 @@ fn queues(registry: &mut Registry, status: &Status) {
     for (switch, status) in status.switches.iter().filter(|(_, status)| !status.sample.queues.is_empty()) {
         unroutable.get_or_create(&label(switch)).inc_by(unsigned(status.sample.unroutable));
     }
-    registry.register("unroutable_packets", "Came, and there is no route", unroutable);
-    registry.register("dropped_packets", "Dropped by the program, by cause", dropped);
-    registry.register_with_unit("queue_occupancy", "Waiting in the queue", Unit::Bytes, occupancy);
+    registry.register("unroutable_packets", "Packets without a route", unroutable);
+    registry.register("dropped_packets", "Packets that the program dropped, by cause", dropped);
+    registry.register_with_unit("queue_occupancy", "Bytes waiting in the queue", Unit::Bytes, occupancy);
 }
 
 fn cutting(registry: &mut Registry, status: &Status) {
@@ -244,8 +252,8 @@ fn cutting(registry: &mut Registry, status: &Status) {
     for (switch, status) in &status.switches {
         samples.get_or_create(&label(switch)).inc_by(status.cut_samples);
     }
-    registry.register("cut_samples", "Digests: a packet that was cut", samples);
-    registry.register("queue_cutting", "1 from a queue's digest that it starts to cut to that it stops", now);
-    registry.register("queue_cutting_starts", "Times that the queue started to cut", starts);
-    registry.register("queue_cutting_stops", "Times that the queue stopped cutting", stops);
+    registry.register("trim_samples", "Digests that told of a trimmed packet", samples);
+    registry.register("queue_trimming", "1 while the queue trims, as its digests tell", now);
+    registry.register("queue_trimming_starts", "Times that the queue started to trim", starts);
+    registry.register("queue_trimming_stops", "Times that the queue stopped trimming", stops);
 }

@@ -94,7 +94,7 @@ impl Reporter {
                 });
             }
             if let (Err(error), true) = (&told.digests, self.told.digests != told.digests) {
-                tracing::warn!(switch = %self.name, "does not tell what its queues cut: {error}");
+                tracing::warn!(switch = %self.name, "does not tell what its queues trim: {error}");
             }
             for warning in told.warnings.iter().filter(|warning| !self.told.warnings.contains(warning)) {
                 tracing::warn!(switch = %self.name, "{warning}");
@@ -150,11 +150,11 @@ impl Reporter {
         if let Some(talkers) = talkers.filter(|talkers| talkers.packets > 0) {
             tracing::info!(
                 switch = %self.name, port, queue, queue_bytes,
-                "stops cutting{often}: in {:.0} s {} packets, {}", talkers.seconds, talkers.packets, Shares(&talkers, names)
+                "stops trimming{often}: in {:.0} s {} packets, {}", talkers.seconds, talkers.packets, Shares(&talkers, names)
             );
         } else {
             let word = if starts { "starts" } else { "stops" };
-            tracing::info!(switch = %self.name, port, queue, queue_bytes, "{word} cutting{often}");
+            tracing::info!(switch = %self.name, port, queue, queue_bytes, "{word} trimming{often}");
         }
     }
 

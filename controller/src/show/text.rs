@@ -94,7 +94,11 @@ fn tables(alike: &Alike<'_>) -> String {
 fn port_text(row: &PolicyRow) -> String {
     let unit = row.unit;
     let cap = row.trim_cap.map_or_else(String::new, |cap| {
-        format!(", cut packets up to {}, burst {} bytes", units::rounded_rate_text(cap.rate_bps), cap.burst)
+        format!(
+            ", trimmed packets up to {}, burst {} bytes",
+            units::rounded_rate_text(cap.rate_bps),
+            cap.burst
+        )
     });
     format!(", thresholds in {unit}, sizes in bytes, trimmed DSCP {}{cap}", row.trimmed_dscp)
 }

@@ -76,7 +76,7 @@ pub(super) fn trimmed_code_point(plan: &DscpPlan) -> impl Fn(&str) -> Result<u8,
             .find(|(path, value)| *value == code_point && path != "dscp.trimmed");
         match taken {
             Some((path, _)) => Err(format!(
-                "code point {code_point} is also {path}'s, and cut packets would be taken for such"
+                "code point {code_point} is also {path}'s, and trimmed packets would be taken for such"
             )),
             None => Ok(code_point),
         }

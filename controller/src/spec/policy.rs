@@ -60,8 +60,7 @@ pub(super) fn read(
     let selective = fields.parsed("selective_drop", problems, switched);
     spec.overload = match (trim, &selective) {
         (true, Some(Located { value: false, line, path, .. })) => {
-            let message =
-                "cannot be off while trim is on: what may be cut and what may be dropped share shallow_at";
+            let message = "cannot be off while trim is on: what may be trimmed and what may be dropped share shallow_at";
             problems.add(*line, path, message);
             Overload::Trim
         }

@@ -28,7 +28,7 @@ fn heads(ports: &Ports, plan: &QueuePlan) -> Option<String> {
     let head = u64::from(classes.flatten().map(|queue| queue.deep_size).min()?.max(1));
     (limit > DEFAULT_DEPTH * head).then(|| {
         format!(
-            "trim_limit is up to {limit} bytes, but BMv2's queues hold {DEFAULT_DEPTH} packets ({} bytes of the most deeply cut) and \
+            "trim_limit is up to {limit} bytes, but BMv2's queues hold {DEFAULT_DEPTH} packets ({} bytes of the most deeply trimmed) and \
              drop the rest without counting it; with set_queue_depth {} in simple_switch_CLI they hold it",
             DEFAULT_DEPTH * head,
             limit.div_ceil(head)

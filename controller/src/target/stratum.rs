@@ -108,7 +108,7 @@ pub(super) fn unheard(fabric: &Fabric) -> Option<(&'static str, String)> {
     Some((
         "unheard",
         format!(
-            "{what}, but the program for Tofino has no table for it: it believes every DSCP, and marks no packet that may be cut"
+            "{what}, but the program for Tofino has no table for it: it believes every DSCP, and marks no packet that may be trimmed"
         ),
     ))
 }

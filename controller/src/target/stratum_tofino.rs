@@ -97,7 +97,7 @@ impl Rules for StratumTofino {
             let (shallow, deep) = stratum::sizes(policy, plan);
             for (rung, length, word) in [(1, shallow, "shallow"), (2, deep, "deep")] {
                 let session = stratum::session(u32::from(*port) * 2 + rung, *port, length, plan.trimmed);
-                extras.push((session, format!("{switch}:{port} {word} cuts")));
+                extras.push((session, format!("{switch}:{port} {word} trims")));
             }
         }
         Ok(extras)
@@ -108,7 +108,7 @@ impl Rules for StratumTofino {
         let trimmed = fabric.queues.trimmed;
         if fabric.overload == Overload::Trim && trimmed != SESSION_QUEUE {
             let message = format!(
-                "Stratum puts what Tofino 1 has cut into queue {SESSION_QUEUE}, and not into queue {trimmed}: write queues: {{ trimmed: \
+                "Stratum puts what Tofino 1 has trimmed into queue {SESSION_QUEUE}, and not into queue {trimmed}: write queues: {{ trimmed: \
                  {SESSION_QUEUE}, best_effort: 6 }}, and have the traffic manager serve queue {SESSION_QUEUE} before the classes' (docs/how-to/tofino.md, \
                  \"Mirror sessions\")"
             );
@@ -133,7 +133,7 @@ impl Rules for StratumTofino {
             doubts.push((
                 "sizes",
                 format!(
-                    "on Tofino 1 all queues of a port cut to the same sizes: port {port} to {shallow} and {deep} bytes, the \
+                    "on Tofino 1 all queues of a port trim to the same sizes: port {port} to {shallow} and {deep} bytes, the \
                      largest of its queues"
                 ),
             ));
@@ -148,7 +148,7 @@ impl Rules for StratumTofino {
             doubts.push((
                 "rungs",
                 format!(
-                    "Tofino 1's meters have two thresholds: packets are marked at shallow_at and what is not cut is dropped at \
+                    "Tofino 1's meters have two thresholds: packets are marked at shallow_at and what is not trimmed is dropped at \
                      deep_at (at port {port}: {} and {} bytes), whatever mark_at and drop_at say ({} and {})",
                     queue.shallow_at, queue.deep_at, queue.mark_at, queue.drop_at
                 ),

@@ -79,7 +79,7 @@ impl Rules for StratumTofino2 {
         let Some(port) = ports.keys().next() else { return Ok(Vec::new()) };
         let sessions = lengths.into_iter().map(|length| {
             let session = stratum::session(u32::from(length / LENGTH_STEP), *port, length, plan.trimmed);
-            (session, format!("{switch} cuts to {length} bytes"))
+            (session, format!("{switch} trims to {length} bytes"))
         });
         Ok(sessions.collect())
     }
@@ -97,7 +97,7 @@ impl Rules for StratumTofino2 {
                 ""
             };
             format!(
-                "Tofino 2 cuts to multiples of {LENGTH_STEP} bytes: to {} instead of {size}{lost}",
+                "Tofino 2 trims to multiples of {LENGTH_STEP} bytes: to {} instead of {size}{lost}",
                 length(size)
             )
         };

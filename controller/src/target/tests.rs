@@ -67,21 +67,27 @@ fn what_a_target_cannot_do_is_said_before_it_is_tried() {
     assert!(
         warnings.contains(
             "f.yaml:2: switches.s1: Tofino 1's meters have two thresholds: packets are marked at shallow_at and what is not \
-             cut is dropped at deep_at (at port 4: 10000 and 30001 bytes), whatever mark_at and drop_at say"
+             trimmed is dropped at deep_at (at port 4: 10000 and 30001 bytes), whatever mark_at and drop_at say"
         ),
         "{warnings}"
     );
-    assert!(warnings.contains("puts what Tofino 1 has cut into queue 0, and not into queue 6"), "{warnings}");
+    assert!(
+        warnings.contains("puts what Tofino 1 has trimmed into queue 0, and not into queue 6"),
+        "{warnings}"
+    );
     let moved = fabric("stratum-tofino", "queues: { trimmed: 0, best_effort: 6 }\n").warnings.join("\n");
     assert!(!moved.contains("into queue 0"), "{moved}");
     let uneven = "policy: { queues: { class0: { deep_size: 1 plane }, class1: { deep_size: 2 planes } } }\n";
     let warnings = fabric("stratum-tofino", uneven).warnings.join("\n");
     assert!(
-        warnings.contains("all queues of a port cut to the same sizes: port 4 to 510 and 174 bytes"),
+        warnings.contains("all queues of a port trim to the same sizes: port 4 to 510 and 174 bytes"),
         "{warnings}"
     );
     let warnings = fabric("stratum-tofino2", POLICY).warnings.join("\n");
-    assert!(warnings.contains("Tofino 2 cuts to multiples of 32 bytes: to 480 instead of 510"), "{warnings}");
+    assert!(
+        warnings.contains("Tofino 2 trims to multiples of 32 bytes: to 480 instead of 510"),
+        "{warnings}"
+    );
     let sealed = "policy: { sealed: on, shallow_size: 8 planes }\n";
     let warnings = fabric("stratum-tofino2", sealed).warnings.join("\n");
     assert!(
@@ -98,7 +104,8 @@ fn what_a_target_cannot_do_is_said_before_it_is_tried() {
     // 64 × 118 bytes; 20,000 / 118 = 169.5.
     let warnings = fabric("bmv2", "policy: { drop_at: 85000B, trim_limit: 20000B }\n").warnings.join("\n");
     assert!(
-        warnings.contains("(7552 bytes of the most deeply cut)") && warnings.contains("set_queue_depth 170"),
+        warnings.contains("(7552 bytes of the most deeply trimmed)")
+            && warnings.contains("set_queue_depth 170"),
         "{warnings}"
     );
     assert_eq!(

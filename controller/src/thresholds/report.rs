@@ -43,7 +43,7 @@ pub struct Settings {
     /// The same.
     pub deep_size: u64,
     /// Energy lost by each cut.
-    pub cut_costs: [f64; 2],
+    pub trim_costs: [f64; 2],
     /// Share of the line.
     pub trim_cap: f64,
     /// Share of packets that is less important.
@@ -88,9 +88,9 @@ pub struct PolicyAnswer {
     /// Bytes that the trim queue may hold; 0 when nothing is cut.
     pub trim_limit: u64,
     /// Share of the line that cut packets ask for.
-    pub heads: f64,
+    pub trimmed: f64,
     /// Share of the cut packets that the trim queue refuses.
-    pub heads_lost: f64,
+    pub trimmed_lost: f64,
     /// Σ weight × loss, 0 to 1.
     pub weighted_loss: f64,
 }
@@ -202,7 +202,7 @@ impl Settings {
         let share = |size: u64| (size as f64 / self.mean_packet as f64).min(1.0);
         Rungs {
             sizes: [share(self.shallow_size), share(self.deep_size)],
-            costs: self.cut_costs,
+            costs: self.trim_costs,
             cap: self.trim_cap,
         }
     }
@@ -235,7 +235,7 @@ fn settings(model: &Model, fabric: Option<&Fabric>, problems: &mut Problems) -> 
         problems.add(model.line("deep_size"), "deep_size", message);
     }
     if shallow_size >= mean_packet {
-        let message = format!("{shallow_size} bytes are a whole packet of {mean_packet}: nothing is cut");
+        let message = format!("{shallow_size} bytes are a whole packet of {mean_packet}: nothing is trimmed");
         problems.add(model.line("shallow_size"), "shallow_size", message);
     }
     Settings {
@@ -246,7 +246,7 @@ fn settings(model: &Model, fabric: Option<&Fabric>, problems: &mut Problems) -> 
         burst: model.burst,
         shallow_size,
         deep_size,
-        cut_costs: [shallow_size, deep_size].map(|size| of_cut(size, packet.coordinates, packet.sealed)),
+        trim_costs: [shallow_size, deep_size].map(|size| of_cut(size, packet.coordinates, packet.sealed)),
         trim_cap: model.trim_cap.or(of_port_cap(port.map(AsRef::as_ref))).unwrap_or(TRIM_CAP),
         less_important_share: model.less_important_share,
         less_important_energy: model.less_important_energy,
@@ -287,8 +287,8 @@ fn policy_answer(
     PolicyAnswer {
         classes: classes.iter().enumerate().map(class).collect(),
         trim_limit: if trims { bytes(limits.trim) } else { 0 },
-        heads: fate.heads,
-        heads_lost: fate.heads_lost,
+        trimmed: fate.heads,
+        trimmed_lost: fate.heads_lost,
         weighted_loss: fate.weighted_loss,
     }
 }
@@ -347,7 +347,7 @@ fn assumptions(model: &Model, fabric: Option<&Fabric>, settings: &Settings) -> V
         burst,
         shallow_size,
         deep_size,
-        cut_costs,
+        trim_costs,
         trim_cap,
         ..
     } = settings;
@@ -367,10 +367,10 @@ fn assumptions(model: &Model, fabric: Option<&Fabric>, settings: &Settings) -> V
         ),
         "independence: which packets are refused does not depend on what is in them, and classes' losses add up".to_owned(),
         format!(
-            "cuts: to {shallow_size} bytes lose {} of a packet's energy, to {deep_size} bytes {} (expected error of the rht codec's \
+            "trims: to {shallow_size} bytes lose {} of a packet's energy, to {deep_size} bytes {} (expected error of the rht codec's \
              planes that survive); a lost packet loses 1",
-            figure(cut_costs[0]),
-            figure(cut_costs[1])
+            figure(trim_costs[0]),
+            figure(trim_costs[1])
         ),
         format!(
             "trim queue: served first, at most {} % of the line; what it refuses is lost",
@@ -428,10 +428,10 @@ impl Display for Answer {
         policy_table(f, &self.trimming, true)?;
         writeln!(
             f,
-            "  trim queue: trim_limit {} bytes, heads ask for {} of the line, {} of them lost",
+            "  trim queue: trim_limit {} bytes, trimmed packets ask for {} of the line, {} of them lost",
             self.trimming.trim_limit,
-            figure(self.trimming.heads),
-            figure(self.trimming.heads_lost)
+            figure(self.trimming.trimmed),
+            figure(self.trimming.trimmed_lost)
         )?;
         writeln!(f, "\nSelective dropping (MLT §4.2.2), best thresholds")?;
         policy_table(f, &self.dropping, false)?;
@@ -498,8 +498,8 @@ fn policy_table(f: &mut fmt::Formatter<'_>, policy: &PolicyAnswer, trims: bool) 
             "shallow_at",
             "deep_at",
             "drop_at",
-            "cut, less",
-            "cut",
+            "trimmed, less",
+            "trimmed",
             "loss",
         ]
     } else {

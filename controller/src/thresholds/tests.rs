@@ -197,7 +197,11 @@ fn layers_are_grouped_as_the_agent_tags_them() {
     let text =
         text.replace("load: 1\n", "load: 1\ngrouping: sensitivity\nsensitivity: { front: 2, back: 1 }\n");
     let classes = classes_of(&text, 2);
-    assert_eq!(classes[0].layers, ["5", "6", "7", "8", "9"], "what matters least is served, and cut, first");
+    assert_eq!(
+        classes[0].layers,
+        ["5", "6", "7", "8", "9"],
+        "what matters least is served, and trimmed, first"
+    );
 }
 
 #[test]

@@ -71,7 +71,7 @@ impl Asker {
     /// Asks; an error says whom and why not.
     pub(super) async fn ask(&self, patience: Duration) -> Result<(Vec<TalkerRow>, Vec<Fault>), String> {
         let asked = tokio::time::timeout(patience, async {
-            Ok::<_, std::io::Error>((get(self.at, "/cuts").await?, get(self.at, "/faults").await?))
+            Ok::<_, std::io::Error>((get(self.at, "/trimmed").await?, get(self.at, "/faults").await?))
         });
         let asked = asked.await;
         let found = asked.map_err(|_| format!("no answer within {patience:?}")).and_then(|answer| {
@@ -79,13 +79,13 @@ impl Asker {
             let body =
                 |text: &str| text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default();
             let cuts = serde_json::from_str::<Answer>(&body(&cuts));
-            let cuts = cuts.map_err(|_| "that is no /cuts of a `run`".to_owned())?;
+            let cuts = cuts.map_err(|_| "that is no /trimmed of a `run`".to_owned())?;
             let faults = serde_json::from_str::<Vec<Fault>>(&body(&faults));
             Ok((cuts, faults.map_err(|_| "that is no /faults of a `run`".to_owned())?))
         });
         let (answer, mut faults) = found.map_err(|error| {
             format!(
-                "whose packets are cut tells a `run` of this fabric, and there is none at {} ({error})",
+                "whose packets are trimmed tells a `run` of this fabric, and there is none at {} ({error})",
                 self.at
             )
         })?;

@@ -14,7 +14,7 @@ impl Interval {
             "queue",
             "waiting_bytes",
             "admitted/s",
-            "cut/s",
+            "trimmed/s",
             "dropped/s",
             "marked/s",
             "transmitted/s",
@@ -56,14 +56,14 @@ impl Interval {
     /// The first few of each queue.
     fn talker_table(&self) -> String {
         let mut table = Table::new(&[
-            "cut at",
+            "trimmed at",
             "queue",
             "from",
             "to",
             "to_port",
             "share",
             "packets",
-            "cut_bytes",
+            "trimmed_bytes",
             "in_s",
             "samples",
             "last_s_ago",

@@ -113,3 +113,32 @@ fn the_dashboard_shows_metrics_that_exist_and_its_panels_do_not_overlap() {
         variables.iter().map(|variable| variable["name"].as_str().unwrap()).collect();
     assert_eq!(variables, BTreeSet::from(["datasource", "switch"]));
 }
+
+/// The lines that describe metrics, and the labels of one series of each: what `make reference` prints.
+fn described(text: &str) -> String {
+    let mut lines = text.lines().peekable();
+    let mut kept = String::new();
+    while let Some(line) = lines.next() {
+        let series = lines.peek().filter(|next| line.starts_with('#') && !next.starts_with('#'));
+        if line.starts_with("# ") && line != "# EOF" {
+            kept += &format!("{line}\n");
+        }
+        if let Some((series, _)) = series.and_then(|series| series.rsplit_once(' ')) {
+            // Which of several series comes first is not the same each time.
+            let labels: Vec<&str> = series.split('"').step_by(2).collect();
+            kept += &format!("{}\n", labels.join("\"\""));
+        }
+    }
+    kept
+}
+
+#[test]
+fn the_reference_describes_every_metric() {
+    let found = described(&exported().1);
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/metrics.txt");
+    if std::env::var_os("TRIMWIRE_UPDATE_GOLDENS").is_some() {
+        std::fs::write(path, &found).unwrap();
+    }
+    let committed = std::fs::read_to_string(path).unwrap_or_default();
+    assert_eq!(found, committed, "review with TRIMWIRE_UPDATE_GOLDENS=1, then run make reference");
+}

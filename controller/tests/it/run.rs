@@ -260,8 +260,8 @@ async fn metrics_count_what_was_cut_in_sonics_words_and_digests_tell_when_cuttin
             "trimwire_trim_drp_packets_total{switch=\"s1\",port=\"2\",queue=\"5\"} 0",
             "trimwire_dropped_packets_total{switch=\"s1\",port=\"2\",queue=\"5\",cause=\"tail\"} 0",
             "trimwire_queue_occupancy_bytes{switch=\"s1\",port=\"2\",queue=\"5\"} 0",
-            "trimwire_queue_cutting{switch=\"s1\",port=\"2\",queue=\"5\"} 1",
-            "trimwire_queue_cutting_starts_total{switch=\"s1\",port=\"2\",queue=\"5\"} 1",
+            "trimwire_queue_trimming{switch=\"s1\",port=\"2\",queue=\"5\"} 1",
+            "trimwire_queue_trimming_starts_total{switch=\"s1\",port=\"2\",queue=\"5\"} 1",
         ],
     )
     .await;
@@ -279,8 +279,8 @@ async fn metrics_count_what_was_cut_in_sonics_words_and_digests_tell_when_cuttin
         &switch,
         &mut now,
         &[
-            "trimwire_queue_cutting{switch=\"s1\",port=\"2\",queue=\"5\"} 0",
-            "trimwire_queue_cutting_stops_total{switch=\"s1\",port=\"2\",queue=\"5\"} 1",
+            "trimwire_queue_trimming{switch=\"s1\",port=\"2\",queue=\"5\"} 0",
+            "trimwire_queue_trimming_stops_total{switch=\"s1\",port=\"2\",queue=\"5\"} 1",
         ],
     )
     .await;

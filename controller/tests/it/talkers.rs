@@ -56,7 +56,7 @@ async fn cuts(address: SocketAddr, switch: &Embedded, now: &mut u64, enough: u64
         loop {
             *now += 20_000_000;
             switch.pass_time(*now);
-            let answer = get(address, "/cuts").await;
+            let answer = get(address, "/trimmed").await;
             assert!(answer.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"), "{answer}");
             last = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
             if last["queues"][0]["packets"].as_u64() >= Some(enough) {
@@ -102,7 +102,7 @@ async fn a_queue_that_cuts_tells_whose_packets_how_many_and_when() {
             "{told}"
         );
     }
-    assert!(get(address, "/metrics").await.contains("trimwire_cut_samples_total{switch=\"s1\"} "));
+    assert!(get(address, "/metrics").await.contains("trimwire_trim_samples_total{switch=\"s1\"} "));
 
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("fabric.yaml"), &text).unwrap();
@@ -166,7 +166,7 @@ async fn a_restarted_switch_and_one_that_left_the_file_are_not_told_of_with_what
         if status.up && status.in_place == Some(true) { Ok(()) } else { Err(format!("{status:?}")) }
     })
     .await;
-    assert!(!cutting(&controller).is_cutting, "a switch that has just started cuts nothing");
+    assert!(!cutting(&controller).is_cutting, "a switch that has just started trims nothing");
     let mut now = congest(&switch, 30);
     let told = cuts(address, &switch, &mut now, 28 * 81).await;
     assert!(told["queues"][0]["packets"].as_u64().unwrap() <= 30 * 81, "{told}");
@@ -181,7 +181,7 @@ async fn a_restarted_switch_and_one_that_left_the_file_are_not_told_of_with_what
 
     let renamed = text.replace("s1", "s7");
     controller.reload(&Fabric::from_yaml(&renamed, "f").unwrap(), &Artifacts::embedded().unwrap()).unwrap();
-    let told = get(address, "/cuts").await;
+    let told = get(address, "/trimmed").await;
     assert!(!told.contains("\"s1\""), "{told}");
     controller.stop().await;
 }

@@ -79,7 +79,7 @@ pub enum ProgramsError {
         links: usize,
     },
     /// Cut packets could not be told.
-    #[error("no code point says that a packet was cut")]
+    #[error("no code point says that a packet was trimmed")]
     Trimmed,
 }
 

@@ -23,7 +23,8 @@ use super::workload::{
     permutation, ring,
 };
 use file::{
-    DeliveryWord, LawWord, P4Words, Run, SizesWord, SwitchWords, TopologyWords, TransportWords, WorkloadWords,
+    AlgorithmWord, DeliveryWord, P4Words, Run, SizesWord, SwitchWords, TopologyWords, TransportWords,
+    WorkloadWords,
 };
 use trimwire_agent::rate::{DctcpConfig, Limits, RateConfig, TimelyConfig};
 use trimwire_planner::espresso::Model;
@@ -352,10 +353,10 @@ fn transport(
         };
         let increase_bps = words.increase.map(|rate| rate.0);
         let limits = Limits { start_bps, increase_bps, ..Limits::default() };
-        let law = match words.law {
-            LawWord::Dctcp => RateConfig::Dctcp(DctcpConfig { limits, ..DctcpConfig::default() }),
-            LawWord::Timely => RateConfig::Timely(TimelyConfig { limits, ..TimelyConfig::default() }),
-            LawWord::Fixed => RateConfig::Fixed(start_bps),
+        let law = match words.algorithm {
+            AlgorithmWord::Dctcp => RateConfig::Dctcp(DctcpConfig { limits, ..DctcpConfig::default() }),
+            AlgorithmWord::Timely => RateConfig::Timely(TimelyConfig { limits, ..TimelyConfig::default() }),
+            AlgorithmWord::Fixed => RateConfig::Fixed(start_bps),
         };
         if !(0.0..1.0).contains(&words.loss) {
             return wrong(
@@ -364,8 +365,8 @@ fn transport(
             );
         }
         let delivery = match words.delivery {
-            DeliveryWord::Cut => Delivery::Cut { loss: words.loss },
-            DeliveryWord::RepairCut => Delivery::RepairCut,
+            DeliveryWord::Trim => Delivery::Cut { loss: words.loss },
+            DeliveryWord::RepairTrimmed => Delivery::RepairCut,
             DeliveryWord::RepairDropped => Delivery::RepairDropped,
         };
         made.push(Transport::Trimwire(TrimwireConfig {

@@ -21,6 +21,7 @@ pub struct Adaptive {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct State {
+    #[serde(rename = "algorithm")]
     law: String,
     most_planes: u8,
     steps: u64,
@@ -35,7 +36,7 @@ struct State {
 pub enum RestoreError {
     /// Another law's, or another's parameters.
     #[error(
-        "the state is of '{saved}' with up to {saved_planes} planes, and the law is '{law}' with up to {planes}"
+        "the state is of '{saved}' with up to {saved_planes} planes, and the algorithm is '{law}' with up to {planes}"
     )]
     OtherLaw {
         /// Whose state it is.

@@ -97,7 +97,7 @@ fn trim_feedback_settles_where_little_is_cut_though_shorter_packets_would_leave_
         }
         let settled = cuts[20..].iter().sum::<f64>() / 40.0;
         assert!(cuts[0] > 0.1, "{available}: it begins beyond what fits");
-        assert!(settled < 0.1, "{available}: {settled} of the packets are cut in the end");
+        assert!(settled < 0.1, "{available}: {settled} of the packets are trimmed in the end");
         assert!(law.pace() > 0.5 * available, "{available}: {} of the line is used", law.pace());
         // What is left out makes room: a step takes about as long as at first.
         let ratio = port(&law, available).busy_ns as f64 / first.busy_ns as f64;
@@ -195,7 +195,7 @@ fn progress_paces_where_packets_are_cut() {
             law.step(&[counts]).unwrap();
         }
         let settled = cuts[30..].iter().sum::<f64>() / 50.0;
-        assert!(settled < 0.12, "{available}: {settled} of the packets are cut in the end");
+        assert!(settled < 0.12, "{available}: {settled} of the packets are trimmed in the end");
         let pace = law.pace();
         assert!(pace > 0.4 * available && pace < 1.5 * available, "{available}: {pace}");
     }

@@ -20,7 +20,7 @@ pub trait Law {
 
 /// Any of the laws, with its state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "law", rename_all = "kebab-case")]
+#[serde(tag = "algorithm", rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "named as the laws are")]
 pub enum Laws {
     Netsense(NetSense),

@@ -13,7 +13,7 @@ pub const LAWS: [&str; 9] =
 #[non_exhaustive]
 pub enum LawError {
     /// No law of that name.
-    #[error("unknown law '{name}'{} (valid: {})", nearest(name, &LAWS), LAWS.join(", "))]
+    #[error("unknown algorithm '{name}'{} (valid: {})", nearest(name, &LAWS), LAWS.join(", "))]
     UnknownLaw {
         /// What was written.
         name: String,

@@ -14,6 +14,7 @@ pub struct Step {
     /// From the end of the communication before it to the beginning of this one, ns, where that is known, else 0: what is computed and not hidden behind communication.
     pub compute_ns: u64,
     /// Share of the packets that were cut, 0 to 1.
+    #[serde(rename = "trimmed")]
     pub cut: f64,
     /// Share of the sent bytes that arrived, 0 to 1: what cuts and losses left.
     pub arrived: f64,
@@ -45,7 +46,7 @@ impl Step {
         if self.bytes == 0 {
             return Err(StepError::NoBandwidth { delay_ns: self.delay_ns });
         }
-        for (what, share) in [("cut", self.cut), ("arrived", self.arrived), ("lost", self.lost)] {
+        for (what, share) in [("trimmed", self.cut), ("arrived", self.arrived), ("lost", self.lost)] {
             if !(0.0..=1.0).contains(&share) {
                 return Err(StepError::NoShare { what, share });
             }

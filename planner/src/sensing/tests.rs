@@ -159,7 +159,7 @@ fn what_cannot_have_been_measured_is_refused_by_name_and_the_ratio_stays() {
         ),
         (Step { delay_ns: 0, ..good }, "delay_ns is 0: no communication takes no time"),
         (Step { bytes: 0, ..good }, "bytes is 0 in 10 ns: a bandwidth of 0 says nothing of the network"),
-        (Step { cut: f64::NAN, ..good }, "cut is NaN; valid are shares from 0 to 1"),
+        (Step { cut: f64::NAN, ..good }, "trimmed is NaN; valid are shares from 0 to 1"),
         (Step { arrived: 1.5, ..good }, "arrived is 1.5; valid are shares from 0 to 1"),
         (Step { lost: -0.1, ..good }, "lost is -0.1; valid are shares from 0 to 1"),
     ] {
@@ -296,7 +296,7 @@ fn laws_are_read_by_name_and_mistakes_name_the_culprit() {
     let Laws::Da5(inner) = law.law() else { panic!() };
     assert_eq!((inner.alpha, inner.beta), (1.5, 0.8));
     for (text, wanted) in [
-        ("da6", "unknown law 'da6'; did you mean"),
+        ("da6", "unknown algorithm 'da6'; did you mean"),
         (
             "da5:gamma=1",
             "da5 has no parameter 'gamma' (valid: k_min, k_max, first, increase, beta, alpha, window)",

@@ -1,13 +1,13 @@
-"""Gradients in packets that congested switches cut instead of dropping.
+"""Gradients in packets that congested switches trim instead of dropping.
 
-- `encode`, `cut`, `decode`, `simulate`: the codec, on arrays of numpy and tensors of the host; `sparse`: the largest entries alone.
+- `encode`, `trim`, `decode`, `simulate`: the codec, on arrays of numpy and tensors of the host; `sparse`: the largest entries alone.
 - `Group`: collectives over the network, between processes; `stats`: how packets fare.
 - `trimwire.torch`: a backend of torch.distributed and a hook for DistributedDataParallel (needs PyTorch).
 """
 
 from . import sparse
 from ._adaptive import Adaptive
-from ._codec import Packets, cut, decode, encode, expected_nmse, nmse, simulate
+from ._codec import Packets, decode, encode, expected_nmse, nmse, simulate, trim
 from ._group import Epoch, Group, Work, default_address, stats
 from ._native import PLANES, TransportError
 from ._native import VERSION as __version__
@@ -21,7 +21,6 @@ __all__ = [
     "TransportError",
     "Work",
     "__version__",
-    "cut",
     "decode",
     "default_address",
     "encode",
@@ -30,4 +29,5 @@ __all__ = [
     "simulate",
     "sparse",
     "stats",
+    "trim",
 ]

@@ -8,7 +8,7 @@ from typing import Any
 from . import _native
 from ._group import DEFAULT_PLANES, Group, Work
 
-_NUMBERS = ("bytes_expected", "bytes_received", "packets_received", "packets_cut", "packets_missing", "packets_repaired")
+_NUMBERS = ("bytes_expected", "bytes_received", "packets_received", "packets_trimmed", "packets_missing", "packets_repaired")
 
 
 def busy(intervals: list[tuple[float, float]]) -> float:
@@ -21,15 +21,15 @@ def busy(intervals: list[tuple[float, float]]) -> float:
 
 
 class Adaptive:
-    """A law in a group's operations: `netsense`, `da1` to `da5`, `trim-feedback`, `progress` or `fixed`, with parameters as in `da5:k_min=0.1,alpha=1.5` (docs/explanation/planner.md).
+    """An algorithm in a group's operations: `netsense`, `da1` to `da5`, `trim-feedback`, `progress` or `fixed`, with parameters as in `da5:k_min=0.1,alpha=1.5` (docs/explanation/planner.md).
 
-    Between steps the ranks tell each other what they counted, in one small operation, and every rank's law takes all of it: they stay in step, and their states are
+    Between steps the ranks tell each other what they counted, in one small operation, and every rank's algorithm takes all of it: they stay in step, and their states are
     equal. A group sends at least one plane, whatever the ratio.
     """
 
-    def __init__(self, law: str, planes: int = DEFAULT_PLANES) -> None:
-        self.law = law
-        self._native = _native.Adaptive(law, planes)
+    def __init__(self, algorithm: str, planes: int = DEFAULT_PLANES) -> None:
+        self.algorithm = algorithm
+        self._native = _native.Adaptive(algorithm, planes)
         self._most = planes
         #: When the step before was over, on the group's clock; 0 before there was one.
         self._ended = 0.0
@@ -50,13 +50,13 @@ class Adaptive:
 
     @property
     def ratio(self) -> float:
-        """The law's ratio: what is sent over what f32 would take."""
+        """The algorithm's ratio: what is sent over what f32 would take."""
         return self._native.ratio
 
     @property
-    def rate_law(self) -> str:
-        """The rate law beside it: a law that paces by itself is not to be second-guessed by another."""
-        return "fixed" if self.law.startswith(("trim-feedback", "progress")) else "dctcp"
+    def rate_algorithm(self) -> str:
+        """The rate algorithm beside it: an algorithm that paces by itself is not to be second-guessed by another."""
+        return "fixed" if self.algorithm.startswith(("trim-feedback", "progress")) else "dctcp"
 
     def tell(self, group: Group, works: Sequence[Work]) -> None:
         """Begins to tell all ranks how these operations of a step fared, which are over. To be called at the same place of all ranks' operations."""
@@ -86,20 +86,20 @@ class Adaptive:
         self.measured, self.refused = (self.measured, refused) if measured is None else (measured, self.refused)
 
     def stats(self) -> dict[str, float]:
-        """The law's ratio, planes, pace, and steps that it took and refused."""
+        """The algorithm's ratio, planes, pace, and steps that it took and refused."""
         taken, refused = self._native.steps
         return {"adaptive_ratio": self.ratio, "adaptive_planes": self.planes, "adaptive_pace": self.pace, "adaptive_steps": taken, "adaptive_refused": refused}
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps: the same on all ranks."""
         self.hear()
-        return {"law": self.law, "planes": self._most, "state": self._native.state()}
+        return {"algorithm": self.algorithm, "planes": self._most, "state": self._native.state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on from what a checkpoint kept, of the same law; on all ranks."""
+        """Goes on from what a checkpoint kept, of the same algorithm; on all ranks."""
         self.hear()
         try:
             saved = state["state"]
         except (KeyError, TypeError):
-            raise ValueError("adaptive: the state is no dict with 'law', 'planes' and 'state', as state_dict() gives") from None
+            raise ValueError("adaptive: the state is no dict with 'algorithm', 'planes' and 'state', as state_dict() gives") from None
         self._native.restore(saved)

@@ -99,9 +99,9 @@ def encode(
     return Packets(tuple(packets), tuple(tensor.shape), codec, planes, agreement)
 
 
-def cut(packet: bytes, planes: int) -> bytes:
-    """The packet as a switch leaves it that cuts it to its first `planes` planes."""
-    return _native.cut(packet, planes)
+def trim(packet: bytes, planes: int) -> bytes:
+    """The packet as a switch leaves it that trims it to its first `planes` planes."""
+    return _native.trim(packet, planes)
 
 
 def decode(
@@ -111,7 +111,7 @@ def decode(
     decoding: str = "unbiased",
     out: npt.NDArray[np.float32] | None = None,
 ) -> npt.NDArray[np.float32]:
-    """Decodes what arrived of a tensor's packets: `received` holds any of them, in any order, cut anywhere (None: all, whole).
+    """Decodes what arrived of a tensor's packets: `received` holds any of them, in any order, truncated anywhere (None: all, whole).
 
     `decoding` is 'unbiased', 'mmse' (least error, biased) or 'paper'. Gives float32 of the tensor's shape.
     """
@@ -133,7 +133,7 @@ def shares_of(trim_rate: float, planes: int | Mapping[int, float], drop_rate: fl
     total = sum(mix.values())
     for left, weight in mix.items():
         if left < 1:
-            raise ValueError(f"planes: {left}; a packet that is cut keeps one at least")
+            raise ValueError(f"planes: {left}; a packet that is trimmed keeps one at least")
         if weight < 0.0 or not total > 0.0:
             raise ValueError(f"planes: {mix}; planes and their weights, of which none is negative and not all are 0")
     return [(0, drop_rate), *((left, (1.0 - drop_rate) * trim_rate * weight / total) for left, weight in mix.items())]
@@ -153,9 +153,9 @@ def through_network(
     receiver: int = 0,
     written: npt.NDArray[np.uint32] | None = None,
 ) -> tuple[int, int, int]:
-    """As `simulate`, into `out`; receivers of one message have other packets cut. `written` says what is left of which (`_transcript.Fates`), instead of chance.
+    """As `simulate`, into `out`; receivers of one message have other packets trimmed. `written` says what is left of which (`_transcript.Fates`), instead of chance.
 
-    Gives how many packets were whole, cut and missing.
+    Gives how many packets were whole, trimmed and missing.
     """
     agreement = _Agreement(seed, message, rank)
     chance = seed * 0x9E3779B97F4A7C15 + message * 0xD1B54A32D192ED03 + rank * 0x94D049BB133111EB + receiver * 0xBF58476D1CE4E5B9 + 1
@@ -176,10 +176,10 @@ def simulate(
     message: int = 0,
     rank: int = 0,
 ) -> Tensor:
-    """What a receiver would have of `tensor` after a network that cuts a share `trim_rate` of its packets to `planes` planes and loses a share `drop_rate`.
+    """What a receiver would have of `tensor` after a network that trims a share `trim_rate` of its packets to `planes` planes and loses a share `drop_rate`.
 
     `planes` may be several, with their weights: `{1: 0.2, 8: 0.8}`. The same arguments give the same result. Other `message`s (one a step and tensor) have other
-    rotations and other packets cut. Gives a tensor of the same kind, shape and type.
+    rotations and other packets trimmed. Gives a tensor of the same kind, shape and type.
     """
     source = _array(tensor, "tensor")
     out = np.empty(tuple(source.shape), dtype=np.float32)

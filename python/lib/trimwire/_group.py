@@ -40,7 +40,7 @@ class _GroupOptions:
     key: bytes | None
     job: int
     record: str | None
-    rate_law: str
+    rate_algorithm: str
     trim_delay_s: float | None
     mtu: int | None
 
@@ -96,7 +96,7 @@ class Group:
         group.connect(rank, addresses)
         group.all_reduce(gradient, average=True).wait()
 
-    Tensors are numpy arrays or tensors in the host's memory, contiguous; they are not to be touched before the work has ended. What may be cut may be tensors of a GPU, too (docs/reference/gpu.md).
+    Tensors are numpy arrays or tensors in the host's memory, contiguous; they are not to be touched before the work has ended. What may be trimmed may be tensors of a GPU, too (docs/reference/gpu.md).
     """
 
     def __init__(self, address: str | None = None, *, port: int = 0, paths: int = 16, receive: str = "auto", checksums: str = "filled") -> None:
@@ -155,7 +155,7 @@ class Group:
         give_up: float = 10.0,
         patience: float = 1_800.0,
         record: str | os.PathLike[str] | None = None,
-        rate_law: str = "dctcp",
+        rate_algorithm: str = "dctcp",
         trim_delay: float | None = None,
         mtu: int | None = None,
     ) -> Group:
@@ -164,21 +164,21 @@ class Group:
         `seed` is the rotations', the same everywhere; `loss` the share of a message's packets that may be missing; `key` seals every packet (32 bytes, a
         secret of the job); `rate_bps` limits sending (None: the interface's speed); `threads` encode and decode (None: the processors of this process but
         one, at most 4). A rank that is silent for `give_up` seconds is given up; one that has not called an operation is waited for `patience` seconds.
-        With `record`, a file, what arrives of every packet is written down (docs/reference/transcript.md): `{rank}` in its name is replaced, else `.RANK` appended; one that is there is overwritten. `rate_law` is 'dctcp', or 'fixed': always the line's rate.
-        `trim_delay` is the time in seconds that a queue takes from which switches cut, the fabric file's least `shallow_at` over the line's rate (None: 20 µs): over slow links it is far more, and without it a
+        With `record`, a file, what arrives of every packet is written down (docs/reference/transcript.md): `{rank}` in its name is replaced, else `.RANK` appended; one that is there is overwritten. `rate_algorithm` is 'dctcp', or 'fixed': always the line's rate.
+        `trim_delay` is the time in seconds that a queue takes from which switches trim, the fabric file's least `shallow_at` over the line's rate (None: 20 µs): over slow links it is far more, and without it a
         rank finds out late that a burst is over.
         `mtu` is the smallest of all ranks' `mtu`, the same everywhere: packets are made to fit it (None: 1500, or what this rank's interfaces carry where that is less). Paths that carry less are found, and lived with (docs/explanation/transport.md).
         """
         if self._group is not None:
             raise RuntimeError("the group is connected already")
-        options = _GroupOptions(seed, rate_bps, threads, give_up, patience, loss, key, job, None if record is None else os.fspath(record), rate_law, trim_delay, mtu)
+        options = _GroupOptions(seed, rate_bps, threads, give_up, patience, loss, key, job, None if record is None else os.fspath(record), rate_algorithm, trim_delay, mtu)
         self._group = _native.Group(self._socket, rank, list(addresses), options)
         self._numbers = (seed, job)
         _live.add(self)
         return self
 
     def send_directly(self) -> None:
-        """Has 'auto' be 'direct' where packets may be cut, as it is at ranks that work on a GPU. Before operations, at all ranks."""
+        """Has 'auto' be 'direct' where packets may be trimmed, as it is at ranks that work on a GPU. Before operations, at all ranks."""
         self._auto = "direct"
 
     def on_gpu(self) -> Collectives:
@@ -223,9 +223,9 @@ class Group:
     ) -> Work:
         """The sum over all ranks, or their mean, in place (float32, float16, bfloat16).
 
-        Packets that the network cuts are decoded as they are, without bias; `full` has them sent again, `exact` sends every bit. `consistent` has all ranks
+        Packets that the network trims are decoded as they are, without bias; `full` has them sent again, `exact` sends every bit. `consistent` has all ranks
         decode alike, at the precision of the one that got least. Lower `layer_class`es (0 to 7) go first; `tag` tells tensors apart that are summed again
-        and again. `algorithm` is 'direct', 'ring', 'two-level' or 'auto'. With a `deadline` (seconds from the call) what is cut or lost is sent again until then, what is
+        and again. `algorithm` is 'direct', 'ring', 'two-level' or 'auto'. With a `deadline` (seconds from the call) what is trimmed or lost is sent again until then, what is
         worth most first; then every rank takes what is there, and what has not come counts as zero. This rank's data leaves at a share of the line's rate, `pace`, at most.
         """
         if getattr(tensor, "is_cuda", False) and not exact:
@@ -359,9 +359,9 @@ class Group:
         return Epoch(number, self.rank, self.world, tuple(members), tuple(arrivals))
 
     def stats(self) -> dict[str, float]:
-        """Totals since `connect`: operations, packets received, cut, missing and sent again, bytes sent, seconds in operations.
+        """Totals since `connect`: operations, packets received, trimmed, missing and sent again, bytes sent, seconds in operations.
 
-        `p50_seconds` and `p99_seconds` are percentiles of how long the latest 1,024 operations took that may be cut, once there was one.
+        `p50_seconds` and `p99_seconds` are percentiles of how long the latest 1,024 operations took that may be trimmed, once there was one.
         """
         native = self._native_group()
         return {**native.stats(), **_percentiles(native.durations())}

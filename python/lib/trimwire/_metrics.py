@@ -12,7 +12,7 @@ _COUNTERS = {
     "operations": ("trimwire_operations_total", "Operations that have ended."),
     "failed": ("trimwire_operations_failed_total", "Operations that have failed."),
     "packets_received": ("trimwire_packets_received_total", "Packets that were to come."),
-    "packets_cut": ("trimwire_packets_trimmed_total", "Packets that came trimmed."),
+    "packets_trimmed": ("trimwire_packets_trimmed_total", "Packets that came trimmed."),
     "packets_missing": ("trimwire_packets_missing_total", "Packets that did not come."),
     "packets_sent": ("trimwire_packets_sent_total", "Packets sent, without repairs."),
     "packets_repaired": ("trimwire_packets_repaired_total", "Packets sent again."),

@@ -15,7 +15,7 @@ Fates = npt.NDArray[np.uint32]
 class Transcript:
     """What all ranks of a job recorded, in files as `Group.connect(record=…)` and `trimwire-agent perf --record` write them.
 
-    Of each all-reduce that might be cut and ended well, in order, what was there of each packet of each message. Everything is in memory: four bytes a packet.
+    Of each all-reduce that might be trimmed and ended well, in order, what was there of each packet of each message. Everything is in memory: four bytes a packet.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -32,7 +32,7 @@ class Transcript:
         #: Numbers of the operations, in order.
         self.operations = [number for number, *_ in first.operations if all(number in numbers for numbers in ended)]
         if not self.operations:
-            raise ValueError(f"transcript: {name}: no all-reduce in it that might be cut and ended well at all {self.world} ranks")
+            raise ValueError(f"transcript: {name}: no all-reduce in it that might be trimmed and ended well at all {self.world} ranks")
         self._messages: list[dict[tuple[int, int, int, int], Fates]] = []
         for said in ranks:
             of_rank = {}

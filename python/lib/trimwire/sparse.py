@@ -1,8 +1,8 @@
-"""Sparse messages (docs/reference/wire-format.md, §13): the largest magnitudes of a tensor, each with its place, in packets of which a cut leaves the largest entries.
+"""Sparse messages (docs/reference/wire-format.md, §13): the largest magnitudes of a tensor, each with its place, in packets of which a trim leaves the largest entries.
 
     packets = trimwire.sparse.encode(gradient, k=gradient.size // 100)
     residual = gradient - trimwire.sparse.decode(packets)          # what is not sent is kept for the next step
-    there = trimwire.sparse.decode(packets, arrived)               # in any order, cut anywhere
+    there = trimwire.sparse.decode(packets, arrived)               # in any order, truncated anywhere
 
 Collectives do not use them: what packets travel by, and what is added up, is the caller's.
 """
@@ -81,7 +81,7 @@ def decode(
     out: npt.NDArray[np.float32] | None = None,
     accumulate: bool = False,
 ) -> npt.NDArray[np.float32]:
-    """Decodes what arrived of a tensor's packets: `received` holds any of them, in any order, cut anywhere (None: all, whole). Others' packets, and damaged ones, count as lost.
+    """Decodes what arrived of a tensor's packets: `received` holds any of them, in any order, truncated anywhere (None: all, whole). Others' packets, and damaged ones, count as lost.
 
     Gives float32 of the tensor's shape; or writes it to `out`, or adds it there (`accumulate`).
     """

@@ -19,7 +19,7 @@ pub(crate) struct GroupOptions {
     pub(super) key: Option<Vec<u8>>,
     pub(super) job: u8,
     pub(super) record: Option<String>,
-    pub(super) rate_law: String,
+    pub(super) rate_algorithm: String,
     pub(super) trim_delay_s: Option<f64>,
     pub(super) mtu: Option<u16>,
 }

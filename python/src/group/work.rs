@@ -115,7 +115,7 @@ impl Work {
         let dict = PyDict::new(py);
         for (name, value) in [
             ("packets_received", stats.packets),
-            ("packets_cut", stats.cut),
+            ("packets_trimmed", stats.cut),
             ("packets_missing", stats.missing),
             ("packets_sent", stats.sent),
             ("packets_repaired", stats.repaired),

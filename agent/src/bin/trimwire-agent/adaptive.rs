@@ -28,14 +28,14 @@ pub(crate) struct Taken {
 struct Measured {
     bytes: u64,
     seconds: f64,
-    cut: f64,
+    trimmed: f64,
     arrived: f64,
     lost: f64,
 }
 
 impl From<Step> for Measured {
     fn from(Step { bytes, delay_ns, cut, arrived, lost, .. }: Step) -> Self {
-        Self { bytes, seconds: delay_ns as f64 / 1e9, cut, arrived, lost }
+        Self { bytes, seconds: delay_ns as f64 / 1e9, trimmed: cut, arrived, lost }
     }
 }
 

@@ -22,51 +22,57 @@ use trimwire_encoder::{
 /// What both sides agree on, and how sockets are opened.
 #[derive(Args, Clone)]
 pub(crate) struct LinkArgs {
-    /// Own addresses, the first of which is told to others; data goes over the interfaces of all [default: those of the interfaces that TRIMWIRE_SOCKET_IFNAME names].
+    /// Listen on these addresses, send from all of them, and tell other ranks the first [default: those of
+    /// the interfaces in TRIMWIRE_SOCKET_IFNAME].
     #[arg(long, value_name = "IP,…", value_delimiter = ',')]
     pub(crate) bind: Vec<IpAddr>,
-    /// Interfaces to use, in the form of NCCL_SOCKET_IFNAME.
+    /// Use these interfaces, in the form of NCCL_SOCKET_IFNAME.
     #[arg(long, env = "TRIMWIRE_SOCKET_IFNAME", value_name = "PREFIX,…|=NAME,…|^PREFIX,…")]
     pub(crate) socket_ifname: Option<String>,
-    /// Bytes of the longest IP packets, if less than the interfaces carry: where switches cut, the `mtu` of the fabric's file [default: what the smallest interface of all ranks carries].
+    /// Limit IP packets to this many bytes. Behind switches that trim, give the fabric file's `mtu`
+    /// [default: the smallest interface of all ranks].
     #[arg(long, env = "TRIMWIRE_MTU", value_name = "BYTES", value_parser = clap::value_parser!(u16).range(i64::from(MTU_LEAST)..=i64::from(MTU_MOST)))]
     pub(crate) mtu: Option<u16>,
-    /// UDP port to listen on, and the peers' where none is given [default: 9217; of ranks that meet, one that is free].
+    /// Listen on this UDP port, and use it for peers without one [default: 9217; ranks that meet take a
+    /// free one].
     #[arg(long)]
     pub(crate) port: Option<u16>,
-    /// Number of the job [default: 0; of ranks that meet, rank 0's].
+    /// Number of the job [default: 0; ranks that meet take rank 0's].
     #[arg(long, value_parser = clap::value_parser!(u8).range(..=63))]
     pub(crate) job: Option<u8>,
-    /// Seed of gradients and rotations; the same on all ranks [default: 0; of ranks that meet, drawn by rank 0].
+    /// Seed of gradients and rotations, the same on all ranks [default: 0; ranks that meet take one that
+    /// rank 0 draws].
     #[arg(long)]
     pub(crate) seed: Option<u64>,
-    /// UDP source ports to spray over.
+    /// Spray data over this many UDP source ports.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) source_ports: u16,
-    /// `raw` reads whole IP packets, for switches that leave lengths alone when they cut. Needs root.
+    /// How to receive. `raw` reads whole IP packets: use it behind switches that trim without correcting
+    /// lengths. `raw` needs root.
     #[arg(long, value_enum, default_value = "socket")]
     pub(crate) receive: ReceiveName,
-    /// What stands in the UDP checksum of DATA: `filled` lets the kernel send and receive many packets in one piece, and is for switches that set it to 0 when they cut; `zero` is for
-    /// those that do not.
+    /// UDP checksum of DATA. `filled` lets the kernel handle many packets in one piece; the switches must
+    /// zero it when they trim. Use `zero` with other switches.
     #[arg(long, value_enum, default_value = "filled")]
     pub(crate) checksums: ChecksumsName,
-    /// Who spaces packets: the kernel, where the queueing disciplines of the interfaces in use hold packets until they are to leave (`tc qdisc replace dev IFACE root fq`), or this process, awake. `auto` looks
-    /// what there is; `kernel` fails where there is none.
+    /// Who spaces packets. `kernel` needs the fq queueing discipline (`tc qdisc replace dev IFACE root fq`)
+    /// and fails without it; `user` spins in this process. `auto` takes the kernel where it can.
     #[arg(long, env = "TRIMWIRE_PACING", value_enum, default_value = "auto")]
     pub(crate) pacing: PacingName,
-    /// A file of 16 or 32 bytes, the same on all ranks: packets are believed only if they are sealed with it.
+    /// Seal packets with the key in this file, and believe no others. It holds 16 or 32 bytes, the same on
+    /// all ranks.
     #[arg(long, env = "TRIMWIRE_SEAL_KEY", value_name = "FILE")]
     pub(crate) seal_key: Option<PathBuf>,
-    /// Share of packets that may be missing altogether.
+    /// Accept messages of which this share of packets is missing.
     #[arg(long, default_value_t = 0.01, value_name = "SHARE", value_parser = share)]
     pub(crate) loss: f32,
-    /// Every plane of every packet arrives; what does not is sent again.
+    /// Deliver every plane of every packet; send again what does not arrive.
     #[arg(long, conflicts_with = "loss")]
     pub(crate) reliable: bool,
-    /// Give up on a peer that is silent for so long.
+    /// Give up on a peer that stays silent for this long.
     #[arg(long, default_value = "30s", value_parser = time_ns, value_name = "TIME")]
     pub(crate) timeout: u64,
-    /// Serve Prometheus metrics of this rank at /metrics there.
+    /// Serve Prometheus metrics of this rank at /metrics on this address.
     #[arg(long, env = "TRIMWIRE_METRICS", value_name = "IP:PORT")]
     pub(crate) metrics: Option<SocketAddr>,
     /// How long ranks may have nothing for us, if not as --timeout says.
@@ -79,44 +85,46 @@ pub(crate) struct LinkArgs {
 
 #[derive(Args)]
 pub(crate) struct RateArgs {
-    /// Most bits of frames per second [default: the speed of the interface; 10G where it has none].
+    /// Send at most this many bits of frames per second [default: the speed of the interface; 10G where it
+    /// has none].
     #[arg(long, value_parser = rate, value_name = "RATE")]
     pub(crate) bitrate: Option<u64>,
-    /// The time that a queue takes from which switches cut (the fabric file's least shallow_at) [default: 20us]. Laws tell by it whether a queue is empty, or about to be cut: over slow
-    /// links it is far more, and without it they find out late that a burst is over.
+    /// Queueing time from which switches trim: the fabric file's least shallow_at over the line rate
+    /// [default: 20us]. Rate algorithms tell an empty queue from a congested one by it. Set it on slow
+    /// links.
     #[arg(long, value_parser = time_ns, value_name = "TIME")]
     pub(crate) trim_delay: Option<u64>,
-    /// TIMELY: below this round-trip time the rate rises. The default follows the least round-trip time, the queues' thresholds and
-    /// the host's timers.
+    /// TIMELY: raise the rate below this round-trip time [default: from the least round trip, the
+    /// thresholds and the timers of this host].
     #[arg(long, value_parser = time_ns, value_name = "TIME")]
     pub(crate) t_low: Option<u64>,
-    /// TIMELY: above this one it falls. The default does likewise.
+    /// TIMELY: lower the rate above this round-trip time [default: likewise].
     #[arg(long, value_parser = time_ns, value_name = "TIME")]
     pub(crate) t_high: Option<u64>,
-    /// Send as DROPPABLE: switches drop under congestion and never cut.
+    /// Send data as DROPPABLE: switches drop it under congestion and never trim it.
     #[arg(long)]
     pub(crate) droppable: bool,
 }
 
 #[derive(Args)]
 pub(crate) struct CodecArgs {
-    /// Planes sent of each packet; fewer than 10 compress ahead of time.
+    /// Send this many planes of each packet. Fewer than 10 compress ahead of time.
     #[arg(long, default_value_t = PLANES, value_parser = clap::value_parser!(u8).range(1..=i64::from(PLANES)))]
     pub(crate) planes: u8,
-    /// Most coordinates of a packet, a multiple of 32 [default: as many as fit the MTU with all planes, over IPv4 and IPv6: 448 at 1500 bytes]. A fabric's sizes in planes are
-    /// those of such packets; larger ones fill frames that are sent with fewer planes, and want larger sizes.
+    /// Put at most this many coordinates into a packet, a multiple of 32 [default: what fits the MTU with
+    /// all planes: 448 at 1500 bytes]. A fabric's sizes in planes assume the default.
     #[arg(long)]
     pub(crate) coordinates_per_packet: Option<usize>,
-    /// Rows of 2^this coordinates are rotated as one.
+    /// Rotate rows of 2^N coordinates.
     #[arg(long, default_value_t = DEFAULT_ROW_LOG2)]
     pub(crate) row_log2: u8,
-    /// Layer class, 0 (front layers, served first) to 3; packets of another one than the receiver's are refused.
+    /// Layer class, 0 (front layers, served first) to 3. The receiver refuses packets of another class.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=3))]
     pub(crate) layer_class: u8,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum RateLaw {
+pub(crate) enum RateAlgorithm {
     Fixed,
     Timely,
     Dctcp,
@@ -250,7 +258,7 @@ impl LinkArgs {
         world: u16,
         peers: BTreeMap<u16, SocketAddr>,
         fallback: SocketAddr,
-        rate: Option<(&RateArgs, RateLaw)>,
+        rate: Option<(&RateArgs, RateAlgorithm)>,
     ) -> Result<Driver<UdpLink>, Failure> {
         let (config, link) = self.parts(rank, world, peers, fallback, rate)?;
         Ok(start(config, link))
@@ -263,7 +271,7 @@ impl LinkArgs {
         world: u16,
         peers: BTreeMap<u16, SocketAddr>,
         fallback: SocketAddr,
-        rate: Option<(&RateArgs, RateLaw)>,
+        rate: Option<(&RateArgs, RateAlgorithm)>,
     ) -> Result<(EndpointConfig, UdpLink), Failure> {
         let given = self.own_addresses()?;
         let (own, port) =
@@ -284,7 +292,7 @@ impl LinkArgs {
         rank: u16,
         world: u16,
         own: &[IpAddr],
-        rate: Option<(&RateArgs, RateLaw)>,
+        rate: Option<(&RateArgs, RateAlgorithm)>,
     ) -> EndpointConfig {
         let bitrate = rate.and_then(|(rate, _)| rate.bitrate);
         let mut config = EndpointConfig::new(
@@ -298,13 +306,13 @@ impl LinkArgs {
         config.reliability = self.reliability();
         if let Some((args, law)) = rate {
             config.rate = match law {
-                RateLaw::Fixed => RateConfig::Fixed(None),
-                RateLaw::Timely => RateConfig::Timely(TimelyConfig {
+                RateAlgorithm::Fixed => RateConfig::Fixed(None),
+                RateAlgorithm::Timely => RateConfig::Timely(TimelyConfig {
                     t_low_ns: args.t_low,
                     t_high_ns: args.t_high,
                     ..TimelyConfig::default()
                 }),
-                RateLaw::Dctcp => RateConfig::Dctcp(DctcpConfig::default()),
+                RateAlgorithm::Dctcp => RateConfig::Dctcp(DctcpConfig::default()),
             };
             config.trim_delay_ns = args.trim_delay.unwrap_or(config.trim_delay_ns);
             config.traffic = if args.droppable { Traffic::Droppable } else { Traffic::Trimmable };

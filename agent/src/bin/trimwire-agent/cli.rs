@@ -13,7 +13,8 @@ use std::path::PathBuf;
 #[command(
     name = "trimwire-agent",
     version,
-    about = "Send gradients over a real network and measure what arrives"
+    about = "Send gradients over a real network and measure what arrives",
+    after_help = "Exit codes: 0 success, 1 a transfer failed or a check found a fault, 2 usage, 3 bad input."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -22,46 +23,46 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Measure, one process a rank.
+    /// Measure transfers and collectives, one process a rank.
     #[command(subcommand)]
     Perf(Perf),
-    /// Be a parameter server: sum what workers push, until they leave.
+    /// Run a parameter server: sum what workers push, until they leave.
     Serve(Box<ServeArgs>),
-    /// Look at running ranks: rates, cuts, losses and round trips, by peer and path.
+    /// Watch running ranks: rates, trims, losses and round trips, by peer and path.
     Top(TopArgs),
-    /// Say what would keep this host, and the way to another, from their best.
+    /// Find what slows down this host, or the path to another one.
     Doctor(Box<DoctorArgs>),
-    /// Look into transcripts that `perf --record` wrote.
+    /// Read transcripts that `perf --record` wrote.
     #[command(subcommand)]
     Transcript(TranscriptCommand),
     /// Print completions for a shell.
     Completions {
-        /// The shell.
+        /// Shell to print completions for.
         shell: clap_complete::Shell,
     },
     /// Write manual pages into a folder.
     Man {
-        /// The folder, which has to be there.
+        /// Existing folder to write into.
         folder: PathBuf,
     },
 }
 
-/// What is measured.
+/// Measure transfers and collectives, one process a rank.
 #[derive(Subcommand)]
 pub(crate) enum Perf {
-    /// Gradients one way, from one or several clients to a server, in iperf3's manner.
+    /// Send gradients one way, from one or several clients to a server, as iperf3 does.
     Transfer(Box<TransferArgs>),
-    /// The sum of all ranks' gradients, for all (columns as in nccl-tests).
+    /// Sum all ranks' gradients at every rank (columns as in nccl-tests).
     AllReduce(Box<PerfArgs>),
-    /// The sum, a shard for each rank.
+    /// Sum gradients, and leave a shard of the sum at each rank.
     ReduceScatter(Box<PerfArgs>),
-    /// A shard of each rank, for all.
+    /// Gather a shard of each rank at every rank.
     AllGather(Box<PerfArgs>),
-    /// One rank's gradient, for all.
+    /// Send one rank's gradient to every rank.
     Broadcast(Box<PerfArgs>),
-    /// The sum, for one rank.
+    /// Sum all ranks' gradients at one rank.
     Reduce(Box<PerfArgs>),
-    /// The workers' sum, by way of servers, which run `trimwire-agent serve`.
+    /// Sum the workers' gradients at servers, which run `trimwire-agent serve`.
     PushPull(Box<PushPullArgs>),
 }
 

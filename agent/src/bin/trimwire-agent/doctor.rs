@@ -21,10 +21,10 @@ fn own_options(arg: Arg) -> Arg {
 #[derive(Args)]
 #[command(mut_args = own_options)]
 pub(crate) struct DoctorArgs {
-    /// Look at the way to a host, too, where `doctor --listen` runs.
+    /// Probe the path to this host as well, where `doctor --listen` runs.
     #[arg(long, value_name = "HOST[:PORT]", conflicts_with = "listen")]
     peer: Option<String>,
-    /// Be the other end, for one `doctor --peer`.
+    /// Answer the probes of one `doctor --peer`.
     #[arg(long)]
     listen: bool,
     #[command(flatten)]

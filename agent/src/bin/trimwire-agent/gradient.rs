@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 /// What is sent.
 #[derive(Args)]
 pub(crate) struct GradientArgs {
-    /// Size of a gradient in bytes, four a coordinate: seeded N(0, 1) coordinates.
+    /// Send gradients of this many bytes: seeded N(0, 1) coordinates of four bytes each.
     #[arg(short = 'n', long, default_value = "4M", value_parser = bytes)]
     pub(crate) bytes: u64,
-    /// A file instead: .npy of float32, or little-endian f32.
+    /// Send this file instead: .npy of float32, or little-endian f32.
     #[arg(long, value_name = "FILE", conflicts_with = "bytes")]
     pub(crate) file: Option<PathBuf>,
-    /// Gradients, one after the other.
+    /// Send this many gradients, one after the other.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) messages: u32,
-    /// Gradients for so long instead, the last one to its end.
+    /// Send gradients for this long instead, and finish the last one.
     #[arg(short = 't', long, value_parser = time_ns, value_name = "TIME", conflicts_with = "messages")]
     pub(crate) time: Option<u64>,
 }

@@ -1,6 +1,6 @@
 //! How the ranks of `perf` find each other: as torchrun says, by a file of hosts, or by addresses written out.
 
-use crate::args::{Address, LinkArgs, RateArgs, RateLaw};
+use crate::args::{Address, LinkArgs, RateAlgorithm, RateArgs};
 use crate::operation::Operation;
 use crate::units::time_ns;
 use crate::way::hosts;
@@ -22,13 +22,13 @@ use trimwire_agent::rendezvous::{
 /// Who this rank is, and where the others are.
 #[derive(Args)]
 pub(crate) struct RendezvousArgs {
-    /// This rank [default: the one that a file of hosts gives this host].
+    /// Rank of this process [default: from the file of hosts].
     #[arg(long, env = "RANK", value_parser = clap::value_parser!(u16).range(..=1023))]
     rank: Option<u16>,
-    /// Number of ranks [default: those of a file of hosts].
+    /// Number of ranks [default: those of the file of hosts].
     #[arg(long, env = "WORLD_SIZE", value_parser = clap::value_parser!(u16).range(1..=1024))]
     world: Option<u16>,
-    /// Addresses of all ranks, in order of rank, this one included: no rendezvous.
+    /// Addresses of all ranks in order, this one included. Skips the rendezvous.
     #[arg(
         long,
         env = "TRIMWIRE_PEERS",
@@ -37,37 +37,37 @@ pub(crate) struct RendezvousArgs {
         conflicts_with = "hosts"
     )]
     peers: Vec<Address>,
-    /// A file of all hosts, one a line: `10.0.0.1 slots=4`. Rank 0 is on the first.
+    /// File of all hosts, one a line: `10.0.0.1 slots=4`. Rank 0 runs on the first.
     #[arg(long, env = "TRIMWIRE_HOSTS", value_name = "FILE")]
     hosts: Option<PathBuf>,
-    /// Which of the ranks on its host this is, with a file of hosts.
+    /// Slot of this process on its host, with a file of hosts.
     #[arg(long, env = "LOCAL_RANK", value_name = "SLOT")]
     local_rank: Option<u16>,
-    /// Where rank 0 is.
+    /// Host of rank 0.
     #[arg(long, env = "MASTER_ADDR", value_name = "HOST")]
     master_addr: Option<String>,
-    /// TCP port on which rank 0 meets the others; under torchrun, whose own store is there, the one behind it is taken.
+    /// TCP port on which rank 0 meets the others. Under torchrun, whose store listens there, the next one.
     #[arg(long, env = "MASTER_PORT", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     master_port: Option<u16>,
-    /// TCP port on which rank 0 meets the others, whatever MASTER_PORT is.
+    /// TCP port on which rank 0 meets the others, whatever MASTER_PORT says.
     #[arg(long, env = "TRIMWIRE_RENDEZVOUS_PORT", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     rendezvous_port: Option<u16>,
-    /// How long ranks wait for each other.
+    /// Wait this long for the other ranks.
     #[arg(long, env = "TRIMWIRE_RENDEZVOUS_TIMEOUT", default_value = "60s", value_parser = time_ns, value_name = "TIME")]
     rendezvous_timeout: u64,
-    /// How often the job has been started; ranks of another one are refused [default: rank 0's].
+    /// Count of the job's starts; ranks of another start are refused [default: rank 0's].
     #[arg(long, env = "TRIMWIRE_GENERATION", value_name = "N")]
     generation: Option<u32>,
-    /// Certificates of who signed the ranks' (PEM): they meet over TLS, and all show theirs.
+    /// Meet over TLS: accept certificates that these signed (PEM).
     #[arg(long, env = "TRIMWIRE_TLS_CA", value_name = "FILE", requires_all = ["tls_cert", "tls_key"])]
     tls_ca: Option<PathBuf>,
-    /// This rank's certificate (PEM).
+    /// Certificate of this rank (PEM).
     #[arg(long, env = "TRIMWIRE_TLS_CERT", value_name = "FILE", requires_all = ["tls_ca", "tls_key"])]
     tls_cert: Option<PathBuf>,
-    /// Its private key (PEM).
+    /// Private key of this rank's certificate (PEM).
     #[arg(long, env = "TRIMWIRE_TLS_KEY", value_name = "FILE", requires_all = ["tls_ca", "tls_cert"])]
     tls_key: Option<PathBuf>,
-    /// The name in rank 0's certificate [default: where rank 0 is].
+    /// Name in rank 0's certificate [default: the host of rank 0].
     #[arg(long, env = "TRIMWIRE_TLS_SERVER_NAME", value_name = "NAME")]
     tls_server_name: Option<String>,
 }
@@ -92,7 +92,7 @@ pub(crate) struct Met {
 pub(crate) struct Caller<'a> {
     pub(crate) rendezvous: &'a RendezvousArgs,
     pub(crate) link: &'a LinkArgs,
-    pub(crate) rate: (&'a RateArgs, RateLaw),
+    pub(crate) rate: (&'a RateArgs, RateAlgorithm),
     /// A rank that there has to be.
     pub(crate) root: u16,
     /// Job and seed that the rank must have, where it repeats a run.

@@ -49,15 +49,15 @@ impl MetricConstructor<Histogram> for Buckets {
 pub(crate) struct Operations {
     seconds: Family<OperationLabel, Histogram, Buckets>,
     failed: Family<OperationLabel, Counter>,
-    ratio: Family<LawLabel, Real>,
-    planes: Family<LawLabel, Gauge>,
-    pace: Family<LawLabel, Real>,
+    ratio: Family<AlgorithmLabel, Real>,
+    planes: Family<AlgorithmLabel, Gauge>,
+    pace: Family<AlgorithmLabel, Real>,
 }
 
 /// What says how much is sent.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct LawLabel {
-    law: String,
+struct AlgorithmLabel {
+    algorithm: String,
 }
 
 impl Default for Operations {
@@ -79,8 +79,8 @@ impl Operations {
     }
 
     /// A law said how one was sent.
-    pub(crate) fn steered(&self, law: &str, ratio: f64, planes: u8, pace: f64) {
-        let label = LawLabel { law: law.to_owned() };
+    pub(crate) fn steered(&self, algorithm: &str, ratio: f64, planes: u8, pace: f64) {
+        let label = AlgorithmLabel { algorithm: algorithm.to_owned() };
         self.ratio.get_or_create(&label).set(ratio);
         self.planes.get_or_create(&label).set(planes.into());
         self.pace.get_or_create(&label).set(pace);
@@ -105,13 +105,13 @@ pub(crate) fn text(snapshot: &Snapshot, link: LinkStats, operations: &Operations
         paths(&mut registry, snapshot);
     }
     host(&mut registry, snapshot, link);
-    let help = "Operations that ended well, and the time from their start at this rank to its result";
+    let help = "Time of operations that ended well, from the start at this rank to its result";
     registry.register_with_unit("operation", help, Unit::Seconds, operations.seconds.clone());
     registry.register("operations_failed", "Operations that were given up", operations.failed.clone());
-    let help = "With --adaptive, what is sent over what f32 would take, as the law has it";
+    let help = "With --adaptive, bytes sent over the bytes of f32";
     registry.register("adaptive_ratio", help, operations.ratio.clone());
-    registry.register("adaptive_planes", "With --adaptive, planes that are sent", operations.planes.clone());
-    let help = "With --adaptive, share of the line's rate at which data leaves at most";
+    registry.register("adaptive_planes", "With --adaptive, planes sent", operations.planes.clone());
+    let help = "With --adaptive, greatest rate of data as a share of the line's";
     registry.register("adaptive_pace_ratio", help, operations.pace.clone());
     let mut text = String::new();
     // Writing into a string does not fail.
@@ -123,19 +123,19 @@ fn peers(registry: &mut Registry, snapshot: &Snapshot) {
     type Read = fn(&PeerStats) -> u64;
     let counters: [(&str, &str, Read); 16] = [
         ("sent_packets", "DATA packets sent, repairs included", |s| s.data_sent),
-        ("sent_payload_bytes", "Their payload bytes", |s| s.data_bytes_sent),
+        ("sent_payload_bytes", "Payload bytes of DATA packets sent", |s| s.data_bytes_sent),
         ("repair_packets", "Repairs sent", |s| s.repairs_sent),
         ("arrived_packets", "Packets that the peer says have arrived", |s| s.arrived),
-        ("cut_packets", "Of these, cut on the way there", |s| s.cut),
-        ("marked_packets", "Of these, marked CE on the way there", |s| s.marked),
+        ("trimmed_packets", "Packets that the peer says have arrived trimmed", |s| s.cut),
+        ("marked_packets", "Packets that the peer says have arrived marked CE", |s| s.marked),
         ("lost_packets", "Packets found to be lost on the way there", |s| s.lost),
         ("sent_messages", "Messages that the peer has taken", |s| s.messages_sent),
         ("received_packets", "DATA packets received", |s| s.data_received),
-        ("received_payload_bytes", "Their payload bytes", |s| s.data_bytes_received),
-        ("received_cut_packets", "Of the packets received, cut ones", |s| s.cut_received),
+        ("received_payload_bytes", "Payload bytes of DATA packets received", |s| s.data_bytes_received),
+        ("received_trimmed_packets", "DATA packets received trimmed", |s| s.cut_received),
         ("received_messages", "Messages delivered", |s| s.messages_received),
         ("delivered_packets", "Packets of the messages delivered", |s| s.packets_delivered),
-        ("missing_packets", "Of these, packets of which nothing came", |s| s.missing),
+        ("missing_packets", "Packets of the messages delivered of which nothing came", |s| s.missing),
         ("control_packets", "Control packets sent", |s| s.control_sent),
         ("failed_transfers", "Transfers given up, either way", |s| s.failed),
     ];
@@ -178,9 +178,9 @@ fn paths(registry: &mut Registry, snapshot: &Snapshot) {
     type Read = fn(&PathStats) -> u64;
     let counters: [(&str, &str, Read); 5] = [
         ("sent_packets", "DATA packets sent this way", |s| s.sent),
-        ("sent_payload_bytes", "Their payload bytes", |s| s.bytes_sent),
+        ("sent_payload_bytes", "Payload bytes of DATA packets sent this way", |s| s.bytes_sent),
         ("arrived_packets", "Packets known to have arrived this way", |s| s.arrived),
-        ("cut_packets", "Of these, cut ones", |s| s.cut),
+        ("trimmed_packets", "Packets known to have arrived trimmed this way", |s| s.cut),
         ("lost_packets", "Packets found to be lost this way", |s| s.lost),
     ];
     for (name, help, read) in counters {
@@ -197,7 +197,12 @@ fn paths(registry: &mut Registry, snapshot: &Snapshot) {
             rtt.get_or_create(&labels).set(path.stats.rtt_ns as f64 / 1e9);
         }
     }
-    registry.register_with_unit("path_share", "Its part of the bursts", Unit::Ratios, share);
+    registry.register_with_unit(
+        "path_share",
+        "Share of the peer's bursts that leave this way",
+        Unit::Ratios,
+        share,
+    );
     let help = "Smoothed round trip of whole DATA packets this way";
     registry.register_with_unit("path_rtt", help, Unit::Seconds, rtt);
 }
@@ -208,9 +213,9 @@ fn host(registry: &mut Registry, snapshot: &Snapshot, link: LinkStats) {
         ("overflowed", "Arrivals that found the own receive buffer full", link.overflowed),
         ("refused", "Datagrams that the system would not send", link.refused + link.unaddressed),
         ("malformed", "Datagrams that are no packets, or fit no message", totals.malformed),
-        ("foreign", "Of another job, from elsewhere, or from before a restart", totals.foreign),
+        ("foreign", "Datagrams of another job, from elsewhere, or from before a restart", totals.foreign),
         ("unsealed", "Control packets without the right tag, in a sealed job", totals.unsealed),
-        ("stray", "About transfers that are over, or never were", totals.stray),
+        ("stray", "Control packets about transfers that are over, or never were", totals.stray),
         ("early_dropped", "DATA that came before it was expected and found no room", totals.early_dropped),
     ] {
         let counter: Counter = Counter::default();
@@ -259,18 +264,18 @@ mod tests {
         let text = text(&snapshot(2), LinkStats { overflowed: 9, ..LinkStats::default() }, &operations);
         for line in [
             "trimwire_agent_rank_info{rank=\"1\",world=\"8\"} 1",
-            "trimwire_agent_peer_cut_packets_total{peer=\"4\"} 7",
+            "trimwire_agent_peer_trimmed_packets_total{peer=\"4\"} 7",
             "trimwire_agent_peer_sent_payload_bytes_total{peer=\"4\"} 140000",
             "trimwire_agent_peer_rate_bits_per_second{peer=\"4\"} 1000000000.0",
             "trimwire_agent_peer_rtt_seconds{peer=\"4\"} 0.00008",
-            "trimwire_agent_path_cut_packets_total{peer=\"4\",source_port=\"40001\"} 2",
+            "trimwire_agent_path_trimmed_packets_total{peer=\"4\",source_port=\"40001\"} 2",
             "trimwire_agent_path_rtt_seconds{peer=\"4\",source_port=\"40000\"} 0.00005",
             "trimwire_agent_overflowed_packets_total 9",
             "trimwire_agent_operation_seconds_count{operation=\"all-reduce\"} 1",
             "trimwire_agent_operation_seconds_bucket{le=\"0.0032\",operation=\"all-reduce\"} 1",
-            "trimwire_agent_adaptive_ratio{law=\"da2:k_min=0.1\"} 0.25",
-            "trimwire_agent_adaptive_planes{law=\"da2:k_min=0.1\"} 7",
-            "trimwire_agent_adaptive_pace_ratio{law=\"da2:k_min=0.1\"} 0.5",
+            "trimwire_agent_adaptive_ratio{algorithm=\"da2:k_min=0.1\"} 0.25",
+            "trimwire_agent_adaptive_planes{algorithm=\"da2:k_min=0.1\"} 7",
+            "trimwire_agent_adaptive_pace_ratio{algorithm=\"da2:k_min=0.1\"} 0.5",
             "trimwire_agent_operations_failed_total{operation=\"broadcast\"} 1",
         ] {
             assert!(text.lines().any(|there| there == line), "{line}\n{text}");
@@ -282,6 +287,41 @@ mod tests {
     #[test]
     fn more_paths_than_a_dashboard_bears_are_left_out() {
         let text = text(&snapshot(1_025), LinkStats::default(), &Operations::default());
-        assert!(text.contains("peer_cut_packets_total{") && !text.contains("path_"), "{}", text.len());
+        assert!(text.contains("peer_trimmed_packets_total{") && !text.contains("path_"), "{}", text.len());
+    }
+
+    /// The lines that describe metrics, and the labels of one series of each: what `make reference` prints.
+    fn described(text: &str) -> String {
+        let mut lines = text.lines().peekable();
+        let mut kept = String::new();
+        while let Some(line) = lines.next() {
+            let series = lines.peek().filter(|next| line.starts_with('#') && !next.starts_with('#'));
+            if line.starts_with("# ") && line != "# EOF" {
+                kept += &format!("{line}\n");
+            }
+            if let Some((series, _)) = series.and_then(|series| series.rsplit_once(' ')) {
+                // Which of several series comes first is not the same each time.
+                let labels: Vec<&str> = series.split('"').step_by(2).collect();
+                kept += &format!("{}\n", labels.join("\"\""));
+            }
+        }
+        kept
+    }
+
+    #[test]
+    fn the_reference_describes_every_metric() {
+        let operations = Operations::default();
+        operations.took("all-reduce", 1);
+        operations.failed("all-reduce");
+        operations.steered("da2", 0.25, 7, 0.5);
+        let mut snapshot = snapshot(1);
+        snapshot.peers[0].least_rtt_ns = Some(1);
+        let found = described(&text(&snapshot, LinkStats::default(), &operations));
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/metrics.txt");
+        if std::env::var_os("TRIMWIRE_UPDATE_GOLDENS").is_some() {
+            std::fs::write(path, &found).unwrap();
+        }
+        let committed = std::fs::read_to_string(path).unwrap_or_default();
+        assert_eq!(found, committed, "review with TRIMWIRE_UPDATE_GOLDENS=1, then run make reference");
     }
 }

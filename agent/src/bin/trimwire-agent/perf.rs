@@ -51,7 +51,7 @@ struct Row {
     algbw: f64,
     busbw: f64,
     packets: u64,
-    cut_share: f64,
+    trimmed_share: f64,
     missing_share: f64,
     repaired: u64,
     nmse: f64,
@@ -155,7 +155,7 @@ fn measure(args: &PerfArgs) -> Result<bool, Failure> {
         Steering::new(law, args.codec.planes, 1)?;
         if args.operation == Operation::PushPull {
             return Err(bad_input(anyhow!(
-                "--adaptive: servers are told one number of planes; laws work without servers"
+                "--adaptive: servers are told one number of planes; algorithms work without servers"
             )));
         }
     }
@@ -321,7 +321,7 @@ fn text(report: &Report) -> String {
                 format!("{:.1}", row.seconds * 1e6),
                 format!("{:.3}", row.algbw / 1e9),
                 format!("{:.3}", row.busbw / 1e9),
-                format!("{:.2}", row.cut_share * 100.0),
+                format!("{:.2}", row.trimmed_share * 100.0),
                 format!("{:.2}", row.missing_share * 100.0),
                 row.repaired.to_string(),
                 format!("{:.3e}", row.nmse),
@@ -336,7 +336,7 @@ fn text(report: &Report) -> String {
         "time (us)",
         "algbw (GB/s)",
         "busbw (GB/s)",
-        "cut %",
+        "trimmed %",
         "missing %",
         "repaired",
         "nmse",

@@ -1,7 +1,7 @@
 //! `trimwire-agent serve`: a parameter server.
 
 use crate::agreement;
-use crate::args::{LinkArgs, RateArgs, RateLaw, start};
+use crate::args::{LinkArgs, RateAlgorithm, RateArgs, start};
 use crate::meet::{Caller, Met, RendezvousArgs, with_servers};
 use crate::publish::Publisher;
 use crate::report::Totals;
@@ -34,16 +34,16 @@ pub(crate) struct ServeArgs {
     /// Ranks of the servers, the same on all ranks.
     #[arg(long, value_delimiter = ',', required = true, value_name = "RANK,…")]
     servers: Vec<u16>,
-    /// Threads that encode and decode [default: the processors of this process but one, at most 4].
+    /// Encode and decode with this many threads [default: the processors but one, at most 4].
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     #[command(flatten)]
     link: LinkArgs,
     #[command(flatten)]
     rate: RateArgs,
-    /// How a rate is found.
+    /// Rate algorithm: fixed, dctcp (trims, marks and losses) or timely (delay).
     #[arg(long, value_enum, default_value = "dctcp")]
-    rate_law: RateLaw,
+    rate_algorithm: RateAlgorithm,
     #[command(flatten)]
     transcript: ServerTranscriptArgs,
 }
@@ -56,7 +56,7 @@ struct Report {
     operations: u64,
     /// Packets received of them.
     packets: u64,
-    cut: u64,
+    trimmed: u64,
     missing: u64,
     /// Jobs that ended because a rank died, in words.
     failures: Vec<String>,
@@ -172,9 +172,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<bool, Failure> {
 fn text(report: &Report, end: &End) -> String {
     let how = if matches!(end, End::Left) { "the workers have left" } else { "stopped" };
     let bytes = bytes_text(report.totals.as_ref().map_or(0, |totals| totals.payload_bytes_received));
-    let Report { operations, packets, cut, missing, .. } = report;
+    let Report { operations, packets, trimmed, missing, .. } = report;
     let served = format!(
-        "{how}: {operations} operations served, {packets} packets ({bytes}), {cut} cut, {missing} missing"
+        "{how}: {operations} operations served, {packets} packets ({bytes}), {trimmed} trimmed, {missing} missing"
     );
     let recorded = report.recorded.iter().map(Recorded::text);
     std::iter::once(served).chain(recorded).collect::<Vec<_>>().join("\n")
@@ -197,7 +197,7 @@ fn begin(args: &ServeArgs, files: Files<'_>) -> Result<Begun, Failure> {
     let Met { rank, world, job, seed, agreed, endpoint, link, .. } = Caller {
         rendezvous: &args.rendezvous,
         link: &link,
-        rate: (&args.rate, args.rate_law),
+        rate: (&args.rate, args.rate_algorithm),
         root: 0,
         repeats: &repeats,
         terms: &|offer| with_servers(offer, &args.servers),
@@ -327,7 +327,7 @@ impl Serving<'_> {
                 Ok(Some(outcome)) => {
                     report.operations += 1;
                     report.packets += outcome.stats.packets;
-                    report.cut += outcome.stats.cut;
+                    report.trimmed += outcome.stats.cut;
                     report.missing += outcome.stats.missing;
                     publisher.operations().took("push-pull", outcome.duration_ns);
                 }

@@ -17,7 +17,7 @@ use trimwire_agent::transcript::{Held, MessageRecord, OperationRecord, ReadError
 
 #[derive(Subcommand)]
 pub(crate) enum TranscriptCommand {
-    /// Tell what happened: a line for each operation, or the story of one.
+    /// Print a line for each operation, or the story of one.
     Show(ShowArgs),
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct ShowArgs {
     /// Transcripts of one run, of one rank or several.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The story of this operation: what came of each message when, what was cut to what, and where in the message.
+    /// Tell the story of this operation: when each message came, what was trimmed, to what, and where.
     #[arg(long, value_name = "OPERATION")]
     step: Option<u32>,
     /// Print JSON instead of tables.
@@ -38,7 +38,7 @@ pub(crate) struct ShowArgs {
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 struct Counts {
     packets: u64,
-    cut: u64,
+    trimmed: u64,
     missing: u64,
     /// Packets that answers to probes named as wanting.
     asked: u64,
@@ -51,7 +51,7 @@ impl Counts {
         let count = |f: fn(&Held) -> bool| message.held.iter().filter(|held| f(held)).count() as u64;
         Self {
             packets: message.held.len() as u64,
-            cut: count(|held| matches!(held, Held::Part(_))),
+            trimmed: count(|held| matches!(held, Held::Part(_))),
             missing: count(|held| *held == Held::Missing),
             asked: message.asked.into(),
             bytes,
@@ -59,9 +59,9 @@ impl Counts {
     }
 
     fn add(&mut self, other: &Self) {
-        let Self { packets, cut, missing, asked, bytes } = other;
+        let Self { packets, trimmed, missing, asked, bytes } = other;
         self.packets += packets;
-        self.cut += cut;
+        self.trimmed += trimmed;
         self.missing += missing;
         self.asked = self.asked.saturating_add(*asked);
         self.bytes += bytes;
@@ -277,7 +277,7 @@ fn text(report: &Report) -> String {
         "slowest link",
         "over (us)",
         "packets",
-        "cut %",
+        "trimmed %",
         "missing %",
         "asked",
         "bits/packet",
@@ -295,7 +295,7 @@ fn text(report: &Report) -> String {
             slowest.map_or_else(dash, |slowest| format!("{} > {}", slowest.from, slowest.to)),
             micros(slowest.map(|slowest| slowest.seconds)),
             counts.packets.to_string(),
-            counts.percent(counts.cut),
+            counts.percent(counts.trimmed),
             counts.percent(counts.missing),
             counts.asked.to_string(),
             format!("{:.2}", operation.bits_per_packet),

@@ -13,16 +13,16 @@ use trimwire_agent::driver::Clock;
 
 #[derive(Args)]
 pub(crate) struct TopArgs {
-    /// Where ranks serve metrics (--metrics).
+    /// Addresses where ranks serve metrics (--metrics).
     #[arg(required = true, value_delimiter = ',', value_name = "IP:PORT,…")]
     ranks: Vec<SocketAddr>,
-    /// Time between two looks.
+    /// Refresh this often.
     #[arg(short = 'i', long, default_value = "1s", value_parser = crate::units::time_ns, value_name = "TIME")]
     interval: u64,
-    /// One table, of one interval; without a terminal there is nothing else.
+    /// Print one table, of one interval. The default without a terminal.
     #[arg(long)]
     once: bool,
-    /// A line a path, too.
+    /// Print a line for each path as well.
     #[arg(long)]
     paths: bool,
 }
@@ -90,8 +90,8 @@ impl Look {
                 port.map_or_else(|| "all".to_owned(), |port| port.to_string()),
                 bits("sent_payload_bytes_total"),
                 bits("received_payload_bytes_total"),
-                share(since("cut_packets_total"), since("arrived_packets_total")),
-                share(since("received_cut_packets_total"), since("received_packets_total")),
+                share(since("trimmed_packets_total"), since("arrived_packets_total")),
+                share(since("received_trimmed_packets_total"), since("received_packets_total")),
                 share(since("lost_packets_total"), since("sent_packets_total")),
                 share(since("missing_packets_total"), since("delivered_packets_total")),
                 since("repair_packets_total").map_or_else(String::new, |count| format!("{count:.0}")),
@@ -109,8 +109,8 @@ const HEADINGS: [&str; 12] = [
     "path",
     "sent",
     "received",
-    "cut there %",
-    "cut here %",
+    "trimmed there %",
+    "trimmed here %",
     "lost %",
     "missing %",
     "repaired",
@@ -169,8 +169,8 @@ mod tests {
         trimwire_agent_rank_info{rank=\"2\",world=\"4\"} 1\n\
         trimwire_agent_peer_sent_payload_bytes_total{peer=\"1\"} 1000000\n\
         trimwire_agent_peer_arrived_packets_total{peer=\"1\"} 200\n\
-        trimwire_agent_peer_cut_packets_total{peer=\"1\"} 50\n\
-        trimwire_agent_path_cut_packets_total{peer=\"1\",source_port=\"40000\"} 7\n\
+        trimwire_agent_peer_trimmed_packets_total{peer=\"1\"} 50\n\
+        trimwire_agent_path_trimmed_packets_total{peer=\"1\",source_port=\"40000\"} 7\n\
         trimwire_agent_peer_rtt_seconds{peer=\"1\"} 0.00008\n\
         trimwire_agent_overflowed_packets_total 3\n\
         other_total{peer=\"1\"} 1\n\

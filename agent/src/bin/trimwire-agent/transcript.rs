@@ -17,13 +17,16 @@ use trimwire_agent::transcript::{Filter, Header, OperationRecord, Reader, Replay
 
 #[derive(Args)]
 pub(crate) struct TranscriptArgs {
-    /// Write down what arrived of every packet, in a file for each rank: {rank} in the name is replaced, else `.RANK` is appended. A file that is there is overwritten.
+    /// Record what arrived of every packet, in one file a rank. {rank} in the name is replaced, or `.RANK`
+    /// is appended. Existing files are overwritten.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Repeat a recorded run bit for bit: everything arrives, and is cut to what the file of this rank says, named as for --record. Everything else must be as it was. Exits with 1 where a result differs.
+    /// Repeat a recorded run bit for bit: trim arriving packets to what this rank's file says. Keep all
+    /// other options. Exits with 1 where a result differs.
     #[arg(long, value_name = "FILE", requires = "reliable")]
     replay: Option<PathBuf>,
-    /// Lose, cut (anywhere), trim (behind the first plane, as switches do), duplicate and reorder such shares of what arrives, on purpose, for trying things out: drop=0.01,trim=0.1,duplicate=0.01,reorder=0.05.
+    /// Damage arriving packets on purpose, by shares: drop, trim (to the first plane, as switches do),
+    /// truncate (anywhere), duplicate, reorder. Example: drop=0.01,trim=0.1.
     #[arg(long, value_name = "KIND=SHARE,…")]
     pub(crate) faults: Option<FaultShares>,
 }
@@ -31,14 +34,16 @@ pub(crate) struct TranscriptArgs {
 /// A server's: whether everything arrives is its workers' to say.
 #[derive(Args)]
 pub(crate) struct ServerTranscriptArgs {
-    /// Write down what arrived of every packet, in a file for each server: {rank} in the name is replaced, else `.RANK` is appended. A file that is there is overwritten; jobs that come after one
-    /// that failed have files of their own, with `.2`, `.3` and so on appended.
+    /// Record what arrived of every packet, in one file a server. {rank} in the name is replaced, or `.RANK` is
+    /// appended. Existing files are overwritten. Jobs after a failed one append `.2`, `.3` and so on.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Do a server's part in repeating a recorded run: what arrives is cut to what the file of this rank says, named as for --record. Workers repeat theirs with --reliable. One job is served.
+    /// Repeat a server's part of a recorded run: trim arriving packets to what this rank's file says. Serves
+    /// one job. Workers repeat theirs with --replay and --reliable.
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
-    /// Lose, cut (anywhere), trim (behind the first plane, as switches do), duplicate and reorder such shares of what arrives, on purpose, for trying things out: drop=0.01,trim=0.1,duplicate=0.01,reorder=0.05.
+    /// Damage arriving packets on purpose, by shares: drop, trim (to the first plane, as switches do),
+    /// truncate (anywhere), duplicate, reorder. Example: drop=0.01,trim=0.1.
     #[arg(long, value_name = "KIND=SHARE,…")]
     pub(crate) faults: Option<FaultShares>,
 }
@@ -81,11 +86,11 @@ impl FromStr for FaultShares {
             }
             *match kind {
                 "drop" => &mut faults.drop,
-                "cut" => &mut faults.cut,
+                "truncate" => &mut faults.cut,
                 "trim" => &mut faults.trim,
                 "duplicate" => &mut faults.duplicate,
                 "reorder" => &mut faults.reorder,
-                _ => return Err(format!("'{kind}' is none of drop, cut, trim, duplicate, reorder")),
+                _ => return Err(format!("'{kind}' is none of drop, truncate, trim, duplicate, reorder")),
             } = value;
         }
         Ok(Self(faults))
@@ -248,10 +253,12 @@ mod tests {
     #[test]
     fn shares_of_faults_are_named_and_below_one() {
         let faults = |text: &str| text.parse::<FaultShares>().map(|FaultShares(faults)| faults);
-        let got = faults("drop=0.01,cut=0.2").expect("shares");
+        let got = faults("drop=0.01,truncate=0.2").expect("shares");
         assert_eq!((got.drop, got.cut, got.reorder), (0.01, 0.2, 0.0));
         assert!(faults("drop").is_err_and(|error| error.contains("KIND=SHARE")));
-        assert!(faults("drip=0.1").is_err_and(|error| error.contains("drop, cut, trim, duplicate, reorder")));
+        assert!(
+            faults("drip=0.1").is_err_and(|error| error.contains("drop, truncate, trim, duplicate, reorder"))
+        );
         assert!(faults("drop=1").is_err_and(|error| error.contains("[0, 1)")));
     }
 }

@@ -20,7 +20,7 @@ mod received;
 mod server;
 
 use crate::Failure;
-use crate::args::{CodecArgs, DecodingName, LinkArgs, RateArgs, RateLaw};
+use crate::args::{CodecArgs, DecodingName, LinkArgs, RateAlgorithm, RateArgs};
 use crate::gradient::GradientArgs;
 use crate::units::time_ns;
 use clap::{Arg, Args};
@@ -45,7 +45,7 @@ const CLIENTS_ALONE: [&str; 18] = [
     "t_low",
     "t_high",
     "droppable",
-    "rate_law",
+    "rate_algorithm",
 ];
 
 /// More messages than this are one line of a table.
@@ -58,19 +58,20 @@ fn roles(arg: Arg) -> Arg {
 #[derive(Args)]
 #[command(mut_args = roles)]
 pub(crate) struct TransferArgs {
-    /// Receive: serve one test, of what the clients say.
+    /// Receive: serve one test, as the clients ask.
     #[arg(short = 's', long, required_unless_present = "client", conflicts_with = "client")]
     server: bool,
-    /// Send to the server there, which listens on the port of TCP that --port or this names.
+    /// Send to the server at this host. It listens on the TCP port given here or with --port.
     #[arg(short = 'c', long, value_name = "HOST[:PORT]")]
     client: Option<String>,
-    /// Server: so many clients, who begin together when the last one is there.
+    /// Server: wait for this many clients, and start them together.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1023), conflicts_with = "client")]
     senders: u16,
-    /// Time between two lines of progress; 0 prints none.
+    /// Print progress this often; 0 prints none.
     #[arg(short = 'i', long, default_value = "1s", value_parser = interval_ns, value_name = "TIME")]
     interval: u64,
-    /// Server: keep what was received as a vector of float32 (.npy); of several messages each in a file of its own, FILE.RANK.MESSAGE.npy.
+    /// Server: save the gradient as float32 (.npy). Several messages go to one file each,
+    /// FILE.RANK.MESSAGE.npy.
     #[arg(long, value_name = "FILE.npy", conflicts_with = "client")]
     save: Option<PathBuf>,
     #[command(flatten)]
@@ -79,12 +80,12 @@ pub(crate) struct TransferArgs {
     link: LinkArgs,
     #[command(flatten)]
     rate: RateArgs,
-    /// How a rate is found: iperf3's fixed one, MLT's TIMELY-like law, a share of cut packets, or as DCTCP does.
+    /// Rate algorithm: fixed, dctcp (trims, marks and losses) or timely (delay).
     #[arg(long, value_enum, default_value = "fixed")]
-    rate_law: RateLaw,
+    rate_algorithm: RateAlgorithm,
     #[command(flatten)]
     codec: CodecArgs,
-    /// Server: decode cut packets so.
+    /// Server: how to reconstruct trimmed coordinates.
     #[arg(long, value_enum, default_value = "unbiased", conflicts_with = "client")]
     decoding: DecodingName,
 }

@@ -8,13 +8,14 @@ use trimwire_agent::collective::{Algorithm, Options, Replicas};
 
 #[derive(Args)]
 pub(crate) struct WayArgs {
-    /// Which way parts and sums go. `auto` chooses by size, ranks and hosts.
+    /// Collective algorithm. `auto` chooses by size, ranks and hosts.
     #[arg(long, value_enum, default_value = "auto")]
     algorithm: AlgorithmName,
-    /// Best effort: until so long after its start an operation repairs what is cut or lost, what is worth most first; then every rank takes what is there.
+    /// Repair trimmed and lost packets, the most valuable first, until this long after the start. Then
+    /// every rank takes what it has.
     #[arg(long, value_parser = time_ns, value_name = "TIME", conflicts_with_all = ["exact", "reliable"])]
     deadline: Option<u64>,
-    /// All ranks decode at the lowest precision that any of them got, and end bit-identical.
+    /// Decode at the lowest precision that any rank got, so that all ranks end bit-identical.
     #[arg(long)]
     pub(crate) consistent: bool,
 }

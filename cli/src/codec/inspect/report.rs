@@ -114,7 +114,7 @@ pub(super) struct Summary {
     /// DATA packets by whole planes held.
     data_by_planes: BTreeMap<u8, u64>,
     /// DATA packets that are shorter than their codec's whole packet.
-    cut: u64,
+    trimmed: u64,
 }
 
 impl Packet {
@@ -376,7 +376,7 @@ impl Summary {
             Content::Data { kind, data, .. } => {
                 *self.kinds.entry(kind).or_default() += 1;
                 *self.data_by_planes.entry(data.planes_held).or_default() += 1;
-                self.cut += u64::from(packet.bytes < data.whole_bytes);
+                self.trimmed += u64::from(packet.bytes < data.whole_bytes);
                 self.unchecked += u64::from(data.check.is_none());
             }
         }
@@ -392,7 +392,12 @@ impl Summary {
         }
         let planes: Vec<String> = self.data_by_planes.iter().map(|(b, n)| format!("{n} × {b}")).collect();
         if !planes.is_empty() {
-            let _ = write!(text, "; {} cut; packets × whole planes held: {}", self.cut, planes.join(", "));
+            let _ = write!(
+                text,
+                "; {} trimmed; packets × whole planes held: {}",
+                self.trimmed,
+                planes.join(", ")
+            );
         }
         if self.unchecked > 0 {
             let _ = write!(text, "; {} that nobody could check, under an unknown mask", self.unchecked);

@@ -66,7 +66,7 @@ fn title(options: &Options) -> String {
         named => format!("{named} coordinates"),
     };
     let decoding = format!("{:?}", options.decoding).to_lowercase();
-    format!("{} % of packets cut, {coordinates}, {decoding} decoding", 100.0 * options.trim_rate)
+    format!("{} % of packets trimmed, {coordinates}, {decoding} decoding", 100.0 * options.trim_rate)
 }
 
 /// The codecs to draw, each in packets of its own size: what trim sizes in bytes leave of a packet depends on it.

@@ -80,7 +80,7 @@ pub(super) fn plot(options: &Options) -> Result<Plotted, Failure> {
     let points = experiment.run(|| progress.step())?;
     progress.finish();
     let subtitle = format!(
-        "codec {codec}, {:?} decoding, rows of 2^{} coordinates, {} of each kind; every packet cut",
+        "codec {codec}, {:?} decoding, rows of 2^{} coordinates, {} of each kind; every packet trimmed",
         experiment.decoding, options.row_log2, experiment.messages
     );
     Ok(Plotted {

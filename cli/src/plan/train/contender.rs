@@ -126,7 +126,7 @@ impl Worker {
             } else {
                 packet.len()
             };
-            self.decoder.receive(&packet[..held]).context("a cut packet")?;
+            self.decoder.receive(&packet[..held]).context("a trimmed packet")?;
         }
         self.decoder.decode_into(arrived).context("a gradient")
     }

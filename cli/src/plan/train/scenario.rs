@@ -144,7 +144,7 @@ impl Scenario {
         Ok(Trained {
             contender: contender.name,
             seed,
-            law: contender.law,
+            algorithm: contender.law,
             steps: outcome.samples.len(),
             seconds_to_target: curve.iter().find(|(_, right)| *right >= options.target).map(|(at, _)| *at),
             accuracy: curve.last().map_or(0.0, |(_, right)| *right),

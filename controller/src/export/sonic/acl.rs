@@ -62,21 +62,20 @@ impl Writer<'_> {
             self.list("ACL_TABLE_TYPE", kind, "MATCHES", addresses.iter().chain(&OTHERS));
             self.list("ACL_TABLE_TYPE", kind, "ACTIONS", ["DISABLE_TRIM_ACTION"]);
             self.list("ACL_TABLE_TYPE", kind, "BIND_POINTS", ["PORT"]);
-            self.set("ACL_TABLE", table, "policy_desc", "Trimwire: never cut");
+            self.set("ACL_TABLE", table, "policy_desc", "Trimwire: never trimmed");
             self.set("ACL_TABLE", table, "type", kind);
             self.set("ACL_TABLE", table, "stage", "INGRESS");
             self.list("ACL_TABLE", table, "ports", &ports);
         }
         if opted_out {
-            let message = "PACKET_ACTION DISABLE_TRIM: such packets are dropped where others are cut";
+            let message = "PACKET_ACTION DISABLE_TRIM: such packets are dropped where others are trimmed";
             self.note(Fidelity::Exact, "disable_trim", "ACL_RULE", message);
         }
         if !fabric.dscp.droppable.is_empty() {
-            let message =
-                "they share the trimmable packets' queues, whose profile cuts: rules by DSCP keep them whole";
+            let message = "they share the trimmable packets' queues, whose profile trims: rules by DSCP keep them whole";
             self.note(Fidelity::Near, "dscp.droppable", "ACL_RULE.DSCP, DISABLE_TRIM", message);
         }
-        let message = "a fragment's ports are unknown to rules by port; SONiC also cuts TCP and whatever else is in these queues";
+        let message = "a fragment's ports are unknown to rules by port; SONiC also trims TCP and whatever else is in these queues";
         self.note(Fidelity::Near, "dscp.trimmable", "BUFFER_QUEUE", message);
     }
 }

@@ -48,7 +48,7 @@ impl Writer<'_> {
         };
         if trims {
             let message = format!(
-                "important.shallow_at of each class, {unit}; packets are cut when they are not admitted"
+                "important.shallow_at of each class, {unit}; packets are trimmed when they are not admitted"
             );
             self.note(
                 Fidelity::Near,
@@ -56,7 +56,7 @@ impl Writer<'_> {
                 &format!("{target}, packet_discard_action = trim"),
                 message,
             );
-            let message = "a class's queue admits nothing beyond the point from which it cuts; what may not be cut is dropped there";
+            let message = "a class's queue admits nothing beyond the point from which it trims; what may not be trimmed is dropped there";
             self.note(Fidelity::Missing, "policy.drop_at", "", message);
         } else {
             self.note(Fidelity::Near, "policy.drop_at", &target, unit);

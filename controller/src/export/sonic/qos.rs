@@ -92,15 +92,14 @@ impl Writer<'_> {
             )
         } else {
             format!(
-                "{least} bytes are not what NVIDIA Spectrum takes (256 to 1024, in steps of 4); any cut decodes, so take the nearest \
+                "{least} bytes are not what NVIDIA Spectrum takes (256 to 1024, in steps of 4); any trim decodes, so take the nearest \
                  that the switch does"
             )
         };
         self.note(Fidelity::Check, "policy.shallow_size", "SWITCH_TRIMMING.size", vendor);
         let deep: BTreeSet<u16> = sizes.iter().map(|(_, deep)| *deep).collect();
         if deep != shallow {
-            let message =
-                "one size only: there is no deeper rung; where heads overflow the trim queue they are lost";
+            let message = "one size only: there is no deeper rung; where trimmed packets overflow the trim queue they are lost";
             self.note(Fidelity::Missing, "policy.deep_at, deep_size", "", message);
         }
 
@@ -125,7 +124,7 @@ impl Writer<'_> {
             Fidelity::Exact,
             knob,
             "SWITCH_TRIMMING.dscp_value, TC_TO_DSCP_MAP",
-            format!("asymmetric, by egress port, over traffic class {tc}; packets cut upstream keep their code point"),
+            format!("asymmetric, by egress port, over traffic class {tc}; packets trimmed upstream keep their code point"),
         );
         let message = "try it: SAI lets a switch remark what the map does not name to code point 0 (opencomputeproject/SAI#2349), and there \
                        this mode is of no use";
@@ -167,8 +166,7 @@ impl Writer<'_> {
             "strict, the highest queue first",
         );
         if capped {
-            let message =
-                "a shaper: heads above the cap wait, up to trim_limit, where our program drops them at once";
+            let message = "a shaper: trimmed packets above the cap wait, up to trim_limit, where our program drops them at once";
             self.note(Fidelity::Near, "policy.trim_cap", "SCHEDULER.cir, pir, cbs, pbs", message);
         }
     }
@@ -182,7 +180,7 @@ impl Writer<'_> {
         };
         if !bind {
             let message = "WRED marks ECT packets and drops others from the same point: not-ECT trimmable packets would be dropped \
-                           before they can be cut (--mark-trimmable writes it all the same)";
+                           before they can be trimmed (--mark-trimmable writes it all the same)";
             let message =
                 if fabric.overload == Overload::Trim { message } else { "nothing but drop-tail is wanted" };
             self.note(Fidelity::Missing, "policy.mark_at", "", message);
@@ -220,7 +218,7 @@ impl Writer<'_> {
         } else {
             (
                 "policy.mark_at",
-                "ECT packets are marked, trimmable ones too; others are dropped from there, not cut",
+                "ECT packets are marked, trimmable ones too; others are dropped from there, not trimmed",
             )
         };
         self.note(Fidelity::Near, knob, "WRED_PROFILE, QUEUE.wred_profile", message);

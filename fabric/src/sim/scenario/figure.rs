@@ -25,7 +25,7 @@ pub enum Measure {
     /// From the begin of the first flow to the end of the last.
     Completion,
     /// Share of the packets sent that switches cut.
-    Cut,
+    Trimmed,
     /// Likewise, dropped or lost.
     Dropped,
     /// Likewise, sent again.
@@ -73,7 +73,7 @@ impl Measure {
             Self::MaxOfIdeal => "slowest, of the ideal",
             Self::P50OfIdeal => "median, of the ideal",
             Self::Completion => "all, ms",
-            Self::Cut => "cut",
+            Self::Trimmed => "trimmed",
             Self::Dropped => "dropped",
             Self::Again => "sent again",
             Self::Timeouts => "time-outs",
@@ -100,7 +100,7 @@ impl Measure {
             | Self::StepP99 => Unit::Time,
             Self::MaxOfIdeal | Self::P50OfIdeal => Unit::Ratio,
             Self::Timeouts => Unit::Number,
-            Self::Cut | Self::Dropped | Self::Again | Self::Accuracy => Unit::Share,
+            Self::Trimmed | Self::Dropped | Self::Again | Self::Accuracy => Unit::Share,
             Self::Nmse | Self::SumsNmse => Unit::Error,
         }
     }
@@ -117,7 +117,7 @@ impl Measure {
             Self::MaxOfIdeal => Some(run.fct_max_s / run.ideal_s),
             Self::P50OfIdeal => Some(run.fct_p50_s / run.ideal_s),
             Self::Completion => Some(run.completion_s),
-            Self::Cut => Some(run.cut_share),
+            Self::Trimmed => Some(run.trimmed_share),
             Self::Dropped => Some(run.dropped_share),
             Self::Again => Some(run.repaired_share),
             Self::Timeouts => Some(run.timeouts as f64),
@@ -149,6 +149,6 @@ pub struct Claim {
 
 /// Columns of a scenario that names none.
 pub(super) fn columns() -> Vec<Measure> {
-    use Measure::{Again, Cut, Dropped, Max, Mean, Nmse, P99};
-    vec![Mean, P99, Max, Cut, Dropped, Again, Nmse]
+    use Measure::{Again, Dropped, Max, Mean, Nmse, P99, Trimmed};
+    vec![Mean, P99, Max, Trimmed, Dropped, Again, Nmse]
 }

@@ -14,32 +14,40 @@ use trimwire_planner::espresso::Model;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct File {
-    /// Its name.
+    /// Name of the scenario.
     pub scenario: String,
-    /// Of everything that is drawn.
+    /// Seed of everything that is drawn.
     #[serde(default = "one")]
     pub seed: u64,
+    /// Virtual time at which a run ends.
     pub(super) limit: Option<Duration>,
+    /// Payload of a whole packet in bytes, a multiple of 24.
     #[serde(default = "payload")]
     pub(super) payload: u32,
+    /// Hosts, switches and links.
     pub(super) topology: TopologyWords,
+    /// Flows. Several kinds may run together.
     #[serde(default)]
     pub(super) workload: WorkloadWords,
+    /// A training by all hosts, beside at most a background workload.
     pub(super) training: Option<TrainingWords>,
+    /// Changes of links and switches during the run.
     #[serde(default)]
     pub(super) links: Vec<ChangeWords>,
+    /// Time from a change until all plain switches have other routes [default: they learn nothing].
     pub(super) reroute: Option<Duration>,
+    /// Runs to compare.
     pub(super) runs: Vec<Run>,
-    /// How many seeds each run is made with, from `seed` on.
+    /// Make each run with this many seeds, from `seed` on.
     #[serde(default = "one")]
     pub seeds: u64,
-    /// Whether all of it takes seconds, so that CI makes it.
+    /// Whether the scenario takes seconds only, so that CI runs it.
     #[serde(default)]
     pub quick: bool,
-    /// Of the table that documentation prints.
+    /// Columns of the table that pages print.
     #[serde(default = "columns")]
     pub columns: Vec<Measure>,
-    /// What its paper claims.
+    /// What the paper claims.
     #[serde(default)]
     pub claims: Vec<Claim>,
 }
@@ -103,69 +111,103 @@ fn payload() -> u32 {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Run {
+    /// Name of the run.
     pub(super) name: String,
+    /// Transport of the run.
     pub(super) transport: TransportWords,
+    /// What the switches do; the rest follows from the transport.
     pub(super) switch: Option<SwitchWords>,
+    /// Topology of this run instead of the scenario's.
     pub(super) topology: Option<TopologyWords>,
+    /// Workload of this run instead of the scenario's.
     pub(super) workload: Option<WorkloadWords>,
+    /// Payload of this run instead of the scenario's.
     pub(super) payload: Option<u32>,
+    /// Divide the bytes of every flow by this.
     pub(super) compression: Option<f64>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TopologyWords {
+    /// One switch.
     pub(super) star: Option<StarWords>,
+    /// Two switches with one link between them.
     pub(super) dumbbell: Option<DumbbellWords>,
+    /// Leaves and spines.
     pub(super) leaf_spine: Option<LeafSpineWords>,
+    /// A three-tier fat-tree.
     pub(super) fat_tree: Option<FatTreeWords>,
+    /// A fabric file, found from the folder of the scenario. Its policy is not taken.
     pub(super) fabric: Option<String>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StarWords {
+    /// Number of hosts.
     pub(super) hosts: u32,
+    /// Rate of every link.
     pub(super) rate: Rate,
+    /// Delay of every link.
     pub(super) delay: Duration,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DumbbellWords {
+    /// Number of hosts.
     pub(super) hosts: u32,
+    /// Rate of the hosts' links.
     pub(super) rate: Rate,
+    /// Rate of the link between the switches.
     pub(super) bottleneck: Rate,
+    /// Delay of every link.
     pub(super) delay: Duration,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LeafSpineWords {
+    /// Number of leaves.
     pub(super) leaves: u32,
+    /// Number of spines.
     pub(super) spines: u32,
+    /// Hosts of each leaf.
     pub(super) hosts_per_leaf: u32,
+    /// Rate of the hosts' links.
     pub(super) rate: Rate,
+    /// Rate of links between switches [default: rate].
     pub(super) uplink: Option<Rate>,
+    /// Delay of every link.
     pub(super) delay: Duration,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FatTreeWords {
+    /// Ports of a switch.
     pub(super) k: u32,
+    /// Rate of every link.
     pub(super) rate: Rate,
+    /// Delay of every link.
     pub(super) delay: Duration,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WorkloadWords {
+    /// Many senders, one receiver.
     pub(super) incast: Option<IncastWords>,
+    /// Every host sends to one other host.
     pub(super) permutation: Option<PatternWords>,
+    /// Every host sends to every other host.
     pub(super) all_to_all: Option<PatternWords>,
+    /// An all-reduce around a ring.
     pub(super) ring: Option<RingWords>,
+    /// Workers and parameter servers.
     pub(super) parameter_server: Option<ParameterServerWords>,
+    /// Other traffic, which reports leave out beside other flows.
     pub(super) background: Option<BackgroundWords>,
 }
 
@@ -181,20 +223,29 @@ impl WorkloadWords {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TrainingWords {
+    /// Units of both hidden layers.
     #[serde(default = "hidden")]
     pub(super) hidden: u32,
+    /// Images of a worker and step.
     #[serde(default = "batch")]
     pub(super) batch: u32,
+    /// Learning rate.
     #[serde(default = "learning_rate")]
     pub(super) learning_rate: f32,
+    /// Momentum.
     #[serde(default = "momentum")]
     pub(super) momentum: f32,
+    /// Steps.
     #[serde(default = "steps")]
     pub(super) steps: u32,
+    /// Steps between two measurements of the accuracy.
     #[serde(default = "every")]
     pub(super) every: u32,
+    /// Time that a step computes.
     pub(super) compute: Duration,
+    /// Compute up to this much longer, drawn by worker.
     pub(super) jitter: Option<Duration>,
+    /// Accuracy whose time is reported.
     #[serde(default = "target")]
     pub(super) target: f64,
 }
@@ -230,39 +281,53 @@ fn target() -> f64 {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct IncastWords {
+    /// Number of senders.
     pub(super) senders: u32,
+    /// Bytes of each sender.
     pub(super) bytes: Bytes,
+    /// Start each flow up to this much later.
     pub(super) jitter: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PatternWords {
+    /// Bytes of each flow.
     pub(super) bytes: Bytes,
+    /// Start each flow up to this much later.
     pub(super) jitter: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RingWords {
+    /// Bytes that are reduced.
     pub(super) bytes: Option<Bytes>,
+    /// Model file whose gradient is reduced, instead of `bytes`.
     pub(super) model: Option<String>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ParameterServerWords {
+    /// Model file.
     pub(super) model: String,
+    /// One host in this many is a server.
     #[serde(default = "four")]
     pub(super) group: u32,
+    /// Parts of every tensor, each for another server.
     #[serde(default = "one_of")]
     pub(super) shards: u32,
+    /// Jobs that share the network, each with every nth worker and server.
     #[serde(default = "one_of")]
     pub(super) jobs: u32,
+    /// Make every host worker and server.
     #[serde(default)]
     pub(super) colocated: bool,
+    /// Iterations.
     #[serde(default = "one_of")]
     pub(super) iterations: u32,
+    /// Compute up to this share longer, drawn by worker.
     #[serde(default)]
     pub(super) jitter: f64,
 }
@@ -278,8 +343,11 @@ fn one_of() -> u32 {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BackgroundWords {
+    /// Distribution of flow sizes.
     pub(super) sizes: SizesWord,
+    /// Share of the line that background offers.
     pub(super) load: f64,
+    /// Time at which the last background flow starts.
     pub(super) until: Duration,
 }
 
@@ -293,11 +361,16 @@ pub(super) enum SizesWord {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ChangeWords {
+    /// Time of the change.
     pub(super) at: Duration,
+    /// Number of the link: hosts' first, then switches'.
     pub(super) link: Option<usize>,
+    /// Number of the switch, instead of a link.
     pub(super) switch: Option<u32>,
+    /// Whether it works from then on.
     #[serde(default = "yes")]
     pub(super) up: bool,
+    /// Share of packets that the link loses from then on.
     #[serde(default)]
     pub(super) loss: f64,
 }
@@ -309,21 +382,32 @@ fn yes() -> bool {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TransportWords {
+    /// DCTCP.
     pub(super) dctcp: Option<DctcpWords>,
+    /// PIAS.
     pub(super) pias: Option<PiasWords>,
+    /// pFabric.
     pub(super) pfabric: Option<PFabricWords>,
+    /// NDP.
     pub(super) ndp: Option<NdpWords>,
+    /// NSCC of Ultra Ethernet.
     pub(super) nscc: Option<NsccWords>,
+    /// MLT.
     pub(super) mlt: Option<MltWords>,
+    /// Trimwire.
     pub(super) trimwire: Option<TrimwireWords>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DctcpWords {
+    /// Initial window in packets.
     pub(super) initial_window: Option<u32>,
+    /// Least retransmission time-out.
     pub(super) rto_min: Option<Duration>,
+    /// Duplicate ACKs that tell a loss.
     pub(super) duplicates: Option<u32>,
+    /// Spray packets over all paths.
     #[serde(default)]
     pub(super) spray: bool,
 }
@@ -331,9 +415,13 @@ pub(super) struct DctcpWords {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PiasWords {
+    /// Initial window in packets.
     initial_window: Option<u32>,
+    /// Least retransmission time-out.
     rto_min: Option<Duration>,
+    /// Duplicate ACKs that tell a loss.
     duplicates: Option<u32>,
+    /// Bytes after which a flow moves to the next lower priority.
     pub(super) demote_after: Option<Vec<Bytes>>,
 }
 
@@ -347,55 +435,78 @@ impl PiasWords {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PFabricWords {
+    /// Least retransmission time-out.
     pub(super) rto_min: Option<Duration>,
+    /// Retransmission time-out in round trips.
     pub(super) rto_round_trips: Option<f64>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NdpWords {
+    /// Initial window in packets.
     pub(super) initial_window: Option<u32>,
+    /// Retransmission time-out.
     pub(super) rto: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NsccWords {
+    /// Queueing delay to aim at.
     pub(super) target: Option<Duration>,
+    /// Retransmission time-out.
     pub(super) rto: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MltWords {
+    /// Share of packets that may be lost.
     pub(super) loss: Option<f64>,
+    /// Raise the rate below this round trip.
     pub(super) t_low: Option<Duration>,
+    /// Lower the rate above this round trip.
     pub(super) t_high: Option<Duration>,
+    /// Additive increase of the rate.
     pub(super) increase: Option<Rate>,
+    /// Use the whole of TIMELY's algorithm.
     #[serde(default)]
     pub(super) gradient: bool,
+    /// Share of important packets.
     pub(super) important: Option<f64>,
+    /// Spray packets over all paths.
     #[serde(default = "yes")]
     pub(super) spray: bool,
+    /// Retransmission time-out of control packets.
     pub(super) control_rto: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TrimwireWords {
+    /// What counts as delivered.
     #[serde(default)]
     pub(super) delivery: DeliveryWord,
+    /// Rate algorithm.
     #[serde(default)]
-    pub(super) law: LawWord,
+    pub(super) algorithm: AlgorithmWord,
+    /// Share of packets that may be missing.
     #[serde(default = "hundredth")]
     pub(super) loss: f64,
+    /// Initial rate.
     pub(super) start: Option<Rate>,
+    /// Start at the fair share of the receiver.
     #[serde(default)]
     pub(super) start_fair: bool,
+    /// Additive increase of the rate.
     pub(super) increase: Option<Rate>,
+    /// Share of important packets.
     #[serde(default = "half")]
     pub(super) important: f64,
+    /// Bytes in flight at most.
     pub(super) window: Option<Bytes>,
+    /// UDP source ports to spray over.
     #[serde(default = "ports")]
     pub(super) paths: u16,
 }
@@ -416,14 +527,14 @@ fn ports() -> u16 {
 #[serde(rename_all = "kebab-case")]
 pub(super) enum DeliveryWord {
     #[default]
-    Cut,
-    RepairCut,
+    Trim,
+    RepairTrimmed,
     RepairDropped,
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum LawWord {
+pub(super) enum AlgorithmWord {
     #[default]
     Dctcp,
     Timely,
@@ -433,16 +544,25 @@ pub(super) enum LawWord {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SwitchWords {
+    /// Buffer of a port.
     pub(super) buffer: Option<Bytes>,
+    /// Queue from which packets are marked.
     pub(super) mark_at: Option<Bytes>,
+    /// Queue from which MLT's lowest queue drops.
     pub(super) drop_at: Option<Bytes>,
+    /// Packets that a queue of NDP or NSCC holds.
     pub(super) packets: Option<u32>,
+    /// Queueing time from which packets are trimmed.
     pub(super) shallow_at: Option<Duration>,
+    /// Queueing time from which packets are trimmed to the sign plane.
     pub(super) deep_at: Option<Duration>,
+    /// Trim to the sign plane at once.
     #[serde(default)]
     pub(super) one_level: bool,
+    /// Ignore importance.
     #[serde(default)]
     pub(super) blind: bool,
+    /// Switches that run the P4 program: `all`, or a list of numbers.
     pub(super) p4: Option<P4Words>,
 }
 

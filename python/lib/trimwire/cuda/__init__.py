@@ -3,7 +3,7 @@
     encoder = trimwire.cuda.Encoder([weight.numel(), bias.numel()])
     packets = encoder.encode([weight.grad, bias.grad], seed=1, message=step, rank=rank)     # uint8, on the GPU
     decoder = trimwire.cuda.Decoder([weight.numel(), bias.numel()])
-    decoder.put(arrived)                                                                    # cut anywhere, None: lost
+    decoder.put(arrived)                                                                    # truncated anywhere, None: lost
     decoder.decode([weight_sum, bias_sum], accumulate=True, seed=1, message=step, rank=rank)
 
 Packets are the host's to the byte (docs/reference/wire-format.md, codec rht, rows of up to 2^15). Needs PyTorch and Triton; kernels are compiled when they

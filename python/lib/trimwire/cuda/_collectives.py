@@ -3,7 +3,7 @@
     backward's stream        side stream                    host                                     network
     tensor ready ──event──►  Encoder.run(rows) ──DMA──►     pinned memory ─► Row.finish(bytes) ────► sent from there
                              sum in f32, by rank            ▲
-    tensor has the sum  ◄──  Decoder.run(rows) ◄──DMA──     pinned memory ◄─ packets, cut or whole ◄─ received into it
+    tensor has the sum  ◄──  Decoder.run(rows) ◄──DMA──     pinned memory ◄─ packets, trimmed or whole ◄─ received into it
 
 The native group says what is to be done to which row (`_native.Row`), as it says it to its own threads; rows of a message that follow each other and are
 there at the same time are one launch. Nothing of a tensor is touched by the host.
@@ -72,7 +72,7 @@ class Collectives:
         return self._start(desk, lambda: self._native.reduce_scatter(native[0], native[1], chosen))
 
     def all_gather(self, input: torch.Tensor, output: torch.Tensor, **options: Any) -> Work:
-        """All ranks' `input`s, one behind the other, as they come out of packets that may be cut; as `Group.all_gather` that is not exact."""
+        """All ranks' `input`s, one behind the other, as they come out of packets that may be trimmed; as `Group.all_gather` that is not exact."""
         given, result = _flat(input, "input"), _flat(output, "output")
         desk, native, chosen = self._begin("all_gather", result.numel(), given, result, options)
         return self._start(desk, lambda: self._native.all_gather(native[0], native[1], chosen))

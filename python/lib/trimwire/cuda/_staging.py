@@ -83,7 +83,7 @@ class Inbox:
         self.lengths[:] = 0
 
     def put(self, index: int, packet: bytes | npt.NDArray[np.uint8]) -> None:
-        """A packet as it arrived, cut anywhere: the longest copy counts."""
+        """A packet as it arrived, truncated anywhere: the longest copy counts."""
         if not 0 <= index < len(self.slots):
             raise ValueError(f"index: {index}; the message has {len(self.slots)} packets")
         slot = self.slots[index]

@@ -152,21 +152,21 @@ class Hook:
             self.adaptive.tell(self.group, works)
 
     def stats(self) -> dict[str, float]:
-        """Totals: operations, packets received, cut and missing, bytes sent, seconds; with a law, its ratio, planes, pace and steps."""
+        """Totals: operations, packets received, trimmed and missing, bytes sent, seconds; with an algorithm, its ratio, planes, pace and steps."""
         return {**self.group.stats(), **({} if self.adaptive is None else self.adaptive.stats())}
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps: with a law what it knows of the network, the same at all ranks; else nothing."""
+        """What a checkpoint keeps: with an algorithm what it knows of the network, the same at all ranks; else nothing."""
         return {} if self.adaptive is None else {"adaptive": self.adaptive.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on from what a checkpoint kept. On all ranks, before the first step."""
         if self.adaptive is not None:
             if "adaptive" not in state:
-                raise ValueError("the state has no 'adaptive': it was kept without a law")
+                raise ValueError("the state has no 'adaptive': it was kept without an algorithm")
             self.adaptive.load_state_dict(state["adaptive"])
         elif state:
-            raise ValueError(f"the state has {', '.join(map(repr, state))}, and this hook no law: register(model, adaptive=…)")
+            raise ValueError(f"the state has {', '.join(map(repr, state))}, and this hook no algorithm: register(model, adaptive=…)")
 
     def close(self) -> None:
         """Ends; what is under way fails."""

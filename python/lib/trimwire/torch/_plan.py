@@ -20,7 +20,7 @@ class Treatment:
 
     #: Planes.
     planes: int
-    #: What is cut is sent again: the plan has not given the tensor to switches.
+    #: What is trimmed is sent again: the plan has not given the tensor to switches.
     full: bool
 
 
@@ -32,7 +32,7 @@ def _planes_of(share: float) -> int:
 class Plan:
     """Which tensors of a model are compressed, by name.
 
-    Of an option it counts whether the tensor is compressed (`*`) or goes in packets that switches may cut (`~`), and with how many planes; which collectives and
+    Of an option it counts whether the tensor is compressed (`*`) or goes in packets that switches may trim (`~`), and with how many planes; which collectives and
     devices were planned does not: the group's own algorithms do it.
     """
 

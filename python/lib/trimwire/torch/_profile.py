@@ -1,4 +1,4 @@
-"""What of its gradients a model can do without: rounds to a target quality against the share that is cut or lost (MLT, §3)."""
+"""What of its gradients a model can do without: rounds to a target quality against the share that is trimmed or lost (MLT, §3)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ROW = 2**15
 
 @dataclass(frozen=True)
 class Condition:
-    """What happens to every worker's gradient: `cut` or `lost` packets of all of it, or of a part (`layers 2/4`) or magnitude (`largest fifth`)."""
+    """What happens to every worker's gradient: `trimmed` or `lost` packets of all of it, or of a part (`layers 2/4`) or magnitude (`largest fifth`)."""
 
     name: str
     rate: float
@@ -116,7 +116,7 @@ class Profile:
             points = [(rate, _mean(rounds)) for rate, rounds in zip(rates, all_, strict=True)]
             lines.append(Line(name, points, [_deviation(rounds) for rounds in all_]))
         title = f"{self.model}: rounds to quality {self.target:.4g}"
-        return chart(title, "share cut or lost", "rounds", lines, even_x=True, y_from=0.0, percent_x=True)
+        return chart(title, "share trimmed or lost", "rounds", lines, even_x=True, y_from=0.0, percent_x=True)
 
     def model_file(self, *, load: float = 1.0, line_rate: str = "100Gbps", buffer: str = "1MiB", classes: int = 4) -> str:
         """The layers file that `trimwire-controller thresholds --model` reads. The arguments are the port's, and guesses until they are measured."""
@@ -264,7 +264,7 @@ class _Job:
 
 
 def cut_name(planes: int) -> str:
-    return f"cut to {planes} plane{'s' if planes > 1 else ''}"
+    return f"trimmed to {planes} plane{'s' if planes > 1 else ''}"
 
 
 def magnitude_name(name: str) -> str:
@@ -296,7 +296,7 @@ def profile(
     rounds: int = 200,
     look_every: int = 5,
     rates: Sequence[float] = (0.01, 0.05, 0.2, 0.5),
-    what: Sequence[str] = ("cut", "lost", "layers", "magnitudes"),
+    what: Sequence[str] = ("trimmed", "lost", "layers", "magnitudes"),
     planes: int = 1,
     parts: int = 4,
     seeds: int = 3,
@@ -305,16 +305,16 @@ def profile(
     state: str | Path | None = None,
     progress: bool = True,
 ) -> Profile:
-    """What cuts and losses `model` tolerates when `workers` train it together, found by training copies of it in this process, without any network.
+    """What trims and losses `model` tolerates when `workers` train it together, found by training copies of it in this process, without any network.
 
-    Each worker's gradient of each round suffers by itself; the mean of them is what the optimiser gets. Of `what`: `cut` has a share of the packets (the `rates`) cut
+    Each worker's gradient of each round suffers by itself; the mean of them is what the optimiser gets. Of `what`: `trimmed` has a share of the packets (the `rates`) trimmed
     to `planes`, `lost` loses them, `layers` loses packets of one of `parts` groups of layers only, `magnitudes` sets a share of the smallest, middle or largest
     fifth of the coordinates to zero (MLT, figures 3 and 4). The target is the quality that exact training reaches within three quarters of `rounds` with every
     seed, unless it is given.
 
     `loader` gives batches, all of which are kept in memory; `loss(model, batch)` is cross-entropy of (inputs, targets) by default. `quality(model)` is better when
     higher; by default it is minus the mean loss of the last fifth of the batches, which are not trained on. Every copy starts with the model's weights; seeds differ in the
-    order of batches and in what is cut.
+    order of batches and in what is trimmed.
 
     With `state`, a file, what is done is kept: the same call goes on after an interruption. One of another call is refused (ValueError).
     """
@@ -346,7 +346,7 @@ def profile(
     job = _Job(model, order, batches, loss, quality, optimiser, workers, rounds, look_every, planes, parts)
     names: list[str] = []
     for kind in what:
-        if kind == "cut":
+        if kind == "trimmed":
             names.append(cut_name(planes))
         elif kind == "lost":
             names.append("lost")
@@ -355,7 +355,7 @@ def profile(
         elif kind == "magnitudes":
             names += [magnitude_name(name) for name in _MAGNITUDES]
         else:
-            raise ValueError(f"what: '{kind}'; valid are 'cut', 'lost', 'layers' and 'magnitudes'")
+            raise ValueError(f"what: '{kind}'; valid are 'trimmed', 'lost', 'layers' and 'magnitudes'")
     settings = {"rounds": rounds, "look_every": look_every, "workers": workers, "planes": planes, "parts": parts, "target": target}
     kept = _State(state, {**settings, "model": _fingerprint(model), "batches": len(batches)})
     energies: list[float] = []

@@ -22,7 +22,7 @@ _AGREED = ("version", "planes", "gradients", "consistent", "adaptive", "plan")
 _HEARING = 2.0
 
 
-def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timedelta, options: Options | None = None, apart: bool = False, plan: str | None = None, rate_law: str | None = None) -> Group:
+def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timedelta, options: Options | None = None, apart: bool = False, plan: str | None = None, rate_algorithm: str | None = None) -> Group:
     """A group of all ranks that share `store`.
 
     Rank 0 draws the seed of the rotations. Where some code tensors with kernels on GPUs, all send directly.
@@ -35,7 +35,7 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
         options: how the group works; those of `trimwire.torch.options` by default.
         apart: the transcript gets the seed in its name, so that groups have files of their own.
         plan: a digest of the plan, which all ranks have to have.
-        rate_law: the rate algorithm of the endpoint.
+        rate_algorithm: the rate algorithm of the endpoint.
 
     Raises:
         RuntimeError: a rank cannot start, as it has said, or they differ in what they have to agree on.
@@ -82,8 +82,8 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
         record = f"{record}-{seed:016x}"
     if any(said["codec"] == "triton" for said in others):
         group.send_directly()
-    if rate_law is None:
-        rate_law = "dctcp" if chosen.adaptive is None else _adaptive.Adaptive(chosen.adaptive, chosen.planes).rate_law
+    if rate_algorithm is None:
+        rate_algorithm = "dctcp" if chosen.adaptive is None else _adaptive.Adaptive(chosen.adaptive, chosen.planes).rate_algorithm
     # Packets fit the smallest interface of all.
     group.agreed_mtu = min((said["mtu"] for said in others if said["mtu"] is not None), default=None)
     return group.connect(
@@ -98,7 +98,7 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
         threads=chosen.threads,
         give_up=chosen.give_up,
         patience=chosen.patience or max(float(timeout.total_seconds()), 0.001),
-        rate_law=rate_law,
+        rate_algorithm=rate_algorithm,
     )
 
 

@@ -11,7 +11,7 @@ import torch.distributed as dist
 class Resync:
     """After every step of `optimizer` all ranks take a slice of `model`'s parameters from rank 0, bit by bit; each parameter once in `every` steps.
 
-    Replicas that decode what reached each of them (`consistent=False`) drift apart where packets are cut. The slices are of equal size, so every step costs the same: 1/`every` of the
+    Replicas that decode what reached each of them (`consistent=False`) drift apart where packets are trimmed. The slices are of equal size, so every step costs the same: 1/`every` of the
     parameters, by a broadcast of the model's process group. What is left of the drift is what `every` steps bring. Buffers are not touched: DistributedDataParallel broadcasts them.
     """
 

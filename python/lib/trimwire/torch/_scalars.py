@@ -24,7 +24,7 @@ class Source(Protocol):
 
 #: What is a share of what, since the last step that was written.
 _SHARES = {
-    "cut_share": ("packets_cut", "packets_received"),
+    "trimmed_share": ("packets_trimmed", "packets_received"),
     "missing_share": ("packets_missing", "packets_received"),
     "repaired_share": ("packets_repaired", "packets_sent"),
 }
@@ -33,8 +33,8 @@ _SHARES = {
 class Scalars:
     """Writes how packets fare: `scalars = Scalars(SummaryWriter())`, and `scalars.write(step)` whenever the loss is written.
 
-    `cut_share`, `missing_share` (of the packets that were to come) and `repaired_share` (of those sent), `sent_mb` are since the last time; `all_reduce_p50_ms` and `_p99_ms`
-    are of the latest 1,024 operations that may be cut. `nmse` is there where it is known: of a simulation that measures it. Of all groups of this process
+    `trimmed_share`, `missing_share` (of the packets that were to come) and `repaired_share` (of those sent), `sent_mb` are since the last time; `all_reduce_p50_ms` and `_p99_ms`
+    are of the latest 1,024 operations that may be trimmed. `nmse` is there where it is known: of a simulation that measures it. Of all groups of this process
     unless `source` is given.
     """
 

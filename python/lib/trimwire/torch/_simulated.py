@@ -19,13 +19,13 @@ from .._transcript import Fates, Transcript
 
 @dataclass(frozen=True)
 class Simulation:
-    """A network that cuts and loses packets of gradients by chance, as `trimwire.simulate` has it, or as a recorded one did.
+    """A network that trims and loses packets of gradients by chance, as `trimwire.simulate` has it, or as a recorded one did.
 
-    All-reduce is the agent's: every rank sends its part of each shard to the shard's owner, who sends the sum to everyone. Both ways are cut; what a rank keeps for
+    All-reduce is the agent's: every rank sends its part of each shard to the shard's owner, who sends the sum to everyone. Both ways are trimmed; what a rank keeps for
     itself is not.
     """
 
-    #: Share of the packets that are cut.
+    #: Share of the packets that are trimmed.
     trim_rate: float = 0.25
     #: To how many planes; several with their weights: `{1: 0.2, 8: 0.8}`.
     planes: int | Mapping[int, float] = 1
@@ -42,11 +42,11 @@ class Simulation:
     decoding: str = "unbiased"
     #: The same at all ranks.
     seed: int = 0
-    #: Whether the sums on their way back are cut, too.
+    #: Whether the sums on their way back are trimmed, too.
     both_ways: bool = True
     #: All ranks lose the same of a sum: replicas stay the same bits.
     consistent: bool = False
-    #: What was cut of a rank's contribution is added to its next one.
+    #: What was trimmed of a rank's contribution is added to its next one.
     error_feedback: bool = False
     #: Sums everything exactly, too, and tells the error (`stats()["nmse"]`).
     measure: bool = False
@@ -56,7 +56,7 @@ class Simulation:
         return shares_of(self.trim_rate, self.planes, self.drop_rate)
 
     def carry(self, source: torch.Tensor, message: int, sender: int, receiver: int, whole: bool = False) -> torch.Tensor:
-        """What `receiver` has of a flat tensor of `sender`, as float32; with nothing cut where it is `whole`. By chance: who replays a transcript says which message it is."""
+        """What `receiver` has of a flat tensor of `sender`, as float32; with nothing trimmed where it is `whole`. By chance: who replays a transcript says which message it is."""
         if self.transcript is not None:
             raise ValueError("transcript: only all-reduces of the hook can be replayed (trimwire.torch.register)")
         return self._carry(source, message, sender, receiver, whole)[0]
@@ -64,7 +64,7 @@ class Simulation:
     def _carry(
         self, source: torch.Tensor, message: int, sender: int, receiver: int, whole: bool, written: Fates | None = None
     ) -> tuple[torch.Tensor, tuple[int, int, int]]:
-        """Also gives how many packets were whole, cut and missing."""
+        """Also gives how many packets were whole, trimmed and missing."""
         out = torch.empty(source.numel(), dtype=torch.float32)
         if source.numel() == 0:
             return out, (0, 0, 0)
@@ -99,7 +99,7 @@ class SimulatedHook:
             raise ValueError(f"transcript: {simulation.transcript} is of {self._transcript.world} ranks; the model's group has {self._world}")
         self._operations = 0
         self._packets = np.zeros(3, dtype=np.int64)
-        #: By bucket: what was cut of this rank's contribution.
+        #: By bucket: what was trimmed of this rank's contribution.
         self._residuals: dict[int, torch.Tensor] = {}
         self._error = self._energy = 0.0
 
@@ -139,7 +139,7 @@ class SimulatedHook:
         return torch.cat(parts)
 
     def average(self, bucket: Any) -> torch.futures.Future[torch.Tensor]:
-        """The mean of a bucket (torch.distributed.GradBucket) over the ranks, less what was cut, in place."""
+        """The mean of a bucket (torch.distributed.GradBucket) over the ranks, less what was trimmed, in place."""
         tensor: torch.Tensor = bucket.buffer()
         index: int = bucket.index()
         operation = self._operations
@@ -176,9 +176,9 @@ class SimulatedHook:
         return future.then(finish)
 
     def stats(self) -> dict[str, float]:
-        """Operations, packets that this rank sent to owners and got from them, which of them were cut and which are missing, and with `measure` the NMSE of all means so far."""
+        """Operations, packets that this rank sent to owners and got from them, which of them were trimmed and which are missing, and with `measure` the NMSE of all means so far."""
         stats: dict[str, float] = {"operations": self._operations, "packets": int(self._packets.sum())}
-        stats |= {"packets_cut": int(self._packets[1]), "packets_missing": int(self._packets[2])}
+        stats |= {"packets_trimmed": int(self._packets[1]), "packets_missing": int(self._packets[2])}
         if self.simulation.measure and self._energy > 0.0:
             stats["nmse"] = self._error / self._energy
         return stats

@@ -12,13 +12,13 @@ use trimwire_switch::config::quantity::{rate, size};
 use trimwire_switch::config::{QueueFlag, queue_flag};
 use trimwire_switch::traffic::{Alpha, Service, Share};
 
-/// Looks at and sets ports, queues and buffer of a running switch.
+/// Show and set ports, queues and buffer of a running switch.
 #[derive(Debug, Args)]
 pub(crate) struct AdminArguments {
-    /// Where the switch serves P4Runtime and this.
+    /// Address where the switch serves P4Runtime.
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9559", global = true)]
     server: String,
-    /// JSON on stdout instead of a table.
+    /// Print JSON instead of a table.
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
@@ -27,51 +27,52 @@ pub(crate) struct AdminArguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Ports, lines, queues and buffer.
+    /// Show ports, lines, queues and buffer.
     Show {
-        /// Only these ports.
+        /// Show only these ports.
         ports: Vec<u32>,
     },
-    /// Counters of queues.
+    /// Show counters of queues.
     Stats {
-        /// Only these ports.
+        /// Show only these ports.
         ports: Vec<u32>,
     },
-    /// Sets a port.
+    /// Configure a port.
     Port {
-        /// Its number.
+        /// Number of the port.
         port: u32,
-        /// Takes it up.
+        /// Take the port up.
         #[arg(long, conflicts_with = "down")]
         up: bool,
-        /// Takes it down.
+        /// Take the port down.
         #[arg(long)]
         down: bool,
         /// Line rate, such as 10Gbps, or `none`.
         #[arg(long, value_parser = rate_or_none)]
         rate: Option<u64>,
-        /// Most bytes in a queue without a limit of its own.
+        /// Limit queues without a limit of their own to this many bytes.
         #[arg(long, value_parser = size)]
         queue_limit: Option<u64>,
     },
-    /// Sets a queue: [PORT/]QUEUE with cap=SHARE, weight=N, limit=BYTES, alpha=RATIO; the rest goes to its default.
+    /// Configure a queue: [PORT/]QUEUE with cap=SHARE, weight=N, limit=BYTES, alpha=RATIO. Other settings
+    /// return to their defaults.
     Queue {
-        /// Such as 6,cap=50% or 3/0,weight=4.
+        /// Queue and settings, such as 6,cap=50% or 3/0,weight=4.
         #[arg(value_parser = queue_flag)]
         queue: QueueFlag,
     },
-    /// Who is primary over P4Runtime.
+    /// Change who is primary over P4Runtime.
     Arbitration {
-        /// Forgets election ids of controllers that are gone: the highest of those that are connected is primary.
+        /// Forget election ids of controllers that are gone. The highest of those that are connected is primary.
         #[arg(long, required = true)]
         reset: bool,
-        /// Of this role alone; the empty name is the default role's.
+        /// Reset this role alone. The empty name is the default role's.
         #[arg(long)]
         role: Option<String>,
     },
-    /// Sets the shared buffer.
+    /// Set the size of the shared buffer.
     Buffer {
-        /// Its size, such as 16MiB, or `none`.
+        /// Size, such as 16MiB, or `none`.
         #[arg(value_parser = size_or_none)]
         size: u64,
     },

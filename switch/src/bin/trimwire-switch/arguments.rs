@@ -16,7 +16,7 @@ use trimwire_switch::traffic::DepthUnit;
 /// v1model's `standard_metadata.egress_spec` that means "drop" in p4c's output.
 pub(crate) const DROP_PORT: u16 = 511;
 
-/// Software switch for p4c's BMv2 JSON: byte queues, strict priority, line rates, P4Runtime.
+/// Run p4c's BMv2 JSON as a software switch: byte queues, strict priority, line rates, P4Runtime.
 #[derive(Debug, Parser)]
 #[command(
     name = "trimwire-switch",
@@ -41,80 +41,82 @@ pub(crate) struct Arguments {
     /// Start without a program and wait for one over P4Runtime.
     #[arg(long)]
     pub(crate) no_p4: bool,
-    /// P4Runtime's device id.
+    /// Device id of P4Runtime.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) device_id: u64,
-    /// Puts a port on a Linux interface. Can be repeated.
+    /// Attach a port to a Linux interface; may be repeated.
     #[arg(short, long = "interface", value_name = "PORT@IFACE", value_parser = attachment)]
     pub(crate) interfaces: Vec<Attachment>,
     /// Line rate of every port, such as 10Gbps. Without it frames leave at once.
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub(crate) rate: Option<u64>,
-    /// Line rate of one port, such as 3=40Mbps. Can be repeated.
+    /// Line rate of one port, such as 3=40Mbps; may be repeated.
     #[arg(long = "port-rate", value_name = "PORT=RATE", value_parser = port_rate)]
     pub(crate) port_rates: Vec<(u16, u64)>,
     /// Most bytes that one queue holds, such as 512KiB.
     #[arg(long, value_name = "BYTES", value_parser = size, help = "Most bytes that one queue holds, such as 512KiB [default: 4MiB]")]
     pub(crate) queue_limit: Option<u64>,
-    /// Most bytes that all queues hold together, such as 16MiB. Without it, each queue has its own.
+    /// Limit the bytes of all queues together, such as 16MiB. Without it, each queue has its own limit.
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub(crate) buffer: Option<u64>,
-    /// Sets up a queue: [PORT/]QUEUE with cap=SHARE, weight=N, limit=BYTES, alpha=RATIO, such as 6,cap=50%. Can be repeated.
+    /// Configure a queue: [PORT/]QUEUE with cap=SHARE, weight=N, limit=BYTES, alpha=RATIO, such as
+    /// 6,cap=50%; may be repeated.
     #[arg(long = "queue", value_name = "QUEUE,KEY=VALUE", value_parser = queue_flag)]
     pub(crate) queues: Vec<QueueFlag>,
     /// Unit of enq_qdepth and deq_qdepth: packets, bytes or cells of 80 bytes [default: packets].
     #[arg(long, value_name = "UNIT", value_parser = str::parse::<DepthUnit>)]
     pub(crate) qdepth_unit: Option<DepthUnit>,
-    /// Settings of ports and queues, YAML. Options given here go before it.
+    /// Settings of ports and queues, YAML. Options of the command line win.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Checks the program and the settings, and ends.
+    /// Check the program and the settings, and end.
     #[arg(long)]
     pub(crate) check: bool,
-    /// Serves Prometheus metrics, such as 127.0.0.1:9110; a port alone is on localhost.
+    /// Serve Prometheus metrics, such as on 127.0.0.1:9110; a port alone means localhost.
     #[arg(long, value_name = "ADDR", value_parser = local_address)]
     pub(crate) metrics_addr: Option<SocketAddr>,
-    /// Serves P4Runtime beyond this host without TLS: whoever reaches it may program the switch.
+    /// Serve P4Runtime beyond this host without TLS. Everybody who reaches it can program the switch.
     #[arg(long)]
     pub(crate) insecure: bool,
-    /// Sets what clients of P4Runtime may cost: NAME=VALUE, such as connections=16 or roles=/backup. Can be repeated.
+    /// Limit what P4Runtime clients may cost: NAME=VALUE, such as connections=16 or roles=/backup; may be
+    /// repeated.
     #[arg(long = "limit", value_name = "NAME=VALUE")]
     pub(crate) limits: Vec<String>,
     /// Seed of the program's random numbers.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
-    /// Writes the counters to a file when the switch stops.
+    /// Write the counters to this file when the switch stops.
     #[arg(long, value_name = "FILE")]
     pub(crate) stats_json: Option<PathBuf>,
-    /// Log to stderr, which is the default.
+    /// Log to stderr, the default.
     #[arg(long)]
     pub(crate) log_console: bool,
-    /// Log to a file; to stderr as well with --log-console.
+    /// Log to this file; with --log-console to stderr as well.
     #[arg(long, value_name = "FILE")]
     pub(crate) log_file: Option<PathBuf>,
-    /// Least severe messages to log.
+    /// Log messages of this level and above.
     #[arg(short = 'L', long, value_name = "LEVEL", default_value = "info",
         value_parser = ["trace", "debug", "info", "warn", "error", "off"])]
     pub(crate) log_level: String,
-    /// Captures what comes in and goes out: `IFACE_in.pcap` and `IFACE_out.pcap` for each interface, in an existing
-    /// folder, the current one if none is named.
+    /// Capture what comes in and goes out: `IFACE_in.pcap` and `IFACE_out.pcap` for each interface. DIR
+    /// must exist [default: the current folder].
     #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = ".")]
     pub(crate) pcap: Option<PathBuf>,
-    /// Takes pcap files for interfaces: what `IFACE_in.pcap` holds comes in after so many seconds, as fast as the switch works,
-    /// and what leaves is written to `IFACE_out.pcap`.
+    /// Replace interfaces by pcap files, after this many seconds. The switch reads `IFACE_in.pcap` as fast
+    /// as it can and writes `IFACE_out.pcap`.
     #[arg(long, value_name = "SECONDS", conflicts_with = "pcap")]
     pub(crate) use_files: Option<u32>,
-    /// Writes what happens to every packet: parser states, tables, actions, queue, cut. SIGUSR1 turns it on and off.
+    /// Trace every packet: parser states, tables, actions, queue, trim. SIGUSR1 turns the trace on and off.
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "text",
         value_parser = ["text", "json"])]
     pub(crate) trace: Option<String>,
-    /// Where the trace goes instead of stdout; emptied first.
+    /// Write the trace to this file instead of stdout; it is emptied first.
     #[arg(long, value_name = "FILE")]
     pub(crate) trace_file: Option<PathBuf>,
-    /// Prints the version, as BMv2 does.
+    /// Print the version, as BMv2 does.
     #[arg(short = 'v', action = ArgAction::Version, hide = true)]
     pub(crate) bmv2_version: Option<bool>,
-    /// Prints the newest version of BMv2's JSON that is understood.
+    /// Print the newest version of BMv2's JSON that is understood.
     #[arg(long, hide = true)]
     pub(crate) json_version: bool,
     /// Accepted and ignored: there is no Thrift server.
@@ -153,7 +155,7 @@ pub(crate) struct Arguments {
     /// Target options, behind `--`.
     #[arg(last = true, hide = true, allow_hyphen_values = true)]
     pub(crate) target: Vec<String>,
-    /// Something else than a switch on interfaces.
+    /// Run something other than a switch on interfaces.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 }

@@ -14,42 +14,42 @@ use std::process::Command;
 use veth::{SwitchUnderTest, VethResult};
 use workload::{PACKET_BYTES, Program};
 
-/// Measures packets a second with 1,000 routes, 64 queue policies and entries in all other tables.
+/// Measure packets a second with 1,000 routes, 64 queue policies and entries in all other tables.
 ///
-/// Without further options: one core, no sockets, the time of each stage. With --veth, also this switch as a process
-/// between two veth pairs, and with --against, another one in its place with the same program, tables and frames. Those need
-/// root and run in a network namespace of their own.
+/// Without further options: one core, no sockets, the time of each stage. --veth measures this switch as a process
+/// between two veth pairs as well. --against puts another switch in its place, with the same program, tables and
+/// frames. Both need root and run in a network namespace of their own.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArguments {
-    /// JSON on stdout instead of a table.
+    /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
-    /// Seconds for each length of frame and each switch.
+    /// Measure each frame length and each switch for this many seconds.
     #[arg(long, value_name = "S", default_value_t = 4.0, value_parser = seconds)]
     seconds: f64,
-    /// Lengths of frames, in bytes.
+    /// Lengths of frames in bytes.
     #[arg(long, value_name = "BYTES", value_delimiter = ',', default_values_t = PACKET_BYTES,
         value_parser = length)]
     packet_bytes: Vec<usize>,
-    /// Numbers of flows that the frames are of, in turn.
+    /// Numbers of flows that the frames belong to, in turn.
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [256], value_parser = clap::value_parser!(u32).range(1..=65_536))]
     flows: Vec<u32>,
-    /// Has every packet that may be trimmed be trimmed, as behind a full queue.
+    /// Trim every packet that may be trimmed, as behind a full queue.
     #[arg(long)]
     trim: bool,
-    /// Has one core pass so many packets of each length and number of flows instead, without a clock: for counting instructions.
+    /// Pass this many packets of each length and number of flows on one core, without a clock, for counting instructions.
     #[arg(long, value_name = "N")]
     packets: Option<usize>,
-    /// p4c's BMv2 JSON of a program with our tables [default: the committed one].
+    /// Program with our tables, p4c's BMv2 JSON [default: the committed one].
     #[arg(long, value_name = "FILE", requires = "p4info")]
     program: Option<PathBuf>,
-    /// Its P4Info as text.
+    /// P4Info of the program, as text.
     #[arg(long, value_name = "FILE", requires = "program")]
     p4info: Option<PathBuf>,
-    /// Measures over veth pairs too.
+    /// Measure over veth pairs as well.
     #[arg(long)]
     veth: bool,
-    /// Measures another switch over veth pairs as well, such as simple_switch_grpc.
+    /// Measure another switch over veth pairs, such as simple_switch_grpc.
     #[arg(long, value_name = "BINARY")]
     against: Option<PathBuf>,
     /// This process is in a namespace of its own.

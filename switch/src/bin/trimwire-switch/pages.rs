@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// Print completions for a shell.
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
-    /// The shell.
+    /// Shell to print completions for.
     shell: clap_complete::Shell,
 }
 
@@ -21,7 +21,7 @@ pub(crate) fn completions(arguments: &Completions) -> anyhow::Result<String> {
 /// Write the manual page into a folder.
 #[derive(Debug, Args)]
 pub(crate) struct Man {
-    /// The folder, which has to be there.
+    /// Existing folder to write into.
     folder: PathBuf,
 }
 

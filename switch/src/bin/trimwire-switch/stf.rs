@@ -10,29 +10,29 @@ use trimwire_switch::stf::{self, Outcome, Script};
 use trimwire_switch::trace::{self, TraceFormat};
 use trimwire_switch::{Switch, SwitchConfig};
 
-/// Runs STF files, p4c's packet tests, on a program; each file on a switch of its own.
+/// Run STF files, p4c's packet tests, on a program; each file gets its own switch.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit codes: 0 everything is as the files say, 1 something is not, 2 usage, 3 a file cannot be used."
 )]
 pub(crate) struct StfArguments {
-    /// The program, p4c's BMv2 JSON.
+    /// Program, p4c's BMv2 JSON.
     #[arg(long, value_name = "FILE")]
     json: PathBuf,
-    /// The program's P4Info, text or binary: checked to be of the same program.
+    /// P4Info, text or binary, to check against the program.
     #[arg(long, value_name = "FILE")]
     p4info: Option<PathBuf>,
-    /// STF files.
+    /// STF files to run.
     #[arg(value_name = "FILE.stf", required = true)]
     files: Vec<PathBuf>,
-    /// Prints what happens to every packet, as text or as JSON lines.
+    /// Trace every packet, as text or as JSON lines.
     #[arg(long, value_name = "FORMAT", num_args = 0..=1, require_equals = true, default_missing_value = "text",
         value_parser = ["text", "json"])]
     trace: Option<String>,
-    /// Where the trace goes instead of stderr; emptied first.
+    /// Write the trace to this file instead of stderr; it is emptied first.
     #[arg(long, value_name = "FILE")]
     trace_file: Option<PathBuf>,
-    /// Prints one JSON object instead of text.
+    /// Print one JSON object instead of text.
     #[arg(long)]
     json_output: bool,
     /// Seed of the program's random numbers.

@@ -61,7 +61,7 @@ impl Way {
             }
         }
         let check = self.check("DSCP");
-        let advice = "switches tell by it what may be cut: trust DSCP on their ports, and let no router or host rewrite it";
+        let advice = "switches tell by it what may be trimmed: trust DSCP on their ports, and let no router or host rewrite it";
         if !lost.is_empty() {
             let found = format!("nothing came of DSCP {}", lost.join(", "));
             return Finding::new(check, State::Bad, found, advice);
@@ -74,13 +74,13 @@ impl Way {
     fn checksums(&self) -> Finding {
         let through = !self.unchecked.small.is_empty();
         let found = if through { "get through" } else { "do not get through" };
-        let advice = "switches that cut set the checksum to 0: what is in the way drops such packets (a firewall, or conntrack)";
+        let advice = "switches that trim set the checksum to 0: what is in the way drops such packets (a firewall, or conntrack)";
         Finding::fine_if(through, self.check("UDP without checksums"), found, advice)
     }
 
     /// Whether the fabric cuts, and how.
     fn cutting(&self) -> Finding {
-        let check = self.check("cutting");
+        let check = self.check("trimming");
         let of = self.burst;
         let told = |tally: &Tally| {
             let Tally { whole, cut, overflowed, .. } = *tally;
@@ -90,18 +90,18 @@ impl Way {
             } else {
                 String::new()
             };
-            format!("of {of} packets at once {whole} came whole, {cut} cut, {lost} did not{own}")
+            format!("of {of} packets at once {whole} came whole, {cut} trimmed, {lost} did not{own}")
         };
         let raw_cut = self.raw.as_ref().is_some_and(|raw| raw.cut > 0);
         if self.filled.cut > 0 {
             let unmarked = self.filled.cut - self.filled.marked;
             let found = format!("{}; lengths and checksums are mended", told(&self.filled));
             if unmarked > 0 {
-                let advice = "cut packets without the DSCP for it wait behind whole ones, and receivers see cuts late: set the trimmed DSCP";
+                let advice = "trimmed packets without the DSCP for it wait behind whole ones, and receivers see trims late: set the trimmed DSCP";
                 return Finding::new(
                     check,
                     State::Note,
-                    format!("{found}, {unmarked} without the DSCP of cut ones"),
+                    format!("{found}, {unmarked} without the DSCP of trimmed ones"),
                     advice,
                 );
             }
@@ -112,11 +112,11 @@ impl Way {
             return Finding::new(check, State::Bad, told(&self.zero), advice);
         }
         if raw_cut {
-            let advice = "--receive raw --checksums zero: this fabric cuts and leaves lengths as they were, which ordinary sockets refuse";
+            let advice = "--receive raw --checksums zero: this fabric trims and leaves lengths as they were, which ordinary sockets refuse";
             return Finding::new(check, State::Bad, told(self.raw.as_ref().unwrap_or(&self.filled)), advice);
         }
         if of.saturating_sub(self.filled.whole) > of / 50 {
-            let advice = "nothing was cut and much was lost: trimming is off on the way, or the DSCP is not what its policy cuts, or raw \
+            let advice = "nothing was trimmed and much was lost: trimming is off on the way, or the DSCP is not what its policy trims, or raw \
                           reception (as root at both ends) would show it";
             return Finding::new(check, State::Bad, told(&self.filled), advice);
         }
@@ -186,14 +186,14 @@ mod tests {
         bad(|way| drop(way.dscp.small.remove(&7)), "DSCP", "nothing came of DSCP 7");
         bad(|way| way.unchecked = Tally::default(), "checksums", "firewall");
         let nothing_cut = |way: &mut Way| way.filled = Tally { whole: 100, ..Tally::default() };
-        bad(nothing_cut, "cutting", "--checksums zero");
+        bad(nothing_cut, "trimming", "--checksums zero");
         bad(
             |way| {
                 way.filled = Tally { whole: 100, ..Tally::default() };
                 way.zero = way.filled.clone();
                 way.raw = Some(Tally { whole: 100, cut: 1_900, ..Tally::default() });
             },
-            "cutting",
+            "trimming",
             "--receive raw",
         );
         bad(
@@ -201,7 +201,7 @@ mod tests {
                 way.filled = Tally { whole: 1_900, ..Tally::default() };
                 way.zero = way.filled.clone();
             },
-            "cutting",
+            "trimming",
             "trimming is off",
         );
     }
@@ -210,10 +210,10 @@ mod tests {
     fn an_idle_network_and_cuts_without_a_mark_are_worth_a_note() {
         let mut way = healthy();
         way.filled.marked = 0;
-        assert_eq!(finding(&way, "cutting").0, State::Note);
+        assert_eq!(finding(&way, "trimming").0, State::Note);
         way.filled = Tally { whole: 2_000, ..Tally::default() };
         way.zero = way.filled.clone();
-        assert_eq!(finding(&way, "cutting").0, State::Note);
+        assert_eq!(finding(&way, "trimming").0, State::Note);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Options of `perf`.
 
 use crate::Failure;
-use crate::args::{CodecArgs, DecodingName, LinkArgs, RateArgs, RateLaw};
+use crate::args::{CodecArgs, DecodingName, LinkArgs, RateAlgorithm, RateArgs};
 use crate::meet::{Caller, Met, RendezvousArgs, with_servers};
 use crate::operation::Operation;
 use crate::transcript::TranscriptArgs;
@@ -19,49 +19,52 @@ pub(crate) struct PerfArgs {
     pub(crate) servers: Vec<u16>,
     #[command(flatten)]
     pub(crate) rendezvous: RendezvousArgs,
-    /// Smallest size of a gradient, bytes (f32 coordinates).
+    /// Smallest gradient in bytes, four a coordinate.
     #[arg(short = 'b', long, default_value = "64K", value_parser = bytes)]
     pub(crate) min_bytes: u64,
-    /// Largest size.
+    /// Largest gradient in bytes.
     #[arg(short = 'e', long, default_value = "16M", value_parser = bytes)]
     pub(crate) max_bytes: u64,
-    /// Each size is so many times the one before.
+    /// Multiply the size by this from one row to the next.
     #[arg(short = 'f', long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(2..=1024))]
     pub(crate) step_factor: u64,
-    /// Operations measured of each size.
+    /// Measure this many operations of each size.
     #[arg(short = 'n', long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) iters: u32,
-    /// Operations of each size before that.
+    /// Run this many operations of each size first.
     #[arg(short = 'w', long, default_value_t = 1)]
     pub(crate) warmup_iters: u32,
     #[command(flatten)]
     pub(crate) way: crate::way::WayArgs,
-    /// Send every bit as it is (four bytes a coordinate), and what was cut again.
+    /// Send every bit (four bytes a coordinate), and repair what switches trim.
     #[arg(long)]
     pub(crate) exact: bool,
-    /// Rank whose tensor is broadcast, or who gets the sum of a reduce.
+    /// Rank that broadcasts, or that gets the sum of a reduce.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(..=1023))]
     pub(crate) root: u16,
-    /// Threads that encode and decode [default: the processors of this process but one, at most 4]; 0: the one that moves packets does.
+    /// Encode and decode with this many threads; 0 uses the thread that moves packets [default: the
+    /// processors but one, at most 4].
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
     #[command(flatten)]
     pub(crate) link: LinkArgs,
     #[command(flatten)]
     pub(crate) rate: RateArgs,
-    /// How a rate is found: a fixed one, by cuts, marks and losses as DCTCP does, by delay as TIMELY does, or by a share of cut packets [default: dctcp; with --adaptive trim-feedback or progress fixed].
+    /// Rate algorithm: fixed, dctcp (trims, marks and losses) or timely (delay) [default: dctcp; fixed with
+    /// --adaptive trim-feedback or progress].
     #[arg(long, value_enum)]
-    pub(crate) rate_law: Option<RateLaw>,
-    /// Have a law say with how many planes, up to --planes, each operation is sent, from how the one before it fared: netsense, da1 to da5, trim-feedback, progress or fixed, with parameters as in
-    /// da5:k_min=0.1,alpha=1.5.
+    pub(crate) rate_algorithm: Option<RateAlgorithm>,
+    /// Choose the planes of each operation, up to --planes, from how the one before fared. Algorithms:
+    /// netsense, da1 to da5, trim-feedback, progress, fixed; with parameters, da5:k_min=0.1,alpha=1.5.
     #[arg(long, value_name = "LAW", conflicts_with_all = ["exact", "record", "replay"])]
     pub(crate) adaptive: Option<String>,
-    /// When an operation fails: end, or go on with the ranks that are left, which agree on who they are. As long as there are more than half of them.
+    /// What to do when an operation fails. `shrink` goes on with the remaining ranks while they are more
+    /// than half.
     #[arg(long, value_enum, default_value = "stop", conflicts_with_all = ["adaptive", "record", "replay"])]
     pub(crate) on_failure: OnFailure,
     #[command(flatten)]
     pub(crate) codec: CodecArgs,
-    /// Decode cut packets so.
+    /// How to reconstruct trimmed coordinates.
     #[arg(long, value_enum, default_value = "unbiased")]
     pub(crate) decoding: DecodingName,
     #[command(flatten)]
@@ -71,9 +74,9 @@ pub(crate) struct PerfArgs {
 /// What becomes of a job whose operation has failed.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnFailure {
-    /// It ends.
+    /// End the job.
     Stop,
-    /// It goes on with the ranks that are left.
+    /// Go on with the remaining ranks.
     Shrink,
 }
 
@@ -88,10 +91,10 @@ pub(crate) struct PushPullArgs {
 
 impl PerfArgs {
     /// A law that says how fast data leaves is not to be second-guessed by another one.
-    pub(crate) fn rate_law(&self) -> RateLaw {
+    pub(crate) fn rate_algorithm(&self) -> RateAlgorithm {
         let paces = |law: &String| law.starts_with("trim-feedback") || law.starts_with("progress");
         let paces = self.adaptive.as_ref().is_some_and(paces);
-        self.rate_law.unwrap_or(if paces { RateLaw::Fixed } else { RateLaw::Dctcp })
+        self.rate_algorithm.unwrap_or(if paces { RateAlgorithm::Fixed } else { RateAlgorithm::Dctcp })
     }
 }
 
@@ -101,7 +104,7 @@ pub(crate) fn meet(args: &PerfArgs) -> Result<Met, Failure> {
     Caller {
         rendezvous: &args.rendezvous,
         link: &args.link,
-        rate: (&args.rate, args.rate_law()),
+        rate: (&args.rate, args.rate_algorithm()),
         root: args.root,
         repeats: &repeats,
         terms: &|offer| terms(offer, args),

@@ -148,7 +148,7 @@ impl<L: Link> Bench<'_, L> {
             algbw,
             busbw: algbw * args.operation.bus_factor(self.sums.members.len() as u16),
             packets: total.packets,
-            cut_share: share(total.cut),
+            trimmed_share: share(total.cut),
             missing_share: share(total.missing),
             repaired: total.repaired,
             nmse: error / iters,

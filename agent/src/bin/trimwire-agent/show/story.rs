@@ -40,9 +40,9 @@ pub(super) struct Link {
     duplicates: u32,
     probes: u32,
     /// The commonest first.
-    cut_to: Vec<Rung>,
+    trimmed_to: Vec<Rung>,
     /// Of each of equal parts of the message, the share of packets that were cut or missing.
-    where_cut: Vec<f64>,
+    where_trimmed: Vec<f64>,
 }
 
 impl Link {
@@ -61,8 +61,8 @@ impl Link {
             counts,
             duplicates: message.duplicates,
             probes: message.probes,
-            cut_to: rungs(message),
-            where_cut: places(&message.held),
+            trimmed_to: rungs(message),
+            where_trimmed: places(&message.held),
         }
     }
 }
@@ -139,11 +139,11 @@ impl Story {
             "last (us)",
             "over (us)",
             "packets",
-            "cut %",
+            "trimmed %",
             "missing %",
             "asked",
-            "where cut or missing",
-            "cut to",
+            "where trimmed or missing",
+            "trimmed to",
         ];
         let row = |link: &Link| {
             let counts = link.counts;
@@ -156,11 +156,11 @@ impl Story {
                 micros(link.last_seconds),
                 if link.delivered { over } else { "given up".to_owned() },
                 counts.packets.to_string(),
-                counts.percent(counts.cut),
+                counts.percent(counts.trimmed),
                 counts.percent(counts.missing),
                 counts.asked.to_string(),
-                histogram(&link.where_cut),
-                rung_text(&link.cut_to),
+                histogram(&link.where_trimmed),
+                rung_text(&link.trimmed_to),
             ]
         };
         let rows: Vec<Vec<String>> = self.messages.iter().map(row).collect();
@@ -168,11 +168,11 @@ impl Story {
         if let Some(slowest) = self.messages.iter().find(|link| link.delivered) {
             let Link { from, to, phase, shard, counts, probes, .. } = slowest;
             lines.push(format!(
-                "slowest link: rank {from} to rank {to}, shard {shard} in the {phase}: first packet after {} us, last after {} us, over after {} us; {} cut, {} missing of {}; {probes} probes asked for {}",
+                "slowest link: rank {from} to rank {to}, shard {shard} in the {phase}: first packet after {} us, last after {} us, over after {} us; {} trimmed, {} missing of {}; {probes} probes asked for {}",
                 micros(slowest.first_seconds),
                 micros(slowest.last_seconds),
                 micros(Some(slowest.over_seconds)),
-                counts.cut,
+                counts.trimmed,
                 counts.missing,
                 counts.packets,
                 counts.asked,

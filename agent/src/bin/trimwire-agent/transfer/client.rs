@@ -82,7 +82,7 @@ pub(super) fn run(args: &TransferArgs, host: &str) -> Result<bool, Failure> {
     let mut link = args.link.clone();
     link.port = Some(0);
     let fallback = SocketAddr::new(line.local_ip().map_err(failed)?, 0);
-    let rate = Some((&args.rate, args.rate_law));
+    let rate = Some((&args.rate, args.rate_algorithm));
     let driver = link.driver(rank, world, BTreeMap::from([(0, to)]), fallback, rate)?;
     let port = driver.link().local_address().port();
     line.say(&Word::Ready { port }).map_err(failed)?;

@@ -13,7 +13,7 @@ pub(crate) struct Flow {
     /// Its address.
     pub(crate) address: String,
     pub(crate) packets: u64,
-    pub(crate) cut: u64,
+    pub(crate) trimmed: u64,
     /// Packets of its gradients of which nothing came.
     pub(crate) missing: u64,
     /// Payload bytes.
@@ -41,7 +41,7 @@ impl Flow {
             from,
             address,
             packets: stats.data_received,
-            cut: stats.cut_received,
+            trimmed: stats.cut_received,
             missing: stats.missing,
             bytes: stats.data_bytes_received,
             seconds: took_ns as f64 / 1e9,
@@ -51,9 +51,9 @@ impl Flow {
 
     /// The receiver's line of it.
     pub(super) fn text(&self, label: &str) -> String {
-        let Self { seconds, bytes, goodput_bps, packets, cut, missing, .. } = self;
+        let Self { seconds, bytes, goodput_bps, packets, trimmed, missing, .. } = self;
         line(label, 0.0, *seconds, *bytes, *goodput_bps)
-            + &format!("  {packets} packets, {cut} cut, {missing} missing")
+            + &format!("  {packets} packets, {trimmed} trimmed, {missing} missing")
     }
 }
 
@@ -106,7 +106,7 @@ pub(super) struct Part {
     pub(super) bps: f64,
     pub(super) packets: u64,
     /// Of the packets that came, or of those that the receiver told of.
-    pub(super) cut_share: f64,
+    pub(super) trimmed_share: f64,
     /// Repairs, at a sender.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) repaired: Option<u64>,
@@ -125,7 +125,7 @@ impl Part {
             }
         };
         line(&self.rank.to_string(), from_s, to_s, self.bytes, Some(self.bps))
-            + &format!("  cut {:5.2} %{more}", self.cut_share * 100.0)
+            + &format!("  trimmed {:5.2} %{more}", self.trimmed_share * 100.0)
     }
 }
 
@@ -180,7 +180,7 @@ impl Intervals {
                 bytes,
                 packets,
                 bps: rate_bps(bytes, took_ns).unwrap_or(0.0),
-                cut_share: cut as f64 / seen.max(1) as f64,
+                trimmed_share: cut as f64 / seen.max(1) as f64,
                 repaired: sends.then(|| stats.repairs_sent - before.repairs_sent),
                 rtt_ns: rtt_ns.filter(|_| sends),
             });

@@ -36,7 +36,7 @@ pub(super) struct Received {
     seed: u64,
     packets: u32,
     full: u32,
-    cut: u32,
+    trimmed: u32,
     missing: u32,
     duplicates: u32,
     /// Packets by whole planes held.
@@ -92,7 +92,7 @@ impl Arrived {
             seed: offer.seed,
             packets: transfer.packets,
             full: transfer.full,
-            cut: transfer.cut,
+            trimmed: transfer.cut,
             missing: transfer.missing,
             duplicates: transfer.duplicates,
             planes,
@@ -144,12 +144,13 @@ pub(super) fn table(messages: &[Received]) -> String {
     let maybe = |nmse: Option<f64>| nmse.map_or_else(|| "-".to_owned(), |nmse| format!("{nmse:.3e}"));
     if messages.len() > super::LINES {
         let sum = |count: fn(&Received) -> u32| messages.iter().map(|got| u64::from(count(got))).sum::<u64>();
-        let (packets, cut, missing) = (sum(|got| got.packets), sum(|got| got.cut), sum(|got| got.missing));
+        let (packets, cut, missing) =
+            (sum(|got| got.packets), sum(|got| got.trimmed), sum(|got| got.missing));
         let worst = messages.iter().filter_map(|got| got.nmse).max_by(f64::total_cmp);
         let worst = maybe(worst);
         let count = messages.len();
         return format!(
-            "{count} messages: {packets} packets, {cut} cut, {missing} missing, nmse at most {worst} (--json has each)"
+            "{count} messages: {packets} packets, {cut} trimmed, {missing} missing, nmse at most {worst} (--json has each)"
         );
     }
     let rows: Vec<Vec<String>> = messages
@@ -160,7 +161,7 @@ pub(super) fn table(messages: &[Received]) -> String {
                 got.message.to_string(),
                 got.packets.to_string(),
                 got.full.to_string(),
-                got.cut.to_string(),
+                got.trimmed.to_string(),
                 got.missing.to_string(),
                 maybe(got.nmse),
                 maybe(got.nmse_expected),
@@ -171,7 +172,7 @@ pub(super) fn table(messages: &[Received]) -> String {
         })
         .collect();
     let headings = [
-        "from", "message", "packets", "full", "cut", "missing", "nmse", "expected", "time ms", "goodput",
+        "from", "message", "packets", "full", "trimmed", "missing", "nmse", "expected", "time ms", "goodput",
         "gradient",
     ];
     report::table(&headings, &rows)

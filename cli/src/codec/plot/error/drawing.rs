@@ -22,7 +22,7 @@ const TRIM_SIZES: [(f64, &str); 2] = [(128.0, "SONiC 128 B"), (256.0, "Spectrum 
 /// Draws all series.
 pub(super) fn draw(all: &[Series], title: &str) -> String {
     let heading = "Error against bytes kept of a packet";
-    let mut svg = begin("Error of cut packets", heading, title, LEFT);
+    let mut svg = begin("Error of trimmed packets", heading, title, LEFT);
     axes(&mut svg);
     for series in all {
         lines(&mut svg, series);
@@ -67,7 +67,7 @@ fn axes(svg: &mut String) {
     let (middle, level) = (LEFT.midpoint(right), HEIGHT - 24.0);
     let _ = writeln!(
         svg,
-        "<text x=\"{middle}\" y=\"{level}\" text-anchor=\"middle\">bytes kept of each cut packet \
+        "<text x=\"{middle}\" y=\"{level}\" text-anchor=\"middle\">bytes kept of each trimmed packet \
          (Ethernet frame without checksum, log scale)</text>"
     );
     let centre = TOP.midpoint(bottom);

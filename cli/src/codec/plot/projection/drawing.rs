@@ -31,8 +31,12 @@ struct Panel {
 
 /// Draws all points.
 pub(super) fn draw(points: &[Point], subtitle: &str) -> String {
-    let mut svg =
-        begin("Projection of cut packets", "Projection of the decoded row on the exact one", subtitle, LEFT);
+    let mut svg = begin(
+        "Projection of trimmed packets",
+        "Projection of the decoded row on the exact one",
+        subtitle,
+        LEFT,
+    );
     let depths = points.iter().map(|point| point.planes).max().unwrap_or(1);
     let rows = usize::from(depths).div_ceil(COLUMNS);
     let farthest = points.iter().map(|point| (point.projection - 1.0).abs() + error(point));

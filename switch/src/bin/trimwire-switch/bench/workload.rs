@@ -27,10 +27,7 @@ pub(super) struct Program {
 
 impl Default for Program {
     fn default() -> Self {
-        Self {
-            json: include_bytes!("../../../../../p4/build/bmv2/trimwire.json").to_vec(),
-            p4info: include_str!("../../../../../p4/build/bmv2/trimwire.p4info.txtpb").to_owned(),
-        }
+        Self { json: trimwire_p4::BMV2_JSON.to_vec(), p4info: trimwire_p4::P4INFO.to_owned() }
     }
 }
 

@@ -34,6 +34,7 @@ fn metrics_carry_the_counters_of_every_queue() {
         "{head}"
     );
     assert!(body.ends_with("# EOF\n"));
+    compare_reference(body);
     let lines: BTreeMap<&str, f64> = body
         .lines()
         .filter(|line| !line.starts_with('#'))
@@ -58,4 +59,33 @@ fn metrics_carry_the_counters_of_every_queue() {
     assert!(http(addr, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
     assert!(http(addr, "POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
     assert_eq!(http(addr, &"x".repeat(9_000)), "", "an endless request is not read to its end");
+}
+
+/// The lines that describe metrics, and the labels of one series of each: what `make reference` prints.
+fn described(text: &str) -> String {
+    let mut lines = text.lines().peekable();
+    let mut kept = String::new();
+    while let Some(line) = lines.next() {
+        let series = lines.peek().filter(|next| line.starts_with('#') && !next.starts_with('#'));
+        if line.starts_with("# ") && line != "# EOF" {
+            kept += &format!("{line}\n");
+        }
+        if let Some((series, _)) = series.and_then(|series| series.rsplit_once(' ')) {
+            // Which of several series comes first is not the same each time.
+            let labels: Vec<&str> = series.split('"').step_by(2).collect();
+            kept += &format!("{}\n", labels.join("\"\""));
+        }
+    }
+    kept
+}
+
+/// The reference describes every metric.
+fn compare_reference(text: &str) {
+    let found = described(text);
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/metrics.txt");
+    if std::env::var_os("TRIMWIRE_UPDATE_GOLDENS").is_some() {
+        std::fs::write(path, &found).unwrap();
+    }
+    let committed = std::fs::read_to_string(path).unwrap_or_default();
+    assert_eq!(found, committed, "review with TRIMWIRE_UPDATE_GOLDENS=1, then run make reference");
 }
