@@ -63,6 +63,7 @@ lint: ## formatting, clippy, links, licence lines, the release's metadata, Docke
 		else echo 'SKIPPED: formatting check (rustfmt is not installed)'; fi
 	packaging/book.sh check
 	packaging/release.py --dry-run >/dev/null
+	packaging/spdx.py --check
 	@if command -v hadolint >/dev/null; then hadolint packaging/docker/Dockerfile; \
 		else echo 'SKIPPED: Dockerfile (hadolint is not installed)'; fi
 	@if command -v kubernetes-validate >/dev/null; then kubernetes-validate --strict --quiet examples/kubernetes/trimwire.yaml examples/training/kubernetes.yaml; \

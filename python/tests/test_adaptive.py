@@ -69,7 +69,7 @@ def under_a_law(rank: int, world: int, law: str) -> dict[str, Any]:
     return {"sent": sent, "kept": kept, "stats": stats, "first": first, "last": last}
 
 
-@pytest.mark.parametrize("algorithm", ["trim-feedback:first=0.2", "trim-feedback:budget_ms=0.05", "netsense", "progress"])
+@pytest.mark.parametrize("law", ["trim-feedback:first=0.2", "trim-feedback:budget_ms=0.05", "netsense", "progress"])
 def test_ranks_send_alike_and_a_checkpoint_goes_on_where_the_law_was(law: str) -> None:
     ranks = run(under_a_law, 3, law)
     assert ranks[0]["sent"] == ranks[1]["sent"] == ranks[2]["sent"]

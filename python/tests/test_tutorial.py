@@ -70,7 +70,7 @@ def test_two_ranks_train_through_a_switch_that_cuts(folder: Path) -> None:
     script = block("A training script").split("\nEND\n")[0] + "\nEND\n"
     # Namespaces of their own, which nobody else sees.
     prefix = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    text = run(["mkdir -p /run/netns; mount -t tmpfs none /run/netns; ip link set lo up", script, block("A network that trims")], folder, prefix)
+    text = run(["mkdir -p /run/netns; mount -t tmpfs none /run/netns; ip link set lo up", script, block("A network that cuts")], folder, prefix)
     [(accuracy, stats)] = results(text)
     assert stats["packets_trimmed"] > 100 and stats["failed"] == 0, text
     assert accuracy > 85.0, text

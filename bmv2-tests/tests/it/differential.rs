@@ -308,7 +308,7 @@ fn events(kind: &Kind) -> anyhow::Result<Vec<Vec<u64>>> {
         case.with_context(|| format!("no case {name}"))
     };
     let (cuts, rests) = (
-        named("at shallow_at it is trimmed to shallow_size")?,
+        named("at shallow_at it is cut to shallow_size")?,
         named("trimmable below shallow_at is admitted and not marked")?,
     );
     let mut events = Vec::new();
@@ -337,13 +337,13 @@ fn events(kind: &Kind) -> anyhow::Result<Vec<Vec<u64>>> {
 #[test]
 fn both_switches_tell_when_a_queue_starts_and_stops_cutting() {
     let _turn = exclusive();
-    let test = "events of a trimming queue";
+    let test = "events of a cutting queue";
     let Some(programs) = Programs::or_skip(test) else { return };
     let expected = [(1, 1), (0, 2), (1, 3)].map(|(cutting, turns)| vec![1, 5, cutting, 0, turns]);
     assert_eq!(events(&Kind::ours(&programs)).unwrap(), expected, "trimwire-switch");
     let Some(bmv2) = bmv2_or_skip(test) else { return };
     assert_eq!(events(&Kind::Bmv2(bmv2)).unwrap(), expected, "simple_switch_grpc");
-    eprintln!("a queue's start and stop of trimming: the same from both switches");
+    eprintln!("a queue's start and stop of cutting: the same from both switches");
 }
 
 /// SplitMix64.

@@ -151,7 +151,7 @@ fn what_is_wrong_with_a_packet_is_said() {
     // Headers that no encoder writes, with a check that is right.
     let made = |header: Header| [&header.to_bytes()[..], &whole[HEADER_LEN..]].concat();
     for (bytes, message) in [
-        (whole[..12].to_vec(), "packet of 12 bytes is trimmed inside its head (20 bytes)"),
+        (whole[..12].to_vec(), "packet of 12 bytes is cut inside its head (20 bytes)"),
         (started(0, 0xf1), "unknown version 15 of the wire format (this side speaks 4)"),
         (started(0, 0x4f), "unknown kind 15"),
         (made(Header { coordinates: 0, ..header }), "no coordinates"),
