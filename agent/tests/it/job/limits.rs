@@ -48,7 +48,7 @@ impl<'a> Limits<'a> {
         if failure > 0.0 { (tried.max(1.0).ln() / (1.0 / failure.min(0.999)).ln()).ceil() } else { 0.0 }
     }
 
-    /// Time of so many attempts at one packet: while nothing else arrives, waits double from the third on (docs/explanation/transport.md, "Nothing gets through"); from the first on, and up to the second that TCP
+    /// Time of so many attempts at one packet: while nothing else arrives, waits double from the third on (docs/explanation/transport.md, "Losses"); from the first on, and up to the second that TCP
     /// begins with (RFC 6298, 2.1), where no round trip of data is known, because nothing has come through at once yet.
     fn attempts_ns(&self, attempts: f64) -> f64 {
         let round_ns = self.silence_ns() + self.round_trips_ns().1;
