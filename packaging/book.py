@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SUMMARY = ROOT / "docs" / "SUMMARY.md"
-# `make reference` writes these pages. They are in the book without being listed.
+# `make reference` writes these pages. They are in the book, listed or not.
 GENERATED = ROOT / "docs" / "reference" / "generated"
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
@@ -97,12 +97,12 @@ def stage(folder: Path) -> None:
     """Copies the book's sources, each to where it is in the repository, so that links between them hold."""
     shutil.rmtree(folder, ignore_errors=True)
     figures = [path for path in (SUMMARY.parent / "figures").iterdir() if path.suffix in (".svg", ".csv")]
-    for path in (*listed(), *generated(), *figures, ROOT / "LICENSE"):
+    for path in {*listed(), *generated(), *figures, ROOT / "LICENSE"}:
         (folder / path.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, folder / path.relative_to(ROOT))
     summary = SUMMARY.read_text(encoding="utf-8")
-    if generated():
-        lines = [f"- [{page.read_text(encoding='utf-8').split(chr(10))[0].lstrip('# ')}]({page.relative_to(SUMMARY.parent)})" for page in generated()]
+    if unlisted := [page for page in generated() if page not in listed()]:
+        lines = [f"- [{page.read_text(encoding='utf-8').split(chr(10))[0].lstrip('# ')}]({page.relative_to(SUMMARY.parent)})" for page in unlisted]
         summary += "\n# Reference, generated\n\n" + "\n".join(lines) + "\n"
     summary = LINK.sub(lambda link: f"]({os.path.normpath(os.path.join('docs', link[1]))})", summary)
     (folder / "SUMMARY.md").write_text(summary, encoding="utf-8")

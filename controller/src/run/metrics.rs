@@ -1,4 +1,4 @@
-//! Prometheus metrics of a running controller, in OpenMetrics text. docs/reference/controller.md lists them.
+//! Prometheus metrics of a running controller, in OpenMetrics text. docs/reference/generated/metrics.md lists them.
 //!
 //! Labels are switches, linked ports, queues with a policy and a few fixed words: as many series as the fabric file has
 //! queues, whatever the traffic.

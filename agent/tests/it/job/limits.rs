@@ -48,7 +48,7 @@ impl<'a> Limits<'a> {
         if failure > 0.0 { (tried.max(1.0).ln() / (1.0 / failure.min(0.999)).ln()).ceil() } else { 0.0 }
     }
 
-    /// Time of so many attempts at one packet: while nothing else arrives, waits double from the third on (docs/explanation/transport.md, "Nothing gets through"); from the first on, and up to the second that TCP
+    /// Time of so many attempts at one packet: while nothing else arrives, waits double from the third on (docs/explanation/transport.md, "Losses"); from the first on, and up to the second that TCP
     /// begins with (RFC 6298, 2.1), where no round trip of data is known, because nothing has come through at once yet.
     fn attempts_ns(&self, attempts: f64) -> f64 {
         let round_ns = self.silence_ns() + self.round_trips_ns().1;
@@ -195,7 +195,7 @@ impl<'a> Limits<'a> {
     /// Most control packets, and their bytes.
     pub(crate) fn control(&self, said: &Said, stats: &EndpointStats) -> (f64, f64) {
         let every = f64::from(self.config.ack_every);
-        // What came in another order takes more than one ACK to tell: four on one occasion at most (docs/explanation/transport.md, Limits).
+        // What came in another order takes more than one ACK to tell: four on one occasion at most (docs/reference/agent.md, Limits).
         let Faults { jitter_ns, drop_data, cut, duplicate, .. } = self.case.faults;
         let in_order = jitter_ns == 0 && drop_data + cut + duplicate <= 0.0 && self.idle_ns() == 0;
         let each = if in_order { 1.0 } else { 4.0 };
@@ -233,7 +233,7 @@ impl<'a> Limits<'a> {
         (packets, bytes)
     }
 
-    /// Bytes kept of what was not asked for yet, and endings remembered, of one rank (docs/explanation/transport.md, Limits).
+    /// Bytes kept of what was not asked for yet, and endings remembered, of one rank (docs/reference/agent.md, Limits).
     pub(crate) fn footprint(&self) -> (usize, usize) {
         let others = usize::from(self.case.world - 1);
         let early = (2 * self.config.window as usize / others).max(48_000);

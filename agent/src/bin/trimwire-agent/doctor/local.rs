@@ -83,7 +83,7 @@ fn pacing(name: &str) -> Finding {
     let found = index.and_then(|index| Ok(departures(&qdiscs()?, index)));
     let check = format!("{name}: pacing");
     let advice = format!(
-        "this process spaces packets, awake: tc qdisc replace dev {name} root fq has the kernel do it (below mq: docs/explanation/transport.md)"
+        "this process spaces packets, awake: tc qdisc replace dev {name} root fq has the kernel do it (below mq: docs/reference/agent.md)"
     );
     match found {
         Ok(Departures::Held) => {
