@@ -337,7 +337,7 @@ impl Pipeline {
     #[expect(clippy::unnecessary_box_returns, reason = "the box is the recycled part")]
     fn copy(&mut self, packet: &Packet) -> Box<Packet> {
         let mut copy = self.spares.packets.pop().unwrap_or_default();
-        copy.copy_from(packet);
+        copy.copy_from(packet, self.program.code(false).arguments);
         copy
     }
 }

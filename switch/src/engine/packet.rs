@@ -108,9 +108,14 @@ impl Packet {
         self.checksum_error = false;
     }
 
-    /// Becomes a copy of `other`, reusing the buffers.
-    pub(super) fn copy_from(&mut self, other: &Self) {
-        self.phv.clone_from(&other.phv);
+    /// Becomes a copy of `other`, reusing the buffers; `arguments` is where headers and metadata end.
+    pub(super) fn copy_from(&mut self, other: &Self, arguments: usize) {
+        if self.phv.len() == other.phv.len() {
+            // Constants are the same; arguments and scratch are written before they are read.
+            self.phv[..arguments].copy_from_slice(&other.phv[..arguments]);
+        } else {
+            self.phv.clone_from(&other.phv);
+        }
         self.frame.clone_from(&other.frame);
         let Self { beyond, payload_at, truncate, ingress_port, ingress_length, length, requests, .. } =
             *other;

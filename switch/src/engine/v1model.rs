@@ -292,12 +292,19 @@ impl Pipeline {
 
     /// Sends the packet back to the parser with its frame as it was.
     fn restart(&mut self, packet: &mut Packet, list: u16, instance: u64, length: u64) {
-        let before = std::mem::take(&mut packet.phv);
+        let kept = self.program.field_lists.get(&list).map_or(&[][..], Vec::as_slice);
+        let room = &mut self.work.key;
+        room.clear();
+        kept.iter().for_each(|slot| room.extend_from_slice(&packet.phv[slot.all_limbs()]));
         packet.reset(self.program.code(false), length as usize);
-        let mut phv = std::mem::take(&mut packet.phv);
-        self.preserve(&before, &mut phv, list, instance);
-        store(&mut phv, self.program.intrinsics.packet_length, u128::from(length));
-        packet.phv = phv;
+        let mut from = &room[..];
+        for slot in kept {
+            let (limbs, rest) = from.split_at(slot.all_limbs().len());
+            packet.phv[slot.all_limbs()].copy_from_slice(limbs);
+            from = rest;
+        }
+        store(&mut packet.phv, self.program.intrinsics.instance_type, u128::from(instance));
+        store(&mut packet.phv, self.program.intrinsics.packet_length, u128::from(length));
     }
 
     fn recirculate(&mut self, now_ns: u64, mut packet: Box<Packet>, frame: Vec<u8>, out: &mut Vec<Enqueue>) {

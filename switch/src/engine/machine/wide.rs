@@ -66,7 +66,49 @@ pub(super) fn store_signed(phv: &mut [u64], to: usize, from: usize, words: usize
     phv[to + limbs] = u64::from(unsigned);
 }
 
+/// [`operate`] on two limbs, which is what sums and products of fields of up to 64 bits take: the same results by the processor's own
+/// arithmetic. `None` for what is left to the general way.
+fn operate_on_two(op: WideOp, left: usize, right: usize, phv: &[u64]) -> Option<u128> {
+    let number = |at: usize| u128::from(phv[at]) | u128::from(phv[at + 1]) << 64;
+    let amount = |at: usize| u32::try_from(phv[at]).unwrap_or(u32::MAX);
+    let value = number(left);
+    Some(match op {
+        WideOp::Ring(ring) => {
+            let right = number(right);
+            match ring {
+                Ring::Add => value.wrapping_add(right),
+                Ring::Sub => value.wrapping_sub(right),
+                Ring::Mul => value.wrapping_mul(right),
+                Ring::And => value & right,
+                Ring::Or => value | right,
+                Ring::Xor => value ^ right,
+            }
+        }
+        WideOp::Not => !value,
+        WideOp::ShiftLeft => value.checked_shl(amount(right)).unwrap_or(0),
+        WideOp::ShiftRight => value.checked_shr(amount(right)).unwrap_or(0),
+        WideOp::ShiftRightSigned => (value.cast_signed() >> amount(right).min(127)).cast_unsigned(),
+        WideOp::Divide => value.checked_div(number(right)).unwrap_or(0),
+        WideOp::Modulo => value.checked_rem(number(right)).unwrap_or(0),
+        WideOp::SignExtend => {
+            let above = 128_u32.saturating_sub(right as u32);
+            (value.cast_signed() << above >> above).cast_unsigned()
+        }
+        WideOp::Saturate { .. } | WideOp::Order { .. } | WideOp::Clamp => return None,
+    })
+}
+
 fn operate(op: WideOp, words: usize, to: usize, left: usize, right: usize, phv: &mut [u64]) {
+    if words == 2
+        && let Some(result) = operate_on_two(op, left, right, phv)
+    {
+        (phv[to], phv[to + 1]) = (result as u64, (result >> 64) as u64);
+        return;
+    }
+    operate_on_many(op, words, to, left, right, phv);
+}
+
+fn operate_on_many(op: WideOp, words: usize, to: usize, left: usize, right: usize, phv: &mut [u64]) {
     let number = |at: usize| Wide::from_limbs(&phv[at..at + words], words);
     let amount = |at: usize| u32::try_from(phv[at]).unwrap_or(u32::MAX);
     let value = number(left);
@@ -105,4 +147,58 @@ fn operate(op: WideOp, words: usize, to: usize, left: usize, right: usize, phv: 
         }
     };
     phv[to..to + words].copy_from_slice(result.limbs());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ops() -> impl Strategy<Value = WideOp> {
+        prop::sample::select(vec![
+            WideOp::Ring(Ring::Add),
+            WideOp::Ring(Ring::Sub),
+            WideOp::Ring(Ring::Mul),
+            WideOp::Ring(Ring::And),
+            WideOp::Ring(Ring::Or),
+            WideOp::Ring(Ring::Xor),
+            WideOp::Not,
+            WideOp::ShiftLeft,
+            WideOp::ShiftRight,
+            WideOp::ShiftRightSigned,
+            WideOp::Divide,
+            WideOp::Modulo,
+            WideOp::Order { signed: true },
+            WideOp::Order { signed: false },
+            WideOp::Clamp,
+        ])
+    }
+
+    fn limb() -> impl Strategy<Value = u64> {
+        prop_oneof![any::<u64>(), 0_u64..200, Just(u64::MAX), Just(1 << 63)]
+    }
+
+    proptest! {
+        #[test]
+        fn two_limbs_give_what_many_give(op in ops(), limbs in prop::array::uniform4(limb())) {
+            let mut fast = [limbs[0], limbs[1], limbs[2], limbs[3], 0, 0];
+            if matches!(op, WideOp::Divide | WideOp::Modulo) {
+                // Of numbers that are not negative.
+                (fast[1], fast[3]) = (limbs[1] >> 1, limbs[3] >> 1);
+            }
+            let mut general = fast;
+            operate(op, 2, 4, 0, 2, &mut fast);
+            operate_on_many(op, 2, 4, 0, 2, &mut general);
+            prop_assert_eq!(fast, general, "{:?}", op);
+        }
+
+        #[test]
+        fn two_limbs_are_sign_extended_as_many_are(limbs in prop::array::uniform2(limb()), width in 1_usize..130) {
+            let mut fast = [limbs[0], limbs[1], 0, 0];
+            let mut general = fast;
+            operate(WideOp::SignExtend, 2, 2, 0, width, &mut fast);
+            operate_on_many(WideOp::SignExtend, 2, 2, 0, width, &mut general);
+            prop_assert_eq!(fast, general);
+        }
+    }
 }
