@@ -77,6 +77,12 @@ impl Communicator {
         }
     }
 
+    /// Goes on in an epoch that another channel's endpoint has agreed on. Operations of the one before are void.
+    pub fn adopt(&mut self, now_ns: u64, epoch: &Epoch, arrivals: &[(u16, u32)], endpoint: &mut Endpoint) {
+        self.void(now_ns, None, endpoint);
+        endpoint.adopt_epoch(now_ns, epoch, arrivals);
+    }
+
     pub(super) fn on_change(&mut self, now_ns: u64, change: Change, endpoint: &mut Endpoint) {
         match change {
             // What it has begun it has ended, or it says of it that it will not.

@@ -49,6 +49,17 @@ impl Endpoint {
         begun
     }
 
+    /// Goes on in an epoch that was agreed on elsewhere, in which these ranks have these incarnations. Ends in [`Event::Epoch`].
+    pub fn adopt_epoch(&mut self, now_ns: u64, epoch: &Epoch, arrivals: &[(u16, u32)]) {
+        self.membership.follow(epoch, arrivals.iter().copied().collect());
+        self.settle_epochs(now_ns);
+    }
+
+    /// Incarnations of the other ranks that this epoch has let in.
+    pub fn arrivals(&self) -> Vec<(u16, u32)> {
+        self.membership.arrivals()
+    }
+
     /// Asks to be let into a job that goes on: of an endpoint that has just been made, with another incarnation than the rank had before. Ends in [`Event::Epoch`].
     pub fn join(&mut self, now_ns: u64) {
         self.membership.join(now_ns);

@@ -227,7 +227,9 @@ impl<L: Link> Bench<'_, L> {
     pub(super) fn tell(&mut self, notice: &Notice) -> Result<(), Failure> {
         let Self { args, communicator, driver, number, .. } = self;
         let now_ns = driver.now_ns();
-        notice.tell(now_ns, *number, &args.servers, communicator, driver.endpoint()).map_err(failed)?;
+        notice
+            .tell(now_ns, *number, &args.servers, communicator.communicator(), driver.endpoint())
+            .map_err(failed)?;
         *number += 1;
         Ok(())
     }
