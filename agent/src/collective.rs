@@ -597,8 +597,8 @@ impl Communicator {
 
     /// Gives an operation up, if it is under way, because another part of it has failed: other ranks hear of the same culprit.
     pub fn fail(&mut self, now_ns: u64, number: u32, error: OperationError, endpoint: &mut Endpoint) {
-        if let OperationError::Transfer { reason, .. } = error {
-            self.blame(reason.blame());
+        if let Some(blame) = error.blame() {
+            self.blame(blame);
         }
         if let Some(operation) = self.operations.get_mut(&MessageId::number_key(number)) {
             operation.give_up(now_ns, error, endpoint);

@@ -4,6 +4,7 @@ use super::memory::ElementType;
 use super::{Algorithm, Phase};
 use crate::endpoint::{ExpectError, SendError};
 use crate::transfer::TransferError;
+use crate::wire::Reason;
 use trimwire_encoder::{EncodeError, LayoutError};
 
 /// Why an operation is not started. Nothing has been sent then, and its number is free.
@@ -285,13 +286,27 @@ pub enum ChannelEnd {
 impl OperationError {
     /// The rank to blame, as it was numbered in the beginning; `None` where no other rank is.
     pub fn culprit(&self) -> Option<u16> {
+        self.blame().map(|(culprit, _)| culprit)
+    }
+
+    /// Likewise, and what it is blamed for.
+    pub(super) fn blame(&self) -> Option<(u16, Reason)> {
         match self {
-            Self::Transfer { reason, .. } => Some(reason.blame().0),
-            Self::Part { reason, .. } => match *reason {
-                StartError::Send { reason: SendError::Aborted { culprit, .. }, .. }
-                | StartError::Expect { reason: ExpectError::Aborted { culprit, .. }, .. } => Some(culprit),
-                _ => None,
-            },
+            Self::Transfer { reason, .. } => Some(reason.blame()),
+            Self::Part { reason, .. } => reason.blame(),
+            _ => None,
+        }
+    }
+}
+
+impl StartError {
+    /// The rank that gave the operation up before it began here, and why.
+    pub(super) fn blame(&self) -> Option<(u16, Reason)> {
+        match *self {
+            Self::Send { reason: SendError::Aborted { culprit, reason, .. }, .. }
+            | Self::Expect { reason: ExpectError::Aborted { culprit, reason, .. }, .. } => {
+                Some((culprit, reason))
+            }
             _ => None,
         }
     }

@@ -49,10 +49,14 @@ impl Endpoint {
         begun
     }
 
-    /// Goes on in an epoch that was agreed on elsewhere, in which these ranks have these incarnations. Ends in [`Event::Epoch`].
+    /// Goes on in an epoch that was agreed on elsewhere, in which these ranks have these incarnations: at once, and without an event.
     pub fn adopt_epoch(&mut self, now_ns: u64, epoch: &Epoch, arrivals: &[(u16, u32)]) {
         self.membership.follow(epoch, arrivals.iter().copied().collect());
-        self.settle_epochs(now_ns);
+        // Whoever asked for it knows.
+        while self.membership.poll_change().is_some() {}
+        for &(rank, incarnation) in arrivals {
+            self.with_peer(now_ns, rank, |peer, cx| peer.renew(cx, incarnation));
+        }
     }
 
     /// Incarnations of the other ranks that this epoch has let in.

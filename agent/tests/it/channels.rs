@@ -14,7 +14,7 @@ use std::time::Duration;
 use trimwire_agent::burst::Burst;
 use trimwire_agent::collective::{
     Algorithm, ChannelEnd, Collective, CommunicatorConfig, Memory, OperationError, Options, Outcome,
-    Replicas, resync_range, shard_range,
+    Replicas, StartError, resync_range, shard_range,
 };
 use trimwire_agent::config::channel_incarnation;
 use trimwire_agent::driver::channels::{ChannelsError, split};
@@ -80,10 +80,27 @@ const SECOND: u64 = 1_000_000_000;
 
 impl Rank {
     fn start(&mut self, collective: Collective, options: &Options) {
+        self.try_start(collective, options).expect("valid");
+    }
+
+    fn try_start(&mut self, collective: Collective, options: &Options) -> Result<(), StartError> {
         let (number, now_ns) = (self.number, self.driver.now_ns());
         self.number += 1;
         let endpoint = self.driver.endpoint();
-        self.channels.start(now_ns, number, collective, options.clone(), endpoint).expect("valid");
+        self.channels.start(now_ns, number, collective, options.clone(), endpoint)
+    }
+
+    /// Why an all-reduce fails, which another rank may have given up before it begins here.
+    fn failure(&mut self, length: usize) -> OperationError {
+        let tensor = Memory::from_vec(gradient(self.rank, length));
+        match self.try_start(Collective::AllReduce { tensor }, &Options::default()) {
+            Err(reason) => OperationError::Part { channel: 0, reason },
+            Ok(()) => {
+                let outcome = self.finish();
+                assert!(outcome.output.expect("the memory comes back").into_vec::<f32>().is_ok());
+                outcome.result.expect_err("it fails")
+            }
+        }
     }
 
     fn finish(&mut self) -> Outcome {
@@ -320,16 +337,7 @@ fn a_channel_whose_sockets_die_fails_the_operation_by_name_here_and_by_rank_else
         if rank.rank == 1 {
             rank.dead.store(true, Ordering::SeqCst);
         }
-        let mut errors = Vec::new();
-        for _ in 0..2 {
-            rank.start(
-                Collective::AllReduce { tensor: Memory::from_vec(gradient(rank.rank, 50_000)) },
-                &options,
-            );
-            let outcome = rank.finish();
-            errors.push(outcome.result.expect_err("a channel is dead"));
-            assert!(outcome.output.expect("the memory comes back").into_vec::<f32>().is_ok());
-        }
+        let errors = [rank.failure(50_000), rank.failure(50_000)];
         rank.leave();
         errors
     });
@@ -349,12 +357,10 @@ fn a_channel_whose_sockets_die_fails_the_operation_by_name_here_and_by_rank_else
 #[test]
 fn a_channel_that_panics_fails_the_operation_by_name() {
     let got = job(2, 3, Faults::default(), |mut rank| {
-        let tensor = Memory::from_vec(gradient(rank.rank, 50_000));
         if rank.rank == 0 {
             rank.channels.panic(2);
         }
-        rank.start(Collective::AllReduce { tensor }, &Options::default());
-        let error = rank.finish().result.expect_err("a channel is gone");
+        let error = rank.failure(50_000);
         rank.leave();
         error
     });
@@ -368,15 +374,15 @@ fn a_channel_that_panics_fails_the_operation_by_name() {
 #[test]
 fn a_cancelled_operation_fails_at_all_ranks_and_the_next_one_is_right() {
     let got = job(2, 2, Faults::default(), |mut rank| {
-        let tensor = Memory::from_vec(gradient(rank.rank, 90_000));
-        if rank.rank == 0 {
+        let failed = if rank.rank == 0 {
+            let tensor = Memory::from_vec(gradient(rank.rank, 90_000));
             rank.start(Collective::AllReduce { tensor }, &Options::default());
             let (number, now_ns) = (rank.number - 1, rank.driver.now_ns());
             assert!(rank.channels.cancel(now_ns, number, rank.driver.endpoint()));
+            rank.finish().result.expect_err("cancelled")
         } else {
-            rank.start(Collective::AllReduce { tensor }, &Options::default());
-        }
-        let failed = rank.finish().result.expect_err("cancelled");
+            rank.failure(90_000)
+        };
         let tensor = Memory::from_vec(gradient(rank.rank, 9_000));
         let right = rank.operation(Collective::AllReduce { tensor }, &Options::default());
         rank.leave();
@@ -400,9 +406,7 @@ fn ranks_that_are_left_go_on_by_all_channels_after_one_has_died() {
             rank.dead.store(true, Ordering::SeqCst);
             return Vec::new();
         }
-        rank.start(Collective::AllReduce { tensor: Memory::from_vec(gradient(rank.rank, 50_000)) }, &options);
-        let failed = rank.finish();
-        assert_eq!(failed.result.expect_err("one is gone").culprit(), Some(1));
+        assert_eq!(rank.failure(50_000).culprit(), Some(1));
         let now_ns = rank.driver.now_ns();
         rank.channels.shrink(now_ns, &[], rank.driver.endpoint()).expect("asks");
         let until_ns = now_ns + 30 * SECOND;
@@ -476,7 +480,7 @@ fn perf_counts_all_channels_sealed_and_not_and_repeats_a_run_that_was_recorded()
     let folder = tempfile::tempdir().expect("a folder");
     let key = folder.path().join("key");
     std::fs::write(&key, [9; 32]).expect("written");
-    let words = format!("-b 1M -e 1M -n 3 --channels 2 --seal-key {}", key.display());
+    let words = format!("-b 1M -e 1M -n 3 --mtu 1500 --channels 2 --seal-key {}", key.display());
     for rank in two([&words, &words]) {
         let (code, report, stderr) = rank;
         assert_eq!(code, Some(0), "{stderr}");
