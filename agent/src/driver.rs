@@ -445,6 +445,9 @@ impl<L: Link> Driver<L> {
                 );
             }
             self.first_received_ns.get_or_insert(now_ns);
+            if self.link.is_drained() {
+                return Ok(false);
+            }
         }
         Ok(true)
     }

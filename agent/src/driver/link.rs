@@ -175,6 +175,11 @@ pub trait Link {
     /// When the link cannot be used any more.
     fn receive(&mut self, take: &mut Take<'_>) -> Result<usize, LinkError>;
 
+    /// Whether nothing waited behind what the last [`Self::receive`] has handed over, as far as is known: asking again at once would be in vain.
+    fn is_drained(&self) -> bool {
+        false
+    }
+
     /// Waits until there may be something to receive, at most `timeout_ns`; with `room`, also until there may be room to
     /// send. May return early.
     ///

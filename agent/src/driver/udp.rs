@@ -71,6 +71,8 @@ pub struct UdpLink {
     full: Vec<usize>,
     stats: LinkStats,
     refusals: Refusals,
+    /// Every listener had less than was asked for.
+    drained: bool,
     /// Ends a wait.
     wake: Option<Arc<Wake>>,
     holding: Holding,
@@ -125,6 +127,7 @@ impl UdpLink {
             full: Vec::new(),
             stats: LinkStats::default(),
             refusals: Refusals::default(),
+            drained: false,
             wake: None,
             holding,
             config,
@@ -375,7 +378,8 @@ impl Link for UdpLink {
     }
 
     fn receive(&mut self, take: &mut Take<'_>) -> Result<usize, LinkError> {
-        let Self { listeners, inbox, stats, refusals, .. } = self;
+        let Self { listeners, inbox, stats, refusals, drained, .. } = self;
+        *drained = true;
         let mut count = 0;
         let mut real_ns = None;
         for listener in listeners {
@@ -393,7 +397,10 @@ impl Link for UdpLink {
                     take(arrived, datagram);
                 }
             });
-            let Err(error) = outcome else { continue };
+            let Err(error) = outcome else {
+                *drained &= inbox.is_drained();
+                continue;
+            };
             match error.raw_os_error().map(Errno::from_raw) {
                 // The latter ones are said once: an ICMP error about something sent earlier, an interface that went down and may come back.
                 Some(
@@ -417,6 +424,10 @@ impl Link for UdpLink {
             }
         }
         Ok(count)
+    }
+
+    fn is_drained(&self) -> bool {
+        self.drained
     }
 
     fn wait(&mut self, timeout_ns: u64, room: bool) -> Result<(), LinkError> {

@@ -67,7 +67,7 @@ impl Link for Mortal {
 }
 
 struct Rank {
-    rank: u16,
+    own: u16,
     driver: Driver<Mortal>,
     channels: Channels,
     number: u32,
@@ -92,15 +92,14 @@ impl Rank {
 
     /// Why an all-reduce fails, which another rank may have given up before it begins here.
     fn failure(&mut self, length: usize) -> OperationError {
-        let tensor = Memory::from_vec(gradient(self.rank, length));
-        match self.try_start(Collective::AllReduce { tensor }, &Options::default()) {
-            Err(reason) => OperationError::Part { channel: 0, reason },
-            Ok(()) => {
-                let outcome = self.finish();
-                assert!(outcome.output.expect("the memory comes back").into_vec::<f32>().is_ok());
-                outcome.result.expect_err("it fails")
-            }
+        let tensor = Memory::from_vec(gradient(self.own, length));
+        let begun = self.try_start(Collective::AllReduce { tensor }, &Options::default());
+        if let Err(reason) = begun {
+            return OperationError::Part { channel: 0, reason };
         }
+        let outcome = self.finish();
+        assert!(outcome.output.expect("the memory comes back").into_vec::<f32>().is_ok());
+        outcome.result.expect_err("it fails")
     }
 
     fn finish(&mut self) -> Outcome {
@@ -167,7 +166,7 @@ fn job<T: Send + 'static>(
                 let others = parts.collect();
                 let channels =
                     Channels::begin(&config, &mut driver, others, 0, &Filter::default()).expect("begins");
-                let _ = result.send(run(Rank { rank, driver, channels, number: 1, dead }));
+                let _ = result.send(run(Rank { own: rank, driver, channels, number: 1, dead }));
             });
             answer
         })
@@ -212,7 +211,7 @@ fn sums_are_right_by_any_number_of_channels_and_of_any_length() {
             for (_, options, _) in ways() {
                 // Less than a row, some rows of each shard and an odd end, fewer rows than channels.
                 for length in [5, 257, 3_001, 20_011] {
-                    let tensor = Memory::from_vec(gradient(rank.rank, length));
+                    let tensor = Memory::from_vec(gradient(rank.own, length));
                     results.push(rank.operation(Collective::AllReduce { tensor }, &options));
                 }
             }
@@ -246,9 +245,9 @@ fn every_other_collective_moves_what_it_should_by_three_channels() {
     const WORLD: u16 = 3;
     const LENGTH: usize = 9_001;
     let got = job(WORLD, 3, NOISE, |mut rank| {
-        let share = shard_range(LENGTH, WORLD, rank.rank);
+        let share = shard_range(LENGTH, WORLD, rank.own);
         let own = |tensor: Vec<f32>| tensor[share.clone()].to_vec();
-        let mine = gradient(rank.rank, LENGTH);
+        let mine = gradient(rank.own, LENGTH);
         let (exact, full) = (
             Options { exact: true, ..Options::default() },
             Options { reliability: Some(Reliability::Full), ..Options::default() },
@@ -270,17 +269,17 @@ fn every_other_collective_moves_what_it_should_by_three_channels() {
         assert_eq!(told, gradient(1, LENGTH));
         let tensor = Memory::from_vec(mine.clone());
         let reduced = rank.operation(Collective::Reduce { tensor, root: 2 }, &full);
-        assert!(rank.rank != 2 || nmse(&reduced, &sum(WORLD, LENGTH)) < 1e-12);
+        assert!(rank.own != 2 || nmse(&reduced, &sum(WORLD, LENGTH)) < 1e-12);
         let slice =
             |from: u16, to: u16| resync_range(LENGTH, WORLD.into(), u64::from(to)).len() + usize::from(from);
         let (to, from): (Vec<usize>, Vec<usize>) =
-            (0..WORLD).map(|other| (slice(rank.rank, other), slice(other, rank.rank))).unzip();
-        let input = Memory::from_vec(gradient(rank.rank, to.iter().sum()));
+            (0..WORLD).map(|other| (slice(rank.own, other), slice(other, rank.own))).unzip();
+        let input = Memory::from_vec(gradient(rank.own, to.iter().sum()));
         let output = Memory::from_vec(vec![0.0_f32; from.iter().sum()]);
         let moved = rank.operation(Collective::AllToAll { input, output, to, from: from.clone() }, &exact);
         let mut start = 0;
         for other in 0..WORLD {
-            let before: usize = (0..rank.rank).map(|to| slice(other, to)).sum();
+            let before: usize = (0..rank.own).map(|to| slice(other, to)).sum();
             let length = from[usize::from(other)];
             let all: usize = (0..WORLD).map(|to| slice(other, to)).sum();
             assert_eq!(moved[start..start + length], gradient(other, all)[before..before + length]);
@@ -307,7 +306,7 @@ fn the_same_packets_give_the_same_bits_and_several_operations_overlap() {
             let options = Options::default();
             for length in [10_000, 700, 5_555] {
                 rank.start(
-                    Collective::AllReduce { tensor: Memory::from_vec(gradient(rank.rank, length)) },
+                    Collective::AllReduce { tensor: Memory::from_vec(gradient(rank.own, length)) },
                     &options,
                 );
             }
@@ -331,10 +330,10 @@ fn a_channel_whose_sockets_die_fails_the_operation_by_name_here_and_by_rank_else
     let got = job(2, 2, Faults::default(), |mut rank| {
         let options = Options::default();
         rank.operation(
-            Collective::AllReduce { tensor: Memory::from_vec(gradient(rank.rank, 5_000)) },
+            Collective::AllReduce { tensor: Memory::from_vec(gradient(rank.own, 5_000)) },
             &options,
         );
-        if rank.rank == 1 {
+        if rank.own == 1 {
             rank.dead.store(true, Ordering::SeqCst);
         }
         let errors = [rank.failure(50_000), rank.failure(50_000)];
@@ -357,7 +356,7 @@ fn a_channel_whose_sockets_die_fails_the_operation_by_name_here_and_by_rank_else
 #[test]
 fn a_channel_that_panics_fails_the_operation_by_name() {
     let got = job(2, 3, Faults::default(), |mut rank| {
-        if rank.rank == 0 {
+        if rank.own == 0 {
             rank.channels.panic(2);
         }
         let error = rank.failure(50_000);
@@ -374,8 +373,8 @@ fn a_channel_that_panics_fails_the_operation_by_name() {
 #[test]
 fn a_cancelled_operation_fails_at_all_ranks_and_the_next_one_is_right() {
     let got = job(2, 2, Faults::default(), |mut rank| {
-        let failed = if rank.rank == 0 {
-            let tensor = Memory::from_vec(gradient(rank.rank, 90_000));
+        let failed = if rank.own == 0 {
+            let tensor = Memory::from_vec(gradient(rank.own, 90_000));
             rank.start(Collective::AllReduce { tensor }, &Options::default());
             let (number, now_ns) = (rank.number - 1, rank.driver.now_ns());
             assert!(rank.channels.cancel(now_ns, number, rank.driver.endpoint()));
@@ -383,7 +382,7 @@ fn a_cancelled_operation_fails_at_all_ranks_and_the_next_one_is_right() {
         } else {
             rank.failure(90_000)
         };
-        let tensor = Memory::from_vec(gradient(rank.rank, 9_000));
+        let tensor = Memory::from_vec(gradient(rank.own, 9_000));
         let right = rank.operation(Collective::AllReduce { tensor }, &Options::default());
         rank.leave();
         (failed, right)
@@ -398,10 +397,10 @@ fn ranks_that_are_left_go_on_by_all_channels_after_one_has_died() {
     let got = job(3, 2, Faults::default(), |mut rank| {
         let options = Options::default();
         rank.operation(
-            Collective::AllReduce { tensor: Memory::from_vec(gradient(rank.rank, 5_000)) },
+            Collective::AllReduce { tensor: Memory::from_vec(gradient(rank.own, 5_000)) },
             &options,
         );
-        if rank.rank == 1 {
+        if rank.own == 1 {
             // Its threads end without a word to anybody.
             rank.dead.store(true, Ordering::SeqCst);
             return Vec::new();
@@ -415,7 +414,7 @@ fn ranks_that_are_left_go_on_by_all_channels_after_one_has_died() {
         assert_eq!(epoch.members, [0, 2]);
         rank.number = epoch.first;
         let result = rank.operation(
-            Collective::AllReduce { tensor: Memory::from_vec(gradient(rank.rank, 20_001)) },
+            Collective::AllReduce { tensor: Memory::from_vec(gradient(rank.own, 20_001)) },
             &options,
         );
         rank.leave();

@@ -239,8 +239,10 @@ pub(super) fn run(mut driver: Driver<UdpLink>, mut app: App, recorded: &Mutex<Op
             format!("the network's thread panicked, which is a defect of Trimwire: {}", said(&*panic))
         }
     };
-    // Its codec threads work on tensors that whoever is told takes back.
+    // Its codec threads and other channels work on tensors that whoever is told takes back.
     drop(driver);
+    app.communicator.stop();
+    app.communicator.wait();
     for Pending { state, .. } in std::mem::take(&mut app.pending).into_values() {
         app.fail(state, error.clone());
     }
