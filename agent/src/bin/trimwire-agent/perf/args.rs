@@ -47,7 +47,8 @@ pub(crate) struct PerfArgs {
     /// processors but one, at most 4].
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
-    /// Channels: threads that each move and code a part of every operation, by sockets on a UDP port of its own (the rank's port, and those behind it). The same on all ranks.
+    /// Move and code each operation with this many threads, on UDP ports from the rank's own upwards; the
+    /// same on all ranks.
     #[arg(long, env = "TRIMWIRE_CHANNELS", default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(CHANNELS_MOST)))]
     pub(crate) channels: u16,
     #[command(flatten)]
