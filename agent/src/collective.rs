@@ -31,6 +31,7 @@ mod memory;
 mod message_id;
 mod offload;
 mod operation;
+mod part;
 mod plan;
 mod row_figures;
 mod scheme;
@@ -40,10 +41,11 @@ mod task;
 
 pub use algorithm::{Algorithm, Hosts, direct_shards};
 pub use device::Device;
-pub use error::{OperationError, StartError};
+pub use error::{ChannelEnd, OperationError, StartError};
 pub use memory::{ElementType, Memory, Number};
 pub use message_id::{MessageId, NUMBER_BITS, Phase};
 pub use offload::{Encode, Offloaded};
+pub use part::Part;
 pub use shards::{resync_range, shard_range};
 pub use task::{Done, Task};
 
@@ -90,12 +92,22 @@ pub struct CommunicatorConfig {
     pub row_log2: u8,
     /// A number for each rank, the same for ranks that are on one host; empty: every rank has a host of its own. The same on all ranks.
     pub hosts: Vec<u32>,
+    /// Which part of every operation is done here.
+    pub part: Part,
 }
 
 impl CommunicatorConfig {
     /// Rank `rank` of `world` with everything else at its default.
     pub fn new(rank: u16, world: u16) -> Self {
-        Self { rank, world, job_seed: 0, mtu: 1_500, row_log2: DEFAULT_ROW_LOG2, hosts: Vec::new() }
+        Self {
+            rank,
+            world,
+            job_seed: 0,
+            mtu: 1_500,
+            row_log2: DEFAULT_ROW_LOG2,
+            hosts: Vec::new(),
+            part: Part::WHOLE,
+        }
     }
 }
 
@@ -233,6 +245,32 @@ pub struct OutcomeStats {
     pub retransmitted_bytes: u64,
 }
 
+impl Collective {
+    /// The same for another channel, which has its memory with this one.
+    pub(crate) fn share(&self) -> Self {
+        match self {
+            Self::AllReduce { tensor } => Self::AllReduce { tensor: tensor.share() },
+            Self::ReduceScatter { input, output } => {
+                Self::ReduceScatter { input: input.share(), output: output.share() }
+            }
+            Self::AllGather { input, output } => {
+                Self::AllGather { input: input.share(), output: output.share() }
+            }
+            Self::Broadcast { tensor, root } => Self::Broadcast { tensor: tensor.share(), root: *root },
+            Self::Reduce { tensor, root } => Self::Reduce { tensor: tensor.share(), root: *root },
+            Self::AllToAll { input, output, to, from } => {
+                let (input, output) = (input.share(), output.share());
+                Self::AllToAll { input, output, to: to.clone(), from: from.clone() }
+            }
+            Self::PushPull { tensor, length, servers } => Self::PushPull {
+                tensor: tensor.as_ref().map(Memory::share),
+                length: *length,
+                servers: servers.clone(),
+            },
+        }
+    }
+}
+
 /// A finished operation.
 #[derive(Debug)]
 pub struct Outcome {
@@ -317,6 +355,21 @@ impl Communicator {
         options: Options,
         endpoint: &mut Endpoint,
     ) -> Result<(), StartError> {
+        self.start_part(now_ns, number, collective, options, endpoint).map(drop)
+    }
+
+    /// As [`Self::start`]; gives which channels have anything to do, by number.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_part(
+        &mut self,
+        now_ns: u64,
+        number: u32,
+        collective: Collective,
+        options: Options,
+        endpoint: &mut Endpoint,
+    ) -> Result<Vec<bool>, StartError> {
         let (rank, world) = (self.home.rank, self.home.world);
         let (endpoint_rank, endpoint_world) = (endpoint.config().rank, endpoint.config().world);
         if (rank, world) != (endpoint_rank, endpoint_world) {
@@ -349,6 +402,10 @@ impl Communicator {
         let direct = !pushes && plan.iter().all(|part| part.depth == 1);
         let halves = tensors.output.as_ref().is_some_and(|output| output.element().size() == 2);
         let packs = options.exact && halves && (gathers || direct);
+        let row = 1 << (self.config.row_log2.min(31) + u8::from(packs));
+        let part = self.config.part;
+        let used = (0..part.channels()).map(|channel| part.of(channel).is_used(&plan, row)).collect();
+        let plan = part.narrow(plan, row);
         let buffers = self.buffers.clone();
         let mut scheme = Scheme::new(number, &self.config, options, workers.len(), buffers, endpoint);
         scheme.packs = packs;
@@ -359,7 +416,7 @@ impl Communicator {
         }
         let begun = begun.inspect_err(|error| self.blame_for_start(error))?;
         self.operations.insert(MessageId::number_key(number), begun);
-        Ok(())
+        Ok(used)
     }
 
     /// What is coded elsewhere is coded there as a whole, and passed on nowhere.
@@ -369,6 +426,7 @@ impl Communicator {
         collective: &Collective,
         options: &Options,
     ) -> Result<(), StartError> {
+        let elsewhere = |memory: &Memory| memory.device().is_some();
         let (input, output) = match collective {
             Collective::AllReduce { tensor } => (tensor, tensor),
             Collective::ReduceScatter { input, output } | Collective::AllGather { input, output } => {
@@ -386,6 +444,9 @@ impl Communicator {
             }
             Collective::PushPull { tensor: None, .. } => return Ok(()),
         };
+        if self.config.part != Part::WHOLE && (elsewhere(input) || elsewhere(output)) {
+            return Err(StartError::ElsewhereChannels { number });
+        }
         match (input.device(), output.device()) {
             (None, None) => return Ok(()),
             (Some(a), Some(b)) if Arc::ptr_eq(a, b) && !options.exact => {}
@@ -534,6 +595,16 @@ impl Communicator {
         true
     }
 
+    /// Gives an operation up, if it is under way, because another part of it has failed: other ranks hear of the same culprit.
+    pub fn fail(&mut self, now_ns: u64, number: u32, error: OperationError, endpoint: &mut Endpoint) {
+        if let Some(blame) = error.blame() {
+            self.blame(blame);
+        }
+        if let Some(operation) = self.operations.get_mut(&MessageId::number_key(number)) {
+            operation.give_up(now_ns, error, endpoint);
+        }
+    }
+
     /// A piece of work, if there is any: of the most urgent class first, then of the oldest operation. It is to be run, anywhere, and brought back.
     pub fn poll_task(&mut self, endpoint: &Endpoint) -> Option<Task> {
         (0..LAYER_CLASSES).find_map(|class| {
@@ -578,5 +649,20 @@ impl Communicator {
     /// Operations that have begun and not ended.
     pub fn active(&self) -> impl Iterator<Item = u32> + '_ {
         self.operations.values().map(Operation::number)
+    }
+}
+
+impl std::ops::AddAssign for OutcomeStats {
+    fn add_assign(&mut self, other: Self) {
+        self.packets += other.packets;
+        self.full += other.full;
+        self.cut += other.cut;
+        self.missing += other.missing;
+        self.bytes_expected += other.bytes_expected;
+        self.bytes_received += other.bytes_received;
+        self.sent += other.sent;
+        self.repaired += other.repaired;
+        self.bytes_sent += other.bytes_sent;
+        self.retransmitted_bytes += other.retransmitted_bytes;
     }
 }

@@ -199,6 +199,26 @@ impl EndpointConfig {
         }
     }
 
+    /// The same for channel `channel` of `channels`, each of which has an endpoint of its own: its part of the line and the window; every rank's port is so much higher, and every incarnation another one,
+    /// which all ranks know from that of the first channel. Packets of one channel are foreign to the others.
+    ///
+    /// # Errors
+    /// The rank whose port would be above 65,535.
+    pub fn channel(mut self, channel: u16, channels: u16) -> Result<Self, u16> {
+        let divisor = u64::from(channels.max(1));
+        self.line_rate_bps = (self.line_rate_bps / divisor).max(1);
+        self.window /= divisor;
+        self.incarnation = channel_incarnation(self.incarnation, channel);
+        for incarnation in self.incarnations.values_mut() {
+            *incarnation = channel_incarnation(*incarnation, channel);
+        }
+        for (&rank, address) in &mut self.peers {
+            *address = channel_address(*address, channel).ok_or(rank)?;
+        }
+        self.seed ^= u64::from(channel) << 48;
+        Ok(self)
+    }
+
     /// What is over the headers of an incarnation's DATA: nothing in a sealed job, where tags say whose it is.
     pub fn mask_of(&self, incarnation: u32) -> HeaderMask {
         if self.seal.is_some() { HeaderMask::NONE } else { HeaderMask::of(incarnation) }
@@ -210,4 +230,15 @@ impl EndpointConfig {
             .max(24_000)
             .max(4 * u64::from(self.mtu.unwrap_or(0)))
     }
+}
+
+/// The incarnation of a channel of the rank whose first channel has this one: keys of sealed packets, and masks, are those of incarnations.
+pub fn channel_incarnation(first: u32, channel: u16) -> u32 {
+    // An odd factor: no two channels of a rank have one incarnation, unless it were 0.
+    (first ^ u32::from(channel).wrapping_mul(0x9e37_79b1)).max(1)
+}
+
+/// Where a channel of the rank listens whose first channel listens there; `None` above 65,535.
+pub fn channel_address(first: SocketAddr, channel: u16) -> Option<SocketAddr> {
+    first.port().checked_add(channel).map(|port| SocketAddr::new(first.ip(), port))
 }

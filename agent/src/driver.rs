@@ -10,6 +10,7 @@
 //! around either, which drops, cuts, duplicates and reorders on purpose. An endpoint belongs to the thread that runs it, and no lock is held on its way; coding may be
 //! done by threads of its own ([`Driver::set_threads`]), which meet it in two queues.
 
+pub mod channels;
 mod holding;
 pub mod interfaces;
 pub mod link;
@@ -29,6 +30,7 @@ mod waiting;
 mod wake;
 mod workers;
 
+pub use channels::Channels;
 pub use holding::Pacing;
 pub use link::{Link, LinkError, LinkStats};
 pub use udp::UdpLink;
@@ -188,9 +190,9 @@ impl Application<Outcome> for Communicator {
 
 /// Breaks when an epoch has begun, or will not begin ([`Communicator::poll_epoch`]). Outcomes of what was under way wait in the communicator.
 #[derive(Debug)]
-pub struct UntilEpoch<'a>(pub &'a mut Communicator);
+pub struct UntilEpoch<'a, C>(pub &'a mut C);
 
-impl Application<Result<Epoch, EpochError>> for UntilEpoch<'_> {
+impl Application<Result<Epoch, EpochError>> for UntilEpoch<'_, Communicator> {
     fn on_event(
         &mut self,
         now_ns: u64,
@@ -234,8 +236,12 @@ pub struct Driver<L> {
 
 impl<L: Link> Driver<L> {
     /// An endpoint that sprays over the link's source ports; its clock begins now.
-    pub fn new(mut config: EndpointConfig, mut link: L) -> Self {
-        let clock = Clock::start();
+    pub fn new(config: EndpointConfig, link: L) -> Self {
+        Self::with_clock(config, link, Clock::start())
+    }
+
+    /// The same by a clock that others go by, too.
+    pub fn with_clock(mut config: EndpointConfig, mut link: L, clock: Clock) -> Self {
         link.set_clock(clock);
         config.source_ports = link.data_ports();
         config.addresses = link.addresses();
@@ -285,6 +291,11 @@ impl<L: Link> Driver<L> {
             self.wake = Some(Arc::clone(&wake));
         }
         Ok(wake)
+    }
+
+    /// What tells the time.
+    pub fn clock(&self) -> Clock {
+        self.clock
     }
 
     /// The time that the endpoint is told.
@@ -434,6 +445,9 @@ impl<L: Link> Driver<L> {
                 );
             }
             self.first_received_ns.get_or_insert(now_ns);
+            if self.link.is_drained() {
+                return Ok(false);
+            }
         }
         Ok(true)
     }

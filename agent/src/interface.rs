@@ -301,3 +301,27 @@ pub struct EndpointStats {
     /// Transfers given up.
     pub failed: u64,
 }
+
+impl std::ops::AddAssign for EndpointStats {
+    fn add_assign(&mut self, other: Self) {
+        self.data_sent += other.data_sent;
+        self.data_bytes_sent += other.data_bytes_sent;
+        self.pieces_sent += other.pieces_sent;
+        self.pieces_received += other.pieces_received;
+        self.repairs_sent += other.repairs_sent;
+        self.retransmitted_bytes += other.retransmitted_bytes;
+        self.control_sent += other.control_sent;
+        self.control_bytes_sent += other.control_bytes_sent;
+        self.data_received += other.data_received;
+        self.cut_received += other.cut_received;
+        self.cut_last_hop_received += other.cut_last_hop_received;
+        self.control_received += other.control_received;
+        self.early_dropped += other.early_dropped;
+        self.malformed += other.malformed;
+        self.foreign += other.foreign;
+        self.unsealed += other.unsealed;
+        self.unheld += other.unheld;
+        self.stray += other.stray;
+        self.failed += other.failed;
+    }
+}

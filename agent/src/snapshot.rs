@@ -106,3 +106,42 @@ pub struct Snapshot {
     /// The other ranks.
     pub peers: Vec<PeerSnapshot>,
 }
+
+impl std::ops::AddAssign for PeerStats {
+    fn add_assign(&mut self, other: Self) {
+        self.data_sent += other.data_sent;
+        self.data_bytes_sent += other.data_bytes_sent;
+        self.repairs_sent += other.repairs_sent;
+        self.arrived += other.arrived;
+        self.cut += other.cut;
+        self.marked += other.marked;
+        self.lost += other.lost;
+        self.messages_sent += other.messages_sent;
+        self.data_received += other.data_received;
+        self.data_bytes_received += other.data_bytes_received;
+        self.cut_received += other.cut_received;
+        self.messages_received += other.messages_received;
+        self.packets_delivered += other.packets_delivered;
+        self.missing += other.missing;
+        self.control_sent += other.control_sent;
+        self.control_received += other.control_received;
+        self.failed += other.failed;
+        self.last_data_ns = self.last_data_ns.max(other.last_data_ns);
+    }
+}
+
+impl Snapshot {
+    /// Adds another channel of the same rank: its totals, and its paths behind the others. Round trips stay the first channel's, where it has any.
+    pub fn add(&mut self, channel: Self) {
+        self.totals += channel.totals;
+        for peer in channel.peers {
+            let Some(own) = self.peers.iter_mut().find(|own| own.rank == peer.rank) else { continue };
+            own.rate_bps = own.rate_bps.saturating_add(peer.rate_bps);
+            own.rtt_ns = own.rtt_ns.or(peer.rtt_ns);
+            own.least_rtt_ns = own.least_rtt_ns.into_iter().chain(peer.least_rtt_ns).min();
+            own.in_flight_bytes += peer.in_flight_bytes;
+            own.stats += peer.stats;
+            own.paths.extend(peer.paths);
+        }
+    }
+}

@@ -31,9 +31,10 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use totals::Totals;
-use trimwire_agent::collective::{Collective, Communicator, CommunicatorConfig, Memory};
+use trimwire_agent::collective::{Collective, CommunicatorConfig, Memory};
+use trimwire_agent::driver::channels::split;
 use trimwire_agent::driver::interfaces::line_rate_of;
-use trimwire_agent::driver::{DEFAULT_LINE_RATE_BPS, Driver, Wake, default_threads, on_sockets};
+use trimwire_agent::driver::{Channels, DEFAULT_LINE_RATE_BPS, Driver, Wake, default_threads, on_sockets};
 use trimwire_agent::endpoint::{EndpointConfig, MTU_LEAST, MTU_MOST, Reliability};
 use trimwire_agent::rate::RateConfig;
 use trimwire_agent::transcript::{Filter, Header, Writer, Written};
@@ -131,10 +132,19 @@ impl Group {
         });
         let writer = writer.transpose()?;
         // Last: what is wrong with the rest can be mended, and tried again.
-        let link = lock(&socket.link).take();
-        let link = link.ok_or_else(|| PyRuntimeError::new_err("socket: another group has begun with it"))?;
+        let configs = split(&config, socket.channels)
+            .map_err(|error| PyValueError::new_err(format!("channels: {error}")))?;
+        let links = lock(&socket.links).take();
+        let links =
+            links.ok_or_else(|| PyRuntimeError::new_err("socket: another group has begun with it"))?;
+        let mut channels = configs.into_iter().zip(links);
+        let (config, link) = channels.next().ok_or_else(|| failed("no link"))?;
         let mut driver = Driver::new(config, link);
-        driver.set_threads(options.threads.unwrap_or_else(default_threads)).map_err(failed)?;
+        // A channel codes itself what it sends.
+        let threads =
+            options.threads.unwrap_or_else(|| if socket.channels > 1 { 0 } else { default_threads() });
+        let threads = threads.div_ceil(socket.channels.into());
+        driver.set_threads(threads).map_err(failed)?;
         let wake = driver.wake().map_err(failed)?;
         let totals = Arc::new(Totals::default());
         let (commands, queue) = channel();
@@ -149,12 +159,14 @@ impl Group {
         let coordinates_per_packet =
             codec.coordinates_per_packet(communicator.mtu, codec.planes(), options.key.is_some());
         let place = Arc::new(Place::new(rank, world));
+        let filter = Filter::new(writer, None);
+        let communicator = Channels::begin(&communicator, &mut driver, channels.collect(), threads, &filter);
         let app = App {
-            communicator: Communicator::new(communicator),
+            communicator: communicator.map_err(failed)?,
             commands: queue,
             next: 0,
             pending: BTreeMap::new(),
-            filter: Filter::new(writer, None),
+            filter,
             leftovers,
             totals: Arc::clone(&totals),
             stopping: false,

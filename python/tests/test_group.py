@@ -284,3 +284,66 @@ def test_a_group_tells_its_interfaces_mtu_unless_a_smaller_one_is_asked_for(monk
             _ = group.mtu
         with pytest.raises(ValueError, match="mtu: 500; valid are 576 to 9216"):
             group.connect(0, [group.address], mtu=500)
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_channels_sum_as_one_does_and_the_group_counts_all_of_them(world: int) -> None:
+    groups = [trimwire.Group("127.0.0.1", channels=2) for _ in range(world)]
+    addresses = [group.address for group in groups]
+    results: list[Any] = [None] * world
+
+    def one(rank: int) -> None:
+        try:
+            group = groups[rank].connect(rank, addresses)
+            assert group.channels == 2
+            total = sum(part(other, 300_001).astype(np.float64) for other in range(world))
+            tensor = part(rank, 300_001)
+            group.all_reduce(tensor).wait(30)
+            assert trimwire.nmse(tensor, total) < 1e-8
+            exact = np.arange(300_001, dtype=np.int64) * (rank + 1)
+            group.broadcast(exact, root=1).wait(30)
+            assert (exact == np.arange(300_001) * 2).all()
+            stats = group.stats()
+            assert stats["operations"] == 2 and stats["packets_received"] >= 300_001 // 448
+            group.barrier().wait(30)
+            with pytest.raises(RuntimeError, match="channels: 2; tensors of a GPU go by one channel"):
+                group.on_gpu()
+            results[rank] = True
+        except BaseException as error:
+            results[rank] = error
+
+    threads = [threading.Thread(target=one, args=(rank,)) for rank in range(world)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    for group in groups:
+        group.close()
+    assert succeeded(results) == [True] * world
+
+
+def test_a_rank_with_another_number_of_channels_is_an_error_that_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = [trimwire.Group("127.0.0.1", channels=channels) for channels in (2, 1)]
+    addresses = [group.address for group in groups]
+    errors: list[str] = []
+
+    def one(rank: int) -> None:
+        group = groups[rank].connect(rank, addresses, give_up=3.0, patience=5.0)
+        try:
+            group.all_reduce(part(rank, 300_000)).wait(30)
+        except trimwire.TransportError as error:
+            errors.append(str(error))
+
+    threads = [threading.Thread(target=one, args=(rank,)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    for group in groups:
+        group.close()
+    assert len(errors) == 2 and any("channels" in error for error in errors), errors
+    with pytest.raises(ValueError, match="channels: 0; valid are 1 to 16"):
+        trimwire.Group("127.0.0.1", channels=0)
+    monkeypatch.setenv("TRIMWIRE_CHANNELS", "many")
+    with pytest.raises(ValueError, match="TRIMWIRE_CHANNELS: 'many'"):
+        trimwire.Group("127.0.0.1")

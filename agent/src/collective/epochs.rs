@@ -2,7 +2,7 @@
 
 use super::algorithm::Hosts;
 use super::{Communicator, CommunicatorConfig, MessageId, OperationError, StartError};
-use crate::endpoint::{Endpoint, ExpectError, SendError};
+use crate::endpoint::Endpoint;
 use crate::epoch::{Change, Epoch, EpochError, RankSet};
 use crate::wire::Reason;
 
@@ -77,6 +77,13 @@ impl Communicator {
         }
     }
 
+    /// Goes on in an epoch that another channel's endpoint has agreed on, at once. Operations of the one before are void.
+    pub fn adopt(&mut self, now_ns: u64, epoch: &Epoch, arrivals: &[(u16, u32)], endpoint: &mut Endpoint) {
+        self.void(now_ns, None, endpoint);
+        endpoint.adopt_epoch(now_ns, epoch, arrivals);
+        self.on_change(now_ns, Change::Begun(epoch.clone()), endpoint);
+    }
+
     pub(super) fn on_change(&mut self, now_ns: u64, change: Change, endpoint: &mut Endpoint) {
         match change {
             // What it has begun it has ended, or it says of it that it will not.
@@ -120,12 +127,8 @@ impl Communicator {
 
     /// Likewise, of one that had failed elsewhere before it was begun here.
     pub(super) fn blame_for_start(&mut self, error: &StartError) {
-        match *error {
-            StartError::Send { reason: SendError::Aborted { culprit, reason, .. }, .. }
-            | StartError::Expect { reason: ExpectError::Aborted { culprit, reason, .. }, .. } => {
-                self.blame((culprit, reason));
-            }
-            _ => {}
+        if let Some(blame) = error.blame() {
+            self.blame(blame);
         }
     }
 }

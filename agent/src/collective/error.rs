@@ -4,6 +4,7 @@ use super::memory::ElementType;
 use super::{Algorithm, Phase};
 use crate::endpoint::{ExpectError, SendError};
 use crate::transfer::TransferError;
+use crate::wire::Reason;
 use trimwire_encoder::{EncodeError, LayoutError};
 
 /// Why an operation is not started. Nothing has been sent then, and its number is free.
@@ -43,6 +44,16 @@ pub enum StartError {
         number: u32,
         /// The epoch that this rank knows.
         epoch: u32,
+    },
+    /// Message ids do not tell so many channels and ranks apart.
+    #[error("{channels} channels of {world} ranks: at most {most} are possible")]
+    Channels {
+        /// Channels asked for.
+        channels: u16,
+        /// Ranks.
+        world: u16,
+        /// Channels that are possible.
+        most: u16,
     },
     /// There is no such rank.
     #[error("operation {number}: there is no rank {rank}; valid are those below {world}")]
@@ -117,6 +128,14 @@ pub enum StartError {
         "operation {number}: all-reduces, reduce-scatters and all-gathers that may be cut are coded elsewhere, both of their tensors, and nothing else"
     )]
     ElsewhereOperation {
+        /// The operation.
+        number: u32,
+    },
+    /// What is coded elsewhere is coded there as a whole.
+    #[error(
+        "operation {number}: rows that are coded elsewhere, on a GPU, go by one channel; this rank has more (--channels, channels=, TRIMWIRE_CHANNELS)"
+    )]
+    ElsewhereChannels {
         /// The operation.
         number: u32,
     },
@@ -216,6 +235,26 @@ pub enum OperationError {
         /// The shard.
         shard: u16,
     },
+    /// One of this rank's channels has ended, and its part of the operation with it.
+    #[error("operation {number}: channel {channel} of {channels} of this rank has ended: {why}")]
+    Channel {
+        /// The operation.
+        number: u32,
+        /// The channel.
+        channel: u16,
+        /// How many there are.
+        channels: u16,
+        /// Why.
+        why: ChannelEnd,
+    },
+    /// A channel cannot begin its part.
+    #[error("channel {channel}: {reason}")]
+    Part {
+        /// The channel.
+        channel: u16,
+        /// Why.
+        reason: StartError,
+    },
     /// Ranks agree on who is left: everything that was under way is void.
     #[error("operation {number} is void: ranks agree on epoch {epoch}")]
     Void {
@@ -232,11 +271,42 @@ pub enum OperationError {
     },
 }
 
+/// Why a channel has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChannelEnd {
+    /// Its sockets cannot be used any more.
+    #[error("its sockets cannot be used any more ({0})")]
+    Sockets(std::io::ErrorKind),
+    /// A defect of this program.
+    #[error("its thread panicked, which is a defect of Trimwire")]
+    Panic,
+}
+
 impl OperationError {
     /// The rank to blame, as it was numbered in the beginning; `None` where no other rank is.
     pub fn culprit(&self) -> Option<u16> {
+        self.blame().map(|(culprit, _)| culprit)
+    }
+
+    /// Likewise, and what it is blamed for.
+    pub(super) fn blame(&self) -> Option<(u16, Reason)> {
         match self {
-            Self::Transfer { reason, .. } => Some(reason.blame().0),
+            Self::Transfer { reason, .. } => Some(reason.blame()),
+            Self::Part { reason, .. } => reason.blame(),
+            _ => None,
+        }
+    }
+}
+
+impl StartError {
+    /// The rank that gave the operation up before it began here, and why.
+    pub(super) fn blame(&self) -> Option<(u16, Reason)> {
+        match *self {
+            Self::Send { reason: SendError::Aborted { culprit, reason, .. }, .. }
+            | Self::Expect { reason: ExpectError::Aborted { culprit, reason, .. }, .. } => {
+                Some((culprit, reason))
+            }
             _ => None,
         }
     }

@@ -196,6 +196,11 @@ impl Memory {
         Self(Arc::new(Shared { address, length, element, held, owner }))
     }
 
+    /// The same memory, for another channel of an operation. Whoever has the first gets its vector back once the others are gone.
+    pub(crate) fn share(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+
     /// Who has it, where it is elsewhere.
     pub fn device(&self) -> Option<&Arc<dyn Device>> {
         self.0.device()

@@ -319,9 +319,8 @@ impl Operation {
             return;
         }
         let (culprit, reason) = match error {
-            OperationError::Transfer { reason, .. } => reason.blame(),
             OperationError::Void { .. } => (self.scheme.rank, Reason::Epoch),
-            _ => (self.scheme.rank, Reason::Cancelled),
+            _ => error.blame().unwrap_or((self.scheme.rank, Reason::Cancelled)),
         };
         self.abort(now_ns, culprit, reason, endpoint);
         self.failure = Some(error);

@@ -88,6 +88,18 @@ pub enum LinkError {
         /// The address bound.
         own: IpAddr,
     },
+    /// Several channels need several ports.
+    #[error(
+        "{channels} channels listen on UDP ports {port} and those behind it, of which {taken} is not free (--port chooses another, --channels takes fewer)"
+    )]
+    Ports {
+        /// The first.
+        port: u16,
+        /// Channels.
+        channels: u16,
+        /// One of them.
+        taken: u16,
+    },
     /// The kernel is to hold packets until their departure, and does not.
     #[error(
         "{interface} ({address}) {found}: the kernel cannot pace; `tc qdisc replace dev {interface} root fq` lets it"
@@ -163,6 +175,11 @@ pub trait Link {
     /// When the link cannot be used any more.
     fn receive(&mut self, take: &mut Take<'_>) -> Result<usize, LinkError>;
 
+    /// Whether nothing waited behind what the last [`Self::receive`] has handed over, as far as is known: asking again at once would be in vain.
+    fn is_drained(&self) -> bool {
+        false
+    }
+
     /// Waits until there may be something to receive, at most `timeout_ns`; with `room`, also until there may be room to
     /// send. May return early.
     ///
@@ -208,5 +225,18 @@ pub trait Link {
     /// All addresses that are listened on, where there are several.
     fn addresses(&self) -> Vec<IpAddr> {
         Vec::new()
+    }
+}
+
+impl std::ops::AddAssign for LinkStats {
+    fn add_assign(&mut self, other: Self) {
+        self.received += other.received;
+        self.received_bytes += other.received_bytes;
+        self.overflowed += other.overflowed;
+        self.sent += other.sent;
+        self.sent_bytes += other.sent_bytes;
+        self.refused += other.refused;
+        self.too_long += other.too_long;
+        self.unaddressed += other.unaddressed;
     }
 }

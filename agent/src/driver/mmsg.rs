@@ -153,6 +153,8 @@ pub(super) struct Inbox {
     buffers: Box<[u8]>,
     /// Messages asked for at once.
     batch: usize,
+    /// The last time fewer came than were asked for.
+    drained: bool,
 }
 
 impl std::fmt::Debug for Inbox {
@@ -163,7 +165,12 @@ impl std::fmt::Debug for Inbox {
 
 impl Inbox {
     pub(super) fn new() -> Self {
-        Self { buffers: vec![0; BATCH * BUFFER].into_boxed_slice(), batch: BATCH }
+        Self { buffers: vec![0; BATCH * BUFFER].into_boxed_slice(), batch: BATCH, drained: false }
+    }
+
+    /// Whether the last socket that was read had no more messages.
+    pub(super) fn is_drained(&self) -> bool {
+        self.drained
     }
 
     /// Hands what waits, at most [`BATCH`] messages, to `take`; gives their number.
@@ -223,6 +230,7 @@ impl Inbox {
             unsafe { read_controls(&header.msg_hdr, &mut incoming) };
             take(incoming);
         }
+        self.drained = count < self.batch;
         self.batch = if bytes > count * LONG { LONG_BATCH } else { BATCH };
         Ok(count)
     }

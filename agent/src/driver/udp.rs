@@ -40,6 +40,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Datagrams that the kernel cuts one message into: 64 before Linux 6.10, 128 since (UDP_MAX_SEGMENTS).
 const SEGMENTS: usize = 64;
+/// A free port is looked for so often that has free ones behind it.
+const TIMES: u32 = 64;
 /// Longest UDP payload of IPv4.
 const PAYLOAD: usize = 65_507;
 
@@ -69,6 +71,8 @@ pub struct UdpLink {
     full: Vec<usize>,
     stats: LinkStats,
     refusals: Refusals,
+    /// Every listener had less than was asked for.
+    drained: bool,
     /// Ends a wait.
     wake: Option<Arc<Wake>>,
     holding: Holding,
@@ -123,10 +127,54 @@ impl UdpLink {
             full: Vec::new(),
             stats: LinkStats::default(),
             refusals: Refusals::default(),
+            drained: false,
             wake: None,
             holding,
             config,
         })
+    }
+
+    /// The links of a rank's channels: on a port and as many behind it as there are channels, each with its part of DATA's sockets. Where the system is to choose the port, it does so until the next ones are
+    /// free, too.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; [`LinkError::Ports`] where the next ports are not free.
+    pub fn open_channels(config: &UdpConfig, channels: u16) -> Result<Vec<Self>, LinkError> {
+        let of = |port| {
+            let mut config =
+                UdpConfig { data_sockets: config.data_sockets.div_ceil(channels.max(1)), ..config.clone() };
+            config.bind.set_port(port);
+            config
+        };
+        let given = config.bind.port();
+        let mut times = if given == 0 { TIMES } else { 1 };
+        loop {
+            let first = Self::open(of(given))?;
+            let port = first.local_address().port();
+            let mut links = vec![first];
+            let mut missing = None;
+            for channel in 1..channels {
+                let opened = port.checked_add(channel).map(|port| Self::open(of(port)));
+                match opened {
+                    Some(Ok(link)) => links.push(link),
+                    Some(Err(LinkError::Bind { source, .. }))
+                        if source.kind() == io::ErrorKind::AddrInUse =>
+                    {
+                        missing = Some(LinkError::Ports { port, channels, taken: port + channel });
+                    }
+                    Some(Err(error)) => return Err(error),
+                    None => missing = Some(LinkError::Ports { port, channels, taken: u16::MAX }),
+                }
+                if missing.is_some() {
+                    break;
+                }
+            }
+            let Some(missing) = missing else { return Ok(links) };
+            times -= 1;
+            if times == 0 {
+                return Err(missing);
+            }
+        }
     }
 
     /// Whether bursts are left to the kernel to cut up: asked for, and not refused so far.
@@ -330,7 +378,8 @@ impl Link for UdpLink {
     }
 
     fn receive(&mut self, take: &mut Take<'_>) -> Result<usize, LinkError> {
-        let Self { listeners, inbox, stats, refusals, .. } = self;
+        let Self { listeners, inbox, stats, refusals, drained, .. } = self;
+        *drained = true;
         let mut count = 0;
         let mut real_ns = None;
         for listener in listeners {
@@ -348,7 +397,10 @@ impl Link for UdpLink {
                     take(arrived, datagram);
                 }
             });
-            let Err(error) = outcome else { continue };
+            let Err(error) = outcome else {
+                *drained &= inbox.is_drained();
+                continue;
+            };
             match error.raw_os_error().map(Errno::from_raw) {
                 // The latter ones are said once: an ICMP error about something sent earlier, an interface that went down and may come back.
                 Some(
@@ -372,6 +424,10 @@ impl Link for UdpLink {
             }
         }
         Ok(count)
+    }
+
+    fn is_drained(&self) -> bool {
+        self.drained
     }
 
     fn wait(&mut self, timeout_ns: u64, room: bool) -> Result<(), LinkError> {

@@ -49,6 +49,21 @@ impl Endpoint {
         begun
     }
 
+    /// Goes on in an epoch that was agreed on elsewhere, in which these ranks have these incarnations: at once, and without an event.
+    pub fn adopt_epoch(&mut self, now_ns: u64, epoch: &Epoch, arrivals: &[(u16, u32)]) {
+        self.membership.follow(epoch, arrivals.iter().copied().collect());
+        // Whoever asked for it knows.
+        while self.membership.poll_change().is_some() {}
+        for &(rank, incarnation) in arrivals {
+            self.with_peer(now_ns, rank, |peer, cx| peer.renew(cx, incarnation));
+        }
+    }
+
+    /// Incarnations of the other ranks that this epoch has let in.
+    pub fn arrivals(&self) -> Vec<(u16, u32)> {
+        self.membership.arrivals()
+    }
+
     /// Asks to be let into a job that goes on: of an endpoint that has just been made, with another incarnation than the rank had before. Ends in [`Event::Epoch`].
     pub fn join(&mut self, now_ns: u64) {
         self.membership.join(now_ns);

@@ -189,6 +189,12 @@ impl Membership {
         Ok(())
     }
 
+    /// Goes on in an epoch that was agreed on by another membership of this rank, in which ranks that were let in have these incarnations.
+    pub fn follow(&mut self, epoch: &Epoch, arrivals: BTreeMap<u16, u32>) {
+        let members = epoch.members.iter().copied().collect();
+        self.adopt(epoch.number, Decree { members, first: epoch.first, arrivals });
+    }
+
     /// Asks to be let in: of a rank that has started anew. It is in no epoch until [`Change::Begun`].
     pub fn join(&mut self, now_ns: u64) {
         self.state = State::Joining { since_ns: now_ns, due_ns: now_ns };

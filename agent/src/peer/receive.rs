@@ -159,18 +159,20 @@ impl Peer {
         cx.stats.data_received += 1;
         cx.stats.cut_received += u64::from(taken.cut && !data.arrival.marked_cut);
         let over = transfer.is_over(cx.now_ns);
+        if !over {
+            self.arriving.insert(message);
+            if !taken.ack {
+                transfer.report_later(cx.now_ns, &cx.config.timeouts);
+                self.timers.set(Timer::Incoming(message), transfer.timer_ns);
+            }
+            for row in transfer.ready.drain(..) {
+                cx.events.push_back(Event::Row { from: self.rank, message, row });
+            }
+        }
         self.count_data(data.arrival.at_ns, data.payload.len(), taken.cut || data.arrival.marked_cut);
         if over {
             return self.deliver(cx, message);
         }
-        let Some(transfer) = self.receives.get_mut(&message) else { return };
-        self.arriving.insert(message);
-        if !taken.ack {
-            transfer.report_later(cx.now_ns, &cx.config.timeouts);
-            let timer_ns = transfer.timer_ns;
-            self.timers.set(Timer::Incoming(message), timer_ns);
-        }
-        self.hand_over(cx, message);
         if taken.ack {
             self.queue_ack(message);
         }

@@ -7,7 +7,7 @@ use super::path::{Overtaken, PathEstimate};
 use crate::spray::Spray;
 use crate::wire::cut_map::{CutMap, FULL, MapPart};
 use crate::wire::{Echo, Progress, Wanted};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
 
 /// A packet of a message.
@@ -90,7 +90,8 @@ struct Lane {
 pub(super) struct Flight {
     packets: Vec<Packet>,
     planes: u8,
-    lanes: BTreeMap<u16, Lane>,
+    /// By path.
+    lanes: Vec<Lane>,
     /// The newest over all lanes.
     delivered_ns: u64,
     load: Load,
@@ -111,7 +112,7 @@ impl Flight {
         Self {
             packets: vec![Packet::default(); packets as usize],
             planes,
-            lanes: BTreeMap::new(),
+            lanes: Vec::new(),
             delivered_ns: 0,
             load: Load::default(),
             newest_ns: 0,
@@ -182,7 +183,11 @@ impl Flight {
             self.left_out -= 1;
         }
         self.load.add(bytes as u16);
-        self.lanes.entry(path).or_default().sent.push_back((now_ns, index));
+        let path = usize::from(path);
+        if path >= self.lanes.len() {
+            self.lanes.resize_with(path + 1, Lane::default);
+        }
+        self.lanes[path].sent.push_back((now_ns, index));
     }
 
     /// Takes the state of some packets. `satisfied` is told of each that the receiver needs no more of.
@@ -198,7 +203,7 @@ impl Flight {
         let fastest_ns = estimate.data.minimum_ns();
         // What arrived together is in no order.
         let newest_ns = self.delivered_ns;
-        self.lanes.values_mut().for_each(|lane| lane.told_ns = lane.delivered_ns);
+        self.lanes.iter_mut().for_each(|lane| lane.told_ns = lane.delivered_ns);
         for run in part.runs() {
             let end = (run.start + run.count).min(self.packets.len() as u32);
             for index in run.start..end {
@@ -223,8 +228,10 @@ impl Flight {
                 // Of a packet that was sent twice the first copy may have arrived: not if the round trip would be too short for the second (RFC 8985 §6.2 step 2).
                 let plausible =
                     fastest_ns.is_some_and(|least| now_ns.saturating_sub(packet.sent_ns) >= least);
-                if whole && (packet.attempts == 1 || plausible) {
-                    let lane = self.lanes.entry(packet.path).or_default();
+                if whole
+                    && (packet.attempts == 1 || plausible)
+                    && let Some(lane) = self.lanes.get_mut(usize::from(packet.path))
+                {
                     if packet.attempts == 1 {
                         let overtaken = Overtaken {
                             within_ns: lane.told_ns.saturating_sub(packet.sent_ns),
@@ -331,7 +338,7 @@ impl Flight {
         let mut lost = Vec::new();
         let across_ns = estimate.reorder_ns();
         let within_ns = estimate.reorder_within_path_ns();
-        for lane in self.lanes.values_mut() {
+        for lane in &mut self.lanes {
             while let Some(&(sent_ns, index)) = lane.sent.front() {
                 let Some(packet) = self.packets.get_mut(index as usize) else { break };
                 let current = packet.sent_ns == sent_ns;
@@ -367,12 +374,12 @@ impl Flight {
         lost
     }
 
-    /// How often a packet has been sent, if the last time was after `since_ns`.
     /// How often a packet was sent.
     pub(super) fn attempts(&self, index: u32) -> u8 {
         self.packets.get(index as usize).map_or(0, |packet| packet.attempts)
     }
 
+    /// The same, if the last time was after `since_ns`.
     pub(super) fn attempts_since(&self, index: u32, since_ns: u64) -> Option<u8> {
         let packet = self.packets.get(index as usize)?;
         (packet.sent_ns > since_ns).then_some(packet.attempts)
@@ -414,7 +421,7 @@ impl Flight {
                 (packet.in_flight && packet.sent_ns == sent_ns).then_some(sent_ns)
             })
         };
-        self.lanes.values().filter_map(newest).max()
+        self.lanes.iter().filter_map(newest).max()
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod all_reduce;
 mod bottleneck;
+mod channels;
 mod cli;
 mod collectives;
 mod control_page;

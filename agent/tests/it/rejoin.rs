@@ -4,10 +4,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::ControlFlow;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
-use trimwire_agent::collective::{Collective, Communicator, CommunicatorConfig, Memory, Options, Outcome};
-use trimwire_agent::driver::{Driver, UdpConfig, UdpLink, UntilEpoch, on_sockets};
+use trimwire_agent::collective::{Collective, CommunicatorConfig, Memory, Options, Outcome};
+use trimwire_agent::driver::channels::split;
+use trimwire_agent::driver::{Channels, Driver, UdpConfig, UdpLink, UntilEpoch, on_sockets};
 use trimwire_agent::endpoint::{Endpoint, EndpointConfig, Reliability};
 use trimwire_agent::epoch::Epoch;
+use trimwire_agent::transcript::Filter;
 use trimwire_encoder::SealKey;
 
 const SECOND: u64 = 1_000_000_000;
@@ -16,13 +18,13 @@ const WORLD: u16 = 3;
 
 struct Process {
     driver: Driver<UdpLink>,
-    communicator: Communicator,
+    communicator: Channels,
     rank: u16,
     next: u32,
 }
 
 impl Process {
-    fn start(rank: u16, link: UdpLink, addresses: &[SocketAddr], sealed: bool) -> Self {
+    fn start(rank: u16, links: Vec<UdpLink>, addresses: &[SocketAddr], sealed: bool) -> Self {
         let mut endpoint = on_sockets(EndpointConfig::new(rank, WORLD, 1_000_000_000));
         endpoint.reliability = Reliability::Full;
         endpoint.timeouts.give_up_ns = SECOND;
@@ -32,8 +34,21 @@ impl Process {
             .filter(|&(other, _)| other != rank)
             .map(|(other, &at)| (other, at))
             .collect();
-        let config = CommunicatorConfig { job_seed: 3, ..CommunicatorConfig::new(rank, WORLD) };
-        Self { driver: Driver::new(endpoint, link), communicator: Communicator::new(config), rank, next: 0 }
+        let config = CommunicatorConfig { job_seed: 3, row_log2: 8, ..CommunicatorConfig::new(rank, WORLD) };
+        let configs = split(&endpoint, links.len() as u16).expect("ports enough");
+        let mut channels = configs.into_iter().zip(links);
+        let (endpoint, link) = channels.next().expect("one at least");
+        let mut driver = Driver::new(endpoint, link);
+        let others = channels.collect();
+        let communicator =
+            Channels::begin(&config, &mut driver, others, 0, &Filter::default()).expect("begins");
+        Self { driver, communicator, rank, next: 0 }
+    }
+
+    fn leave(mut self, quiet_ns: u64) {
+        self.communicator.stop();
+        self.driver.linger(quiet_ns, 5 * SECOND).expect("link");
+        self.communicator.wait();
     }
 
     /// A sum to which every rank contributes its number and one.
@@ -78,35 +93,36 @@ impl Process {
     }
 }
 
-fn open(port: u16) -> UdpLink {
+fn open(port: u16, channels: u16) -> Vec<UdpLink> {
     let own = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    UdpLink::open(UdpConfig { data_sockets: 4, ..UdpConfig::new(own) }).expect("loopback")
+    let config = UdpConfig { data_sockets: 4, ..UdpConfig::new(own) };
+    UdpLink::open_channels(&config, channels).expect("loopback")
 }
 
 #[test]
 fn a_rank_that_has_died_and_started_anew_sums_with_the_others_again() {
-    for sealed in [false, true] {
-        let links: Vec<UdpLink> = (0..WORLD).map(|_| open(0)).collect();
+    for (sealed, channels) in [(false, 1), (true, 1), (false, 2), (true, 2)] {
+        let links: Vec<Vec<UdpLink>> = (0..WORLD).map(|_| open(0, channels)).collect();
         let addresses: Vec<SocketAddr> =
-            links.iter().map(trimwire_agent::driver::Link::local_address).collect();
+            links.iter().map(|links| trimwire_agent::driver::Link::local_address(&links[0])).collect();
         let (step, knocked) = (Barrier::new(2), AtomicU32::new(0));
         std::thread::scope(|scope| {
-            for (rank, link) in (0..WORLD).zip(links) {
+            for (rank, links) in (0..WORLD).zip(links) {
                 let (step, knocked, addresses) = (&step, &knocked, &addresses);
-                let mut process = Process::start(rank, link, addresses, sealed);
+                let mut process = Process::start(rank, links, addresses, sealed);
                 scope.spawn(move || {
                     assert_eq!(process.sum().expect("of three"), vec![6.0; COORDINATES]);
                     if rank == 2 {
                         // When the others have their sum, too, it dies, and starts anew on the same port.
-                        process.driver.linger(SECOND / 20, SECOND / 2).expect("link");
-                        drop(process);
-                        let mut process = Process::start(rank, open(addresses[2].port()), addresses, sealed);
+                        process.leave(SECOND / 20);
+                        let links = open(addresses[2].port(), channels);
+                        let mut process = Process::start(rank, links, addresses, sealed);
                         let now_ns = process.driver.now_ns();
                         process.communicator.join(now_ns, process.driver.endpoint());
                         let epoch = process.until_epoch();
                         assert_eq!((epoch.number, epoch.arrivals), (2, vec![2]));
                         assert_eq!(process.sum().expect("of three"), vec![6.0; COORDINATES]);
-                        return process.driver.linger(SECOND / 2, 5 * SECOND).expect("link");
+                        return process.leave(SECOND / 2);
                     }
                     let error = process.sum().expect_err("rank 2 is dead");
                     assert!(error.contains("rank 2"), "{error}");
@@ -128,7 +144,7 @@ fn a_rank_that_has_died_and_started_anew_sums_with_the_others_again() {
                     let epoch = process.until_epoch();
                     assert_eq!((epoch.number, &epoch.members[..]), (2, &[0, 1, 2][..]));
                     assert_eq!(process.sum().expect("of three"), vec![6.0; COORDINATES]);
-                    process.driver.linger(SECOND / 2, 5 * SECOND).expect("link");
+                    process.leave(SECOND / 2);
                 });
             }
         });

@@ -77,7 +77,15 @@ fn one_of_four_is_killed_and_the_others_finish_with_right_sums_over_three() {
     let key = folder.path().join("key");
     std::fs::write(&key, [7; 32]).expect("written");
     let key = key.display().to_string();
-    for (words, key) in [("", None), (" --exact --algorithm ring", None), ("", Some(&*key))] {
+    // Shards of four rows, so that both channels have some.
+    let channels = " --channels 2 --row-log2 12";
+    for (words, key) in [
+        ("", None),
+        (" --exact --algorithm ring", None),
+        ("", Some(&*key)),
+        (channels, None),
+        (channels, Some(&*key)),
+    ] {
         let (port, words) = (ports::free("127.0.0.1"), format!("{WORDS} -n {MANY}{words}"));
         let mut ranks: Vec<Child> = (0..4).map(|rank| start(rank, 4, port, &words, key)).collect();
         wait_until_it_works(&ranks[2]);

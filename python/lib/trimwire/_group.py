@@ -29,6 +29,17 @@ def default_address(towards: str | None = None) -> str:
     return _native.own_address(os.environ.get("TRIMWIRE_SOCKET_IFNAME") or None, towards)
 
 
+def _channels() -> int:
+    """
+    Raises:
+        ValueError: TRIMWIRE_CHANNELS is no number.
+    """
+    given = os.environ.get("TRIMWIRE_CHANNELS") or "1"
+    if not given.isdecimal() or not 1 <= int(given) <= 16:
+        raise ValueError(f"TRIMWIRE_CHANNELS: '{given}'; valid are 1 to 16")
+    return int(given)
+
+
 @dataclass(frozen=True)
 class _GroupOptions:
     seed: int
@@ -99,7 +110,7 @@ class Group:
     Tensors are numpy arrays or tensors in the host's memory, contiguous; they are not to be touched before the work has ended. What may be trimmed may be tensors of a GPU, too (docs/reference/gpu.md).
     """
 
-    def __init__(self, address: str | None = None, *, port: int = 0, paths: int = 16, receive: str = "auto", checksums: str = "filled") -> None:
+    def __init__(self, address: str | None = None, *, port: int = 0, paths: int = 16, receive: str = "auto", checksums: str = "filled", channels: int | None = None) -> None:
         """Listens.
 
         Args:
@@ -108,12 +119,13 @@ class Group:
             paths: source ports that data leaves by.
             receive: 'socket'; 'raw', for switches that trim and leave lengths as they were (needs CAP_NET_RAW); 'auto', sockets, and a warning when such packets come.
             checksums: of data. 'filled', for switches that set them to 0 when they trim; 'zero', for those that leave them alone.
+            channels: threads that each move and code a part of every operation, on `port` and as many ports behind it; the same at all ranks. None: TRIMWIRE_CHANNELS, or 1.
 
         Raises:
             ValueError: one of these cannot be; the text names it.
             TransportError: the system refuses.
         """
-        self._socket = _native.Socket(address or default_address(), port, paths, "socket" if receive == "auto" else receive, checksums)
+        self._socket = _native.Socket(address or default_address(), port, paths, "socket" if receive == "auto" else receive, checksums, _channels() if channels is None else channels)
         if receive == "auto":
             _truncated.warn_when_there_are_some()
         self._group: _native.Group | None = None
@@ -177,6 +189,11 @@ class Group:
         _live.add(self)
         return self
 
+    @property
+    def channels(self) -> int:
+        """So many threads move and code what this rank sends and gets."""
+        return self._socket.channels
+
     def send_directly(self) -> None:
         """Has 'auto' be 'direct' where packets may be trimmed, as it is at ranks that work on a GPU. Before operations, at all ranks."""
         self._auto = "direct"
@@ -185,6 +202,8 @@ class Group:
         """The same group for tensors of a GPU, as `all_reduce` and `reduce_scatter` use it; needs PyTorch and Triton (docs/reference/gpu.md)."""
         from . import cuda
 
+        if self.channels > 1:
+            raise RuntimeError(f"channels: {self.channels}; tensors of a GPU go by one channel (channels=1, TRIMWIRE_CHANNELS)")
         # Once for all threads: a group has its rows for one who codes them.
         with self._first:
             if self._collectives is None:

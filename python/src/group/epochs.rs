@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
-use trimwire_agent::collective::Communicator;
+use trimwire_agent::driver::{Channels, LinkStats};
 use trimwire_agent::endpoint::Endpoint;
 use trimwire_agent::epoch::Epoch;
 use trimwire_agent::snapshot::Snapshot;
@@ -64,7 +64,7 @@ impl Waiting {
         &mut self,
         now_ns: u64,
         request: Request,
-        communicator: &mut Communicator,
+        communicator: &mut Channels,
         endpoint: &mut Endpoint,
     ) {
         match request {
@@ -84,14 +84,19 @@ impl Waiting {
                 communicator.join(now_ns, endpoint);
                 self.0.push_back(reply);
             }
-            Request::Admit { rank, address } => endpoint.admit(now_ns, rank, address, None),
-            Request::Snapshot { reply } => drop(reply.send(endpoint.snapshot())),
+            Request::Admit { rank, address } => communicator.admit(now_ns, rank, address, endpoint),
+            Request::Snapshot { reply } => {
+                let mut snapshot = endpoint.snapshot();
+                communicator.counts().add(&mut snapshot, &mut LinkStats::default());
+                // Who does not listen any more need not hear.
+                drop(reply.send(snapshot));
+            }
             Request::Knocking { reply } => drop(reply.send(endpoint.knocking(now_ns).into_iter().collect())),
         }
     }
 
     /// Tells who waits how it has ended; gives the number of the next operation where an epoch has begun.
-    pub(super) fn settle(&mut self, communicator: &mut Communicator, place: &Place) -> Option<u32> {
+    pub(super) fn settle(&mut self, communicator: &mut Channels, place: &Place) -> Option<u32> {
         // Without anybody who waits an epoch waits itself: it may have begun a moment too late.
         let reply = self.0.pop_front()?;
         let Some(ended) = communicator.poll_epoch() else {

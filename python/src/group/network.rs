@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use trimwire_agent::collective::{
-    Collective, Communicator, Done, Memory, Offloaded, OperationError, Options, Outcome, OutcomeStats, Task,
+    Collective, Done, Memory, Offloaded, OperationError, Options, Outcome, OutcomeStats, Task,
 };
-use trimwire_agent::driver::{Application, Driver, UdpLink};
+use trimwire_agent::driver::{Application, Channels, Driver, UdpLink};
 use trimwire_agent::endpoint::{Endpoint, Event};
 use trimwire_agent::outcome::TransferError;
 use trimwire_agent::transcript::{Filter, OperationRecord, Written};
@@ -59,7 +59,7 @@ pub(super) struct Pending {
 
 /// The application of the network's thread.
 pub(super) struct App {
-    pub(super) communicator: Communicator,
+    pub(super) communicator: Channels,
     pub(super) commands: Receiver<Command>,
     pub(super) next: u32,
     pub(super) pending: BTreeMap<u32, Pending>,
@@ -165,7 +165,7 @@ impl Application<()> for App {
                 Command::Epoch(request) => {
                     self.waiting.take(now_ns, request, &mut self.communicator, endpoint);
                 }
-                Command::Patience(patience_ns) => endpoint.set_patience(patience_ns),
+                Command::Patience(patience_ns) => self.communicator.set_patience(patience_ns, endpoint),
                 Command::Cancel(state) => {
                     let mut pending = self.pending.iter();
                     if let Some((&number, _)) = pending.find(|(_, other)| Arc::ptr_eq(&other.state, &state)) {
@@ -206,7 +206,7 @@ impl Application<()> for App {
 
 /// Who can find out more, where the network may be at fault.
 fn hint(error: &OperationError) -> &'static str {
-    use TransferError::{Aborted, Silent, Stalled, Unanswered};
+    use TransferError::{Aborted, Mismatch, Silent, Stalled, Unanswered};
     let OperationError::Transfer { reason, .. } = error else { return "" };
     match reason {
         Silent { .. }
@@ -214,6 +214,9 @@ fn hint(error: &OperationError) -> &'static str {
         | Unanswered { .. }
         | Aborted { reason: Reason::Lost | Reason::Stalled, .. } => {
             " (if that rank runs: `trimwire-agent doctor --peer ITS_HOST` tells what the network lets through)"
+        }
+        Mismatch { .. } | Aborted { reason: Reason::Mismatch, .. } => {
+            " (do all ranks pass tensors of one length, and have the same `channels`?)"
         }
         _ => "",
     }
@@ -225,7 +228,9 @@ pub(super) fn run(mut driver: Driver<UdpLink>, mut app: App, recorded: &Mutex<Op
     let error = match ended {
         Ok(Ok(_)) => {
             // Others may not have heard that they are done.
+            app.communicator.stop();
             let _ = driver.linger(QUIET_NS, LINGER_NS);
+            app.communicator.wait();
             *lock(recorded) = app.filter.finish();
             return;
         }
@@ -234,8 +239,10 @@ pub(super) fn run(mut driver: Driver<UdpLink>, mut app: App, recorded: &Mutex<Op
             format!("the network's thread panicked, which is a defect of Trimwire: {}", said(&*panic))
         }
     };
-    // Its codec threads work on tensors that whoever is told takes back.
+    // Its codec threads and other channels work on tensors that whoever is told takes back.
     drop(driver);
+    app.communicator.stop();
+    app.communicator.wait();
     for Pending { state, .. } in std::mem::take(&mut app.pending).into_values() {
         app.fail(state, error.clone());
     }

@@ -5,6 +5,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Mutex;
+use trimwire_agent::driver::channels::CHANNELS_MOST;
 use trimwire_agent::driver::interfaces::{describe, interfaces, select};
 use trimwire_agent::driver::{Checksums, Link as _, Receive, UdpConfig, UdpLink};
 
@@ -44,7 +45,9 @@ pub(crate) fn own_address(pattern: Option<String>, towards: Option<String>) -> P
 /// Sockets that wait for a group to begin.
 #[pyclass(frozen, module = "trimwire._native")]
 pub(crate) struct Socket {
-    pub(super) link: Mutex<Option<UdpLink>>,
+    /// One a channel.
+    pub(super) links: Mutex<Option<Vec<UdpLink>>>,
+    pub(super) channels: u16,
     pub(super) address: SocketAddr,
     pub(super) addresses: Vec<IpAddr>,
     /// Bytes of the longest IP packet that its interfaces carry, at most 9,216.
@@ -57,7 +60,11 @@ impl Socket {
     ///
     /// `receive` is 'socket' or 'raw', which takes packets that are shorter than their headers say; `checksums`, of DATA, is 'filled' or 'zero'.
     #[new]
-    fn new(ip: &str, port: u16, paths: u16, receive: &str, checksums: &str) -> PyResult<Self> {
+    fn new(ip: &str, port: u16, paths: u16, receive: &str, checksums: &str, channels: u16) -> PyResult<Self> {
+        if !(1..=CHANNELS_MOST).contains(&channels) {
+            let text = format!("channels: {channels}; valid are 1 to {CHANNELS_MOST}");
+            return Err(PyValueError::new_err(text));
+        }
         let receive = match receive {
             "socket" => Receive::Socket,
             "raw" => Receive::Raw,
@@ -81,15 +88,22 @@ impl Socket {
         let config = UdpConfig::on(&addresses, port)
             .map_err(|error| PyValueError::new_err(format!("address: {error}")))?;
         let config = UdpConfig { data_sockets: paths, receive, checksums, ..config };
-        let link = UdpLink::open(config).map_err(failed)?;
+        let links = UdpLink::open_channels(&config, channels).map_err(failed)?;
+        let link = links.first().ok_or_else(|| failed("no link"))?;
         let (address, mtu) = (link.local_address(), link.mtu());
-        Ok(Self { link: Mutex::new(Some(link)), address, addresses, mtu })
+        Ok(Self { links: Mutex::new(Some(links)), channels, address, addresses, mtu })
     }
 
     /// Bytes of the longest IP packet that its interfaces carry; `None` where the system does not tell.
     #[getter]
     fn mtu(&self) -> Option<u16> {
         self.mtu
+    }
+
+    /// So many channels listen, on the port of `address` and those behind it.
+    #[getter]
+    fn channels(&self) -> u16 {
+        self.channels
     }
 
     /// Where it listens: `IP:PORT`.

@@ -260,7 +260,8 @@ impl LinkArgs {
         fallback: SocketAddr,
         rate: Option<(&RateArgs, RateAlgorithm)>,
     ) -> Result<Driver<UdpLink>, Failure> {
-        let (config, link) = self.parts(rank, world, peers, fallback, rate)?;
+        let (config, links) = self.parts(rank, world, peers, fallback, rate, 1)?;
+        let link = links.into_iter().next().ok_or_else(|| failed(anyhow!("no link")))?;
         Ok(start(config, link))
     }
 
@@ -272,7 +273,8 @@ impl LinkArgs {
         peers: BTreeMap<u16, SocketAddr>,
         fallback: SocketAddr,
         rate: Option<(&RateArgs, RateAlgorithm)>,
-    ) -> Result<(EndpointConfig, UdpLink), Failure> {
+        channels: u16,
+    ) -> Result<(EndpointConfig, Vec<UdpLink>), Failure> {
         let given = self.own_addresses()?;
         let (own, port) =
             if given.is_empty() { (vec![fallback.ip()], fallback.port()) } else { (given, self.port()) };
@@ -283,7 +285,7 @@ impl LinkArgs {
             return Err(failed(LinkError::Family { rank, peer, own: ip }));
         }
         config.peers = peers;
-        Ok((config, self.link(&own, port)?))
+        Ok((config, self.links(&own, port, channels)?))
     }
 
     /// An endpoint's configuration, without key and peers.
@@ -327,9 +329,9 @@ impl LinkArgs {
         config
     }
 
-    /// The sockets, on a port of all of these addresses.
-    pub(crate) fn link(&self, own: &[IpAddr], port: u16) -> Result<UdpLink, Failure> {
-        let link = UdpLink::open(UdpConfig {
+    /// The sockets of each channel, on a port of all of these addresses and those behind it.
+    pub(crate) fn links(&self, own: &[IpAddr], port: u16, channels: u16) -> Result<Vec<UdpLink>, Failure> {
+        let config = UdpConfig {
             data_sockets: self.source_ports,
             receive: if self.receive == ReceiveName::Raw { Receive::Raw } else { Receive::Socket },
             checksums: match self.checksums {
@@ -342,8 +344,8 @@ impl LinkArgs {
                 PacingName::User => Pacing::User,
             },
             ..UdpConfig::on(own, port).map_err(|error| bad_input(anyhow!("--bind: {error}")))?
-        });
-        link.map_err(failed)
+        };
+        UdpLink::open_channels(&config, channels).map_err(failed)
     }
 }
 

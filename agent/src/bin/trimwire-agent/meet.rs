@@ -85,13 +85,16 @@ pub(crate) struct Met {
     /// Of the smallest interface of all ranks, where they have told theirs.
     pub(crate) mtu: Option<u16>,
     pub(crate) endpoint: EndpointConfig,
-    pub(crate) link: UdpLink,
+    /// One a channel.
+    pub(crate) links: Vec<UdpLink>,
 }
 
 /// Who meets others.
 pub(crate) struct Caller<'a> {
     pub(crate) rendezvous: &'a RendezvousArgs,
     pub(crate) link: &'a LinkArgs,
+    /// Channels of each rank, which all have to have alike.
+    pub(crate) channels: u16,
     pub(crate) rate: (&'a RateArgs, RateAlgorithm),
     /// A rank that there has to be.
     pub(crate) root: u16,
@@ -131,9 +134,9 @@ fn at_peers(args: &Caller<'_>) -> Result<Met, Failure> {
     let mut peers: BTreeMap<u16, SocketAddr> =
         (0..).zip(given.peers.iter().map(|peer| peer.or_port(port))).collect();
     let own = peers.remove(&rank).ok_or_else(|| bad_input(anyhow!("--peers lacks rank {rank}")))?;
-    let (endpoint, link) = args.link.parts(rank, world, peers, own, Some(args.rate))?;
+    let (endpoint, links) = args.link.parts(rank, world, peers, own, Some(args.rate), args.channels)?;
     let (job, seed) = (endpoint.job, args.link.seed());
-    Ok(Met { rank, world, job, seed, hosts, agreed: false, mtu: None, endpoint, link })
+    Ok(Met { rank, world, job, seed, hosts, agreed: false, mtu: None, endpoint, links })
 }
 
 fn check_root(root: u16, world: u16) -> Result<(), Failure> {
@@ -155,7 +158,8 @@ fn at_rank_0(args: &Caller<'_>, launch: &Launch) -> Result<Met, Failure> {
     if own.is_empty() {
         own.push(own_address(&config).map_err(failure)?);
     }
-    let link = args.link.link(&own, args.link.port.unwrap_or(0))?;
+    let links = args.link.links(&own, args.link.port.unwrap_or(0), args.channels)?;
+    let link = links.first().ok_or_else(|| failed(anyhow!("no link")))?;
     let mut endpoint = args.link.endpoint(rank, world, &own, Some(args.rate));
     // A run that is repeated has the job and seed that it had.
     let (job, seed) = (args.repeats)(rank)?.unzip();
@@ -167,7 +171,8 @@ fn at_rank_0(args: &Caller<'_>, launch: &Launch) -> Result<Met, Failure> {
         ..Offer::new(rank, world, link.local_address(), endpoint.incarnation)
     };
     tracing::info!("rank {rank} of {world} at {} meets the others at {master}", link.local_address());
-    let agreed = trimwire_agent::rendezvous::meet((args.terms)(offer), &config).map_err(failure)?;
+    let offer = (args.terms)(offer).term("channels", &args.channels);
+    let agreed = trimwire_agent::rendezvous::meet(offer, &config).map_err(failure)?;
     let hosts = hosts(agreed.members.iter().map(|member| member.address.ip()));
     tracing::info!("generation {} of job {}: seed {}", agreed.generation, agreed.job, agreed.seed);
     for (other, Member { address, incarnation }) in
@@ -181,7 +186,7 @@ fn at_rank_0(args: &Caller<'_>, launch: &Launch) -> Result<Met, Failure> {
     let mtu = agreed.mtu.map(|mtu| mtu.clamp(MTU_LEAST.into(), MTU_MOST.into()) as u16);
     endpoint.mtu = endpoint.mtu.into_iter().chain(mtu).min();
     let (job, seed) = (agreed.job, agreed.seed);
-    Ok(Met { rank, world, job, seed, hosts, agreed: true, mtu, endpoint, link })
+    Ok(Met { rank, world, job, seed, hosts, agreed: true, mtu, endpoint, links })
 }
 
 /// What a job with servers is called: they know nothing else of it.

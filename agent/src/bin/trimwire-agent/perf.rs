@@ -19,9 +19,11 @@ use args::{OnFailure, PerfArgs, PushPullArgs, meet};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use sums::Sums;
-use trimwire_agent::collective::{Communicator, CommunicatorConfig, Options, Replicas};
+use trimwire_agent::collective::{CommunicatorConfig, Options, Replicas};
+use trimwire_agent::driver::channels::split;
 use trimwire_agent::driver::misbehaving::Misbehaving;
-use trimwire_agent::driver::{Driver, Link, default_threads};
+use trimwire_agent::driver::{Channels, Driver, Link, default_threads};
+use trimwire_agent::endpoint::EndpointConfig;
 use trimwire_agent::transcript::{Filter, Header, OperationRecord};
 use trimwire_encoder::Decoding;
 
@@ -130,6 +132,7 @@ fn told(args: &PerfArgs, seed: u64) -> Terms {
         ("--coordinates-per-packet", args.codec.coordinates_per_packet.unwrap_or(0) as u64),
         ("--loss, in millionths,", (f64::from(loss) * 1e6).round() as u64),
         ("the sum of 2^--servers", servers),
+        ("--channels", args.channels.into()),
         ("a hash of --adaptive", args.adaptive.as_deref().map_or(0, digest)),
     ]
 }
@@ -159,7 +162,12 @@ fn measure(args: &PerfArgs) -> Result<bool, Failure> {
             )));
         }
     }
-    let Met { rank, world, job, seed, hosts, agreed, mtu, endpoint, link } = meet(args)?;
+    if args.operation == Operation::PushPull && args.channels > 1 {
+        return Err(bad_input(anyhow!("--channels {}: servers have one channel", args.channels)));
+    }
+    let Met { rank, world, job, seed, hosts, agreed, mtu, endpoint, links } = meet(args)?;
+    let endpoints = split(&endpoint, args.channels).map_err(bad_input)?;
+    let channels = endpoints.into_iter().zip(links);
     if let Some(server) = args.servers.iter().find(|server| **server >= world) {
         return Err(bad_input(anyhow!("--servers {server} of {world} ranks; valid are 0 to {}", world - 1)));
     }
@@ -168,13 +176,15 @@ fn measure(args: &PerfArgs) -> Result<bool, Failure> {
             "rank {rank} is among --servers: `trimwire-agent serve` is what it runs"
         )));
     }
-    let mut filter = args.transcript.files().filter(&Header { job, rank, world, seed })?;
-    if let Some(replay) = filter.replay() {
-        // Before the first packet: a run that cannot be repeated does not begin.
-        for (number, coordinates) in args.numbers().zip(args.coordinates()) {
-            replay.check_operation(&operation(args, number, coordinates)).map_err(bad_input)?;
-        }
-    }
+    let filter = args.transcript.files().filter(&Header { job, rank, world, seed })?;
+    // Before the first packet: a run that cannot be repeated does not begin.
+    let repeats = filter.with_replay(|replay| {
+        let mut operations = args.numbers().zip(args.coordinates());
+        operations.try_for_each(|(number, coordinates)| {
+            replay.check_operation(&operation(args, number, coordinates))
+        })
+    });
+    repeats.transpose().map_err(bad_input)?;
     let mut config = CommunicatorConfig {
         job_seed: seed,
         row_log2: args.codec.row_log2,
@@ -185,24 +195,33 @@ fn measure(args: &PerfArgs) -> Result<bool, Failure> {
         config.mtu = mtu.into();
     }
     match args.transcript.faults {
-        None => bench(args, config, start(endpoint, link), filter, agreed),
+        None => bench(args, config, channels.collect(), filter, agreed),
         Some(FaultShares(faults)) => {
-            let trimmed = endpoint.dscp.trimmed;
-            let link = Misbehaving::new(link, faults, seed ^ u64::from(rank) << 32, trimmed);
-            bench(args, config, start(endpoint, link), filter, agreed)
+            let faulty = (0_u64..).zip(channels).map(|(channel, (endpoint, link))| {
+                let seed = seed ^ u64::from(rank) << 32 ^ channel << 48;
+                let link = Misbehaving::new(link, faults, seed, endpoint.dscp.trimmed);
+                (endpoint, link)
+            });
+            bench(args, config, faulty.collect(), filter, agreed)
         }
     }
 }
 
-fn bench<L: Link>(
+fn bench<L: Link + Send + 'static>(
     args: &PerfArgs,
     mut config: CommunicatorConfig,
-    mut driver: Driver<L>,
+    channels: Vec<(EndpointConfig, L)>,
     filter: Filter,
     agreed: bool,
 ) -> Result<bool, Failure> {
     let (rank, world, seed) = (config.rank, config.world, config.job_seed);
-    driver.set_threads(args.threads.unwrap_or_else(default_threads)).map_err(failed)?;
+    let mut channels = channels.into_iter();
+    let (endpoint, link) = channels.next().ok_or_else(|| failed(anyhow!("no link")))?;
+    let mut driver = start(endpoint, link);
+    // A channel codes itself what it sends.
+    let threads = args.threads.unwrap_or_else(|| if args.channels > 1 { 0 } else { default_threads() });
+    let threads = threads.div_ceil(args.channels.into());
+    driver.set_threads(threads).map_err(failed)?;
     let mut publisher = Publisher::start(args.link.metrics)?;
     let sums = Sums { args, rank, members: (0..world).collect(), seed };
     let most = args.coordinates().max().unwrap_or(0);
@@ -213,7 +232,10 @@ fn bench<L: Link>(
     if !agreed || args.operation == Operation::PushPull {
         config.mtu = mtu.map_or(config.mtu, usize::from);
     }
-    let communicator = Communicator::new(config);
+    // Not before the ranks have found that they have as many channels.
+    let communicator =
+        Channels::begin(&config, &mut driver, channels.collect(), threads, &filter).map_err(failed)?;
+    publisher.add(communicator.counts());
     let steering = args.adaptive.as_ref().map(|law| Steering::new(law, args.codec.planes, world));
     let steering = steering.transpose()?;
     let mut bench = Bench {
@@ -233,12 +255,15 @@ fn bench<L: Link>(
     };
     let rows: Result<Vec<Row>, Failure> = args.sizes().map(|bytes| bench.measure(bytes)).collect();
     let rows = rows.and_then(|rows| bench.leave().map(|()| rows));
-    let Bench { mut driver, filter, epochs, .. } = bench;
+    let Bench { mut driver, mut communicator, filter, epochs, .. } = bench;
     let recorded = filter.finish().and_then(|written| Recorded::new(args.transcript.files(), rank, written));
     let rows = rows?;
+    communicator.stop();
     driver.linger(QUIET_NS, LINGER_NS).map_err(failed)?;
-    let link = driver.link_stats();
-    let totals = Totals::new(driver.endpoint().stats(), link);
+    communicator.wait();
+    let (mut told, mut link) = (driver.endpoint().snapshot(), driver.link_stats());
+    communicator.counts().add(&mut told, &mut link);
+    let totals = Totals::new(&told.totals, link);
     let report = Report {
         role: args.operation.name(),
         redop: args.operation.reduction(),
@@ -264,7 +289,7 @@ struct Bench<'a, L> {
     /// This rank's part of the largest size, and what comes of it: shorter ones are its beginning.
     gradient: Vec<f32>,
     exact: Option<Vec<f32>>,
-    communicator: Communicator,
+    communicator: Channels,
     driver: Driver<L>,
     publisher: Publisher,
     filter: Filter,

@@ -5,6 +5,7 @@ use crate::{Failure, failed, http};
 use anyhow::anyhow;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use trimwire_agent::driver::channels::Counts;
 use trimwire_agent::driver::{Application, Driver, Link, LinkStats};
 use trimwire_agent::snapshot::Snapshot;
 
@@ -17,6 +18,8 @@ pub(crate) struct Publisher {
     /// `None`: nobody does.
     shared: Option<Shared>,
     operations: Operations,
+    /// Of channels that another thread drives.
+    others: Counts,
     due_ns: u64,
 }
 
@@ -25,7 +28,7 @@ impl Publisher {
     pub(crate) fn start(address: Option<SocketAddr>) -> Result<Self, Failure> {
         let (operations, shared) = (Operations::default(), Shared::default());
         let Some(address) = address else {
-            return Ok(Self { shared: None, operations, due_ns: u64::MAX });
+            return Ok(Self { shared: None, operations, others: Counts::default(), due_ns: u64::MAX });
         };
         let (seen, counted) = (Arc::clone(&shared), operations.clone());
         let text = move || {
@@ -38,7 +41,7 @@ impl Publisher {
         let address = http::serve(address, text)
             .map_err(|error| failed(anyhow!("cannot serve metrics on TCP {address}: {error}")))?;
         tracing::info!("metrics at http://{address}/metrics");
-        Ok(Self { shared: Some(shared), operations, due_ns: 0 })
+        Ok(Self { shared: Some(shared), operations, others: Counts::default(), due_ns: 0 })
     }
 
     /// What operations are counted in.
@@ -46,10 +49,16 @@ impl Publisher {
         &self.operations
     }
 
+    /// Publishes what other channels count, too.
+    pub(crate) fn add(&mut self, others: &Counts) {
+        self.others = others.clone();
+    }
+
     /// Copies what the endpoint tells.
     pub(crate) fn publish<L: Link>(&mut self, driver: &mut Driver<L>) {
         let Some(shared) = &self.shared else { return };
-        let told = (driver.endpoint().snapshot(), driver.link_stats());
+        let mut told = (driver.endpoint().snapshot(), driver.link_stats());
+        self.others.add(&mut told.0, &mut told.1);
         *shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(told);
         self.due_ns = driver.now_ns().saturating_add(EVERY_NS);
     }

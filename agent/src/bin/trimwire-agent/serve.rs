@@ -194,7 +194,8 @@ struct Begun {
 fn begin(args: &ServeArgs, files: Files<'_>) -> Result<Begun, Failure> {
     let link = LinkArgs { patience: Some(PATIENCE_NS), ..args.link.clone() };
     let repeats = |rank| Ok(files.repeated(rank)?.map(|header| (header.job, header.seed)));
-    let Met { rank, world, job, seed, agreed, endpoint, link, .. } = Caller {
+    let Met { rank, world, job, seed, agreed, endpoint, links, .. } = Caller {
+        channels: 1,
         rendezvous: &args.rendezvous,
         link: &link,
         rate: (&args.rate, args.rate_algorithm),
@@ -212,6 +213,7 @@ fn begin(args: &ServeArgs, files: Files<'_>) -> Result<Begun, Failure> {
     // Where addresses are written out nobody has asked for what is repeated.
     repeats(rank)?;
     files.check_writable(rank)?;
+    let link = links.into_iter().next().ok_or_else(|| failed(anyhow!("no link")))?;
     Ok(Begun { rank, world, job, endpoint, link, agreed_seed: agreed.then_some(seed) })
 }
 
@@ -362,8 +364,8 @@ fn take<L: Link>(
     }
     let outcome = server.on_outcome(now_ns, outcome, communicator, driver.endpoint())?;
     let follows = number.wrapping_add(1);
-    if let (None, Some(push_pull), Some(replay)) = (&outcome, server.push_pull(follows), filter.replay()) {
-        replay.check_operation(&served(follows, push_pull))?;
+    if let (None, Some(push_pull)) = (&outcome, server.push_pull(follows)) {
+        filter.with_replay(|replay| replay.check_operation(&served(follows, push_pull))).transpose()?;
     }
     Ok(outcome)
 }

@@ -49,6 +49,8 @@ class Options:
     trim_delay: float | None = None
     #: Threads that encode and decode; None: the processors of this process but one, at most 4.
     threads: int | None = None
+    #: Threads that each move and code a part of every operation, by a UDP port of their own; the same at all ranks. Tensors of a GPU go by one.
+    channels: int = 1
     #: A rank that answers nothing for so many seconds is given up.
     give_up: float = 10.0
     #: A rank that answers, but does not take part in an operation, is waited for so many seconds; None: the group's timeout.
@@ -91,6 +93,7 @@ class Options:
         self._within("paths", 1, 256)
         self._within("rate_bps", 1, None)
         self._within("threads", 0, None)
+        self._within("channels", 1, 16)
         for name in ("give_up", "patience", "trim_delay"):
             value = getattr(self, name)
             if value is not None and not value > 0:
@@ -122,6 +125,7 @@ class Changes(TypedDict, total=False):
     rate_bps: int | None
     trim_delay: float | None
     threads: int | None
+    channels: int
     give_up: float
     patience: float | None
     key: bytes | None

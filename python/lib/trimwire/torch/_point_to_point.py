@@ -108,7 +108,7 @@ class Channel:
 
     def _connect(self) -> Group:
         mine, other = ("sender", "receiver") if self._sends else ("receiver", "sender")
-        group = Group(self._arguments["address"], paths=4, receive=self._arguments["receive"], checksums=self._arguments["checksums"])
+        group = Group(self._arguments["address"], paths=4, receive=self._arguments["receive"], checksums=self._arguments["checksums"], channels=1)
         self._group = group
         self._store.set(f"{self._name}/{mine}", group.address)
         # A look at a time: who waits inside the store keeps others out.

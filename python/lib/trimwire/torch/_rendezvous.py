@@ -16,7 +16,7 @@ from .._group import Group, default_address
 from ._device import codec_of
 from ._options import Options
 
-_AGREED = ("version", "planes", "gradients", "consistent", "adaptive", "plan")
+_AGREED = ("version", "planes", "gradients", "consistent", "adaptive", "plan", "channels")
 
 #: So long rank 0 waits until the others have read that all are there, seconds.
 _HEARING = 2.0
@@ -45,7 +45,7 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
 
     chosen = current() if options is None else options
     try:
-        group = Group(chosen.address or default_address(os.environ.get("MASTER_ADDR")), port=chosen.port, paths=chosen.paths, receive=chosen.receive, checksums=chosen.checksums)
+        group = Group(chosen.address or default_address(os.environ.get("MASTER_ADDR")), port=chosen.port, paths=chosen.paths, receive=chosen.receive, checksums=chosen.checksums, channels=chosen.channels)
         if chosen.metrics is not None:
             _metrics.serve(chosen.metrics)
         own: dict[str, Any] = {
@@ -57,6 +57,7 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
             "adaptive": chosen.adaptive,
             "plan": plan,
             "codec": codec_of(chosen.codec),
+            "channels": group.channels,
             "mtu": group.mtu,
         }
     except Exception as error:
@@ -80,7 +81,10 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
     record = chosen.record
     if record is not None and apart:
         record = f"{record}-{seed:016x}"
-    if any(said["codec"] == "triton" for said in others):
+    gpus = [other for other, said in enumerate(others) if said["codec"] == "triton"]
+    if gpus and chosen.channels > 1:
+        raise RuntimeError(f"channels is {chosen.channels}, and rank {gpus[0]} of the group codes on a GPU, by one channel: channels=1 (TRIMWIRE_CHANNELS), or codec='host' at all ranks")
+    if gpus:
         group.send_directly()
     if rate_algorithm is None:
         rate_algorithm = "dctcp" if chosen.adaptive is None else _adaptive.Adaptive(chosen.adaptive, chosen.planes).rate_algorithm

@@ -7,6 +7,7 @@ use crate::operation::Operation;
 use crate::transcript::TranscriptArgs;
 use crate::units::bytes;
 use clap::{Args, ValueEnum};
+use trimwire_agent::driver::channels::CHANNELS_MOST;
 use trimwire_agent::rendezvous::Offer;
 
 #[derive(Args)]
@@ -46,6 +47,10 @@ pub(crate) struct PerfArgs {
     /// processors but one, at most 4].
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
+    /// Move and code each operation with this many threads, on UDP ports from the rank's own upwards; the
+    /// same on all ranks.
+    #[arg(long, env = "TRIMWIRE_CHANNELS", default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(CHANNELS_MOST)))]
+    pub(crate) channels: u16,
     #[command(flatten)]
     pub(crate) link: LinkArgs,
     #[command(flatten)]
@@ -104,6 +109,7 @@ pub(crate) fn meet(args: &PerfArgs) -> Result<Met, Failure> {
     Caller {
         rendezvous: &args.rendezvous,
         link: &args.link,
+        channels: args.channels,
         rate: (&args.rate, args.rate_algorithm()),
         root: args.root,
         repeats: &repeats,

@@ -89,14 +89,15 @@ impl<L: Link> Bench<'_, L> {
         let mut total = OutcomeStats::default();
         let mut error = 0.0;
         let mut durations_ns = Vec::new();
-        let (mut cpu, mut cpu_before) = (0.0, cpu_seconds());
+        let mut cpu = 0.0;
         let mut iteration = 0;
         while iteration < args.warmup_iters + args.iters {
             let collective = self.collective(self.gradient.get(..coordinates).unwrap_or_default());
+            // The copy of the gradient that is summed in place is the measurement's, not the operation's.
+            let cpu_before = cpu_seconds();
             let Some((outcome, told)) = self.one(collective, coordinates, &mut results)? else {
                 self.reckon()?;
                 exact = self.expected(coordinates)?;
-                cpu_before = cpu_seconds();
                 continue;
             };
             iteration += 1;
@@ -106,7 +107,6 @@ impl<L: Link> Bench<'_, L> {
                 steering.take(told, None)?;
             }
             if iteration <= args.warmup_iters {
-                cpu_before = cpu_seconds();
                 continue;
             }
             cpu += cpu_seconds() - cpu_before;
@@ -121,7 +121,6 @@ impl<L: Link> Bench<'_, L> {
                 let taken = self.steering.as_mut().and_then(|steering| steering.taken.last_mut());
                 taken.into_iter().for_each(|taken| taken.nmse = Some(err));
             }
-            cpu_before = cpu_seconds();
         }
         let iters = f64::from(args.iters);
         let seconds_each = durations_ns.iter().map(|&ns| ns as f64 / 1e9).collect();
@@ -227,7 +226,9 @@ impl<L: Link> Bench<'_, L> {
     pub(super) fn tell(&mut self, notice: &Notice) -> Result<(), Failure> {
         let Self { args, communicator, driver, number, .. } = self;
         let now_ns = driver.now_ns();
-        notice.tell(now_ns, *number, &args.servers, communicator, driver.endpoint()).map_err(failed)?;
+        notice
+            .tell(now_ns, *number, &args.servers, communicator.communicator(), driver.endpoint())
+            .map_err(failed)?;
         *number += 1;
         Ok(())
     }
