@@ -4,7 +4,7 @@ use crate::aligned::AlignedRow;
 use crate::decode::row::{Put, RowDecoder, streams};
 use crate::decode::words::RowWords;
 use crate::element::ValuesMut;
-use crate::encode::row::{RowError, RowTask, Written};
+use crate::encode::row::{RowTask, Written};
 use crate::quantise::moments::{Moments, moments};
 use crate::quantise::statistics::{EightStatistics, Statistics};
 use crate::rotate::scale::RowScale;
@@ -17,7 +17,7 @@ pub(crate) fn write_row(
     source: &[f32],
     row: &mut AlignedRow<f32>,
     out: &mut [u8],
-) -> Result<Written, RowError> {
+) -> Written {
     let scale = scale_of(task, source);
     let length = task.layout.row_range(task.row).len();
     // Only rows at the ends of tensors have padding, and hardly any is worked on at a scale.
@@ -47,7 +47,7 @@ pub(crate) fn write_row(
         task.write_header(index, values.len(), (statistics, false), important, packet);
         task.isa.run(ToWire { values, body: &mut packet[HEADER_LEN..] });
     }
-    Ok(Written { energy, important, twice: false })
+    Written { energy, important, twice: false }
 }
 
 /// The working scale of a row that is not rotated.

@@ -321,7 +321,7 @@ impl Encoder {
                 if let Some(own) = &mut own {
                     own.put(source, false);
                 }
-                raw::write_row(&task, source, row, bare)
+                Ok(raw::write_row(&task, source, row, bare))
             });
             if let (Ok(written), Some(own)) = (&written, &mut own)
                 && written.energy.is_nan()

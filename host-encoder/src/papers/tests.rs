@@ -56,7 +56,7 @@ fn a_trim_to_heads_costs_what_the_closed_form_says() {
         for decoding in [Decoding::Unbiased, Decoding::Mmse, Decoding::Paper] {
             for (rate, planes) in [(1.0, 1), (0.5, 1), (0.25, 0)] {
                 // Every packet, every other one, or every fourth.
-                let trimmed = move |index: usize| index % (1.0 / rate) as usize == 0;
+                let trimmed = move |index: usize| index.is_multiple_of((1.0 / rate) as usize);
                 let held = move |index| match (trimmed(index), planes) {
                     (false, _) => 1_500,
                     (true, 0) => 0,
