@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Every entry point of the project; `make help` lists them.
 .DEFAULT_GOAL := help
 .PHONY: help demo figures test test-rust test-python test-torch test-gpu soak sanitize test-aarch64 client-tests lint bench p4 p4-check bmv2-tests mininet-test mininet-matrix deb man book deny reference reference-check release

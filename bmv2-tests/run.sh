@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Builds the three programs and sends traffic through them over real interfaces. Needs root and network namespaces; says what it
 # skipped, and why, where it has not got them. Where simple_switch_grpc is on PATH, BMv2 is tested beside our switch.
 set -euo pipefail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Hashes of the sources that simulated figures are made of: `trimwire sim figures` keys what it keeps by them.
 //!
 //! Lines that are comments, and a file's tests, make no figure. Dependencies are pinned by Cargo.lock and are left out.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Congests ports in Mininet with the three programs (those of TRIMWIRE_BIN_DIR, or builds of now); with simple_switch_grpc, where that is on PATH, too. Says what
 # it skipped, and why, where there is no root, no namespace or no Mininet.
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Agents congest a port in Mininet; what was cut, forwarded, dropped and decoded is asserted. Needs root.
 
     sudo mininet/test.py [--switch trimwire|bmv2] [--topology dumbbell|leafspine|both] [--bw MBIT]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mininet with switches that trim.
 
     sudo mn --custom mininet/trimwire_mininet.py --topo dumbbell

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Compiles `proto/` with `protox` (no protoc) and embeds the descriptors for text-format P4Info.
 
 use std::error::Error;

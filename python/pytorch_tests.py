@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PyTorch's own tests of torch.distributed, with this backend as theirs: those that come with an installed PyTorch.
 
     python python/pytorch_tests.py                      # all that apply

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The wheel, as users get it: built, installed into a fresh environment, its types checked, its tests run.
 #   python/test.sh            without PyTorch (needs a Python from 3.10 on and PyPI)
 #   python/test.sh torch      with PyTorch, some gigabytes (TORCH says which: torch==2.5.1); without it, and loudly, where that cannot be had

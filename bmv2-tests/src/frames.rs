@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Whole Ethernet frames into and out of an interface.
 #![expect(
     unsafe_code,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Network namespaces that go away with their owner.
 #![expect(unsafe_code, reason = "setns and SIOCETHTOOL have no safe wrapper among the dependencies")]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Hosts around one switch, set up by the controller.
 #![forbid(unsafe_code)]
 

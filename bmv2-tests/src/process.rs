@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Child processes that do not outlive a test.
 #![forbid(unsafe_code)]
 

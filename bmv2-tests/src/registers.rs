@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A cell of a register: from our switch over P4Runtime, from BMv2, which does not read registers there, over Thrift.
 #![forbid(unsafe_code)]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A switch under test, in a namespace of its own.
 #![forbid(unsafe_code)]
 

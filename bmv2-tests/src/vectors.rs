@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Packets with known answers, `p4/tests/ladder.json`.
 #![forbid(unsafe_code)]
 

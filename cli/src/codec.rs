@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `trimwire codec`: the codec on its own, without a network: how accurate, how fast, what is in a packet.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `trimwire demo`: a model trains through a congested, trimming switch, next to the same without trimming.
 
 mod options;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Failures, each with the exit code that scripts see.
 
 use std::fmt;

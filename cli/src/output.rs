@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What goes to stdout: tables for people, JSON for programs.
 
 use anyhow::{Context as _, Result};

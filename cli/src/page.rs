@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A self-contained page: a table, what its columns mean, and figures that can be zoomed into.
 //!
 //! plotly.js draws them; the page carries it, nearly five megabytes, and asks the network for nothing.

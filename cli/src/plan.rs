@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `trimwire plan`: which tensors of a model to compress, how, and on which device.
 //!
 //! ```text

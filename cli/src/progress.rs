@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Progress of long work: a bar on a terminal, plain lines elsewhere. Always on stderr.
 
 use indicatif::{ProgressBar, ProgressStyle};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `trimwire sim`: a scenario file's runs in virtual time, as a table or as JSON.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the demo trains: the data, the model, and the replicas of a data-parallel job.
 pub(crate) mod digits;
 pub(crate) mod job;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `apply` and `plan`: every switch on its own, many at a time.
 
 use std::sync::Arc;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The compiled program: P4Info, device config, and the cookie that tells whether a switch runs them.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The subcommands, one a file. Each has its arguments and `run`, which gives the exit code.
 
 mod apply;

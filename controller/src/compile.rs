@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a switch should hold: every entity of the tables and the action profile that this controller owns.
 //!
 //! A [`Compiler`] is what all switches have in common. [`Compiler::compile`] does the rest for one switch: its policy in its target's

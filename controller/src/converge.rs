@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Brings one switch, whose primary controller we are, to what it should hold.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One switch over P4Runtime: looking, which needs no mastership, and becoming primary.
 
 use std::fmt::Write as _;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Reading typed values out of the tree, collecting every mistake instead of stopping at the first.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Many switches at a time: what they share, and what becomes of each.
 
 use std::collections::{BTreeMap, BTreeSet};

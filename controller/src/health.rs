@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Whether a switch does its work after it was changed, by its own counters: what it sends it has taken, and where packets come some go.
 
 use std::collections::BTreeMap;

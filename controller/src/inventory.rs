@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A fabric as it is built: everything by name, and how much of it there is.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One YAML file to a running fabric, over P4Runtime.
 //!
 //! ```text

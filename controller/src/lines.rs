@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Line rates that a switch was started with, beside those of the fabric file: thresholds in times and packets are worked out from the
 //! file's, so that a switch with other lines queues for other times than it says.
 

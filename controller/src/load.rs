@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From the file's text to a fabric in which everything fits together, or every mistake in it.
 
 use crate::model::Fabric;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A fabric in plain types: what is there and what it should do, all checked, all thresholds in bytes. Who reads it from a file
 //! and who computes on it stand above.
 

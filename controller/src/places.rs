@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Many switches at a time, but not all.
 
 use std::sync::Arc;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Queue policy in bytes: what the file says, in time, bytes or bdp, turned into one table entry per
 //! (egress port, queue, importance).
 //!

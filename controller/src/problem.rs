@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is wrong with a file that people write, and where it stands.
 
 use std::fmt;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Names of the program (`p4/`): an interface, the same for every target.
 
 pub(crate) const IPV4_ROUTE: &str = "Ingress.ipv4_route";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which switches are still being worked on, for somebody who waits.
 
 use std::collections::BTreeSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The difference between what a switch holds and what it should hold, and the order in which to remove it.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Who applied what, when, and what became of it; and the files themselves, so that a good state can be gone back to.
 //!
 //! A folder of small files, each written whole: under another name first, then renamed. Nothing in it is secret but what the fabric file

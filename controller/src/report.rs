@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What `plan` found and `apply` did, for people and as JSON.
 
 mod summary;

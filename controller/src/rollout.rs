@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A plan carried out with care: from the tier furthest from hosts to the one nearest, a few switches at a time, and no further than
 //! the first failure.
 

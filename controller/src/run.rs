@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `run`: keeps every switch of a fabric at what its file says.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a switch counts and holds at one moment: the one reader of counters and occupancy, for `show`, `watch`, `run` and health checks.
 
 use std::collections::BTreeMap;

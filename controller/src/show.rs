@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What switches hold and count, in the fabric's words. Looks only: takes no mastership.
 
 mod decode;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The fabric file: what it may say, and reading it.
 //!
 //! [`read`] takes the file apart and finds what is wrong with each part of it. Whether the parts fit together, `load` finds out.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How the switches of a fabric that are programs are started, so that they are what its file says: ports, line rates, addresses.
 
 use std::collections::BTreeMap;

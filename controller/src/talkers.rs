@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Whose packets are cut: from samples that switches send (`p4/bmv2/cut_samples.p4`) to the talkers of each queue that cuts, in memory
 //! that does not depend on how many there are.
 

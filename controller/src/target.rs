@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Kinds of switches: what each takes, in its own units, and what one has to know about it. One file each.
 //!
 //! Tables, keys, actions and their parameters are the same everywhere (`p4/README.md`). What differs: in what thresholds are

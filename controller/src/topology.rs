@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Who is linked to whom, and routes: shortest paths over the links that are up, all of equal length used (ECMP).
 //!
 //! A [`Topology`] is looked at once; [`Topology::routes`] gives one switch's routes from it, in time that grows with the links and not

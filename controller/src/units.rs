@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Quantities as people write them: `10Gbps`, `1us`, `512KiB`, `1bdp`, `4 planes`.
 //!
 //! All arithmetic is exact: a decimal is a whole number over a power of ten, and what does not come out whole in the unit of

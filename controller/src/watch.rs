@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What queues do from one moment to the next: samples of every switch, and the rates between them.
 //!
 //! Looks only. A switch that does not answer in time is said to, and holds up neither the others nor the next interval.

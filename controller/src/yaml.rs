@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! YAML with line numbers.
 //!
 //! Semantic errors name the line of what they complain about, so every node keeps where it stood; serde-based readers lose

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Accelerate: torchrun --nproc-per-node 2 accelerate_ddp.py"""
 
 import torch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A checkpoint, from which any number of ranks goes on: torchrun --nproc-per-node N checkpoint.py FILE STEPS"""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """DeepSpeed's ZeRO, stages 1 and 2: torchrun --nproc-per-node 2 deepspeed_zero.py [STAGE]
 
 On processors DeepSpeed compiles an extension at its first start: it needs g++, and ninja on PATH.

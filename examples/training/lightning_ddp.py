@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Lightning: torchrun --nproc-per-node 2 lightning_ddp.py"""
 
 import lightning

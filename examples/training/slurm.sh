@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 #SBATCH --job-name=trimwire
 #SBATCH --nodes=4
 #SBATCH --ntasks-per-node=1

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Transformers' Trainer: torchrun --nproc-per-node 2 trainer_ddp.py"""
 
 import tempfile

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A data-parallel job on one switch: ranks, neighbours who burst, and all-reduces in virtual time.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Other people's traffic: on/off bursts that share the workers' links.
 
 use crate::frame::{self, Address};

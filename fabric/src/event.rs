@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The event queue: the one place where virtual time is ordered.
 
 use std::cmp::Ordering;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ethernet/IPv4/UDP frames as the hosts' kernels would write and read them.
 
 use etherparse::{

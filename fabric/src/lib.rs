@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Virtual time: hosts running the agent's cores, switches running the P4 engine, links and cross-traffic.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Nodes joined by links, driven by the event queue.
 
 use crate::event::EventQueue;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The three kinds of node a cluster is made of: ranks, cross-traffic senders, the switch.
 
 use crate::cross_traffic::{CrossSender, serialisation_ns};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A cluster's network in virtual time: hundreds of hosts, plain switches, other transports beside ours.
 //!
 //! ```text

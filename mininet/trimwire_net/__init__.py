@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mininet nodes, topologies and traffic for Trimwire.
 
     topologies ─► Mininet ─► switches (start) ─► bring_up: hosts, fabric file, `trimwire-controller apply`

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where packets went: the switches' counters over P4Runtime beside what the kernel counted on their interfaces."""
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Programs on hosts that say at their end, in JSON, what happened: trimwire-agent, iperf3."""
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """All-reduces among hosts, each a rank."""
 from __future__ import annotations
 

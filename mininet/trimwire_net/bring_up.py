@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Makes hosts ready, writes the fabric file and has the controller bring the switches to it."""
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """TCP beside gradients: iperf3 from one host to another."""
 from __future__ import annotations
 

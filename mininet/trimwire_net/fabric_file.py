@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The fabric file (docs/reference/fabric-file.md) of a running Mininet."""
 from __future__ import annotations
 

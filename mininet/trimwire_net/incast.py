@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Agents that congest a port: some hosts send gradients to one, all at once, each at its link's rate."""
 from __future__ import annotations
 

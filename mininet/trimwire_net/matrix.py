@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What mininet/test.py --matrix runs: n hosts into one link, 2:1 to 8:1, beside TCP, in a dumbbell and in a leaf-spine."""
 from __future__ import annotations
 

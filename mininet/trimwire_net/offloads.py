@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Turns off what interfaces would do for the kernel, so that a frame that arrives is the frame that was sent.
 
     python3 offloads.py IFACE...

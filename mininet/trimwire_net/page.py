@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What docs/how-to/mininet.md says to type, to the letter: an all-reduce beside TCP in at most ten commands."""
 from __future__ import annotations
 

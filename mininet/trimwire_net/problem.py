@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What ends a run with an explanation."""
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One folder a run, for logs, pidfiles and the fabric file."""
 from __future__ import annotations
 

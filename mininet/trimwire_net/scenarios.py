@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What mininet/test.py runs, and what has to hold."""
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mininet's prompt, with a word for the fabric and two for traffic."""
 from __future__ import annotations
 

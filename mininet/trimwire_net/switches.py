@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mininet's switch nodes: trimwire-switch and BMv2's simple_switch_grpc.
 
 They run in the root namespace, as Mininet's switches do, on one gRPC port each. What is the same for both is in `FabricSwitch`:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One call of BMv2's Thrift service, which P4Runtime has no word for."""
 from __future__ import annotations
 

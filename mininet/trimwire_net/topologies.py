@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ready topologies. Rates are Mininet's `bw`, Mbit/s, and hold for both directions of a link."""
 from __future__ import annotations
 

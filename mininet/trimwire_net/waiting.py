@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Waiting for processes, and not outliving them."""
 from __future__ import annotations
 

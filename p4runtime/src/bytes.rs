@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Canonical byte strings (P4Runtime, "Bytestrings").
 //!
 //! Integers travel as big-endian byte strings. The canonical form is the shortest that holds the value, at least one

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A controller's end of P4Runtime.
 //!
 //! ```no_run

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What an encoded message takes in memory once it is decoded, found without decoding it.
 //!
 //! An empty `Update` is two bytes on the wire and more than four hundred in memory, so that a message within any limit of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Entities: building them from names, checking them, telling them apart, and putting them in words.
 //!
 //! A controller builds entities with [`TableEntryBuilder`] and the functions here, and compares what it wants with what it

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! P4Runtime v1 for controllers and switches: messages, client, server stubs, P4Info look-up, canonical byte strings and
 //! per-update errors.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! P4Info: reading and writing it, and looking things up in it.
 //!
 //! ```

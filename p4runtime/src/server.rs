@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a switch needs to serve P4Runtime.
 //!
 //! Implement [`P4Runtime`], wrap it with [`service`] and add it to a `tonic::transport::Server`. Answers to Write come from

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What became of each update of a Write, in `grpc-status-details-bin` (P4Runtime, "Write RPC", "Error Reporting").
 //!
 //! When updates of a batch fail, the RPC's code is `UNKNOWN` and its details are a `google.rpc.Status` whose own details are

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Compares the laws on one link: `cargo run -p trimwire-planner --example laws -- docs/figures` writes `laws.md` and `laws.svg` there.
 //!
 //! Virtual time: the same on every machine.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Writes the model files of `examples/plans`: `cargo run -p trimwire-planner --example models -- examples/plans`.
 
 use std::fmt::Write as _;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Espresso's tables 5 and 6 and figure 13, predicted: `cargo run --release -p trimwire-planner --example strategies -- docs/figures` writes
 //! `strategies.md` there, and prints what selection and offloading took on this machine, which the file leaves out.
 

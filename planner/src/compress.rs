@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Compressors with error feedback: what is not sent is kept, and added to the next gradient.
 //!
 //! ```text

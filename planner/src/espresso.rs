@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which tensors to compress, how, and on which device (Espresso, EuroSys 2023).
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Time models from measurements: a constant and a slope.
 
 /// `constant + slope · x`.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What to compress ahead of time, how much, and where switches cut.
 //!
 //! ```text

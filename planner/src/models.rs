@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The six networks of Espresso's evaluation, from their architectures' published shapes.
 //!
 //! Table 5 counts their tensors (32, 314, 148, 207, 148, 10) and table 4 their MB; both come out of the shapes. Which variant each is follows from

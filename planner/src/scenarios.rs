@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A network in a few lines, on which laws are compared: virtual time, no randomness but a seed.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How much to compress: a step's measurements in, a ratio out.
 //!
 //! ```text

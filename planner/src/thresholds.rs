@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Where switches cut: MLT appendix B, and its extension to trimming.
 //!
 //! ```text

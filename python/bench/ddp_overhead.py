@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Time of a DistributedDataParallel iteration by how gradients are averaged, all in one run and in turns.
 
 Ranks are processes of this machine, over its loopback interface or another one (--interface). With --link each rank lives in a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The codec on a GPU beside a copy of the same numbers: encode + pack, and decode, as ratios to a device-to-device copy of f32s.
 
     python python/bench/gpu_codec.py                      # 64 MiB of f32

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Time of a DistributedDataParallel step of a model of GPT-2's size (random weights and tokens) on one GPU, by how gradients are averaged; and how much of the codec's work is beside backward.
 
     python python/bench/gpu_training.py                          # 124 million weights, two ranks on one GPU over loopback: a step of each way, as ratios to a step that averages nothing

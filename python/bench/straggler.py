@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Several all-reduces at once, of which one rank is late: how late are they, and what was sent twice?
 
 Ranks are processes of this machine, over its loopback interface, or over another one (--interface, as TRIMWIRE_SOCKET_IFNAME's names). Each round runs the operations

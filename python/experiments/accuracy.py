@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What training loses by cut gradients, in simulated networks: several workers in one process, several seeds, results as CSV and SVG.
 
     python3 accuracy.py codecs                          codecs against trim rates (the HotNets'24 paper's figures 3 and 4)

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Steps a second while links change, under laws of how much to send, beside Gloo: DistributedDataParallel in network namespaces, htb at every port.
 
 Needs root, iproute2 and a Python with PyTorch and this package (--python):

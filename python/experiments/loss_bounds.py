@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """How much of its gradients a model can lose without taking longer (MLT's figures 3, 4 and 18, tables 1 and 5), on small models, by `trimwire.torch.profile`.
 
     python3 loss_bounds.py convolutional                     on the digits, or --data FOLDER for Fashion-MNIST

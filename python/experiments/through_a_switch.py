@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Time to accuracy through a trimming switch, beside Gloo on the same fabric: DistributedDataParallel in network namespaces.
 
 Needs root, iproute2, `cargo build --release` and a Python with PyTorch and this package (--python):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Models, data and the loop that the experiments share: data-parallel training of several workers in one process, whose gradients go through a simulated network."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Laws that say how much of the next step is sent.
 
 use pyo3::exceptions::PyValueError;

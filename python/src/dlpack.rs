@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Tensors of whatever library, without a copy: the structures of DLPack 0.x (github.com/dmlc/dlpack, include/dlpack/dlpack.h).
 
 use half::{bf16, f16};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Collectives over the network: a thread that moves datagrams, codec threads, and handles to wait for.
 
 mod device;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The native module of the Python package `trimwire`; what users call is in `lib/trimwire`.
 
 mod adaptive;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Memory of the host that a device copies from and to by itself, lent out in parts that do not overlap.
 //!
 //! Parts are lent while packets are received into them or sent from them; in between a device reads or writes the same memory, which nobody here sees.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Sparse packets of tensors, without a network.
 
 use crate::dlpack::{Tensor, Values};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Transcripts (docs/reference/transcript.md) as numpy can hold them: what was there of each packet, as one number.
 
 use pyo3::exceptions::{PyOSError, PyValueError};

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A network between the ranks of one process that cuts and loses packets: every pair of ranks has a wire with two ends, and each takes the one for the other."""
 
 from __future__ import annotations

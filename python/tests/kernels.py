@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Whether Triton's kernels can run here, and where: what the tests of `trimwire.cuda` begin with."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs a function on several ranks, each in a process of its own, and brings back what each returns or why it failed."""
 
 from __future__ import annotations

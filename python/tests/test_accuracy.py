@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The promise that half of the packets cut to their signs costs no accuracy: five seeds of a small network on real digits, against exact training."""
 
 from __future__ import annotations

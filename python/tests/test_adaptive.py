@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Promises of laws, plans and traces in PyTorch: ranks stay in step, plans do what they say and to no other model, traces say what was computed."""
 
 from __future__ import annotations

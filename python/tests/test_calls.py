@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every call of torch.distributed, on the backend and on Gloo side by side: bit for bit."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Promises of the codec's bindings, against closed forms and against the arrays that went in."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Promises of the codec on a GPU, against the vectors of the wire format and against the host's codec.
 
     python -m pytest python/tests/test_cuda.py                         on a GPU

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Promises of collectives on tensors of a GPU, over loopback and a network that cuts, against sums in float64 and ranks that work on the host.
 
     python -m pytest python/tests/test_cuda_collectives.py                         on a GPU

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Groups that go on when a rank dies, and when it comes back: threads of one process are its ranks."""
 
 from __future__ import annotations

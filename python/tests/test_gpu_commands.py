@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Promises of the commands that measure on a GPU (docs/reference/gpu.md): what they say without one, and how a trace is read."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Promises of a group without PyTorch: threads of one process are its ranks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Promises of the (state, hook) pair: two levels, warm-up, wrappers, frameworks' ways to it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Promises about what is told of the network: totals, percentiles, TensorBoard's scalars, the profiler's ranges."""
 
 from __future__ import annotations

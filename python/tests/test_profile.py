@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Promises of profiles, on a model so small that they take seconds."""
 
 from __future__ import annotations

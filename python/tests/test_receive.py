@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How packets are received: what is asked for, refused, and warned of."""
 
 from __future__ import annotations

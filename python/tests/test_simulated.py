@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Promises of simulated trimming, against closed forms and against the same sums with nothing cut."""
 
 from __future__ import annotations

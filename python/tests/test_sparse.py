@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Promises of `trimwire.sparse`, against the vectors of the wire format and plain numpy."""
 
 from __future__ import annotations

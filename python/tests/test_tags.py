@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Promises about which sums are taken for the same gradient."""
 
 from __future__ import annotations

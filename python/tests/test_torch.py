@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Promises of the backend and the hook, against PyTorch's own sums on one process."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Promises of training jobs: each with Gloo, our backend and, for DistributedDataParallel, our hook, from the same seeds in the same processes.
 
 Gloo is the oracle. Nine planes keep a gradient to an NMSE of 6e-10; what a few steps make of that in the weights stays below `NEAR`.

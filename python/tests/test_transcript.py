@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Promises of transcripts: what a run records, others read, and simulated networks do the same once more."""
 
 from __future__ import annotations

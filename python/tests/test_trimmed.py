@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Promises of training jobs on a network that trims and loses packets: hook and backend, on the host's codec."""
 
 from __future__ import annotations

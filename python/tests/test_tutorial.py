@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What docs/start/pytorch.md says to type does what it says. All but what installs is run to the letter, in network namespaces."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Gradients over real interfaces through a congested switch: what is cut arrives at ordinary UDP sockets, decodes with the
 //! error that the formula predicts, and every packet is accounted for.
 

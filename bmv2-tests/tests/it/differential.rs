@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The same tables and the same packets through `trimwire-switch` and through BMv2, over real interfaces: the same frames come
 //! out, byte for byte, and the same counters rise.
 //!

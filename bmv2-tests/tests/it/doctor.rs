@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the doctor says of fabrics that are well, and of some that are not.
 
 use serde_json::Value;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The register that says how much is queued does not drift: not under load that comes and goes, and not where the traffic
 //! manager drops what the program let in. The program's two pipelines run in two threads on BMv2, so this is about them more than
 //! about our switch, which takes the same test.

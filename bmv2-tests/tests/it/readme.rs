@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the documentation says to type does what it says.
 
 use std::path::{Path, PathBuf};

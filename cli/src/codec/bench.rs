@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `trimwire codec bench`: how fast the codec is on this machine, next to memcpy in the same run.
 
 mod report;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Time, as measurements see it: seconds, and the processor's time-stamp counter beside them.
 
 use std::time::Instant;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which packets a measurement cuts, and how deep.
 
 use clap::ValueEnum;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Gradients from files: NumPy, safetensors or raw numbers, told apart by what they begin with.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `trimwire codec inspect`: what is in a packet.
 
 mod capture;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One measurement of the error: encode, cut, decode, compare.
 
 use super::cut::{Choice, Chooser, Depth, Sent, message_shares};

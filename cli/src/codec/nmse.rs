@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `trimwire codec nmse`: the error of cut packets, measured, next to its closed form.
 
 use super::cut::{Choice, Depth, Sent};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `trimwire codec plot`: what cuts do to a gradient, drawn.
 
 mod error;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Gradients to measure on: drawn from a distribution, or named by a file.
 
 use clap::ValueEnum;

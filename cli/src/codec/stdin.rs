@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is piped in, where a file's name is `-`.
 
 use anyhow::{Context as _, Result, ensure};

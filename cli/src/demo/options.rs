@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The demo's flags.
 
 use anyhow::{Result, bail, ensure};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a demo run measured, in the form that `--json` writes.
 
 use serde::Serialize;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `--report`: one self-contained page with the table and the curves.
 
 use super::outcome::{Outcome, Run};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One scenario from an unconfigured switch to its figures.
 
 use super::options::{Options, Replicas};

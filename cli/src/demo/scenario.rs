@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The four runs of the demo, and the fabric file that the controller gets for each.
 
 use super::options::{Options, Policy};

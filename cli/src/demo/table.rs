@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The table that the demo ends with.
 
 use super::outcome::{Outcome, Run};

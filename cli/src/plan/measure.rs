@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `trimwire plan measure`: what compression and collectives take on this machine, as a cluster's file.
 
 mod codec;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A plan for people.
 
 use crate::output::table as rows_table;

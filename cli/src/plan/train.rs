@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `trimwire plan train`: what laws of how much to send, and compressors, do to the time to accuracy (NetSenseML's figures 5 and 6, DC2's 4 to 6).
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `trimwire sim figures`: the scenarios of a folder as tables that documentation prints, each run kept as soon as it is there.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `--report`: a page with the table and the distributions.
 
 use super::{Results, human};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The P4 program for simulated switches: the tables that the controller compiles for each, put into the engine as P4Runtime would.
 //!
 //! ```text

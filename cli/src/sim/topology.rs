@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The network that a fabric file describes.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Real training on a simulated network: every step's packets fare as the network has them fare.
 //!
 //! ```text

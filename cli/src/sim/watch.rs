@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How far a run is: a bar with virtual time and rate on a terminal, a line now and then elsewhere.
 
 use indicatif::{ProgressBar, ProgressStyle};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The UCI optical-digits data that the demo trains on (see `data/README.md` for source and licence).
 
 use anyhow::{Context, Result, ensure};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Data-parallel training: every rank its own replica, its own share of each batch.
 
 use super::digits::{CLASSES, Digits, PIXELS};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A small multi-layer perceptron, written out so that every run gives the same bits.
 //!
 //! All parameters stand in one flat vector, as a data-parallel trainer's gradient bucket does. A layer

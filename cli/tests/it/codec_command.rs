@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `trimwire codec` as a user runs it: shapes of its JSON, messages and exit codes. What the figures promise is tested where they
 //! are computed.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `trimwire codec nmse` on files as people have them: what is measured is what is in the file, or the file is refused.
 
 use serde_json::Value;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The demo as a user runs it: a short one, through the program itself.
 
 use serde_json::Value;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `trimwire plan`, as users run it.
 
 use std::path::PathBuf;

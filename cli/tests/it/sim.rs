@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `trimwire sim`, as users call it.
 
 use std::path::Path;

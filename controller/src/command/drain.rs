@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `drain` and `undrain`.
 
 use std::collections::BTreeSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What most subcommands are given: the fabric file and the program.
 
 use std::fmt::Display;

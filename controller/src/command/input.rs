@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Files that a subcommand is given.
 
 use std::path::Path;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How a subcommand ends, and printing what it found.
 
 use std::fmt::Display;

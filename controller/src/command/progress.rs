@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A line on stderr for work that takes longer than a moment.
 
 use std::io::{IsTerminal, Write as _};

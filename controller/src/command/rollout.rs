@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What `apply` and `rollback` have in common: a look, a question where one is due, a roll-out, and its record.
 
 use std::collections::BTreeSet;

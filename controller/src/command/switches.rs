@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `--switch`: some of a fabric's switches.
 
 use anyhow::anyhow;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Members, groups and routes.
 
 use std::collections::{BTreeMap, BTreeSet};

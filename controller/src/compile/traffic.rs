@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What packets are: their class by DSCP, how they are spread over equal paths, and which are never cut.
 
 use std::net::IpAddr;

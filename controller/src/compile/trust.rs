@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Whose DSCP a switch believes, and its own way to choose paths: what the program has for v1model alone so far.
 
 use trimwire_p4runtime::entity::{EntityError, TableEntryBuilder};

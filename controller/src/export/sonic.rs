@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! SONiC: the nearest equivalent of a switch's policy in CONFIG_DB's tables, and what is missing of it.
 //!
 //! SONiC trims what its shared buffer does not admit: one threshold per queue, one size and one action per switch. Tables and

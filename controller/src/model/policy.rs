@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What an egress port does with its queues, in numbers.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How a controller talks to the switches.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

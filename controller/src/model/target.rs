@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Kinds of switches by name; `target` knows what each takes.
 
 use serde::Serialize;

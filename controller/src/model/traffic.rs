@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What packets are, which queues serve them, how they are spread and which are never cut.
 
 use std::collections::BTreeSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Switches that a person has taken out of routes: a small file beside the records, which `run` reads every second, and `plan` and
 //! `apply` whenever they work.
 

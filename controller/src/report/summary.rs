@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A plan for people: what changes, what is alike in one line.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How long to wait before the next attempt at a switch.
 
 /// The first wait, before jitter.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a running controller knows of each switch: written by the switches' tasks, read by metrics and tests.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The talkers of all switches' cutting queues: written by the switches' tasks, told over HTTP.
 
 use std::collections::BTreeMap;

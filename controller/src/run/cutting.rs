@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Digests of what queues cut: `cutting_t`, a queue has started, or stopped; `cut_packet_t`, one of the packets.
 
 use std::net::{IpAddr, Ipv6Addr};

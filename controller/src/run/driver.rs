@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Runs a [`SwitchTask`] on a real connection and the real clock.
 
 use std::pin::Pin;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One primary for a fabric: who leads it, by what its switches tell of their primaries. A core without sockets or a clock, and a handle
 //! on it that all drivers share.
 //!

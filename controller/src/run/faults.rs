@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What routes leave out, and when it comes back: dead switches, broken links, and switches that a person has drained. A core without
 //! sockets or a clock, and a handle on it that all drivers share.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `GET /metrics`, `/cuts` and `/faults`, for Prometheus, curl and `watch`.
 
 use std::convert::Infallible;

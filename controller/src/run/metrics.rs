@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Prometheus metrics of a running controller, in OpenMetrics text. docs/reference/generated/metrics.md lists them.
 //!
 //! Labels are switches, linked ports, queues with a policy and a few fixed words: as many series as the fabric file has

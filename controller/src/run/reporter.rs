@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Tells people (the log) and the board what a switch's task and its digests say.
 
 use std::collections::BTreeMap;

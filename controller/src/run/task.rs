@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One switch's life under a controller that keeps running, as a state machine without sockets or a clock.
 //!
 //! ```text

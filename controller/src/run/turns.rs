@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A queue's starts and stops of cutting, from digests that come late, twice, or never.
 
 use std::collections::BTreeMap;

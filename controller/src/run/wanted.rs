@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a driver is told to keep its switch at; another one with every fabric file.
 
 use std::collections::BTreeMap;

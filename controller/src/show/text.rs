@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Rows as tables for people.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Text to addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

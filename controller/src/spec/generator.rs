@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `topology`: whole fabrics from a few numbers.
 //!
 //! This file reads the numbers; `wiring` makes switches, hosts and links of them. What comes out is as if it had been written

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The keys of each mapping, in the order in which documentation and messages list them. `fabric.schema.json` and
 //! `docs/reference/fabric-file.md` are tested against these.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `switches`, `hosts` and `links`, on top of what `topology` generates.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `policy`: thresholds and trim sizes, in layers from general to particular.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One switch: where it is, what it is, and the files of its program.
 
 use super::keys;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `controller.tls` and `switches.X.tls`: the files behind them, read and looked into.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Space-Saving: the heaviest keys of a stream in as many counters as there is room for (Metwally, Agrawal, El Abbadi: Efficient
 //! Computation of Frequent and Top-k Elements in Data Streams, ICDT 2005, section 3), with weights.
 //!

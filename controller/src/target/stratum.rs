@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What both Tofinos have in common under Stratum (<https://github.com/stratum/stratum>).
 //!
 //! - The device config is Stratum's `BfPipelineConfig` (`stratum/hal/lib/barefoot/bf.proto`).

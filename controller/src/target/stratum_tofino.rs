@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Tofino 1 under Stratum: ingress sees no queues, so a byte meter per port, queue and importance stands for one, and a mirror
 //! session with a length cuts.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Tofino 2 under Stratum: a ghost thread tells ingress how long queues are, in cells of the packet buffer, and a mirror session
 //! per length cuts.
 

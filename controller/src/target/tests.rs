@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 use prost::Message;
 use trimwire_p4runtime::v1::entity::Entity as Kind;
 use trimwire_p4runtime::v1::packet_replication_engine_entry::Type as Pre;

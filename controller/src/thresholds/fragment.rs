@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The answer as a piece of a fabric file.
 
 use std::fmt::Write as _;

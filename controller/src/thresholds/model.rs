@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The layers file: what it may say, and reading it.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The trade-off as a drawing: weighted loss against the buffer, with and without trimming.
 
 use std::fmt::Write as _;

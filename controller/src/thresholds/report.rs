@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From a layers file to the answer: what was assumed, the thresholds, and what they save.
 
 use std::fmt::{self, Display};

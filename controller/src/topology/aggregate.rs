@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Fewer routes than hosts: a rack elsewhere is one prefix, and racks with the same way are one where they fill a larger prefix.
 //!
 //! The racks' blocks are the same for all switches, and larger prefixes hold nothing but blocks. So an address of nobody either has no

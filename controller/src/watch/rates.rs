@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From samples to what happened between them.
 
 use std::collections::BTreeMap;

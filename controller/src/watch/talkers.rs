@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Whose packets are cut, from a `run` that is primary of the switches: samples are sent to the primary alone, and watching takes nothing
 //! from it.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! An interval as a table for people.
 
 use std::fmt::{self, Write as _};

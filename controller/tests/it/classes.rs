@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the classes of layers find on a switch that was told nothing but who is there.
 
 use crate::run_support::{Embedded, frame_with};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The command's contract: exit codes, what goes to stdout and what to stderr.
 
 #[allow(dead_code, reason = "every test binary uses its own part")]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `run` and `watch` as processes: signals, exit codes, output.
 
 use crate::run_support;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a target counts that the others do not: packets that a traffic manager had no room for, and egress cut (docs/how-to/tofino.md).
 
 use std::net::SocketAddr;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Switches and links that fail, and come back: what routes do, how soon, and what is told of it.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The whole controller against real switches: the embedded one, and another implementation, BMv2's `simple_switch_grpc`.
 //!
 //! BMv2's part is skipped, with a line on stderr, where it is not on PATH. Needs no root: the switches have no interfaces.

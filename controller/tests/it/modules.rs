@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Modules form a tree of uses: types at the bottom, who reads them above, who computes on them above that, and no circle.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Alert rules and the dashboard of `packaging/monitoring` speak of metrics, labels and causes that there are.
 
 use std::collections::BTreeSet;

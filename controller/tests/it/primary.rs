@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Two controllers of one fabric, with different files and with the same.
 
 use std::net::SocketAddr;

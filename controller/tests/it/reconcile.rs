@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `apply` and `plan` against a model switch that keeps P4Runtime's rules and misbehaves on demand.
 
 use crate::programs;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A new program, while packets come.
 
 use std::time::Duration;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Roll-outs: how many switches at a time, in which order, where they stop, and how to get back.
 
 use crate::run_support;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A controller that keeps running, against embedded switches that are restarted, written to by others, slow and dead.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Whose packets a queue cuts, from the program's samples over digests to `/cuts`, the log's lines and `watch`.
 
 use crate::run_support;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A thousand switches: how long the failure of one takes to be in every route. A measurement of minutes, not a test:
 //! `cargo test -p trimwire-controller --test it thousand:: -- --ignored --nocapture`.
 

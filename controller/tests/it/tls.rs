@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! TLS and mutual TLS between controller and switches, from the fabric file's keys on.
 
 use std::fs::Permissions;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Whose code points count: a spare port is nobody's.
 
 use trimwire_controller::show::{Rows, What, show};

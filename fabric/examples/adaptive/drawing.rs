@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Planes against time, a panel a scenario.
 
 use crate::Contender;

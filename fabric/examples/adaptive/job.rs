@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A job under a law, on a link that changes.
 
 use crate::Contender;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Laws of how much to send, on the real agent in virtual time: `cargo run --release -p trimwire-fabric --example adaptive -- docs/figures` writes
 //! `adaptive.md`, `adaptive.csv` and `adaptive.svg` there.
 //!

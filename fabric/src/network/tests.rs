@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 use super::*;
 
 /// Sends `frames` at its start, one every `gap_ns`; notes what arrives.

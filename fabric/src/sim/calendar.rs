@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What happens when: events by virtual time, those of one instant in the order in which they were scheduled.
 
 use std::cmp::Reverse;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a plain switch's port does with the packets that wait: each rule is its paper's, and is held against it by tests.
 //!
 //! Written anew for simulation, against ARCHITECTURE.md's first invariant, because these are the switches that the P4 program is compared with. [`Ladder`] is

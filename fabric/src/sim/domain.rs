@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A switch with its hosts, and the events that happen there: what one thread runs without asking others.
 
 use super::calendar::Calendar;

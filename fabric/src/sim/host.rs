@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A host: its flows behind one card, which sends one frame at a time.
 
 use super::calendar::Calendar;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A port's line: its rate, exact in the long run, and its delay.
 
 /// Bits times nanoseconds in a second.

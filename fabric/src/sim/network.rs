@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What all domains of a run share and none changes: flows, routes, where nodes are.
 
 use super::discipline::{Counts, Rule};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What travels: the head of a frame, and its length. Bodies are not simulated; a cut changes the length.
 
 use super::program::Head;

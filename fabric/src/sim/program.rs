@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Switches that run the P4 program: what they are given, and the heads of frames that they see.
 //!
 //! Elsewhere packets are a few numbers. Where one comes to such a switch it gets a head, the Ethernet, IPv4 and UDP headers that a host would write, which goes with it from one such switch to the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is told of a run.
 
 use super::run::Outcome;

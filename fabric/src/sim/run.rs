@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A run: what is simulated, and what came out.
 
 use super::discipline::{Counts, Rule};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Scenario files: one network, one workload, several runs that differ in what they say.
 
 mod figure;

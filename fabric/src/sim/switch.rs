@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A switch: to which port a packet goes, what becomes of it there, and when it leaves.
 //!
 //! ```text

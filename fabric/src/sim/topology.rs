@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Hosts, switches, links, and the shortest ways between them.
 
 mod generate;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Transports as sans-IO cores: a sender and a receiver for each flow.
 //!
 //! A host calls `handle_packet` or `handle_timeout`, then asks `next_send_ns` and `poll_timeout`; when its card is free and `next_send_ns` has come it takes one packet by

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Domains in windows as long as the shortest link between them, by any number of threads.
 //!
 //! ```text

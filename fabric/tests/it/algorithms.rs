@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Sixty-four ranks in virtual time, over the committed P4 program: every way to sum, its bits, its bytes.
 
 use crate::fabric_program::{RATE, programmed};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! All-reduces of the real agent, over slow links through the real program, beside neighbours' bursts.
 
 use crate::fabric_program::programmed;

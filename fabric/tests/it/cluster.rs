@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A cluster on the committed P4 program.
 
 use crate::fabric_program::{RATE, programmed};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The plain trimming switch against the P4 engine: the same packets at the same times, and every frame that leaves is the same, when and how long.
 
 use crate::fabric_program::{RATE, cap, program};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ranks of a job in the simulator: what they have learned of each other in one run they know in the next.
 
 use trimwire_agent::rate::{DctcpConfig, RateConfig, TimelyConfig};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The simulator against closed forms, against its papers' small examples, and against itself with more threads.
 
 use trimwire_agent::rate::{DctcpConfig as LawConfig, RateConfig};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The simulator's model of our transfers against the agent itself: the same networks, payloads, thresholds and rate laws, once with the real agent on the P4 engine (`Cluster`), once with
 //! `sim`'s. Both in virtual time.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What can go wrong between a controller and a switch.
 
 use std::error::Error as _;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The stream channel: its life is the session's life (P4Runtime, "Client Arbitration and Controller Replication").
 
 use std::sync::Arc;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! TLS and mutual TLS of the client.
 
 use std::fmt;

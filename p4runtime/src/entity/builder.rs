@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Table entries and actions from names.
 
 use super::table::{check_action, check_table_entry, is_full_range};

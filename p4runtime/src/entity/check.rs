@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a switch may rely on once an entity is checked.
 
 use std::collections::{BTreeMap, BTreeSet};

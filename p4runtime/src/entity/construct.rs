@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The smaller entities from names.
 
 use super::{ActionBuilder, EntityError};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Entities in words, for differences and errors.
 //!
 //! Names come from the [`Index`] where there is one and it knows the id; else the id stands in hex. Nothing here fails:

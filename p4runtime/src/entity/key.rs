@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What makes an entity the one it is.
 
 use prost::Message;

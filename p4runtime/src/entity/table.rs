@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Rules for table entries and actions.
 
 use std::collections::BTreeSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What [`Index::new`](super::Index::new) checks beyond unique ids and names.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Look-up by name, alias or id.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How something is asked for, and what is said when it is not there.
 
 use std::fmt;

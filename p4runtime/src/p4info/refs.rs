@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Tables and actions together with what belongs to them.
 
 use std::fmt;

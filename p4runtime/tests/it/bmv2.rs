@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Our client against another implementation's server: BMv2's `simple_switch_grpc`, with the committed program.
 //!
 //! Skipped, with a line on stderr, where `simple_switch_grpc` is not on PATH. Needs no root: the switch has no interfaces.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! P4Info as people and compilers write it, and as nobody should.
 
 use proptest::prelude::*;

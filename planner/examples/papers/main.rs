@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Numbers of three papers next to ours: `cargo run -p trimwire-planner --example papers -- docs/figures` writes `papers-NAME.md` there.
 //!
 //! A test compares what is there with the same tables.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! NetSenseML's and DC2's numbers by the one link of `scenarios`, Espresso's by its timeline: what laws and plans do to the time of steps. Nothing is trained.
 
 use std::error::Error;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A tensor's memory of what was not sent.
 
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From a law's ratio to what Trimwire sends.
 
 use serde::Serialize;

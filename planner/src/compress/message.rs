@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a compressor sends.
 
 use half::{bf16, f16};

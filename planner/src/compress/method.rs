@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The compressors.
 
 use half::{bf16, f16};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! NetSenseML, algorithm 2: quantise, prune, send the largest.
 
 use half::f16;

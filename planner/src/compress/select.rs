@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which values to send.
 
 /// Of `count` values, how many a ratio is: at least one, where there are any.

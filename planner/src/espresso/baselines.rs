@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The frameworks that Espresso is compared with (§5.1, §6), as strategies of the same tree: all compress for inter-machine communication alone, and none looks at how tensors interact.
 
 use super::chain::chain;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The upper bound on throughput of §5.1: compression for nothing.
 
 use super::cluster::{Cluster, DeviceCost, Rate};

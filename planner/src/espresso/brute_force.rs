@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Every strategy there is, tried: the oracle of algorithms 1 and 2, and `--brute-force`.
 
 use super::chain::chain;

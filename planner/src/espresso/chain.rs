@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! An option's operations on a tensor: which resource each needs, and for how long.
 
 use super::cluster::{Cluster, Congestion, Trimming};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A cluster, as its file describes it: machines, links, devices, compressor, congestion.
 
 use serde::{Deserialize, Serialize};

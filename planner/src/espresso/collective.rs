@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! α–β times of collective routines (Thakur et al., IJHPCA 2005; Patarasuk and Yuan, JPDC 2009, which Espresso cites).
 
 use super::task::Routine;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A timeline as a picture, like Espresso's figure 2.
 
 use std::fmt::Write as _;

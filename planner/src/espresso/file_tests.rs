@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 use super::tests::{cluster, trimming};
 use super::*;
 use proptest::prelude::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The options of a size that can be best of any.
 
 use super::chain::{Chain, Pattern, Resource, pattern};

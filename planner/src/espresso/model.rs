@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A model, as its file describes it: tensors in the order in which the backward pass makes their gradients.
 
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Names that come from files, and go to terminals.
 
 /// Characters of a name at most, and those of it that a message repeats.

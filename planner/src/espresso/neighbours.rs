@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! F(S) of strategies that differ from one in few tensors: what is the same before the first of them is simulated once, and what is the same behind the last of them says how long the rest takes
 //! at least.
 

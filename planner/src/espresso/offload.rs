@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Algorithm 2: which of the tensors that GPUs compress the processors should compress instead.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From a model and a cluster to a plan that can be read, kept and applied.
 
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! When a plan is to be made again: sensing says that the network is another one.
 
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Scaling factors (§2.2): the throughput of n devices over n times that of one. A paper's factor fixes what its models compute.
 
 use super::cluster::Cluster;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Algorithm 1: an option for every tensor, the largest first.
 
 use serde::Serialize;

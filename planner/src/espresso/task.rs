@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The action tasks of table 3, and an option: a path through the tree.
 
 use std::fmt;

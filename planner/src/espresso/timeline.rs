@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! F(S): when everything that a strategy does begins and ends.
 
 use super::chain::{Chain, Operation, Resource};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The decision tree of §4.2: every path from start to end is an option.
 //!
 //! Figure 7 is a picture; its text gives three pruning rules, five sub-trees and a number, 4,341. The tree below follows the rules:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Parameters of a network in the order of its forward pass, with what they multiply.
 
 use crate::espresso::{Model, Tensor};

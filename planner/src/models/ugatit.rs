@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! UGATIT (Kim et al., ICLR 2020, tables of its appendix): two generators, two global and two local discriminators, 256 × 256, the full model.
 
 use super::shape::Network;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! VGG16 (Simonyan and Zisserman, ICLR 2015, configuration D) and ResNet101 (He et al., CVPR 2016, table 1), 1000 classes, 224 × 224.
 
 use super::shape::Network;

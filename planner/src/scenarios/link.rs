@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The bottleneck: bytes of a step in, what a rank measures of it out.
 
 use crate::sensing::Step;

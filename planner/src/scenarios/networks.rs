@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The papers' networks on one link: bytes, and what a step takes besides communication.
 
 use super::run::Job;

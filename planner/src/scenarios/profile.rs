@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the bottleneck has for us at a time.
 
 /// A piecewise constant bandwidth.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A job on a link, under a law.
 
 use super::link::Link;

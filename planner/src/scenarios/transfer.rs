@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a step of a job puts on each rank's link: places beside values, and the growth of an all-gather.
 
 /// How gradients are summed.

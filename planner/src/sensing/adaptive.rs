@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A law in a job's collectives: counts of a step in, planes and pace of the next one out.
 
 use serde::{Deserialize, Serialize};

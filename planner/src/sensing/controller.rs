@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What stands around every law: checks in front, limits behind, the last good ratio in between.
 
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From what ranks counted of a step to its measurements, the same for all of them.
 
 use serde::{Deserialize, Serialize};

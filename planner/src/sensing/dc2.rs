@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! DC2, algorithm 1: five laws over the delay monitor, with the parameters of table I.
 //!
 //! The printed algorithm has lost the bodies of DA2 and DA3, and of DA5 the nesting. They are put together again from the words of §IV-A:

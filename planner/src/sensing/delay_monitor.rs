@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! DC2's delay monitor: d, m, a and r over the last steps.
 
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The greatest or least of the last measurements.
 
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! NetSenseML, algorithm 1: keep what is sent below the bandwidth-delay product.
 
 use serde::{Deserialize, Serialize};

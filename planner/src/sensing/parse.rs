@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Laws by name, as users write them: `da5:k_min=0.01,alpha=1.5`.
 
 use super::controller::{Controller, Laws, Limits};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ours, where what a step takes is to be weighed against what its error costs.
 
 use serde::{Deserialize, Serialize};

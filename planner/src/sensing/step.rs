@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What was measured of a step's communication.
 
 use serde::{Deserialize, Serialize};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 use super::*;
 use crate::scenarios::{Job, Link, Profile, Transfer, run};
 use proptest::prelude::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ours: as much as arrives with a few percent cut.
 
 use serde::{Deserialize, Serialize};

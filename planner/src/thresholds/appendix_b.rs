@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! MLT appendix B as the paper has it: queues split by importance, offered loads, dropping only; and its exact optimum.
 
 use super::port::Traffic;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Layers to classes: which share of the traffic a class is, and what its loss costs.
 
 use serde::Serialize;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a cut costs: the codec's error at that size, from the codec's own constants.
 
 use trimwire_encoder::wire::TAG_LEN;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A congested port: classes under strict priority, the trim queue before them, and the loss that given thresholds lead to.
 
 use super::queue::{Limits, Refusals, Shared, loss};

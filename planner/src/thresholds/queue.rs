@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One queue: Poisson arrivals, exponential service, and a limit.
 
 /// Loss of M/M/1/m, the paper's formula: ρ^m (1 − ρ) / (1 − ρ^(m+1)), `m` counting the packet being sent.

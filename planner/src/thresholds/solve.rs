@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The thresholds of least weighted loss.
 //!
 //! Queues of a port are coupled: what one admits is missing to those after it, and all heads share the trim queue. So the exact

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Pages of papers' numbers beside ours are what the planner gives.
 
 #[path = "../../examples/papers/tables.rs"]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Gradients in packets that congested switches trim instead of dropping.
 
 - `encode`, `trim`, `decode`, `simulate`: the codec, on arrays of numpy and tensors of the host; `sparse`: the largest entries alone.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How much the next step sends, by how the last one fared: the same at all ranks."""
 
 from __future__ import annotations

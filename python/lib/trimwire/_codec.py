@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The codec: what becomes of a tensor in packets, of which a network leaves a part."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Counters of this process' groups for Prometheus."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Line charts as SVG, without any library."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is done of long work: tqdm's bar where it is installed, else a line on a terminal, else a line now and then."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Recorded networks: what arrived of the packets of all-reduces (docs/reference/transcript.md)."""
 
 from __future__ import annotations

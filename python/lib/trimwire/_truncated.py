@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Frames that switches have trimmed without mending their lengths, which the kernel drops before any socket sees them."""
 
 from __future__ import annotations

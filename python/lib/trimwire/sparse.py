@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Sparse messages (docs/reference/wire-format.md, §13): the largest magnitudes of a tensor, each with its place, in packets of which a trim leaves the largest entries.
 
     packets = trimwire.sparse.encode(gradient, k=gradient.size // 100)

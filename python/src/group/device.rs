@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Tensors of a device: what is to be done to their rows is said to a thread of Python's, which launches kernels, and says when they are done.
 
 use super::locks::lock;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What Python asks of epochs: who is left, who comes back.
 
 use super::locks::lock;

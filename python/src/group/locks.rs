@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Locks that outlive a thread's panic.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

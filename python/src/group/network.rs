@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The thread that moves datagrams, and the one that tells Python what is over.
 
 use super::device::take_cause;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How a group works, and how an operation is done, as Python says it.
 
 use pyo3::exceptions::PyValueError;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Sockets, which listen before their group begins.
 
 use crate::TransportError;

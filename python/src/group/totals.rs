@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a group counts of its operations.
 
 use super::locks::lock;

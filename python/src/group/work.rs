@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Handles of operations, to wait for.
 
 use super::locks::lock;

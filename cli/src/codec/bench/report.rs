@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the timings say: best and median rounds, and how they compare with memcpy.
 
 use super::super::clock::HAS_TICKS;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The pieces of work that are timed, as a training job does them: row by row.
 
 mod aligned;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How a gradient's energy is shared out among its rows.
 
 use trimwire_encoder::Layout;

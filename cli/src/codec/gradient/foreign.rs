@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Files that are no gradients: read as raw numbers, they would give figures without meaning.
 
 use anyhow::{Result, bail};

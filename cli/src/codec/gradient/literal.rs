@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The part of Python's literals that headers of .npy files are written in.
 
 use anyhow::{Context as _, Result, bail, ensure};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! NumPy's .npy: a Python dictionary that describes one array, then its numbers (numpy/lib/format.py, versions 1.0 to 3.0).
 
 use super::literal::{self, Literal};

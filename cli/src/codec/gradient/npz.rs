@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! NumPy's .npz: a zip archive of .npy files, stored or deflated.
 
 use super::npy;

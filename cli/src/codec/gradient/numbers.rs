@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Number formats of files, and how their numbers become those that a codec is handed.
 
 use super::super::source::Dtype;

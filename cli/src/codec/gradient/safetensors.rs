@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Hugging Face's safetensors: a JSON header that says where each tensor lies, then their numbers, little-endian.
 
 use super::numbers::{Format, Numbers};

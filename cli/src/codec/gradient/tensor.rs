@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A tensor as it lies in a file, and which of a file's tensors are meant.
 
 use super::super::source::Dtype;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Files written byte by byte, as the formats' pages describe them.
 
 use super::*;

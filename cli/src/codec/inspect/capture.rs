@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! pcap and pcapng files.
 
 use super::frame::{Datagram, Link, udp};

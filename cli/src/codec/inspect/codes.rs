@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Code words of coordinates, and what is known of the values behind them (docs/reference/wire-format.md).
 
 use serde::Serialize;

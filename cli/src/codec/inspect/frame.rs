@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! UDP datagrams out of captured frames, cut ones too.
 
 use etherparse::{EtherType, LaxNetSlice, LaxSlicedPacket, TransportSlice};

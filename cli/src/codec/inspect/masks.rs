@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Under whose mask a DATA packet's header is (docs/reference/wire-format.md §1, "The mask").
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is said about a packet, and about all of them.
 
 use super::codes::{Coordinate, coordinates};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Packets of all codecs, cut anywhere, damaged, foreign; and captures of them.
 
 use super::codes::coordinates;

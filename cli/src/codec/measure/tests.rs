@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The promises about the error, on fewer coordinates than the command takes by default.
 
 use super::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Error against the bytes that a cut leaves of a packet, for every codec.
 
 mod drawing;

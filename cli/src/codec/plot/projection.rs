@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The mean projection of what is decoded on what was encoded: 1 where decoding is unbiased.
 //!
 //! Few equal non-zeros are what a rotation has most trouble with: sums of few random signs are not normal, and the quantiser's constants are

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What drawings have in common.
 
 use std::fmt::Write as _;

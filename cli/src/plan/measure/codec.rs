@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What encoding and decoding take on this processor.
 
 use crate::codec::clock::time;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What all-reduces take: between two ranks of this process on loopback, or as ranks of a perf have measured.
 
 use super::codec::{Samples, median};

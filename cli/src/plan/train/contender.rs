@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How a worker's gradient is sent at a law's ratio, and what arrives of it.
 
 use anyhow::Context as _;

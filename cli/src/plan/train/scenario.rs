@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The papers' links and models, and who is compared on them.
 
 use super::contender::{Compressor, Contender, Worker};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Where documentation prints figures: between `<!-- generated: NAME KEY -->` and `<!-- end -->`.
 
 use super::super::{read, write};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Keys: a hash of everything that a run's results follow from.
 
 use super::super::Scenario;

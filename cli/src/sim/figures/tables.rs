@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A figure as documentation prints it: a row a run, and what its paper claims beside ours.
 
 use std::fmt::Write as _;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Tables against those that arrive over P4Runtime, and the program against the plain switch that stands for it.
 
 use super::*;

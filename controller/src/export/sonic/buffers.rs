@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Thresholds as buffer profiles, one for each value and action, bound to queues.
 
 use super::notes::Fidelity;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Merging into what switches have. The samples are cut down to what matters: pools, profiles, ranges, schedulers, PFC and WRED
 //! as the images of two vendors set them up, two ports each.
 

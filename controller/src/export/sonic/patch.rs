@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The way from what a switch has to what it is to have, as a JSON patch (RFC 6902) for `config apply-patch`.
 //!
 //! Rows of ours are added or replaced. Of the switch's own, that goes which would stand beside ours and contradict it: ranges of

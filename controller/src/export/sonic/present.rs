@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the switch has already: the parts of its CONFIG_DB that an export has to fit.
 
 use std::collections::{BTreeMap, BTreeSet};

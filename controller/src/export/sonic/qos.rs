@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Maps, schedulers, marking, and the trimming itself.
 
 use std::collections::BTreeSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a pass over a switch's tables found, and why it failed.
 
 use std::collections::BTreeMap;

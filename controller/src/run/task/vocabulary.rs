@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a [`SwitchTask`](super::SwitchTask) is told, what it asks for, and what it tells.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Switches, hosts and links of a generated fabric. Names and numbers are documented in `docs/reference/fabric-file.md`: people write
 //! them in overrides, so they never depend on anything but the generator's own numbers.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A switch that keeps P4Runtime's rules and nothing else: a map of entities. It can be told to misbehave.
 
 use std::collections::{BTreeMap, BTreeSet};

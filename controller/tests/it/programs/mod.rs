@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The committed programs' P4Infos, with stand-ins for what only a Tofino reads.
 
 use std::path::Path;

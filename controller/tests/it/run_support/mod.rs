@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Embedded switches and what happens to them: restarts, delays, packets.
 #![allow(dead_code, reason = "every test binary uses its own part")]
 

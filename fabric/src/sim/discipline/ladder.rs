@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The P4 program's rule (p4/include/ladder.p4, p4/bmv2/levels.p4, p4/bmv2/trim_cap.p4) on one port, without its tables.
 
 use super::{Counts, Discipline};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! NDP's port: a short queue of whole packets, and one of heads that goes first.
 
 use super::{Counts, Discipline};

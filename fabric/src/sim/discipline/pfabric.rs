@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! pFabric's port: the flow that has the least left goes first, the one that has the most is dropped.
 
 use super::{Counts, Discipline};

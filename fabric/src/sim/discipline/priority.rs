@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Drop-tail: queues that share one buffer, the highest served first, with ECN marks from a threshold on. With one queue that is first in, first out; with eight, what PIAS
 //! asks of a switch.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! MLT's port (NSDI 2024, §4.2.2, §5.2): strict priority by layer, and above a threshold packets without ECN, which carry small gradients, are dropped.
 
 use super::{Counts, Discipline, PRIORITIES};

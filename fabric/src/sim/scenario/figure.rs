@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a scenario is a figure of: the columns of its table, and what its paper claims of the same.
 
 use crate::sim::report::RunReport;

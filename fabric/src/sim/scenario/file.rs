@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The file's words. Unknown ones are refused with their line.
 
 use super::figure::{Claim, Measure, columns};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The line on which a value stands, for errors that are found after reading.
 
 use saphyr_parser::{Event, Parser};

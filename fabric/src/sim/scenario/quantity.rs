@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Quantities as people write them: `10us`, `100Gbps`, `2MB`.
 
 use serde::de::{self, Deserialize, Deserializer, Visitor};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a run trains: every step of a data-parallel job is an all-reduce on the network.
 
 use super::file::{TrainingWords, WorkloadWords};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Networks of the usual shapes.
 
 use super::{Node, Topology};

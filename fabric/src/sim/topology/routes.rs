@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which of a switch's ports lead to a host by the fewest hops.
 
 use super::{Link, Node, Topology};

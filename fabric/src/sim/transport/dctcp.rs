@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! DCTCP over NewReno, in packets as ns-2 has it; PIAS is the same with tags.
 
 use super::board::Board;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! MLT (NSDI 2024, §4.2.3): a bound on what may be lost, a probe when everything has left, and what the answer lacks again at once.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! NDP (SIGCOMM 2017, §3.2): a first window at line rate, then a packet for every pull; headers that switches return (§3.2.4).
 
 use super::board::Board;

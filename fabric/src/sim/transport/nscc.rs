@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A transport after Ultra Ethernet's with trimming: every packet is acknowledged with its mark, the heads of trimmed ones are answered at once, and what was trimmed goes again first. How much may
 //! be on its way says [`Window`].
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How many bit-planes a packet of so many bytes holds (docs/reference/wire-format.md), and what they are worth.
 
 use crate::sim::packet::HEAD;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ours. The agent's rate laws, pacer, spraying, estimate of the way and of silence as they are; around them a model of what `agent/src/transfer` does with one message: packets by number and
 //! planes instead of bytes, acknowledgements that list packets instead of maps. docs/reference/scenario.md says what that leaves out.
 

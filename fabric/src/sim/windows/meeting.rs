@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Where threads wait for each other.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

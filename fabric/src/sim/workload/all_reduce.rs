@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! All-reduces of data-parallel training.
 
 use super::{Begin, Demand};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Other people's flows: sizes from published distributions, arrivals by chance.
 
 use super::Demand;

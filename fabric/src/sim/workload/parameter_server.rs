@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Parameter servers (MLT §6.2.1, BytePS), from a model's tensors and computation times.
 //!
 //! ```text

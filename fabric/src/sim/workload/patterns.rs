@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The usual patterns: everything begins within `jitter_ns`.
 
 use super::Demand;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Tables of the committed P4 program, straight into the engine: the controller has tests of its own.
 
 use std::sync::{Arc, Mutex};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The client against a server, over loopback TCP.
 
 mod switch;

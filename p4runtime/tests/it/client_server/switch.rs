@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A switch without data plane: it arbitrates, keeps entities by key, and echoes packets.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Formulas against queues that are simulated packet by packet.
 
 use super::super::port::{ClassLimits, PortLimits, Traffic, fate};

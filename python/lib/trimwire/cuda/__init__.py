@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The codec on a GPU: tensors become packets, and what arrived of packets becomes tensors, without the host.
 
     encoder = trimwire.cuda.Encoder([weight.numel(), bias.numel()])

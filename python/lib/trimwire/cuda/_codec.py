@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The codec as PyTorch sees it: a plan for tensors of given lengths, and what runs when it is used."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Collectives on tensors of a GPU: encoded where they are, into memory that datagrams are sent from, and decoded there from memory that datagrams are received into.
 
     backward's stream        side stream                    host                                     network

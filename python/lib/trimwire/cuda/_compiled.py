@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Kernels compiled for a GPU that need not be there: what assembler and resources say of them."""
 
 from __future__ import annotations

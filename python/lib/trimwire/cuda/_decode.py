@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From what arrived of packets to tensors in one kernel, a program a row at a time (docs/reference/wire-format.md, §8)."""
 
 import triton

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What one operation needs on a GPU and in pinned memory: codecs, sums, packets on their way. Used again by the next operation of the same shape."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From tensors to packets in one kernel, a program a row at a time."""
 
 import triton

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The header of 20 bytes and its check (docs/reference/wire-format.md, §1), as five big-endian words."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What kernels are launched with: rows by length, tables, scratch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The embedded quantiser (docs/reference/wire-format.md, §5): its tables, and magnitudes to codes."""
 
 from __future__ import annotations

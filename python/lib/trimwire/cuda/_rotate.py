@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Working scale, transform, and which rows are rotated twice (docs/reference/wire-format.md, §3).
 
 Kernels are launched with `enable_fp_fusion=False`: no product and sum may become one operation that rounds once.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How tensors fall into rows and packets (docs/reference/wire-format.md, §2), and the table of it that kernels read."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The diagonals of signs (docs/reference/wire-format.md, §3): words of a counter-based generator, no state."""
 
 import triton

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Buckets on their way between a GPU and memory that a network card reads: a stream of their own, pinned buffers, nothing waited for."""
 
 from __future__ import annotations

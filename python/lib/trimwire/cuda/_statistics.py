@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A packet's statistics in the binding order of sums (docs/reference/wire-format.md, §4): a tile of [packets, 16 lanes]."""
 
 import triton

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tensors that kernels work on: where they have to be, their addresses on the device, who may launch."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tensors of f32, f16 and bf16, as kernels load and store them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PyTorch: a backend of torch.distributed, and a communication hook for DistributedDataParallel.
 
 As the backend of everything:

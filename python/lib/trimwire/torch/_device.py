@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Who codes tensors: kernels, where they are, or the host."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The default process group of torch.distributed, without the ranks that have died."""
 
 from __future__ import annotations

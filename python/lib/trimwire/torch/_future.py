@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Futures that C++ waits for, too."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A communication hook for DistributedDataParallel: gradients through Trimwire, everything else through the model's own group."""
 
 from __future__ import annotations

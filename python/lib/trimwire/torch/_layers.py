@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A model as the layers that its gradient is made of."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tensors of whatever device and strides as flat memory of the host, which the native collectives work on."""
 
 from __future__ import annotations

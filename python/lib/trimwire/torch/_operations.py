@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What torch.distributed asks of a backend, in terms of the native collectives.
 
 Every operation copies where it has to: tensors that are not contiguous, or not in the host's memory.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How groups and hooks work: one list of options, for keywords, environment variables and the documentation's table."""
 
 from __future__ import annotations

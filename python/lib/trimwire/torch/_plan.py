@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A plan of `trimwire plan --json`, applied to a model's buckets."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From one rank to another: a channel for each ordered pair of ranks that speak, made when they first do.
 
 A channel is a group of two, with sockets and a thread of its own. A message is two operations: its tag and length, then its bytes. The receiver takes them in the order in which they

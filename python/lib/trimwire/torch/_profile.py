@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What of its gradients a model can do without: rounds to a target quality against the share that is trimmed or lost (MLT, §3)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What is no sum of floats: every rank has all parts, and reduces them by itself, in order of rank."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """How ranks learn each other's addresses: by the launcher's store."""
 
 from __future__ import annotations

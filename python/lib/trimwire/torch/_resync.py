@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Replicas that drift apart are brought together again, a slice a step."""
 
 from __future__ import annotations

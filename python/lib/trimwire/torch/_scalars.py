@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures of the network beside those of the training: scalars for TensorBoard, or whatever else has its `add_scalar`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Trimming without a network: what packets would lose, inside of an ordinary all-reduce on whatever backend."""
 
 from __future__ import annotations

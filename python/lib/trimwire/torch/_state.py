@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A (state, hook) pair as PyTorch's own: for DistributedDataParallel, and for whoever takes such pairs (Lightning, Accelerate, Trainer).
 
 With several ranks a host the mean is taken on two levels. `local_size` is L below:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Which gradient a sum is of: the same one has the same tag in every step, so that its rows are compared with themselves one step ago.
 
 Nobody says so: torch.distributed knows tensors, not names, and buckets of one length are common. But a training job sums in the same order in

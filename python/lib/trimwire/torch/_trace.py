@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a model's backward pass computes, when: the model file of `trimwire plan`."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Keeps torch.compile's tracing out of what c10d calls.
 
 DistributedDataParallel's C++ calls a backend while a compiled model runs. Dynamo then traces the backend's methods as if they were the model's, and fails at c10d's option objects.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Time-outs: one thread looks after all operations of this process that are under way."""
 
 from __future__ import annotations

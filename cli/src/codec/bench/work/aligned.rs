@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Buffers as tensors of machine learning frameworks are.
 
 /// Coordinates that begin at a cache line: vectors that straddle two lines cost twice.

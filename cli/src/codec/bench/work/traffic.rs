@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A message's rows: packets in one buffer, a receiver for each row, in the memory of those before it.
 
 use super::super::super::clock::{Span, time};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The drawing: logarithmic axes, a curve and marks for each codec, a legend.
 
 use super::super::svg::{SIZE, begin, path};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The drawing: a panel for each depth, in it the kinds of rows from left to right.
 
 use super::super::svg::{SIZE, begin, path};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Network-signaled congestion control of the Ultra Ethernet specification 1.0: bytes that may be on their way, by each acknowledgement's mark and queueing delay.
 //!
 //! | | below the target | above |

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a sender knows of its packets: which are on their way, which are there, and which are lost (`agent/src/transfer/flight.rs`). A report names the copy that arrived, so that nothing has to be
 //! guessed of packets that were sent twice.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a rank knows of the way to another one, beyond one message.
 
 use super::{Flow, TrimwireConfig, others};

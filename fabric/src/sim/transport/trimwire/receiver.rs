@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The receiving end.
 
 use crate::sim::packet::{CONTROL, Ecn, Kind, Packet, Report};
