@@ -469,3 +469,20 @@ def test_it_is_said_once_why_a_devices_tensors_go_through_the_host(monkeypatch: 
         _device.codec_of("triton")
     with pytest.raises(ValueError, match="codec: 'cuda'; valid are 'auto', 'host', 'triton'"):
         _device.codec_of("cuda")
+
+
+def by_channels(rank: int, world: int, channels: tuple[int, ...]) -> str:
+    try:
+        begin(channels=channels[rank])
+        got = values(rank, 4 * LARGE)
+        dist.all_reduce(got)
+        error = nmse(got.double(), sum(values(other, 4 * LARGE).double() for other in range(world)))
+        dist.destroy_process_group()
+        return "right" if error < 1e-8 else f"NMSE {error}"
+    except RuntimeError as error:
+        return str(error)
+
+
+def test_channels_sum_as_one_does_and_have_to_be_as_many_at_all_ranks() -> None:
+    assert run(by_channels, 2, (2, 2)) == ["right", "right"]
+    assert all("channels 1, rank 0 2" in said for said in run(by_channels, 2, (2, 1)))
