@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """All-reduce by trimwire-agent beside PyTorch's Gloo, over the same veth pairs, in turns.
 
 Needs root, iproute2, and for Gloo a Python with PyTorch (--python). Ranks live in network namespaces, each on one core

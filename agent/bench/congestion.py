@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """All-reduce through one switch beside bursts of neighbours, and over a link that loses: trimming, dropping, repairing, and PyTorch's Gloo.
 
 Needs root, iproute2, trimwire-agent, -switch and -controller (`cargo build --release`) and a Python with PyTorch (--python):

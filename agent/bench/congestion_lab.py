@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Ranks around one trimwire-switch, each in a namespace: links with a rate, neighbours who burst, a link that loses.
 
 Everything lives in namespaces of the calling process (`alone`): when it ends, however it ends, nothing is left.

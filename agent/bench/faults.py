@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What faults do to all-reduces: a table of what happened at every rank, and how long it took.
 
 Needs root, iproute2, trimwire-agent, -switch and -controller (`cargo build --release`):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where faults happen: ranks joined by a bridge, or by a trimwire-switch that `trimwire-controller run` keeps in place."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Jobs on sockets that look like real ones, each of which has to end with right sums within a time that is computed.
 
 Needs trimwire-agent (`cargo build --release`):

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How much a link carries one way, beside iperf3: two network namespaces, a veth pair, a core a side.
 //!
 //!     cargo build --release -p trimwire-agent --example goodput && sudo target/release/examples/goodput

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What pacing costs, and how far from each other packets arrive that should be as far apart as the rate says: gradients that are encoded beforehand, from one rank to another.
 //!
 //!     paced receive 10.0.0.2:9300 10.0.0.1:9300

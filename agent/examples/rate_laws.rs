@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Draws what the rate laws do on one congested port, for docs/explanation/rates.md:
 //! `cargo run --release -p trimwire-agent --example rate_laws` writes docs/figures/.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Runs jobs drawn from seeds in virtual time, and says which did not keep what is promised:
 //! `cargo run --release -p trimwire-agent --example soak -- --cases 10000 --seed 1`.
 

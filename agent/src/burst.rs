@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Datagrams that leave together, and how one arrives.
 #![forbid(unsafe_code)]
 

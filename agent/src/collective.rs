@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Collectives: operations that all ranks take part in.
 //!
 //! A [`Communicator`] runs any number of them at once over one endpoint. What an operation is made of at a rank is a plan (`plan.rs`): for each shard of the tensor, whose

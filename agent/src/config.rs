@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What an endpoint can be told.
 #![forbid(unsafe_code)]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Puts an [`Endpoint`] on a [`Link`] and the real clock, on the caller's thread.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One rank's transport: sorts what arrives by peer, and schedules what leaves onto one network card.
 //!
 //! # How to drive it

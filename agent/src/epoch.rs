@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Epochs: which ranks a job has, when some have died or come back.
 //!
 //! A job begins in epoch 0 with all its ranks. The members of an epoch agree on the next one: who belongs to it, and the number of its first operation. Operations of the epoch before are void.

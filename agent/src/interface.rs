@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What an endpoint and its caller say to each other.
 #![forbid(unsafe_code)]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The host side of Trimwire: moves encoded gradients between ranks over a network that may cut, drop,
 //! reorder and duplicate packets.
 //!

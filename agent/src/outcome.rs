@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What becomes of a transfer: counts, or why it was given up.
 #![forbid(unsafe_code)]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Pacing with exact integer arithmetic: bursts that leave back to back, at a rate that is exact in the long run.
 #![forbid(unsafe_code)]
 

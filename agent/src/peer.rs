@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A peer: the connection to one other rank, with its transfers, timers, pacing and paths.
 //!
 //! [`Peer`] is driven by its endpoint alone, which hands it the datagrams of its rank, tells it when time is up, and asks it what to send.

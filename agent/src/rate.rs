@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Rate laws: what the receivers' reports say about the path, turned into a sending rate per peer.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How ranks find each other: rank 0 listens on TCP, the others come, and all leave with the same account of the job.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! An encoded row on its way: shared by all the peers that it goes to, and sent without a copy.
 #![forbid(unsafe_code)]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Round-trip time estimation after RFC 6298.
 #![forbid(unsafe_code)]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What workers tell parameter servers, which know nothing of the tensors that come.
 //!
 //! Operations of a job with servers go in pairs: an exact broadcast of the lowest worker, which says what comes ([`Notice`]), and the push-pull itself. Workers begin both at

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What an endpoint can tell of its peers and of the paths to them, to be published apart from the thread that drives it.
 #![forbid(unsafe_code)]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which path a burst takes: all equally, and less the ones on which packets vanish or are always cut.
 //!
 //! Links with gray failures lose packets at random for weeks without anything being reported (MLT §6.3 tests 0.01 to 1 %; above

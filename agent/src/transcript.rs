@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Transcripts: what arrived of every packet of a run, so that the run can be looked at and repeated bit for bit (the HotNets'24 paper, §5.4).
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Transfers: one message on its way from one rank to another (MLT §4.2.3), row by row.
 //!
 //! ```text

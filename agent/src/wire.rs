@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Control packets: what follows the 8-byte prefix that they share with DATA.
 //!
 //! Big-endian. The prefix's stream names the rank that sent the datagram, its message the message in question (0 in HELLO). Then every body begins with

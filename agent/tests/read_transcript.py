@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads a transcript as docs/reference/transcript.md says, apart from the Rust code, and prints what it holds as JSON."""
 
 import json

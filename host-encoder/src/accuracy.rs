@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How large the error is, measured and in closed form.
 
 use crate::decode::decoding::Decoding;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Working memory: rows that lie well in a cache, buffers that a thread lends.
 
 use std::cell::RefCell;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Planes of one row to coordinates: any prefix, any order, duplicates and repairs (docs/reference/wire-format.md §6, §8).
 
 pub(crate) mod decoding;

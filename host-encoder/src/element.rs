@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The number formats that gradients come in and go out in.
 
 use crate::simd::Ahead;

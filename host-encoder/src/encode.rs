@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One row to packets (docs/reference/wire-format.md §3–§5).
 
 mod concentration;

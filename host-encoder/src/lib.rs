@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Trimmable gradient packets: the packet format and the codecs.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What users hold: encoders and receivers of rows, and messages, which are loops over rows.
 
 mod choice;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Figures of the papers' codecs: what a trim leaves of a gradient, as pure functions beside the hot path.
 //!
 //! rht is compared with the codecs of the HotNets'24 paper. Nobody sends those. So they have no packets here, only packets' lengths, and what a receiver

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Codec raw: f32s as they are, in big-endian words. Nothing is decided here, so that what counts is how often memory is touched.
 
 use crate::aligned::AlignedRow;

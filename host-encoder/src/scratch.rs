@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Working memory of a row on its way to packets or back.
 
 use crate::aligned::{AlignedRow, lend};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One source of every kernel, several instruction sets.
 //!
 //! A kernel is written once over [`Lanes`] and [`Planes`] and instantiated for each instruction set inside a function that has its

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Sparse messages (docs/reference/wire-format.md §13): the coordinates of largest magnitude, each with its place. A packet that switches cut is a smaller k.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What goes over the wire (docs/reference/wire-format.md §1, §2): sizes, codecs and their planes, prefix and header, layout,
 //! and the tags of sealed packets (§12).
 

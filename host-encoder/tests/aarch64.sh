@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The codec's tests on an emulated 64-bit ARM machine. Installs nothing: says what it skipped, and what is missing. It needs
 #   a Rust standard library for the target: rustup target add aarch64-unknown-linux-gnu; or, in RUSTC, another compiler that has one,
 #   such as Debian's rustc-web with libstd-rust-web-dev:arm64;

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # The codec under AddressSanitizer, on every instruction set of the machine: its unit tests, what may arrive, and the fuzz targets. Says that it skipped them where
 # the toolchain has no runtime of the sanitizer.
 set -euo pipefail

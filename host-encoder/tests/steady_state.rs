@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Encoding and decoding do not allocate once their buffers have grown.
 
 use std::alloc::{GlobalAlloc, Layout as Memory, System};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The admin service: what P4Runtime leaves to the switch (lines, queues, their counters), over gRPC on the same port.
 //! `p4runtime/proto/trimwire/switch/v1/admin.proto` is its documentation.
 

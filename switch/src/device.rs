@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A switch as a sans-IO machine: engine and traffic manager under one clock that the caller owns.
 
 use crate::engine::entity::IdleEntry;

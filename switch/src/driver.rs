@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Puts a [`Switch`](crate::Switch) on Linux interfaces: packet sockets and the real clock, on the caller's thread.
 
 mod files;

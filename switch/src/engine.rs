@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Executes p4c's BMv2 JSON with v1model semantics.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Embedded software switch: executes p4c's BMv2 JSON with v1model semantics, queues by bytes, serves real line rates.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Pcap files: captures as `simple_switch --pcap` writes them, for each interface what came in and what went out, and frames that
 //! come from files (`--use-files`).
 

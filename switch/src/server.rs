@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! P4Runtime v1 over gRPC for a shared switch, on a thread and a tokio runtime of its own.
 
 mod arbitration;

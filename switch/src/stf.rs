@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! STF, the packet tests of p4c: a text file that fills tables, sends packets and says what must come out.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The traffic manager: up to eight queues a port, byte limits, a shared buffer, exact line rates. Sans-IO.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which stages of an operation have something to do: among a thousand ranks it has thousands of stages, and one row at a time is ready.
 
 use std::collections::VecDeque;

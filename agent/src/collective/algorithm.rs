@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which way contributions come together, and sums spread.
 
 use super::shards::shard_range;

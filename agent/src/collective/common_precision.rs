@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Consistent replicas, at the owner of a sum: what its receivers have, and which tails are worth fetching before all decode by the least that any of them has.
 
 use crate::wire::cut_map::{CutMap, FULL};

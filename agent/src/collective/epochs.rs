@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A communicator from one epoch to the next: its ranks, their numbers, and what becomes void.
 
 use super::algorithm::Hosts;

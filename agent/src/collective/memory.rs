@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The memory that a collective works on, in place, row by row and on several threads: each piece of work leases its row.
 //!
 //! Rows of one tensor are read, summed and overwritten by different threads at once, which the borrow checker cannot follow; a [`Lease`] can: memory counts what is

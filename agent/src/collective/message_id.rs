@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Message ids of collectives.
 
 /// Bits of an operation's number that fit a message id. Numbers are serial numbers (RFC 1982): they ascend, and are compared modulo 2^21, of which ranks are never half apart.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Rows that are coded elsewhere: by a GPU, whose memory is not read here.
 //!
 //! A tensor that is [`Memory::elsewhere`] is summed by the same stages as any other, and its [`Task`]s say what is to be done to a row instead of doing it ([`Task::offload`]):

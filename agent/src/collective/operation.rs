@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One operation at one rank: its stages, messages and memory.
 
 use super::agenda::{Agenda, first};

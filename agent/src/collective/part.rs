@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which part of an operation a channel does.
 //!
 //! An operation of several channels is as many operations, each of the same number at an endpoint of its own. A channel's part of a shard is a run of whole rows: packets, rows and layouts are those that a

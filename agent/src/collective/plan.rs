@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What an operation is made of at one rank.
 //!
 //! ```text

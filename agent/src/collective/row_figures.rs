@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a rank remembers from one operation to the next: how much the rows that it sent were worth.
 
 use super::{MessageId, Phase};

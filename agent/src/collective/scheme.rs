@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What all stages of an operation know of it.
 
 use super::buffers::Buffers;

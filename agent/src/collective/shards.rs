@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Division of a gradient among the ranks.
 
 use std::ops::Range;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What happens to one shard at this rank, row by row, as its [`Blueprint`] says.
 
 use super::agenda::Ready;

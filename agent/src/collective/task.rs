@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Work on one row, which any thread may do: it owns what it needs, and leases the row's place in memory.
 
 use super::buffers::Buffers;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Several endpoints under one communicator: each has a thread, sockets and a port of its own, and does its [`Part`] of every operation from encoding to decoding.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Whether the kernel holds packets until they are to leave, as long as that is so.
 //!
 //! Pacing in this process costs a wake-up, or a wait without sleep, for each burst. Where the queueing discipline of every interface in use holds packets ([`super::qdisc`]), bursts are handed over

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The host's interfaces: addresses, MTU, line rate.
 #![forbid(unsafe_code)]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Where datagrams come in: one address and port.
 #![forbid(unsafe_code)]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A perfect link between threads of one process.
 #![forbid(unsafe_code)]
 

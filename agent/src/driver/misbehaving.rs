@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A link that loses, cuts, duplicates and reorders on purpose.
 #![forbid(unsafe_code)]
 

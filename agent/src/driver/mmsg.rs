@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Many datagrams a system call, with their control messages: sendmmsg with UDP_SEGMENT, recvmmsg with UDP_GRO.
 #![expect(
     unsafe_code,

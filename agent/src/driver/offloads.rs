@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What an interface does for the kernel (`ethtool -k`, `ethtool -i`).
 #![expect(unsafe_code, reason = "SIOCETHTOOL has no safe wrapper among the dependencies")]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Options of sockets that neither socket2 nor nix has, and the kernel's filters.
 #![expect(
     unsafe_code,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! UDP datagrams out of IP packets whose lengths need not be true.
 //!
 //! Some switches cut a frame and leave IP total length and UDP length as they were (SAI asks for a fix, test plans

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Queueing disciplines of interfaces, as rtnetlink lists them, and which of them hold a packet until it is to leave.
 //!
 //! A socket with SO_TXTIME gives each packet its departure (SCM_TXTIME). `fq` holds it until then, on CLOCK_MONOTONIC (tc-fq(8); Linux 5.8 and later, which say how far ahead they do so). Most

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Datagrams that the system would not send.
 #![forbid(unsafe_code)]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Opening the sockets of a link.
 #![forbid(unsafe_code)]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 use super::memory::MemoryLink;
 use super::misbehaving::{Faults, Misbehaving};
 use super::udp_tests::skip;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What UDP sockets are opened with.
 
 use super::holding::Pacing;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 use super::link::{Link, LinkError};
 use super::udp::UdpLink;
 use super::udp_config::{Checksums, Receive, UdpConfig};

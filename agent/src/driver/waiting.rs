@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Waiting for sockets, to the microsecond where it is short.
 #![forbid(unsafe_code)]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ending another thread's wait for sockets.
 #![forbid(unsafe_code)]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What arrives: sorted by rank and kind, checked, handed to peers.
 
 use super::{CE, Endpoint};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What leaves: control packets first, then data as the schedule of classes and the card say.
 
 use super::{ECT_0, Endpoint, NOT_ECT};

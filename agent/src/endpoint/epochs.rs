@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! This rank's part in agreements on epochs, by way of its peers.
 
 use super::Endpoint;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How far ahead of its departure data is given out.
 
 /// Bytes that are given out ahead at the line's rate, at most: what has been given out waits in sockets, whose room is bounded, and cannot be taken back.

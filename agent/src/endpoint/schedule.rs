@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which peer is next: for control packets, for data, and for timers.
 
 use std::collections::{BTreeSet, VecDeque};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the rank that leads an agreement knows of it.
 
 use super::{Decree, RankSet, is_quorum, later};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One rank's part in the agreements on epochs.
 
 mod leading;

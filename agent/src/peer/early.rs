@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Data that arrived before the application expected it: ranks are not in lock-step.
 //!
 //! It is kept, but not acknowledged: what finds no room, or is never asked for, is the sender's to send again. A sender knows how much may be here, all its messages together, and has no more on

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How messages end: delivered, aborted, failed, or void because the other side started anew.
 
 use super::greeting::Greeted;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a peer does when a timer has expired.
 
 use super::timers::Timer;

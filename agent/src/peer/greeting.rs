@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! HELLOs that this rank sends by itself.
 
 use super::timers::Timer;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How long packets to a peer may be: packetization-layer path MTU discovery (RFC 8899), as a machine of times and sizes.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Messages that are over: a watermark, and how those above it ended.
 //!
 //! Ids are serial numbers (RFC 1982): used in ascending order, give or take those that are on their way at the same time, and compared modulo 2^32. The application says below

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! DATA packets that came in PIECEs, as the way was too short for them, put together again.
 //!
 //! What is lost of one is not asked for: the packet counts as lost, and is sent again. So no more is kept than what may be under way at once, and the oldest packet gives way.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What arrives from a peer. Nothing here panics, whatever the bytes: what does not fit is counted and ignored.
 
 use super::over::Ending;

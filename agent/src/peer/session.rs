@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Who is at the other end, and since when: incarnations, address, source ports.
 //!
 //! ```text

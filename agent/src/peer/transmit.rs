@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is to be sent to a peer.
 
 use super::early::early_bytes;

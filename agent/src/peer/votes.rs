@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Votes on epochs, and ranks that start anew as others expect them to.
 
 use super::{Context, Due, Peer};

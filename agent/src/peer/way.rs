@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the path to a peer carries: the questions about it as packets, and what follows from the answers.
 
 use super::timers::Timer;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! ECN marks: DCTCP with a rate in place of a window.
 
 use super::round::{ROUND_PACKETS, Round, Rounds};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! No law at all.
 
 use super::{Feedback, PathModel, RateLaw};

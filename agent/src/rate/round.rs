@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One round trip's reports, taken together.
 
 use super::{Feedback, PathModel};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A sender's part of the receiver's link, from what the receiver tells: how many send to it.
 
 use super::Rate;

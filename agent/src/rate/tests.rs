@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What each law does with reports; docs/explanation/rates.md and `tests/rate_laws.rs` show what comes of it on a link.
 use super::*;
 use proptest::prelude::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Delay: TIMELY as MLT uses it, with what a cut packet says about the queue.
 
 use super::round::{Round, Rounds};

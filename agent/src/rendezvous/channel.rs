@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A connection between a rank and rank 0: frames over TCP, or over TLS, until a deadline.
 #![forbid(unsafe_code)]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A rank's way to rank 0: tries until somebody listens there, makes its offer, and waits for what comes of it.
 #![forbid(unsafe_code)]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Where and how ranks meet.
 #![forbid(unsafe_code)]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Why a rank does not get to the others.
 #![forbid(unsafe_code)]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Messages on a stream: a head of 12 bytes, then the body.
 //!
 //! ```text

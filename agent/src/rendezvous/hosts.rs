@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Files of hosts, one a line, as mpirun and DeepSpeed take them: `10.0.0.1 slots=4`.
 #![forbid(unsafe_code)]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which rank this is, of how many, and where rank 0 is: as launchers say it.
 #![forbid(unsafe_code)]
 

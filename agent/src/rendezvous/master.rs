@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Where rank 0 is, and how one gets there.
 #![forbid(unsafe_code)]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What ranks tell each other when they meet: JSON, one message a frame ([`super::frame`]).
 //!
 //! Every text that comes from somebody else is bounded here, and escaped where it is shown.

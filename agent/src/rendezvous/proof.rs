@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is made of a job's key: proofs that one knows it, and the packets' key of one run.
 #![forbid(unsafe_code)]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Why ranks do not meet: said by rank 0, in the same words, to everyone who is there.
 #![forbid(unsafe_code)]
 

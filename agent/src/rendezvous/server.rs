@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Rank 0's sockets: hears everyone out for a while, lets those wait who have made an offer, and tells them what came of it.
 //!
 //! A connection is heard out on a thread of its own, until it has shown what it has to show and made its offer; after that it costs a descriptor. Who is silent cannot keep others

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Who has no key, and sits where rank 0 should be, or in between.
 
 use super::channel::Channel;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! TLS 1.3 of the rendezvous: with certificates on both sides, or, where there is only a job key, with a certificate that rank 0 makes for the occasion. Nobody
 //! vouches for that one; the proofs of [`super::proof`] do, which are bound to the connection.
 #![forbid(unsafe_code)]

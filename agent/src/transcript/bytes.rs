@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Numbers in records: LEB128, seven bits a byte, the low ones first.
 
 /// A record that says something impossible.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A file of records: a header, then records, each with its length and a checksum in front (docs/reference/transcript.md).
 
 use super::bytes::Malformed;

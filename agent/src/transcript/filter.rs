@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Recording and replaying between an endpoint and whoever runs on it.
 
 use super::record::OperationRecord;

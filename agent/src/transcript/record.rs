@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a transcript says (docs/reference/transcript.md).
 
 use super::bytes::{Body, Malformed, put, put_bytes, put_option};

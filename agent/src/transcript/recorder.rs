@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Makes records of what an endpoint says.
 
 use super::record::{Held, MapRecord, MessageRecord, OperationRecord, Record, Shape};

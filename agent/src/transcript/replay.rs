@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Makes a run in which everything arrives into one in which as much arrives as a transcript says.
 
 use super::file::{ReadError, Reader};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A value for each packet of a message, in a fraction of a bit where they are mostly alike: a table of the values, and an adaptive binary arithmetic code of places in it
 //! (docs/reference/transcript.md, "A series").
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Files of records: whatever happens to them.
 
 use super::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Writes records on a thread of its own: what a disk does never holds up the network.
 
 use super::file::{framed, header_bytes};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a message on its way is told, and what it answers.
 
 use super::TransferError;

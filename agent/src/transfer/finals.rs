@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Replica-consistent decode (docs/reference/wire-format.md §8): the owner of a message tells a receiver the precision at which every replica
 //! decodes, until the receiver confirms.
 

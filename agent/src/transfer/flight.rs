@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a sender knows of its packets: which are on their way, which are there, and which are lost.
 //!
 //! A packet is lost when later ones, by time of sending, have arrived (RACK, RFC 8985): at once after those of its own path, which keeps their order, and a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Packets that are lost and not sent again. Their receiver is told, as FORWARD TSN does it (RFC 3758 §3.2), so that rows that lack one need not wait for the message's end.
 
 use crate::wire::cut_map::{Detail, FULL};

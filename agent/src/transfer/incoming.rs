@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The receiving side of a transfer: each row is handed over as soon as it is there.
 
 use super::received::Received;

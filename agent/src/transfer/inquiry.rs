@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Asking until there is an answer: number, time-out, back-off.
 
 use super::backoff;

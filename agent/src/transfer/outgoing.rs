@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The sending side of a transfer: rows as the application supplies them, repairs of what is lost, and questions at the end.
 
 mod asking;

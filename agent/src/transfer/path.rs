@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is known of the way to a peer.
 
 use super::backoff;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which packets of a message a receiver has, and how much of each.
 
 use super::untold::Untold;

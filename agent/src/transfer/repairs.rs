@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What of a message is to be sent again, and in which order.
 
 use super::flight::Repair;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Data is on its way, and nothing is heard of it.
 //!
 //! Switches that drop may take all packets of one rank and none of another. Who is locked out hears of no loss, as losses are told by what arrives later; it asks early, as a tail loss probe does

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What to do when nothing gets through.
 //!
 //! A receiver may answer every question and get no data: a path that carries short packets and not long ones, a source port that it does not believe, a filter. What is lost would be sent again as fast as

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Packets of which no report has told: what an ACK is about.
 //!
 //! A report holds the state of some thousand packets, and a message has up to 2^20. So an ACK tells what has changed since the ones before it, wherever in the message that is: it costs what

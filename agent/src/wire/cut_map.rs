@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Cut maps: how many bit-planes of each packet of a message a receiver has.
 //!
 //! A map travels in parts that each fit one control packet, so that a message of 2^20 packets works. A part

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! PATH: a question that is as long as a packet may be, and its answer.
 
 use super::{IDENTITY_LEN, PATH_LEN, WireError};

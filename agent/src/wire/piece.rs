@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! PIECE: a part of a DATA packet.
 
 use trimwire_encoder::wire::{HEADER_LEN, Kind};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! VOTE: what ranks say to each other to agree on the next epoch. The state machine is [`crate::epoch`].
 //!
 //! Big-endian, behind the two incarnations that every control packet begins with:

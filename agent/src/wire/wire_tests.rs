@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 use super::cut_map::{Detail, FULL};
 use super::*;
 use proptest::prelude::*;

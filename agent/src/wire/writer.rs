@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Control packets as bytes.
 
 use super::cut_map::{self, Detail, MAX_PACKETS};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Promises of the all-reduce, over a network that misbehaves.
 
 use crate::group::Group;

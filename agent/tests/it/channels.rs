@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Several channels under one communicator: what an operation gives, and what becomes of it when a channel, a rank or an agreement does not hold.
 
 use crate::network::{Random, ports};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The command `trimwire-agent` on loopback: what it prints, and its exit codes.
 
 use serde_json::Value;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Promises of all collectives, over a network that misbehaves: against sums made in f64, and against the bits that were given.
 
 use crate::group::Group;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The vectors of docs/reference/control-packets.md, which no code of this crate made.
 
 use std::net::IpAddr;

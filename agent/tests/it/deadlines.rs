@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Promises of deadlines, and of what is sent again while others wait.
 
 use crate::group::Group;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a lead promises: data is given out before it is to leave, and leaves when it would have left without.
 
 use crate::network::{Faults, Network, Random, address, config, encode, expectation};

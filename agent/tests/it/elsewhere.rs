@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Promises of operations whose rows are coded elsewhere, by a device that is slow and works in any order; of the codec it has the host's, so results are the host's to the bit.
 
 use crate::group::Group;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ranks agree on epochs over a network that loses, delays, repeats and divides, while they die, pause, start anew and suspect each other wrongly: no two of them ever begin an epoch differently.
 
 use proptest::prelude::*;

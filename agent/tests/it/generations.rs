@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A job that starts again with other ranks: they meet as the next generation, and nothing of the one before gets in.
 
 use crate::network::ports;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Endpoints whose incarnations a rendezvous has agreed on.
 
 use crate::network::{Faults, Network, Random, config, kind};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Promises of ranks with several interfaces, over a network that misbehaves.
 
 use crate::network::{Faults, Network, Random, address, encode, expectation, interface};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Promises at the size of real jobs: messages of several map parts (one holds some 5,200 packets), and what reports and questions cost there.
 
 use crate::network::{Datagram, Faults, Network, Random, address, encode_in, expectation, kind, layout};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `trimwire-agent perf` as launchers start it: by torchrun's environment, or by a file of hosts.
 
 use crate::network::ports;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A transfer's whole life: what it promises to others on the same endpoint, to strangers, and to whoever waits for it.
 
 use crate::network::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `trimwire-agent perf` between network namespaces whose interfaces and paths have other MTUs than Ethernet's. Needs root and iproute2; skipped loudly otherwise.
 
 use serde_json::Value;

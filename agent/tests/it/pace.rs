@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a pace promises: data that leaves planes out on purpose leaves no faster for it.
 
 use crate::group::Group;

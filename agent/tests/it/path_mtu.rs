@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Paths of any MTU: packets fit what interfaces and paths carry, whatever the operation, and a path that shrinks is lived with.
 
 use crate::group::Group;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The rate laws on one congested port, in virtual time. The table in docs/results/rate-algorithms.md is a snapshot of what they come to:
 //! `TRIMWIRE_UPDATE_GOLDENS=1 cargo test -p trimwire-agent --test it rate_laws::` writes it anew; the difference is for review.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A rank that starts anew is let into a job that goes on, on sockets.
 
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What receivers tell of who sends to them: ranks from which messages are arriving, in every report.
 
 use crate::network::{Faults, Network, Random, kind};

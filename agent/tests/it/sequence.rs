@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Any sequence of sends, expectations, cancellations, pauses and restarts, between ranks whose network misbehaves and in which a stranger
 //! forges packets and repeats recorded ones: against a model that knows what every message holds.
 

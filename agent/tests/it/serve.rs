@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Promises of parameter servers that know nothing of what comes.
 
 use crate::group::Group;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Jobs that go on when a rank dies, and when it comes back: communicators over the deterministic network, in virtual time.
 
 use crate::group::Group;

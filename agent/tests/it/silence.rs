@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Promises where switches drop instead of cutting: of packets that are lost nobody hears, and a rank does not go on as if all were well.
 
 use crate::network::{Datagram, Faults, LINE_BPS, Network, Random, encode, expectation, kind, layout};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Promises of what is told of peers and paths, over a network that misbehaves.
 
 use crate::network::{Faults, Network, Random};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Processes that die in the middle of `perf --on-failure shrink`, on sockets: the others go on.
 
 use crate::network::ports;

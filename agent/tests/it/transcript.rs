@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A reliable run, cut to the transcript of one that was not, gives the same bits.
 
 use crate::group::Group;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `trimwire-agent perf --record` and `--replay`, and `trimwire-agent transcript`, on loopback.
 
 use serde_json::Value;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Promises of a transfer between two ranks, over a network that misbehaves.
 
 use crate::network;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is made of coordinates that arrived in part.
 
 /// How coordinates that did not arrive whole are filled in (docs/reference/wire-format.md §8).

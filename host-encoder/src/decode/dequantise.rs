@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The code words of one packet back to coordinates.
 
 use super::decoding::Decoding;

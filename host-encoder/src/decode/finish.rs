@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The last steps of a row on its way back: last levels of the transform, signs, scale, format.
 
 use crate::rotate::hadamard::{CACHE_BLOCK, eight};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A row's packets kept as bytes, for somebody else to decode.
 
 use crate::wire::{Codec, HEADER_LEN, Header};

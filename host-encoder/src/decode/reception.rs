@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is held of one packet.
 
 use super::words::WordsMut;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The scales of a row that follow from what arrived of it (docs/reference/wire-format.md §8).
 
 use super::reception::Precision;

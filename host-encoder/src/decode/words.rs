@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The code words of a row, joined from planes as its packets arrive.
 //!
 //! Joining is a receiver's share of the work that needs the packet: it is done while the packet is in the cache, and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Whether one rotation makes a row normal (docs/reference/wire-format.md §3).
 
 use crate::rotate::entry::Seen;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which rows matter more: importance within a message.
 //!
 //! MLT's `prio_func` (NSDI'24, §4.2) lets a sender order packets by what their loss would cost. After a rotation every

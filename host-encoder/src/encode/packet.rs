@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The rotated coordinates of one packet to the planes of their code words.
 //!
 //! A processor looks some hundred instructions ahead, and each coordinate's steps have to wait for each other. So a packet goes through short

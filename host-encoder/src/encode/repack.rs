@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Code words back to planes: for rows that are sent on as they came.
 
 use super::packet::{QuantiseScratch, turn_planes};

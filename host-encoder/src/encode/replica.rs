@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a receiver of all of a row's packets holds, made of their code words while these are in the first-level cache.
 
 use super::row::{RowError, RowTask, Writer, Written, next_statistics};

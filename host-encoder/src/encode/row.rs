@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One row to packets: scale, rotate, take moments, quantise, write planes.
 
 use super::concentration::is_concentrated;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a sender chooses for a row, and what becomes of it.
 
 use crate::element::{Element, Values, ValuesMut};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Rows and messages: gradient in, packets out.
 
 use super::choice::{EncodedRow, RowChoice, RowJob};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What follows for importance from one step to the next, and layer classes between messages.
 
 use super::message::Message;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Rows under reception whose packets are kept as bytes, for a GPU to decode.
 
 use super::receiver::{Packet, RowReceiver};

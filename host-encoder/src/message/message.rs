@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! An encoded message: its packets in one buffer.
 
 use super::choice::EncodedRow;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One row under reception.
 
 use super::sealing::with_believed;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Rows that are passed on as they came.
 
 use super::choice::EncodedRow;

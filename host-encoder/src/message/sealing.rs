@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Packets with tags between their planes (docs/reference/wire-format.md §12), and without.
 //!
 //! Whoever works on planes sees packets without tags: they are spread out when they are sealed, and put together again when they are believed.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the header says about a packet's coordinates.
 
 use crate::simd::Lanes;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The largest magnitude of a packet, as its header says it: in thirty-seconds of an octave, rounded up.
 
 /// 2^(k/32), k = 0 … 32, and what nothing is above.

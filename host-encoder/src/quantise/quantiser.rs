@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The embedded quantiser: an 8-bit index for N(0, 1) of which every prefix is a near-optimal coarser index.
 //!
 //! Plane 0 is the sign; planes 1 to 7 are the upper bits of a piecewise linear, monotone function of the magnitude, and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The three numbers about a packet's coordinates that its header carries.
 
 use super::moments::Moments;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Tables of the embedded quantiser; `quantiser`'s tests recompute every figure by numeric integration.
 
 /// Centroids of N(0, 1) over the cells of each depth: depth k = bits − 1 begins at 2^k − 1 and has 2^k entries.

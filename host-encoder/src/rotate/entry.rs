@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The first pass over a row: its values are loaded, looked at, flipped, and go through the first levels of the transform while they are in registers.
 
 use super::hadamard::{across, group_len, short};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The unnormalised fast Walsh–Hadamard transform, natural order.
 //!
 //! Additions only, level after level in a fixed order: the same bits on every machine. The order is that of distances 4, 1, 2,

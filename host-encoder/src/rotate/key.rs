@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What random numbers are made from.
 
 use crate::wire::Envelope;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Rotations of a row: random signs, then the transform.
 
 use super::RotationKey;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Rows of extreme magnitude are worked on at a power-of-two scale, so that neither sums overflow nor small values
 //! lose bits in the subnormal range.
 

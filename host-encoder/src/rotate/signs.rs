@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The random signs of a row: one bit a coordinate, from Philox.
 
 use super::RotationKey;

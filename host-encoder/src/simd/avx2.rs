@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Eight lanes with AVX2, FMA and F16C.
 
 pub(super) mod planes;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Sixteen lanes with AVX-512.
 //!
 //! Only where there are VBMI and GFNI, too (Ice Lake, Zen 4 and later): a permutation of any bytes and a product of bit matrices do in one instruction what

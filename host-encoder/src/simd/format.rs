@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Blocks of a number format to vectors of f32, and back.
 
 use super::Lanes;

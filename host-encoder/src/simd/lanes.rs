@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a backend has to provide.
 
 use super::Kernel;

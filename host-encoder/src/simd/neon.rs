@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Eight lanes in pairs of vectors, with NEON.
 
 mod planes;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Eight lanes in plain Rust.
 
 use super::{Kernel, Lanes, Planes};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Memory that will be asked for soon.
 
 /// Bytes that memory moves at once, on most machines.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Every backend against the portable one, operation by operation.
 
 use super::{Isa, Kernel, Planes};

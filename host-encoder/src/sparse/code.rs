@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Entries as bits and back (docs/reference/wire-format.md §13, "Entries").
 //!
 //! A level and a place in the packet's range are one number, the key: levels downwards, and places upwards in each. Keys ascend, so their gaps are all that is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Gradient or entries in, packets out.
 
 use super::Entry;

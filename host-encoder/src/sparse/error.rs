@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Why a packet is no part of a sparse message.
 
 use crate::wire::{PacketError, f32bits};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The heads of a sparse packet (docs/reference/wire-format.md §13).
 //!
 //! ```text

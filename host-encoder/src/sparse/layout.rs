@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which coordinates a sparse message is about.
 
 use crate::wire::Tensor;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Magnitudes with a few fraction bits (docs/reference/wire-format.md §13, "Magnitudes").
 
 /// Most fraction bits: those of an f32.

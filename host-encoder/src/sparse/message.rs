@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! An encoded sparse message.
 
 use super::Entry;

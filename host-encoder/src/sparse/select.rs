@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The k largest magnitudes, the same on every machine.
 
 /// Magnitudes as whole numbers have 31 bits, of which passes look at 11, 10 and 10.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The check over a header: CRC-16/M17, of Hamming distance 5 over so few bytes, so up to four wrong bits are always seen.
 
 use super::sizes::HEADER_LEN;

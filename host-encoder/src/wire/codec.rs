@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The codecs and the planes that their packets are made of.
 
 use super::sizes::{BLOCK, HEADER_LEN, TAG_LEN};

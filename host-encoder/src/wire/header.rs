@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The DATA packet's header (docs/reference/wire-format.md §1).
 //!
 //! ```text

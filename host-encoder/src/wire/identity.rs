@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which packet, of whom, and what for.
 
 /// What a packet is for.

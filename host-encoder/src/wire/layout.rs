@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How a message's coordinates are divided into rows and packets (docs/reference/wire-format.md §2).
 
 use super::codec::{Codec, MAX_COORDINATES};

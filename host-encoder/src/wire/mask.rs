@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What tells a session's DATA from a stranger's (docs/reference/wire-format.md §1, "The mask").
 
 use super::sizes::HEADER_LEN;

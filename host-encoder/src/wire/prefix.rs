@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The eight bytes that packets of every kind begin with (docs/reference/wire-format.md §1).
 
 use super::error::PacketError;

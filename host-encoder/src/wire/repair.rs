@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Some planes of a packet as a packet of their own (docs/reference/wire-format.md §6).
 
 use super::{HEADER_LEN, Header, HeaderMask};

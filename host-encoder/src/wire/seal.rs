@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Sealed packets: authentication tags inside of a DATA packet that stay of use when switches cut it
 //! (docs/reference/wire-format.md §12).
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The sizes that everything in a packet is counted in.
 
 /// Version of the format that this crate speaks.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What arrives decides, not how: every cut, any order, duplicates, losses, instruction sets.
 
 use proptest::prelude::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the codec promises, against closed forms and independent arithmetic.
 
 use crate::input::{gaussian, uniform};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What every codec promises: closed forms, special rows, number formats, threads and instruction sets.
 
 use crate::input::gaussian;

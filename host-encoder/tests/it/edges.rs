@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Promises at the edges: sparse and subnormal rows, made-up headers, cut repairs in any order.
 
 use proptest::prelude::*;

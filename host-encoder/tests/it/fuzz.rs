@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Fuzz targets: a valid message, and what can happen to it under way. `cargo test` runs each for a bounded number of inputs, after those in
 //! `tests/it/__fuzz__`; under `cargo bolero test` the same targets run as long as one likes.
 //!

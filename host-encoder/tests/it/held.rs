@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a row says that it held, and the same packets whole, give the same bits: what a transcript is worth.
 
 use proptest::prelude::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a receiver keeps as bytes is what another one makes code words of.
 
 use proptest::prelude::*;

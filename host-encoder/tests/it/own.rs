@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What an encoder keeps for itself is what receivers of all of its packets hold.
 
 use proptest::prelude::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The packet format: golden bytes, and arbitrary ones.
 
 use proptest::prelude::*;

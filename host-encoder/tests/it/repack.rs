@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Rows that are sent on as they came.
 
 use proptest::prelude::*;

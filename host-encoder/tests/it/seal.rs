@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Sealed packets: what is believed of them whole, cut and tampered with, and `seal_vectors.json`, which an independent
 //! implementation in Python made (`reference/seal.py`).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Sparse messages (docs/reference/wire-format.md §13): what is promised of them whole, cut, repeated, damaged and made up.
 
 use proptest::prelude::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Fuzz targets of sparse messages: packets that were tampered with behind a right check. `cargo test` runs them for a bounded number of inputs, after those in
 //! `tests/it/__fuzz__`.
 

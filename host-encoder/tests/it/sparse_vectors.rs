@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `sparse_vectors.json`, which an independent implementation in Python made from the wire format's page (`reference/sparse.py`), against this
 //! crate: bytes, decoded values and refusals.
 

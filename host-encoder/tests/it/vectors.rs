@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `vectors.json`, which an independent implementation in Python made from the wire format's page (`reference/`), against this
 //! crate: bytes and decoded values.
 

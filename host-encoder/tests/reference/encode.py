@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """From a gradient to packets, bit for bit as the wire format's page says."""
 
 import math

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """binary32 arithmetic out of Python's binary64.
 
 A sum, difference, product, quotient or square root of two binary32 numbers that is computed in binary64 and then

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes ../vectors.json and the tables of docs/reference/wire-format.md; with --check, fails where they are not what it would write.
 
 Python 3.11 or later, standard library only.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The gradients of the test vectors. Nothing here depends on a C library's mathematics, so they are the same everywhere."""
 
 import math

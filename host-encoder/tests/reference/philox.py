@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Philox4x32-10 (Salmon et al., SC'11), and the signs of the rotation."""
 
 MASK = 0xFFFFFFFF

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The embedded quantiser of the codec rht: its zones, and everything that follows from them."""
 
 import math

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The tags of sealed packets, in plain Python, and ../seal_vectors.json; with --check, fails where the file is not what it would write.
 
 AES's round is computed from its definition (FIPS 197, section 5.1), AEGISMAC-128L from RFC 10032 (sections 3.3 to 3.5, 3.9 and 8), HKDF from

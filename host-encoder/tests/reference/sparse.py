@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Sparse messages (docs/reference/wire-format.md, section 13) in plain Python; writes ../sparse_vectors.json and the page's example. --check fails where one is stale.
 
 Python 3.11 or later, standard library only.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Codecs, layout and header: what a packet looks like, whatever it holds."""
 
 import struct

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Rates and sizes with their units, exact.
 
 /// A rate in bit/s, above 0.

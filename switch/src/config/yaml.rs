@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! YAML as a tree whose nodes know their lines, so that errors can name them. Scalars stay text: what one means depends on
 //! its key.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ports on files instead of interfaces, as `simple_switch --use-files` has them: what `X_in.pcap` holds comes in on port X,
 //! what goes out is written to `X_out.pcap`.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a sender left to its interface: a checksum, or the cutting up of a burst into frames (TSO, UDP_SEGMENT; the kernel puts
 //! bursts together on reception, too: GRO). Between interfaces of one machine nobody does it, and a switch works on packets.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! AF_PACKET sockets: whole Ethernet frames from and to a Linux interface. Beside `ring`, the crate's only unsafe code.
 #![expect(
     unsafe_code,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Frames in memory that is shared with the kernel (PACKET_RX_RING, TPACKET_V2; packet(7) and packet_mmap in the kernel's
 //! documentation): what waits is seen without a system call, and was copied by whoever sent it.
 #![expect(unsafe_code, reason = "memory that the kernel writes has no safe wrapper")]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Actions as p4c writes them, with names resolved: what `code` makes instructions of.
 
 mod compile;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Bit strings: reading fields out of packets, writing them back, and converting between hexadecimal strings,
 //! big-endian bytes and the little-endian 64-bit limbs that field values are kept in.
 

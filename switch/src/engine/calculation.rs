@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Named calculations: fields, constants, headers and payload laid out as bits, then hashed. And the checksums
 //! that the parser verifies and the deparser updates with them.
 

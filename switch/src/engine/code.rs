@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a program is made of once it is loaded: one flat list of small instructions over the limbs of a frame.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The control plane's view of a loaded program.
 
 mod direct;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Control flow: tables and conditionals, each with the node that comes next.
 
 use std::collections::BTreeMap;

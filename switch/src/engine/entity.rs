@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the control plane writes and reads: match keys, actions, entries, counters, replication.
 //!
 //! Values are unsigned big-endian byte strings of any length, leading zeros allowed on the way in and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Errors of loading a program and of the control plane.
 
 /// Why a program was not loaded.

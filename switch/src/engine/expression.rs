@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Expressions as p4c writes them, with names resolved: what `code` makes instructions of.
 //!
 //! BMv2 computes with unbounded integers and p4c masks every result to its P4 width. Two's complement arithmetic modulo

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! BMv2's named hash and checksum algorithms, all from bytes to an unsigned 64-bit number.
 
 mod xxh64;

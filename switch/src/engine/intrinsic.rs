@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! v1model's standard metadata, by the names that BMv2 looks for.
 
 use serde_json::Value;

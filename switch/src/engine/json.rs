@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Typed access to the BMv2 JSON tree, with errors that name the culprit and its place in the P4 source.
 
 use serde_json::Value;

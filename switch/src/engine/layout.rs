@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Where every header and field lives in the packet header vector (PHV).
 //!
 //! A PHV is one flat `Vec<u64>`. Every header owns a run of limbs: its validity, its fields (little-endian limbs,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a program may take of memory and of the time to load it.
 
 use super::error::LoadError;

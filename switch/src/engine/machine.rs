@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Runs a program's code on a packet: the one place where instructions are carried out.
 
 mod external;

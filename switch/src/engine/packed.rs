@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A packet that waits, in a fraction of its memory.
 //!
 //! Between ingress and egress a packet is its payload and those of its limbs that are not 0 and that something behind the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A packet on its way through the program.
 
 use super::calculation::Inputs;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Action profiles and selectors.
 //!
 //! A selector hashes its fields and takes the member at `hash % size` of the group, where the group is in order of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The whole program, compiled: what never changes after loading, and the state it starts with.
 
 use std::collections::BTreeMap;

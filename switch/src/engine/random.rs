@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The program's `random`: deterministic, so that the same packets give the same run.
 
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).

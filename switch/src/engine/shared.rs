@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Tables that pipelines of one program have in common for as long as nobody writes to them: the switches of a fabric classify alike, and eighty copies of one table are
 //! eighty times in the caches.
 

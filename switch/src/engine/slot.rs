@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Values in the packet header vector: reading and writing a slot as a word or as limbs.
 
 use super::bits::{mask64, mask128};

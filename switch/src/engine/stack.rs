@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! push_front and pop_front on stacks of headers and of unions.
 
 use super::expression::StackRef;

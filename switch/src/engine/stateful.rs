@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What outlives a packet: counters, registers and meters.
 
 use super::bits::{limbs_for, mask64, trim};

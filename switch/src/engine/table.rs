@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Match-action tables: what they match on, their entries, and finding the entry for a packet.
 //!
 //! Keys are packed into limbs. Exact and longest-prefix tables are one hash map per mask, longest prefix first; a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the engine and the switch note about each packet while tracing is on.
 //!
 //! Nothing is noted, copied or allocated while it is off: every hook is one test of an `Option`.

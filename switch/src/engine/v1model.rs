@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! v1model around a program: parser, ingress, clones, resubmission, multicast, egress, deparser, recirculation, in
 //! `simple_switch`'s order.
 

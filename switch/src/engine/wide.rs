@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Numbers of more than 64 bits: two's complement on as many limbs as the analysis at load time found to be enough, so
 //! that the answers are those of BMv2's unbounded integers. Rare: programs use such widths for wide keys and IPv6-sized
 //! concatenations, seldom for more than a few operations.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How a header's fields lie in packets: cut into words of whole bytes, each of which is read and written at once.
 
 use super::layout::Field;

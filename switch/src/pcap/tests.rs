@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Captures: what another reader finds in the files.
 
 use super::{Capture, CaptureError, PcapReader, PcapWriter, SNAP_LENGTH};

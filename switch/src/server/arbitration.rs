@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Who is primary (P4Runtime, "Client Arbitration and Controller Replication").
 
 use super::limits::Limits;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The updates of a Write (P4Runtime, "Batch Atomicity").
 //!
 //! Callers hold the switch's lock for a whole batch of all or none: no packet is processed between two updates, so that it is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Who is let in: so many connections at a time, and only those that say something.
 
 use super::limits::Limits;

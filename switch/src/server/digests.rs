@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Digest messages on their way to the primary: lists, time-outs, and the cache of what has been sent but not acknowledged
 //! (P4Runtime, "DigestEntry"). Sans-IO: callers pass the time, in ns of any clock that does not run backwards.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! P4Runtime's entities, by id, to and from the engine's, by name.
 
 mod actions;

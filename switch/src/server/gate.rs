@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The gate in front of the services: what a request may cost before anybody has decoded it.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Who a client is, by the names in its certificate (RFC 6125's DNS names), and what that lets it do.
 //!
 //! Without names every client that is let in may do everything: a server's certificate of the same authority, too.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a controller writes, without a connection: for simulations of many switches.
 
 use super::batch;

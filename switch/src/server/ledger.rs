@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What P4Runtime remembers of a program's entities and the engine has no use for: the form in which they were written.
 //!
 //! Everything here is by name, so that it survives a change of ids (RECONCILE_AND_COMMIT).

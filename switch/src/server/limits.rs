@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What clients may cost the switch.
 
 use super::identity::Identities;

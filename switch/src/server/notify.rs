@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the switch tells its controllers by itself: packet-ins, digests, idle entries (P4Runtime, "P4Runtime Stream
 //! Messages").
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The answer to a Write, kept within what gRPC clients take.
 //!
 //! What became of each update travels in the trailers, and clients refuse trailers beyond a limit, tonic by closing the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What waits for a stream's client: so many messages and so many bytes, and what has no room is dropped.
 
 use prost::Message as _;

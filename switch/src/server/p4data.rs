@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Values of any P4 type, from the flat list of fields that the engine has (P4Runtime, "Representation of Arbitrary P4
 //! Types").
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How clients' work and packets take turns at the switch's lock.
 //!
 //! Whoever waits for a lock that is free for a moment only does not get it: it has to be woken first. So work is done in

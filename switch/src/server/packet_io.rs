@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Packets to and from the controller: the program's `packet_out` and `packet_in` headers as metadata (P4Runtime,
 //! "Packet I/O").
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Pipelines: what a P4Info and a compiled program have to agree on (P4Runtime, "P4 Forwarding-Pipeline Configuration").
 
 use super::ledger::Ledger;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Reads, piece by piece: between two pieces packets and other clients have their turn, and no more is made than the client takes.
 
 use super::connections::Peer;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! RECONCILE_AND_COMMIT: what was written for one program, written again for another (P4Runtime,
 //! "SetForwardingPipelineConfig RPC").
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Why one entity was not written or read.
 
 use crate::engine::{Code as EngineCode, ControlError};

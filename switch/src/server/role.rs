@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a role may do: Stratum's `P4RoleConfig`, the scheme that this switch agrees on with its controllers (P4Runtime, "Role
 //! Config"). A role without a configuration has full access.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The gRPC service: what each RPC checks, in the specification's order, and does.
 
 use super::connections::Peer;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which of a program's tables ingress looks at, and which egress: a batch is atomic for packets between the two only if it
 //! changes one side.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the control plane knows beside the switch, and who may touch it.
 
 use super::Wake;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A controller's stream (P4Runtime, "P4Runtime Stream Messages").
 
 use super::outgoing::Outgoing;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! TLS and mutual TLS of the server.
 
 use tonic::transport::{Certificate, Identity, ServerTlsConfig};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Expected packets, and what differs.
 
 use std::fmt;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Reads a statement character by character.
 
 /// A place in a statement.

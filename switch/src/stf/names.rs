@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Finds what an STF file means by a name: BMv2's full name, or the end of one.
 
 use super::hint;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Numbers of any width with wildcards, and the match values made of them.
 
 use crate::engine::entity::{KeyInfo, MatchKind, MatchValue, Value};

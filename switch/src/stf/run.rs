@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Runs a script on a switch in virtual time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

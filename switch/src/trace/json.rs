@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Records as JSON objects, one a line.
 
 use super::text::{hex, reason};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Records as lines for people.
 
 use crate::engine::trace::{DropReason, Event, Field, Gress, HitEntry, Origin, Record};

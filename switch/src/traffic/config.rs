@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How ports and queues are served, and what they may hold.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which of a port's queues is served next: strict ones first, then the weighted ones, capped ones within their share.
 //!
 //! All sums are integers of bytes, so the order depends on nothing but the packets.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The traffic manager against a model that keeps plain lists and works its times out with rational numbers.
 
 use super::*;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """finsy (PyPI) as a controller of a switch that is running.
 
 Usage: finsy_client.py ADDRESS PROGRAMS [CA CERT KEY]

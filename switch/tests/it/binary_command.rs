@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The command `trimwire-switch`: exit codes, messages, and what it writes when it is stopped.
 
 use std::io::{BufRead as _, BufReader, Read as _};

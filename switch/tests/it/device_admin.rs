@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The admin service and its command: what is set is what is in force and what is shown.
 
 use crate::ladder_support::{PROGRAM, cases, install};

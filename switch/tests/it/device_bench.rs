@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The measurement: its JSON has what its readers need, and it measures packets that get through.
 
 use std::process::Command;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The switch as a whole on the packets with known answers: program, traffic manager, line.
 
 use crate::ladder_support::{PROGRAM, apply, cases, install, take_counts};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the P4 program promises about fairness, priority, paths and events, held against virtual time.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The switch as a sans-IO machine: time runs forwards whatever the caller's delay, and floods are bounded.
 
 use crate::engine_support::{call, direct, entry, exact, lpm};

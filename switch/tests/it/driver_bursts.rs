@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Bursts that a sender left to its interface, or that the kernel put together: a switch sees the packets that they are.
 
 use crate::burst_support::recipe::{Burst, Recipe};

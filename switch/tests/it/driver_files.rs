@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Pcap files for interfaces (`--use-files`): the frames of a recording go in from files and come out as BMv2 sent them.
 
 use std::path::{Path, PathBuf};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The driver on veth pairs: what goes in comes out, at the configured rate, whatever happens to the interfaces.
 
 use crate::driver_support::{Running, Wire, enter_namespace, ip, now, until, veth_pairs};

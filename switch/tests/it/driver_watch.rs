@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Watch ports on real interfaces: a group's member is not chosen while its interface is down.
 
 use crate::driver_support::{Running, Wire, enter_namespace, ip, until, veth_pairs};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Tables, selectors and our own program against BMv2: random entries, random frames, the same outputs.
 //!
 //! What BMv2 1.15.5 sent is recorded in `testdata/engine/*.bmv2.txt`, so that the comparison runs without it. Where

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Externs and what happens between the pipelines: `externs.p4` does what the frame's first byte says.
 
 use crate::engine_support;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Idle time-outs of table entries and members of value sets, as the control plane sees them.
 
 use trimwire_switch::engine::entity::{ActionCall, ActionSpec, MatchValue, TableEntry, value};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Loading programs: everything p4c makes of our test programs loads; what does not is refused by name.
 use trimwire_switch::engine::Pipeline;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Primitives do to their arguments what BMv2's do.
 
 use crate::engine_support::forward;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Small programs, one per group of constructs, do on our engine what they do on BMv2: random entries and frames, the
 //! same frames, counters, digests and packet-ins.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Nothing that arrives may panic: not a frame, not a program.
 
 use crate::engine_support::{forward, load, program};

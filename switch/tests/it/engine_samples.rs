@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Samples of cut packets, by which a controller knows whose traffic a queue cuts (`p4/bmv2/cut_samples.p4`).
 
 use std::net::Ipv6Addr;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Tables: which entry is hit, and what the control plane may and may not do.
 
 use crate::engine_support::{call, direct, entry, exact, forward, load, lpm, range, ternary};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The engine on our own program: a congested queue cuts packets to frames that any IP stack accepts, and the
 //! counters add up.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is read from strangers, starting from something valid and damaging it: programs, frames, STF files, updates.
 //!
 //! Nothing may panic, abort or go on for ever, whatever comes; and an update that is refused leaves no trace. The runs of every

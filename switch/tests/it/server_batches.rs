@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Batches: CONTINUE_ON_ERROR, ROLLBACK_ON_ERROR, DATAPLANE_ATOMIC (P4Runtime, "Batch Atomicity").
 
 use crate::server_support::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! p4runtime-shell and finsy, as PyPI has them, drive the switch's own binary: pipeline, entries, counters, packets, digests, idle
 //! entries, roles, TLS. What they do is in `clients/*.py`.
 //!

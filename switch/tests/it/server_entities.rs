@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Multicast groups, clone sessions, meters, direct resources, packets and hostile requests over P4Runtime, by the project's
 //! client over loopback.
 

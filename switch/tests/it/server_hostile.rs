@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What strangers on P4Runtime's socket cost a switch: memory of the process, and frames that it forwards meanwhile.
 //!
 //! Each test runs the command as a process of its own, so that what is measured is the switch's memory and nobody else's.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! SetForwardingPipelineConfig and GetForwardingPipelineConfig: saving, committing, reconciling, cookies.
 
 use crate::server_support::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What must not hurt the server: clients that vanish or do not read, floods, full tables, failed batches of any size, and bytes
 //! without any meaning.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The stream: arbitration between connected controllers, roles, packet-ins, digests, stream errors.
 
 use crate::server_support::*;

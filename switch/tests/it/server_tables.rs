@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Table entries over P4Runtime: what MODIFY keeps and resets, direct resources, metadata, default and constant entries, filters,
 //! full tables, idle time-outs.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! P4Runtime over TLS and mutual TLS: who gets in, and who does not.
 
 use crate::tls_support::{Authority, Pem};

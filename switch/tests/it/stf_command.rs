@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The command `trimwire-switch stf`: exit codes and what it prints.
 
 use crate::ladder_support::stf_folder;

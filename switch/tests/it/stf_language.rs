@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! STF's language: what p4c's tests write, and what is said about mistakes.
 
 use trimwire_switch::stf::{self, Outcome, Script};

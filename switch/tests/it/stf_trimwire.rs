@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The program's STF files (`p4/tests/stf.py` writes them): truncation, queue policy and priority, with packets whose answers are known.
 
 use crate::ladder_support::stf_folder;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A packet's way as the trace tells it.
 
 use crate::ladder_support::{PROGRAM, apply, cases, install};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `--adaptive`: a law that says with how many planes the next operation is sent, the same at all ranks.
 
 use crate::{Failure, bad_input, failed};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ranks of a measurement tell each other what they were told to do, before they do it: two that were told different things would wait for each other, or
 //! decode noise.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Options of every command that opens a link, and what they mean for endpoints.
 
 use crate::units::{rate, time_ns};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `trimwire-agent doctor`: what would keep this host, and the way to another, from their best.
 
 mod judge;

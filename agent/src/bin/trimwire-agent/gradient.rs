@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The gradients that tests move: seeded Gaussian ones, which every rank can work out, or a file's.
 
 use crate::units::{bytes, time_ns};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `GET /metrics` over HTTP/1.1, both ends of it: as much as Prometheus, curl and `top` need.
 
 use anyhow::{Context as _, bail};

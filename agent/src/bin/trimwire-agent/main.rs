@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The command `trimwire-agent`: traffic tests over a real network, in the manner of iperf3 and nccl-tests.
 //!
 //! Tables and JSON go to stdout, logs to stderr. Exit codes: 0 ok, 1 a transfer failed, 2 usage, 3 bad input.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How the ranks of `perf` find each other: as torchrun says, by a file of hosts, or by addresses written out.
 
 use crate::args::{Address, LinkArgs, RateAlgorithm, RateArgs};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Prometheus metrics of a running rank, in OpenMetrics text. docs/reference/generated/metrics.md lists them.
 //!
 //! Labels are peers, and for up to [`PATH_SERIES`] paths their source ports: as many series as the job has ranks, whatever the traffic.

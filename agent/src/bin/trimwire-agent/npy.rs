@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! NumPy's .npy, as much of it as one vector of f32 needs (numpy/lib/format.py, versions 1.0 to 3.0).
 
 use anyhow::{Context as _, bail};

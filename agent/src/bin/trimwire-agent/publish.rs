@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Lets others look at a rank while it runs: a copy of what its endpoint tells, made once a second by the thread that drives it.
 
 use crate::metrics::{self, Operations};

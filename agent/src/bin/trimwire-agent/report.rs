@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is printed at the end.
 
 use serde::Serialize;

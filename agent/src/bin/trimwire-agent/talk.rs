@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Two commands on two hosts that talk over TCP, a line of JSON a word, and open connections to do so.
 
 use crate::{Failure, bad_input, failed};

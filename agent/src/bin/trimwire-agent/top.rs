@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `trimwire-agent top`: what running ranks do, by peer and path, from the metrics that they serve.
 
 use crate::report::table;

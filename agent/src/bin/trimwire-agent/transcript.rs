@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What `--record`, `--replay` and `--faults` of `trimwire-agent perf` and `serve` mean.
 
 use crate::operation::Operation;

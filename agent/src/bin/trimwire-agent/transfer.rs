@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `trimwire-agent perf transfer`: gradients one way, from one or several senders to one receiver, in iperf3's manner.
 //!
 //! ```text

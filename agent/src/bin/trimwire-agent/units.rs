@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Sizes, rates and times on the command line.
 
 fn split(text: &str) -> Result<(f64, &str), String> {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which way parts and sums go, and how long that may take.
 
 use crate::units::time_ns;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A channel other than the first, on its thread.
 
 use super::Counts;

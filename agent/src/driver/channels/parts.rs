@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! An operation's parts, until all of them are over.
 #![forbid(unsafe_code)]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a member does of its own accord, as time passes: repeat, lead a ballot, give up.
 
 use super::super::Decree;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! When a sender asks, and what it does while nobody answers.
 
 use super::{Next, Outgoing, Pass};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One congested port in virtual time: senders with a pacer and a rate law each, a FIFO with the ladder of thresholds (mark, cut, drop)
 //! and a trim queue served first, and receivers that report the first packet and every sixteenth. Same seed, same figures, on every machine.
 #![allow(dead_code, reason = "each program uses a part")]

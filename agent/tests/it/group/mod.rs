@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A group of ranks over the deterministic network.
 #![allow(dead_code, reason = "each test binary uses a part")]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a job does, and what happens to it.
 
 use crate::network::Faults;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Any job from a seed.
 
 use super::case::{Case, Kind, MS, Plan, Promise, SECOND, Trouble};

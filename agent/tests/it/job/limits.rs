@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How long a job may take, how much it may say beside its data, and what may be kept: computed from what is done and what the network does.
 
 use super::case::{Case, Kind, Plan, Promise, SECOND, Trouble};

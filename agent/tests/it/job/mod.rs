@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Jobs drawn from a seed, run in virtual time: `tests/soak.rs` runs tens of them, `examples/soak.rs` as many as are asked for.
 //!
 //! ```text

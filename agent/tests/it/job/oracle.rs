@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What ranks should have: sums in f64, and by how much they may err for what was cut or lost.
 //!
 //! The error of a row that arrived with parts missing is known in closed form (docs/reference/wire-format.md §9): of Gaussian coordinates, which a rotated row's are, share L of the energy is lost, and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A job from its beginning to its end, and everything that is to be said against it.
 
 use super::case::{Case, Kind, MEETING, NEXT, Plan, Promise, Trouble};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A deterministic network in virtual time that delays, reorders, cuts, drops and duplicates on purpose.
 #![allow(dead_code, reason = "each test binary uses a part")]
 

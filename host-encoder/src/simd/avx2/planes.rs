@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The bytes and bits of code words, many at a time. For machines with longer vectors as well.
 
 use crate::wire::BLOCK;

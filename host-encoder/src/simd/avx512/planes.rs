@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The bytes and bits of code words, many at a time, with VBMI and GFNI.
 //!
 //! Every function needs the features that [`super::Avx512`] stands for.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The bytes and bits of code words, many at a time. Loads and stores of four vectors take words apart into bytes, and put them together.
 //!
 //! Upper bytes come and go in order.

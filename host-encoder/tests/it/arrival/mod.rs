@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Packets of working encoders, and what can happen to them under way: what fuzz targets begin with.
 
 use crate::input::gaussian;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Corpora of fuzz targets: inputs that reach together whatever a long search has found, in `tests/it/__fuzz__/TARGET/corpus`, with which every run of
 //! a target begins.
 

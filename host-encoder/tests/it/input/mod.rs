@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Coordinates that tests encode: functions of a seed, the same on every machine.
 
 use trimwire_encoder::rotate::philox::philox4x32;

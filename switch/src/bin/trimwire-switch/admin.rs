@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `trimwire-switch admin`: a client of the admin service.
 
 use anyhow::{Context as _, Result, anyhow};

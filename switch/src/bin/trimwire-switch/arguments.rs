@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The words of the command line, after `simple_switch_grpc`: general options, then target options behind `--`; or a command.
 
 use crate::admin::AdminArguments;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `trimwire-switch bench`: packets a second of our trimming program with 1,000 routes and 64 queue policies, on one core, and over
 //! veth pairs beside another switch.
 

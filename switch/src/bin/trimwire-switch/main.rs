@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `trimwire-switch`: the embedded switch on Linux interfaces, with the command line of `simple_switch_grpc`.
 
 mod admin;

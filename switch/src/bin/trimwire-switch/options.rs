@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A checked command line: what belongs together, what contradicts itself, what comes from a file.
 
 use crate::arguments::{Arguments, DROP_PORT, TargetArguments};

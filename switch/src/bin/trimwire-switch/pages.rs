@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `trimwire-switch completions` and `trimwire-switch man`: what shells and manuals know of the command line.
 
 use crate::arguments::Arguments;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a switch has counted, as text and as JSON.
 
 use std::collections::BTreeMap;

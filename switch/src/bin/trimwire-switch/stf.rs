@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `trimwire-switch stf`: runs STF files on the switch, in virtual time.
 
 use anyhow::Context as _;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What comes of bursts, held against etherparse's reading of every frame, and damaged ones. `tests/driver_bursts.rs` has the kernel's.
 
 #[path = "../../../tests/it/burst_support/recipe.rs"]

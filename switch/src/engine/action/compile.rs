@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From the JSON's actions and primitives to [`Op`]s.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Actions: each primitive as a few instructions.
 
 use super::super::action::{Op, Target};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Instructions, scratch limbs, constants and labels while a program is compiled.
 
 use std::collections::BTreeMap;

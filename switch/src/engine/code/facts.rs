@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is known of a packet on its way through a control, so that nothing is asked twice: constants that were assigned,
 //! headers that were found valid, comparisons that held or did not.
 //!

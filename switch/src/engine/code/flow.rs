@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Controls: nodes in the order in which a packet meets them.
 
 use super::super::action::{Action, Op};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Headers and unions that are found at run time: their numbers in limbs.
 
 use super::super::expression::{HeaderRef, UnionRef};

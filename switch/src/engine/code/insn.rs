@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Instructions: sixteen bytes each, on limbs of the frame.
 
 use super::super::expression::{Compare, Ring, StackRef};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Numbers: each in as few limbs as its value takes, and straight to where it goes where one limb is enough.
 
 use super::super::bits::limbs_for;

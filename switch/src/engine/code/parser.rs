@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Parser states, and the checksums behind them.
 
 use super::super::bits::limbs_for;

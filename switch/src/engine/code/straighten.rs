@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Jumps that lead to jumps, or to the next instruction: a program comes out of its parts with many of them.
 
 use super::{Code, Insn, Next};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Booleans: comparisons and branches in one instruction.
 
 use super::super::expression::{Compare, Expr};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Direct counters and meters: those of table entries, the default entry's among them.
 
 use super::super::entity::{CounterValue, DirectResources, MeterConfig, Owner, TableInfo};

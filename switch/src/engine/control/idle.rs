@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Idle time-outs of table entries: which entries has no packet hit for too long?
 //!
 //! Packets only note the time of their hit. A heap holds one time per entry at which it is worth looking at: the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a batch has changed, so that it can be undone: its cost is that of the batch, however much state the program has.
 
 use std::collections::{BTreeMap, BTreeSet};

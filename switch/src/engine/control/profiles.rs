@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Members and groups of action profiles and selectors.
 
 use std::collections::BTreeSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Table entries and default actions.
 
 use std::ops::Range;

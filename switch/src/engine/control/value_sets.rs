@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Members of parser value sets.
 
 use super::super::bits::{bytes_from_limbs, limbs_from_bytes};

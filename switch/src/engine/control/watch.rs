@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Watch ports: which members of a group are chosen while ports are down (P4Runtime, "Action Profile Group Programming").
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From the JSON's expression objects to [`Expr`].
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The range of every expression's values, and from that the number of bits that computes it exactly.
 
 use super::super::layout::Slot;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Headers, unions and stacks that expressions and primitives refer to: known at load time, or found at run time.
 
 use serde_json::Value;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! XXH64 with seed 0, as its specification describes it (version 0.1.1, "XXH64 algorithm description").
 
 const PRIMES: [u64; 5] = [

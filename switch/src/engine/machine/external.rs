@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What outlives a packet, and what a packet asks of the switch.
 
 use super::super::code::{Insn, NONE};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The parser's instructions, and the checksums that are verified behind it.
 
 use super::super::bits::{read_limbs, read_u64};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Headers, stacks and unions.
 
 use super::super::bits::{limbs_for, trim};

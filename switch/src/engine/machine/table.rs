@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A table meets a packet.
 
 use super::super::code::Next;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Numbers of several limbs.
 
 use super::super::bits::{limbs_for, trim};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From the JSON's parsers, value sets and deparsers to states and steps.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Tables from the JSON, and action calls from the control plane, checked and packed into limbs.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Match values from the control plane, checked and packed into limbs.
 
 use super::super::bits::{bytes_from_limbs, limbs_for, limbs_from_bytes, mask64};

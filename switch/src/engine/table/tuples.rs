@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Tuple space search (Srinivasan, Suri and Varghese, SIGCOMM 1999): one hash map per mask, so that a look-up costs as
 //! many probes as there are masks, however many entries. Ranges are left to the caller to check.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Actions, and what table entries do.
 
 use super::{Refusal, Result, Target};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Counters and registers (P4Runtime, "CounterEntry & DirectCounterEntry", "RegisterEntry").
 
 use super::tables::DirectKey;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which digests are on, and how they are sent (P4Runtime, "DigestEntry").
 
 use super::super::digests::{Config, Digests};

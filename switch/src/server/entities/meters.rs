@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Meters, indirect and direct (P4Runtime, "MeterEntry & DirectMeterEntry").
 
 use super::tables::DirectKey;

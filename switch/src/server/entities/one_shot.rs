@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Action sets (P4Runtime, "One Shot Action Selector Programming"): the server makes the members and the group.
 
 use super::super::ledger::{Element, OneShot};

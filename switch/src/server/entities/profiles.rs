@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Members and groups of action profiles (P4Runtime, "ActionProfileMember & ActionProfileGroup").
 
 use super::actions::{action_of, call_of};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Multicast groups and clone sessions (P4Runtime, "PacketReplicationEngineEntry").
 
 use super::{Kind, Refusal, Result, Target};

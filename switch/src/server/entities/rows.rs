@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Reading table entries (P4Runtime, "Wildcard Reads" of "TableEntry"), and their counters and meters.
 
 use super::super::ledger::Notes;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Writing table entries (P4Runtime, "TableEntry").
 
 use super::super::ledger::Notes;

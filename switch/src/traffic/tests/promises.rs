@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What caps, weights and the shared buffer promise, on random traffic.
 
 use super::*;

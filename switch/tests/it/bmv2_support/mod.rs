@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The same case on BMv2 and on our engine: what the control plane writes, the frames, and what can be seen afterwards.
 #![allow(dead_code, reason = "every test binary uses its own part")]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Capture files that are pipes: whoever reads one waits for its frames until they are given.
 
 use std::fs::OpenOptions;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Random values that meet: the same few numbers of every width, in frames and in table entries.
 
 /// SplitMix64.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Runs `simple_switch_grpc` on a case: writes over P4Runtime, then frames from pipes that stand for capture files, then
 //! whatever it takes until none of its threads has anything to do. Nothing depends on how fast the machine is.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The two calls of BMv2's Thrift interface that its P4Runtime lacks: members of parser value sets, and queues deep
 //! enough for a burst.
 

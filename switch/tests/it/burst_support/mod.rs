@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A socket that hands bursts to an interface which has segmentation offloads, or has not.
 
 pub(crate) mod recipe;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Frames that stand for many packets, as a sender with segmentation offloads hands them to its interface.
 
 /// linux/virtio_net.h.

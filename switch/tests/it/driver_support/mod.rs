@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Veth pairs in a network namespace of the calling thread, and raw sockets on their far ends.
 #![allow(dead_code, reason = "every test binary uses its own part")]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The cases: for every program, what is written to it and what it is sent.
 
 use std::path::PathBuf;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Random table entries for any program, from what its P4Info says about its tables.
 
 use trimwire_p4runtime::config::match_field::{Match, MatchType};

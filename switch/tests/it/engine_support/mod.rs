@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the engine's tests share: loading test programs, writing entries, sending frames.
 #![allow(dead_code, reason = "every test binary uses its own part")]
 

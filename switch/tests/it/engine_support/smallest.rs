@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The smallest program: one action in ingress and one in egress, made of the primitives that a test gives.
 
 use serde_json::{Value, json};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Chance that repeats itself.
 
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).

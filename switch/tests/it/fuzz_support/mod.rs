@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Valid things, and what damages them.
 
 pub(crate) mod dice;

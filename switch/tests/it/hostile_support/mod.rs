@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The command as a process whose memory is looked at, and what strangers send it.
 
 use crate::server_support::{DEVICE, program};

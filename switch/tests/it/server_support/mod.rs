@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A switch and its server on loopback with `testdata/server/server.p4`, the project's client, and bare gRPC stubs for what
 //! a well-behaved client does not do.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Certificates that live as long as a test: an authority, a server on loopback, a client.
 #![allow(dead_code, reason = "every test binary uses its own part")]
 

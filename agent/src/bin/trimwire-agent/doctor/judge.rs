@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What became of probes, and what that means.
 
 use super::probe::{Tally, plan};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! This host alone.
 
 use super::{Finding, State};

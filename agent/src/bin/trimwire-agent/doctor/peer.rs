@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Two hosts that probe the way between them, each direction in turn.
 
 use super::Finding;

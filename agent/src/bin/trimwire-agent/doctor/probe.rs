@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Datagrams whose fate tells what the way does to them.
 
 use crate::gradient::gaussian;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Operations of one size after the other, measured and checked.
 
 use super::args::OnFailure;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What `perf --on-failure shrink` does when an operation fails: the ranks that are left agree on an epoch, find out how far each had come, and go on.
 
 use super::{Bench, PerfArgs, coordinates};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What an operation should have given, by plain arithmetic.
 
 use super::args::PerfArgs;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A sender of a transfer test.
 
 use super::flow::{Flow, Interval, Intervals};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Rates: of each flow over its own time, of all together over the time that they have in common, and of each interval.
 
 use crate::units::{bytes_text, rate_text};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What client and server say to each other before and after a test, over TCP: a line of JSON each.
 
 use super::flow::Flow;

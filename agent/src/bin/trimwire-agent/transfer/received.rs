@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A gradient at its receiver: decoded, compared with what was sent, and kept.
 
 use super::TransferArgs;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The receiver of a transfer test.
 
 use super::flow::{Flow, Interval, Intervals, Overlap, Together, line};

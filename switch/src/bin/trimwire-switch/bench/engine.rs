@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One core, no sockets: the whole switch, and its stages.
 //!
 //! Stages are measured by leaving parts of the program out, so that no clock is read between them: parser and deparser by a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A switch process between two veth pairs: frames are poured in at one end and counted at the other.
 //!
 //! The process is what users run: this switch's binary or `simple_switch_grpc`, with the same program and the same tables,

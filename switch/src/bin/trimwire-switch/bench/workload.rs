@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Tables and frames of the measurements: the same for every switch.
 
 use trimwire_p4runtime::client::{Client, Role};

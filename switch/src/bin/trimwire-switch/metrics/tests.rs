@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a scraper finds.
 
 use super::{PortStats, serve};
