@@ -74,7 +74,7 @@ impl Outcome {
         for message in messages(&self.received) {
             let (nmse, expected) = (number(message, "/nmse"), number(message, "/nmse_expected"));
             assert!(expected > 0.0, "nothing was trimmed: {message}");
-            let tolerance = 0.08 + 1.5 / number(message, "/cut").max(1.0).sqrt();
+            let tolerance = 0.08 + 1.5 / number(message, "/trimmed").max(1.0).sqrt();
             assert!(
                 (nmse / expected - 1.0).abs() < tolerance,
                 "nmse {nmse:e}, formula {expected:e}: {message}"

@@ -69,12 +69,14 @@ fn described(text: &str) -> String {
     while let Some(line) = lines.next() {
         let series = lines.peek().filter(|next| line.starts_with('#') && !next.starts_with('#'));
         if line.starts_with("# ") && line != "# EOF" {
-            kept += &format!("{line}\n");
+            kept.push_str(line);
+            kept.push('\n');
         }
         if let Some((series, _)) = series.and_then(|series| series.rsplit_once(' ')) {
             // Which of several series comes first is not the same each time.
             let labels: Vec<&str> = series.split('"').step_by(2).collect();
-            kept += &format!("{}\n", labels.join("\"\""));
+            kept.push_str(&labels.join("\"\""));
+            kept.push('\n');
         }
     }
     kept
