@@ -8,7 +8,8 @@
 //! of its own: the packet's peak bounds it.
 
 pub use super::peak::{peak_byte, peak_magnitude};
-use super::tables::{CENTROIDS, DISTORTION};
+use super::tables::CENTROIDS;
+pub use super::tables::distortion;
 use crate::simd::Lanes;
 use std::borrow::Cow;
 
@@ -249,15 +250,6 @@ pub(crate) const fn cell_of_sigma(planes: u8) -> u8 {
     /// 1/ZONE = 1.88 zone widths: 0.88 of zone 1, in eighths of a cell.
     const CELL: f64 = (CELLS[1] as f64 + (1.0 / ZONE - 1.0) * (CELLS[2] - CELLS[1]) as f64) / 8.0;
     CELL as u8 & u8::MAX << (8 - planes)
-}
-
-/// D_b: E (x − x̂)² of N(0, 1) when `planes` planes arrived. Beyond the eighth every byte-plane divides a cell by 256.
-pub fn distortion(planes: u8) -> f64 {
-    match planes {
-        0..=8 => DISTORTION[usize::from(planes)],
-        9 => DISTORTION[8] / 65_536.0,
-        _ => 0.0,
-    }
 }
 
 #[cfg(test)]

@@ -261,7 +261,7 @@ pub(super) const CENTROIDS: [f32; 255] = [
 ];
 
 /// D_b for b = 0 … 8 planes of N(0, 1).
-pub(super) const DISTORTION: [f64; 9] = [
+const DISTORTION: [f64; 9] = [
     1.0,
     0.3633802276,
     0.1211202451,
@@ -272,3 +272,12 @@ pub(super) const DISTORTION: [f64; 9] = [
     0.0001662144311,
     4.228960016e-05,
 ];
+
+/// D_b: E (x − x̂)² of N(0, 1) when `planes` planes arrived. Beyond the eighth every byte-plane divides a cell by 256.
+pub fn distortion(planes: u8) -> f64 {
+    match planes {
+        0..=8 => DISTORTION[usize::from(planes)],
+        9 => DISTORTION[8] / 65_536.0,
+        _ => 0.0,
+    }
+}
