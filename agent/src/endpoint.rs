@@ -321,6 +321,18 @@ impl Endpoint {
         self.config.timeouts.patience_ns = patience_ns;
     }
 
+    /// Whether a rank has answered this endpoint.
+    pub fn is_met(&self, rank: u16) -> bool {
+        self.peers.get(usize::from(rank)).is_some_and(Peer::is_met)
+    }
+
+    /// A rank's process is known to run, from elsewhere: if nothing answers here for `give_up_ns` from now on, nothing will.
+    pub fn expect_answer(&mut self, now_ns: u64, rank: u16) {
+        if let Some(peer) = self.peers.get_mut(usize::from(rank)) {
+            peer.runs(now_ns);
+        }
+    }
+
     /// Takes back a row that is decoded: its memory serves the next one.
     pub fn recycle(&mut self, row: RowReceiver) {
         if self.spent.len() < SPENT {

@@ -98,6 +98,8 @@ pub(crate) struct Peer {
     /// HELLOs that nobody has answered, and since when.
     hellos: Option<(u64, u32)>,
     greeted: Greeted,
+    /// Since when its process is known to run, from elsewhere.
+    runs_since_ns: Option<u64>,
     /// Since when the peer has been asked for a sign of life, and given none.
     asked_since_ns: Option<u64>,
     rate: Box<dyn RateLaw>,
@@ -165,6 +167,7 @@ impl Peer {
             ),
             hellos: None,
             greeted: Greeted::Never,
+            runs_since_ns: None,
             asked_since_ns: None,
             rate: config.rate.build(&path),
             pacer: Pacer::with_burst_time(config.burst_wire_ns),

@@ -39,7 +39,7 @@
 //! }
 //! let mut out = vec![0.0; gradient.len()];
 //! decoder.decode_into(&mut out)?;
-//! let expected = expected_nmse(Codec::Rht, Decoding::Unbiased, &[(1, 0.5)]).unwrap(); // 0.222
+//! let expected = expected_nmse(Codec::Rht, Decoding::Unbiased, &[(1, 0.5)]); // 0.222
 //! assert!((nmse(&out, &gradient) / expected - 1.0).abs() < 0.03);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

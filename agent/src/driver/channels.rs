@@ -26,7 +26,7 @@ use crate::snapshot::Snapshot;
 use crate::transcript::Filter;
 use member::{Command, Member, News};
 use parts::Parts;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -117,6 +117,8 @@ pub struct Channels {
     news: Option<Receiver<(u16, News)>>,
     /// Operations under way, by number, where there are several channels.
     parts: BTreeMap<u32, Parts>,
+    /// Ranks that have answered the first channel, of which the others know.
+    met: BTreeSet<u16>,
     ready: VecDeque<Outcome>,
     counts: Counts,
 }
@@ -156,6 +158,7 @@ impl Channels {
             others: Vec::new(),
             news: None,
             parts: BTreeMap::new(),
+            met: BTreeSet::new(),
             ready: VecDeque::new(),
             counts: Counts::default(),
         }
@@ -297,6 +300,7 @@ impl Channels {
             Some(Change::Failed(_)) => self.void(now_ns, None, endpoint),
             Some(Change::Begun(epoch)) => {
                 self.void(now_ns, None, endpoint);
+                self.met.clear();
                 for (channel, other) in (1..).zip(&self.others) {
                     let incarnations = endpoint.arrivals().into_iter();
                     let arrivals = incarnations
@@ -459,11 +463,21 @@ impl Channels {
 
     fn absorb(&mut self, now_ns: u64, channel: u16, outcome: Outcome, endpoint: &mut Endpoint) {
         let Outcome { number, result, .. } = outcome;
+        self.tell_who_is_met(endpoint);
         if let Some(parts) = self.parts.get_mut(&number) {
             parts.absorb(channel, outcome);
         }
         if let Err(error) = result {
             self.fail(now_ns, number, error, endpoint);
+        }
+    }
+
+    /// A channel that died before its first greeting would be waited for as a rank is that has not started.
+    fn tell_who_is_met(&mut self, endpoint: &Endpoint) {
+        for rank in 0..endpoint.config().world {
+            if endpoint.is_met(rank) && self.met.insert(rank) {
+                self.others.iter().for_each(|other| other.tell(Command::Met { rank }));
+            }
         }
     }
 

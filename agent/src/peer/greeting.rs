@@ -30,6 +30,16 @@ impl Greeted {
 }
 
 impl Peer {
+    /// Whether it has answered a HELLO.
+    pub(crate) fn is_met(&self) -> bool {
+        self.session.is_open()
+    }
+
+    /// Its process runs.
+    pub(crate) fn runs(&mut self, now_ns: u64) {
+        self.runs_since_ns.get_or_insert(now_ns);
+    }
+
     /// Sends a HELLO, and more until the peer shows that it knows us.
     pub(super) fn greet(&mut self, cx: &mut Context<'_>) {
         if self.hellos.is_none() && self.session.address().is_some() {
@@ -60,7 +70,12 @@ impl Peer {
             return;
         }
         let silent_ns = cx.now_ns.saturating_sub(since_ns);
-        if silent_ns >= cx.config.timeouts.patience_ns {
+        let timeouts = &cx.config.timeouts;
+        // One that may not have started yet is waited for; one that runs would have answered.
+        let is_dead = self.runs_since_ns.is_some_and(|runs_since_ns| {
+            cx.now_ns.saturating_sub(runs_since_ns.max(since_ns)) >= timeouts.give_up_ns
+        });
+        if is_dead || silent_ns >= timeouts.patience_ns {
             self.hellos = None;
             let probes = times + 1;
             let ids: Vec<u32> = self.sends.keys().copied().collect();

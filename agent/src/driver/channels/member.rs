@@ -25,11 +25,28 @@ const LINGER_NS: u64 = 10_000_000_000;
 /// What a channel is asked for.
 #[derive(Debug)]
 pub(super) enum Command {
-    Start { number: u32, collective: Box<Collective>, options: Options },
-    Fail { number: u32, error: OperationError },
-    Adopt { epoch: Epoch, arrivals: Vec<(u16, u32)> },
-    Admit { rank: u16, address: SocketAddr },
+    Start {
+        number: u32,
+        collective: Box<Collective>,
+        options: Options,
+    },
+    Fail {
+        number: u32,
+        error: OperationError,
+    },
+    Adopt {
+        epoch: Epoch,
+        arrivals: Vec<(u16, u32)>,
+    },
+    Admit {
+        rank: u16,
+        address: SocketAddr,
+    },
     Patience(u64),
+    /// The first channel has met a rank, which listens on all of its channels then.
+    Met {
+        rank: u16,
+    },
     Stop,
     Panic,
 }
@@ -74,6 +91,7 @@ impl Member {
             Command::Fail { number, error } => communicator.fail(now_ns, number, error, endpoint),
             Command::Adopt { epoch, arrivals } => communicator.adopt(now_ns, &epoch, &arrivals, endpoint),
             Command::Admit { rank, address } => endpoint.admit(now_ns, rank, address, None),
+            Command::Met { rank } => endpoint.expect_answer(now_ns, rank),
             Command::Patience(patience_ns) => endpoint.set_patience(patience_ns),
             Command::Stop => {
                 self.stopping = true;
@@ -109,9 +127,10 @@ impl Application<()> for Member {
         }
         // Epochs are the first channel's business.
         while self.communicator.poll_epoch().is_some() {}
-        while let Some(outcome) = self.communicator.poll_outcome(now_ns, endpoint) {
-            // The first channel has the same memory, and gives it back once nobody else has it.
-            self.say(News::Ended(Outcome { input: None, output: None, ..outcome }));
+        while let Some(mut outcome) = self.communicator.poll_outcome(now_ns, endpoint) {
+            // The first channel has the same memory, and gives it back once nobody else has it: so this one lets go before it says anything.
+            (outcome.input, outcome.output) = (None, None);
+            self.say(News::Ended(outcome));
         }
         if self.stopping && self.communicator.active().next().is_none() {
             ControlFlow::Break(())

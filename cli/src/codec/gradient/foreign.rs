@@ -7,8 +7,7 @@ use anyhow::{Result, bail};
 const LOOKED_AT: usize = 4096;
 
 /// What other formats begin with, what they are, and what to do.
-const OTHERS: [(&[u8], &str); 7] = [
-    (b"\x1f\x8b", "gzip: unpack it first"),
+const OTHERS: [(&[u8], &str); 6] = [
     (b"\x89HDF\r\n\x1a\n", "HDF5: save the array with numpy.save instead"),
     (
         b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20",
@@ -31,6 +30,11 @@ pub(super) fn refuse(bytes: &[u8], formats: &str) -> Result<()> {
     if let Some((_, what)) = OTHERS.iter().find(|(magic, _)| bytes.starts_with(magic)) {
         bail!("it looks like {what} (read are: {formats})");
     }
+    // Two bytes alone are the beginning of one file of numbers in 65,536. Three bits behind the method are reserved, and zero (RFC 1952,
+    // 2.3.1).
+    if matches!(bytes, [0x1f, 0x8b, 0x08, 0..0x20, ..]) {
+        bail!("it looks like gzip: unpack it first (read are: {formats})");
+    }
     // A pickle names its protocol at first and ends with a full stop.
     if let [0x80, 2..=5, .., b'.'] = bytes {
         bail!("it looks like a Python pickle: save the array with numpy.save instead (read are: {formats})");
@@ -43,9 +47,11 @@ pub(super) fn refuse(bytes: &[u8], formats: &str) -> Result<()> {
 fn is_text(bytes: &[u8]) -> bool {
     let start = &bytes[..bytes.len().min(LOOKED_AT)];
     let printable = |c: char| !c.is_control() || matches!(c, '\t' | '\n' | '\r' | '\x0c');
+    // Most pairs of bytes are some character; those of tables and settings are ASCII's for the greater part.
     let pairs = |from: fn([u8; 2]) -> u16| {
-        let units = start.as_chunks::<2>().0.iter().map(move |pair| from(*pair));
-        char::decode_utf16(units).flatten().all(printable)
+        let units = || start.as_chunks::<2>().0.iter().map(|pair| from(*pair));
+        2 * units().filter(|unit| *unit < 0x80).count() > units().count()
+            && char::decode_utf16(units()).flatten().all(printable)
     };
     match start {
         [0xff, 0xfe, ..] => return pairs(u16::from_le_bytes),
@@ -91,9 +97,16 @@ mod tests {
     }
 
     proptest! {
+        /// Not even where the first of them begins as a format does.
         #[test]
-        fn numbers_are_not_taken_for_text(values in proptest::collection::vec(-10.0_f32..10.0, 16..200)) {
-            let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        fn numbers_are_not_taken_for_text(
+            values in proptest::collection::vec(-10.0_f32..10.0, 16..200),
+            begins in prop_oneof![Just(None), any::<[u8; 2]>().prop_map(Some), Just(Some([0x1f, 0x8b])), Just(Some([0xff, 0xfe])), Just(Some([0xfe, 0xff]))],
+        ) {
+            let mut bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+            if let Some(begins) = begins {
+                bytes[..2].copy_from_slice(&begins);
+            }
             prop_assert!(refuse(&bytes, "f32").is_ok());
         }
     }
