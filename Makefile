@@ -35,8 +35,8 @@ test-gpu: ## kernels, collectives, CUDA graphs and streams on a GPU (no part of 
 figures: ## make the tables of simulations in docs/ anew that take seconds (FIG=NAME one, FIGURES_FLAGS=--list says which there are and what each takes; no part of test, which compares them)
 	$(CARGO) run --release --quiet -p trimwire -- sim figures --write $(if $(FIG),--only $(FIG),$(or $(FIGURES_FLAGS),--quick))
 
-# The programs that say what they take; cargo does nothing where they are built.
-REFERENCE = $(CARGO) build --locked -p trimwire -p trimwire-agent -p trimwire-controller -p trimwire-switch --bins && python3 packaging/reference.py
+# The programs that say what they take. Those that `test` has built are taken: with the features of these four alone all would be built anew.
+REFERENCE = $(if $(TRIMWIRE_BIN_DIR),,$(CARGO) build --locked -p trimwire -p trimwire-agent -p trimwire-controller -p trimwire-switch --bins &&) python3 packaging/reference.py
 
 reference: ## write the reference pages: commands, variables, metrics, exit codes, keys of files (docs/reference/generated)
 	$(REFERENCE)

@@ -42,7 +42,7 @@ def rank(arguments: argparse.Namespace) -> None:
     from torch.nn.parallel import DistributedDataParallel
 
     torch.set_num_threads(1)
-    way = arguments.way
+    way, interface = arguments.way, arguments.interface if arguments.link is None else "eth0"
     if way in ("hook", "two-levels", "backend"):
         import trimwire.torch
 
@@ -73,7 +73,7 @@ def rank(arguments: argparse.Namespace) -> None:
     for iteration in range(arguments.iterations + WARM_UP):
         dist.barrier()
         if iteration == WARM_UP:
-            sent = sent_by(os.environ["GLOO_SOCKET_IFNAME"])
+            sent = sent_by(interface)
         start = time.perf_counter()
         model.zero_grad()
         model(x).square().mean().backward()
@@ -81,7 +81,7 @@ def rank(arguments: argparse.Namespace) -> None:
             times.append(time.perf_counter() - start)
     dist.barrier()
     if dist.get_rank() == 0:
-        print(json.dumps({"times": times, "bytes": (sent_by(os.environ["GLOO_SOCKET_IFNAME"]) - sent) / len(times)}))
+        print(json.dumps({"times": times, "bytes": (sent_by(interface) - sent) / len(times)}))
     dist.barrier()
     if hook is not None:
         hook.close()
