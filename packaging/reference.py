@@ -209,7 +209,7 @@ def exit_page(helps: list[Help]) -> str:
             said = " ".join(found[1].split()).rstrip(".")
             if len(each.words) == 1 or said != rows[-1][1]:
                 rows.append([f"`{each.name}`", said])
-    return "# Exit codes\n\nA command that is not listed has its program's.\n\n" + table(["command", "codes"], rows)
+    return "# Exit codes\n\nAll programs: 0 success, 1 the work or a check failed, 2 usage, 3 bad input. A command that is not listed has its program's.\n\n" + table(["command", "codes"], rows)
 
 
 class Schema:
