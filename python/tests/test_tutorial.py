@@ -53,13 +53,13 @@ def results(text: str) -> list[tuple[float, dict[str, float]]]:
     return [(float(accuracy), {name: float(value) for name, value in re.findall(r"'(\w+)': ([\d.e-]+)", stats)}) for accuracy, stats in found]
 
 
-def test_a_model_trains_with_simulated_cuts_and_over_loopback(folder: Path) -> None:
+def test_a_model_trains_with_simulated_trims_and_over_loopback(folder: Path) -> None:
     (cut, simulated), (whole, stats) = results(run([block("A training script")], folder, []))
     assert simulated["nmse"] > 0.02 and stats["packets_trimmed"] == 0 and stats["packets_received"] > 1_000
     assert min(cut, whole) > 85.0
 
 
-def test_two_ranks_train_through_a_switch_that_cuts(folder: Path) -> None:
+def test_two_ranks_train_through_a_switch_that_trims(folder: Path) -> None:
     built = REPOSITORY / "target/release"
     path = os.environ.get("TRIMWIRE_PROGRAMS") or (str(built) if (built / PROGRAMS[0]).exists() else None)
     missing = [program for program in PROGRAMS if shutil.which(program, path=path) is None]
@@ -71,7 +71,7 @@ def test_two_ranks_train_through_a_switch_that_cuts(folder: Path) -> None:
     script = block("A training script").split("\nEND\n")[0] + "\nEND\n"
     # Namespaces of their own, which nobody else sees.
     prefix = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    text = run(["mkdir -p /run/netns; mount -t tmpfs none /run/netns; ip link set lo up", script, block("A network that cuts")], folder, prefix)
+    text = run(["mkdir -p /run/netns; mount -t tmpfs none /run/netns; ip link set lo up", script, block("A network that trims")], folder, prefix)
     [(accuracy, stats)] = results(text)
     assert stats["packets_trimmed"] > 100 and stats["failed"] == 0, text
     assert accuracy > 85.0, text
