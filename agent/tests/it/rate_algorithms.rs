@@ -113,7 +113,10 @@ fn what_departing_flows_leave_is_filled_within_five_milliseconds() {
             let shares = share(&samples, 0, &port);
             let before = shares[15..20].iter().sum::<f64>() / 5.0;
             assert!(before < 1.3 / flows as f64, "{algorithm:?}: {before} of the line beside {flows}");
-            assert!(shares[25..].iter().all(|&share| share > 0.95), "{algorithm:?} after {flows}: {shares:?}");
+            assert!(
+                shares[25..].iter().all(|&share| share > 0.95),
+                "{algorithm:?} after {flows}: {shares:?}"
+            );
         }
     }
 }
@@ -172,7 +175,13 @@ fn rows() -> Vec<Row> {
     for rate_bps in [10 * G, 100 * G] {
         for (kind, port) in [("trim", Port::trimming(rate_bps)), ("drop", Port::dropping(rate_bps))] {
             for flows in [2, 8, 32] {
-                rows.push(Row { algorithm: "timely, gradient", config: timely_by_gradient(), port, kind, flows });
+                rows.push(Row {
+                    algorithm: "timely, gradient",
+                    config: timely_by_gradient(),
+                    port,
+                    kind,
+                    flows,
+                });
             }
         }
     }
@@ -193,7 +202,13 @@ fn rows() -> Vec<Row> {
             kind: "trim, 1 % lost at random",
             flows,
         });
-        rows.push(Row { algorithm, config, port: Port { jitter_ns: 0, ..port }, kind: "trim, no jitter", flows: 2 });
+        rows.push(Row {
+            algorithm,
+            config,
+            port: Port { jitter_ns: 0, ..port },
+            kind: "trim, no jitter",
+            flows: 2,
+        });
     }
     for rate_bps in [10 * G, 100 * G] {
         let trimming = Port::trimming(rate_bps);
