@@ -53,7 +53,7 @@ VARIABLES = {
 INTERNAL = {
     "AS_GLOO", "ASAN_OPTIONS", "TRIMWIRE_ALONE", "BACKEND", "CARGO", "PATH", "PYTHON", "RUSTC", "TORCH", "TORCH_DISTRIBUTED_DEBUG", "TRIMWIRE_CASES",
     "TRIMWIRE_DIGITS", "TRIMWIRE_DRIFT_PACKETS", "TRIMWIRE_FUZZ", "TRIMWIRE_FUZZ_CORPUS", "TRIMWIRE_FUZZ_RUNS", "TRIMWIRE_FUZZ_SEED",
-    "TRIMWIRE_K", "TRIMWIRE_PROGRAMS", "TRIMWIRE_RECORD_BMV2", "TRIMWIRE_REPOSITORY", "TRIMWIRE_REQUIRE_CLIENTS", "TRIMWIRE_REQUIRE_NETNS",
+    "TRIMWIRE_K", "TRIMWIRE_BIN_DIR", "TRIMWIRE_RECORD_BMV2", "TRIMWIRE_REPOSITORY", "TRIMWIRE_REQUIRE_CLIENTS", "TRIMWIRE_REQUIRE_NETNS",
     "TRIMWIRE_REQUIRE_PYTHON", "TRIMWIRE_TEST_SEED", "TRIMWIRE_UPDATE_GOLDENS", "TRIMWIRE_VECTORS", "TRITON_INTERPRET", "OUT_DIR",
     "MAINPID", "OMP_NUM_THREADS", "TEMP_DIR", "SLURM_JOB_NODELIST", "SLURM_JOB_NUM_NODES", "SLURM_JOB_ID", "SLURM_GPUS_ON_NODE", "HOSTNAME",
 }  # fmt: skip
@@ -209,7 +209,7 @@ def exit_page(helps: list[Help]) -> str:
             said = " ".join(found[1].split()).rstrip(".")
             if len(each.words) == 1 or said != rows[-1][1]:
                 rows.append([f"`{each.name}`", said])
-    return "# Exit codes\n\nA command that is not listed has its program's.\n\n" + table(["command", "codes"], rows)
+    return "# Exit codes\n\nAll programs: 0 success, 1 the work or a check failed, 2 usage, 3 bad input. A command that is not listed has its program's.\n\n" + table(["command", "codes"], rows)
 
 
 class Schema:

@@ -66,11 +66,13 @@ def steps(number: str) -> list[tuple[str, list[str]]]:
         ("Crates build from what is published", [CARGO, "publish", "--workspace", "--dry-run", "--locked"]),
         ("Debian packages", ["make", "deb"]),
         ("A folder for the wheel's tools", [sys.executable, "-m", "venv", venv]),
-        ("The wheel's tools", [f"{venv}/bin/pip", "install", "--quiet", "maturin>=1.9,<2", "ziglang", "twine"]),
+        ("The wheel's tools", [f"{venv}/bin/pip", "install", "--quiet", "maturin>=1.9,<2", "ziglang", "auditwheel", "twine"]),
         ("Licences of what the wheel holds", ["sh", "-c", f"python3 packaging/licences.py trimwire-python >{LICENCES}"]),
-        # With Zig's linker, which knows the symbols of an older C library than this machine's.
-        ("The wheel", [f"{venv}/bin/maturin", "build", "--manifest-path", "python/Cargo.toml", "--release", "--locked", "--zig", "--compatibility", WHEEL, "--out", out]),
+        # With Zig's linker, which knows the symbols of older C libraries; maturin looks for it in the first Python of PATH.
+        ("The wheel", ["sh", "-c", f"PATH={venv}/bin:$PATH maturin build --manifest-path python/Cargo.toml --release --locked --zig --compatibility {WHEEL} --out {out}"]),
         ("They are the wheel's alone", ["rm", LICENCES]),
+        ("The wheel asks for no later C library", ["sh", "-c", f"{venv}/bin/auditwheel show {out}/*.whl | tee /dev/stderr | grep -q '\"{WHEEL}_'"]),
+        ("The wheel on every Python that is here", ["packaging/wheel.sh", out]),
         ("The source package", [f"{venv}/bin/maturin", "sdist", "--manifest-path", "python/Cargo.toml", "--out", out]),
         ("What PyPI would refuse", [f"{venv}/bin/twine", "check", "--strict", out + "/*"]),
         ("Debian packages beside it", ["cp", str(TARGET / "debian") + "/*.deb", out]),

@@ -29,9 +29,9 @@ from congestion_lab import ROOT, SHALLOW_AT, Lab, address, alone
 DROPPABLE = 19 << 2 | 0b10
 """Traffic class of neighbours: droppable and ECN-capable, in the queue of the gradients of class 0."""
 MODES = {
-    "trim": ("cut", ["--loss", "0.01"], DROPPABLE),
-    "trim, line rate": ("cut", ["--loss", "0.01", "--rate-algorithm", "fixed"], DROPPABLE),
-    "trim, TIMELY": ("cut", ["--loss", "0.01", "--rate-algorithm", "timely", "--t-low", "6ms", "--t-high", "20ms"], DROPPABLE),
+    "trim": ("trim", ["--loss", "0.01"], DROPPABLE),
+    "trim, line rate": ("trim", ["--loss", "0.01", "--rate-algorithm", "fixed"], DROPPABLE),
+    "trim, TIMELY": ("trim", ["--loss", "0.01", "--rate-algorithm", "timely", "--t-low", "6ms", "--t-high", "20ms"], DROPPABLE),
     "drop": ("selective", ["--droppable", "--loss", "0.01"], DROPPABLE),
     "drop + repair": ("marking", ["--droppable", "--reliable"], DROPPABLE),
     "Gloo": ("drop-tail", None, 0),
@@ -42,10 +42,10 @@ EXPERIMENTS = {
     "congestion": ["trim", "trim, line rate", "drop", "drop + repair", "Gloo"],
     "gray": ["trim", "trim, TIMELY", "drop", "drop + repair", "Gloo"],
 }
-"""What takes turns; where no rate law is named it is the agent's default."""
+"""What takes turns; where no rate algorithm is named it is the agent's default."""
 BURST, GAP = 2e6, 8e6
 """Bits that a link carries in a burst and between two, means: the demo's at 10 Gbit/s, whatever --rate."""
-FIELDS = ["experiment", "ranks", "load", "mode", "round", "bytes", "operations", "p50", "p99", "mean", "cut", "missing", "repaired", "nmse", "offered"]
+FIELDS = ["experiment", "ranks", "load", "mode", "round", "bytes", "operations", "p50", "p99", "mean", "trimmed", "missing", "repaired", "nmse", "offered"]
 
 GLOO = """
 import datetime, json, sys, time, torch, torch.distributed as dist
@@ -109,7 +109,7 @@ def ours(lab: Lab, options: argparse.Namespace, words: list[str]) -> dict[str, o
     packets = sum(row["packets"] for row in rows)
     return {
         "seconds": [max(times) for times in zip(*(row["seconds_each"] for row in rows))],
-        "cut": mean("trimmed_share"), "missing": mean("missing_share"), "repaired": sum(row["repaired"] for row in rows) / max(1, packets), "nmse": mean("nmse"),
+        "trimmed": mean("trimmed_share"), "missing": mean("missing_share"), "repaired": sum(row["repaired"] for row in rows) / max(1, packets), "nmse": mean("nmse"),
     }  # fmt: skip
 
 

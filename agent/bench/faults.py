@@ -37,7 +37,7 @@ LIMIT = 90.0
 METRICS = "127.0.0.1:9551"
 """Where a rank tells of itself, in its own namespace."""
 HOPS = {"direct": 2, "ring": 2 * (WORLD - 1), "servers": 2}
-"""Most links that a part and its sum cross on the way to a rank, each of which may cut."""
+"""Most links that a part and its sum cross on the way to a rank, each of which may trim."""
 ONE_PLANE = 0.571
 """Share of a packet's energy that is lost with all planes but its signs: π/2 - 1 (docs/reference/wire-format.md, §9)."""
 
@@ -106,7 +106,7 @@ def last_words(rank):
 
 
 def lost(result, is_server):
-    """(cut, missing) shares of a rank's packets, and how many were repaired."""
+    """(trimmed, missing) shares of a rank's packets, and how many were repaired."""
     said = json.loads(result[1])
     if is_server:
         packets = max(1, said["packets"])
@@ -128,11 +128,11 @@ def judge(run, fault, results, since):
             return f"**the server failed: {results[SERVER][2]}**", False, took
         error = max(row["nmse"] for result in rest.values() for row in json.loads(result[1])["rows"])
         losses = [lost(result, run.way == "servers" and rank == SERVER) for rank, result in results.items() if rank not in gone]
-        cut, missing = (max(loss[at] for loss in losses) for at in (0, 1))
+        trimmed, missing = (max(loss[at] for loss in losses) for at in (0, 1))
         repaired = sum(loss[2] for loss in losses)
-        # What is stated: each link costs at most the missing packets' energy, and what is left of the cut ones' without all planes but one.
-        right = error < 1e-9 + HOPS[run.way] * (missing + ONE_PLANE * cut) and missing <= 0.01
-        text = f"NMSE {error:.0e}, {percent(cut)} cut, {percent(missing)} missing, {repaired} repaired"
+        # What is stated: each link costs at most the missing packets' energy, and what is left of the trimmed ones' without all planes but one.
+        right = error < 1e-9 + HOPS[run.way] * (missing + ONE_PLANE * trimmed) and missing <= 0.01
+        text = f"NMSE {error:.0e}, {percent(trimmed)} trimmed, {percent(missing)} missing, {repaired} repaired"
         return (f"right sums, {text}" if right else f"**wrong sums: {text}**"), right and not fault.fails, took
     errors = {rank: result[2] for rank, result in rest.items() if result[0] != 0}
     if len(errors) < len(rest):
@@ -220,11 +220,11 @@ FAULTS = [
     Fault("link down for good", lambda lab, _run: lab.link(VICTIM, "down"), fails=True, ends=True),
     *(Fault(f"{share} % lost everywhere", extra=("--faults", f"drop={share / 100}")) for share in (0.01, 0.1, 1)),
     Fault("5 % doubled, 5 % reordered", extra=("--faults", "duplicate=0.05,reorder=0.05")),
-    *(Fault(f"{name}, 64 MiB", extra=extra, operations=5, size="64M") for name, extra in (("none", ()), ("30 % cut", ("--faults", "truncate=0.3")), ("1 % lost everywhere", ("--faults", "drop=0.01")))),
+    *(Fault(f"{name}, 64 MiB", extra=extra, operations=5, size="64M") for name, extra in (("none", ()), ("30 % trimmed", ("--faults", "truncate=0.3")), ("1 % lost everywhere", ("--faults", "drop=0.01")))),
     Fault("a stranger in the ranks' names, 4 s", stranger),
     Fault("a stranger in the ranks' names, 4 s, sealed job", stranger, extra=("--seal-key", KEY.name), ways=("direct", "ring")),
     Fault("disk full for the transcript", extra=("--record", "/dev/full"), ways=("direct", "ring")),
-    Fault("none, behind a switch that cuts", lab=Switched, operations=40),
+    Fault("none, behind a switch that trims", lab=Switched, operations=40),
     Fault("switch killed and started again", restart_switch_after(1), lab=Switched, operations=40),
 ]
 

@@ -115,7 +115,7 @@ class Bridge:
 
 
 class Switched(Lab):
-    """Ranks on the ports of a trimwire-switch that cuts, at 50 Mbit/s each; `trimwire-controller run` programs it, and does so again."""
+    """Ranks on the ports of a trimwire-switch that trims, at 50 Mbit/s each; `trimwire-controller run` programs it, and does so again."""
 
     bitrate = "50M"
 
@@ -125,7 +125,7 @@ class Switched(Lab):
 
     def __enter__(self) -> Switched:
         super().__enter__()
-        words = [str(self.programs / "trimwire-controller"), "run", "--metrics", "off", str(self.fabric("cut"))]
+        words = [str(self.programs / "trimwire-controller"), "run", "--metrics", "off", str(self.fabric("trim"))]
         self.controller = subprocess.Popen(["ip", "netns", "exec", "switch", *words], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.children.append(self.controller)
         threading.Thread(target=self._listen, daemon=True).start()

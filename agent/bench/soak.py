@@ -7,7 +7,7 @@ Needs trimwire-agent (`cargo build --release`):
     agent/bench/soak.py                       # one case of each kind, up to 64 MiB
     agent/bench/soak.py --most 1G --cases 40  # drawn at random; --seed says where to begin
 
-Ranks are processes of `trimwire-agent perf` on addresses of the loopback. Each case draws how many ranks, how many bytes (4 KiB to --most), what is done and how, what is cut and lost (--faults),
+Ranks are processes of `trimwire-agent perf` on addresses of the loopback. Each case draws how many ranks, how many bytes (4 KiB to --most), what is done and how, what is trimmed and lost (--faults),
 how many jobs run at once, and what happens: nothing, a rank begins seconds late, a rank is stopped for 5 s (SIGSTOP), all processors are busy, a rank is killed and the job is started again.
 A case may take: 2 s to begin, the time of the trouble, and its operations at the slowest of what a machine with other work to do codes and copies (--rate), once more for each share that is lost.
 The table says how long each took of that, how many bytes a rank kept at most beside its share of the tensors, and the error; exit code 1 if one did not end, or ended wrong.
@@ -81,7 +81,7 @@ class Case:
         return again * (BEGIN * (1 + self.jobs) + busy * (work / rate + rounds)) + trouble
 
     def text(self) -> str:
-        faults = ", ".join(f"{100 * share:.2g} % {what}" for what, share in (("cut", self.cut), ("lost", self.drop)) if share > 0)
+        faults = ", ".join(f"{100 * share:.2g} % {what}" for what, share in (("trimmed", self.cut), ("lost", self.drop)) if share > 0)
         return f"{self.ranks} | {named(self.bytes)} × {self.operations}{f' × {self.jobs} jobs' if self.jobs > 1 else ''} | {' '.join(self.way)} | {faults or '-'} | {self.trouble}{f' {self.after:.1f} s' if self.after else ''}"
 
 
@@ -156,7 +156,7 @@ def judged(case: Case, reports: list[dict]) -> str | None:
         lost = row["missing_share"] + ONE_PLANE * row["trimmed_share"]
         limit = 1e-9 + case.hops() * lost if not case.exact() else 1e-12
         if not row["nmse"] <= limit:
-            return f"rank {report['rank']}: NMSE {row['nmse']:.1e} with {row['trimmed_share']:.1%} cut and {row['missing_share']:.2%} missing"
+            return f"rank {report['rank']}: NMSE {row['nmse']:.1e} with {row['trimmed_share']:.1%} trimmed and {row['missing_share']:.2%} missing"
         if row["missing_share"] > 0.01:
             return f"rank {report['rank']}: {row['missing_share']:.2%} missing, 1 % may be"
     return None

@@ -459,7 +459,7 @@ impl<L: Link> Driver<L> {
             .filter_map(|rank| Some((self.endpoint.path_mtu(rank)?, rank, self.endpoint.peer(rank)?)));
         if let Some((mtu, rank, to)) = paths.min() {
             tracing::warn!(
-                "the path to {to} (rank {rank}) carries IP packets of {mtu} bytes, and the job has longer ones: they go in pieces, which switches do not cut. TRIMWIRE_MTU={mtu} (--mtu) at the job's next \
+                "the path to {to} (rank {rank}) carries IP packets of {mtu} bytes, and the job has longer ones: they go in pieces, which switches do not trim. TRIMWIRE_MTU={mtu} (--mtu) at the job's next \
                  start keeps packets whole"
             );
         }

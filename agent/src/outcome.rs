@@ -116,7 +116,7 @@ pub enum TransferError {
     /// An expected message stopped arriving, or never began to.
     #[error(
         "nothing was heard from rank {peer} of message {message:#010x} in {:?}: {missing} of {packets} packets are missing, \
-         {cut} are cut", Duration::from_nanos(*.silent_ns)
+         {cut} are trimmed", Duration::from_nanos(*.silent_ns)
     )]
     Silent {
         /// The sender.
@@ -169,7 +169,7 @@ pub enum TransferError {
     },
     /// The receiver has the message, but does not tell its cut map.
     #[error(
-        "rank {peer} has message {message:#010x} but tells no cut map of its {packets} packets: it does not expect the \
+        "rank {peer} has message {message:#010x} but tells no trim map of its {packets} packets: it does not expect the \
          message with an agreement of replicas, this rank does"
     )]
     NoMap {

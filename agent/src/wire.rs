@@ -98,7 +98,7 @@ pub enum WireError {
         packets: u32,
     },
     /// The cut map is not valid.
-    #[error("cut map of a {kind:?}: {error}")]
+    #[error("trim map of a {kind:?}: {error}")]
     Map {
         /// Kind of the packet.
         kind: Kind,

@@ -64,7 +64,7 @@ pub struct Compiler {
     fabric: Arc<Fabric>,
     topology: Topology,
     artifacts: Artifacts,
-    /// Of cut packets, wherever they were cut.
+    /// Of trimmed packets, wherever they were trimmed.
     trimmed: BTreeSet<u8>,
 }
 

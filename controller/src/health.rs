@@ -73,7 +73,7 @@ fn judge(looks: &[Sample]) -> Result<(), String> {
 /// The port that has sent most beyond what it has taken, and by how much. The earlier look tells what was sent, the later one what was
 /// taken: counters are not read all at one moment.
 ///
-/// Of a port and not of a queue: what is cut is taken at one queue and leaves from another.
+/// Of a port and not of a queue: what is trimmed is taken at one queue and leaves from another.
 fn deficit(earlier: &Sample, later: &Sample) -> (Option<u16>, i64) {
     let by_port = |sample: &Sample, counters: &[Counter]| {
         let mut ports: BTreeMap<u16, i64> = BTreeMap::new();
@@ -83,7 +83,7 @@ fn deficit(earlier: &Sample, later: &Sample) -> (Option<u16>, i64) {
         }
         ports
     };
-    // Cut packets are among what leaves from the trim queue.
+    // Trimmed packets are among what leaves from the trim queue.
     let sent = by_port(earlier, &[Counter::Transmitted]);
     let taken = by_port(later, &[Counter::Admitted, Counter::Trimmed]);
     let deficits = sent.into_iter().filter_map(|(port, sent)| {
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(error, "port 1 has sent 5 packets more than it has taken, and 1 a moment before");
     }
 
-    /// Cut packets are taken at their class' queue and sent from the trim queue, which was taken for a switch that makes packets up.
+    /// Trimmed packets are taken at their class' queue and sent from the trim queue, which was taken for a switch that makes packets up.
     #[test]
     fn a_switch_that_cuts_is_healthy() {
         let looks: Vec<Sample> = (1..=4)

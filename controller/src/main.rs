@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command `trimwire-controller`.
 //!
-//! Tables and JSON go to stdout, logs to stderr. Exit codes: 0 ok, 1 a switch is not what it should be, 2 `plan` found differences, 3 bad
-//! input, 64 usage.
+//! Tables and JSON go to stdout, logs to stderr. Exit codes: 0 ok, 1 a switch is not what it should be, 2 usage, 3 bad input,
+//! 4 `plan --detailed-exitcode` found differences.
 #![forbid(unsafe_code)]
 
 mod command;
@@ -19,7 +19,7 @@ use crate::command::{Command, Failure, USAGE, in_words, say};
     name = "trimwire-controller",
     version,
     about = "Bring a fabric of P4 switches to what one YAML file says",
-    after_help = "Exit codes: 0 success, 1 a switch is not what it should be, 2 `plan --detailed-exitcode` found differences, 3 bad input, 64 usage."
+    after_help = "Exit codes: 0 success, 1 a switch is not what it should be, 2 usage, 3 bad input, 4 `plan --detailed-exitcode` found differences."
 )]
 struct Cli {
     #[command(subcommand)]

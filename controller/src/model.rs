@@ -50,7 +50,7 @@ pub struct Fabric {
     pub mark_trimmable: bool,
     /// How packets are spread over equal paths.
     pub load_balance: LoadBalance,
-    /// Flows that are never cut, in the file's order.
+    /// Flows that are never trimmed, in the file's order.
     pub disable_trim: Vec<OptOut>,
     /// How to encrypt, by switch; a switch that is not in it is talked to in the clear.
     pub tls: BTreeMap<String, Tls>,
@@ -71,7 +71,7 @@ impl Fabric {
         self.hosts.values().any(|host| host.ip6.is_some())
     }
 
-    /// Every code point that cut packets leave some port with: all of them are taken for cut packets everywhere.
+    /// Every code point that trimmed packets leave some port with: all of them are taken for trimmed packets everywhere.
     pub fn trimmed_code_points(&self) -> BTreeSet<u8> {
         let ports = self.policies.values().flatten().map(|(_, port)| port.trimmed_dscp);
         [Some(self.dscp.trimmed), self.dscp.trimmed_last_hop].into_iter().flatten().chain(ports).collect()

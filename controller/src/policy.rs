@@ -19,7 +19,7 @@ const CLASS_DEFAULTS: [[Threshold; 4]; 2] = [
     [Threshold::Time(10_000), Threshold::Time(20_000), Threshold::Time(40_000), Threshold::Time(400_000)],
     [Threshold::Time(20_000), Threshold::Time(40_000), Threshold::Time(80_000), Threshold::Time(400_000)],
 ];
-/// What the back layers' class waits longer than the front layers' before it is cut, in millionths; those between are evenly spread. Front
+/// What the back layers' class waits longer than the front layers' before it is trimmed, in millionths; those between are evenly spread. Front
 /// layers are served first and bear the more loss: at 93 % accuracy 5 % against 0.3 % (MLT §3.3). In MLT's M/M/1/m (appendix B) losses
 /// fall by ρ with each packet of room, so that the factor of 17 takes 55 packets at a load of 0.95: 62 µs at 10 Gbit/s, one and a half
 /// times the front layers' 40 µs.
@@ -335,7 +335,7 @@ impl<'f> Resolver<'f> {
         let full = self.packet.full_frame();
         let names = crate::spec::THRESHOLDS;
         for ((threshold, slot), bytes) in given.iter().enumerate().zip(values) {
-            // With drop-tail nothing is cut. Who writes bytes has seen them.
+            // With drop-tail nothing is trimmed. Who writes bytes has seen them.
             let counts = threshold != 1 && threshold != 2 || self.spec.overload != Overload::DropTail;
             let is_bytes = slot.is_some_and(|(located, _)| matches!(located.value, Threshold::Bytes(_)));
             if !counts || is_bytes || u64::from(*bytes) >= full / 2 {
@@ -400,7 +400,7 @@ impl<'f> Resolver<'f> {
         shallow
     }
 
-    /// Heads alone fill a link beyond a sustained overload of full frame : cut frame, 12:1 at one plane.
+    /// Heads alone fill a link beyond a sustained overload of full frame : trimmed frame, 12:1 at one plane.
     fn header_overload(&mut self, policies: &BTreeMap<String, BTreeMap<u16, Arc<PortPolicy>>>) {
         let full = self.packet.full_frame().max(1);
         for (switch, ports) in policies {

@@ -8,7 +8,7 @@ pub(crate) const POLICY: &str = "Ingress.queue_policy.policy";
 pub(crate) const LOAD_BALANCE: &str = "Ingress.load_balance";
 pub(crate) const TRIM_ACL_IPV4: &str = "Ingress.trim_acl_ipv4";
 pub(crate) const TRIM_ACL_IPV6: &str = "Ingress.trim_acl_ipv6";
-/// Where the program, and not the traffic manager, holds cut packets below their cap.
+/// Where the program, and not the traffic manager, holds trimmed packets below their cap.
 pub(crate) const TRIM_CAP: &str = "Ingress.trim_cap.cap";
 /// On v1model: whose DSCP is believed, the switch's hash seed, trimmable code points that are marked CE.
 pub(crate) const TRUST: &str = "Ingress.trust";

@@ -338,7 +338,7 @@ fn modified(wanted: &Entity, found: &Entity) -> Entity {
 /// room; routes come last, so that packets flow only where a policy waits for them.
 fn phase(operation: Operation, entity: &Entity, index: &Index) -> u8 {
     match (&entity.entity, operation) {
-        // A policy writes the length that its port's session cuts to into headers: both change in one Write.
+        // A policy writes the length that its port's session trims to into headers: both change in one Write.
         (Some(Kind::PacketReplicationEngineEntry(_)), Operation::Modify) => 3,
         (
             Some(Kind::ActionProfileMember(_) | Kind::PacketReplicationEngineEntry(_) | Kind::MeterEntry(_)),

@@ -6,7 +6,7 @@
 //!  Controller ─┼► driver ─► SwitchTask
 //!   reload     └► driver ─► SwitchTask ─┐
 //!                                       ▼
-//!                               board, cuts ──► metrics, talkers
+//!                               board, trims ──► metrics, talkers
 //! ```
 
 mod backoff;

@@ -54,7 +54,7 @@ pub struct NextHop {
     pub mac: String,
 }
 
-/// What cut packets may take of a port's line.
+/// What trimmed packets may take of a port's line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct CapRow {
     /// bit/s, as the table's bytes per 1,024 µs have it.
@@ -100,7 +100,7 @@ pub struct PolicyRow {
     pub deep_size: u16,
     /// Where the trim queue takes no more.
     pub trim_drop_at: u32,
-    /// Code point of packets that are cut here.
+    /// Code point of packets that are trimmed here.
     pub trimmed_dscp: u8,
     /// The port's, where the program has one.
     pub trim_cap: Option<CapRow>,

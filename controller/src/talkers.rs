@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whose packets are cut: from samples that switches send (`p4/bmv2/cut_samples.p4`) to the talkers of each queue that cuts, in memory
+//! Whose packets are trimmed: from samples that switches send (`p4/bmv2/cut_samples.p4`) to the talkers of each queue that trims, in memory
 //! that does not depend on how many there are.
 
 mod space_saving;
@@ -15,9 +15,9 @@ use crate::model::Fabric;
 
 /// Talkers are counted in windows of this length; what is told is of the last whole one and the one under way.
 const WINDOW_NS: u64 = 10_000_000_000;
-/// Talkers of a queue that are counted in a window: whoever has more than a 64th of its cuts is among them.
+/// Talkers of a queue that are counted in a window: whoever has more than a 64th of its trims is among them.
 const TALKERS: usize = 64;
-/// Queues of a switch that are kept count of, the first ones to cut in the last windows.
+/// Queues of a switch that are kept count of, the first ones to trim in the last windows.
 const QUEUES: usize = 64;
 
 /// Samples in a row that may be late: more than a switch sends in a second.
@@ -31,7 +31,7 @@ pub(crate) struct Flow {
     pub destination_port: u16,
 }
 
-/// A packet that was cut, and picked to be told of.
+/// A packet that was trimmed, and picked to be told of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CutSample {
     pub port: u16,
@@ -43,7 +43,7 @@ pub(crate) struct CutSample {
     pub flow: Flow,
 }
 
-/// One talker of a queue that cuts.
+/// One talker of a queue that trims.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Talker {
     /// Who sent.
@@ -64,7 +64,7 @@ pub struct Talker {
     pub seconds_ago: f64,
 }
 
-/// A queue that cuts, or did a moment ago.
+/// A queue that trims, or did a moment ago.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QueueTalkers {
     /// By its name in the fabric.
@@ -130,7 +130,7 @@ impl Queue {
         self.windows.iter().all(|window| window.samples == 0)
     }
 
-    /// How many cut packets a sample stands for: those since the one with the highest number.
+    /// How many trimmed packets a sample stands for: those since the one with the highest number.
     ///
     /// Lists come in any order (BMv2's do), so that a lower number is late: a later sample has stood for its packets already. Only a switch
     /// that goes on with lower numbers has begun to count anew, without having been given a program.
@@ -169,7 +169,7 @@ pub(crate) struct SwitchTalkers {
 }
 
 impl SwitchTalkers {
-    /// Samples may have been missed: how many packets were cut since the last is not known.
+    /// Samples may have been missed: how many packets were trimmed since the last is not known.
     pub(crate) fn begin(&mut self) {
         self.queues.clear();
     }
@@ -264,7 +264,7 @@ impl HostNames {
     }
 }
 
-/// `h1 -> h2:9217 61 %, h3 -> h2:9217 39 %` of a queue's cut packets.
+/// `h1 -> h2:9217 61 %, h3 -> h2:9217 39 %` of a queue's trimmed packets.
 pub(crate) struct Shares<'t>(pub &'t QueueTalkers, pub &'t HostNames);
 
 impl fmt::Display for Shares<'_> {

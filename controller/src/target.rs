@@ -2,7 +2,7 @@
 //! Kinds of switches: what each takes, in its own units, and what one has to know about it. One file each.
 //!
 //! Tables, keys, actions and their parameters are the same everywhere (`p4/README.md`). What differs: in what thresholds are
-//! counted, how a packet is cut (v1model truncates it, Tofino mirrors it through a session that does), how cut packets are
+//! counted, how a packet is trimmed (v1model truncates it, Tofino mirrors it through a session that does), how trimmed packets are
 //! held below their cap, which ports there are, and what the program is wrapped in when it is pushed.
 
 mod bmv2;
@@ -37,7 +37,7 @@ trait Rules: Sync {
     /// From bytes to the target's unit, and to the sizes that it can cut to.
     fn convert(&self, policy: &PortPolicy, plan: &QueuePlan) -> PortPolicy;
 
-    /// Whether the program caps cut packets, by table; if not, the traffic manager does.
+    /// Whether the program caps trimmed packets, by table; if not, the traffic manager does.
     fn caps_by_table(&self) -> bool;
 
     /// Entities beside those of the tables, with what each is for. `ports` are converted.

@@ -212,7 +212,7 @@ impl fmt::Display for Threshold {
     }
 }
 
-/// What is left of a cut packet.
+/// What is left of a trimmed packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CutSize {
     /// Frame bytes, as the switch counts them.

@@ -39,7 +39,7 @@ pub struct Interval {
     pub interval: u64,
     /// By port and queue; of switches that answered.
     pub queues: Vec<WatchRow>,
-    /// By switch, port and queue, those with most packets first: whose packets were cut in the last ten to twenty seconds.
+    /// By switch, port and queue, those with most packets first: whose packets were trimmed in the last ten to twenty seconds.
     pub talkers: Vec<TalkerRow>,
     /// What routes leave out, as a `run` tells.
     pub faults: Vec<Fault>,

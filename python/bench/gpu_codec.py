@@ -39,7 +39,7 @@ def ways(coordinates: int, planes: int) -> dict[str, Callable[[], object]]:
         sys.exit(f"decoded values are off: NMSE {error}")
     cut = trimwire.cuda.Decoder([coordinates], planes=planes)
     cut.packets.copy_(encoder.packets)
-    # A quarter of the packets cut to one plane, as a congested switch would.
+    # A quarter of the packets trimmed to one plane, as a congested switch would.
     coordinates_of = torch.tensor(encoder.layout.coordinates)
     whole = torch.diff(torch.tensor(encoder.layout.offsets)).int()
     signs = (20 + coordinates_of // 8).int()
@@ -49,7 +49,7 @@ def ways(coordinates: int, planes: int) -> dict[str, Callable[[], object]]:
         "copy of f32s": lambda: copy.copy_(gradient),
         "encode and pack": encoder.run,
         "decode": decoder.run,
-        "decode, a quarter cut": cut.run,
+        "decode, a quarter trimmed": cut.run,
         "decode into a sum": lambda: decoder.run(accumulate=True),
         "cast to bf16": lambda: half.copy_(gradient),
     }

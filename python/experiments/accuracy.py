@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What training loses by cut gradients, in simulated networks: several workers in one process, several seeds, results as CSV and SVG.
+"""What training loses by trimmed gradients, in simulated networks: several workers in one process, several seeds, results as CSV and SVG.
 
     python3 accuracy.py codecs                          codecs against trim rates (the HotNets'24 paper's figures 3 and 4)
     python3 accuracy.py feedback --model perceptron     with and without error feedback
-    python3 accuracy.py parameters                      FSDP's parameters, gathered through a network that cuts them
+    python3 accuracy.py parameters                      FSDP's parameters, gathered through a network that trims them
     python3 accuracy.py codecs --model transformer --text FILE    or --data FOLDER, of Fashion-MNIST, for --model convolutional
 
 Every training is a line of OUT/EXPERIMENT-MODEL.csv as soon as it is done; the same command goes on where it was interrupted.
@@ -40,7 +40,7 @@ Run = Callable[[Task, int], Outcome]
 
 
 def codecs(rates: list[float]) -> dict[tuple[str, float], Run]:
-    """Each codec, every packet of which a share is cut to one plane; the mean on its way back, too."""
+    """Each codec, every packet of which a share is trimmed to one plane; the mean on its way back, too."""
     runs: dict[tuple[str, float], Run] = {}
     for codec in ("rht", "sign-magnitude", "sq", "sd"):
         for rate in rates:
@@ -63,13 +63,13 @@ def feedback(rates: list[float]) -> dict[tuple[str, float], Run]:
 
 
 def parameters(rates: list[float]) -> dict[tuple[str, float], Run]:
-    """Nine planes of each parameter, of which a share of the packets is cut to so many; gradients arrive exactly."""
+    """Nine planes of each parameter, of which a share of the packets is trimmed to so many; gradients arrive exactly."""
     runs: dict[tuple[str, float], Run] = {}
     for planes in (8, 4, 2, 1):
         for rate in rates:
             network = Simulation(trim_rate=rate, planes=planes)
             runs[f"{planes} plane{'s' if planes > 1 else ''}", rate] = lambda task, seed, network=network: train(task, seed, parameters=replace(network, seed=seed))
-    runs["9 planes, none cut", 0.0] = lambda task, seed: train(task, seed, parameters=Simulation(trim_rate=0.0, seed=seed))
+    runs["9 planes, none trimmed", 0.0] = lambda task, seed: train(task, seed, parameters=Simulation(trim_rate=0.0, seed=seed))
     return runs
 
 
@@ -81,7 +81,7 @@ def table(rows: list[dict[str, Any]], unit: str) -> str:
     groups: dict[tuple[str, float], list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         groups[row["way"], float(row["rate"])].append(row)
-    lines = [f"| way | cut | seeds | {unit} | steps to the target | NMSE of the gradient | of parameters |", "|---|---|---|---|---|---|---|"]
+    lines = [f"| way | trimmed | seeds | {unit} | steps to the target | NMSE of the gradient | of parameters |", "|---|---|---|---|---|---|---|"]
     for (way, rate), group in groups.items():
         final = np.array([float(row["final"]) for row in group])
         steps = [float(row["steps_to_target"]) for row in group]
@@ -105,10 +105,10 @@ def plot(rows: list[dict[str, Any]], title: str, unit: str) -> str:
     exact = found.pop("exact")[0.0]
     lines = []
     for way, by_rate in found.items():
-        finals = {0.0: exact, **by_rate} if way != "9 planes, none cut" else dict(by_rate)
+        finals = {0.0: exact, **by_rate} if way != "9 planes, none trimmed" else dict(by_rate)
         points = sorted((rate, float(np.mean(finals[rate]))) for rate in finals)
         lines.append(Line(way, points, [float(np.std(finals[rate], ddof=min(1, len(finals[rate]) - 1))) for rate, _ in points]))
-    return chart(title, "share of the packets that are cut", unit, lines, even_x=True, percent_x=True)
+    return chart(title, "share of the packets that are trimmed", unit, lines, even_x=True, percent_x=True)
 
 
 def main() -> None:

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Steps a second while links change, under laws of how much to send, beside Gloo: DistributedDataParallel in network namespaces, htb at every port.
+"""Steps a second while links change, under algorithms of how much to send, beside Gloo: DistributedDataParallel in network namespaces, htb at every port.
 
 Needs root, iproute2 and a Python with PyTorch and this package (--python):
 
     sudo python3 python/experiments/changing_rate.py --python venv/bin/python
 
-Ranks are on a bridge whose ports to them have a rate by htb and a queue of --queue packets, which drops: nothing cuts here. `degrading` takes a tenth of the rate away every tenth of the time, as NetSenseML's
+Ranks are on a bridge whose ports to them have a rate by htb and a queue of --queue packets, which drops: nothing trims here. `degrading` takes a tenth of the rate away every tenth of the time, as NetSenseML's
 second scenario does; `fluctuating` leaves 1 / (flows + 1) of it, up to four flows coming and going, as its third one.
 
 Everything runs once a round, so that what else the machine does falls on all alike; the table and the plot have the rounds' medians.
 
-Into OUT: changing-rate.csv, a line a step; changing-rate.md and changing-rate.svg. With --draw only the latter, of the lines that are there.
+Into OUT: changing-rate.csv, a line a step; changing-rate.md and changing-rate.svg. With --draw only the latter two, of the lines that are there; they need matplotlib.
 """
 
 from __future__ import annotations
@@ -45,7 +45,6 @@ WAYS = {
 }
 SCENARIOS = ("degrading", "fluctuating")
 FIELDS = ["scenario", "way", "round", "at_seconds", "step_seconds", "planes", "link_mbps", "loss"]
-COLOURS = ["#999999", "#444444", "#009e73", "#b07aa1", "#8c564b", "#e69f00", "#d55e00", "#56b4e9", "#0072b2", "#d4007f"]
 
 
 def rank(options: argparse.Namespace) -> None:
@@ -76,7 +75,7 @@ def rank(options: argparse.Namespace) -> None:
     elif options.way == "trimwire":
         import trimwire.torch
 
-        hook = trimwire.torch.register(model, adaptive=options.law, threads=0, rate_bps=round(options.rate * 1e6))
+        hook = trimwire.torch.register(model, adaptive=options.algorithm, threads=0, rate_bps=round(options.rate * 1e6))
     optimiser = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
     over = torch.zeros(1)
     dist.barrier()
@@ -176,9 +175,9 @@ def pieces(scenario: str, rate: float, seconds: float) -> list[tuple[float, floa
 
 def one(net: Net, options: argparse.Namespace, scenario: str, way: str, port: int) -> list[dict[str, Any]]:
     """The steps of a run, as rank 0 tells them."""
-    how, law = WAYS[way]
+    how, algorithm = WAYS[way]
     words = [options.python, str(Path(__file__).resolve()), "--way", how, "--rate", str(options.rate), "--seconds", str(options.seconds), "--width", str(options.width)]
-    words += ["--law", law.format(budget=options.budget)] if law else []
+    words += ["--algorithm", algorithm.format(budget=options.budget)] if algorithm else []
     plan = pieces(scenario, options.rate, options.seconds)
     net.rate(plan[0][1])
     children = []
@@ -276,40 +275,30 @@ def table(rows: list[dict[str, str]]) -> str:
 
 def drawing(rows: list[dict[str, str]]) -> str:
     """Steps a second, over windows of a fortieth of the run, against time: the median of the rounds."""
-    width, left, right, panel, gap, top = 960, 80, 200, 230, 60, 70
+    from trimwire._plot import COLOURS, legend, panels, svg
+
     scenarios = list(dict.fromkeys(row["scenario"] for row in rows))
-    height = top + (panel + gap) * len(scenarios)
-    out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" font-family="Helvetica, Arial, sans-serif" font-size="13" fill="#333" role="img">',
-        f'<title>Steps a second while links change</title><rect width="{width}" height="{height}" fill="#fff"/>',
-        f'<text x="{left}" y="26" font-size="17" font-weight="bold">Steps a second while links change</text>',
-        f'<text x="{left}" y="46" fill="#666">DistributedDataParallel in namespaces, htb at every port; dashed: the link\'s rate over its greatest</text>',
-    ]
-    for nth, scenario in enumerate(scenarios):
+    figure, all_axes = panels(len(scenarios), "Steps a second while links change", height=2.6)
+    for axes, scenario in zip(all_axes, scenarios, strict=True):
         of = [row for row in rows if row["scenario"] == scenario]
-        until, upper, low = max(float(row["at_seconds"]) for row in of), top + (panel + gap) * nth, top + (panel + gap) * nth + panel
-        window, curves = until / 40, {}
-        for way in dict.fromkeys(row["way"] for row in of):
+        until = max(float(row["at_seconds"]) for row in of)
+        window, most = until / 40, 0.0
+        for colour, way in zip(COLOURS, dict.fromkeys(row["way"] for row in of), strict=False):
             ends = [[float(row["at_seconds"]) for row in own] for own in runs_of(of, scenario, way)]
-            curves[way] = [(i + 0.5, statistics.median(sum(i * window <= end < (i + 1) * window for end in own) / window for own in ends)) for i in range(40)]
-        most = max(rate for curve in curves.values() for _, rate in curve)
-        x, y = (lambda i: left + (width - left - right) * i / 40), (lambda value: low - panel * value / most)
-        out.append(f'<text x="{left}" y="{upper - 8}" font-weight="bold">{scenario}</text>')
-        for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-            at = y(most * share)
-            out.append(f'<path d="M{left} {at:.1f}H{width - right}" stroke="#e4e4e4"/><text x="{left - 8}" y="{at + 4:.1f}" text-anchor="end">{most * share:.1f}</text>')
-        for i in (0, 10, 20, 30, 40):
-            out.append(f'<text x="{x(i):.1f}" y="{low + 18}" text-anchor="middle">{until * i / 40:.0f} s</text>')
+            rates = [statistics.median(sum(i * window <= end < (i + 1) * window for end in own) / window for own in ends) for i in range(40)]
+            axes.plot([(i + 0.5) * window for i in range(40)], rates, color=colour, linewidth=1.3, label=way)
+            most = max(most, *rates)
         links = sorted({(float(row["at_seconds"]), float(row["link_mbps"])) for row in of})
         greatest = max(link for _, link in links)
-        points = " ".join(f"{x(at / window):.1f},{y(most * link / greatest):.1f}" for at, link in links[:: max(1, len(links) // 400)])
-        out.append(f'<polyline points="{points}" fill="none" stroke="#333" stroke-dasharray="4 4"/>')
-        for colour, (way, curve), level in zip(COLOURS, curves.items(), range(12), strict=False):
-            points = " ".join(f"{x(i):.1f},{y(rate):.1f}" for i, rate in curve)
-            out.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.6"/>')
-            at = upper + 10 + 24 * level
-            out.append(f'<path d="M{width - right + 16} {at}h24" stroke="{colour}" stroke-width="2"/><text x="{width - right + 46}" y="{at + 4}">{way}</text>')
-    return "\n".join([*out, "</svg>", ""])
+        links = links[:: max(1, len(links) // 400)]
+        axes.plot([at for at, _ in links], [most * link / greatest for _, link in links], color="#333", linestyle="--", linewidth=1.0, label="link, of its greatest")
+        axes.set_title(scenario, loc="left", fontsize=9)
+        axes.set_xlim(0, until)
+        axes.set_ylim(bottom=0)
+        axes.set_ylabel("steps/s")
+        legend(axes)
+    all_axes[-1].set_xlabel("seconds")
+    return svg(figure)
 
 
 def main() -> None:
@@ -321,11 +310,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--width", type=int, default=640, help="of the network's layers: 640 are 1.8 MB of gradient")
     parser.add_argument("--queue", type=int, default=100, help="packets that wait at a port")
-    parser.add_argument("--budget", type=float, default=100.0, help="ms of a step's communication, for the law that keeps one")
+    parser.add_argument("--budget", type=float, default=100.0, help="ms of a step's communication, for the algorithm that keeps one")
     parser.add_argument("--out", type=Path, default=ROOT / "docs/figures")
     parser.add_argument("--draw", action="store_true", help="table and plot only")
     parser.add_argument("--way", help=argparse.SUPPRESS)
-    parser.add_argument("--law", help=argparse.SUPPRESS)
+    parser.add_argument("--algorithm", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.way:
         rank(options)
@@ -336,8 +325,8 @@ def main() -> None:
     with open(file, newline="") as text:
         rows = list(csv.DictReader(text))
     (options.out / "changing-rate.md").write_text(table(rows))
-    (options.out / "changing-rate.svg").write_text(drawing(rows))
     print(table(rows), end="")
+    (options.out / "changing-rate.svg").write_text(drawing(rows))
 
 
 if __name__ == "__main__":

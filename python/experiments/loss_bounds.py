@@ -42,13 +42,13 @@ def by_rate(found: Profile, wanted: Callable[[str], bool], title: str) -> str:
             points = [(rate, float(np.mean(some))) for rate, some in rounds.items()]
             spread = [float(np.std(some, ddof=min(1, len(some) - 1))) if np.isfinite(some).all() else 0.0 for some in rounds.values()]
             lines.append(Line(name, points, spread))
-    return chart(title, "share cut, lost or zeroed", "rounds to the target", lines, even_x=True, y_from=0.0, percent_x=True)
+    return chart(title, "share trimmed, lost or zeroed", "rounds to the target", lines, even_x=True, y_from=0.0, percent_x=True)
 
 
 def curves(found: Profile, unit: str, title: str) -> str:
     """Quality against rounds by what is lost (MLT's figure 18): the mean of the seeds, as long as all of them train."""
     lines = []
-    for name in ("exact", "lost", cut(found)):
+    for name in ("exact", "lost", trimmed(found)):
         for rate, of_seeds in found.curves[name].items():
             length = min(map(len, of_seeds))
             quality = np.array([[one for _, one in curve[:length]] for curve in of_seeds]).mean(0)
@@ -59,8 +59,8 @@ def curves(found: Profile, unit: str, title: str) -> str:
     return chart(title, "rounds", unit, lines)
 
 
-def cut(found: Profile) -> str:
-    """What the profile calls packets that are cut."""
+def trimmed(found: Profile) -> str:
+    """What the profile calls packets that are trimmed."""
     return next(name for name in found.runs if name.startswith("trimmed"))
 
 
@@ -111,10 +111,10 @@ def main() -> None:
     write(found, options.out / f"{name}.csv")
     title = f"{task.name}, {options.seeds} seeds"
     figures = {
-        "loss": by_rate(found, lambda what: what in ("lost", cut(found)), f"Packets cut and lost: {title}"),
+        "loss": by_rate(found, lambda what: what in ("lost", trimmed(found)), f"Packets trimmed and lost: {title}"),
         "layers": by_rate(found, lambda what: what.startswith("layers"), f"Layers lost: {title}"),
         "magnitudes": by_rate(found, lambda what: what.endswith("zeroed"), f"Magnitudes zeroed: {title}"),
-        "curves": curves(found, task.unit, f"Cut and lost: {title}"),
+        "curves": curves(found, task.unit, f"Trimmed and lost: {title}"),
     }
     for what, text in figures.items():
         (options.out / f"{name}-{what}.svg").write_text(text)

@@ -7,10 +7,10 @@ Needs root, iproute2, `cargo build --release` and a Python with PyTorch and this
     sudo python3 python/experiments/through_a_switch.py --python venv/bin/python
 
 Ranks train a small network on the digits of cli/data through one `trimwire-switch`, whose ports run at --rate. n:1: during bursts n - 1 neighbours send UDP at line rate to one
-rank, in the queue of the gradients. Ways take turns, each seed beside the same bursts: this package through a switch that cuts, with nine planes and with as many as a law says (--law); Gloo, and Gloo with PyTorch's fp16 hook, through one that drops
+rank, in the queue of the gradients. Ways take turns, each seed beside the same bursts: this package through a switch that trims, with nine planes and with as many as an algorithm says (--algorithm); Gloo, and Gloo with PyTorch's fp16 hook, through one that drops
 what does not fit.
 
-Into OUT: through-a-switch.csv, a line a run; through-a-switch.svg, accuracy against time. With --draw only table and plot, of the lines that are there.
+Into OUT: through-a-switch.csv, a line a run; through-a-switch.svg, accuracy against time. With --draw only table and plot, of the lines that are there; the plot needs matplotlib.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 WAYS = {
-    "Trimwire": ("trimwire", "cut"),
-    "Trimwire, adaptive": ("trimwire-adaptive", "cut"),
+    "Trimwire": ("trimwire", "trim"),
+    "Trimwire, adaptive": ("trimwire-adaptive", "trim"),
     "Gloo": ("gloo", "drop-tail"),
     "Gloo, fp16 hook": ("gloo-fp16", "drop-tail"),
 }
 """What ranks are told, and what the port does."""
-FIELDS = ["load", "way", "seed", "seconds", "accuracy", "p50", "p99", "cut", "curve"]
+FIELDS = ["load", "way", "seed", "seconds", "accuracy", "p50", "p99", "trimmed", "curve"]
 
 
 def rank(options: argparse.Namespace) -> None:
@@ -48,8 +48,8 @@ def rank(options: argparse.Namespace) -> None:
     if options.way.startswith("trimwire"):
         import trimwire.torch
 
-        law = options.law if options.way.endswith("-adaptive") else None
-        trimwire.torch.options(gradients="lossy", threads=0, rate_bps=round(options.rate * 1e6), trim_delay=options.trim_delay, adaptive=law)
+        algorithm = options.algorithm if options.way.endswith("-adaptive") else None
+        trimwire.torch.options(gradients="lossy", threads=0, rate_bps=round(options.rate * 1e6), trim_delay=options.trim_delay, adaptive=algorithm)
     dist.init_process_group(options.way.split("-")[0])
     number, world = dist.get_rank(), dist.get_world_size()
     with gzip.open(ROOT / "cli/data/digits.csv.gz", "rt") as text:
@@ -93,7 +93,7 @@ def train(lab: object, options: argparse.Namespace, way: str, port: int) -> dict
 
     words = [options.python, str(Path(__file__).resolve()), "--way", way, "--seed", str(options.seed)]
     words += ["--rate", str(options.rate), "--steps", str(options.steps), "--width", str(options.width)]
-    words += ["--law", options.law, "--trim-delay", str(SHALLOW_AT * 8 / (options.rate * 1e6))]
+    words += ["--algorithm", options.algorithm, "--trim-delay", str(SHALLOW_AT * 8 / (options.rate * 1e6))]
     children = []
     for number in range(options.ranks):
         environment = {"RANK": number, "WORLD_SIZE": options.ranks, "MASTER_ADDR": address(0), "MASTER_PORT": port}
@@ -121,16 +121,16 @@ def measure(options: argparse.Namespace, rows: list[dict[str, str]], file: Path)
                     way, policy = WAYS[name]
                     port += 10
                     lab.apply(policy)
-                    neighbours = lab.neighbours(load, DROPPABLE if policy == "cut" else 0, f"training/{options.seed}", BURST / lab.rate, GAP / lab.rate)
+                    neighbours = lab.neighbours(load, DROPPABLE if policy == "trim" else 0, f"training/{options.seed}", BURST / lab.rate, GAP / lab.rate)
                     result = train(lab, options, way, port)
                     lab.stop(neighbours)
                     # What still stands in queues is not the next one's.
                     time.sleep(0.5)
                     curve, steps, stats = result["curve"], result["steps"], result["stats"]
                     soon = next((at for at, right in curve if right >= options.accuracy), None)
-                    cut = stats["packets_trimmed"] / max(1, stats["packets_received"]) if stats else None
+                    trimmed = stats["packets_trimmed"] / max(1, stats["packets_received"]) if stats else None
                     numbers = {
-                        "seconds": soon, "accuracy": curve[-1][1], "p50": steps[len(steps) // 2], "p99": steps[int(len(steps) * 0.99)], "cut": cut,
+                        "seconds": soon, "accuracy": curve[-1][1], "p50": steps[len(steps) // 2], "p99": steps[int(len(steps) * 0.99)], "trimmed": trimmed,
                     }  # fmt: skip
                     row = {"load": str(load), "way": name, "seed": str(options.seed)}
                     row |= {key: "" if value is None else f"{value:.5g}" for key, value in numbers.items()}
@@ -146,22 +146,22 @@ def measure(options: argparse.Namespace, rows: list[dict[str, str]], file: Path)
 def medians(rows: list[dict[str, str]], load: str, way: str) -> dict[str, float]:
     """Of the seeds; a run that did not get there makes `seconds` infinite."""
     chosen = [row for row in rows if (row["load"], row["way"]) == (load, way)]
-    return {key: statistics.median(float(row[key] or "inf") for row in chosen) for key in ("seconds", "accuracy", "p50", "p99", "cut")} if chosen else {}
+    return {key: statistics.median(float(row[key] or "inf") for row in chosen) for key in ("seconds", "accuracy", "p50", "p99", "trimmed")} if chosen else {}
 
 
 def table(rows: list[dict[str, str]], accuracy: float) -> str:
     """Markdown."""
-    lines = [f"| load | way | s to {accuracy:.0%} | × Trimwire's | accuracy at the end | step p50, p99 | cut |".replace("%", " %"), "|---|---|---|---|---|---|---|"]
+    lines = [f"| load | way | s to {accuracy:.0%} | × Trimwire's | accuracy at the end | step p50, p99 | trimmed |".replace("%", " %"), "|---|---|---|---|---|---|---|"]
     for load in dict.fromkeys(row["load"] for row in rows):
         ours = medians(rows, load, "Trimwire").get("seconds")
         for way in WAYS:
             found = medians(rows, load, way)
             if found:
-                cut = "–" if found["cut"] == float("inf") else f"{100 * found['cut']:.1f} %"
+                trimmed = "–" if found["trimmed"] == float("inf") else f"{100 * found['trimmed']:.1f} %"
                 times = f"{found['p50']:.3f}, {found['p99']:.3f} s"
                 many = f"{found['seconds'] / ours:.2f}" if ours else "–"
                 name = f"{load}:1" if load != "0" else "idle"
-                lines.append(f"| {name} | {way} | {found['seconds']:.1f} | {many} | {100 * found['accuracy']:.1f} % | {times} | {cut} |")
+                lines.append(f"| {name} | {way} | {found['seconds']:.1f} | {many} | {100 * found['accuracy']:.1f} % | {times} | {trimmed} |")
     return "\n".join(lines)
 
 
@@ -193,7 +193,7 @@ def main() -> None:
     parser.add_argument("--timeout", type=float, default=300.0, help="s, of one run")
     parser.add_argument("--output", type=Path, default=ROOT / "docs/figures")
     parser.add_argument("--draw", action="store_true", help="only the table and the plot of the runs that are there")
-    parser.add_argument("--law", default="progress", help="of the adaptive way (docs/explanation/planner.md)")
+    parser.add_argument("--algorithm", default="progress", help="of the adaptive way (docs/explanation/planner.md)")
     parser.add_argument("--way", help=argparse.SUPPRESS)
     parser.add_argument("--trim-delay", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=1, help=argparse.SUPPRESS)
@@ -206,7 +206,6 @@ def main() -> None:
     if options.draw:
         with open(file, newline="") as lines:
             rows = list(csv.DictReader(lines))
-        sys.path.insert(0, str(ROOT / "python/lib"))
         (options.output / "through-a-switch.svg").write_text(drawing(rows))
     else:
         measure(options, rows, file)

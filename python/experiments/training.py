@@ -176,7 +176,7 @@ def train(
 ) -> Outcome:
     """Trains with `WORKERS` workers, whose gradients go through `network` to be summed, and their mean on its way back, the same for all.
 
-    `feedback`: what was cut of a worker's gradient is added to its next one. `parameters`: a network that every forward pass's parameters go through, as in FSDP's
+    `feedback`: what was trimmed of a worker's gradient is added to its next one. `parameters`: a network that every forward pass's parameters go through, as in FSDP's
     all-gather; what the optimiser steps stays exact.
     """
     steps = steps or task.steps

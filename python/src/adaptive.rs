@@ -7,7 +7,7 @@ use pyo3::types::PyDict;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use trimwire_planner::sensing::{Adaptive as Steering, COUNTS, Counts, Step};
 
-/// A law, its limits and what it knows of the network.
+/// An algorithm, its limits and what it knows of the network.
 #[pyclass(frozen, module = "trimwire._native")]
 pub(crate) struct Adaptive(Mutex<Steering>);
 
@@ -23,7 +23,7 @@ fn refused(error: impl std::fmt::Display) -> PyErr {
 
 #[pymethods]
 impl Adaptive {
-    /// A law as in `da5:k_min=0.1,alpha=1.5`, which sends at most so many planes.
+    /// An algorithm as in `da5:k_min=0.1,alpha=1.5`, which sends at most so many planes.
     #[new]
     fn new(algorithm: &str, planes: u8) -> PyResult<Self> {
         if !(1..=trimwire_encoder::PLANES).contains(&planes) {
@@ -45,7 +45,7 @@ impl Adaptive {
         self.law().pace()
     }
 
-    /// The law's ratio.
+    /// The algorithm's ratio.
     #[getter]
     fn ratio(&self) -> f64 {
         self.law().ratio()

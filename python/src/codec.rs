@@ -115,7 +115,7 @@ pub(crate) fn trim<'py>(py: Python<'py>, packet: &[u8], planes_left: u8) -> PyRe
     Ok(PyBytes::new(py, &packet[..length]))
 }
 
-/// Decodes what there is of a tensor's packets into `out`; gives how many packets were whole, cut and missing.
+/// Decodes what there is of a tensor's packets into `out`; gives how many packets were whole, trimmed and missing.
 #[pyfunction]
 pub(crate) fn decode_into(
     py: Python<'_>,
@@ -184,7 +184,7 @@ fn share(seed: u64, packet: usize) -> f64 {
 /// Rows that a thread takes at a time: less is not worth a thread.
 const ROWS: usize = 4;
 
-/// Encodes, cuts and decodes without a network, row by row on all processors: what receivers would have. Gives how many packets were whole, cut and missing.
+/// Encodes, trims and decodes without a network, row by row on all processors: what receivers would have. Gives how many packets were whole, trimmed and missing.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "one Python function calls it, which has names for them")]
 pub(crate) fn simulate_into(

@@ -111,9 +111,9 @@ impl Group {
                 return Err(PyValueError::new_err(text));
             }
         };
-        if let Some(key) = &options.key {
-            let key =
-                SealKey::from_bytes(key).map_err(|error| PyValueError::new_err(format!("key: {error}")))?;
+        if let Some(key) = &options.seal_key {
+            let key = SealKey::from_bytes(key)
+                .map_err(|error| PyValueError::new_err(format!("seal_key: {error}")))?;
             config.seal = Some(key);
         }
         if let Some(delay) = options.trim_delay_s {
@@ -158,7 +158,7 @@ impl Group {
         communicator.mtu = options.mtu.map_or_else(apart, usize::from);
         let codec = Codec::default();
         let coordinates_per_packet =
-            codec.coordinates_per_packet(communicator.mtu, codec.planes(), options.key.is_some());
+            codec.coordinates_per_packet(communicator.mtu, codec.planes(), options.seal_key.is_some());
         let place = Arc::new(Place::new(rank, world));
         let filter = Filter::new(writer, None);
         let communicator = Channels::begin(&communicator, &mut driver, channels.collect(), threads, &filter);
@@ -288,7 +288,7 @@ impl Group {
         Ok(stats)
     }
 
-    /// Seconds that each of the latest operations took that may be cut, oldest first.
+    /// Seconds that each of the latest operations took that may be trimmed, oldest first.
     fn durations(&self) -> Vec<f64> {
         lock(&self.totals.lossy_ns).iter().map(|&took| took as f64 / 1e9).collect()
     }

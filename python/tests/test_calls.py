@@ -9,6 +9,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -673,7 +674,7 @@ def test_losing_is_what_a_group_asks_for() -> None:
         assert as_gloo and not lossy_too and error < 1e-8
 
 
-def test_options_that_there_are_not_and_values_that_cannot_be_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_that_there_are_not_and_values_that_cannot_be_are_refused_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="'plane' is no option \\(planes is one\\)"):
         trimwire.torch.options(plane=9)  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="planes: 42; valid are whole numbers from 1 to 10"):
@@ -691,10 +692,20 @@ def test_options_that_there_are_not_and_values_that_cannot_be_are_refused_by_nam
     with pytest.raises(ValueError, match="TRIMWIRE_PLANES=42: planes: 42; valid are whole numbers from 1 to 10"):
         _options.from_environment()
     monkeypatch.delenv("TRIMWIRE_PLANES")
-    monkeypatch.setenv("TRIMWIRE_KEY", "5ec4e7" * 5)
-    with pytest.raises(ValueError, match="TRIMWIRE_KEY: key: 15 bytes; valid are 32") as raised:
+    secret = tmp_path / "job.key"
+    monkeypatch.setenv("TRIMWIRE_SEAL_KEY", str(secret))
+    with pytest.raises(ValueError, match=r"TRIMWIRE_SEAL_KEY=.*job.key: No such file or directory; valid are names of files"):
         _options.from_environment()
-    assert "5ec4e7" not in str(raised.value), "a secret"
+    for wrong, said in (((b"5ec4e7" * 3)[:15], "15"), (b"5ec4e7" * 6, "more than 32")):
+        secret.write_bytes(wrong)
+        with pytest.raises(ValueError, match=f"job.key: {said} bytes; valid are 16 and 32") as raised:
+            _options.from_environment()
+        assert "5ec4e7" not in str(raised.value), "a secret"
+    for length in (16, 32):
+        secret.write_bytes(bytes(range(length)))
+        there = _options.from_environment()
+        assert there._secret == bytes(range(length)) == trimwire.torch.Options(seal_key=bytes(range(length)))._secret
+        assert "seal_key" not in repr(there), "a secret"
     with pytest.raises(TypeError, match="pg_options: str; the backend 'trimwire' takes trimwire.torch.Options"):
         _options.given("fast")
     # Keywords for editors are the options.

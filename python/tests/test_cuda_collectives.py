@@ -124,7 +124,7 @@ def test_ranks_on_the_host_understand_ranks_on_a_gpu() -> None:
 @pytest.mark.parametrize("key", [None, bytes(range(32))], ids=["bare", "sealed"])
 def test_cut_and_lost_packets_cost_what_they_hold_and_consistent_replicas_are_one(key: bytes | None, tmp_path: Path) -> None:
     world, record = 3, str(tmp_path / "run")
-    with group_of(world, {"cut": 0.3, "left": 20 + 2 * 50 + (32 if key else 0), "lost": 0.15}, key=key, loss=0.2, record=record) as groups:
+    with group_of(world, {"cut": 0.3, "left": 20 + 2 * 50 + (32 if key else 0), "lost": 0.15}, seal_key=key, loss=0.2, record=record) as groups:
         tensors = [part(rank, 6_000) for rank in range(world)]
         works = [group.on_gpu().all_reduce(tensor, consistent=True) for group, tensor in zip(groups, tensors, strict=True)]
         both(works)
@@ -152,7 +152,7 @@ def test_what_has_to_arrive_whole_is_repaired_over_a_network_that_cuts() -> None
 
 
 def test_a_sealed_group_sums_on_a_gpu_and_on_the_host() -> None:
-    with group_of(2, key=bytes(range(32))) as groups:
+    with group_of(2, seal_key=bytes(range(32))) as groups:
         tensors = [part(0), part(1).cpu()]
         both([groups[0].on_gpu().all_reduce(tensors[0]), groups[1].all_reduce(tensors[1])])
         for tensor in tensors:

@@ -73,7 +73,7 @@ def test_a_group_goes_on_without_a_rank_that_has_died(key: bytes | None) -> None
         group.broadcast(tensor, root=1).wait(30)
         assert (tensor == 2).all(), "ranks are counted among those that are left"
 
-    ranks(4, work, key=key)
+    ranks(4, work, seal_key=key)
 
 
 def test_a_rank_that_starts_anew_is_let_in() -> None:

@@ -80,11 +80,11 @@ def test_a_sealed_group_sums_and_one_with_another_key_is_not_heard() -> None:
         group.broadcast(exact, root=1).wait(30)
         assert (exact == np.arange(50_000) * 2).all()
 
-    succeeded(ranks(2, work, key=bytes(range(32))))
+    succeeded(ranks(2, work, seal_key=bytes(range(32))))
     groups = [trimwire.Group("127.0.0.1") for _ in range(2)]
     addresses = [group.address for group in groups]
     for rank, group in enumerate(groups):
-        group.connect(rank, addresses, key=bytes([rank] * 32), patience=1.0)
+        group.connect(rank, addresses, seal_key=bytes([rank] * 32), patience=1.0)
     works = [group.all_reduce(np.ones(100, dtype=np.float32)) for group in groups]
     for rank, work_ in enumerate(works):
         with pytest.raises(trimwire.TransportError, match=f"rank {1 - rank}"):
@@ -168,8 +168,8 @@ def test_groups_that_cannot_begin_say_why() -> None:
         group.connect(2, [group.address, "127.0.0.1:9"])
     with pytest.raises(ValueError, match="another family"):
         group.connect(0, [group.address, "[::1]:9"])
-    with pytest.raises(ValueError, match="key"):
-        trimwire.Group("127.0.0.1").connect(0, [group.address], key=b"short")
+    with pytest.raises(ValueError, match="seal_key: "):
+        trimwire.Group("127.0.0.1").connect(0, [group.address], seal_key=b"short")
 
 
 def test_mismatched_lengths_fail_on_the_rank_that_sees_them() -> None:

@@ -241,7 +241,7 @@ def cannot_start(rank: int, world: int, fallback: bool) -> Any:
         warnings.simplefilter("always")
         try:
             # A key of the wrong length, at one rank only.
-            hook = trimwire.torch.register(model, fallback=fallback, key=b"short" if rank == 1 else None)
+            hook = trimwire.torch.register(model, fallback=fallback, seal_key=b"short" if rank == 1 else None)
             said = "; ".join(str(warning.message) for warning in caught)
         except RuntimeError as error:
             return str(error)
@@ -254,7 +254,7 @@ def cannot_start(rank: int, world: int, fallback: bool) -> Any:
 @pytest.mark.parametrize("fallback", [True, False])
 def test_a_transport_that_cannot_start_at_one_rank_says_so_at_all(fallback: bool) -> None:
     for said in run(cannot_start, 2, fallback):
-        assert "trimwire cannot start" in said and "rank 1" in said and "key" in said
+        assert "trimwire cannot start" in said and "rank 1" in said and "seal_key" in said
 
 
 def dies(rank: int, world: int) -> Any:

@@ -63,10 +63,10 @@ def test_a_model_trains_with_simulated_cuts_and_over_loopback(folder: Path) -> N
 def test_two_ranks_train_through_a_switch_that_trims(folder: Path, mtu: int) -> None:
     """To the letter; and on the path that VXLAN leaves, of which nobody tells the ranks."""
     built = REPOSITORY / "target/release"
-    path = os.environ.get("TRIMWIRE_PROGRAMS") or (str(built) if (built / PROGRAMS[0]).exists() else None)
+    path = os.environ.get("TRIMWIRE_BIN_DIR") or (str(built) if (built / PROGRAMS[0]).exists() else None)
     missing = [program for program in PROGRAMS if shutil.which(program, path=path) is None]
     if missing or os.geteuid() != 0 or shutil.which("ip") is None:
-        pytest.skip(f"SKIPPED: needs root, ip, and {' and '.join(PROGRAMS)} in target/release, TRIMWIRE_PROGRAMS or PATH")
+        pytest.skip(f"SKIPPED: needs root, ip, and {' and '.join(PROGRAMS)} in target/release, TRIMWIRE_BIN_DIR or PATH")
     programs = Path(shutil.which(PROGRAMS[0], path=path) or "").parent
     (folder / "target").mkdir()
     (folder / "target/release").symlink_to(programs)

@@ -554,7 +554,7 @@ impl Port {
         if let Some(why) = why.filter(|_| !std::mem::replace(&mut self.warned, true)) {
             let Attachment { port, interface } = &self.attachment;
             tracing::warn!(
-                "port {port}: interface '{interface}' gives what is no frame and cannot be cut up into frames: {why}; it is dropped. \
+                "port {port}: interface '{interface}' gives what is no frame and cannot be split into frames: {why}; it is dropped. \
                  Turn such bursts off at the sender: ethtool -K IFACE tso off gso off gro off lro off"
             );
         }

@@ -126,7 +126,7 @@ pub enum StartError {
     },
     /// Something that is not done elsewhere.
     #[error(
-        "operation {number}: all-reduces, reduce-scatters and all-gathers that may be cut are coded elsewhere, both of their tensors, and nothing else"
+        "operation {number}: all-reduces, reduce-scatters and all-gathers that may be trimmed are coded elsewhere, both of their tensors, and nothing else"
     )]
     ElsewhereOperation {
         /// The operation.

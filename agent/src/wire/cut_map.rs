@@ -37,7 +37,7 @@ pub enum Detail {
 #[non_exhaustive]
 pub enum MapError {
     /// Fewer bytes than a part's header, or than its count needs, or more.
-    #[error("cut map of {count} packets in encoding {encoding} has {got} bytes, not {need}")]
+    #[error("trim map of {count} packets in encoding {encoding} has {got} bytes, not {need}")]
     Length {
         /// Packets the part says it covers.
         count: u32,
@@ -49,7 +49,7 @@ pub enum MapError {
         need: usize,
     },
     /// Nothing covered, or packets that no message can have.
-    #[error("cut map covers {count} packets from {offset}; valid are 1 to {MAX_PACKETS} in all")]
+    #[error("trim map covers {count} packets from {offset}; valid are 1 to {MAX_PACKETS} in all")]
     Range {
         /// First packet covered.
         offset: u32,
@@ -57,10 +57,10 @@ pub enum MapError {
         count: u32,
     },
     /// Not an encoding.
-    #[error("unknown cut map encoding {0}; valid are 0 (runs), 1 (two bits), 2 (four bits)")]
+    #[error("unknown trim map encoding {0}; valid are 0 (runs), 1 (two bits), 2 (four bits)")]
     Encoding(u8),
     /// A packet with more planes than there are.
-    #[error("cut map gives packet {packet} the state {state}, which encoding {encoding} does not have")]
+    #[error("trim map gives packet {packet} the state {state}, which encoding {encoding} does not have")]
     State {
         /// The packet.
         packet: u32,
@@ -70,7 +70,7 @@ pub enum MapError {
         encoding: u8,
     },
     /// Runs that end in the middle or do not add up to the count.
-    #[error("runs of the cut map cover {got} packets instead of {count}")]
+    #[error("runs of the trim map cover {got} packets instead of {count}")]
     Runs {
         /// Packets the part says it covers.
         count: u32,

@@ -106,13 +106,13 @@ fn merged_minimum_is_the_lowest_of_all_receivers() {
 #[test]
 fn errors_name_what_is_wrong() {
     let text = |bytes: &[u8]| MapPart::parse(bytes).expect_err("invalid").to_string();
-    assert_eq!(text(&[0; 9]), "cut map covers 0 packets from 0; valid are 1 to 1048576 in all");
+    assert_eq!(text(&[0; 9]), "trim map covers 0 packets from 0; valid are 1 to 1048576 in all");
     assert_eq!(
         text(&[0, 0, 0, 0, 0, 0, 0, 1, 7]),
-        "unknown cut map encoding 7; valid are 0 (runs), 1 (two bits), 2 (four bits)"
+        "unknown trim map encoding 7; valid are 0 (runs), 1 (two bits), 2 (four bits)"
     );
     assert_eq!(
         text(&[0, 0, 0, 9, 0, 0, 0, 1, 2, 0xb0]),
-        "cut map gives packet 9 the state 11, which encoding 2 does not have"
+        "trim map gives packet 9 the state 11, which encoding 2 does not have"
     );
 }

@@ -23,7 +23,7 @@ mod namespaces;
 mod network;
 mod pace;
 mod path_mtu;
-mod rate_laws;
+mod rate_algorithms;
 mod rejoin;
 mod rendezvous;
 mod senders;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which packets a measurement cuts, and how deep.
+//! Which packets a measurement trims, and how deep.
 
 use clap::ValueEnum;
 use rand::RngExt as _;
@@ -29,7 +29,7 @@ pub(crate) enum Depth {
     Payload(usize),
 }
 
-/// How the packets to cut are chosen.
+/// How the packets to trim are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Choice {
     /// The same share of every row's packets, to within one packet, drawn at random inside the row.
@@ -54,7 +54,7 @@ impl Depth {
         }
     }
 
-    /// Planes of the coordinates of a cut packet, as shares: `(planes, share)`. A plane that arrived in part counts for
+    /// Planes of the coordinates of a trimmed packet, as shares: `(planes, share)`. A plane that arrived in part counts for
     /// the coordinates that it reaches.
     pub(crate) fn shares(self, sent: Sent, n: usize) -> [(u8, f64); 2] {
         let body = self.payload(sent, n).saturating_sub(HEADER_LEN);
@@ -71,7 +71,7 @@ impl Sent {
     }
 }
 
-/// Shares of the whole message for [`Scheme::expected_nmse`] when share `rate` of the packets is cut.
+/// Shares of the whole message for [`Scheme::expected_nmse`] when share `rate` of the packets is trimmed.
 pub(crate) fn message_shares(layout: &Layout, sent: Sent, depth: Depth, rate: f64) -> Vec<(u8, f64)> {
     let mut shares = vec![0.0; usize::from(sent.codec.planes()) + 2];
     for index in 0..layout.packets() {
@@ -85,24 +85,24 @@ pub(crate) fn message_shares(layout: &Layout, sent: Sent, depth: Depth, rate: f6
     shares.iter().enumerate().filter(|(_, s)| **s > 0.0).map(|(b, s)| (b as u8, s / all)).collect()
 }
 
-/// Chooses the packets to cut in message after message.
+/// Chooses the packets to trim in message after message.
 #[derive(Debug)]
 pub(crate) struct Chooser {
     choice: Choice,
     rate: f64,
     rng: ChaCha8Rng,
-    /// Packets that should have been cut so far, less those that were: rounding is carried on, so that it does not add up.
+    /// Packets that should have been trimmed so far, less those that were: rounding is carried on, so that it does not add up.
     owed: f64,
 }
 
 impl Chooser {
-    /// Cuts share `rate` of the packets.
+    /// Trims share `rate` of the packets.
     pub(crate) fn new(choice: Choice, rate: f64, mut rng: ChaCha8Rng) -> Self {
         let owed = rng.random::<f64>();
         Self { choice, rate, rng, owed }
     }
 
-    /// Marks the packets of the next message that are cut.
+    /// Marks the packets of the next message that are trimmed.
     pub(crate) fn choose(&mut self, layout: &Layout) -> Vec<bool> {
         let mut cut = vec![false; layout.packets()];
         if self.choice == Choice::Random {

@@ -21,19 +21,19 @@ const SQUARES: f32 = 1e19;
 pub(crate) struct Experiment {
     /// The codec, and how much of it packets carry.
     pub sent: Sent,
-    /// How cut coordinates are filled in.
+    /// How trimmed coordinates are filled in.
     pub decoding: Decoding,
     /// Rows and packets of a message.
     pub layout: Layout,
     /// Number format that the codec is handed.
     pub dtype: Dtype,
-    /// How deep packets are cut.
+    /// How deep packets are trimmed.
     pub depth: Depth,
-    /// Share of packets that is cut.
+    /// Share of packets that is trimmed.
     pub trim_rate: f64,
     /// Which ones.
     pub choice: Choice,
-    /// Messages, each with its own coordinates, signs and cuts.
+    /// Messages, each with its own coordinates, signs and trims.
     pub messages: u32,
     /// Seed of everything random.
     pub seed: u64,
@@ -50,7 +50,7 @@ pub(crate) struct Measured {
     pub ratio: Option<f64>,
     /// Standard error of `nmse` over the messages; `None` of a single one.
     pub standard_error: Option<f64>,
-    /// Share of packets that was cut.
+    /// Share of packets that was trimmed.
     pub trimmed_share: f64,
     /// Bytes of UDP payload that arrived, of those sent.
     pub bytes_share: f64,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `trimwire codec nmse`: the error of cut packets, measured, next to its closed form.
+//! `trimwire codec nmse`: the error of trimmed packets, measured, next to its closed form.
 
 use super::cut::{Choice, Depth, Sent};
 use super::gradient::{Gradient, Input, Origin};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `trimwire codec plot`: what cuts do to a gradient, drawn.
+//! `trimwire codec plot`: what trims do to a gradient, drawn.
 
 mod error;
 mod projection;

@@ -37,7 +37,7 @@ pub(super) struct Run {
     pub allreduce_p50_s: f64,
     /// 99th percentile of the same.
     pub allreduce_p99_s: f64,
-    /// DATA packets that arrived cut, of all that were sent.
+    /// DATA packets that arrived trimmed, of all that were sent.
     pub trimmed_share: f64,
     /// DATA packets that never arrived, of all that were sent.
     pub dropped_share: f64,

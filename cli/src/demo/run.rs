@@ -135,7 +135,7 @@ fn rank_config(
     rank: u16,
 ) -> (EndpointConfig, CommunicatorConfig, collective::Options) {
     let (reliability, traffic) = if scenario.trims() {
-        // No packet may be missing in the end: what is lost in a full trim queue is repaired, what is cut is not.
+        // No packet may be missing in the end: what is lost in a full trim queue is repaired, what is trimmed is not.
         (Reliability::Bounded { loss: 0.0 }, Traffic::Trimmable)
     } else {
         (Reliability::Full, Traffic::Droppable)

@@ -13,9 +13,9 @@ pub(super) enum Scenario {
     Idle,
     /// Congested; the switch drops, the hosts repair every byte.
     Repair,
-    /// Congested; the switch cuts to the sign plane, the paper's decoder.
+    /// Congested; the switch trims to the sign plane, the paper's decoder.
     TrimPaper,
-    /// Congested; the switch cuts as `--policy` says, λ-unbiased decoding.
+    /// Congested; the switch trims as `--policy` says, λ-unbiased decoding.
     Trim,
 }
 
@@ -38,7 +38,7 @@ impl Scenario {
         self != Self::Idle
     }
 
-    /// Whether the switch cuts.
+    /// Whether the switch trims.
     pub(super) fn trims(self) -> bool {
         matches!(self, Self::TrimPaper | Self::Trim)
     }
@@ -82,7 +82,7 @@ impl Scenario {
 
     fn queue_policy(self, options: &Options) -> String {
         if !self.trims() {
-            // Marks where the cutting port would mark: the baseline is to have what its rate law needs.
+            // Marks where the trimming port would mark: the baseline is to have what its rate algorithm needs.
             return "policy:\n  trim: off\n  mark_at: 20us\n  drop_at: 120us\n".to_owned();
         }
         let (shallow_at, deep_at, shallow_size, deep_size) = match self.policy(options) {

@@ -9,12 +9,12 @@ use trimwire_controller::printable;
 
 /// Something on a switch is not as it should be.
 pub(crate) const FAILED: u8 = 1;
-/// The command line asks for what is not there: EX_USAGE of sysexits.h, as 2 says that something is to be changed.
-pub(crate) const USAGE: u8 = 64;
-/// `plan --detailed-exitcode`: there is something to change, as with Terraform's.
-pub(crate) const DIFFERS: u8 = 2;
+/// The command line asks for what is not there.
+pub(crate) const USAGE: u8 = 2;
 /// A file that was given is wrong.
 pub(crate) const BAD_INPUT: u8 = 3;
+/// `plan --detailed-exitcode`: there is something to change. Terraform has 2 here, which all of our programs have for usage.
+pub(crate) const DIFFERS: u8 = 4;
 
 /// The exit code, or why there was nothing to print.
 pub(crate) type Outcome = Result<u8, Failure>;

@@ -16,7 +16,7 @@ pub(crate) struct Plan {
     file: FileArgs,
     #[command(flatten)]
     switches: SwitchArgs,
-    /// Exit with 2 when apply would change something, 0 when not, 1 when a switch does not answer.
+    /// Exit with 4 when apply would change something, 0 when not, 1 when a switch does not answer.
     #[arg(long)]
     detailed_exitcode: bool,
     #[command(flatten)]

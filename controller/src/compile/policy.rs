@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a port does with its queues: thresholds, the cap of cut packets, and what a target needs beside tables.
+//! What a port does with its queues: thresholds, the cap of trimmed packets, and what a target needs beside tables.
 
 use std::sync::Arc;
 

@@ -235,7 +235,7 @@ fn a_host_may_not_claim_that_its_packets_were_cut() {
             "{trust}: {edge:#?}"
         );
     }
-    // Whatever a port somewhere writes into what it cuts is not for hosts to write.
+    // Whatever a port somewhere writes into what it trims is not for hosts to write.
     let more = format!("{DIAMOND}dscp: {{ trimmed_last_hop: 43 }}\n");
     assert_eq!(words(&more, "a").iter().filter(|line| line.contains("Ingress.trust{")).count(), 5);
 }

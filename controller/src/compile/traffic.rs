@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What packets are: their class by DSCP, how they are spread over equal paths, and which are never cut.
+//! What packets are: their class by DSCP, how they are spread over equal paths, and which are never trimmed.
 
 use std::net::IpAddr;
 
@@ -23,7 +23,7 @@ impl Builder<'_> {
         };
         let mut entries = by_class(&dscp.trimmable, trimmable, "trimmable");
         entries.extend(by_class(&dscp.droppable, "Ingress.set_plain", "droppable"));
-        // Whatever a port somewhere writes into what it cuts: no switch cuts it again.
+        // Whatever a port somewhere writes into what it trims: no switch trims it again.
         for code_point in self.trimmed.iter().copied() {
             entries.push((code_point, "Ingress.set_trimmed", queues.trimmed, "trimmed".to_owned()));
         }

@@ -58,7 +58,7 @@ pub struct Platform {
     pub pool: String,
     /// How to write thresholds.
     pub thresholds: Thresholds,
-    /// Mark trimmable queues with WRED, too, at the price that their not-ECT packets are dropped there instead of cut.
+    /// Mark trimmable queues with WRED, too, at the price that their not-ECT packets are dropped there instead of trimmed.
     pub mark_trimmable: bool,
     /// What the switch has already; then the export comes with a patch.
     pub present: Option<Present>,
@@ -188,7 +188,7 @@ impl Writer<'_> {
         });
     }
 
-    /// Queues of the file, and those that trim or hold what was cut.
+    /// Queues of the file, and those that trim or hold what was trimmed.
     fn scope(&self) -> patch::Scope<'_> {
         let plan = &self.fabric.queues;
         let queues = self

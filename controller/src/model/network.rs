@@ -36,7 +36,7 @@ pub struct Host {
 /// What a host may say of its packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Trust {
-    /// Everything but that a packet has been cut: that only switches know.
+    /// Everything but that a packet has been trimmed: that only switches know.
     #[default]
     Agent,
     /// Nothing: all that it sends is best effort.

@@ -12,9 +12,9 @@ pub struct PortPolicy {
     pub rate_bps: u64,
     /// By queue number and importance (`[less important, important]`).
     pub queues: BTreeMap<u8, [QueuePolicy; 2]>,
-    /// Code point of packets that are cut on their way out here.
+    /// Code point of packets that are trimmed on their way out here.
     pub trimmed_dscp: u8,
-    /// What cut packets may take of the line; `None` for all of it.
+    /// What trimmed packets may take of the line; `None` for all of it.
     pub trim_cap: Option<TrimCap>,
 }
 
@@ -42,11 +42,11 @@ impl TrimCap {
 pub struct QueuePolicy {
     /// ECT packets are marked CE from here.
     pub mark_at: u32,
-    /// Trimmable packets are cut to `shallow_size` from here; less important others are dropped.
+    /// Trimmable packets are trimmed to `shallow_size` from here; less important others are dropped.
     pub shallow_at: u32,
-    /// Trimmable packets are cut to `deep_size` from here.
+    /// Trimmable packets are trimmed to `deep_size` from here.
     pub deep_at: u32,
-    /// Everything that is not cut is dropped from here.
+    /// Everything that is not trimmed is dropped from here.
     pub drop_at: u32,
     /// Frame bytes.
     pub shallow_size: u16,

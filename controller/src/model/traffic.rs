@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What packets are, which queues serve them, how they are spread and which are never cut.
+//! What packets are, which queues serve them, how they are spread and which are never trimmed.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -9,13 +9,13 @@ use serde::Serialize;
 /// What DSCP code points mean (docs/reference/fabric-file.md).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DscpPlan {
-    /// Packets that may be cut, by layer class, front layers first.
+    /// Packets that may be trimmed, by layer class, front layers first.
     pub trimmable: Vec<u8>,
-    /// Packets that may be dropped but not cut, by layer class.
+    /// Packets that may be dropped but not trimmed, by layer class.
     pub droppable: Vec<u8>,
-    /// Packets that were cut.
+    /// Packets that were trimmed.
     pub trimmed: u8,
-    /// Packets that were cut on their way out to the receiver (UEC: TRIMMED_LASTHOP); `None` for no difference.
+    /// Packets that were trimmed on their way out to the receiver (UEC: TRIMMED_LASTHOP); `None` for no difference.
     pub trimmed_last_hop: Option<u8>,
     /// The agents' control packets.
     pub control: u8,
@@ -38,7 +38,7 @@ impl Default for DscpPlan {
 pub struct QueuePlan {
     /// The agents' control packets.
     pub control: u8,
-    /// Packets that were cut: the trim queue.
+    /// Packets that were trimmed: the trim queue.
     pub trimmed: u8,
     /// By layer class, front layers first.
     pub classes: Vec<u8>,
@@ -74,11 +74,11 @@ impl QueuePlan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Overload {
-    /// Trimmable packets are cut; of others the less important are dropped first.
+    /// Trimmable packets are trimmed; of others the less important are dropped first.
     Trim,
-    /// Nothing is cut; the less important are dropped first (MLT §4.2.2 without trimming).
+    /// Nothing is trimmed; the less important are dropped first (MLT §4.2.2 without trimming).
     SelectiveDrop,
-    /// Nothing is cut; everything is dropped once the queue is full.
+    /// Nothing is trimmed; everything is dropped once the queue is full.
     DropTail,
 }
 
@@ -100,9 +100,9 @@ pub enum Spread {
 pub struct LoadBalance {
     /// Whatever the others do not say.
     pub default: Spread,
-    /// Trimmable packets, and what is left of them where they were cut.
+    /// Trimmable packets, and what is left of them where they were trimmed.
     pub trimmable: Spread,
-    /// Packets that may be dropped but not cut.
+    /// Packets that may be dropped but not trimmed.
     pub droppable: Spread,
 }
 

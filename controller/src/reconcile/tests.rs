@@ -116,7 +116,7 @@ fn batches_keep_phases_apart_and_their_bound() {
     assert_eq!(batches.iter().map(|batch| batch.len()).sum::<usize>(), changes.len());
 }
 
-/// On Tofino 1 a session cuts and the policy writes its length into headers: between two Writes packets would carry a wrong one.
+/// On Tofino 1 a session trims and the policy writes its length into headers: between two Writes packets would carry a wrong one.
 #[test]
 fn a_size_changes_in_the_session_and_in_the_policy_by_one_write() {
     let folder = tempfile::tempdir().unwrap();

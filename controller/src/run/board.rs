@@ -28,7 +28,7 @@ pub struct SwitchStatus {
     pub tally: Tally,
     /// By port and queue.
     pub cutting: BTreeMap<(u16, u8), CuttingStatus>,
-    /// Samples of cut packets that it has told.
+    /// Samples of trimmed packets that it has told.
     pub cut_samples: u64,
     /// Counters and occupancy, as last read; of the last connection.
     pub sample: Sample,
@@ -37,7 +37,7 @@ pub struct SwitchStatus {
 /// What a queue told by digests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CuttingStatus {
-    /// It cuts, as far as it told.
+    /// It trims, as far as it told.
     pub is_cutting: bool,
     /// Times it started.
     pub starts: u64,

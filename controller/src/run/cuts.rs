@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The talkers of all switches' cutting queues: written by the switches' tasks, told over HTTP.
+//! The talkers of all switches' trimming queues: written by the switches' tasks, told over HTTP.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -24,7 +24,7 @@ const CUT_PACKET: &str = "cut_packet_t";
 const CONFIG: Config =
     Config { max_timeout_ns: 100_000_000, max_list_size: 128, ack_timeout_ns: 1_000_000_000 };
 
-/// A queue starts or stops to cut packets.
+/// A queue starts or stops to trim packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cutting {
     pub port: u16,

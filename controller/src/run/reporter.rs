@@ -18,7 +18,7 @@ use crate::talkers::{CutSample, HostNames, Shares};
 
 /// What bringing a switch in place showed beside that.
 pub(super) struct Told {
-    /// Whether it tells of cuts.
+    /// Whether it tells of trims.
     pub digests: Result<(), String>,
     /// What does not go with the file.
     pub warnings: Vec<String>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `disable_trim`: flows that are never cut (SONiC: DISABLE_TRIM_ACTION).
+//! `disable_trim`: flows that are never trimmed (SONiC: DISABLE_TRIM_ACTION).
 
 use std::collections::BTreeSet;
 

@@ -68,7 +68,7 @@ fn named_code_points(plan: &DscpPlan) -> Vec<(String, u8)> {
         .collect()
 }
 
-/// A code point for cut packets of some ports: not one that means something else.
+/// A code point for trimmed packets of some ports: not one that means something else.
 pub(super) fn trimmed_code_point(plan: &DscpPlan) -> impl Fn(&str) -> Result<u8, String> {
     move |text| {
         let code_point = integer(1_u8..=63)(text)?;

@@ -67,7 +67,7 @@ fn what_is_told_is_of_the_last_ten_to_twenty_seconds_and_a_quiet_queue_is_forgot
     let (one, two) = (flow(1).source, flow(2).source);
     assert_eq!(told(&mut talkers, at(19)), [(14, vec![(one, 11), (two, 3)])]);
     assert_eq!(told(&mut talkers, at(21)), [(3, vec![(two, 3)])]);
-    // How many were cut in between is still known.
+    // How many were trimmed in between is still known.
     talkers.add(at(25), &sample(20, 2));
     assert_eq!(told(&mut talkers, at(25)), [(9, vec![(two, 9)])]);
     assert_eq!(told(&mut talkers, at(60)), []);
@@ -144,7 +144,7 @@ proptest! {
 }
 
 proptest! {
-    /// In whatever order lists come: never more than was cut, and all of it in the end.
+    /// In whatever order lists come: never more than was trimmed, and all of it in the end.
     #[test]
     fn disorder_counts_nothing_twice(order in Just((1..=200_u32).collect::<Vec<_>>()).prop_shuffle()) {
         let mut talkers = SwitchTalkers::default();

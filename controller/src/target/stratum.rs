@@ -60,7 +60,7 @@ pub(crate) fn device_config(
     config.encode_to_vec()
 }
 
-/// A session that cuts to `length` bytes of frame.
+/// A session that trims to `length` bytes of frame.
 pub(super) fn session(id: u32, port: u16, length: u16, queue: u8) -> Entity {
     #[expect(deprecated, reason = "the only form that Stratum reads")]
     let port_kind = Some(PortKind::EgressPort(u32::from(port)));

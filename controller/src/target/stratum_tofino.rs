@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tofino 1 under Stratum: ingress sees no queues, so a byte meter per port, queue and importance stands for one, and a mirror
-//! session with a length cuts.
+//! session with a length trims.
 //!
-//! A meter knows two thresholds: what it says at `shallow_at` marks, cuts and drops selectively, what it says at `deep_at` cuts
+//! A meter knows two thresholds: what it says at `shallow_at` marks, trims and drops selectively, what it says at `deep_at` trims
 //! deep and drops the rest. `mark_at` and `drop_at` do not count here.
 
 use std::collections::BTreeSet;
@@ -19,13 +19,13 @@ use crate::model::{PortPolicy, QueuePolicy};
 pub(super) const ARCHITECTURE: &str = "tna";
 /// One per importance, as the index of a queue's policies has it. Cell = port * 8 + queue.
 pub(super) const METERS: [&str; 2] = ["Ingress.virtual_queue_low", "Ingress.virtual_queue_high"];
-/// port * 2 + 1 cuts shallow, port * 2 + 2 deep.
+/// port * 2 + 1 trims shallow, port * 2 + 2 deep.
 pub(super) const SESSIONS: RangeInclusive<u32> = 1..=2 * 447 + 2;
 
 /// The queue of copies that a session makes: Stratum's `bfrt_pre_manager.cc` has a literal 0.
 const SESSION_QUEUE: u8 = 0;
 /// What of the line a meter lets pass. At the line's rate a virtual queue stands where the real one does, behind whatever goes first; below
-/// it, it marks and cuts before the real one builds (HULL's phantom queues, Alizadeh et al., NSDI 2012, section 3).
+/// it, it marks and trims before the real one builds (HULL's phantom queues, Alizadeh et al., NSDI 2012, section 3).
 const METER_SHARE: (u64, u64) = (9, 10);
 
 /// Stratum hands rates and bursts to the SDE in kbit, so that less than 125 bytes are lost on the way.
@@ -48,7 +48,7 @@ impl Rules for StratumTofino {
 
     fn convert(&self, policy: &PortPolicy, plan: &QueuePlan) -> PortPolicy {
         let mut converted = policy.clone();
-        // A session cuts every packet of its port to one length.
+        // A session trims every packet of its port to one length.
         let (shallow_size, deep_size) = stratum::sizes(policy, plan);
         for queue in converted.queues.values_mut().flatten() {
             let QueuePolicy { mark_at, shallow_at, deep_at, drop_at, trim_drop_at, .. } = *queue;

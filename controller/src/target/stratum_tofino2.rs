@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Tofino 2 under Stratum: a ghost thread tells ingress how long queues are, in cells of the packet buffer, and a mirror session
-//! per length cuts.
+//! per length trims.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -28,7 +28,7 @@ fn cells(bytes: u32) -> u32 {
     if bytes == NEVER { NEVER } else { bytes.div_ceil(CELL) }
 }
 
-/// Down to what a session cuts to; at least what Ethernet carries, rounded up.
+/// Down to what a session trims to; at least what Ethernet carries, rounded up.
 fn length(size: u16) -> u16 {
     let smallest = 2 * LENGTH_STEP;
     let largest = 255 * LENGTH_STEP;
@@ -93,7 +93,7 @@ impl Rules for StratumTofino2 {
         let other = ports.values().flat_map(|policy| classes(policy)).find(|size| length(*size) != *size);
         let message = |size: u16| {
             let lost = if fabric.sealed {
-                "; of a sealed packet that may cut off the tag by which its planes are believed, so give bytes"
+                "; of a sealed packet that may trim off the tag by which its planes are believed, so give bytes"
             } else {
                 ""
             };

@@ -92,7 +92,7 @@ fn what_a_target_cannot_do_is_said_before_it_is_tried() {
     let sealed = "policy: { sealed: on, shallow_size: 8 planes }\n";
     let warnings = fabric("stratum-tofino2", sealed).warnings.join("\n");
     assert!(
-        warnings.contains("to 512 instead of 526; of a sealed packet that may cut off the tag"),
+        warnings.contains("to 512 instead of 526; of a sealed packet that may trim off the tag"),
         "{warnings}"
     );
     let warnings = fabric("bmv2", "policy: { drop_at: 200000B }\n").warnings.join("\n");

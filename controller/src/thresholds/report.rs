@@ -39,7 +39,7 @@ pub struct Settings {
     pub mean_packet: u64,
     /// Packets that arrive together; thresholds are whole bursts.
     pub burst: u64,
-    /// Bytes of a frame that was cut.
+    /// Bytes of a frame that was trimmed.
     pub shallow_size: u64,
     /// The same.
     pub deep_size: u64,
@@ -63,17 +63,17 @@ pub struct ClassAnswer {
     pub members: Class,
     /// Share of the line that is left for the class.
     pub capacity: f64,
-    /// Less important packets are cut, or dropped, from here.
+    /// Less important packets are trimmed, or dropped, from here.
     pub less_important_shallow_at: u64,
-    /// Less important packets are cut deeply from here.
+    /// Less important packets are trimmed deeply from here.
     pub less_important_deep_at: u64,
-    /// Important packets are cut from here.
+    /// Important packets are trimmed from here.
     pub important_shallow_at: u64,
-    /// Important packets are cut deeply from here.
+    /// Important packets are trimmed deeply from here.
     pub important_deep_at: u64,
-    /// Everything that is not cut is dropped from here.
+    /// Everything that is not trimmed is dropped from here.
     pub drop_at: u64,
-    /// Share of less important packets refused, that is cut or dropped.
+    /// Share of less important packets refused, that is trimmed or dropped.
     pub less_important_refused: f64,
     /// Share of important packets refused.
     pub important_refused: f64,
@@ -86,11 +86,11 @@ pub struct ClassAnswer {
 pub struct PolicyAnswer {
     /// By class.
     pub classes: Vec<ClassAnswer>,
-    /// Bytes that the trim queue may hold; 0 when nothing is cut.
+    /// Bytes that the trim queue may hold; 0 when nothing is trimmed.
     pub trim_limit: u64,
-    /// Share of the line that cut packets ask for.
+    /// Share of the line that trimmed packets ask for.
     pub trimmed: f64,
-    /// Share of the cut packets that the trim queue refuses.
+    /// Share of the trimmed packets that the trim queue refuses.
     pub trimmed_lost: f64,
     /// Σ weight × loss, 0 to 1.
     pub weighted_loss: f64,
@@ -254,7 +254,7 @@ fn settings(model: &Model, fabric: Option<&Fabric>, problems: &mut Problems) -> 
     }
 }
 
-/// What the fabric lets the trim queue have, of a port that cuts.
+/// What the fabric lets the trim queue have, of a port that trims.
 fn of_port_cap(port: Option<&PortPolicy>) -> Option<f64> {
     port.map(|port| port.trim_cap.map_or(1.0, |cap| f64::from(cap.share) / 1e6))
 }
@@ -269,7 +269,7 @@ fn policy_answer(
     let class = |(index, class): (usize, &Class)| {
         let ClassLimits { limits, deep, important_deep } = limits.classes[index];
         let found = fate.classes[index];
-        // Equal thresholds mean the deeper rung, so what is never cut deeply has room between the two.
+        // Equal thresholds mean the deeper rung, so what is never trimmed deeply has room between the two.
         let drop_at = if trims { bytes(limits.all + 1) } else { bytes(limits.all) };
         ClassAnswer {
             class: format!("class{index}"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whose packets are cut, from a `run` that is primary of the switches: samples are sent to the primary alone, and watching takes nothing
+//! Whose packets are trimmed, from a `run` that is primary of the switches: samples are sent to the primary alone, and watching takes nothing
 //! from it.
 
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use crate::talkers::{HostNames, QueueTalkers, Talker};
 /// The longest answer that is read; 64 queues of 256 switches have less than half of it.
 const LONGEST: u64 = 128 << 20;
 
-/// A talker of a queue that cuts, or did in the last seconds.
+/// A talker of a queue that trims, or did in the last seconds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TalkerRow {
     /// By its name in the fabric.
@@ -28,7 +28,7 @@ pub struct TalkerRow {
     pub queue: u8,
     /// The queue's name in the fabric.
     pub name: String,
-    /// Its time, cut packets and samples, of all talkers.
+    /// Its time, trimmed packets and samples, of all talkers.
     pub seconds: f64,
     /// Of all talkers.
     pub queue_packets: u64,

@@ -39,7 +39,7 @@ impl Interval {
         if !self.talkers.is_empty() {
             let _ = write!(text, "\n\n{}", self.talker_table());
         }
-        // Who sees no cuts needs not know whose they are.
+        // Who sees no trims needs not know whose they are.
         if let Some(error) =
             self.talkers_error.as_ref().filter(|_| rows.iter().any(|row| row.trimmed.packets > 0))
         {

@@ -136,7 +136,7 @@ fn wrong_usage_ends_with_2() {
         &["show", "route", EXAMPLE],
         &["check", EXAMPLE, "--p4info", "x"],
     ] {
-        assert_eq!(run(arguments).status.code(), Some(64), "{arguments:?}");
+        assert_eq!(run(arguments).status.code(), Some(2), "{arguments:?}");
     }
 }
 
@@ -202,7 +202,7 @@ fn thresholds_writes_a_policy_that_check_accepts() {
         "{}",
         stderr(&output)
     );
-    assert_eq!(run(&["thresholds"]).status.code(), Some(64));
+    assert_eq!(run(&["thresholds"]).status.code(), Some(2));
 }
 
 #[test]
@@ -227,11 +227,11 @@ fn export_sonic_prints_the_configuration_and_says_what_is_missing() {
     );
 
     let output = run(&["export", "sonic", EXAMPLE, "--switch", "s2"]);
-    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(64), ""));
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""));
     assert!(stderr(&output).contains("did you mean 's1'?"));
     for wrong in ["Ethernet0", "Ethernet0=x", "=1"] {
         let output = run(&["export", "sonic", EXAMPLE, "--switch", "s1", "--platform-ports", wrong]);
-        assert_eq!(output.status.code(), Some(64), "{wrong}");
+        assert_eq!(output.status.code(), Some(2), "{wrong}");
     }
 }
 

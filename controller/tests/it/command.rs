@@ -167,6 +167,6 @@ async fn watch_accounts_for_every_packet_and_a_restart_gives_no_negative_rates()
         "{text}"
     );
     let mut child = start(&["watch", "--switch", "s9", &name], &stderr);
-    assert_eq!(exit_code(&mut child).await, Some(64));
+    assert_eq!(exit_code(&mut child).await, Some(2));
     logged(&stderr, "has no such switch; valid: s1").await;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A job under a law, on a link that changes.
+//! A job under an algorithm, on a link that changes.
 
 use crate::Contender;
 use crate::fabric_program::{Ladder, program_ladder};
@@ -115,7 +115,7 @@ impl<'p> Job<'p> {
         let gradients: Vec<Vec<f32>> = (0..WORKERS).map(|rank| gaussian(u64::from(rank))).collect();
         let sum = |i: usize| gradients.iter().map(|gradient| f64::from(gradient[i])).sum::<f64>() as f32;
         let exact = (0..COORDINATES).map(sum).collect();
-        let law = Adaptive::new(contender.law, PLANES)?;
+        let law = Adaptive::new(contender.algorithm, PLANES)?;
         Ok(Self { cluster, switch, profile, law, gradients, exact })
     }
 

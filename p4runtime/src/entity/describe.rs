@@ -81,7 +81,7 @@ pub fn describe(entity: &Entity, index: Option<&Index>) -> String {
             Some(Pre::CloneSessionEntry(session)) => {
                 let cut = match session.packet_length_bytes {
                     0 => String::new(),
-                    length => format!(", cut to {length} bytes"),
+                    length => format!(", truncated to {length} bytes"),
                 };
                 let class = match session.class_of_service {
                     0 => String::new(),

@@ -149,7 +149,7 @@ fn dc2() -> Text {
     let mut text = String::from(
         "Mean ratios (§V-D, figure 9), and steps a second and slowest hundredth over those of everything (figures 4 to 6 and 10). Median of five seeds, least to most: the links are drawn. Eight \
          ranks; everything is an all-reduce, the others an all-gather of values and places.\n\n\
-         | law | ratio, paper | dynamic, ours | static, ours | speed-up, dynamic | static | slowest, dynamic | static |\n|---|---|---|---|---|---|---|---|\n",
+         | algorithm | ratio, paper | dynamic, ours | static, ours | speed-up, dynamic | static | slowest, dynamic | static |\n|---|---|---|---|---|---|---|---|\n",
     );
     let rows = paper.iter().map(|(law, ratio)| (*law, Some(*ratio)));
     for (law, ratio) in rows.chain([("fixed:first=0.1", None), ("fixed:first=0.001", None)]) {

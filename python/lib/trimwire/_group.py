@@ -49,7 +49,7 @@ class _GroupOptions:
     give_up_s: float
     patience_s: float
     loss: float
-    key: bytes | None
+    seal_key: bytes | None
     job: int
     record: str | None
     rate_algorithm: str
@@ -162,7 +162,7 @@ class Group:
         seed: int = 0,
         job: int = 0,
         loss: float = 0.0,
-        key: bytes | None = None,
+        seal_key: bytes | None = None,
         rate_bps: int | None = None,
         threads: int | None = None,
         give_up: float = 10.0,
@@ -174,8 +174,8 @@ class Group:
     ) -> Group:
         """Begins, with the addresses of all ranks in order of rank.
 
-        `seed` is the rotations', the same everywhere; `loss` the share of a message's packets that may be missing; `key` seals every packet (32 bytes, a
-        secret of the job); `rate_bps` limits sending (None: the interface's speed); `threads` encode and decode (None: the processors of this process but
+        `seed` is the rotations', the same everywhere; `loss` the share of a message's packets that may be missing; `seal_key` seals every packet (16 or
+        32 bytes, a secret of the job); `rate_bps` limits sending (None: the interface's speed); `threads` encode and decode (None: the processors of this process but
         one, at most 4). A rank that is silent for `give_up` seconds is given up; one that has not called an operation is waited for `patience` seconds.
         With `record`, a file, what arrives of every packet is written down (docs/reference/transcript.md): `{rank}` in its name is replaced, else `.RANK` appended; one that is there is overwritten. `rate_algorithm` is 'dctcp', or 'fixed': always the line's rate.
         `trim_delay` is the time in seconds that a queue takes from which switches trim, the fabric file's least `shallow_at` over the line's rate (None: 20 µs): over slow links it is far more, and without it a
@@ -184,7 +184,7 @@ class Group:
         """
         if self._group is not None:
             raise RuntimeError("the group is connected already")
-        options = _GroupOptions(seed, rate_bps, threads, give_up, patience, loss, key, job, None if record is None else os.fspath(record), rate_algorithm, trim_delay, mtu)
+        options = _GroupOptions(seed, rate_bps, threads, give_up, patience, loss, seal_key, job, None if record is None else os.fspath(record), rate_algorithm, trim_delay, mtu)
         self._group = _native.Group(self._socket, rank, list(addresses), options)
         self._numbers = (seed, job)
         _live.add(self)

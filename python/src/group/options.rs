@@ -17,7 +17,7 @@ pub(crate) struct GroupOptions {
     pub(super) give_up_s: f64,
     pub(super) patience_s: f64,
     pub(super) loss: f32,
-    pub(super) key: Option<Vec<u8>>,
+    pub(super) seal_key: Option<Vec<u8>>,
     pub(super) job: u8,
     pub(super) record: Option<String>,
     pub(super) rate_algorithm: String,

@@ -18,7 +18,7 @@ pub(super) struct Totals {
     pub(super) repaired: AtomicU64,
     pub(super) bytes_sent: AtomicU64,
     pub(super) busy_ns: AtomicU64,
-    /// How long the latest operations took that may be cut.
+    /// How long the latest operations took that may be trimmed.
     pub(super) lossy_ns: Mutex<VecDeque<u64>>,
 }
 

@@ -33,7 +33,7 @@ pub(super) struct Ending {
 
 #[derive(Default)]
 pub(super) struct State {
-    /// Whether it may be cut.
+    /// Whether it may be trimmed.
     pub(super) lossy: bool,
     pub(super) ending: Mutex<Option<Ending>>,
     pub(super) ended: Condvar,

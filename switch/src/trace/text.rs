@@ -94,7 +94,7 @@ pub fn to_text(record: &Record) -> String {
                 "dequeued port {port} queue {queue} after {waited_ns} ns, depth {enq_qdepth} -> {deq_qdepth}"
             )
         }
-        Event::Truncated { from, to } => format!("cut from {from} to {to} bytes"),
+        Event::Truncated { from, to } => format!("truncated from {from} to {to} bytes"),
         Event::Transmitted { port, length } => format!("transmitted on port {port}, {length} bytes"),
         Event::Dropped(why) => format!("dropped: {}", reason(*why)),
     };

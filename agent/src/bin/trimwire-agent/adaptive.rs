@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `--adaptive`: a law that says with how many planes the next operation is sent, the same at all ranks.
+//! `--adaptive`: an algorithm that says with how many planes the next operation is sent, the same at all ranks.
 
 use crate::{Failure, bad_input, failed};
 use anyhow::anyhow;
@@ -8,7 +8,7 @@ use trimwire_agent::collective::{Algorithm, Collective, Memory, Options, Outcome
 use trimwire_agent::pacing::Pace;
 use trimwire_planner::sensing::{Adaptive, COUNTS, Counts, Step};
 
-/// An operation, as the law saw it.
+/// An operation, as the algorithm saw it.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Taken {
     /// What it was sent with.
@@ -40,7 +40,7 @@ impl From<Step> for Measured {
     }
 }
 
-/// A law at work.
+/// An algorithm at work.
 pub(crate) struct Steering {
     law: Adaptive,
     world: u16,
@@ -49,7 +49,7 @@ pub(crate) struct Steering {
 
 impl Steering {
     /// # Errors
-    /// What is no law, by name.
+    /// What is no algorithm, by name.
     pub(crate) fn new(law: &str, planes: u8, world: u16) -> Result<Self, Failure> {
         let law = Adaptive::new(law, planes).map_err(|error| bad_input(anyhow!("--adaptive: {error}")))?;
         Ok(Self { law, world, taken: Vec::new() })
@@ -96,7 +96,7 @@ impl Steering {
         let (planes, ratio, pace) = (self.law.planes(), self.law.ratio(), self.law.pace());
         let (step, refused) = match self.law.step(&ranks) {
             Ok(step) => (Some(step.into()), None),
-            // The law keeps its ratio, at all ranks alike.
+            // The algorithm keeps its ratio, at all ranks alike.
             Err(error) => (None, Some(error.to_string())),
         };
         self.taken.push(Taken { planes, ratio, pace, step, refused, nmse });

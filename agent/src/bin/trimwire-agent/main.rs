@@ -30,7 +30,7 @@ mod way;
 use clap::{CommandFactory, Parser};
 use cli::{Cli, Command, Perf};
 use operation::Operation;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 /// A transfer failed, or a network cannot be used.
@@ -56,6 +56,7 @@ fn main() -> ExitCode {
     let filter = tracing_subscriber::EnvFilter::try_from_env("TRIMWIRE_DEBUG");
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_env_filter(filter.unwrap_or_else(|_| "warn".into()))
         .init();
     // clap exits with 2 by itself on wrong usage.

@@ -79,7 +79,7 @@ impl Operations {
         self.seconds.get_or_create(&OperationLabel { operation }).observe(ns as f64 / 1e9);
     }
 
-    /// A law said how one was sent.
+    /// An algorithm said how one was sent.
     pub(crate) fn steered(&self, algorithm: &str, ratio: f64, planes: u8, pace: f64) {
         let label = AlgorithmLabel { algorithm: algorithm.to_owned() };
         self.ratio.get_or_create(&label).set(ratio);

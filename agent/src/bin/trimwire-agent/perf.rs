@@ -58,7 +58,7 @@ struct Row {
     missing_share: f64,
     repaired: u64,
     nmse: f64,
-    /// With a law, its operations in order, those of warm-up included.
+    /// With an algorithm, its operations in order, those of warm-up included.
     #[serde(skip_serializing_if = "Option::is_none")]
     adaptive: Option<Vec<Taken>>,
     /// Where a transcript is written or replayed: SHA-256 of those of all results, those of warm-up included.
@@ -138,7 +138,7 @@ fn told(args: &PerfArgs, seed: u64) -> Terms {
     ]
 }
 
-/// Tells laws apart.
+/// Tells algorithms apart.
 fn digest(text: &str) -> u64 {
     let hash = Sha256::digest(text.as_bytes());
     hash.iter().take(8).fold(0, |digest, byte| digest << 8 | u64::from(*byte))

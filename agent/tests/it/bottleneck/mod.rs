@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One congested port in virtual time: senders with a pacer and a rate law each, a FIFO with the ladder of thresholds (mark, cut, drop)
+//! One congested port in virtual time: senders with a pacer and a rate algorithm each, a FIFO with the ladder of thresholds (mark, cut, drop)
 //! and a trim queue served first, and receivers that report the first packet and every sixteenth. Same seed, same figures, on every machine.
 #![allow(dead_code, reason = "each program uses a part")]
 
@@ -56,7 +56,7 @@ pub(crate) struct Port {
     pub(crate) told: Told,
     /// Receivers want every plane. (Senders have always something to send, so that repairs are packets as any.)
     pub(crate) repaired: bool,
-    /// Each sender's part of the line as the laws are told it ([`PathModel::planned_bps`]).
+    /// Each sender's part of the line as the algorithms are told it ([`PathModel::planned_bps`]).
     pub(crate) planned_bps: Option<u64>,
 }
 
@@ -87,7 +87,7 @@ impl Port {
         Self { trimming: false, ..Self::trimming(rate_bps) }
     }
 
-    /// What a law is told of it.
+    /// What a algorithm is told of it.
     pub(crate) fn path(&self) -> PathModel {
         PathModel {
             trim_delay_ns: self.shallow_at_ns[0],
@@ -100,7 +100,7 @@ impl Port {
 /// A sender with something to send from `start_ns` to `stop_ns`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Flow {
-    pub(crate) law: RateConfig,
+    pub(crate) algorithm: RateConfig,
     pub(crate) start_ns: u64,
     pub(crate) stop_ns: u64,
 }
@@ -143,7 +143,7 @@ enum Event {
 }
 
 struct Sender {
-    law: Box<dyn RateLaw>,
+    algorithm: Box<dyn RateLaw>,
     pacer: Pacer,
     nic: Pacer,
     flow: Flow,
@@ -184,7 +184,7 @@ impl Bottleneck {
         let senders: Vec<Sender> = flows
             .iter()
             .map(|&flow| Sender {
-                law: flow.law.build(&port.path()),
+                algorithm: flow.algorithm.build(&port.path()),
                 pacer: Pacer::default(),
                 nic: Pacer::default(),
                 flow,
@@ -271,7 +271,7 @@ impl Bottleneck {
         }
         for (flow, sender) in self.samples[index].flows.iter_mut().zip(&self.senders) {
             let active = sender.flow.start_ns <= self.now_ns && self.now_ns < sender.flow.stop_ns;
-            flow.rate_bps = if active { sender.law.rate_bps() } else { 0 };
+            flow.rate_bps = if active { sender.algorithm.rate_bps() } else { 0 };
         }
         &mut self.samples[index]
     }
@@ -302,7 +302,7 @@ impl Bottleneck {
             Event::Report(index, mut feedback, hold) => {
                 feedback.now_ns = self.now_ns;
                 feedback.rtt_ns = feedback.rtt_ns.map(|sent_ns| self.now_ns - sent_ns - hold.unwrap_or(0));
-                self.senders[index].law.on_feedback(&feedback);
+                self.senders[index].algorithm.on_feedback(&feedback);
             }
         }
     }
@@ -315,11 +315,11 @@ impl Bottleneck {
             return;
         }
         let sender = &self.senders[index];
-        let burst = sender.pacer.burst_limit(sender.law.rate_bps(), WHOLE).clamp(port.least_burst, 16);
+        let burst = sender.pacer.burst_limit(sender.algorithm.rate_bps(), WHOLE).clamp(port.least_burst, 16);
         for _ in 0..burst {
             let important = self.draw() & 1 == 0;
             let sender = &mut self.senders[index];
-            let rate_bps = sender.law.rate_bps();
+            let rate_bps = sender.algorithm.rate_bps();
             sender.pacer.sent(now_ns, WHOLE, rate_bps, jitter_most_ns);
             sender.nic.sent(now_ns, WHOLE, port.rate_bps, 0);
             let left_ns = sender.nic.next_ns();

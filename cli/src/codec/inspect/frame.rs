@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! UDP datagrams out of captured frames, cut ones too.
+//! UDP datagrams out of captured frames, trimmed ones too.
 
 use etherparse::{EtherType, LaxNetSlice, LaxSlicedPacket, TransportSlice};
 use std::net::{IpAddr, SocketAddr};

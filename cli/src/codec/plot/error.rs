@@ -26,7 +26,7 @@ const DEFAULT_MESSAGES: u32 = 2;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 struct Point {
     codec: &'static str,
-    /// Frames were cut to this many bytes.
+    /// Frames were trimmed to this many bytes.
     frame_bytes: usize,
     nmse: f64,
     expected: Option<f64>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is never cut: flows that opted out, and code points that share a queue with trimmable ones.
+//! What is never trimmed: flows that opted out, and code points that share a queue with trimmable ones.
 
 use std::net::IpAddr;
 

@@ -28,7 +28,7 @@ pub struct Operation {
 pub(super) struct Scope<'s> {
     /// SONiC's names of our ports, with the numbers of all our queues there.
     pub(super) queues: BTreeMap<&'s str, BTreeSet<u8>>,
-    /// Of the queues, those in which packets are cut or that hold cut ones.
+    /// Of the queues, those in which packets are trimmed or that hold trimmed ones.
     pub(super) trims: BTreeSet<u8>,
 }
 

@@ -10,11 +10,11 @@ use crate::units::NEVER;
 
 /// Name of our maps.
 pub(super) const MAP: &str = "TRIMWIRE";
-/// What NVIDIA Spectrum-4 cuts to, in steps of 4 (Cumulus Linux 5.14, Packet Trimming); other vendors have ranges of their own.
+/// What NVIDIA Spectrum-4 trims to, in steps of 4 (Cumulus Linux 5.14, Packet Trimming); other vendors have ranges of their own.
 const SPECTRUM: std::ops::RangeInclusive<u16> = 256..=1024;
 
 impl Writer<'_> {
-    /// Traffic classes are queue numbers; cut packets have one of their own, so that a port's map remarks nothing else.
+    /// Traffic classes are queue numbers; trimmed packets have one of their own, so that a port's map remarks nothing else.
     fn trim_tc(&self) -> u8 {
         let used: Vec<u8> = self.fabric.queues.named().into_iter().map(|(_, queue)| queue).collect();
         (0..=7).find(|tc| !used.contains(tc)).unwrap_or(8)

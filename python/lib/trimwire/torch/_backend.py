@@ -169,7 +169,7 @@ def _create(about: Any, pg_options: object) -> Any:
     patience = chosen.patience or _seconds(timeout)
     if before is None:
         native = connect(store, rank, world, timeout=timeout, options=chosen, apart=dist.is_initialized())
-        arguments = {"address": native.address.rsplit(":", 1)[0].strip("[]"), "receive": chosen.receive, "checksums": chosen.checksums, "mtu": native.agreed_mtu, "key": chosen.key, "rate_bps": chosen.rate_bps, "give_up": chosen.give_up}
+        arguments = {"address": native.address.rsplit(":", 1)[0].strip("[]"), "receive": chosen.receive, "checksums": chosen.checksums, "mtu": native.agreed_mtu, "seal_key": chosen._secret, "rate_bps": chosen.rate_bps, "give_up": chosen.give_up}
     else:
         native = before.heritage()
         arguments = before._channels._arguments

@@ -9,7 +9,7 @@ import difflib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch.distributed as dist
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 GRADIENTS = ("exact", "lossy")
 CODECS = ("auto", "host", "triton")
+LONGEST_KEY = 32
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,8 @@ class Options:
     give_up: float = 10.0
     #: A rank that answers, but does not take part in an operation, is waited for so many seconds; None: the group's timeout.
     patience: float | None = None
-    #: 32 bytes, a secret of the job: packets are sealed. As an environment variable: 64 hexadecimal digits.
-    key: bytes | None = None
+    #: A secret of the job that seals packets: the name of a file that holds it, or the 16 or 32 bytes. The same at all ranks.
+    seal_key: str | bytes | os.PathLike[str] | None = field(default=None, repr=False)
     #: A rate algorithm that says with how many planes, up to `planes`, the next step's sums are sent (docs/explanation/planner.md).
     adaptive: str | None = None
     #: Who codes what may be trimmed: 'auto', Triton's kernels for tensors of a GPU; 'host', the host for all; 'triton', kernels for all.
@@ -76,6 +77,12 @@ class Options:
     checksums: str = "filled"
     #: HOST:PORT where this process tells its counters in Prometheus' format, the next process of this host (LOCAL_RANK) at the next port; None: nowhere.
     metrics: str | None = None
+
+    @property
+    def _secret(self) -> bytes | None:
+        """`seal_key`, read."""
+        assert self.seal_key is None or isinstance(self.seal_key, bytes)
+        return self.seal_key
 
     @property
     def _timeout(self) -> datetime.timedelta:
@@ -99,8 +106,9 @@ class Options:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"{name}: {value!r}; valid are seconds above 0")
-        if self.key is not None and len(self.key) != 32:
-            raise ValueError(f"key: {len(self.key)} bytes; valid are 32")
+        if self.seal_key is not None:
+            # From here on the bytes, so that a file that changes is read once.
+            object.__setattr__(self, "seal_key", _secret(self.seal_key))
 
     def _one_of(self, name: str, valid: tuple[str, ...]) -> None:
         if getattr(self, name) not in valid:
@@ -129,7 +137,7 @@ class Changes(TypedDict, total=False):
     channels: int
     give_up: float
     patience: float | None
-    key: bytes | None
+    seal_key: str | bytes | os.PathLike[str] | None
     adaptive: str | None
     codec: str
     record: str | None
@@ -141,7 +149,7 @@ class Changes(TypedDict, total=False):
     metrics: str | None
 
 
-_FIELDS = {field.name: field for field in dataclasses.fields(Options)}
+_FIELDS = {each.name: each for each in dataclasses.fields(Options)}
 
 
 def changed(before: Options, changes: dict[str, Any]) -> Options:
@@ -166,19 +174,17 @@ def from_environment(environment: dict[str, str] | os._Environ[str] = os.environ
         ValueError: a variable does not say what its option can be; the text names the variable.
     """
     changes: dict[str, Any] = {}
-    for name, field in _FIELDS.items():
+    for name, each in _FIELDS.items():
         variable = f"TRIMWIRE_{name.upper()}"
         text = environment.get(variable)
         if not text:
             continue
         try:
-            changes[name] = _parsed(text, str(field.type))
+            changes[name] = _parsed(text, str(each.type))
             # One at a time: what is wrong is then this variable.
             Options(**{name: changes[name]})
         except ValueError as error:
-            # A secret stays one, also where it is mistyped.
-            said = variable if name == "key" else f"{variable}={text}"
-            raise ValueError(f"{said}: {error}") from None
+            raise ValueError(f"{variable}={text}: {error}") from None
     return Options(**changes)
 
 
@@ -191,7 +197,24 @@ def _parsed(text: str, kind: str) -> Any:
         return int(text)
     if kind.startswith("float"):
         return float(text)
-    return bytes.fromhex(text) if kind.startswith("bytes") else text
+    return text
+
+
+def _secret(given: str | bytes | os.PathLike[str]) -> bytes:
+    """The key itself, from a file's name or from its bytes."""
+    if isinstance(given, bytes):
+        secret, place = given, "seal_key"
+    else:
+        place = f"seal_key: {os.fspath(given)}"
+        try:
+            with open(given, "rb") as file:
+                secret = file.read(LONGEST_KEY + 1)
+        except OSError as error:
+            raise ValueError(f"{place}: {error.strerror}; valid are names of files that hold a key") from None
+    if len(secret) not in (16, LONGEST_KEY):
+        said = f"more than {LONGEST_KEY}" if len(secret) > LONGEST_KEY else str(len(secret))
+        raise ValueError(f"{place}: {said} bytes; valid are 16 and {LONGEST_KEY}")
+    return secret
 
 
 _options: Options | None = None

@@ -9,6 +9,7 @@ import itertools
 import json
 import math
 import os
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -109,7 +110,11 @@ class Profile:
         return "\n".join(lines) + "\n"
 
     def svg(self) -> str:
-        """Rounds until the target against the rate, a line for each thing that happens; what was never reached is left out."""
+        """Rounds until the target against the rate, a line for each thing that happens; what was never reached is left out.
+
+        Raises:
+            ImportError: matplotlib is not installed.
+        """
         rates = [0.0, *self.rates]
         lines = []
         for name, by_rate in self.runs.items():
@@ -138,11 +143,14 @@ class Profile:
         return "\n".join(lines) + "\n"
 
     def save(self, folder: str | Path) -> None:
-        """`table.txt`, `rounds.svg` and, where layers were looked at, `layers.yaml` into a folder."""
+        """`table.txt`, `rounds.svg` and, where layers were looked at, `layers.yaml` into a folder. Without matplotlib there is a warning and no plot."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "table.txt").write_text(self.table())
-        (folder / "rounds.svg").write_text(self.svg())
+        try:
+            (folder / "rounds.svg").write_text(self.svg())
+        except ImportError as error:
+            warnings.warn(f"{folder / 'rounds.svg'} is not written: {error}", stacklevel=2)
         if self._part(0) in self.runs:
             (folder / "layers.yaml").write_text(self.model_file())
 

@@ -97,7 +97,7 @@ def connect(store: dist.Store, rank: int, world: int, *, timeout: datetime.timed
         seed=seed,
         record=record,
         mtu=group.agreed_mtu,
-        key=chosen.key,
+        seal_key=chosen._secret,
         rate_bps=chosen.rate_bps,
         trim_delay=chosen.trim_delay,
         threads=chosen.threads,

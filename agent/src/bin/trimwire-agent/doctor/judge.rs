@@ -79,7 +79,7 @@ impl Way {
         Finding::fine_if(through, self.check("UDP without checksums"), found, advice)
     }
 
-    /// Whether the fabric cuts, and how.
+    /// Whether the fabric trims, and how.
     fn cutting(&self) -> Finding {
         let check = self.check("trimming");
         let of = self.burst;

@@ -57,7 +57,7 @@ fn interface(name: &str, found: &mut Vec<Finding>) {
         // A switch in software at the other end sees what the kernel leaves to the interface.
         for (on, what, feature) in [
             (offloads.checksums, "checksums are left to the interface", "tx"),
-            (offloads.segmentation, "bursts are cut up by the interface", "gso"),
+            (offloads.segmentation, "the interface splits bursts", "gso"),
         ] {
             let check = format!("{name}: veth, {feature}");
             let advice = format!(

@@ -62,7 +62,7 @@ pub(crate) struct PerfArgs {
     pub(crate) rate_algorithm: Option<RateAlgorithm>,
     /// Choose the planes of each operation, up to --planes, from how the one before fared. Algorithms:
     /// netsense, da1 to da5, trim-feedback, progress, fixed; with parameters, da5:k_min=0.1,alpha=1.5.
-    #[arg(long, value_name = "LAW", conflicts_with_all = ["exact", "record", "replay"])]
+    #[arg(long, value_name = "ALGORITHM", conflicts_with_all = ["exact", "record", "replay"])]
     pub(crate) adaptive: Option<String>,
     /// What to do when an operation fails. `shrink` goes on with the remaining ranks while they are more
     /// than half.
@@ -96,7 +96,7 @@ pub(crate) struct PushPullArgs {
 }
 
 impl PerfArgs {
-    /// A law that says how fast data leaves is not to be second-guessed by another one.
+    /// An algorithm that says how fast data leaves is not to be second-guessed by another one.
     pub(crate) fn rate_algorithm(&self) -> RateAlgorithm {
         let paces = |law: &String| law.starts_with("trim-feedback") || law.starts_with("progress");
         let paces = self.adaptive.as_ref().is_some_and(paces);

@@ -208,7 +208,7 @@ impl<L: Link> Bench<'_, L> {
         Ok(Some((outcome, told)))
     }
 
-    /// Has all ranks hear what each counted of an operation, where a law wants to know.
+    /// Has all ranks hear what each counted of an operation, where an algorithm wants to know.
     pub(super) fn exchange(&mut self, outcome: &Outcome, idle_ns: u64) -> Result<Option<Outcome>, Failure> {
         let Some((collective, options)) =
             self.steering.as_ref().map(|steering| steering.exchange(outcome, idle_ns))

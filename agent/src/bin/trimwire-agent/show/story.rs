@@ -14,7 +14,7 @@ const PARTS: usize = 24;
 /// Rungs that are named; the rest is counted together.
 const RUNGS: usize = 3;
 
-/// Packets that were cut to the same whole planes.
+/// Packets that were trimmed to the same whole planes.
 #[derive(Debug, Serialize)]
 struct Rung {
     /// `None`: the message's layout cannot be made from what is recorded.
@@ -42,7 +42,7 @@ pub(super) struct Link {
     probes: u32,
     /// The commonest first.
     trimmed_to: Vec<Rung>,
-    /// Of each of equal parts of the message, the share of packets that were cut or missing.
+    /// Of each of equal parts of the message, the share of packets that were trimmed or missing.
     where_trimmed: Vec<f64>,
 }
 

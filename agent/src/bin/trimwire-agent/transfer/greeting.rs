@@ -28,7 +28,7 @@ pub(crate) struct Offer {
     pub(crate) layer_class: u8,
     pub(crate) row_log2: u8,
     pub(crate) coordinates_per_packet: usize,
-    /// Share of packets that may be missing; `None`: nothing may be missing or cut.
+    /// Share of packets that may be missing; `None`: nothing may be missing or trimmed.
     pub(crate) loss: Option<f32>,
     /// Of a sealed job: proof of the key.
     pub(crate) proof: Option<[u8; TAG_LEN]>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The rate laws on one congested port, in virtual time. The table in docs/results/rate-algorithms.md is a snapshot of what they come to:
-//! `TRIMWIRE_UPDATE_GOLDENS=1 cargo test -p trimwire-agent --test it rate_laws::` writes it anew; the difference is for review.
+//! The rate algorithms on one congested port, in virtual time. The table in docs/results/rate-algorithms.md is a snapshot of what they come to:
+//! `TRIMWIRE_UPDATE_GOLDENS=1 cargo test -p trimwire-agent --test it rate_algorithms::` writes it anew; the difference is for review.
 
 use crate::bottleneck;
 use crate::bottleneck::{Bottleneck, Figures, Flow, Port, Sample, Told, jain};
@@ -24,8 +24,8 @@ fn dctcp() -> RateConfig {
 }
 
 /// Flows that all start within microseconds, at line rate, and stay.
-fn together(law: RateConfig, flows: usize) -> Vec<Flow> {
-    (0..flows).map(|index| Flow { law, start_ns: index as u64 * 1_500, stop_ns: u64::MAX }).collect()
+fn together(algorithm: RateConfig, flows: usize) -> Vec<Flow> {
+    (0..flows).map(|index| Flow { algorithm, start_ns: index as u64 * 1_500, stop_ns: u64::MAX }).collect()
 }
 
 /// Samples of a millisecond.
@@ -33,14 +33,14 @@ fn run(port: Port, flows: &[Flow], milliseconds: u64, seed: u64) -> Vec<Sample> 
     Bottleneck::new(port, flows, MS, seed).run(milliseconds * MS)
 }
 
-fn steady(port: Port, law: RateConfig, flows: usize, seed: u64) -> Figures {
+fn steady(port: Port, algorithm: RateConfig, flows: usize, seed: u64) -> Figures {
     // At 100 Gbit/s ten times as much happens in a millisecond.
     let (begin, end) = if port.rate_bps > 10 * G { (10, 30) } else { (20, 60) };
-    let samples = run(port, &together(law, flows), end, seed);
+    let samples = run(port, &together(algorithm, flows), end, seed);
     Figures::of(&samples[begin..], 0..flows, &port, MS)
 }
 
-/// Share of the line that a flow's whole and cut packets took, by millisecond.
+/// Share of the line that a flow's whole and trimmed packets took, by millisecond.
 fn share(samples: &[Sample], flow: usize, port: &Port) -> Vec<f64> {
     let line = MS as f64 * port.rate_bps as f64 / 8e9;
     let packets = |sample: &Sample| f64::from(sample.flows[flow].whole + sample.flows[flow].cut);
@@ -49,14 +49,14 @@ fn share(samples: &[Sample], flow: usize, port: &Port) -> Vec<f64> {
 
 #[test]
 fn flows_that_share_a_port_get_equal_parts_of_it() {
-    for (name, law, port) in [
+    for (name, algorithm, port) in [
         ("timely", timely(), Port::trimming(10 * G)),
         ("dctcp", dctcp(), Port::dropping(10 * G)),
         ("timely", timely(), Port::trimming(100 * G)),
     ] {
         for flows in [2, 8, 32] {
             for seed in [1, 2, 3] {
-                let figures = steady(port, law, flows, seed);
+                let figures = steady(port, algorithm, flows, seed);
                 assert!(
                     figures.jain >= 0.9,
                     "{name}, {flows} flows, {} bit/s, seed {seed}: {figures:?}",
@@ -78,7 +78,7 @@ fn a_trimming_port_stays_full_with_a_short_queue() {
 }
 
 #[test]
-fn without_a_law_the_same_ports_lose_most_of_what_is_sent() {
+fn without_an_algorithm_the_same_ports_lose_most_of_what_is_sent() {
     let fixed = RateConfig::Fixed(None);
     for port in [Port::trimming(10 * G), Port::dropping(10 * G)] {
         let figures = steady(port, fixed, 8, 1);
@@ -88,54 +88,57 @@ fn without_a_law_the_same_ports_lose_most_of_what_is_sent() {
 
 #[test]
 fn an_incast_of_thirty_two_line_rates_is_under_control_within_five_milliseconds() {
-    for law in [timely(), dctcp()] {
+    for algorithm in [timely(), dctcp()] {
         let port = Port::trimming(10 * G);
-        let samples = run(port, &together(law, 32), 20, 1);
+        let samples = run(port, &together(algorithm, 32), 20, 1);
         let lost =
             |samples: &[Sample]| -> u32 { samples.iter().flat_map(|s| &s.flows).map(|flow| flow.lost).sum() };
         assert!(lost(&samples[..1]) > 0, "nothing to control");
-        assert_eq!(lost(&samples[5..]), 0, "{law:?}");
+        assert_eq!(lost(&samples[5..]), 0, "{algorithm:?}");
         let after = Figures::of(&samples[10..], 0..32, &port, MS);
-        assert!(after.whole_share > 0.8, "{law:?}: {after:?}");
+        assert!(after.whole_share > 0.8, "{algorithm:?}: {after:?}");
     }
 }
 
 #[test]
 fn what_departing_flows_leave_is_filled_within_five_milliseconds() {
-    for law in [timely(), dctcp()] {
+    for algorithm in [timely(), dctcp()] {
         for flows in [2, 8] {
             let port = Port::trimming(10 * G);
-            let mut all = together(law, flows);
+            let mut all = together(algorithm, flows);
             for flow in &mut all[1..] {
                 flow.stop_ns = 20 * MS;
             }
             let samples = run(port, &all, 35, 1);
             let shares = share(&samples, 0, &port);
             let before = shares[15..20].iter().sum::<f64>() / 5.0;
-            assert!(before < 1.3 / flows as f64, "{law:?}: {before} of the line beside {flows}");
-            assert!(shares[25..].iter().all(|&share| share > 0.95), "{law:?} after {flows}: {shares:?}");
+            assert!(before < 1.3 / flows as f64, "{algorithm:?}: {before} of the line beside {flows}");
+            assert!(
+                shares[25..].iter().all(|&share| share > 0.95),
+                "{algorithm:?} after {flows}: {shares:?}"
+            );
         }
     }
 }
 
 #[test]
 fn a_flow_that_joins_gets_its_part_within_twenty_milliseconds() {
-    for law in [timely(), dctcp()] {
+    for algorithm in [timely(), dctcp()] {
         let port = Port::trimming(10 * G);
-        let mut all = together(law, 4);
+        let mut all = together(algorithm, 4);
         all[3].start_ns = 20 * MS;
         let samples = run(port, &all, 60, 1);
         let parts: Vec<f64> = (0..4).map(|flow| share(&samples[40..], flow, &port).iter().sum()).collect();
-        assert!(jain(&parts) > 0.9, "{law:?}: {parts:?}");
+        assert!(jain(&parts) > 0.9, "{algorithm:?}: {parts:?}");
     }
 }
 
 #[test]
 fn a_link_that_loses_one_percent_at_random_is_not_taken_for_a_full_one() {
-    for law in [timely(), dctcp()] {
+    for algorithm in [timely(), dctcp()] {
         let port = Port { random_loss: 0.01, ..Port::trimming(10 * G) };
-        let figures = steady(port, law, 2, 1);
-        assert!(figures.coordinates_share > 0.88, "{law:?}: {figures:?}");
+        let figures = steady(port, algorithm, 2, 1);
+        assert!(figures.coordinates_share > 0.88, "{algorithm:?}: {figures:?}");
     }
 }
 
@@ -147,7 +150,7 @@ fn the_same_seed_gives_the_same_run() {
 }
 
 struct Row {
-    law: &'static str,
+    algorithm: &'static str,
     config: RateConfig,
     port: Port,
     kind: &'static str,
@@ -155,59 +158,71 @@ struct Row {
 }
 
 fn rows() -> Vec<Row> {
-    let laws = [("timely", timely()), ("dctcp", dctcp()), ("none", RateConfig::Fixed(None))];
+    let algorithms = [("timely", timely()), ("dctcp", dctcp()), ("none", RateConfig::Fixed(None))];
     let mut rows = Vec::new();
     for rate_bps in [10 * G, 100 * G] {
-        for (kind, port) in [("cut", Port::trimming(rate_bps)), ("drop", Port::dropping(rate_bps))] {
-            for (law, config) in laws {
+        for (kind, port) in [("trim", Port::trimming(rate_bps)), ("drop", Port::dropping(rate_bps))] {
+            for (algorithm, config) in algorithms {
                 for flows in [2, 8, 32] {
-                    let shown = law != "none" || (rate_bps == 10 * G && flows == 8);
+                    let shown = algorithm != "none" || (rate_bps == 10 * G && flows == 8);
                     if shown {
-                        rows.push(Row { law, config, port, kind, flows });
+                        rows.push(Row { algorithm, config, port, kind, flows });
                     }
                 }
             }
         }
     }
     for rate_bps in [10 * G, 100 * G] {
-        for (kind, port) in [("cut", Port::trimming(rate_bps)), ("drop", Port::dropping(rate_bps))] {
+        for (kind, port) in [("trim", Port::trimming(rate_bps)), ("drop", Port::dropping(rate_bps))] {
             for flows in [2, 8, 32] {
-                rows.push(Row { law: "timely, gradient", config: timely_by_gradient(), port, kind, flows });
+                rows.push(Row {
+                    algorithm: "timely, gradient",
+                    config: timely_by_gradient(),
+                    port,
+                    kind,
+                    flows,
+                });
             }
         }
     }
-    for (law, config) in &laws[..2] {
-        let (law, config, flows) = (*law, *config, 8);
+    for (algorithm, config) in &algorithms[..2] {
+        let (algorithm, config, flows) = (*algorithm, *config, 8);
         let port = Port::trimming(10 * G);
         rows.push(Row {
-            law,
+            algorithm,
             config,
             port: Port { base_rtt_ns: 50_000, ..port },
-            kind: "cut, round trip 50 µs",
+            kind: "trim, round trip 50 µs",
             flows,
         });
         rows.push(Row {
-            law,
+            algorithm,
             config,
             port: Port { random_loss: 0.01, ..port },
-            kind: "cut, 1 % lost at random",
+            kind: "trim, 1 % lost at random",
             flows,
         });
-        rows.push(Row { law, config, port: Port { jitter_ns: 0, ..port }, kind: "cut, no jitter", flows: 2 });
+        rows.push(Row {
+            algorithm,
+            config,
+            port: Port { jitter_ns: 0, ..port },
+            kind: "trim, no jitter",
+            flows: 2,
+        });
     }
     for rate_bps in [10 * G, 100 * G] {
-        let cut = Port::trimming(rate_bps);
+        let trimming = Port::trimming(rate_bps);
         for (kinds, port) in [
-            (["cut, told the number", "cut, told to be alone"], cut),
+            (["trim, told the number", "trim, told to be alone"], trimming),
             (
-                ["cut and repaired, told the number", "cut and repaired, told to be alone"],
-                Port { repaired: true, ..cut },
+                ["trim and repaired, told the number", "trim and repaired, told to be alone"],
+                Port { repaired: true, ..trimming },
             ),
         ] {
             for (kind, told) in kinds.into_iter().zip([Told::Number, Told::Alone]) {
                 for flows in [2, 8, 32] {
                     rows.push(Row {
-                        law: "dctcp",
+                        algorithm: "dctcp",
                         config: dctcp(),
                         port: Port { told, ..port },
                         kind,
@@ -218,29 +233,29 @@ fn rows() -> Vec<Row> {
         }
     }
     let limits = Limits { start_bps: Some(10 * G / 32), ..Limits::default() };
-    for (law, config) in &laws[..2] {
-        for (kind, least_burst) in [("cut, bursts of 4 at least", 4), ("cut, bursts of 8", 8)] {
+    for (algorithm, config) in &algorithms[..2] {
+        for (kind, least_burst) in [("trim, bursts of 4 at least", 4), ("trim, bursts of 8", 8)] {
             let port = Port { least_burst, ..Port::trimming(10 * G) };
-            rows.push(Row { law, config: *config, port, kind, flows: 8 });
+            rows.push(Row { algorithm, config: *config, port, kind, flows: 8 });
         }
     }
     let config = RateConfig::Timely(TimelyConfig { limits, ..TimelyConfig::default() });
     let port = Port::trimming(10 * G);
-    rows.push(Row { law: "timely", config, port, kind: "cut, start at 1/32", flows: 32 });
+    rows.push(Row { algorithm: "timely", config, port, kind: "trim, start at 1/32", flows: 32 });
     rows
 }
 
 fn table() -> String {
     let mut text = String::from(
-        "| Gbit/s | port | law | flows | whole | coordinates | Jain | queue p50 µs | p99 µs | cut | lost | lost at start |\n\
+        "| Gbit/s | port | algorithm | flows | whole | coordinates | Jain | queue p50 µs | p99 µs | trimmed | lost | lost at start |\n\
          |---|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
-    for Row { law, config, port, kind, flows } in rows() {
+    for Row { algorithm, config, port, kind, flows } in rows() {
         let figures = steady(port, config, flows, 1);
         let start = Figures::of(&run(port, &together(config, flows), 5, 1), 0..flows, &port, MS);
         let _ = writeln!(
             text,
-            "| {} | {kind} | {law} | {flows} | {:.3} | {:.3} | {:.3} | {:.1} | {:.1} | {:.2} % | {:.2} % | {:.1} % |",
+            "| {} | {kind} | {algorithm} | {flows} | {:.3} | {:.3} | {:.3} | {:.1} | {:.1} | {:.2} % | {:.2} % | {:.1} % |",
             port.rate_bps / G,
             figures.whole_share,
             figures.coordinates_share,
@@ -256,8 +271,8 @@ fn table() -> String {
 }
 
 #[test]
-fn the_documented_table_is_what_the_laws_do() {
-    const BEGIN: &str = "<!-- generated: rate laws -->\n";
+fn the_documented_table_is_what_the_algorithms_do() {
+    const BEGIN: &str = "<!-- generated: rate algorithms -->\n";
     const END: &str = "<!-- end -->";
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/results/rate-algorithms.md");
     let page = std::fs::read_to_string(&path).expect("docs/results/rate-algorithms.md");
@@ -282,7 +297,7 @@ fn when_a_burst_of_neighbours_who_answer_to_nothing_is_over_its_room_is_taken_wi
         for period in 0..20 {
             let begin = (2 + 5 * period) * MS;
             let neighbour = |nth: u64| Flow {
-                law: RateConfig::Fixed(None),
+                algorithm: RateConfig::Fixed(None),
                 start_ns: begin + nth * 700,
                 stop_ns: begin + MS,
             };
@@ -318,7 +333,7 @@ fn who_is_told_of_a_sender_that_needs_less_than_its_part_takes_the_rest_all_the_
     let port = Port { told: Told::Number, ..Port::trimming(10 * G) };
     // A tenth of the line, whatever it hears.
     let mut all = together(dctcp(), 2);
-    all[1].law = RateConfig::Fixed(Some(G));
+    all[1].algorithm = RateConfig::Fixed(Some(G));
     let shares = share(&run(port, &all, 60, 1), 0, &port);
     assert!(shares[40..].iter().sum::<f64>() / 20.0 > 0.8, "{shares:?}");
 }
@@ -347,7 +362,7 @@ impl Periods {
         for period in 0..20 {
             let begin = (2 + 5 * period) * MS;
             all.extend((0..neighbours).map(|nth| Flow {
-                law: RateConfig::Fixed(None),
+                algorithm: RateConfig::Fixed(None),
                 start_ns: begin + nth * 700,
                 stop_ns: begin + MS,
             }));
@@ -405,7 +420,7 @@ fn a_neighbour_that_stays_and_answers_to_nobody_on_a_port_that_drops_leaves_its_
     for flows in [1, 2, 4] {
         let port = Port::dropping(10 * G);
         let mut all = together(dctcp(), flows);
-        all.push(Flow { law: RateConfig::Fixed(Some(5 * G)), start_ns: 0, stop_ns: u64::MAX });
+        all.push(Flow { algorithm: RateConfig::Fixed(Some(5 * G)), start_ns: 0, stop_ns: u64::MAX });
         let samples = run(port, &all, 60, 1);
         let lost: u32 = samples[20..].iter().flat_map(|s| &s.flows).map(|flow| flow.lost).sum();
         let rest: f64 =
@@ -421,7 +436,7 @@ fn ranks_that_begin_unequal_soon_have_the_parts_that_were_planned() {
         let slow = Limits { start_bps: Some(10 * G / 100), ..Limits::default() };
         let mut all = together(dctcp(), flows);
         for flow in &mut all[1..] {
-            flow.law = RateConfig::Dctcp(DctcpConfig { limits: slow, ..DctcpConfig::default() });
+            flow.algorithm = RateConfig::Dctcp(DctcpConfig { limits: slow, ..DctcpConfig::default() });
             flow.start_ns += 5 * MS;
         }
         let samples = run(port, &all, 40, 1);
