@@ -107,15 +107,16 @@ class Encoder(_Plan):
                     self.numbers,
                     self.important_from,
                     look["peaks"],
-                    look["slopes"],
-                    look["offsets"],
+                    look["lines"],
                     look["checks"],
+                    look["zeros"],
                     self.packets,
                     self.figures,
                     self.status,
                     self.scratch,
                     count,
                     **one.constants,
+                    ALIGNED=self._bound.aligned,
                 )
         return self.packets
 
@@ -209,11 +210,13 @@ class Decoder(_Plan):
                     look["offsets"],
                     look["stretches"],
                     look["checks"],
+                    look["zeros"],
                     self.packets,
                     self.lengths,
                     self.scratch,
                     count,
                     **one.constants,
+                    ALIGNED=self._bound.aligned,
                     DECODING=self._decoding,
                     ACCUMULATE=accumulate,
                 )

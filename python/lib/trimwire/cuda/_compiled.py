@@ -20,11 +20,13 @@ _TYPES = {
     "distortions": "*fp64",
     "status": "*i32",
     "checks": "*i32",
+    "zeros": "*i32",
+    "lines": "*i64",
     "lengths": "*i32",
     "packets": "*u8",
     "rows": "i32",
 }
-_TABLES = ("peaks", "slopes", "offsets", "inverses", "stretches", "centroids", "scratch")
+_TABLES = ("peaks", "offsets", "inverses", "stretches", "centroids", "scratch")
 
 
 def compiled(kernel: Any, padded: int, coordinates_per_packet: int, capability: int, *, kind: int = 0) -> Any:
@@ -37,10 +39,13 @@ def compiled(kernel: Any, padded: int, coordinates_per_packet: int, capability: 
         "KP": 1 << (packets - 1).bit_length(),
         "ROOT": math.sqrt(padded),
         "KIND": kind,
+        "ALIGNED": True,
         "DECODING": 0,
         "ACCUMULATE": False,
     }
     constants = {name: value for name, value in constants.items() if name in kernel.arg_names}
     types = {name: "constexpr" if name in constants else "*fp32" if name in _TABLES else _TYPES[name] for name in kernel.arg_names}
-    source = ASTSource(fn=kernel, signature=types, constexprs=constants)
+    # As launches have it: allocations begin at multiples of 16, and so does each program's part of the scratch.
+    pointers = {(place,): [["tt.divisibility", 16]] for place, name in enumerate(kernel.arg_names) if types[name].startswith("*")}
+    source = ASTSource(fn=kernel, signature=types, constexprs=constants, attrs=pointers)
     return compile(source, target=GPUTarget("cuda", capability, 32), options={"num_warps": warps_of(padded), "enable_fp_fusion": False})

@@ -5,16 +5,21 @@ import triton
 import triton.language as tl
 
 from ._header import MARK, check_of, first_word, swapped
-from ._quantise import inverse_line_of, zone_of
-from ._rotate import hadamard, power_f64, working_exponent
-from ._rows import COLUMNS
-from ._signs import SECOND, draw, flipped, flips
+from ._pack import halves_of, of_bytes, turned
+from ._quantise import fine_magnitude, inverse_line_of, zone_of
+from ._rotate import anchored, apart, hadamard, hadamard_of_long, power_f64, together, working_exponent
+from ._rows import COLUMNS, LONG_LOG2
+from ._signs import SECOND, draw, flipped, flipped_in_fours, flips
 from ._statistics import packet_of, place_of
-from ._values import loaded, stored
+from ._values import added, loaded, stored
 
 _COLUMNS = tl.constexpr(COLUMNS)
 _HEADER = tl.constexpr(20)
-_TILE = tl.constexpr(128)
+_TILE = tl.constexpr(64)
+#: From so many coordinates on a row is long: 64 coordinates a thread.
+_LONG = tl.constexpr(1 << LONG_LOG2)
+#: Half blocks of 32 coordinates of packets that arrived whole: one a thread.
+_HALVES = tl.constexpr(512)
 #: How a decoding is told.
 DECODINGS = {"unbiased": 0, "mmse": 1, "paper": 2}
 _UNBIASED, _PAPER = tl.constexpr(0), tl.constexpr(2)
@@ -31,7 +36,101 @@ def _kept(planes, flat, kappa, distortions):
     return tl.where(planes == 0, 0.0, tl.where(by_kappa, flat, 1.0 - tl.load(distortions + planes)))
 
 
+@triton.jit(noinline=True)
+def _whole(packets, values, figures, first_byte, sent, D: tl.constexpr, K: tl.constexpr, KP: tl.constexpr):
+    """The same of a row of which nine planes or ten arrived of all coordinates, as most do: sixteen coordinates of a packet a thread."""
+    values = tl.multiple_of(values, 16)
+    HALVES: tl.constexpr = D // 16
+    TILE: tl.constexpr = min(HALVES, _HALVES)
+    width = tl.minimum(sent, 8) + 8 * tl.maximum(sent - 8, 0)
+    for tile in range(0, HALVES // TILE):
+        half = tile * TILE + tl.arange(0, TILE)
+        packet = packet_of(half // 2, D, K)
+        start, n = place_of(packet, D, K)
+        at = figures + packet
+        # In zone widths.
+        amplitude = tl.load(at + KP) * (17 / 32)
+        inverse, offset = tl.load(at + 3 * KP), tl.load(at + 4 * KP)
+        within = half * 16 - start
+        body = packets + first_byte + ((packet + 1) * _HEADER + start // 8 * width).to(tl.int64)
+        bits_at = (body + within // 8).to(tl.pointer_type(tl.int16))
+        twos = ()
+        for pair in tl.static_range(4):
+            # Planes 7 and 5, 6 and 4, 3 and 1, 2 and 0.
+            plane = 7 - pair // 2 * 4 - pair % 2
+            low = tl.load(bits_at + plane * (n // 16)).to(tl.uint16, bitcast=True).to(tl.uint32)
+            high = tl.load(bits_at + (plane - 2) * (n // 16)).to(tl.uint16, bitcast=True).to(tl.uint32)
+            twos = twos + (low | (high << 16),)
+        low0, low1 = halves_of(twos[0], twos[1])
+        high0, high1 = halves_of(twos[2], twos[3])
+        indices = turned(low0, high0) + turned(low1, high1)
+        bytes_at = (body + n + within).to(tl.pointer_type(tl.int32))
+        for four in tl.static_range(4):
+            eighth = tl.load(bytes_at + four).to(tl.uint32, bitcast=True)
+            # Of nine planes the middle of what they leave open.
+            ninth = tl.full((TILE,), 0x80808080, tl.uint32)
+            if sent > 9:
+                ninth = tl.load(bytes_at + n // 4 + four).to(tl.uint32, bitcast=True)
+            # 2^23 and the code, as an f32.
+            upper = tl.full((TILE,), 0x4B4B4B4B, tl.uint32)
+            codes = of_bytes(ninth, eighth, indices[four] & 0x7F7F7F7F, upper)
+            found = ()
+            for c in tl.static_range(4):
+                magnitude = amplitude * fine_magnitude(codes[c].to(tl.float32, bitcast=True), inverse, offset)
+                sign = ((indices[four] << (24 - 8 * c)) & 0x80000000).to(tl.int32, bitcast=True)
+                found = found + (flipped(magnitude, sign),)
+            tl.store(values + half[:, None] * 16 + four * 4 + tl.arange(0, 4)[None, :], together(found, 4))
+
+
+@triton.jit(noinline=True)
+def _turned_back(values, words, zeros, D: tl.constexpr, LOG2: tl.constexpr):
+    """Undoes one rotation of working values, but for a factor."""
+    values = tl.multiple_of(values, 16)
+    words = tl.multiple_of(words, 16)
+    if D >= _LONG:
+        at = tl.arange(0, D // 4)[:, None] * 4 + tl.arange(0, 4)[None, :]
+        v = _back(values, words, zeros, D, LOG2)
+    else:
+        at = tl.arange(0, D)
+        v = flipped(hadamard(tl.load(values + at), D, LOG2), flips(words, at))
+    # All have read what others write to.
+    tl.debug_barrier()
+    tl.store(values + at, v)
+
+
 @triton.jit
+def _back(values, words, zeros, D: tl.constexpr, LOG2: tl.constexpr):
+    there = values + (tl.arange(0, D // 8)[:, None] * 8 + tl.arange(0, 4)[None, :])
+    xs = apart(tl.load(there), 4) + apart(tl.load(there + 4), 4)
+    v = together(anchored(hadamard_of_long(xs, zeros, D, LOG2), zeros, D // 64), 64)
+    return flipped_in_fours(tl.reshape(tl.permute(v, (1, 0)), (D // 4, 4)), words, D)
+
+
+@triton.jit(noinline=True)
+def _finished(values, words, zeros, base, begin, used, e, marked, D: tl.constexpr, LOG2: tl.constexpr, KIND: tl.constexpr, ALIGNED: tl.constexpr, ACCUMULATE: tl.constexpr):
+    """Undoes the first rotation, and writes a row's values to its tensor."""
+    values = tl.multiple_of(values, 16)
+    words = tl.multiple_of(words, 16)
+    position = tl.arange(0, D)
+    if D >= _LONG:
+        v = _back(values, words, zeros, D, LOG2)
+    else:
+        v = flipped(hadamard(tl.load(values + position), D, LOG2), flips(words, position))
+    if (e != 0) | (marked != 0):
+        # Back from the working scale, in two steps, as 2^-149 is nobody's factor.
+        half = -e // 2
+        v = v * power_f64(half).to(tl.float32) * power_f64(-e - half).to(tl.float32)
+        v = tl.where(marked != 0, float("nan"), v)
+    if D >= _LONG:
+        added(base, begin, used, v, D, KIND, ALIGNED, ACCUMULATE)
+    else:
+        here = position < used
+        if ACCUMULATE:
+            v = loaded(base, begin + position, here, KIND) + v
+        stored(base, begin + position, v, here, KIND)
+
+
+@triton.jit(noinline=True)
 def _values(packets, values, figures, centroids, first_byte, sent, paper, D: tl.constexpr, K: tl.constexpr, KP: tl.constexpr, DECODING: tl.constexpr):
     """What is known of a row's coordinates, as values at the working scale."""
     BLOCKS: tl.constexpr = D // 32
@@ -107,6 +206,7 @@ def decode_rows(
     offsets,
     stretches,
     checks,
+    zeros,
     packets,
     lengths,
     scratch,
@@ -117,6 +217,7 @@ def decode_rows(
     KP: tl.constexpr,
     ROOT: tl.constexpr,
     KIND: tl.constexpr,
+    ALIGNED: tl.constexpr,
     DECODING: tl.constexpr,
     ACCUMULATE: tl.constexpr,
 ):
@@ -124,7 +225,6 @@ def decode_rows(
     values = scratch + tl.program_id(0).to(tl.int64) * (D + D // 16 + 8 * KP)
     figures = values + D
     words = (figures + 8 * KP).to(tl.pointer_type(tl.int32))
-    position = tl.arange(0, D)
     seed, stream, message = tl.load(numbers), tl.load(numbers + 1).to(tl.int32), tl.load(numbers + 2).to(tl.int32)
     key_message, key_rank = tl.load(numbers + 3).to(tl.int32), tl.load(numbers + 4).to(tl.int32)
     packet = tl.arange(0, KP)
@@ -183,7 +283,9 @@ def decode_rows(
         paper = tl.where(spread > 0.0, paper, 0.0)
         e = working_exponent(largest)
         unit = power_f64(e)
-        amplitude = factor * wide * unit
+        # What each rotation takes back, and the working scale.
+        back = unit * tl.where(twice == 1, tl.full((), 1 / D, tl.float64), tl.full((), 1 / ROOT, tl.float64))
+        amplitude = factor * wide * back
         at = figures + packet
         tl.store(at.to(tl.pointer_type(tl.int32)), whole | (partial << 4))
         tl.store(at + KP, amplitude.to(tl.float32))
@@ -193,24 +295,22 @@ def decode_rows(
         tl.store(at + 5 * KP, tl.load(stretches + peak))
         tl.store((at + 6 * KP).to(tl.pointer_type(tl.int32)), tl.where(kappa == 255, tl.where(peak <= 1, 2, 1), 0))
         draw(words, seed, row, key_message, key_rank, D)
-        draw(words + D // 32, seed, row, key_message, key_rank + SECOND, D)
+        # Most rows are rotated once, and most packets arrive whole.
+        if twice == 1:
+            draw(words + D // 32, seed, row, key_message, key_rank + SECOND, D)
+        least = 10 if DECODING == _PAPER else 9
+        complete = tl.min(tl.where(packet < K, whole, 10), axis=0) >= tl.maximum(sent, least)
         # Other threads of the program read what this one has written.
         tl.debug_barrier()
-        _values(packets, values, figures, centroids, first_byte, sent, (paper * unit).to(tl.float32), D, K, KP, DECODING)
+        if complete:
+            _whole(packets, values, figures, first_byte, sent, D, K, KP)
+        else:
+            _values(packets, values, figures, centroids, first_byte, sent, (paper * back).to(tl.float32), D, K, KP, DECODING)
         tl.debug_barrier()
-
-        v = tl.load(values + position)
         if twice == 1:
-            v = flipped(hadamard(v, D, LOG2) * (1 / ROOT), flips(words + D // 32, position))
-        v = flipped(hadamard(v, D, LOG2) * (1 / ROOT), flips(words, position))
-        # Back from the working scale, in two steps, as 2^-149 is nobody's factor.
-        half = -e // 2
-        v = v * power_f64(half).to(tl.float32) * power_f64(-e - half).to(tl.float32)
-        v = tl.where(marked, float("nan"), v)
-        here = position < used
-        if ACCUMULATE:
-            v = loaded(base, begin + position, here, KIND) + v
-        stored(base, begin + position, v, here, KIND)
+            _turned_back(values, words + D // 32, zeros, D, LOG2)
+            tl.debug_barrier()
+        _finished(values, words, zeros, base, begin, used, e, marked.to(tl.int32), D, LOG2, KIND, ALIGNED, ACCUMULATE)
         # The next row takes the same scratch.
         tl.debug_barrier()
         index += tl.num_programs(0)

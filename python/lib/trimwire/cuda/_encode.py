@@ -5,20 +5,36 @@ import triton
 import triton.language as tl
 
 from ._header import MARK, check_of, first_word, swapped
-from ._quantise import magnitude_code
-from ._rotate import estimated_concentration, folded, hadamard, is_between, is_doubtful, power_f64, scaled, working_exponent
-from ._rows import COLUMNS
-from ._signs import SECOND, draw, flipped, flips
+from ._pack import halves_of, in_bytes, turned
+from ._quantise import code_word
+from ._rotate import (
+    anchored,
+    apart,
+    estimated_concentration,
+    folded,
+    hadamard,
+    hadamard_of_long,
+    is_between,
+    is_doubtful,
+    power_f64,
+    scaled,
+    together,
+    working_exponent,
+)
+from ._rows import COLUMNS, LONG_LOG2
+from ._signs import SECOND, draw, flipped, flipped_in_eights, flips
 from ._statistics import packet_of, place_of, statistics, sums
-from ._values import loaded
+from ._values import loaded, loaded_in_fours
 
 _COLUMNS = tl.constexpr(COLUMNS)
 #: What becomes of a row: in order; marked, as it holds NaN or an infinity; marked, as a σ is beyond f32.
 FINE, NOT_FINITE, TOO_LARGE = 0, 1, 2
 _NOT_FINITE, _TOO_LARGE = tl.constexpr(NOT_FINITE), tl.constexpr(TOO_LARGE)
 _HEADER = tl.constexpr(20)
-#: A row's coordinates that are packed at a time, in blocks of 32.
-_TILE = tl.constexpr(256)
+#: From so many coordinates on a row is long: 64 coordinates a thread.
+_LONG = tl.constexpr(1 << LONG_LOG2)
+#: Half blocks of 32 coordinates that are packed at a time: one a thread.
+_TILE = tl.constexpr(512)
 
 
 @triton.jit
@@ -38,43 +54,124 @@ def _concentration(base, begin, used, e, D: tl.constexpr, KIND: tl.constexpr):
     return tl.where(total > 0.0, fourth / tl.where(total > 0.0, total * total, 1.0), 0.0)
 
 
+# What follows is not inlined: the compiler's time grows faster than a function does.
+
+
 @triton.jit
-def _planes(packets, values, figures, first_byte, planes, finite, D: tl.constexpr, K: tl.constexpr, KP: tl.constexpr):
-    """Codes of a row's working values, and their planes into its packets."""
-    BLOCKS: tl.constexpr = D // 32
-    TILE: tl.constexpr = min(BLOCKS, _TILE)
-    eighth = tl.arange(0, 4)[None, :, None]
-    within = tl.arange(0, 8)[None, None, :]
+def _stored(values, vs, zeros, D: tl.constexpr):
+    """Writes what the transform has left."""
+    v = tl.reshape(tl.permute(together(anchored(vs, zeros, D // 64), 64), (1, 0)), (D,))
+    tl.store(values + tl.arange(0, D), v)
+
+
+@triton.jit(noinline=True)
+def _rotated(base, begin, used, words, values, zeros, seed, row, key_message, key_rank, D: tl.constexpr, LOG2: tl.constexpr, KIND: tl.constexpr, ALIGNED: tl.constexpr):
+    """Writes a row's working values to `values`, rotated once. Gives e of the working scale, whether the row is finite, and whether it is to be rotated twice."""
+    values = tl.multiple_of(values, 16)
+    if D >= _LONG:
+        first, second = loaded_in_fours(base, begin, used, D, KIND, ALIGNED)
+        most = tl.max(tl.maximum(tl.abs(first), tl.abs(second), propagate_nan=tl.PropagateNan.ALL).to(tl.int32, bitcast=True) & 0x7FFFFFFF, axis=1)
+    else:
+        at = tl.arange(0, D)
+        first = loaded(base, begin + at, at < used, KIND)
+        most = first.to(tl.int32, bitcast=True) & 0x7FFFFFFF
+    top = tl.max(most, axis=0)
+    finite = top < 0x7F800000
+    largest = tl.where(finite, top, 0).to(tl.float32, bitcast=True)
+    e = working_exponent(largest)
+    if (e != 0) | (finite == 0):
+        first = tl.where(finite, scaled(first, e), 0.0)
+        if D >= _LONG:
+            second = tl.where(finite, scaled(second, e), 0.0)
+    if D >= _LONG:
+        xs = apart(first, 4) + apart(second, 4)
+        estimate = estimated_concentration(xs, scaled(largest, e), 8)
+    else:
+        xs = (first,)
+        estimate = estimated_concentration(xs, scaled(largest, e), 1)
+    twice = (estimate > 1 / 256) & (estimate < 0.995)
+    if is_doubtful(estimate):
+        twice = is_between(_concentration(base, begin, used, e, D, KIND))
+    twice = twice & finite
+
+    draw(words, seed, row, key_message, key_rank, D)
+    tl.debug_barrier()
+    # Padding keeps its sign.
+    if D >= _LONG:
+        _stored(values, hadamard_of_long(flipped_in_eights(xs, words, used, D), zeros, D, LOG2), zeros, D)
+    else:
+        tl.store(values + at, hadamard(flipped(first, tl.where(at < used, flips(words, at), 0)), D, LOG2))
+    return e, finite.to(tl.int32), twice.to(tl.int32)
+
+
+@triton.jit(noinline=True)
+def _rotated_again(words, values, zeros, seed, row, key_message, key_rank, D: tl.constexpr, LOG2: tl.constexpr):
+    """Rotates working values a second time. `words` are other places than the first rotation's, which others may still be reading."""
+    values = tl.multiple_of(values, 16)
+    factor: tl.constexpr = 1.0 / (1 << ((LOG2 + 1) // 2))
+    draw(words, seed, row, key_message, key_rank, D)
+    tl.debug_barrier()
+    if D >= _LONG:
+        there = values + (tl.arange(0, D // 8)[:, None] * 8 + tl.arange(0, 4)[None, :])
+        xs = apart(tl.load(there) * factor, 4) + apart(tl.load(there + 4) * factor, 4)
+        # All have read what others write to.
+        tl.debug_barrier()
+        _stored(values, hadamard_of_long(flipped_in_eights(xs, words, D, D), zeros, D, LOG2), zeros, D)
+    else:
+        at = tl.arange(0, D)
+        v = tl.load(values + at) * factor
+        tl.debug_barrier()
+        tl.store(values + at, hadamard(flipped(v, flips(words, at)), D, LOG2))
+
+
+@triton.jit(noinline=True)
+def _planes(packets, values, figures, lines, first_byte, planes, finite, D: tl.constexpr, K: tl.constexpr, KP: tl.constexpr):
+    """Codes of a row's working values, and their planes into its packets: sixteen coordinates of a packet a thread."""
+    values = tl.multiple_of(values, 16)
+    HALVES: tl.constexpr = D // 16
+    TILE: tl.constexpr = min(HALVES, _TILE)
     width = tl.minimum(planes, 8) + 8 * tl.maximum(planes - 8, 0)
-    for tile in range(0, BLOCKS // TILE):
-        block = tile * TILE + tl.arange(0, TILE)
-        packet = packet_of(block, D, K)
+    # Rows that are not finite have zeros in all planes.
+    kept = tl.where(finite, 0xFFFFFFFF, 0).to(tl.uint32)
+    for tile in range(0, HALVES // TILE):
+        half = tile * TILE + tl.arange(0, TILE)
+        packet = packet_of(half // 2, D, K)
         start, n = place_of(packet, D, K)
-        scale = tl.load(figures + packet)[:, None, None]
-        slope = tl.load(figures + KP + packet)[:, None, None]
-        offset = tl.load(figures + 2 * KP + packet)[:, None, None]
-        v = tl.load(values + block[:, None, None] * 32 + eighth * 8 + within)
-        code = magnitude_code(tl.abs(v), scale, slope, offset)
-        sign = (v.to(tl.int32, bitcast=True) >> 31) & 1
-        code = tl.where(finite, (sign << 23) | code, 0)
-        # Eight planes of eight coordinates are eight bytes. A product spreads four bits over four bytes, the highest first; sums over coordinates that are shifted apart are ORs.
-        upper = ((((code >> 20) * 0x08040201) >> 3) & 0x01010101) << within
-        lower = (((((code >> 16) & 15) * 0x08040201) >> 3) & 0x01010101) << within
-        upper = tl.sum(upper, axis=2)
-        lower = tl.sum(lower, axis=2)
-        body = packets + first_byte + ((packet + 1) * _HEADER).to(tl.int64) + start // 8 * width
-        bytes_at = body[:, None] + (block * 4 - start // 8)[:, None] + tl.arange(0, 4)[None, :]
-        for plane in tl.static_range(4):
+        scale = tl.load(figures + packet)
+        line = lines + tl.load((figures + KP + packet).to(tl.pointer_type(tl.int32))) * 8
+        # Bytes 0 to 3 of what four coordinates are turned to: nothing, planes 9 and 8, and the first eight bits each.
+        indices = ()
+        eighths = ()
+        ninths = ()
+        for four in tl.static_range(4):
+            vs = apart(tl.load(values + half[:, None] * 16 + four * 4 + tl.arange(0, 4)[None, :]), 4)
+            ninth, eighth, index = in_bytes(
+                code_word(vs[0], scale, line), code_word(vs[1], scale, line), code_word(vs[2], scale, line), code_word(vs[3], scale, line)
+            )
+            indices = indices + (index & kept,)
+            eighths = eighths + (eighth & kept,)
+            ninths = ninths + (ninth & kept,)
+        low0, high0 = turned(indices[0], indices[1])
+        low1, high1 = turned(indices[2], indices[3])
+        # Planes 7 and 5, 6 and 4, 3 and 1, 2 and 0: two bytes each.
+        by_two = halves_of(low0, low1) + halves_of(high0, high1)
+        within = half * 16 - start
+        body = packets + first_byte + ((packet + 1) * _HEADER + start // 8 * width).to(tl.int64)
+        bits_at = (body + within // 8).to(tl.pointer_type(tl.int16))
+        for plane in tl.static_range(8):
             # Whole planes are sent or not: a branch of the program, no mask.
             if plane < planes:
-                tl.store(bytes_at + plane * (n // 8)[:, None], (upper >> (8 * plane)).to(tl.uint8))
-            if plane + 4 < planes:
-                tl.store(bytes_at + (plane + 4) * (n // 8)[:, None], (lower >> (8 * plane)).to(tl.uint8))
-        byte_at = body[:, None, None] + n[:, None, None] + (block * 32 - start)[:, None, None] + eighth * 8 + within
+                two = by_two[(7 - plane) // 4 * 2 + (7 - plane) % 2]
+                if (7 - plane) // 2 % 2 == 1:
+                    two = two >> 16
+                tl.store(bits_at + plane * (n // 16), two.to(tl.int16))
         if planes > 8:
-            tl.store(byte_at, (code >> 8).to(tl.uint8))
-        if planes > 9:
-            tl.store(byte_at + n[:, None, None], code.to(tl.uint8))
+            bytes_at = (body + n + within).to(tl.pointer_type(tl.int32))
+            for four in tl.static_range(4):
+                tl.store(bytes_at + four, eighths[four].to(tl.int32, bitcast=True))
+            if planes > 9:
+                for four in tl.static_range(4):
+                    tl.store(bytes_at + n // 4 + four, ninths[four].to(tl.int32, bitcast=True))
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -84,9 +181,9 @@ def encode_rows(
     numbers,
     important_from,
     peaks,
-    slopes,
-    offsets,
+    lines,
     checks,
+    zeros,
     packets,
     row_figures,
     status,
@@ -98,18 +195,16 @@ def encode_rows(
     KP: tl.constexpr,
     ROOT: tl.constexpr,
     KIND: tl.constexpr,
+    ALIGNED: tl.constexpr,
 ):
     """Rows of D coordinates in K packets each. Every program has D + D/16 + 8 · KP words of `scratch`."""
     BLOCKS: tl.constexpr = D // 32
-    EACH: tl.constexpr = BLOCKS // K
-    LONGER: tl.constexpr = BLOCKS % K
     values = scratch + tl.program_id(0).to(tl.int64) * (D + D // 16 + 8 * KP)
     figures = values + D
     words = (figures + 8 * KP).to(tl.pointer_type(tl.int32))
     seed, stream, message = tl.load(numbers), tl.load(numbers + 1).to(tl.int32), tl.load(numbers + 2).to(tl.int32)
     key_message, key_rank = tl.load(numbers + 3).to(tl.int32), tl.load(numbers + 4).to(tl.int32)
     threshold = tl.load(important_from)
-    at = tl.arange(0, BLOCKS)[:, None] * 32 + tl.arange(0, 32)[None, :]
     packet = tl.arange(0, KP)
     start, n = place_of(packet, D, K)
     index = tl.program_id(0)
@@ -120,32 +215,10 @@ def encode_rows(
         layer_class, planes = tl.load(line + 5).to(tl.int32), tl.load(line + 6).to(tl.int32)
         first_byte, last = tl.load(line + 7), tl.load(line + 8).to(tl.int32)
 
-        x = loaded(base, begin + at, at < used, KIND)
-        top = tl.max(tl.max(x.to(tl.int32, bitcast=True) & 0x7FFFFFFF, axis=1), axis=0)
-        finite = top < 0x7F800000
-        largest = tl.where(finite, top, 0).to(tl.float32, bitcast=True)
-        e = working_exponent(largest)
-        x = tl.where(finite, scaled(x, e), 0.0)
-        estimate = estimated_concentration(x, scaled(largest, e))
-        twice = (estimate > 1 / 256) & (estimate < 0.995)
-        if is_doubtful(estimate):
-            twice = is_between(_concentration(base, begin, used, e, D, KIND))
-        twice = twice & finite
-
-        draw(words, seed, row, key_message, key_rank, D)
-        tl.debug_barrier()
-        # Padding keeps its sign in the first rotation.
-        signs = tl.where(at < used, flips(words, at), 0)
-        v = hadamard(tl.reshape(flipped(x, signs), (D,)), D, LOG2)
-        gain = power_f64(e) * tl.full((), ROOT, tl.float64)
-        if twice:
-            # Other places than the first words', which others may still be reading.
-            draw(words + BLOCKS, seed, row, key_message, key_rank + SECOND, D)
-            tl.debug_barrier()
-            v = v * (1.0 / (1 << ((LOG2 + 1) // 2)))
-            v = hadamard(flipped(v, flips(words + BLOCKS, tl.arange(0, D))), D, LOG2)
-            gain = power_f64(e) * (1 << (LOG2 // 2))
-        tl.store(values + tl.arange(0, D), v)
+        e, finite, twice = _rotated(base, begin, used, words, values, zeros, seed, row, key_message, key_rank, D, LOG2, KIND, ALIGNED)
+        if twice == 1:
+            _rotated_again(words + BLOCKS, values, zeros, seed, row, key_message, key_rank + SECOND, D, LOG2)
+        gain = power_f64(e) * tl.where(twice == 1, tl.full((), 1 << (LOG2 // 2), tl.float64), tl.full((), ROOT, tl.float64))
         # Other threads of the program read what this one has written.
         tl.debug_barrier()
 
@@ -153,23 +226,23 @@ def encode_rows(
         sigma, kappa, peak, scale = statistics(q, a, m, n, gain, peaks)
         infinite = (sigma.to(tl.int32, bitcast=True) >= 0x7F800000) & (packet < K)
         fits = tl.max(infinite.to(tl.int32), axis=0) == 0
-        tl.store(status + row, tl.where(finite, tl.where(fits, 0, _TOO_LARGE), _NOT_FINITE))
-        finite = finite & fits
-        twice = twice & fits
+        tl.store(status + row, tl.where(finite == 1, tl.where(fits, 0, _TOO_LARGE), _NOT_FINITE))
+        finite = (finite == 1) & fits
+        twice = twice * fits.to(tl.int32)
         tl.store(figures + packet, scale)
-        tl.store(figures + KP + packet, tl.load(slopes + peak))
-        tl.store(figures + 2 * KP + packet, tl.load(offsets + peak))
-        tl.store(figures + 3 * KP + packet, sigma)
+        tl.store((figures + KP + packet).to(tl.pointer_type(tl.int32)), peak)
+        wide = sigma.to(tl.float64)
+        tl.store((figures + 2 * KP).to(tl.pointer_type(tl.float64)) + packet, n * (wide * wide))
         tl.debug_barrier()
 
         # In order, packet by packet: importance is binding, too.
         energy = tl.full((), 0.0, tl.float64)
-        for k in range(0, LONGER):
-            one = tl.load(figures + 3 * KP + k).to(tl.float64)
-            energy += (EACH + 1) * 32 * (one * one)
-        for k in range(LONGER, K):
-            one = tl.load(figures + 3 * KP + k).to(tl.float64)
-            energy += EACH * 32 * (one * one)
+        terms = (figures + 2 * KP).to(tl.pointer_type(tl.float64))
+        for some in range(0, K // 8):
+            for k in tl.static_range(8):
+                energy += tl.load(terms + some * 8 + k)
+        for k in tl.static_range(K % 8):
+            energy += tl.load(terms + (K // 8 * 8 + k))
         figure = energy / D
         marked = finite == 0
         tl.store(row_figures + row, tl.where(marked, float("nan"), figure))
@@ -178,7 +251,7 @@ def encode_rows(
         ends = ((last == 1) & (packet == K - 1)).to(tl.int32)
         w0 = first_word(layer_class, important, ends, stream)
         w2 = ((first_packet + packet) << 8) | (n // 32)
-        w3 = tl.where(finite, sigma.to(tl.int32, bitcast=True) | (twice.to(tl.int32) << 31), MARK)
+        w3 = tl.where(finite, sigma.to(tl.int32, bitcast=True) | (twice << 31), MARK)
         w4 = tl.where(finite, (kappa << 24) | (peak << 16), 0)
         w4 = w4 | check_of(w0, message, w2, w3, w4, checks)
         width = tl.minimum(planes, 8) + 8 * tl.maximum(planes - 8, 0)
@@ -190,7 +263,7 @@ def encode_rows(
         tl.store(head + 3, swapped(w3), mask=packet < K)
         tl.store(head + 4, swapped(w4), mask=packet < K)
 
-        _planes(packets, values, figures, first_byte, planes, finite, D, K, KP)
+        _planes(packets, values, figures, lines, first_byte, planes, finite, D, K, KP)
         # The next row takes the same scratch.
         tl.debug_barrier()
         index += tl.num_programs(0)

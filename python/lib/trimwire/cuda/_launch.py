@@ -15,7 +15,7 @@ import torch
 import triton
 
 from . import _header, _quantise
-from ._rows import Layout, table_of
+from ._rows import MOST_ROW_LOG2, Layout, table_of
 from ._signs import flips
 from ._values import KINDS
 
@@ -29,14 +29,14 @@ def interpreted() -> bool:
 
 
 def warps_of(padded: int) -> int:
-    """Warps of a program: up to 16 coordinates of a row a thread, and 32 of the longest, as a block has 32 warps at most."""
-    return max(1, min(32, padded // 512))
+    """Warps of a program: 64 coordinates of a row a thread, so that threads have 128 registers, and nothing of a row is spilled."""
+    return max(1, padded // 2048)
 
 
 @lru_cache(maxsize=8)
 def tables(device: torch.device) -> dict[str, torch.Tensor]:
     """The tables that kernels look things up in, on a device."""
-    slopes, offsets = _quantise.last_lines()
+    _, offsets = _quantise.last_lines()
     inverses, stretches = _quantise.last_zone()
 
     def there(array: npt.NDArray[Any]) -> torch.Tensor:
@@ -44,13 +44,15 @@ def tables(device: torch.device) -> dict[str, torch.Tensor]:
 
     return {
         "peaks": there(_quantise.peaks()),
-        "slopes": there(slopes),
+        "lines": there(_quantise.lines()),
         "offsets": there(offsets),
         "inverses": there(inverses),
         "stretches": there(stretches),
         "centroids": there(_quantise.centroids()),
         "distortions": there(_quantise.distortions()),
         "checks": there(_header.check_table()),
+        # A word for each thread.
+        "zeros": torch.zeros(1 << MOST_ROW_LOG2 - 6, dtype=torch.int32, device=device),
     }
 
 
@@ -80,7 +82,7 @@ def classes_of(layout: Layout, device: torch.device, dtype: torch.dtype, process
         packets = rows[0].packets
         warps = warps_of(padded)
         # Short rows leave room for several programs on a multiprocessor. In the interpreter, which has none, two go on from row to row.
-        programs = min(len(rows), processors * max(1, 32 // warps) or 2)
+        programs = min(len(rows), processors * max(1, 16 // warps) or 2)
         constants = {
             "D": padded,
             "LOG2": padded.bit_length() - 1,

@@ -20,9 +20,9 @@ ZONE_WIDTH = 17 / 32
 #: S_z and I_z of the zones but the last, whose line follows from the packet's peak. All are whole numbers below 2^24.
 _SLOPES = [b - a for a, b in zip(ZONE_STARTS, ZONE_STARTS[1:], strict=False)]
 _OFFSETS = [CODES + start - zone * slope for zone, (start, slope) in enumerate(zip(ZONE_STARTS, _SLOPES, strict=False))]
-_S0, _S1, _S2, _S3, _S4, _S5, _S6 = (tl.constexpr(float(slope)) for slope in _SLOPES)
 _I0, _I1, _I2, _I3, _I4, _I5, _I6 = (tl.constexpr(float(offset)) for offset in _OFFSETS)
 _R0, _R1, _R2, _R3, _R4, _R5, _R6 = (tl.constexpr(float(np.float32(1 / slope))) for slope in _SLOPES)
+_O1, _O2, _O3, _O4, _O5, _O6 = (tl.constexpr(float(np.float32((CODES - offset) / slope))) for slope, offset in zip(_SLOPES[1:], _OFFSETS[1:], strict=True))
 _B1, _B2, _B3, _B4, _B5, _B6, _B7 = (tl.constexpr(start) for start in ZONE_STARTS[1:])
 
 
@@ -37,6 +37,14 @@ def last_lines() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
     slopes = ((CODES - ZONE_STARTS[7]) / (ends - 7)).astype(np.float32)
     offsets = (CODES + ZONE_STARTS[7] - 7 * slopes.astype(np.float64)).astype(np.float32)
     return slopes, offsets
+
+
+def lines() -> npt.NDArray[np.int64]:
+    """S_z and I_z of the eight zones for every peak, [256, 8]: an f32 in the lower and one in the upper half."""
+    slopes, offsets = np.empty((256, 8), np.float32), np.empty((256, 8), np.float32)
+    slopes[:, :7], offsets[:, :7] = _SLOPES, _OFFSETS
+    slopes[:, 7], offsets[:, 7] = last_lines()
+    return slopes.view(np.uint32).astype(np.int64) | offsets.view(np.uint32).astype(np.int64) << 32
 
 
 def last_zone() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
@@ -103,15 +111,6 @@ def _by_zone(zone, v0, v1, v2, v3, v4, v5, v6, v7):
 
 
 @triton.jit
-def line_of(zone, slope, offset):
-    """S_z and I_z; `slope` and `offset` are the last zone's."""
-    return (
-        _by_zone(zone, _S0, _S1, _S2, _S3, _S4, _S5, _S6, slope),
-        _by_zone(zone, _I0, _I1, _I2, _I3, _I4, _I5, _I6, offset),
-    )
-
-
-@triton.jit
 def inverse_line_of(zone, inverse, offset):
     """1 / S_z, rounded, and I_z; `inverse` and `offset` are the last zone's."""
     return (
@@ -128,11 +127,26 @@ def zone_of(code):
 
 
 @triton.jit
-def magnitude_code(magnitude, scale, slope, offset):
-    """The 23-bit code c of |v|, every operation in f32 and rounded; `slope` and `offset` are the last zone's."""
-    y = magnitude * scale
-    zone = tl.minimum(y, 7.0).to(tl.int32)
-    s, i = line_of(zone, slope, offset)
-    # From 2^23 on f32s are whole numbers: rounding this sum is rounding to a code. Fused with the product it would be another code now and then.
-    g = (y * s) + i
-    return tl.minimum(g, 16777215.0).to(tl.int32) - 8388608
+def fine_magnitude(raised, inverse, offset):
+    """Zone widths of a code, of which 2^23 more is given, an f32; `inverse` and `offset` are 1 / S_7 and I_7."""
+    # A zone's codes are farther apart than the one's before: of all lines the highest is that of the code's zone.
+    code = raised - 8388608.0
+    most = tl.maximum(code * _R0, tl.fma(code, _R1, _O1))
+    most = tl.maximum(most, tl.fma(code, _R2, _O2))
+    most = tl.maximum(most, tl.fma(code, _R3, _O3))
+    most = tl.maximum(most, tl.fma(code, _R4, _O4))
+    most = tl.maximum(most, tl.fma(code, _R5, _O5))
+    most = tl.maximum(most, tl.fma(code, _R6, _O6))
+    return tl.maximum(most, (raised - offset) * inverse)
+
+
+@triton.jit
+def code_word(v, scale, line):
+    """The code word of a working value: its sign, and the 23 bits of its magnitude's code, every operation in f32 and rounded. `line` points at the packet's eight lines."""
+    y = tl.abs(v) * scale
+    found = tl.load(line + tl.minimum(y, 7.0).to(tl.int32))
+    slope, offset = found.to(tl.int32).to(tl.float32, bitcast=True), (found >> 32).to(tl.int32).to(tl.float32, bitcast=True)
+    # From 2^23 on f32s are whole numbers: rounding this sum is rounding to a code, and its lowest 23 bits are the code. Fused with the product it would be another one now and then.
+    g = tl.minimum((y * slope) + offset, 16777215.0)
+    code = g.to(tl.uint32, bitcast=True) << 8
+    return (code & 0x7FFFFFFF) | (v.to(tl.uint32, bitcast=True) & 0x80000000)

@@ -24,13 +24,104 @@ def _stage(x, h: tl.constexpr, D: tl.constexpr):
 
 @triton.jit
 def hadamard(x, D: tl.constexpr, LOG2: tl.constexpr):
-    """The Walsh-Hadamard transform of a row, in the binding order: 4, 1, 2, 8, 16, … apart."""
+    """The Walsh-Hadamard transform of a short row, in the binding order: 4, 1, 2, 8, 16, … apart."""
     x = _stage(x, 4, D)
     x = _stage(x, 1, D)
     x = _stage(x, 2, D)
     for level in tl.static_range(3, LOG2):
         x = _stage(x, 2**level, D)
     return x
+
+
+# Long rows are worked on as many tensors of the same length, each of which is one register of a thread or a few: what is done to tensors as wholes
+# moves nothing between threads. Only where a row is taken apart another way it goes through shared memory, once.
+
+
+@triton.jit
+def _halves(xs, COUNT: tl.constexpr, N: tl.constexpr):
+    """Even and odd columns of tensors [M, N]."""
+    M: tl.constexpr = xs[0].shape[0]
+    evens = ()
+    odds = ()
+    for i in tl.static_range(COUNT):
+        even, odd = tl.split(tl.reshape(xs[i], (M, N // 2, 2)))
+        if N == 2:
+            even = tl.reshape(even, (M,))
+            odd = tl.reshape(odd, (M,))
+        evens = evens + (even,)
+        odds = odds + (odd,)
+    return evens + odds
+
+
+@triton.jit
+def apart(x, N: tl.constexpr):
+    """The N columns of a tensor [M, N], N a power of two up to 64."""
+    xs = (x,)
+    for level in tl.static_range(6):
+        if N >> level > 1:
+            xs = _halves(xs, 1 << level, N >> level)
+    return xs
+
+
+@triton.jit
+def _paired(xs, COUNT: tl.constexpr, N: tl.constexpr):
+    M: tl.constexpr = xs[0].shape[0]
+    pairs = ()
+    for i in tl.static_range(COUNT):
+        pairs = pairs + (tl.reshape(tl.join(xs[i], xs[i + COUNT]), (M, N)),)
+    return pairs
+
+
+@triton.jit
+def together(xs, N: tl.constexpr):
+    """A tensor [M, N] of its N columns."""
+    for level in tl.static_range(6):
+        if N >> (level + 1) > 0:
+            xs = _paired(xs, N >> (level + 1), 2 << level)
+    return xs[0]
+
+
+@triton.jit
+def butterflies(xs, N: tl.constexpr, H: tl.constexpr):
+    """Sums and differences of tensors whose numbers are H apart."""
+    ys = ()
+    for i in tl.static_range(N):
+        if i // H % 2 == 0:
+            ys = ys + (xs[i] + xs[i + H],)
+        else:
+            ys = ys + (xs[i - H] - xs[i],)
+    return ys
+
+
+@triton.jit
+def anchored(xs, zeros, M: tl.constexpr):
+    """The same tensors. What is read is nothing, but the compiler lays out what follows like what is read: a register a thread, and joins move nothing."""
+    nothing = tl.load(zeros + tl.arange(0, M))
+    return ((xs[0].to(tl.int32, bitcast=True) ^ nothing).to(tl.float32, bitcast=True),) + xs[1:]
+
+
+@triton.jit
+def _middle(xs, zeros, D: tl.constexpr, N: tl.constexpr):
+    """Six stages from h = N on, of a row that is N tensors of D / N coordinates N apart. Gives 64 tensors of D / 64 coordinates that follow each other."""
+    M: tl.constexpr = D // 64
+    x = tl.permute(tl.reshape(together(xs, N), (M // N, 64, N)), (0, 2, 1))
+    ys = anchored(apart(tl.reshape(x, (M, 64)), 64), zeros, M)
+    for level in tl.static_range(6):
+        ys = butterflies(ys, 64, 1 << level)
+    x = tl.permute(tl.reshape(together(ys, 64), (M // N, N, 64)), (0, 2, 1))
+    return apart(tl.permute(tl.reshape(x, (64, M)), (1, 0)), 64)
+
+
+@triton.jit
+def hadamard_of_long(xs, zeros, D: tl.constexpr, LOG2: tl.constexpr):
+    """The same transform of a row of 2^11 coordinates or more: of 8 tensors, number c has coordinates c, c + 8, …; to 64 tensors, number i has coordinates from i · D / 64 on."""
+    xs = butterflies(xs, 8, 4)
+    xs = butterflies(xs, 8, 1)
+    xs = butterflies(xs, 8, 2)
+    ys = _middle(xs, zeros, D, 8)
+    for level in tl.static_range(15 - LOG2, 6):
+        ys = butterflies(ys, 64, 1 << level)
+    return ys
 
 
 @triton.jit
@@ -77,13 +168,19 @@ def folded(lanes, R: tl.constexpr):
 
 
 @triton.jit
-def estimated_concentration(x, largest):
-    """q of a row at its working scale, within 1/128 of it; 0 of zeros."""
+def estimated_concentration(xs, largest, N: tl.constexpr):
+    """q of a row at its working scale, N tensors, within 1/128 of it; 0 of zeros."""
     # Of the order of 1, so that fourth powers neither overflow nor all vanish.
-    unit = scaled(x, tl.where(largest > 0.0, -exponent_of(largest), 0))
-    square = unit * unit
-    total = tl.sum(tl.sum(square, axis=1), axis=0)
-    fourth = tl.sum(tl.sum(square * square, axis=1), axis=0)
+    unit = power_f32(tl.where(largest > 0.0, -exponent_of(largest), 0))
+    total = tl.zeros(xs[0].shape, tl.float32)
+    fourth = tl.zeros(xs[0].shape, tl.float32)
+    for i in tl.static_range(N):
+        x = xs[i] * unit
+        square = x * x
+        total += square
+        fourth += square * square
+    total = tl.sum(total, axis=0)
+    fourth = tl.sum(fourth, axis=0)
     return tl.where(total > 0.0, fourth / tl.where(total > 0.0, total * total, 1.0), 0.0)
 
 

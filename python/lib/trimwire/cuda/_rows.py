@@ -11,6 +11,8 @@ PLANES = 10
 #: The longest row that one program of a kernel holds.
 MOST_ROW_LOG2 = 15
 _LEAST_ROW_LOG2 = 5
+#: From here on a thread of a kernel has 64 coordinates of a row.
+LONG_LOG2 = 11
 _MOST_PACKETS = 1 << 20
 #: An Ethernet frame's 1500 bytes less IPv6's, UDP's and our own header.
 _MOST_BODY = 1500 - 40 - 8 - HEADER_BYTES

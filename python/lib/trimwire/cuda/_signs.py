@@ -11,12 +11,11 @@ SECOND = tl.constexpr(1 << 17)
 @triton.jit
 def draw(words, seed, row, message, rank, D: tl.constexpr):
     """Writes the words of a row's D coordinates, a bit each, to D/32 places; the program's other threads see them behind its next barrier."""
-    # Every 32 coordinates make their own Philox block, of which they need one word: four times the work of a thousandth.
-    block = tl.arange(0, D // 32)
-    w0, w1, w2, w3 = tl.philox(seed, (block // 4).to(tl.uint32), row.to(tl.uint32), message.to(tl.uint32), rank.to(tl.uint32))
-    place = block % 4
-    word = tl.where(place == 0, w0, tl.where(place == 1, w1, tl.where(place == 2, w2, w3)))
-    tl.store(words + block, word.to(tl.int32, bitcast=True))
+    # A Philox block has the signs of 128 coordinates, or more than those of a short row.
+    block = tl.arange(0, max(D // 128, 1))
+    drawn = tl.philox(seed, block.to(tl.uint32), row.to(tl.uint32), message.to(tl.uint32), rank.to(tl.uint32))
+    for place in tl.static_range(min(D // 32, 4)):
+        tl.store(words + block * 4 + place, drawn[place].to(tl.int32, bitcast=True))
 
 
 @triton.jit
@@ -30,3 +29,24 @@ def flips(words, at):
 def flipped(x, signs):
     """x with the sign bits flipped that are set in `signs`, those of zeros as well."""
     return (x.to(tl.int32, bitcast=True) ^ signs).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def flipped_in_eights(xs, words, used, D: tl.constexpr):
+    """The same of a long row in eight tensors, of which number c has coordinates c, c + 8, …; of the first `used` coordinates."""
+    group = tl.arange(0, D // 8)
+    signs = tl.load(words + group // 4) >> (group % 4 * 8)
+    if used < D:
+        signs &= (1 << tl.minimum(tl.maximum(used - group * 8, 0), 8)) - 1
+    ys = ()
+    for c in tl.static_range(8):
+        ys = ys + (flipped(xs[c], signs << (31 - c) & -2147483648),)
+    return ys
+
+
+@triton.jit
+def flipped_in_fours(x, words, D: tl.constexpr):
+    """The same of a long row as a tensor [D/4, 4]."""
+    four = tl.arange(0, D // 4)
+    signs = tl.load(words + four // 8) >> (four % 8 * 4)
+    return flipped(x, signs[:, None] << (31 - tl.arange(0, 4))[None, :] & -2147483648)

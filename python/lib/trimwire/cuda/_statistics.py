@@ -24,23 +24,39 @@ def packet_of(block, D: tl.constexpr, K: tl.constexpr):
 
 
 @triton.jit
+def _add(v, squares, magnitudes, most):
+    v = tl.abs(v)
+    return squares + v * v, magnitudes + v, tl.maximum(most, v)
+
+
+@triton.jit
 def sums(values, D: tl.constexpr, K: tl.constexpr, KP: tl.constexpr):
     """Q, A and M of the K packets of a row whose working values lie at `values`; KP is a power of two, at least K."""
+    EACH: tl.constexpr = D // 32 // K
+    LONGER: tl.constexpr = D // 32 % K
     packet = tl.arange(0, KP)
-    start, n = place_of(packet, D, K)
-    n = tl.where(packet < K, n, 0)
+    # Behind the last packet there is none: the last one again, and nobody looks.
+    start, n = place_of(tl.minimum(packet, K - 1), D, K)
     lane = tl.arange(0, 16)[None, :]
+    at = values + start[:, None] + lane
     squares = tl.zeros((KP, 16), tl.float32)
     magnitudes = tl.zeros((KP, 16), tl.float32)
     most = tl.zeros((KP, 16), tl.float32)
+    # Four blocks at a time: their loads are under way together.
+    for some in range(0, EACH // 4):
+        for half in tl.static_range(8):
+            squares, magnitudes, most = _add(tl.load(at + some * 128 + half * 16), squares, magnitudes, most)
+    for half in tl.static_range(EACH % 4 * 2):
+        squares, magnitudes, most = _add(tl.load(at + (EACH // 4 * 128 + half * 16)), squares, magnitudes, most)
     # A packet is longer than another of its row by 32 coordinates at most.
-    for step in range(0, (D // 32 + K - 1) // K * 2):
-        here = (step * 16 < n)[:, None] & (lane >= 0)
-        v = tl.abs(tl.load(values + start[:, None] + step * 16 + lane, mask=here, other=0.0))
-        squares += v * v
-        magnitudes += v
-        most = tl.maximum(most, v)
-    return folded(squares, KP), folded(magnitudes, KP), tl.max(most, axis=1)
+    if LONGER > 0:
+        for half in tl.static_range(2):
+            here = (packet < LONGER)[:, None] & (lane >= 0)
+            v = tl.load(at + (EACH * 32 + half * 16), mask=here, other=0.0)
+            squares, magnitudes, most = _add(v, squares, magnitudes, most)
+    there = packet < K
+    q, a = tl.where(there, folded(squares, KP), 0.0), tl.where(there, folded(magnitudes, KP), 0.0)
+    return q, a, tl.where(there, tl.max(most, axis=1), 0.0)
 
 
 @triton.jit

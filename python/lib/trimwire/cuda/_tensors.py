@@ -46,6 +46,8 @@ class Bound:
         self._lengths, self._dtype, self._device = tuple(lengths), dtype, device
         self.bases = torch.zeros(len(lengths), dtype=torch.int64, device=device)
         self._addresses: list[int] = []
+        #: Whether all begin at multiples of 16 bytes, as allocations do: kernels then move four coordinates at a time.
+        self.aligned = True
 
     def bind(self, tensors: Sequence[torch.Tensor]) -> None:
         """Other tensors, from now on, in the order of the current stream. They are not kept alive."""
@@ -59,4 +61,5 @@ class Bound:
         addresses = [tensor.data_ptr() for tensor in tensors]
         if addresses != self._addresses:
             upload(self.bases, addresses)
+            self.aligned = all(address % 16 == 0 for address in addresses)
             self._addresses = addresses

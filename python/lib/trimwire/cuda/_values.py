@@ -34,8 +34,67 @@ def stored(base, at, x, mask, KIND: tl.constexpr):
     elif KIND == 1:
         tl.store(base.to(tl.pointer_type(tl.float16)) + at, x.to(tl.float16), mask=mask)
     else:
+        tl.store(base.to(tl.pointer_type(tl.int16)) + at, _narrowed(x, KIND), mask=mask)
+
+
+@triton.jit
+def _at(base, begin, KIND: tl.constexpr, ALIGNED: tl.constexpr):
+    if KIND == 0:
+        pointer = base.to(tl.pointer_type(tl.float32))
+    elif KIND == 1:
+        pointer = base.to(tl.pointer_type(tl.float16))
+    else:
+        pointer = base.to(tl.pointer_type(tl.int16))
+    if ALIGNED:
+        pointer = tl.multiple_of(pointer, 16)
+        begin = tl.multiple_of(begin, 32)
+    return pointer + begin
+
+
+@triton.jit
+def _widened(x, KIND: tl.constexpr):
+    return (x.to(tl.int32) << 16).to(tl.float32, bitcast=True) if KIND == 2 else x.to(tl.float32)
+
+
+@triton.jit
+def loaded_in_fours(base, begin, used, D: tl.constexpr, KIND: tl.constexpr, ALIGNED: tl.constexpr):
+    """The D coordinates of a long row from `begin` on, as f32 and exactly, 0 from `used` on: two tensors [D/8, 4] of every eight's first and last four."""
+    pointer = _at(base, begin, KIND, ALIGNED)
+    at = tl.arange(0, D // 8)[:, None] * 8 + tl.arange(0, 4)[None, :]
+    # Without a mask, where there is none, four come at a time.
+    if used == D:
+        first = tl.load(pointer + at)
+        last = tl.load(pointer + at + 4)
+    else:
+        first = tl.load(pointer + at, mask=at < used, other=0)
+        last = tl.load(pointer + at + 4, mask=at + 4 < used, other=0)
+    return _widened(first, KIND), _widened(last, KIND)
+
+
+@triton.jit
+def _narrowed(x, KIND: tl.constexpr):
+    if KIND == 0:
+        return x
+    elif KIND == 1:
+        return x.to(tl.float16)
+    else:
         bits = x.to(tl.uint32, bitcast=True)
-        rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
         # Rounding would carry a NaN's lowest bits into its sign.
-        upper = tl.where(x == x, rounded, 0x7FC0)
-        tl.store(base.to(tl.pointer_type(tl.int16)) + at, upper.to(tl.int16), mask=mask)
+        return tl.where(x == x, (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16, 0x7FC0).to(tl.int16)
+
+
+@triton.jit
+def added(base, begin, used, x, D: tl.constexpr, KIND: tl.constexpr, ALIGNED: tl.constexpr, ACCUMULATE: tl.constexpr):
+    """Writes the first `used` of a long row's D coordinates [D/4, 4] from `begin` on, rounded to nearest, ties to even, or adds to them in f32."""
+    at = tl.arange(0, D // 4)[:, None] * 4 + tl.arange(0, 4)[None, :]
+    there = _at(base, begin, KIND, ALIGNED) + at
+    # Without a mask, where there is none, four go at a time.
+    if used == D:
+        if ACCUMULATE:
+            x = _widened(tl.load(there), KIND) + x
+        tl.store(there, _narrowed(x, KIND))
+    else:
+        here = at < used
+        if ACCUMULATE:
+            x = _widened(tl.load(there, mask=here, other=0), KIND) + x
+        tl.store(there, _narrowed(x, KIND), mask=here)
