@@ -18,8 +18,8 @@ _HEADER = tl.constexpr(20)
 _TILE = tl.constexpr(64)
 #: From so many coordinates on a row is long: 64 coordinates a thread.
 _LONG = tl.constexpr(1 << LONG_LOG2)
-#: Half blocks of 32 coordinates of packets that arrived whole: one a thread.
-_HALVES = tl.constexpr(512)
+#: Half blocks of 32 coordinates of packets that arrived whole: two a thread of a long row.
+_HALVES = tl.constexpr(1024)
 #: How a decoding is told.
 DECODINGS = {"unbiased": 0, "mmse": 1, "paper": 2}
 _UNBIASED, _PAPER = tl.constexpr(0), tl.constexpr(2)
@@ -41,7 +41,7 @@ def _whole(packets, values, figures, first_byte, sent, D: tl.constexpr, K: tl.co
     """The same of a row of which nine planes or ten arrived of all coordinates, as most do: sixteen coordinates of a packet a thread."""
     values = tl.multiple_of(values, 16)
     HALVES: tl.constexpr = D // 16
-    TILE: tl.constexpr = min(HALVES, _HALVES)
+    TILE: tl.constexpr = min(max(HALVES // 2, 2), _HALVES)
     width = tl.minimum(sent, 8) + 8 * tl.maximum(sent - 8, 0)
     for tile in range(0, HALVES // TILE):
         half = tile * TILE + tl.arange(0, TILE)
@@ -54,6 +54,14 @@ def _whole(packets, values, figures, first_byte, sent, D: tl.constexpr, K: tl.co
         within = half * 16 - start
         body = packets + first_byte + ((packet + 1) * _HEADER + start // 8 * width).to(tl.int64)
         bits_at = (body + within // 8).to(tl.pointer_type(tl.int16))
+        bytes_at = (body + n + within).to(tl.pointer_type(tl.int32))
+        # All that is read is under way before any of it is used.
+        eighths = ()
+        ninths = ()
+        for four in tl.static_range(4):
+            eighths = eighths + (tl.load(bytes_at + four).to(tl.uint32, bitcast=True),)
+            # Of nine planes the middle of what they leave open.
+            ninths = ninths + (tl.load(bytes_at + n // 4 + four, mask=half < tl.where(sent > 9, HALVES, 0), other=-2139062144).to(tl.uint32, bitcast=True),)
         twos = ()
         for pair in tl.static_range(4):
             # Planes 7 and 5, 6 and 4, 3 and 1, 2 and 0.
@@ -64,16 +72,10 @@ def _whole(packets, values, figures, first_byte, sent, D: tl.constexpr, K: tl.co
         low0, low1 = halves_of(twos[0], twos[1])
         high0, high1 = halves_of(twos[2], twos[3])
         indices = turned(low0, high0) + turned(low1, high1)
-        bytes_at = (body + n + within).to(tl.pointer_type(tl.int32))
         for four in tl.static_range(4):
-            eighth = tl.load(bytes_at + four).to(tl.uint32, bitcast=True)
-            # Of nine planes the middle of what they leave open.
-            ninth = tl.full((TILE,), 0x80808080, tl.uint32)
-            if sent > 9:
-                ninth = tl.load(bytes_at + n // 4 + four).to(tl.uint32, bitcast=True)
             # 2^23 and the code, as an f32.
             upper = tl.full((TILE,), 0x4B4B4B4B, tl.uint32)
-            codes = of_bytes(ninth, eighth, indices[four] & 0x7F7F7F7F, upper)
+            codes = of_bytes(ninths[four], eighths[four], indices[four] & 0x7F7F7F7F, upper)
             found = ()
             for c in tl.static_range(4):
                 magnitude = amplitude * fine_magnitude(codes[c].to(tl.float32, bitcast=True), inverse, offset)
@@ -106,6 +108,26 @@ def _back(values, words, zeros, D: tl.constexpr, LOG2: tl.constexpr):
     return flipped_in_fours(tl.reshape(tl.permute(v, (1, 0)), (D // 4, 4)), words, D)
 
 
+@triton.jit
+def _unscaled(v, e, marked):
+    """Back from the working scale, in two steps, as 2^-149 is nobody's factor; NaN of marked rows."""
+    if (e != 0) | (marked != 0):
+        half = -e // 2
+        v = v * power_f64(half).to(tl.float32) * power_f64(-e - half).to(tl.float32)
+        v = tl.where(marked != 0, float("nan"), v)
+    return v
+
+
+@triton.jit(noinline=True)
+def _summed(values, base, begin, used, e, marked, D: tl.constexpr, KIND: tl.constexpr, ALIGNED: tl.constexpr):
+    """Adds a long row's values to its tensor: a quarter at a time, as registers are for loads that are under way."""
+    values = tl.multiple_of(values, 16)
+    for quarter in range(0, 4):
+        at = quarter * (D // 4) + tl.arange(0, D // 16)[:, None] * 4 + tl.arange(0, 4)[None, :]
+        v = _unscaled(tl.load(values + at), e, marked)
+        added(base, begin, used, at, v, (quarter + 1) * (D // 4), KIND, ALIGNED, True)
+
+
 @triton.jit(noinline=True)
 def _finished(values, words, zeros, base, begin, used, e, marked, D: tl.constexpr, LOG2: tl.constexpr, KIND: tl.constexpr, ALIGNED: tl.constexpr, ACCUMULATE: tl.constexpr):
     """Undoes the first rotation, and writes a row's values to its tensor."""
@@ -116,13 +138,10 @@ def _finished(values, words, zeros, base, begin, used, e, marked, D: tl.constexp
         v = _back(values, words, zeros, D, LOG2)
     else:
         v = flipped(hadamard(tl.load(values + position), D, LOG2), flips(words, position))
-    if (e != 0) | (marked != 0):
-        # Back from the working scale, in two steps, as 2^-149 is nobody's factor.
-        half = -e // 2
-        v = v * power_f64(half).to(tl.float32) * power_f64(-e - half).to(tl.float32)
-        v = tl.where(marked != 0, float("nan"), v)
+    v = _unscaled(v, e, marked)
     if D >= _LONG:
-        added(base, begin, used, v, D, KIND, ALIGNED, ACCUMULATE)
+        at = tl.arange(0, D // 4)[:, None] * 4 + tl.arange(0, 4)[None, :]
+        added(base, begin, used, at, v, D, KIND, ALIGNED, ACCUMULATE)
     else:
         here = position < used
         if ACCUMULATE:
@@ -310,7 +329,12 @@ def decode_rows(
         if twice == 1:
             _turned_back(values, words + D // 32, zeros, D, LOG2)
             tl.debug_barrier()
-        _finished(values, words, zeros, base, begin, used, e, marked.to(tl.int32), D, LOG2, KIND, ALIGNED, ACCUMULATE)
+        if ACCUMULATE and D >= _LONG:
+            _turned_back(values, words, zeros, D, LOG2)
+            tl.debug_barrier()
+            _summed(values, base, begin, used, e, marked.to(tl.int32), D, KIND, ALIGNED)
+        else:
+            _finished(values, words, zeros, base, begin, used, e, marked.to(tl.int32), D, LOG2, KIND, ALIGNED, ACCUMULATE)
         # The next row takes the same scratch.
         tl.debug_barrier()
         index += tl.num_programs(0)

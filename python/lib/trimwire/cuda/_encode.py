@@ -33,8 +33,8 @@ _NOT_FINITE, _TOO_LARGE = tl.constexpr(NOT_FINITE), tl.constexpr(TOO_LARGE)
 _HEADER = tl.constexpr(20)
 #: From so many coordinates on a row is long: 64 coordinates a thread.
 _LONG = tl.constexpr(1 << LONG_LOG2)
-#: Half blocks of 32 coordinates that are packed at a time: one a thread.
-_TILE = tl.constexpr(512)
+#: Half blocks of 32 coordinates that are packed at a time: two a thread of a long row.
+_TILE = tl.constexpr(1024)
 
 
 @triton.jit
@@ -43,12 +43,14 @@ def _concentration(base, begin, used, e, D: tl.constexpr, KIND: tl.constexpr):
     lane = tl.arange(0, 16)
     total = tl.zeros((16,), tl.float64)
     fourth = tl.zeros((16,), tl.float64)
-    for step in range(0, D // 16):
-        at = step * 16 + lane
-        x = scaled(loaded(base, begin + at, at < used, KIND), e).to(tl.float64)
-        square = x * x
-        total += square
-        fourth += square * square
+    AT_ONCE: tl.constexpr = min(D // 16, 16)
+    for some in range(0, D // 16 // AT_ONCE):
+        for step in tl.static_range(AT_ONCE):
+            at = (some * AT_ONCE + step) * 16 + lane
+            x = scaled(loaded(base, begin + at, at < used, KIND), e).to(tl.float64)
+            square = x * x
+            total += square
+            fourth += square * square
     total = tl.sum(folded(tl.reshape(total, (1, 16)), 1), axis=0)
     fourth = tl.sum(folded(tl.reshape(fourth, (1, 16)), 1), axis=0)
     return tl.where(total > 0.0, fourth / tl.where(total > 0.0, total * total, 1.0), 0.0)
@@ -129,7 +131,7 @@ def _planes(packets, values, figures, lines, first_byte, planes, finite, D: tl.c
     """Codes of a row's working values, and their planes into its packets: sixteen coordinates of a packet a thread."""
     values = tl.multiple_of(values, 16)
     HALVES: tl.constexpr = D // 16
-    TILE: tl.constexpr = min(HALVES, _TILE)
+    TILE: tl.constexpr = min(max(HALVES // 2, 2), _TILE)
     width = tl.minimum(planes, 8) + 8 * tl.maximum(planes - 8, 0)
     # Rows that are not finite have zeros in all planes.
     kept = tl.where(finite, 0xFFFFFFFF, 0).to(tl.uint32)
@@ -143,8 +145,11 @@ def _planes(packets, values, figures, lines, first_byte, planes, finite, D: tl.c
         indices = ()
         eighths = ()
         ninths = ()
+        found = ()
         for four in tl.static_range(4):
-            vs = apart(tl.load(values + half[:, None] * 16 + four * 4 + tl.arange(0, 4)[None, :]), 4)
+            found = found + (tl.load(values + half[:, None] * 16 + four * 4 + tl.arange(0, 4)[None, :]),)
+        for four in tl.static_range(4):
+            vs = apart(found[four], 4)
             ninth, eighth, index = in_bytes(
                 code_word(vs[0], scale, line), code_word(vs[1], scale, line), code_word(vs[2], scale, line), code_word(vs[3], scale, line)
             )
@@ -238,11 +243,11 @@ def encode_rows(
         # In order, packet by packet: importance is binding, too.
         energy = tl.full((), 0.0, tl.float64)
         terms = (figures + 2 * KP).to(tl.pointer_type(tl.float64))
-        for some in range(0, K // 8):
-            for k in tl.static_range(8):
-                energy += tl.load(terms + some * 8 + k)
-        for k in tl.static_range(K % 8):
-            energy += tl.load(terms + (K // 8 * 8 + k))
+        for some in range(0, K // 25):
+            for k in tl.static_range(25):
+                energy += tl.load(terms + some * 25 + k)
+        for k in tl.static_range(K % 25):
+            energy += tl.load(terms + (K // 25 * 25 + k))
         figure = energy / D
         marked = finite == 0
         tl.store(row_figures + row, tl.where(marked, float("nan"), figure))

@@ -15,14 +15,22 @@ MARK = tl.constexpr(0x7FC00000)
 _KIND = tl.constexpr(0x41)
 
 
+#: Bytes that the check is over.
+_CHECKED = 18
+
+
+def _behind(register: int, bytes_: int) -> int:
+    """CRC-16/M17's register behind so many bytes of zeros."""
+    for _ in range(8 * bytes_):
+        register = (register << 1 ^ (POLYNOMIAL if register & 0x8000 else 0)) & 0xFFFF
+    return register
+
+
 def check_table() -> npt.NDArray[np.int32]:
-    """CRC-16/M17 of every byte, from the register 0."""
-    table = []
-    for byte in range(256):
-        register = byte << 8
-        for _ in range(8):
-            register = (register << 1 ^ (POLYNOMIAL if register & 0x8000 else 0)) & 0xFFFF
-        table.append(register)
+    """What each value of each byte adds to the check, [18, 256]: their XOR is CRC-16/M17, whose first register is in the first byte's."""
+    table = [[_behind(value << 8, _CHECKED - place) for value in range(256)] for place in range(_CHECKED)]
+    first = _behind(0xFFFF, _CHECKED)
+    table[0] = [entry ^ first for entry in table[0]]
     return np.array(table, dtype=np.int32)
 
 
@@ -33,22 +41,19 @@ def swapped(word):
 
 
 @triton.jit
-def _checked(register, word, BYTES: tl.constexpr, table):
-    """The check's register behind the upper bytes of a word."""
-    for byte in tl.static_range(BYTES):
-        register = ((register << 8) & 0xFFFF) ^ tl.load(table + ((register >> 8) ^ ((word >> (24 - 8 * byte)) & 0xFF)))
-    return register
+def _added(word, BYTES: tl.constexpr, table):
+    """What the upper bytes of a word add."""
+    found = tl.load(table + ((word >> 24) & 0xFF))
+    for byte in tl.static_range(1, BYTES):
+        found ^= tl.load(table + 256 * byte + ((word >> (24 - 8 * byte)) & 0xFF))
+    return found
 
 
 @triton.jit
 def check_of(w0, w1, w2, w3, w4, table):
     """The check over four words and the upper half of a fifth."""
-    register = tl.zeros(w2.shape, tl.int32) + 0xFFFF
-    register = _checked(register, w0, 4, table)
-    register = _checked(register, w1, 4, table)
-    register = _checked(register, w2, 4, table)
-    register = _checked(register, w3, 4, table)
-    return _checked(register, w4, 2, table)
+    found = _added(w0, 4, table) ^ _added(w1, 4, table + 1024) ^ _added(w2, 4, table + 2048)
+    return found ^ _added(w3, 4, table + 3072) ^ _added(w4, 2, table + 4096)
 
 
 @triton.jit

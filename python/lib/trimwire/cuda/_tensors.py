@@ -34,9 +34,9 @@ def upload(there: torch.Tensor, values: list[int]) -> None:
     """Whole numbers, in the order of the current stream."""
     if there.is_cuda and torch.cuda.is_current_stream_capturing():
         raise RuntimeError("tensors and numbers are set before a graph is captured: bind, set_numbers")
-    here = torch.tensor(values, dtype=torch.int64)
-    # From memory that may be used again at once: the copy is over when it returns.
-    there.copy_(here)
+    # From pinned memory, which torch keeps until the copy is over: nobody waits for what the stream has to do before.
+    here = torch.tensor(values, dtype=torch.int64, pin_memory=there.is_cuda)
+    there.copy_(here, non_blocking=True)
 
 
 class Bound:

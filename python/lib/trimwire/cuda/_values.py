@@ -47,7 +47,8 @@ def _at(base, begin, KIND: tl.constexpr, ALIGNED: tl.constexpr):
         pointer = base.to(tl.pointer_type(tl.int16))
     if ALIGNED:
         pointer = tl.multiple_of(pointer, 16)
-        begin = tl.multiple_of(begin, 32)
+        # Rows begin at whole blocks, which the compiler is told like this: it forgets hints of what a function is given.
+        begin = (begin >> 5) << 5
     return pointer + begin
 
 
@@ -84,12 +85,11 @@ def _narrowed(x, KIND: tl.constexpr):
 
 
 @triton.jit
-def added(base, begin, used, x, D: tl.constexpr, KIND: tl.constexpr, ALIGNED: tl.constexpr, ACCUMULATE: tl.constexpr):
-    """Writes the first `used` of a long row's D coordinates [D/4, 4] from `begin` on, rounded to nearest, ties to even, or adds to them in f32."""
-    at = tl.arange(0, D // 4)[:, None] * 4 + tl.arange(0, 4)[None, :]
+def added(base, begin, used, at, x, end, KIND: tl.constexpr, ALIGNED: tl.constexpr, ACCUMULATE: tl.constexpr):
+    """Writes a row's coordinates `at`, all before `end`, from `begin` on, those below `used`, rounded to nearest, ties to even, or adds to them in f32."""
     there = _at(base, begin, KIND, ALIGNED) + at
     # Without a mask, where there is none, four go at a time.
-    if used == D:
+    if used >= end:
         if ACCUMULATE:
             x = _widened(tl.load(there), KIND) + x
         tl.store(there, _narrowed(x, KIND))
