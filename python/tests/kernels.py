@@ -24,6 +24,10 @@ def _seven(out):  # type: ignore[no-untyped-def]
 
 def skip_unless_they_run() -> None:
     """Skips a module of tests, and says why."""
+    try:
+        import trimwire.cuda  # noqa: F401
+    except ImportError as error:
+        pytest.skip(f"SKIPPED: {error}", allow_module_level=True)
     if not torch.cuda.is_available() and not INTERPRETED:
         pytest.skip("SKIPPED: there is no GPU; TRITON_INTERPRET=1 has the kernels interpreted", allow_module_level=True)
     probe = torch.zeros(1, dtype=torch.int32, device=DEVICE)

@@ -7,16 +7,24 @@
     decoder.put(arrived)                                                                    # truncated anywhere, None: lost
     decoder.decode([weight_sum, bias_sum], accumulate=True, seed=1, message=step, rank=rank)
 
-Packets are the host's to the byte (docs/reference/wire-format.md, codec rht, rows of up to 2^15). Needs PyTorch and Triton; kernels are compiled when they
+Packets are the host's to the byte (docs/reference/wire-format.md, codec rht, rows of up to 2^15). Needs PyTorch and Triton 3.6 or later; kernels are compiled when they
 are first launched. Without a GPU Triton's interpreter runs them (TRITON_INTERPRET=1), slowly. What is not there: docs/reference/gpu.md.
 
     _signs, _rotate, _statistics, _quantise, _header    the page's sections, as functions of kernels
+    _pack                                               bits and bytes that change places within a thread
     _encode, _decode                                    the two kernels, a program a row
     _rows, _launch, _codec                              layout, launches, what callers see
     _tensors                                            where tensors have to be, and their addresses
     _staging                                            side streams and pinned buffers
     _desk, _collectives                                 operations of a group: what they need, and the threads that launch them
 """
+
+import triton as _triton
+
+#: Kernels use what older ones lack: tuples of tensors.
+LEAST_TRITON = (3, 6)
+if tuple(int(part) for part in _triton.__version__.split(".")[:2]) < LEAST_TRITON:
+    raise ImportError(f"Triton {_triton.__version__}; kernels need 3.6 or later (PyTorch 2.11)")
 
 from ._codec import Decoder, Encoder
 from ._collectives import Collectives
