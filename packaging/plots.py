@@ -29,7 +29,10 @@ _spec.loader.exec_module(plot)
 
 
 def read(name: str) -> list[dict[str, str]]:
-    with open(FIGURES / f"{name}.csv", newline="", encoding="utf-8") as file:
+    path = FIGURES / f"{name}.csv"
+    if not path.exists():
+        sys.exit(f"{path.relative_to(ROOT)} is not there: docs/how-to/figures.md has the command that writes it")
+    with open(path, newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
